@@ -1,0 +1,80 @@
+"""The error tree. A user error says what, where and what to do, and never shows a traceback.
+
+Exit codes (docs: README): 2 bad usage or input, 3 target or dependency not available,
+4 a gate failed, 70 internal error (an exception outside this tree; its traceback is shown).
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+
+class OptcError(Exception):
+    """Base of all errors that optc raises on purpose.
+
+    Args:
+        message: What is wrong, one sentence.
+        where: The file, pass, node, option or request it concerns.
+        hint: What the user can do about it.
+    """
+
+    kind: ClassVar[str] = "error"
+    exit_code: ClassVar[int] = 2
+
+    def __init__(self, message: str, *, where: str = "", hint: str = "") -> None:
+        self.message = message
+        self.where = where
+        self.hint = hint
+        super().__init__(self.render())
+
+    def render(self) -> str:
+        """The message as one text: ``where: message (hint)``."""
+        text = f"{self.where}: {self.message}" if self.where else self.message
+        return f"{text} ({self.hint})" if self.hint else text
+
+    def to_json(self) -> dict[str, str]:
+        """The value of the ``error`` key in ``--json`` output."""
+        return {
+            "kind": self.kind,
+            "message": self.message,
+            "where": self.where,
+            "hint": self.hint,
+        }
+
+
+class InputError(OptcError):
+    """Bad usage or bad input: a flag, a recipe, a model folder, a prompt."""
+
+    kind = "input"
+
+
+class UnsupportedError(InputError):
+    """The model holds something that optc does not recognize or the backend cannot take."""
+
+    kind = "unsupported"
+
+
+class ArtifactError(InputError):
+    """An artifact is missing files, corrupted or of another format."""
+
+    kind = "artifact"
+
+
+class RequestError(InputError):
+    """One generation request is invalid; other requests are not concerned."""
+
+    kind = "request"
+
+
+class UnavailableError(OptcError):
+    """A target, CPU feature or optional dependency is not available here."""
+
+    kind = "unavailable"
+    exit_code = 3
+
+
+class GateError(OptcError):
+    """A gate of the recipe failed or could not be measured; no artifact was written."""
+
+    kind = "gate"
+    exit_code = 4

@@ -1,0 +1,126 @@
+"""Lazy weights: tensors of the IR that are read, cast and quantized row by row on demand.
+
+A weight matrix is kept as *rows by output channel*, [N, K], as checkpoints store it, whatever
+the graph sees: a MatMul operand of shape [K, N] is the same weight with ``transposed`` set.
+Readers stream over N, so that no stage needs more than a tile of a weight in memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import onnx_ir as ir
+
+Array = npt.NDArray[Any]
+RowReader = Callable[[int, int], Array]
+
+#: Elements of a tile when a weight is streamed (16 Mi float32 = 64 MiB at most per tile).
+TILE_ELEMENTS = 4 << 20
+
+
+class LazyWeight(ir.LazyTensor):
+    """A tensor whose rows are produced on demand; nothing is cached.
+
+    Args:
+        read_rows: ``read_rows(start, stop)`` gives rows [stop - start, ...] in ``dtype``.
+        rows_shape: Shape by rows: [N, K], or [N] or [N, G] for scales.
+        dtype: Element type the reader returns.
+        name: Name for messages.
+        transposed: The graph sees the transpose (2-D only).
+    """
+
+    def __init__(
+        self,
+        read_rows: RowReader,
+        rows_shape: Sequence[int],
+        dtype: ir.DataType,
+        name: str,
+        *,
+        transposed: bool = False,
+    ) -> None:
+        self.read_rows = read_rows
+        self.rows_shape = tuple(rows_shape)
+        self.transposed = transposed
+        shape = self.rows_shape[::-1] if transposed else self.rows_shape
+        super().__init__(
+            self._evaluate, dtype=dtype, shape=ir.Shape(shape), name=name, cache=False
+        )
+
+    def _evaluate(self) -> ir.Tensor:
+        rows = self.read_rows(0, self.rows_shape[0])
+        array = rows.T if self.transposed else rows
+        return ir.Tensor(np.ascontiguousarray(array), dtype=self.dtype, name=self.name)
+
+    def transpose(self) -> LazyWeight:
+        """The same weight seen the other way round."""
+        return LazyWeight(
+            self.read_rows,
+            self.rows_shape,
+            self.dtype,
+            self.name or "",
+            transposed=not self.transposed,
+        )
+
+    def map_rows(
+        self, function: Callable[[Array], Array], dtype: ir.DataType, width: int | None = None
+    ) -> LazyWeight:
+        """A weight whose rows are ``function(rows)``; ``width`` replaces the trailing size."""
+        shape = self.rows_shape if width is None else (self.rows_shape[0], width)
+        read = self.read_rows
+        return LazyWeight(
+            lambda start, stop: function(read(start, stop)),
+            shape,
+            dtype,
+            self.name or "",
+            transposed=self.transposed,
+        )
+
+    def tiles(self, multiple: int = 1) -> Iterator[tuple[int, int]]:
+        """Row ranges that cover the weight, each a multiple of ``multiple`` but the last."""
+        total = self.rows_shape[0]
+        width = int(np.prod(self.rows_shape[1:], dtype=np.int64)) or 1
+        step = max(1, TILE_ELEMENTS // width // multiple) * multiple
+        for start in range(0, total, step):
+            yield start, min(start + step, total)
+
+
+def as_lazy(tensor: ir.TensorProtocol, *, transposed: bool = False) -> LazyWeight:
+    """View any tensor as a `LazyWeight`; with ``transposed`` its rows are the columns."""
+    if isinstance(tensor, LazyWeight):
+        if tensor.transposed != transposed:
+            raise ValueError(f"{tensor.name}: rows of the other axis were asked for")
+        return tensor
+    array = tensor.numpy()
+    rows = array.T if transposed else array
+    return LazyWeight(
+        lambda start, stop: np.ascontiguousarray(rows[start:stop]),
+        rows.shape,
+        ir.DataType(tensor.dtype),
+        tensor.name or "",
+        transposed=transposed,
+    )
+
+
+def concatenate_rows(weights: Sequence[LazyWeight], name: str) -> LazyWeight:
+    """The weights stacked along N; all must share dtype, K and orientation."""
+    first = weights[0]
+    bounds = np.cumsum([0, *(w.rows_shape[0] for w in weights)])
+
+    def read(start: int, stop: int) -> Array:
+        parts = []
+        for weight, low, high in zip(weights, bounds[:-1], bounds[1:], strict=True):
+            a, b = max(start, int(low)), min(stop, int(high))
+            if a < b:
+                parts.append(weight.read_rows(a - int(low), b - int(low)))
+        return np.concatenate(parts) if len(parts) != 1 else parts[0]
+
+    return LazyWeight(
+        read,
+        (int(bounds[-1]), *first.rows_shape[1:]),
+        first.dtype,
+        name,
+        transposed=first.transposed,
+    )

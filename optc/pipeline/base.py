@@ -1,0 +1,106 @@
+"""`Pass`: the one base class of every graph rewrite."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+import onnx_ir as ir
+
+from optc.errors import InputError
+
+
+@dataclass
+class PassReport:
+    """What one run of a pass did.
+
+    Attributes:
+        count: How many places were rewritten.
+        details: Rewritten places by kind, e.g. ``{"int8 per channel": 24}``.
+        skipped: Reasons why candidates were left alone: the nearest misses, node first.
+        facts: Figures that later stages or the report need (JSON values).
+    """
+
+    count: int = 0
+    details: dict[str, int] = field(default_factory=dict)
+    skipped: list[str] = field(default_factory=list)
+    facts: dict[str, Any] = field(default_factory=dict)
+
+    def add(self, kind: str, count: int = 1) -> None:
+        """Count ``count`` rewritten places of ``kind``."""
+        self.count += count
+        self.details[kind] = self.details.get(kind, 0) + count
+
+    def skip(self, node: ir.Node | None, reason: str) -> None:
+        """Record why a candidate was left alone."""
+        name = f"{node.name or node.op_type}: " if node is not None else ""
+        self.skipped.append(name + reason)
+
+
+@dataclass(frozen=True)
+class Pass:
+    """A graph rewrite in place. Subclasses are frozen dataclasses whose fields are the options.
+
+    ``name`` is the kebab-case name in recipes. ``required`` says that firing zero times fails
+    the compile with the nearest miss, unless the recipe sets ``optional``.
+    """
+
+    name: ClassVar[str]
+    required: ClassVar[bool] = False
+    #: Names of passes that must have run before / must not have run before.
+    after: ClassVar[tuple[str, ...]] = ()
+    before: ClassVar[tuple[str, ...]] = ()
+
+    def requires(self, model: ir.Model) -> None:
+        """Check preconditions; raise `optc.errors.InputError` naming what is missing."""
+
+    def ensures(self, model: ir.Model) -> None:
+        """Check postconditions; raise `RuntimeError` (an internal error) if they do not hold."""
+
+    def run(self, model: ir.Model) -> PassReport:
+        """Rewrite ``model`` in place and report."""
+        raise NotImplementedError  # pragma: no cover - abstract
+
+    def spec(self) -> str:
+        """The pass as text, ``name{option=value,…}``, options at their defaults left out."""
+        options = [
+            f"{f.name}={_literal(getattr(self, f.name))}"
+            for f in dataclasses.fields(self)
+            if getattr(self, f.name) != f.default
+        ]
+        return f"{self.name}{{{','.join(options)}}}" if options else self.name
+
+    @classmethod
+    def from_options(cls, options: dict[str, str]) -> Pass:
+        """Build the pass from option texts, typed by the dataclass fields.
+
+        Raises:
+            InputError: Unknown option, or a text that is not of the option's type.
+        """
+        fields = {f.name: f for f in dataclasses.fields(cls)}
+        values: dict[str, Any] = {}
+        for key, text in options.items():
+            if key not in fields:
+                known = ", ".join(fields) or "none"
+                raise InputError(
+                    f"unknown option {key!r}", where=f"pass {cls.name}", hint=f"options: {known}"
+                )
+            values[key] = _parse(cls.name, key, text, fields[key].default)
+        return cls(**values)
+
+
+def _literal(value: object) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _parse(pass_name: str, key: str, text: str, default: object) -> object:
+    kind = type(default)
+    try:
+        if kind is bool:
+            return {"true": True, "false": False}[text.lower()]
+        return kind(text)  # type: ignore[call-arg]
+    except (KeyError, ValueError) as error:
+        raise InputError(
+            f"option {key}={text!r} is not a {kind.__name__}", where=f"pass {pass_name}"
+        ) from error

@@ -1,0 +1,134 @@
+"""The contract between the runtime and a loaded engine: `Executable` and the ragged step.
+
+One call covers prefill, a chunk of prefill, decode and verification of drafts: the T new rows of
+all B sequences are concatenated, and each sequence's KV lives in blocks that its block table
+names (PagedAttention: Kwon et al., 2023).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+Int32 = npt.NDArray[np.int32]
+Float32 = npt.NDArray[np.float32]
+
+
+@dataclass(frozen=True)
+class KVGroup:
+    """Layers that share block tables and slots: full attention, or one sliding window.
+
+    Attributes:
+        window: Tokens that a row sees, itself included; 0 means all.
+        layers: Indices of the decoder layers in this group.
+    """
+
+    window: int
+    layers: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class LayerKV:
+    """Shape of one layer's keys and values. ``dtype`` is that of the pool: ``float32``, …"""
+
+    group: int
+    kv_heads: int
+    key_dim: int
+    value_dim: int
+    dtype: str
+
+    @property
+    def bytes_per_token(self) -> int:
+        """Bytes of K and V that one token occupies in this layer."""
+        return self.kv_heads * (self.key_dim + self.value_dim) * np.dtype(self.dtype).itemsize
+
+
+@dataclass(frozen=True)
+class EngineSpec:
+    """What the scheduler has to know of an engine; written in the manifest.
+
+    Attributes:
+        vocab_size: V, the width of a row of logits.
+        max_context: Longest sequence, prompt and output together, in tokens.
+        max_rows: Largest T of one step.
+        max_sequences: Largest B of one step.
+        max_logit_rows: Largest R of one step.
+        block_multiple: KV block sizes must be multiples of this many tokens.
+        batch_invariant: A row's logits are bit-identical whatever shares its step.
+        groups: KV groups.
+        layers: KV shape of every decoder layer.
+    """
+
+    vocab_size: int
+    max_context: int
+    max_rows: int
+    max_sequences: int
+    max_logit_rows: int
+    block_multiple: int
+    batch_invariant: bool
+    groups: tuple[KVGroup, ...]
+    layers: tuple[LayerKV, ...]
+
+    @property
+    def kv_bytes_per_token(self) -> int:
+        """Bytes of KV pool that one token needs over all layers."""
+        return sum(layer.bytes_per_token for layer in self.layers)
+
+
+@dataclass(frozen=True)
+class StepBatch:
+    """Inputs of one step. All arrays are C-contiguous int32.
+
+    Shapes: T new rows, B sequences, G KV groups, P blocks a sequence at most, R wanted rows.
+
+    Attributes:
+        tokens: [T] token ids.
+        positions: [T] absolute position of each row in its sequence.
+        slot_mapping: [G, T] slot (block * block_size + offset) where the row's K and V go;
+            -1 is padding and not written.
+        query_starts: [B + 1] rows of sequence b are query_starts[b]:query_starts[b + 1].
+        kv_lengths: [G, B] tokens of each sequence in the pool after this step's writes. Row i of
+            the n rows of a sequence has KV index ``kv_lengths - n + i`` and sees indices up to
+            its own, and only the last ``window`` of them in a windowed group.
+        block_tables: [G, B, P] block of each run of block_size tokens; -1 where released.
+        logit_rows: [R] rows of the step whose logits are wanted.
+    """
+
+    tokens: Int32
+    positions: Int32
+    slot_mapping: Int32
+    query_starts: Int32
+    kv_lengths: Int32
+    block_tables: Int32
+    logit_rows: Int32
+
+
+class Executable(Protocol):
+    """A loaded engine. Every call must come from one thread."""
+
+    spec: EngineSpec
+
+    def allocate_kv(self, blocks_per_group: tuple[int, ...], block_size: int) -> None:
+        """Allocate (or replace) the KV pools: ``blocks_per_group[g]`` blocks of ``block_size``
+        tokens for every layer of group g.
+
+        Raises:
+            optc.errors.InputError: ``block_size`` is not a multiple of ``spec.block_multiple``.
+        """
+        ...
+
+    def step(self, batch: StepBatch) -> Float32:
+        """Run one ragged step; returns logits [R, V]. The result is only valid until the next
+        call (it may be a view of the engine's own buffer)."""
+        ...
+
+    def copy_kv(self, group: int, src_slots: Int32, dst_slots: Int32) -> None:
+        """Copy K and V of ``src_slots`` [n] to ``dst_slots`` [n] in every layer of ``group``."""
+        ...
+
+    def close(self) -> None:
+        """Release memory maps and pools."""
+        ...
