@@ -1,0 +1,7 @@
+"""Passes of the group `kv_cache`."""
+
+from __future__ import annotations
+
+from optc.pipeline.base import Pass
+
+PASSES: tuple[type[Pass], ...] = ()
