@@ -1,0 +1,190 @@
+"""Atomic writing: an artifact is built in a folder beside its place and renamed when complete.
+
+Whatever ends the work earlier (an error, a full disk, Ctrl-C, SIGTERM raised as an exception)
+removes that folder and leaves what was there before untouched.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import shutil
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from optc.artifact.artifact import Artifact
+from optc.artifact.exchange import exchange
+from optc.artifact.jsonio import pretty_json
+from optc.artifact.manifest import MANIFEST_NAME, REPORT_NAME, FileEntry, Manifest
+from optc.artifact.verify import file_sha256
+from optc.errors import InputError
+
+_REASONS = {
+    errno.ENOSPC: "the disk is full",
+    errno.EDQUOT: "the disk quota is used up",
+    errno.EROFS: "the file system is read-only",
+    errno.EACCES: "permission denied",
+    errno.EPERM: "permission denied",
+    errno.ENOTDIR: "a part of the path is a file",
+    errno.ENAMETOOLONG: "the name is too long",
+}
+#: These can only come from writing, wherever in the compile they are raised.
+_DISK_FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EROFS})
+
+
+class ArtifactWriter:
+    """Context manager around the writing of one artifact.
+
+    Inside the ``with`` block, put files under `folder`; then call `commit` once. Leaving the block
+    without it removes everything that was written, folders made for it included.
+
+    Args:
+        output: Folder of the artifact to be.
+        force: Replace an artifact that is there; only once the new one is complete.
+
+    Raises:
+        InputError: The output exists and ``force`` is off, or is something that must not be
+            replaced, or cannot be written (permissions, read-only or full disk).
+    """
+
+    def __init__(self, output: str | Path, *, force: bool = False) -> None:
+        self.output = Path(output)
+        self._place = self.output.resolve()
+        self._force = force
+        self._made: list[Path] = []
+        self.folder = self._place.with_name(f".{self._place.name}.partial-{os.getpid()}")
+
+    def __enter__(self) -> ArtifactWriter:
+        """Check the output and make the work folder beside it."""
+        try:
+            self._check_output()
+            for parent in reversed(self._missing_parents()):
+                parent.mkdir()
+                self._made.append(parent)
+            shutil.rmtree(self.folder, ignore_errors=True)  # a killed process of the same number
+            self.folder.mkdir()
+            self._made.append(self.folder)
+        except OSError as error:
+            self._clean_up()
+            raise self._input_error(error) from error
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        """Remove what was not committed; turn a disk that failed into one clear error."""
+        self._clean_up()
+        cause = _disk_error(error)
+        if cause is not None:
+            raise self._input_error(cause) from error
+
+    def subfolder(self, name: str) -> Path:
+        """A new folder in the artifact."""
+        path = self.folder / name
+        path.mkdir(parents=True)
+        return path
+
+    def free_bytes(self) -> int:
+        """Bytes that may still be written where the artifact goes."""
+        return shutil.disk_usage(self.folder).free
+
+    def hashed_files(self) -> tuple[FileEntry, ...]:
+        """Entries of all files written so far, sorted by path."""
+        paths = sorted(p for p in self.folder.rglob("*") if p.is_file())
+        return tuple(
+            FileEntry(p.relative_to(self.folder).as_posix(), p.stat().st_size, file_sha256(p))
+            for p in paths
+        )
+
+    def commit(self, manifest: Manifest, report: dict[str, Any]) -> Artifact:
+        """Write manifest and report and move the folder to its place, in one rename.
+
+        Raises:
+            InputError: Something appeared at the output meanwhile, or the disk is full.
+        """
+        self._write_texts(manifest, report)
+        try:
+            if self._force and self._place.exists():
+                exchange(self.folder, self._place)  # the folder now holds the old artifact
+            else:
+                self.folder.rename(self._place)
+                self._made.clear()
+        except OSError as error:
+            if error.errno in (errno.ENOTEMPTY, errno.EEXIST):
+                raise self._exists() from error
+            raise self._input_error(error) from error
+        self._made = [p for p in self._made if p == self.folder]
+        return Artifact(self.output, manifest)
+
+    def keep_failed(self, manifest: Manifest, report: dict[str, Any]) -> Path:
+        """Move the folder to ``<output>.failed`` for inspection, replacing an older one there."""
+        self._write_texts(manifest, report)
+        failed = self._place.with_name(f"{self._place.name}.failed")
+        shutil.rmtree(failed, ignore_errors=True)
+        try:
+            self.folder.rename(failed)
+        except OSError as error:
+            raise self._input_error(error) from error
+        self._made.clear()
+        return self.output.with_name(failed.name)
+
+    def _write_texts(self, manifest: Manifest, report: dict[str, Any]) -> None:
+        (self.folder / MANIFEST_NAME).write_bytes(pretty_json(manifest.to_json()))
+        (self.folder / REPORT_NAME).write_bytes(pretty_json(report))
+
+    def _check_output(self) -> None:
+        if not os.path.lexists(self._place):
+            return
+        if not self._force:
+            raise self._exists()
+        is_artifact = (self._place / MANIFEST_NAME).is_file()
+        if not is_artifact and not (self._place.is_dir() and not any(self._place.iterdir())):
+            raise InputError(
+                f"exists and is no artifact (it holds no {MANIFEST_NAME}); not replaced",
+                where=str(self.output),
+                hint="choose another folder with -o",
+            )
+
+    def _missing_parents(self) -> list[Path]:
+        missing = []
+        for parent in self._place.parents:
+            if parent.exists():
+                break
+            missing.append(parent)
+        return missing
+
+    def _clean_up(self) -> None:
+        for folder in reversed(self._made):
+            if folder == self.folder:
+                shutil.rmtree(folder, ignore_errors=True)
+            elif not any(folder.iterdir()):
+                folder.rmdir()
+        self._made.clear()
+
+    def _exists(self) -> InputError:
+        return InputError(
+            "already exists", where=str(self.output), hint="--force replaces it, -o names another"
+        )
+
+    def _input_error(self, error: OSError) -> InputError:
+        reason = _REASONS.get(error.errno or 0, error.strerror or str(error))
+        return InputError(
+            f"cannot be written: {reason}",
+            where=str(self.output),
+            hint="free space or name a writable folder with -o",
+        )
+
+
+def _disk_error(error: BaseException | None) -> OSError | None:
+    """The full or read-only disk among an error and its causes; None if that is not the reason."""
+    seen: set[int] = set()
+    while error is not None and id(error) not in seen:
+        seen.add(id(error))
+        if isinstance(error, OSError) and error.errno in _DISK_FULL:
+            return error
+        error = error.__cause__ or error.__context__
+    return None
