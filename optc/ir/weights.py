@@ -45,9 +45,7 @@ class LazyWeight(ir.LazyTensor):
         self.rows_shape = tuple(rows_shape)
         self.transposed = transposed
         shape = self.rows_shape[::-1] if transposed else self.rows_shape
-        super().__init__(
-            self._evaluate, dtype=dtype, shape=ir.Shape(shape), name=name, cache=False
-        )
+        super().__init__(self._evaluate, dtype=dtype, shape=ir.Shape(shape), name=name, cache=False)
 
     def _evaluate(self) -> ir.Tensor:
         rows = self.read_rows(0, self.rows_shape[0])

@@ -1,0 +1,165 @@
+"""Operators of the domain ``optc`` as model-local functions (docs/normal-form.md).
+
+Every operator's meaning is a function body in standard opset-23 operators, so that a model at any
+stage runs in ONNX Runtime as it is. A function is one *overload* per configuration: the
+attributes' values and which optional inputs are present are written into the body, and the
+overload's name is a digest of them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+
+import onnx.parser
+import onnx_ir as ir
+
+from optc.ir.functions import attention, quantized, token_wise
+from optc.ir.functions.operator import Attributes, AttributeValue, Operator
+
+__all__ = [
+    "DOMAIN",
+    "OPERATORS",
+    "AttributeValue",
+    "Operator",
+    "attributes_of",
+    "ensure_function",
+    "function_text",
+    "is_op",
+    "make_node",
+    "prune_functions",
+]
+
+DOMAIN = "optc"
+OPSET = 23
+
+#: Every operator of the domain by name.
+OPERATORS: Mapping[str, Operator] = {
+    operator.name: operator
+    for operator in (*token_wise.OPERATORS, *attention.OPERATORS, *quantized.OPERATORS)
+}
+
+_DTYPES = {"float": ir.DataType.FLOAT, "int8": ir.DataType.INT8}
+
+
+def function_text(
+    op_type: str, attributes: Attributes, present: Sequence[bool] | None = None
+) -> tuple[str, str]:
+    """The overload name and the function as ONNX text for one configuration.
+
+    Args:
+        op_type: Operator of the domain ``optc``.
+        attributes: Exactly the operator's attributes.
+        present: For each formal input whether it is given; all by default.
+
+    Raises:
+        ValueError: Unknown attributes, wrong types, or a required input that is absent.
+    """
+    operator = OPERATORS[op_type]
+    operator.check(attributes)
+    given = _present(operator, present)
+    meaning = {k: v for k, v in sorted(attributes.items()) if k not in operator.inert}
+    key = json.dumps([op_type, meaning, sorted(given)])
+    overload = "c" + hashlib.sha256(key.encode()).hexdigest()[:10]
+    declared = f" <{', '.join(operator.attributes)}>" if operator.attributes else ""
+    text = (
+        f'<opset_import: ["" : {OPSET}], domain: "{DOMAIN}", overload: "{overload}">\n'
+        f"{op_type}{declared} ({', '.join(operator.input_names)})"
+        f" => ({', '.join(operator.output_names)})\n"
+        f"{{\n{operator.body(attributes, given)}\n}}"
+    )
+    return overload, text
+
+
+def _present(operator: Operator, present: Sequence[bool] | None) -> frozenset[str]:
+    names = operator.input_names
+    flags = [True] * len(names) if present is None else list(present)
+    flags += [False] * (len(names) - len(flags))
+    if len(flags) != len(names):
+        raise ValueError(f"optc::{operator.name} takes at most {len(names)} inputs")
+    missing = [f for f, given in zip(operator.inputs, flags, strict=True) if not given]
+    if any(not name.endswith("?") for name in missing):
+        raise ValueError(f"optc::{operator.name} needs inputs {', '.join(missing)}")
+    return frozenset(name for name, given in zip(names, flags, strict=True) if given)
+
+
+def ensure_function(
+    model: ir.Model,
+    op_type: str,
+    attributes: Attributes,
+    present: Sequence[bool] | None = None,
+) -> str:
+    """Add the function of this configuration to ``model`` if it lacks it; returns its overload.
+
+    Args: as for `function_text`, which also says what is raised.
+    """
+    overload, text = function_text(op_type, attributes, present)
+    identifier = (DOMAIN, op_type, overload)
+    if identifier not in model.functions:
+        model.functions[identifier] = ir.from_proto(onnx.parser.parse_function(text))
+    model.opset_imports[DOMAIN] = 1
+    return overload
+
+
+def make_node(
+    model: ir.Model,
+    op_type: str,
+    inputs: Sequence[ir.Value | None],
+    attributes: Attributes | None = None,
+    *,
+    outputs: Sequence[str] | None = None,
+    shapes: Sequence[Sequence[int | str]] | None = None,
+    name: str | None = None,
+) -> ir.Node:
+    """A node of the domain ``optc`` with its function in ``model``; the caller inserts it.
+
+    Args:
+        model: Gets the function.
+        op_type: Operator of the domain.
+        inputs: Operands in the operator's order; None where an optional one is absent.
+        attributes: Exactly the operator's attributes.
+        outputs: Names of the output values; left to the graph when not given.
+        shapes: Shapes of the output values, symbolic dimensions as text.
+        name: Name of the node, for messages.
+    """
+    attributes = attributes or {}
+    operator = OPERATORS[op_type]
+    operands = list(inputs)
+    while operands and operands[-1] is None:
+        operands.pop()
+    overload = ensure_function(model, op_type, attributes, [v is not None for v in operands])
+    values = []
+    for index, kind in enumerate(operator.output_types):
+        value = ir.Value(
+            name=outputs[index] if outputs else None, type=ir.TensorType(_DTYPES[kind])
+        )
+        if shapes:
+            value.shape = ir.Shape(shapes[index])
+        values.append(value)
+    return ir.Node(
+        DOMAIN,
+        op_type,
+        operands,
+        ir.convenience.convert_attributes(dict(attributes)),
+        overload=overload,
+        outputs=values,
+        name=name,
+    )
+
+
+def is_op(node: ir.Node | None, *op_types: str, domain: str = "") -> bool:
+    """Whether ``node`` is one of ``op_types`` of ``domain`` (standard operators by default)."""
+    return node is not None and node.op_type in op_types and (node.domain or "") == domain
+
+
+def attributes_of(node: ir.Node) -> dict[str, AttributeValue]:
+    """The node's attributes as Python values (ints, floats and strings)."""
+    return {name: attribute.value for name, attribute in node.attributes.items()}
+
+
+def prune_functions(model: ir.Model) -> None:
+    """Drop the functions that no node of the graph calls (bodies call no function of ours)."""
+    used = {node.op_identifier() for node in model.graph.all_nodes()}
+    for identifier in [key for key in model.functions if key not in used]:
+        del model.functions[identifier]

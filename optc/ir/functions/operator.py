@@ -1,0 +1,82 @@
+"""`Operator`: one operator of the ``optc`` domain and how its body is written."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+AttributeValue = int | float | str
+Attributes = Mapping[str, AttributeValue]
+
+#: ``body(attributes, present)`` gives the statements of the function as ONNX text.
+Body = Callable[[Attributes, frozenset[str]], str]
+
+#: ONNX element type names of an output, by the ONNX text spelling.
+FLOAT = "float"
+INT8 = "int8"
+
+
+@dataclass(frozen=True)
+class Operator:
+    """One operator of the normal form.
+
+    Attributes:
+        name: Operator type in the domain ``optc``.
+        inputs: Formal input names; the optional ones end in ``?``.
+        outputs: Formal output names with their element type, ``name: float``.
+        attributes: Every attribute with its type; all are stated on every node.
+        body: Writes the function's statements for one configuration.
+        inert: Attributes that the meaning does not depend on (they share an overload).
+    """
+
+    name: str
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    attributes: Mapping[str, type]
+    body: Body
+    inert: frozenset[str] = frozenset()
+
+    @property
+    def input_names(self) -> tuple[str, ...]:
+        """Formal input names without the mark of the optional ones."""
+        return tuple(name.removesuffix("?") for name in self.inputs)
+
+    @property
+    def output_names(self) -> tuple[str, ...]:
+        """Formal output names."""
+        return tuple(output.split(":")[0] for output in self.outputs)
+
+    @property
+    def output_types(self) -> tuple[str, ...]:
+        """Element type of each output, as ONNX text spells it."""
+        return tuple(output.split(": ")[1] for output in self.outputs)
+
+    def check(self, attributes: Attributes) -> None:
+        """Raise `ValueError` unless exactly the declared attributes, typed, are given."""
+        if set(attributes) != set(self.attributes):
+            raise ValueError(
+                f"optc::{self.name} takes {sorted(self.attributes)}, got {sorted(attributes)}"
+            )
+        for key, kind in self.attributes.items():
+            if not isinstance(attributes[key], kind):
+                raise ValueError(f"optc::{self.name}: {key}={attributes[key]!r} is not {kind}")
+
+
+def integer(name: str, value: int) -> str:
+    """Statement: a scalar int64 constant."""
+    return f"{name} = Constant <value_int: int = {value}> ()"
+
+
+def integers(name: str, values: tuple[int, ...]) -> str:
+    """Statement: a 1-D int64 constant."""
+    return f"{name} = Constant <value_ints: ints = [{', '.join(map(str, values))}]> ()"
+
+
+def real(name: str, value: float) -> str:
+    """Statement: a scalar float32 constant."""
+    return f"{name} = Constant <value_float: float = {literal(value)}> ()"
+
+
+def literal(value: float) -> str:
+    """A float as ONNX text reads it: always with a point or an exponent."""
+    return repr(float(value))

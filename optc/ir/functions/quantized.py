@@ -1,0 +1,145 @@
+"""Bodies of the quantized and reduced-precision operators."""
+
+from __future__ import annotations
+
+from optc.ir.functions.operator import Attributes, Operator, integers, real
+from optc.ir.functions.token_wise import gated, rms_norm
+
+_WEIGHT = {"bits": int, "group_size": int}
+
+
+def quantize(x: str) -> str:
+    """Statements: x [..., K] to q int8 and s float32 [..., 1], symmetric per token."""
+    return "\n".join(
+        [
+            integers("last_axis", (-1,)),
+            real("steps", 127.0),
+            real("nothing", 0.0),
+            real("unit", 1.0),
+            f"magnitude = Abs ({x})",
+            "peak = ReduceMax <keepdims: int = 1> (magnitude, last_axis)",
+            "step = Div (peak, steps)",
+            "empty = Equal (step, nothing)",
+            "s = Where (empty, unit, step)",
+            f"ratio = Div ({x}, s)",
+            "rounded = Round (ratio)",
+            "q = Cast <to: int = 3> (rounded)",
+        ]
+    )
+
+
+def _quantize_activation(attributes: Attributes, present: frozenset[str]) -> str:
+    return quantize("x")
+
+
+def _rms_norm_quantize(attributes: Attributes, present: frozenset[str]) -> str:
+    return f"{rms_norm('x', 'scale', 'normed', attributes['epsilon'])}\n{quantize('normed')}"
+
+
+def _add_rms_norm_quantize(attributes: Attributes, present: frozenset[str]) -> str:
+    norm = rms_norm("sum", "scale", "normed", attributes["epsilon"])
+    return f"sum = Add (residual, x)\n{norm}\n{quantize('normed')}"
+
+
+def _gated_activation_quantize(attributes: Attributes, present: frozenset[str]) -> str:
+    return f"{gated('gate_up', 'active', attributes['activation'])}\n{quantize('active')}"
+
+
+def _dequantize(attributes: Attributes, present: frozenset[str], names: tuple[str, ...]) -> str:
+    """Statement: the float32 weight [K, N]; scales are [N], or [K/group_size, N]."""
+    group = int(attributes["group_size"])
+    options = f"axis: int = 0, block_size: int = {group}" if group else "axis: int = 1"
+    inputs = names[: 3 if "w_zero_point" in present else 2]
+    return f"w = DequantizeLinear <{options}> ({', '.join(inputs)})"
+
+
+def _quantized_matmul(attributes: Attributes, present: frozenset[str]) -> str:
+    last = "unbiased" if "bias" in present else "y"
+    lines = [
+        _dequantize(attributes, present, ("weight", "w_scale", "w_zero_point")),
+        "x = Cast <to: int = 1> (q)",
+        "product = MatMul (x, w)",
+        f"{last} = Mul (product, s)",
+    ]
+    return "\n".join(lines + (["y = Add (unbiased, bias)"] if "bias" in present else []))
+
+
+def _bf16_matmul(attributes: Attributes, present: frozenset[str]) -> str:
+    last = "unbiased" if "bias" in present else "y"
+    lines = [
+        "x_rounded = Cast <to: int = 16> (x)",
+        "x_wide = Cast <to: int = 1> (x_rounded)",
+        "w = Cast <to: int = 1> (weight)",
+        f"{last} = MatMul (x_wide, w)",
+    ]
+    return "\n".join(lines + (["y = Add (unbiased, bias)"] if "bias" in present else []))
+
+
+def _quantized_gather(attributes: Attributes, present: frozenset[str]) -> str:
+    names = ("weight", "w_scale", "w_zero_point")[: 3 if "w_zero_point" in present else 2]
+    if attributes["bits"] == 4:
+        # Gather takes no 4-bit tensors: dequantize the whole weight, then take columns
+        columns = [
+            _dequantize(attributes, present, names),
+            "picked = Gather <axis: int = 1> (w, token_list)",
+        ]
+    else:
+        flat = () if attributes["group_size"] else ("w_scale", "w_zero_point")
+        columns = [
+            f"{n}_columns = Gather <axis: int = {int(n not in flat)}> ({n}, token_list)"
+            for n in names
+        ]
+        columns.append(_dequantize(attributes, present, tuple(f"{n}_columns" for n in names)))
+        columns.append("picked = Identity (w)")
+    return "\n".join(
+        [
+            integers("flat", (-1,)),
+            "token_list = Reshape (tokens, flat)",
+            *columns,
+            "rows = Transpose <perm: ints = [1, 0]> (picked)",
+            "token_shape = Shape (tokens)",
+            "row_shape = Concat <axis: int = 0> (token_shape, flat)",
+            "y = Reshape (rows, row_shape)",
+        ]
+    )
+
+
+OPERATORS = (
+    Operator("QuantizeActivation", ("x",), ("q: int8", "s: float"), {}, _quantize_activation),
+    Operator(
+        "RMSNormQuantize",
+        ("x", "scale"),
+        ("q: int8", "s: float"),
+        {"epsilon": float},
+        _rms_norm_quantize,
+    ),
+    Operator(
+        "AddRMSNormQuantize",
+        ("residual", "x", "scale"),
+        ("sum: float", "q: int8", "s: float"),
+        {"epsilon": float},
+        _add_rms_norm_quantize,
+    ),
+    Operator(
+        "GatedActivationQuantize",
+        ("gate_up",),
+        ("q: int8", "s: float"),
+        {"activation": str},
+        _gated_activation_quantize,
+    ),
+    Operator(
+        "QuantizedMatMul",
+        ("q", "s", "weight", "w_scale", "w_zero_point?", "bias?"),
+        ("y: float",),
+        _WEIGHT,
+        _quantized_matmul,
+    ),
+    Operator("Bf16MatMul", ("x", "weight", "bias?"), ("y: float",), {}, _bf16_matmul),
+    Operator(
+        "QuantizedGather",
+        ("tokens", "weight", "w_scale", "w_zero_point?"),
+        ("y: float",),
+        _WEIGHT,
+        _quantized_gather,
+    ),
+)
