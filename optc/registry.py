@@ -19,13 +19,16 @@ if TYPE_CHECKING:  # a pass imports onnx_ir, which the runtime must not need
 
 
 @cache
+def pass_groups() -> dict[str, tuple[type[Pass], ...]]:
+    """The pass classes of every group, in the order of its module's ``PASSES``."""
+    points = sorted(entry_points(group="optc.passes"), key=lambda p: p.name)
+    return {point.name: tuple(point.load().PASSES) for point in points}
+
+
+@cache
 def passes() -> dict[str, type[Pass]]:
-    """Every pass class by name; each ``optc.passes`` module lists its own in ``PASSES``."""
-    found: dict[str, type[Pass]] = {}
-    for point in sorted(entry_points(group="optc.passes"), key=lambda p: p.name):
-        for pass_class in point.load().PASSES:
-            found[pass_class.name] = pass_class
-    return found
+    """Every pass class by name."""
+    return {p.name: p for group in pass_groups().values() for p in group}
 
 
 @cache

@@ -1,0 +1,244 @@
+"""Recipes: a named pipeline with its backend and gates, written in YAML.
+
+```yaml
+name: int4-fused
+description: one line for `optc recipes`
+backend: tvm
+pipeline:                      # a pass, a pass with options, or a whole group by its name
+  - canonicalize
+  - quantize-weights: {bits: 4, group_size: 32}
+  - fuse-rotary: {optional: true}   # may fire zero times
+gates:                         # null: measured and reported, not judged
+  kl_mean: 0.02
+```
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any
+
+import yaml
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from optc import registry
+from optc.errors import InputError
+
+#: Gates a recipe may bound. KL and perplexity have upper bounds, agreement and speedups lower ones.
+GATE_NAMES = (
+    "kl_mean",
+    "kl_p99",
+    "top1_agreement",
+    "perplexity",
+    "perplexity_ratio",
+    "prefill_speedup",
+    "decode_speedup",
+)
+#: Key of a pipeline entry that is no option of the pass: it may fire zero times.
+OPTIONAL = "optional"
+
+Scalar = bool | int | float | str
+
+
+class Step(BaseModel):
+    """One entry of a pipeline: a pass or a group, its options, and whether it may fire never."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+    name: str
+    options: dict[str, Scalar] = {}
+    optional: bool = False
+
+    def spec(self) -> str:
+        """The entry as text of a pipeline spec: ``name{option=value,…}``."""
+        texts = [f"{key}={option_text(value)}" for key, value in self.options.items()]
+        return f"{self.name}{{{','.join(texts)}}}" if texts else self.name
+
+
+class Recipe(BaseModel):
+    """A validated recipe.
+
+    Attributes:
+        name: As given on the command line.
+        description: One line.
+        backend: Registry name of the backend.
+        pipeline: Passes in order, groups already expanded.
+        gates: Bounds by gate name; None is measured and reported, not judged.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+    name: str
+    description: str = ""
+    backend: str = "tvm"
+    pipeline: tuple[Step, ...]
+    gates: dict[str, float | None] = {}
+
+    def spec(self) -> str:
+        """The pipeline as one text."""
+        return ",".join(step.spec() for step in self.pipeline)
+
+    def to_json(self) -> dict[str, Any]:
+        """The recipe as stored in the manifest."""
+        return self.model_dump(mode="json")
+
+
+def option_text(value: Scalar) -> str:
+    """An option's value as the text that passes parse."""
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def load_recipe(
+    source: str | Path, *, sets: Iterable[str] = (), gates: Iterable[str] = ()
+) -> Recipe:
+    """Read, override and validate a recipe.
+
+    Args:
+        source: Name of a shipped recipe, or path of a YAML file.
+        sets: Overrides ``pass.option=value``.
+        gates: Overrides ``name=bound``; the bound ``none`` switches judging off.
+
+    Raises:
+        InputError: Unknown recipe, key, pass, option or gate, or a value of the wrong type;
+            the hint names what is near.
+    """
+    text, where = _read(source)
+    recipe = _parse(text, where)
+    recipe = _with_sets(recipe, sets)
+    recipe = _with_gates(recipe, gates)
+    for step in recipe.pipeline:
+        known = registry.passes()[step.name]
+        known.from_options({key: option_text(value) for key, value in step.options.items()})
+    return recipe
+
+
+def near(word: str, known: Sequence[str]) -> str:
+    """A hint for an unknown word: the nearest known one, else all of them."""
+    matches = get_close_matches(word, known, n=1)
+    return f"did you mean {matches[0]!r}?" if matches else f"one of {', '.join(known)}"
+
+
+def _read(source: str | Path) -> tuple[str, str]:
+    """Text of the recipe and the name for messages."""
+    path = Path(source)
+    if isinstance(source, Path) or path.suffix in (".yaml", ".yml"):
+        try:
+            return path.read_text(encoding="utf-8"), str(path)
+        except (OSError, UnicodeDecodeError) as error:
+            reason = getattr(error, "strerror", None) or str(error)
+            raise InputError(f"cannot read the recipe: {reason}", where=str(path)) from error
+    known = registry.recipe_files()
+    if source not in known:
+        raise InputError(
+            f"unknown recipe {source!r}", where="--recipe", hint=near(source, list(known))
+        )
+    return known[source].read_text(encoding="utf-8"), f"recipe {source}"
+
+
+def _parse(text: str, where: str) -> Recipe:
+    try:
+        raw = yaml.safe_load(text)
+    except yaml.YAMLError as error:
+        raise InputError(f"is not YAML: {' '.join(str(error).split())}", where=where) from error
+    if not isinstance(raw, dict):
+        raise InputError("is not a mapping of keys to values", where=where)
+    steps = raw.get("pipeline")
+    if not isinstance(steps, list) or not steps:
+        raise InputError("'pipeline' must be a list with at least one pass", where=where)
+    expanded = [step for entry in steps for step in _steps(entry, where)]
+    try:
+        recipe = Recipe.model_validate({**raw, "pipeline": expanded})
+    except ValidationError as error:
+        raise _invalid(error, where) from error
+    for name in recipe.gates:
+        _check_gate(name, where)
+    return recipe
+
+
+def _steps(entry: object, where: str) -> list[dict[str, Any]]:
+    """The steps of one pipeline entry: one pass, or every pass of a group."""
+    if isinstance(entry, str):
+        name, options = entry, {}
+    elif isinstance(entry, dict) and len(entry) == 1:
+        (name, options) = next(iter(entry.items()))
+        options = {} if options is None else options
+    else:
+        raise InputError(
+            f"{entry!r} is no pipeline entry", where=where, hint="write 'pass' or 'pass: {…}'"
+        )
+    if not isinstance(name, str) or not isinstance(options, dict):
+        raise InputError(
+            f"{entry!r} is no pipeline entry", where=where, hint="write 'pass' or 'pass: {…}'"
+        )
+    groups = registry.pass_groups()
+    if name in groups and name not in registry.passes():
+        if options:
+            raise InputError(
+                f"the group {name!r} takes no options", where=where, hint="list its passes"
+            )
+        return [{"name": member.name} for member in groups[name]]
+    _check_pass(name, where)
+    plain = {key: value for key, value in options.items() if key != OPTIONAL}
+    return [{"name": name, "options": plain, "optional": options.get(OPTIONAL, False)}]
+
+
+def _with_sets(recipe: Recipe, sets: Iterable[str]) -> Recipe:
+    steps = list(recipe.pipeline)
+    for text in sets:
+        target, equals, value = text.partition("=")
+        name, dot, option = target.partition(".")
+        if not (equals and dot and name and option):
+            raise InputError(f"{text!r} is not pass.option=value", where="--set")
+        _check_pass(name, "--set")
+        places = [i for i, step in enumerate(steps) if step.name == name]
+        if not places:
+            raise InputError(
+                f"the recipe {recipe.name!r} does not run the pass {name!r}",
+                where="--set",
+                hint=f"its passes: {', '.join(step.name for step in steps)}",
+            )
+        for i in places:
+            options = {**steps[i].options, option: value}
+            steps[i] = steps[i].model_copy(update={"options": options})
+    return recipe.model_copy(update={"pipeline": tuple(steps)})
+
+
+def _with_gates(recipe: Recipe, gates: Iterable[str]) -> Recipe:
+    bounds = dict(recipe.gates)
+    for text in gates:
+        name, equals, value = text.partition("=")
+        if not equals:
+            raise InputError(f"{text!r} is not name=bound", where="--gate")
+        _check_gate(name, "--gate")
+        try:
+            bounds[name] = None if value.lower() == "none" else float(value)
+        except ValueError as error:
+            raise InputError(
+                f"the bound {value!r} of {name!r} is not a number",
+                where="--gate",
+                hint="a number, or 'none' to report without judging",
+            ) from error
+    return recipe.model_copy(update={"gates": bounds})
+
+
+def _check_pass(name: str, where: str) -> None:
+    known = [*registry.passes(), *registry.pass_groups()]
+    if name not in registry.passes():
+        raise InputError(f"unknown pass {name!r}", where=where, hint=near(name, known))
+
+
+def _check_gate(name: str, where: str) -> None:
+    if name not in GATE_NAMES:
+        raise InputError(f"unknown gate {name!r}", where=where, hint=near(name, GATE_NAMES))
+
+
+def _invalid(error: ValidationError, where: str) -> InputError:
+    """The first problem that pydantic found, in words of ours."""
+    problem = error.errors()[0]
+    key = ".".join(str(part) for part in problem["loc"])
+    if problem["type"] == "extra_forbidden":
+        known = list(Recipe.model_fields)
+        return InputError(f"unknown key {key!r}", where=where, hint=near(key, known))
+    if problem["type"] == "missing":
+        return InputError(f"the key {key!r} is missing", where=where)
+    return InputError(f"the key {key!r}: {problem['msg']}", where=where)
