@@ -1,0 +1,1 @@
+"""The command line: ``optc``. Command modules are imported when they are asked for."""

@@ -1,0 +1,72 @@
+"""``optc inspect``: what an artifact is, how it was made and what its gates measured."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from optc.cli.output import byte_text, json_option, print_json, show, table
+from optc.cli.tables import gates_table, passes_table
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from optc.artifact import Artifact, Manifest
+
+
+@click.command("inspect", short_help="Show what an artifact is and how it was made.")
+@click.argument("artifact", type=click.Path(path_type=Path))
+@json_option
+def command(artifact: Path, as_json: bool) -> None:
+    """Show source, recipe, passes, engines, files and gates of ARTIFACT."""
+    from optc.artifact import Artifact
+
+    opened = Artifact.open(artifact, verify="size")
+    report = opened.report()
+    if as_json:
+        manifest = opened.manifest.to_json()
+        values = {"artifact": str(artifact), "digest": opened.digest}
+        print_json("inspect", {**values, "manifest": manifest, "report": report})
+        return
+    show(
+        _identity(opened),
+        _engines(opened.manifest),
+        passes_table(report.get("passes", [])),
+        gates_table(report.get("gates", [])),
+    )
+
+
+def _identity(artifact: Artifact) -> Table:
+    manifest = artifact.manifest
+    source = manifest.source
+    size = sum(entry.bytes for entry in manifest.files)
+    rows = table(str(artifact.path), "", "")
+    rows.show_header = False
+    facts: dict[str, Any] = {
+        "model": f"{manifest.name} ({source.family})",
+        "recipe": manifest.recipe.get("name", ""),
+        "pipeline": manifest.pipeline,
+        "files": f"{len(manifest.files)}, {byte_text(size)}",
+        "gates": "measured" if manifest.gated else "switched off",
+        "source": source.digest,
+        "digest": manifest.digest,
+    }
+    for key, value in facts.items():
+        rows.add_row(key, str(value))
+    return rows
+
+
+def _engines(manifest: Manifest) -> Table:
+    rows = table("engines", "name", "backend", "target", "context", "KV a token", "needs")
+    for engine in manifest.engines:
+        rows.add_row(
+            engine.name,
+            engine.backend,
+            engine.target.name,
+            str(engine.spec.max_context),
+            byte_text(engine.spec.kv_bytes_per_token),
+            " ".join(engine.target.features),
+        )
+    return rows

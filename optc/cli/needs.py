@@ -1,0 +1,27 @@
+"""Commands that need the compile-time packages say so where they are not installed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from optc.errors import UnavailableError
+
+
+@contextmanager
+def compile_packages() -> Iterator[None]:
+    """Turn a missing third-party package into an error that says how to get it.
+
+    Raises:
+        UnavailableError: A package of the ``compile`` extra is not installed.
+    """
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        if error.name is None or error.name.split(".")[0] == "optc":
+            raise
+        raise UnavailableError(
+            f"the package {error.name!r} is not installed",
+            where="optc",
+            hint="pip install 'optc[compile]'",
+        ) from error

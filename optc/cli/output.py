@@ -1,0 +1,104 @@
+"""What commands print: results on stdout, progress and errors on stderr."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, redirect_stdout
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from optc.errors import OptcError
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+JSON_FLAG = "--json"
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+
+def json_option(command: Command) -> Command:
+    """Add ``--json`` to a command, as its argument ``as_json``."""
+    return click.option(
+        JSON_FLAG, "as_json", is_flag=True, help="Print one JSON object on stdout."
+    )(command)
+
+
+def print_json(command: str, values: Mapping[str, Any], warnings: Sequence[str] = ()) -> None:
+    """Print a command's one JSON object, with its ``schema`` and ``warnings``."""
+    whole = {"schema": f"optc.{command}.v1", **values, "warnings": list(warnings)}
+    click.echo(json.dumps(whole, ensure_ascii=False, allow_nan=False))
+
+
+def print_error(error: OptcError, as_json: bool) -> int:
+    """Print an error, on stderr or as JSON on stdout, and return its exit code.
+
+    An error may carry ``details``: what a failed gate measured belongs in the JSON object too.
+    """
+    if as_json:
+        print_json("error", {"error": error.to_json(), **getattr(error, "details", {})})
+    else:
+        click.echo(f"error: {error.render()}", err=True)
+    return error.exit_code
+
+
+def print_warnings(warnings: Sequence[str]) -> None:
+    """Print warnings on stderr, one a line."""
+    for text in warnings:
+        click.echo(f"warning: {text}", err=True)
+
+
+@contextmanager
+def reserved_stdout() -> Iterator[None]:
+    """Send to stderr what libraries and child processes print on stdout meanwhile.
+
+    Exporters and linkers print; a reader of ``--json`` must find one JSON object and no more.
+    """
+    sys.stdout.flush()
+    saved = os.dup(1)
+    os.dup2(2, 1)
+    try:
+        with redirect_stdout(sys.stderr):
+            yield
+    finally:
+        sys.stdout.flush()
+        os.dup2(saved, 1)
+        os.close(saved)
+
+
+def table(title: str, *columns: str, numbers: Sequence[str] = ()) -> Table:
+    """A table with a title; columns named in ``numbers`` are right-aligned."""
+    from rich.box import SIMPLE_HEAD
+    from rich.table import Table
+
+    made = Table(title=title, box=SIMPLE_HEAD, title_justify="left", pad_edge=False)
+    for column in columns:
+        made.add_column(column, justify="right" if column in numbers else "left")
+    return made
+
+
+def show(*renderables: Any) -> None:
+    """Print tables and texts on stdout."""
+    from rich.console import Console
+
+    console = Console(highlight=False, markup=False, soft_wrap=False)
+    for renderable in renderables:
+        console.print(renderable)
+
+
+def byte_text(count: int) -> str:
+    """A number of bytes for reading: ``21.0 MiB``."""
+    value = float(count)
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if value < 1024 or unit == "GiB":
+            return f"{value:.0f} {unit}" if unit == "B" else f"{value:.1f} {unit}"
+        value /= 1024
+    raise AssertionError("unreachable")  # pragma: no cover
+
+
+def figure(value: float | None, digits: int = 4) -> str:
+    """A number for reading with so many significant digits; a dash where there is none."""
+    return "-" if value is None else f"{value:.{digits}g}"
