@@ -1,0 +1,85 @@
+"""Which instructions the CPU kernels use, chosen from a target's features."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from optc.errors import UnavailableError
+from optc.target import Target
+
+if TYPE_CHECKING:
+    import tvm
+
+_AVX2 = ("avx2", "f16c", "fma")
+_AVX512_VNNI = (*_AVX2, "avx512bw", "avx512dq", "avx512f", "avx512vl", "avx512_vnni")
+#: LLVM's spelling where it differs from Linux's.
+_LLVM_NAMES = {"avx512_vnni": "avx512vnni", "avx512_bf16": "avx512bf16"}
+
+
+@dataclass(frozen=True)
+class Isa:
+    """The instruction set that kernels are written for.
+
+    Attributes:
+        name: ``avx512_vnni`` or ``avx2``.
+        features: CPU features (Linux names, sorted) that generated code may use, no others.
+        lanes: float32 (and int32) values of one vector register.
+        max_rows: Rows of the largest register tile of a matmul.
+    """
+
+    name: str
+    features: tuple[str, ...]
+    lanes: int
+    max_rows: int
+
+    @property
+    def vnni(self) -> bool:
+        """Whether vpdpbusd exists: four u8 x s8 products added to an int32 without saturation."""
+        return "avx512_vnni" in self.features
+
+    @property
+    def bf16(self) -> bool:
+        """Whether vdpbf16ps exists: two bf16 products added to a float32."""
+        return "avx512_bf16" in self.features
+
+    def columns(self, rows: int) -> int:
+        """Columns of the register tile that has ``rows`` rows; divides 64.
+
+        The accumulators, one column of weights and one broadcast value have to fit into the
+        registers: 32 of 16 lanes, or 16 of 8 lanes of which some hold intermediate products.
+        """
+        if self.lanes == 16:
+            return 64
+        return 64 if rows == 1 else 32 if rows == 2 else 16
+
+    def tvm_target(self) -> tvm.target.Target:
+        """The compiler's target: plain x86-64 plus exactly `features`.
+
+        No number of cores is baked in; the thread pool decides when the engine is loaded.
+        """
+        import tvm
+
+        attributes = [f"+{_LLVM_NAMES.get(name, name)}" for name in self.features]
+        return tvm.target.Target({"kind": "llvm", "mcpu": "x86-64", "mattr": attributes})
+
+
+def isa_of(target: Target) -> Isa:
+    """The best instruction set of the kernels that ``target`` has.
+
+    Raises:
+        UnavailableError: The target is no CPU, or lacks even AVX2; the message names what lacks.
+    """
+    available = frozenset(target.features)
+    if target.kind == "cpu" and available.issuperset(_AVX512_VNNI):
+        extra = ("avx512_bf16",) if "avx512_bf16" in available else ()
+        return Isa("avx512_vnni", tuple(sorted((*_AVX512_VNNI, *extra))), lanes=16, max_rows=6)
+    missing = sorted(set(_AVX2) - available)
+    if target.kind != "cpu" or missing:
+        lacking = f"lacks {', '.join(missing)}" if missing else f"is of kind {target.kind}"
+        raise UnavailableError(
+            f"the CPU kernels need avx2, f16c and fma; the target {lacking}",
+            where=f"target {target.name}",
+            hint="compile with --target x86-64-v3 or x86-64-v4-vnni",
+        )
+    return Isa("avx2", tuple(sorted(_AVX2)), lanes=8, max_rows=4)

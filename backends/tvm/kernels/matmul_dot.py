@@ -1,0 +1,109 @@
+"""Integer dot products of one vector register, for each instruction set.
+
+All of them give the same exact int32: four products of a weight and an activation added to each
+lane. `DotOps.offset` says which constant the products contain beyond the stored weight, so that
+kernels subtract ``(zero_point - offset) * sum of activations`` and nothing else.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from tvm.tirx.script.builder import ir as tir
+
+from optc.backends.tvm.isa import Isa
+
+
+class DotOps(Protocol):
+    """How to multiply unsigned stored weights by signed activations."""
+
+    @property
+    def offset(self) -> int:
+        """``dot`` multiplies (stored weight - offset)."""
+        ...
+
+    def prepare(self, weights: Any) -> tuple[Any, ...]:
+        """What can be computed once from a vector of u8 weights and used for many rows."""
+        ...
+
+    def dot(self, total: Any, weights: tuple[Any, ...], activations: Any) -> Any:
+        """``total + products``, int32; activations s8, four of them repeated in every lane."""
+        ...
+
+
+@dataclass(frozen=True)
+class VnniDot:
+    """vpdpbusd: u8 x s8, int32 sums, no saturation."""
+
+    lanes: int
+    offset: int = 0
+
+    def prepare(self, weights: Any) -> tuple[Any, ...]:
+        """The weights as they are."""
+        return (weights,)
+
+    def dot(self, total: Any, weights: tuple[Any, ...], activations: Any) -> Any:
+        """One instruction."""
+        name = f"llvm.x86.avx512.vpdpbusd.{32 * self.lanes}"
+        return _call("int32", self.lanes, name, total, weights[0], activations)
+
+
+@dataclass(frozen=True)
+class NibbleDot:
+    """vpmaddubsw of 4-bit weights: a pair of products is at most 2 * 15 * 127, no saturation."""
+
+    lanes: int
+    offset: int = 0
+
+    def prepare(self, weights: Any) -> tuple[Any, ...]:
+        """The weights as they are."""
+        return (weights,)
+
+    def dot(self, total: Any, weights: tuple[Any, ...], activations: Any) -> Any:
+        """Products of pairs as int16, then of fours as int32."""
+        return _add_pairs(total, weights[0], activations, self.lanes)
+
+
+@dataclass(frozen=True)
+class ByteDot:
+    """vpmaddubsw of 8-bit weights by the sign trick.
+
+    With s = w - 128 it multiplies |s| (unsigned, at most 128) by sign(s) * a (at least -127), so
+    that a pair of products is within 2 * 128 * 127 = 32512 and never saturates.
+    """
+
+    lanes: int
+    offset: int = 128
+
+    def prepare(self, weights: Any) -> tuple[Any, ...]:
+        """|s| and s; sign(s, s) is |s|, and 128 where s is -128, read as unsigned."""
+        dtype = f"int8x{4 * self.lanes}"
+        flip = tir.broadcast(tir.uint8(0x80), 4 * self.lanes)
+        signed = tir.bind(tir.reinterpret(tir.bitwise_xor(weights, flip), dtype=dtype))
+        return (tir.bind(self._sign(signed, signed)), signed)
+
+    def dot(self, total: Any, weights: tuple[Any, ...], activations: Any) -> Any:
+        """Move the weight's sign to the activation, then multiply."""
+        magnitude, signed = weights
+        return _add_pairs(total, magnitude, self._sign(activations, signed), self.lanes)
+
+    def _sign(self, value: Any, sign: Any) -> Any:
+        return _call("int8", 4 * self.lanes, "llvm.x86.avx2.psign.b", value, sign)
+
+
+def _call(dtype: str, lanes: int, name: str, *operands: Any) -> Any:
+    return tir.call_llvm_pure_intrin(f"{dtype}x{lanes}", name, *operands)
+
+
+def _add_pairs(total: Any, unsigned: Any, signed: Any, lanes: int) -> Any:
+    pairs = _call("int16", 2 * lanes, "llvm.x86.avx2.pmadd.ub.sw", unsigned, signed)
+    ones = tir.broadcast(tir.int16(1), 2 * lanes)
+    return total + _call("int32", lanes, "llvm.x86.avx2.pmadd.wd", pairs, ones)
+
+
+def dot_ops(isa: Isa, bits: int) -> DotOps:
+    """The dot product for weights of ``bits`` (8 or 4) on ``isa``."""
+    if isa.vnni:
+        return VnniDot(isa.lanes)
+    return ByteDot(isa.lanes) if bits == 8 else NibbleDot(isa.lanes)

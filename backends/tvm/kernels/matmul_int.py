@@ -1,0 +1,286 @@
+"""Matmul of int8 activations, quantized per token, by int8 or int4 weights.
+
+One kernel serves one row (a matrix-vector product at memory bandwidth), a few rows and hundreds.
+Per channel, one int32 sum runs over all of K; with groups, each group's int32 sum is scaled and
+added to a float32 in the order of the groups. Integer sums are exact on every instruction set, and
+the float operations are the same everywhere, so results do not depend on it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from tvm.tirx.script.builder import ir as tir
+
+from optc.backends.tvm.isa import Isa
+from optc.backends.tvm.kernels.matmul_dot import DotOps, dot_ops
+from optc.backends.tvm.kernels.matmul_tiles import (
+    BLOCK,
+    argument,
+    building,
+    emit_tiles,
+    fma,
+    local,
+    round_up,
+    store,
+    store_columns,
+)
+from optc.errors import UnsupportedError
+
+#: Activations whose sum is one value of xsum; K is padded to a multiple.
+SUM_WIDTH = 32
+
+
+@dataclass(frozen=True)
+class IntMatmul:
+    """Shape and weight format.
+
+    Attributes:
+        n: Output channels N.
+        k: Input channels K, as the model has them.
+        bits: 8 or 4.
+        group_size: Input channels that share a scale; 0 is one float32 scale per channel.
+        asymmetric: Zero points are an operand; else stored weights are value + 128 (or + 8).
+        bias: A bias is an operand.
+    """
+
+    n: int
+    k: int
+    bits: int = 8
+    group_size: int = 0
+    asymmetric: bool = False
+    bias: bool = False
+
+    def __post_init__(self) -> None:
+        if self.bits not in (4, 8) or self.group_size < 0 or self.group_size % SUM_WIDTH:
+            raise UnsupportedError(
+                f"no integer matmul for {self.bits} bits in groups of {self.group_size}",
+                where="int_matmul",
+                hint="bits 4 or 8; group_size 0 (per channel) or a multiple of 32",
+            )
+
+    @property
+    def k_padded(self) -> int:
+        """Kp: K rounded up to 32; activations there are 0."""
+        return round_up(self.k, SUM_WIDTH)
+
+    @property
+    def blocks(self) -> int:
+        """Blocks of 64 output channels."""
+        return round_up(self.n, BLOCK) // BLOCK
+
+    @property
+    def groups(self) -> int:
+        """G: scales of one output channel."""
+        return -(-self.k // self.group_size) if self.group_size else 1
+
+    @property
+    def name(self) -> str:
+        """Name of the function, distinct for each config."""
+        kind = f"_g{self.group_size}" if self.group_size else ""
+        flags = ("_zp" if self.asymmetric else "") + ("_bias" if self.bias else "")
+        return f"matmul_int{self.bits}{kind}{flags}_{self.n}x{self.k}"
+
+
+@dataclass(frozen=True)
+class _Tiles:
+    """Emits register tiles; holds the operands."""
+
+    config: IntMatmul
+    isa: Isa
+    ops: DotOps
+    xq: Any
+    xs: Any
+    xsum: Any
+    w: Any
+    ws: Any
+    wz: Any
+    bias: Any
+    out: Any
+
+    def emit(self, start: Any, rows: int, block: Any) -> None:
+        """One tile of ``rows`` rows and 64 channels, in parts that fit into registers."""
+        width = self.isa.columns(rows)
+        if width == BLOCK:
+            self._part(start, rows, block, 0, width)
+            return
+        with tir.serial(BLOCK // width) as part:
+            self._part(start, rows, block, part * width, width)
+
+    def _part(self, start: Any, rows: int, block: Any, column: Any, width: int) -> None:
+        lanes = self.isa.lanes
+        cells = [(r, c, r * width + c * lanes) for r in range(rows) for c in range(width // lanes)]
+        sums = local(rows * width, "int32")
+        result = local(rows * width, "float32")
+        if self.config.group_size:
+            for _, _, at in cells:
+                store(result, tir.broadcast(tir.float32(0), lanes), [at], lanes)
+            with tir.serial(self.config.groups) as group:
+                self._start(sums, start, rows, block, group, column, width)
+                self._accumulate(sums, start, rows, block, group, column, width)
+                scales = self._scales(block, group, column, width)
+                for _, c, at in cells:
+                    value = tir.cast(sums.vload([at], f"int32x{lanes}"), f"float32x{lanes}")
+                    total = fma(value, scales[c], result.vload([at], f"float32x{lanes}"), lanes)
+                    store(result, total, [at], lanes)
+        else:
+            self._start(sums, start, rows, block, 0, column, width)
+            self._accumulate(sums, start, rows, block, 0, column, width)
+            scales = self._scales(block, 0, column, width)
+            for _, c, at in cells:
+                value = tir.cast(sums.vload([at], f"int32x{lanes}"), f"float32x{lanes}")
+                store(result, value * scales[c], [at], lanes)
+        self._finish(result, start, rows, block, column, width)
+
+    def _scales(self, block: Any, group: Any, column: Any, width: int) -> list[Any]:
+        """The scales of the tile's columns as float32 vectors."""
+        lanes = self.isa.lanes
+        dtype = f"{'float16' if self.config.group_size else 'float32'}x{lanes}"
+        loads = [
+            self.ws.vload([block, group, column + c * lanes], dtype) for c in range(width // lanes)
+        ]
+        return [tir.bind(tir.cast(load, f"float32x{lanes}")) for load in loads]
+
+    def _start(
+        self, sums: Any, start: Any, rows: int, block: Any, group: Any, column: Any, width: int
+    ) -> None:
+        """Start the sums at minus zero point times the sum of the group's activations."""
+        lanes = self.isa.lanes
+        vectors = range(width // lanes)
+        offset = self.ops.offset
+        if self.config.asymmetric:
+            loads = [self.wz.vload([block, group, column + c * lanes], f"uint8x{lanes}")
+                     for c in vectors]  # fmt: skip
+            base = tir.broadcast(tir.int32(offset), lanes)
+            zeros = [tir.bind(base - tir.cast(load, f"int32x{lanes}")) for load in loads]
+        else:
+            symmetric = offset - (1 << (self.config.bits - 1))
+            zeros = [tir.broadcast(tir.int32(symmetric), lanes) for _ in vectors]
+        for r in range(rows):
+            activations = tir.broadcast(self._activation_sum(start + r, group), lanes)
+            for c in vectors:
+                store(sums, zeros[c] * activations, [r * width + c * lanes], lanes)
+
+    def _activation_sum(self, row: Any, group: Any) -> Any:
+        """The sum of a row's activations over one group (over all of K per channel)."""
+        total_parts = self.config.k_padded // SUM_WIDTH
+        parts = self.config.group_size // SUM_WIDTH
+        if parts == 1:
+            return tir.bind(self.xsum[row, group])
+        total = local(1, "int32")
+        tir.buffer_store(total, tir.int32(0), [0])
+        if not parts:
+            lanes = self.isa.lanes
+            wide = total_parts // lanes
+            with tir.serial(wide) as i:
+                part = self.xsum.vload([row, i * lanes], f"int32x{lanes}")
+                reduced = tir.call_llvm_pure_intrin(
+                    "int32", f"llvm.vector.reduce.add.v{lanes}i32", part
+                )
+                tir.buffer_store(total, total[0] + reduced, [0])
+            with tir.serial(total_parts - wide * lanes) as i:
+                tir.buffer_store(total, total[0] + self.xsum[row, wide * lanes + i], [0])
+        else:
+            with tir.serial(tir.min(parts, total_parts - group * parts)) as i:
+                tir.buffer_store(total, total[0] + self.xsum[row, group * parts + i], [0])
+        return tir.bind(total[0])
+
+    def _accumulate(
+        self, sums: Any, start: Any, rows: int, block: Any, group: Any, column: Any, width: int
+    ) -> None:
+        """Add the products of one group to the sums."""
+        depth = 32 // self.config.bits  # input channels of one step
+        total = self.config.k_padded // depth
+        steps = self.config.group_size // depth or total
+        count: Any = steps if total % steps == 0 else tir.min(steps, total - group * steps)
+        with tir.serial(count) as step:
+            index = tir.bind(group * steps + step)
+            for half in range(depth // 4):
+                weights = self._weights(block, index, half, column, width)
+                for r in range(rows):
+                    self._row(sums, r, start + r, index * depth + half * 4, weights, width)
+
+    def _weights(
+        self, block: Any, index: Any, half: int, column: Any, width: int
+    ) -> list[tuple[Any, ...]]:
+        """Four input channels of the tile's columns, one u8 vector for each ``lanes`` columns."""
+        lanes = self.isa.lanes
+        prepared = []
+        for c in range(width // lanes):
+            raw = self.w.vload([block, index, column + c * lanes, 0], f"uint8x{4 * lanes}")
+            if self.config.bits == 4:
+                raw = _nibbles(raw, half, lanes)
+            prepared.append(self.ops.prepare(tir.bind(raw)))
+        return prepared
+
+    def _row(
+        self, sums: Any, r: int, row: Any, k: Any, weights: list[tuple[Any, ...]], width: int
+    ) -> None:
+        """Multiply four activations of one row by the weights of all columns."""
+        lanes = self.isa.lanes
+        four = tir.reinterpret(self.xq.vload([row, k], "int8x4"), dtype="int32")
+        activations = tir.bind(
+            tir.reinterpret(tir.broadcast(four, lanes), dtype=f"int8x{4 * lanes}")
+        )
+        for c, weight in enumerate(weights):
+            at = r * width + c * lanes
+            total = self.ops.dot(sums.vload([at], f"int32x{lanes}"), weight, activations)
+            store(sums, total, [at], lanes)
+
+    def _finish(
+        self, result: Any, start: Any, rows: int, block: Any, column: Any, width: int
+    ) -> None:
+        """Scale by the activations' scale, add the bias, write the tile out."""
+        lanes = self.isa.lanes
+        first = tir.bind(block * BLOCK + column)
+        for r in range(rows):
+            scale = tir.bind(tir.broadcast(self.xs[start + r], lanes))
+
+            def value(c: int, r: int = r, scale: Any = scale) -> Any:
+                scaled = result.vload([r * width + c * lanes], f"float32x{lanes}")
+                if not self.config.bias:
+                    return scaled * scale
+                bias = self.bias.vload([first + c * lanes], f"float32x{lanes}")
+                return fma(scaled, scale, bias, lanes)
+
+            store_columns(self.out, start + r, first, self.config.n, value, width, lanes)
+
+
+def _nibbles(packed: Any, half: int, lanes: int) -> Any:
+    """The low (``half`` 0) or high nibbles of u8 lanes; shifted as words, then masked."""
+    words = tir.reinterpret(packed, dtype=f"uint16x{2 * lanes}")
+    if half:
+        words = tir.shift_right(words, tir.broadcast(tir.uint16(4), 2 * lanes))
+    mask = tir.broadcast(tir.uint16(0x0F0F), 2 * lanes)
+    return tir.reinterpret(tir.bitwise_and(words, mask), dtype=f"uint8x{4 * lanes}")
+
+
+def int_matmul(config: IntMatmul, isa: Isa) -> Any:
+    """The kernel as a `tvm.tirx.PrimFunc`; T is dynamic.
+
+    Buffers in order (Kp = K up to 32, B = N/64 rounded up, G groups):
+        xq int8 [T, Kp]: quantized activations, within +-127, 0 beyond K.
+        xs float32 [T]: their scales.
+        xsum int32 [T, Kp/32]: sums of each 32 of them.
+        w uint8 [B, Kp/4, 64, 4] (8 bits) or [B, Kp/8, 64, 4] (4 bits): packed weights.
+        ws float32 [B, 1, 64] per channel, float16 [B, G, 64] with groups.
+        wz uint8 [B, G, 64]: only if asymmetric.
+        bias float32 [N]: only if ``bias``.
+        out float32 [T, N].
+    """
+    kp, blocks, groups = config.k_padded, config.blocks, config.groups
+    with building(config.name) as builder:
+        rows = tir.int32()
+        xq = argument("xq", (rows, kp), "int8")
+        xs = argument("xs", (rows,), "float32")
+        xsum = argument("xsum", (rows, kp // SUM_WIDTH), "int32")
+        w = argument("w", (blocks, kp * config.bits // 32, BLOCK, 4), "uint8")
+        scale_type = "float16" if config.group_size else "float32"
+        ws = argument("ws", (blocks, groups, BLOCK), scale_type)
+        wz = argument("wz", (blocks, groups, BLOCK), "uint8") if config.asymmetric else None
+        bias = argument("bias", (config.n,), "float32") if config.bias else None
+        out = argument("out", (rows, config.n), "float32")
+        tiles = _Tiles(config, isa, dot_ops(isa, config.bits), xq, xs, xsum, w, ws, wz, bias, out)
+        emit_tiles(rows, config.n, kp, isa, tiles.emit)
+    return builder.get()

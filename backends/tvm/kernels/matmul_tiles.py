@@ -1,0 +1,151 @@
+"""What all matmul kernels share: the split of the output among threads and register tiles.
+
+A kernel gives `emit_tiles` a function that emits the code of one register tile of R rows and 64
+output channels, over all of K. Every output element is computed by exactly one tile, in an order
+over K that depends on neither R nor the split, so that a row's bits are the same whatever the
+number of rows T, the tile it falls into and the number of threads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+from tvm.script.ir_builder import IRBuilder
+from tvm.tirx.script.builder import ir as tir
+
+from optc.backends.tvm.isa import Isa
+
+#: Output channels of one block of packed weights.
+BLOCK = 64
+#: Multiply-adds up to which a parallel region (about 1 us) costs more than it saves.
+SERIAL_WORK = 1 << 16
+#: Rows that a chunk has at least when rows are split among threads as well.
+CHUNK_ROWS = 48
+#: Tasks that are enough for balance; fewer blocks than this also split the rows.
+TASKS = 64
+
+TileEmitter = Callable[[Any, int, Any], None]
+
+
+def round_up(value: int, multiple: int) -> int:
+    """The least multiple of ``multiple`` that is not below ``value``."""
+    return -(-value // multiple) * multiple
+
+
+@contextmanager
+def building(name: str) -> Iterator[IRBuilder]:
+    """Build one hand-scheduled kernel called ``name``; ``get()`` gives it afterwards."""
+    with IRBuilder() as builder, tir.prim_func(s_tir=True):
+        tir.func_name(name)
+        tir.func_attr({"global_symbol": name, "tirx.noalias": True, "tirx.is_scheduled": True})
+        yield builder
+
+
+def argument(name: str, shape: tuple[Any, ...], dtype: str) -> Any:
+    """Declare the next buffer argument; only the alignment of its element is assumed."""
+    return tir.arg(name, tir.buffer(shape, dtype, align=np.dtype(dtype).itemsize))
+
+
+def local(size: int, dtype: str) -> Any:
+    """A small buffer of one thread; in registers when all its indices are constants."""
+    return tir.alloc_buffer((size,), dtype, scope="local")
+
+
+def store(buffer: Any, value: Any, indices: list[Any], lanes: int) -> None:
+    """Store ``lanes`` consecutive values along the last axis, from ``indices`` on."""
+    tir.buffer_store(buffer, value, [*indices[:-1], tir.ramp(indices[-1], 1, lanes)])
+
+
+def fma(a: Any, b: Any, c: Any, lanes: int) -> Any:
+    """``a * b + c`` of float32 vectors, rounded once."""
+    name = f"llvm.fma.v{lanes}f32"
+    return tir.call_llvm_pure_intrin(f"float32x{lanes}", name, a, b, c)
+
+
+def _row_tiles(first: Any, last: Any, block: Any, isa: Isa, tile: TileEmitter) -> None:
+    """Cover rows [first, last) of one block by tiles whose heights differ by one at most."""
+    count = tir.bind((last - first + (isa.max_rows - 1)) // isa.max_rows)
+    with tir.serial(count) as index:
+        start = tir.bind(first + (last - first) * index // count)
+        height = tir.bind(first + (last - first) * (index + 1) // count - start)
+        for rows in range(isa.max_rows, 0, -1):
+            with tir.If(height == rows), tir.Then():
+                tile(start, rows, block)
+
+
+def emit_tiles(rows: Any, n: int, k: int, isa: Isa, tile: TileEmitter) -> None:
+    """Emit the loops over blocks of 64 channels and tiles of rows around ``tile``.
+
+    Blocks are split among threads; when they are few and rows are many, rows are split as well.
+    K is never split. A matmul too small to pay for a parallel region runs on the caller.
+
+    Args:
+        rows: T, an int32 variable.
+        n: Output channels N.
+        k: Input channels K, for the decision what is small.
+        isa: Gives the tallest tile.
+        tile: ``tile(first_row, R, block)`` emits one tile; R is a Python int.
+    """
+    blocks = round_up(n, BLOCK) // BLOCK
+    chunks: Any = 1
+    if blocks < TASKS:
+        chunks = tir.bind(tir.max(1, tir.min(rows // CHUNK_ROWS, -(-TASKS // blocks))))
+
+    def task(index: Any) -> None:
+        chunk = index % chunks
+        _row_tiles(
+            tir.bind(rows * chunk // chunks),
+            tir.bind(rows * (chunk + 1) // chunks),
+            tir.bind(index // chunks),
+            isa,
+            tile,
+        )
+
+    def parallel() -> None:
+        with tir.parallel(blocks * chunks) as index:
+            task(index)
+
+    if n * k > SERIAL_WORK:
+        parallel()
+        return
+    with tir.If(rows * (n * k) <= SERIAL_WORK):
+        with tir.Then(), tir.serial(blocks) as index:
+            _row_tiles(0, rows, index, isa, tile)
+        with tir.Else():
+            parallel()
+
+
+def store_columns(
+    out: Any, row: Any, column: Any, n: int, values: Callable[[int], Any], width: int, lanes: int
+) -> None:
+    """Store ``width`` values of a row from ``column`` on, leaving out those beyond N.
+
+    Args:
+        out: float32 [T, N].
+        row: The row.
+        column: First column; a multiple of ``width``.
+        n: N.
+        values: ``values(i)`` gives the i-th vector.
+        width: Columns, a multiple of ``lanes``.
+        lanes: Values of one vector.
+    """
+
+    def whole() -> None:
+        for index in range(width // lanes):
+            store(out, values(index), [row, column + index * lanes], lanes)
+
+    if n % BLOCK == 0:
+        whole()
+        return
+    with tir.If(column + width <= n):
+        with tir.Then():
+            whole()
+        with tir.Else():
+            rest = local(width, "float32")
+            for index in range(width // lanes):
+                store(rest, values(index), [index * lanes], lanes)
+            with tir.serial(width) as index, tir.If(column + index < n), tir.Then():
+                tir.buffer_store(out, rest[index], [row, column + index])

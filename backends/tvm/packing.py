@@ -1,0 +1,129 @@
+"""Weights in the memory layouts of the CPU kernels, tile by tile (docs/normal-form.md).
+
+Rows are output channels. Every function takes some of them, from a multiple of 64 on, and pads the
+last block of 64; so a weight is packed as a stream and blocks are simply written one after another.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+#: Output channels of one block.
+BLOCK = 64
+#: K is padded to a multiple of this.
+K_MULTIPLE = 32
+
+U8 = npt.NDArray[np.uint8]
+U16 = npt.NDArray[np.uint16]
+F32 = npt.NDArray[np.float32]
+
+
+def _pad(rows: npt.NDArray[Any], width: int) -> npt.NDArray[Any]:
+    """Zeros added below to a multiple of 64 rows and right to ``width`` columns."""
+    n, k = rows.shape
+    below = -n % BLOCK
+    if not below and width == k:
+        return rows
+    return np.pad(rows, ((0, below), (0, width - k)))
+
+
+def _round_up(value: int, multiple: int) -> int:
+    return -(-value // multiple) * multiple
+
+
+def pack_int(q_rows: U8, bits: int) -> U8:
+    """Pack unsigned offset weights.
+
+    Args:
+        q_rows: u8 [n, K], the stored values: w + 128 (or the asymmetric value) for 8 bits,
+            w + 8 (or the asymmetric value), 0..15, for 4 bits.
+        bits: 8 or 4.
+
+    Returns:
+        u8 [n/64, Kp/4, 64, 4] for 8 bits; [n/64, Kp/8, 64, 4] for 4 bits with input channels
+        k..k+3 in low nibbles and k+4..k+7 in high nibbles. n/64 is rounded up.
+    """
+    padded = _pad(q_rows, _round_up(q_rows.shape[1], K_MULTIPLE))
+    if bits == 4:
+        eights = padded.view(np.uint64)
+        # Little endian: the low half of the word holds k..k+3.
+        fours = (eights | (eights >> np.uint64(28))).astype(np.uint32)
+    else:
+        fours = padded.view(np.uint32)
+    blocks = fours.reshape(-1, BLOCK, fours.shape[1])
+    packed = np.ascontiguousarray(blocks.transpose(0, 2, 1)).view(np.uint8)
+    return packed.reshape(len(blocks), fours.shape[1], BLOCK, 4)
+
+
+def unpack_int(packed: U8, bits: int) -> U8:
+    """The inverse of `pack_int`: u8 [64 * blocks, Kp], padding included."""
+    blocks, steps = packed.shape[:2]
+    fours = np.ascontiguousarray(packed).view(np.uint32).reshape(blocks, steps, BLOCK)
+    rows = np.ascontiguousarray(fours.transpose(0, 2, 1)).view(np.uint8)
+    rows = rows.reshape(blocks * BLOCK, steps, 4)
+    if bits == 4:
+        rows = np.stack([rows & 15, rows >> 4], axis=2)
+    return rows.reshape(blocks * BLOCK, -1)
+
+
+def pack_columns(values: npt.NDArray[Any], dtype: npt.DTypeLike) -> npt.NDArray[Any]:
+    """Pack scales or zero points.
+
+    Args:
+        values: [n] per channel or [n, G] with groups.
+        dtype: float32 per channel, float16 with groups, uint8 for zero points.
+
+    Returns:
+        [n/64, G, 64] of ``dtype``, n/64 rounded up; padding is 0.
+    """
+    columns = values.reshape(len(values), -1)
+    padded = _pad(columns, columns.shape[1]).astype(dtype)
+    blocks = padded.reshape(-1, BLOCK, columns.shape[1])
+    return np.ascontiguousarray(blocks.transpose(0, 2, 1))
+
+
+def unpack_columns(packed: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """The inverse of `pack_columns`: [64 * blocks, G], padding included."""
+    return np.ascontiguousarray(packed.transpose(0, 2, 1)).reshape(-1, packed.shape[1])
+
+
+def pack_float32(rows: F32) -> F32:
+    """Pack float32 rows [n, K] into [n/64, K, 64], n/64 rounded up."""
+    padded = _pad(rows, rows.shape[1])
+    return np.ascontiguousarray(padded.reshape(-1, BLOCK, rows.shape[1]).transpose(0, 2, 1))
+
+
+def unpack_float32(packed: F32) -> F32:
+    """The inverse of `pack_float32`: [64 * blocks, K]."""
+    return np.ascontiguousarray(packed.transpose(0, 2, 1)).reshape(-1, packed.shape[1])
+
+
+def pack_bfloat16(rows: U16) -> U16:
+    """Pack bfloat16 rows, given by their bits u16 [n, K], into u16 [n/64, K/2, 64, 2].
+
+    K is padded to an even number and n to a multiple of 64 with zeros.
+    """
+    padded = _pad(rows, _round_up(rows.shape[1], 2))
+    pairs = np.ascontiguousarray(padded).view(np.uint32)
+    blocks = pairs.reshape(-1, BLOCK, pairs.shape[1]).transpose(0, 2, 1)
+    packed = np.ascontiguousarray(blocks).view(np.uint16)
+    return packed.reshape(len(blocks), pairs.shape[1], BLOCK, 2)
+
+
+def unpack_bfloat16(packed: U16) -> U16:
+    """The inverse of `pack_bfloat16`: u16 bits [64 * blocks, K rounded up to 2]."""
+    blocks, steps = packed.shape[:2]
+    pairs = np.ascontiguousarray(packed).view(np.uint32).reshape(blocks, steps, BLOCK)
+    rows = np.ascontiguousarray(pairs.transpose(0, 2, 1)).view(np.uint16)
+    return rows.reshape(blocks * BLOCK, steps * 2)
+
+
+def round_bfloat16(values: F32) -> U16:
+    """The bits of finite float32 values rounded to bfloat16, ties to even; same shape."""
+    bits = np.ascontiguousarray(values).view(np.uint32)
+    return ((bits + np.uint32(0x7FFF) + ((bits >> np.uint32(16)) & np.uint32(1))) >> 16).astype(
+        np.uint16
+    )
