@@ -1,0 +1,57 @@
+"""Facts about this machine (for the report) and versions of packages (for the manifest)."""
+
+from __future__ import annotations
+
+import os
+import platform
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+from optc.target import host_features, usable_threads
+
+#: Packages whose version can change what a compile writes.
+_PACKAGES = (
+    "optc",
+    "apache-tvm",
+    "apache-tvm-ffi",
+    "numpy",
+    "onnx",
+    "onnx-ir",
+    "onnxruntime",
+    "onnxscript",
+    "tokenizers",
+    "torch",
+    "transformers",
+)
+
+
+def package_versions() -> dict[str, str]:
+    """Versions of the installed packages that take part in a compile."""
+    found = {}
+    for name in _PACKAGES:
+        try:
+            found[name] = version(name)
+        except PackageNotFoundError:
+            continue
+    return found
+
+
+def machine_facts() -> dict[str, Any]:
+    """Processor, usable threads, memory and system of this machine."""
+    return {
+        "cpu": _cpu_name(),
+        "features": sorted(host_features()),
+        "threads": usable_threads(),
+        "memory_bytes": os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
+        "system": platform.system(),
+        "kernel": platform.release(),
+        "python": platform.python_version(),
+    }
+
+
+def _cpu_name() -> str:
+    for line in Path("/proc/cpuinfo").read_text().splitlines():
+        if line.startswith("model name"):
+            return line.split(":", 1)[1].strip()
+    return platform.machine()
