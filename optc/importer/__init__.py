@@ -1,0 +1,47 @@
+"""Import: a model as people publish it becomes an `onnx_ir.Model` with lazy weights."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from optc.errors import InputError, UnsupportedError
+from optc.importer.imported import ImportedModel
+
+__all__ = ["ImportedModel", "import_model"]
+
+_PICKLES = (".bin", ".pt", ".pth", ".ckpt", ".pkl")
+
+
+def import_model(source: str | Path, *, allow_remote_code: bool = False) -> ImportedModel:
+    """Import the model at ``source``: a Hugging Face folder (config.json and safetensors).
+
+    The graph is float32, opset 23, with ``input_ids i64[B, S]`` and ``position_ids i64[B, S]``
+    as inputs and ``logits f32[B, S, V]`` as output; weights are `optc.ir.weights.LazyWeight`
+    and nothing of them is read but headers and, once and streaming, bytes for the digest.
+    The passes of group ``canonicalize`` bring the graph to the normal form.
+
+    Raises:
+        InputError: Nothing usable at ``source``, or a broken config or checkpoint.
+        UnsupportedError: A kind of source, or a model, that optc does not take.
+    """
+    path = Path(source)
+    if not path.exists():
+        raise InputError(
+            "no such model folder", where=str(source), hint="give a folder with config.json"
+        )
+    if path.is_dir():
+        # torch and transformers take seconds to import: only when a model is really imported
+        from optc.importer.hugging_face import import_folder
+
+        return import_folder(path, allow_remote_code=allow_remote_code)
+    if path.suffix in _PICKLES:
+        raise UnsupportedError(
+            "pickle checkpoints are refused: loading one runs whatever code it holds",
+            where=str(source),
+            hint="give the model's folder, with its weights as safetensors",
+        )
+    raise UnsupportedError(
+        "not a kind of model that optc imports",
+        where=str(source),
+        hint="give a Hugging Face folder with config.json and safetensors",
+    )

@@ -1,0 +1,100 @@
+"""Import of a Hugging Face model folder."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from transformers import AutoConfig, PretrainedConfig
+from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
+
+from optc.errors import InputError, UnsupportedError
+from optc.importer.attach import attach_weights
+from optc.importer.checkpoint import checkpoint_files, digest_files, read_checkpoint
+from optc.importer.config import read_config
+from optc.importer.export import export_decoder
+from optc.importer.imported import ImportedModel
+
+_TOKENIZER_FILES = (
+    "added_tokens.json",
+    "chat_template.jinja",
+    "generation_config.json",
+    "merges.txt",
+    "special_tokens_map.json",
+    "tokenizer.json",
+    "tokenizer.model",
+    "tokenizer_config.json",
+    "vocab.json",
+)
+
+
+def import_folder(folder: Path, *, allow_remote_code: bool) -> ImportedModel:
+    """Import the decoder in ``folder``; see `optc.importer.import_model`.
+
+    Raises:
+        InputError: Broken or missing config, weights or shards.
+        UnsupportedError: Not a decoder that optc can capture.
+    """
+    config = read_config(folder, allow_remote_code=allow_remote_code)
+    files = checkpoint_files(folder)
+    checkpoint = read_checkpoint(files)
+    built = _build_config(folder, config, allow_remote_code)
+    exported = export_decoder(built, allow_remote_code=allow_remote_code)
+    warnings = attach_weights(exported, checkpoint)
+    max_context = _max_context(built, folder)
+    if exported.fixed_rope:
+        max_context = _trained_context(built, max_context)
+        warnings.append(
+            f"rotary frequencies are those of up to {max_context} tokens, to which the context is "
+            "limited: beyond, they would change with the length and void cached keys"
+        )
+    parts = {file.name: file for file in [folder / "config.json", *files]}
+    return ImportedModel(
+        model=exported.model,
+        config=config,
+        family=config["model_type"],
+        name=folder.resolve().name,
+        folder=folder,
+        source_digest=digest_files(parts),
+        tokenizer_files=[folder / n for n in _TOKENIZER_FILES if (folder / n).is_file()],
+        warnings=warnings,
+        max_context=max_context,
+    )
+
+
+def _build_config(
+    folder: Path, config: dict[str, Any], allow_remote_code: bool
+) -> PretrainedConfig:
+    architecture = config["architectures"][0]
+    known = set(MODEL_FOR_CAUSAL_LM_MAPPING_NAMES.values())
+    if architecture not in known and not config.get("auto_map"):
+        raise UnsupportedError(
+            f"{architecture} is not a decoder-only language model that transformers knows",
+            where=str(folder / "config.json"),
+            hint="optc imports the classes of transformers' AutoModelForCausalLM",
+        )
+    try:
+        return AutoConfig.from_pretrained(
+            folder, local_files_only=True, trust_remote_code=allow_remote_code
+        )
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise InputError(
+            f"transformers does not accept this config: {error}", where=str(folder / "config.json")
+        ) from error
+
+
+def _max_context(config: PretrainedConfig, folder: Path) -> int:
+    tokens = getattr(config.get_text_config(), "max_position_embeddings", None)
+    if not isinstance(tokens, int) or tokens < 1:
+        raise InputError(
+            "max_position_embeddings is missing: how long may a sequence be?",
+            where=str(folder / "config.json"),
+        )
+    return tokens
+
+
+def _trained_context(config: PretrainedConfig, max_context: int) -> int:
+    """Tokens up to which length-dependent rotary frequencies do not change."""
+    rope = config.get_text_config().rope_parameters
+    original = rope.get("original_max_position_embeddings") or max_context
+    return min(int(original), max_context)
