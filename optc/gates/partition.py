@@ -1,0 +1,218 @@
+"""Cut a dense-form language model at its decoder layers, by dataflow.
+
+A value is a *cut* if every path from the embedded tokens to the logits goes through it; this is
+found by counting paths, so that neither names nor the order of nodes matter. Values that do not
+depend on the tokens (cos and sin, constants) are outside the stream: those computed from
+positions are evaluated once and given to every block.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import onnx_ir as ir
+
+from optc.errors import UnsupportedError
+
+#: Operators that may stand between the head's MatMul and the logits: one logit needs only its own.
+TAIL_OPS = frozenset({"Add", "Sub", "Mul", "Div", "Tanh", "Cast", "Identity"})
+
+
+@dataclass(frozen=True)
+class Block:
+    """Nodes between two cuts, at most one attention among them.
+
+    Attributes:
+        source: The cut it starts from, [B, S, D].
+        result: The cut it ends in, [B, S, D].
+        nodes: Its nodes in topological order; constants and values of positions excluded.
+    """
+
+    source: ir.Value
+    result: ir.Value
+    nodes: tuple[ir.Node, ...]
+
+
+@dataclass(frozen=True)
+class Partition:
+    """A dense-form model in pieces.
+
+    Attributes:
+        embedding: Initializer [V, D].
+        embedded: Output of the Gather on it, where the stream starts.
+        position_nodes: Nodes that compute ``shared`` from position_ids.
+        shared: Values of positions that blocks read (cos, sin).
+        blocks: The decoder layers; the last one ends in the head's input.
+        head: The head's MatMul, with weight [D, V].
+        tail_nodes: Element-wise nodes from the head's output to the logits.
+    """
+
+    embedding: ir.Value
+    embedded: ir.Value
+    position_nodes: tuple[ir.Node, ...]
+    shared: tuple[ir.Value, ...]
+    blocks: tuple[Block, ...]
+    head: ir.Node
+    tail_nodes: tuple[ir.Node, ...]
+
+
+def partition(model: ir.Model) -> Partition:
+    """Cut ``model``, in dense form, at its decoder layers.
+
+    Raises:
+        UnsupportedError: Tokens do not enter through one Gather on an embedding, or the logits do
+            not come from one MatMul on an initializer.
+    """
+    order = list(model.graph)
+    embedding, embedded = _embedding(model.graph)
+    logits = model.graph.outputs[0]
+    head, tail = _head(logits)
+    stream = _reachable_from(embedded, order)
+    cuts = _cuts(embedded, logits, [n for n in order if id(n) in stream])
+    hidden = head.inputs[0]
+    if hidden not in cuts or head.outputs[0] not in cuts:
+        raise UnsupportedError(
+            "not every path to the logits goes through this head",
+            where=head.name or "MatMul",
+            hint="the float32 reference needs one MatMul on the last hidden state",
+        )
+    blocks = _blocks(cuts[: cuts.index(hidden) + 1], order, stream)
+    kept = {id(node) for block in blocks for node in block.nodes}
+    inside = stream | {id(embedded.producer())}
+    outside = [n for n in order if id(n) not in inside and _depends_on_input(n)]
+    shared = _read_by(outside, kept)
+    return Partition(embedding, embedded, tuple(outside), shared, blocks, head, tail)
+
+
+def _embedding(graph: ir.Graph) -> tuple[ir.Value, ir.Value]:
+    tokens = graph.inputs[0]
+    gathers = [use.node for use in tokens.uses()]
+    table = gathers[0].inputs[0] if len(gathers) == 1 else None
+    if table is None or gathers[0].op_type != "Gather" or not table.is_initializer():
+        found = ", ".join(f"{n.op_type} {n.name}" for n in gathers) or "nothing"
+        raise UnsupportedError(
+            f"tokens must go through one Gather on an embedding, found {found}",
+            where=tokens.name or "input_ids",
+        )
+    return table, gathers[0].outputs[0]
+
+
+def _head(logits: ir.Value) -> tuple[ir.Node, tuple[ir.Node, ...]]:
+    tail: list[ir.Node] = []
+    value: ir.Value | None = logits
+    while value is not None:
+        node = value.producer()
+        if node is None:
+            break
+        weight = node.inputs[1] if len(node.inputs) > 1 else None
+        if node.op_type == "MatMul" and weight is not None and weight.is_initializer():
+            return node, tuple(reversed(tail))
+        if node.op_type not in TAIL_OPS or node.domain != "":
+            break
+        tail.append(node)
+        value = next((v for v in node.inputs if v is not None and not is_constant(v)), None)
+    raise UnsupportedError(
+        "the logits must come from one MatMul on an initializer and element-wise operators",
+        where=logits.name or "logits",
+    )
+
+
+def is_constant(value: ir.Value) -> bool:
+    """Whether the value depends on no input: an initializer, or computed from constants only."""
+    if value.is_initializer():
+        return True
+    node = value.producer()
+    return node is not None and not _depends_on_input(node)
+
+
+def _depends_on_input(node: ir.Node) -> bool:
+    stack, seen = [node], set[int]()
+    while stack:
+        current = stack.pop()
+        if id(current) in seen:
+            continue
+        seen.add(id(current))
+        for value in current.inputs:
+            if value is None or value.is_initializer():
+                continue
+            producer = value.producer()
+            if producer is None:
+                return True
+            stack.append(producer)
+    return False
+
+
+def _reachable_from(value: ir.Value, order: Iterable[ir.Node]) -> set[int]:
+    """Ids of the nodes that depend on ``value``."""
+    reached = {id(value)}
+    nodes = set[int]()
+    for node in order:
+        if any(id(v) in reached for v in node.inputs):
+            nodes.add(id(node))
+            reached.update(id(v) for v in node.outputs)
+    return nodes
+
+
+def _cuts(source: ir.Value, sink: ir.Value, stream: list[ir.Node]) -> list[ir.Value]:
+    """Values that every path from source to sink goes through, in path order."""
+    forward = {id(source): 1}
+    for node in stream:
+        count = sum(forward.get(id(v), 0) for v in node.inputs if v is not None)
+        forward.update((id(v), count) for v in node.outputs)
+    backward: dict[int, int] = {id(sink): 1}
+    for node in reversed(stream):
+        count = sum(backward.get(id(v), 0) for v in node.outputs)
+        for value in node.inputs:
+            if value is not None and id(value) in forward:
+                backward[id(value)] = backward.get(id(value), 0) + count
+    values = [source, *(v for node in stream for v in node.outputs)]
+    total = forward[id(sink)]
+    return [v for v in values if forward[id(v)] * backward.get(id(v), 0) == total]
+
+
+def _blocks(cuts: list[ir.Value], order: list[ir.Node], stream: set[int]) -> tuple[Block, ...]:
+    """Join the segments between neighbouring cuts until the next attention would come in."""
+    rank = {id(node): index for index, node in enumerate(order)}
+    blocks: list[Block] = []
+    source, nodes, has_attention = cuts[0], list[ir.Node](), False
+    for low, high in itertools.pairwise(cuts):
+        segment = _segment(low, high, stream)
+        attention = any(is_attention(node) for node in segment)
+        if attention and has_attention:
+            blocks.append(_block(source, low, nodes, rank))
+            source, nodes, has_attention = low, [], False
+        nodes += segment
+        has_attention |= attention
+    blocks.append(_block(source, cuts[-1], nodes, rank))
+    return tuple(blocks)
+
+
+def _block(source: ir.Value, result: ir.Value, nodes: list[ir.Node], rank: dict[int, int]) -> Block:
+    return Block(source, result, tuple(sorted(nodes, key=lambda n: rank[id(n)])))
+
+
+def is_attention(node: ir.Node) -> bool:
+    """Whether the node is an attention of the dense form."""
+    return node.op_type == "Attention"
+
+
+def _segment(low: ir.Value, high: ir.Value, stream: set[int]) -> list[ir.Node]:
+    """Stream nodes on the way from ``low`` to ``high``."""
+    found: dict[int, ir.Node] = {}
+    stack = [high]
+    while stack:
+        value = stack.pop()
+        node = value.producer()
+        if value is low or node is None or id(node) not in stream or id(node) in found:
+            continue
+        found[id(node)] = node
+        stack.extend(v for v in node.inputs if v is not None)
+    return list(found.values())
+
+
+def _read_by(nodes: Iterable[ir.Node], readers: set[int]) -> tuple[ir.Value, ...]:
+    """Outputs of ``nodes`` that one of ``readers`` reads."""
+    outputs = (value for node in nodes for value in node.outputs)
+    return tuple(v for v in outputs if any(id(use.node) in readers for use in v.uses()))

@@ -1,0 +1,207 @@
+"""Evaluation text: documents become windows of token ids.
+
+Convention: every document is encoded without special tokens and framed as BOS … EOS (each only
+if the model has it), the documents are joined to one stream, and evenly spaced windows of it are
+scored. A window of S + 1 ids gives S rows of logits and S predicted tokens; nothing before the
+window is seen, and no BOS is put at its start.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from optc.errors import InputError
+from optc.runtime.executable import Int32
+
+#: Tokens scored per window and number of windows, unless the model is too large (`windows_for`).
+WINDOW_TOKENS = 512
+MAX_WINDOWS = 60
+#: Multiply-adds that the float32 reference may spend: about a minute or two on two cores.
+REFERENCE_MACS = 10**13
+
+
+@dataclass(frozen=True)
+class EvalWindows:
+    """Token windows to score.
+
+    Attributes:
+        ids: [W, S + 1] token ids; row w predicts ``ids[w, 1:]`` from ``ids[w, :-1]``.
+        source: Where the ids come from: a file name, the shipped text, or random ids.
+        convention: How windows and BOS were chosen, one sentence.
+    """
+
+    ids: Int32
+    source: str
+    convention: str
+
+    @property
+    def tokens(self) -> int:
+        """Number of predicted tokens, W * S."""
+        return int(self.ids.shape[0] * (self.ids.shape[1] - 1))
+
+
+def windows_for(parameters: int, window_tokens: int = WINDOW_TOKENS) -> int:
+    """How many windows the float32 reference of a model of this size can afford, 4 to 60."""
+    return int(min(MAX_WINDOWS, max(4, REFERENCE_MACS // (max(parameters, 1) * window_tokens))))
+
+
+def read_documents(path: Path) -> list[str]:
+    """The documents of a ``.jsonl`` file (one ``{"text": …}`` a line) or of one plain text.
+
+    Raises:
+        InputError: The file cannot be read, is not UTF-8, or a line is not such an object.
+    """
+    try:
+        content = path.read_text("utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"cannot read the text: {error}", where=str(path)) from error
+    return _parse_documents(content, str(path), jsonl=path.suffix == ".jsonl")
+
+
+def default_documents() -> list[str]:
+    """The text shipped with optc: public-domain prose and code of this project."""
+    content = (files("optc.gates") / "default_text.jsonl").read_text("utf-8")
+    return _parse_documents(content, "default_text.jsonl", jsonl=True)
+
+
+def _parse_documents(content: str, where: str, *, jsonl: bool) -> list[str]:
+    if not jsonl:
+        documents = [content]
+    else:
+        lines = enumerate(content.splitlines(), start=1)
+        documents = [_document(line, f"{where}:{number}") for number, line in lines if line.strip()]
+    if not any(text.strip() for text in documents):
+        raise InputError("the text is empty", where=where)
+    return documents
+
+
+def _document(line: str, where: str) -> str:
+    hint = 'one JSON object a line, such as {"name": "a.py", "text": "…"}'
+    try:
+        text = json.loads(line)["text"]
+    except (ValueError, KeyError, TypeError) as error:
+        raise InputError("not a document", where=where, hint=hint) from error
+    if not isinstance(text, str):
+        raise InputError("text is not a string", where=where, hint=hint)
+    return text
+
+
+def token_stream(
+    documents: Iterable[str], tokenizer_file: Path, bos: int | None, eos: int | None
+) -> Int32:
+    """All documents as one stream of ids, each framed by BOS and EOS where the model has them.
+
+    Raises:
+        InputError: The tokenizer file cannot be read.
+    """
+    import tokenizers  # a heavy import that random ids do not need
+
+    tokenizer = tokenizers.Tokenizer.from_str(_tokenizer_json(tokenizer_file))
+    head = [] if bos is None else [bos]
+    tail = [] if eos is None else [eos]
+    stream: list[int] = []
+    for text in documents:
+        stream += head + tokenizer.encode(text, add_special_tokens=False).ids + tail
+    return np.asarray(stream, np.int32)
+
+
+def _tokenizer_json(path: Path) -> str:
+    try:
+        content = path.read_text("utf-8")
+        known = "model" in json.loads(content)
+    except (OSError, ValueError, TypeError) as error:
+        raise InputError(f"cannot read the tokenizer: {error}", where=str(path)) from error
+    if not known:
+        raise InputError("not a tokenizer: it has no model", where=str(path))
+    return content
+
+
+def cut_windows(stream: Int32, window_tokens: int, windows: int) -> Int32:
+    """Evenly spaced windows [W, S + 1] of a stream; they overlap only if the stream is short.
+
+    Raises:
+        InputError: The stream has fewer than two tokens.
+    """
+    if len(stream) < 2:
+        raise InputError("the text has fewer than two tokens", where="evaluation text")
+    size = min(window_tokens, max(1, len(stream) - 2))
+    count = max(1, min(windows, -(-len(stream) // size)))
+    starts = np.linspace(0, max(0, len(stream) - size - 2), count).astype(np.int64)
+    return np.stack([stream[start : start + size + 1] for start in starts])
+
+
+def eval_windows(
+    *,
+    vocab_size: int,
+    max_context: int,
+    parameters: int,
+    config: dict[str, Any],
+    tokenizer_file: Path | None,
+    text_file: Path | None = None,
+) -> EvalWindows:
+    """The windows that gates and `evaluate` score.
+
+    Args:
+        vocab_size: V of the model.
+        max_context: Longest sequence of the engine, in tokens; windows are no longer.
+        parameters: Number of weights; large models get fewer windows (`windows_for`).
+        config: The model's config.json; bos_token_id and eos_token_id are read.
+        tokenizer_file: tokenizer.json, or None: then random ids are scored, and it is said.
+        text_file: ``.jsonl`` or plain text; None takes the shipped text.
+
+    Raises:
+        InputError: Unreadable text or tokenizer, or ids beyond the vocabulary.
+    """
+    size = min(WINDOW_TOKENS, max_context)
+    count = windows_for(parameters, size)
+    if tokenizer_file is None:
+        if text_file is not None:
+            raise InputError(
+                "the model has no tokenizer.json to encode the text with",
+                where=str(text_file),
+                hint="leave --eval-text out; random token ids are scored then",
+            )
+        return _random_windows(vocab_size, size, count)
+    documents = default_documents() if text_file is None else read_documents(text_file)
+    bos, eos = _first(config.get("bos_token_id")), _first(config.get("eos_token_id"))
+    stream = token_stream(documents, tokenizer_file, bos, eos)
+    if stream.size and int(stream.max()) >= vocab_size:
+        raise InputError(
+            f"the tokenizer gives id {int(stream.max())}, the model knows {vocab_size} ids",
+            where=str(tokenizer_file),
+            hint="tokenizer and model do not belong together",
+        )
+    ids = cut_windows(stream, size, count)
+    return EvalWindows(
+        ids,
+        "shipped default text" if text_file is None else text_file.name,
+        f"{ids.shape[0]} evenly spaced windows of {ids.shape[1] - 1} tokens out of {len(stream)}; "
+        f"documents joined with {_frame(bos, eos)}; no BOS added at a window's start",
+    )
+
+
+def _random_windows(vocab_size: int, size: int, count: int) -> EvalWindows:
+    ids = np.random.default_rng(0).integers(0, vocab_size, (count, size + 1), np.int32)
+    return EvalWindows(
+        ids,
+        "random token ids (the model has no tokenizer)",
+        f"{count} windows of {size} uniformly random token ids, seed 0",
+    )
+
+
+def _first(token: int | Sequence[int] | None) -> int | None:
+    if token is None or isinstance(token, int):
+        return token
+    return token[0] if token else None
+
+
+def _frame(bos: int | None, eos: int | None) -> str:
+    names = [name for name, token in (("BOS", bos), ("EOS", eos)) if token is not None]
+    return " and ".join(names) or "nothing between"
