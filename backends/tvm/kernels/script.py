@@ -1,0 +1,193 @@
+"""A thin layer over the TIR builder that the kernels are written with.
+
+Vectors have 16 float32 lanes on every instruction set (LLVM splits them for AVX2), so that the same
+operations in the same order give the same bits everywhere. LLVM may contract a product and a sum
+into one rounding; a kernel therefore writes `fma` wherever a product feeds a sum.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import tvm
+from tvm.script.ir_builder import IRBuilder
+from tvm.tirx.script.builder import ir as T
+
+#: An expression of TIR (tvm gives no types).
+Expr = Any
+#: Float32 lanes of a vector, whatever the instruction set.
+LANES = 16
+#: Multiply-adds, or elements read, below which a parallel region costs more than it saves.
+SERIAL_WORK = 1 << 15
+
+
+class KernelBuilder:
+    """Collects the body of one `PrimFunc`; use it through `kernel`."""
+
+    def __init__(self, ir_builder: IRBuilder) -> None:
+        self._ir_builder = ir_builder
+
+    def size(self) -> Expr:
+        """A dynamic int32 dimension."""
+        return T.int32()
+
+    def argument(self, name: str, shape: Sequence[Expr | int], dtype: str = "float32") -> Expr:
+        """The next buffer argument, C-contiguous, aligned to 64 bytes or at least to its type."""
+        return T.match_buffer(T.arg(name, T.handle()), tuple(shape), dtype)
+
+    def finish(self) -> tvm.tirx.PrimFunc:
+        """The function that was built."""
+        return self._ir_builder.get()
+
+
+@contextmanager
+def kernel(name: str) -> Iterator[KernelBuilder]:
+    """Open a function called ``name``; call ``finish`` of the builder after the block."""
+    ir_builder = IRBuilder()
+    builder = KernelBuilder(ir_builder)
+    with ir_builder, T.prim_func(s_tir=False):
+        T.func_name(name)
+        T.func_attr({"tirx.is_scheduled": True, "tirx.noalias": True})
+        yield builder
+
+
+@dataclass(frozen=True)
+class Register:
+    """A scalar or vector variable that lives in registers.
+
+    Attributes:
+        buffer: The local buffer behind it; LLVM turns it into a value.
+        lanes: Number of lanes.
+    """
+
+    buffer: Expr
+    lanes: int
+
+    def get(self) -> Expr:
+        """The current value."""
+        return load(self.buffer, 0, lanes=self.lanes)
+
+    def set(self, value: Expr) -> None:
+        """Assign ``value``."""
+        store(self.buffer, value, 0)
+
+
+def register(value: Expr | float, dtype: str = "float32", lanes: int = LANES) -> Register:
+    """A new register variable that starts as ``value`` (a scalar is broadcast)."""
+    variable = Register(T.alloc_buffer((lanes,), dtype, scope="local"), lanes)
+    is_number = isinstance(value, int | float)
+    variable.set(splat(value, dtype, lanes) if is_number else value)
+    return variable
+
+
+def scratch(shape: Sequence[Expr | int], dtype: str = "float32") -> Expr:
+    """Memory of this call; allocated where it is first needed, inside a loop once a thread."""
+    return T.alloc_buffer(tuple(shape), dtype)
+
+
+def lanes_of(value: Expr) -> int:
+    """Number of lanes of an expression."""
+    return int(value.ty.dtype.lanes)
+
+
+def load(buffer: Expr, *indices: Expr | int, lanes: int = LANES) -> Expr:
+    """``lanes`` consecutive elements of the last axis, from ``indices`` on."""
+    if lanes == 1:
+        return buffer[indices]
+    return buffer[(*indices[:-1], T.ramp(indices[-1], 1, lanes))]
+
+
+def store(buffer: Expr, value: Expr, *indices: Expr | int) -> None:
+    """Store all lanes of ``value`` along the last axis, from ``indices`` on."""
+    lanes = lanes_of(value)
+    last = indices[-1] if lanes == 1 else T.ramp(indices[-1], 1, lanes)
+    T.buffer_store(buffer, value, [*indices[:-1], last])
+
+
+def splat(value: Expr | float, dtype: str = "float32", lanes: int = LANES) -> Expr:
+    """A scalar in all lanes."""
+    scalar = tvm.tirx.const(value, dtype) if isinstance(value, int | float) else value
+    return scalar if lanes == 1 else T.broadcast(scalar, lanes)
+
+
+def like(value: float, vector: Expr) -> Expr:
+    """A float constant with as many lanes as ``vector``."""
+    return splat(value, "float32", lanes_of(vector))
+
+
+def bind(value: Expr) -> Expr:
+    """Name ``value``, so that it is computed once however often it is used."""
+    return T.bind(value)
+
+
+def intrinsic(name: str, dtype: str, *arguments: Expr) -> Expr:
+    """Call of the pure LLVM intrinsic ``name`` with result type ``dtype``."""
+    return T.call_llvm_pure_intrin(dtype, T.llvm_lookup_intrinsic_id(name), *arguments)
+
+
+def fma(a: Expr, b: Expr, c: Expr) -> Expr:
+    """``a * b + c`` rounded once."""
+    return intrinsic("llvm.fma", str(a.ty.dtype), a, b, c)
+
+
+def absolute(value: Expr) -> Expr:
+    """Magnitude of each lane."""
+    return intrinsic("llvm.fabs", str(value.ty.dtype), value)
+
+
+def round_even(value: Expr) -> Expr:
+    """Each lane rounded to the nearest integer, ties to even."""
+    return intrinsic("llvm.nearbyint", str(value.ty.dtype), value)
+
+
+def square_root(value: Expr) -> Expr:
+    """Correctly rounded square root of each lane."""
+    return intrinsic("llvm.sqrt", str(value.ty.dtype), value)
+
+
+def tree(vector: Expr, combine: Callable[[Expr, Expr], Expr]) -> Expr:
+    """Reduce the lanes of a vector in a fixed order: halves against halves."""
+    lanes, dtype = lanes_of(vector), str(vector.ty.dtype).split("x")[0]
+    current = bind(vector)
+    while lanes > 2:
+        lanes //= 2
+        half = f"{dtype}x{lanes}"
+        low, high = T.vectorlow(half, current), T.vectorhigh(half, current)
+        current = bind(combine(low, high))
+    return bind(combine(lane(current, 0), lane(current, 1)))
+
+
+def lane(vector: Expr, index: int) -> Expr:
+    """One lane of a vector."""
+    return tvm.tirx.Shuffle([vector], [index])
+
+
+def tree_sum(vector: Expr) -> Expr:
+    """Sum of the lanes in a fixed order."""
+    return tree(vector, lambda a, b: a + b)
+
+
+def tree_max(vector: Expr) -> Expr:
+    """Largest lane."""
+    return tree(vector, T.max)
+
+
+def for_rows(rows: Expr, parallel: Expr, body: Callable[[Expr], None]) -> None:
+    """Run ``body(row)`` for every row, on all threads if the condition ``parallel`` holds.
+
+    Rows go to threads in turn, so that neighbours of unequal cost are shared out. Both forms run
+    the same operations: the condition decides speed, never results.
+    """
+    with T.If(parallel):
+        with T.Then(), T.parallel(0, rows) as row:
+            body(row)
+        with T.Else(), T.serial(0, rows) as row:
+            body(row)
+
+
+def round_up(value: int, multiple: int) -> int:
+    """The least multiple of ``multiple`` that is not below ``value``."""
+    return -(-value // multiple) * multiple
