@@ -47,7 +47,7 @@ class LazyWeight(ir.LazyTensor):
         shape = self.rows_shape[::-1] if transposed else self.rows_shape
         super().__init__(self._evaluate, dtype=dtype, shape=ir.Shape(shape), name=name, cache=False)
 
-    def _evaluate(self) -> ir.Tensor:
+    def _evaluate(self) -> ir.Tensor[Array]:
         rows = self.read_rows(0, self.rows_shape[0])
         array = rows.T if self.transposed else rows
         return ir.Tensor(np.ascontiguousarray(array), dtype=self.dtype, name=self.name)

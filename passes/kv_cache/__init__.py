@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from optc.passes.kv_cache.kv_cache import KVCache
 from optc.pipeline.base import Pass
 
-PASSES: tuple[type[Pass], ...] = ()
+PASSES: tuple[type[Pass], ...] = (KVCache,)

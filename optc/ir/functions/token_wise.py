@@ -9,10 +9,8 @@ ACTIVATIONS = ("silu", "gelu", "gelu_tanh")
 
 def rms_norm(x: str, scale: str, out: str, epsilon: object) -> str:
     """Statement: RMSNormalization of the last axis."""
-    return (
-        f"{out} = RMSNormalization <axis: int = -1, epsilon: float = {literal(float(str(epsilon)))}>"
-        f" ({x}, {scale})"
-    )
+    options = f"axis: int = -1, epsilon: float = {literal(float(str(epsilon)))}"
+    return f"{out} = RMSNormalization <{options}> ({x}, {scale})"
 
 
 def head_norm(x: str, scale: str, out: str, num_heads: object, epsilon: object) -> str:

@@ -1,0 +1,175 @@
+"""`kv-cache`: turn the cache-less dense form into the ragged step over paged KV pools."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import onnx_ir as ir
+
+from optc.errors import InputError, UnsupportedError
+from optc.ir.functions import DOMAIN, attributes_of, is_op, make_node
+from optc.ir.graph import remove_unused, replace_node, width
+from optc.passes.kv_cache.logit_rows import gather_logit_rows
+from optc.passes.kv_cache.token_rows import collapse
+from optc.pipeline.base import Pass, PassReport
+
+#: Metadata key of the model: KV groups and layers as JSON.
+KV_METADATA = "optc.kv"
+
+_DENSE_INPUTS = ("input_ids", "position_ids")
+_STEP_INPUTS: dict[str, tuple[int | str, ...]] = {
+    "slot_mapping": ("G", "T"),
+    "query_starts": ("B+1",),
+    "kv_lengths": ("G", "B"),
+    "block_tables": ("G", "B", "P"),
+    "logit_rows": ("R",),
+}
+
+
+@dataclass(frozen=True)
+class KVCache(Pass):
+    """Every ``optc::Attention`` reads and writes paged pools; rows of all sequences are one axis.
+
+    Layers are numbered in graph order. Layers of one window share a KV group; groups sort by
+    window with 0 (all tokens) first. Logits are computed for ``logit_rows`` only.
+    """
+
+    name: ClassVar[str] = "kv-cache"
+    required: ClassVar[bool] = True
+
+    def requires(self, model: ir.Model) -> None:
+        """The model is in dense form: two inputs, one output, at least one attention.
+
+        Raises:
+            InputError: What is missing.
+        """
+        names = tuple(value.name for value in model.graph.inputs)
+        if names != _DENSE_INPUTS or len(model.graph.outputs) != 1:
+            raise InputError(
+                f"inputs {names} and {len(model.graph.outputs)} outputs are not the dense form",
+                where="pass kv-cache",
+                hint=f"inputs must be {_DENSE_INPUTS} and the only output the logits",
+            )
+        if not any(is_op(node, "Attention", domain=DOMAIN) for node in model.graph):
+            raise InputError(
+                "the model has no optc::Attention",
+                where="pass kv-cache",
+                hint="import it as a decoder, or leave kv-cache out",
+            )
+
+    def ensures(self, model: ir.Model) -> None:
+        """No dense attention is left and the metadata names every layer."""
+        if any(is_op(node, "Attention", domain=DOMAIN) for node in model.graph):
+            raise RuntimeError("kv-cache left a dense attention")
+        layers = kv_layout(model)["layers"]
+        if len(model.graph.outputs) != 1 + 2 * len(layers):
+            raise RuntimeError("kv-cache: pools do not match the layers")
+
+    def run(self, model: ir.Model) -> PassReport:
+        """Rewrite ``model`` in place.
+
+        Raises:
+            UnsupportedError: A node is not token-wise, or a KV width is unknown.
+        """
+        report = PassReport()
+        attentions = [n for n in model.graph if is_op(n, "Attention", domain=DOMAIN)]
+        windows = sorted({_window(n) for n in attentions})
+        collapse(model)
+        step = _replace_inputs(model.graph)
+        layers = []
+        for index, node in enumerate(attentions):
+            group = windows.index(_window(node))
+            layers.append(_page(model, node, index, group, step))
+            report.add(f"window {_window(node)}" if _window(node) else "full attention")
+        gather_logit_rows(model.graph, step["logit_rows"])
+        groups = [
+            {"window": w, "layers": [i for i, n in enumerate(layers) if n["group"] == g]}
+            for g, w in enumerate(windows)
+        ]
+        model.metadata_props[KV_METADATA] = json.dumps({"groups": groups, "layers": layers})
+        remove_unused(model)
+        report.facts = {"groups": groups, "layers": len(layers)}
+        return report
+
+
+def kv_layout(model: ir.Model) -> dict[str, Any]:
+    """KV groups and layers of a ragged-step model (docs/normal-form.md).
+
+    Raises:
+        InputError: The model is not a ragged step.
+    """
+    if KV_METADATA not in model.metadata_props:
+        raise InputError("the model has no KV metadata", hint="run the pass kv-cache first")
+    layout: dict[str, Any] = json.loads(model.metadata_props[KV_METADATA])
+    return layout
+
+
+def _window(node: ir.Node) -> int:
+    return node.attributes.get_int("window", 0)
+
+
+def _replace_inputs(graph: ir.Graph) -> dict[str, ir.Value]:
+    """Rename the dense inputs to tokens and positions [T] and append the step's other inputs."""
+    int32 = ir.TensorType(ir.DataType.INT32)
+    for value, name in zip(graph.inputs, ("tokens", "positions"), strict=True):
+        value.name, value.type, value.shape = name, int32, ir.Shape(["T"])
+    for name, shape in _STEP_INPUTS.items():
+        graph.inputs.append(ir.Value(name=name, type=int32, shape=ir.Shape(shape)))
+    return {str(value.name): value for value in graph.inputs}
+
+
+def _page(
+    model: ir.Model, node: ir.Node, layer: int, group: int, step: dict[str, ir.Value]
+) -> dict[str, int | str]:
+    """Replace one attention by its paged form; returns the layer's entry of the metadata."""
+    attributes = attributes_of(node)
+    kv_heads = int(attributes["kv_num_heads"])
+    dims = {"k": _head_width(node, 1, kv_heads), "v": _head_width(node, 2, kv_heads)}
+    float32 = ir.TensorType(ir.DataType.FLOAT)
+    pools = {}
+    for kind, dim in dims.items():
+        shape = ir.Shape([f"blocks_{group}", kv_heads, "block_size", dim])
+        pools[kind] = ir.Value(name=f"{kind}_pool.{layer}", type=float32, shape=shape)
+        model.graph.inputs.append(pools[kind])
+    paged = make_node(
+        model,
+        "PagedAttention",
+        [
+            *node.inputs[:3],
+            *pools.values(),
+            step["slot_mapping"],
+            step["query_starts"],
+            step["kv_lengths"],
+            step["block_tables"],
+        ],
+        {**attributes, "group": group, "layer": layer},
+        name=node.name or f"attention.{layer}",
+    )
+    paged.outputs[0].shape = ir.Shape(["T", int(attributes["num_heads"]) * dims["v"]])
+    for value, (kind, pool) in zip(paged.outputs[1:], pools.items(), strict=True):
+        value.name, value.shape = f"{kind}_pool.{layer}.out", pool.shape
+        model.graph.outputs.append(value)
+    shape = paged.outputs[0].shape
+    replace_node([node], [paged], node.outputs, paged.outputs[:1])
+    paged.outputs[0].shape = shape
+    return {
+        "group": group,
+        "kv_heads": kv_heads,
+        "key_dim": dims["k"],
+        "value_dim": dims["v"],
+        "dtype": "float32",
+    }
+
+
+def _head_width(node: ir.Node, index: int, kv_heads: int) -> int:
+    value = node.inputs[index]
+    total = width(value) if value is not None else None
+    if total is None or total % kv_heads:
+        raise UnsupportedError(
+            f"the width of input {index} is {total}, not a multiple of {kv_heads} KV heads",
+            where=f"pass kv-cache, node {node.name or node.op_type}",
+            hint="the importer must state the shapes of keys and values",
+        )
+    return total // kv_heads
