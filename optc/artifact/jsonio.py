@@ -59,6 +59,12 @@ class Fields:
         """The value of ``key``, or None where it is null."""
         return None if self.values.get(key) is None else self.get(key, kind)
 
+    def number(self, key: str) -> float | None:
+        """The number under ``key``, or None where it is null."""
+        if isinstance(self.values.get(key), int):
+            return self.get(key, int)
+        return self.optional(key, float)
+
     def each(self, key: str, kind: type[T]) -> tuple[T, ...]:
         """The list under ``key``, whose elements must be of ``kind``."""
         values = self.get(key, list)

@@ -192,8 +192,10 @@ def parse_manifest(value: object, where: str) -> Manifest:
         gates=tuple(_gate(f) for f in fields.children("gates")),
         packages=fields.get("packages", dict),
     )
-    for entry in manifest.files:
-        _check_path(entry.path, where)
+    folders = [engine.folder for engine in manifest.engines]
+    texts = [] if manifest.tokenizer is None else manifest.tokenizer.files
+    for path in (*(entry.path for entry in manifest.files), *folders, *texts):
+        _check_path(path, where)
     return manifest
 
 
@@ -235,10 +237,7 @@ def _pass(f: Fields) -> PassEntry:
 
 
 def _gate(f: Fields) -> GateEntry:
-    bound = f.optional("bound", object)
-    if bound is not None and not isinstance(bound, int | float):
-        raise ArtifactError(f"the bound of gate {f.get('name', str)!r} is not a number")
-    return GateEntry(f.get("name", str), bound, f.optional("passed", bool))
+    return GateEntry(f.get("name", str), f.number("bound"), f.optional("passed", bool))
 
 
 def _file(f: Fields) -> FileEntry:

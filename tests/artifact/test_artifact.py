@@ -1,0 +1,109 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from optc.artifact import Artifact
+from optc.artifact.verify import unlisted_files
+from optc.errors import ArtifactError, InputError, UnavailableError
+from optc.target import Target, parse_target
+from tests.artifact.toy import toy_engine, write_toy
+
+WEIGHTS_PATH = "engines/target/weights.bin"
+
+
+@pytest.fixture
+def artifact(tmp_path: Path) -> Artifact:
+    return write_toy(tmp_path / "a")
+
+
+def flip_byte(path: Path, position: int) -> None:
+    data = bytearray(path.read_bytes())
+    data[position] ^= 1
+    path.write_bytes(data)
+
+
+def test_opens_what_was_written(artifact: Artifact) -> None:
+    opened = Artifact.open(artifact.path)
+    assert opened == artifact
+    assert opened.digest == artifact.manifest.digest
+    assert opened.report() == {"seconds": 1.5}
+    assert opened.engine_folder(opened.engine()) == artifact.path / "engines/target"
+    assert opened.tokenizer_file() == artifact.path / "tokenizer/tokenizer.json"
+    assert opened.chat_template() == ""
+
+
+@pytest.mark.parametrize("position", [0, 5000, 10239])
+def test_a_flipped_byte_is_found_and_the_file_named(artifact: Artifact, position: int) -> None:
+    flip_byte(artifact.path / WEIGHTS_PATH, position)
+    with pytest.raises(ArtifactError, match="the file is corrupted") as caught:
+        Artifact.open(artifact.path)
+    assert caught.value.where == str(artifact.path / WEIGHTS_PATH)
+    # What "size" promises, and no more.
+    assert Artifact.open(artifact.path, verify="size") == artifact
+
+
+@pytest.mark.parametrize("verify", ["full", "size"])
+def test_truncated_and_missing_files_are_named(artifact: Artifact, verify: str) -> None:
+    path = artifact.path / WEIGHTS_PATH
+    path.write_bytes(path.read_bytes()[:-1])
+    with pytest.raises(ArtifactError, match="has 10239 bytes where the manifest says 10240"):
+        Artifact.open(artifact.path, verify=verify)  # type: ignore[arg-type]
+    path.unlink()
+    with pytest.raises(ArtifactError, match="the file is missing") as caught:
+        Artifact.open(artifact.path, verify=verify)  # type: ignore[arg-type]
+    assert caught.value.where == str(path)
+
+
+def test_a_flipped_byte_of_the_manifest_is_found(artifact: Artifact) -> None:
+    path = artifact.path / "manifest.json"
+    path.write_text(path.read_text().replace('"llama"', '"llamb"'))
+    with pytest.raises(ArtifactError, match="digest does not match"):
+        Artifact.open(artifact.path)
+    path.write_bytes(b"\xff{")
+    with pytest.raises(ArtifactError, match="is not JSON"):
+        Artifact.open(artifact.path)
+
+
+def test_what_is_no_artifact_is_said(tmp_path: Path) -> None:
+    with pytest.raises(ArtifactError, match="no such artifact"):
+        Artifact.open(tmp_path / "absent")
+    with pytest.raises(ArtifactError, match=r"holds no manifest\.json") as caught:
+        Artifact.open(tmp_path)
+    assert caught.value.hint == "give the folder that optc compile wrote"
+    (tmp_path / "f").write_text("")
+    with pytest.raises(ArtifactError, match="is a file, not an artifact folder"):
+        Artifact.open(tmp_path / "f")
+
+
+def test_strangers_are_listed_but_not_the_report(artifact: Artifact) -> None:
+    assert unlisted_files(artifact.path, artifact.manifest.files) == []
+    (artifact.path / "engines/notes.txt").write_text("x")
+    assert unlisted_files(artifact.path, artifact.manifest.files) == ["engines/notes.txt"]
+
+
+def test_the_engine_with_most_features_that_run_here_is_picked(tmp_path: Path) -> None:
+    engines = [toy_engine("v3"), toy_engine("v4", parse_target("x86-64-v4-vnni"))]
+    for engine in engines:  # both entries name the one file that exists
+        object.__setattr__(engine, "folder", "engines/target")
+    artifact = write_toy(tmp_path / "a", *engines)
+    v3 = frozenset(parse_target("x86-64-v3").features)
+    v4 = frozenset(parse_target("x86-64-v4-vnni").features)
+    assert artifact.engine(available=v4).name == "v4"
+    assert artifact.engine(available=v3).name == "v3"
+
+
+def test_an_engine_for_a_feature_this_machine_lacks_names_it(tmp_path: Path) -> None:
+    future = Target("x86-64-v9", "cpu", ("avx2", "avx9000"))
+    artifact = write_toy(tmp_path / "a", toy_engine(target=future))
+    with pytest.raises(UnavailableError, match=r"x86-64-v9.*lacks: avx9000") as caught:
+        artifact.engine(available=frozenset({"avx2"}))
+    assert caught.value.exit_code == 3
+    assert "--target native" in caught.value.hint
+
+
+def test_a_role_that_no_engine_has_is_an_input_error(artifact: Artifact) -> None:
+    with pytest.raises(InputError, match="no engine of role 'draft'") as caught:
+        artifact.engine("draft")
+    assert caught.value.hint == "roles: target"

@@ -1,0 +1,87 @@
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from optc.artifact.jsonio import canonical_json
+from optc.artifact.manifest import FileEntry, digest_of, parse_manifest
+from optc.errors import ArtifactError
+from tests.artifact.toy import toy_manifest
+
+FILES = (FileEntry("engines/target/weights.bin", 10, "00" * 32),)
+
+
+def written() -> dict[str, Any]:
+    return json.loads(json.dumps(toy_manifest(FILES).to_json()))
+
+
+def redigested(value: dict[str, Any]) -> dict[str, Any]:
+    return {**value, "digest": digest_of(value)}
+
+
+def test_json_reads_back_to_the_same_manifest() -> None:
+    assert parse_manifest(written(), "m") == toy_manifest(FILES)
+
+
+def test_digest_ignores_key_order_and_itself_but_no_other_change() -> None:
+    value = written()
+    assert digest_of(dict(reversed(value.items()))) == value["digest"]
+    assert digest_of({**value, "digest": "0"}) == value["digest"]
+    assert digest_of({**value, "name": "other"}) != value["digest"]
+
+
+def test_canonical_json_has_one_form_and_refuses_nan() -> None:
+    assert canonical_json({"b": [1, "ä"], "a": None}) == '{"a":null,"b":[1,"ä"]}'.encode()
+    with pytest.raises(ValueError, match="Out of range"):
+        canonical_json(float("nan"))
+
+
+def test_changed_manifest_is_refused() -> None:
+    with pytest.raises(ArtifactError, match="digest does not match") as caught:
+        parse_manifest({**written(), "name": "other"}, "a/manifest.json")
+    assert caught.value.where == "a/manifest.json"
+    assert "compile the model again" in caught.value.hint
+
+
+def test_other_format_version_is_refused() -> None:
+    with pytest.raises(ArtifactError, match="format version 99, but this optc reads version 1"):
+        parse_manifest({**written(), "format": 99}, "m")
+
+
+@pytest.mark.parametrize("path", ["../x", "/etc/passwd", "a/../../x", "."])
+def test_paths_that_leave_the_artifact_are_refused(path: str) -> None:
+    value = written()
+    value["files"][0]["path"] = path
+    with pytest.raises(ArtifactError, match="leaves the artifact"):
+        parse_manifest(redigested(value), "m")
+
+
+def test_engine_folder_that_leaves_the_artifact_is_refused() -> None:
+    value = written()
+    value["engines"][0]["folder"] = "../elsewhere"
+    with pytest.raises(ArtifactError, match="leaves the artifact"):
+        parse_manifest(redigested(value), "m")
+
+
+def test_missing_and_mistyped_keys_are_named_with_their_place() -> None:
+    value = written()
+    del value["engines"][0]["spec"]["layers"][1]["key_dim"]
+    with pytest.raises(ArtifactError, match="the key 'key_dim' is missing") as caught:
+        parse_manifest(redigested(value), "m")
+    assert caught.value.where == "m: engines[0]: spec: layers[1]"
+    value = written()
+    value["files"][0]["bytes"] = True
+    with pytest.raises(ArtifactError, match="'bytes' is not int but bool"):
+        parse_manifest(redigested(value), "m")
+    value = written()
+    value["tokenizer"]["eos_token_ids"] = ["x"]
+    with pytest.raises(ArtifactError, match="'eos_token_ids' holds str, not int"):
+        parse_manifest(redigested(value), "m")
+    value = written()
+    value["gates"][0]["bound"] = "small"
+    with pytest.raises(ArtifactError, match="'bound' is not float but str"):
+        parse_manifest(redigested(value), "m")
+    with pytest.raises(ArtifactError, match="is not a JSON object but list"):
+        parse_manifest([], "m")

@@ -1,0 +1,189 @@
+from __future__ import annotations
+
+import errno
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+
+from optc.artifact import Artifact, ArtifactWriter
+from optc.artifact import exchange as exchange_module
+from optc.errors import InputError
+from tests.artifact.toy import toy_engine, toy_manifest, write_files, write_toy
+
+
+def names(folder: Path) -> list[str]:
+    return sorted(p.name for p in folder.iterdir())
+
+
+def fail_inside(output: Path, error: BaseException, *, force: bool = False) -> None:
+    """An artifact half written when ``error`` ends the work."""
+    with ArtifactWriter(output, force=force) as writer:
+        write_files(writer)
+        assert writer.folder.is_dir()
+        raise error
+
+
+def enter(output: Path, *, force: bool = False) -> None:
+    """Begin to write, and stop."""
+    with ArtifactWriter(output, force=force):
+        pass
+
+
+def test_two_writes_of_the_same_input_are_byte_identical(tmp_path: Path) -> None:
+    a, b = write_toy(tmp_path / "a"), write_toy(tmp_path / "b")
+    assert (a.path / "manifest.json").read_bytes() == (b.path / "manifest.json").read_bytes()
+    assert a.digest == b.digest
+    assert names(tmp_path) == ["a", "b"]
+
+
+def test_missing_parents_are_made_and_removed_again_on_failure(tmp_path: Path) -> None:
+    write_toy(tmp_path / "x/y/a")
+    assert Artifact.open(tmp_path / "x/y/a")
+    with pytest.raises(RuntimeError, match="anything"):
+        fail_inside(tmp_path / "p/q/a", RuntimeError("anything"))
+    assert names(tmp_path) == ["x"]
+
+
+def test_existing_output_needs_force(tmp_path: Path) -> None:
+    old = write_toy(tmp_path / "a")
+    with pytest.raises(InputError, match="already exists") as caught:
+        enter(old.path)
+    assert caught.value.hint == "--force replaces it, -o names another"
+    assert Artifact.open(old.path) == old
+    assert names(tmp_path) == ["a"]
+
+
+@pytest.mark.parametrize("by_renames", [False, True])
+def test_force_replaces_only_when_the_new_one_is_complete(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, by_renames: bool
+) -> None:
+    if by_renames:  # a file system without the exchange in one step
+        monkeypatch.setattr(exchange_module, "_renameat2", lambda a, b: False)
+    old = write_toy(tmp_path / "a")
+    with pytest.raises(KeyboardInterrupt):
+        fail_inside(old.path, KeyboardInterrupt(), force=True)
+    assert Artifact.open(old.path) == old
+    new = write_toy(tmp_path / "a", toy_engine("target", old.engine().target), force=True)
+    assert Artifact.open(tmp_path / "a") == new
+    assert names(tmp_path) == ["a"]
+
+
+def test_exchange_by_renames_puts_everything_back_when_it_fails(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(exchange_module, "_renameat2", lambda a, b: False)
+    (tmp_path / "b").mkdir()
+    with pytest.raises(FileNotFoundError):
+        exchange_module.exchange(tmp_path / "absent", tmp_path / "b")
+    assert names(tmp_path) == ["b"]
+
+
+def test_force_never_replaces_what_is_no_artifact(tmp_path: Path) -> None:
+    (tmp_path / "thesis").mkdir()
+    (tmp_path / "thesis/chapter1.txt").write_text("precious")
+    with pytest.raises(InputError, match="exists and is no artifact"):
+        enter(tmp_path / "thesis", force=True)
+    assert (tmp_path / "thesis/chapter1.txt").read_text() == "precious"
+
+
+def test_output_that_appears_meanwhile_is_not_overwritten(tmp_path: Path) -> None:
+    with ArtifactWriter(tmp_path / "a") as writer:
+        write_files(writer)
+        write_toy(tmp_path / "a2").path.rename(tmp_path / "a")
+        with pytest.raises(InputError, match="already exists"):
+            writer.commit(toy_manifest(writer.hashed_files()), {})
+    assert Artifact.open(tmp_path / "a")
+    assert names(tmp_path) == ["a"]
+
+
+def test_output_below_a_file_is_one_clear_error(tmp_path: Path) -> None:
+    (tmp_path / "f").write_text("")
+    with pytest.raises(InputError, match="cannot be written: a part of the path is a file"):
+        enter(tmp_path / "f/a")
+    assert names(tmp_path) == ["f"]
+
+
+def test_unwritable_parent_is_one_clear_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Tests may run as root, for whom permissions do not hold: the error is the kernel's.
+    def refuse(self: Path, *args: object, **kwargs: object) -> None:
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(self))
+
+    monkeypatch.setattr(Path, "mkdir", refuse)
+    with pytest.raises(InputError, match="cannot be written: permission denied") as caught:
+        enter(tmp_path / "a")
+    assert caught.value.where == str(tmp_path / "a")
+    assert names(tmp_path) == []
+
+
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT])
+def test_full_disk_leaves_nothing_and_loses_nothing(tmp_path: Path, number: int) -> None:
+    old = write_toy(tmp_path / "a")
+    wrapped = RuntimeError("serialization failed")  # as a library would wrap it
+    wrapped.__cause__ = OSError(number, os.strerror(number))
+    with pytest.raises(InputError, match=r"cannot be written: the disk") as caught:
+        fail_inside(old.path, wrapped, force=True)
+    assert "free space" in caught.value.hint
+    assert Artifact.open(old.path) == old
+    assert names(tmp_path) == ["a"]
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
+def test_a_really_full_device_is_recognized(tmp_path: Path) -> None:
+    def fill() -> None:
+        with ArtifactWriter(tmp_path / "a"), Path("/dev/full").open("wb", buffering=0) as stream:
+            stream.write(b"x")
+
+    with pytest.raises(InputError, match="the disk is full"):
+        fill()
+    assert names(tmp_path) == []
+
+
+def test_keep_failed_moves_the_folder_aside(tmp_path: Path) -> None:
+    for _ in range(2):  # a second failure replaces the first one
+        with ArtifactWriter(tmp_path / "a") as writer:
+            write_files(writer)
+            kept = writer.keep_failed(toy_manifest(writer.hashed_files()), {})
+        assert kept == tmp_path / "a.failed"
+    assert names(tmp_path) == ["a.failed"]
+    assert Artifact.open(kept)
+
+
+def test_sigterm_in_the_middle_leaves_nothing(tmp_path: Path) -> None:
+    script = textwrap.dedent(
+        f"""
+        import signal, sys, time
+        from optc.cli import main
+        from optc.artifact import ArtifactWriter
+        signal.signal(signal.SIGTERM, main._terminate)
+        with ArtifactWriter({str(tmp_path / "x/a")!r}) as writer:
+            writer.subfolder("engines")
+            print("ready", flush=True)
+            time.sleep(60)
+        """
+    )
+    child = subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE)
+    assert child.stdout is not None
+    assert child.stdout.readline() == b"ready\n"
+    assert names(tmp_path) == ["x"]
+    child.send_signal(signal.SIGTERM)
+    assert child.wait(timeout=30) == 143
+    child.stdout.close()
+    assert names(tmp_path) == []
+
+
+def test_symlinked_output_replaces_what_it_points_to(tmp_path: Path) -> None:
+    write_toy(tmp_path / "real")
+    (tmp_path / "link").symlink_to("real")
+    new = write_toy(tmp_path / "link", force=True)
+    assert new.path == tmp_path / "link"
+    assert (tmp_path / "link").is_symlink()
+    assert Artifact.open(tmp_path / "real").manifest == new.manifest
+    shutil.rmtree(tmp_path / "real")
