@@ -1,0 +1,63 @@
+"""optc: compile a model, prove that it is right, serve it.
+
+    artifact = optc.compile("path/to/model", recipe="int8-fused", output="artifacts/model")
+    engine = optc.load("artifacts/model")
+    for result in engine.generate(["def fib(n):"], optc.SamplingParams(max_tokens=64)):
+        print(result.text)
+
+Names are loaded when they are first used, so that ``import optc`` costs nothing and a serving
+machine never imports what only a compile needs.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from optc.driver import compile as compile
+    from optc.errors import ArtifactError as ArtifactError
+    from optc.errors import GateError as GateError
+    from optc.errors import InputError as InputError
+    from optc.errors import OptcError as OptcError
+    from optc.errors import RequestError as RequestError
+    from optc.errors import UnavailableError as UnavailableError
+    from optc.errors import UnsupportedError as UnsupportedError
+    from optc.runtime.engine import Engine as Engine
+    from optc.runtime.loader import load as load
+    from optc.runtime.outputs import RequestOutput as RequestOutput
+    from optc.runtime.params import SamplingParams as SamplingParams
+
+    __version__: str
+
+_HOMES = {
+    "compile": "optc.driver",
+    "ArtifactError": "optc.errors",
+    "GateError": "optc.errors",
+    "InputError": "optc.errors",
+    "OptcError": "optc.errors",
+    "RequestError": "optc.errors",
+    "UnavailableError": "optc.errors",
+    "UnsupportedError": "optc.errors",
+    "Engine": "optc.runtime.engine",
+    "load": "optc.runtime.loader",
+    "RequestOutput": "optc.runtime.outputs",
+    "SamplingParams": "optc.runtime.params",
+}
+
+
+def __getattr__(name: str) -> object:
+    if name == "__version__":
+        from importlib.metadata import version
+
+        value: object = version("optc")
+    elif name in _HOMES:
+        value = getattr(import_module(_HOMES[name]), name)
+    else:
+        raise AttributeError(f"module 'optc' has no attribute {name!r}")
+    globals()[name] = value  # the next access does not come here
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_HOMES, "__version__"})

@@ -1,0 +1,214 @@
+"""`Engine`: many requests on one loaded artifact, batched continuously."""
+
+from __future__ import annotations
+
+import secrets
+import time
+import weakref
+from collections.abc import Callable, Sequence
+from types import TracebackType
+
+import numpy as np
+
+from optc.errors import RequestError
+from optc.runtime.core import Core
+from optc.runtime.detokenize import Detokenizer, TextStream
+from optc.runtime.executable import EngineSpec, Executable, Int32
+from optc.runtime.handle import Handle
+from optc.runtime.kv_plan import KVPlan, plan_kv
+from optc.runtime.metrics import EngineMetrics, RequestMetrics
+from optc.runtime.outputs import Completion, RequestOutput
+from optc.runtime.params import SamplingParams
+from optc.runtime.tokenizer import Tokenizer
+from optc.runtime.worker import Submission, Worker
+
+#: A text, which the tokenizer encodes (BOS included), or token ids, which are taken as they are.
+Prompt = str | Sequence[int]
+
+
+class Engine:
+    """A loaded language model. Thread-safe; use it as a context manager or `close` it.
+
+    Args:
+        open_executable: Loads the engine; called on the engine's own thread.
+        tokenizer: For prompts and results as text; without it prompts are token ids.
+        eos_token_ids: Tokens that end a text.
+        kv_memory_bytes: Memory for keys and values; None chooses (`optc.runtime.kv_plan`).
+        token_budget: Most rows of one step; None is the engine's limit.
+        block_size: Tokens of a KV block; None chooses.
+
+    Raises:
+        OptcError: The engine cannot be loaded, or the memory is too little.
+    """
+
+    def __init__(
+        self,
+        open_executable: Callable[[], Executable],
+        *,
+        tokenizer: Tokenizer | None = None,
+        eos_token_ids: Sequence[int] = (),
+        kv_memory_bytes: int | None = None,
+        token_budget: int | None = None,
+        block_size: int | None = None,
+    ) -> None:
+        self.tokenizer = tokenizer
+        self.eos_token_ids = tuple(eos_token_ids)
+        self.spec: EngineSpec
+        self.kv_plan: KVPlan
+        opened: list[tuple[EngineSpec, KVPlan]] = []
+
+        def open_core() -> Core:
+            executable = open_executable()
+            spec = executable.spec
+            rows = min(token_budget or spec.max_rows, spec.max_rows)
+            plan = plan_kv(spec, kv_memory_bytes, rows, block_size)
+            opened.append((spec, plan))
+            return Core(executable, plan, eos_token_ids=eos_token_ids, token_budget=rows)
+
+        self._worker = Worker(open_core)
+        self.spec, self.kv_plan = opened[0]
+        # Ends the thread when the engine is dropped and when the interpreter exits.
+        self._finalizer = weakref.finalize(self, self._worker.close)
+
+    @property
+    def max_context(self) -> int:
+        """Longest request in tokens, prompt and output together."""
+        return self.kv_plan.max_context
+
+    def generate(
+        self,
+        prompts: str | Sequence[Prompt],
+        params: SamplingParams | Sequence[SamplingParams] | None = None,
+    ) -> list[RequestOutput]:
+        """Continue all prompts, batched, and return their results in order.
+
+        An invalid prompt does not hold up the others: its result has the finish reason
+        ``error`` and carries the `RequestError` (``result.raise_for_error()``).
+
+        Args:
+            prompts: One text, or a sequence of prompts.
+            params: For all prompts, or one for each.
+
+        Raises:
+            RequestError: The number of params is not that of the prompts.
+            EngineError: The engine failed.
+        """
+        wanted: list[Prompt] = [prompts] if isinstance(prompts, str) else list(prompts)
+        per_prompt = self._params_for(wanted, params)
+        handles = [self._prepare(p, q) for p, q in zip(wanted, per_prompt, strict=True)]
+        submissions = [entry for entry in handles if isinstance(entry, Submission)]
+        self._worker.submit(submissions)
+        try:
+            return [
+                entry.handle.result() if isinstance(entry, Submission) else entry
+                for entry in handles
+            ]
+        finally:  # an interrupt must not leave requests running
+            for submission in submissions:
+                if not submission.handle.done:
+                    submission.handle.cancel()
+
+    def submit(self, prompt: Prompt, params: SamplingParams | None = None) -> Handle:
+        """Start one request; iterate the handle to stream it.
+
+        Raises:
+            RequestError: The prompt or the params are invalid.
+            EngineError: The engine failed or is closed.
+        """
+        submission = self._submission(prompt, params or SamplingParams())
+        self._worker.submit([submission])
+        return submission.handle
+
+    def metrics(self) -> EngineMetrics:
+        """Counters and queues as of the last step."""
+        return self._worker.metrics
+
+    def close(self) -> None:
+        """Cancel what runs and release the engine; again has no effect."""
+        self._finalizer()
+
+    def __enter__(self) -> Engine:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def _params_for(
+        self, prompts: Sequence[Prompt], params: SamplingParams | Sequence[SamplingParams] | None
+    ) -> list[SamplingParams]:
+        if params is None or isinstance(params, SamplingParams):
+            return [params or SamplingParams()] * len(prompts)
+        if len(params) != len(prompts):
+            raise RequestError(
+                f"{len(params)} sampling parameters for {len(prompts)} prompts",
+                hint="give one for all, or one for each",
+            )
+        return list(params)
+
+    def _prepare(self, prompt: Prompt, params: SamplingParams) -> Submission | RequestOutput:
+        arrived_s = time.perf_counter()
+        try:
+            return self._submission(prompt, params)
+        except RequestError as error:
+            failed = Completion(0, "", (), "error", None, RequestMetrics(arrived_s), error)
+            return RequestOutput((), (failed,))
+
+    def _submission(self, prompt: Prompt, params: SamplingParams) -> Submission:
+        arrived_s = time.perf_counter()
+        ids = self._encode(prompt)
+        self._check(ids, params)
+        streams: tuple[TextStream, ...] = ()
+        if self.tokenizer is not None:
+            decode, context = self.tokenizer.decode, ids.tolist()
+            streams = tuple(
+                TextStream(Detokenizer(decode, context), params.stop_strings)
+                for _ in range(params.n)
+            )
+        seed = secrets.randbits(64) if params.seed is None else params.seed
+        handle = Handle(tuple(ids.tolist()), params.n, self._worker.cancel)
+        return Submission(handle, ids, params, seed, streams, arrived_s)
+
+    def _encode(self, prompt: Prompt) -> Int32:
+        if not isinstance(prompt, str):
+            if not all(isinstance(token, int | np.integer) for token in prompt):
+                raise RequestError("a prompt is a text or integers", where="prompt")
+            wrong = [int(t) for t in prompt if not 0 <= t < self.spec.vocab_size]
+            if wrong:
+                raise RequestError(
+                    f"unknown token ids {wrong[:5]}",
+                    where="prompt",
+                    hint=f"they go from 0 to {self.spec.vocab_size - 1}",
+                )
+            return np.array(prompt, np.int32)
+        if self.tokenizer is None:
+            raise RequestError("there is no tokenizer", where="prompt", hint="give token ids")
+        if not prompt:
+            raise RequestError("the prompt is empty", where="prompt", hint="give some text")
+        return np.array(self.tokenizer.encode(prompt), np.int32)
+
+    def _check(self, ids: Int32, params: SamplingParams) -> None:
+        if not len(ids):
+            raise RequestError("the prompt is empty", where="prompt", hint="give some tokens")
+        if len(ids) >= self.max_context:
+            raise RequestError(
+                f"the prompt has {len(ids)} tokens; the context holds {self.max_context}, "
+                "prompt and output together",
+                where="prompt",
+                hint="shorten it",
+            )
+        if params.stop_strings and self.tokenizer is None:
+            raise RequestError("stop strings need a tokenizer", hint="use stop_token_ids")
+        named = {"stop_token_ids": params.stop_token_ids, "logit_bias": params.logit_bias}
+        for name, tokens in named.items():
+            wrong = [token for token in tokens if not 0 <= token < self.spec.vocab_size]
+            if wrong:
+                raise RequestError(
+                    f"unknown token ids {wrong[:5]}",
+                    where=name,
+                    hint=f"they go from 0 to {self.spec.vocab_size - 1}",
+                )

@@ -1,0 +1,131 @@
+"""How many KV blocks each group gets from a memory budget, and the longest request they hold."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from optc.errors import InputError
+from optc.runtime.executable import EngineSpec
+from optc.runtime.kv_blocks import blocks_needed
+
+_UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
+#: KV blocks hold about this many tokens unless the engine's multiple is larger: small enough to
+#: waste little on short requests, large enough to keep tables short.
+_BLOCK_TOKENS = 32
+_DEFAULT_BYTES = 2 << 30
+
+
+@dataclass(frozen=True)
+class KVPlan:
+    """Sizes of the KV pools.
+
+    Attributes:
+        block_size: Tokens a block.
+        blocks: Blocks of each KV group.
+        bytes: Memory of all pools.
+        max_context: Longest request, prompt and output, that the pools hold; at most the
+            engine's own limit.
+    """
+
+    block_size: int
+    blocks: tuple[int, ...]
+    bytes: int
+    max_context: int
+
+
+def plan_kv(
+    spec: EngineSpec, budget_bytes: int | None, token_budget: int, block_size: int | None = None
+) -> KVPlan:
+    """Divide a budget over the groups as a longest request would use them.
+
+    Args:
+        spec: The engine.
+        budget_bytes: Memory for KV; None is enough for all sequences at full length, but at
+            most 2 GiB and a quarter of the available memory.
+        token_budget: Most rows of one step: what a windowed group holds besides its window.
+        block_size: Tokens a block; None is about 32.
+
+    Raises:
+        InputError: ``block_size`` does not suit the engine, or the budget is below one block
+            for every group; says how much is needed.
+    """
+    size = _block_size(spec, block_size)
+    block_bytes = [
+        size * sum(spec.layers[layer].bytes_per_token for layer in group.layers)
+        for group in spec.groups
+    ]
+
+    def blocks_for(context: int) -> list[int]:
+        return [blocks_needed(context, token_budget, g.window, size) for g in spec.groups]
+
+    def bytes_for(blocks: list[int]) -> int:
+        return sum(n * b for n, b in zip(blocks, block_bytes, strict=True))
+
+    full = blocks_for(spec.max_context)
+    most = spec.max_sequences * bytes_for(full)
+    if budget_bytes is None:
+        budget_bytes = min(most, _DEFAULT_BYTES, max(bytes_for(full), available_memory() // 4))
+    budget = min(budget_bytes, most)
+    if budget >= bytes_for(full):
+        share = budget / bytes_for(full)
+        blocks = [int(n * share) for n in full]
+        return KVPlan(size, tuple(blocks), bytes_for(blocks), spec.max_context)
+    context = _longest(spec.max_context, size, lambda length: bytes_for(blocks_for(length)), budget)
+    blocks = blocks_for(context)
+    return KVPlan(size, tuple(blocks), bytes_for(blocks), context)
+
+
+def _longest(limit: int, size: int, cost: Callable[[int], int], budget: int) -> int:
+    """The longest multiple of ``size`` tokens, at most ``limit``, that costs at most ``budget``."""
+    low, high = 0, limit // size
+    while low < high:
+        middle = (low + high + 1) // 2
+        low, high = (middle, high) if cost(middle * size) <= budget else (low, middle - 1)
+    if not low:
+        raise InputError(
+            f"{budget} bytes hold no KV block of {size} tokens",
+            where="kv_memory",
+            hint=f"at least {cost(size)} bytes; {cost(limit)} for a context of {limit} tokens",
+        )
+    return low * size
+
+
+def _block_size(spec: EngineSpec, wanted: int | None) -> int:
+    multiple = spec.block_multiple
+    if wanted is None:
+        return multiple * max(1, _BLOCK_TOKENS // multiple)
+    if wanted < 1 or wanted % multiple:
+        raise InputError(
+            f"a KV block size of {wanted} tokens does not suit the engine",
+            where="block_size",
+            hint=f"a multiple of {multiple}",
+        )
+    return wanted
+
+
+def parse_bytes(text: str) -> int:
+    """The number of bytes that ``text`` states: ``2GiB``, ``512M``, ``1000000``; units are
+    powers of 1024.
+
+    Raises:
+        InputError: It is not a size.
+    """
+    match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([KMGT]?)(?:i?B)?\s*", text, re.IGNORECASE)
+    if not match:
+        raise InputError(f"{text!r} is not a size", where="kv_memory", hint="for example 2GiB")
+    return int(float(match[1]) * _UNITS[match[2].upper()])
+
+
+def available_memory() -> int:
+    """Bytes that new processes could use now, as the kernel and the cgroup state them."""
+    info = dict(
+        line.split(":", 1) for line in Path("/proc/meminfo").read_text().splitlines() if ":" in line
+    )
+    available = int(info["MemAvailable"].split()[0]) * 1024
+    limit, used = (Path("/sys/fs/cgroup") / name for name in ("memory.max", "memory.current"))
+    if limit.exists() and used.exists() and (text := limit.read_text().strip()) != "max":
+        available = min(available, max(0, int(text) - int(used.read_text())))
+    return available

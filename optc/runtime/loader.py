@@ -1,0 +1,76 @@
+"""`load`: from an artifact folder to an `Engine`, without any compile-time package."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Literal
+
+from optc import registry
+from optc.artifact import Artifact
+from optc.runtime.engine import Engine
+from optc.runtime.executable import Executable
+from optc.runtime.kv_plan import parse_bytes
+from optc.runtime.tokenizer import Tokenizer, read_tokenizer
+from optc.target import usable_threads
+
+
+def load(
+    path: str | Path,
+    *,
+    kv_memory: str | int | None = None,
+    threads: int | None = None,
+    token_budget: int | None = None,
+    block_size: int | None = None,
+    verify: Literal["full", "size"] = "full",
+) -> Engine:
+    """Load an artifact for generation.
+
+    Args:
+        path: The artifact's folder.
+        kv_memory: Memory for keys and values, ``"2GiB"`` or bytes; None is enough for all
+            sequences at full length, at most 2 GiB and a quarter of the available memory.
+        threads: Threads of the engine; None is what this process may use.
+        token_budget: Most rows of one step; None is the engine's limit.
+        block_size: Tokens of a KV block; None chooses.
+        verify: ``full`` hashes every file first; ``size`` only looks at their lengths.
+
+    Raises:
+        ArtifactError: Not an artifact, or damaged; names the file.
+        UnavailableError: This machine lacks a CPU feature or package that the engine needs.
+        InputError: ``kv_memory`` or ``block_size`` does not suit the engine.
+    """
+    budget = parse_bytes(kv_memory) if isinstance(kv_memory, str) else kv_memory
+    artifact = Artifact.open(path, verify)
+    entry = artifact.engine()
+    backend = registry.backend(entry.backend)
+
+    def open_executable() -> Executable:
+        folder = artifact.engine_folder(entry)
+        return backend.load(folder, entry.spec, entry.data, threads or usable_threads())
+
+    tokenizer = artifact.manifest.tokenizer
+    return Engine(
+        open_executable,
+        tokenizer=artifact_tokenizer(artifact),
+        eos_token_ids=tokenizer.eos_token_ids if tokenizer else (),
+        kv_memory_bytes=budget,
+        token_budget=token_budget,
+        block_size=block_size,
+    )
+
+
+def artifact_tokenizer(artifact: Artifact) -> Tokenizer | None:
+    """The tokenizer of an artifact; None if it has none.
+
+    Raises:
+        ArtifactError: Its file is not a tokenizer.
+    """
+    entry, path = artifact.manifest.tokenizer, artifact.tokenizer_file()
+    if entry is None or path is None:
+        return None
+    return Tokenizer(
+        read_tokenizer(path),
+        bos_token_id=entry.bos_token_id if entry.add_bos else None,
+        chat_template=artifact.chat_template(),
+        special_tokens={"bos_token": entry.bos_token, "eos_token": entry.eos_token},
+    )

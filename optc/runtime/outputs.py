@@ -1,0 +1,133 @@
+"""What a caller gets back: deltas while a request streams, and the finished result."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from optc.errors import RequestError
+from optc.runtime.metrics import RequestMetrics
+
+#: Why a completion ended: an end token, stop token or stop string; its length limit; the
+#: caller; or an error that concerns this request alone.
+FinishReason = Literal["stop", "length", "cancelled", "error"]
+
+
+@dataclass(frozen=True)
+class TokenLogprobs:
+    """Log-probabilities (natural) at one position of the output.
+
+    Attributes:
+        token_id: The token that was drawn.
+        logprob: Its log-probability under the model's own distribution.
+        top: The likeliest tokens with theirs, likeliest first, as many as were asked for.
+    """
+
+    token_id: int
+    logprob: float
+    top: tuple[tuple[int, float], ...]
+
+
+@dataclass(frozen=True)
+class Delta:
+    """What one step added to one completion of a request.
+
+    Attributes:
+        index: Which of the request's n completions.
+        text: New text; may be empty while a character or a possible stop string is incomplete.
+        token_ids: New tokens.
+        logprobs: One entry for each new token if asked for, else empty.
+        finish_reason: Set on the completion's last delta.
+    """
+
+    index: int
+    text: str
+    token_ids: tuple[int, ...]
+    logprobs: tuple[TokenLogprobs, ...] = ()
+    finish_reason: FinishReason | None = None
+
+
+@dataclass(frozen=True)
+class Completion:
+    """One finished continuation of a prompt.
+
+    Attributes:
+        index: Which of the request's n completions.
+        text: The text, without end tokens and without the stop string.
+        token_ids: Every generated token, the end or stop token included.
+        finish_reason: Why it ended.
+        logprobs: One entry a token if asked for, else None.
+        metrics: Its latencies.
+        error: Set if ``finish_reason`` is ``error``.
+    """
+
+    index: int
+    text: str
+    token_ids: tuple[int, ...]
+    finish_reason: FinishReason
+    logprobs: tuple[TokenLogprobs, ...] | None
+    metrics: RequestMetrics
+    error: RequestError | None = None
+
+
+@dataclass(frozen=True)
+class RequestOutput:
+    """The result of one request; the fields of its first completion are its own.
+
+    Attributes:
+        prompt_token_ids: The prompt as the model saw it; empty if it could not be encoded.
+        completions: The n completions, in order of their index.
+    """
+
+    prompt_token_ids: tuple[int, ...]
+    completions: tuple[Completion, ...]
+
+    @property
+    def text(self) -> str:
+        """Text of the first completion."""
+        return self.completions[0].text
+
+    @property
+    def token_ids(self) -> tuple[int, ...]:
+        """Tokens of the first completion."""
+        return self.completions[0].token_ids
+
+    @property
+    def finish_reason(self) -> FinishReason:
+        """Why the first completion ended."""
+        return self.completions[0].finish_reason
+
+    @property
+    def logprobs(self) -> tuple[TokenLogprobs, ...] | None:
+        """Log-probabilities of the first completion, if asked for."""
+        return self.completions[0].logprobs
+
+    @property
+    def metrics(self) -> RequestMetrics:
+        """Latencies of the first completion."""
+        return self.completions[0].metrics
+
+    @property
+    def prompt_tokens(self) -> int:
+        """Length of the prompt in tokens."""
+        return len(self.prompt_token_ids)
+
+    @property
+    def output_tokens(self) -> int:
+        """Tokens generated over all completions."""
+        return sum(len(completion.token_ids) for completion in self.completions)
+
+    @property
+    def error(self) -> RequestError | None:
+        """The error of the first completion that failed, else None."""
+        return next((c.error for c in self.completions if c.error is not None), None)
+
+    def raise_for_error(self) -> RequestOutput:
+        """This output, or its error.
+
+        Raises:
+            RequestError: The request was invalid or failed.
+        """
+        if self.error is not None:
+            raise self.error
+        return self

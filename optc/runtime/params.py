@@ -1,0 +1,131 @@
+"""`SamplingParams`: how one request is to be continued. Names and defaults are vLLM's."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from optc.errors import RequestError
+
+#: Most alternatives that a request may ask for at every position.
+MAX_LOGPROBS = 100
+_SEED_LIMIT = 1 << 64
+
+
+@dataclass(frozen=True, kw_only=True)
+class SamplingParams:
+    """Options of one generation request, checked when they are built.
+
+    Filters act in this order: penalties and bias, temperature, top-k, top-p, min-p.
+
+    Attributes:
+        max_tokens: Most tokens to generate; None is as many as the context holds. Never more
+            than the context holds, whatever is asked for.
+        temperature: Divides the logits; 0 is greedy (the largest logit, lowest id on ties).
+        top_p: Keeps the fewest most likely tokens whose probabilities reach this sum; 1 is all.
+        top_k: Keeps the k most likely tokens; 0 or -1 is all.
+        min_p: Keeps tokens at least this fraction as likely as the most likely one; 0 is all.
+        seed: Same seed, same text, whatever else runs; None draws one. In [0, 2**64).
+        stop: Strings that end the text; they are cut off, with all that follows them.
+        stop_token_ids: Tokens that end the text, besides the model's own end tokens.
+        logprobs: Report the drawn token's log-probability and this many of the likeliest ones,
+            from the model's own distribution (before penalties, temperature and filters).
+        repetition_penalty: Above 1 makes tokens of prompt and output less likely.
+        presence_penalty: Subtracted once from the logit of every token of the output.
+        frequency_penalty: Subtracted for every occurrence in the output.
+        logit_bias: Added to the logits of these tokens.
+        n: Completions of the same prompt; completion i has noise of its own.
+        ignore_eos: Do not stop at the model's end tokens.
+
+    Raises:
+        RequestError: A value is out of its range; says which and what is allowed.
+    """
+
+    max_tokens: int | None = 16
+    temperature: float = 1.0
+    top_p: float = 1.0
+    top_k: int = 0
+    min_p: float = 0.0
+    seed: int | None = None
+    stop: str | Sequence[str] = ()
+    stop_token_ids: Sequence[int] = ()
+    logprobs: int | None = None
+    repetition_penalty: float = 1.0
+    presence_penalty: float = 0.0
+    frequency_penalty: float = 0.0
+    logit_bias: Mapping[int, float] = field(default_factory=dict)
+    n: int = 1
+    ignore_eos: bool = False
+
+    def __post_init__(self) -> None:
+        stop = (self.stop,) if isinstance(self.stop, str) else tuple(self.stop)
+        object.__setattr__(self, "stop", stop)
+        object.__setattr__(self, "stop_token_ids", tuple(self.stop_token_ids))
+        object.__setattr__(self, "logit_bias", dict(self.logit_bias))
+        self._check_lengths()
+        self._check_filters()
+        self._check_penalties()
+        if any(not isinstance(text, str) or not text for text in stop):
+            raise _invalid("stop", self.stop, "non-empty strings")
+
+    def _check_lengths(self) -> None:
+        if self.max_tokens is not None:
+            _check_int("max_tokens", self.max_tokens, 1, None, "; None is as many as fit")
+        _check_int("n", self.n, 1, None)
+        if self.logprobs is not None:
+            _check_int("logprobs", self.logprobs, 0, MAX_LOGPROBS)
+        if self.seed is not None:
+            _check_int("seed", self.seed, 0, _SEED_LIMIT - 1)
+
+    def _check_filters(self) -> None:
+        _check_int("top_k", self.top_k, -1, None, "; 0 keeps all tokens")
+        if not 0 <= self.temperature < math.inf:
+            raise _invalid("temperature", self.temperature, "at least 0; 0 is greedy")
+        if not 0 < self.top_p <= 1:
+            raise _invalid("top_p", self.top_p, "above 0 and at most 1; 1 keeps all tokens")
+        if not 0 <= self.min_p <= 1:
+            raise _invalid("min_p", self.min_p, "from 0 to 1; 0 keeps all tokens")
+
+    def _check_penalties(self) -> None:
+        if not 0 < self.repetition_penalty < math.inf:
+            raise _invalid("repetition_penalty", self.repetition_penalty, "above 0; 1 is none")
+        for name in ("presence_penalty", "frequency_penalty"):
+            if not math.isfinite(getattr(self, name)):
+                raise _invalid(name, getattr(self, name), "finite; 0 is none")
+        if any(math.isnan(bias) or bias == math.inf for bias in self.logit_bias.values()):
+            raise _invalid("logit_bias", dict(self.logit_bias), "below infinity")
+
+    @property
+    def stop_strings(self) -> tuple[str, ...]:
+        """``stop`` as a tuple."""
+        return tuple(self.stop)
+
+    @property
+    def greedy(self) -> bool:
+        """No noise is drawn."""
+        return self.temperature == 0
+
+    @property
+    def adjusts_logits(self) -> bool:
+        """Some penalty or bias changes the logits before they are filtered."""
+        return bool(
+            self.repetition_penalty != 1
+            or self.presence_penalty
+            or self.frequency_penalty
+            or self.logit_bias
+        )
+
+
+def _check_int(name: str, value: object, low: int, high: int | None, note: str = "") -> None:
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise _invalid(name, value, f"an integer{note}")
+    if value < low or (high is not None and value > high):
+        span = f"from {low} to {high}" if high is not None else f"at least {low}"
+        raise _invalid(name, value, span + note)
+
+
+def _invalid(name: str, value: object, allowed: str) -> RequestError:
+    return RequestError(
+        f"{name}={value!r} is not allowed", where="sampling parameters", hint=f"must be {allowed}"
+    )

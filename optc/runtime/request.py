@@ -1,0 +1,103 @@
+"""`Request`: the state of one completion while the engine works on it."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from optc.runtime.detokenize import TextStream
+from optc.runtime.executable import Int32
+from optc.runtime.kv_blocks import BlockTables
+from optc.runtime.metrics import RequestMetrics
+from optc.runtime.outputs import Completion, FinishReason, TokenLogprobs
+from optc.runtime.params import SamplingParams
+
+
+class Request:
+    """One completion of one prompt.
+
+    Its only progress is that ``num_computed`` catches up with ``num_tokens``; prefill, a chunk
+    of prefill and decode are the same thing. At all times
+    ``0 <= num_computed <= num_tokens <= max_length`` and ``num_prompt <= num_tokens``.
+
+    Args:
+        request_id: Unique; ascending in order of arrival.
+        prompt: [n] token ids, n >= 1.
+        params: How to continue.
+        seed: Noise key of the request; completions of one prompt share it.
+        index: Which of the prompt's n completions; the second half of the noise key.
+        max_length: Most tokens, prompt and output together; above n.
+        tables: Empty block tables.
+        metrics: Where its latencies go.
+        stream: Turns tokens into text; None without a tokenizer.
+    """
+
+    def __init__(
+        self,
+        request_id: int,
+        prompt: Int32,
+        params: SamplingParams,
+        *,
+        seed: int,
+        index: int,
+        max_length: int,
+        tables: BlockTables,
+        metrics: RequestMetrics,
+        stream: TextStream | None,
+    ) -> None:
+        self.id = request_id
+        self.params = params
+        self.seed = seed
+        self.index = index
+        self.max_length = max_length
+        self.tables = tables
+        self.metrics = metrics
+        self.stream = stream
+        self.num_prompt = len(prompt)
+        self.num_tokens = len(prompt)
+        self.num_computed = 0
+        self.logprobs: list[TokenLogprobs] = []
+        self.finish_reason: FinishReason | None = None
+        self._tokens = np.empty(max_length, np.int32)
+        self._tokens[: len(prompt)] = prompt
+
+    @property
+    def num_pending(self) -> int:
+        """Tokens that are not computed yet."""
+        return self.num_tokens - self.num_computed
+
+    @property
+    def num_output(self) -> int:
+        """Generated tokens so far."""
+        return self.num_tokens - self.num_prompt
+
+    @property
+    def tokens(self) -> Int32:
+        """[num_tokens] prompt and output; a view."""
+        return self._tokens[: self.num_tokens]
+
+    @property
+    def output(self) -> Int32:
+        """[num_output] generated tokens; a view."""
+        return self._tokens[self.num_prompt : self.num_tokens]
+
+    def append(self, token: int) -> None:
+        """Add a generated token."""
+        self._tokens[self.num_tokens] = token
+        self.num_tokens += 1
+
+    def completion(self) -> Completion:
+        """What the caller gets, once ``finish_reason`` is set.
+
+        Raises:
+            RuntimeError: The request has not finished.
+        """
+        if self.finish_reason is None:
+            raise RuntimeError(f"request {self.id} has not finished")
+        return Completion(
+            index=self.index,
+            text=self.stream.text if self.stream else "",
+            token_ids=tuple(self.output.tolist()),
+            finish_reason=self.finish_reason,
+            logprobs=tuple(self.logprobs) if self.params.logprobs is not None else None,
+            metrics=self.metrics,
+        )

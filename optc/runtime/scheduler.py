@@ -1,0 +1,170 @@
+"""Which rows the next step computes. Integers and queues only.
+
+The one idea: every request has ``num_computed`` tokens that catch up with its ``num_tokens``.
+A step gives each chosen request a number of rows; prefill, a chunk of it and decode are alike
+(continuous batching: Yu et al., 2022; chunked prefill mixed with decode: Agrawal et al., 2024).
+
+Nobody starves:
+1. Every running request that decodes gets its row in every step, before any prefill: at most
+   half of the token budget can go to decodes, because no more requests run at once.
+2. The rest of the budget, at least half, goes to prefills in order of arrival.
+3. Requests are admitted in order of arrival and only the youngest running one is preempted, so
+   the oldest always advances; alone it fits, which is checked when it is accepted.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Generic, Protocol, TypeVar
+
+from optc.runtime.kv_blocks import BlockTables, KVBlocks
+
+
+class Schedulable(Protocol):
+    """What the scheduler reads and writes of a request."""
+
+    id: int
+    num_tokens: int
+    num_computed: int
+    tables: BlockTables
+
+
+R = TypeVar("R", bound=Schedulable)
+
+
+@dataclass(frozen=True)
+class Chunk(Generic[R]):
+    """``count`` rows of ``request`` from its token ``start`` on."""
+
+    request: R
+    start: int
+    count: int
+
+    @property
+    def completes(self) -> bool:
+        """The last known token is computed, so its logits give the next one."""
+        return self.start + self.count == self.request.num_tokens
+
+
+class Scheduler(Generic[R]):
+    """Queues of requests over the KV blocks.
+
+    Args:
+        blocks: KV blocks of all groups.
+        token_budget: Most rows of one step.
+        max_running: Most requests that hold blocks at once.
+    """
+
+    def __init__(self, blocks: KVBlocks, token_budget: int, max_running: int) -> None:
+        self.blocks = blocks
+        self.token_budget = token_budget
+        self.max_running = max(1, min(max_running, token_budget // 2))
+        self.preempted: list[R] = []
+        self._waiting: deque[R] = deque()  # by arrival; all are younger than the running ones
+        self._running: list[R] = []  # by arrival
+
+    @property
+    def num_running(self) -> int:
+        """Requests that hold blocks."""
+        return len(self._running)
+
+    @property
+    def num_waiting(self) -> int:
+        """Requests in the queue."""
+        return len(self._waiting)
+
+    def requests(self) -> Iterator[R]:
+        """All requests, oldest first."""
+        yield from self._running
+        yield from self._waiting
+
+    def add(self, request: R) -> None:
+        """Queue a request; ids must ascend."""
+        self._waiting.append(request)
+
+    def remove(self, request: R) -> None:
+        """Drop a request that finished or was cancelled and free its blocks.
+
+        Raises:
+            ValueError: The scheduler does not have it.
+        """
+        if request in self._running:
+            self._running.remove(request)
+        else:
+            self._waiting.remove(request)
+        self.blocks.free(request.tables)
+
+    def schedule(self) -> list[Chunk[R]]:
+        """Choose the next step's rows and take the blocks they need.
+
+        ``preempted`` then names the requests whose blocks were taken for it. The caller runs
+        the step and calls `commit`.
+        """
+        self.preempted = []
+        counts: dict[int, int] = {}
+        order = sorted(self._running, key=lambda r: (_pending(r) > 1, r.id))
+        for request in order:
+            count = min(_pending(request), self.token_budget - sum(counts.values()))
+            if count and request not in self.preempted and self._make_room(request, count, counts):
+                counts[request.id] = count
+        if not self.preempted:
+            self._admit(counts)
+        return [
+            Chunk(request, request.num_computed, counts[request.id])
+            for request in self._running
+            if request.id in counts
+        ]
+
+    def commit(self, chunks: list[Chunk[R]]) -> None:
+        """Record that the step over ``chunks`` ran; release blocks behind windows."""
+        for chunk in chunks:
+            request = chunk.request
+            request.num_computed += chunk.count
+            self.blocks.release_behind(request.tables, request.num_computed)
+
+    def check_integrity(self) -> None:
+        """Check blocks and queues.
+
+        Raises:
+            RuntimeError: A block leaked, a waiting request holds blocks, or the order broke.
+        """
+        self.blocks.check_integrity(self.requests())
+        if any(table for request in self._waiting for table in request.tables.blocks):
+            raise RuntimeError("a waiting request holds blocks")
+        ids = [request.id for request in self.requests()]
+        if ids != sorted(ids) or len(self._running) > self.max_running:
+            raise RuntimeError(f"{len(self._running)} running, order of arrival {ids}")
+
+    def _make_room(self, request: R, count: int, counts: dict[int, int]) -> bool:
+        """Take the blocks for ``count`` more rows, preempting younger requests if need be;
+        False if the request itself is the youngest and had to go."""
+        while not self.blocks.grow(request.tables, request.num_computed + count):
+            victim = self._running.pop()
+            self.blocks.free(victim.tables)
+            victim.num_computed = 0
+            counts.pop(victim.id, None)
+            self._waiting.appendleft(victim)
+            self.preempted.append(victim)
+            if victim is request:
+                return False
+        return True
+
+    def _admit(self, counts: dict[int, int]) -> None:
+        budget = self.token_budget - sum(counts.values())
+        while self._waiting and budget and len(self._running) < self.max_running:
+            request = self._waiting[0]
+            # Room for all that is known and one token more, or it would soon be preempted.
+            if not self.blocks.fits_new(request.num_tokens + 1, self.token_budget):
+                return
+            count = min(_pending(request), budget)
+            if not self.blocks.grow(request.tables, count):
+                return
+            self._running.append(self._waiting.popleft())
+            counts[request.id] = count
+            budget -= count
+
+
+def _pending(request: Schedulable) -> int:
+    return request.num_tokens - request.num_computed
