@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from optc.passes.quantize.quantize_weights import QuantizeWeights
 from optc.pipeline.base import Pass
 
-PASSES: tuple[type[Pass], ...] = ()
+PASSES: tuple[type[Pass], ...] = (QuantizeWeights,)

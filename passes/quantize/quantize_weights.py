@@ -1,0 +1,252 @@
+"""`quantize-weights`: integer weights with dynamic int8 activations per token."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import onnx_ir as ir
+
+from optc.errors import InputError
+from optc.ir.functions import is_op, make_node
+from optc.ir.graph import add_initializer, remove_unused, replace_node
+from optc.ir.linear import Linear, find_linear, head_of
+from optc.ir.quantized_rows import QuantizedRows
+from optc.ir.weights import LazyWeight
+from optc.passes.quantize.affine import Scheme, quantized_rows
+from optc.pipeline.base import Pass, PassReport
+
+#: Group sizes that every backend takes, the largest first.
+GROUP_SIZES = (128, 64, 32)
+#: What a weight gets whose K no group size divides, and untied embeddings: safe and small.
+_PER_CHANNEL = Scheme(8, 0, True)
+
+
+@dataclass(frozen=True)
+class QuantizeWeights(Pass):
+    """MatMul with a constant weight becomes ``QuantizeActivation`` + ``QuantizedMatMul``.
+
+    Legal cases:
+        1. any linear layer [K, N] whose K the group size divides, its bias folded in;
+        2. K not a multiple of the group size: the largest smaller group size that divides K,
+           else int8 per channel, reported;
+        3. the head, if ``head``: in ``head_bits``; in groups only if these are the layers' bits;
+        4. the embedding, if ``embedding``: the quantized head itself where they are tied, else
+           int8 per row.
+
+    Attributes:
+        bits: 8 or 4, of all layers but the head.
+        group_size: Columns that share a scale: 32, 64, 128, or 0 for whole channels.
+        symmetric: Signed values without zero points.
+        activations: ``int8``: dynamic and symmetric, per token.
+        head: Quantize the head.
+        head_bits: 8 or 4.
+        embedding: Quantize the embedding.
+    """
+
+    name: ClassVar[str] = "quantize-weights"
+    required: ClassVar[bool] = True
+
+    bits: int = 8
+    group_size: int = 0
+    symmetric: bool = True
+    activations: str = "int8"
+    head: bool = True
+    head_bits: int = 8
+    embedding: bool = True
+
+    def __post_init__(self) -> None:
+        """Refuse options that no backend takes.
+
+        Raises:
+            InputError: An option is out of range; named with what is possible.
+        """
+        self._check("bits", self.bits, (8, 4))
+        self._check("head_bits", self.head_bits, (8, 4))
+        self._check("group_size", self.group_size, (0, *GROUP_SIZES))
+        self._check("activations", self.activations, ("int8",))
+        if not self.group_size and (self.bits == 4 or not self.symmetric):
+            raise InputError(
+                "int4 and asymmetric weights need groups",
+                where=f"pass {self.name}",
+                hint=f"set group_size to one of {GROUP_SIZES}",
+            )
+        if self.head and self.head_bits == 4 != self.bits:
+            raise InputError(
+                "head_bits=4 needs bits=4", where=f"pass {self.name}", hint="set bits=4"
+            )
+
+    def _check(self, option: str, value: object, allowed: tuple[object, ...]) -> None:
+        if value not in allowed:
+            raise InputError(
+                f"{option}={value} is not possible",
+                where=f"pass {self.name}",
+                hint=f"one of {', '.join(map(str, allowed))}",
+            )
+
+    def run(self, model: ir.Model) -> PassReport:
+        """Rewrite ``model`` in place."""
+        report = PassReport()
+        head = head_of(model)
+        work = _Rewriter(model, report)
+        for node in list(model.graph):
+            linear = find_linear(node)
+            if linear is None:
+                continue
+            if head is not None and linear.matmul is head.matmul:
+                if not self.head:
+                    report.skip(linear.matmul, "the head stays float (head=false)")
+                    continue
+                scheme = self._head_scheme(linear, report)
+            else:
+                scheme = self._scheme(linear, report)
+            work.quantize_linear(linear, scheme)
+        if self.embedding:
+            tied = work.weights.get(head.initializer) if head is not None else None
+            work.quantize_embeddings(head.weight if head is not None else None, tied)
+        remove_unused(model)
+        report.facts = work.facts()
+        return report
+
+    def _scheme(self, linear: Linear, report: PassReport) -> Scheme:
+        wanted = Scheme(self.bits, self.group_size, self.symmetric)
+        return _fitting(wanted, linear, report)
+
+    def _head_scheme(self, linear: Linear, report: PassReport) -> Scheme:
+        if self.head_bits == self.bits:
+            return self._scheme(linear, report)
+        return _PER_CHANNEL
+
+
+def _fitting(wanted: Scheme, linear: Linear, report: PassReport) -> Scheme:
+    """``wanted``, or what is nearest to it for this K (case 2)."""
+    columns = linear.weight.rows_shape[1]
+    if not wanted.group_size or columns % wanted.group_size == 0:
+        return wanted
+    sizes = [g for g in GROUP_SIZES if g < wanted.group_size and columns % g == 0]
+    scheme = Scheme(wanted.bits, sizes[0], wanted.symmetric) if sizes else _PER_CHANNEL
+    report.skip(
+        linear.matmul,
+        f"K={columns} of {linear.name} is not a multiple of {wanted.group_size}: {scheme.label}",
+    )
+    return scheme
+
+
+@dataclass(frozen=True)
+class _Parts:
+    """A quantized weight in the graph."""
+
+    rows: QuantizedRows
+    values: ir.Value
+    scales: ir.Value
+    zero_points: ir.Value | None
+
+    @property
+    def attributes(self) -> dict[str, int]:
+        return {"bits": self.rows.bits, "group_size": self.rows.group_size}
+
+
+class _Rewriter:
+    """The state of one run: quantized weights and activations are shared by their users."""
+
+    def __init__(self, model: ir.Model, report: PassReport) -> None:
+        self.model = model
+        self.report = report
+        self.weights: dict[ir.Value, _Parts] = {}
+        self._activations: dict[ir.Value, ir.Node] = {}
+        self._embeddings: list[_Parts] = []
+
+    def quantize_linear(self, linear: Linear, scheme: Scheme) -> None:
+        """Case 1: replace the linear layer."""
+        parts = self.weights.get(linear.initializer)
+        if parts is None:
+            parts = self._add_parts(linear.weight, scheme, linear.initializer)
+            self.weights[linear.initializer] = parts
+        quantize = self._activations.get(linear.x)
+        if quantize is None:
+            names = [f"{linear.x.name}.q", f"{linear.x.name}.s"]
+            quantize = make_node(
+                self.model,
+                "QuantizeActivation",
+                [linear.x],
+                outputs=names,
+                shapes=_quantized_shapes(linear.x),
+                name=f"{linear.x.name}.quantize",
+            )
+            self.model.graph.insert_before(linear.matmul, [quantize])
+            self._activations[linear.x] = quantize
+        node = make_node(
+            self.model,
+            "QuantizedMatMul",
+            [*quantize.outputs, parts.values, parts.scales, parts.zero_points, linear.bias],
+            parts.attributes,
+            name=linear.matmul.name,
+        )
+        replace_node(linear.nodes, [node], [linear.output], node.outputs)
+        self.report.add(scheme.label)
+
+    def quantize_embeddings(self, head: LazyWeight | None, tied: _Parts | None) -> None:
+        """Case 4: lookups in constant tables [V, D] become ``optc::QuantizedGather``."""
+        for node in list(self.model.graph):
+            table = node.inputs[0].const_value if is_op(node, "Gather") and node.inputs[0] else None
+            if not isinstance(table, LazyWeight) or len(table.rows_shape) != 2 or table.transposed:
+                continue
+            shared = head is not None and table.read_rows == head.read_rows
+            if shared and tied is not None:
+                parts, label = tied, "embedding shares the head"
+            elif shared:
+                self.report.skip(node, "the tied head stays float, so the embedding does too")
+                continue
+            else:
+                initializer = node.inputs[0]
+                parts = self._add_parts(table, _PER_CHANNEL, initializer)
+                self._embeddings.append(parts)
+                label = "embedding int8 per row"
+            new = make_node(
+                self.model,
+                "QuantizedGather",
+                [node.inputs[1], parts.values, parts.scales, parts.zero_points],
+                parts.attributes,
+                name=node.name,
+            )
+            replace_node([node], [new], node.outputs, new.outputs)
+            self.report.add(label)
+
+    def facts(self) -> dict[str, float]:
+        """Quantized weights and their bits per weight, scales and zero points included."""
+        every = [*self.weights.values(), *self._embeddings]
+        weights = sum(p.rows.rows * p.rows.columns for p in every)
+        bits = sum(_bits(p.rows) for p in every)
+        return {"weights": weights, "bits_per_weight": bits / weights if weights else 0.0}
+
+    def _add_parts(
+        self, weight: LazyWeight, scheme: Scheme, initializer: ir.Value | None
+    ) -> _Parts:
+        name = (initializer.name if initializer is not None else weight.name) or "weight"
+        rows = quantized_rows(weight, scheme, name)
+        metadata = dict(initializer.metadata_props) if initializer is not None else {}
+        graph = self.model.graph
+        zero_points = rows.zero_points()
+        return _Parts(
+            rows,
+            add_initializer(graph, rows.values(), f"{name}.quantized", metadata),
+            add_initializer(graph, rows.scales(), f"{name}.scale"),
+            None
+            if zero_points is None
+            else add_initializer(graph, zero_points, f"{name}.zero_point"),
+        )
+
+
+def _bits(rows: QuantizedRows) -> int:
+    """Bits of a weight in memory: float32 scales per channel, float16 ones in groups."""
+    groups = rows.columns // rows.group_size if rows.group_size else 1
+    scale = 16 if rows.group_size else 32
+    zero = 0 if rows.symmetric else rows.bits
+    return rows.rows * (rows.columns * rows.bits + groups * (scale + zero))
+
+
+def _quantized_shapes(x: ir.Value) -> list[list[int | str]] | None:
+    if x.shape is None:
+        return None
+    dims = [d if isinstance(d, int) else str(d) for d in x.shape]
+    return [dims, [*dims[:-1], 1]]
