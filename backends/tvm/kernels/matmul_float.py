@@ -26,7 +26,7 @@ from optc.backends.tvm.kernels.matmul_tiles import (
     local,
     round_up,
     store,
-    store_columns,
+    store_tile,
 )
 from optc.errors import UnsupportedError
 
@@ -110,15 +110,14 @@ class _Tiles:
         with tir.serial(self.steps) as index:
             self.step(sums, start, rows, block, column, width, index)
         first = tir.bind(block * BLOCK + column)
-        for r in range(rows):
 
-            def value(c: int, r: int = r) -> Any:
-                total = sums.vload([r * width + c * lanes], f"float32x{lanes}")
-                if not self.config.bias:
-                    return total
-                return total + self.bias.vload([first + c * lanes], f"float32x{lanes}")
+        def value(r: int, c: int) -> Any:
+            total = sums.vload([r * width + c * lanes], f"float32x{lanes}")
+            if not self.config.bias:
+                return total
+            return total + self.bias.vload([first + c * lanes], f"float32x{lanes}")
 
-            store_columns(self.out, start + r, first, self.config.n, value, width, lanes)
+        store_tile(self.out, start, rows, first, width, value, lanes)
 
 
 @dataclass(frozen=True)

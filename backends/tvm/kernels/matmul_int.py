@@ -24,7 +24,7 @@ from optc.backends.tvm.kernels.matmul_tiles import (
     local,
     round_up,
     store,
-    store_columns,
+    store_tile,
 )
 from optc.errors import UnsupportedError
 
@@ -234,17 +234,16 @@ class _Tiles:
         """Scale by the activations' scale, add the bias, write the tile out."""
         lanes = self.isa.lanes
         first = tir.bind(block * BLOCK + column)
-        for r in range(rows):
-            scale = tir.bind(tir.broadcast(self.xs[start + r], lanes))
+        scales = [tir.bind(tir.broadcast(self.xs[start + r], lanes)) for r in range(rows)]
 
-            def value(c: int, r: int = r, scale: Any = scale) -> Any:
-                scaled = result.vload([r * width + c * lanes], f"float32x{lanes}")
-                if not self.config.bias:
-                    return scaled * scale
-                bias = self.bias.vload([first + c * lanes], f"float32x{lanes}")
-                return fma(scaled, scale, bias, lanes)
+        def value(r: int, c: int) -> Any:
+            scaled = result.vload([r * width + c * lanes], f"float32x{lanes}")
+            if not self.config.bias:
+                return scaled * scales[r]
+            bias = self.bias.vload([first + c * lanes], f"float32x{lanes}")
+            return fma(scaled, scales[r], bias, lanes)
 
-            store_columns(self.out, start + r, first, self.config.n, value, width, lanes)
+        store_tile(self.out, start, rows, first, width, value, lanes)
 
 
 def _nibbles(packed: Any, half: int, lanes: int) -> Any:

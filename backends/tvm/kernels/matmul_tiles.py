@@ -118,34 +118,41 @@ def emit_tiles(rows: Any, n: int, k: int, isa: Isa, tile: TileEmitter) -> None:
             parallel()
 
 
-def store_columns(
-    out: Any, row: Any, column: Any, n: int, values: Callable[[int], Any], width: int, lanes: int
+def store_tile(
+    out: Any,
+    start: Any,
+    rows: int,
+    column: Any,
+    width: int,
+    values: Callable[[int, int], Any],
+    lanes: int,
 ) -> None:
-    """Store ``width`` values of a row from ``column`` on, leaving out those beyond N.
+    """Store a tile, leaving out channels beyond N.
 
     Args:
         out: float32 [T, N].
-        row: The row.
-        column: First column; a multiple of ``width``.
-        n: N.
-        values: ``values(i)`` gives the i-th vector.
-        width: Columns, a multiple of ``lanes``.
+        start: First row.
+        rows: R.
+        column: First channel.
+        width: Channels of the tile, a multiple of ``lanes``.
+        values: ``values(r, c)`` gives the c-th vector of row ``start + r``.
         lanes: Values of one vector.
     """
+    n = int(out.shape[1])
 
-    def whole() -> None:
-        for index in range(width // lanes):
-            store(out, values(index), [row, column + index * lanes], lanes)
+    def whole(target: Any, row: Any, first: Any) -> None:
+        for r in range(rows):
+            for c in range(width // lanes):
+                store(target, values(r, c), [row + r, first + c * lanes], lanes)
 
     if n % BLOCK == 0:
-        whole()
+        whole(out, start, column)
         return
     with tir.If(column + width <= n):
         with tir.Then():
-            whole()
+            whole(out, start, column)
         with tir.Else():
-            rest = local(width, "float32")
-            for index in range(width // lanes):
-                store(rest, values(index), [index * lanes], lanes)
-            with tir.serial(width) as index, tir.If(column + index < n), tir.Then():
-                tir.buffer_store(out, rest[index], [row, column + index])
+            rest = tir.alloc_buffer((rows, width), "float32", scope="local")
+            whole(rest, 0, 0)
+            with tir.serial(rows) as r, tir.serial(tir.max(n - column, 0)) as c:
+                tir.buffer_store(out, rest[r, c], [start + r, column + c])
