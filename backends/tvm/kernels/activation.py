@@ -55,9 +55,7 @@ def gated_activation(config: GatedActivation, isa: Isa) -> tvm.tirx.PrimFunc:
             if quantized is not None:
                 quantize_values(gated, quantized, row, width)
             else:
-                for_vectors(
-                    width, lambda o, count: store_part(out, gated(o, count), count, row, o)
-                )
+                for_vectors(width, lambda o, count: store_part(out, gated(o, count), count, row, o))
 
         for_rows(rows, rows * (width * _COST) > SERIAL_WORK, body)
     return builder.finish()

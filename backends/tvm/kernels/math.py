@@ -126,6 +126,11 @@ def gelu_tanh(value: Expr) -> Expr:
     return bind((x * like(0.5, x)) * (like(1.0, x) + tanh(cubed * like(_SQRT_2_OVER_PI, x))))
 
 
+def softcap(value: Expr, cap: float) -> Expr:
+    """cap * tanh(x / cap)."""
+    return bind(like(cap, value) * tanh(value / like(cap, value)))
+
+
 _ACTIVATIONS: dict[str, Callable[[Expr], Expr]] = {
     "silu": silu,
     "gelu": gelu,

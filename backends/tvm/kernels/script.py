@@ -178,8 +178,7 @@ def tree_max(vector: Expr) -> Expr:
 def for_rows(rows: Expr, parallel: Expr, body: Callable[[Expr], None]) -> None:
     """Run ``body(row)`` for every row, on all threads if the condition ``parallel`` holds.
 
-    Rows go to threads in turn, so that neighbours of unequal cost are shared out. Both forms run
-    the same operations: the condition decides speed, never results.
+    Both forms run the same operations: the condition decides speed, never results.
     """
     with T.If(parallel):
         with T.Then(), T.parallel(0, rows) as row:

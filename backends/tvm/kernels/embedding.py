@@ -1,0 +1,172 @@
+"""Embedding lookup, from a table of its own or from the packed weight of a tied head."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import tvm
+
+from optc.backends.tvm.isa import Isa
+from optc.backends.tvm.kernels.script import (
+    LANES,
+    SERIAL_WORK,
+    Expr,
+    T,
+    bind,
+    for_rows,
+    kernel,
+    lane,
+    load,
+    round_up,
+    splat,
+    store,
+)
+from optc.backends.tvm.kernels.vectors import for_vectors, load_part, store_part
+from optc.errors import UnsupportedError
+
+#: Output channels of a block of a packed weight, and the multiple K is padded to.
+_BLOCK, _K_MULTIPLE = 64, 32
+#: Input channels that lie side by side in a packed weight.
+_FOUR = 4
+
+
+@dataclass(frozen=True)
+class Embedding:
+    """Lookup in a row-major table.
+
+    Attributes:
+        vocab: V, rows.
+        width: D.
+        dtype: ``float32``, or ``bfloat16`` for a table of bfloat16 bits as uint16.
+    """
+
+    vocab: int
+    width: int
+    dtype: str = "float32"
+
+
+@dataclass(frozen=True)
+class QuantizedEmbedding:
+    """Lookup in the packed weight of a tied head: row ``token`` is output channel ``token``.
+
+    Attributes:
+        vocab: V, output channels of the head.
+        width: D, input channels of the head.
+        bits: 8 or 4.
+        group_size: Input channels that share a scale; 0 is one scale per channel.
+        asymmetric: There are zero points; else stored values are q + 128 or q + 8.
+    """
+
+    vocab: int
+    width: int
+    bits: int
+    group_size: int = 0
+    asymmetric: bool = False
+
+
+def embedding(config: Embedding, isa: Isa) -> tvm.tirx.PrimFunc:
+    """table f32 or u16 (bfloat16 bits) [V,D], tokens i32 [T] -> out f32 [T,D].
+
+    ``isa`` changes nothing: every instruction set runs the same operations.
+
+    Raises:
+        UnsupportedError: The table's type has no kernel.
+    """
+    stored = {"float32": "float32", "bfloat16": "uint16"}.get(config.dtype)
+    if stored is None:
+        raise UnsupportedError(
+            f"an embedding table of {config.dtype} has no CPU kernel",
+            where="Embedding",
+            hint="float32 or bfloat16",
+        )
+    width = config.width
+    with kernel("embedding") as builder:
+        rows = builder.size()
+        table = builder.argument("table", (config.vocab, width), stored)
+        tokens = builder.argument("tokens", (rows,), "int32")
+        out = builder.argument("out", (rows, width))
+
+        def body(row: Expr) -> None:
+            token = bind(tokens[row])
+
+            def copy(offset: Expr | int, count: int) -> None:
+                value = load_part(table, count, token, offset)
+                if stored == "uint16":
+                    bits = T.cast(value, f"uint32x{LANES}") << splat(16, "uint32")
+                    value = T.reinterpret(bits, dtype=f"float32x{LANES}")
+                store_part(out, value, count, row, offset)
+
+            for_vectors(width, copy)
+
+        for_rows(rows, rows * width > SERIAL_WORK, body)
+    return builder.finish()
+
+
+def quantized_embedding(config: QuantizedEmbedding, isa: Isa) -> tvm.tirx.PrimFunc:
+    """tokens i32 [T], w u8 [N/64,Kp/4,64,4] (4 bits: [N/64,Kp/8,64,4]), ws [N/64,G,64] (f32 per
+    channel, f16 with groups), [wz u8 [N/64,G,64]] -> out f32 [T,D].
+
+    out = (q - zero) * scale in float32, as DequantizeLinear. ``isa`` changes nothing: every
+    instruction set runs the same operations.
+
+    Raises:
+        UnsupportedError: Bits or group size have no packed layout.
+    """
+    _check(config)
+    width, group = config.width, config.group_size or config.width
+    blocks = round_up(config.vocab, _BLOCK) // _BLOCK
+    groups = round_up(width, group) // group
+    with kernel("quantized_embedding") as builder:
+        rows = builder.size()
+        tokens = builder.argument("tokens", (rows,), "int32")
+        steps = round_up(width, _K_MULTIPLE) * config.bits // 32
+        w = builder.argument("w", (blocks, steps, _BLOCK, _FOUR), "uint8")
+        scale_type = "float16" if config.group_size else "float32"
+        ws = builder.argument("ws", (blocks, groups, _BLOCK), scale_type)
+        wz = None
+        if config.asymmetric:
+            wz = builder.argument("wz", (blocks, groups, _BLOCK), "uint8")
+        out = builder.argument("out", (rows, width))
+
+        def body(row: Expr) -> None:
+            token = bind(tokens[row])
+            block, column = bind(token // _BLOCK), bind(token % _BLOCK)
+
+            def four(k: Expr | int) -> Expr:
+                """Channels 4k .. 4k + 3."""
+                index = k * _FOUR // group
+                stored = _stored_four(w, config.bits, block, column, k)
+                zero: Expr = T.int32(1 << (config.bits - 1))
+                if wz is not None:
+                    zero = T.cast(wz[block, index, column], "int32")
+                scale = T.cast(ws[block, index, column], "float32")
+                difference = T.cast(stored - splat(zero, lanes=_FOUR), "float32x4")
+                return bind(difference * splat(scale, lanes=_FOUR))
+
+            with T.serial(0, width // _FOUR) as k:
+                store(out, four(k), row, k * _FOUR)
+            if rest := width % _FOUR:
+                last = four(width // _FOUR)
+                for index in range(rest):
+                    store(out, lane(last, index), row, width - rest + index)
+
+        for_rows(rows, rows * width > SERIAL_WORK, body)
+    return builder.finish()
+
+
+def _stored_four(w: Expr, bits: int, block: Expr, column: Expr, k: Expr | int) -> Expr:
+    """Stored values of channels 4k .. 4k + 3, int32x4; high nibbles hold every second four."""
+    if bits == 8:
+        return T.cast(load(w, block, k, column, 0, lanes=_FOUR), "int32x4")
+    both = T.cast(load(w, block, k // 2, column, 0, lanes=_FOUR), "int32x4")
+    shift = splat(k % 2 * 4, "int32", _FOUR)
+    return (both >> shift) & splat(15, "int32", _FOUR)
+
+
+def _check(config: QuantizedEmbedding) -> None:
+    if config.bits not in (4, 8) or config.group_size % _K_MULTIPLE:
+        raise UnsupportedError(
+            f"no packed layout for {config.bits} bits in groups of {config.group_size}",
+            where="QuantizedEmbedding",
+            hint="bits 4 or 8; group_size 0 (per channel) or a multiple of 32",
+        )
