@@ -1,0 +1,1 @@
+"""Passes and pipelines: the base class, ordering, running, instruments."""

@@ -1,0 +1,177 @@
+"""`Pipeline`: passes in order, validated before they run, timed and reported one by one."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+from typing import Any, Protocol
+
+import onnx_ir as ir
+
+from optc.errors import InputError, UnsupportedError
+from optc.ir.functions import prune_functions
+from optc.pipeline.base import Pass, PassReport
+from optc.pipeline.instruments import Instrument
+from optc.pipeline.spec import OPTIONAL, SpecEntry, parse_spec
+
+
+class Registry(Protocol):
+    """What `Pipeline.parse` looks names up in; the module `optc.registry` is one."""
+
+    def passes(self) -> dict[str, type[Pass]]:
+        """Pass classes by name."""
+        ...
+
+    def pass_groups(self) -> Mapping[str, Sequence[type[Pass]]]:
+        """Pass classes of each group, in running order."""
+        ...
+
+
+@dataclass(frozen=True)
+class PassRecord:
+    """One pass that ran: its place in the pipeline, what it did and how long it took."""
+
+    index: int
+    name: str
+    spec: str
+    seconds: float
+    report: PassReport
+
+    def to_json(self) -> dict[str, Any]:
+        """For reports: name, count and seconds, and the details where there are any."""
+        return {
+            "name": self.name,
+            "count": self.report.count,
+            "seconds": self.seconds,
+            "details": self.report.details,
+            "skipped": self.report.skipped,
+            "facts": self.report.facts,
+        }
+
+
+@dataclass(frozen=True)
+class Pipeline:
+    """Ordered passes.
+
+    Attributes:
+        passes: In running order.
+        optional: Names of required passes that may fire zero times all the same.
+    """
+
+    passes: tuple[Pass, ...]
+    optional: frozenset[str] = frozenset()
+
+    @classmethod
+    def parse(cls, text: str, registry: Registry) -> Pipeline:
+        """Build and validate the pipeline that ``text`` spells; groups stand for their passes.
+
+        Raises:
+            InputError: Bad syntax, unknown names or options, or an order that some pass forbids.
+        """
+        entries = [member for entry in parse_spec(text) for member in _expand(entry, registry)]
+        _check_names(entries, registry)
+        classes = registry.passes()
+        passes = []
+        for entry in entries:
+            options = {k: v for k, v in entry.options.items() if k != OPTIONAL}
+            passes.append(classes[entry.name].from_options(options))
+        optional = frozenset(e.name for e in entries if e.options.get(OPTIONAL) == "true")
+        pipeline = cls(tuple(passes), optional)
+        pipeline.validate()
+        return pipeline
+
+    def spec(self) -> str:
+        """The pipeline as text; `parse` gives an equal pipeline back."""
+        return ",".join(self._spec_of(one) for one in self.passes)
+
+    def _spec_of(self, one: Pass) -> str:
+        text = one.spec()
+        if one.name not in self.optional:
+            return text
+        mark = f"{OPTIONAL}=true"
+        return f"{text[:-1]},{mark}}}" if text.endswith("}") else f"{text}{{{mark}}}"
+
+    def validate(self) -> None:
+        """Check the order that the passes declare.
+
+        Raises:
+            InputError: All violations in one message.
+        """
+        names = [one.name for one in self.passes]
+        problems = []
+        for index, one in enumerate(self.passes):
+            missing = [name for name in one.after if name not in names[:index]]
+            early = [name for name in one.before if name in names[:index]]
+            problems += [f"{one.name} must come after {name}" for name in missing]
+            problems += [f"{one.name} must come before {name}" for name in early]
+        if problems:
+            raise InputError(
+                "; ".join(problems), where="pipeline", hint=f"the order was: {', '.join(names)}"
+            )
+
+    def run(self, model: ir.Model, on_pass: Sequence[Instrument] = ()) -> list[PassRecord]:
+        """Run every pass on ``model`` in place.
+
+        Args:
+            model: Changed in place.
+            on_pass: Instruments, called after each pass.
+
+        Raises:
+            InputError: A pass's precondition does not hold.
+            UnsupportedError: A required pass found nothing to rewrite; the nearest miss is told.
+        """
+        self.validate()
+        records = []
+        for index, one in enumerate(self.passes):
+            record = self._run_one(index, one, model)
+            for instrument in on_pass:
+                instrument(record, model)
+            records.append(record)
+        return records
+
+    def _run_one(self, index: int, one: Pass, model: ir.Model) -> PassRecord:
+        start = time.perf_counter()
+        one.requires(model)
+        report = one.run(model)
+        if one.required and not report.count and one.name not in self.optional:
+            raise _fired_never(one, report)
+        one.ensures(model)
+        prune_functions(model)
+        return PassRecord(index, one.name, one.spec(), time.perf_counter() - start, report)
+
+
+def _expand(entry: SpecEntry, registry: Registry) -> list[SpecEntry]:
+    """A group's name stands for its passes, unless a pass bears that name."""
+    groups = registry.pass_groups()
+    if entry.name in registry.passes() or entry.name not in groups:
+        return [entry]
+    if set(entry.options) - {OPTIONAL}:
+        raise InputError(
+            f"the group {entry.name!r} takes no options", where="pipeline", hint="list its passes"
+        )
+    return [SpecEntry(member.name, entry.options) for member in groups[entry.name]]
+
+
+def _check_names(entries: Sequence[SpecEntry], registry: Registry) -> None:
+    known = list(registry.passes())
+    unknown = [entry.name for entry in entries if entry.name not in known]
+    if not unknown:
+        return
+    near = {name: get_close_matches(name, known, n=1) for name in unknown}
+    hints = [f"did you mean {match[0]!r}?" for match in near.values() if match]
+    raise InputError(
+        f"unknown pass {', '.join(map(repr, unknown))}",
+        where="pipeline",
+        hint=" ".join(hints) or f"one of {', '.join(known)}",
+    )
+
+
+def _fired_never(one: Pass, report: PassReport) -> UnsupportedError:
+    miss = report.skipped[0] if report.skipped else "no candidate was found"
+    return UnsupportedError(
+        f"the pass found nothing to rewrite; nearest miss: {miss}",
+        where=f"pass {one.name}",
+        hint=f"leave the pass out, or set {OPTIONAL}: true on it",
+    )
