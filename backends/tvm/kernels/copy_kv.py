@@ -8,7 +8,7 @@ import tvm
 
 from optc.backends.tvm.isa import Isa
 from optc.backends.tvm.kernels.pools import DIM_MULTIPLE, TILE, KVShape, pool_arguments
-from optc.backends.tvm.kernels.script import T, bind, kernel, load, store
+from optc.backends.tvm.kernels.script import bind, kernel, load, store, tir
 
 
 @dataclass(frozen=True)
@@ -36,13 +36,13 @@ def copy_kv(config: CopyKV, isa: Isa) -> tvm.tirx.PrimFunc:
         sources = builder.argument("src_slots", (count,), "int32")
         targets = builder.argument("dst_slots", (count,), "int32")
         k_pool, v_pool = pool_arguments(builder, tiles, shape)
-        with T.serial(0, count) as pair:
+        with tir.serial(0, count) as pair:
             source, target = bind(sources[pair]), bind(targets[pair])
             tile, offset = bind(source // TILE), bind(source % TILE)
             to_tile, to_offset = bind(target // TILE), bind(target % TILE)
-            with T.grid(shape.kv_heads, shape.key_dim) as (head, d):
+            with tir.grid(shape.kv_heads, shape.key_dim) as (head, d):
                 store(k_pool, k_pool[tile, head, d, offset], to_tile, head, d, to_offset)
-            with T.grid(shape.kv_heads, shape.value_dim // DIM_MULTIPLE) as (head, part):
+            with tir.grid(shape.kv_heads, shape.value_dim // DIM_MULTIPLE) as (head, part):
                 d = part * DIM_MULTIPLE
                 values = load(v_pool, tile, head, offset, d, lanes=DIM_MULTIPLE)
                 store(v_pool, values, to_tile, head, to_offset, d)

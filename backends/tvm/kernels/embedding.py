@@ -11,7 +11,6 @@ from optc.backends.tvm.kernels.script import (
     LANES,
     SERIAL_WORK,
     Expr,
-    T,
     bind,
     for_rows,
     kernel,
@@ -20,6 +19,7 @@ from optc.backends.tvm.kernels.script import (
     round_up,
     splat,
     store,
+    tir,
 )
 from optc.backends.tvm.kernels.vectors import for_vectors, load_part, store_part
 from optc.errors import UnsupportedError
@@ -92,8 +92,8 @@ def embedding(config: Embedding, isa: Isa) -> tvm.tirx.PrimFunc:
             def copy(offset: Expr | int, count: int) -> None:
                 value = load_part(table, count, token, offset)
                 if stored == "uint16":
-                    bits = T.cast(value, f"uint32x{LANES}") << splat(16, "uint32")
-                    value = T.reinterpret(bits, dtype=f"float32x{LANES}")
+                    bits = tir.cast(value, f"uint32x{LANES}") << splat(16, "uint32")
+                    value = tir.reinterpret(bits, dtype=f"float32x{LANES}")
                 store_part(out, value, count, row, offset)
 
             for_vectors(width, copy)
@@ -136,14 +136,14 @@ def quantized_embedding(config: QuantizedEmbedding, isa: Isa) -> tvm.tirx.PrimFu
                 """Channels 4k .. 4k + 3."""
                 index = k * _FOUR // group
                 stored = _stored_four(w, config.bits, block, column, k)
-                zero: Expr = T.int32(1 << (config.bits - 1))
+                zero: Expr = tir.int32(1 << (config.bits - 1))
                 if wz is not None:
-                    zero = T.cast(wz[block, index, column], "int32")
-                scale = T.cast(ws[block, index, column], "float32")
-                difference = T.cast(stored - splat(zero, lanes=_FOUR), "float32x4")
+                    zero = tir.cast(wz[block, index, column], "int32")
+                scale = tir.cast(ws[block, index, column], "float32")
+                difference = tir.cast(stored - splat(zero, lanes=_FOUR), "float32x4")
                 return bind(difference * splat(scale, lanes=_FOUR))
 
-            with T.serial(0, width // _FOUR) as k:
+            with tir.serial(0, width // _FOUR) as k:
                 store(out, four(k), row, k * _FOUR)
             if rest := width % _FOUR:
                 last = four(width // _FOUR)
@@ -157,8 +157,8 @@ def quantized_embedding(config: QuantizedEmbedding, isa: Isa) -> tvm.tirx.PrimFu
 def _stored_four(w: Expr, bits: int, block: Expr, column: Expr, k: Expr | int) -> Expr:
     """Stored values of channels 4k .. 4k + 3, int32x4; high nibbles hold every second four."""
     if bits == 8:
-        return T.cast(load(w, block, k, column, 0, lanes=_FOUR), "int32x4")
-    both = T.cast(load(w, block, k // 2, column, 0, lanes=_FOUR), "int32x4")
+        return tir.cast(load(w, block, k, column, 0, lanes=_FOUR), "int32x4")
+    both = tir.cast(load(w, block, k // 2, column, 0, lanes=_FOUR), "int32x4")
     shift = splat(k % 2 * 4, "int32", _FOUR)
     return (both >> shift) & splat(15, "int32", _FOUR)
 

@@ -11,7 +11,6 @@ from collections.abc import Callable, Sequence
 
 from optc.backends.tvm.kernels.script import (
     Expr,
-    T,
     absolute,
     bind,
     fma,
@@ -19,6 +18,7 @@ from optc.backends.tvm.kernels.script import (
     like,
     round_even,
     splat,
+    tir,
 )
 from optc.errors import UnsupportedError
 
@@ -68,15 +68,15 @@ def polynomial(coefficients: Sequence[float], x: Expr) -> Expr:
 def exp(value: Expr) -> Expr:
     """exp(x), relative error below 1.5e-7; 0 below -87.3, and held at exp(88.37) above."""
     x = bind(value)
-    held = bind(T.max(T.min(x, like(_EXP_HIGHEST, x)), like(_EXP_LOWEST, x)))
+    held = bind(tir.max(tir.min(x, like(_EXP_HIGHEST, x)), like(_EXP_LOWEST, x)))
     n = bind(round_even(held * like(_LOG2_E, x)))
     r = bind(fma(n, like(-_LN2_LOW, x), fma(n, like(-_LN2_HIGH, x), held)))
     mantissa = fma(bind(r * r), polynomial(_EXP, r), r) + like(1.0, x)
     lanes = lanes_of(x)
     integers = "int32" if lanes == 1 else f"int32x{lanes}"
-    exponent = T.cast(n, integers) + splat(127, "int32", lanes)
-    power = T.reinterpret(exponent << splat(23, "int32", lanes), dtype=str(x.ty.dtype))
-    return bind(T.Select(x < like(_EXP_LOWEST, x), like(0.0, x), mantissa * power))
+    exponent = tir.cast(n, integers) + splat(127, "int32", lanes)
+    power = tir.reinterpret(exponent << splat(23, "int32", lanes), dtype=str(x.ty.dtype))
+    return bind(tir.Select(x < like(_EXP_LOWEST, x), like(0.0, x), mantissa * power))
 
 
 def tanh(value: Expr) -> Expr:
@@ -87,19 +87,19 @@ def tanh(value: Expr) -> Expr:
     small = fma(bind(x * square), polynomial(_TANH, square), x)
     growth = exp(size + size)
     large = bind(like(1.0, x) - like(2.0, x) / (growth + like(1.0, x)))
-    signed = T.Select(x < like(0.0, x), like(0.0, x) - large, large)
-    return bind(T.Select(size < like(0.625, x), small, signed))
+    signed = tir.Select(x < like(0.0, x), like(0.0, x) - large, large)
+    return bind(tir.Select(size < like(0.625, x), small, signed))
 
 
 def erf(value: Expr) -> Expr:
     """erf(x), relative error below 2e-7."""
     x = bind(value)
-    size = bind(T.min(absolute(x), like(4.0, x)))
+    size = bind(tir.min(absolute(x), like(4.0, x)))
     small = bind(x * polynomial(_ERF, bind(x * x)))
     tail = exp(like(0.0, x) - polynomial(_ERFC, size))
     large = bind(like(1.0, x) - tail)
-    signed = T.Select(x < like(0.0, x), like(0.0, x) - large, large)
-    return bind(T.Select(size < like(1.0, x), small, signed))
+    signed = tir.Select(x < like(0.0, x), like(0.0, x) - large, large)
+    return bind(tir.Select(size < like(1.0, x), small, signed))
 
 
 def sigmoid(value: Expr) -> Expr:

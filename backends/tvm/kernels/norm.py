@@ -17,13 +17,13 @@ from optc.backends.tvm.kernels.script import (
     SERIAL_WORK,
     Expr,
     Register,
-    T,
     bind,
     fma,
     for_rows,
     kernel,
     splat,
     square_root,
+    tir,
 )
 from optc.backends.tvm.kernels.vectors import (
     first_lanes,
@@ -76,8 +76,8 @@ def add_product(partial: Register, a: Expr, b: Expr) -> None:
 
 def inverse_rms(sum_of_squares: Expr, width: int, epsilon: float) -> Expr:
     """``1 / sqrt(mean square + epsilon)`` of a scalar sum."""
-    mean = sum_of_squares / T.float32(width)
-    return bind(T.float32(1) / square_root(mean + T.float32(epsilon)))
+    mean = sum_of_squares / tir.float32(width)
+    return bind(tir.float32(1) / square_root(mean + tir.float32(epsilon)))
 
 
 def rms_norm(config: RMSNorm, isa: Isa) -> tvm.tirx.PrimFunc:
@@ -145,7 +145,7 @@ def layer_norm(config: LayerNorm, isa: Isa) -> tvm.tirx.PrimFunc:
                 partial.set(partial.get() + load_part(x, count, row, offset))
 
             total = reduce_row(width, 0.0, add, lambda a, b: a + b)
-            mean = bind(splat(total / T.float32(width)))
+            mean = bind(splat(total / tir.float32(width)))
 
             def centred(offset: Expr | int, count: int) -> Expr:
                 return bind(load_part(x, count, row, offset) - mean)
@@ -153,7 +153,7 @@ def layer_norm(config: LayerNorm, isa: Isa) -> tvm.tirx.PrimFunc:
             def square(partial: Register, offset: Expr | int, count: int) -> None:
                 value = centred(offset, count)
                 if count < LANES:  # the lanes beyond the row hold -mean
-                    value = bind(T.Select(first_lanes(count), value, splat(0.0)))
+                    value = bind(tir.Select(first_lanes(count), value, splat(0.0)))
                 add_product(partial, value, value)
 
             squares = reduce_row(width, 0.0, square, lambda a, b: a + b)
@@ -187,7 +187,7 @@ def head_rms_norm(config: HeadRMSNorm, isa: Isa) -> tvm.tirx.PrimFunc:
         out = builder.argument("out", (rows, width))
 
         def body(row: Expr) -> None:
-            with T.serial(0, config.heads) as head:
+            with tir.serial(0, config.heads) as head:
                 normalize_head(
                     lambda o, count: load_part(x, count, row, head * dim + o),
                     lambda value, o, count: store_part(out, value, count, row, head * dim + o),

@@ -14,7 +14,6 @@ from optc.backends.tvm.kernels.script import (
     Expr,
     KernelBuilder,
     Register,
-    T,
     absolute,
     bind,
     for_rows,
@@ -26,6 +25,7 @@ from optc.backends.tvm.kernels.script import (
     scratch,
     splat,
     store,
+    tir,
 )
 from optc.backends.tvm.kernels.vectors import load_part, reduce_row
 
@@ -71,7 +71,7 @@ def quantized_arguments(builder: KernelBuilder, rows: Expr, width: int) -> Quant
 
 def take_maximum(partial: Register, values: Expr) -> None:
     """Fold the magnitudes of ``values`` into the largest so far."""
-    partial.set(T.max(partial.get(), absolute(values)))
+    partial.set(tir.max(partial.get(), absolute(values)))
 
 
 def quantize_row(
@@ -86,26 +86,26 @@ def quantize_row(
     ``read(offset, count)`` gives 16 values, zero from ``count`` on. The division is a true one:
     multiplying by a reciprocal would round some values to the other neighbour.
     """
-    scale = bind(T.Select(largest > T.float32(0), largest / T.float32(127), T.float32(1)))
+    scale = bind(tir.Select(largest > tir.float32(0), largest / tir.float32(127), tir.float32(1)))
     store(out.scale, scale, row)
     divisor = bind(splat(scale))
 
     def write(block: Expr | int, counts: tuple[int, ...]) -> None:
         offsets = [block * SUM_BLOCK + part * LANES for part in range(len(counts))]
         whole = [
-            bind(T.cast(round_even(read(offset, count) / divisor), f"int32x{LANES}"))
+            bind(tir.cast(round_even(read(offset, count) / divisor), f"int32x{LANES}"))
             if count
             else splat(0, "int32")
             for offset, count in zip(offsets, counts, strict=True)
         ]
         for offset, values in zip(offsets, whole, strict=True):
-            store(out.q, T.cast(values, f"int8x{LANES}"), row, offset)
+            store(out.q, tir.cast(values, f"int8x{LANES}"), row, offset)
         total = intrinsic("llvm.vector.reduce.add", "int32", whole[0] + whole[1])
         store(out.sums, total, row, block)
 
     blocks, rest = divmod(width, SUM_BLOCK)
     if blocks:
-        with T.serial(0, blocks) as block:
+        with tir.serial(0, blocks) as block:
             write(block, (LANES, LANES))
     if rest:
         write(blocks, (min(rest, LANES), max(rest - LANES, 0)))
@@ -122,7 +122,7 @@ def quantize_values(
         store(values, value, offset)
         take_maximum(partial, value)
 
-    largest = reduce_row(width, 0.0, take, T.max)
+    largest = reduce_row(width, 0.0, take, tir.max)
     quantize_row(lambda offset, count: load(values, offset), largest, out, row, width)
 
 
@@ -145,7 +145,7 @@ def quantize(config: Quantize, isa: Isa) -> tvm.tirx.PrimFunc:
                 lambda partial, offset, count: take_maximum(
                     partial, load_part(x, count, row, offset)
                 ),
-                T.max,
+                tir.max,
             )
             quantize_row(
                 lambda offset, count: load_part(x, count, row, offset), largest, out, row, width

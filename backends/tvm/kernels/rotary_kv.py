@@ -14,13 +14,13 @@ from optc.backends.tvm.kernels.script import (
     SERIAL_WORK,
     Expr,
     KernelBuilder,
-    T,
     bind,
     for_rows,
     kernel,
     load,
     scratch,
     store,
+    tir,
 )
 from optc.backends.tvm.kernels.vectors import for_vectors, load_part, store_part
 
@@ -133,16 +133,16 @@ def rotary_kv(config: RotaryKV, isa: Isa) -> tvm.tirx.PrimFunc:
 
         def body(row: Expr) -> None:
             head = scratch((dim,))
-            with T.serial(0, config.heads) as h:
+            with tir.serial(0, config.heads) as h:
                 prepare(head, row, h * dim, q_scale)
                 for_vectors(
                     dim, lambda o, n: store_part(q, load_part(head, n, o), n, row, h * dim + o)
                 )
             slot = bind(slots[config.group, row])
-            with T.If(slot >= 0), T.Then(), T.serial(0, config.kv_heads) as h:
+            with tir.If(slot >= 0), tir.Then(), tir.serial(0, config.kv_heads) as h:
                 prepare(head, row, k_start + h * dim, k_scale)
                 tile, offset = bind(slot // TILE), bind(slot % TILE)
-                with T.serial(0, dim) as d:
+                with tir.serial(0, dim) as d:
                     store(k_pool, head[d], tile, h, d, offset)
                 _write_value(v_pool, qkv, row, v_start + h * config.value_dim, slot, h, shape)
 
@@ -164,7 +164,7 @@ def rotary(config: Rotary, isa: Isa) -> tvm.tirx.PrimFunc:
 
         def body(row: Expr) -> None:
             head = scratch((dim,))
-            with T.serial(0, config.heads) as h:
+            with tir.serial(0, config.heads) as h:
                 _fetch_head(head, x, row, h * dim, dim, None, 0.0)
                 angles.rotate(head, row)
                 for_vectors(
@@ -195,9 +195,9 @@ def write_kv(config: WriteKV, isa: Isa) -> tvm.tirx.PrimFunc:
 
         def body(row: Expr) -> None:
             slot = bind(slots[config.group, row])
-            with T.If(slot >= 0), T.Then(), T.serial(0, shape.kv_heads) as h:
+            with tir.If(slot >= 0), tir.Then(), tir.serial(0, shape.kv_heads) as h:
                 tile, offset = bind(slot // TILE), bind(slot % TILE)
-                with T.serial(0, shape.key_dim) as d:
+                with tir.serial(0, shape.key_dim) as d:
                     store(k_pool, k[row, h * shape.key_dim + d], tile, h, d, offset)
                 _write_value(v_pool, v, row, h * shape.value_dim, slot, h, shape)
 
@@ -226,7 +226,7 @@ def _write_value(
     v_pool: Expr, x: Expr, row: Expr, start: Expr, slot: Expr, head: Expr, shape: KVShape
 ) -> None:
     """Copy one head's value ``x[row, start : start + Dv]`` into its slot."""
-    with T.serial(0, shape.value_dim // DIM_MULTIPLE) as part:
+    with tir.serial(0, shape.value_dim // DIM_MULTIPLE) as part:
         d = part * DIM_MULTIPLE
         values = load(x, row, start + d, lanes=DIM_MULTIPLE)
         store(v_pool, values, slot // TILE, head, slot % TILE, d)

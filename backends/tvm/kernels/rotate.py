@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from optc.backends.tvm.kernels.script import Expr, T, bind, fma, like, store
+from optc.backends.tvm.kernels.script import Expr, bind, fma, like, store, tir
 from optc.backends.tvm.kernels.vectors import for_vectors, load_part, store_part
 
 
@@ -16,7 +16,7 @@ def rotate_head(
     """
     half = rotary_dim // 2
     if interleaved:
-        with T.serial(0, half) as i:
+        with tir.serial(0, half) as i:
             a, b = bind(head[2 * i]), bind(head[2 * i + 1])
             first, second = _rotated(a, b, bind(cos[row, i]), bind(sin[row, i]))
             store(head, first, 2 * i)

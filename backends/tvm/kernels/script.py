@@ -14,7 +14,7 @@ from typing import Any
 
 import tvm
 from tvm.script.ir_builder import IRBuilder
-from tvm.tirx.script.builder import ir as T
+from tvm.tirx.script.builder import ir as tir
 
 #: An expression of TIR (tvm gives no types).
 Expr = Any
@@ -32,11 +32,11 @@ class KernelBuilder:
 
     def size(self) -> Expr:
         """A dynamic int32 dimension."""
-        return T.int32()
+        return tir.int32()
 
     def argument(self, name: str, shape: Sequence[Expr | int], dtype: str = "float32") -> Expr:
         """The next buffer argument, C-contiguous, aligned to 64 bytes or at least to its type."""
-        return T.match_buffer(T.arg(name, T.handle()), tuple(shape), dtype)
+        return tir.match_buffer(tir.arg(name, tir.handle()), tuple(shape), dtype)
 
     def finish(self) -> tvm.tirx.PrimFunc:
         """The function that was built."""
@@ -48,9 +48,9 @@ def kernel(name: str) -> Iterator[KernelBuilder]:
     """Open a function called ``name``; call ``finish`` of the builder after the block."""
     ir_builder = IRBuilder()
     builder = KernelBuilder(ir_builder)
-    with ir_builder, T.prim_func(s_tir=False):
-        T.func_name(name)
-        T.func_attr({"tirx.is_scheduled": True, "tirx.noalias": True})
+    with ir_builder, tir.prim_func(s_tir=False):
+        tir.func_name(name)
+        tir.func_attr({"tirx.is_scheduled": True, "tirx.noalias": True})
         yield builder
 
 
@@ -77,7 +77,7 @@ class Register:
 
 def register(value: Expr | float, dtype: str = "float32", lanes: int = LANES) -> Register:
     """A new register variable that starts as ``value`` (a scalar is broadcast)."""
-    variable = Register(T.alloc_buffer((lanes,), dtype, scope="local"), lanes)
+    variable = Register(tir.alloc_buffer((lanes,), dtype, scope="local"), lanes)
     is_number = isinstance(value, int | float)
     variable.set(splat(value, dtype, lanes) if is_number else value)
     return variable
@@ -85,7 +85,7 @@ def register(value: Expr | float, dtype: str = "float32", lanes: int = LANES) ->
 
 def scratch(shape: Sequence[Expr | int], dtype: str = "float32") -> Expr:
     """Memory of this call; allocated where it is first needed, inside a loop once a thread."""
-    return T.alloc_buffer(tuple(shape), dtype)
+    return tir.alloc_buffer(tuple(shape), dtype)
 
 
 def lanes_of(value: Expr) -> int:
@@ -97,20 +97,20 @@ def load(buffer: Expr, *indices: Expr | int, lanes: int = LANES) -> Expr:
     """``lanes`` consecutive elements of the last axis, from ``indices`` on."""
     if lanes == 1:
         return buffer[indices]
-    return buffer[(*indices[:-1], T.ramp(indices[-1], 1, lanes))]
+    return buffer[(*indices[:-1], tir.ramp(indices[-1], 1, lanes))]
 
 
 def store(buffer: Expr, value: Expr, *indices: Expr | int) -> None:
     """Store all lanes of ``value`` along the last axis, from ``indices`` on."""
     lanes = lanes_of(value)
-    last = indices[-1] if lanes == 1 else T.ramp(indices[-1], 1, lanes)
-    T.buffer_store(buffer, value, [*indices[:-1], last])
+    last = indices[-1] if lanes == 1 else tir.ramp(indices[-1], 1, lanes)
+    tir.buffer_store(buffer, value, [*indices[:-1], last])
 
 
 def splat(value: Expr | float, dtype: str = "float32", lanes: int = LANES) -> Expr:
     """A scalar in all lanes."""
     scalar = tvm.tirx.const(value, dtype) if isinstance(value, int | float) else value
-    return scalar if lanes == 1 else T.broadcast(scalar, lanes)
+    return scalar if lanes == 1 else tir.broadcast(scalar, lanes)
 
 
 def like(value: float, vector: Expr) -> Expr:
@@ -120,12 +120,12 @@ def like(value: float, vector: Expr) -> Expr:
 
 def bind(value: Expr) -> Expr:
     """Name ``value``, so that it is computed once however often it is used."""
-    return T.bind(value)
+    return tir.bind(value)
 
 
 def intrinsic(name: str, dtype: str, *arguments: Expr) -> Expr:
     """Call of the pure LLVM intrinsic ``name`` with result type ``dtype``."""
-    return T.call_llvm_pure_intrin(dtype, T.llvm_lookup_intrinsic_id(name), *arguments)
+    return tir.call_llvm_pure_intrin(dtype, tir.llvm_lookup_intrinsic_id(name), *arguments)
 
 
 def fma(a: Expr, b: Expr, c: Expr) -> Expr:
@@ -155,7 +155,7 @@ def tree(vector: Expr, combine: Callable[[Expr, Expr], Expr]) -> Expr:
     while lanes > 2:
         lanes //= 2
         half = f"{dtype}x{lanes}"
-        low, high = T.vectorlow(half, current), T.vectorhigh(half, current)
+        low, high = tir.vectorlow(half, current), tir.vectorhigh(half, current)
         current = bind(combine(low, high))
     return bind(combine(lane(current, 0), lane(current, 1)))
 
@@ -172,7 +172,7 @@ def tree_sum(vector: Expr) -> Expr:
 
 def tree_max(vector: Expr) -> Expr:
     """Largest lane."""
-    return tree(vector, T.max)
+    return tree(vector, tir.max)
 
 
 def for_rows(rows: Expr, parallel: Expr, body: Callable[[Expr], None]) -> None:
@@ -180,10 +180,10 @@ def for_rows(rows: Expr, parallel: Expr, body: Callable[[Expr], None]) -> None:
 
     Both forms run the same operations: the condition decides speed, never results.
     """
-    with T.If(parallel):
-        with T.Then(), T.parallel(0, rows) as row:
+    with tir.If(parallel):
+        with tir.Then(), tir.parallel(0, rows) as row:
             body(row)
-        with T.Else(), T.serial(0, rows) as row:
+        with tir.Else(), tir.serial(0, rows) as row:
             body(row)
 
 

@@ -10,10 +10,10 @@ from optc.backends.tvm.kernels.script import (
     LANES,
     Expr,
     Register,
-    T,
     load,
     register,
     store,
+    tir,
     tree,
 )
 
@@ -26,10 +26,10 @@ def load_part(buffer: Expr, count: int, *indices: Expr | int) -> Expr:
     if count == LANES:
         return load(buffer, *indices)
     dtype = f"{buffer.dtype}x{LANES}"
-    columns = T.ramp(indices[-1], 1, LANES)
+    columns = tir.ramp(indices[-1], 1, LANES)
     mask = first_lanes(count)
-    loaded = T.masked_load(dtype, buffer, *indices[:-1], columns, mask)
-    return T.Select(mask, loaded, T.broadcast(tvm.tirx.const(0, buffer.dtype), LANES))
+    loaded = tir.masked_load(dtype, buffer, *indices[:-1], columns, mask)
+    return tir.Select(mask, loaded, tir.broadcast(tvm.tirx.const(0, buffer.dtype), LANES))
 
 
 def store_part(buffer: Expr, value: Expr, count: int, *indices: Expr | int) -> None:
@@ -37,20 +37,20 @@ def store_part(buffer: Expr, value: Expr, count: int, *indices: Expr | int) -> N
     if count == LANES:
         store(buffer, value, *indices)
     else:
-        columns = T.ramp(indices[-1], 1, LANES)
-        T.evaluate(T.masked_store(buffer, value, *indices[:-1], columns, first_lanes(count)))
+        columns = tir.ramp(indices[-1], 1, LANES)
+        tir.evaluate(tir.masked_store(buffer, value, *indices[:-1], columns, first_lanes(count)))
 
 
 def first_lanes(count: int) -> Expr:
     """A mask that holds in the first ``count`` of 16 lanes."""
-    return T.ramp(0, 1, LANES) < T.broadcast(T.int32(count), LANES)
+    return tir.ramp(0, 1, LANES) < tir.broadcast(tir.int32(count), LANES)
 
 
 def for_vectors(width: int, body: Callable[[Expr | int, int], None]) -> None:
     """``body(offset, count)`` for every vector of a row; only the last may have count < 16."""
     whole, rest = divmod(width, LANES)
     if whole:
-        with T.serial(0, whole) as i:
+        with tir.serial(0, whole) as i:
             body(i * LANES, LANES)
     if rest:
         body(whole * LANES, rest)
@@ -71,7 +71,7 @@ def reduce_row(
     whole, rest = divmod(width, LANES)
     rounds, left = divmod(whole, PARTIALS)
     if rounds:
-        with T.serial(0, rounds) as i:
+        with tir.serial(0, rounds) as i:
             for j, partial in enumerate(partials):
                 body(partial, (i * PARTIALS + j) * LANES, LANES)
     for j in range(left):
