@@ -5,10 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import tvm
+from tvm.tirx.script.builder import ir as tir
 
 from optc.backends.tvm.isa import Isa
 from optc.backends.tvm.kernels.pools import DIM_MULTIPLE, TILE, KVShape, pool_arguments
-from optc.backends.tvm.kernels.script import bind, kernel, load, store, tir
+from optc.backends.tvm.kernels.script import bind, kernel, load, store
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from tvm.tirx.script.builder import ir as tir
+
 from optc.backends.tvm.kernels.script import (
     Expr,
     absolute,
@@ -18,7 +20,6 @@ from optc.backends.tvm.kernels.script import (
     like,
     round_even,
     splat,
-    tir,
 )
 from optc.errors import UnsupportedError
 

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import tvm
+from tvm.tirx.script.builder import ir as tir
 
 from optc.backends.tvm.isa import Isa
 from optc.backends.tvm.kernels.quantize import (
@@ -23,7 +24,6 @@ from optc.backends.tvm.kernels.script import (
     kernel,
     splat,
     square_root,
-    tir,
 )
 from optc.backends.tvm.kernels.vectors import (
     first_lanes,

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import tvm
+from tvm.tirx.script.builder import ir as tir
 
 from optc.backends.tvm.isa import Isa
 from optc.backends.tvm.kernels.script import (
@@ -25,7 +26,6 @@ from optc.backends.tvm.kernels.script import (
     scratch,
     splat,
     store,
-    tir,
 )
 from optc.backends.tvm.kernels.vectors import load_part, reduce_row
 

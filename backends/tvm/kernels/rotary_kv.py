@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import tvm
+from tvm.tirx.script.builder import ir as tir
 
 from optc.backends.tvm.isa import Isa
 from optc.backends.tvm.kernels.norm import normalize_head
@@ -20,7 +21,6 @@ from optc.backends.tvm.kernels.script import (
     load,
     scratch,
     store,
-    tir,
 )
 from optc.backends.tvm.kernels.vectors import for_vectors, load_part, store_part
 

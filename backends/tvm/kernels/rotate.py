@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from optc.backends.tvm.kernels.script import Expr, bind, fma, like, store, tir
+from tvm.tirx.script.builder import ir as tir
+
+from optc.backends.tvm.kernels.script import Expr, bind, fma, like, store
 from optc.backends.tvm.kernels.vectors import for_vectors, load_part, store_part
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import tvm
+from tvm.tirx.script.builder import ir as tir
 
 from optc.backends.tvm.kernels.script import (
     LANES,
@@ -13,7 +14,6 @@ from optc.backends.tvm.kernels.script import (
     load,
     register,
     store,
-    tir,
     tree,
 )
 
