@@ -25,6 +25,8 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from optc import registry
 from optc.errors import InputError
+from optc.pipeline.pipeline import Pipeline
+from optc.pipeline.spec import OPTIONAL
 
 #: Gates a recipe may bound. KL and perplexity have upper bounds, agreement and speedups lower ones.
 GATE_NAMES = (
@@ -36,8 +38,6 @@ GATE_NAMES = (
     "prefill_speedup",
     "decode_speedup",
 )
-#: Key of a pipeline entry that is no option of the pass: it may fire zero times.
-OPTIONAL = "optional"
 
 Scalar = bool | int | float | str
 
@@ -52,7 +52,8 @@ class Step(BaseModel):
 
     def spec(self) -> str:
         """The entry as text of a pipeline spec: ``name{option=value,…}``."""
-        texts = [f"{key}={option_text(value)}" for key, value in self.options.items()]
+        options = {**self.options, OPTIONAL: True} if self.optional else self.options
+        texts = [f"{key}={option_text(value)}" for key, value in options.items()]
         return f"{self.name}{{{','.join(texts)}}}" if texts else self.name
 
 
@@ -100,15 +101,13 @@ def load_recipe(
 
     Raises:
         InputError: Unknown recipe, key, pass, option or gate, or a value of the wrong type;
-            the hint names what is near.
+            the hint names what is near. Also passes in an order that one of them forbids.
     """
     text, where = _read(source)
     recipe = _parse(text, where)
     recipe = _with_sets(recipe, sets)
     recipe = _with_gates(recipe, gates)
-    for step in recipe.pipeline:
-        known = registry.passes()[step.name]
-        known.from_options({key: option_text(value) for key, value in step.options.items()})
+    Pipeline.parse(recipe.spec(), registry)
     return recipe
 
 
@@ -158,7 +157,7 @@ def _parse(text: str, where: str) -> Recipe:
 def _steps(entry: object, where: str) -> list[dict[str, Any]]:
     """The steps of one pipeline entry: one pass, or every pass of a group."""
     if isinstance(entry, str):
-        name, options = entry, {}
+        name, options = entry, dict[str, Any]()
     elif isinstance(entry, dict) and len(entry) == 1:
         (name, options) = next(iter(entry.items()))
         options = {} if options is None else options

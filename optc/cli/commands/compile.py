@@ -1,0 +1,70 @@
+"""``optc compile``: a model folder becomes a proven artifact."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from optc.cli.output import (
+    byte_text,
+    json_option,
+    print_json,
+    print_warnings,
+    reserved_stdout,
+    show,
+)
+from optc.cli.progress import progress_on_stderr
+from optc.cli.tables import gates_table, passes_table
+
+_PATH = click.Path(path_type=Path)
+
+
+@click.command("compile", short_help="Compile a model folder into an artifact.")
+@click.argument("model", type=_PATH)
+@click.option("--recipe", default="int8-fused", show_default=True, help="Recipe's name or file.")
+@click.option("-o", "--output", type=_PATH, help="Folder to write [artifacts/MODEL-RECIPE].")
+@click.option("--backend", help="Backend instead of the recipe's.")
+@click.option("--target", default="native", show_default=True, help="See 'optc targets'.")
+@click.option("--set", "sets", multiple=True, metavar="PASS.OPTION=VALUE", help="Pass option.")
+@click.option("--gate", "gates", multiple=True, metavar="NAME=BOUND", help="Gate's bound, or none.")
+@click.option("--calibration", type=_PATH, help="Text for passes that calibrate.")
+@click.option("--eval-text", type=_PATH, help="Text for the gates: .jsonl or plain [shipped].")
+@click.option("--max-context", type=click.IntRange(min=1), help="Longest sequence [the model's].")
+@click.option("--max-ram", metavar="SIZE", help="Refuse to take more memory, such as 3GB.")
+@click.option("--no-gates", is_flag=True, help="Measure nothing; the artifact says so.")
+@click.option("--allow-unmeasured", is_flag=True, help="Accept gates that cannot be measured here.")
+@click.option("--keep-failed", is_flag=True, help="Keep a gated-out result as OUTPUT.failed.")
+@click.option("--allow-remote-code", is_flag=True, help="Run Python code from the model folder.")
+@click.option("--dump-dir", type=_PATH, help="Write the graph after every pass here.")
+@click.option("--force", is_flag=True, help="Replace an artifact that is there.")
+@json_option
+def command(as_json: bool, sets: tuple[str, ...], gates: tuple[str, ...], **options: Any) -> None:
+    """Compile MODEL, a Hugging Face folder, and prove the result against it.
+
+    Writes an artifact only if every gate of the recipe holds; exit code 4 if one does not.
+    """
+    from optc.cli.needs import compile_packages
+
+    with compile_packages(), reserved_stdout(), progress_on_stderr() as progress:
+        from optc.driver import compile as compile_model
+
+        artifact = compile_model(
+            options.pop("model"), set=sets, gate=gates, progress=progress, **options
+        )
+    report = artifact.report()
+    values = {"artifact": str(artifact.path), "digest": artifact.digest}
+    keys = ("passes", "gates", "peak_anon_bytes", "seconds")
+    if as_json:
+        figures = {key: report[key] for key in keys}
+        print_json("compile", {**values, **figures}, report["warnings"])
+        return
+    print_warnings(report["warnings"])
+    size = sum(entry.bytes for entry in artifact.manifest.files)
+    show(passes_table(report["passes"]), gates_table(report["gates"]))
+    click.echo(
+        f"{artifact.path}: {byte_text(size)} in {report['seconds']:.1f} s, "
+        f"peak memory {byte_text(report['peak_anon_bytes'])}"
+    )
+    click.echo(f"digest {artifact.digest}")

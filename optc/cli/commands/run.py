@@ -1,0 +1,101 @@
+"""``optc run``: continue prompts with an artifact."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from optc.cli.output import json_option, print_json
+from optc.errors import InputError
+
+if TYPE_CHECKING:
+    from optc import Engine, RequestOutput, SamplingParams
+
+
+@click.command("run", short_help="Continue prompts with an artifact.")
+@click.argument("artifact", type=click.Path(path_type=Path))
+@click.option("--prompt", "prompts", multiple=True, required=True, help="Text, or - for stdin.")
+@click.option("--max-tokens", type=int, default=128, show_default=True)
+@click.option("--temperature", type=float, default=0.0, show_default=True, help="0 is greedy.")
+@click.option("--top-p", type=float, default=1.0, show_default=True)
+@click.option("--top-k", type=int, default=0, help="0 keeps all tokens.")
+@click.option("--min-p", type=float, default=0.0, show_default=True)
+@click.option("--repetition-penalty", type=float, default=1.0, show_default=True)
+@click.option("--seed", type=int, help="Same seed, same text.")
+@click.option("--stop", multiple=True, help="Text that ends the continuation.")
+@click.option("--ignore-eos", is_flag=True, help="Go on after the model's end token.")
+@click.option("--threads", type=click.IntRange(min=1), help="CPU threads [all usable].")
+@click.option("--kv-memory", metavar="SIZE", help="Memory for keys and values, such as 2GiB.")
+@json_option
+def command(
+    artifact: Path,
+    prompts: tuple[str, ...],
+    threads: int | None,
+    kv_memory: str | None,
+    as_json: bool,
+    **sampling: Any,
+) -> None:
+    """Continue each --prompt with ARTIFACT; several prompts are batched.
+
+    A single prompt streams to stdout; the figures follow on stderr.
+    """
+    from optc import SamplingParams, load
+
+    texts = [sys.stdin.read() if prompt == "-" else prompt for prompt in prompts]
+    if prompts.count("-") > 1:
+        raise InputError("stdin can be read once", where="--prompt -")
+    params = SamplingParams(**sampling)
+    with load(artifact, kv_memory=kv_memory, threads=threads) as engine:
+        if as_json or len(texts) > 1:
+            outputs = [output.raise_for_error() for output in engine.generate(texts, params)]
+        else:
+            outputs = [_stream(engine, texts[0], params)]
+    if as_json:
+        results = [_figures(output) for output in outputs]
+        print_json("run", results[0] if len(results) == 1 else {"results": results})
+        return
+    for text, output in zip(texts, outputs, strict=True):
+        if len(texts) > 1:
+            click.echo(f"── {text!r}\n{output.text}")
+        click.echo(_summary(output), err=True)
+
+
+def _stream(engine: Engine, text: str, params: SamplingParams) -> RequestOutput:
+    """Print the continuation as it comes; returns the finished result."""
+    handle = engine.submit(text, params)
+    try:
+        for delta in handle:
+            click.echo(delta.text, nl=False)
+    finally:
+        click.echo()
+    return handle.result().raise_for_error()
+
+
+def _figures(output: RequestOutput) -> dict[str, Any]:
+    metrics = output.metrics
+    return {
+        "text": output.text,
+        "token_ids": list(output.token_ids),
+        "prompt_tokens": output.prompt_tokens,
+        "output_tokens": output.output_tokens,
+        "finish_reason": output.finish_reason,
+        "ttft_ms": _milliseconds(metrics.ttft_s),
+        "tpot_ms": _milliseconds(metrics.tpot_s),
+    }
+
+
+def _summary(output: RequestOutput) -> str:
+    metrics = output.metrics
+    text = f"{output.prompt_tokens} prompt tokens, {output.output_tokens} new ones"
+    if metrics.ttft_s is not None:
+        text += f", first after {metrics.ttft_s * 1e3:.1f} ms"
+    if metrics.tpot_s:
+        text += f", then {metrics.tpot_s * 1e3:.2f} ms each ({1 / metrics.tpot_s:.0f} tokens/s)"
+    return f"{text}; ended by {output.finish_reason}"
+
+
+def _milliseconds(seconds: float | None) -> float | None:
+    return None if seconds is None else seconds * 1e3

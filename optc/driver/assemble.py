@@ -1,0 +1,80 @@
+"""Manifest and report of a compile from what its stages left."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+from optc.artifact import (
+    EngineEntry,
+    FileEntry,
+    GateEntry,
+    Manifest,
+    PassEntry,
+    Source,
+    TokenizerEntry,
+)
+from optc.backend import EngineBuild
+from optc.driver.judge import Judgement
+from optc.driver.machine import machine_facts, package_versions
+from optc.driver.options import CompileOptions
+
+if TYPE_CHECKING:
+    from optc.driver.lowering import Lowered
+    from optc.importer import ImportedModel
+
+KIND = "language-model"
+
+
+def assemble_manifest(
+    options: CompileOptions,
+    imported: ImportedModel,
+    lowered: Lowered,
+    engine: EngineEntry,
+    tokenizer: TokenizerEntry | None,
+    judgement: Judgement,
+    files: tuple[FileEntry, ...],
+) -> Manifest:
+    """The manifest: what identifies the artifact, nothing that was measured in time."""
+    return Manifest(
+        kind=KIND,
+        name=imported.name,
+        source=Source(imported.name, imported.source_digest, imported.family, imported.config),
+        recipe=options.recipe.to_json(),
+        pipeline=lowered.spec,
+        passes=tuple(
+            PassEntry(run.name, run.spec, run.report.count, dict(run.report.details))
+            for run in lowered.runs
+        ),
+        engines=(engine,),
+        tokenizer=tokenizer,
+        files=files,
+        gated=judgement.measured,
+        gates=tuple(GateEntry(g.name, g.bound, g.passed) for g in judgement.gates),
+        packages=package_versions(),
+    )
+
+
+def assemble_report(
+    options: CompileOptions,
+    imported: ImportedModel,
+    lowered: Lowered,
+    build: EngineBuild,
+    judgement: Judgement,
+    seconds: dict[str, float],
+    peak_anon_bytes: int,
+) -> dict[str, Any]:
+    """The report: figures, timings and facts of this machine, outside the digest."""
+    stages = {name: value for name, value in seconds.items() if name != "total"}
+    return {
+        "schema": "optc.report.v1",
+        "passes": [run.to_json() for run in lowered.runs],
+        "gates": [asdict(gate) for gate in judgement.gates],
+        "evaluation": judgement.facts,
+        "build": build.report,
+        "peak_anon_bytes": peak_anon_bytes,
+        "seconds": seconds["total"],
+        "stages": stages,
+        "machine": machine_facts(),
+        "warnings": [*options.warnings, *imported.warnings, *judgement.warnings],
+    }

@@ -1,0 +1,210 @@
+"""One compile from start to end: import, passes, build, gates, artifact."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from optc.artifact import Artifact, ArtifactWriter, EngineEntry, TokenizerEntry
+from optc.backend import BuildOptions, EngineBuild
+from optc.driver.assemble import assemble_manifest, assemble_report
+from optc.driver.judge import GatesFailedError, Judgement, judge, not_judged
+from optc.driver.limits import check_disk
+from optc.driver.memory import PeakMemory
+from optc.driver.options import DEFAULT_CONTEXT, CompileOptions, resolve_options
+from optc.errors import InputError
+from optc.progress import Progress, no_progress
+
+if TYPE_CHECKING:
+    from optc.driver.lowering import Lowered
+    from optc.importer import ImportedModel
+
+ENGINE_FOLDER = "engines/target"
+
+
+def compile(
+    model: str | Path,
+    recipe: str | Path = "int8-fused",
+    output: str | Path | None = None,
+    *,
+    backend: str | None = None,
+    target: str = "native",
+    set: Iterable[str] = (),
+    gate: Iterable[str] = (),
+    calibration: str | Path | None = None,
+    eval_text: str | Path | None = None,
+    max_ram: str | int | None = None,
+    max_context: int | None = None,
+    no_gates: bool = False,
+    allow_unmeasured: bool = False,
+    keep_failed: bool = False,
+    dump_dir: str | Path | None = None,
+    force: bool = False,
+    allow_remote_code: bool = False,
+    progress: Progress = no_progress,
+) -> Artifact:
+    """Compile a Hugging Face folder into an artifact and prove it against the source.
+
+    Args:
+        model: Folder with config.json, safetensors and, usually, a tokenizer.
+        recipe: Name of a shipped recipe, or path of a YAML file.
+        output: Folder to write; None is ``artifacts/<model>-<recipe>``.
+        backend: Instead of the recipe's.
+        target: ``native``, or a name that `optc.target.known_targets` gives.
+        set: Overrides ``pass.option=value``.
+        gate: Overrides ``name=bound``; the bound ``none`` reports without judging.
+        calibration: Text for passes that calibrate.
+        eval_text: Text for the gates (``.jsonl`` or plain); None is the shipped one.
+        max_ram: Most anonymous and shared memory of all processes together (``"3GB"`` or bytes);
+            a compile that is predicted to need more is refused before it begins.
+        max_context: Longest sequence in tokens; None is the model's own, within 32,768.
+        no_gates: Measure nothing; the artifact is marked as ungated.
+        allow_unmeasured: Let gates through that cannot be measured on this machine.
+        keep_failed: Keep a result that failed its gates as ``<output>.failed``.
+        dump_dir: Write the graph after every pass here, as ONNX text without weights.
+        force: Replace an artifact at ``output``, once the new one is complete.
+        allow_remote_code: Run Python code that the model folder brings.
+        progress: Told what goes on.
+
+    Raises:
+        InputError: Bad usage, model, recipe or output; nothing is left behind.
+        UnsupportedError: Something in the model is not recognized or cannot be lowered.
+        UnavailableError: A compiler or package is missing.
+        GateError: A gate failed; its ``details`` hold what was measured.
+    """
+    options = resolve_options(
+        model,
+        recipe,
+        output,
+        backend=backend,
+        target=target,
+        set=set,
+        gate=gate,
+        calibration=calibration,
+        eval_text=eval_text,
+        max_ram=max_ram,
+        max_context=max_context,
+        no_gates=no_gates,
+        allow_unmeasured=allow_unmeasured,
+        keep_failed=keep_failed,
+        dump_dir=dump_dir,
+        force=force,
+        allow_remote_code=allow_remote_code,
+        progress=progress,
+    )
+    with PeakMemory() as memory, ArtifactWriter(options.output, force=force) as writer:
+        return _Compile(options, writer, memory).run()
+
+
+@dataclass
+class _Compile:
+    """The stages, in order, and what they leave for the report."""
+
+    options: CompileOptions
+    writer: ArtifactWriter
+    memory: PeakMemory
+    seconds: dict[str, float] = field(default_factory=dict)
+
+    def run(self) -> Artifact:
+        """All stages; returns the written artifact."""
+        started = time.perf_counter()
+        imported = self._import()
+        lowered = self._lower(imported)
+        build_options = self._build_options(imported)
+        check_disk(lowered.model, self.writer, self.options.output)
+        tokenizer = self._tokenizer(imported)
+        build = self._build(lowered, build_options)
+        engine = self._engine_entry(build)
+        judgement = self._judge(lowered, imported, engine, tokenizer)
+        manifest = assemble_manifest(
+            self.options,
+            imported,
+            lowered,
+            engine,
+            tokenizer,
+            judgement,
+            self.writer.hashed_files(),
+        )
+        self.memory.sample()
+        self.seconds["total"] = time.perf_counter() - started
+        report = assemble_report(
+            self.options, imported, lowered, build, judgement, self.seconds, self.memory.peak_bytes
+        )
+        if judgement.failed:
+            kept = self.writer.keep_failed(manifest, report) if self.options.keep_failed else None
+            raise GatesFailedError(judgement, report, kept)
+        return self.writer.commit(manifest, report)
+
+    @contextmanager
+    def _stage(self, name: str) -> Iterator[None]:
+        self.options.progress(name, 0, 0)
+        started = time.perf_counter()
+        yield
+        self.seconds[name] = time.perf_counter() - started
+
+    def _import(self) -> ImportedModel:
+        with self._stage("import"):
+            from optc.importer import import_model
+
+            return import_model(
+                self.options.source, allow_remote_code=self.options.allow_remote_code
+            )
+
+    def _lower(self, imported: ImportedModel) -> Lowered:
+        with self._stage("passes"):
+            from optc.driver.lowering import lower
+
+            return lower(imported.model, self.options)
+
+    def _build_options(self, imported: ImportedModel) -> BuildOptions:
+        wanted = self.options.max_context
+        if wanted is not None and wanted > imported.max_context:
+            raise InputError(
+                f"{wanted} tokens exceed the model's own context of {imported.max_context}",
+                where="--max-context",
+            )
+        return BuildOptions(
+            max_context=wanted or min(imported.max_context, DEFAULT_CONTEXT),
+            max_ram_bytes=self.options.max_ram_bytes,
+        )
+
+    def _tokenizer(self, imported: ImportedModel) -> TokenizerEntry | None:
+        from optc.driver.tokenizer import write_tokenizer
+
+        return write_tokenizer(
+            imported.folder, imported.tokenizer_files, imported.config, self.writer.folder
+        )
+
+    def _build(self, lowered: Lowered, options: BuildOptions) -> EngineBuild:
+        with self._stage("build"):
+            folder = self.writer.subfolder(ENGINE_FOLDER)
+            return self.options.backend.build(lowered.model, self.options.target, folder, options)
+
+    def _engine_entry(self, build: EngineBuild) -> EngineEntry:
+        return EngineEntry(
+            name="target",
+            role="target",
+            backend=self.options.backend.name,
+            target=self.options.target,
+            requires=build.requires,
+            spec=build.spec,
+            data=build.backend_data,
+            folder=ENGINE_FOLDER,
+            files=build.files,
+        )
+
+    def _judge(
+        self,
+        lowered: Lowered,
+        imported: ImportedModel,
+        engine: EngineEntry,
+        tokenizer: TokenizerEntry | None,
+    ) -> Judgement:
+        if not self.options.gated:
+            return not_judged(self.options.recipe.gates)
+        with self._stage("gates"):
+            return judge(self.options, lowered, imported, engine, tokenizer, self.writer.folder)

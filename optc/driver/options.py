@@ -1,0 +1,149 @@
+"""What a compile was asked for, checked before any work begins."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from optc import registry
+from optc.backend import Backend
+from optc.driver.memory import parse_bytes
+from optc.errors import InputError, UnavailableError
+from optc.progress import Progress, no_progress
+from optc.recipe import Recipe, load_recipe, near
+from optc.target import Target, known_targets, parse_target
+
+#: Longest sequence that an engine is compiled for unless ``max_context`` says otherwise.
+DEFAULT_CONTEXT = 32768
+
+
+@dataclass(frozen=True)
+class CompileOptions:
+    """Validated options of one compile.
+
+    Attributes:
+        source: The model's folder.
+        recipe: With overrides applied.
+        output: The artifact's folder.
+        backend: Where the engine comes from.
+        target: What it is compiled for.
+        eval_text: Text for the gates; None is the shipped one.
+        max_ram_bytes: Most anonymous and shared memory; 0 is no limit.
+        gated: Whether gates are measured.
+        allow_unmeasured: Whether gates that cannot be measured here are let through.
+        keep_failed: Whether a gated-out result is kept beside the output.
+        dump_dir: Where the graph is written after every pass; None is nowhere.
+        force: Whether an artifact at ``output`` is replaced.
+        max_context: Longest sequence in tokens; None is the model's own, within `DEFAULT_CONTEXT`.
+        allow_remote_code: Whether Python code of the model folder may run.
+        progress: Told what goes on.
+        warnings: What the user should know, one sentence each.
+    """
+
+    source: Path
+    recipe: Recipe
+    output: Path
+    backend: Backend
+    target: Target
+    eval_text: Path | None = None
+    max_ram_bytes: int = 0
+    gated: bool = True
+    allow_unmeasured: bool = False
+    keep_failed: bool = False
+    dump_dir: Path | None = None
+    force: bool = False
+    max_context: int | None = None
+    allow_remote_code: bool = False
+    progress: Progress = no_progress
+    warnings: tuple[str, ...] = ()
+
+
+def resolve_options(
+    model: str | Path,
+    recipe: str | Path,
+    output: str | Path | None,
+    *,
+    backend: str | None,
+    target: str,
+    set: Iterable[str],
+    gate: Iterable[str],
+    calibration: str | Path | None,
+    eval_text: str | Path | None,
+    max_ram: str | int | None,
+    max_context: int | None,
+    no_gates: bool,
+    allow_unmeasured: bool,
+    keep_failed: bool,
+    dump_dir: str | Path | None,
+    force: bool,
+    allow_remote_code: bool,
+    progress: Progress,
+) -> CompileOptions:
+    """Look everything up by name and check that named files exist.
+
+    Raises:
+        InputError: An unknown name, a bad value or a missing file.
+        UnavailableError: The backend cannot build here.
+    """
+    loaded = load_recipe(recipe, sets=set, gates=gate)
+    if backend is not None:
+        loaded = loaded.model_copy(update={"backend": backend})
+    if target not in known_targets():
+        raise InputError(
+            f"unknown target {target!r}",
+            where="--target",
+            hint=near(target, list(known_targets())),
+        )
+    warnings = []
+    if calibration is not None:
+        _check_text(Path(calibration), "--calibration")
+        warnings.append(f"recipe {loaded.name} has no pass that calibrates: the text is not used")
+    if eval_text is not None:
+        _check_text(Path(eval_text), "--eval-text")
+    source = Path(model)
+    return CompileOptions(
+        source=source,
+        recipe=loaded,
+        output=Path(output) if output else _default_output(source, loaded),
+        backend=_usable_backend(loaded.backend),
+        target=parse_target(target),
+        eval_text=None if eval_text is None else Path(eval_text),
+        max_ram_bytes=_bytes(max_ram),
+        gated=not no_gates,
+        allow_unmeasured=allow_unmeasured,
+        keep_failed=keep_failed,
+        dump_dir=None if dump_dir is None else Path(dump_dir),
+        force=force,
+        max_context=max_context,
+        allow_remote_code=allow_remote_code,
+        progress=progress,
+        warnings=tuple(warnings),
+    )
+
+
+def _usable_backend(name: str) -> Backend:
+    if name not in registry.backend_names():
+        raise InputError(
+            f"unknown backend {name!r}",
+            where="--backend",
+            hint=near(name, registry.backend_names()),
+        )
+    backend = registry.backend(name)
+    reason = backend.available()
+    if reason:
+        raise UnavailableError(reason, where=f"backend {name}")
+    return backend
+
+
+def _check_text(path: Path, where: str) -> None:
+    if not path.is_file():
+        raise InputError(f"no such file: {path}", where=where)
+
+
+def _default_output(source: Path, recipe: Recipe) -> Path:
+    return Path("artifacts") / f"{source.resolve().name}-{recipe.name}"
+
+
+def _bytes(size: str | int | None) -> int:
+    return parse_bytes(size, "--max-ram") if isinstance(size, str) else size or 0
