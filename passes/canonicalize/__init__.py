@@ -1,7 +1,8 @@
-"""Passes of the group `canonicalize`."""
+"""Passes of the group `canonicalize`: an imported graph becomes the dense form."""
 
 from __future__ import annotations
 
+from optc.passes.canonicalize.canonicalize import STEPS, Canonicalize
 from optc.pipeline.base import Pass
 
-PASSES: tuple[type[Pass], ...] = ()
+PASSES: tuple[type[Pass], ...] = (Canonicalize, *(type(step) for step in STEPS))

@@ -1,0 +1,78 @@
+"""`canonicalize`: an imported graph becomes the dense form (docs/normal-form.md)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import onnx_ir as ir
+
+from optc.errors import InputError
+from optc.ir.functions import DOMAIN, is_op, prune_functions
+from optc.passes.canonicalize.dense_form import check_dense_form
+from optc.passes.canonicalize.find_attention import FindAttention
+from optc.passes.canonicalize.find_norms import FindNorms
+from optc.passes.canonicalize.find_rotary import FindRotary
+from optc.passes.canonicalize.fold_constants import FoldConstants
+from optc.passes.canonicalize.fold_heads import FoldHeads
+from optc.passes.canonicalize.fold_weights import FoldWeights
+from optc.passes.canonicalize.remove_no_ops import RemoveNoOps
+from optc.pipeline.base import Pass, PassReport
+
+#: The steps in order; each is a pass of its own.
+STEPS: tuple[Pass, ...] = (
+    FoldConstants(),
+    RemoveNoOps(),
+    FoldWeights(),
+    FindNorms(),
+    FindRotary(),
+    FindAttention(),
+    FoldHeads(),
+)
+
+
+@dataclass(frozen=True)
+class Canonicalize(Pass):
+    """Run `STEPS` and check that nothing but the dense form is left."""
+
+    name: ClassVar[str] = "canonicalize"
+    required: ClassVar[bool] = True
+    before: ClassVar[tuple[str, ...]] = ("kv-cache",)
+
+    def requires(self, model: ir.Model) -> None:
+        """The graph takes tokens and positions and gives logits.
+
+        Raises:
+            InputError: It has other inputs or outputs.
+        """
+        names = [value.name for value in model.graph.inputs]
+        if names != ["input_ids", "position_ids"] or len(model.graph.outputs) != 1:
+            raise InputError(
+                f"the graph has inputs {names} and {len(model.graph.outputs)} outputs",
+                where="pass canonicalize",
+                hint="it must take input_ids and position_ids and give the logits",
+            )
+
+    def ensures(self, model: ir.Model) -> None:
+        """No value with an axis of heads and no Transpose is left."""
+        for node in model.graph:
+            if is_op(node, "Transpose", "Reshape"):
+                raise RuntimeError(f"canonicalize left {node.name} ({node.op_type})")
+
+    def run(self, model: ir.Model) -> PassReport:
+        """Rewrite ``model`` in place.
+
+        Raises:
+            UnsupportedError: Something is not recognized; the message names the node, why, and
+                the nearest miss.
+        """
+        report = PassReport()
+        for step in STEPS:
+            part = step.run(model)
+            for kind, count in part.details.items():
+                report.add(f"{step.name}: {kind}", count)
+            report.skipped += part.skipped
+        prune_functions(model)
+        check_dense_form(model)
+        model.opset_imports.setdefault(DOMAIN, 1)
+        return report

@@ -1,0 +1,111 @@
+"""`fold-heads`: what splits heads off and folds them again is cancelled."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import onnx_ir as ir
+
+from optc.ir.functions import is_op
+from optc.ir.graph import remove_unused
+from optc.passes.canonicalize.dataflow import (
+    dims,
+    emit,
+    operand,
+    producer,
+    same_shape,
+    scalar,
+    substitute,
+)
+from optc.pipeline.base import Pass, PassReport
+
+_UNARY = ("Cast", "Neg", "Tanh", "Sigmoid", "Identity")
+_BINARY = ("Mul", "Div", "Add", "Sub")
+
+
+@dataclass(frozen=True)
+class FoldHeads(Pass):
+    """Values keep heads folded into their last axis.
+
+    1. ``Transpose`` of a ``Transpose`` that undoes it -> nothing.
+    2. ``Reshape`` back to the shape before a ``Reshape`` or to the shape it has -> nothing.
+    3. An element-wise operator on split heads (scaling of q) -> before the split.
+    """
+
+    name: ClassVar[str] = "fold-heads"
+
+    def run(self, model: ir.Model) -> PassReport:
+        """Rewrite ``model`` in place; one walk in graph order sees operands already rewritten."""
+        report = PassReport()
+        for node in list(model.graph):
+            if is_op(node, "Transpose"):
+                _cancel_transpose(node, report)
+            elif is_op(node, "Reshape"):
+                _cancel_reshape(node, report)
+            elif is_op(node, *_UNARY, *_BINARY):
+                _move_up(node, report)
+        remove_unused(model)
+        return report
+
+
+def _cancel_transpose(node: ir.Node, report: PassReport) -> None:
+    """Legal case 1."""
+    before = producer(node.inputs[0], "Transpose")
+    if before is None:
+        return
+    first, second = (list(n.attributes["perm"].as_ints()) for n in (before, node))
+    if [first[axis] for axis in second] == list(range(len(first))):
+        substitute(node.outputs[0], operand(before, 0))
+        report.add("transpose")
+
+
+def _cancel_reshape(node: ir.Node, report: PassReport) -> None:
+    """Legal case 2."""
+    source = operand(node, 0)
+    before = producer(source, "Reshape")
+    if same_shape(source, node.outputs[0]):
+        substitute(node.outputs[0], source)
+    elif before is not None and same_shape(operand(before, 0), node.outputs[0]):
+        substitute(node.outputs[0], operand(before, 0))
+    else:
+        return
+    report.add("reshape")
+
+
+def _move_up(node: ir.Node, report: PassReport) -> None:
+    """Legal case 3."""
+    position = next((i for i, v in enumerate(node.inputs) if len(dims_or_none(v)) == 4), None)
+    if position is None:
+        return
+    others = [v for i, v in enumerate(node.inputs) if i != position]
+    if any(scalar(value) is None for value in others):
+        return
+    value = operand(node, position)
+    above = producer(value, "Transpose", "Reshape")
+    chain: list[ir.Node] = []
+    while above is not None and len(chain) < 2:
+        chain.append(above)
+        above = producer(above.inputs[0], "Reshape") if above.op_type == "Transpose" else None
+    if not chain:
+        return
+    inputs = list(node.inputs)
+    inputs[position] = operand(chain[-1], 0)
+    result = emit(
+        node,
+        node.op_type,
+        inputs,
+        node.outputs[0],
+        {name: attribute.value for name, attribute in node.attributes.items()},
+        dims(operand(chain[-1], 0)),
+    )
+    for step in reversed(chain):
+        attributes = {name: attribute.value for name, attribute in step.attributes.items()}
+        result = emit(node, step.op_type, [result, *step.inputs[1:]], step.outputs[0], attributes)
+    substitute(node.outputs[0], result)
+    report.add("element-wise")
+
+
+def dims_or_none(value: ir.Value | None) -> list[int | str | None]:
+    """Sizes of ``value``, empty if it is absent."""
+    return [] if value is None else dims(value)

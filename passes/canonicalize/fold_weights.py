@@ -1,0 +1,130 @@
+"""`fold-weights`: arithmetic on weights becomes part of reading them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+import onnx_ir as ir
+
+from optc.ir.functions import is_op
+from optc.ir.graph import add_initializer, remove_unused
+from optc.ir.weights import Array, LazyWeight, as_lazy
+from optc.passes.canonicalize.dataflow import (
+    dims,
+    emit,
+    miss,
+    operand,
+    rank,
+    scalar,
+    substitute,
+)
+from optc.pipeline.base import Pass, PassReport
+
+_ARITHMETIC: dict[str, Callable[[Array, Array], Array]] = {
+    "Add": np.add,
+    "Sub": np.subtract,
+    "Mul": np.multiply,
+    "Div": np.divide,
+}
+
+
+@dataclass(frozen=True)
+class FoldWeights(Pass):
+    """Weights reach their operator as they are read from the checkpoint.
+
+    1. ``Gemm`` over rows -> ``MatMul`` (+ ``Add`` of the bias).
+    2. ``Transpose`` of a 2-D weight -> the weight seen the other way round.
+    3. ``Cast`` to float32, and ``Add Sub Mul Div`` of a weight and a constant scalar
+       (``1 + weight`` of a norm) -> applied to the rows as they are read.
+    """
+
+    name: ClassVar[str] = "fold-weights"
+
+    def run(self, model: ir.Model) -> PassReport:
+        """Rewrite ``model`` in place."""
+        report = PassReport()
+        for node in list(model.graph):
+            if is_op(node, "Gemm"):
+                _split_gemm(node, report)
+        for node in list(model.graph):
+            if is_op(node, "Transpose"):
+                _fold_transpose(model.graph, node, report)
+            elif is_op(node, "Cast", *_ARITHMETIC):
+                _fold_arithmetic(model.graph, node, report)
+        remove_unused(model)
+        return report
+
+
+def weight_of(value: ir.Value | None) -> LazyWeight | None:
+    """The weight behind an initializer, unless it is a plain constant."""
+    tensor = None if value is None else value.const_value
+    return tensor if isinstance(tensor, LazyWeight) else None
+
+
+def _split_gemm(node: ir.Node, report: PassReport) -> None:
+    """Legal case 1: alpha = beta = 1, the left operand not transposed."""
+    x, weight = operand(node, 0), operand(node, 1)
+    factors = {node.attributes.get_float(name, 1.0) for name in ("alpha", "beta")}
+    if factors != {1.0} or node.attributes.get_int("transA", 0):
+        miss(report, node, "a Gemm with alpha, beta or transA is not a linear layer I know")
+        return
+    if node.attributes.get_int("transB", 0):
+        shape = dims(weight)[::-1]
+        weight = emit(node, "Transpose", [weight], weight, {"perm": [1, 0]}, shape)
+    result = emit(node, "MatMul", [x, weight], node.outputs[0])
+    if len(node.inputs) > 2 and node.inputs[2] is not None:
+        result = emit(node, "Add", [result, node.inputs[2]], node.outputs[0])
+    substitute(node.outputs[0], result)
+    report.add("gemm")
+
+
+def _fold_transpose(graph: ir.Graph, node: ir.Node, report: PassReport) -> None:
+    """Legal case 2. Small constants that are no weights were folded before."""
+    source = operand(node, 0)
+    tensor = source.const_value
+    if tensor is None or rank(source) != 2:
+        return
+    weight = tensor if isinstance(tensor, LazyWeight) else as_lazy(tensor)
+    _replace(graph, node, weight.transpose(), ".transposed")
+    report.add("transpose")
+
+
+def _fold_arithmetic(graph: ir.Graph, node: ir.Node, report: PassReport) -> None:
+    """Legal case 3."""
+    if node.op_type == "Cast":
+        weight = weight_of(node.inputs[0])
+        if weight is not None and node.attributes.get_int("to", 0) == weight.dtype:
+            substitute(node.outputs[0], operand(node, 0))
+            report.add("cast")
+        return
+    function = _ARITHMETIC[node.op_type]
+    left, right = (weight_of(value) for value in node.inputs)
+    numbers = [scalar(value) if weight_of(value) is None else None for value in node.inputs]
+    if left is not None and numbers[1] is not None:
+        number = np.float32(numbers[1])
+        _replace(graph, node, left.map_rows(lambda r: function(r, number), left.dtype), ".folded")
+    elif right is not None and numbers[0] is not None:
+        number = np.float32(numbers[0])
+        _replace(graph, node, right.map_rows(lambda r: function(number, r), right.dtype), ".folded")
+    else:
+        return
+    report.add("arithmetic")
+
+
+def _replace(graph: ir.Graph, node: ir.Node, weight: LazyWeight, suffix: str) -> None:
+    """Put ``weight`` in the place of ``node``; it takes over the name if that becomes free."""
+    source = next(
+        v
+        for v in node.inputs
+        if v is not None and v.const_value is not None and v.const_value.size == weight.size
+    )
+    name = str(source.name)
+    result = add_initializer(graph, weight, name + suffix)
+    substitute(node.outputs[0], result)
+    graph.remove(node, safe=True)
+    if not source.uses():
+        del graph.initializers[name]
+        result.name = name

@@ -1,0 +1,82 @@
+"""`remove-no-ops`: operators that give their operand back."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+import onnx_ir as ir
+
+from optc.ir.functions import is_op
+from optc.ir.graph import constant_ints, remove_unused
+from optc.passes.canonicalize.dataflow import dims, operand, same_shape, scalar, substitute
+from optc.pipeline.base import Pass, PassReport
+
+_NEUTRAL = {"Mul": 1.0, "Div": 1.0, "Add": 0.0, "Sub": 0.0}
+
+
+@dataclass(frozen=True)
+class RemoveNoOps(Pass):
+    """Operators without effect.
+
+    1. ``Identity``, and ``Cast`` to the type its operand has.
+    2. ``Slice`` of everything, ``Expand`` and ``Reshape`` to the shape that is there.
+    3. ``x * 1``, ``x / 1``, ``x + 0``, ``x - 0``.
+    """
+
+    name: ClassVar[str] = "remove-no-ops"
+
+    def run(self, model: ir.Model) -> PassReport:
+        """Rewrite ``model`` in place."""
+        report = PassReport()
+        for node in list(model.graph):
+            source = _effectless(node)
+            if source is not None and not source.is_graph_input():
+                substitute(node.outputs[0], source)
+                report.add(node.op_type.lower())
+        remove_unused(model)
+        return report
+
+
+def _effectless(node: ir.Node) -> ir.Value | None:
+    """The operand that ``node`` gives back unchanged, else None."""
+    if is_op(node, "Identity"):
+        return operand(node, 0)
+    if is_op(node, "Cast"):
+        same = node.attributes.get_int("to", 0) == operand(node, 0).dtype
+        return operand(node, 0) if same else None
+    if is_op(node, "Slice"):
+        return operand(node, 0) if _takes_all(node) else None
+    if is_op(node, "Expand", "Reshape"):
+        return operand(node, 0) if same_shape(operand(node, 0), node.outputs[0]) else None
+    if is_op(node, *_NEUTRAL):
+        return _neutral_operand(node)
+    return None
+
+
+def _takes_all(node: ir.Node) -> bool:
+    """A Slice from 0 by 1 up to the size of the axis or beyond any."""
+    starts, ends, axes, steps = (
+        constant_ints(node.inputs[i]) if i < len(node.inputs) else None for i in (1, 2, 3, 4)
+    )
+    if starts is None or ends is None or any(starts) or any(s != 1 for s in steps or ()):
+        return False
+    shape = dims(operand(node, 0))
+    endless = np.iinfo(np.int32).max
+    for axis, end in zip(axes or range(len(ends)), ends, strict=True):
+        size = shape[axis] if shape else None
+        if end < (size if isinstance(size, int) else endless):
+            return False
+    return True
+
+
+def _neutral_operand(node: ir.Node) -> ir.Value | None:
+    """Legal case 3; the constant must not broadcast the operand to more axes."""
+    positions = (0, 1) if node.op_type in ("Mul", "Add") else (1,)
+    for position in positions:
+        other = operand(node, 1 - position)
+        neutral = scalar(node.inputs[position]) == _NEUTRAL[node.op_type]
+        if neutral and same_shape(other, node.outputs[0]):
+            return other
+    return None
