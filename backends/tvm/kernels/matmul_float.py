@@ -19,6 +19,7 @@ from tvm.tirx.script.builder import ir as tir
 from optc.backends.tvm.isa import Isa
 from optc.backends.tvm.kernels.matmul_tiles import (
     BLOCK,
+    Operand,
     argument,
     building,
     emit_tiles,
@@ -75,6 +76,17 @@ class FloatMatmul:
     def blocks(self) -> int:
         """Blocks of 64 output channels."""
         return round_up(self.n, BLOCK) // BLOCK
+
+    @property
+    def weights(self) -> dict[str, Operand]:
+        """Shape and type of the packed operands, in the kernel's order."""
+        if self.weight_dtype == "float32":
+            operands: dict[str, Operand] = {"w": ((self.blocks, self.k, BLOCK), "float32")}
+        else:
+            operands = {"w": ((self.blocks, (self.k + 1) // 2, BLOCK, 2), "uint16")}
+        if self.bias:
+            operands["bias"] = ((self.n,), "float32")
+        return operands
 
     @property
     def name(self) -> str:
@@ -247,17 +259,13 @@ def float_matmul(config: FloatMatmul, isa: Isa) -> Any:
     with building(config.name) as builder:
         rows = tir.int32()
         x = argument("x", (rows, k), "float32")
-        if wide:
-            w = argument("w", (config.blocks, k, BLOCK), "float32")
-        else:
-            w = argument("w", (config.blocks, (k + 1) // 2, BLOCK, 2), "uint16")
-        bias = argument("bias", (n,), "float32") if config.bias else None
+        weights = {name: argument(name, *operand) for name, operand in config.weights.items()}
         out = argument("out", (rows, n), "float32")
         paired = isa.bf16 and not wide
         imported = tir.attr(0, "pragma_import_llvm", _DOT_IR) if paired else nullcontext()
-        step = _Step(isa, x if wide else _rounded(x, rows, k, isa), w)
+        step = _Step(isa, x if wide else _rounded(x, rows, k, isa), weights["w"])
         kind = step.float32 if wide else step.paired if paired else step.widened
-        tiles = _Tiles(config, isa, bias, out, k if wide else (k + 1) // 2, kind)
+        tiles = _Tiles(config, isa, weights.get("bias"), out, k if wide else (k + 1) // 2, kind)
         with imported:
             emit_tiles(rows, n, k, isa, tiles.emit)
     return builder.get()

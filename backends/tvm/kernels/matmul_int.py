@@ -17,6 +17,7 @@ from optc.backends.tvm.isa import Isa
 from optc.backends.tvm.kernels.matmul_dot import DotOps, dot_ops
 from optc.backends.tvm.kernels.matmul_tiles import (
     BLOCK,
+    Operand,
     argument,
     building,
     emit_tiles,
@@ -76,6 +77,19 @@ class IntMatmul:
         return -(-self.k // self.group_size) if self.group_size else 1
 
     @property
+    def weights(self) -> dict[str, Operand]:
+        """Shape and type of the packed operands, in the kernel's order."""
+        columns = (self.blocks, self.groups, BLOCK)
+        packed = (self.blocks, self.k_padded * self.bits // 32, BLOCK, 4)
+        operands: dict[str, Operand] = {"w": (packed, "uint8")}
+        operands["ws"] = (columns, "float16" if self.group_size else "float32")
+        if self.asymmetric:
+            operands["wz"] = (columns, "uint8")
+        if self.bias:
+            operands["bias"] = ((self.n,), "float32")
+        return operands
+
+    @property
     def name(self) -> str:
         """Name of the function, distinct for each config."""
         kind = f"_g{self.group_size}" if self.group_size else ""
@@ -93,10 +107,7 @@ class _Tiles:
     xq: Any
     xs: Any
     xsum: Any
-    w: Any
-    ws: Any
-    wz: Any
-    bias: Any
+    weights: dict[str, Any]
     out: Any
 
     def emit(self, start: Any, rows: int, block: Any) -> None:
@@ -138,7 +149,8 @@ class _Tiles:
         lanes = self.isa.lanes
         dtype = f"{'float16' if self.config.group_size else 'float32'}x{lanes}"
         loads = [
-            self.ws.vload([block, group, column + c * lanes], dtype) for c in range(width // lanes)
+            self.weights["ws"].vload([block, group, column + c * lanes], dtype)
+            for c in range(width // lanes)
         ]
         return [tir.bind(tir.cast(load, f"float32x{lanes}")) for load in loads]
 
@@ -150,7 +162,7 @@ class _Tiles:
         vectors = range(width // lanes)
         offset = self.ops.offset
         if self.config.asymmetric:
-            loads = [self.wz.vload([block, group, column + c * lanes], f"uint8x{lanes}")
+            loads = [self.weights["wz"].vload([block, group, column + c * lanes], f"uint8x{lanes}")
                      for c in vectors]  # fmt: skip
             base = tir.broadcast(tir.int32(offset), lanes)
             zeros = [tir.bind(base - tir.cast(load, f"int32x{lanes}")) for load in loads]
@@ -197,18 +209,20 @@ class _Tiles:
         with tir.serial(count) as step:
             index = tir.bind(group * steps + step)
             for half in range(depth // 4):
-                weights = self._weights(block, index, half, column, width)
+                weights = self._vectors(block, index, half, column, width)
                 for r in range(rows):
                     self._row(sums, r, start + r, index * depth + half * 4, weights, width)
 
-    def _weights(
+    def _vectors(
         self, block: Any, index: Any, half: int, column: Any, width: int
     ) -> list[tuple[Any, ...]]:
         """Four input channels of the tile's columns, one u8 vector for each ``lanes`` columns."""
         lanes = self.isa.lanes
         prepared = []
         for c in range(width // lanes):
-            raw = self.w.vload([block, index, column + c * lanes, 0], f"uint8x{4 * lanes}")
+            raw = self.weights["w"].vload(
+                [block, index, column + c * lanes, 0], f"uint8x{4 * lanes}"
+            )
             if self.config.bits == 4:
                 raw = _nibbles(raw, half, lanes)
             prepared.append(self.ops.prepare(tir.bind(raw)))
@@ -240,7 +254,7 @@ class _Tiles:
             scaled = result.vload([r * width + c * lanes], f"float32x{lanes}")
             if not self.config.bias:
                 return scaled * scales[r]
-            bias = self.bias.vload([first + c * lanes], f"float32x{lanes}")
+            bias = self.weights["bias"].vload([first + c * lanes], f"float32x{lanes}")
             return fma(scaled, scales[r], bias, lanes)
 
         store_tile(self.out, start, rows, first, width, value, lanes)
@@ -268,18 +282,15 @@ def int_matmul(config: IntMatmul, isa: Isa) -> Any:
         bias float32 [N]: only if ``bias``.
         out float32 [T, N].
     """
-    kp, blocks, groups = config.k_padded, config.blocks, config.groups
+    kp = config.k_padded
     with building(config.name) as builder:
         rows = tir.int32()
         xq = argument("xq", (rows, kp), "int8")
         xs = argument("xs", (rows,), "float32")
         xsum = argument("xsum", (rows, kp // SUM_WIDTH), "int32")
-        w = argument("w", (blocks, kp * config.bits // 32, BLOCK, 4), "uint8")
-        scale_type = "float16" if config.group_size else "float32"
-        ws = argument("ws", (blocks, groups, BLOCK), scale_type)
-        wz = argument("wz", (blocks, groups, BLOCK), "uint8") if config.asymmetric else None
-        bias = argument("bias", (config.n,), "float32") if config.bias else None
+        weights = {name: argument(name, *operand) for name, operand in config.weights.items()}
         out = argument("out", (rows, config.n), "float32")
-        tiles = _Tiles(config, isa, dot_ops(isa, config.bits), xq, xs, xsum, w, ws, wz, bias, out)
+        ops = dot_ops(isa, config.bits)
+        tiles = _Tiles(config, isa, ops, xq, xs, xsum, weights, out)
         emit_tiles(rows, config.n, kp, isa, tiles.emit)
     return builder.get()

@@ -28,6 +28,8 @@ CHUNK_ROWS = 48
 TASKS = 64
 
 TileEmitter = Callable[[Any, int, Any], None]
+#: Shape and element type of an operand.
+Operand = tuple[tuple[int, ...], str]
 
 
 def round_up(value: int, multiple: int) -> int:
