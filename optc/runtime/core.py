@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
+from optc.errors import RequestError
 from optc.runtime.batch import build_batch
 from optc.runtime.detokenize import TextStream
 from optc.runtime.executable import Executable, Int32
@@ -107,11 +108,7 @@ class Core:
         return Update(request, Delta(request.index, text, (), finish_reason="cancelled"))
 
     def step(self) -> list[Update]:
-        """Run one step; what it added to the requests, finished ones included.
-
-        Raises:
-            FloatingPointError: The engine's logits hold a NaN.
-        """
+        """Run one step; what it added to the requests, finished ones included."""
         chunks = self.scheduler.schedule()
         for request in self.scheduler.preempted:
             request.metrics.preemptions += 1
@@ -152,7 +149,9 @@ class Core:
             max(0, min(c.start + c.count, c.request.num_prompt) - c.start) for c in chunks
         )
 
-    def _update(self, request: Request, sampled: Sampled, now: float) -> Update:
+    def _update(self, request: Request, sampled: Sampled | None, now: float) -> Update:
+        if sampled is None:
+            return self._fail(request)
         request.append(sampled.token)
         request.metrics.token_times_s.append(now)
         self._metrics.output_tokens += 1
@@ -177,6 +176,17 @@ class Core:
             text += stream.finish() if stream else ""
             return text, "stop" if stream and stream.stopped else "length"
         return text, None
+
+    def _fail(self, request: Request) -> Update:
+        """End a request whose logits are no numbers; others are not concerned."""
+        request.error = RequestError(
+            "the model's logits hold a NaN",
+            where=f"output token {request.num_output}",
+            hint="the weights or the engine are broken for this input",
+        )
+        text = request.stream.finish() if request.stream else ""
+        self._finish(request, "error")
+        return Update(request, Delta(request.index, text, (), finish_reason="error"))
 
     def _finish(self, request: Request, reason: FinishReason) -> None:
         request.finish_reason = reason

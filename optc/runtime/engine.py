@@ -5,7 +5,7 @@ from __future__ import annotations
 import secrets
 import time
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from types import TracebackType
 
 import numpy as np
@@ -177,19 +177,15 @@ class Engine:
         if not isinstance(prompt, str):
             if not all(isinstance(token, int | np.integer) for token in prompt):
                 raise RequestError("a prompt is a text or integers", where="prompt")
-            wrong = [int(t) for t in prompt if not 0 <= t < self.spec.vocab_size]
-            if wrong:
-                raise RequestError(
-                    f"unknown token ids {wrong[:5]}",
-                    where="prompt",
-                    hint=f"they go from 0 to {self.spec.vocab_size - 1}",
-                )
+            self._check_tokens("prompt", prompt)
             return np.array(prompt, np.int32)
         if self.tokenizer is None:
             raise RequestError("there is no tokenizer", where="prompt", hint="give token ids")
         if not prompt:
             raise RequestError("the prompt is empty", where="prompt", hint="give some text")
-        return np.array(self.tokenizer.encode(prompt), np.int32)
+        ids = self.tokenizer.encode(prompt)
+        self._check_tokens("prompt", ids)
+        return np.array(ids, np.int32)
 
     def _check(self, ids: Int32, params: SamplingParams) -> None:
         if not len(ids):
@@ -203,12 +199,14 @@ class Engine:
             )
         if params.stop_strings and self.tokenizer is None:
             raise RequestError("stop strings need a tokenizer", hint="use stop_token_ids")
-        named = {"stop_token_ids": params.stop_token_ids, "logit_bias": params.logit_bias}
-        for name, tokens in named.items():
-            wrong = [token for token in tokens if not 0 <= token < self.spec.vocab_size]
-            if wrong:
-                raise RequestError(
-                    f"unknown token ids {wrong[:5]}",
-                    where=name,
-                    hint=f"they go from 0 to {self.spec.vocab_size - 1}",
-                )
+        self._check_tokens("stop_token_ids", params.stop_token_ids)
+        self._check_tokens("logit_bias", params.logit_bias)
+
+    def _check_tokens(self, where: str, tokens: Iterable[int]) -> None:
+        wrong = [int(token) for token in tokens if not 0 <= token < self.spec.vocab_size]
+        if wrong:
+            raise RequestError(
+                f"unknown token ids {wrong[:5]}",
+                where=where,
+                hint=f"they go from 0 to {self.spec.vocab_size - 1}",
+            )

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from numbers import Integral, Real
 
 from optc.errors import RequestError
 
@@ -59,15 +60,21 @@ class SamplingParams:
     ignore_eos: bool = False
 
     def __post_init__(self) -> None:
-        stop = (self.stop,) if isinstance(self.stop, str) else tuple(self.stop)
-        object.__setattr__(self, "stop", stop)
-        object.__setattr__(self, "stop_token_ids", tuple(self.stop_token_ids))
-        object.__setattr__(self, "logit_bias", dict(self.logit_bias))
+        self._check_stops()
         self._check_lengths()
         self._check_filters()
         self._check_penalties()
+
+    def _check_stops(self) -> None:
+        stop = _as_tuple("stop", (self.stop,) if isinstance(self.stop, str) else self.stop)
         if any(not isinstance(text, str) or not text for text in stop):
             raise _invalid("stop", self.stop, "non-empty strings")
+        tokens = _as_tuple("stop_token_ids", self.stop_token_ids)
+        if any(not isinstance(token, Integral) for token in tokens):
+            raise _invalid("stop_token_ids", self.stop_token_ids, "integers")
+        # Copies: a list that the caller goes on to change must not change the request.
+        object.__setattr__(self, "stop", stop)
+        object.__setattr__(self, "stop_token_ids", tokens)
 
     def _check_lengths(self) -> None:
         if self.max_tokens is not None:
@@ -79,6 +86,8 @@ class SamplingParams:
             _check_int("seed", self.seed, 0, _SEED_LIMIT - 1)
 
     def _check_filters(self) -> None:
+        for name in ("temperature", "top_p", "min_p"):
+            _check_number(name, getattr(self, name))
         _check_int("top_k", self.top_k, -1, None, "; 0 keeps all tokens")
         if not 0 <= self.temperature < math.inf:
             raise _invalid("temperature", self.temperature, "at least 0; 0 is greedy")
@@ -88,18 +97,25 @@ class SamplingParams:
             raise _invalid("min_p", self.min_p, "from 0 to 1; 0 keeps all tokens")
 
     def _check_penalties(self) -> None:
+        for name in ("repetition_penalty", "presence_penalty", "frequency_penalty"):
+            _check_number(name, getattr(self, name))
         if not 0 < self.repetition_penalty < math.inf:
             raise _invalid("repetition_penalty", self.repetition_penalty, "above 0; 1 is none")
         for name in ("presence_penalty", "frequency_penalty"):
             if not math.isfinite(getattr(self, name)):
                 raise _invalid(name, getattr(self, name), "finite; 0 is none")
-        if any(math.isnan(bias) or bias == math.inf for bias in self.logit_bias.values()):
-            raise _invalid("logit_bias", dict(self.logit_bias), "below infinity")
+        if not isinstance(self.logit_bias, Mapping):
+            raise _invalid("logit_bias", self.logit_bias, "a mapping from token ids to numbers")
+        for token, bias in self.logit_bias.items():
+            _check_number(f"logit_bias[{token}]", bias)
+            if not isinstance(token, Integral) or math.isnan(bias) or bias == math.inf:
+                raise _invalid("logit_bias", dict(self.logit_bias), "below infinity for token ids")
+        object.__setattr__(self, "logit_bias", dict(self.logit_bias))
 
     @property
     def stop_strings(self) -> tuple[str, ...]:
         """``stop`` as a tuple."""
-        return tuple(self.stop)
+        return (self.stop,) if isinstance(self.stop, str) else tuple(self.stop)
 
     @property
     def greedy(self) -> bool:
@@ -118,11 +134,23 @@ class SamplingParams:
 
 
 def _check_int(name: str, value: object, low: int, high: int | None, note: str = "") -> None:
-    if isinstance(value, bool) or not isinstance(value, int):
+    if isinstance(value, bool) or not isinstance(value, Integral):
         raise _invalid(name, value, f"an integer{note}")
+    value = int(value)
     if value < low or (high is not None and value > high):
         span = f"from {low} to {high}" if high is not None else f"at least {low}"
         raise _invalid(name, value, span + note)
+
+
+def _check_number(name: str, value: object) -> None:
+    if isinstance(value, bool) or not isinstance(value, Real):
+        raise _invalid(name, value, "a number")
+
+
+def _as_tuple(name: str, value: object) -> tuple[object, ...]:
+    if not isinstance(value, Iterable) or isinstance(value, str | bytes):
+        raise _invalid(name, value, "a list")
+    return tuple(value)
 
 
 def _invalid(name: str, value: object, allowed: str) -> RequestError:

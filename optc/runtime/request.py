@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from optc.errors import RequestError
 from optc.runtime.detokenize import TextStream
 from optc.runtime.executable import Int32
 from optc.runtime.kv_blocks import BlockTables
@@ -57,6 +58,7 @@ class Request:
         self.num_computed = 0
         self.logprobs: list[TokenLogprobs] = []
         self.finish_reason: FinishReason | None = None
+        self.error: RequestError | None = None
         self._tokens = np.empty(max_length, np.int32)
         self._tokens[: len(prompt)] = prompt
 
@@ -100,4 +102,5 @@ class Request:
             finish_reason=self.finish_reason,
             logprobs=tuple(self.logprobs) if self.params.logprobs is not None else None,
             metrics=self.metrics,
+            error=self.error,
         )

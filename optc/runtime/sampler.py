@@ -51,27 +51,24 @@ class Sampled:
     logprobs: TokenLogprobs | None
 
 
-def sample(logits: Float32, rows: Sequence[Row]) -> list[Sampled]:
-    """Draw one token for each row.
+def sample(logits: Float32, rows: Sequence[Row]) -> list[Sampled | None]:
+    """Draw one token for each row; None where the logits hold a NaN.
 
     Args:
         logits: [R, V]; not changed.
         rows: The R rows' requests.
-
-    Raises:
-        FloatingPointError: The logits hold a NaN.
     """
     if not rows:
         return []
     adjusted = _adjust(logits, rows)
     tokens = np.argmax(adjusted, axis=1)
-    if np.isnan(adjusted[np.arange(len(rows)), tokens]).any():  # argmax gives a NaN if there is one
-        raise FloatingPointError("the engine's logits hold a NaN")
-    random = np.flatnonzero([not row.params.greedy for row in rows])
+    # argmax finds a NaN if there is one, so that no pass of its own is needed to see it.
+    valid = ~np.isnan(adjusted[np.arange(len(rows)), tokens])
+    random = np.flatnonzero(valid & [not row.params.greedy for row in rows])
     if len(random):
         tokens[random] = _draw(adjusted[random], [rows[int(i)] for i in random])
     return [
-        Sampled(int(token), _logprobs(logits[i], int(token), rows[i].params))
+        Sampled(int(token), _logprobs(logits[i], int(token), rows[i].params)) if valid[i] else None
         for i, token in enumerate(tokens)
     ]
 

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Generic, Protocol, TypeVar
 
 from optc.runtime.kv_blocks import BlockTables, KVBlocks
@@ -46,6 +46,21 @@ class Chunk(Generic[R]):
     def completes(self) -> bool:
         """The last known token is computed, so its logits give the next one."""
         return self.start + self.count == self.request.num_tokens
+
+
+@dataclass
+class _Rows:
+    """The rows of a step that is being planned: how many are left, and who has how many."""
+
+    left: int
+    of: dict[int, int] = field(default_factory=dict)
+
+    def give(self, request_id: int, count: int) -> None:
+        self.of[request_id] = count
+        self.left -= count
+
+    def take_back(self, request_id: int) -> None:
+        self.left += self.of.pop(request_id, 0)
 
 
 class Scheduler(Generic[R]):
@@ -103,18 +118,17 @@ class Scheduler(Generic[R]):
         the step and calls `commit`.
         """
         self.preempted = []
-        counts: dict[int, int] = {}
-        order = sorted(self._running, key=lambda r: (_pending(r) > 1, r.id))
-        for request in order:
-            count = min(_pending(request), self.token_budget - sum(counts.values()))
-            if count and request not in self.preempted and self._make_room(request, count, counts):
-                counts[request.id] = count
+        rows = _Rows(self.token_budget)
+        for request in sorted(self._running, key=lambda r: (_pending(r) > 1, r.id)):
+            count = min(_pending(request), rows.left)
+            if count and request not in self.preempted and self._make_room(request, count, rows):
+                rows.give(request.id, count)
         if not self.preempted:
-            self._admit(counts)
+            self._admit(rows)
         return [
-            Chunk(request, request.num_computed, counts[request.id])
+            Chunk(request, request.num_computed, rows.of[request.id])
             for request in self._running
-            if request.id in counts
+            if request.id in rows.of
         ]
 
     def commit(self, chunks: list[Chunk[R]]) -> None:
@@ -137,33 +151,31 @@ class Scheduler(Generic[R]):
         if ids != sorted(ids) or len(self._running) > self.max_running:
             raise RuntimeError(f"{len(self._running)} running, order of arrival {ids}")
 
-    def _make_room(self, request: R, count: int, counts: dict[int, int]) -> bool:
+    def _make_room(self, request: R, count: int, rows: _Rows) -> bool:
         """Take the blocks for ``count`` more rows, preempting younger requests if need be;
         False if the request itself is the youngest and had to go."""
         while not self.blocks.grow(request.tables, request.num_computed + count):
             victim = self._running.pop()
             self.blocks.free(victim.tables)
             victim.num_computed = 0
-            counts.pop(victim.id, None)
+            rows.take_back(victim.id)
             self._waiting.appendleft(victim)
             self.preempted.append(victim)
             if victim is request:
                 return False
         return True
 
-    def _admit(self, counts: dict[int, int]) -> None:
-        budget = self.token_budget - sum(counts.values())
-        while self._waiting and budget and len(self._running) < self.max_running:
+    def _admit(self, rows: _Rows) -> None:
+        while self._waiting and rows.left and len(self._running) < self.max_running:
             request = self._waiting[0]
             # Room for all that is known and one token more, or it would soon be preempted.
             if not self.blocks.fits_new(request.num_tokens + 1, self.token_budget):
                 return
-            count = min(_pending(request), budget)
+            count = min(_pending(request), rows.left)
             if not self.blocks.grow(request.tables, count):
                 return
             self._running.append(self._waiting.popleft())
-            counts[request.id] = count
-            budget -= count
+            rows.give(request.id, count)
 
 
 def _pending(request: Schedulable) -> int:

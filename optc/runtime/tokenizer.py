@@ -41,7 +41,15 @@ class Tokenizer:
         backend.no_padding()
 
     def encode(self, text: str, *, add_special_tokens: bool = True) -> list[int]:
-        """Token ids of ``text``, led by the BOS token if the model wants one."""
+        """Token ids of ``text``, led by the BOS token if the model wants one.
+
+        Raises:
+            RequestError: The text is not valid Unicode.
+        """
+        try:
+            text.encode("utf-8")  # the tokenizer takes a lone surrogate for no text at all
+        except UnicodeEncodeError as error:
+            raise RequestError(f"not valid Unicode: {error.reason}", where="prompt") from error
         ids: list[int] = self.backend.encode(text, add_special_tokens=add_special_tokens).ids
         bos = self.bos_token_id
         if add_special_tokens and bos is not None and ids[:1] != [bos]:
@@ -71,6 +79,8 @@ class Tokenizer:
             {
                 "messages": list(messages),
                 "add_generation_prompt": True,
+                "tools": None,  # templates ask whether they are none, not whether they exist
+                "documents": None,
                 **self.special_tokens,
                 **variables,
             },
@@ -92,7 +102,7 @@ def render_template(source: str, variables: Mapping[str, object]) -> str:
     Raises:
         RequestError: The template is wrong or refuses the variables.
     """
-    from jinja2 import TemplateError  # only chats need it
+    from jinja2 import TemplateError  # only conversations need it
     from jinja2.sandbox import ImmutableSandboxedEnvironment
 
     environment = ImmutableSandboxedEnvironment(
@@ -102,7 +112,7 @@ def render_template(source: str, variables: Mapping[str, object]) -> str:
     environment.globals["raise_exception"] = _refuse
     try:
         return environment.from_string(source).render(**variables)
-    except TemplateError as error:
+    except (TemplateError, TypeError) as error:  # TypeError: text + None and the like
         raise RequestError(f"the chat template fails: {error}", where="messages") from error
 
 
@@ -122,8 +132,9 @@ def read_tokenizer(path: Path) -> tokenizers.Tokenizer:
     """
     try:
         text = path.read_text(encoding="utf-8")
-        if not isinstance(json.loads(text), dict):
-            raise ValueError("not a JSON object")
+        loaded = json.loads(text)
+        if not isinstance(loaded, dict) or "model" not in loaded:
+            raise ValueError("it has no model")
         backend: tokenizers.Tokenizer = tokenizers.Tokenizer.from_str(text)
     except (OSError, ValueError) as error:
         raise ArtifactError(f"not a tokenizer: {error}", where=str(path)) from error

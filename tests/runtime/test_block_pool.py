@@ -1,0 +1,61 @@
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from optc.runtime.block_pool import BlockPool
+
+
+def test_blocks_are_free_when_their_last_holder_goes() -> None:
+    pool = BlockPool(3)
+    first, second = pool.take(2)
+    pool.share(first)
+    pool.check_integrity([[first, second], [first]])
+    pool.release([first, second])
+    assert pool.num_free == 2
+    pool.check_integrity([[first]])
+    pool.release([first])
+    pool.check_integrity([])
+
+
+def test_misuse_is_refused() -> None:
+    pool = BlockPool(2)
+    with pytest.raises(ValueError, match=r"^3 blocks wanted, 2 free$"):
+        pool.take(3)
+    with pytest.raises(ValueError, match=r"^block 0 is free and cannot be shared$"):
+        pool.share(0)
+    with pytest.raises(ValueError, match=r"^block 1 is free already$"):
+        pool.release([1])
+
+
+def test_a_leak_and_a_double_use_are_found() -> None:
+    pool = BlockPool(2)
+    block = pool.take(1)
+    with pytest.raises(RuntimeError, match=r"^holders of blocks \[0\] do not match the tables$"):
+        pool.check_integrity([])
+    with pytest.raises(RuntimeError, match=r"^holders of blocks \[0\] do not match"):
+        pool.check_integrity([block, block])
+    pool._free[:] = block
+    with pytest.raises(RuntimeError, match="^a block is free and held at once$"):
+        pool.check_integrity([block])
+    pool._free[:] = [1, 1]
+    with pytest.raises(RuntimeError, match=r"^2 free \+ 1 held != 2 blocks$"):
+        pool.check_integrity([block])
+
+
+@given(st.lists(st.tuples(st.sampled_from(["take", "share", "release"]), st.integers(0, 5))))
+def test_free_and_held_are_the_total_after_any_history(history: list[tuple[str, int]]) -> None:
+    pool = BlockPool(7)
+    tables: list[list[int]] = []
+    for action, number in history:
+        if action == "take" and number <= pool.num_free:
+            tables.append(pool.take(number))
+        elif action == "share" and number < len(tables):
+            for block in tables[number]:
+                pool.share(block)
+            tables.append(list(tables[number]))
+        elif action == "release" and number < len(tables):
+            pool.release(tables.pop(number))
+        pool.check_integrity(tables)
+        assert pool.num_free + len({b for table in tables for b in table}) == pool.total

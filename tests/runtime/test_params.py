@@ -1,0 +1,64 @@
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+
+from optc.errors import RequestError
+from optc.runtime.params import SamplingParams
+
+
+def test_defaults_are_vllms() -> None:
+    params = SamplingParams()
+    assert (params.max_tokens, params.temperature, params.top_p, params.n) == (16, 1.0, 1.0, 1)
+    assert params.stop_strings == ()
+    assert not params.greedy
+    assert not params.adjusts_logits
+
+
+def test_lists_are_copied_and_one_stop_string_is_a_tuple() -> None:
+    tokens = [1, 2]
+    params = SamplingParams(stop="end", stop_token_ids=tokens)
+    tokens.append(3)
+    assert params.stop_strings == ("end",)
+    assert params.stop_token_ids == (1, 2)
+
+
+def test_numpy_numbers_are_numbers() -> None:
+    params = SamplingParams(max_tokens=np.int64(4), temperature=np.float32(0))  # type: ignore[arg-type]
+    assert params.greedy
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"max_tokens": 0}, "max_tokens=0 is not allowed (must be at least 1; None is as many"),
+        ({"max_tokens": 1.5}, "max_tokens=1.5 is not allowed (must be an integer"),
+        ({"temperature": -1}, "temperature=-1 is not allowed (must be at least 0; 0 is greedy)"),
+        ({"temperature": math.nan}, "temperature=nan is not allowed"),
+        ({"temperature": "hot"}, "temperature='hot' is not allowed (must be a number)"),
+        ({"top_p": 0}, "top_p=0 is not allowed (must be above 0 and at most 1"),
+        ({"top_p": True}, "top_p=True is not allowed (must be a number)"),
+        ({"top_k": -2}, "top_k=-2 is not allowed (must be at least -1; 0 keeps all tokens)"),
+        ({"min_p": 1.1}, "min_p=1.1 is not allowed (must be from 0 to 1"),
+        ({"seed": -1}, "seed=-1 is not allowed (must be from 0 to 18446744073709551615)"),
+        ({"seed": 2**64}, "seed=18446744073709551616 is not allowed"),
+        ({"stop": ["a", ""]}, "stop=['a', ''] is not allowed (must be non-empty strings)"),
+        ({"stop": 3}, "stop=3 is not allowed (must be a list)"),
+        ({"stop_token_ids": ["a"]}, "stop_token_ids=['a'] is not allowed (must be integers)"),
+        ({"logprobs": 101}, "logprobs=101 is not allowed (must be from 0 to 100)"),
+        ({"repetition_penalty": 0}, "repetition_penalty=0 is not allowed (must be above 0"),
+        ({"presence_penalty": math.inf}, "presence_penalty=inf is not allowed (must be finite"),
+        ({"frequency_penalty": None}, "frequency_penalty=None is not allowed (must be a number)"),
+        ({"logit_bias": [1]}, "logit_bias=[1] is not allowed (must be a mapping"),
+        ({"logit_bias": {1: math.inf}}, "logit_bias={1: inf} is not allowed (must be below"),
+        ({"logit_bias": {"a": 1}}, "logit_bias={'a': 1} is not allowed (must be below infinity"),
+        ({"n": 0}, "n=0 is not allowed (must be at least 1)"),
+    ],
+)
+def test_bad_values_are_named(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(RequestError) as caught:
+        SamplingParams(**options)
+    assert str(caught.value).startswith(f"sampling parameters: {message}")
