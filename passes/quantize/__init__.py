@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
+from optc.passes.quantize.cast_weights import CastWeights
 from optc.passes.quantize.quantize_weights import QuantizeWeights
 from optc.pipeline.base import Pass
 
-PASSES: tuple[type[Pass], ...] = (QuantizeWeights,)
+PASSES: tuple[type[Pass], ...] = (QuantizeWeights, CastWeights)
