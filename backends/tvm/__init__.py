@@ -1,0 +1,67 @@
+"""The TVM backend: CPU engines built ahead of time. Importing it loads neither TVM nor NumPy."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import onnx_ir as ir
+
+    from optc.backend import BuildOptions, EngineBuild
+    from optc.runtime.executable import EngineSpec, Executable
+    from optc.target import Target
+
+__all__ = ["BACKEND", "TvmBackend"]
+
+
+class TvmBackend:
+    """`optc.backend.Backend` on Apache TVM."""
+
+    name = "tvm"
+
+    def available(self) -> str:
+        """Empty if engines can be built here, else what is missing and how to get it."""
+        from optc.backends.tvm.link import linker_command
+        from optc.backends.tvm.runtime_libs import compiler_package
+        from optc.errors import UnavailableError
+
+        if compiler_package() is None:
+            return "apache-tvm is not installed (pip install 'optc[compile]')"
+        try:
+            linker_command()
+        except UnavailableError as error:
+            return error.render()
+        return ""
+
+    def supports(self, node: ir.Node, target: Target) -> str:
+        """Empty if ``node`` can be lowered for ``target``, else the reason."""
+        from optc.backends.tvm.isa import isa_of
+        from optc.backends.tvm.lower import check_node
+        from optc.backends.tvm.lower_model import HANDLERS
+        from optc.errors import UnavailableError
+
+        try:
+            isa_of(target)
+        except UnavailableError as error:
+            return error.message
+        return check_node(node, HANDLERS)
+
+    def build(
+        self, model: ir.Model, target: Target, workdir: Path, options: BuildOptions
+    ) -> EngineBuild:
+        """Build the ragged-step model; see `optc.backends.tvm.build.build_engine`."""
+        from optc.backends.tvm.build import build_engine
+
+        return build_engine(model, target, workdir, options)
+
+    def load(
+        self, folder: Path, spec: EngineSpec, data: dict[str, Any], threads: int
+    ) -> Executable:
+        """Load what `build` wrote; see `optc.backends.tvm.loader.load_engine`."""
+        from optc.backends.tvm.loader import load_engine
+
+        return load_engine(folder, spec, data, threads)
+
+
+BACKEND = TvmBackend()

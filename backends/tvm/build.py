@@ -1,0 +1,135 @@
+"""Building an engine: lower, start the compiler's process, pack weights meanwhile, wait for it."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import onnx_ir as ir
+
+from optc.backend import BuildOptions, EngineBuild
+from optc.backends.tvm.isa import isa_of
+from optc.backends.tvm.link import linker_command
+from optc.backends.tvm.lower_model import Lowered, lower_model
+from optc.backends.tvm.runtime_libs import FFI_PACKAGE, copy_libraries, ffi_version
+from optc.backends.tvm.weights_file import Placed, write_weights
+from optc.errors import OptcError, UnavailableError, UnsupportedError
+from optc.target import Target
+
+ENGINE_FILE = "engine.so"
+WEIGHTS_FILE = "weights.bin"
+#: Longest time the compiler may take.
+TIMEOUT_S = 1800.0
+_SCRATCH = ("program.json", "result.json", "compiler.log")
+
+
+def build_engine(
+    model: ir.Model, target: Target, workdir: Path, options: BuildOptions
+) -> EngineBuild:
+    """Build ``model`` into ``workdir`` (see `optc.backend.Backend.build`).
+
+    Raises:
+        UnsupportedError: Nodes or a kernel configuration that the backend cannot take.
+        UnavailableError: No kernel for the target, no linker, or the compiler crashed.
+    """
+    isa = isa_of(target)
+    linker_command()
+    started = time.perf_counter()
+    lowered = lower_model(model, target, options)
+    lowered_at = time.perf_counter()
+    libraries = copy_libraries(workdir)
+    compiler = _start_compiler(lowered, workdir)
+    try:
+        placed = write_weights(workdir / WEIGHTS_FILE, lowered.weights)
+        packed_at = time.perf_counter()
+        report = _finish_compiler(compiler, workdir)
+    finally:
+        if compiler.poll() is None:
+            compiler.kill()
+            compiler.wait()
+        for name in _SCRATCH:
+            (workdir / name).unlink(missing_ok=True)
+    report.update(
+        lower_seconds=lowered_at - started,
+        pack_seconds=packed_at - lowered_at,
+        build_seconds=time.perf_counter() - started,
+        weight_bytes=max((p.end for p in placed), default=0),
+    )
+    return EngineBuild(
+        files=(ENGINE_FILE, WEIGHTS_FILE, *libraries),
+        spec=lowered.spec,
+        requires={FFI_PACKAGE: ffi_version()},
+        backend_data=_backend_data(lowered, placed, isa.features),
+        report=report,
+    )
+
+
+def _backend_data(
+    lowered: Lowered, placed: list[Placed], features: tuple[str, ...]
+) -> dict[str, Any]:
+    return {
+        "features": list(features),
+        "ffi": ffi_version(),
+        "weights": [p.to_json() for p in placed],
+    }
+
+
+def _start_compiler(lowered: Lowered, workdir: Path) -> subprocess.Popen[bytes]:
+    program, result, log = (workdir / name for name in _SCRATCH)
+    program.write_text(lowered.program.to_json())
+    arguments = [str(program), str(result), str(workdir / ENGINE_FILE)]
+    with log.open("wb") as stream:
+        return subprocess.Popen(
+            [sys.executable, "-m", "optc.backends.tvm.child", *arguments],
+            stdin=subprocess.DEVNULL,
+            stdout=stream,
+            stderr=subprocess.STDOUT,
+            env=_environment(),
+        )
+
+
+def _environment() -> dict[str, str]:
+    """The child finds the same packages as this process and does not load torch with TVM."""
+    path = os.pathsep.join(p for p in sys.path if p)
+    return {**os.environ, "PYTHONPATH": path, "TVM_FFI_DISABLE_TORCH_C_DLPACK": "1"}
+
+
+def _finish_compiler(compiler: subprocess.Popen[bytes], workdir: Path) -> dict[str, Any]:
+    """Wait; the report of a compiler that succeeded.
+
+    Raises:
+        UnsupportedError, UnavailableError: What the compiler says, or how it ended.
+    """
+    try:
+        status = compiler.wait(TIMEOUT_S)
+    except subprocess.TimeoutExpired as error:
+        raise _died(f"did not finish within {TIMEOUT_S:.0f} s", workdir) from error
+    result = workdir / _SCRATCH[1]
+    if not result.exists():
+        how = f"was killed by signal {-status}" if status < 0 else f"ended with status {status}"
+        raise _died(how, workdir)
+    outcome: dict[str, Any] = json.loads(result.read_text())
+    if "error" in outcome:
+        raise _as_error(outcome["error"])
+    report: dict[str, Any] = outcome["report"]
+    return report
+
+
+def _as_error(error: dict[str, str]) -> OptcError:
+    kind = UnavailableError if error["kind"] == UnavailableError.kind else UnsupportedError
+    return kind(error["message"], where=error["where"], hint=error["hint"])
+
+
+def _died(how: str, workdir: Path) -> UnavailableError:
+    lines = (workdir / _SCRATCH[2]).read_text(errors="replace").strip().splitlines()
+    said = " | ".join(line.strip() for line in lines[-6:])
+    return UnavailableError(
+        f"the compiler {how}" + (f"; its last lines: {said}" if said else ""),
+        where="tvm backend",
+        hint="if memory ran out, free some; otherwise please report this model and recipe",
+    )

@@ -1,0 +1,110 @@
+"""From a `Program` to TVM's IR: Relax functions that call the kernels."""
+
+from __future__ import annotations
+
+import importlib
+from dataclasses import dataclass, field
+from typing import Any
+
+import tvm
+from tvm import relax, tirx
+
+from optc.backends.tvm.isa import Isa
+from optc.backends.tvm.program import Call, Dim, Function, Program, Tensor
+from optc.backends.tvm.relax_ops import relax_call
+
+_KERNELS = "optc.backends.tvm.kernels"
+#: Kernel name -> module, config class and function that makes the PrimFunc.
+KERNELS: dict[str, tuple[str, str, str]] = {
+    "quantize": ("quantize", "Quantize", "quantize"),
+    "rms_norm": ("norm", "RMSNorm", "rms_norm"),
+    "layer_norm": ("norm", "LayerNorm", "layer_norm"),
+    "head_rms_norm": ("norm", "HeadRMSNorm", "head_rms_norm"),
+    "gated_activation": ("activation", "GatedActivation", "gated_activation"),
+    "elementwise": ("elementwise", "Elementwise", "elementwise"),
+    "embedding": ("embedding", "Embedding", "embedding"),
+    "quantized_embedding": ("embedding", "QuantizedEmbedding", "quantized_embedding"),
+    "gather_rows": ("rows", "RowGather", "gather_rows"),
+    "rotary_kv": ("rotary_kv", "RotaryKV", "rotary_kv"),
+    "rotary": ("rotary_kv", "Rotary", "rotary"),
+    "write_kv": ("rotary_kv", "WriteKV", "write_kv"),
+    "paged_attention": ("attention", "PagedAttention", "paged_attention"),
+    "copy_kv": ("copy_kv", "CopyKV", "copy_kv"),
+    "int_matmul": ("matmul_int", "IntMatmul", "int_matmul"),
+    "float_matmul": ("matmul_float", "FloatMatmul", "float_matmul"),
+}
+
+
+def make_kernel(kernel: str, config: dict[str, Any], isa: Isa) -> tirx.PrimFunc:
+    """The PrimFunc of one kernel configuration."""
+    module_name, class_name, function_name = KERNELS[kernel]
+    module = importlib.import_module(f"{_KERNELS}.{module_name}")
+    return getattr(module, function_name)(getattr(module, class_name)(**config), isa)
+
+
+def emit(program: Program, isa: Isa) -> tvm.IRModule:
+    """The Relax module of ``program``; equal kernel configurations share one PrimFunc."""
+    emitter = _Emitter(isa, relax.BlockBuilder())
+    for function in program.functions:
+        emitter.function(function, program.bounds)
+    return emitter.builder.get()
+
+
+@dataclass
+class _Emitter:
+    isa: Isa
+    builder: relax.BlockBuilder
+    kernels: dict[str, tvm.ir.GlobalVar] = field(default_factory=dict)
+
+    def function(self, function: Function, bounds: dict[str, int]) -> None:
+        symbols: dict[str, tirx.Var] = {}
+        parameters = [relax.Var(t.name, _type(t, symbols)) for t in function.arguments]
+        values = {t.name: p for t, p in zip(function.arguments, parameters, strict=True)}
+        attributes = {"tir_var_upper_bound": bounds, "relax.force_pure": False}
+        with self.builder.function(function.name, parameters, attrs=attributes, pure=False):
+            for call in function.calls:
+                self._call(call, values, symbols)
+            self.builder.emit_func_output(values[function.result])
+
+    def _call(self, call: Call, values: dict[str, Any], symbols: dict[str, tirx.Var]) -> None:
+        operands = [values[name] for name in call.inputs]
+        if call.kernel.startswith("relax."):
+            expression = relax_call(call, operands)
+            values[call.outputs[0].name] = self.builder.emit(expression)
+            return
+        function = self._kernel(call)
+        fresh = [_type(t, symbols) for t in call.outputs]
+        if call.updated:
+            pools = [values[name] for name in call.updated]
+            indices = [*range(len(operands), len(operands) + len(pools)), *(-1 for _ in fresh)]
+            types = [*(pool.ty for pool in pools), *fresh]
+            expression = relax.op.call_tir_inplace(function, [*operands, *pools], indices, types)
+        else:
+            types = fresh
+            expression = relax.call_tir(function, operands, types if len(types) > 1 else types[0])
+        result = self.builder.emit(expression)
+        for position, tensor in enumerate(call.outputs, len(call.updated)):
+            single = len(types) == 1
+            item = result if single else self.builder.emit(relax.TupleGetItem(result, position))
+            values[tensor.name] = item
+
+    def _kernel(self, call: Call) -> tvm.ir.GlobalVar:
+        key = f"{call.kernel} {sorted(call.config.items())}"
+        if key not in self.kernels:
+            function = make_kernel(call.kernel, call.config, self.isa)
+            name = f"{call.kernel}_{len(self.kernels)}"
+            function = function.with_attr("global_symbol", name)
+            self.kernels[key] = self.builder.add_func(function, name)
+        return self.kernels[key]
+
+
+def _type(tensor: Tensor, symbols: dict[str, tirx.Var]) -> relax.TensorType:
+    return relax.TensorType([_dim(d, symbols) for d in tensor.shape], tensor.dtype)
+
+
+def _dim(dim: Dim, symbols: dict[str, tirx.Var]) -> Any:
+    if isinstance(dim, int):
+        return dim
+    name, _, extra = dim.partition("+")
+    variable = symbols.setdefault(name, tirx.Var(name, "int64"))
+    return variable + int(extra) if extra else variable

@@ -1,0 +1,51 @@
+"""Linking compiled objects into a shared library, with whatever C++ compiler there is."""
+
+from __future__ import annotations
+
+import importlib.util
+import shutil
+import subprocess
+import sys
+from collections.abc import Sequence
+
+from optc.errors import UnavailableError
+
+#: Names of C++ compilers that can link a shared library, best first.
+COMPILERS = ("c++", "g++", "clang++")
+_FLAGS = ("-shared", "-fPIC", "-Wl,--build-id=none", "-Wl,-z,noexecstack")
+
+
+def linker_command() -> tuple[str, ...]:
+    """The command that links: the system's C++ compiler, else the one of the ziglang wheel.
+
+    Raises:
+        UnavailableError: There is neither; the hint says how to get one.
+    """
+    for name in COMPILERS:
+        path = shutil.which(name)
+        if path:
+            return (path,)
+    if importlib.util.find_spec("ziglang") is not None:
+        return (sys.executable, "-m", "ziglang", "cc")
+    raise UnavailableError(
+        "linking the engine needs a C++ compiler and none was found",
+        where="tvm backend",
+        hint=f"install one of {', '.join(COMPILERS)}, or: pip install ziglang",
+    )
+
+
+def link(output: str, objects: Sequence[str]) -> None:
+    """Link ``objects`` into the shared library ``output``; the same bytes give the same file.
+
+    Raises:
+        UnavailableError: There is no linker, or it failed; the message ends in its last lines.
+    """
+    command = [*linker_command(), *_FLAGS, "-o", output, *objects]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        tail = " | ".join(done.stderr.strip().splitlines()[-5:])
+        raise UnavailableError(
+            f"{command[0]} could not link the engine: {tail}",
+            where="tvm backend",
+            hint="check that this C++ compiler works, or: pip install ziglang",
+        )

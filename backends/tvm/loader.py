@@ -1,0 +1,156 @@
+"""Loading an engine and stepping it: needs NumPy, tvm_ffi and the artifact's own files."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+
+from optc.backends.tvm.pools import KVPools
+from optc.backends.tvm.runtime_libs import LIBRARIES, check_ffi_version, import_ffi, open_runtime
+from optc.backends.tvm.staging import Staging
+from optc.backends.tvm.weights_file import MappedWeights, placed_from_json
+from optc.errors import ArtifactError, InputError, UnavailableError
+from optc.runtime.executable import EngineSpec, Float32, Int32, StepBatch
+from optc.target import Target, host_features
+
+ENGINE_FILE = "engine.so"
+WEIGHTS_FILE = "weights.bin"
+#: Device type CPU, device 0, pooled allocator.
+_CPU_POOLED = (1, 0, 2)
+#: Thread pool mode of TVM's runtime: any cores, as many workers as asked for.
+_ANY_CORES = 1
+
+
+class TvmExecutable:
+    """A loaded engine (`optc.runtime.executable.Executable`). Use it from one thread."""
+
+    def __init__(
+        self,
+        ffi: ModuleType,
+        functions: dict[str, Callable[..., Any]],
+        spec: EngineSpec,
+        weights: MappedWeights,
+        weight_names: list[str],
+    ) -> None:
+        self.spec = spec
+        self._ffi = ffi
+        self._functions = functions
+        self._step = functions["step"]
+        self._weights = weights
+        self._weight_tensors = [ffi.from_dlpack(weights.array(name)) for name in weight_names]
+        self._staging = Staging(spec, ffi.from_dlpack)
+        self._pools = KVPools(spec, ffi.from_dlpack)
+        self._fixed: tuple[Any, ...] | None = None
+
+    def allocate_kv(self, blocks_per_group: tuple[int, ...], block_size: int) -> None:
+        """Allocate zeroed pools; memory is taken as blocks are first written.
+
+        Raises:
+            InputError: ``block_size`` is not a multiple of ``spec.block_multiple``, or the
+                number of groups differs.
+        """
+        self._fixed = None
+        self._pools.allocate(blocks_per_group, block_size)
+        self._staging.set_block_size(block_size)
+        self._fixed = (*self._weight_tensors, *self._pools.tensors)
+
+    def step(self, batch: StepBatch) -> Float32:
+        """Run one ragged step; returns logits [R, V], valid until the next call.
+
+        Raises:
+            InputError: The batch exceeds the engine's limits, its shapes do not fit together, or
+                no KV pools were allocated.
+        """
+        if self._fixed is None:
+            raise InputError("no KV pools: call allocate_kv first", where="step")
+        result = self._step(*self._staging.fill(batch), *self._fixed)
+        return np.from_dlpack(result)
+
+    def copy_kv(self, group: int, src_slots: Int32, dst_slots: Int32) -> None:
+        """Copy K and V of ``src_slots`` [n] to ``dst_slots`` [n] in every layer of ``group``,
+        one pair after the other.
+
+        Raises:
+            InputError: No pools were allocated, or a slot lies outside of them.
+        """
+        source, target = self._pools.check_slots(group, src_slots, dst_slots)
+        slots = (self._ffi.from_dlpack(source), self._ffi.from_dlpack(target))
+        self._functions[f"copy_kv_{group}"](*slots, *self._pools.of_group(group))
+
+    def close(self) -> None:
+        """Release the pools and the mapped weights; the engine cannot be used afterwards."""
+        self._fixed = None
+        self._weight_tensors.clear()
+        self._pools.release()
+        self._weights.close()
+
+
+def load_engine(
+    folder: Path, spec: EngineSpec, data: dict[str, Any], threads: int
+) -> TvmExecutable:
+    """Load the engine in ``folder`` that `optc.backends.tvm.build.build_engine` wrote.
+
+    Args:
+        folder: Holds the engine's files.
+        spec: As the build gave it.
+        data: The build's ``backend_data``.
+        threads: Threads of every kernel.
+
+    Raises:
+        UnavailableError: The CPU lacks features of the engine, or tvm_ffi is of another release.
+        ArtifactError: A file is missing, truncated or cannot be opened.
+    """
+    _check_cpu(tuple(data["features"]))
+    check_ffi_version(data["ffi"])
+    for name in (ENGINE_FILE, WEIGHTS_FILE, *LIBRARIES):
+        if not (folder / name).is_file():
+            raise ArtifactError(
+                "the file is missing", where=name, hint="the artifact is incomplete: copy it again"
+            )
+    placed = [placed_from_json(item) for item in data["weights"]]
+    weights = MappedWeights(folder / WEIGHTS_FILE, placed)
+    ffi = import_ffi()
+    _set_threads(threads)
+    open_runtime(folder)
+    vm = _open_vm(ffi, folder / ENGINE_FILE)
+    names = ("step", *(f"copy_kv_{g}" for g in range(len(spec.groups))))
+    functions = {name: vm[name] for name in names}
+    ffi.get_global_func("runtime.config_threadpool")(_ANY_CORES, threads)
+    return TvmExecutable(ffi, functions, spec, weights, [p.tensor.name for p in placed])
+
+
+def _check_cpu(features: tuple[str, ...]) -> None:
+    missing = Target("", "cpu", features).missing_on(host_features())
+    if missing:
+        raise UnavailableError(
+            f"this CPU lacks {', '.join(missing)}, which the engine was compiled for",
+            where="tvm engine",
+            hint="compile the artifact for this machine: --target native or x86-64-v3",
+        )
+
+
+def _set_threads(threads: int) -> None:
+    """Thread settings that TVM's runtime reads when it starts.
+
+    Workers are not pinned: replicas on one machine would all be pinned to the same cores.
+    """
+    os.environ["TVM_NUM_THREADS"] = str(threads)
+    os.environ.setdefault("TVM_BIND_THREADS", "0")
+
+
+def _open_vm(ffi: ModuleType, engine: Path) -> Any:
+    try:
+        vm = ffi.load_module(str(engine))["vm_load_executable"]()
+    except (RuntimeError, AttributeError, OSError) as error:
+        raise ArtifactError(
+            f"cannot open the engine: {str(error).strip().splitlines()[-1]}",
+            where=engine.name,
+            hint="the file is damaged: compile or copy the artifact again",
+        ) from error
+    vm["vm_initialization"](*_CPU_POOLED)
+    return vm

@@ -1,0 +1,180 @@
+"""Lowering of matmuls, embeddings and row gathers."""
+
+from __future__ import annotations
+
+import onnx_ir as ir
+
+from optc.backends.tvm.lower import (
+    SUM_WIDTH,
+    Handler,
+    Lowering,
+    Refused,
+    round_up,
+    rows_of,
+    width_of,
+)
+from optc.backends.tvm.program import Tensor
+from optc.backends.tvm.weight_layouts import float_weight, integer_weight, table_weight
+
+_FLOATS = (ir.DataType.FLOAT, ir.DataType.BFLOAT16)
+
+
+def _bias(lowering: Lowering, value: ir.Value | None, n: int) -> list[Tensor]:
+    if value is None:
+        return []
+    bias = lowering.tensor(value)
+    if bias.shape != (n,):
+        raise Refused(f"the bias has shape {list(bias.shape)}, not [{n}]")
+    return [bias]
+
+
+def _following_bias(node: ir.Node, n: int) -> tuple[ir.Node, ir.Value] | None:
+    """The Add of a constant [N] that is the only user of the matmul, and that constant."""
+    users = list(node.outputs[0].uses())
+    if len(users) != 1 or users[0].node.op_type != "Add" or node.outputs[0].is_graph_output():
+        return None
+    add, index = users[0].node, users[0].idx
+    other = add.inputs[1 - index]
+    constant = None if other is None else ir.convenience.get_const_tensor(other)
+    if other is None or constant is None or tuple(constant.shape.numpy()) != (n,):
+        return None
+    return add, other
+
+
+def _float_matmul(lowering: Lowering, node: ir.Node) -> None:
+    """MatMul and optc::Bf16MatMul: x [T, K] times a constant seen as [K, N]."""
+    x = lowering.tensor(node.inputs[0])
+    value = node.inputs[1]
+    weight = lowering.initializer(value, "weight")
+    if len(weight.shape) != 2 or ir.DataType(weight.dtype) not in _FLOATS:
+        raise Refused(f"no matmul for a weight {weight.dtype} {list(weight.shape)}")
+    k, n = (int(d) for d in weight.shape.numpy())
+    if width_of(x) != k:
+        raise Refused(f"x has {width_of(x)} columns and the weight {k} rows")
+    result, bias = node.outputs[0], node.inputs[2] if len(node.inputs) > 2 else None
+    following = None if node.domain else _following_bias(node, n)
+    if following is not None:
+        add, bias = following
+        lowering.done.add(add)
+        result = add.outputs[0]
+    name = f"{value.name if value else ''}.matmul"
+    packed = lowering.weight(name, lambda: float_weight(name, weight))
+    biases = _bias(lowering, bias, n)
+    dtype = "bfloat16" if ir.DataType(weight.dtype) == ir.DataType.BFLOAT16 else "float32"
+    config = {"n": n, "k": k, "weight_dtype": dtype, "bias": bool(biases)}
+    outputs = [("float32", (rows_of(x), n))]
+    (out,) = lowering.call("float_matmul", config, [x, *packed, *biases], outputs)
+    lowering.tensors[result] = out
+
+
+def _group_check(node: ir.Node) -> str:
+    bits = node.attributes.get_int("bits", 0)
+    group = node.attributes.get_int("group_size", 0)
+    if bits not in (4, 8) or group < 0 or group % SUM_WIDTH:
+        return f"no kernel for {bits} bits in groups of {group}"
+    return ""
+
+
+def _packed_integers(
+    lowering: Lowering,
+    node: ir.Node,
+    values: ir.Value | None,
+    scale: ir.Value | None,
+    zero_point: ir.Value | None,
+) -> tuple[tuple[Tensor, ...], int, int]:
+    """The packed weight of a quantized matmul or lookup, and its K and N."""
+    weight = lowering.initializer(values, "weight")
+    scales = lowering.initializer(scale, "scale")
+    zeros = None if zero_point is None else lowering.initializer(zero_point, "zero point")
+    bits = node.attributes.get_int("bits", 8)
+    group = node.attributes.get_int("group_size", 0)
+    k, n = (int(d) for d in weight.shape.numpy())
+    name = f"{values.name if values else ''}.packed"
+    packed = lowering.weight(name, lambda: integer_weight(name, weight, scales, zeros, bits, group))
+    return packed, k, n
+
+
+def _integer_matmul(lowering: Lowering, node: ir.Node) -> None:
+    """optc::QuantizedMatMul: q, s, weight, w_scale, w_zero_point?, bias?."""
+    inputs = [*node.inputs, *(None,) * (6 - len(node.inputs))]
+    q, s = lowering.tensor(inputs[0]), lowering.tensor(inputs[1])
+    sums = lowering.sums.get(q.name)
+    if sums is None:
+        raise Refused("its activations do not come from a quantizing kernel")
+    packed, k, n = _packed_integers(lowering, node, *inputs[2:5])
+    if width_of(q) != round_up(k, SUM_WIDTH):
+        raise Refused(f"q has {width_of(q)} columns and the weight {k} rows")
+    biases = _bias(lowering, inputs[5], n)
+    config = {
+        "n": n,
+        "k": k,
+        "bits": node.attributes.get_int("bits", 8),
+        "group_size": node.attributes.get_int("group_size", 0),
+        "asymmetric": len(packed) == 3,
+        "bias": bool(biases),
+    }
+    outputs = [("float32", (rows_of(q, "int8"), n))]
+    (out,) = lowering.call("int_matmul", config, [q, s, sums, *packed, *biases], outputs)
+    lowering.tensors[node.outputs[0]] = out
+
+
+def _quantized_gather(lowering: Lowering, node: ir.Node) -> None:
+    """optc::QuantizedGather: tokens, the head's weight [D, V], w_scale, w_zero_point?."""
+    inputs = [*node.inputs, *(None,) * (4 - len(node.inputs))]
+    tokens = lowering.tensor(inputs[0])
+    packed, width, vocab = _packed_integers(lowering, node, *inputs[1:4])
+    config = {
+        "vocab": vocab,
+        "width": width,
+        "bits": node.attributes.get_int("bits", 8),
+        "group_size": node.attributes.get_int("group_size", 0),
+        "asymmetric": len(packed) == 3,
+    }
+    outputs = [("float32", (tokens.shape[0], width))]
+    (out,) = lowering.call("quantized_embedding", config, [tokens, *packed], outputs)
+    lowering.tensors[node.outputs[0]] = out
+
+
+def _gather_check(node: ir.Node) -> str:
+    axis = node.attributes.get_int("axis", 0)
+    return "" if axis == 0 else f"Gather along axis {axis}"
+
+
+def _gather(lowering: Lowering, node: ir.Node) -> None:
+    """Rows of an embedding table, or of computed rows."""
+    data, indices = node.inputs[0], lowering.tensor(node.inputs[1])
+    if indices.dtype != "int32" or len(indices.shape) != 1:
+        raise Refused(f"indices are {indices.dtype} {list(indices.shape)}, not int32 rows")
+    constant = None if data is None else ir.convenience.get_const_tensor(data)
+    if constant is None:
+        x = lowering.tensor(data)
+        rows_of(x)
+        outputs = [("float32", (indices.shape[0], width_of(x)))]
+        (out,) = lowering.call("gather_rows", {"width": width_of(x)}, [x, indices], outputs)
+    else:
+        out = _embedding(lowering, f"{data.name if data else ''}", constant, indices)
+    lowering.tensors[node.outputs[0]] = out
+
+
+def _embedding(
+    lowering: Lowering, name: str, constant: ir.TensorProtocol, tokens: Tensor
+) -> Tensor:
+    if len(constant.shape) != 2 or ir.DataType(constant.dtype) not in _FLOATS:
+        raise Refused(f"no lookup in a table {constant.dtype} {list(constant.shape)}")
+    vocab, width = (int(d) for d in constant.shape.numpy())
+    packed = lowering.weight(f"{name}.table", lambda: table_weight(f"{name}.table", constant))
+    # a bfloat16 table is widened by the lookup itself; a Cast that follows finds float32
+    dtype = "bfloat16" if packed[0].dtype == "uint16" else "float32"
+    config = {"vocab": vocab, "width": width, "dtype": dtype}
+    outputs = [("float32", (tokens.shape[0], width))]
+    (out,) = lowering.call("embedding", config, [*packed, tokens], outputs)
+    return out
+
+
+HANDLERS = {
+    ("", "MatMul"): Handler(_float_matmul),
+    ("optc", "Bf16MatMul"): Handler(_float_matmul),
+    ("optc", "QuantizedMatMul"): Handler(_integer_matmul, _group_check),
+    ("optc", "QuantizedGather"): Handler(_quantized_gather, _group_check),
+    ("", "Gather"): Handler(_gather, _gather_check),
+}

@@ -1,0 +1,140 @@
+"""The whole model as a `Program`: the step, the KV copies, the weights and the engine's spec."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import json
+
+import onnx_ir as ir
+
+from optc.backend import BuildOptions
+from optc.backends.tvm import lower_attention, lower_elementwise, lower_matmul, lower_rows
+from optc.backends.tvm.lower import Handler, Lowering
+from optc.backends.tvm.lower_attention import kv_config, pool_names
+from optc.backends.tvm.program import Call, Function, Program, Tensor
+from optc.backends.tvm.weights_file import PackedWeight
+from optc.errors import InputError
+from optc.runtime.executable import EngineSpec, KVGroup, LayerKV
+from optc.target import Target
+
+#: Slots of one tile of a KV pool; block sizes are multiples of it.
+TILE = 16
+#: Every lowered operator by (domain, name).
+HANDLERS: dict[tuple[str, str], Handler] = {
+    **lower_attention.HANDLERS,
+    **lower_elementwise.HANDLERS,
+    **lower_matmul.HANDLERS,
+    **lower_rows.HANDLERS,
+}
+
+
+@dataclass(frozen=True)
+class Lowered:
+    """What the lowering gives to the build.
+
+    Attributes:
+        program: For the compiler.
+        weights: Packed weights, in the order of the step's arguments.
+        spec: Limits and KV shape.
+    """
+
+    program: Program
+    weights: tuple[PackedWeight, ...]
+    spec: EngineSpec
+
+
+def lower_model(model: ir.Model, target: Target, options: BuildOptions) -> Lowered:
+    """Lower a ragged-step model (docs/normal-form.md).
+
+    Raises:
+        UnsupportedError: Nodes cannot be lowered; all are listed with their reasons.
+        InputError: The model is not a ragged step.
+    """
+    if "optc.kv" not in model.metadata_props:
+        raise InputError(
+            "the model has no KV metadata",
+            where="tvm backend",
+            hint="the pass kv-cache must have run",
+        )
+    kv = json.loads(model.metadata_props["optc.kv"])
+    inputs = step_inputs(len(kv["groups"]))
+    lowering = Lowering(len(kv["groups"]), kv["layers"])
+    by_name = {t.name: t for t in inputs}
+    for value in model.graph.inputs:
+        if value.name in by_name:
+            lowering.tensors[value] = by_name[value.name]
+        elif "_pool." not in str(value.name):
+            raise InputError(
+                f"unknown input {value.name}", where="tvm backend", hint="see docs/normal-form.md"
+            )
+        else:
+            lowering.tensors[value] = Tensor(str(value.name), "float32", ())
+    lowering.run(model.graph, HANDLERS)
+    logits = lowering.tensor(model.graph.outputs[0])
+    weights = tuple(lowering.weights.values())
+    pools = [t for i, layer in enumerate(kv["layers"]) for t in pool_tensors(i, layer)]
+    arguments = (*inputs, *(t for w in weights for t in w.tensors), *pools)
+    step = Function("step", arguments, tuple(lowering.calls), logits.name)
+    copies = (_copy_function(g, group, kv["layers"]) for g, group in enumerate(kv["groups"]))
+    bounds = {
+        "T": options.max_rows,
+        "B": options.max_sequences,
+        "R": options.max_logit_rows,
+    }
+    program = Program((step, *copies), bounds, target.name, target.features)
+    return Lowered(program, weights, _spec(kv, int(logits.shape[1]), options))
+
+
+def step_inputs(groups: int) -> tuple[Tensor, ...]:
+    """The step's inputs in order; all int32. ``block_size`` is the one beside `StepBatch`'s."""
+    return (
+        Tensor("tokens", "int32", ("T",)),
+        Tensor("positions", "int32", ("T",)),
+        Tensor("slot_mapping", "int32", (groups, "T")),
+        Tensor("kv_lengths", "int32", (groups, "B")),
+        Tensor("query_starts", "int32", ("B+1",)),
+        Tensor("block_tables", "int32", (groups, "B", "P")),
+        Tensor("logit_rows", "int32", ("R",)),
+        Tensor("block_size", "int32", (1,)),
+    )
+
+
+def pool_tensors(index: int, layer: dict[str, Any]) -> tuple[Tensor, Tensor]:
+    """A layer's K pool [tiles, Hkv, Dk, 16] and V pool [tiles, Hkv, 16, Dv]."""
+    tiles, heads, dtype = f"S{layer['group']}", layer["kv_heads"], layer["dtype"]
+    k_name, v_name = pool_names(index)
+    return (
+        Tensor(k_name, dtype, (tiles, heads, layer["key_dim"], TILE)),
+        Tensor(v_name, dtype, (tiles, heads, TILE, layer["value_dim"])),
+    )
+
+
+def _copy_function(group: int, entry: dict[str, Any], layers: Sequence[dict[str, Any]]) -> Function:
+    """``copy_kv_<group>(src_slots, dst_slots, pools of the group's layers…)``."""
+    slots = (Tensor("src_slots", "int32", ("n",)), Tensor("dst_slots", "int32", ("n",)))
+    pools: list[Tensor] = []
+    calls = []
+    for index in entry["layers"]:
+        pair = pool_tensors(index, layers[index])
+        pools += pair
+        config = kv_config(layers[index])
+        names = (slots[0].name, slots[1].name)
+        calls.append(Call("copy_kv", config, names, (), tuple(t.name for t in pair)))
+    return Function(f"copy_kv_{group}", (*slots, *pools), tuple(calls), slots[0].name)
+
+
+def _spec(kv: dict[str, Any], vocab_size: int, options: BuildOptions) -> EngineSpec:
+    return EngineSpec(
+        vocab_size=vocab_size,
+        max_context=options.max_context,
+        max_rows=options.max_rows,
+        max_sequences=options.max_sequences,
+        max_logit_rows=options.max_logit_rows,
+        block_multiple=TILE,
+        batch_invariant=True,
+        groups=tuple(KVGroup(g["window"], tuple(g["layers"])) for g in kv["groups"]),
+        layers=tuple(LayerKV(**layer) for layer in kv["layers"]),
+    )

@@ -1,0 +1,87 @@
+"""The KV pools of a loaded engine."""
+
+from __future__ import annotations
+
+import mmap
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from optc.backends.tvm.staging import aligned
+from optc.errors import InputError
+from optc.runtime.executable import EngineSpec, Int32
+
+#: Slots of one tile: K is [tiles, Hkv, Dk, 16] and V [tiles, Hkv, 16, Dv].
+TILE = 16
+
+
+class KVPools:
+    """K and V of every layer, in anonymous pages that the system hands out on first write."""
+
+    def __init__(self, spec: EngineSpec, wrap: Callable[[npt.NDArray[Any]], Any]) -> None:
+        self._spec = spec
+        self._wrap = wrap
+        self._slots: tuple[int, ...] = ()
+        self.tensors: list[Any] = []
+
+    def allocate(self, blocks_per_group: tuple[int, ...], block_size: int) -> None:
+        """Replace all pools by zeroed ones.
+
+        Raises:
+            InputError: The block size or the number of groups does not fit the engine.
+        """
+        multiple = self._spec.block_multiple
+        if block_size <= 0 or block_size % multiple:
+            raise InputError(
+                f"block size {block_size} is not a multiple of {multiple}", where="allocate_kv"
+            )
+        if len(blocks_per_group) != len(self._spec.groups) or min(blocks_per_group) < 1:
+            raise InputError(
+                f"blocks {blocks_per_group} for {len(self._spec.groups)} KV groups",
+                where="allocate_kv",
+                hint="one positive number of blocks for each group",
+            )
+        self.release()
+        self._slots = tuple(count * block_size for count in blocks_per_group)
+        for layer in self._spec.layers:
+            tiles = self._slots[layer.group] // TILE
+            for shape in (
+                (tiles, layer.kv_heads, layer.key_dim, TILE),
+                (tiles, layer.kv_heads, TILE, layer.value_dim),
+            ):
+                self.tensors.append(self._wrap(_pages(shape, layer.dtype)))
+
+    def of_group(self, group: int) -> list[Any]:
+        """K and V tensors of the group's layers, in order of the layers."""
+        layers = self._spec.groups[group].layers
+        return [tensor for i in layers for tensor in self.tensors[2 * i : 2 * i + 2]]
+
+    def check_slots(self, group: int, source: Int32, target: Int32) -> tuple[Int32, Int32]:
+        """Aligned copies of slot lists.
+
+        Raises:
+            InputError: No pools, lists of different lengths, or a slot outside of the pools.
+        """
+        if not self.tensors:
+            raise InputError("no KV pools: call allocate_kv first", where="copy_kv")
+        limit = self._slots[group]
+        both = np.stack([source, target])
+        if both.size and not (0 <= both.min() and both.max() < limit):
+            raise InputError(f"slots must lie within 0 and {limit - 1}", where="copy_kv")
+        copies = aligned(source.size), aligned(target.size)
+        for copy, slots in zip(copies, (source, target), strict=True):
+            copy[:] = slots
+        return copies
+
+    def release(self) -> None:
+        """Drop all pools; their memory goes back to the system."""
+        self.tensors.clear()
+        self._slots = ()
+
+
+def _pages(shape: tuple[int, ...], dtype: str) -> npt.NDArray[Any]:
+    count = int(np.prod(shape, dtype=np.int64))
+    pages = mmap.mmap(-1, count * np.dtype(dtype).itemsize)
+    return np.frombuffer(pages, np.dtype(dtype)).reshape(shape)

@@ -1,0 +1,111 @@
+"""The engine as data: what the lowering produces and the compiler's process turns into Relax.
+
+A `Program` is a list of kernel calls over named tensors. It holds no weights and needs no TVM, so
+that the process that reads the model never loads the compiler, and the compiler never sees the
+model (docs/decisions.md).
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+#: A dimension: a number, or a symbol such as ``T`` or ``B+1``.
+Dim = int | str
+
+
+@dataclass(frozen=True)
+class Tensor:
+    """A tensor of the engine.
+
+    Attributes:
+        name: Unique in the program.
+        dtype: TVM's name of the element type: ``float32``, ``int8``, …
+        shape: Dimensions; symbols are T, B, P, R and S0, S1, … (16-token tiles of a KV group).
+    """
+
+    name: str
+    dtype: str
+    shape: tuple[Dim, ...]
+
+
+@dataclass(frozen=True)
+class Call:
+    """One kernel call.
+
+    Attributes:
+        kernel: Name in the kernel table, or ``relax.<op>`` for an operator that TVM lowers.
+        config: Fields of the kernel's config dataclass (JSON values).
+        inputs: Names of the tensors read.
+        updated: Names of the tensors updated in place; they follow the inputs.
+        outputs: Fresh tensors.
+    """
+
+    kernel: str
+    config: dict[str, Any]
+    inputs: tuple[str, ...]
+    outputs: tuple[Tensor, ...]
+    updated: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Function:
+    """A function of the engine: its arguments in order, its calls, and the tensor it returns."""
+
+    name: str
+    arguments: tuple[Tensor, ...]
+    calls: tuple[Call, ...]
+    result: str
+
+
+@dataclass(frozen=True)
+class Program:
+    """Everything the compiler needs.
+
+    Attributes:
+        functions: ``step`` and one ``copy_kv_<group>`` for each KV group.
+        bounds: Largest value of each symbol that intermediate tensors depend on.
+        target: Name of the compilation target.
+        features: CPU features of the target.
+    """
+
+    functions: tuple[Function, ...]
+    bounds: dict[str, int]
+    target: str
+    features: tuple[str, ...] = field(default=())
+
+    def to_json(self) -> str:
+        """The program as JSON text; the same program gives the same text."""
+        return json.dumps(asdict(self), sort_keys=True, separators=(",", ":"))
+
+    @staticmethod
+    def from_json(text: str) -> Program:
+        """The program that `to_json` wrote."""
+        data = json.loads(text)
+        functions = tuple(_function(item) for item in data["functions"])
+        return Program(functions, data["bounds"], data["target"], tuple(data["features"]))
+
+
+def tensor_from_json(data: dict[str, Any]) -> Tensor:
+    """A tensor from the dict that ``asdict`` gives."""
+    return Tensor(data["name"], data["dtype"], tuple(data["shape"]))
+
+
+def _function(data: dict[str, Any]) -> Function:
+    return Function(
+        data["name"],
+        tuple(tensor_from_json(t) for t in data["arguments"]),
+        tuple(_call(c) for c in data["calls"]),
+        data["result"],
+    )
+
+
+def _call(data: dict[str, Any]) -> Call:
+    return Call(
+        data["kernel"],
+        data["config"],
+        tuple(data["inputs"]),
+        tuple(tensor_from_json(t) for t in data["outputs"]),
+        tuple(data["updated"]),
+    )

@@ -1,0 +1,64 @@
+"""Operators without a kernel of their own, left to TVM's own lowering."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from tvm import relax
+
+from optc.backends.tvm.program import Call
+
+_UNARY: dict[str, Callable[[Any], Any]] = {
+    "abs": relax.op.abs,
+    "cos": relax.op.cos,
+    "erf": relax.op.erf,
+    "exp": relax.op.exp,
+    "gelu": relax.op.nn.gelu,
+    "gelu_tanh": relax.op.nn.gelu_tanh,
+    "negative": relax.op.negative,
+    "relu": relax.op.nn.relu,
+    "sigmoid": relax.op.sigmoid,
+    "silu": relax.op.nn.silu,
+    "sin": relax.op.sin,
+    "sqrt": relax.op.sqrt,
+    "tanh": relax.op.tanh,
+}
+_BINARY: dict[str, Callable[[Any, Any], Any]] = {
+    "add": relax.op.add,
+    "divide": relax.op.divide,
+    "multiply": relax.op.multiply,
+    "power": relax.op.power,
+    "subtract": relax.op.subtract,
+}
+
+
+def relax_call(call: Call, operands: list[Any]) -> Any:
+    """The Relax expression of ``call``, whose kernel is ``relax.<op>``.
+
+    Binary operators may state one operand as a float: ``left`` or ``right`` of the config.
+    """
+    name = call.kernel.removeprefix("relax.")
+    if name in _UNARY:
+        return _UNARY[name](operands[0])
+    if name in _BINARY:
+        left, right = _sides(call, operands)
+        return _BINARY[name](left, right)
+    if name == "astype":
+        return relax.op.astype(operands[0], call.config["dtype"])
+    if name == "expand_dims":
+        return relax.op.expand_dims(operands[0], call.config["axis"])
+    if name == "concat":
+        return relax.op.concat(operands, axis=-1)
+    if name == "slice":
+        start, stop = call.config["start"], call.config["stop"]
+        return relax.op.strided_slice(operands[0], axes=[-1], begin=[start], end=[stop])
+    raise ValueError(f"no Relax operator for {call.kernel}")
+
+
+def _sides(call: Call, operands: list[Any]) -> tuple[Any, Any]:
+    if "left" in call.config:
+        return relax.const(call.config["left"], "float32"), operands[0]
+    if "right" in call.config:
+        return operands[0], relax.const(call.config["right"], "float32")
+    return operands[0], operands[1]

@@ -1,0 +1,135 @@
+"""TVM's two runtime libraries: found at compile time, copied into the artifact, opened at load."""
+
+from __future__ import annotations
+
+import ctypes
+import importlib.metadata
+import importlib.util
+import os
+import shutil
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cache
+from pathlib import Path
+from types import ModuleType
+
+from optc.errors import ArtifactError, UnavailableError
+
+#: In the order they must be opened.
+LIBRARIES = ("libtvm_runtime.so", "libtvm_runtime_extra.so")
+FFI_PACKAGE = "apache-tvm-ffi"
+
+
+def compiler_package() -> Path | None:
+    """Folder of the installed ``tvm`` package, found without importing it; None if absent."""
+    spec = importlib.util.find_spec("tvm")
+    return Path(spec.origin).parent if spec is not None and spec.origin else None
+
+
+def copy_libraries(folder: Path) -> tuple[str, ...]:
+    """Copy the runtime libraries of the installed compiler into ``folder``; returns their names.
+
+    Raises:
+        UnavailableError: The compiler is not installed.
+    """
+    package = compiler_package()
+    if package is None:
+        raise UnavailableError(
+            "apache-tvm is not installed", where="tvm backend", hint="pip install 'optc[compile]'"
+        )
+    for name in LIBRARIES:
+        shutil.copyfile(package / "lib" / name, folder / name)
+    return LIBRARIES
+
+
+def ffi_version() -> str:
+    """Version of the installed FFI package, the run time's only dependency on TVM.
+
+    Raises:
+        UnavailableError: It is not installed.
+    """
+    try:
+        return importlib.metadata.version(FFI_PACKAGE)
+    except importlib.metadata.PackageNotFoundError as error:
+        raise UnavailableError(
+            f"{FFI_PACKAGE} is not installed",
+            where="tvm backend",
+            hint=f"pip install {FFI_PACKAGE}",
+        ) from error
+
+
+def check_ffi_version(required: str) -> None:
+    """Check that the installed FFI package is of the release that the engine was built with.
+
+    Raises:
+        UnavailableError: Another release, or none, is installed.
+    """
+    installed = ffi_version()
+    if _release(installed) != _release(required):
+        raise UnavailableError(
+            f"the engine needs {FFI_PACKAGE} {_release(required)}, installed is {installed}",
+            where="tvm engine",
+            hint=f"pip install {FFI_PACKAGE}=={required}",
+        )
+
+
+def _release(version: str) -> str:
+    return ".".join(version.split(".")[:3])
+
+
+@contextmanager
+def _without_torch() -> Iterator[None]:
+    """Keep ``import tvm_ffi`` from importing torch, which would take a second and 200 MB."""
+    os.environ["TVM_FFI_DISABLE_TORCH_C_DLPACK"] = "1"
+    if "torch" in sys.modules:
+        yield
+        return
+    sys.modules["torch"] = None  # type: ignore[assignment]  # makes the import fail
+    try:
+        yield
+    finally:
+        del sys.modules["torch"]
+
+
+def import_ffi() -> ModuleType:
+    """The ``tvm_ffi`` package, imported without torch.
+
+    Raises:
+        UnavailableError: It is not installed.
+    """
+    ffi_version()
+    with _without_torch():
+        import tvm_ffi
+    module: ModuleType = tvm_ffi
+    return module
+
+
+@cache
+def open_runtime(folder: Path) -> None:
+    """Open the artifact's runtime libraries, unless this process already has TVM's runtime.
+
+    A process holds one runtime: the libraries register their functions globally, so that a
+    second copy from another artifact would clash; the versions were checked to be equal.
+
+    Raises:
+        ArtifactError: A library is missing or cannot be opened.
+    """
+    if _runtime_is_open():
+        return
+    for name in LIBRARIES:
+        try:
+            ctypes.CDLL(str(folder / name), mode=ctypes.RTLD_GLOBAL)
+        except OSError as error:
+            raise ArtifactError(
+                f"cannot open the runtime library: {error}",
+                where=name,
+                hint="compile the artifact again",
+            ) from error
+
+
+def _runtime_is_open() -> bool:
+    import tvm_ffi
+
+    probe = tvm_ffi.get_global_func("ffi.Module.load_from_bytes.relax.VMExecutable", True)
+    return probe is not None

@@ -1,0 +1,113 @@
+"""Initializers as packed engine weights (layouts: docs/normal-form.md), streamed tile by tile."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import onnx_ir as ir
+
+from optc.backends.tvm import packing
+from optc.backends.tvm.program import Tensor
+from optc.backends.tvm.weights_file import Chunk, PackedWeight
+from optc.ir.weights import LazyWeight, as_lazy
+
+Array = npt.NDArray[Any]
+#: Added to signed values so that the kernels see unsigned ones.
+_OFFSETS = {ir.DataType.INT8: 128, ir.DataType.INT4: 8, ir.DataType.UINT8: 0, ir.DataType.UINT4: 0}
+
+
+def raw_weight(name: str, tensor: ir.TensorProtocol) -> PackedWeight:
+    """A float32 tensor as it is."""
+
+    def chunks() -> Iterator[Chunk]:
+        yield 0, np.ascontiguousarray(tensor.numpy(), np.float32)
+
+    shape = tuple(int(d) for d in tensor.shape.numpy())
+    return PackedWeight((Tensor(name, "float32", shape),), chunks)
+
+
+def table_weight(name: str, tensor: ir.TensorProtocol) -> PackedWeight:
+    """An embedding table [V, D] by rows: float32, or the bits of bfloat16 as uint16."""
+    rows = as_lazy(tensor)
+    bfloat16 = rows.dtype == ir.DataType.BFLOAT16
+
+    def chunks() -> Iterator[Chunk]:
+        for start, stop in rows.tiles():
+            tile = rows.read_rows(start, stop)
+            yield 0, tile.view(np.uint16) if bfloat16 else tile.astype(np.float32, copy=False)
+
+    dtype = "uint16" if bfloat16 else "float32"
+    return PackedWeight((Tensor(name, dtype, rows.rows_shape),), chunks)
+
+
+def float_weight(name: str, tensor: ir.TensorProtocol) -> PackedWeight:
+    """A matmul's weight, seen as [K, N], float32 or bfloat16, in blocks of 64 output channels."""
+    rows = as_lazy(tensor, transposed=True)
+    n, k = rows.rows_shape
+    blocks = _blocks(n)
+    bfloat16 = rows.dtype == ir.DataType.BFLOAT16
+    if bfloat16:
+        packed = Tensor(name, "uint16", (blocks, -(-k // 2), packing.BLOCK, 2))
+    else:
+        packed = Tensor(name, "float32", (blocks, k, packing.BLOCK))
+
+    def chunks() -> Iterator[Chunk]:
+        for start, stop in rows.tiles(packing.BLOCK):
+            tile = rows.read_rows(start, stop)
+            if bfloat16:
+                yield 0, packing.pack_bfloat16(tile.view(np.uint16))
+            else:
+                yield 0, packing.pack_float32(tile.astype(np.float32, copy=False))
+
+    return PackedWeight((packed,), chunks)
+
+
+def integer_weight(
+    name: str,
+    weight: ir.TensorProtocol,
+    scale: ir.TensorProtocol,
+    zero_point: ir.TensorProtocol | None,
+    bits: int,
+    group_size: int,
+) -> PackedWeight:
+    """A quantized matmul's weight seen as [K, N], its scales and zero points.
+
+    Tensors: values u8 [N/64, Kp/4 or Kp/8, 64, 4], scales [N/64, G, 64] (float32 per channel,
+    float16 with groups) and, if asymmetric, zero points u8 [N/64, G, 64].
+    """
+    rows = as_lazy(weight, transposed=True)
+    scales = as_lazy(scale, transposed=bool(group_size))
+    zeros = None if zero_point is None else as_lazy(zero_point, transposed=bool(group_size))
+    n, k = rows.rows_shape
+    blocks, groups = _blocks(n), -(-k // group_size) if group_size else 1
+    steps = -(-k // packing.K_MULTIPLE) * packing.K_MULTIPLE * bits // 32
+    scale_type = np.float16 if group_size else np.float32
+    shape = (blocks, groups, packing.BLOCK)
+    tensors = [
+        Tensor(f"{name}.values", "uint8", (blocks, steps, packing.BLOCK, 4)),
+        Tensor(f"{name}.scales", np.dtype(scale_type).name, shape),
+    ]
+    if zeros is not None:
+        tensors.append(Tensor(f"{name}.zeros", "uint8", shape))
+
+    def chunks() -> Iterator[Chunk]:
+        for start, stop in rows.tiles(packing.BLOCK):
+            yield 0, packing.pack_int(_unsigned(rows, start, stop), bits)
+            yield 1, packing.pack_columns(scales.read_rows(start, stop), scale_type)
+            if zeros is not None:
+                yield 2, packing.pack_columns(zeros.read_rows(start, stop), np.uint8)
+
+    return PackedWeight(tuple(tensors), chunks)
+
+
+def _unsigned(rows: LazyWeight, start: int, stop: int) -> npt.NDArray[np.uint8]:
+    """Stored values of some rows, u8 [n, K]."""
+    values = rows.read_rows(start, stop).astype(np.int16)
+    return (values + _OFFSETS[ir.DataType(rows.dtype)]).astype(np.uint8)
+
+
+def _blocks(n: int) -> int:
+    return -(-n // packing.BLOCK)
