@@ -119,7 +119,7 @@ class _Compile:
         tokenizer = self._tokenizer(imported)
         build = self._build(lowered, build_options)
         engine = self._engine_entry(build)
-        judgement = self._judge(lowered, imported, engine, tokenizer)
+        judgement = self._judge(lowered, engine, tokenizer)
         manifest = assemble_manifest(
             self.options,
             imported,
@@ -200,11 +200,10 @@ class _Compile:
     def _judge(
         self,
         lowered: Lowered,
-        imported: ImportedModel,
         engine: EngineEntry,
         tokenizer: TokenizerEntry | None,
     ) -> Judgement:
         if not self.options.gated:
             return not_judged(self.options.recipe.gates)
         with self._stage("gates"):
-            return judge(self.options, lowered, imported, engine, tokenizer, self.writer.folder)
+            return judge(self.options, lowered, engine, tokenizer, self.writer.folder)

@@ -15,7 +15,6 @@ from optc.target import host_features, usable_threads
 if TYPE_CHECKING:  # the gates bring ONNX Runtime, which a compile without them does not need
     from optc.driver.lowering import Lowered
     from optc.gates.measure import GateReport, GateResult
-    from optc.importer import ImportedModel
 
 
 @dataclass(frozen=True)
@@ -69,7 +68,6 @@ def not_judged(bounds: Mapping[str, float | None]) -> Judgement:
 def judge(
     options: CompileOptions,
     lowered: Lowered,
-    imported: ImportedModel,
     engine: EngineEntry,
     tokenizer: TokenizerEntry | None,
     artifact: Path,
@@ -85,7 +83,7 @@ def judge(
     if missing:
         reason = f"target {engine.target.name} needs {', '.join(missing)}, which this machine lacks"
         return _verdict(_unmeasured(bounds, reason), {}, options)
-    report = _measure(options, lowered, imported, engine, tokenizer, artifact)
+    report = _measure(options, lowered, engine, tokenizer, artifact)
     gates = tuple(g for g in report.gates if g.value is not None or g.bound is not None)
     return _verdict(gates, report.figures, options)
 
@@ -93,7 +91,6 @@ def judge(
 def _measure(
     options: CompileOptions,
     lowered: Lowered,
-    imported: ImportedModel,
     engine: EngineEntry,
     tokenizer: TokenizerEntry | None,
     artifact: Path,
@@ -106,8 +103,9 @@ def _measure(
         vocab_size=engine.spec.vocab_size,
         max_context=engine.spec.max_context,
         parameters=sum(v.const_value.size for v in initializers if v.const_value is not None),
-        config=imported.config,
         tokenizer_file=None if tokenizer is None else artifact / tokenizer.files[0],
+        bos=None if tokenizer is None else tokenizer.bos_token_id,
+        eos=None if tokenizer is None else next(iter(tokenizer.eos_token_ids), None),
         text_file=options.eval_text,
     )
     executable = options.backend.load(

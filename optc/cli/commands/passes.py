@@ -22,6 +22,7 @@ def command(as_json: bool) -> None:
 
     with compile_packages():
         from optc import registry
+        from optc.recipe import option_text
 
         groups = registry.pass_groups()
     entries = [_describe(group, p) for group, members in groups.items() for p in members]
@@ -30,7 +31,7 @@ def command(as_json: bool) -> None:
         return
     rows = table("passes", "group", "name", "what", "options")
     for entry in entries:
-        options = "\n".join(f"{key}={value}" for key, value in entry["options"].items())
+        options = "\n".join(f"{k}={option_text(v)}" for k, v in entry["options"].items())
         rows.add_row(entry["group"], entry["name"], entry["description"], options)
     show(rows)
 

@@ -1,0 +1,63 @@
+"""``optc eval``: perplexity of an artifact on a text, and its distance from a reference."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from optc.cli.needs import compile_packages
+from optc.cli.output import figure, json_option, print_json, reserved_stdout, show, table
+from optc.cli.progress import progress_on_stderr
+
+if TYPE_CHECKING:
+    from optc.progress import Progress
+
+_PATH = click.Path(path_type=Path)
+_LABELS = {
+    "tokens": "predicted tokens",
+    "perplexity": "perplexity",
+    "reference_perplexity": "the reference's",
+    "kl_mean": "mean KL (nats a token)",
+    "kl_p99": "99th percentile of KL",
+    "top1_agreement": "top-1 agreement",
+    "text": "text",
+    "convention": "how",
+}
+
+
+@click.command("eval", short_help="Perplexity of an artifact, and its distance from a model.")
+@click.argument("artifact", type=_PATH)
+@click.option("--text", type=_PATH, help="Text to score: .jsonl or plain [shipped].")
+@click.option("--reference", type=_PATH, help="Model folder: adds KL and top-1 agreement.")
+@click.option("--threads", type=click.IntRange(min=1), help="CPU threads [all usable].")
+@json_option
+def command(
+    artifact: Path, text: Path | None, reference: Path | None, threads: int | None, as_json: bool
+) -> None:
+    """Score a text with ARTIFACT; with --reference also against the float32 model."""
+    with compile_packages(), reserved_stdout(), progress_on_stderr() as progress:
+        figures = _evaluate(artifact, text, reference, threads, progress)
+    if as_json:
+        print_json("eval", figures)
+        return
+    rows = table(str(artifact), "", "")
+    rows.show_header = False
+    for key, label in _LABELS.items():
+        value = figures.get(key)
+        if value is not None:
+            rows.add_row(label, figure(value, 6) if isinstance(value, float) else str(value))
+    show(rows)
+
+
+def _evaluate(
+    path: Path, text: Path | None, reference: Path | None, threads: int | None, progress: Progress
+) -> dict[str, Any]:
+    from optc.artifact import Artifact
+    from optc.driver.evaluate import evaluate_artifact
+
+    progress("check", 0, 0)
+    return evaluate_artifact(
+        Artifact.open(path), text=text, reference=reference, threads=threads, progress=progress
+    )

@@ -1,0 +1,82 @@
+"""Scoring of a written artifact: what ``optc eval`` does."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from optc import registry
+from optc.artifact import Artifact, EngineEntry
+from optc.gates.measure import evaluate
+from optc.gates.text import EvalWindows, eval_windows
+from optc.pipeline.pipeline import Pipeline
+from optc.progress import Progress, no_progress
+from optc.target import usable_threads
+
+if TYPE_CHECKING:
+    import onnx_ir as ir
+
+
+def evaluate_artifact(
+    artifact: Artifact,
+    *,
+    text: Path | None = None,
+    reference: Path | None = None,
+    threads: int | None = None,
+    progress: Progress = no_progress,
+) -> dict[str, Any]:
+    """Perplexity of an artifact on a text, and with a reference its divergence from it.
+
+    Args:
+        artifact: The artifact.
+        text: ``.jsonl`` or plain text; None is the shipped one.
+        reference: Folder of the source model, run in float32.
+        threads: CPU threads of engine and reference; None is all usable ones.
+        progress: Told what goes on.
+
+    Returns:
+        tokens, perplexity; with a reference also kl_mean, kl_p99, kl_max, top1_agreement and
+        reference_perplexity; text and convention say what was scored.
+
+    Raises:
+        InputError: The text or the reference is unusable.
+        UnavailableError: The engine does not run here.
+    """
+    count = threads or usable_threads()
+    engine = artifact.engine()
+    model = None if reference is None else _dense_form(reference, progress)
+    windows = _windows(artifact, engine, text)
+    executable = registry.backend(engine.backend).load(
+        artifact.engine_folder(engine), engine.spec, engine.data, count
+    )
+    try:
+        return evaluate(
+            executable, windows, reference_model=model, threads=count, progress=progress
+        )
+    finally:
+        executable.close()
+
+
+def _dense_form(folder: Path, progress: Progress) -> ir.Model:
+    """The source model as the gates compare with it."""
+    from optc.importer import import_model
+
+    progress("import", 0, 0)
+    model = import_model(folder).model
+    Pipeline.parse("canonicalize", registry).run(model)
+    return model
+
+
+def _windows(artifact: Artifact, engine: EngineEntry, text: Path | None) -> EvalWindows:
+    tokenizer = artifact.manifest.tokenizer
+    # A weight takes a byte or so; all that depends on it is how many windows are affordable.
+    parameters = sum(entry.bytes for entry in artifact.manifest.files)
+    return eval_windows(
+        vocab_size=engine.spec.vocab_size,
+        max_context=engine.spec.max_context,
+        parameters=parameters,
+        tokenizer_file=artifact.tokenizer_file(),
+        bos=None if tokenizer is None else tokenizer.bos_token_id,
+        eos=None if tokenizer is None else next(iter(tokenizer.eos_token_ids), None),
+        text_file=text,
+    )

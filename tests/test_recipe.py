@@ -1,0 +1,139 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from optc import registry
+from optc.errors import InputError
+from optc.gates.measure import QUALITY_GATES, SPEED_GATES
+from optc.pipeline.pipeline import Pipeline
+from optc.recipe import GATE_NAMES, load_recipe
+
+MINIMAL = "name: mine\npipeline: [canonicalize, kv-cache]\n"
+
+
+def written(folder: Path, text: str) -> Path:
+    path = folder / "mine.yaml"
+    path.write_text(text)
+    return path
+
+
+@pytest.mark.parametrize("name", ["fp32", "bf16-fused", "int8-fused", "int4-fused"])
+def test_shipped_recipes_are_valid_and_state_their_gates(name: str) -> None:
+    recipe = load_recipe(name)
+    assert recipe.name == name
+    assert recipe.description
+    assert recipe.gates["kl_mean"] is not None
+    assert recipe.gates["top1_agreement"] is not None
+    pipeline = Pipeline.parse(recipe.spec(), registry)
+    assert Pipeline.parse(pipeline.spec(), registry) == pipeline
+
+
+def test_no_other_recipe_is_shipped_untested() -> None:
+    assert set(registry.recipe_files()) == {"fp32", "bf16-fused", "int8-fused", "int4-fused"}
+
+
+def test_gate_names_are_those_that_are_measured() -> None:
+    assert GATE_NAMES == QUALITY_GATES + SPEED_GATES
+
+
+def test_bounds_of_the_quantized_recipes() -> None:
+    int8, int4 = load_recipe("int8-fused").gates, load_recipe("int4-fused").gates
+    assert (int8["kl_mean"], int8["top1_agreement"]) == (0.0015, 0.978)
+    assert (int4["kl_mean"], int4["top1_agreement"]) == (0.02, 0.92)
+
+
+def test_a_recipe_file_is_read(tmp_path: Path) -> None:
+    path = written(tmp_path, MINIMAL + "gates: {kl_mean: 0.5}\n")
+    for source in (path, str(path)):
+        recipe = load_recipe(source)
+        assert [step.name for step in recipe.pipeline] == ["canonicalize", "kv-cache"]
+        assert recipe.gates == {"kl_mean": 0.5}
+        assert recipe.backend == "tvm"
+
+
+def test_set_overrides_options_and_the_recipe_json_shows_it() -> None:
+    recipe = load_recipe(
+        "int4-fused", sets=["quantize-weights.group_size=64", "quantize-weights.head=false"]
+    )
+    assert "quantize-weights{bits=4,group_size=64," in recipe.spec()
+    step = next(s for s in recipe.to_json()["pipeline"] if s["name"] == "quantize-weights")
+    assert step["options"]["group_size"] == "64"
+    assert step["options"]["head"] == "false"
+
+
+def test_gate_overrides_bounds_and_none_stops_judging() -> None:
+    recipe = load_recipe("int8-fused", gates=["kl_mean=0.5", "top1_agreement=none"])
+    assert recipe.gates["kl_mean"] == 0.5
+    assert recipe.gates["top1_agreement"] is None
+
+
+def test_optional_passes_keep_that_mark(tmp_path: Path) -> None:
+    text = "name: m\npipeline:\n  - canonicalize\n  - fuse-qkv: {optional: true}\n  - kv-cache\n"
+    recipe = load_recipe(written(tmp_path, text))
+    assert recipe.spec() == "canonicalize,fuse-qkv{optional=true},kv-cache"
+    assert Pipeline.parse(recipe.spec(), registry).optional == {"fuse-qkv"}
+
+
+def test_a_group_stands_for_its_passes(tmp_path: Path) -> None:
+    recipe = load_recipe(written(tmp_path, "name: m\npipeline: [canonicalize, kv_cache]\n"))
+    members = [p.name for p in registry.pass_groups()["kv_cache"]]
+    assert [step.name for step in recipe.pipeline] == ["canonicalize", *members]
+    with pytest.raises(InputError, match="the group 'kv_cache' takes no options"):
+        load_recipe(written(tmp_path, "name: m\npipeline: [{kv_cache: {a: 1}}]\n"))
+
+
+def refused(source: str | Path, *, sets: tuple[str, ...] = (), gates: tuple[str, ...] = ()) -> str:
+    with pytest.raises(InputError) as caught:
+        load_recipe(source, sets=sets, gates=gates)
+    return caught.value.render()
+
+
+def test_unknown_names_are_told_with_the_nearest_one(tmp_path: Path) -> None:
+    assert refused("int8-fusd") == (
+        "--recipe: unknown recipe 'int8-fusd' (did you mean 'int8-fused'?)"
+    )
+    assert "one of bf16-fused, fp32, int4-fused, int8-fused" in refused("zzz")
+    path = written(tmp_path, "name: m\npipeline: [canonicalise]\n")
+    assert refused(path) == (f"{path}: unknown pass 'canonicalise' (did you mean 'canonicalize'?)")
+    path = written(tmp_path, MINIMAL + "gate: {}\n")
+    assert refused(path) == f"{path}: unknown key 'gate' (did you mean 'gates'?)"
+    path = written(tmp_path, MINIMAL + "gates: {kl_meen: 1}\n")
+    assert refused(path) == f"{path}: unknown gate 'kl_meen' (did you mean 'kl_mean'?)"
+
+
+def test_bad_overrides_say_what_is_wrong() -> None:
+    assert refused("fp32", sets=("bits=4",)) == "--set: 'bits=4' is not pass.option=value"
+    assert refused("fp32", sets=("quantize-weight.bits=4",)) == (
+        "--set: unknown pass 'quantize-weight' (did you mean 'quantize-weights'?)"
+    )
+    assert "the recipe 'fp32' does not run the pass 'quantize-weights'" in refused(
+        "fp32", sets=("quantize-weights.bits=4",)
+    )
+    assert "unknown option 'bitz' (options: bits" in refused(
+        "int4-fused", sets=("quantize-weights.bitz=4",)
+    )
+    assert "option bits='four' is not a int" in refused(
+        "int4-fused", sets=("quantize-weights.bits=four",)
+    )
+    assert refused("fp32", gates=("kl_mean",)) == "--gate: 'kl_mean' is not name=bound"
+    assert "the bound 'low' of 'kl_mean' is not a number" in refused("fp32", gates=("kl_mean=low",))
+
+
+def test_files_that_are_no_recipes(tmp_path: Path) -> None:
+    assert "cannot read the recipe: No such file" in refused(tmp_path / "absent.yaml")
+    assert "is not YAML" in refused(written(tmp_path, "a: [1"))
+    assert "is not a mapping" in refused(written(tmp_path, "- a"))
+    assert "'pipeline' must be a list with at least one pass" in refused(
+        written(tmp_path, "name: m\npipeline: []\n")
+    )
+    assert "the key 'name' is missing" in refused(written(tmp_path, "pipeline: [canonicalize]\n"))
+    assert "is no pipeline entry" in refused(written(tmp_path, "name: m\npipeline: [3]\n"))
+    assert "is no pipeline entry" in refused(written(tmp_path, "name: m\npipeline: [{a: 3}]\n"))
+    assert "gates.kl_mean" in refused(written(tmp_path, MINIMAL + "gates: {kl_mean: low}\n"))
+
+
+def test_an_order_that_a_pass_forbids_is_refused(tmp_path: Path) -> None:
+    text = "name: m\npipeline: [kv-cache, canonicalize]\n"
+    assert "must come" in refused(written(tmp_path, text))
