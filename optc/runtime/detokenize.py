@@ -7,11 +7,11 @@ from collections.abc import Callable, Sequence
 Decode = Callable[[Sequence[int]], str]
 
 _REPLACEMENT = "\ufffd"
-#: An unfinished UTF-8 character has at most 3 bytes; decoders show at most one U+FFFD for each.
-_MAX_UNFINISHED = 3
 #: Tokens of the prompt that decoding starts from: enough for a decoder that treats the first
-#: token in a way of its own (the space that SentencePiece drops) and for an unfinished character.
+#: token in a way of its own (the space that SentencePiece drops).
 _PROMPT_CONTEXT = 6
+#: Tokens that a UTF-8 character may be spread over before its last one.
+_MAX_UNFINISHED = 3
 #: A window is cut at a boundary from this length on (each cut costs one more decoding), …
 _CUT_WINDOW = 16
 #: … and anywhere from this one on: that many tokens without an end of character are garbage.
@@ -21,8 +21,9 @@ _MAX_WINDOW = 64
 class Detokenizer:
     """Incremental decoding over a window of the last few tokens.
 
-    The window starts at a boundary between characters, so that its text only grows. Text is
-    handed out up to a trailing unfinished character; when none is left the window moves on.
+    The window starts between two characters. Nothing is handed out while its text ends with an
+    unfinished character, because a decoder may then show the whole characters before it as
+    broken too: runs of byte tokens are decoded as one, valid or not.
 
     Args:
         decode: Decodes token ids to text, without special tokens.
@@ -31,19 +32,22 @@ class Detokenizer:
 
     def __init__(self, decode: Decode, prompt: Sequence[int]) -> None:
         self._decode = decode
-        self._window = [int(token) for token in prompt[-_PROMPT_CONTEXT:]]
-        self._boundary = len(self._window)  # the tokens before end with a whole character
-        self._shown = len(decode(self._window).rstrip(_REPLACEMENT))
+        self._window = _context(decode, prompt)
+        # A prompt given as tokens may end inside a character, which the output then completes.
+        self._boundary = _boundary(decode, self._window)  # tokens before it end a character
+        self._shown = len(decode(self._window[: self._boundary]))
 
     def add(self, token: int) -> str:
         """The text that ``token`` completes; empty inside a character."""
         self._window.append(token)
         text = self._decode(self._window)
-        end = len(text) - _unfinished(text)
-        piece = text[self._shown : end]
-        self._shown = max(self._shown, end)
-        whole = end == len(text)
-        if (whole and len(self._window) >= _CUT_WINDOW) or len(self._window) >= _MAX_WINDOW:
+        whole = not text.endswith(_REPLACEMENT)
+        garbage = len(self._window) >= _MAX_WINDOW
+        piece = ""
+        if whole or garbage:
+            piece = text[self._shown :]
+            self._shown = max(self._shown, len(text))
+        if garbage or (whole and len(self._window) >= _CUT_WINDOW):
             self._cut()
         if whole:
             self._boundary = len(self._window)
@@ -51,23 +55,33 @@ class Detokenizer:
 
     def finish(self) -> str:
         """What is left, replacement characters for an unfinished character included."""
-        text = self._decode(self._window)
-        piece = text[self._shown :]
-        self._shown = len(text)
+        piece = self._decode(self._window)[self._shown :]
+        self._shown += len(piece)
         return piece
 
     def _cut(self) -> None:
         """Keep the tokens since the last boundary as context, unless they are special tokens
         only: a decoder would take what follows for the start of a text."""
-        context = self._window[min(self._boundary, len(self._window) - 1) :]
+        first = max(self._boundary, len(self._window) - _CUT_WINDOW)
+        context = self._window[min(first, len(self._window) - 1) :]
         shown = len(self._decode(context))
         if shown or len(self._window) >= _MAX_WINDOW:
             self._window, self._shown, self._boundary = context, shown, len(context)
 
 
-def _unfinished(text: str) -> int:
-    tail = text[-_MAX_UNFINISHED:]
-    return len(tail) - len(tail.rstrip(_REPLACEMENT))
+def _context(decode: Decode, prompt: Sequence[int]) -> list[int]:
+    """The end of the prompt, started where fewest characters are broken."""
+    starts = range(max(0, len(prompt) - _PROMPT_CONTEXT), -1, -1)[: _MAX_UNFINISHED + 1]
+    windows = [[int(token) for token in prompt[start:]] for start in starts]
+    return min(windows, key=lambda window: decode(window).count(_REPLACEMENT))
+
+
+def _boundary(decode: Decode, window: Sequence[int]) -> int:
+    """How many leading tokens end with a whole character; all, if it is garbage."""
+    for end in range(len(window), max(-1, len(window) - _MAX_UNFINISHED - 1), -1):
+        if not decode(window[:end]).endswith(_REPLACEMENT):
+            return end
+    return len(window)
 
 
 class TextStream:
