@@ -1,0 +1,1 @@
+"""Measurements; each is a command. Figures are medians of interleaved rounds."""

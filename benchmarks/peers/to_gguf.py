@@ -1,0 +1,139 @@
+"""Write a Llama checkpoint as GGUF with bfloat16 weights, then let llama.cpp quantize it.
+
+Runs in llama.cpp's environment: ``HF_FOLDER OUTPUT_FOLDER FORMAT…`` (BF16, Q8_0, Q4_0, Q4_K_M).
+No vocabulary is written: the benchmark feeds token ids. llama.cpp rotates neighbouring pairs, so
+rows of q and k are reordered from the half-split order of the checkpoint.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import gguf
+import llama_cpp as lc
+import numpy as np
+
+FORMATS = {"Q8_0": lc.LLAMA_FTYPE_MOSTLY_Q8_0, "Q4_0": lc.LLAMA_FTYPE_MOSTLY_Q4_0,
+           "Q4_K_M": lc.LLAMA_FTYPE_MOSTLY_Q4_K_M}  # fmt: skip
+LAYER = {
+    "input_layernorm.weight": "attn_norm.weight",
+    "self_attn.q_proj.weight": "attn_q.weight",
+    "self_attn.k_proj.weight": "attn_k.weight",
+    "self_attn.v_proj.weight": "attn_v.weight",
+    "self_attn.o_proj.weight": "attn_output.weight",
+    "post_attention_layernorm.weight": "ffn_norm.weight",
+    "mlp.gate_proj.weight": "ffn_gate.weight",
+    "mlp.up_proj.weight": "ffn_up.weight",
+    "mlp.down_proj.weight": "ffn_down.weight",
+}
+
+
+def tensors(folder: Path) -> dict[str, Any]:
+    """All bfloat16 tensors of the checkpoint as memory-mapped uint16 arrays by name."""
+    found: dict[str, Any] = {}
+    for shard in sorted(folder.glob("*.safetensors")):
+        raw = np.memmap(shard, dtype=np.uint8, mode="r")
+        size = int(raw[:8].view(np.uint64)[0])
+        for name, entry in json.loads(bytes(raw[8 : 8 + size])).items():
+            if name == "__metadata__":
+                continue
+            if entry["dtype"] != "BF16":
+                raise SystemExit(f"{shard.name}: {name} is {entry['dtype']}, expected BF16")
+            start, stop = (8 + size + o for o in entry["data_offsets"])
+            found[name] = raw[start:stop].view(np.uint16).reshape(entry["shape"])
+    return found
+
+
+def interleave(rows: Any, heads: int) -> Any:
+    """Rows [heads * d, K] from half-split to neighbouring-pair order within each head."""
+    split = rows.reshape(heads, 2, -1, rows.shape[1])
+    return np.ascontiguousarray(split.swapaxes(1, 2)).reshape(rows.shape)
+
+
+def target_name(name: str) -> str:
+    """GGUF's name of a checkpoint tensor."""
+    if name.startswith("model.layers."):
+        index, rest = name.removeprefix("model.layers.").split(".", 1)
+        return f"blk.{index}.{LAYER[rest]}"
+    names = {
+        "model.embed_tokens.weight": "token_embd.weight",
+        "model.norm.weight": "output_norm.weight",
+        "lm_head.weight": "output.weight",
+    }
+    return names[name]
+
+
+def rope_factors(config: dict[str, Any]) -> Any:
+    """Frequency divisors [head_dim / 2] of llama3 rope scaling, or None."""
+    scaling = config.get("rope_parameters") or config.get("rope_scaling") or {}
+    if scaling.get("rope_type") != "llama3":
+        return None
+    base = scaling.get("rope_theta") or config["rope_theta"]
+    dim = config["head_dim"]
+    frequency = 1.0 / base ** (np.arange(0, dim, 2, dtype=np.float64) / dim)
+    factor, low, high = (scaling[k] for k in ("factor", "low_freq_factor", "high_freq_factor"))
+    turns = scaling["original_max_position_embeddings"] * frequency / (2 * np.pi)
+    smooth = np.clip((turns - low) / (high - low), 0, 1)
+    return (1 / ((1 - smooth) / factor + smooth)).astype(np.float32)
+
+
+def write(folder: Path, path: Path) -> None:
+    """Write ``folder`` to the GGUF file ``path``."""
+    config = json.loads((folder / "config.json").read_text())
+    scaling = config.get("rope_parameters") or config.get("rope_scaling") or {}
+    heads, kv_heads = config["num_attention_heads"], config["num_key_value_heads"]
+    writer = gguf.GGUFWriter(path, "llama")
+    writer.add_context_length(config["max_position_embeddings"])
+    writer.add_embedding_length(config["hidden_size"])
+    writer.add_block_count(config["num_hidden_layers"])
+    writer.add_feed_forward_length(config["intermediate_size"])
+    writer.add_head_count(heads)
+    writer.add_head_count_kv(kv_heads)
+    writer.add_key_length(config["head_dim"])
+    writer.add_value_length(config["head_dim"])
+    writer.add_rope_dimension_count(config["head_dim"])
+    writer.add_rope_freq_base(scaling.get("rope_theta") or config["rope_theta"])
+    writer.add_layer_norm_rms_eps(config["rms_norm_eps"])
+    writer.add_vocab_size(config["vocab_size"])
+    writer.add_tokenizer_model("no_vocab")
+    writer.add_file_type(gguf.LlamaFileType.MOSTLY_BF16)
+    factors = rope_factors(config)
+    if factors is not None:
+        writer.add_tensor("rope_freqs.weight", factors)
+    for name, array in tensors(folder).items():
+        if array.ndim == 1:
+            writer.add_tensor(target_name(name), (array.astype(np.uint32) << 16).view(np.float32))
+            continue
+        if "q_proj" in name or "k_proj" in name:
+            array = interleave(array, heads if "q_proj" in name else kv_heads)
+        writer.add_tensor(
+            target_name(name), array.view(np.uint8), raw_shape=(array.shape[0], array.shape[1] * 2),
+            raw_dtype=gguf.GGMLQuantizationType.BF16,
+        )  # fmt: skip
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+
+
+def main() -> None:
+    source, output, formats = Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3:]
+    output.mkdir(parents=True, exist_ok=True)
+    base = output / "BF16.gguf"
+    if not base.exists():
+        write(source, base)
+    for name in formats:
+        path = output / f"{name}.gguf"
+        if path.exists():
+            continue
+        options = lc.llama_model_quantize_default_params()
+        options.ftype = FORMATS[name]
+        if lc.llama_model_quantize(str(base).encode(), str(path).encode(), options):
+            raise SystemExit(f"llama.cpp could not quantize {base} to {name}")
+
+
+if __name__ == "__main__":
+    main()

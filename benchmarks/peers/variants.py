@@ -1,0 +1,113 @@
+"""What is measured: every peer's formats, how each is converted and how its worker starts."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+HERE = Path(__file__).parent
+
+
+@dataclass(frozen=True)
+class Variant:
+    """One row of the table.
+
+    Attributes:
+        peer: Name of the environment; ``optc`` is this one.
+        format: The peer's own name of the weight format.
+        bits: Nominal bits a weight, which rows are compared by.
+    """
+
+    peer: str
+    format: str
+    bits: int
+
+    @property
+    def label(self) -> str:
+        """``peer format``."""
+        return f"{self.peer} {self.format}"
+
+
+VARIANTS = (
+    Variant("optc", "bf16-fused", 16),
+    Variant("optc", "int8-fused", 8),
+    Variant("optc", "int4-fused", 4),
+    Variant("llama.cpp", "BF16", 16),
+    Variant("llama.cpp", "Q8_0", 8),
+    Variant("llama.cpp", "Q4_0", 4),
+    Variant("llama.cpp", "Q4_K_M", 4),
+    Variant("onnxruntime-genai", "int8", 8),
+    Variant("onnxruntime-genai", "int4", 4),
+    Variant("openvino-genai", "int8", 8),
+    Variant("openvino-genai", "int4", 4),
+)
+
+
+@dataclass(frozen=True)
+class Converted:
+    """A converted model: where it lies, how long it took, what it weighs."""
+
+    path: Path
+    seconds: float
+    bytes_on_disk: int
+
+
+def _commands(variant: Variant, binaries: Path, model: Path, output: Path) -> list[list[str]]:
+    python = str(binaries / "python")
+    if variant.peer == "optc":
+        # Gates are not part of a conversion time that peers could be compared by.
+        return [[str(binaries / "optc"), "compile", str(model), "--recipe", variant.format, "-o",
+                 str(output), "--no-gates", "--force"]]  # fmt: skip
+    if variant.peer == "llama.cpp":
+        formats = [] if variant.format == "BF16" else [variant.format]
+        return [[python, str(HERE / "to_gguf.py"), str(model), str(output), *formats]]
+    if variant.peer == "onnxruntime-genai":
+        options = ["int4_accuracy_level=4", "int4_block_size=32"]
+        if variant.format == "int8":
+            options += ["int4_nodes_to_exclude=", "algo_config=rtn_last"]
+        return [[python, "-m", "onnxruntime_genai.models.builder", "-i", str(model), "-o",
+                 str(output), "-p", variant.format, "-e", "cpu", "-c", str(output / "cache"),
+                 "--extra_options", *options]]  # fmt: skip
+    weights = ["--weight-format", variant.format]
+    if variant.format == "int4":
+        weights += ["--group-size", "32", "--ratio", "1.0"]
+    return [[str(binaries / "optimum-cli"), "export", "openvino", "-m", str(model), "--task",
+             "text-generation-with-past", *weights, str(output)]]  # fmt: skip
+
+
+def convert(variant: Variant, binaries: Path, model: Path, root: Path) -> Converted:
+    """Convert ``model`` for a variant, once; later calls find the result."""
+    folder = "gguf" if variant.peer == "llama.cpp" else f"{variant.peer}-{variant.format}"
+    output = root / "models" / model.name / folder
+    stamp = output.with_name(f"{folder}-{variant.format}.seconds")
+    if not stamp.exists():
+        output.parent.mkdir(parents=True, exist_ok=True)
+        start = time.perf_counter()
+        for command in _commands(variant, binaries, model, output):
+            subprocess.run(command, check=True, stdout=sys.stderr)
+        stamp.write_text(str(time.perf_counter() - start))
+    path = output / f"{variant.format}.gguf" if variant.peer == "llama.cpp" else output
+    files = [path] if path.is_file() else [f for f in path.rglob("*") if f.is_file()]
+    size = sum(f.stat().st_size for f in files)
+    return Converted(path, float(stamp.read_text()), size)
+
+
+def worker_command(variant: Variant, binaries: Path, path: Path, threads: int) -> list[str]:
+    """How to start the worker of a converted model."""
+    script = {
+        "optc": "optc_worker.py",
+        "llama.cpp": "llama_cpp_worker.py",
+        "onnxruntime-genai": "genai_worker.py",
+        "openvino-genai": "openvino_worker.py",
+    }[variant.peer]
+    arguments = {
+        "optc": [str(threads)],
+        "llama.cpp": [str(threads), str(threads)],
+        "onnxruntime-genai": [],
+        "openvino-genai": [str(threads)],
+    }[variant.peer]
+    python = str(binaries / "python")
+    return [python, str(HERE / "workers" / script), str(path), *arguments]

@@ -1,0 +1,55 @@
+"""The loop every worker runs: one JSON request a line on stdin, one JSON answer a line on stdout.
+
+Workers run inside the peer's own environment, so this file needs the standard library only.
+Operations, all on token ids:
+
+    prefill     {"tokens": [...]}                     -> {"seconds": s}
+    decode      {"prompts": [[...], ...], "new": n}   -> {"seconds": s} for n more tokens of each
+                prompt, together, prompts not counted
+    perplexity  {"windows": [[...], ...]}             -> {"nll": sum in nats, "tokens": count}
+    memory      {}                                    -> {"peak_rss": bytes}
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+Operation = Callable[[dict[str, Any]], dict[str, Any]]
+
+
+def peak_rss_bytes() -> int:
+    """Largest resident set of this process so far, in bytes."""
+    for line in Path("/proc/self/status").read_text().splitlines():
+        if line.startswith("VmHWM"):
+            return int(line.split()[1]) * 1024
+    raise RuntimeError("no VmHWM in /proc/self/status")
+
+
+def serve(operations: dict[str, Operation], about: dict[str, Any]) -> None:
+    """Answer requests until stdin closes. Anything a peer prints goes to stderr."""
+    answers = os.fdopen(os.dup(1), "w", buffering=1)
+    os.dup2(2, 1)
+    print(json.dumps({"ready": about}), file=answers)
+    for line in sys.stdin:
+        request = json.loads(line)
+        name = request.pop("op")
+        if name == "memory":
+            answer: dict[str, Any] = {"peak_rss": peak_rss_bytes()}
+        else:
+            answer = operations[name](request)
+        print(json.dumps(answer), file=answers)
+
+
+def negative_log_likelihood(logits: Any, targets: Any) -> float:
+    """Sum over rows of -log softmax(logits)[target]; logits [T, V] float, targets [T]."""
+    import numpy as np
+
+    rows = np.asarray(logits, dtype=np.float64)
+    peak = rows.max(axis=-1, keepdims=True)
+    total = np.log(np.exp(rows - peak).sum(axis=-1)) + peak[:, 0]
+    return float((total - rows[np.arange(len(rows)), np.asarray(targets)]).sum())
