@@ -12,7 +12,7 @@ from optc.errors import InputError, UnsupportedError
 from optc.ir.functions import DOMAIN, attributes_of, is_op, make_node
 from optc.ir.graph import remove_unused, replace_node, width
 from optc.passes.kv_cache.logit_rows import gather_logit_rows
-from optc.passes.kv_cache.token_rows import collapse
+from optc.passes.kv_cache.token_rows import collapse, narrow_to_int32
 from optc.pipeline.base import Pass, PassReport
 
 #: Metadata key of the model: KV groups and layers as JSON.
@@ -114,7 +114,8 @@ def _replace_inputs(graph: ir.Graph) -> dict[str, ir.Value]:
     """Rename the dense inputs to tokens and positions [T] and append the step's other inputs."""
     int32 = ir.TensorType(ir.DataType.INT32)
     for value, name in zip(graph.inputs, ("tokens", "positions"), strict=True):
-        value.name, value.type, value.shape = name, int32, ir.Shape(["T"])
+        value.name, value.shape = name, ir.Shape(["T"])
+        narrow_to_int32(graph, value)
     for name, shape in _STEP_INPUTS.items():
         graph.inputs.append(ir.Value(name=name, type=int32, shape=ir.Shape(shape)))
     return {str(value.name): value for value in graph.inputs}

@@ -39,6 +39,8 @@ _ANY_RANK = frozenset((*_ELEMENT_WISE, *_ACTIVATIONS, "Cast", "Identity", "MatMu
 _AXIS = frozenset({"Split", "Concat", "RMSNormalization", "LayerNormalization", "Softmax"})
 #: Operators of ours that are token-wise whatever the rank.
 _OURS = frozenset({"HeadRMSNorm", "GatedActivation", "AddRMSNorm", "Attention"})
+#: Operators whose output has the type of their first input.
+_KEEP_TYPE = ("Unsqueeze", "Identity")
 
 
 def collapse(model: ir.Model) -> None:
@@ -68,6 +70,44 @@ def collapse(model: ir.Model) -> None:
     for node in model.graph:
         for value in node.outputs:
             _restate_shape(value, "T")
+
+
+def narrow_to_int32(graph: ir.Graph, value: ir.Value) -> None:
+    """Make the graph input ``value`` int32 where the dense form had int64.
+
+    Lookups and casts take either type; before integer arithmetic the old type is restored.
+    """
+    value.type = ir.TensorType(ir.DataType.INT32)
+    if _takes_int32(value):
+        _retype(value)
+        return
+    cast = ir.Node(
+        "",
+        "Cast",
+        [value],
+        ir.convenience.convert_attributes({"to": int(ir.DataType.INT64)}),
+        name=f"{value.name}.wide",
+    )
+    wide = cast.outputs[0]
+    wide.name, wide.type, wide.shape = cast.name, ir.TensorType(ir.DataType.INT64), value.shape
+    value.replace_all_uses_with(wide)
+    cast.replace_input_with(0, value)
+    graph.insert_before(graph[0], [cast])
+
+
+def _takes_int32(value: ir.Value) -> bool:
+    return all(
+        is_op(node, "Cast", "Gather")
+        or (is_op(node, *_KEEP_TYPE) and _takes_int32(node.outputs[0]))
+        for node in value.consumers()
+    )
+
+
+def _retype(value: ir.Value) -> None:
+    for node in value.consumers():
+        if is_op(node, *_KEEP_TYPE):
+            node.outputs[0].type = value.type
+            _retype(node.outputs[0])
 
 
 def _collapse_standard(model: ir.Model, node: ir.Node) -> bool:
