@@ -69,7 +69,8 @@ class TvmExecutable:
         if self._fixed is None:
             raise InputError("no KV pools: call allocate_kv first", where="step")
         result = self._step(*self._staging.fill(batch), *self._fixed)
-        return np.from_dlpack(result)
+        logits: Any = np.from_dlpack(result)
+        return logits
 
     def copy_kv(self, group: int, src_slots: Int32, dst_slots: Int32) -> None:
         """Copy K and V of ``src_slots`` [n] to ``dst_slots`` [n] in every layer of ``group``,

@@ -17,6 +17,11 @@ from optc.backends.tvm.program import Tensor
 from optc.backends.tvm.weight_layouts import float_weight, integer_weight, table_weight
 
 _FLOATS = (ir.DataType.FLOAT, ir.DataType.BFLOAT16)
+#: Types of quantized weights, by whether there are zero points.
+_INTEGERS = {
+    False: (ir.DataType.INT8, ir.DataType.INT4),
+    True: (ir.DataType.UINT8, ir.DataType.UINT4),
+}
 
 
 def _bias(lowering: Lowering, value: ir.Value | None, n: int) -> list[Tensor]:
@@ -88,6 +93,9 @@ def _packed_integers(
     zeros = None if zero_point is None else lowering.initializer(zero_point, "zero point")
     bits = node.attributes.get_int("bits", 8)
     group = node.attributes.get_int("group_size", 0)
+    if ir.DataType(weight.dtype) not in _INTEGERS[zeros is not None]:
+        how = "without" if zeros is None else "with"
+        raise Refused(f"no kernel for {weight.dtype} weights {how} zero points")
     k, n = (int(d) for d in weight.shape.numpy())
     name = f"{values.name if values else ''}.packed"
     packed = lowering.weight(name, lambda: integer_weight(name, weight, scales, zeros, bits, group))

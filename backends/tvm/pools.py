@@ -68,7 +68,7 @@ class KVPools:
             raise InputError("no KV pools: call allocate_kv first", where="copy_kv")
         limit = self._slots[group]
         both = np.stack([source, target])
-        if both.size and not (0 <= both.min() and both.max() < limit):
+        if both.size and not (both.min() >= 0 and both.max() < limit):
             raise InputError(f"slots must lie within 0 and {limit - 1}", where="copy_kv")
         copies = aligned(source.size), aligned(target.size)
         for copy, slots in zip(copies, (source, target), strict=True):

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Callable, Iterator
 
 import numpy as np
-import numpy.typing as npt
 import onnx_ir as ir
 
 from optc.backends.tvm import packing
 from optc.backends.tvm.program import Tensor
 from optc.backends.tvm.weights_file import Chunk, PackedWeight
+from optc.ir.quantized_rows import QuantizedTile
 from optc.ir.weights import LazyWeight, as_lazy
 
-Array = npt.NDArray[Any]
 #: Added to signed values so that the kernels see unsigned ones.
 _OFFSETS = {ir.DataType.INT8: 128, ir.DataType.INT4: 8, ir.DataType.UINT8: 0, ir.DataType.UINT4: 0}
 
@@ -47,7 +45,7 @@ def float_weight(name: str, tensor: ir.TensorProtocol) -> PackedWeight:
     """A matmul's weight, seen as [K, N], float32 or bfloat16, in blocks of 64 output channels."""
     rows = as_lazy(tensor, transposed=True)
     n, k = rows.rows_shape
-    blocks = _blocks(n)
+    blocks = -(-n // packing.BLOCK)
     bfloat16 = rows.dtype == ir.DataType.BFLOAT16
     if bfloat16:
         packed = Tensor(name, "uint16", (blocks, -(-k // 2), packing.BLOCK, 2))
@@ -79,10 +77,9 @@ def integer_weight(
     float16 with groups) and, if asymmetric, zero points u8 [N/64, G, 64].
     """
     rows = as_lazy(weight, transposed=True)
-    scales = as_lazy(scale, transposed=bool(group_size))
-    zeros = None if zero_point is None else as_lazy(zero_point, transposed=bool(group_size))
+    read = _tile_reader(rows, scale, zero_point, group_size)
     n, k = rows.rows_shape
-    blocks, groups = _blocks(n), -(-k // group_size) if group_size else 1
+    blocks, groups = -(-n // packing.BLOCK), -(-k // group_size) if group_size else 1
     steps = -(-k // packing.K_MULTIPLE) * packing.K_MULTIPLE * bits // 32
     scale_type = np.float16 if group_size else np.float32
     shape = (blocks, groups, packing.BLOCK)
@@ -90,24 +87,39 @@ def integer_weight(
         Tensor(f"{name}.values", "uint8", (blocks, steps, packing.BLOCK, 4)),
         Tensor(f"{name}.scales", np.dtype(scale_type).name, shape),
     ]
-    if zeros is not None:
+    if zero_point is not None:
         tensors.append(Tensor(f"{name}.zeros", "uint8", shape))
+    offset = np.uint8(_OFFSETS[ir.DataType(rows.dtype)])
 
     def chunks() -> Iterator[Chunk]:
         for start, stop in rows.tiles(packing.BLOCK):
-            yield 0, packing.pack_int(_unsigned(rows, start, stop), bits)
-            yield 1, packing.pack_columns(scales.read_rows(start, stop), scale_type)
-            if zeros is not None:
-                yield 2, packing.pack_columns(zeros.read_rows(start, stop), np.uint8)
+            tile = read(start, stop)
+            # wraps around: -128 is stored as 0 in 8 bits, -8 as 0 in 4
+            yield 0, packing.pack_int(tile.values.view(np.uint8) + offset, bits)
+            yield 1, packing.pack_columns(tile.scales, scale_type)
+            if tile.zero_points is not None:
+                yield 2, packing.pack_columns(tile.zero_points, np.uint8)
 
     return PackedWeight(tuple(tensors), chunks)
 
 
-def _unsigned(rows: LazyWeight, start: int, stop: int) -> npt.NDArray[np.uint8]:
-    """Stored values of some rows, u8 [n, K]."""
-    values = rows.read_rows(start, stop).astype(np.int16)
-    return (values + _OFFSETS[ir.DataType(rows.dtype)]).astype(np.uint8)
+def _tile_reader(
+    rows: LazyWeight,
+    scale: ir.TensorProtocol,
+    zero_point: ir.TensorProtocol | None,
+    group_size: int,
+) -> Callable[[int, int], QuantizedTile]:
+    """Reads values, scales and zero points of some rows; at once where they are computed."""
+    if rows.quantized is not None:
+        return rows.quantized.read
+    scales = as_lazy(scale, transposed=bool(group_size))
+    zeros = None if zero_point is None else as_lazy(zero_point, transposed=bool(group_size))
 
+    def read(start: int, stop: int) -> QuantizedTile:
+        return QuantizedTile(
+            rows.read_rows(start, stop).astype(np.int8),
+            scales.read_rows(start, stop),
+            None if zeros is None else zeros.read_rows(start, stop).astype(np.uint8),
+        )
 
-def _blocks(n: int) -> int:
-    return -(-n // packing.BLOCK)
+    return read

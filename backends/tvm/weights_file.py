@@ -156,7 +156,7 @@ class MappedWeights:
         slot = self._placed[name]
         count = tensor_bytes(slot.tensor)
         raw = (ctypes.c_uint8 * count).from_address(self._address + slot.offset)
-        flat = np.frombuffer(raw, np.dtype(slot.tensor.dtype))
+        flat = np.ctypeslib.as_array(raw).view(np.dtype(slot.tensor.dtype))
         return flat.reshape([int(d) for d in slot.tensor.shape])
 
     def close(self) -> None:
