@@ -17,13 +17,15 @@ import numpy as np
 import numpy.typing as npt
 import onnx_ir as ir
 import torch
+from onnx_ir.passes.common import ClearMetadataAndDocStringPass
 from torch._subclasses.fake_tensor import FakeTensorMode
 from transformers import AutoModelForCausalLM, PretrainedConfig, PreTrainedModel
 
-from optc.errors import UnsupportedError
+from optc.errors import InputError, OptcError, UnsupportedError
 from optc.importer import capture
 
 OPSET = 23
+IR_VERSION = 10
 _PREFIX = "decoder."
 _ROPE_OF_LENGTH = ("dynamic", "longrope")
 
@@ -72,14 +74,18 @@ def export_decoder(config: PretrainedConfig, *, allow_remote_code: bool) -> Expo
         "dtype": torch.float32,
         "trust_remote_code": allow_remote_code,
     }
+    fake = FakeTensorMode(allow_non_fake_inputs=True)
     with _quiet():
         with torch.device("meta"):
-            twin = AutoModelForCausalLM.from_config(config, **options)
-        with FakeTensorMode(allow_non_fake_inputs=True) as fake:
-            decoder = AutoModelForCausalLM.from_config(config, **options).eval()
+            twin = _build(config, options)
+        with fake:
+            decoder = _build(config, options).eval()
         fixed = _fix_rope(decoder)
         with fake:
             model = _export(decoder, table)
+    model.ir_version = IR_VERSION
+    # stack traces of the exporter: large, and they hold paths of this machine
+    ClearMetadataAndDocStringPass()(model)
     for value in list(model.graph.initializers.values()):
         if value.name and value.name.startswith(_PREFIX):
             value.name = value.name.removeprefix(_PREFIX)
@@ -92,25 +98,62 @@ def export_decoder(config: PretrainedConfig, *, allow_remote_code: bool) -> Expo
     )
 
 
+def _build(config: PretrainedConfig, options: dict[str, Any]) -> PreTrainedModel:
+    try:
+        return AutoModelForCausalLM.from_config(config, **options)
+    except (
+        ValueError,
+        TypeError,
+        KeyError,
+        AttributeError,
+        RuntimeError,
+        ArithmeticError,
+    ) as error:
+        raise InputError(
+            f"transformers cannot build a {type(config).__name__} model: {first_line(error)}",
+            where="config.json",
+        ) from error
+
+
+def first_line(error: BaseException) -> str:
+    """The first line of an exception's text, or its type's name."""
+    lines = str(error).strip().splitlines()
+    return lines[0] if lines else type(error).__name__
+
+
+def _reason(error: BaseException) -> BaseException:
+    """What the exporter's exception was raised from: ours if there is one, else the first."""
+    while error.__cause__ is not None and not isinstance(error, OptcError):
+        error = error.__cause__
+    return error
+
+
 def _export(decoder: PreTrainedModel, table: dict[Any, Any]) -> ir.Model:
     ids = torch.zeros(2, 9, dtype=torch.int64)
     axes = {0: torch.export.Dim("B"), 1: torch.export.Dim("S")}
-    with torch.no_grad():
-        program = torch.onnx.export(
-            _Step(decoder).eval(),
-            (ids, ids.clone()),
-            dynamo=True,
-            opset_version=OPSET,
-            optimize=False,
-            verbose=False,
-            input_names=["input_ids", "position_ids"],
-            output_names=["logits"],
-            dynamic_shapes={"input_ids": axes, "position_ids": axes},
-            custom_translation_table=table,
-        )
-    if program is None:
-        raise UnsupportedError("the exporter gave no graph", where=type(decoder).__name__)
-    return program.model
+    try:
+        with torch.no_grad():
+            program = torch.onnx.export(
+                _Step(decoder).eval(),
+                (ids, ids.clone()),
+                dynamo=True,
+                opset_version=OPSET,
+                optimize=False,
+                verbose=False,
+                input_names=["input_ids", "position_ids"],
+                output_names=["logits"],
+                dynamic_shapes={"input_ids": axes, "position_ids": axes},
+                custom_translation_table=table,
+            )
+    except torch.onnx.OnnxExporterError as error:
+        reason = _reason(error)
+        if isinstance(reason, OptcError):
+            raise reason from error
+        raise UnsupportedError(
+            f"the model cannot be exported: {first_line(reason)}", where=type(decoder).__name__
+        ) from error
+    model: ir.Model = program.model
+    return model
 
 
 def _fix_rope(decoder: PreTrainedModel) -> bool:

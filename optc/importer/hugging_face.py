@@ -96,5 +96,6 @@ def _max_context(config: PretrainedConfig, folder: Path) -> int:
 def _trained_context(config: PretrainedConfig, max_context: int) -> int:
     """Tokens up to which length-dependent rotary frequencies do not change."""
     rope = config.get_text_config().rope_parameters
-    original = rope.get("original_max_position_embeddings") or max_context
-    return min(int(original), max_context)
+    kinds = [rope, *(part for part in rope.values() if isinstance(part, dict))]
+    lengths = [kind.get("original_max_position_embeddings") or max_context for kind in kinds]
+    return min(max_context, *(int(length) for length in lengths))

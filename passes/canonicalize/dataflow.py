@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-import numpy as np
 import onnx_ir as ir
 
 from optc.ir.functions import is_op
@@ -14,7 +13,6 @@ from optc.pipeline.base import PassReport
 
 #: Key in a node's ``meta`` under which finders leave their reason for leaving it alone.
 MISS = "optc.miss"
-_SMALL = 4096
 
 
 def scalar(value: ir.Value | None) -> float | None:
@@ -97,13 +95,13 @@ def last_axis_range(value: ir.Value) -> tuple[ir.Value, int, int] | None:
         return None
     if node.op_type == "Split":
         return _split_range(node, value, x, shape[-1])
-    given = [constant_ints(v) for v in node.inputs[1:]]
-    if len(given) < 3 or any(g is None or len(g) != 1 for g in given):
+    given = [v for ints in node.inputs[1:] for v in constant_ints(ints) or ()]
+    if len(given) != len(node.inputs) - 1 or len(given) < 3:
         return None
-    starts, ends, axes, *steps = (int(np.ravel(g)[0]) for g in given)
-    if axes not in (-1, len(shape) - 1) or steps not in ([], [1]):
+    first, last, axis, *step = given
+    if axis not in (-1, len(shape) - 1) or step not in ([], [1]):
         return None
-    start, stop, _ = slice(starts, ends).indices(shape[-1])
+    start, stop, _ = slice(first, last).indices(shape[-1])
     return x, start, stop
 
 

@@ -10,11 +10,10 @@ from onnx_ir.passes.common import (
     CommonSubexpressionEliminationPass,
     InlinePass,
     LiftConstantsToInitializersPass,
-    RemoveUnusedFunctionsPass,
 )
 from onnxscript.optimizer import fold_constants_ir
 
-from optc.ir.functions import DOMAIN
+from optc.ir.functions import DOMAIN, prune_functions
 from optc.ir.graph import remove_unused
 from optc.ir.weights import LazyWeight
 from optc.pipeline.base import Pass, PassReport
@@ -45,7 +44,7 @@ class FoldConstants(Pass):
             should_fold=_may_fold,
         )
         remove_unused(model)
-        RemoveUnusedFunctionsPass()(model)
+        prune_functions(model)
         CommonSubexpressionEliminationPass()(model)
         LiftConstantsToInitializersPass(lift_all_constants=True, size_limit=0)(model)
         remove_unused(model)

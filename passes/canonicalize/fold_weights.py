@@ -68,10 +68,10 @@ def _split_gemm(node: ir.Node, report: PassReport) -> None:
     """Legal case 1: alpha = beta = 1, the left operand not transposed."""
     x, weight = operand(node, 0), operand(node, 1)
     factors = {node.attributes.get_float(name, 1.0) for name in ("alpha", "beta")}
-    if factors != {1.0} or node.attributes.get_int("transA", 0):
+    if factors != {1.0} or node.attributes.get_int("transA", 0) != 0:
         miss(report, node, "a Gemm with alpha, beta or transA is not a linear layer I know")
         return
-    if node.attributes.get_int("transB", 0):
+    if node.attributes.get_int("transB", 0) != 0:
         shape = dims(weight)[::-1]
         weight = emit(node, "Transpose", [weight], weight, {"perm": [1, 0]}, shape)
     result = emit(node, "MatMul", [x, weight], node.outputs[0])
@@ -102,15 +102,16 @@ def _fold_arithmetic(graph: ir.Graph, node: ir.Node, report: PassReport) -> None
         return
     function = _ARITHMETIC[node.op_type]
     left, right = (weight_of(value) for value in node.inputs)
-    numbers = [scalar(value) if weight_of(value) is None else None for value in node.inputs]
-    if left is not None and numbers[1] is not None:
-        number = np.float32(numbers[1])
-        _replace(graph, node, left.map_rows(lambda r: function(r, number), left.dtype), ".folded")
-    elif right is not None and numbers[0] is not None:
-        number = np.float32(numbers[0])
-        _replace(graph, node, right.map_rows(lambda r: function(number, r), right.dtype), ".folded")
+    first, second = (scalar(v) if weight_of(v) is None else None for v in node.inputs)
+    if left is not None and second is not None:
+        number = np.asarray(second, np.float32)
+        folded = left.map_rows(lambda rows: function(rows, number), left.dtype)
+    elif right is not None and first is not None:
+        number = np.asarray(first, np.float32)
+        folded = right.map_rows(lambda rows: function(number, rows), right.dtype)
     else:
         return
+    _replace(graph, node, folded, ".folded")
     report.add("arithmetic")
 
 
@@ -119,7 +120,7 @@ def _replace(graph: ir.Graph, node: ir.Node, weight: LazyWeight, suffix: str) ->
     source = next(
         v
         for v in node.inputs
-        if v is not None and v.const_value is not None and v.const_value.size == weight.size
+        if v is not None and v.const_value is not None and v.const_value.name == weight.name
     )
     name = str(source.name)
     result = add_initializer(graph, weight, name + suffix)
