@@ -14,22 +14,15 @@ from pathlib import Path
 
 import numpy as np
 import onnx_ir as ir
-import onnxruntime as ort
 
 from optc.gates.partition import Block, Partition, partition
-from optc.gates.submodel import (
-    Array,
-    SubModel,
-    extract,
-    float_weight,
-    open_session,
-    run_session,
-)
+from optc.gates.pieces import HeadTail, block_inputs, evaluate_shared
+from optc.gates.submodel import Array, extract, open_session, run_session
 from optc.ir.weights import as_lazy
 from optc.runtime.executable import Float32, Int32
 
-#: Told (done, total) layers.
-Progress = Callable[[int, int], None]
+#: Told (done, total) blocks.
+BlockProgress = Callable[[int, int], None]
 
 #: Rows per run of a block: enough to amortize the packing of its weights.
 BLOCK_ROWS = 1024
@@ -46,23 +39,12 @@ class HeadTile:
     Attributes:
         start: First vocabulary entry.
         stop: One past the last.
-        weight: [D, stop - start] float32.
+        feeds: The tile's weight in float32 and values per entry, by input name.
     """
 
     start: int
     stop: int
-    weight: Float32
-
-
-@dataclass(frozen=True)
-class _Tail:
-    """Session of the head and the tail for a tile, its inputs' names, and arrays that have a
-    value per vocabulary entry."""
-
-    session: ort.InferenceSession
-    hidden: str
-    weight: str
-    per_entry: tuple[tuple[str, Array], ...]
+    feeds: dict[str, Array]
 
 
 class BlockwiseReference:
@@ -80,32 +62,25 @@ class BlockwiseReference:
         self._model = model
         self._threads = threads
         self._parts: Partition = partition(model)
-        self._tail = _open_tail(model, self._parts, threads)
-        weight = self._parts.head.inputs[1]
-        if weight is None or weight.const_value is None:
-            raise ValueError("the head has no weight")
-        self._head = as_lazy(weight.const_value, transposed=True)
+        self._tail = HeadTail(model, self._parts, by_rows=True)
+        self._tail_session = open_session(self._tail.model, threads)
         self._scratch: list[tempfile.TemporaryDirectory[str]] = []
 
     @property
     def vocab_size(self) -> int:
         """V, the width of the logits."""
-        return self._head.rows_shape[0]
+        return self._tail.vocab_size
 
-    @property
-    def blocks(self) -> int:
-        """Number of parts that are run one after the other."""
-        return len(self._parts.blocks)
-
-    def hidden_states(self, tokens: Int32, progress: Progress | None = None) -> Float32:
+    def hidden_states(self, tokens: Int32, progress: BlockProgress | None = None) -> Float32:
         """Inputs of the head, [W * S, D], for windows of tokens [W, S] at positions 0 … S - 1.
 
-        The result may be memory-mapped; it is valid as long as this object lives.
+        The result may be memory-mapped; it is valid until `close`.
         """
         windows, size = tokens.shape
         hidden = self._embed(tokens)
-        batch = max(1, BLOCK_ROWS // size)
-        shared = self._shared(min(batch, windows), size)
+        batch = min(windows, max(1, BLOCK_ROWS // size))
+        positions = np.tile(np.arange(size, dtype=np.int64), (batch, 1))
+        shared = evaluate_shared(self._model, self._parts, positions, self._threads)
         for index, block in enumerate(self._parts.blocks):
             self._run_block(block, hidden, shared, batch)
             if progress is not None:
@@ -116,17 +91,12 @@ class BlockwiseReference:
         """The head in tiles over the vocabulary, in order."""
         for start in range(0, self.vocab_size, VOCAB_TILE):
             stop = min(start + VOCAB_TILE, self.vocab_size)
-            rows = self._head.read_rows(start, stop).astype(np.float32, copy=False)
-            yield HeadTile(start, stop, np.ascontiguousarray(rows.T))
+            yield HeadTile(start, stop, self._tail.feeds(start, stop))
 
     def logits(self, hidden: Float32, tile: HeadTile) -> Float32:
         """Logits [R, stop - start] of hidden states [R, D] for one tile of the vocabulary."""
-        tail = self._tail
-        feeds = {
-            name: np.ascontiguousarray(a[..., tile.start : tile.stop]) for name, a in tail.per_entry
-        }
-        feeds |= {tail.hidden: np.ascontiguousarray(hidden[None]), tail.weight: tile.weight}
-        result: Float32 = run_session(tail.session, feeds)[0][0]
+        feeds = tile.feeds | {self._tail.hidden: np.ascontiguousarray(hidden[None])}
+        result: Float32 = run_session(self._tail_session, feeds)[0][0]
         return result
 
     def close(self) -> None:
@@ -157,74 +127,16 @@ class BlockwiseReference:
         self._scratch.append(folder)
         return np.memmap(Path(folder.name) / "hidden", np.float32, "w+", shape=shape)
 
-    def _shared(self, batch: int, size: int) -> dict[str, Array]:
-        """Values of positions by name (cos and sin), for ``batch`` windows."""
-        parts = self._parts
-        if not parts.shared:
-            return {}
-        positions = self._model.graph.inputs[1]
-        part = extract(self._model, parts.position_nodes, [positions], parts.shared)
-        feeds = _weights(part)
-        feeds[positions.name or ""] = np.tile(np.arange(size, dtype=np.int64), (batch, 1))
-        results = run_session(open_session(part.model, self._threads), feeds)
-        return {v.name or "": array for v, array in zip(parts.shared, results, strict=True)}
-
     def _run_block(
         self, block: Block, hidden: Float32, shared: dict[str, Array], batch: int
     ) -> None:
         """Replace hidden states [W, S, D] by the block's result, ``batch`` windows at a time."""
-        inputs = [block.source, *_shared_inputs(block, self._parts)]
+        inputs = block_inputs(block, self._parts)
         part = extract(self._model, block.nodes, inputs, [block.result])
         session = open_session(part.model, self._threads)
-        weights = _weights(part)
+        weights = part.feeds()
         for start in range(0, hidden.shape[0], batch):
             chunk = np.ascontiguousarray(hidden[start : start + batch])
             feeds = {v.name or "": shared[v.name or ""][: len(chunk)] for v in inputs[1:]}
             feeds[block.source.name or ""] = chunk
             hidden[start : start + batch] = run_session(session, weights | feeds)[0]
-
-
-def _open_tail(model: ir.Model, parts: Partition, threads: int) -> _Tail:
-    hidden, weight = parts.head.inputs[:2]
-    if hidden is None or weight is None:
-        raise ValueError("the head lacks an operand")
-    per_entry = _per_entry_values(parts, _size(weight))
-    part = extract(
-        model,
-        [parts.head, *parts.tail_nodes],
-        [hidden, weight, *per_entry],
-        [model.graph.outputs[0]],
-    )
-    _forget_shapes(part.model.graph)  # V is a tile's width here
-    return _Tail(
-        open_session(part.model, threads),
-        hidden.name or "",
-        weight.name or "",
-        tuple((v.name or "", float_weight(v)) for v in per_entry),
-    )
-
-
-def _per_entry_values(parts: Partition, vocab_size: int) -> list[ir.Value]:
-    """Initializers of the tail that hold a number per vocabulary entry (a bias)."""
-    operands = {id(v): v for n in parts.tail_nodes for v in n.inputs if v is not None}
-    return [v for v in operands.values() if v.is_initializer() and _size(v) == vocab_size]
-
-
-def _size(value: ir.Value) -> int:
-    """Length of the last axis of an initializer; 1 for a scalar."""
-    shape = value.const_value.shape.numpy() if value.const_value is not None else ()
-    return int(shape[-1]) if shape else 1
-
-
-def _forget_shapes(graph: ir.Graph) -> None:
-    for value in (*graph.inputs, *(v for node in graph for v in node.outputs)):
-        value.shape = None
-
-
-def _shared_inputs(block: Block, parts: Partition) -> list[ir.Value]:
-    read = {id(v) for node in block.nodes for v in node.inputs if v is not None}
-    return [v for v in parts.shared if id(v) in read]
-
-
-def _weights(part: SubModel) -> dict[str, Array]:
-    return {value.name or "": float_weight(value) for value in part.weights}

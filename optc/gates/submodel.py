@@ -12,6 +12,7 @@ import onnx_ir as ir
 import onnxruntime as ort
 
 from optc.gates.partition import is_constant
+from optc.ir.weights import LazyWeight
 
 Array = npt.NDArray[Any]
 
@@ -26,11 +27,19 @@ class SubModel:
 
     Attributes:
         model: The part; its graph inputs are the cut values, then the weights.
-        weights: The weight values of the original model, in input order.
+        weights: The weight values of the original model, in input order. Where ``by_rows``, a
+            transposed weight is taken as its rows [N, K] and transposed in the graph, which
+            ONNX Runtime fuses into the MatMul.
+        by_rows: How transposed weights are taken.
     """
 
     model: ir.Model
     weights: tuple[ir.Value, ...]
+    by_rows: bool
+
+    def feeds(self) -> dict[str, Array]:
+        """The weights in float32 by input name."""
+        return {value.name or "": weight_array(value, self.by_rows) for value in self.weights}
 
 
 #: Makes the copy of a node from the copies of its operands.
@@ -58,6 +67,7 @@ def extract(
     outputs: Sequence[ir.Value],
     *,
     copier: Copier = copy_node,
+    by_rows: bool = True,
 ) -> SubModel:
     """The nodes as a model from ``inputs`` to ``outputs``; constants they read come along.
 
@@ -67,56 +77,75 @@ def extract(
         inputs: Values that the part is given.
         outputs: Values that the part returns.
         copier: How a node is copied, to put other operators in.
+        by_rows: Take transposed weights as their rows (see `SubModel`).
     """
-    copies: dict[int, ir.Value] = {id(v): _input(v) for v in inputs}
-    inline: list[ir.Value] = []
-    weights: list[ir.Value] = []
-    body: list[ir.Node] = []
-
-    def constant(value: ir.Value) -> ir.Value:
-        copy = _input(value)
-        if _elements(value) > INLINE_ELEMENTS:
-            weights.append(value)
-        elif value.const_value is not None:
-            array = value.const_value.numpy()
-            copy.const_value = ir.Tensor(array, dtype=value.const_value.dtype, name=value.name)
-            inline.append(copy)
-        return copy
-
-    def operand(value: ir.Value | None) -> ir.Value | None:
-        if value is None:
-            return None
-        if id(value) not in copies:
-            producer = value.producer()
-            if value.is_initializer():
-                copies[id(value)] = constant(value)
-            elif producer is not None and is_constant(value):
-                emit(producer)
-            else:
-                raise ValueError(f"the part reads {value.name}, which it is not given")
-        return copies[id(value)]
-
-    def emit(node: ir.Node) -> None:
-        made = copier(node, [operand(v) for v in node.inputs])
-        body.append(made)
-        copies.update((id(v), c) for v, c in zip(node.outputs, made.outputs, strict=False))
-
+    extraction = _Extraction(inputs, copier, by_rows)
     for node in nodes:
-        if not any(id(v) in copies for v in node.outputs):
-            emit(node)
+        extraction.add(node)
     graph = ir.Graph(
-        [*(copies[id(v)] for v in inputs), *(copies[id(v)] for v in weights)],
-        [copies[id(v)] for v in outputs],
-        nodes=body,
-        initializers=inline,
+        [*(extraction.copies[id(v)] for v in inputs), *extraction.weight_inputs],
+        [extraction.copies[id(v)] for v in outputs],
+        nodes=extraction.body,
+        initializers=extraction.inline,
         opset_imports=dict(model.opset_imports),
         name="part",
     )
     part = ir.Model(graph, ir_version=model.ir_version, functions=list(model.functions.values()))
-    return SubModel(part, tuple(weights))
+    return SubModel(part, tuple(extraction.weights), by_rows)
 
 
-def _input(value: ir.Value) -> ir.Value:
+class _Extraction:
+    """Copies of nodes and values while a part is taken out."""
+
+    def __init__(self, inputs: Sequence[ir.Value], copier: Copier, by_rows: bool) -> None:
+        self.copies: dict[int, ir.Value] = {id(v): _declared(v) for v in inputs}
+        self.body: list[ir.Node] = []
+        self.inline: list[ir.Value] = []
+        self.weights: list[ir.Value] = []
+        self.weight_inputs: list[ir.Value] = []
+        self._copier = copier
+        self._by_rows = by_rows
+
+    def add(self, node: ir.Node) -> None:
+        """Copy a node, and the constants it reads."""
+        if any(id(v) in self.copies for v in node.outputs):
+            return
+        made = self._copier(node, [self._operand(v) for v in node.inputs])
+        self.body.append(made)
+        self.copies.update((id(v), c) for v, c in zip(node.outputs, made.outputs, strict=False))
+
+    def _operand(self, value: ir.Value | None) -> ir.Value | None:
+        if value is None:
+            return None
+        if id(value) not in self.copies:
+            producer = value.producer()
+            if value.is_initializer():
+                self.copies[id(value)] = self._initializer(value)
+            elif producer is not None and is_constant(value):
+                self.add(producer)
+            else:
+                raise ValueError(f"the part reads {value.name}, which it is not given")
+        return self.copies[id(value)]
+
+    def _initializer(self, value: ir.Value) -> ir.Value:
+        tensor, copy = _tensor(value), _declared(value)
+        if tensor.size <= INLINE_ELEMENTS:
+            copy.const_value = ir.Tensor(tensor.numpy(), dtype=tensor.dtype, name=value.name)
+            self.inline.append(copy)
+            return copy
+        self.weights.append(value)
+        self.weight_inputs.append(copy)
+        if not (self._by_rows and isinstance(tensor, LazyWeight) and tensor.transposed):
+            return copy
+        copy.shape = ir.Shape(tensor.rows_shape)
+        transpose = ir.node("Transpose", [copy], {"perm": [1, 0]})
+        transpose.outputs[0].name = f"{value.name}.columns"
+        self.body.append(transpose)
+        return transpose.outputs[0]
+
+
+def _declared(value: ir.Value) -> ir.Value:
+    """A value of the same name, type and shape."""
     tensor = value.const_value
     if tensor is not None:
         shape = ir.Shape(tensor.shape.numpy())
@@ -125,15 +154,19 @@ def _input(value: ir.Value) -> ir.Value:
     return ir.Value(name=value.name, type=kind, shape=value.shape)
 
 
-def _elements(value: ir.Value) -> int:
-    return int(value.const_value.size) if value.const_value is not None else 0
-
-
-def float_weight(value: ir.Value) -> Array:
-    """The weight in the orientation that the graph sees, C-contiguous, in its own type."""
+def _tensor(value: ir.Value) -> ir.TensorProtocol:
     if value.const_value is None:
-        raise ValueError(f"{value.name} has no value")
-    return np.ascontiguousarray(value.const_value.numpy())
+        raise ValueError(f"initializer {value.name} has no value")
+    return value.const_value
+
+
+def weight_array(value: ir.Value, by_rows: bool) -> Array:
+    """An initializer as an array: as the graph sees it or, with ``by_rows``, a transposed
+    weight's rows [N, K]."""
+    tensor = _tensor(value)
+    if by_rows and isinstance(tensor, LazyWeight):
+        return np.ascontiguousarray(tensor.read_rows(0, tensor.rows_shape[0]))
+    return np.ascontiguousarray(tensor.numpy())
 
 
 def open_session(model: ir.Model | str, threads: int) -> ort.InferenceSession:

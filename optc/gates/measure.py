@@ -1,0 +1,232 @@
+"""Measure an engine against its float32 reference and judge it by a recipe's bounds."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import onnx_ir as ir
+
+from optc.gates.divergence import (
+    Divergence,
+    RowDivergence,
+    RowScores,
+    negative_log_likelihood,
+    summarize,
+)
+from optc.gates.reference import BlockwiseReference
+from optc.gates.speed import SpeedFigures, measure_speed
+from optc.gates.teacher import SingleSequence, window_logits
+from optc.gates.text import EvalWindows
+from optc.progress import Progress, no_progress
+from optc.runtime.executable import Executable, Float32
+from optc.target import usable_threads
+
+#: Gates whose value must not exceed the bound; of the others it must not fall below.
+UPPER_BOUNDED = frozenset({"kl_mean", "kl_p99", "perplexity", "perplexity_ratio"})
+QUALITY_GATES = ("kl_mean", "kl_p99", "top1_agreement", "perplexity", "perplexity_ratio")
+SPEED_GATES = ("prefill_speedup", "decode_speedup")
+
+
+@dataclass(frozen=True)
+class GateResult:
+    """One gate.
+
+    Attributes:
+        name: One of `QUALITY_GATES` or `SPEED_GATES`.
+        value: What was measured; None if it was not.
+        bound: The recipe's bound; None if it is only reported.
+        passed: Whether the bound holds; None without a bound or a value.
+        measured_on: ``engine`` or ``none``.
+        reason: Why it failed or was not measured; empty otherwise.
+    """
+
+    name: str
+    value: float | None
+    bound: float | None
+    passed: bool | None
+    measured_on: str
+    reason: str = ""
+
+
+@dataclass(frozen=True)
+class GateReport:
+    """All gates of a compile and the figures behind them.
+
+    Attributes:
+        gates: In the order of `QUALITY_GATES` and `SPEED_GATES`.
+        figures: JSON values for report.json: both perplexities, tokens/s of engine and baseline,
+            how text and windows were chosen, how the baseline ran, seconds.
+    """
+
+    gates: tuple[GateResult, ...]
+    figures: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def failed(self) -> tuple[GateResult, ...]:
+        """Gates whose bound does not hold."""
+        return tuple(gate for gate in self.gates if gate.passed is False)
+
+    @property
+    def unmeasured(self) -> tuple[GateResult, ...]:
+        """Gates that have a bound but no value."""
+        return tuple(g for g in self.gates if g.bound is not None and g.value is None)
+
+    def gates_json(self) -> list[dict[str, Any]]:
+        """The gates as the value of the ``gates`` key in ``--json`` output."""
+        return [dataclasses.asdict(gate) for gate in self.gates]
+
+
+def measure_gates(
+    reference_model: ir.Model,
+    executable: Executable,
+    windows: EvalWindows,
+    bounds: Mapping[str, float | None],
+    *,
+    threads: int | None = None,
+    max_ram_bytes: int = 0,
+    speed: bool = True,
+    progress: Progress = no_progress,
+) -> GateReport:
+    """Run the engine and the reference over the same windows and judge the recipe's bounds.
+
+    Args:
+        reference_model: The model in dense form, after `canonicalize` and before other passes.
+        executable: The loaded engine; its KV pools are replaced.
+        windows: What to score.
+        bounds: Bound by gate name; None is measured and reported, not judged.
+        threads: Threads of the reference and the baseline; all usable ones by default.
+        max_ram_bytes: Memory limit of the compile; 0 is none. Decides whether the speed
+            baseline runs whole or block by block.
+        speed: Measure tokens/s too.
+        progress: Told where it stands.
+
+    Raises:
+        optc.errors.UnsupportedError: The reference cannot be cut into blocks.
+    """
+    count = usable_threads() if threads is None else threads
+    began = time.monotonic()
+    divergence = compare(reference_model, executable, windows, threads=count, progress=progress)
+    compared = time.monotonic()
+    figures: dict[str, Any] = {
+        "text": windows.source,
+        "convention": windows.convention,
+        **dataclasses.asdict(divergence),
+        "seconds_quality": compared - began,
+    }
+    speeds: SpeedFigures | None = None
+    if speed:
+        speeds = measure_speed(
+            reference_model,
+            executable,
+            windows.ids,
+            threads=count,
+            max_ram_bytes=max_ram_bytes,
+            progress=progress,
+        )
+        figures |= dataclasses.asdict(speeds)
+        figures["seconds_speed"] = time.monotonic() - compared
+    return GateReport(_judge(divergence, speeds, bounds), figures)
+
+
+def compare(
+    reference_model: ir.Model,
+    executable: Executable,
+    windows: EvalWindows,
+    *,
+    threads: int,
+    progress: Progress = no_progress,
+) -> Divergence:
+    """KL, agreement and perplexities of the engine against the float32 reference.
+
+    Raises: as `measure_gates`.
+    """
+    reference = BlockwiseReference(reference_model, threads)
+    try:
+        hidden = reference.hidden_states(
+            windows.ids[:, :-1],
+            lambda done, total: progress("float32 reference", done, total),
+        )
+        return _compare_logits(reference, hidden, executable, windows, progress)
+    finally:
+        reference.close()
+
+
+def _compare_logits(
+    reference: BlockwiseReference,
+    hidden: Float32,
+    executable: Executable,
+    windows: EvalWindows,
+    progress: Progress,
+) -> Divergence:
+    size = windows.ids.shape[1] - 1
+    sequence = SingleSequence(executable, size)
+    scores: list[RowScores] = []
+    for index, ids in enumerate(windows.ids):
+        for start, logits in window_logits(sequence, ids[:-1]):
+            rows = slice(start, start + len(logits))
+            states = hidden[index * size : (index + 1) * size][rows]
+            sums = RowDivergence(ids[1:][rows])
+            for tile in reference.tiles():
+                expected = reference.logits(states, tile)
+                sums.add(expected, logits[:, tile.start : tile.stop], tile.start)
+            scores.append(sums.result())
+        progress("divergence", index + 1, len(windows.ids))
+    return summarize(scores)
+
+
+def evaluate(
+    executable: Executable,
+    windows: EvalWindows,
+    *,
+    reference_model: ir.Model | None = None,
+    threads: int | None = None,
+    progress: Progress = no_progress,
+) -> dict[str, Any]:
+    """The figures of ``optc eval``: tokens and perplexity; with a reference (dense form) also
+    kl_mean, kl_p99, kl_max, top1_agreement and the reference's perplexity.
+
+    Raises: as `measure_gates`.
+    """
+    stated = {"text": windows.source, "convention": windows.convention}
+    if reference_model is not None:
+        count = usable_threads() if threads is None else threads
+        found = compare(reference_model, executable, windows, threads=count, progress=progress)
+        return {**dataclasses.asdict(found), **stated}
+    sequence = SingleSequence(executable, windows.ids.shape[1] - 1)
+    total = 0.0
+    for index, ids in enumerate(windows.ids):
+        for start, logits in window_logits(sequence, ids[:-1]):
+            targets = ids[1:][start : start + len(logits)]
+            total += float(negative_log_likelihood(logits, targets).sum())
+        progress("perplexity", index + 1, len(windows.ids))
+    return {"tokens": windows.tokens, "perplexity": math.exp(total / windows.tokens), **stated}
+
+
+def _judge(
+    divergence: Divergence, speeds: SpeedFigures | None, bounds: Mapping[str, float | None]
+) -> tuple[GateResult, ...]:
+    results = [
+        judge(name, float(getattr(divergence, name)), bounds.get(name)) for name in QUALITY_GATES
+    ]
+    for name in SPEED_GATES:
+        value = None if speeds is None else float(getattr(speeds, name))
+        results.append(judge(name, value, bounds.get(name), absent="speed was not measured"))
+    return tuple(results)
+
+
+def judge(name: str, value: float | None, bound: float | None, absent: str = "") -> GateResult:
+    """The verdict on one gate; ``absent`` says why there is no value."""
+    if value is None:
+        return GateResult(name, None, bound, None, "none", absent)
+    if bound is None:
+        return GateResult(name, value, None, None, "engine")
+    upper = name in UPPER_BOUNDED
+    passed = value <= bound if upper else value >= bound
+    relation = "above" if upper else "below"
+    reason = "" if passed else f"{value:.6g} is {relation} the bound {bound:g}"
+    return GateResult(name, value, bound, passed, "engine", reason)

@@ -1,0 +1,79 @@
+"""Streaming figures equal the textbook formulas in float64."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from optc.gates.divergence import RowDivergence, RowScores, negative_log_likelihood, summarize
+
+
+def log_softmax(logits: np.ndarray) -> np.ndarray:
+    z = logits.astype(np.float64)
+    z = z - z.max(axis=1, keepdims=True)
+    return z - np.log(np.exp(z).sum(axis=1, keepdims=True))
+
+
+def streamed(z: np.ndarray, y: np.ndarray, targets: np.ndarray, tile: int) -> RowScores:
+    sums = RowDivergence(targets)
+    for start in range(0, z.shape[1], tile):
+        sums.add(z[:, start : start + tile], y[:, start : start + tile], start)
+    return sums.result()
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    seed=st.integers(0, 2**31),
+    scale=st.sampled_from([1e-3, 1.0, 30.0, 3000.0]),
+    noise=st.sampled_from([0.0, 1e-3, 1.0]),
+    tile=st.integers(1, 60),
+)
+def test_equals_the_formulas(seed: int, scale: float, noise: float, tile: int) -> None:
+    rng = np.random.default_rng(seed)
+    z = (scale * rng.standard_normal((7, 53))).astype(np.float32)
+    y = (z + noise * rng.standard_normal(z.shape)).astype(np.float32)
+    targets = rng.integers(0, 53, 7).astype(np.int32)
+    found = streamed(z, y, targets, tile)
+    p, q = log_softmax(z), log_softmax(y)
+    rows = np.arange(7)
+    np.testing.assert_allclose(found.kl, (np.exp(p) * (p - q)).sum(axis=1), atol=1e-11, rtol=1e-9)
+    np.testing.assert_allclose(found.nll_reference, -p[rows, targets], atol=1e-11)
+    np.testing.assert_allclose(found.nll_engine, -q[rows, targets], atol=1e-11)
+    np.testing.assert_array_equal(found.agree, z.argmax(axis=1) == y.argmax(axis=1))
+    np.testing.assert_allclose(
+        negative_log_likelihood(y, targets, tile), -q[rows, targets], atol=1e-11
+    )
+
+
+def test_ties_go_to_the_lowest_id() -> None:
+    z = np.array([[1.0, 3.0, 3.0, 0.0]], np.float32)
+    y = np.array([[1.0, 3.0, 0.0, 3.0]], np.float32)
+    assert streamed(z, y, np.array([0], np.int32), 1).agree.tolist() == [True]
+    assert streamed(z, y[:, ::-1], np.array([0], np.int32), 2).agree.tolist() == [False]
+
+
+def test_entries_ruled_out_by_both_do_not_count() -> None:
+    z = np.array([[1.0, 2.0, -1e30]], np.float32)
+    found = streamed(z, z, np.array([1], np.int32), 2)
+    assert found.kl.tolist() == [0.0]
+
+
+def test_nan_is_not_hidden() -> None:
+    z = np.zeros((1, 4), np.float32)
+    y = np.array([[0.0, np.nan, 0.0, 0.0]], np.float32)
+    assert np.isnan(streamed(z, y, np.array([0], np.int32), 2).kl).all()
+
+
+def test_summary() -> None:
+    kl = np.arange(200) / 100
+    part = RowScores(kl, kl < 1.5, np.full(200, np.log(8.0)), np.full(200, np.log(10.0)))
+    found = summarize([part, part])
+    assert found.tokens == 400
+    assert found.kl_mean == pytest.approx(0.995)
+    assert found.kl_p99 == pytest.approx(np.percentile(np.concatenate([kl, kl]), 99))
+    assert found.kl_max == pytest.approx(1.99)
+    assert found.top1_agreement == pytest.approx(0.75)
+    assert found.reference_perplexity == pytest.approx(8)
+    assert found.perplexity_ratio == pytest.approx(1.25)
