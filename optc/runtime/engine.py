@@ -6,6 +6,7 @@ import secrets
 import time
 import weakref
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import ExitStack
 from types import TracebackType
 
 import numpy as np
@@ -59,8 +60,15 @@ class Engine:
 
         def open_core() -> Core:
             executable = open_executable()
+            with ExitStack() as on_error:
+                on_error.callback(executable.close)
+                core = build(executable)
+                on_error.pop_all()
+            return core
+
+        def build(executable: Executable) -> Core:
             spec = executable.spec
-            rows = min(token_budget or spec.max_rows, spec.max_rows)
+            rows = spec.max_rows if token_budget is None else min(token_budget, spec.max_rows)
             plan = plan_kv(spec, kv_memory_bytes, rows, block_size)
             opened.append((spec, plan))
             return Core(executable, plan, eos_token_ids=eos_token_ids, token_budget=rows)

@@ -49,9 +49,11 @@ def plan_kv(
         block_size: Tokens a block; None is about 32.
 
     Raises:
-        InputError: ``block_size`` does not suit the engine, or the budget is below one block
-            for every group; says how much is needed.
+        InputError: ``block_size`` does not suit the engine, ``token_budget`` is below 1, or the
+            budget is below one block for every group; says how much is needed.
     """
+    if token_budget < 1:
+        raise InputError(f"{token_budget} rows a step", where="token_budget", hint="at least 1")
     size = _block_size(spec, block_size)
     block_bytes = [
         size * sum(spec.layers[layer].bytes_per_token for layer in group.layers)

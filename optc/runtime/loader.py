@@ -7,6 +7,7 @@ from typing import Literal
 
 from optc import registry
 from optc.artifact import Artifact
+from optc.errors import InputError
 from optc.runtime.engine import Engine
 from optc.runtime.executable import Executable
 from optc.runtime.kv_plan import parse_bytes
@@ -37,8 +38,11 @@ def load(
     Raises:
         ArtifactError: Not an artifact, or damaged; names the file.
         UnavailableError: This machine lacks a CPU feature or package that the engine needs.
-        InputError: ``kv_memory`` or ``block_size`` does not suit the engine.
+        InputError: ``kv_memory``, ``block_size``, ``threads`` or ``token_budget`` is no usable
+            size.
     """
+    if threads is not None and threads < 1:
+        raise InputError(f"{threads} threads", where="threads", hint="at least 1")
     budget = parse_bytes(kv_memory) if isinstance(kv_memory, str) else kv_memory
     artifact = Artifact.open(path, verify)
     entry = artifact.engine()

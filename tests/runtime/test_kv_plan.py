@@ -1,0 +1,87 @@
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from optc.errors import InputError
+from optc.runtime.kv_blocks import blocks_needed
+from optc.runtime.kv_plan import available_memory, parse_bytes, plan_kv
+from tests.runtime.toy import toy_spec
+
+
+@pytest.mark.parametrize(
+    ("text", "size"),
+    [
+        ("2GiB", 2 << 30),
+        ("512M", 512 << 20),
+        ("1.5 kb", 1536),
+        ("1000000", 1000000),
+        ("3TiB", 3 << 40),
+        ("7B", 7),
+    ],
+)
+def test_sizes(text: str, size: int) -> None:
+    assert parse_bytes(text) == size
+
+
+@pytest.mark.parametrize("text", ["", "GiB", "-1G", "2 GiB x", "two"])
+def test_what_is_no_size(text: str) -> None:
+    with pytest.raises(InputError, match="is not a size"):
+        parse_bytes(text)
+
+
+def test_the_default_holds_all_sequences_at_full_length() -> None:
+    spec = toy_spec((0, 8), max_context=64, max_sequences=8)
+    plan = plan_kv(spec, None, 16)
+    assert plan.block_size == 32
+    assert plan.max_context == 64
+    assert plan.blocks == (8 * 2, 8 * 2)
+    assert plan.bytes == sum(plan.blocks) * 32 * 64
+
+
+def test_too_little_memory_says_how_much_is_needed() -> None:
+    with pytest.raises(InputError) as caught:
+        plan_kv(toy_spec((0, 8)), 100, 16, 4)
+    assert str(caught.value) == (
+        "kv_memory: 100 bytes hold no KV block of 4 tokens "
+        "(at least 512 bytes; 5888 for a context of 64 tokens)"
+    )
+
+
+def test_the_block_size_must_suit_the_engine() -> None:
+    for size in (3, 0, -2):
+        with pytest.raises(InputError) as caught:
+            plan_kv(toy_spec(block_multiple=2), None, 16, size)
+        assert str(caught.value) == (
+            f"block_size: a KV block size of {size} tokens does not suit the engine "
+            "(a multiple of 2)"
+        )
+
+
+@given(
+    budget=st.integers(512, 100_000),
+    windows=st.sampled_from([(0,), (0, 8), (4, 20)]),
+    rows=st.integers(1, 16),
+    size=st.sampled_from([2, 4, 8]),
+)
+def test_the_budget_is_kept_and_a_longest_request_fits(
+    budget: int, windows: tuple[int, ...], rows: int, size: int
+) -> None:
+    spec = toy_spec(windows)
+    try:
+        plan = plan_kv(spec, budget, rows, size)
+    except InputError:
+        assert budget < size * spec.kv_bytes_per_token
+        return
+    assert plan.bytes <= budget
+    assert plan.bytes == sum(n * size * 64 for n in plan.blocks)
+    for blocks, window in zip(plan.blocks, windows, strict=True):
+        assert blocks >= blocks_needed(plan.max_context, rows, window, size)
+    if plan.max_context < spec.max_context:
+        longer = [blocks_needed(plan.max_context + size, rows, w, size) for w in windows]
+        assert sum(longer) * size * 64 > budget
+
+
+def test_available_memory_is_positive() -> None:
+    assert available_memory() > 0

@@ -1,0 +1,72 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import optc
+from optc import registry
+from optc.target import usable_threads
+from tests.runtime.artifacts import ToyBackend, write_artifact
+from tests.runtime.toy import ToyModel, generate_naively
+
+
+@pytest.fixture
+def backend(monkeypatch: pytest.MonkeyPatch) -> ToyBackend:
+    toy = ToyBackend()
+    monkeypatch.setattr(registry, "backend", {"toy": toy}.__getitem__)
+    return toy
+
+
+def test_an_artifact_generates(tmp_path: Path, backend: ToyBackend) -> None:
+    artifact = write_artifact(tmp_path / "toy")
+    spec = artifact.manifest.engines[0].spec
+    with optc.load(tmp_path / "toy", kv_memory="64KiB", threads=1) as engine:
+        assert engine.eos_token_ids == (1,)
+        assert engine.kv_plan.bytes <= 64 << 10
+        assert engine.tokenizer is not None
+        prompt = engine.tokenizer.encode("hi")
+        assert prompt[0] == 0, "the manifest asks for a BOS token"
+        result = engine.generate("hi", optc.SamplingParams(temperature=0, max_tokens=9))[0]
+        chat = engine.tokenizer.encode_chat([{"role": "user", "content": "hi"}])
+        assert chat == prompt
+    expected = generate_naively(ToyModel.seeded(spec), prompt, 9, frozenset({1}))
+    assert list(result.token_ids) == expected
+    assert backend.calls == [(tmp_path / "toy" / "engines" / "target", {"seed": 0}, 1)]
+
+
+def test_an_artifact_without_tokenizer_takes_tokens(tmp_path: Path, backend: ToyBackend) -> None:
+    write_artifact(tmp_path / "toy", tokenizer=False)
+    with optc.load(tmp_path / "toy", kv_memory=64 << 10) as engine:
+        assert engine.tokenizer is None
+        assert engine.generate([[1, 2]])[0].output_tokens == 16
+    assert backend.calls[0][2] == usable_threads()
+
+
+def test_a_damaged_byte_is_found_before_loading(tmp_path: Path, backend: ToyBackend) -> None:
+    write_artifact(tmp_path / "toy")
+    damaged = tmp_path / "toy" / "engines" / "target" / "engine.bin"
+    damaged.write_bytes(b"tox")
+    with pytest.raises(optc.ArtifactError, match="corrupted") as caught:
+        optc.load(tmp_path / "toy")
+    assert caught.value.where == str(damaged)
+    assert not backend.calls
+    optc.load(tmp_path / "toy", verify="size").close()
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"kv_memory": "much"}, "kv_memory: 'much' is not a size"),
+        ({"kv_memory": 10}, "kv_memory: 10 bytes hold no KV block"),
+        ({"threads": 0}, "threads: 0 threads"),
+        ({"token_budget": 0}, "token_budget: 0 rows"),
+    ],
+)
+def test_bad_options_are_named(
+    tmp_path: Path, backend: ToyBackend, options: dict[str, int], message: str
+) -> None:
+    write_artifact(tmp_path / "toy")
+    with pytest.raises(optc.InputError) as caught:
+        optc.load(tmp_path / "toy", **options)  # type: ignore[arg-type]
+    assert str(caught.value).startswith(message)

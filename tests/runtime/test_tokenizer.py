@@ -1,0 +1,90 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from optc.errors import ArtifactError, RequestError
+from optc.runtime.tokenizer import Tokenizer, read_tokenizer
+from tests.runtime.texts import TEXTS, byte_level
+
+TEMPLATE = """{%- for message in messages -%}
+{%- if message.role == 'bad' %}{{ raise_exception('no such role') }}{% endif -%}
+{{ bos_token }}<{{ message.role }}>{{ message['content'] }}
+{% endfor -%}
+{%- if tools is not none %}{{ tools | tojson }}{% endif -%}
+{%- if add_generation_prompt %}<assistant>{% endif -%}
+"""
+
+
+def chat(template: str = TEMPLATE) -> Tokenizer:
+    return Tokenizer(byte_level(), chat_template=template, special_tokens={"bos_token": "<s>"})
+
+
+@pytest.mark.parametrize("text", TEXTS)
+def test_texts_come_back(text: str) -> None:
+    tokenizer = Tokenizer(byte_level())
+    assert tokenizer.decode(tokenizer.encode(text)) == text
+
+
+@pytest.mark.parametrize("adds", [False, True])
+def test_exactly_one_bos_token_whoever_adds_it(adds: bool) -> None:
+    tokenizer = Tokenizer(byte_level(bos=adds), bos_token_id=0)
+    assert tokenizer.encode("a") == [0, *tokenizer.encode("a", add_special_tokens=False)]
+    assert tokenizer.encode("") == [0]
+    without = Tokenizer(byte_level())
+    assert 0 not in without.encode("a")
+
+
+def test_a_limit_in_the_file_is_lifted() -> None:
+    backend = byte_level()
+    backend.enable_truncation(2)
+    backend.enable_padding(length=8)
+    assert len(Tokenizer(backend).encode("abcd")) == 4
+
+
+def test_chats_are_rendered_and_encoded_without_further_special_tokens() -> None:
+    tokenizer = chat()
+    messages = [{"role": "user", "content": "hé"}]
+    assert tokenizer.render_chat(messages) == "<s><user>hé\n<assistant>"
+    assert tokenizer.encode_chat(messages)[0] == 0
+    assert tokenizer.encode_chat(messages).count(0) == 1
+    with_tools = tokenizer.render_chat(messages, tools=[{"name": "é"}], add_generation_prompt=False)
+    assert with_tools == '<s><user>hé\n[{"name": "é"}]'
+
+
+@pytest.mark.parametrize(
+    ("template", "role", "message"),
+    [
+        ("", "user", "the model has no chat template (send a plain prompt)"),
+        (TEMPLATE, "bad", "messages: no such role (the model's chat template refuses them)"),
+        ("{% if %}", "user", "messages: the chat template fails: "),
+        ("{{ 'a' + 1 }}", "user", "messages: the chat template fails: "),
+        ("{{ messages.append(1) }}", "user", "messages: the chat template fails: "),
+        ("{{ ''.__class__.__mro__ }}", "user", "messages: the chat template fails: "),
+    ],
+)
+def test_templates_that_fail_or_reach_out(template: str, role: str, message: str) -> None:
+    with pytest.raises(RequestError) as caught:
+        chat(template).render_chat([{"role": role, "content": "x"}])
+    assert str(caught.value).startswith(message)
+
+
+def test_a_tokenizer_file_is_read(tmp_path: Path) -> None:
+    path = tmp_path / "tokenizer.json"
+    byte_level().save(str(path))
+    assert Tokenizer(read_tokenizer(path)).encode("a") == Tokenizer(byte_level()).encode("a")
+
+
+@pytest.mark.parametrize("contents", ["", "[]", "{}", "3"])
+def test_what_is_no_tokenizer_is_named(tmp_path: Path, contents: str) -> None:
+    path = tmp_path / "tokenizer.json"
+    path.write_text(contents)
+    with pytest.raises(ArtifactError, match="not a tokenizer") as caught:
+        read_tokenizer(path)
+    assert caught.value.where == str(path)
+
+
+def test_a_missing_tokenizer_is_named(tmp_path: Path) -> None:
+    with pytest.raises(ArtifactError, match=r"not a tokenizer: .*No such file"):
+        read_tokenizer(tmp_path / "tokenizer.json")
