@@ -1,0 +1,249 @@
+"""Every function body, run by ONNX Runtime, against NumPy."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import onnx
+import onnx_ir as ir
+import pytest
+
+from optc.ir.functions import (
+    OPERATORS,
+    ensure_function,
+    function_text,
+    is_op,
+    make_node,
+    prune_functions,
+)
+from tests import oracle
+from tests.ir_text import Array, f32
+from tests.ragged import run
+
+
+def empty_model() -> ir.Model:
+    graph = ir.Graph([], [], nodes=[], opset_imports={"": 23}, name="g")
+    return ir.Model(graph, ir_version=10)
+
+
+def call(op_type: str, inputs: Sequence[Array | None], **attributes: Any) -> list[Array]:
+    """Outputs of one node; 4-bit operands are initializers, the others graph inputs."""
+    model = empty_model()
+    values: list[ir.Value | None] = []
+    feeds = {}
+    for index, array in enumerate(inputs):
+        if array is None:
+            values.append(None)
+            continue
+        tensor = ir.tensor(array, name=f"in{index}")
+        value = ir.Value(
+            name=f"in{index}", type=ir.TensorType(tensor.dtype), shape=ir.Shape(array.shape)
+        )
+        if array.dtype.kind in "fiu":  # bfloat16 and 4-bit types are of another kind
+            model.graph.inputs.append(value)
+            feeds[f"in{index}"] = array
+        else:
+            value.const_value = tensor
+            model.graph.register_initializer(value)
+        values.append(value)
+    outputs = [f"out{i}" for i in range(len(OPERATORS[op_type].outputs))]
+    node = make_node(model, op_type, values, attributes, outputs=outputs)
+    model.graph.append(node)
+    model.graph.outputs.extend(node.outputs)
+    return run(model, feeds)
+
+
+def test_norms() -> None:
+    x, scale = f32(2, 3, 8), f32(4)
+    (got,) = call("HeadRMSNorm", [x, scale], num_heads=2, epsilon=1e-3)
+    np.testing.assert_allclose(got, oracle.head_norm(x, scale, 2, 1e-3), rtol=1e-5, atol=1e-6)
+    r, y, wide = f32(5, 8, seed=1), f32(5, 8, seed=2), f32(8)
+    total, normed = call("AddRMSNorm", [r, y, wide], epsilon=1e-3)
+    np.testing.assert_array_equal(total, r + y)
+    np.testing.assert_allclose(normed, oracle.rms_norm(r + y, wide, 1e-3), rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("name", ["silu", "gelu", "gelu_tanh"])
+def test_gated_activation(name: str) -> None:
+    x = 3 * f32(4, 10)
+    (got,) = call("GatedActivation", [x], activation=name)
+    np.testing.assert_allclose(got, oracle.gated(x, name), rtol=1e-5, atol=1e-5)
+    q, s = call("GatedActivationQuantize", [x], activation=name)
+    want_q, want_s = oracle.quantize_activation(got)
+    np.testing.assert_allclose(s, want_s, rtol=1e-6)
+    np.testing.assert_array_equal(q, want_q)
+
+
+@pytest.mark.parametrize(("half", "interleaved"), [(2, 0), (1, 0), (2, 1)])
+def test_rotary_embedding(half: int, interleaved: int) -> None:
+    x, angle = f32(3, 8), f32(3, half)
+    cos, sin = np.cos(angle), np.sin(angle)
+    attributes = {"num_heads": 2, "rotary_embedding_dim": 2 * half, "interleaved": interleaved}
+    (got,) = call("RotaryEmbedding", [x, cos, sin], **attributes)
+    want = oracle.rotary(x, cos, sin, 2, bool(interleaved))
+    np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("window", [0, 1, 3])
+@pytest.mark.parametrize("softcap", [0.0, 1.5])
+def test_dense_attention(window: int, softcap: float) -> None:
+    q, k, v = 2 * f32(2, 7, 24), 2 * f32(2, 7, 8), f32(2, 7, 6)
+    shape = {"num_heads": 6, "kv_num_heads": 2, "scale": 0.4, "softcap": softcap, "window": window}
+    (got,) = call("Attention", [q, k, v], **shape)
+    want = [oracle.attention(q[b], k[b], v[b], 6, 2, 0.4, softcap, window) for b in range(2)]
+    np.testing.assert_allclose(got, np.stack(want), rtol=1e-5, atol=1e-6)
+
+
+def test_quantize_activation_is_exact() -> None:
+    x = 4 * f32(3, 5, 16)
+    x[1, 2] = 0
+    x[0, 0] = [127, 0.5, 1.5, -2.5, *[1] * 12]  # ties to even
+    q, s = call("QuantizeActivation", [x])
+    want_q, want_s = oracle.quantize_activation(x)
+    np.testing.assert_array_equal(s, want_s)
+    np.testing.assert_array_equal(q, want_q)
+    assert q[0, 0, :4].tolist() == [127, 0, 2, -2]
+    assert s[1, 2] == 1
+    assert not q[1, 2].any()
+
+
+def test_norms_with_quantization() -> None:
+    x, r, scale = f32(4, 16), f32(4, 16, seed=1), f32(16)
+    (normed,) = call("HeadRMSNorm", [x, scale], num_heads=1, epsilon=1e-5)
+    for got, want in zip(
+        call("RMSNormQuantize", [x, scale], epsilon=1e-5),
+        oracle.quantize_activation(normed),
+        strict=True,
+    ):
+        np.testing.assert_allclose(got, want, rtol=1e-6)
+    total, normed = call("AddRMSNorm", [r, x, scale], epsilon=1e-5)
+    for got, want in zip(
+        call("AddRMSNormQuantize", [r, x, scale], epsilon=1e-5),
+        (total, *oracle.quantize_activation(normed)),
+        strict=True,
+    ):
+        np.testing.assert_allclose(got, want, rtol=1e-6)
+
+
+def quantized_weight(
+    bits: int, group: int, symmetric: bool, k: int = 64, n: int = 5
+) -> tuple[Array, Array, Array | None]:
+    rng = np.random.default_rng([bits, group])
+    low, high = (-(1 << bits - 1), 1 << bits - 1) if symmetric else (0, 1 << bits)
+    kinds = {
+        (8, True): np.int8,
+        (8, False): np.uint8,
+        (4, True): ml_dtypes.int4,
+        (4, False): ml_dtypes.uint4,
+    }
+    kind = kinds[bits, symmetric]
+    shape = (k // group, n) if group else (n,)
+    weight = rng.integers(low, high, (k, n)).astype(kind)
+    zero = None if symmetric else rng.integers(low, high, shape).astype(kind)
+    return weight, rng.uniform(0.01, 0.1, shape).astype(np.float32), zero
+
+
+SCHEMES = [(8, 0, True), (8, 32, True), (8, 32, False), (4, 32, True), (4, 16, False)]
+
+
+@pytest.mark.parametrize(("bits", "group", "symmetric"), SCHEMES)
+@pytest.mark.parametrize("bias", [False, True])
+def test_quantized_matmul(bits: int, group: int, symmetric: bool, bias: bool) -> None:
+    weight, scale, zero = quantized_weight(bits, group, symmetric)
+    q, s = oracle.quantize_activation(f32(3, 64))
+    added = f32(5) if bias else None
+    (got,) = call(
+        "QuantizedMatMul", [q, s, weight, scale, zero, added], bits=bits, group_size=group
+    )
+    want = (q.astype(np.float64) @ oracle.dequantize(weight, scale, zero)) * s
+    np.testing.assert_allclose(got, want + (0 if added is None else added), rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize(("bits", "group", "symmetric"), SCHEMES)
+@pytest.mark.parametrize("shape", [(3,), (2, 2)])
+def test_quantized_gather(bits: int, group: int, symmetric: bool, shape: tuple[int, ...]) -> None:
+    weight, scale, zero = quantized_weight(bits, group, symmetric)
+    tokens = np.array([4, 0, 4, 2][: int(np.prod(shape))], np.int32).reshape(shape)
+    (got,) = call("QuantizedGather", [tokens, weight, scale, zero], bits=bits, group_size=group)
+    want = oracle.dequantize(weight, scale, zero).T[tokens]
+    np.testing.assert_allclose(got, want, rtol=1e-6)
+
+
+def test_bf16_matmul() -> None:
+    x, weight, bias = f32(3, 8), f32(8, 5).astype(ml_dtypes.bfloat16), f32(5)
+    rounded = x.astype(ml_dtypes.bfloat16).astype(np.float64)
+    (got,) = call("Bf16MatMul", [x, weight, bias])
+    np.testing.assert_allclose(
+        got, rounded @ weight.astype(np.float64) + bias, rtol=1e-5, atol=1e-6
+    )
+
+
+def test_functions_are_shared_by_configuration() -> None:
+    model = empty_model()
+    one = ensure_function(model, "AddRMSNorm", {"epsilon": 1e-5})
+    assert ensure_function(model, "AddRMSNorm", {"epsilon": 1e-5}) == one
+    assert ensure_function(model, "AddRMSNorm", {"epsilon": 1e-6}) != one
+    assert len(model.functions) == 2
+    assert model.opset_imports["optc"] == 1
+    prune_functions(model)
+    assert not model.functions
+
+
+def test_layers_share_the_function_of_paged_attention() -> None:
+    shape = {"num_heads": 2, "kv_num_heads": 1, "scale": 1.0, "softcap": 0.0, "window": 0}
+    names = {
+        function_text("PagedAttention", {**shape, "group": group, "layer": layer})[0]
+        for group in (0, 1)
+        for layer in (0, 1, 2)
+    }
+    assert len(names) == 2
+
+
+def test_optional_inputs_choose_the_overload() -> None:
+    attributes = {"bits": 8, "group_size": 0}
+    with_bias, _ = function_text("QuantizedMatMul", attributes)
+    without, text = function_text("QuantizedMatMul", attributes, [True] * 4)
+    assert with_bias != without
+    assert "bias)" in text  # the formal input stays, the body does not use it
+    assert "Add" not in text
+
+
+@pytest.mark.parametrize("op_type", sorted(OPERATORS))
+def test_every_body_is_a_valid_function(op_type: str) -> None:
+    example = {
+        "window": 3,
+        "softcap": 2.0,
+        "bits": 8,
+        "activation": "silu",
+        "rotary_embedding_dim": 4,
+    }
+    kinds = OPERATORS[op_type].attributes
+    attributes = {name: example.get(name, kind(4)) for name, kind in kinds.items()}
+    _, text = function_text(op_type, attributes)
+    function = onnx.parser.parse_function(text)
+    onnx.checker.check_function(function)
+    assert list(function.attribute) == list(kinds)
+
+
+def test_misuse_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"optc::AddRMSNorm takes \['epsilon'\], got \[\]"):
+        function_text("AddRMSNorm", {})
+    with pytest.raises(ValueError, match="epsilon=1 is not"):
+        function_text("AddRMSNorm", {"epsilon": 1})
+    with pytest.raises(ValueError, match="needs inputs scale"):
+        function_text("AddRMSNorm", {"epsilon": 1e-5}, [True, True])
+    with pytest.raises(ValueError, match="takes at most 3 inputs"):
+        function_text("AddRMSNorm", {"epsilon": 1e-5}, [True] * 4)
+    with pytest.raises(ValueError, match="activation 'relu' is not one of"):
+        function_text("GatedActivation", {"activation": "relu"})
+
+
+def test_is_op_looks_at_the_domain() -> None:
+    value = ir.Value(name="x")
+    node = ir.Node("optc", "Attention", [value, value, value])
+    assert is_op(node, "Attention", domain="optc")
+    assert not is_op(node, "Attention")
+    assert not is_op(None, "Attention")

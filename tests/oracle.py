@@ -1,0 +1,89 @@
+"""NumPy oracles of the operators of the normal form, written without looking at their bodies."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+Array = npt.NDArray[Any]
+
+
+def rms_norm(x: Array, scale: Array, epsilon: float) -> Array:
+    wide = x.astype(np.float64)
+    mean = np.mean(wide * wide, axis=-1, keepdims=True)
+    result: Array = wide / np.sqrt(mean + epsilon) * scale
+    return result
+
+
+def head_norm(x: Array, scale: Array, heads: int, epsilon: float) -> Array:
+    split = x.reshape(*x.shape[:-1], heads, -1)
+    return rms_norm(split, scale, epsilon).reshape(x.shape)
+
+
+def activation(x: Array, name: str) -> Array:
+    wide = x.astype(np.float64)
+    if name == "silu":
+        return wide / (1 + np.exp(-wide))
+    if name == "gelu":
+        erf = np.vectorize(math.erf)(wide / math.sqrt(2))
+        return 0.5 * wide * (1 + erf)
+    inner = math.sqrt(2 / math.pi) * (wide + 0.044715 * wide**3)
+    return 0.5 * wide * (1 + np.tanh(inner))
+
+
+def gated(gate_up: Array, name: str) -> Array:
+    half = gate_up.shape[-1] // 2
+    return activation(gate_up[..., :half], name) * gate_up[..., half:]
+
+
+def rotary(x: Array, cos: Array, sin: Array, heads: int, interleaved: bool = False) -> Array:
+    """x [T, heads * d]; cos, sin [T, r/2]: the first r values of each head are rotated."""
+    split = x.reshape(x.shape[0], heads, -1).astype(np.float64).copy()
+    half = cos.shape[-1]
+    index = np.arange(half)
+    first, second = (2 * index, 2 * index + 1) if interleaved else (index, index + half)
+    a, b = split[:, :, first].copy(), split[:, :, second].copy()
+    c, s = cos[:, None, :], sin[:, None, :]
+    split[:, :, first], split[:, :, second] = a * c - b * s, b * c + a * s
+    return split.reshape(x.shape)
+
+
+def attention(
+    q: Array, k: Array, v: Array, heads: int, kv_heads: int, scale: float, cap: float, window: int
+) -> Array:
+    """Causal attention of one sequence; q [S, H*Dk], k, v [L, Hkv*D]: the last S of L tokens."""
+    rows, total = q.shape[0], k.shape[0]
+    qs = q.reshape(rows, heads, -1).astype(np.float64)
+    ks, vs = (x.reshape(total, kv_heads, -1).astype(np.float64) for x in (k, v))
+    out = np.empty((rows, heads, vs.shape[-1]))
+    for i in range(rows):
+        own = total - rows + i
+        first = max(0, own - window + 1) if window else 0
+        for h in range(heads):
+            kv = h * kv_heads // heads
+            score = ks[first : own + 1, kv] @ qs[i, h] * scale
+            if cap:
+                score = cap * np.tanh(score / cap)
+            weight = np.exp(score - score.max())
+            out[i, h] = weight @ vs[first : own + 1, kv] / weight.sum()
+    return out.reshape(rows, -1)
+
+
+def quantize_activation(x: Array) -> tuple[Array, Array]:
+    s = np.abs(x).max(axis=-1, keepdims=True).astype(np.float32) / np.float32(127)
+    s = np.where(s == 0, np.float32(1), s)
+    return np.rint(x / s).astype(np.int8), s
+
+
+def dequantize(weight: Array, scale: Array, zero: Array | None) -> Array:
+    """weight [K, N] integers; scale [N] or [G, N]."""
+    wide = weight.astype(np.float64)
+    if scale.ndim == 1:
+        return (wide - (0 if zero is None else zero.astype(np.float64))) * scale
+    size = weight.shape[0] // scale.shape[0]
+    if zero is not None:
+        wide -= np.repeat(zero.astype(np.float64), size, axis=0)
+    return wide * np.repeat(scale, size, axis=0)
