@@ -20,11 +20,11 @@ from optc.backends.tvm.isa import Isa
 from optc.backends.tvm.kernels.matmul_tiles import (
     BLOCK,
     Operand,
+    Registers,
     argument,
     building,
     emit_tiles,
     fma,
-    local,
     round_up,
     store,
     store_tile,
@@ -33,11 +33,11 @@ from optc.errors import UnsupportedError
 
 #: The compiler turns bfloat16 operands of calls into float32 before it generates code, so
 #: vdpbf16ps is called by a function of LLVM IR that takes words and is inlined.
-_DOT_NAME = "optc_dpbf16"
-_DOT_IR = f"""
+DOT_NAME = "optc_dpbf16"
+DOT_IR = f"""
 declare <16 x float> @llvm.x86.avx512bf16.dpbf16ps.512(
   <16 x float>, <32 x bfloat>, <32 x bfloat>)
-define <16 x float> @{_DOT_NAME}(<16 x float> %sum, <16 x i32> %a, <16 x i32> %b) #0 {{
+define <16 x float> @{DOT_NAME}(<16 x float> %sum, <16 x i32> %a, <16 x i32> %b) #0 {{
   %x = bitcast <16 x i32> %a to <32 x bfloat>
   %y = bitcast <16 x i32> %b to <32 x bfloat>
   %r = call <16 x float> @llvm.x86.avx512bf16.dpbf16ps.512(
@@ -103,7 +103,7 @@ class _Tiles:
     bias: Any
     out: Any
     steps: int
-    step: Callable[[Any, Any, int, Any, Any, int, Any], None]
+    step: Callable[[Registers, Any, Any, Any, Any], None]
 
     def emit(self, start: Any, rows: int, block: Any) -> None:
         """One tile of ``rows`` rows and 64 channels, in parts that fit into registers."""
@@ -116,20 +116,19 @@ class _Tiles:
 
     def _part(self, start: Any, rows: int, block: Any, column: Any, width: int) -> None:
         lanes = self.isa.lanes
-        sums = local(rows * width, "float32")
-        for at in range(0, rows * width, lanes):
-            store(sums, tir.broadcast(tir.float32(0), lanes), [at], lanes)
+        sums = Registers(rows, width // lanes, lanes, "float32")
+        for cell in sums.cells():
+            sums[cell] = tir.broadcast(tir.float32(0), lanes)
         with tir.serial(self.steps) as index:
-            self.step(sums, start, rows, block, column, width, index)
+            self.step(sums, start, block, column, index)
         first = tir.bind(block * BLOCK + column)
 
         def value(r: int, c: int) -> Any:
-            total = sums.vload([r * width + c * lanes], f"float32x{lanes}")
             if not self.config.bias:
-                return total
-            return total + self.bias.vload([first + c * lanes], f"float32x{lanes}")
+                return sums[r, c]
+            return sums[r, c] + self.bias.vload([first + c * lanes], f"float32x{lanes}")
 
-        store_tile(self.out, start, rows, first, width, value, lanes)
+        store_tile(self.out, start, first, sums, value)
 
 
 @dataclass(frozen=True)
@@ -140,62 +139,51 @@ class _Step:
     x: Any
     w: Any
 
-    def float32(
-        self, sums: Any, start: Any, rows: int, block: Any, column: Any, width: int, k: Any
-    ) -> None:
+    def float32(self, sums: Registers, start: Any, block: Any, column: Any, k: Any) -> None:
         """One k: a weight vector for each ``lanes`` columns."""
         lanes = self.isa.lanes
-        vectors = range(width // lanes)
         weights = [
             tir.bind(self.w.vload([block, k, column + c * lanes], f"float32x{lanes}"))
-            for c in vectors
+            for c in range(sums.vectors)
         ]
-        for r in range(rows):
-            self._add(sums, r * width, self.x[start + r, k], weights)
+        for r in range(len(sums.rows)):
+            self._add(sums, r, self.x[start + r, k], weights)
 
-    def widened(
-        self, sums: Any, start: Any, rows: int, block: Any, column: Any, width: int, pair: Any
-    ) -> None:
+    def widened(self, sums: Registers, start: Any, block: Any, column: Any, pair: Any) -> None:
         """Two k: a bfloat16 is the upper half of a float32."""
         lanes = self.isa.lanes
-        words = self._words(block, pair, column, width)
+        words = self._words(block, pair, column, sums.vectors)
         for odd in (0, 1):
             weights = [tir.bind(_half(word, odd, lanes)) for word in words]
-            for r in range(rows):
+            for r in range(len(sums.rows)):
                 bits = tir.cast(self.x[start + r, pair * 2 + odd], "uint32") << tir.uint32(16)
-                self._add(sums, r * width, tir.reinterpret(bits, dtype="float32"), weights)
+                self._add(sums, r, tir.reinterpret(bits, dtype="float32"), weights)
 
-    def paired(
-        self, sums: Any, start: Any, rows: int, block: Any, column: Any, width: int, pair: Any
-    ) -> None:
+    def paired(self, sums: Registers, start: Any, block: Any, column: Any, pair: Any) -> None:
         """Two k in one vdpbf16ps."""
         lanes = self.isa.lanes
-        weights = self._words(block, pair, column, width)
-        for r in range(rows):
+        weights = self._words(block, pair, column, sums.vectors)
+        for r in range(len(sums.rows)):
             two = tir.reinterpret(self.x.vload([start + r, pair * 2], "uint16x2"), dtype="uint32")
             value = tir.bind(tir.broadcast(two, lanes))
             for c, weight in enumerate(weights):
-                at = r * width + c * lanes
-                total = sums.vload([at], f"float32x{lanes}")
-                total = tir.call_pure_extern(f"float32x{lanes}", _DOT_NAME, total, weight, value)
-                store(sums, total, [at], lanes)
+                sums[r, c] = tir.call_pure_extern(
+                    f"float32x{lanes}", DOT_NAME, sums[r, c], weight, value
+                )
 
-    def _words(self, block: Any, pair: Any, column: Any, width: int) -> list[Any]:
+    def _words(self, block: Any, pair: Any, column: Any, count: int) -> list[Any]:
         """Two bfloat16 weights of each column in a u32 lane."""
         lanes = self.isa.lanes
         loads = [
             self.w.vload([block, pair, column + c * lanes, 0], f"uint16x{2 * lanes}")
-            for c in range(width // lanes)
+            for c in range(count)
         ]
         return [tir.bind(tir.reinterpret(load, dtype=f"uint32x{lanes}")) for load in loads]
 
-    def _add(self, sums: Any, base: int, value: Any, weights: list[Any]) -> None:
-        lanes = self.isa.lanes
-        repeated = tir.bind(tir.broadcast(value, lanes))
+    def _add(self, sums: Registers, r: int, value: Any, weights: list[Any]) -> None:
+        repeated = tir.bind(tir.broadcast(value, self.isa.lanes))
         for c, weight in enumerate(weights):
-            at = base + c * lanes
-            total = fma(repeated, weight, sums.vload([at], f"float32x{lanes}"), lanes)
-            store(sums, total, [at], lanes)
+            sums[r, c] = fma(repeated, weight, sums[r, c], self.isa.lanes)
 
 
 def _half(words: Any, odd: int, lanes: int) -> Any:
@@ -262,7 +250,7 @@ def float_matmul(config: FloatMatmul, isa: Isa) -> Any:
         weights = {name: argument(name, *operand) for name, operand in config.weights.items()}
         out = argument("out", (rows, n), "float32")
         paired = isa.bf16 and not wide
-        imported = tir.attr(0, "pragma_import_llvm", _DOT_IR) if paired else nullcontext()
+        imported = tir.attr(0, "pragma_import_llvm", DOT_IR) if paired else nullcontext()
         step = _Step(isa, x if wide else _rounded(x, rows, k, isa), weights["w"])
         kind = step.float32 if wide else step.paired if paired else step.widened
         tiles = _Tiles(config, isa, weights.get("bias"), out, k if wide else (k + 1) // 2, kind)

@@ -18,13 +18,13 @@ from optc.backends.tvm.kernels.matmul_dot import DotOps, dot_ops
 from optc.backends.tvm.kernels.matmul_tiles import (
     BLOCK,
     Operand,
+    Registers,
     argument,
     building,
     emit_tiles,
     fma,
     local,
     round_up,
-    store,
     store_tile,
 )
 from optc.errors import UnsupportedError
@@ -121,28 +121,23 @@ class _Tiles:
 
     def _part(self, start: Any, rows: int, block: Any, column: Any, width: int) -> None:
         lanes = self.isa.lanes
-        cells = [(r, c, r * width + c * lanes) for r in range(rows) for c in range(width // lanes)]
-        sums = local(rows * width, "int32")
-        result = local(rows * width, "float32")
+        sums = Registers(rows, width // lanes, lanes, "int32")
+        result = Registers(rows, width // lanes, lanes, "float32")
         if self.config.group_size:
-            for _, _, at in cells:
-                store(result, tir.broadcast(tir.float32(0), lanes), [at], lanes)
+            for cell in result.cells():
+                result[cell] = tir.broadcast(tir.float32(0), lanes)
             with tir.serial(self.config.groups) as group:
-                self._start(sums, start, rows, block, group, column, width)
-                self._accumulate(sums, start, rows, block, group, column, width)
+                self._sum(sums, start, block, group, column)
                 scales = self._scales(block, group, column, width)
-                for _, c, at in cells:
-                    value = tir.cast(sums.vload([at], f"int32x{lanes}"), f"float32x{lanes}")
-                    total = fma(value, scales[c], result.vload([at], f"float32x{lanes}"), lanes)
-                    store(result, total, [at], lanes)
+                for r, c in result.cells():
+                    value = tir.cast(sums[r, c], f"float32x{lanes}")
+                    result[r, c] = fma(value, scales[c], result[r, c], lanes)
         else:
-            self._start(sums, start, rows, block, 0, column, width)
-            self._accumulate(sums, start, rows, block, 0, column, width)
+            self._sum(sums, start, block, 0, column)
             scales = self._scales(block, 0, column, width)
-            for _, c, at in cells:
-                value = tir.cast(sums.vload([at], f"int32x{lanes}"), f"float32x{lanes}")
-                store(result, value * scales[c], [at], lanes)
-        self._finish(result, start, rows, block, column, width)
+            for r, c in result.cells():
+                result[r, c] = tir.cast(sums[r, c], f"float32x{lanes}") * scales[c]
+        self._finish(result, start, block, column)
 
     def _scales(self, block: Any, group: Any, column: Any, width: int) -> list[Any]:
         """The scales of the tile's columns as float32 vectors."""
@@ -154,25 +149,35 @@ class _Tiles:
         ]
         return [tir.bind(tir.cast(load, f"float32x{lanes}")) for load in loads]
 
-    def _start(
-        self, sums: Any, start: Any, rows: int, block: Any, group: Any, column: Any, width: int
-    ) -> None:
+    def _sum(self, sums: Registers, start: Any, block: Any, group: Any, column: Any) -> None:
+        """Integer products of one group (of all of K per channel), less the zero points'."""
+        self._start(sums, start, block, group, column)
+        depth = 32 // self.config.bits  # input channels of one step
+        total = self.config.k_padded // depth
+        steps = self.config.group_size // depth or total
+        count: Any = steps if total % steps == 0 else tir.min(steps, total - group * steps)
+        with tir.serial(count) as step:
+            index = tir.bind(group * steps + step)
+            for half in range(depth // 4):
+                weights = self._vectors(block, index, half, column, sums.vectors)
+                self._step(sums, start, index * depth + half * 4, weights)
+
+    def _start(self, sums: Registers, start: Any, block: Any, group: Any, column: Any) -> None:
         """Start the sums at minus zero point times the sum of the group's activations."""
         lanes = self.isa.lanes
-        vectors = range(width // lanes)
-        offset = self.ops.offset
-        if self.config.asymmetric:
-            loads = [self.weights["wz"].vload([block, group, column + c * lanes], f"uint8x{lanes}")
-                     for c in vectors]  # fmt: skip
-            base = tir.broadcast(tir.int32(offset), lanes)
-            zeros = [tir.bind(base - tir.cast(load, f"int32x{lanes}")) for load in loads]
-        else:
-            symmetric = offset - (1 << (self.config.bits - 1))
-            zeros = [tir.broadcast(tir.int32(symmetric), lanes) for _ in vectors]
-        for r in range(rows):
-            activations = tir.broadcast(self._activation_sum(start + r, group), lanes)
-            for c in vectors:
-                store(sums, zeros[c] * activations, [r * width + c * lanes], lanes)
+        offset = tir.broadcast(tir.int32(self.ops.offset), lanes)
+        zeros = []
+        for c in range(sums.vectors):
+            if self.config.asymmetric:
+                place = [block, group, column + c * lanes]
+                load = self.weights["wz"].vload(place, f"uint8x{lanes}")
+                zeros.append(tir.bind(offset - tir.cast(load, f"int32x{lanes}")))
+            else:
+                symmetric = self.ops.offset - (1 << (self.config.bits - 1))
+                zeros.append(tir.broadcast(tir.int32(symmetric), lanes))
+        totals = [self._activation_sum(start + r, group) for r in range(len(sums.rows))]
+        for r, c in sums.cells():
+            sums[r, c] = zeros[c] * tir.broadcast(totals[r], lanes)
 
     def _activation_sum(self, row: Any, group: Any) -> Any:
         """The sum of a row's activations over one group (over all of K per channel)."""
@@ -198,66 +203,44 @@ class _Tiles:
                 tir.buffer_store(total, total[0] + self.xsum[row, group * parts + i], [0])
         return tir.bind(total[0])
 
-    def _accumulate(
-        self, sums: Any, start: Any, rows: int, block: Any, group: Any, column: Any, width: int
-    ) -> None:
-        """Add the products of one group to the sums."""
-        depth = 32 // self.config.bits  # input channels of one step
-        total = self.config.k_padded // depth
-        steps = self.config.group_size // depth or total
-        count: Any = steps if total % steps == 0 else tir.min(steps, total - group * steps)
-        with tir.serial(count) as step:
-            index = tir.bind(group * steps + step)
-            for half in range(depth // 4):
-                weights = self._vectors(block, index, half, column, width)
-                for r in range(rows):
-                    self._row(sums, r, start + r, index * depth + half * 4, weights, width)
-
     def _vectors(
-        self, block: Any, index: Any, half: int, column: Any, width: int
+        self, block: Any, index: Any, half: int, column: Any, count: int
     ) -> list[tuple[Any, ...]]:
         """Four input channels of the tile's columns, one u8 vector for each ``lanes`` columns."""
         lanes = self.isa.lanes
         prepared = []
-        for c in range(width // lanes):
-            raw = self.weights["w"].vload(
-                [block, index, column + c * lanes, 0], f"uint8x{4 * lanes}"
-            )
+        for c in range(count):
+            place = [block, index, column + c * lanes, 0]
+            raw = self.weights["w"].vload(place, f"uint8x{4 * lanes}")
             if self.config.bits == 4:
                 raw = _nibbles(raw, half, lanes)
             prepared.append(self.ops.prepare(tir.bind(raw)))
         return prepared
 
-    def _row(
-        self, sums: Any, r: int, row: Any, k: Any, weights: list[tuple[Any, ...]], width: int
-    ) -> None:
-        """Multiply four activations of one row by the weights of all columns."""
+    def _step(self, sums: Registers, start: Any, k: Any, weights: list[tuple[Any, ...]]) -> None:
+        """Multiply four activations of every row by the weights of all columns."""
         lanes = self.isa.lanes
-        four = tir.reinterpret(self.xq.vload([row, k], "int8x4"), dtype="int32")
-        activations = tir.bind(
-            tir.reinterpret(tir.broadcast(four, lanes), dtype=f"int8x{4 * lanes}")
-        )
-        for c, weight in enumerate(weights):
-            at = r * width + c * lanes
-            total = self.ops.dot(sums.vload([at], f"int32x{lanes}"), weight, activations)
-            store(sums, total, [at], lanes)
+        for r in range(len(sums.rows)):
+            four = tir.reinterpret(self.xq.vload([start + r, k], "int8x4"), dtype="int32")
+            repeated = tir.broadcast(four, lanes)
+            activations = tir.bind(tir.reinterpret(repeated, dtype=f"int8x{4 * lanes}"))
+            for c, weight in enumerate(weights):
+                sums[r, c] = self.ops.dot(sums[r, c], weight, activations)
 
-    def _finish(
-        self, result: Any, start: Any, rows: int, block: Any, column: Any, width: int
-    ) -> None:
+    def _finish(self, result: Registers, start: Any, block: Any, column: Any) -> None:
         """Scale by the activations' scale, add the bias, write the tile out."""
         lanes = self.isa.lanes
         first = tir.bind(block * BLOCK + column)
-        scales = [tir.bind(tir.broadcast(self.xs[start + r], lanes)) for r in range(rows)]
+        rows = range(len(result.rows))
+        scales = [tir.bind(tir.broadcast(self.xs[start + r], lanes)) for r in rows]
 
         def value(r: int, c: int) -> Any:
-            scaled = result.vload([r * width + c * lanes], f"float32x{lanes}")
             if not self.config.bias:
-                return scaled * scales[r]
+                return result[r, c] * scales[r]
             bias = self.weights["bias"].vload([first + c * lanes], f"float32x{lanes}")
-            return fma(scaled, scales[r], bias, lanes)
+            return fma(result[r, c], scales[r], bias, lanes)
 
-        store_tile(self.out, start, rows, first, width, value, lanes)
+        store_tile(self.out, start, first, result, value)
 
 
 def _nibbles(packed: Any, half: int, lanes: int) -> Any:

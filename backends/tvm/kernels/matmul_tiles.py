@@ -52,8 +52,35 @@ def argument(name: str, shape: tuple[Any, ...], dtype: str) -> Any:
 
 
 def local(size: int, dtype: str) -> Any:
-    """A small buffer of one thread; in registers when all its indices are constants."""
-    return tir.alloc_buffer((size,), dtype, scope="local")
+    """A small buffer of one thread; in registers when all its indices are constants.
+
+    The compiler puts a buffer on the stack only if it is below 1024 bytes and of global scope;
+    others (of local scope in particular) come from a memory pool at run time.
+    """
+    return tir.alloc_buffer((size,), dtype, scope="global")
+
+
+class Registers:
+    """Vector registers of a tile: ``rows`` times ``vectors`` of ``lanes`` values.
+
+    Each row is a buffer of its own, so that none is too large for the stack.
+    """
+
+    def __init__(self, rows: int, vectors: int, lanes: int, dtype: str) -> None:
+        self.vectors, self.lanes, self.dtype = vectors, lanes, f"{dtype}x{lanes}"
+        self.rows = [local(vectors * lanes, dtype) for _ in range(rows)]
+
+    def cells(self) -> list[tuple[int, int]]:
+        """All (row, vector)."""
+        return [(r, c) for r in range(len(self.rows)) for c in range(self.vectors)]
+
+    def __getitem__(self, cell: tuple[int, int]) -> Any:
+        row, vector = cell
+        return self.rows[row].vload([vector * self.lanes], self.dtype)
+
+    def __setitem__(self, cell: tuple[int, int], value: Any) -> None:
+        row, vector = cell
+        store(self.rows[row], value, [vector * self.lanes], self.lanes)
 
 
 def store(buffer: Any, value: Any, indices: list[Any], lanes: int) -> None:
@@ -121,40 +148,34 @@ def emit_tiles(rows: Any, n: int, k: int, isa: Isa, tile: TileEmitter) -> None:
 
 
 def store_tile(
-    out: Any,
-    start: Any,
-    rows: int,
-    column: Any,
-    width: int,
-    values: Callable[[int, int], Any],
-    lanes: int,
+    out: Any, start: Any, column: Any, tile: Registers, values: Callable[[int, int], Any]
 ) -> None:
-    """Store a tile, leaving out channels beyond N.
+    """Store the values of a tile, leaving out channels beyond N.
 
     Args:
         out: float32 [T, N].
         start: First row.
-        rows: R.
         column: First channel.
-        width: Channels of the tile, a multiple of ``lanes``.
+        tile: Gives rows, vectors and lanes.
         values: ``values(r, c)`` gives the c-th vector of row ``start + r``.
-        lanes: Values of one vector.
     """
-    n = int(out.shape[1])
+    n, lanes = int(out.shape[1]), tile.lanes
+    width = tile.vectors * lanes
 
-    def whole(target: Any, row: Any, first: Any) -> None:
-        for r in range(rows):
-            for c in range(width // lanes):
-                store(target, values(r, c), [row + r, first + c * lanes], lanes)
+    def whole() -> None:
+        for r, c in tile.cells():
+            store(out, values(r, c), [start + r, column + c * lanes], lanes)
 
     if n % BLOCK == 0:
-        whole(out, start, column)
+        whole()
         return
     with tir.If(column + width <= n):
         with tir.Then():
-            whole(out, start, column)
+            whole()
         with tir.Else():
-            rest = tir.alloc_buffer((rows, width), "float32", scope="local")
-            whole(rest, 0, 0)
-            with tir.serial(rows) as r, tir.serial(tir.max(n - column, 0)) as c:
-                tir.buffer_store(out, rest[r, c], [start + r, column + c])
+            rest = local(width, "float32")
+            for r in range(len(tile.rows)):
+                for c in range(tile.vectors):
+                    store(rest, values(r, c), [c * lanes], lanes)
+                with tir.serial(tir.max(n - column, 0)) as index:
+                    tir.buffer_store(out, rest[index], [start + r, column + index])
