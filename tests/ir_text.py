@@ -50,7 +50,7 @@ def model_of(signature: str, nodes: str, weights: Mapping[str, Array] | None = N
 def nodes_text(model: ir.Model) -> str:
     """The nodes as ONNX text, without node names, overloads and quotes; one a line."""
     text = ir.to_onnx_text(model, exclude_initializers=True)
-    body = re.search(r"\n\{\n(.*?)\n\}", text, re.DOTALL)
+    body = re.search(r"[ \n]\{\n(.*?)\n\}", text, re.DOTALL)
     assert body is not None
     lines = [re.sub(r"^\s*\[[^]]*\] ", "", line) for line in body[1].splitlines()]
     lines = [re.sub(r"^\s*", "", line) for line in lines]

@@ -10,7 +10,13 @@ import onnx_ir as ir
 from onnx_ir.passes.common import RemoveUnusedNodesPass
 
 #: Operators of which the last axis of the output is that of the first input.
-_SAME_WIDTH = frozenset({"RotaryEmbedding", "HeadRMSNorm", "Cast", "Identity", "RMSNormalization"})
+_SAME_WIDTH = frozenset(
+    {
+        *("RotaryEmbedding", "HeadRMSNorm", "RMSNormalization", "LayerNormalization"),
+        *("Cast", "Identity", "Cos", "Sin", "Tanh", "Sigmoid", "Gelu", "Gather"),
+    }
+)
+_BROADCAST = frozenset({"Add", "Sub", "Mul", "Div"})
 
 
 def constant(value: ir.Value | None) -> ir.TensorProtocol | None:
@@ -46,9 +52,12 @@ def width(value: ir.Value) -> int | None:
         return width(node.inputs[1])
     if node.op_type in _SAME_WIDTH and node.inputs[0] is not None:
         return width(node.inputs[0])
-    widths = [width(v) for v in node.inputs if v is not None] if node.op_type == "Add" else []
-    known = [w for w in widths if w is not None]
-    return max(known) if known else None
+    if node.op_type in _BROADCAST:
+        widths = [width(v) for v in node.inputs if v is not None]
+        widest = max((w for w in widths if w is not None), default=None)
+        # an operand wider than 1 has the width of the result, the others unknown or not
+        return widest if widest != 1 or None not in widths else None
+    return None
 
 
 def add_initializer(

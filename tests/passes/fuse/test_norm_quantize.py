@@ -1,0 +1,64 @@
+"""`fuse-norm-quantize`: quantization moves into what feeds it."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from optc.passes.fuse.norm_quantize import FuseNormQuantize
+from tests.ir_text import expected, f32, model_of, nodes_text
+from tests.ragged import run
+
+SIGNATURE = "g (float[S,8] x, float[S,8] r) => (float[S,N] t, int8[S,N] q, float[S,1] s)"
+CASES = {
+    "RMSNormQuantize": (
+        "t = Tanh (r)\nn = RMSNormalization <epsilon: float = 0.5> (x, scale)",
+        "t = Tanh (r)\nq, s = optc.RMSNormQuantize <epsilon = 0.5> (x, scale)",
+    ),
+    "AddRMSNormQuantize": (
+        "sum, n = optc.AddRMSNorm <epsilon: float = 0.5> (r, x, scale)\nt = Tanh (sum)",
+        "sum, q, s = optc.AddRMSNormQuantize <epsilon = 0.5> (r, x, scale)\nt = Tanh (sum)",
+    ),
+    "GatedActivationQuantize": (
+        't = Tanh (r)\nn = optc.GatedActivation <activation: string = "gelu"> (x)',
+        "t = Tanh (r)\nq, s = optc.GatedActivationQuantize <activation: string = gelu> (x)",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_fused(name: str) -> None:
+    before, after = CASES[name]
+    nodes = f"{before}\nq, s = optc.QuantizeActivation (n)"
+    model = model_of(SIGNATURE, nodes, {"scale": f32(8)})
+    feeds = {"x": f32(3, 8), "r": f32(3, 8, seed=1)}
+    want = run(model, feeds)
+    assert FuseNormQuantize().run(model).details == {name: 1}
+    assert nodes_text(model) == after
+    for got, expect in zip(run(model, feeds), want, strict=True):
+        np.testing.assert_array_equal(got, expect)
+
+
+def test_a_norm_that_is_used_in_float_too_is_left() -> None:
+    nodes = """
+        n = RMSNormalization (x, scale)
+        q, s = optc.QuantizeActivation (n)
+        t = Add (n, r)"""
+    model = model_of(SIGNATURE, nodes, {"scale": f32(8)})
+    model.graph[0].name = "norm"
+    before = nodes_text(model)
+    report = FuseNormQuantize().run(model)
+    assert report.skipped == ["QuantizeActivation: the float result of norm is used too"]
+    assert nodes_text(model) == before
+
+
+def test_other_operands_are_left() -> None:
+    nodes = "t = Tanh (x)\nq, s = optc.QuantizeActivation (t)"
+    model = model_of(SIGNATURE, nodes, {"scale": f32(8)})
+    report = FuseNormQuantize().run(model)
+    assert report.skipped == ["QuantizeActivation: its operand is a result of Tanh"]
+    assert nodes_text(model) == expected(
+        """
+        t = Tanh (x)
+        q, s = optc.QuantizeActivation (t)"""
+    )

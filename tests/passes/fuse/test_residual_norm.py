@@ -1,0 +1,70 @@
+"""`fuse-residual-norm`: Add and norm become one operator."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from optc.passes.fuse.residual_norm import FuseResidualNorm
+from tests.ir_text import expected, f32, model_of, nodes_text
+from tests.ragged import run
+
+NORM = "RMSNormalization <axis: int = -1, epsilon: float = 0.5>"
+
+
+@pytest.mark.parametrize("operands", ["x, h", "h, x"])
+def test_chain_of_residuals(operands: str) -> None:
+    nodes = f"""
+        h = MatMul (x, w)
+        a = Add ({operands})
+        b = {NORM} (a, scale)
+        c = MatMul (b, w)
+        d = Add (c, a)
+        e = {NORM} (d, scale)
+        y = Add (e, d)"""
+    model = model_of("g (float[S,8] x) => (float[S,8] y)", nodes, {"w": f32(8, 8), "scale": f32(8)})
+    before = run(model, {"x": f32(3, 8)})
+    assert FuseResidualNorm().run(model).details == {"add and norm": 2}
+    assert nodes_text(model) == expected(
+        """
+        h = MatMul (x, w)
+        a, b = optc.AddRMSNorm <epsilon = 0.5> (x, h, scale)
+        c = MatMul (b, w)
+        d, e = optc.AddRMSNorm <epsilon = 0.5> (a, c, scale)
+        y = Add (e, d)"""
+    )
+    np.testing.assert_allclose(run(model, {"x": f32(3, 8)})[0], before[0], rtol=1e-5, atol=1e-5)
+
+
+def test_the_sum_may_be_used_before_the_norm() -> None:
+    nodes = f"h = Tanh (x)\na = Add (x, h)\nt = Tanh (a)\nb = {NORM} (a, scale)\ny = Add (t, b)"
+    model = model_of("g (float[S,8] x) => (float[S,8] y)", nodes, {"scale": f32(8)})
+    before = run(model, {"x": f32(3, 8)})
+    assert FuseResidualNorm().run(model).count == 1
+    np.testing.assert_allclose(run(model, {"x": f32(3, 8)})[0], before[0], rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("nodes", "reason"),
+    [
+        (f"a = Add (x, x)\ny = {NORM} (a, scale)", "the sum is not used beside the norm"),
+        (
+            f"a = Add (x, scale)\nb = {NORM} (a, scale)\ny = Add (a, b)",
+            "the Add is a bias, not a residual",
+        ),
+        (
+            "a = Add (x, x)\nb = RMSNormalization <axis: int = 0> (a, scale)\ny = Add (a, b)",
+            "the norm is not over the last axis",
+        ),
+        (
+            f"a = Add (x, x)\ns = Tanh (scale)\nb = {NORM} (a, s)\ny = Add (a, b)",
+            "the norm's scale is computed",
+        ),
+    ],
+)
+def test_near_misses_are_told(nodes: str, reason: str) -> None:
+    model = model_of("g (float[S,8] x) => (float[S,8] y)", nodes, {"scale": f32(8)})
+    before = nodes_text(model)
+    report = FuseResidualNorm().run(model)
+    assert (report.count, report.skipped) == (0, [f"RMSNormalization: {reason}"])
+    assert nodes_text(model) == before

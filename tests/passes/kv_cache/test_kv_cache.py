@@ -1,0 +1,260 @@
+"""`kv-cache`: the ragged step equals the dense model, however it is driven."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import onnx_ir as ir
+import pytest
+
+from optc.errors import InputError, UnsupportedError
+from optc.passes.kv_cache.kv_cache import KV_METADATA, KVCache, kv_layout
+from optc.pipeline.base import PassReport
+from tests.ir_text import expected, f32, model_of, nodes_text
+from tests.models import Dense, dense_model
+from tests.ragged import RaggedDriver, run_dense
+
+SIGNATURE = "g (int64[B,S] input_ids, int64[B,S] position_ids) => (float[B,S,10] logits)"
+
+
+def apply(model: ir.Model) -> PassReport:
+    one = KVCache()
+    one.requires(model)
+    report = one.run(model)
+    one.ensures(model)
+    return report
+
+
+def test_text() -> None:
+    nodes = """
+        h = Gather (table, input_ids)
+        c = Cast <to: int = 1> (position_ids)
+        p = Unsqueeze (c, two)
+        a = Mul (p, inv)
+        cos = Cos (a)
+        sin = Sin (a)
+        q, k, v = Split <axis: int = 2> (h, sizes)
+        r = RotaryEmbedding <num_heads: int = 2> (q, cos, sin)
+        o = optc.Attention <num_heads: int = 2, kv_num_heads: int = 1, scale: float = 0.5,
+                            softcap: float = 0.0, window: int = 3> (r, k, v)
+        s = Add (h, o)
+        n = RMSNormalization <axis: int = 2> (s, scale)
+        logits = MatMul (n, head)"""
+    weights = {
+        "table": f32(10, 8),
+        "two": np.array([2]),
+        "inv": f32(1, 1, 2),
+        "sizes": np.array([8, 4, 4]),
+        "scale": f32(8),
+        "head": f32(8, 10),
+    }
+    model = model_of(SIGNATURE, nodes, weights)
+    model.graph[8].name = "attn"
+    assert apply(model).details == {"window 3": 1}
+    assert nodes_text(model) == expected(
+        """
+        h = Gather (table, tokens)
+        c = Cast <to = 1> (positions)
+        p = Unsqueeze (c, last_axis)
+        a = Mul (p, inv.row)
+        cos = Cos (a)
+        sin = Sin (a)
+        q, k, v = Split <axis = -1> (h, sizes)
+        r = optc.RotaryEmbedding <num_heads = 2, rotary_embedding_dim = 4, interleaved = 0> \
+(q, cos, sin)
+        o, k_pool.0.out, v_pool.0.out = optc.PagedAttention <num_heads = 2, kv_num_heads = 1, \
+scale = 0.5, softcap = 0, window = 3, group = 0, layer = 0> (r, k, v, k_pool.0, v_pool.0, \
+slot_mapping, query_starts, kv_lengths, block_tables)
+        s = Add (h, o)
+        s.wanted = Gather <axis = 0> (s, logit_rows)
+        n = RMSNormalization <axis = -1> (s.wanted, scale)
+        logits = MatMul (n, head)"""
+    )
+
+
+def test_inputs_outputs_and_metadata() -> None:
+    model = dense_model(Dense(windows=(20, 0, 5, 0)))
+    report = apply(model)
+    assert report.details == {"full attention": 2, "window 5": 1, "window 20": 1}
+    described = [
+        f"{v.name} {v.dtype.name if v.dtype else ''} {[str(d) for d in v.shape or ()]}"
+        for v in model.graph.inputs
+    ]
+    assert described[:8] == [
+        "tokens INT32 ['T']",
+        "positions INT32 ['T']",
+        "slot_mapping INT32 ['G', 'T']",
+        "query_starts INT32 ['B+1']",
+        "kv_lengths INT32 ['G', 'B']",
+        "block_tables INT32 ['G', 'B', 'P']",
+        "logit_rows INT32 ['R']",
+        "k_pool.0 FLOAT ['blocks_2', '2', 'block_size', '8']",
+    ]
+    outputs = [v.name for v in model.graph.outputs]
+    assert outputs[:3] == ["logits", "k_pool.0.out", "v_pool.0.out"]
+    assert len(outputs) == 9
+    layout = kv_layout(model)
+    assert layout["groups"] == [
+        {"window": 0, "layers": [1, 3]},
+        {"window": 5, "layers": [2]},
+        {"window": 20, "layers": [0]},
+    ]
+    assert layout["layers"][2] == {
+        "group": 1,
+        "kv_heads": 2,
+        "key_dim": 8,
+        "value_dim": 8,
+        "dtype": "float32",
+    }
+    shapes = {v.name: [str(d) for d in v.shape or ()] for n in model.graph for v in n.outputs}
+    assert shapes["logits"] == ["R", "61"]
+    assert shapes["gather_out"] == ["T", "32"]
+
+
+FAMILIES = {
+    "llama": Dense(),
+    "qwen2": Dense(qkv_bias=True, kv_heads=4, tied=True),
+    "qwen3": Dense(qk_norm=True, heads=3, kv_heads=1),
+    "gemma2": Dense(
+        windows=(5, 0, 20),
+        softcap=3.0,
+        logit_softcap=2.0,
+        activation="gelu_tanh",
+        post_norms=True,
+    ),
+    "phi3": Dense(fused=True, rotary_dim=4),
+    "no positions": Dense(rotary_dim=0),
+}
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("block_size", [16, 32])
+def test_chunks_and_batches_equal_the_dense_model(family: str, block_size: int) -> None:
+    shape = FAMILIES[family]
+    rng = np.random.default_rng(3)
+    a, b, c = (rng.integers(0, shape.vocab, n).tolist() for n in (40, 25, 3))
+    model = dense_model(shape)
+    want = {i: run_dense(model, tokens) for i, tokens in enumerate((a, b, c))}
+    apply(model)
+    driver = RaggedDriver(model, block_size=block_size, padding=3)
+    got: dict[int, list[np.ndarray]] = {0: [], 1: [], 2: []}  # type: ignore[type-arg]
+    steps = [
+        {0: a[:20]},
+        {0: a[20:21], 1: b[:18]},
+        {1: b[18:], 2: c, 0: a[21:39]},
+        {0: a[39:]},
+    ]
+    for rows in steps:
+        logits = driver.step(rows)
+        for s, tokens in rows.items():
+            got[s].append(logits[: len(tokens)])
+            logits = logits[len(tokens) :]
+    for s, parts in got.items():
+        np.testing.assert_allclose(np.concatenate(parts), want[s], rtol=1e-4, atol=2e-5)
+
+
+def test_history_and_window_matter() -> None:
+    """The comparison above could not pass by ignoring the cache or the window."""
+    tokens = list(range(30))
+    plain = run_dense(dense_model(Dense()), tokens)
+    windowed = run_dense(dense_model(Dense(windows=(5, 5))), tokens)
+    shifted = run_dense(dense_model(Dense()), [1, *tokens[1:]])
+    np.testing.assert_allclose(plain[:5], windowed[:5], rtol=1e-5, atol=1e-6)
+    assert np.abs(plain[-1] - windowed[-1]).max() > 0.01
+    assert np.abs(plain[-1] - shifted[-1]).max() > 0.01
+
+
+def test_only_wanted_rows_have_logits() -> None:
+    model = dense_model(Dense())
+    tokens = list(range(20))
+    want = run_dense(model, tokens)
+    apply(model)
+    logits = RaggedDriver(model).step({0: tokens}, wanted=[19, 3])
+    assert logits.shape == (2, 61)
+    np.testing.assert_allclose(logits, want[[19, 3]], rtol=1e-4, atol=2e-5)
+
+
+def test_integer_arithmetic_on_positions_keeps_int64() -> None:
+    nodes = """
+        h0 = Gather (table, input_ids)
+        p = Add (position_ids, two)
+        h1 = Gather (places, p)
+        h = Add (h0, h1)
+        o = optc.Attention <num_heads: int = 2, kv_num_heads: int = 2, scale: float = 0.5,
+                            softcap: float = 0.0, window: int = 0> (h, h, h)
+        n = LayerNormalization (o, scale)
+        logits = MatMul (n, head)"""
+    weights = {
+        "table": f32(10, 8),
+        "places": f32(30, 8),
+        "two": np.array([2]),
+        "scale": f32(8),
+        "head": f32(8, 10),
+    }
+    model = model_of(SIGNATURE, nodes, weights)
+    for value in (v for node in model.graph for v in node.outputs if v.name == "h"):
+        value.shape = ir.Shape(["B", "S", 8])
+    tokens = [1, 5, 3]
+    want = run_dense(model, tokens)
+    apply(model)
+    assert "positions.wide = Cast <to = 7> (positions)" in nodes_text(model)
+    np.testing.assert_allclose(RaggedDriver(model).step({0: tokens}), want, rtol=1e-5, atol=1e-6)
+
+
+def test_what_is_no_dense_form_is_refused() -> None:
+    model = dense_model(Dense())
+    model.graph.inputs[0].name = "ids"
+    with pytest.raises(InputError, match=r"'ids', 'position_ids'.* are not the dense form"):
+        KVCache().requires(model)
+    nodes = "h = Gather (t, input_ids)\nlogits = MatMul (h, w)"
+    model = model_of(SIGNATURE, nodes, {"t": f32(10, 8), "w": f32(8, 10)})
+    with pytest.raises(InputError, match="the model has no optc::Attention"):
+        KVCache().requires(model)
+    with pytest.raises(InputError, match="run the pass kv-cache first"):
+        kv_layout(model)
+
+
+@pytest.mark.parametrize(
+    "node",
+    [
+        "y = Reshape (h, shape)",
+        "y = Transpose (h)",
+        "y = Softmax <axis: int = 1> (h)",
+        "y = Unsqueeze (h, zero)",
+        "y = Slice (h, zero, one, one)",
+        "y = Gather <axis: int = 1> (h, zero)",
+        "y = RotaryEmbedding (h, h, h)",
+        "y = custom.Thing (h)",
+    ],
+)
+def test_what_is_not_token_wise_is_named(node: str) -> None:
+    nodes = f"""
+        h = Gather (t, input_ids)
+        {node}
+        o = optc.Attention <num_heads: int = 1, kv_num_heads: int = 1, scale: float = 0.5,
+                            softcap: float = 0.0, window: int = 0> (h, y, y)
+        logits = MatMul (o, w)"""
+    weights = {"t": f32(10, 8), "w": f32(8, 10), "shape": np.array([0, 0, -1])}
+    model = model_of(SIGNATURE, nodes, {**weights, "zero": np.array([0]), "one": np.array([1])})
+    model.graph[1].name = "odd"
+    with pytest.raises(UnsupportedError, match=r"is not token-wise") as caught:
+        KVCache().run(model)
+    assert caught.value.where == "kv-cache, node odd"
+    assert node.split("= ")[1].split(" ")[0].replace(".", "::") in caught.value.message
+
+
+def test_unknown_widths_are_refused() -> None:
+    model = dense_model(replace(Dense(), kv_heads=4))
+    for node in model.graph:
+        if node.op_type == "Attention":
+            node.attributes["kv_num_heads"] = ir.AttrInt64("kv_num_heads", 3)
+    with pytest.raises(UnsupportedError, match="width of input 1 is 32, not a multiple of 3"):
+        KVCache().run(model)
+
+
+def test_metadata_is_json() -> None:
+    model = dense_model(Dense())
+    apply(model)
+    assert json.loads(model.metadata_props[KV_METADATA]) == kv_layout(model)
