@@ -7,6 +7,7 @@ into one rounding; a kernel therefore writes `fma` wherever a product feeds a su
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -86,6 +87,23 @@ def register(value: Expr | float, dtype: str = "float32", lanes: int = LANES) ->
 def scratch(shape: Sequence[Expr | int], dtype: str = "float32") -> Expr:
     """Memory of this call; allocated where it is first needed, inside a loop once a thread."""
     return tir.alloc_buffer(tuple(shape), dtype)
+
+
+@contextmanager
+def workspace(shape: Sequence[Expr | int], dtype: str = "float32") -> Iterator[Expr]:
+    """Memory whose size the kernel itself has computed; freed after the block.
+
+    The compiler moves what `scratch` allocates to the start of the function, where such a size is
+    not yet known.
+    """
+    count = functools.reduce(lambda a, b: a * b, shape)
+    bits = tvm.DataType(dtype).bits
+    size = tir.cast(count, "uint64") * tir.uint64(bits // 8)
+    kind = tvm.ir.PointerType(tvm.ir.PrimType(dtype))
+    allocate = "tirx.TVMBackendAllocWorkspace"
+    pointer = tir.bind(tir.call_intrin(kind, allocate, 1, 0, size, 2, bits), kind)
+    yield tir.decl_buffer(tuple(shape), dtype, data=pointer)
+    tir.evaluate(tir.TVMBackendFreeWorkspace(1, 0, pointer))
 
 
 def lanes_of(value: Expr) -> int:
