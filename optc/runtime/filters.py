@@ -1,134 +1,89 @@
-"""Top-k, top-p and min-p over rows of logits. Ties keep the lower token id.
-
-Every function treats each row on its own and in the same order of operations whatever the other
-rows are, so that a row's outcome does not depend on its batch mates.
-"""
+"""Top-k, top-p and min-p over one row of logits. Ties keep the lower token id."""
 
 from __future__ import annotations
-
-from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
 from optc.runtime.executable import Float32
-from optc.runtime.noise import Float64
+from optc.runtime.params import SamplingParams
 
 Int64 = npt.NDArray[np.int64]
-Bool = npt.NDArray[np.bool_]
 
-_LOW_WORD = np.uint64(0xFFFFFFFF)
 #: Likeliest tokens that top-p looks at first; grows while they do not hold enough probability.
 _FIRST_LOOK = 256
+_GROWTH = 8
+#: Tokens of which only the largest is looked at to find a threshold.
+_STRIDE = 16
 
 
-@dataclass(frozen=True)
-class Filters:
-    """Parameters of F rows; all arrays [F].
-
-    Attributes:
-        temperature: Above 0.
-        top_k: At most this many tokens; 0 is all.
-        top_p: In (0, 1].
-        min_p: In [0, 1].
-    """
-
-    temperature: Float64
-    top_k: Int64
-    top_p: Float64
-    min_p: Float64
-
-    def rows(self, index: Int64) -> Filters:
-        """The parameters of the rows ``index``."""
-        return Filters(
-            self.temperature[index], self.top_k[index], self.top_p[index], self.min_p[index]
-        )
-
-
-@dataclass(frozen=True)
-class Candidates:
-    """What the filters left of F rows.
-
-    Attributes:
-        ids: [F, M] token ids; None if column j is token j (M is the vocabulary).
-        scores: [F, M] logits over temperature; -inf where filtered out.
-    """
-
-    ids: Int64 | None
-    scores: Float64
-
-
-def filter_whole(logits: Float32, filters: Filters) -> Candidates:
-    """Temperature and min-p, which need no order; top-k and top-p are not looked at.
+def kept_tokens(logits: Float32, params: SamplingParams) -> Int64 | None:
+    """Ids [M] of the tokens that the filters leave, likeliest first; None if all are left.
 
     Args:
-        logits: [F, V].
-        filters: Of the F rows.
+        logits: [V] without NaN.
+        params: With a temperature above 0; its penalties are not looked at.
     """
-    scores = logits.astype(np.float64) / filters.temperature[:, None]
-    if filters.min_p.any():
-        with np.errstate(divide="ignore"):
-            least = scores.max(axis=1) + np.log(filters.min_p)
-        scores[scores < least[:, None]] = -np.inf
-    return Candidates(None, scores)
+    vocab = len(logits)
+    if 0 < params.top_k < vocab:
+        ids = likeliest(logits, params.top_k)
+        mass = _mass(logits[ids], params.temperature)
+        return ids[: _count(mass, float(mass.sum()), params)]
+    if params.top_p < 1:
+        return _nucleus(logits, params)
+    if params.min_p > 0:
+        mass = _mass(logits, params.temperature)
+        few = np.flatnonzero(mass >= params.min_p)
+        return few[np.argsort(-logits[few], kind="stable")]
+    return None
 
 
-def filter_sorted(logits: Float32, filters: Filters) -> Candidates:
-    """All filters over the likeliest tokens, in order; only as many as the rows need.
-
-    Args:
-        logits: [F, V].
-        filters: Of the F rows; each has a top-k or a top-p.
-    """
-    vocab = logits.shape[1]
-    top_k = np.where(filters.top_k > 0, np.minimum(filters.top_k, vocab), vocab)
-    totals = _totals(logits, filters, top_k)
-    limited = np.where(top_k < vocab, top_k, 0)
-    width = min(vocab, max(_FIRST_LOOK, int(limited.max())))
+def _nucleus(logits: Float32, params: SamplingParams) -> Int64:
+    """Top-p without top-k: looks at more and more of the likeliest tokens until they suffice."""
+    whole = float(_mass(logits, params.temperature).sum())
+    width = min(_FIRST_LOOK, len(logits))
     while True:
         ids = likeliest(logits, width)
-        scores = np.take_along_axis(logits, ids, axis=1) / filters.temperature[:, None]
-        mass = np.exp(scores - scores[:, :1])
-        below = np.cumsum(mass, axis=1)
-        # Rows with a top-k count only their k likeliest tokens as the whole.
-        last = np.minimum(top_k, width)[:, None] - 1
-        whole = np.where(top_k < vocab, np.take_along_axis(below, last, axis=1)[:, 0], totals)
-        enough = (top_k <= width) | (below[:, -1] >= filters.top_p * whole)
-        if width == vocab or enough.all():
-            break
-        width = min(vocab, width * 8)
-    keep = np.arange(width) < top_k[:, None]
+        mass = _mass(logits[ids], params.temperature)
+        if width == len(logits) or mass.sum() >= params.top_p * whole:
+            return ids[: _count(mass, whole, params)]
+        width = min(width * _GROWTH, len(logits))
+
+
+def _mass(logits: Float32, temperature: float) -> npt.NDArray[np.float64]:
+    """Probabilities relative to that of the likeliest token, which is among ``logits``."""
+    scores = logits.astype(np.float64)
+    scores -= scores.max()
+    scores /= temperature
+    return np.exp(scores)
+
+
+def _count(mass: npt.NDArray[np.float64], whole: float, params: SamplingParams) -> int:
+    """How many of the likeliest tokens top-p and min-p leave, at least one.
+
+    Args:
+        mass: Relative probabilities, largest first.
+        whole: Sum that top-p refers to.
+        params: The filters.
+    """
     # A token stays while the likelier ones alone do not reach the sum.
-    keep &= (below - mass) < (filters.top_p * whole)[:, None]
-    keep &= mass >= filters.min_p[:, None]
-    keep[:, 0] = True
-    return Candidates(ids, np.where(keep, scores, -np.inf))
-
-
-def _totals(logits: Float32, filters: Filters, top_k: Int64) -> Float64:
-    """[F] sum of exp(score - largest score) over the vocabulary, for rows without top-k."""
-    totals = np.zeros(len(logits))
-    rows = np.flatnonzero(top_k == logits.shape[1])
-    scores = logits[rows].astype(np.float64) / filters.temperature[rows, None]
-    totals[rows] = np.exp(scores - scores.max(axis=1, keepdims=True, initial=-np.inf)).sum(axis=1)
-    return totals
+    before = np.cumsum(mass) - mass
+    reach = np.count_nonzero(before < params.top_p * whole)
+    return max(1, min(int(reach), int(np.count_nonzero(mass >= params.min_p))))
 
 
 def likeliest(logits: Float32, count: int) -> Int64:
-    """[F, count] ids of the largest logits, largest first, lower ids first on ties.
+    """[count] ids of the largest logits, largest first, lower ids first on ties.
 
     Args:
-        logits: [F, V] without NaN.
+        logits: [V] without NaN.
         count: At most V.
     """
-    vocab = logits.shape[1]
-    # One integer orders by logit, then by lower id: floats as integers that sort alike, and the
-    # complement of the id below. Adding 0 turns -0.0 to 0.0, which is its equal.
-    bits = (logits + np.float32(0)).view(np.uint32)
-    ordered = np.where(bits >> np.uint32(31), ~bits, bits | np.uint32(1 << 31))
-    keys = ordered.astype(np.uint64) << np.uint64(32)
-    keys |= _LOW_WORD - np.arange(vocab, dtype=np.uint64)
-    if count < vocab:
-        keys = np.partition(keys, vocab - count, axis=1)[:, vocab - count :]
-    keys.sort(axis=1)
-    return (_LOW_WORD - (keys[:, ::-1] & _LOW_WORD)).astype(np.int64)
+    # The largest of every few tokens: the count-th largest of those is a threshold that at least
+    # count tokens reach, and rarely many more, found without ordering the whole row.
+    columns = len(logits) // _STRIDE
+    ids = np.arange(len(logits))
+    if count < columns:
+        peaks = logits[: columns * _STRIDE].reshape(_STRIDE, columns).max(axis=0)
+        ids = np.flatnonzero(logits >= np.partition(peaks, columns - count)[columns - count])
+    return ids[np.argsort(-logits[ids], kind="stable")[:count]]

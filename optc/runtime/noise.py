@@ -2,34 +2,44 @@
 
 The noise of token t at output position i of the completion with key (seed, index) is word t % 4
 of the Philox 4x64-10 block (Salmon et al., 2011) with counter (t // 4 + 1, i, 0, 0) and key
-(seed, index); no state is carried from one draw to the next.
+(seed, index); no state is carried from one draw to the next. The token with the largest
+``log p + gumbel`` is a draw from p.
 """
 
 from __future__ import annotations
+
+import math
 
 import numpy as np
 import numpy.typing as npt
 
 Float64 = npt.NDArray[np.float64]
+Words = npt.NDArray[np.uint64]
 
-_WORD = float(1 << 53)
+#: A word's upper 52 bits are its uniform value: with the half step a float64 holds it exactly.
+_DROPPED_BITS = 12
+_STEPS = 1 << 52
 
 
-def uniform(seed: int, index: int, position: int, count: int) -> Float64:
-    """[count] uniform values in (0, 1) for the tokens ``0 .. count - 1``."""
+def words(seed: int, index: int, position: int, count: int) -> Words:
+    """[count] random words of the tokens ``0 .. count - 1``."""
     key = np.array([seed, index], np.uint64)
     counter = np.array([0, position, 0, 0], np.uint64)
     # NumPy advances the counter before it takes a block, hence the + 1 above.
-    words = np.random.Philox(counter=counter, key=key).random_raw(count)
-    # 53 bits, moved to the middle of their step so that neither 0 nor 1 occurs.
-    uniforms: Float64 = ((words >> np.uint64(11)).astype(np.float64) + 0.5) / _WORD
-    return uniforms
+    drawn: Words = np.random.Philox(counter=counter, key=key).random_raw(count)
+    return drawn
 
 
-def gumbel(seed: int, index: int, position: int, count: int) -> Float64:
-    """[count] standard Gumbel values for the tokens ``0 .. count - 1``.
-
-    The token with the largest ``log p + gumbel`` is a draw from p.
-    """
-    noise: Float64 = -np.log(-np.log(uniform(seed, index, position, count)))
+def gumbel(drawn: Words) -> Float64:
+    """Standard Gumbel values of random words, same shape."""
+    # Moved to the middle of their step, so that the uniform values are neither 0 nor 1.
+    uniform = ((drawn >> np.uint64(_DROPPED_BITS)).astype(np.float64) + 0.5) / _STEPS
+    noise: Float64 = -np.log(-np.log(uniform))
     return noise
+
+
+def least_word(noise: float) -> np.uint64:
+    """A word such that every smaller one has Gumbel noise below ``noise``."""
+    uniform = math.exp(-math.exp(-noise)) if noise > -6 else 0.0
+    # One step lower, against rounding.
+    return np.uint64(max(0, int(uniform * _STEPS) - 2) << _DROPPED_BITS)

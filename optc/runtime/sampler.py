@@ -1,8 +1,9 @@
-"""From logits to tokens, over all rows of a step: penalties, filters, noise, log-probabilities.
+"""From logits to tokens: penalties, filters, noise, log-probabilities.
 
-A token is drawn as the largest of filtered score plus Gumbel noise, whose values depend on the
-request's seed, the output position and the token id only (`optc.runtime.noise`). So a seeded
-request draws the same tokens whatever shares its steps.
+A token is drawn as the largest of score (logit over temperature) plus Gumbel noise among those
+that the filters leave. The noise depends on the request's seed, the output position and the token
+id only (`optc.runtime.noise`), and no row is computed together with another: a seeded request
+draws the same tokens whatever shares its steps.
 """
 
 from __future__ import annotations
@@ -13,10 +14,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from optc.runtime.executable import Float32, Int32
-from optc.runtime.filters import Candidates, Filters, Int64, filter_sorted, filter_whole, likeliest
-from optc.runtime.noise import gumbel
+from optc.runtime.filters import Int64, kept_tokens, likeliest
+from optc.runtime.noise import Words, gumbel, least_word, words
 from optc.runtime.outputs import TokenLogprobs
 from optc.runtime.params import SamplingParams
+
+#: Tokens within this score of the likeliest one always have their noise computed.
+_REACH = 6.0
 
 
 @dataclass(frozen=True)
@@ -60,31 +64,25 @@ def sample(logits: Float32, rows: Sequence[Row]) -> list[Sampled | None]:
     """
     if not rows:
         return []
-    adjusted = _adjust(logits, rows)
-    tokens = np.argmax(adjusted, axis=1)
-    # argmax finds a NaN if there is one, so that no pass of its own is needed to see it.
-    valid = ~np.isnan(adjusted[np.arange(len(rows)), tokens])
-    random = np.flatnonzero(valid & [not row.params.greedy for row in rows])
-    if len(random):
-        tokens[random] = _draw(adjusted[random], [rows[int(i)] for i in random])
-    return [
-        Sampled(int(token), _logprobs(logits[i], int(token), rows[i].params)) if valid[i] else None
-        for i, token in enumerate(tokens)
-    ]
+    best = np.argmax(logits, axis=1)  # lowest id on ties; finds a NaN if there is one
+    return [_sample(logits[i], row, int(best[i])) for i, row in enumerate(rows)]
 
 
-def _adjust(logits: Float32, rows: Sequence[Row]) -> Float32:
-    """Apply penalties and biases; the rows without any are not touched."""
-    if not any(row.params.adjusts_logits for row in rows):
-        return logits
-    adjusted = logits.copy()
-    for values, row in zip(adjusted, rows, strict=True):
-        if row.params.adjusts_logits:
-            _penalize(values, row)
-    return adjusted
+def _sample(logits: Float32, row: Row, best: int) -> Sampled | None:
+    """One row [V]; ``best`` is the largest logit's id."""
+    values = logits
+    if row.params.adjusts_logits:
+        values = logits.copy()
+        _penalize(values, row)
+        best = int(np.argmax(values))
+    if np.isnan(values[best]):
+        return None
+    token = best if row.params.greedy else _draw(values, row, best)
+    return Sampled(token, _logprobs(logits, token, row.params))
 
 
 def _penalize(values: Float32, row: Row) -> None:
+    """Apply penalties and biases to a row [V] in place."""
     params = row.params
     if params.repetition_penalty != 1:
         seen = np.unique(row.tokens)
@@ -100,46 +98,36 @@ def _penalize(values: Float32, row: Row) -> None:
         values[ids] += np.fromiter(params.logit_bias.values(), np.float32)
 
 
-def _draw(logits: Float32, rows: Sequence[Row]) -> Int64:
-    """[F] tokens drawn for F rows with a temperature."""
-    vocab = logits.shape[1]
-    filters = Filters(
-        temperature=np.array([row.params.temperature for row in rows], np.float64),
-        top_k=np.array([max(0, row.params.top_k) for row in rows], np.int64),
-        top_p=np.array([row.params.top_p for row in rows], np.float64),
-        min_p=np.array([row.params.min_p for row in rows], np.float64),
-    )
-    ordered = ((filters.top_k > 0) & (filters.top_k < vocab)) | (filters.top_p < 1)
-    tokens = np.empty(len(rows), np.int64)
-    for apply, chosen in (
-        (filter_sorted, np.flatnonzero(ordered)),
-        (filter_whole, np.flatnonzero(~ordered)),
-    ):
-        if len(chosen):
-            candidates = apply(logits[chosen], filters.rows(chosen))
-            tokens[chosen] = _largest_noisy(candidates, [rows[int(i)] for i in chosen], vocab)
-    return tokens
+def _draw(logits: Float32, row: Row, best: int) -> int:
+    drawn = words(row.seed, row.index, row.position, len(logits))
+    temperature = row.params.temperature
+    ids = kept_tokens(logits, row.params)
+    if ids is None:
+        ids = _contenders(logits, drawn, temperature, best)
+    scores = logits[ids].astype(np.float64) / temperature + gumbel(drawn[ids])
+    return int(ids[np.argmax(scores)])
 
 
-def _largest_noisy(candidates: Candidates, rows: Sequence[Row], vocab: int) -> Int64:
-    scores = candidates.scores
-    for i, row in enumerate(rows):
-        noise = gumbel(row.seed, row.index, row.position, vocab)
-        scores[i] += noise if candidates.ids is None else noise[candidates.ids[i]]
-    best = np.argmax(scores, axis=1)
-    if candidates.ids is None:
-        return best
-    return candidates.ids[np.arange(len(rows)), best]
+def _contenders(logits: Float32, drawn: Words, temperature: float, best: int) -> Int64:
+    """Every token that can win, so that the noise of most need not be computed.
+
+    The winner must beat the likeliest token with its noise; a token that lies more than
+    ``_REACH`` below that one can do so only with noise that much larger.
+    """
+    top = float(logits[best])
+    least = top - _REACH * temperature
+    near = logits >= np.float32(least - 1e-6 * (abs(top) + abs(least)))  # rounding keeps more
+    lucky = drawn >= least_word(float(gumbel(drawn[best])) + _REACH)
+    return np.flatnonzero(near | lucky)
 
 
 def _logprobs(logits: Float32, token: int, params: SamplingParams) -> TokenLogprobs | None:
     """Log-probabilities of one row [V] under the model's own distribution."""
     if params.logprobs is None:
         return None
-    shifted = logits.astype(np.float64) - np.float64(logits.max())
-    shifted -= np.log(np.exp(shifted).sum())
-    top: tuple[tuple[int, float], ...] = ()
-    if params.logprobs:
-        ids = likeliest(logits[None], min(params.logprobs, len(logits)))[0]
-        top = tuple((int(i), float(shifted[i])) for i in ids)
-    return TokenLogprobs(token, float(shifted[token]), top)
+    values = logits.astype(np.float64)
+    largest = values.max()
+    total = largest + np.log(np.exp(values - largest).sum())
+    ids = likeliest(logits, min(params.logprobs, len(logits))) if params.logprobs else ()
+    top = tuple((int(i), float(values[i] - total)) for i in ids)
+    return TokenLogprobs(token, float(values[token] - total), top)

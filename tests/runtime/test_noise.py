@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from optc.runtime.noise import gumbel, uniform
+from optc.runtime.noise import gumbel, least_word, words
 
 _MASK = (1 << 64) - 1
 
@@ -20,24 +20,36 @@ def philox_4x64(counter: list[int], key: list[int]) -> list[int]:
 
 @pytest.mark.parametrize(("seed", "index", "position"), [(0, 0, 0), (2**64 - 1, 3, 17), (9, 1, 2)])
 def test_noise_is_the_stated_word_of_the_stated_block(seed: int, index: int, position: int) -> None:
-    values = uniform(seed, index, position, 11)
+    drawn = words(seed, index, position, 11)
     for token in range(11):
-        word = philox_4x64([token // 4 + 1, position, 0, 0], [seed, index])[token % 4]
-        assert values[token] == ((word >> 11) + 0.5) / 2**53
+        expected = philox_4x64([token // 4 + 1, position, 0, 0], [seed, index])[token % 4]
+        assert int(drawn[token]) == expected
+        uniform = ((expected >> 12) + 0.5) / 2**52
+        assert gumbel(drawn)[token] == pytest.approx(-np.log(-np.log(uniform)), rel=1e-14)
 
 
 def test_noise_of_a_token_does_not_depend_on_the_vocabulary() -> None:
-    assert (uniform(5, 0, 3, 1000)[:10] == uniform(5, 0, 3, 10)).all()
+    assert (words(5, 0, 3, 1000)[:10] == words(5, 0, 3, 10)).all()
 
 
 def test_every_part_of_the_key_matters() -> None:
-    base = uniform(1, 0, 0, 4)
-    for other in (uniform(2, 0, 0, 4), uniform(1, 1, 0, 4), uniform(1, 0, 1, 4)):
+    base = words(1, 0, 0, 4)
+    for other in (words(2, 0, 0, 4), words(1, 1, 0, 4), words(1, 0, 1, 4)):
         assert not np.isin(base, other).any()
 
 
-def test_gumbel_moments() -> None:
-    values = gumbel(3, 0, 0, 200_000)
-    assert np.isfinite(values).all()
+def test_gumbel_moments_and_extremes() -> None:
+    values = gumbel(words(3, 0, 0, 200_000))
     assert abs(values.mean() - np.euler_gamma) < 4 * (np.pi / np.sqrt(6)) / np.sqrt(200_000)
     assert abs(values.var() - np.pi**2 / 6) < 0.03
+    assert np.isfinite(gumbel(np.array([0, _MASK], np.uint64))).all()
+
+
+@pytest.mark.parametrize("noise", [-50.0, -6.0, -3.7, 0.0, 5.0, 20.0, 36.0, 37.4, 60.0])
+def test_words_below_the_least_have_less_noise(noise: float) -> None:
+    least = int(least_word(noise))
+    below = np.array([max(0, least - 1), least // 2], np.uint64)
+    assert least == 0 or (gumbel(below) < noise).all()
+    # And it is no more than a few steps too low.
+    above = np.array([min(least + (4 << 12), _MASK)], np.uint64)
+    assert least == 0 or noise > 30 or gumbel(above)[0] >= noise

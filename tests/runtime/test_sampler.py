@@ -6,8 +6,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from optc.runtime.executable import Float32
+from optc.runtime.noise import gumbel, words
 from optc.runtime.outputs import TokenLogprobs
 from optc.runtime.params import SamplingParams
 from optc.runtime.sampler import Row, Sampled, sample
@@ -107,6 +110,22 @@ def test_batch_mates_do_not_change_a_draw() -> None:
     together = draw(logits, rows)
     for i in range(12):
         assert draw(logits[i : i + 1], rows[i : i + 1]) == [together[i]]
+
+
+@settings(deadline=None, derandomize=True)
+@given(
+    seed=st.integers(0, 2**32),
+    temperature=st.sampled_from([1e-5, 0.2, 1.0, 3.0, 50.0]),
+    spread=st.sampled_from([0.0, 0.5, 4.0, 100.0]),
+)
+def test_tokens_that_cannot_win_are_left_out_without_a_trace(
+    seed: int, temperature: float, spread: float
+) -> None:
+    """The same token as when the noise of the whole vocabulary is computed."""
+    logits = np.random.default_rng(seed).normal(scale=spread, size=700).astype(np.float32)
+    drawn = draw(logits[None], [row(SamplingParams(temperature=temperature), seed)])[0].token
+    noise = gumbel(words(seed, 0, 0, 700))
+    assert drawn == np.argmax(logits.astype(np.float64) / temperature + noise)
 
 
 def test_greedy_takes_the_lowest_id_on_ties_and_changes_nothing() -> None:
