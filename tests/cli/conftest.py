@@ -1,0 +1,78 @@
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from optc import importer, registry
+from optc.cli.main import run
+from optc.importer import ImportedModel
+from tests.stub import StubBackend, write_tiny_model
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a command left: exit code and both streams."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def json(self) -> dict[str, Any]:
+        assert self.out.count("\n") == 1, "more than one JSON object on stdout"
+        value: dict[str, Any] = json.loads(self.out)
+        assert value["schema"].startswith("optc.")
+        assert isinstance(value["warnings"], list)
+        return value
+
+
+Optc = Callable[..., Outcome]
+
+
+@pytest.fixture
+def optc(capfd: pytest.CaptureFixture[str]) -> Optc:
+    """Runs one command line in this process."""
+
+    def call(*arguments: object) -> Outcome:
+        capfd.readouterr()
+        code = run([str(argument) for argument in arguments])
+        streams = capfd.readouterr()
+        return Outcome(code, streams.out, streams.err)
+
+    return call
+
+
+@pytest.fixture
+def stub(monkeypatch: pytest.MonkeyPatch) -> StubBackend:
+    """The only backend there is, under its own name and the recipes' ``tvm``."""
+    backend = StubBackend()
+    monkeypatch.setattr(registry, "backend_names", lambda: ("stub", "tvm"))
+    monkeypatch.setattr(registry, "backend", lambda name: backend)
+    return backend
+
+
+@pytest.fixture
+def quick_import(imported_tiny: ImportedModel, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The tiny model is exported once a session: an export takes seconds."""
+
+    def import_model(source: Path, *, allow_remote_code: bool = False) -> ImportedModel:
+        assert (Path(source) / "config.json").is_file()
+        return dataclasses.replace(imported_tiny, model=imported_tiny.model.clone())
+
+    monkeypatch.setattr(importer, "import_model", import_model)
+
+
+@pytest.fixture(scope="session")
+def imported_tiny(tiny_model: Path) -> ImportedModel:
+    return importer.import_model(tiny_model)
+
+
+@pytest.fixture(scope="session")
+def tiny_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_tiny_model(tmp_path_factory.mktemp("models") / "tiny")

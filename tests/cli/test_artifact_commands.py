@@ -1,0 +1,60 @@
+"""inspect and verify."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.artifact.toy import write_toy
+from tests.cli.conftest import Optc
+
+
+@pytest.fixture
+def artifact(tmp_path: Path) -> Path:
+    return write_toy(tmp_path / "a").path
+
+
+def test_verify(optc: Optc, artifact: Path) -> None:
+    value = optc("verify", artifact, "--json").json
+    assert value["ok"] is True
+    assert (value["files"], value["bytes"]) == (2, 10242)
+    assert value["digest"] in optc("verify", artifact).out
+    assert value["warnings"] == []
+
+
+def test_verify_warns_of_files_that_are_not_in_the_manifest(optc: Optc, artifact: Path) -> None:
+    (artifact / "notes").write_text("x")
+    assert optc("verify", artifact, "--json").json["warnings"] == ["notes is not in the manifest"]
+    assert "warning: notes is not in the manifest" in optc("verify", artifact).err
+
+
+@pytest.mark.parametrize("command", [["verify"], ["run", "--prompt", "x"]])
+def test_verify_and_load_name_a_corrupted_file(
+    optc: Optc, artifact: Path, command: list[str]
+) -> None:
+    path = artifact / "engines/target/weights.bin"
+    data = bytearray(path.read_bytes())
+    data[777] ^= 0x10
+    path.write_bytes(data)
+    outcome = optc(*command, artifact)
+    assert outcome.code == 2
+    assert f"error: {path}: the file is corrupted" in outcome.err
+    assert optc(*command, artifact, "--json").json["error"]["kind"] == "artifact"
+
+
+def test_inspect(optc: Optc, artifact: Path) -> None:
+    value = optc("inspect", artifact, "--json").json
+    assert value["manifest"]["name"] == "toy"
+    assert value["digest"] == value["manifest"]["digest"]
+    assert value["report"]["seconds"] == 1.5
+    text = optc("inspect", artifact).out
+    assert "toy (llama)" in text
+    assert "x86-64-v3" in text
+
+
+@pytest.mark.parametrize("command", ["inspect", "verify"])
+def test_what_is_no_artifact(optc: Optc, tmp_path: Path, command: str) -> None:
+    outcome = optc(command, tmp_path / "absent")
+    assert outcome.code == 2
+    assert "no such artifact" in outcome.err

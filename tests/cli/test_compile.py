@@ -1,0 +1,316 @@
+"""`optc compile` end to end with a stub engine: what it writes, and what it refuses."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from optc.artifact import Artifact
+from optc.gates import measure
+from optc.gates.measure import GateReport, judge
+from optc.target import Target
+from tests.cli.conftest import Optc, Outcome
+from tests.stub import StubBackend
+
+REPORT_KEYS = {"artifact", "digest", "passes", "gates", "peak_anon_bytes", "seconds"}
+
+
+@pytest.fixture
+def compile_tiny(
+    optc: Optc, stub: StubBackend, quick_import: None, tiny_model: Path, tmp_path: Path
+) -> Optc:
+    """Compiles the tiny model into ``tmp_path/out/a`` without gates, unless told otherwise."""
+
+    def call(*arguments: object, gates: bool = False) -> Outcome:
+        rest = arguments if gates else (*arguments, "--no-gates")
+        return optc("compile", tiny_model, "-o", tmp_path / "out/a", "--recipe", "fp32", *rest)
+
+    return call
+
+
+@pytest.fixture
+def fake_gates(monkeypatch: pytest.MonkeyPatch) -> dict[str, float | None]:
+    """Values that the gates will measure; change them before compiling."""
+    values: dict[str, float | None] = {"kl_mean": 1e-7, "top1_agreement": 1.0}
+
+    def fake(reference: object, executable: object, windows: object, bounds: Any, **_: Any) -> Any:
+        gates = tuple(judge(n, v, bounds.get(n), absent="no clock") for n, v in values.items())
+        return GateReport(gates, {"tokens": 640})
+
+    monkeypatch.setattr(measure, "measure_gates", fake)
+    return values
+
+
+def nothing_left(tmp_path: Path) -> bool:
+    return not (tmp_path / "out").exists()
+
+
+def test_json_has_the_promised_keys_and_the_artifact_opens(
+    compile_tiny: Optc, tmp_path: Path
+) -> None:
+    value = compile_tiny("--json").json
+    assert set(value) == REPORT_KEYS | {"schema", "warnings"}
+    artifact = Artifact.open(tmp_path / "out/a")
+    assert value["artifact"] == str(tmp_path / "out/a")
+    assert value["digest"] == artifact.digest
+    assert [p["name"] for p in value["passes"]][:2] == ["canonicalize", "fuse-qkv"]
+    assert all(set(p) >= {"name", "count", "seconds"} for p in value["passes"])
+    assert value["peak_anon_bytes"] > 10_000_000
+    assert value["seconds"] > 0
+    assert os.listdir(tmp_path / "out") == ["a"]
+
+
+def test_manifest_states_source_recipe_passes_engine_and_tokenizer(
+    compile_tiny: Optc, stub: StubBackend, tmp_path: Path
+) -> None:
+    assert compile_tiny("--target", "x86-64-v3", "--max-context", "48").code == 0
+    manifest = Artifact.open(tmp_path / "out/a").manifest
+    assert (manifest.name, manifest.source.family) == ("tiny", "llama")
+    assert manifest.source.config["hidden_size"] == 32
+    assert manifest.recipe["name"] == "fp32"
+    assert manifest.pipeline.startswith("canonicalize,fuse-qkv,")
+    assert next(p for p in manifest.passes if p.name == "kv-cache").count == 1
+    engine = manifest.engines[0]
+    assert (engine.backend, engine.target.name, engine.spec.max_context) == (
+        "stub",
+        "x86-64-v3",
+        48,
+    )
+    assert manifest.tokenizer is not None
+    assert (manifest.tokenizer.bos_token_id, manifest.tokenizer.eos_token_ids) == (0, (1,))
+    assert manifest.tokenizer.add_bos
+    assert manifest.packages["onnx-ir"]
+    assert [f.path for f in manifest.files] == [
+        "engines/target/engine.bin",
+        "engines/target/weights.bin",
+        "tokenizer/chat_template.jinja",
+        "tokenizer/tokenizer.json",
+    ]
+    assert [options.max_context for _, options in stub.built] == [48]
+
+
+def test_two_compiles_write_the_same_manifest(compile_tiny: Optc, tmp_path: Path) -> None:
+    first = compile_tiny("--json").json
+    second = compile_tiny("--force", "--json").json
+    assert first["digest"] == second["digest"]
+    assert not any(tmp_path.rglob(".*"))
+
+
+def test_an_ungated_artifact_says_so(compile_tiny: Optc, tmp_path: Path) -> None:
+    value = compile_tiny("--json").json
+    assert "the gates were switched off" in value["warnings"][0]
+    assert {g["measured_on"] for g in value["gates"]} == {"none"}
+    assert {g["passed"] for g in value["gates"]} == {None}
+    assert Artifact.open(tmp_path / "out/a").manifest.gated is False
+
+
+def test_gates_that_hold_are_recorded(
+    compile_tiny: Optc, fake_gates: dict[str, float | None], tmp_path: Path
+) -> None:
+    value = compile_tiny("--json", gates=True).json
+    kl = next(g for g in value["gates"] if g["name"] == "kl_mean")
+    assert kl == {
+        "name": "kl_mean",
+        "value": 1e-7,
+        "bound": 1e-6,
+        "passed": True,
+        "measured_on": "engine",
+        "reason": "",
+    }
+    artifact = Artifact.open(tmp_path / "out/a")
+    assert artifact.manifest.gated
+    assert ("kl_mean", True) in {(g.name, g.passed) for g in artifact.manifest.gates}
+    assert artifact.report()["evaluation"] == {"tokens": 640}
+
+
+def test_a_gate_that_fails_is_exit_code_4_and_leaves_nothing(
+    compile_tiny: Optc, fake_gates: dict[str, float | None], tmp_path: Path
+) -> None:
+    fake_gates["kl_mean"] = 0.5
+    outcome = compile_tiny(gates=True)
+    assert outcome.code == 4
+    assert "gates: kl_mean: 0.5 is above the bound 1e-06" in outcome.err
+    assert nothing_left(tmp_path)
+    value = compile_tiny("--json", gates=True).json
+    assert value["error"]["kind"] == "gate"
+    assert value["artifact"] is None
+    assert next(g for g in value["gates"] if g["name"] == "kl_mean")["passed"] is False
+    assert nothing_left(tmp_path)
+
+
+def test_a_looser_bound_lets_it_through(
+    compile_tiny: Optc, fake_gates: dict[str, float | None]
+) -> None:
+    fake_gates["kl_mean"] = 0.5
+    assert compile_tiny("--gate", "kl_mean=0.6", gates=True).code == 0
+
+
+def test_keep_failed_keeps_the_result_aside(
+    compile_tiny: Optc, fake_gates: dict[str, float | None], tmp_path: Path
+) -> None:
+    fake_gates["top1_agreement"] = 0.1
+    outcome = compile_tiny("--keep-failed", "--json", gates=True)
+    assert outcome.code == 4
+    assert outcome.json["artifact"] == str(tmp_path / "out/a.failed")
+    assert os.listdir(tmp_path / "out") == ["a.failed"]
+    gates = Artifact.open(tmp_path / "out/a.failed").manifest.gates
+    assert ("top1_agreement", False) in {(g.name, g.passed) for g in gates}
+
+
+def test_gates_that_cannot_be_measured_fail_unless_allowed(
+    compile_tiny: Optc,
+    fake_gates: dict[str, float | None],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+) -> None:
+    future = Target("x86-64-v9", "cpu", ("avx9000",))
+    monkeypatch.setattr("optc.driver.options.known_targets", lambda: {"x86-64-v9": future})
+    monkeypatch.setattr("optc.driver.options.parse_target", lambda name: future)
+    outcome = compile_tiny("--target", "x86-64-v9", gates=True)
+    assert outcome.code == 4
+    assert "kl_mean: target x86-64-v9 needs avx9000, which this machine lacks" in outcome.err
+    assert nothing_left(tmp_path)
+    value = compile_tiny("--target", "x86-64-v9", "--allow-unmeasured", "--json", gates=True).json
+    assert {g["measured_on"] for g in value["gates"]} == {"none"}
+    assert any("gate kl_mean was not measured" in text for text in value["warnings"])
+
+
+def test_a_table_for_people(compile_tiny: Optc, fake_gates: dict[str, float | None]) -> None:
+    outcome = compile_tiny(gates=True)
+    assert "kl_mean" in outcome.out
+    assert "passed" in outcome.out
+    assert "digest " in outcome.out
+    assert "· import\n· passes\n· build\n· gates\n" in outcome.err
+
+
+def test_dump_dir_gets_the_graph_after_every_pass(compile_tiny: Optc, tmp_path: Path) -> None:
+    assert compile_tiny("--dump-dir", tmp_path / "dump").code == 0
+    names = sorted(path.name for path in (tmp_path / "dump").iterdir())
+    assert names[0] == "00-canonicalize.onnx.txt"
+    assert len(names) == 6
+
+
+def test_prints_of_libraries_do_not_reach_stdout(
+    compile_tiny: Optc, stub: StubBackend, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def noisy() -> str:
+        print("from Python")
+        os.write(1, b"from C\n")
+        return ""
+
+    monkeypatch.setattr(stub, "available", noisy)
+    outcome = compile_tiny("--json")
+    assert set(outcome.json) == REPORT_KEYS | {"schema", "warnings"}
+    assert "from Python" in outcome.err
+    assert "from C" in outcome.err
+
+
+def test_existing_output_needs_force_and_is_refused_at_once(
+    compile_tiny: Optc, stub: StubBackend, tmp_path: Path
+) -> None:
+    assert compile_tiny().code == 0
+    before = (tmp_path / "out/a/manifest.json").read_bytes()
+    outcome = compile_tiny()
+    assert outcome.code == 2
+    assert "already exists (--force replaces it, -o names another)" in outcome.err
+    assert len(stub.built) == 1
+    assert (tmp_path / "out/a/manifest.json").read_bytes() == before
+
+
+def test_a_disk_that_fills_up_in_the_build(
+    compile_tiny: Optc, stub: StubBackend, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(stub, "build", full)
+    outcome = compile_tiny()
+    assert outcome.code == 2
+    assert f"error: {tmp_path / 'out/a'}: cannot be written: the disk is full" in outcome.err
+    assert "Traceback" not in outcome.err
+    assert nothing_left(tmp_path)
+
+
+def test_a_disk_that_is_too_small_is_refused_before_the_build(
+    compile_tiny: Optc, stub: StubBackend, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    usage = shutil.disk_usage(tmp_path)._replace(free=100)
+    monkeypatch.setattr(shutil, "disk_usage", lambda path: usage)
+    outcome = compile_tiny()
+    assert outcome.code == 2
+    assert "the disk is full" in outcome.err
+    assert "100 are free" in outcome.err
+    assert stub.built == []
+    assert nothing_left(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--recipe", "fp23"], "--recipe: unknown recipe 'fp23' (did you mean 'fp32'?)"),
+        (["--target", "x86-64-v5"], "--target: unknown target 'x86-64-v5' (did you mean 'x86-64-v"),
+        (["--backend", "tvn"], "--backend: unknown backend 'tvn' (did you mean 'tvm'?)"),
+        (["--set", "kv-cash.x=1"], "--set: unknown pass 'kv-cash' (did you mean 'kv-cache'?)"),
+        (["--set", "kv-cache.x=1"], "pass kv-cache: unknown option 'x'"),
+        (["--gate", "kl=1"], "--gate: unknown gate 'kl'"),
+        (["--max-ram", "lots"], "--max-ram: 'lots' is no size (for example 3GB or 2GiB)"),
+        (["--eval-text", "absent.txt"], "--eval-text: no such file: absent.txt"),
+        (["--calibration", "absent.txt"], "--calibration: no such file: absent.txt"),
+        (["--max-context", "65"], "--max-context: 65 tokens exceed the model's own context of 64"),
+    ],
+)
+def test_unknown_names_and_bad_values(
+    compile_tiny: Optc, tmp_path: Path, arguments: list[str], message: str
+) -> None:
+    outcome = compile_tiny(*arguments)
+    assert outcome.code == 2
+    assert outcome.err.splitlines()[-1].startswith(f"error: {message}")
+    assert "Traceback" not in outcome.err
+    assert outcome.out == ""
+    assert nothing_left(tmp_path)
+
+
+def test_a_backend_that_cannot_build_here_is_exit_code_3(
+    compile_tiny: Optc, stub: StubBackend, tmp_path: Path
+) -> None:
+    stub.reason = "no C++ compiler was found; install g++ or ziglang"
+    outcome = compile_tiny()
+    assert outcome.code == 3
+    assert outcome.err == (
+        "error: backend tvm: no C++ compiler was found; install g++ or ziglang\n"
+    )
+    assert nothing_left(tmp_path)
+
+
+def test_an_evaluation_text_without_a_tokenizer_is_refused(
+    optc: Optc, stub: StubBackend, tiny_model: Path, tmp_path: Path
+) -> None:
+    bare = shutil.copytree(tiny_model, tmp_path / "bare")
+    for name in ("tokenizer.json", "tokenizer_config.json"):
+        (bare / name).unlink()
+    text = tmp_path / "t.txt"
+    text.write_text("some text")
+    outcome = optc("compile", bare, "-o", tmp_path / "out/a", "--eval-text", text)
+    assert outcome.code == 2
+    assert "the model has no tokenizer.json" in outcome.err
+    assert nothing_left(tmp_path)
+
+
+def test_the_default_output_is_named_after_model_and_recipe(
+    optc: Optc,
+    stub: StubBackend,
+    quick_import: None,
+    tiny_model: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    outcome = optc("compile", tiny_model, "--no-gates", "--json")
+    assert outcome.json["artifact"] == "artifacts/tiny-int8-fused"
+    assert json.loads((tmp_path / "artifacts/tiny-int8-fused/manifest.json").read_text())

@@ -1,0 +1,39 @@
+"""recipes, passes, backends, targets."""
+
+from __future__ import annotations
+
+from tests.cli.conftest import Optc
+from tests.stub import StubBackend
+
+
+def test_recipes(optc: Optc) -> None:
+    recipes = {recipe["name"]: recipe for recipe in optc("recipes", "--json").json["recipes"]}
+    assert list(recipes) == ["bf16-fused", "fp32", "int4-fused", "int8-fused"]
+    assert recipes["int8-fused"]["gates"]["kl_mean"] == 0.0015
+    assert "kl_mean 0.0015" in optc("recipes").out
+
+
+def test_passes(optc: Optc) -> None:
+    passes = {entry["name"]: entry for entry in optc("passes", "--json").json["passes"]}
+    assert passes["quantize-weights"]["group"] == "quantize"
+    assert passes["quantize-weights"]["options"]["bits"] == 8
+    assert passes["kv-cache"]["description"]
+    assert "quantize-weights" in optc("passes").out
+
+
+def test_backends_say_why_they_cannot_build(optc: Optc, stub: StubBackend) -> None:
+    entries = optc("backends", "--json").json["backends"]
+    assert entries[0] == {"name": "stub", "available": True, "reason": ""}
+    stub.reason = "no linker: install g++"
+    assert optc("backends", "--json").json["backends"][0]["available"] is False
+    assert "no linker: install g++" in optc("backends").out
+
+
+def test_targets(optc: Optc) -> None:
+    value = optc("targets", "--json").json
+    targets = {entry["name"]: entry for entry in value["targets"]}
+    assert list(targets) == ["native", "x86-64-v3", "x86-64-v4-vnni"]
+    assert targets["native"]["runs_here"] is True
+    assert targets["native"]["features"] == value["host"]["features"]
+    assert value["host"]["threads"] >= 1
+    assert "x86-64-v4-vnni" in optc("targets").out

@@ -1,0 +1,80 @@
+"""A backend whose engine is the toy model, and a tiny Hugging Face folder to compile with it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import onnx_ir as ir
+
+from optc.backend import BuildOptions, EngineBuild
+from optc.runtime.executable import EngineSpec, Executable
+from optc.target import Target
+from tests.runtime.texts import byte_level
+from tests.runtime.toy import ToyExecutable, toy_spec
+
+#: Ids of `byte_level`, rounded up.
+VOCAB = 264
+
+
+class StubBackend:
+    """Implements `optc.backend.Backend` without a compiler."""
+
+    name = "stub"
+
+    def __init__(self) -> None:
+        self.built: list[tuple[Target, BuildOptions]] = []
+        self.reason = ""
+
+    def available(self) -> str:
+        return self.reason
+
+    def supports(self, node: ir.Node, target: Target) -> str:
+        return ""
+
+    def build(
+        self, model: ir.Model, target: Target, workdir: Path, options: BuildOptions
+    ) -> EngineBuild:
+        self.built.append((target, options))
+        (workdir / "engine.bin").write_bytes(b"engine")
+        (workdir / "weights.bin").write_bytes(bytes(4096))
+        spec = toy_spec(max_context=options.max_context, vocab=VOCAB)
+        files = ("engine.bin", "weights.bin")
+        return EngineBuild(files, spec, {}, {"nodes": len(list(model.graph))}, {"made": "up"})
+
+    def load(
+        self, folder: Path, spec: EngineSpec, data: dict[str, Any], threads: int
+    ) -> Executable:
+        assert (folder / "engine.bin").read_bytes() == b"engine"
+        return ToyExecutable(spec)
+
+
+def write_tiny_model(folder: Path) -> Path:
+    """A llama of one layer with seeded random weights and a byte-level tokenizer with BOS."""
+    import torch
+    from transformers import LlamaConfig, LlamaForCausalLM
+
+    torch.manual_seed(0)
+    config = LlamaConfig(
+        vocab_size=VOCAB,
+        hidden_size=32,
+        intermediate_size=64,
+        num_hidden_layers=1,
+        num_attention_heads=2,
+        num_key_value_heads=1,
+        max_position_embeddings=64,
+        tie_word_embeddings=True,
+        bos_token_id=0,
+        eos_token_id=1,
+    )
+    LlamaForCausalLM(config).save_pretrained(folder)
+    byte_level(bos=True).save(str(folder / "tokenizer.json"))
+    settings = {
+        "tokenizer_class": "PreTrainedTokenizerFast",
+        "bos_token": "<s>",
+        "eos_token": "</s>",
+        "chat_template": "{{ bos_token }}{{ messages[0].content }}",
+    }
+    (folder / "tokenizer_config.json").write_text(json.dumps(settings))
+    return folder
