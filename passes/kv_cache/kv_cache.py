@@ -38,6 +38,8 @@ class KVCache(Pass):
 
     name: ClassVar[str] = "kv-cache"
     required: ClassVar[bool] = True
+    #: the walk to the last norm and the token-wise check read float operators
+    before: ClassVar[tuple[str, ...]] = ("quantize-weights", "cast-weights")
 
     def requires(self, model: ir.Model) -> None:
         """The model is in dense form: two inputs, one output, at least one attention.

@@ -45,18 +45,44 @@ def _gated_activation_quantize(attributes: Attributes, present: frozenset[str]) 
     return f"{gated('gate_up', 'active', attributes['activation'])}\n{quantize('active')}"
 
 
-def _dequantize(attributes: Attributes, present: frozenset[str], names: tuple[str, ...]) -> str:
-    """Statement: the float32 weight [K, N]; scales are [N], or [K/group_size, N]."""
+def _dequantize(attributes: Attributes, present: frozenset[str], suffix: str = "") -> str:
+    """Statements: the float32 weight ``w`` [K, N]; scales are [N], or [K/group_size, N].
+
+    Written with Cast, Sub and Mul: ONNX Runtime replaces DequantizeLinear + MatMul by a kernel
+    that quantizes the activations once more, by blocks, which is another meaning.
+    """
+    weight, scale, zero = (f"{n}{suffix}" for n in ("weight", "w_scale", "w_zero_point"))
     group = int(attributes["group_size"])
-    options = f"axis: int = 0, block_size: int = {group}" if group else "axis: int = 1"
-    inputs = names[: 3 if "w_zero_point" in present else 2]
-    return f"w = DequantizeLinear <{options}> ({', '.join(inputs)})"
+    asymmetric = "w_zero_point" in present
+    lines = [f"w_integers = Cast <to: int = 1> ({weight})"]
+    if asymmetric:
+        lines.append(f"zero_points = Cast <to: int = 1> ({zero})")
+    values, zeros, scales = "w_integers", "zero_points", scale
+    if group:
+        lines += [
+            integers("group_split", (-1, group)),
+            integers("group_axis", (1,)),
+            f"w_shape = Shape ({weight})",
+            f"w_columns = Shape <start: int = 1> ({weight})",
+            "grouped_shape = Concat <axis: int = 0> (group_split, w_columns)",
+            "w_groups = Reshape (w_integers, grouped_shape)",
+            f"group_scales = Unsqueeze ({scale}, group_axis)",
+        ]
+        values, scales = "w_groups", "group_scales"
+        if asymmetric:
+            lines.append("group_zeros = Unsqueeze (zero_points, group_axis)")
+            zeros = "group_zeros"
+    if asymmetric:
+        lines.append(f"w_centred = Sub ({values}, {zeros})")
+        values = "w_centred"
+    lines.append(f"{'w_scaled' if group else 'w'} = Mul ({values}, {scales})")
+    return "\n".join(lines + (["w = Reshape (w_scaled, w_shape)"] if group else []))
 
 
 def _quantized_matmul(attributes: Attributes, present: frozenset[str]) -> str:
     last = "unbiased" if "bias" in present else "y"
     lines = [
-        _dequantize(attributes, present, ("weight", "w_scale", "w_zero_point")),
+        _dequantize(attributes, present),
         "x = Cast <to: int = 1> (q)",
         "product = MatMul (x, w)",
         f"{last} = Mul (product, s)",
@@ -80,16 +106,16 @@ def _quantized_gather(attributes: Attributes, present: frozenset[str]) -> str:
     if attributes["bits"] == 4:
         # Gather takes no 4-bit tensors: dequantize the whole weight, then take columns
         columns = [
-            _dequantize(attributes, present, names),
+            _dequantize(attributes, present),
             "picked = Gather <axis: int = 1> (w, token_list)",
         ]
     else:
         flat = () if attributes["group_size"] else ("w_scale", "w_zero_point")
         columns = [
-            f"{n}_columns = Gather <axis: int = {int(n not in flat)}> ({n}, token_list)"
+            f"{n}_picked = Gather <axis: int = {int(n not in flat)}> ({n}, token_list)"
             for n in names
         ]
-        columns.append(_dequantize(attributes, present, tuple(f"{n}_columns" for n in names)))
+        columns.append(_dequantize(attributes, present, "_picked"))
         columns.append("picked = Identity (w)")
     return "\n".join(
         [

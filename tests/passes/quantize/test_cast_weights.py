@@ -1,0 +1,51 @@
+"""`cast-weights`: bfloat16 linear layers."""
+
+from __future__ import annotations
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+from optc.errors import InputError
+from optc.ir.weights import LazyWeight
+from optc.passes.quantize.cast_weights import CastWeights
+from tests.ir_text import expected, f32, model_of, nodes_text
+from tests.models import Dense, dense_model
+from tests.ragged import run
+
+SIGNATURE = "g (float[S,8] x) => (float[S,5] y)"
+NODES = "h0 = MatMul (x, w)\nh = Add (h0, b)\ny = MatMul (h, head)"
+
+
+def test_text_and_numbers() -> None:
+    model = model_of(SIGNATURE, NODES, {"w": f32(8, 8), "b": f32(8), "head": f32(8, 5)})
+    assert CastWeights().run(model).details == {"bfloat16": 2}
+    assert nodes_text(model) == expected(
+        """
+        h = optc.Bf16MatMul (x, w.bfloat16, b)
+        y = optc.Bf16MatMul (h, head.bfloat16)"""
+    )
+
+    def rounded(x: np.ndarray) -> np.ndarray:  # type: ignore[type-arg]
+        return x.astype(ml_dtypes.bfloat16).astype(np.float32)
+
+    x = f32(3, 8)
+    hidden = rounded(x) @ rounded(f32(8, 8)) + f32(8)
+    want = rounded(hidden) @ rounded(f32(8, 5))
+    np.testing.assert_allclose(run(model, {"x": x})[0], want, rtol=1e-2, atol=1e-2)
+    tensor = model.graph.initializers["w.bfloat16"].const_value
+    assert isinstance(tensor, LazyWeight)
+    assert tensor.dtype.name == "BFLOAT16"
+    assert tensor.read_rows(2, 5).dtype == ml_dtypes.bfloat16
+
+
+def test_the_head_may_stay() -> None:
+    model = dense_model(Dense())
+    report = CastWeights(head=False).run(model)
+    assert report.details == {"bfloat16": 14}
+    assert report.skipped == ["matmul_15: the head stays float32 (head=false)"]
+
+
+def test_other_types_are_refused() -> None:
+    with pytest.raises(InputError, match=r"dtype=float16 is not possible \(the only type is"):
+        CastWeights(dtype="float16")

@@ -1,0 +1,190 @@
+"""`quantize-weights`: text, schemes, tied weights, the model against NumPy fake-quantization."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import onnx_ir as ir
+import pytest
+
+from optc.errors import InputError
+from optc.ir.linear import SOURCES
+from optc.ir.weights import LazyWeight
+from optc.passes.kv_cache.kv_cache import KVCache
+from optc.passes.quantize.affine import Scheme, dequantize_rows, quantize_rows
+from optc.passes.quantize.quantize_weights import QuantizeWeights
+from tests import oracle
+from tests.ir_text import Array, expected, f32, model_of, nodes_text
+from tests.models import Dense, dense_model
+from tests.ragged import RaggedDriver, run
+
+INT4 = {"bits": 4, "group_size": 32, "symmetric": False}
+
+
+def lazy(model: ir.Model, name: str) -> LazyWeight:
+    tensor = model.graph.initializers[name].const_value
+    assert isinstance(tensor, LazyWeight)
+    return tensor
+
+
+def test_text_and_shared_activation() -> None:
+    nodes = """
+        t = Tanh (x)
+        a0 = MatMul (t, wa)
+        a = Add (a0, ba)
+        b = MatMul (t, wb)
+        c = Add (a, b)
+        y = MatMul (c, head)"""
+    weights = {"wa": f32(64, 96), "ba": f32(96), "wb": f32(64, 96, seed=1), "head": f32(96, 10)}
+    model = model_of("g (float[S,64] x) => (float[S,10] y)", nodes, weights)
+    model.graph.initializers["wa"].metadata_props[SOURCES] = "origin"
+    report = QuantizeWeights(bits=4, group_size=32, symmetric=False).run(model)
+    assert nodes_text(model) == expected(
+        """
+        t = Tanh (x)
+        t.q, t.s = optc.QuantizeActivation (t)
+        a = optc.QuantizedMatMul <bits = 4, group_size = 32> (t.q, t.s, wa.quantized, wa.scale, \
+wa.zero_point, ba)
+        b = optc.QuantizedMatMul <bits = 4, group_size = 32> (t.q, t.s, wb.quantized, wb.scale, \
+wb.zero_point)
+        c = Add (a, b)
+        c.q, c.s = optc.QuantizeActivation (c)
+        y = optc.QuantizedMatMul <bits = 8, group_size = 0> (c.q, c.s, head.quantized, \
+head.scale)"""
+    )
+    assert report.details == {"int4 groups of 32 asymmetric": 2, "int8 per channel": 1}
+    assert model.graph.initializers["wa.quantized"].metadata_props[SOURCES] == "origin"
+    assert lazy(model, "wa.quantized").quantized is lazy(model, "wa.zero_point").quantized
+    assert set(model.graph.initializers) == {
+        *(f"{w}.{part}" for w in ("wa", "wb") for part in ("quantized", "scale", "zero_point")),
+        *("ba", "head.quantized", "head.scale"),
+    }
+    weights_seen = 64 * 96 * 2 + 96 * 10
+    bits = 64 * 96 * 2 * (4 + 20 / 32) + 10 * (96 * 8 + 32)
+    assert report.facts["weights"] == weights_seen
+    assert report.facts["bits_per_weight"] == pytest.approx(bits / weights_seen)
+
+
+def fake_quantized(x: Array, weight: Array, scheme: Scheme) -> Array:
+    """x [S, K] and weight [K, N] as the engine sees them, product in float64."""
+    rows = dequantize_rows(quantize_rows(weight.T.copy(), scheme), scheme.group_size)
+    q, s = oracle.quantize_activation(x)
+    product: Array = (q.astype(np.float64) @ rows.T.astype(np.float64)) * s
+    return product
+
+
+@pytest.mark.parametrize(
+    ("options", "scheme"),
+    [
+        ({}, Scheme(8, 0, True)),
+        ({"group_size": 32}, Scheme(8, 32, True)),
+        ({"group_size": 64, "symmetric": False}, Scheme(8, 64, False)),
+        ({"bits": 4, "group_size": 32, "head_bits": 4}, Scheme(4, 32, True)),
+        ({**INT4, "head_bits": 4}, Scheme(4, 32, False)),
+    ],
+)
+def test_equals_fake_quantization(options: dict[str, Any], scheme: Scheme) -> None:
+    model = model_of(
+        "g (float[S,64] x) => (float[S,10] y)",
+        "h = MatMul (x, w)\nt = Tanh (h)\ny = MatMul (t, head)",
+        {"w": 0.2 * f32(64, 128), "head": f32(128, 10)},
+    )
+    QuantizeWeights(**options).run(model)
+    x = f32(5, 64)
+    (got,) = run(model, {"x": x})
+    hidden = np.tanh(fake_quantized(x, np.float32(0.2) * f32(64, 128), scheme)).astype(np.float32)
+    want = fake_quantized(hidden, f32(128, 10), scheme)
+    # one activation may round the other way where float32 and float64 differ
+    np.testing.assert_allclose(got, want, rtol=1e-4, atol=2e-2)
+    assert np.abs(got - want).mean() < 1e-3
+
+
+def test_groups_that_do_not_divide_fall_back() -> None:
+    nodes = "a = MatMul (x, odd)\nb = MatMul (a, even)\ny = MatMul (b, head)"
+    weights = {"odd": f32(48, 96), "even": f32(96, 64), "head": f32(64, 10)}
+    model = model_of("g (float[S,48] x) => (float[S,10] y)", nodes, weights)
+    for node, name in zip(model.graph, "abc", strict=True):
+        node.name = name
+    report = QuantizeWeights(bits=4, group_size=64, head_bits=4).run(model)
+    assert report.details == {"int8 per channel": 1, "int4 groups of 32": 1, "int4 groups of 64": 1}
+    assert report.skipped == [
+        "a: K=48 of odd is not a multiple of 64: int8 per channel",
+        "b: K=96 of even is not a multiple of 64: int4 groups of 32",
+    ]
+
+
+def test_tied_embedding_is_the_quantized_head() -> None:
+    model = dense_model(Dense(tied=True))
+    report = QuantizeWeights().run(model)
+    assert report.details == {"int8 per channel": 15, "embedding shares the head": 1}
+    lookup = nodes_text(model).splitlines()[0]
+    assert lookup == (
+        "gather_out = optc.QuantizedGather <bits = 8, group_size = 0> "
+        "(input_ids, head.weight.quantized, head.weight.scale)"
+    )
+    assert not any(name.startswith("embed") for name in model.graph.initializers)
+
+
+def test_untied_embedding_is_int8_per_row() -> None:
+    model = dense_model(Dense())
+    before = dense_model(Dense()).graph.initializers["embed.weight"].const_value
+    report = QuantizeWeights(**INT4).run(model)
+    assert report.details["embedding int8 per row"] == 1
+    assert before is not None
+    values, scales = (lazy(model, f"embed.weight.{part}") for part in ("quantized", "scale"))
+    back = (values.numpy().astype(np.float32) * scales.numpy()).T
+    step = np.abs(before.numpy()).max(axis=1, keepdims=True) / 127
+    assert (np.abs(back - before.numpy()) <= 0.51 * step).all()
+
+
+def test_options_leave_head_and_embedding_alone() -> None:
+    model = dense_model(Dense(tied=True))
+    report = QuantizeWeights(head=False).run(model)
+    assert report.skipped == [
+        "matmul_15: the head stays float (head=false)",
+        "gather: the tied head stays float, so the embedding does too",
+    ]
+    assert nodes_text(model).splitlines()[-1].startswith("logits = MatMul")
+    model = dense_model(Dense(tied=True))
+    QuantizeWeights(embedding=False).run(model)
+    assert nodes_text(model).splitlines()[0].startswith("gather_out = Gather")
+
+
+@pytest.mark.parametrize("options", [{}, INT4], ids=["int8", "int4"])
+def test_chunks_equal_the_whole_prompt(options: dict[str, Any]) -> None:
+    """Per-token activations: the quantized ragged model is as chunkable as the float one."""
+    model = dense_model(Dense(tied=True, qkv_bias=True, windows=(0, 5)))
+    for one in (KVCache(), QuantizeWeights(**options)):
+        assert one.run(model).count
+    tokens = list(range(24))
+    whole = RaggedDriver(model).step({0: tokens})
+    driver = RaggedDriver(model)
+    parts = np.concatenate([driver.step({0: tokens[:9]}), driver.step({0: tokens[9:]})])
+    np.testing.assert_allclose(parts, whole, rtol=1e-3, atol=0.05)
+    assert np.abs(parts - whole).mean() < 1e-3
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"bits": 3}, "bits=3 is not possible (one of 8, 4)"),
+        ({"head_bits": 2}, "head_bits=2 is not possible (one of 8, 4)"),
+        ({"group_size": 48}, "group_size=48 is not possible (one of 0, 128, 64, 32)"),
+        ({"activations": "fp8"}, "activations=fp8 is not possible (one of int8)"),
+        ({"bits": 4}, "int4 and asymmetric weights need groups"),
+        ({"symmetric": False}, "int4 and asymmetric weights need groups"),
+        ({"head_bits": 4}, "head_bits=4 needs bits=4"),
+    ],
+)
+def test_impossible_options_are_refused(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(InputError) as caught:
+        QuantizeWeights(**options)
+    assert str(caught.value).startswith(f"pass quantize-weights: {message}")
+
+
+def test_options_come_from_text() -> None:
+    texts = {"bits": "4", "group_size": "128", "symmetric": "false", "head": "false"}
+    one = QuantizeWeights.from_options(texts)
+    assert one == QuantizeWeights(bits=4, group_size=128, symmetric=False, head=False)
+    assert one.spec() == "quantize-weights{bits=4,group_size=128,symmetric=false,head=false}"
