@@ -20,8 +20,8 @@ from optc.backends.tvm.isa import Isa
 
 #: Output channels of one block of packed weights.
 BLOCK = 64
-#: Multiply-adds up to which a parallel region (about 1 us) costs more than it saves.
-SERIAL_WORK = 1 << 16
+#: Weights up to which a parallel region (about 1 us) costs more than it saves at a few rows.
+SERIAL_WEIGHTS = 1 << 15
 #: Rows that a chunk has at least when rows are split among threads as well.
 CHUNK_ROWS = 48
 #: Tasks that are enough for balance; fewer blocks than this also split the rows.
@@ -109,7 +109,8 @@ def emit_tiles(rows: Any, n: int, k: int, isa: Isa, tile: TileEmitter) -> None:
     """Emit the loops over blocks of 64 channels and tiles of rows around ``tile``.
 
     Blocks are split among threads; when they are few and rows are many, rows are split as well.
-    K is never split. A matmul too small to pay for a parallel region runs on the caller.
+    K is never split. A matmul too small to pay for a parallel region runs on the
+    caller's thread.
 
     Args:
         rows: T, an int32 variable.
@@ -123,7 +124,8 @@ def emit_tiles(rows: Any, n: int, k: int, isa: Isa, tile: TileEmitter) -> None:
     if blocks < TASKS:
         chunks = tir.bind(tir.max(1, tir.min(rows // CHUNK_ROWS, -(-TASKS // blocks))))
 
-    def task(index: Any) -> None:
+    loop = tir.parallel if n * k > SERIAL_WEIGHTS else tir.serial
+    with loop(blocks * chunks) as index:
         chunk = index % chunks
         _row_tiles(
             tir.bind(rows * chunk // chunks),
@@ -132,19 +134,6 @@ def emit_tiles(rows: Any, n: int, k: int, isa: Isa, tile: TileEmitter) -> None:
             isa,
             tile,
         )
-
-    def parallel() -> None:
-        with tir.parallel(blocks * chunks) as index:
-            task(index)
-
-    if n * k > SERIAL_WORK:
-        parallel()
-        return
-    with tir.If(rows * (n * k) <= SERIAL_WORK):
-        with tir.Then(), tir.serial(blocks) as index:
-            _row_tiles(0, rows, index, isa, tile)
-        with tir.Else():
-            parallel()
 
 
 def store_tile(

@@ -1,0 +1,160 @@
+"""Random operands, oracles and compiled kernels for the matmul tests."""
+
+from __future__ import annotations
+
+import os
+
+os.environ.setdefault("TVM_NUM_THREADS", "2")
+
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+import tvm
+
+from optc.backends.tvm.isa import Isa, isa_of
+from optc.backends.tvm.kernels.matmul_float import FloatMatmul, float_matmul
+from optc.backends.tvm.kernels.matmul_int import IntMatmul, int_matmul
+from optc.backends.tvm.packing import (
+    pack_bfloat16,
+    pack_columns,
+    pack_float32,
+    pack_int,
+    round_bfloat16,
+)
+from optc.target import Target, host_features, known_targets
+
+Array = npt.NDArray[Any]
+
+V3 = known_targets()["x86-64-v3"]
+V4 = known_targets()["x86-64-v4-vnni"]
+V4_BF16 = Target("v4-bf16", "cpu", (*V4.features, "avx512_bf16"))
+TARGETS = {target.name: target for target in (V3, V4, V4_BF16)}
+
+
+def isa_that_runs(name: str) -> Isa:
+    """The instruction set of a target; skips the test where this machine lacks it."""
+    missing = TARGETS[name].missing_on(host_features())
+    if missing:
+        pytest.skip(f"this machine lacks {', '.join(missing)}")
+    return isa_of(TARGETS[name])
+
+
+@cache
+def compiled(config: IntMatmul | FloatMatmul, isa: Isa) -> Any:
+    """The compiled library of one kernel."""
+    kernel = int_matmul if isinstance(config, IntMatmul) else float_matmul
+    module = tvm.IRModule({config.name: kernel(config, isa)})
+    return tvm.compile(module, isa.tvm_target())
+
+
+def assembly(config: IntMatmul | FloatMatmul, isa: Isa) -> str:
+    """Its assembly text."""
+    return str(compiled(config, isa).mod.inspect_source("s"))
+
+
+def run(config: IntMatmul | FloatMatmul, isa: Isa, inputs: list[Array]) -> Array:
+    """The kernel's output, float32 [T, N]; a guard behind it has to stay as it was."""
+    rows = len(inputs[0])
+    size = rows * config.n
+    guarded = tvm.runtime.tensor(np.full(size + 64, np.nan, np.float32), tvm.cpu())
+    out = guarded._create_view((rows, config.n))
+    tensors = [tvm.runtime.tensor(np.ascontiguousarray(array), tvm.cpu()) for array in inputs]
+    compiled(config, isa)[config.name](*tensors, out)
+    whole = guarded.numpy()
+    assert np.isnan(whole[size:]).all()
+    return whole[:size].reshape(rows, config.n).copy()
+
+
+@dataclass(frozen=True)
+class IntCase:
+    """Operands of an integer matmul as a model has them, not packed."""
+
+    config: IntMatmul
+    stored: npt.NDArray[np.uint8]
+    scales: Array
+    zeros: Array
+    bias: Array
+    x: Array
+    x_scale: Array
+
+    def inputs(self, rows: slice = slice(None)) -> list[Array]:
+        """The kernel's operands for some of the rows."""
+        config = self.config
+        x = np.zeros((len(self.x), config.k_padded), np.int8)
+        x[:, : config.k] = self.x
+        sums = x.reshape(len(x), -1, 32).sum(2, dtype=np.int32)
+        operands = [x[rows], self.x_scale[rows], sums[rows], pack_int(self.stored, config.bits)]
+        operands.append(pack_columns(self.scales, np.float16 if config.group_size else np.float32))
+        if config.asymmetric:
+            operands.append(pack_columns(self.zeros, np.uint8))
+        if config.bias:
+            operands.append(self.bias)
+        return operands
+
+    def expected(self) -> Array:
+        """The product in float64, from exact integer sums of each group."""
+        config = self.config
+        width = config.group_size or config.k
+        total = np.zeros((len(self.x), config.n))
+        for group in range(config.groups):
+            part = slice(group * width, min((group + 1) * width, config.k))
+            values = self.stored[:, part].astype(np.int64) - self.zeros[:, group, None]
+            exact = self.x[:, part].astype(np.int64) @ values.T
+            total += exact * self.scales[:, group].astype(np.float64)
+        total *= self.x_scale[:, None]
+        return total + self.bias if config.bias else total
+
+
+def int_case(config: IntMatmul, rows: int, seed: int = 0) -> IntCase:
+    """Random operands; symmetric weights avoid the least value, as quantizers do."""
+    rng = np.random.default_rng(seed)
+    top = 1 << config.bits
+    shape = (config.n, config.groups)
+    zeros = rng.integers(0, top, shape) if config.asymmetric else np.full(shape, top // 2)
+    scales = rng.uniform(0.001, 0.01, shape).astype(np.float16 if config.group_size else np.float32)
+    return IntCase(
+        config,
+        rng.integers(0 if config.asymmetric else 1, top, (config.n, config.k), np.uint8),
+        scales,
+        zeros,
+        rng.standard_normal(config.n, np.float32),
+        rng.integers(-127, 128, (rows, config.k), np.int8),
+        rng.uniform(0.01, 0.1, rows).astype(np.float32),
+    )
+
+
+def float_case(config: FloatMatmul, rows: int, seed: int = 0) -> tuple[Array, list[Array], Array]:
+    """x float32 [rows, K], the packed operands, and the product in float64."""
+    rng = np.random.default_rng(seed)
+    x = rng.standard_normal((rows, config.k), np.float32)
+    weight = rng.standard_normal((config.n, config.k), np.float32)
+    bias = rng.standard_normal(config.n, np.float32)
+    if config.weight_dtype == "float32":
+        packed, exact_x, exact_weight = pack_float32(weight), x, weight
+    else:
+        bits = round_bfloat16(weight)
+        packed = pack_bfloat16(bits)
+        exact_x, exact_weight = widen(round_bfloat16(x)), widen(bits)
+    expected = exact_x.astype(np.float64) @ exact_weight.astype(np.float64).T
+    operands: list[Array] = [packed]
+    if config.bias:
+        operands.append(bias)
+        expected = expected + bias
+    return x, operands, expected
+
+
+def widen(bits: npt.NDArray[np.uint16]) -> npt.NDArray[np.float32]:
+    """The float32 values of bfloat16 bits."""
+    return (bits.astype(np.uint32) << 16).view(np.float32)
+
+
+def assert_close(actual: Array, expected: Array, sqnr_db: float) -> None:
+    """The signal-to-noise ratio is at least ``sqnr_db``; figures are shown if not."""
+    error = actual - expected
+    noise = float(np.mean(error**2))
+    sqnr = 10 * np.log10(float(np.mean(expected**2)) / max(noise, 1e-300))
+    assert sqnr >= sqnr_db, f"SQNR {sqnr:.1f} dB, max error {np.abs(error).max():.3g}"

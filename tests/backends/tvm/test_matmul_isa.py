@@ -1,0 +1,73 @@
+"""The instruction set of a target, and what the compiled kernels are made of."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from optc.backends.tvm.isa import isa_of
+from optc.backends.tvm.kernels.matmul_float import FloatMatmul
+from optc.backends.tvm.kernels.matmul_int import IntMatmul
+from optc.errors import UnavailableError
+from optc.target import Target
+from tests.backends.tvm.matmul_cases import V3, V4, V4_BF16, assembly
+
+BYTES = IntMatmul(192, 256)
+NIBBLES = IntMatmul(200, 256, 4, 32)
+FLOAT = FloatMatmul(192, 256)
+BFLOAT = FloatMatmul(128, 256, "bfloat16")
+
+
+def test_chooses_the_best_instruction_set_the_target_has() -> None:
+    assert isa_of(V3).name == "avx2"
+    assert (isa_of(V4).name, isa_of(V4).bf16) == ("avx512_vnni", False)
+    assert (isa_of(V4_BF16).vnni, isa_of(V4_BF16).bf16) == (True, True)
+    without_vnni = Target("x", "cpu", tuple(f for f in V4.features if f != "avx512_vnni"))
+    assert isa_of(without_vnni) == isa_of(V3)
+
+
+def test_uses_no_feature_that_the_target_lacks() -> None:
+    for target in (V3, V4, V4_BF16):
+        assert set(isa_of(target).features) <= set(target.features)
+    attributes = isa_of(V4_BF16).tvm_target().attrs["mattr"]
+    assert {"+avx512vnni", "+avx512bf16", "+fma"} <= set(attributes)
+
+
+def test_says_what_a_target_lacks() -> None:
+    with pytest.raises(UnavailableError, match="the target lacks f16c, fma") as caught:
+        isa_of(Target("old", "cpu", ("avx2",)))
+    assert "x86-64-v3" in caught.value.hint
+    with pytest.raises(UnavailableError, match="is of kind cuda"):
+        isa_of(Target("h200", "cuda", V4.features, "sm_90"))
+
+
+@pytest.mark.parametrize("config", [BYTES, NIBBLES], ids=lambda config: config.name)
+def test_integer_kernels_use_the_dot_product_of_their_instruction_set(config: IntMatmul) -> None:
+    wide, narrow = assembly(config, isa_of(V4)), assembly(config, isa_of(V3))
+    assert re.search(r"vpdpbusd\s+.*%zmm", wide)
+    assert "vpmaddubsw" not in wide
+    assert re.search(r"vpmaddubsw\s+.*%ymm", narrow)
+    assert "zmm" not in narrow
+    assert "vpdpbusd" not in narrow
+
+
+def test_float_kernels_use_fused_multiply_adds() -> None:
+    assert re.search(r"vfmadd\S+\s+.*%zmm", assembly(FLOAT, isa_of(V4)))
+    assert re.search(r"vfmadd\S+\s+.*%ymm", assembly(FLOAT, isa_of(V3)))
+    assert "zmm" not in assembly(FLOAT, isa_of(V3))
+
+
+def test_bfloat16_kernels_use_vdpbf16ps_only_where_it_exists() -> None:
+    assert re.search(r"vdpbf16ps\s+.*%zmm", assembly(BFLOAT, isa_of(V4_BF16)))
+    assert "optc_dpbf16" not in assembly(BFLOAT, isa_of(V4_BF16))
+    for target in (V4, V3):
+        text = assembly(BFLOAT, isa_of(target))
+        assert "vdpbf16ps" not in text
+        assert "vfmadd" in text
+
+
+@pytest.mark.parametrize("config", [BYTES, NIBBLES, FLOAT], ids=lambda config: config.name)
+def test_accumulators_are_not_allocated_at_run_time(config: IntMatmul | FloatMatmul) -> None:
+    for target in (V3, V4):
+        assert "AllocWorkspace" not in assembly(config, isa_of(target))

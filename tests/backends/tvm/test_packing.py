@@ -1,0 +1,76 @@
+"""Packed layouts, element by element, and their inverses."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from optc.backends.tvm import packing
+
+
+@pytest.mark.parametrize(("n", "k"), [(64, 32), (128, 96), (100, 77), (1, 1)])
+@pytest.mark.parametrize("bits", [8, 4])
+def test_integers_round_trip_and_padding_is_zero(n: int, k: int, bits: int) -> None:
+    rows = np.random.default_rng(0).integers(0, 1 << bits, (n, k), np.uint8)
+    packed = packing.pack_int(rows, bits)
+    padded_k = -(-k // 32) * 32
+    assert packed.shape == (-(-n // 64), padded_k * bits // 32, 64, 4)
+    back = packing.unpack_int(packed, bits)
+    np.testing.assert_array_equal(back[:n, :k], rows)
+    assert not back[n:].any()
+    assert not back[:, k:].any()
+
+
+def test_bytes_lie_by_four_input_channels() -> None:
+    rows = np.random.default_rng(1).integers(0, 256, (128, 64), np.uint8)
+    packed = packing.pack_int(rows, 8)
+    for n, k in [(0, 0), (63, 5), (64, 63), (127, 30)]:
+        assert packed[n // 64, k // 4, n % 64, k % 4] == rows[n, k]
+
+
+def test_nibbles_lie_by_eight_input_channels_low_half_first() -> None:
+    rows = np.random.default_rng(2).integers(0, 16, (128, 64), np.uint8)
+    packed = packing.pack_int(rows, 4)
+    for n, k in [(0, 0), (1, 4), (63, 11), (64, 63), (127, 30)]:
+        shift = 4 * (k % 8 // 4)
+        assert packed[n // 64, k // 8, n % 64, k % 4] >> shift & 15 == rows[n, k]
+
+
+def test_tiles_packed_one_by_one_make_the_whole() -> None:
+    rows = np.random.default_rng(3).integers(0, 16, (200, 40), np.uint8)
+    parts = [packing.pack_int(rows[a : a + 64], 4) for a in range(0, 200, 64)]
+    np.testing.assert_array_equal(np.concatenate(parts), packing.pack_int(rows, 4))
+
+
+def test_scales_and_zero_points_lie_by_blocks() -> None:
+    values = np.random.default_rng(4).uniform(0, 1, (100, 3)).astype(np.float16)
+    packed = packing.pack_columns(values, np.float16)
+    assert (packed.shape, packed.dtype) == ((2, 3, 64), np.float16)
+    assert packed[1, 2, 35] == values[99, 2]
+    np.testing.assert_array_equal(packing.unpack_columns(packed)[:100], values)
+    assert packing.pack_columns(values[:, 0].astype(np.float32), np.float32).shape == (2, 1, 64)
+
+
+def test_float32_round_trips() -> None:
+    rows = np.random.default_rng(5).standard_normal((100, 7), np.float32)
+    packed = packing.pack_float32(rows)
+    assert packed.shape == (2, 7, 64)
+    assert packed[1, 6, 35] == rows[99, 6]
+    np.testing.assert_array_equal(packing.unpack_float32(packed)[:100], rows)
+
+
+@pytest.mark.parametrize("k", [6, 7])
+def test_bfloat16_round_trips(k: int) -> None:
+    rows = packing.round_bfloat16(np.random.default_rng(6).standard_normal((70, k), np.float32))
+    packed = packing.pack_bfloat16(rows)
+    assert packed.shape == (2, (k + 1) // 2, 64, 2)
+    assert packed[1, 2, 5, 1] == rows[69, 5]
+    np.testing.assert_array_equal(packing.unpack_bfloat16(packed)[:70, :k], rows)
+
+
+def test_bfloat16_rounds_to_nearest_even() -> None:
+    values = np.random.default_rng(7).standard_normal(4096, np.float32)
+    values[:4] = [1 + 2**-8, 1 + 3 * 2**-8, -0.0, 3.4e38]
+    expected = torch.from_numpy(values).bfloat16().view(torch.int16).numpy().view(np.uint16)
+    np.testing.assert_array_equal(packing.round_bfloat16(values), expected)
