@@ -1,4 +1,4 @@
-"""Attaching a checkpoint's tensors to an exported graph, lazily, each checked against it."""
+"""Matching a checkpoint with a decoder, and attaching its tensors to the graph, lazily."""
 
 from __future__ import annotations
 
@@ -7,72 +7,81 @@ from collections.abc import Mapping
 import onnx_ir as ir
 
 from optc.errors import InputError, UnsupportedError
-from optc.importer.export import Exported
 from optc.importer.safetensors import StoredTensor, same_content
+from optc.importer.skeleton import Skeleton
 from optc.ir.weights import LazyWeight
 
 #: Tensors that old checkpoints carry although the model computes them.
 _COMPUTED = ("rotary_emb.inv_freq", "attn.bias", "attn.masked_bias")
+_MISMATCH = "is config.json the one of these weights?"
 
 
-def attach_weights(exported: Exported, checkpoint: Mapping[str, StoredTensor]) -> list[str]:
-    """Give every initializer of the graph its value; returns warnings.
+def match_checkpoint(
+    skeleton: Skeleton, checkpoint: Mapping[str, StoredTensor]
+) -> dict[str, StoredTensor]:
+    """The stored tensor of every parameter; parameters that share memory get the same one.
 
     Raises:
-        InputError: A tensor is missing from the checkpoint or has another shape than the config
-            says.
-        UnsupportedError: An initializer that is neither parameter, buffer nor constant.
+        InputError: A tensor is missing, has another shape than the config says, or two tensors
+            that the config ties differ.
     """
-    used: set[str] = set()
-    initializers = exported.model.graph.initializers
-    for value in list(initializers.values()):
-        name = value.name or ""
-        if name in exported.shapes:
-            source = _source(exported, checkpoint, name)
-            value.const_value = _weight(checkpoint[source], exported.shapes[name], source)
-            used.add(source)
-            if source not in initializers:
-                value.name = source
-        elif name in exported.buffers:
-            value.const_value = ir.tensor(exported.buffers[name], name=name)
-        elif not isinstance(value.const_value, ir.TensorProtocol):
-            raise UnsupportedError("a constant of the graph without a value", where=name)
-    return _unused(checkpoint, used, set(exported.tied))
+    matched: dict[str, StoredTensor] = {}
+    for name, expected in skeleton.shapes.items():
+        stored = _stored(skeleton, checkpoint, name)
+        if stored.shape != expected:
+            raise InputError(
+                f"the tensor has shape {list(stored.shape)}, the config says {list(expected)}",
+                where=f"{stored.file}: {stored.name}",
+                hint=_MISMATCH,
+            )
+        matched[name] = stored
+    return matched
 
 
-def _source(exported: Exported, checkpoint: Mapping[str, StoredTensor], name: str) -> str:
-    """The tensor of the checkpoint for parameter ``name``, which may share another's memory."""
-    sharing = [s for s in (exported.tied.get(name, name), name) if s in checkpoint]
-    sharing += [n for n, source in exported.tied.items() if source == name and n in checkpoint]
-    if not sharing:
+def _stored(skeleton: Skeleton, checkpoint: Mapping[str, StoredTensor], name: str) -> StoredTensor:
+    source = skeleton.tied.get(name, name)
+    sharing = [source, *(n for n, other in skeleton.tied.items() if other == source)]
+    found = [checkpoint[n] for n in sharing if n in checkpoint]
+    if not found:
         raise InputError(
             "the checkpoint lacks this tensor, which the config calls for",
-            where=exported.tied.get(name, name),
-            hint="is config.json the one of these weights?",
+            where=source,
+            hint=_MISMATCH,
         )
-    first, *others = dict.fromkeys(sharing)
-    for other in others:
-        if not same_content(checkpoint[first], checkpoint[other]):
+    for other in found[1:]:
+        if not same_content(found[0], other):
             raise InputError(
-                f"the config ties this tensor to {first}, but the checkpoint has another",
-                where=other,
+                f"the config ties this tensor to {found[0].name}, but the checkpoint has another",
+                where=f"{other.file}: {other.name}",
                 hint="set tie_word_embeddings to false in config.json to use both",
             )
-    return first
+    return found[0]
 
 
-def _weight(stored: StoredTensor, expected: tuple[int, ...], source: str) -> LazyWeight:
-    if stored.shape != expected:
-        raise InputError(
-            f"the tensor has shape {list(stored.shape)}, the config says {list(expected)}",
-            where=f"{stored.file}: {source}",
-            hint="is config.json the one of these weights?",
-        )
-    return LazyWeight(stored.read_rows, stored.shape, ir.DataType.FLOAT, source)
+def attach_weights(
+    model: ir.Model, skeleton: Skeleton, matched: Mapping[str, StoredTensor]
+) -> None:
+    """Give every initializer of the graph its value and its name in the checkpoint.
+
+    Raises:
+        UnsupportedError: An initializer that is neither parameter, buffer nor constant.
+    """
+    initializers = model.graph.initializers
+    for value in list(initializers.values()):
+        name = value.name or ""
+        if name in matched:
+            stored = matched[name]
+            value.const_value = LazyWeight(
+                stored.read_rows, stored.shape, ir.DataType.FLOAT, stored.name
+            )
+            if stored.name not in initializers:
+                value.name = stored.name
+        elif name in skeleton.buffers:
+            value.const_value = ir.tensor(skeleton.buffers[name], name=name)
+        elif not isinstance(value.const_value, ir.TensorProtocol):
+            raise UnsupportedError("a constant of the graph without a value", where=name)
 
 
-def _unused(checkpoint: Mapping[str, StoredTensor], used: set[str], tied: set[str]) -> list[str]:
-    left = sorted(n for n in set(checkpoint) - used - tied if not n.endswith(_COMPUTED))
-    if not left:
-        return []
-    return [f"{len(left)} tensors of the checkpoint are not used, the first is {left[0]}"]
+def unused_tensors(skeleton: Skeleton, checkpoint: Mapping[str, StoredTensor]) -> list[str]:
+    """Names of tensors that the decoder has no parameter for, sorted."""
+    return sorted(n for n in set(checkpoint) - set(skeleton.shapes) if not n.endswith(_COMPUTED))

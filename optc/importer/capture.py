@@ -106,12 +106,16 @@ def _schema() -> onnx.defs.OpSchema:
     )
 
 
-def register() -> dict[Callable[..., Any], Callable[..., Any]]:
-    """Make transformers and the exporter know the operator; gives the exporter's table."""
+def register() -> None:
+    """Make transformers and the exporter know the operator."""
     AttentionInterface.register(ATTENTION, attention)
     AttentionMaskInterface.register(ATTENTION, visible_tokens)
     if not onnx.defs.has("Attention", "optc"):
         onnx.defs.register_schema(_schema())
+
+
+def translations() -> dict[Callable[..., Any], Callable[..., Any]]:
+    """The exporter's table from torch operators to nodes."""
     domain = onnxscript.values.Opset("optc", 1)
 
     def translate(q: Any, k: Any, v: Any, scale: float, window: int, softcap: float) -> Any:

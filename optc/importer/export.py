@@ -1,7 +1,7 @@
 """A transformers decoder becomes an ONNX graph without any weight being allocated.
 
-The model is built and exported under fake tensors; parameters of the graph are named as in the
-checkpoint and still empty. Buffers (rotary frequencies and the like) are small and computed.
+The model is built and exported under fake tensors; parameters of the graph are named as in
+transformers and have no values yet.
 """
 
 from __future__ import annotations
@@ -10,44 +10,37 @@ import logging
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass
 
-import numpy as np
-import numpy.typing as npt
 import onnx_ir as ir
 import torch
 from onnx_ir.passes.common import ClearMetadataAndDocStringPass
 from torch._subclasses.fake_tensor import FakeTensorMode
-from transformers import AutoModelForCausalLM, PretrainedConfig, PreTrainedModel
+from transformers import PretrainedConfig, PreTrainedModel
 
-from optc.errors import InputError, OptcError, UnsupportedError
+from optc.errors import OptcError, UnsupportedError
 from optc.importer import capture
+from optc.importer.skeleton import build_decoder, first_line
 
 OPSET = 23
 IR_VERSION = 10
 _PREFIX = "decoder."
+_LOGGERS = ("torch.onnx", "torch.export", "torch.__trace", "transformers")
 _ROPE_OF_LENGTH = ("dynamic", "longrope")
 
 
-@dataclass
+@dataclass(frozen=True)
 class Exported:
     """An exported graph whose weights are still missing.
 
     Attributes:
         model: The graph; initializers are named as parameters and buffers are in transformers.
-        shapes: Shape of every parameter by name.
-        tied: Parameter by the name of another that shares its memory.
-        buffers: Values of the buffers by name.
         fixed_rope: The rotary frequencies depend on the length beyond the trained context, and
             were fixed to those within it.
     """
 
     model: ir.Model
-    shapes: dict[str, tuple[int, ...]]
-    tied: dict[str, str]
-    buffers: dict[str, npt.NDArray[Any]]
-    fixed_rope: bool = field(default=False)
+    fixed_rope: bool
 
 
 class _Step(torch.nn.Module):
@@ -66,69 +59,27 @@ def export_decoder(config: PretrainedConfig, *, allow_remote_code: bool) -> Expo
     """Export the decoder that ``config`` describes, weights left out.
 
     Raises:
+        InputError: transformers refuses the config.
         UnsupportedError: The decoder does something that cannot be captured.
     """
-    table = capture.register()
-    options = {
-        "attn_implementation": capture.ATTENTION,
-        "dtype": torch.float32,
-        "trust_remote_code": allow_remote_code,
-    }
+    # one mode for building and exporting: fake tensors of two modes do not mix
     fake = FakeTensorMode(allow_non_fake_inputs=True)
-    with _quiet():
-        with torch.device("meta"):
-            twin = _build(config, options)
+    with quiet():
         with fake:
-            decoder = _build(config, options).eval()
+            decoder = build_decoder(config, allow_remote_code=allow_remote_code).eval()
         fixed = _fix_rope(decoder)
         with fake:
-            model = _export(decoder, table)
+            model = _export(decoder)
     model.ir_version = IR_VERSION
-    # stack traces of the exporter: large, and they hold paths of this machine
+    # the exporter's stack traces: large, and they hold paths of this machine
     ClearMetadataAndDocStringPass()(model)
     for value in list(model.graph.initializers.values()):
         if value.name and value.name.startswith(_PREFIX):
             value.name = value.name.removeprefix(_PREFIX)
-    return Exported(
-        model=model,
-        shapes={name: tuple(p.shape) for name, p in twin.named_parameters(remove_duplicate=False)},
-        tied=dict(twin.all_tied_weights_keys),
-        buffers=_buffers(twin),
-        fixed_rope=fixed,
-    )
+    return Exported(model, fixed)
 
 
-def _build(config: PretrainedConfig, options: dict[str, Any]) -> PreTrainedModel:
-    try:
-        return AutoModelForCausalLM.from_config(config, **options)
-    except (
-        ValueError,
-        TypeError,
-        KeyError,
-        AttributeError,
-        RuntimeError,
-        ArithmeticError,
-    ) as error:
-        raise InputError(
-            f"transformers cannot build a {type(config).__name__} model: {first_line(error)}",
-            where="config.json",
-        ) from error
-
-
-def first_line(error: BaseException) -> str:
-    """The first line of an exception's text, or its type's name."""
-    lines = str(error).strip().splitlines()
-    return lines[0] if lines else type(error).__name__
-
-
-def _reason(error: BaseException) -> BaseException:
-    """What the exporter's exception was raised from: ours if there is one, else the first."""
-    while error.__cause__ is not None and not isinstance(error, OptcError):
-        error = error.__cause__
-    return error
-
-
-def _export(decoder: PreTrainedModel, table: dict[Any, Any]) -> ir.Model:
+def _export(decoder: PreTrainedModel) -> ir.Model:
     ids = torch.zeros(2, 9, dtype=torch.int64)
     axes = {0: torch.export.Dim("B"), 1: torch.export.Dim("S")}
     try:
@@ -143,7 +94,7 @@ def _export(decoder: PreTrainedModel, table: dict[Any, Any]) -> ir.Model:
                 input_names=["input_ids", "position_ids"],
                 output_names=["logits"],
                 dynamic_shapes={"input_ids": axes, "position_ids": axes},
-                custom_translation_table=table,
+                custom_translation_table=capture.translations(),
             )
     except torch.onnx.OnnxExporterError as error:
         reason = _reason(error)
@@ -154,6 +105,13 @@ def _export(decoder: PreTrainedModel, table: dict[Any, Any]) -> ir.Model:
         ) from error
     model: ir.Model = program.model
     return model
+
+
+def _reason(error: BaseException) -> BaseException:
+    """What the exporter's exception was raised from: ours if there is one, else the first."""
+    while error.__cause__ is not None and not isinstance(error, OptcError):
+        error = error.__cause__
+    return error
 
 
 def _fix_rope(decoder: PreTrainedModel) -> bool:
@@ -173,39 +131,10 @@ def _fix_rope(decoder: PreTrainedModel) -> bool:
     return fixed
 
 
-@torch.no_grad()
-def _buffers(twin: PreTrainedModel) -> dict[str, npt.NDArray[Any]]:
-    """Values of all non-persistent buffers of a model on the meta device.
-
-    transformers computes them again in ``_init_weights`` when it loads a checkpoint, and so do
-    we: each module's buffers become real and its parameters stay without memory.
-
-    Raises:
-        UnsupportedError: A buffer that ``_init_weights`` does not set.
-    """
-    values: dict[str, npt.NDArray[Any]] = {}
-    for prefix, module in twin.named_modules():
-        own = dict(module.named_buffers(prefix, recurse=False))
-        if not own:
-            continue
-        for name, buffer in own.items():
-            # NaN shows which buffers were left alone
-            filled = torch.full(buffer.shape, float("nan") if buffer.is_floating_point() else 0)
-            setattr(module, name.rsplit(".", 1)[-1], filled.to(buffer.dtype))
-        twin._init_weights(module)
-        for name, buffer in module.named_buffers(prefix, recurse=False):
-            if buffer.isnan().any():
-                raise UnsupportedError(
-                    "a buffer that the model's class does not initialize", where=name
-                )
-            values[name] = np.asarray(buffer.numpy())
-    return values
-
-
 @contextmanager
-def _quiet() -> Iterator[None]:
-    """Keep the exporter's notes to developers of PyTorch off the user's terminal."""
-    loggers = [logging.getLogger(name) for name in ("torch.onnx", "torch.export", "transformers")]
+def quiet() -> Iterator[None]:
+    """Keep notes to developers of PyTorch and transformers off the user's terminal."""
+    loggers = [logging.getLogger(name) for name in _LOGGERS]
     levels = [logger.level for logger in loggers]
     for logger in loggers:
         logger.setLevel(logging.ERROR)

@@ -9,11 +9,12 @@ from transformers import AutoConfig, PretrainedConfig
 from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
 
 from optc.errors import InputError, UnsupportedError
-from optc.importer.attach import attach_weights
+from optc.importer.attach import attach_weights, match_checkpoint, unused_tensors
 from optc.importer.checkpoint import checkpoint_files, digest_files, read_checkpoint
 from optc.importer.config import read_config
-from optc.importer.export import export_decoder
+from optc.importer.export import export_decoder, quiet
 from optc.importer.imported import ImportedModel
+from optc.importer.skeleton import read_skeleton
 
 _TOKENIZER_FILES = (
     "added_tokens.json",
@@ -39,9 +40,16 @@ def import_folder(folder: Path, *, allow_remote_code: bool) -> ImportedModel:
     files = checkpoint_files(folder)
     checkpoint = read_checkpoint(files)
     built = _build_config(folder, config, allow_remote_code)
-    exported = export_decoder(built, allow_remote_code=allow_remote_code)
-    warnings = attach_weights(exported, checkpoint)
     max_context = _max_context(built, folder)
+    with quiet():
+        skeleton = read_skeleton(built, allow_remote_code=allow_remote_code)
+    matched = match_checkpoint(skeleton, checkpoint)  # before the export, which takes long
+    exported = export_decoder(built, allow_remote_code=allow_remote_code)
+    attach_weights(exported.model, skeleton, matched)
+    unused = unused_tensors(skeleton, checkpoint)
+    warnings = []
+    if unused:
+        warnings.append(f"{len(unused)} tensors of the checkpoint are not used, {unused[0]} first")
     if exported.fixed_rope:
         max_context = _trained_context(built, max_context)
         warnings.append(

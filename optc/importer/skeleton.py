@@ -1,0 +1,105 @@
+"""A decoder without weights: what parameters it has, which are shared, and its buffers' values."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from transformers import AutoModelForCausalLM, PretrainedConfig, PreTrainedModel
+
+from optc.errors import InputError, UnsupportedError
+from optc.importer import capture
+
+
+@dataclass(frozen=True)
+class Skeleton:
+    """A decoder on torch's meta device, described.
+
+    Attributes:
+        shapes: Shape of every parameter by name.
+        tied: Parameter by the name of another that shares its memory.
+        buffers: Values of the buffers (rotary frequencies and the like) by name.
+    """
+
+    shapes: dict[str, tuple[int, ...]]
+    tied: dict[str, str]
+    buffers: dict[str, npt.NDArray[Any]]
+
+
+def build_decoder(config: PretrainedConfig, *, allow_remote_code: bool) -> PreTrainedModel:
+    """The float32 decoder of ``config`` on the current device, attention captured.
+
+    Raises:
+        InputError: transformers refuses the config.
+    """
+    capture.register()
+    try:
+        return AutoModelForCausalLM.from_config(
+            config,
+            attn_implementation=capture.ATTENTION,
+            dtype=torch.float32,
+            trust_remote_code=allow_remote_code,
+        )
+    except (
+        ValueError,
+        TypeError,
+        KeyError,
+        AttributeError,
+        RuntimeError,
+        ArithmeticError,
+    ) as error:
+        raise InputError(
+            f"transformers cannot build a model of {type(config).__name__}: {first_line(error)}",
+            where="config.json",
+        ) from error
+
+
+def read_skeleton(config: PretrainedConfig, *, allow_remote_code: bool) -> Skeleton:
+    """Describe the decoder of ``config`` without allocating its parameters.
+
+    Raises:
+        InputError: transformers refuses the config.
+        UnsupportedError: The decoder has a buffer whose value cannot be known.
+    """
+    with torch.device("meta"):
+        twin = build_decoder(config, allow_remote_code=allow_remote_code)
+    return Skeleton(
+        shapes={name: tuple(p.shape) for name, p in twin.named_parameters(remove_duplicate=False)},
+        tied=dict(twin.all_tied_weights_keys),
+        buffers=_buffers(twin),
+    )
+
+
+@torch.no_grad()
+def _buffers(twin: PreTrainedModel) -> dict[str, npt.NDArray[Any]]:
+    """Values of the buffers of a model on the meta device.
+
+    transformers computes them again in ``_init_weights`` when it loads a checkpoint, and so do
+    we: each module's buffers become real and its parameters stay without memory.
+    """
+    values: dict[str, npt.NDArray[Any]] = {}
+    for prefix, module in twin.named_modules():
+        own = dict(module.named_buffers(prefix, recurse=False))
+        if not own:
+            continue
+        for name, buffer in own.items():
+            # NaN shows which buffers were left alone
+            filled = torch.full(buffer.shape, float("nan") if buffer.is_floating_point() else 0)
+            setattr(module, name.rsplit(".", 1)[-1], filled.to(buffer.dtype))
+        twin._init_weights(module)
+        for name, buffer in module.named_buffers(prefix, recurse=False):
+            if buffer.isnan().any():
+                raise UnsupportedError(
+                    "a buffer that the model's class does not initialize", where=name
+                )
+            values[name] = np.asarray(buffer.numpy())
+    return values
+
+
+def first_line(error: BaseException) -> str:
+    """The first line of an exception's text, or its type's name."""
+    lines = str(error).strip().splitlines()
+    return lines[0] if lines else type(error).__name__
