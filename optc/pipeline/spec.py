@@ -43,7 +43,8 @@ def _split(text: str) -> list[str]:
 
 
 def _entry(text: str) -> SpecEntry:
-    name, brace, rest = text.strip().partition("{")
+    head, brace, rest = text.strip().partition("{")
+    name = head.strip()
     if not name or (brace and not rest.endswith("}")):
         raise InputError(
             f"{text.strip()!r} is no pass",

@@ -1,0 +1,238 @@
+"""Pipelines: spec text, order, running, reports, and what is said when something is wrong."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import ClassVar
+
+import onnx_ir as ir
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from optc import registry
+from optc.errors import InputError, UnsupportedError
+from optc.ir.functions import ensure_function
+from optc.pipeline.base import Pass, PassReport
+from optc.pipeline.instruments import dump_to, print_after
+from optc.pipeline.pipeline import PassRecord, Pipeline
+from tests.ir_text import model_of
+
+
+@dataclass(frozen=True)
+class Rename(Pass):
+    """Renames Tanh nodes: a pass with every type of option."""
+
+    name: ClassVar[str] = "rename"
+    required: ClassVar[bool] = True
+
+    to: str = "t"
+    times: int = 1
+    share: float = 0.5
+    loudly: bool = False
+
+    def run(self, model: ir.Model) -> PassReport:
+        report = PassReport()
+        for node in model.graph:
+            if node.op_type == "Tanh":
+                node.name = self.to * self.times
+                report.add("tanh")
+            else:
+                report.skip(node, "is no Tanh")
+        return report
+
+
+@dataclass(frozen=True)
+class Late(Pass):
+    name: ClassVar[str] = "late"
+    after: ClassVar[tuple[str, ...]] = ("rename",)
+
+    def run(self, model: ir.Model) -> PassReport:
+        return PassReport(facts={"late": True})
+
+
+@dataclass(frozen=True)
+class Early(Pass):
+    name: ClassVar[str] = "early"
+    before: ClassVar[tuple[str, ...]] = ("rename", "late")
+
+    def run(self, model: ir.Model) -> PassReport:
+        return PassReport()
+
+
+@dataclass(frozen=True)
+class Strict(Pass):
+    name: ClassVar[str] = "strict"
+    holds: bool = True
+
+    def requires(self, model: ir.Model) -> None:
+        if not self.holds:
+            raise InputError("nothing to stand on", where="pass strict")
+
+    def ensures(self, model: ir.Model) -> None:
+        raise RuntimeError("it did not hold")
+
+    def run(self, model: ir.Model) -> PassReport:
+        return PassReport()
+
+
+class Known:
+    """A registry of these passes."""
+
+    def passes(self) -> dict[str, type[Pass]]:
+        return {one.name: one for one in (Rename, Late, Early, Strict)}
+
+    def pass_groups(self) -> dict[str, Sequence[type[Pass]]]:
+        return {"both": (Rename, Late)}
+
+
+def model(node: str = "y = Tanh (x)") -> ir.Model:
+    return model_of("g (float[S,8] x) => (float[S,8] y)", node)
+
+
+@given(
+    st.builds(
+        Rename,
+        to=st.from_regex(r"[a-z0-9_.:-]{1,8}", fullmatch=True),
+        times=st.integers(-9, 9),
+        share=st.floats(allow_nan=False, allow_infinity=False),
+        loudly=st.booleans(),
+    ),
+    st.booleans(),
+)
+def test_spec_round_trip(one: Rename, optional: bool) -> None:
+    pipeline = Pipeline((Early(), one, Late()), frozenset({"rename"} if optional else ()))
+    assert Pipeline.parse(pipeline.spec(), Known()) == pipeline
+
+
+def test_spec_leaves_defaults_out() -> None:
+    pipeline = Pipeline.parse(" rename { } , late{optional=true}", Known())
+    assert pipeline.spec() == "rename,late{optional=true}"
+    assert Pipeline.parse("rename{loudly=true,times=2}", Known()).spec() == (
+        "rename{times=2,loudly=true}"
+    )
+
+
+def test_groups_stand_for_their_passes() -> None:
+    assert Pipeline.parse("early,both", Known()).spec() == "early,rename,late"
+    assert Pipeline.parse("both{optional=true}", Known()).optional == {"rename", "late"}
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("renam", "pipeline: unknown pass 'renam' (did you mean 'rename'?)"),
+        ("zzz,qqq", "pipeline: unknown pass 'zzz', 'qqq' (one of rename, late, early, strict)"),
+        ("rename{to=a", "pipeline: a brace is never closed (in 'rename{to=a')"),
+        ("rename}", "pipeline: unbalanced braces at '}'"),
+        ("rename{a={b}}", "pipeline: unbalanced braces at '{b}}'"),
+        ("rename{to}", "pass rename: 'to' is not option=value"),
+        (
+            "rename,,late",
+            "pipeline: '' is no pass (write name or name{option=value,…}, separated by commas)",
+        ),
+        (
+            "rename{to=a}x",
+            "pipeline: 'rename{to=a}x' is no pass "
+            "(write name or name{option=value,…}, separated by commas)",
+        ),
+        (
+            "rename{speed=3}",
+            "pass rename: unknown option 'speed' (options: to, times, share, loudly)",
+        ),
+        ("rename{times=x}", "pass rename: option times='x' is not a int"),
+        ("both{to=a}", "pipeline: the group 'both' takes no options (list its passes)"),
+        (
+            "late,rename,early",
+            "pipeline: late must come after rename; early must come before rename; "
+            "early must come before late (the order was: late, rename, early)",
+        ),
+    ],
+)
+def test_bad_specs_are_refused(text: str, message: str) -> None:
+    with pytest.raises(InputError) as caught:
+        Pipeline.parse(text, Known())
+    assert str(caught.value) == message
+
+
+def test_run_reports_each_pass() -> None:
+    m = model()
+    ensure_function(m, "AddRMSNorm", {"epsilon": 1e-5})
+    seen: list[str] = []
+    records = Pipeline.parse("rename{to=ab,times=2},late", Known()).run(
+        m, [lambda record, _: seen.append(record.name)]
+    )
+    assert m.graph[0].name == "abab"
+    assert seen == ["rename", "late"]
+    assert not m.functions  # those that nothing calls are dropped
+    as_json = [record.to_json() for record in records]
+    assert all(entry.pop("seconds") >= 0 for entry in as_json)
+    assert as_json == [
+        {"name": "rename", "count": 1, "details": {"tanh": 1}, "skipped": [], "facts": {}},
+        {"name": "late", "count": 0, "details": {}, "skipped": [], "facts": {"late": True}},
+    ]
+    assert [record.spec for record in records] == ["rename{to=ab,times=2}", "late"]
+
+
+def test_a_required_pass_that_never_fires_tells_the_nearest_miss() -> None:
+    with pytest.raises(UnsupportedError) as caught:
+        Pipeline.parse("rename", Known()).run(model("y = Sin (x)"))
+    assert str(caught.value) == (
+        "pass rename: the pass found nothing to rewrite; nearest miss: Sin: is no Tanh "
+        "(leave the pass out, or set optional: true on it)"
+    )
+    records = Pipeline.parse("rename{optional=true}", Known()).run(model("y = Sin (x)"))
+    assert records[0].report.count == 0
+
+
+def test_conditions_are_checked_around_the_pass() -> None:
+    with pytest.raises(InputError, match="nothing to stand on"):
+        Pipeline((Strict(holds=False),)).run(model())
+    with pytest.raises(RuntimeError, match="it did not hold"):
+        Pipeline((Strict(),)).run(model())
+    with pytest.raises(InputError, match="late must come after rename"):
+        Pipeline((Late(),)).run(model())
+
+
+def test_dump(tmp_path: Path) -> None:
+    Pipeline.parse("rename,late", Known()).run(model(), [dump_to(tmp_path / "ir")])
+    files = sorted(p.name for p in (tmp_path / "ir").iterdir())
+    assert files == ["00-rename.onnx.txt", "01-late.onnx.txt"]
+    assert "[t] y = Tanh (x)" in (tmp_path / "ir" / files[0]).read_text()
+
+
+def test_dump_into_a_file_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(InputError, match="cannot write the IR dump: ") as caught:
+        Pipeline.parse("rename", Known()).run(model(), [dump_to(tmp_path / "file")])
+    assert caught.value.where == str(tmp_path / "file" / "00-rename.onnx.txt")
+
+
+def test_print_after() -> None:
+    stream = io.StringIO()
+    Pipeline.parse("rename,late", Known()).run(model(), [print_after({"late"}, stream)])
+    assert stream.getvalue().startswith("// after late\n")
+    assert stream.getvalue().count("// after") == 1
+
+
+def test_the_whole_pipeline_of_the_project_parses() -> None:
+    text = (
+        "canonicalize,fuse-qkv,fuse-gate-up,kv-cache,fuse-residual-norm,fuse-rotary,"
+        "quantize-weights{bits=4,group_size=32,symmetric=false},fuse-norm-quantize"
+    )
+    assert Pipeline.parse(text, registry).spec() == text
+
+
+def test_every_pass_of_the_project_is_documented_and_prints() -> None:
+    for name, one in registry.passes().items():
+        assert one.__doc__, name
+        assert one().spec() == name
+        assert one.from_options({}) == one()
+
+
+def test_a_record_is_data() -> None:
+    record = PassRecord(0, "rename", "rename", 0.5, PassReport())
+    assert record.to_json()["seconds"] == 0.5
