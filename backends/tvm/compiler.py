@@ -12,7 +12,8 @@ from tvm import relax
 from optc.backends.tvm.emit import emit
 from optc.backends.tvm.isa import isa_of
 from optc.backends.tvm.link import link
-from optc.backends.tvm.program import Program
+from optc.backends.tvm.program import Function, Program
+from optc.backends.tvm.trim import trim
 from optc.target import Target
 
 
@@ -26,8 +27,9 @@ def compile_program(program: Program, engine: Path) -> dict[str, Any]:
     isa = isa_of(Target(program.target, "cpu", program.features))
     module = emit(program, isa)
     kernels = sum(isinstance(f, tvm.tirx.PrimFunc) for f in module.functions.values())
-    with tvm.transform.PassContext(opt_level=3):
-        executable = relax.build(module, target=isa.tvm_target())
+    executable = relax.build(
+        module, target=isa.tvm_target(), relax_pipeline=_pipeline(program), tir_pipeline="default"
+    )
     _export(executable, engine)
     return {
         "isa": isa.name,
@@ -35,6 +37,43 @@ def compile_program(program: Program, engine: Path) -> dict[str, Any]:
         "calls": {f.name: len(f.calls) for f in program.functions},
         "compiler_peak_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
     }
+
+
+def _pipeline(program: Program) -> tvm.transform.Pass:
+    """Relax down to calls of the virtual machine.
+
+    Tensors are not killed after their last use: their memory is planned once for the whole step.
+    """
+    trusted = {f.name: _trusted(f) for f in program.functions}
+
+    @tvm.transform.module_pass(opt_level=0)
+    def trim_functions(module: tvm.IRModule, _: tvm.transform.PassContext) -> tvm.IRModule:
+        for variable, function in module.functions_items():
+            if isinstance(function, relax.Function):
+                module[variable] = trim(function, trusted[variable.name_hint])
+        return module
+
+    return tvm.transform.Sequential(
+        [
+            relax.transform.LegalizeOps(),
+            relax.transform.ToNonDataflow(),
+            relax.transform.RemovePurityChecking(),
+            relax.transform.CallTIRRewrite(),
+            relax.transform.StaticPlanBlockMemory(),
+            relax.transform.LowerAllocTensor(),
+            relax.transform.LowerRuntimeBuiltin(),
+            relax.transform.ComputePrimValue(),
+            relax.transform.VMShapeLower(),
+            trim_functions,
+            relax.transform.AttachGlobalSymbol(),
+        ]
+    )
+
+
+def _trusted(function: Function) -> frozenset[str]:
+    """Arguments of fixed shape (weights): the loader maps them with just these shapes."""
+    fixed = (t for t in function.arguments if all(isinstance(d, int) for d in t.shape))
+    return frozenset(t.name for t in fixed)
 
 
 def _export(executable: Any, engine: Path) -> None:
