@@ -94,7 +94,8 @@ class StepBatch:
             the n rows of a sequence has KV index ``kv_lengths - n + i`` and sees indices up to
             its own, and only the last ``window`` of them in a windowed group.
         block_tables: [G, B, P] block of each run of block_size tokens; -1 where released.
-        logit_rows: [R] rows of the step whose logits are wanted.
+        logit_rows: [R] rows of the step whose logits are wanted; the scheduler always asks for
+            at least one.
     """
 
     tokens: Int32

@@ -13,7 +13,7 @@ import pytest
 from optc.errors import InputError, RequestError
 from optc.runtime.engine import Engine
 from optc.runtime.executable import Float32, StepBatch
-from optc.runtime.handle import EngineError
+from optc.runtime.handle import EngineError, Handle
 from optc.runtime.outputs import Delta
 from optc.runtime.params import SamplingParams
 from optc.runtime.tokenizer import Tokenizer
@@ -203,6 +203,45 @@ def test_cancel_keeps_what_there_is() -> None:
         handle.cancel()
         assert engine.submit([2], GREEDY).result().finish_reason == "length"
         assert engine.metrics().free_blocks == engine.metrics().total_blocks
+
+
+def test_threads_that_submit_and_cancel_at_random() -> None:
+    executable = ToyExecutable(toy_spec((0, 6), max_context=40))
+    oracle = executable.model
+
+    def client(number: int) -> None:
+        rng = np.random.default_rng(number)
+        for _ in range(6):
+            prompt = rng.integers(0, VOCAB, int(rng.integers(1, 20))).tolist()
+            handle = engine.submit(prompt, SamplingParams(temperature=0, max_tokens=15))
+            if rng.random() < 0.5:
+                next(iter(handle))
+                handle.cancel()
+            tokens = list(handle.result().token_ids)
+            assert tokens == generate_naively(oracle, prompt, len(tokens))
+            assert tokens
+
+    tight = 14 * 4 * executable.spec.kv_bytes_per_token
+    with Engine(lambda: executable, kv_memory_bytes=tight, block_size=4) as engine:
+        with ThreadPoolExecutor(6) as pool:
+            list(pool.map(client, range(6)))
+        metrics = engine.metrics()
+    assert metrics.free_blocks == metrics.total_blocks
+    assert sum(metrics.finished.values()) == 36
+
+
+def test_an_interrupted_generate_leaves_nothing_running(monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupt(handle: Handle) -> None:
+        raise KeyboardInterrupt
+
+    with Engine(lambda: ToyExecutable(toy_spec())) as engine:
+        with monkeypatch.context() as patch:
+            patch.setattr(Handle, "result", interrupt)
+            with pytest.raises(KeyboardInterrupt):
+                engine.generate([[1], [2]], SamplingParams(max_tokens=None, ignore_eos=True))
+        assert engine.submit([3], GREEDY).result().finish_reason == "length"
+        finished = engine.metrics().finished
+    assert finished["cancelled"] + finished["length"] == 3
 
 
 def test_waiting_can_time_out_and_go_on() -> None:
