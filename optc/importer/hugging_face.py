@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from huggingface_hub.errors import StrictDataclassError
 from transformers import AutoConfig, PretrainedConfig
 from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
 
@@ -14,7 +15,7 @@ from optc.importer.checkpoint import checkpoint_files, digest_files, read_checkp
 from optc.importer.config import read_config
 from optc.importer.export import export_decoder, quiet
 from optc.importer.imported import ImportedModel
-from optc.importer.skeleton import read_skeleton
+from optc.importer.skeleton import first_line, read_skeleton
 
 _TOKENIZER_FILES = (
     "added_tokens.json",
@@ -85,9 +86,10 @@ def _build_config(
         return AutoConfig.from_pretrained(
             folder, local_files_only=True, trust_remote_code=allow_remote_code
         )
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, StrictDataclassError) as error:
         raise InputError(
-            f"transformers does not accept this config: {error}", where=str(folder / "config.json")
+            f"transformers does not accept this config: {first_line(error)}",
+            where=str(folder / "config.json"),
         ) from error
 
 

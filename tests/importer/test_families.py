@@ -34,11 +34,13 @@ class Family:
         options: What differs from the base.
         matters: Options that must change the logits when set to these values, else the
             comparison would not show that they are honoured.
+        context: Longest sequence that the import must allow.
     """
 
     kind: str
     options: dict[str, Any] = field(default_factory=dict)
     matters: dict[str, Any] = field(default_factory=dict)
+    context: int = 128
 
 
 FAMILIES = {
@@ -141,6 +143,7 @@ FAMILIES = {
                 original_max_position_embeddings=32,
             ),
         },
+        context=32,
     ),
     "olmo2": Family("Olmo2"),
 }
@@ -151,6 +154,9 @@ def test_family_agrees_with_transformers(name: str, tmp_path: Path) -> None:
     family = FAMILIES[name]
     model = build(config_of(family.kind, **family.options))
     imported = import_model(save(model, tmp_path / name))
+    assert imported.max_context == family.context
+    limited = family.options.get("rope_parameters", {}).get("rope_type") in ("dynamic", "longrope")
+    assert any(f"up to {family.context} tokens" in w for w in imported.warnings) == limited
     canonicalize = Canonicalize()
     canonicalize.requires(imported.model)
     canonicalize.run(imported.model)

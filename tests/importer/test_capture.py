@@ -1,0 +1,57 @@
+"""The captured attention function: what it hands on and what it refuses."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+
+from optc.errors import UnsupportedError
+from optc.importer.capture import Visible, attention, visible_tokens
+
+Q, K, V = torch.zeros(1, 4, 3, 8), torch.zeros(1, 2, 3, 8), torch.zeros(1, 2, 3, 6)
+
+
+class Causal(torch.nn.Module):
+    is_causal = True
+
+
+class Bidirectional(torch.nn.Module):
+    is_causal = False
+
+
+def test_the_mask_is_its_window() -> None:
+    assert visible_tokens(batch_size=1, local_size=8) == Visible(8)
+    assert visible_tokens(batch_size=1) == Visible(0)
+
+
+def test_shape_of_the_result() -> None:
+    with torch.device("meta"):
+        operands = [torch.empty(x.shape) for x in (Q, K, V)]
+        out, scores = attention(Causal(), *operands, Visible(0))
+    assert (tuple(out.shape), scores) == ((1, 3, 4, 6), None)
+
+
+def test_the_operator_is_never_run() -> None:
+    with pytest.raises(NotImplementedError, match="only traced"):
+        attention(Causal(), Q, K, V, None)
+
+
+@pytest.mark.parametrize(
+    ("module", "mask", "options", "message"),
+    [
+        (Bidirectional(), None, {}, "not causal"),
+        (Causal(), None, {"is_causal": False}, "not causal"),
+        (Causal(), None, {"s_aux": Q}, "attention with s_aux"),
+        (Causal(), None, {"position_bias": Q}, "attention with position_bias"),
+        (Causal(), Visible(8), {}, "window is 0 but its mask shows 8"),
+        (Causal(), Visible(0), {"sliding_window": 4}, "window is 4 but its mask shows 0"),
+    ],
+)
+def test_what_is_refused(
+    module: torch.nn.Module, mask: Visible | None, options: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(UnsupportedError, match=message) as caught:
+        attention(module, Q, K, V, mask, **options)
+    assert caught.value.where == type(module).__name__

@@ -1,0 +1,245 @@
+"""`import_model`: what comes out, and one clear message for everything that cannot go in."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import onnx_ir as ir
+import pytest
+import torch
+import transformers
+from safetensors.torch import load_file, save_file
+
+from optc.errors import InputError, OptcError, UnsupportedError
+from optc.importer import ImportedModel, import_model
+from optc.importer.safetensors import StoredTensor
+from optc.ir.weights import LazyWeight
+from optc.passes.canonicalize import Canonicalize
+from tests.importer.decoders import build, config_of, save
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A tied Llama in bfloat16 with a tokenizer file."""
+    model = build(config_of("Llama", tie_word_embeddings=True))
+    path = save(model, tmp_path_factory.mktemp("models") / "tiny", torch.bfloat16)
+    (path / "tokenizer.json").write_text("{}")
+    return path
+
+
+@pytest.fixture
+def broken(folder: Path, tmp_path: Path) -> Path:
+    """A copy of the model to break."""
+    for file in folder.iterdir():
+        os.link(file, tmp_path / file.name)
+    return tmp_path
+
+
+def edit_config(folder: Path, **changes: Any) -> None:
+    config = json.loads((folder / "config.json").read_text())
+    config.update(changes)
+    (folder / "config.json").unlink()
+    (folder / "config.json").write_text(
+        json.dumps({k: v for k, v in config.items() if v is not None})
+    )
+
+
+def edit_weights(folder: Path, **changes: torch.Tensor | None) -> None:
+    file = folder / "model.safetensors"
+    tensors = {**load_file(file), **changes}
+    file.unlink()
+    save_file({k: v for k, v in tensors.items() if v is not None}, file)
+
+
+@pytest.fixture
+def elements_read(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
+    """Sizes of everything that is read from checkpoints."""
+    sizes: list[int] = []
+    read = StoredTensor.read_rows
+
+    def counted(self: StoredTensor, start: int, stop: int) -> Any:
+        rows = read(self, start, stop)
+        sizes.append(rows.size)
+        return rows
+
+    monkeypatch.setattr(StoredTensor, "read_rows", counted)
+    return sizes
+
+
+def test_what_comes_out(folder: Path, elements_read: list[int]) -> None:
+    imported = import_model(folder)
+    assert (imported.name, imported.family, imported.max_context) == ("tiny", "llama", 128)
+    assert imported.folder == folder
+    assert imported.config["hidden_size"] == 48
+    assert [f.name for f in imported.tokenizer_files] == [
+        "generation_config.json",
+        "tokenizer.json",
+    ]
+    assert imported.warnings == []
+    assert imported.source_digest == digest(folder)
+    check_graph(imported)
+    Canonicalize().run(imported.model)
+    assert elements_read == [], "importing and canonicalizing read weights"
+    weight = imported.model.graph.initializers["model.layers.0.mlp.down_proj.weight"].const_value
+    assert isinstance(weight, LazyWeight)
+    assert (weight.transposed, weight.rows_shape) == (True, (48, 80))
+    assert weight.read_rows(3, 5).shape == (2, 80)
+    assert elements_read == [160]
+
+
+def digest(folder: Path) -> str:
+    lines = [
+        f"{hashlib.sha256((folder / name).read_bytes()).hexdigest()}  {name}\n"
+        for name in ("config.json", "model.safetensors")
+    ]
+    return hashlib.sha256("".join(lines).encode()).hexdigest()
+
+
+def check_graph(imported: ImportedModel) -> None:
+    graph = imported.model.graph
+    assert imported.model.ir_version == 10
+    assert graph.opset_imports[""] == 23
+    assert [(v.name, str(v.shape), v.dtype) for v in (*graph.inputs, *graph.outputs)] == [
+        ("input_ids", "[B,S]", ir.DataType.INT64),
+        ("position_ids", "[B,S]", ir.DataType.INT64),
+        ("logits", "[B,S,97]", ir.DataType.FLOAT),
+    ]
+    weights = [n for n, v in graph.initializers.items() if isinstance(v.const_value, LazyWeight)]
+    assert "model.embed_tokens.weight" in weights
+    assert "lm_head.weight" not in weights, "a tied head is the embedding"
+    assert not any(node.metadata_props for node in graph), "stack traces hold paths"
+
+
+def test_the_graph_depends_on_the_model_only(folder: Path, broken: Path) -> None:
+    """Two imports are equal to the byte, and tensors that are not used are a warning."""
+    edit_weights(
+        broken,
+        **{
+            "extra.weight": torch.ones(3),
+            "model.layers.0.self_attn.rotary_emb.inv_freq": torch.ones(8),
+        },
+    )
+    first, second = import_model(folder), import_model(broken)
+    assert second.warnings == ["1 tensors of the checkpoint are not used, extra.weight first"]
+    for imported in (first, second):
+        Canonicalize().run(imported.model)
+    texts = [ir.to_proto(m.model).SerializeToString() for m in (first, second)]
+    assert texts[0] == texts[1]
+
+
+def test_importing_the_importer_is_cheap() -> None:
+    code = "import sys, optc.importer; sys.exit('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def raises(folder: Path, message: str, kind: type[OptcError] = InputError) -> OptcError:
+    with pytest.raises(kind, match=message) as caught:
+        import_model(folder)
+    assert caught.value.where, "says where"
+    return caught.value
+
+
+def test_no_such_folder(tmp_path: Path) -> None:
+    raises(tmp_path / "none", "no such model folder")
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [("model.bin", "pickle checkpoints are refused"), ("model.onnx", "not a kind of model")],
+)
+def test_files_that_are_no_folders(name: str, message: str, tmp_path: Path) -> None:
+    (tmp_path / name).touch()
+    raises(tmp_path / name, message, UnsupportedError)
+
+
+def test_config_missing_or_broken(broken: Path) -> None:
+    (broken / "config.json").unlink()
+    raises(broken, "no config.json here")
+    for text, message in (("{", "not readable as JSON"), ("[]", "not a JSON object")):
+        (broken / "config.json").write_text(text)
+        raises(broken, message)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message", "kind"),
+    [
+        ({"architectures": None}, "architectures is missing", InputError),
+        ({"model_type": None}, "model_type is missing", InputError),
+        (
+            {"architectures": ["T5Model"], "model_type": "t5"},
+            "T5Model is not a decoder-only language model",
+            UnsupportedError,
+        ),
+        (
+            {"auto_map": {"AutoModelForCausalLM": "modeling_x.X"}},
+            "auto_map names Python code.*allow it explicitly",
+            UnsupportedError,
+        ),
+        (
+            {"quantization_config": {"quant_method": "gptq"}},
+            r"quantized already \(gptq\)",
+            UnsupportedError,
+        ),
+        ({"model_type": "no-such-type"}, "transformers does not accept this config", InputError),
+        ({"hidden_size": "many"}, "transformers does not accept this config", InputError),
+        ({"hidden_act": "no-such-function"}, "transformers cannot build a model", InputError),
+        ({"max_position_embeddings": 0}, "max_position_embeddings is missing", InputError),
+    ],
+)
+def test_configs_that_are_refused(
+    changes: dict[str, Any], message: str, kind: type[OptcError], broken: Path
+) -> None:
+    edit_config(broken, **changes)
+    raises(broken, message, kind)
+
+
+def test_truncated_weights(broken: Path) -> None:
+    file = broken / "model.safetensors"
+    content = file.read_bytes()
+    file.unlink()
+    file.write_bytes(content[:-100])
+    raises(broken, r"model\.safetensors: .*truncated: the tensor ends at byte")
+
+
+def test_missing_tensor(broken: Path) -> None:
+    edit_weights(broken, **{"model.norm.weight": None})
+    raises(broken, r"model\.norm\.weight: the checkpoint lacks this tensor")
+
+
+def test_wrong_shape(broken: Path) -> None:
+    edit_config(broken, intermediate_size=96)
+    raises(broken, r"shape \[80, 48\], the config says \[96, 48\]")
+
+
+def test_tied_tensors_that_differ(broken: Path) -> None:
+    edit_weights(broken, **{"lm_head.weight": torch.ones(97, 48)})
+    error = raises(broken, r"ties this tensor to model\.embed_tokens\.weight")
+    assert "tie_word_embeddings" in error.hint
+
+
+def test_unknown_attention_is_named(tmp_path: Path) -> None:
+    """GPT-OSS has sinks, which the captured operator does not know."""
+    config = transformers.GptOssConfig(
+        vocab_size=97,
+        hidden_size=32,
+        intermediate_size=32,
+        num_hidden_layers=1,
+        num_attention_heads=2,
+        num_key_value_heads=1,
+        head_dim=16,
+        num_local_experts=2,
+        num_experts_per_tok=1,
+        pad_token_id=0,
+        eos_token_id=1,
+    )
+    model = transformers.AutoModelForCausalLM.from_config(config)
+    raises(
+        save(model, tmp_path / "sinks"), "attention with s_aux is not supported", UnsupportedError
+    )
