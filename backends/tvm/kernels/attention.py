@@ -144,11 +144,13 @@ def paged_attention(config: PagedAttention, isa: Isa) -> tvm.tirx.PrimFunc:
         )
         pools = Pools(k_pool, v_pool, shape, config.scale, config.softcap)
         planned = plan_tiles(ragged, rows, config.tile_rows)
+        cost = tir.float32(config.heads * (config.key_dim + config.value_dim))
+        parallel = planned.work * cost > tir.float32(_SERIAL_WORK)
         with (
-            plan_items(ragged, planned, rows, config.kv_heads) as items,
+            plan_items(ragged, planned, rows, config.kv_heads, parallel) as items,
             _partial_results(config, items.slots) as partial,
         ):
-            _run(_Step(config, isa, q, pools, ragged, out, planned, items, partial))
+            _run(_Step(config, isa, q, pools, ragged, out, planned, items, partial), parallel)
         _clear(out, query_starts[sequences], rows, config.heads * config.value_dim)
     return builder.finish()
 
@@ -166,16 +168,11 @@ def _partial_results(config: PagedAttention, slots: Expr) -> Iterator[Running]:
         yield Running(largest, norm, total)
 
 
-def _run(step: _Step) -> None:
-    config = step.config
-    cost = config.heads * (config.key_dim + config.value_dim)
-    count = bind(step.items.count * config.kv_heads)
-    parallel = step.tiles.work * tir.float32(cost) > tir.float32(_SERIAL_WORK)
-
-    def body(index: Expr) -> None:
-        _item(step, bind(index // config.kv_heads), bind(index % config.kv_heads))
-
-    with tir.If(tir.And(parallel, count > 1)):
+def _run(step: _Step, parallel: Expr) -> None:
+    """Do all items, on all threads if ``parallel``, then merge the tiles that were split."""
+    heads = step.config.kv_heads
+    count = bind(step.items.count * heads)
+    with tir.If(parallel):
         # Items go to threads in turn: neighbours cost about the same.
         with (
             tir.Then(),
@@ -183,9 +180,9 @@ def _run(step: _Step) -> None:
             tir.attr(tir.int32(0), "pragma_parallel_stride_pattern", 1),
             tir.parallel(0, count) as index,
         ):
-            body(index)
+            _item(step, bind(index // heads), bind(index % heads))
         with tir.Else(), tir.serial(0, count) as index:
-            body(index)
+            _rows_alone(step, bind(index // heads), bind(index % heads))
     with (
         tir.serial(0, step.tiles.count) as tile,
         tir.If(step.items.first_slot[tile] >= 0),
@@ -197,88 +194,123 @@ def _run(step: _Step) -> None:
 def _item(step: _Step, item: Expr, head: Expr) -> None:
     """Do one item for one KV head with the register tiles for one row or for several."""
     tile = step.items.field("tile", item)
+    sequence, row = bind(step.tiles.sequence[tile]), bind(step.tiles.row[tile])
+    rows = bind(step.tiles.rows[tile])
+    partitions = (step.items.field("begin", item), step.items.field("end", item))
+
+    def attend(most: int) -> None:
+        work = _Work(sequence, row, rows, most, head, partitions)
+        running = _attend(step, work)
+        slot = step.items.field("slot", item)
+        with tir.If(slot < 0):
+            with tir.Then():
+                _write(step, work, running)
+            with tir.Else():
+                _keep(step, slot, work, running)
+
     if step.config.tile_rows == 1:
-        _attend(step, item, tile, head, 1)
+        attend(1)
         return
-    with tir.If(step.tiles.rows[tile] == 1):
+    with tir.If(rows == 1):
         with tir.Then():
-            _attend(step, item, tile, head, 1)
+            attend(1)
         with tir.Else():
-            _attend(step, item, tile, head, step.config.tile_rows)
+            attend(step.config.tile_rows)
 
 
-def _attend(step: _Step, item: Expr, tile: Expr, head: Expr, rows: int) -> None:
-    """Take a tile of up to ``rows`` rows through the item's partitions and write the result."""
-    config, ragged = step.config, step.ragged
-    vectors = rows * config.shared
+def _rows_alone(step: _Step, tile: Expr, head: Expr) -> None:
+    """Do a whole tile row by row: for little work, where less code serves better."""
     sequence = bind(step.tiles.sequence[tile])
-    seen = step.tiles.seen(ragged, tile)
-    queries = _queries(step, tile, head, rows)
-    running = new_running(vectors, config.value_dim)
+    with tir.serial(0, step.tiles.rows[tile]) as i:
+        row = bind(step.tiles.row[tile] + i)
+        partitions = partitions_of(step.ragged.seen(sequence, row, 1))
+        work = _Work(sequence, row, tir.int32(1), 1, head, partitions)
+        _write(step, work, _attend(step, work))
+
+
+@dataclass(frozen=True)
+class _Work:
+    """Some rows of one sequence and one KV head.
+
+    Attributes:
+        sequence: The sequence.
+        row: First row of the step.
+        rows: Number of rows.
+        most: Number of rows that the register tiles are made for; at least ``rows``.
+        head: KV head.
+        partitions: First partition, and the one after the last.
+    """
+
+    sequence: Expr
+    row: Expr
+    rows: Expr
+    most: int
+    head: Expr
+    partitions: tuple[Expr, Expr]
+
+
+def _attend(step: _Step, work: _Work) -> Running:
+    """Take the rows through their partitions."""
+    config, ragged = step.config, step.ragged
+    seen = ragged.seen(work.sequence, work.row, work.rows)
+    queries = _queries(step, work)
+    running = new_running(work.most * config.shared, config.value_dim)
     size = bind(ragged.block_size[0])
 
     def tile_at(token: Expr) -> Expr:
-        block = ragged.tables[config.group, sequence, token // size]
+        block = ragged.tables[config.group, work.sequence, token // size]
         return (block * size + token % size) // TILE
 
-    with tir.serial(step.items.field("begin", item), step.items.field("end", item)) as partition:
+    with tir.serial(*work.partitions) as partition:
         start = bind(partition * PARTITION)
-        attend_partition(step.pools, queries, running, head, start, seen, tile_at)
-    slot = step.items.field("slot", item)
-    with tir.If(slot < 0):
-        with tir.Then():
-            _write(step, tile, head, running, vectors)
-        with tir.Else():
-            _keep(step, slot, head, running, vectors)
+        attend_partition(step.pools, queries, running, work.head, start, seen, tile_at)
+    return running
 
 
-def _queries(step: _Step, tile: Expr, head: Expr, rows: int) -> Queries:
-    """The query vectors of a tile; vector m is head ``m % shared`` of row ``m / shared``."""
+def _queries(step: _Step, work: _Work) -> Queries:
+    """The query vectors; vector m is head ``m % shared`` of row ``m / shared``."""
     config = step.config
     shared, dim = config.shared, config.key_dim
-    first_row, count = bind(step.tiles.row[tile]), bind(step.tiles.rows[tile])
-    sequence = step.tiles.sequence[tile]
-    first_end = bind(step.ragged.first_end(sequence, first_row))
-    size = blocking(rows * shared, step.isa)
-    column = bind(head * (shared * dim))
+    first_end = bind(step.ragged.first_end(work.sequence, work.row))
+    size = blocking(work.most * shared, step.isa)
+    column = bind(work.head * (shared * dim))
 
     def row_of(m: Expr | int) -> Expr:
-        # Vectors beyond the tile's last row repeat that row; they are not written.
-        return tir.min(m // shared, count - 1)
+        # Vectors beyond the last row repeat that row; they are not written.
+        return tir.min(m // shared, work.rows - 1)
 
     def bounds(m: Expr | int) -> tuple[Expr, Expr]:
-        end = bind(first_end if rows == 1 else first_end + row_of(m))
+        end = bind(first_end if work.most == 1 else first_end + row_of(m))
         return bind(step.ragged.low(end)), end
 
-    if rows == 1:
-        return Queries(lambda m, d: step.q[first_row, column + m * dim + d], bounds, size)
-    copy = scratch((rows * shared, dim))
-    with tir.serial(0, rows * shared) as m:
-        row, start = bind(first_row + row_of(m)), bind(column + m % shared * dim)
+    if work.most == 1:
+        return Queries(lambda m, d: step.q[work.row, column + m * dim + d], bounds, size)
+    copy = scratch((work.most * shared, dim))
+    with tir.serial(0, work.most * shared) as m:
+        row, start = bind(work.row + row_of(m)), bind(column + m % shared * dim)
         with tir.serial(0, dim // DIM_MULTIPLE) as part:
             d = part * DIM_MULTIPLE
             store(copy, load(step.q, row, start + d, lanes=DIM_MULTIPLE), m, d)
     return Queries(lambda m, d: copy[m, d], bounds, size)
 
 
-def _write(step: _Step, tile: Expr, head: Expr, running: Running, vectors: int) -> None:
-    """Write the finished rows of a tile."""
+def _write(step: _Step, work: _Work, running: Running) -> None:
+    """Write finished rows."""
     config = step.config
-    row = bind(step.tiles.row[tile])
-    with tir.serial(0, step.tiles.rows[tile] * config.shared) as m:
+    with tir.serial(0, work.rows * config.shared) as m:
         inverse = bind(splat(tir.float32(1) / running.norm[m], lanes=DIM_MULTIPLE))
-        column = bind((head * config.shared + m % config.shared) * config.value_dim)
+        column = bind((work.head * config.shared + m % config.shared) * config.value_dim)
         with tir.serial(0, config.value_dim // DIM_MULTIPLE) as part:
             d = part * DIM_MULTIPLE
             value = load(running.total, m, d, lanes=DIM_MULTIPLE) * inverse
-            store(step.out, value, row + m // config.shared, column + d)
+            store(step.out, value, work.row + m // config.shared, column + d)
 
 
-def _keep(step: _Step, slot: Expr, head: Expr, running: Running, vectors: int) -> None:
+def _keep(step: _Step, slot: Expr, work: _Work, running: Running) -> None:
     """Keep the result of one partition for the merge."""
     config = step.config
-    place = bind(_place(config, slot, head))
-    with tir.serial(0, vectors) as m:
+    place = bind(_place(config, slot, work.head))
+    with tir.serial(0, work.most * config.shared) as m:
         store(step.partial.largest, running.largest[m], place + m)
         store(step.partial.norm, running.norm[m], place + m)
         with tir.serial(0, config.value_dim // DIM_MULTIPLE) as part:
@@ -295,20 +327,22 @@ def _merge_tile(step: _Step, tile: Expr) -> None:
     """Merge the partitions of a split tile in order and write its rows."""
     config, partial = step.config, step.partial
     vectors = config.tile_rows * config.shared
+    sequence, row = bind(step.tiles.sequence[tile]), bind(step.tiles.row[tile])
+    rows = bind(step.tiles.rows[tile])
     low, high = partitions_of(step.tiles.seen(step.ragged, tile))
     with tir.serial(0, config.kv_heads) as head:
         running = new_running(vectors, config.value_dim)
         with tir.serial(0, high - low) as index:
             slot = step.items.first_slot[tile] + index
             place = bind(_place(config, slot, head))
-            with tir.serial(0, step.tiles.rows[tile] * config.shared) as m:
+            with tir.serial(0, rows * config.shared) as m:
                 largest, norm = bind(partial.largest[place + m]), bind(partial.norm[place + m])
                 old, new = merge_factors(running, m, largest, norm)
                 with tir.serial(0, config.value_dim // DIM_MULTIPLE) as part:
                     d = part * DIM_MULTIPLE
                     values = bind(load(partial.total, place + m, d, lanes=DIM_MULTIPLE))
                     merge_total(running, values, m, d, old, new)
-        _write(step, tile, head, running, vectors)
+        _write(step, _Work(sequence, row, rows, config.tile_rows, head, (low, high)), running)
 
 
 def _clear(out: Expr, first: Expr, rows: Expr, width: int) -> None:

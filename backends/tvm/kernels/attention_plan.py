@@ -41,6 +41,11 @@ class Ragged:
         """First token that the row which sees up to ``end`` sees."""
         return tir.max(end - self.window, 0) if self.window else tir.int32(0)
 
+    def seen(self, sequence: Expr, row: Expr, rows: Expr | int) -> tuple[Expr, Expr]:
+        """Range of tokens that at least one of ``rows`` rows from ``row`` on sees."""
+        first_end = bind(self.first_end(sequence, row))
+        return bind(self.low(first_end)), bind(first_end + (rows - 1))
+
 
 @dataclass(frozen=True)
 class Tiles:
@@ -64,8 +69,7 @@ class Tiles:
 
     def seen(self, ragged: Ragged, tile: Expr) -> tuple[Expr, Expr]:
         """Range of tokens that at least one row of the tile sees."""
-        first_end = bind(ragged.first_end(self.sequence[tile], self.row[tile]))
-        return bind(ragged.low(first_end)), bind(first_end + self.rows[tile] - 1)
+        return ragged.seen(self.sequence[tile], self.row[tile], self.rows[tile])
 
 
 _FIELDS = ("tile", "begin", "end", "slot")
@@ -129,9 +133,12 @@ def plan_tiles(ragged: Ragged, total_rows: Expr, rows_of_tile: int) -> Tiles:
 
 
 @contextmanager
-def plan_items(ragged: Ragged, tiles: Tiles, total_rows: Expr, kv_heads: int) -> Iterator[Items]:
-    """One item a tile, or one a partition where the tiles alone are too few."""
-    split = bind(tir.cast(tiles.count * kv_heads < ENOUGH_ITEMS, "int32"))
+def plan_items(
+    ragged: Ragged, tiles: Tiles, total_rows: Expr, kv_heads: int, parallel: Expr
+) -> Iterator[Items]:
+    """One item a tile, or one a partition where ``parallel`` items would else be too few."""
+    few = tiles.count * kv_heads < ENOUGH_ITEMS
+    split = bind(tir.cast(tir.And(few, parallel), "int32"))
     capacity = bind(tir.max(tiles.count, tiles.partitions * split))
     first_slot = scratch((total_rows,), "int32")
     count, slots = register(0, "int32", 1), register(0, "int32", 1)
