@@ -130,8 +130,8 @@ def cut_windows(stream: Int32, window_tokens: int, windows: int) -> Int32:
     """
     if len(stream) < 2:
         raise InputError("the text has fewer than two tokens", where="evaluation text")
-    size = min(window_tokens, max(1, len(stream) - 2))
-    count = max(1, min(windows, -(-len(stream) // size)))
+    size = min(window_tokens, len(stream) - 1)
+    count = max(1, min(windows, -(-(len(stream) - 1) // size)))
     starts = np.linspace(0, max(0, len(stream) - size - 2), count).astype(np.int64)
     return np.stack([stream[start : start + size + 1] for start in starts])
 
