@@ -24,6 +24,7 @@ from optc.backends.tvm.kernels.matmul_tiles import (
     argument,
     building,
     emit_tiles,
+    fetch_ahead,
     fma,
     round_up,
     store,
@@ -100,26 +101,30 @@ class _Tiles:
 
     config: FloatMatmul
     isa: Isa
+    w: Any
     bias: Any
     out: Any
     steps: int
     step: Callable[[Registers, Any, Any, Any, Any], None]
 
-    def emit(self, start: Any, rows: int, block: Any) -> None:
+    def emit(self, start: Any, rows: int, block: Any, ordinal: Any) -> None:
         """One tile of ``rows`` rows and 64 channels, in parts that fit into registers."""
         width = self.isa.columns(rows)
         if width == BLOCK:
-            self._part(start, rows, block, 0, width)
+            self._part(start, rows, block, ordinal, 0, width)
             return
         with tir.serial(BLOCK // width) as part:
-            self._part(start, rows, block, part * width, width)
+            self._part(start, rows, block, ordinal, part * width, width)
 
-    def _part(self, start: Any, rows: int, block: Any, column: Any, width: int) -> None:
+    def _part(
+        self, start: Any, rows: int, block: Any, ordinal: Any, column: Any, width: int
+    ) -> None:
         lanes = self.isa.lanes
         sums = Registers(rows, width // lanes, lanes, "float32")
         for cell in sums.cells():
             sums[cell] = tir.broadcast(tir.float32(0), lanes)
         with tir.serial(self.steps) as index:
+            fetch_ahead(self.w, block, ordinal, index)
             self.step(sums, start, block, column, index)
         first = tir.bind(block * BLOCK + column)
 
@@ -253,7 +258,9 @@ def float_matmul(config: FloatMatmul, isa: Isa) -> Any:
         imported = tir.attr(0, "pragma_import_llvm", DOT_IR) if paired else nullcontext()
         step = _Step(isa, x if wide else _rounded(x, rows, k, isa), weights["w"])
         kind = step.float32 if wide else step.paired if paired else step.widened
-        tiles = _Tiles(config, isa, weights.get("bias"), out, k if wide else (k + 1) // 2, kind)
+        tiles = _Tiles(
+            config, isa, weights["w"], weights.get("bias"), out, k if wide else (k + 1) // 2, kind
+        )
         with imported:
             emit_tiles(rows, n, k, isa, tiles.emit)
     return builder.get()

@@ -22,6 +22,7 @@ from optc.backends.tvm.kernels.matmul_tiles import (
     argument,
     building,
     emit_tiles,
+    fetch_ahead,
     fma,
     local,
     round_up,
@@ -110,16 +111,18 @@ class _Tiles:
     weights: dict[str, Any]
     out: Any
 
-    def emit(self, start: Any, rows: int, block: Any) -> None:
+    def emit(self, start: Any, rows: int, block: Any, ordinal: Any) -> None:
         """One tile of ``rows`` rows and 64 channels, in parts that fit into registers."""
         width = self.isa.columns(rows)
         if width == BLOCK:
-            self._part(start, rows, block, 0, width)
+            self._part(start, rows, block, ordinal, 0, width)
             return
         with tir.serial(BLOCK // width) as part:
-            self._part(start, rows, block, part * width, width)
+            self._part(start, rows, block, ordinal, part * width, width)
 
-    def _part(self, start: Any, rows: int, block: Any, column: Any, width: int) -> None:
+    def _part(
+        self, start: Any, rows: int, block: Any, ordinal: Any, column: Any, width: int
+    ) -> None:
         lanes = self.isa.lanes
         sums = Registers(rows, width // lanes, lanes, "int32")
         result = Registers(rows, width // lanes, lanes, "float32")
@@ -127,13 +130,13 @@ class _Tiles:
             for cell in result.cells():
                 result[cell] = tir.broadcast(tir.float32(0), lanes)
             with tir.serial(self.config.groups) as group:
-                self._sum(sums, start, block, group, column)
+                self._sum(sums, start, block, ordinal, group, column)
                 scales = self._scales(block, group, column, width)
                 for r, c in result.cells():
                     value = tir.cast(sums[r, c], f"float32x{lanes}")
                     result[r, c] = fma(value, scales[c], result[r, c], lanes)
         else:
-            self._sum(sums, start, block, 0, column)
+            self._sum(sums, start, block, ordinal, 0, column)
             scales = self._scales(block, 0, column, width)
             for r, c in result.cells():
                 result[r, c] = tir.cast(sums[r, c], f"float32x{lanes}") * scales[c]
@@ -149,7 +152,9 @@ class _Tiles:
         ]
         return [tir.bind(tir.cast(load, f"float32x{lanes}")) for load in loads]
 
-    def _sum(self, sums: Registers, start: Any, block: Any, group: Any, column: Any) -> None:
+    def _sum(
+        self, sums: Registers, start: Any, block: Any, ordinal: Any, group: Any, column: Any
+    ) -> None:
         """Integer products of one group (of all of K per channel), less the zero points'."""
         self._start(sums, start, block, group, column)
         depth = 32 // self.config.bits  # input channels of one step
@@ -158,6 +163,7 @@ class _Tiles:
         count: Any = steps if total % steps == 0 else tir.min(steps, total - group * steps)
         with tir.serial(count) as step:
             index = tir.bind(group * steps + step)
+            fetch_ahead(self.weights["w"], block, ordinal, index)
             for half in range(depth // 4):
                 weights = self._vectors(block, index, half, column, sums.vectors)
                 self._step(sums, start, index * depth + half * 4, weights)

@@ -27,7 +27,11 @@ CHUNK_ROWS = 48
 #: Tasks that are enough for balance; fewer blocks than this also split the rows.
 TASKS = 64
 
-TileEmitter = Callable[[Any, int, Any], None]
+TileEmitter = Callable[[Any, int, Any, Any], None]
+#: Cache lines of the next block that each step over K fetches, and the tiles that do so.
+LINES, FETCHING_TILES = 2, 2
+#: Two blocks of weights have to fit into the second-level cache beside the activations.
+FETCH_BYTES = 384 << 10
 #: Shape and element type of an operand.
 Operand = tuple[tuple[int, ...], str]
 
@@ -99,10 +103,11 @@ def _row_tiles(first: Any, last: Any, block: Any, isa: Isa, tile: TileEmitter) -
     count = tir.bind((last - first + (isa.max_rows - 1)) // isa.max_rows)
     with tir.serial(count) as index:
         start = tir.bind(first + (last - first) * index // count)
+        ordinal = tir.bind(tir.Select(count == 1, FETCHING_TILES, tir.min(index, FETCHING_TILES)))
         height = tir.bind(first + (last - first) * (index + 1) // count - start)
         for rows in range(isa.max_rows, 0, -1):
             with tir.If(height == rows), tir.Then():
-                tile(start, rows, block)
+                tile(start, rows, block, ordinal)
 
 
 def emit_tiles(rows: Any, n: int, k: int, isa: Isa, tile: TileEmitter) -> None:
@@ -117,7 +122,8 @@ def emit_tiles(rows: Any, n: int, k: int, isa: Isa, tile: TileEmitter) -> None:
         n: Output channels N.
         k: Input channels K, for the decision what is small.
         isa: Gives the tallest tile.
-        tile: ``tile(first_row, R, block)`` emits one tile; R is a Python int.
+        tile: ``tile(first_row, R, block, ordinal)`` emits one tile; R is a Python int, ``ordinal``
+            tells `fetch_ahead` which part of the next block this tile fetches.
     """
     blocks = round_up(n, BLOCK) // BLOCK
     chunks: Any = 1
@@ -134,6 +140,32 @@ def emit_tiles(rows: Any, n: int, k: int, isa: Isa, tile: TileEmitter) -> None:
             isa,
             tile,
         )
+
+
+def fetch_ahead(w: Any, block: Any, ordinal: Any, step: Any) -> None:
+    """In a step over K, fetch some lines of the next block's weights into the second-level cache.
+
+    With several tiles of rows, the first reads a block from memory and the others from the cache,
+    so memory would idle while they compute; the first two fetch half of the next block each.
+
+    Args:
+        w: Packed weights [B, steps, 64, ...], 256 bytes a step.
+        block: The current block.
+        ordinal: Of the tile, as `emit_tiles` gives it; from FETCHING_TILES on nothing is fetched.
+        step: The current step.
+    """
+    blocks, steps = int(w.shape[0]), int(w.shape[1])
+    block_bytes = 256 * steps
+    if block_bytes > FETCH_BYTES:
+        return
+    following = tir.min(block + 1, blocks - 1)
+    line = tir.bind(tir.min((ordinal * steps + step) * LINES, steps * 4 - LINES))
+    for offset in range(LINES):
+        place = [following, 0, (line + offset) * 16, *[0] * (len(w.shape) - 3)]
+        read, second_level, data = tir.int32(0), tir.int32(2), tir.int32(1)
+        address = tir.address_of(w[tuple(place)])
+        name = "llvm.prefetch"
+        tir.evaluate(tir.call_llvm_intrin("void", name, address, read, second_level, data))
 
 
 def store_tile(
