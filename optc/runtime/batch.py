@@ -19,24 +19,25 @@ def build_batch(chunks: Sequence[Chunk[Request]], groups: int, block_size: int) 
     none does, the last row is asked for all the same, so that R is never 0; its logits are of
     no use.
     """
-    counts = np.array([chunk.count for chunk in chunks], np.int32)
+    counts = np.array([chunk.rows for chunk in chunks], np.int32)
     starts = np.array([chunk.start for chunk in chunks], np.int32)
     query_starts = np.zeros(len(chunks) + 1, np.int32)
     np.cumsum(counts, out=query_starts[1:])
-    positions = np.concatenate(
-        [np.arange(c.start, c.start + c.count, dtype=np.int32) for c in chunks]
-    )
     tables = _block_tables(chunks, groups)
-    rows = np.repeat(np.arange(len(chunks)), counts)
+    rows = np.arange(query_starts[-1], dtype=np.int32)
+    positions = starts
+    if len(rows) > len(chunks):  # not a row each, as in decode
+        offsets, rows = rows, np.repeat(rows[: len(chunks)], counts)
+        positions = offsets + (starts - query_starts[:-1])[rows]
     blocks = tables[:, rows, positions // block_size]
     slots = blocks * block_size + positions % block_size
     wanted = [int(query_starts[i + 1]) - 1 for i, chunk in enumerate(chunks) if chunk.completes]
     return StepBatch(
-        tokens=np.concatenate([c.request.tokens[c.start : c.start + c.count] for c in chunks]),
+        tokens=np.concatenate([c.request.tokens[c.start : c.start + c.rows] for c in chunks]),
         positions=positions,
         slot_mapping=np.ascontiguousarray(slots, np.int32),
         query_starts=query_starts,
-        kv_lengths=np.tile(starts + counts, (groups, 1)),
+        kv_lengths=np.array([starts + counts] * groups),
         block_tables=tables,
         logit_rows=np.array(wanted or [len(positions) - 1], np.int32),
     )
@@ -44,7 +45,7 @@ def build_batch(chunks: Sequence[Chunk[Request]], groups: int, block_size: int) 
 
 def _block_tables(chunks: Sequence[Chunk[Request]], groups: int) -> Int32:
     """[G, B, P] block tables, padded with -1."""
-    width = max(len(table) for chunk in chunks for table in chunk.request.tables.blocks)
+    width = max(len(chunk.request.tables.blocks[0]) for chunk in chunks)
     tables = np.full((groups, len(chunks), width), RELEASED, np.int32)
     for row, chunk in enumerate(chunks):
         for group, table in enumerate(chunk.request.tables.blocks):

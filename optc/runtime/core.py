@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from typing import NamedTuple
 
 from optc.errors import RequestError
 from optc.runtime.batch import build_batch
@@ -20,8 +21,7 @@ from optc.runtime.sampler import Row, Sampled, sample
 from optc.runtime.scheduler import Chunk, Scheduler
 
 
-@dataclass(frozen=True)
-class Update:
+class Update(NamedTuple):
     """What happened to one request in a step."""
 
     request: Request
@@ -129,7 +129,7 @@ class Core:
         return [self._update(r, s, now) for r, s in zip(done, sampled, strict=True)]
 
     def metrics(self) -> EngineMetrics:
-        """A copy of the counters, with the present queues and free blocks."""
+        """A copy of the counters, with the present queues and free blocks. Any thread may ask."""
         return replace(
             self._metrics,
             finished=self._metrics.finished.copy(),
@@ -146,7 +146,7 @@ class Core:
         self._metrics.steps += 1
         self._metrics.step_s += seconds
         self._metrics.prompt_tokens += sum(
-            max(0, min(c.start + c.count, c.request.num_prompt) - c.start) for c in chunks
+            max(0, min(c.start + c.rows, c.request.num_prompt) - c.start) for c in chunks
         )
 
     def _update(self, request: Request, sampled: Sampled | None, now: float) -> Update:

@@ -128,8 +128,8 @@ class Engine:
         return submission.handle
 
     def metrics(self) -> EngineMetrics:
-        """Counters and queues as of the last step."""
-        return self._worker.metrics
+        """Counters and queues of now."""
+        return self._worker.metrics()
 
     def close(self) -> None:
         """Cancel what runs and release the engine; again has no effect."""

@@ -10,6 +10,7 @@ b tokens. Block j of a group holds the tokens ``[j*b, (j+1)*b)``:
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Protocol
@@ -24,19 +25,20 @@ class BlockTables:
     """The blocks of one request.
 
     Attributes:
-        blocks: By group, one entry for each run of block_size tokens; -1 where released.
+        blocks: By group, one entry for each run of block_size tokens; -1 where released. All
+            have the same length. Arrays, not lists, because NumPy copies them at once.
         released: By group, how many leading entries are released.
     """
 
-    blocks: tuple[list[int], ...]
+    blocks: tuple[array[int], ...]
     released: list[int] = field(default_factory=list)
 
     @classmethod
     def empty(cls, groups: int) -> BlockTables:
         """Tables that hold nothing."""
-        return cls(tuple([] for _ in range(groups)), [0] * groups)
+        return cls(tuple(array("i") for _ in range(groups)), [0] * groups)
 
-    def held(self, group: int) -> list[int]:
+    def held(self, group: int) -> array[int]:
         """Blocks that are really held in ``group``."""
         return self.blocks[group][self.released[group] :]
 
@@ -67,11 +69,8 @@ class KVBlocks:
 
     def fits(self, tables: BlockTables, length: int) -> bool:
         """Whether `grow` to ``length`` tokens would succeed now."""
-        missing = self._blocks_for(length)
-        return all(
-            missing - len(table) <= pool.num_free
-            for table, pool in zip(tables.blocks, self.pools, strict=True)
-        )
+        missing = self._missing(tables, length)
+        return all(missing <= pool.num_free for pool in self.pools)
 
     def fits_new(self, length: int, chunk: int) -> bool:
         """Whether a request without blocks could grow to ``length`` tokens, ``chunk`` a step."""
@@ -83,11 +82,13 @@ class KVBlocks:
     def grow(self, tables: BlockTables, length: int) -> bool:
         """Extend the tables to hold ``length`` tokens; False, and nothing taken, if blocks of
         some group do not suffice."""
+        missing = self._missing(tables, length)
+        if missing <= 0:
+            return True
         if not self.fits(tables, length):
             return False
-        wanted = self._blocks_for(length)
         for table, pool in zip(tables.blocks, self.pools, strict=True):
-            table.extend(pool.take(max(0, wanted - len(table))))
+            table.extend(pool.take(missing))
         return True
 
     def release_behind(self, tables: BlockTables, computed: int) -> None:
@@ -99,14 +100,14 @@ class KVBlocks:
             last = min(len(table), max(0, computed - window + 1) // self.block_size)
             if last > first:
                 self.pools[group].release(table[first:last])
-                table[first:last] = [RELEASED] * (last - first)
+                table[first:last] = array("i", [RELEASED]) * (last - first)
                 tables.released[group] = last
 
     def free(self, tables: BlockTables) -> None:
         """Release all blocks of a request and empty its tables."""
         for group, pool in enumerate(self.pools):
             pool.release(tables.held(group))
-            tables.blocks[group].clear()
+            del tables.blocks[group][:]
             tables.released[group] = 0
 
     def check_integrity(self, holders: Iterable[HasTables]) -> None:
@@ -122,8 +123,9 @@ class KVBlocks:
             except RuntimeError as error:
                 raise RuntimeError(f"KV group {group}: {error}") from error
 
-    def _blocks_for(self, length: int) -> int:
-        return -(-length // self.block_size)
+    def _missing(self, tables: BlockTables, length: int) -> int:
+        """Blocks that each group lacks to hold ``length`` tokens; may be negative."""
+        return -(-length // self.block_size) - len(tables.blocks[0])
 
 
 def blocks_needed(length: int, chunk: int, window: int, block_size: int) -> int:

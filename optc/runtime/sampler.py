@@ -8,8 +8,9 @@ draws the same tokens whatever shares its steps.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -23,21 +24,20 @@ from optc.runtime.params import SamplingParams
 _REACH = 6.0
 
 
-@dataclass(frozen=True)
-class Row:
+class Row(NamedTuple):
     """What the sampler needs to know of one row of logits.
 
     Attributes:
         params: The request's parameters.
         seed: First half of its noise key.
-        index: Second half: which completion of the prompt.
+        completion: Second half: which completion of the prompt.
         tokens: [n] prompt and output so far.
         num_prompt: How many of them are the prompt's.
     """
 
     params: SamplingParams
     seed: int
-    index: int
+    completion: int
     tokens: Int32
     num_prompt: int
 
@@ -47,8 +47,7 @@ class Row:
         return len(self.tokens) - self.num_prompt
 
 
-@dataclass(frozen=True)
-class Sampled:
+class Sampled(NamedTuple):
     """One drawn token, with log-probabilities if its request wants them."""
 
     token: int
@@ -75,7 +74,7 @@ def _sample(logits: Float32, row: Row, best: int) -> Sampled | None:
         values = logits.copy()
         _penalize(values, row)
         best = int(np.argmax(values))
-    if np.isnan(values[best]):
+    if math.isnan(values[best]):
         return None
     token = best if row.params.greedy else _draw(values, row, best)
     return Sampled(token, _logprobs(logits, token, row.params))
@@ -99,7 +98,7 @@ def _penalize(values: Float32, row: Row) -> None:
 
 
 def _draw(logits: Float32, row: Row, best: int) -> int:
-    drawn = words(row.seed, row.index, row.position, len(logits))
+    drawn = words(row.seed, row.completion, row.position, len(logits))
     temperature = row.params.temperature
     ids = kept_tokens(logits, row.params)
     if ids is None:

@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Generic, Protocol, TypeVar
+from typing import Generic, NamedTuple, Protocol, TypeVar
 
 from optc.runtime.kv_blocks import BlockTables, KVBlocks
 
@@ -34,18 +34,17 @@ class Schedulable(Protocol):
 R = TypeVar("R", bound=Schedulable)
 
 
-@dataclass(frozen=True)
-class Chunk(Generic[R]):
-    """``count`` rows of ``request`` from its token ``start`` on."""
+class Chunk(NamedTuple, Generic[R]):
+    """``rows`` rows of ``request`` from its token ``start`` on."""
 
     request: R
     start: int
-    count: int
+    rows: int
 
     @property
     def completes(self) -> bool:
         """The last known token is computed, so its logits give the next one."""
-        return self.start + self.count == self.request.num_tokens
+        return self.start + self.rows == self.request.num_tokens
 
 
 @dataclass
@@ -135,7 +134,7 @@ class Scheduler(Generic[R]):
         """Record that the step over ``chunks`` ran; release blocks behind windows."""
         for chunk in chunks:
             request = chunk.request
-            request.num_computed += chunk.count
+            request.num_computed += chunk.rows
             self.blocks.release_behind(request.tables, request.num_computed)
 
     def check_integrity(self) -> None:

@@ -72,7 +72,7 @@ class Worker:
         self._ended: BaseException | None = None
         self._ready = threading.Event()
         self._requests: dict[int, tuple[Handle, Request]] = {}
-        self.metrics = EngineMetrics()
+        self._core: Core | None = None
         self._thread = threading.Thread(
             target=self._main, args=(open_core,), name="optc-engine", daemon=True
         )
@@ -96,6 +96,10 @@ class Worker:
         """Ask for the end of a request."""
         self._inbox.put(_Cancel(handle))
 
+    def metrics(self) -> EngineMetrics:
+        """Counters and queues of now."""
+        return self._core.metrics() if self._core else EngineMetrics()
+
     def close(self) -> None:
         """Cancel what runs, release the engine and end the thread; again has no effect."""
         self._inbox.put(_Stop())
@@ -104,8 +108,7 @@ class Worker:
 
     def _main(self, open_core: Callable[[], Core]) -> None:
         with _Failures(self._end):
-            core = open_core()
-            self.metrics = core.metrics()
+            core = self._core = open_core()
             self._ready.set()
             try:
                 self._serve(core)
@@ -116,15 +119,15 @@ class Worker:
         while True:
             for message in self._messages(wait=not core.has_work):
                 if isinstance(message, _Stop):
-                    self._publish(core, [core.cancel(r) for _, r in self._requests.values()])
+                    self._publish([core.cancel(r) for _, r in self._requests.values()])
                     return
                 if isinstance(message, _Cancel):
                     mine = [r for h, r in self._requests.values() if h is message.handle]
-                    self._publish(core, [core.cancel(request) for request in mine])
+                    self._publish([core.cancel(request) for request in mine])
                 else:
                     self._add(core, message)
             if core.has_work:
-                self._publish(core, core.step())
+                self._publish(core.step())
 
     def _messages(self, *, wait: bool) -> list[_Message]:
         messages = [self._inbox.get()] if wait else []
@@ -147,8 +150,7 @@ class Worker:
                 )
                 self._requests[request.id] = submission.handle, request
 
-    def _publish(self, core: Core, updates: list[Update] | list[Update | None]) -> None:
-        self.metrics = core.metrics()
+    def _publish(self, updates: list[Update] | list[Update | None]) -> None:
         for update in updates:
             if update is None:
                 continue

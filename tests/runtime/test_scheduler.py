@@ -41,8 +41,8 @@ class World:
     def step(self) -> list[Job]:
         """Run one step; the requests that ended."""
         chunks = self.scheduler.schedule()
-        assert sum(chunk.count for chunk in chunks) <= self.scheduler.token_budget
-        self.rows += sum(chunk.count for chunk in chunks)
+        assert sum(chunk.rows for chunk in chunks) <= self.scheduler.token_budget
+        self.rows += sum(chunk.rows for chunk in chunks)
         self.scheduler.commit(chunks)
         done = []
         for chunk in chunks:
@@ -76,7 +76,7 @@ def test_decodes_come_before_prefills_and_share_the_step() -> None:
     world.add(30, 5)
     world.step()
     chunks = world.scheduler.schedule()
-    assert [(c.request.id, c.count) for c in chunks] == [(0, 1), (1, 7)]
+    assert [(c.request.id, c.rows) for c in chunks] == [(0, 1), (1, 7)]
     assert first.num_computed == 2
 
 
