@@ -49,7 +49,8 @@ def oracle_group(x: Array, scheme: Scheme, share: float) -> tuple[Array, np.floa
 
 def oracle(rows: Array, scheme: Scheme) -> QuantizedTile:
     size = scheme.group_size or rows.shape[1]
-    shares = (1.0, 0.95, 0.9, 0.85) if scheme.bits == 4 else (1.0,)
+    narrowed = (1.0, 0.95, 0.9, 0.875, 0.85, 0.8) if scheme.symmetric else (1.0, 0.95, 0.9, 0.85)
+    shares = narrowed if scheme.bits == 4 else (1.0,)
     values, scales, zeros = np.empty(rows.shape, int), [], []
     for n, row in enumerate(rows):
         for start in range(0, len(row), size):
