@@ -20,12 +20,8 @@ from optc.backends.tvm.kernels.attention_partition import (
     PARTITION,
     Pools,
     Queries,
-    Running,
     attend_partition,
     blocking,
-    merge_factors,
-    merge_total,
-    new_running,
 )
 from optc.backends.tvm.kernels.attention_plan import (
     Items,
@@ -34,6 +30,12 @@ from optc.backends.tvm.kernels.attention_plan import (
     partitions_of,
     plan_items,
     plan_tiles,
+)
+from optc.backends.tvm.kernels.attention_softmax import (
+    Running,
+    merge_factors,
+    merge_total,
+    new_running,
 )
 from optc.backends.tvm.kernels.pools import DIM_MULTIPLE, TILE, KVShape, pool_arguments
 from optc.backends.tvm.kernels.script import (

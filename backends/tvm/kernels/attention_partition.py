@@ -16,7 +16,8 @@ from tvm.tirx.script.builder import ir as tir
 
 from optc.backends.tvm.isa import Isa
 from optc.backends.tvm.kernels import math
-from optc.backends.tvm.kernels.pools import DIM_MULTIPLE, TILE, KVShape
+from optc.backends.tvm.kernels.attention_softmax import MASKED, Running, merge_factors, merge_total
+from optc.backends.tvm.kernels.pools import TILE, KVShape
 from optc.backends.tvm.kernels.script import (
     LANES,
     Expr,
@@ -33,8 +34,6 @@ from optc.backends.tvm.kernels.script import (
 
 #: Tokens of a partition.
 PARTITION = 256
-#: Score of a token that is not seen; far below any real one, and finite.
-MASKED = -1.0e30
 
 
 @dataclass(frozen=True)
@@ -91,54 +90,6 @@ class Queries:
     blocking: Blocking
 
 
-@dataclass(frozen=True)
-class Running:
-    """Online softmax over partitions (Milakov and Gimelshein, 2018), M query vectors.
-
-    Attributes:
-        largest: float32 [M], the largest score so far.
-        norm: float32 [M], sum of exp(score - largest).
-        total: float32 [M, Dv], values weighted by exp(score - largest).
-    """
-
-    largest: Expr
-    norm: Expr
-    total: Expr
-
-
-def new_running(vectors: int, value_dim: int) -> Running:
-    """Scratch for ``vectors`` query vectors that have seen nothing yet."""
-    running = Running(scratch((vectors,)), scratch((vectors,)), scratch((vectors, value_dim)))
-    with tir.serial(0, vectors) as m:
-        store(running.largest, tir.float32(MASKED), m)
-        store(running.norm, tir.float32(0), m)
-        with tir.serial(0, value_dim // DIM_MULTIPLE) as part:
-            zero = splat(0.0, lanes=DIM_MULTIPLE)
-            store(running.total, zero, m, part * DIM_MULTIPLE)
-    return running
-
-
-def merge_factors(running: Running, m: Expr, largest: Expr, norm: Expr) -> tuple[Expr, Expr]:
-    """Take a partition's largest score and norm into those of vector m; returns the factors of the
-    old total and of the partition's. A partition without a seen token changes nothing."""
-    before = bind(running.largest[m])
-    after = bind(tir.max(before, largest))
-    old = math.exp(before - after)
-    seen = largest > tir.float32(MASKED)
-    new = bind(tir.Select(seen, math.exp(largest - after), tir.float32(0)))
-    store(running.largest, after, m)
-    store(running.norm, fma(bind(running.norm[m]), old, bind(norm * new)), m)
-    return old, new
-
-
-def merge_total(running: Running, values: Expr, m: Expr, d: Expr, old: Expr, new: Expr) -> None:
-    """Take a partition's weighted values into dimensions d.. of the total of vector m."""
-    lanes = int(values.ty.dtype.lanes)
-    kept = bind(load(running.total, m, d, lanes=lanes))
-    added = bind(values * splat(new, lanes=lanes))
-    store(running.total, fma(kept, splat(old, lanes=lanes), added), m, d)
-
-
 def attend_partition(
     pools: Pools,
     queries: Queries,
@@ -168,19 +119,18 @@ def attend_partition(
         bind((high + (size.tiles - 1)) // size.tiles),
     )
     buffers = _new_buffers(size)
-    with tir.serial(groups[0] * size.tiles, groups[1] * size.tiles) as i:
+    limits = (groups[0] * size.tiles, groups[1] * size.tiles)
+    with tir.serial(*limits) as i:
         # Groups of tiles may reach beyond what is seen; such scores are masked, so any tile does.
         inside = bind(tir.max(tir.min(i, high - 1), low))
         store(buffers.tiles, tile_at(start + inside * TILE), i)
-    with tir.serial(0, size.vectors) as m:
-        store(buffers.maxima, splat(MASKED), m, 0)
     with tir.serial(groups[0], groups[1]) as group:
-        for_blocks(
-            size, lambda m, count: _score(pools, queries, buffers, head, start, group, m, count)
-        )
+        for_blocks(size, lambda m, count: _score(pools, queries, buffers, head, group, m, count))
     with tir.serial(0, size.vectors) as m:
-        limits = (groups[0] * size.tiles, groups[1] * size.tiles)
-        largest, norm = _exponentials(buffers, m, limits)
+        low_seen, end_seen = queries.bounds(m)
+        own = (bind(low_seen - start), bind(end_seen - start))
+        largest = _mask(pools, buffers, m, own, limits)
+        norm = _exponentials(buffers, m, largest, limits)
         old, new = merge_factors(running, m, largest, norm)
         store(buffers.factors, old, m, 0)
         store(buffers.factors, new, m, 1)
@@ -191,12 +141,11 @@ def attend_partition(
 
 @dataclass(frozen=True)
 class _Buffers:
-    """Scratch of a partition: pool tiles [16], scores and then their exponentials [M, 256],
-    largest scores by lane [M, 16], factors of the merge [M, 2]."""
+    """Scratch of a partition: pool tiles [16]; dot products, then scores, then their exponentials
+    [M, 256]; factors of the merge [M, 2]."""
 
     tiles: Expr
     scores: Expr
-    maxima: Expr
     factors: Expr
 
 
@@ -204,7 +153,6 @@ def _new_buffers(size: Blocking) -> _Buffers:
     return _Buffers(
         scratch((PARTITION // TILE,), "int32"),
         scratch((size.vectors, PARTITION)),
-        scratch((size.vectors, LANES)),
         scratch((size.vectors, 2)),
     )
 
@@ -214,12 +162,11 @@ def _score(
     queries: Queries,
     buffers: _Buffers,
     head: Expr,
-    start: Expr,
     group: Expr,
     first: Expr | int,
     count: int,
 ) -> None:
-    """Scores of ``count`` vectors from ``first`` on for one group of tiles."""
+    """Dot products of ``count`` vectors from ``first`` on for one group of tiles."""
     tiles = queries.blocking.tiles
     places = [bind(buffers.tiles[group * tiles + u]) for u in range(tiles)]
     sums = [[register(0.0) for _ in range(tiles)] for _ in range(count)]
@@ -229,33 +176,42 @@ def _score(
             query = bind(splat(queries.value(first + j, d)))
             for u, key in enumerate(keys):
                 sums[j][u].set(fma(key, query, sums[j][u].get()))
-    lane_numbers = tir.ramp(0, 1, LANES)
     for j in range(count):
-        low, end = queries.bounds(first + j)
-        largest = register(load(buffers.maxima, first + j, 0))
         for u in range(tiles):
-            offset = bind((group * tiles + u) * TILE)
-            score = bind(sums[j][u].get() * splat(pools.scale))
-            if pools.softcap:
-                score = math.softcap(score, pools.softcap)
-            below = lane_numbers < splat(end - start - offset)
-            score = tir.Select(below, score, splat(MASKED))
-            above = lane_numbers >= splat(low - start - offset)
-            score = bind(tir.Select(above, score, splat(MASKED)))
-            store(buffers.scores, score, first + j, offset)
-            largest.set(tir.max(largest.get(), score))
-        store(buffers.maxima, largest.get(), first + j, 0)
+            store(buffers.scores, sums[j][u].get(), first + j, (group * tiles + u) * TILE)
 
 
-def _exponentials(buffers: _Buffers, m: Expr, limits: tuple[Expr, Expr]) -> tuple[Expr, Expr]:
-    """Turn the scores of vector m into exp(score - largest); returns the largest and the sum."""
-    largest = tree_max(load(buffers.maxima, m, 0))
+def _mask(
+    pools: Pools,
+    buffers: _Buffers,
+    m: Expr,
+    seen: tuple[Expr, Expr],
+    limits: tuple[Expr, Expr],
+) -> Expr:
+    """Scale, cap and mask the dot products of vector m, which sees tokens ``seen`` of the
+    partition; returns the largest score."""
+    largest = register(MASKED)
+    lane_numbers = tir.ramp(0, 1, LANES)
+    with tir.serial(*limits) as i:
+        score = bind(load(buffers.scores, m, i * TILE) * splat(pools.scale))
+        if pools.softcap:
+            score = math.softcap(score, pools.softcap)
+        token = bind(lane_numbers + splat(i * TILE))
+        score = tir.Select(token < splat(seen[1]), score, splat(MASKED))
+        score = bind(tir.Select(token >= splat(seen[0]), score, splat(MASKED)))
+        store(buffers.scores, score, m, i * TILE)
+        largest.set(tir.max(largest.get(), score))
+    return tree_max(largest.get())
+
+
+def _exponentials(buffers: _Buffers, m: Expr, largest: Expr, limits: tuple[Expr, Expr]) -> Expr:
+    """Turn the scores of vector m into exp(score - largest); returns their sum."""
     sums = register(0.0)
     with tir.serial(*limits) as i:
         weight = math.exp(load(buffers.scores, m, i * TILE) - splat(largest))
         store(buffers.scores, weight, m, i * TILE)
         sums.set(sums.get() + weight)
-    return largest, tree_sum(sums.get())
+    return tree_sum(sums.get())
 
 
 def _weigh(

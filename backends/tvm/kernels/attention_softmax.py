@@ -1,0 +1,71 @@
+"""The state of an online softmax, and how partitions are merged into it, in order."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tvm.tirx.script.builder import ir as tir
+
+from optc.backends.tvm.kernels import math
+from optc.backends.tvm.kernels.pools import DIM_MULTIPLE
+from optc.backends.tvm.kernels.script import (
+    Expr,
+    bind,
+    fma,
+    lanes_of,
+    load,
+    scratch,
+    splat,
+    store,
+)
+
+#: Score of a token that is not seen; far below any real one, and finite.
+MASKED = -1.0e30
+
+
+@dataclass(frozen=True)
+class Running:
+    """Online softmax over partitions (Milakov and Gimelshein, 2018), M query vectors.
+
+    Attributes:
+        largest: float32 [M], the largest score so far.
+        norm: float32 [M], sum of exp(score - largest).
+        total: float32 [M, Dv], values weighted by exp(score - largest).
+    """
+
+    largest: Expr
+    norm: Expr
+    total: Expr
+
+
+def new_running(vectors: int, value_dim: int) -> Running:
+    """Scratch for ``vectors`` query vectors that have seen nothing yet."""
+    running = Running(scratch((vectors,)), scratch((vectors,)), scratch((vectors, value_dim)))
+    with tir.serial(0, vectors) as m:
+        store(running.largest, tir.float32(MASKED), m)
+        store(running.norm, tir.float32(0), m)
+        with tir.serial(0, value_dim // DIM_MULTIPLE) as part:
+            zero = splat(0.0, lanes=DIM_MULTIPLE)
+            store(running.total, zero, m, part * DIM_MULTIPLE)
+    return running
+
+
+def merge_factors(running: Running, m: Expr, largest: Expr, norm: Expr) -> tuple[Expr, Expr]:
+    """Take a partition's largest score and norm into those of vector m; returns the factors of the
+    old total and of the partition's. A partition without a seen token changes nothing."""
+    before = bind(running.largest[m])
+    after = bind(tir.max(before, largest))
+    old = math.exp(before - after)
+    seen = largest > tir.float32(MASKED)
+    new = bind(tir.Select(seen, math.exp(largest - after), tir.float32(0)))
+    store(running.largest, after, m)
+    store(running.norm, fma(bind(running.norm[m]), old, bind(norm * new)), m)
+    return old, new
+
+
+def merge_total(running: Running, values: Expr, m: Expr, d: Expr, old: Expr, new: Expr) -> None:
+    """Take a partition's weighted values into dimensions d.. of the total of vector m."""
+    lanes = lanes_of(values)
+    kept = bind(load(running.total, m, d, lanes=lanes))
+    added = bind(values * splat(new, lanes=lanes))
+    store(running.total, fma(kept, splat(old, lanes=lanes), added), m, d)
