@@ -20,15 +20,15 @@ from optc.cli.progress import progress_on_stderr
 from optc.errors import InputError
 
 if TYPE_CHECKING:
-    from optc.bench import LoadResult
+    from optc.bench.throughput import BenchResult
 
-_NUMBERS = ("at once", "prefill tok/s", "decode tok/s", "TTFT ms", "TPOT ms p50", "p90", "p99")
+_NUMBERS = ("at once", "prefill tok/s", "decode tok/s", "TTFT ms p50", "TPOT ms p50", "p90", "p99")
 
 
 @click.command("bench", short_help="Measure an artifact's speed on this machine.")
 @click.argument("artifact", type=click.Path(path_type=Path))
 @click.option("--prompt-tokens", type=click.IntRange(min=1), default=512, show_default=True)
-@click.option("--output-tokens", type=click.IntRange(min=2), default=128, show_default=True)
+@click.option("--output-tokens", type=click.IntRange(min=1), default=128, show_default=True)
 @click.option("--concurrency", default="1,8,16", show_default=True, metavar="N,N,…")
 @click.option("--rounds", type=click.IntRange(min=1), default=3, show_default=True)
 @click.option("--threads", type=click.IntRange(min=1), help="CPU threads [all usable].")
@@ -47,7 +47,7 @@ def command(
     """Measure prefill and decode of ARTIFACT with random prompts; medians over the rounds."""
     from optc import load
     from optc.artifact import read_manifest
-    from optc.bench import measure_load
+    from optc.bench.throughput import bench, fit, result_json
 
     counts = _counts(concurrency)
     warnings = []
@@ -56,13 +56,12 @@ def command(
         load(artifact, kv_memory=kv_memory, threads=threads) as engine,
         progress_on_stderr() as progress,
     ):
-        room = engine.max_context - output_tokens
-        if 1 <= room < prompt_tokens:
-            warnings.append(f"prompts have {room} tokens: more do not fit the context")
-            prompt_tokens = room
-        results = measure_load(
+        fitting, _ = fit(prompt_tokens, output_tokens, engine.max_context)
+        if fitting < prompt_tokens:
+            warnings.append(f"prompts have {fitting} tokens: more do not fit the context")
+        results = bench(
             engine,
-            prompt_tokens=prompt_tokens,
+            prompt_tokens=fitting,
             output_tokens=output_tokens,
             concurrency=counts,
             rounds=rounds,
@@ -70,7 +69,7 @@ def command(
         )
     target = read_manifest(artifact).engines[0].target.name
     if as_json:
-        values = {"target": target, "results": [result.to_json() for result in results]}
+        values = {"target": target, "results": [result_json(result) for result in results]}
         print_json("bench", values, warnings)
         return
     print_warnings(warnings)
@@ -89,11 +88,13 @@ def _counts(text: str) -> list[int]:
     return counts
 
 
-def _print(artifact: Path, results: list[LoadResult]) -> None:
+def _print(artifact: Path, results: list[BenchResult]) -> None:
     first = results[0]
     title = f"{artifact}: {first.prompt_tokens} prompt tokens, {first.output_tokens} new ones"
     rows = table(title, *_NUMBERS, numbers=_NUMBERS)
     for r in results:
-        speeds = (r.prefill_tokens_per_s, r.decode_tokens_per_s, r.ttft_ms, *r.tpot_ms.values())
-        rows.add_row(str(r.concurrency), *(figure(value) for value in speeds))
+        rates = (r.prefill_tokens_per_s, r.decode_tokens_per_s, r.ttft_ms["p50"])
+        rows.add_row(
+            str(r.concurrency), *(figure(value) for value in (*rates, *r.tpot_ms.values()))
+        )
     show(rows)
