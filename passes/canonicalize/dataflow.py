@@ -155,7 +155,10 @@ def insert(before: ir.Node, node: ir.Node) -> None:
 
 
 def substitute(old: ir.Value, new: ir.Value) -> None:
-    """Let every reader of ``old``, graph outputs included, read ``new``."""
+    """Let every reader of ``old`` read ``new``, which takes over the name of a graph output."""
+    if old.is_graph_output():
+        name, old.name = old.name, f"{old.name}.old"
+        new.name = name
     ir.convenience.replace_all_uses_with(old, new, True)
 
 

@@ -26,7 +26,8 @@ _LIMIT = 1024
 class FoldConstants(Pass):
     """Inline the exporter's functions, infer shapes, fold constants, merge equal nodes.
 
-    Nodes that read a `LazyWeight` are never folded: weights stay on disk.
+    Nodes that read a `LazyWeight` are never folded: weights stay on disk (shape inference looks
+    at values of 20 elements at most).
     """
 
     name: ClassVar[str] = "fold-constants"

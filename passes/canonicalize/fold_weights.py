@@ -48,7 +48,7 @@ class FoldWeights(Pass):
         report = PassReport()
         for node in list(model.graph):
             if is_op(node, "Gemm"):
-                _split_gemm(node, report)
+                _split_gemm(model.graph, node, report)
         for node in list(model.graph):
             if is_op(node, "Transpose"):
                 _fold_transpose(model.graph, node, report)
@@ -64,7 +64,7 @@ def weight_of(value: ir.Value | None) -> LazyWeight | None:
     return tensor if isinstance(tensor, LazyWeight) else None
 
 
-def _split_gemm(node: ir.Node, report: PassReport) -> None:
+def _split_gemm(graph: ir.Graph, node: ir.Node, report: PassReport) -> None:
     """Legal case 1: alpha = beta = 1, the left operand not transposed."""
     x, weight = operand(node, 0), operand(node, 1)
     factors = {node.attributes.get_float(name, 1.0) for name in ("alpha", "beta")}
@@ -78,6 +78,7 @@ def _split_gemm(node: ir.Node, report: PassReport) -> None:
     if len(node.inputs) > 2 and node.inputs[2] is not None:
         result = emit(node, "Add", [result, node.inputs[2]], node.outputs[0])
     substitute(node.outputs[0], result)
+    graph.remove(node, safe=True)
     report.add("gemm")
 
 

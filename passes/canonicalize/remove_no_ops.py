@@ -32,11 +32,17 @@ class RemoveNoOps(Pass):
         report = PassReport()
         for node in list(model.graph):
             source = _effectless(node)
-            if source is not None and not source.is_graph_input():
+            if source is not None and not _fixed(source, node):
                 substitute(node.outputs[0], source)
                 report.add(node.op_type.lower())
         remove_unused(model)
         return report
+
+
+def _fixed(source: ir.Value, node: ir.Node) -> bool:
+    """A graph's inputs and outputs keep their names: one cannot be the other."""
+    bound = source.is_graph_input() or source.is_graph_output() or source.is_initializer()
+    return bound and node.outputs[0].is_graph_output()
 
 
 def _effectless(node: ir.Node) -> ir.Value | None:

@@ -1,0 +1,64 @@
+"""`fold-constants` on text."""
+
+from __future__ import annotations
+
+import numpy as np
+import onnx
+import onnx_ir as ir
+
+from optc.ir.weights import LazyWeight
+from optc.passes.canonicalize.fold_constants import FoldConstants
+from tests.ir_text import expected, f32
+from tests.passes.canonicalize.texts import after, exported
+
+SIGNATURE = "(float[B,S,8] x) => (float[B,S,8] y)"
+
+
+def test_known_values_are_computed_and_equal_nodes_merged() -> None:
+    nodes = """
+        two = Constant <value_float: float = 2.0> ()
+        four = Mul (two, two)
+        a = Mul (x, four)
+        b = Mul (x, four)
+        y = Add (a, b)
+        """
+    model = exported(SIGNATURE, nodes)
+    text, report = after(model, FoldConstants())
+    assert text == expected("""
+        t0 = Mul (x, four)
+        y = Add (t0, t0)
+        """)
+    assert report.count == 3
+    folded = model.graph.initializers["four"].const_value
+    assert folded is not None
+    assert folded.numpy() == 4.0
+
+
+def test_weights_are_never_computed() -> None:
+    """Shape inference may look at 20 elements at most; a norm of 64 is not read."""
+    model = exported(
+        "(float[B,S,64] x) => (float[B,S,64] y)",
+        "scale = Add (w, one) y = Mul (x, scale)",
+        {"w": f32(64)},
+        {"one": np.float32(1)},
+    )
+
+    def refuse(start: int, stop: int) -> np.ndarray:
+        raise AssertionError(f"rows {start}:{stop} were read")
+
+    weight = LazyWeight(refuse, (64,), ir.DataType.FLOAT, "w")
+    model.graph.initializers["w"].const_value = weight
+    FoldConstants().run(model)
+    assert [node.op_type for node in model.graph] == ["Add", "Mul"]
+
+
+def test_functions_of_others_are_inlined() -> None:
+    text = """
+        <ir_version: 10, opset_import: ["" : 23, "lib" : 1]>
+        g (float[B,S,8] x) => (float[B,S,8] y) { y = lib.twice (x) }
+        <domain: "lib", opset_import: ["" : 23]> twice (a) => (b) { b = Add (a, a) }
+        """
+    model = ir.from_proto(onnx.parser.parse_model(text))
+    result, _ = after(model, FoldConstants())
+    assert result == "y = Add (x, x)"
+    assert not model.functions

@@ -1,0 +1,100 @@
+"""`fold-weights` on text: arithmetic on weights becomes part of reading them."""
+
+from __future__ import annotations
+
+import numpy as np
+import onnx_ir as ir
+import pytest
+
+from optc.ir.weights import LazyWeight
+from optc.passes.canonicalize.fold_weights import FoldWeights
+from tests.ir_text import expected, f32
+from tests.passes.canonicalize.texts import after, exported, unchanged
+
+SIGNATURE = "(float[B,S,8] x) => (float[B,S,6] y)"
+LINEAR = "t = Transpose <perm: ints = [1, 0]> (w) y = MatMul (x, t)"
+
+
+def weight(model: ir.Model, name: str) -> LazyWeight:
+    tensor = model.graph.initializers[name].const_value
+    assert isinstance(tensor, LazyWeight)
+    return tensor
+
+
+def test_transposed_weight_keeps_its_name_and_its_rows() -> None:
+    model = exported(SIGNATURE, LINEAR, {"w": f32(6, 8)})
+    text, report = after(model, FoldWeights())
+    assert text == "y = MatMul (x, w)"
+    assert report.details == {"transpose": 1}
+    assert (weight(model, "w").transposed, weight(model, "w").rows_shape) == (True, (6, 8))
+    assert (
+        unchanged(exported(SIGNATURE, LINEAR, {"w": f32(6, 8)}), {"x": f32(2, 3, 8)}, FoldWeights())
+        == 0
+    )
+
+
+def test_tied_weight_is_read_by_both() -> None:
+    nodes = "x = Gather <axis: int = 0> (w, ids) " + LINEAR
+    model = exported("(int64[B,S] ids) => (float[B,S,6] y)", nodes, {"w": f32(6, 8)})
+    text, _ = after(model, FoldWeights())
+    assert text == expected("""
+        t0 = Gather <axis = 0> (w, ids)
+        y = MatMul (t0, w.transposed)
+        """)
+    lookup, head = weight(model, "w"), weight(model, "w.transposed")
+    assert lookup.read_rows is head.read_rows
+
+
+@pytest.mark.parametrize(
+    ("node", "function"),
+    [
+        ("Add (one, w)", lambda w: 1.5 + w),
+        ("Add (w, one)", lambda w: w + 1.5),
+        ("Sub (one, w)", lambda w: 1.5 - w),
+        ("Sub (w, one)", lambda w: w - 1.5),
+        ("Mul (w, one)", lambda w: w * 1.5),
+        ("Div (w, one)", lambda w: w / np.float32(1.5)),
+    ],
+)
+def test_arithmetic_is_applied_to_rows(node: str, function: object) -> None:
+    assert callable(function)
+    model = exported(
+        "(float[B,S,8] x) => (float[B,S,8] y)",
+        f"scale = {node} y = Mul (x, scale)",
+        {"w": f32(8)},
+        {"one": np.float32(1.5)},
+    )
+    text, report = after(model, FoldWeights())
+    assert text == "y = Mul (x, w)"
+    assert report.details == {"arithmetic": 1}
+    np.testing.assert_array_equal(weight(model, "w").read_rows(2, 5), function(f32(8))[2:5])
+
+
+def test_cast_to_the_type_it_has_is_dropped() -> None:
+    model = exported(
+        "(float[B,S,8] x) => (float[B,S,8] y)",
+        "scale = Cast <to: int = 1> (w) y = Mul (x, scale)",
+        {"w": f32(8)},
+    )
+    assert after(model, FoldWeights())[0] == "y = Mul (x, w)"
+
+
+def test_gemm_is_a_linear_layer() -> None:
+    def model(options: str) -> ir.Model:
+        return exported(
+            "(float[T,8] x) => (float[T,6] y)",
+            f"y = Gemm <{options}> (x, w, b)",
+            {"w": f32(6, 8), "b": f32(6)},
+        )
+
+    text, report = after(model("transB: int = 1"), FoldWeights())
+    assert text == expected("""
+        t0 = MatMul (x, w)
+        y = Add (t0, b)
+        """)
+    assert report.details == {"gemm": 1, "transpose": 1}
+    assert unchanged(model("transB: int = 1"), {"x": f32(5, 8)}, FoldWeights()) < 1e-6
+    scaled = FoldWeights().run(model("transB: int = 1, alpha: float = 2.0"))
+    assert scaled.skipped[0].endswith(
+        "a Gemm with alpha, beta or transA is not a linear layer I know"
+    )
