@@ -52,8 +52,10 @@ class TvmExecutable:
 
         Raises:
             InputError: ``block_size`` is not a multiple of ``spec.block_multiple``, or the
-                number of groups differs.
+                number of groups differs, or the engine is closed.
         """
+        if not self._weight_tensors:
+            raise InputError("the engine is closed", where="allocate_kv")
         self._fixed = None
         self._pools.allocate(blocks_per_group, block_size)
         self._staging.set_block_size(block_size)

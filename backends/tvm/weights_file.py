@@ -136,7 +136,7 @@ class MappedWeights:
         try:
             with path.open("rb") as file:
                 size = os.fstat(file.fileno()).st_size
-                if size < needed:
+                if size < max(needed, 1):
                     raise ArtifactError(
                         f"the file has {size} bytes, its index needs {needed}",
                         where=path.name,

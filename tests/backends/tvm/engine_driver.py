@@ -1,0 +1,182 @@
+"""Builds tiny engines and drives them, beside ONNX Runtime on the same ragged model."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import onnx_ir as ir
+import onnxruntime as ort
+
+from optc import registry
+from optc.backend import BuildOptions, EngineBuild
+from optc.backends.tvm import BACKEND
+from optc.passes.kv_cache.kv_cache import kv_layout
+from optc.pipeline.pipeline import Pipeline
+from optc.runtime.executable import Executable, Float32, StepBatch
+from optc.target import parse_target
+from tests.models import Dense, dense_model
+
+FUSED = "fuse-qkv,fuse-gate-up,kv-cache,fuse-residual-norm,fuse-rotary"
+INT8 = f"{FUSED},quantize-weights,fuse-norm-quantize"
+INT4 = f"{FUSED},quantize-weights{{bits=4,group_size=32,symmetric=false}},fuse-norm-quantize"
+BF16 = f"{FUSED},cast-weights"
+
+#: GQA, two KV groups, both softcaps; widths chosen so that layers and head share two matmuls.
+SHAPE = Dense(
+    hidden=64,
+    heads=4,
+    kv_heads=2,
+    head_dim=16,
+    inner=64,
+    vocab=128,
+    windows=(0, 24),
+    softcap=4.0,
+    logit_softcap=6.0,
+    rotary_dim=16,
+    tied=True,
+)
+OPTIONS = BuildOptions(max_context=256, max_rows=96, max_sequences=8, max_logit_rows=96)
+
+
+@dataclass(frozen=True)
+class Engine:
+    """A built engine with the model it was built from."""
+
+    folder: Path
+    model: ir.Model
+    build: EngineBuild
+
+    def load(self, threads: int = 2) -> Executable:
+        """Load it anew."""
+        return BACKEND.load(self.folder, self.build.spec, self.build.backend_data, threads)
+
+
+def ragged_model(shape: Dense, pipeline: str) -> ir.Model:
+    """A seeded model after ``pipeline``."""
+    model = dense_model(shape)
+    Pipeline.parse(pipeline, registry).run(model)
+    return model
+
+
+def build(folder: Path, shape: Dense, pipeline: str, target: str) -> Engine:
+    """Build a seeded model into ``folder``."""
+    folder.mkdir(parents=True, exist_ok=True)
+    model = ragged_model(shape, pipeline)
+    return Engine(folder, model, BACKEND.build(model, parse_target(target), folder, OPTIONS))
+
+
+@dataclass
+class Sequences:
+    """Blocks and lengths of several sequences, tables scrambled, blocks behind windows released."""
+
+    windows: Sequence[int]
+    block_size: int
+    blocks: int
+    seed: int = 0
+    lengths: dict[int, int] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        rng = np.random.default_rng(self.seed)
+        self.free = [[int(b) for b in rng.permutation(self.blocks)] for _ in self.windows]
+        self.tables: list[dict[int, list[int]]] = [{} for _ in self.windows]
+
+    def batch(
+        self, rows: Mapping[int, Sequence[int]], wanted: Sequence[int] | None = None
+    ) -> StepBatch:
+        """The step that appends ``rows`` (tokens by sequence); logits of all rows or ``wanted``."""
+        tokens = [t for new in rows.values() for t in new]
+        positions = [self.lengths.get(s, 0) + i for s, new in rows.items() for i in range(len(new))]
+        for s, new in rows.items():
+            self.lengths[s] = self.lengths.get(s, 0) + len(new)
+        slots = [
+            [x for s, new in rows.items() for x in self._slots(g, s, len(new))]
+            for g in range(len(self.windows))
+        ]
+        starts = np.cumsum([0, *(len(new) for new in rows.values())])
+        return StepBatch(
+            tokens=np.array(tokens, np.int32),
+            positions=np.array(positions, np.int32),
+            slot_mapping=np.array(slots, np.int32),
+            query_starts=starts.astype(np.int32),
+            kv_lengths=np.array([[self.lengths[s] for s in rows]] * len(slots), np.int32),
+            block_tables=self._tables(rows),
+            logit_rows=np.array(range(len(tokens)) if wanted is None else wanted, np.int32),
+        )
+
+    def _slots(self, group: int, sequence: int, new: int) -> list[int]:
+        table = self.tables[group].setdefault(sequence, [])
+        length = self.lengths[sequence]
+        while len(table) * self.block_size < length:
+            table.append(self.free[group].pop())
+        size = self.block_size
+        return [table[i // size] * size + i % size for i in range(length - new, length)]
+
+    def _tables(self, rows: Mapping[int, Sequence[int]]) -> npt.NDArray[np.int32]:
+        longest = max(len(self.tables[0][s]) for s in rows)
+        array = np.full((len(self.windows), len(rows), longest), -1, np.int32)
+        for g, window in enumerate(self.windows):
+            for b, (s, new) in enumerate(rows.items()):
+                oldest = self.lengths[s] - len(new)
+                first = max(0, oldest - window + 1) // self.block_size if window else 0
+                array[g, b, first : len(self.tables[g][s])] = self.tables[g][s][first:]
+        return array
+
+
+class EngineDriver:
+    """Sequences on a loaded engine."""
+
+    def __init__(self, engine: Executable, block_size: int = 16, seed: int = 0) -> None:
+        self.engine = engine
+        windows = [group.window for group in engine.spec.groups]
+        blocks = 1024 // block_size
+        self.sequences = Sequences(windows, block_size, blocks, seed)
+        engine.allocate_kv((blocks,) * len(windows), block_size)
+
+    def step(
+        self, rows: Mapping[int, Sequence[int]], wanted: Sequence[int] | None = None
+    ) -> Float32:
+        """Logits of one step, copied."""
+        return self.engine.step(self.sequences.batch(rows, wanted)).copy()
+
+
+class OracleDriver:
+    """The same on the ragged model's function bodies in ONNX Runtime.
+
+    Without graph optimizations: they round elsewhere, and one activation that is rounded to
+    another integer moves logits by more than all the float32 errors together.
+    """
+
+    def __init__(self, model: ir.Model, block_size: int = 16) -> None:
+        options = ort.SessionOptions()
+        options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
+        options.log_severity_level = 3
+        self.session = ort.InferenceSession(
+            ir.to_proto(model).SerializeToString(), options, providers=["CPUExecutionProvider"]
+        )
+        layout = kv_layout(model)
+        windows = [group["window"] for group in layout["groups"]]
+        blocks = 1024 // block_size
+        self.sequences = Sequences(windows, block_size, blocks, 7)
+        self.pools: dict[str, npt.NDArray[Any]] = {}
+        for index, layer in enumerate(layout["layers"]):
+            for kind, dim in (("k", layer["key_dim"]), ("v", layer["value_dim"])):
+                shape = (blocks, layer["kv_heads"], block_size, dim)
+                self.pools[f"{kind}_pool.{index}"] = np.zeros(shape, np.float32)
+
+    def step(
+        self, rows: Mapping[int, Sequence[int]], wanted: Sequence[int] | None = None
+    ) -> Float32:
+        """Logits of one step."""
+        batch = self.sequences.batch(rows, wanted)
+        feeds = {**vars(batch), **self.pools}
+        used = {value.name for value in self.session.get_inputs()}
+        outputs: list[Any] = self.session.run(None, {k: v for k, v in feeds.items() if k in used})
+        logits, *pools = outputs
+        self.pools = dict(zip(self.pools, pools, strict=True))
+        result: Float32 = logits
+        return result
