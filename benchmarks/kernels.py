@@ -14,18 +14,10 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import statistics
-import sys
 import time
 from collections.abc import Callable
 from typing import Any
-
-from optc.target import parse_target, usable_threads
-
-# The thread pool reads it when it starts.
-THREADS = 1 if "--cpu-time" in sys.argv else usable_threads()
-os.environ["TVM_NUM_THREADS"] = str(THREADS)
 
 import numpy as np
 import tvm
@@ -34,6 +26,7 @@ from ceilings import Ceilings
 from optc.backends.tvm.isa import Isa, isa_of
 from optc.backends.tvm.kernels.matmul_float import FloatMatmul, float_matmul
 from optc.backends.tvm.kernels.matmul_int import IntMatmul, int_matmul
+from optc.target import parse_target, usable_threads
 
 #: Weights of one format rotate through at least this much memory, several times any cache.
 ROTATION_BYTES = 192 << 20
@@ -118,8 +111,10 @@ def measure(
     n: int, k: int, isa: Isa, cpu_time: bool, only: list[str], rows: list[int], rounds: int
 ) -> dict[str, Any]:
     """All figures of one run as one JSON object."""
+    threads = 1 if cpu_time else usable_threads()
+    tvm.get_global_func("runtime.config_threadpool")(1, threads)
     clock = time.thread_time if cpu_time else time.perf_counter
-    ceilings = Ceilings(isa, THREADS, clock)
+    ceilings = Ceilings(isa, threads, clock)
     kernels = {
         name: Kernel(c, isa, clock) for name, c in formats(n, k).items() if not only or name in only
     }
@@ -144,7 +139,7 @@ def measure(
         results.append(row)
     return {
         "isa": isa.name,
-        "threads": THREADS,
+        "threads": threads,
         "n": n,
         "k": k,
         "ceilings": best,

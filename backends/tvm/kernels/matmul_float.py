@@ -32,6 +32,8 @@ from optc.backends.tvm.kernels.matmul_tiles import (
 )
 from optc.errors import UnsupportedError
 
+#: Activations above which they are rounded to bfloat16 in parallel.
+PARALLEL_ROUNDING = 1 << 16
 #: The compiler turns bfloat16 operands of calls into float32 before it generates code, so
 #: vdpbf16ps is called by a function of LLVM IR that takes words and is inlined.
 DOT_NAME = "optc_dpbf16"
@@ -218,12 +220,19 @@ def _rounded(x: Any, rows: Any, k: int, isa: Isa) -> Any:
             with tir.Else():
                 tir.buffer_store(rounded, tir.uint16(0), [row, column])
 
-    with tir.serial(rows) as row:
-        with tir.serial(k // lanes) as index:
-            vector(row, index * lanes)
+    def all_rows(loop: Callable[[Any], Any]) -> None:
         whole = k // lanes * lanes
-        with tir.serial(width - whole) as index:
-            scalar(row, whole + index)
+        with loop(rows) as row:
+            with tir.serial(whole // lanes) as index:
+                vector(row, index * lanes)
+            with tir.serial(width - whole) as index:
+                scalar(row, whole + index)
+
+    with tir.If(rows * k > PARALLEL_ROUNDING):
+        with tir.Then():
+            all_rows(tir.parallel)
+        with tir.Else():
+            all_rows(tir.serial)
     return rounded
 
 
@@ -262,5 +271,5 @@ def float_matmul(config: FloatMatmul, isa: Isa) -> Any:
             config, isa, weights["w"], weights.get("bias"), out, k if wide else (k + 1) // 2, kind
         )
         with imported:
-            emit_tiles(rows, n, k, isa, tiles.emit)
+            emit_tiles(rows, n, k, isa.max_rows, tiles.emit)
     return builder.get()

@@ -16,8 +16,6 @@ import numpy as np
 from tvm.script.ir_builder import IRBuilder
 from tvm.tirx.script.builder import ir as tir
 
-from optc.backends.tvm.isa import Isa
-
 #: Output channels of one block of packed weights.
 BLOCK = 64
 #: Weights up to which a parallel region (about 1 us) costs more than it saves at a few rows.
@@ -98,19 +96,19 @@ def fma(a: Any, b: Any, c: Any, lanes: int) -> Any:
     return tir.call_llvm_pure_intrin(f"float32x{lanes}", name, a, b, c)
 
 
-def _row_tiles(first: Any, last: Any, block: Any, isa: Isa, tile: TileEmitter) -> None:
+def _row_tiles(first: Any, last: Any, block: Any, tallest: int, tile: TileEmitter) -> None:
     """Cover rows [first, last) of one block by tiles whose heights differ by one at most."""
-    count = tir.bind((last - first + (isa.max_rows - 1)) // isa.max_rows)
+    count = tir.bind((last - first + (tallest - 1)) // tallest)
     with tir.serial(count) as index:
         start = tir.bind(first + (last - first) * index // count)
         ordinal = tir.bind(tir.Select(count == 1, FETCHING_TILES, tir.min(index, FETCHING_TILES)))
         height = tir.bind(first + (last - first) * (index + 1) // count - start)
-        for rows in range(isa.max_rows, 0, -1):
+        for rows in range(tallest, 0, -1):
             with tir.If(height == rows), tir.Then():
                 tile(start, rows, block, ordinal)
 
 
-def emit_tiles(rows: Any, n: int, k: int, isa: Isa, tile: TileEmitter) -> None:
+def emit_tiles(rows: Any, n: int, k: int, tallest: int, tile: TileEmitter) -> None:
     """Emit the loops over blocks of 64 channels and tiles of rows around ``tile``.
 
     Blocks are split among threads; when they are few and rows are many, rows are split as well.
@@ -121,7 +119,7 @@ def emit_tiles(rows: Any, n: int, k: int, isa: Isa, tile: TileEmitter) -> None:
         rows: T, an int32 variable.
         n: Output channels N.
         k: Input channels K, for the decision what is small.
-        isa: Gives the tallest tile.
+        tallest: Rows of the tallest tile.
         tile: ``tile(first_row, R, block, ordinal)`` emits one tile; R is a Python int, ``ordinal``
             tells `fetch_ahead` which part of the next block this tile fetches.
     """
@@ -129,7 +127,6 @@ def emit_tiles(rows: Any, n: int, k: int, isa: Isa, tile: TileEmitter) -> None:
     chunks: Any = 1
     if blocks < TASKS:
         chunks = tir.bind(tir.max(1, tir.min(rows // CHUNK_ROWS, -(-TASKS // blocks))))
-
     loop = tir.parallel if n * k > SERIAL_WEIGHTS else tir.serial
     with loop(blocks * chunks) as index:
         chunk = index % chunks
@@ -137,7 +134,7 @@ def emit_tiles(rows: Any, n: int, k: int, isa: Isa, tile: TileEmitter) -> None:
             tir.bind(rows * chunk // chunks),
             tir.bind(rows * (chunk + 1) // chunks),
             tir.bind(index // chunks),
-            isa,
+            tallest,
             tile,
         )
 
