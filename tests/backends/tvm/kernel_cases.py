@@ -1,0 +1,106 @@
+"""Compiled kernels and helpers for the tests of kernels that are not matmuls."""
+
+from __future__ import annotations
+
+import os
+
+os.environ.setdefault("TVM_NUM_THREADS", "2")
+
+from functools import cache
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+import tvm
+
+from optc.backends.tvm.isa import Isa, isa_of
+from optc.backends.tvm.kernels import (
+    activation,
+    attention,
+    copy_kv,
+    elementwise,
+    embedding,
+    norm,
+    pipeline,
+    quantize,
+    rotary_kv,
+    rows,
+)
+from optc.target import host_features, known_targets
+
+Array = npt.NDArray[Any]
+TARGETS = ("x86-64-v4-vnni", "x86-64-v3")
+_FUNCTIONS: dict[type, Any] = {
+    quantize.Quantize: quantize.quantize,
+    norm.RMSNorm: norm.rms_norm,
+    norm.LayerNorm: norm.layer_norm,
+    norm.HeadRMSNorm: norm.head_rms_norm,
+    activation.GatedActivation: activation.gated_activation,
+    elementwise.Elementwise: elementwise.elementwise,
+    embedding.Embedding: embedding.embedding,
+    embedding.QuantizedEmbedding: embedding.quantized_embedding,
+    rows.RowGather: rows.gather_rows,
+    rotary_kv.RotaryKV: rotary_kv.rotary_kv,
+    rotary_kv.Rotary: rotary_kv.rotary,
+    rotary_kv.WriteKV: rotary_kv.write_kv,
+    attention.PagedAttention: attention.paged_attention,
+    copy_kv.CopyKV: copy_kv.copy_kv,
+}
+
+
+def isa_named(target: str) -> Isa:
+    """The instruction set of a target; skips the test where this machine lacks it."""
+    missing = known_targets()[target].missing_on(host_features())
+    if missing:
+        pytest.skip(f"this machine lacks {', '.join(missing)}")
+    return isa_of(known_targets()[target])
+
+
+@cache
+def compiled(config: Any, isa: Isa) -> Any:
+    """The compiled library of a kernel, called ``main``."""
+    function = _FUNCTIONS[type(config)](config, isa).with_attr("global_symbol", "main")
+    return tvm.compile(
+        tvm.IRModule({"main": function}), isa.tvm_target(), tir_pipeline=pipeline.register()
+    )
+
+
+def run(config: Any, isa: Isa, *arrays: Array) -> list[Array]:
+    """Call a kernel on copies of ``arrays``; returns all of them as they are afterwards."""
+    tensors = [tvm.runtime.tensor(np.ascontiguousarray(array), tvm.cpu()) for array in arrays]
+    compiled(config, isa)["main"](*tensors)
+    return [tensor.numpy() for tensor in tensors]
+
+
+def blank(*shape: int, dtype: str = "float32") -> Array:
+    """An output that no kernel leaves as it is: NaN, or 99."""
+    return np.full(shape, np.nan if dtype == "float32" else 99, dtype)
+
+
+def blank_quantized(rows: int, width: int) -> tuple[Array, Array, Array]:
+    """Outputs q, s, qsum."""
+    padded = -(-width // 32) * 32
+    return (
+        blank(rows, padded, dtype="int8"),
+        blank(rows),
+        blank(rows, padded // 32, dtype="int32"),
+    )
+
+
+def quantized(values: Array) -> tuple[Array, Array, Array]:
+    """The oracle: q, s, qsum of float32 rows."""
+    rows, width = values.shape
+    scale = np.abs(values).max(axis=1) / np.float32(127)
+    scale[scale == 0] = 1
+    q, _, sums = (np.zeros_like(a) for a in blank_quantized(rows, width))
+    q[:, :width] = np.round(values / scale[:, None])
+    sums[:] = q.reshape(rows, -1, 32).astype(np.int32).sum(axis=2)
+    return q, scale, sums
+
+
+def sqnr(value: Array, reference: Array) -> float:
+    """Signal to noise ratio in dB."""
+    reference = reference.astype(np.float64)
+    noise = np.square(reference - value).sum()
+    return float(10 * np.log10(np.square(reference).sum() / max(noise, 1e-300)))
