@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -110,6 +111,7 @@ def render_template(source: str, variables: Mapping[str, object]) -> str:
     )
     environment.filters["tojson"] = _to_json
     environment.globals["raise_exception"] = _refuse
+    environment.globals["strftime_now"] = _now
     try:
         return environment.from_string(source).render(**variables)
     except (TemplateError, TypeError) as error:  # TypeError: text + None and the like
@@ -118,6 +120,11 @@ def render_template(source: str, variables: Mapping[str, object]) -> str:
 
 def _to_json(value: object, indent: int | None = None) -> str:
     return json.dumps(value, ensure_ascii=False, indent=indent)
+
+
+def _now(pattern: str) -> str:
+    """Templates may state the date of the conversation."""
+    return datetime.now().strftime(pattern)
 
 
 def _refuse(message: str) -> None:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -51,6 +52,11 @@ def test_chats_are_rendered_and_encoded_without_further_special_tokens() -> None
     assert tokenizer.encode_chat(messages).count(0) == 1
     with_tools = tokenizer.render_chat(messages, tools=[{"name": "é"}], add_generation_prompt=False)
     assert with_tools == '<s><user>hé\n[{"name": "é"}]'
+
+
+def test_templates_may_state_the_date() -> None:
+    text = chat("{{ strftime_now('%Y-%m-%d') }}").render_chat([])
+    assert re.fullmatch(r"\d{4}-\d\d-\d\d", text)
 
 
 @pytest.mark.parametrize(
