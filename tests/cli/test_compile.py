@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from optc.artifact import Artifact
+from optc.errors import UnsupportedError
 from optc.gates import measure
 from optc.gates.measure import GateReport, judge
 from optc.target import Target
@@ -285,6 +286,24 @@ def test_a_backend_that_cannot_build_here_is_exit_code_3(
     assert outcome.err == (
         "error: backend tvm: no C++ compiler was found; install g++ or ziglang\n"
     )
+    assert nothing_left(tmp_path)
+
+
+def test_an_operator_that_the_backend_cannot_lower(
+    compile_tiny: Optc, stub: StubBackend, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    def refuse(*_: object) -> None:
+        raise UnsupportedError("Einsum cannot be lowered", where="node_7", hint="write MatMul")
+
+    monkeypatch.setattr(stub, "build", refuse)
+    outcome = compile_tiny("--json")
+    assert outcome.code == 2
+    assert outcome.json["error"] == {
+        "kind": "unsupported",
+        "message": "Einsum cannot be lowered",
+        "where": "node_7",
+        "hint": "write MatMul",
+    }
     assert nothing_left(tmp_path)
 
 

@@ -90,7 +90,7 @@ def _counts(text: str) -> list[int]:
 
 def _print(artifact: Path, results: list[BenchResult]) -> None:
     first = results[0]
-    title = f"{artifact}: {first.prompt_tokens} prompt tokens, {first.output_tokens} new ones"
+    title = f"{artifact.name}: {first.prompt_tokens} prompt tokens, {first.output_tokens} new ones"
     rows = table(title, *_NUMBERS, numbers=_NUMBERS)
     for r in results:
         rates = (r.prefill_tokens_per_s, r.decode_tokens_per_s, r.ttft_ms["p50"])
