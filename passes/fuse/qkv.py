@@ -8,7 +8,7 @@ from typing import ClassVar
 import onnx_ir as ir
 
 from optc.ir.functions import DOMAIN, is_op
-from optc.ir.graph import int_initializer, is_constant, remove_unused
+from optc.ir.graph import constant_ints, int_initializer, is_constant, remove_unused, width
 from optc.ir.linear import Linear, linear_of, merge_linears
 from optc.pipeline.base import Pass, PassReport
 
@@ -21,7 +21,9 @@ class FuseQKV(Pass):
 
     1. three different linear layers over one operand: one matmul over the stacked rows, biases
        stacked (zeros where there is none), then Split;
-    2. the three outputs of one Split of one linear layer: fused already, counted as done.
+    2. the three outputs of one Split of one linear layer: fused already, counted as done;
+    3. three Slices that cover the last axis of one linear layer's result in order: they become
+       one Split.
     """
 
     name: ClassVar[str] = "fuse-qkv"
@@ -34,6 +36,11 @@ class FuseQKV(Pass):
             sources = [_source(value) for value in node.inputs[:3]]
             if _one_split(sources):
                 report.add("fused already")
+                continue
+            sizes = _slice_sizes(sources)
+            if sizes:
+                _split_slices(model.graph, [v for v in sources if v is not None], sizes)
+                report.add("three slices of one matmul")
                 continue
             linears = [linear_of(value) for value in sources]
             reason = _refusal(linears)
@@ -50,7 +57,7 @@ def _source(value: ir.Value | None) -> ir.Value | None:
     """What a projection gave, before head norms and rotary embedding."""
     while value is not None and linear_of(value) is None:
         node = value.producer()
-        if node is None or is_op(node, "Split"):
+        if node is None or is_op(node, "Split", "Slice"):
             return value
         operands = [v for v in node.inputs if v is not None and not is_constant(v)]
         if node.op_type != "RotaryEmbedding" and len(operands) != 1:
@@ -62,6 +69,63 @@ def _source(value: ir.Value | None) -> ir.Value | None:
 def _one_split(values: list[ir.Value | None]) -> bool:
     node = values[0].producer() if values[0] is not None else None
     return node is not None and is_op(node, "Split") and list(node.outputs) == values
+
+
+def _slice_sizes(values: list[ir.Value | None]) -> list[int]:
+    """Case 3: the widths of the three slices; empty if they do not cover one result in order."""
+    nodes = [value.producer() if value is not None else None for value in values]
+    stop, sizes = 0, []
+    for node in nodes:
+        if node is None or not is_op(node, "Slice") or node.inputs[0] is not _operand(nodes[0]):
+            return []
+        bounds = [constant_ints(value) for value in node.inputs[1:]]
+        if len(bounds) < 3 or bounds[2] not in ([-1], [2]) or bounds[3:] not in ([], [[1]]):
+            return []
+        if bounds[0] != [stop] or not bounds[1]:
+            return []
+        low, stop = stop, min(bounds[1][0], _width(node))
+        sizes.append(stop - low)
+    linear = linear_of(_operand(nodes[0]))
+    return sizes if linear is not None and stop == linear.weight.rows_shape[0] else []
+
+
+def _operand(node: ir.Node | None) -> ir.Value | None:
+    return None if node is None else node.inputs[0]
+
+
+def _width(node: ir.Node) -> int:
+    value = node.inputs[0]
+    return (width(value) or 0) if value is not None else 0
+
+
+def _split_slices(graph: ir.Graph, values: list[ir.Value], sizes: list[int]) -> None:
+    """Replace the slices that give ``values`` by one Split."""
+    nodes = [node for value in values if (node := value.producer()) is not None]
+    whole = nodes[0].inputs[0]
+    if whole is None:
+        raise ValueError(f"{nodes[0].name}: a Slice of nothing")
+    split = _split(graph, whole, sizes)
+    graph.insert_before(min(nodes, key=list(graph).index), [split])
+    for old, new in zip(values, split.outputs, strict=True):
+        _take_over(old, new)
+    graph.remove(nodes, safe=True)
+
+
+def _split(graph: ir.Graph, whole: ir.Value, sizes: list[int]) -> ir.Node:
+    return ir.Node(
+        "",
+        "Split",
+        [whole, int_initializer(graph, sizes, f"{whole.name}.sizes")],
+        ir.convenience.convert_attributes({"axis": -1}),
+        num_outputs=len(sizes),
+        name=f"{whole.name}.split",
+    )
+
+
+def _take_over(old: ir.Value, new: ir.Value) -> None:
+    new.name, new.shape, new.type = old.name, old.shape, old.type
+    old.name = f"{old.name}.old"
+    old.replace_all_uses_with(new)
 
 
 def _refusal(linears: list[Linear | None]) -> str:
@@ -81,20 +145,10 @@ def _refusal(linears: list[Linear | None]) -> str:
 def _merge(graph: ir.Graph, linears: list[Linear]) -> None:
     nodes, merged = merge_linears(graph, linears)
     sizes = [linear.weight.rows_shape[0] for linear in linears]
-    split = ir.Node(
-        "",
-        "Split",
-        [merged, int_initializer(graph, sizes, f"{merged.name}.sizes")],
-        ir.convenience.convert_attributes({"axis": -1}),
-        num_outputs=len(linears),
-        name=f"{merged.name}.split",
-    )
+    split = _split(graph, merged, sizes)
     # before the first of the old nodes: every user comes after it
     first = min((linear.matmul for linear in linears), key=list(graph).index)
     graph.insert_before(first, [*nodes, split])
     for linear, value in zip(linears, split.outputs, strict=True):
-        old = linear.output
-        value.name, value.shape, value.type = old.name, old.shape, old.type
-        old.name = f"{old.name}.old"
-        old.replace_all_uses_with(value)
+        _take_over(linear.output, value)
         graph.remove(linear.nodes[::-1], safe=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 
 from optc.ir.linear import SOURCES
 from optc.passes.fuse.qkv import FuseQKV
@@ -62,6 +63,25 @@ def test_one_split_is_done_already() -> None:
     before = nodes_text(model)
     assert FuseQKV().run(model).details == {"fused already": 1}
     assert nodes_text(model) == before
+
+
+@pytest.mark.parametrize("last", [16, 2**62])
+def test_slices_of_one_matmul_become_a_split(last: int) -> None:
+    nodes = f"""
+        t = MatMul (x, w)
+        q = Slice (t, a, b, two, one)
+        k = Slice (t, b, e, two, one)
+        v = Slice (t, e, z, two, one)
+        {ATTENTION} (q, k, v)"""
+    bounds = {"a": 0, "b": 8, "e": 12, "z": last, "two": 2, "one": 1}
+    model = model_of(
+        SIGNATURE, nodes, {"w": f32(8, 16), **{k: np.array([v]) for k, v in bounds.items()}}
+    )
+    before = run(model, feeds())
+    assert FuseQKV().run(model).details == {"three slices of one matmul": 1}
+    lines = nodes_text(model).splitlines()
+    assert lines[:2] == ["t = MatMul (x, w)", "q, k, v = Split <axis = -1> (t, t.sizes)"]
+    np.testing.assert_array_equal(run(model, feeds())[0], before[0])
 
 
 def test_near_misses_are_told() -> None:
