@@ -17,6 +17,7 @@ from optc.passes.canonicalize.fold_constants import FoldConstants
 from optc.passes.canonicalize.fold_heads import FoldHeads
 from optc.passes.canonicalize.fold_weights import FoldWeights
 from optc.passes.canonicalize.remove_no_ops import RemoveNoOps
+from optc.passes.canonicalize.slices_to_split import SlicesToSplit
 from optc.pipeline.base import Pass, PassReport
 
 #: The steps in order; each is a pass of its own.
@@ -28,6 +29,7 @@ STEPS: tuple[Pass, ...] = (
     FindRotary(),
     FindAttention(),
     FoldHeads(),
+    SlicesToSplit(),
 )
 
 
