@@ -29,6 +29,7 @@ LIMIT_BYTES = 3 * 10**9
 PERIOD_S = 0.02
 #: Random weights are as hard to quantize as noise; these bounds only keep the gates measuring.
 LOOSE_GATES = {"kl_mean": 10, "kl_p99": 100, "top1_agreement": 0, "perplexity_ratio": 100}
+COMMAND_LINE = "import sys; from optc.cli.main import main; sys.exit(main())"
 GENERATE = """
 import json, sys, optc
 with optc.load(sys.argv[1], kv_memory="256MiB") as engine:
@@ -60,7 +61,7 @@ def run_sampled(command: list[str]) -> tuple[dict[str, Any], int, float]:
 def measure(model: Path, recipe: str, work: Path) -> dict[str, Any]:
     """Compile and run with one recipe."""
     artifact = work / f"artifact-{recipe}"
-    command = [sys.executable, "-m", "optc.cli.main", "compile", str(model), "--recipe", recipe]
+    command = [sys.executable, "-c", COMMAND_LINE, "compile", str(model), "--recipe", recipe]
     command += ["-o", str(artifact), "--force", "--json"]
     for name, bound in LOOSE_GATES.items():
         command += ["--gate", f"{name}={bound}"]
