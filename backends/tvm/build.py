@@ -23,6 +23,8 @@ from optc.target import Target
 
 ENGINE_FILE = "engine.so"
 WEIGHTS_FILE = "weights.bin"
+#: Module that runs in the compiler's process.
+CHILD = "optc.backends.tvm.child"
 #: Longest time the compiler may take.
 TIMEOUT_S = 1800.0
 _SCRATCH = ("program.json", "result.json", "compiler.log")
@@ -85,7 +87,7 @@ def _start_compiler(lowered: Lowered, workdir: Path) -> subprocess.Popen[bytes]:
     arguments = [str(program), str(result), str(workdir / ENGINE_FILE)]
     with log.open("wb") as stream:
         return subprocess.Popen(
-            [sys.executable, "-m", "optc.backends.tvm.child", *arguments],
+            [sys.executable, "-m", CHILD, *arguments],
             stdin=subprocess.DEVNULL,
             stdout=stream,
             stderr=subprocess.STDOUT,
@@ -94,9 +96,8 @@ def _start_compiler(lowered: Lowered, workdir: Path) -> subprocess.Popen[bytes]:
 
 
 def _environment() -> dict[str, str]:
-    """The child finds the same packages as this process and does not load torch with TVM."""
-    path = os.pathsep.join(p for p in sys.path if p)
-    return {**os.environ, "PYTHONPATH": path, "TVM_FFI_DISABLE_TORCH_C_DLPACK": "1"}
+    """The child finds the same packages as this process."""
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)}
 
 
 def _finish_compiler(compiler: subprocess.Popen[bytes], workdir: Path) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from tvm import relax
 
 from optc.backends.tvm.emit import emit
 from optc.backends.tvm.isa import isa_of
+from optc.backends.tvm.kernels import pipeline
 from optc.backends.tvm.link import link
 from optc.backends.tvm.program import Function, Program
 from optc.backends.tvm.trim import trim
@@ -28,7 +29,10 @@ def compile_program(program: Program, engine: Path) -> dict[str, Any]:
     module = emit(program, isa)
     kernels = sum(isinstance(f, tvm.tirx.PrimFunc) for f in module.functions.values())
     executable = relax.build(
-        module, target=isa.tvm_target(), relax_pipeline=_pipeline(program), tir_pipeline="default"
+        module,
+        target=isa.tvm_target(),
+        relax_pipeline=_pipeline(program),
+        tir_pipeline=pipeline.register(),
     )
     _export(executable, engine)
     return {

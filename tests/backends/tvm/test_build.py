@@ -1,0 +1,193 @@
+"""Building: files, reproducibility, the compiler's process and its failures, linkers, packing."""
+
+from __future__ import annotations
+
+import ctypes
+import filecmp
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from optc.backends.tvm import build as build_module
+from optc.backends.tvm import link as link_module
+from optc.backends.tvm import packing
+from optc.backends.tvm.program import Tensor
+from optc.backends.tvm.weights_file import (
+    Chunk,
+    MappedWeights,
+    PackedWeight,
+    placed_from_json,
+    write_weights,
+)
+from optc.errors import UnavailableError
+from optc.target import Target
+from tests.backends.tvm.engine_driver import (
+    FUSED,
+    INT8,
+    OPTIONS,
+    SHAPE,
+    Engine,
+    build,
+    ragged_model,
+)
+from tests.models import Dense
+
+GetEngine = Callable[[str], Engine]
+#: The cheapest engine to compile.
+SMALL = Dense(hidden=16, heads=2, kv_heads=1, head_dim=8, inner=16, vocab=32, windows=(0,))
+
+
+def test_files_of_an_engine(engines: GetEngine) -> None:
+    engine = engines("int8")
+    assert engine.build.files == (
+        "engine.so",
+        "weights.bin",
+        "libtvm_runtime.so",
+        "libtvm_runtime_extra.so",
+    )
+    # nothing else is left: no program, log or object file
+    left = {p.name for p in engine.folder.iterdir()} - {"data.json"}
+    assert left == set(engine.build.files)
+    assert engine.build.requires.keys() == {"apache-tvm-ffi"}
+    assert engine.build.report["kernels"] <= 20
+
+
+def test_two_builds_are_identical(tmp_path: Path) -> None:
+    first = build(tmp_path / "a", SMALL, FUSED, "x86-64-v3")
+    second = build(tmp_path / "longer-name-b", SMALL, FUSED, "x86-64-v3")
+    assert first.build.backend_data == second.build.backend_data
+    for name in first.build.files:
+        assert filecmp.cmp(first.folder / name, second.folder / name, shallow=False), name
+    assert b"longer-name-b" not in (second.folder / "engine.so").read_bytes()
+
+
+def test_packed_weights_are_the_quantized_ones(engines: GetEngine) -> None:
+    """Values and scales read back from the file are those of the model's initializers."""
+    engine = engines("int8")
+    placed = [placed_from_json(item) for item in engine.build.backend_data["weights"]]
+    assert all(p.offset % 64 == 0 for p in placed)
+    mapped = MappedWeights(engine.folder / "weights.bin", placed)
+    node = next(n for n in engine.model.graph if n.op_type == "QuantizedMatMul")
+    weight, scale = node.inputs[2], node.inputs[3]
+    assert weight is not None
+    assert weight.const_value is not None
+    assert scale is not None
+    assert scale.const_value is not None
+    values = packing.unpack_int(mapped.array(f"{weight.name}.packed.values"), 8)
+    expected = weight.const_value.numpy()
+    k, n = expected.shape
+    assert np.array_equal(values[:n, :k].T.astype(np.int16) - 128, expected)
+    scales = packing.unpack_columns(mapped.array(f"{weight.name}.packed.scales"))
+    assert np.array_equal(scales[:n, 0], scale.const_value.numpy())
+
+
+@pytest.mark.parametrize(
+    ("child", "message"),
+    [
+        ("tests.backends.tvm.crashing_child", "was killed by signal 6; its last lines: before"),
+        ("tests.backends.tvm.no_such_child", "ended with status 1; its last lines: .*No module"),
+    ],
+)
+def test_a_crashing_compiler_is_one_clear_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, child: str, message: str
+) -> None:
+    monkeypatch.setattr(build_module, "CHILD", child)
+    with pytest.raises(UnavailableError, match=f"the compiler {message}"):
+        build(tmp_path, SMALL, FUSED, "x86-64-v3")
+    assert not {"program.json", "result.json", "compiler.log"} & {
+        p.name for p in tmp_path.iterdir()
+    }
+
+
+def test_a_compiler_that_hangs_is_stopped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(build_module, "TIMEOUT_S", 0.01)
+    with pytest.raises(UnavailableError, match="the compiler did not finish within 0 s"):
+        build(tmp_path, SMALL, FUSED, "x86-64-v3")
+
+
+def test_old_targets_are_refused_before_anything_is_written(tmp_path: Path) -> None:
+    target = Target("x86-64-v2", "cpu", ())
+    with pytest.raises(UnavailableError, match="the CPU kernels need avx2"):
+        build_module.build_engine(ragged_model(SMALL, FUSED), target, tmp_path, OPTIONS)
+    assert not list(tmp_path.iterdir())
+
+
+def test_without_a_linker_the_hint_says_how_to_get_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(shutil, "which", lambda name: None)
+    assert link_module.linker_command() == (sys.executable, "-m", "ziglang", "cc")
+    monkeypatch.setattr(link_module.importlib.util, "find_spec", lambda name: None)
+    with pytest.raises(UnavailableError, match="needs a C\\+\\+ compiler") as caught:
+        build(tmp_path, SMALL, FUSED, "x86-64-v3")
+    assert caught.value.exit_code == 3
+    assert "pip install ziglang" in caught.value.hint
+
+
+def test_a_failing_linker_is_quoted(tmp_path: Path) -> None:
+    broken = tmp_path / "broken.o"
+    broken.write_bytes(b"no object")
+    with pytest.raises(UnavailableError, match=r"could not link the engine: .*broken\.o"):
+        link_module.link(str(tmp_path / "x.so"), [str(broken)])
+
+
+def test_the_ziglang_wheel_links(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    source, object_file = tmp_path / "answer.c", tmp_path / "answer.o"
+    source.write_text("int answer(void) { return 42; }")
+    zig = [sys.executable, "-m", "ziglang", "cc"]
+    subprocess.run([*zig, "-c", "-fPIC", str(source), "-o", str(object_file)], check=True)
+    monkeypatch.setattr(shutil, "which", lambda name: None)
+    link_module.link(str(tmp_path / "answer.so"), [str(object_file)])
+    assert ctypes.CDLL(str(tmp_path / "answer.so")).answer() == 42
+
+
+def test_weights_stream_in_chunks(tmp_path: Path) -> None:
+    """Two tensors of a group interleave; progress counts bytes; offsets are aligned."""
+    told: list[int] = []
+
+    def chunks() -> Iterator[Chunk]:
+        for start in range(0, 30, 10):
+            yield 0, np.arange(start, start + 10, dtype=np.float32)
+            yield 1, np.full(1, start, np.uint8)
+
+    group = PackedWeight((Tensor("a", "float32", (3, 10)), Tensor("b", "uint8", (3,))), chunks)
+    placed = write_weights(tmp_path / "w", [group, group_named("c")], told.append)
+    assert [p.offset for p in placed] == [0, 128, 192]
+    assert sum(told) == 120 + 3 + 4
+    mapped = MappedWeights(tmp_path / "w", placed)
+    assert np.array_equal(mapped.array("a"), np.arange(30, dtype=np.float32).reshape(3, 10))
+    assert mapped.array("b").tolist() == [0, 10, 20]
+    assert (tmp_path / "w").stat().st_size == 4096
+    mapped.close()
+
+
+def group_named(name: str) -> PackedWeight:
+    return PackedWeight(
+        (Tensor(name, "float32", (1,)),), lambda: iter([(0, np.ones(1, np.float32))])
+    )
+
+
+def test_chunks_that_do_not_fill_a_tensor_are_an_internal_error(tmp_path: Path) -> None:
+    short = PackedWeight(
+        (Tensor("short", "float32", (4,)),), lambda: iter([(0, np.ones(3, np.float32))])
+    )
+    with pytest.raises(RuntimeError, match="short: packed -4 bytes off"):
+        write_weights(tmp_path / "w", [short])
+
+
+def test_build_time_does_not_grow_with_depth() -> None:
+    """Deeper models have no more kernels (the time itself is not asserted)."""
+    from optc.backends.tvm.lower_model import lower_model
+    from optc.target import parse_target
+
+    def count(layers: int) -> int:
+        shape = Dense(**{**vars(SHAPE), "windows": (0,) * layers})
+        program = lower_model(ragged_model(shape, INT8), parse_target("native"), OPTIONS).program
+        return len({f"{c.kernel}{c.config}" for f in program.functions for c in f.calls})
+
+    assert count(2) == count(6)

@@ -1,0 +1,232 @@
+"""The lowering as data: calls, shapes, shared weights and refusals; nothing here needs TVM."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import replace
+
+import numpy as np
+import onnx_ir as ir
+import pytest
+
+from optc.backends.tvm import BACKEND
+from optc.backends.tvm.lower_model import Lowered, lower_model
+from optc.backends.tvm.program import Program
+from optc.errors import InputError, UnsupportedError
+from optc.target import Target, parse_target
+from tests.backends.tvm.engine_driver import (
+    BF16,
+    FUSED,
+    INT4,
+    INT8,
+    OPTIONS,
+    SHAPE,
+    ragged_model,
+)
+from tests.models import Dense, dense_model
+
+V3 = parse_target("x86-64-v3")
+
+
+def _lower(shape: Dense, pipeline: str) -> Lowered:
+    return lower_model(ragged_model(shape, pipeline), V3, OPTIONS)
+
+
+def _kernels(lowered: Lowered) -> list[str]:
+    return [call.kernel for call in lowered.program.functions[0].calls]
+
+
+def test_int8_layers_are_seven_calls() -> None:
+    kernels = _kernels(_lower(SHAPE, INT8))
+    assert kernels == [
+        "quantized_embedding",
+        "relax.astype",
+        "relax.expand_dims",
+        "relax.multiply",
+        "relax.cos",
+        "relax.sin",
+        "rms_norm",
+        *[
+            "int_matmul",
+            "rotary_kv",
+            "paged_attention",
+            "quantize",
+            "int_matmul",
+            "rms_norm",
+            "int_matmul",
+            "gated_activation",
+            "int_matmul",
+            "rms_norm",
+        ],
+        *[
+            "int_matmul",
+            "rotary_kv",
+            "paged_attention",
+            "quantize",
+            "int_matmul",
+            "rms_norm",
+            "int_matmul",
+            "gated_activation",
+            "int_matmul",
+        ],
+        "elementwise",
+        "gather_rows",
+        "rms_norm",
+        "int_matmul",
+        "elementwise",
+    ]
+
+
+def test_unfused_and_unquantized_models_lower_too() -> None:
+    shape = replace(SHAPE, qkv_bias=True, qk_norm=True, activation="gelu_tanh", post_norms=True)
+    lowered = _lower(shape, "kv-cache")
+    kernels = _kernels(lowered)
+    assert kernels.count("write_kv") == kernels.count("paged_attention") == 2
+    assert kernels.count("head_rms_norm") == kernels.count("rotary") == 4
+    biased = [c for c in lowered.program.functions[0].calls if c.config.get("bias")]
+    assert [c.kernel for c in biased] == ["float_matmul"] * 6
+
+
+def test_layers_share_their_configurations() -> None:
+    def configs(layers: int) -> set[str]:
+        shape = replace(SHAPE, windows=(0,) * layers)
+        calls = _lower(shape, INT4).program.functions[0].calls
+        return {f"{c.kernel} {c.config}" for c in calls}
+
+    assert configs(2) == configs(5)
+
+
+def test_a_tied_embedding_reads_the_packed_head() -> None:
+    lowered = _lower(SHAPE, INT8)
+    calls = lowered.program.functions[0].calls
+    head, lookup = calls[-2], calls[0]
+    assert head.inputs[3:5] == lookup.inputs[1:3]
+    # per layer four matmuls and the two norm scales, then head, last norm and inverse frequencies
+    assert len(lowered.weights) == 2 * 6 + 3
+
+
+def test_softcap_of_the_logits_is_one_call() -> None:
+    call = _lower(SHAPE, FUSED).program.functions[0].calls[-1]
+    assert call.config == {"operation": "softcap", "width": 128, "constant": 6.0}
+
+
+def test_engine_limits_and_kv_are_stated() -> None:
+    lowered = _lower(SHAPE, BF16)
+    spec = lowered.spec
+    assert (spec.vocab_size, spec.max_context, spec.max_rows) == (128, 256, 96)
+    assert [group.window for group in spec.groups] == [0, 24]
+    assert [layer.group for layer in spec.layers] == [0, 1]
+    assert spec.block_multiple == 16
+    assert spec.batch_invariant
+    assert lowered.program.bounds == {"T": 96, "B": 8, "R": 96}
+
+
+def test_programs_survive_json() -> None:
+    program = _lower(SHAPE, INT4).program
+    text = program.to_json()
+    assert Program.from_json(text) == program
+    assert _lower(SHAPE, INT4).program.to_json() == text
+
+
+def _append(model: ir.Model, op_type: str, domain: str = "", **attributes: int) -> None:
+    """Put a node of one operand between the logits and the output."""
+    graph = model.graph
+    logits = graph.outputs[0]
+    node = ir.Node(
+        domain,
+        op_type,
+        [logits],
+        ir.convenience.convert_attributes(attributes),
+        name=f"bad_{op_type}",
+    )
+    graph.append(node)
+    graph.outputs[0] = node.outputs[0]
+
+
+def test_all_unsupported_nodes_are_listed_at_once() -> None:
+    model = ragged_model(SHAPE, FUSED)
+    first = next(n for n in model.graph if n.op_type == "GatedActivation")
+    first.attributes["activation"] = ir.AttrString("activation", "swish2")
+    _append(model, "TopK")
+    with pytest.raises(UnsupportedError) as caught:
+        lower_model(model, V3, OPTIONS)
+    assert "activation 'swish2' has no kernel" in caught.value.message
+    # the node behind it hangs on the first failure, which is named; it is not blamed itself
+    assert caught.value.message.startswith("1 nodes cannot be lowered")
+
+    model = ragged_model(SHAPE, FUSED)
+    _append(model, "TopK")
+    with pytest.raises(UnsupportedError, match=r"bad_TopK \(TopK\): operator TopK has no kernel"):
+        lower_model(model, V3, OPTIONS)
+
+
+def test_two_independent_failures_are_both_listed() -> None:
+    model = ragged_model(SHAPE, FUSED)
+    graph = model.graph
+    tokens = graph.inputs[0]
+    for name in ("one", "two"):
+        graph.append(ir.Node("", "NonZero", [tokens], name=name))
+    with pytest.raises(UnsupportedError) as caught:
+        lower_model(model, V3, OPTIONS)
+    assert "one (NonZero)" in caught.value.message
+    assert "two (NonZero)" in caught.value.message
+
+
+@pytest.mark.parametrize(
+    ("head_dim", "reason"), [(12, "key_dim 12 is not a multiple of 8"), (16, "")]
+)
+def test_head_dimensions_are_checked(head_dim: int, reason: str) -> None:
+    shape = replace(SHAPE, head_dim=head_dim, rotary_dim=head_dim)
+    if not reason:
+        assert _lower(shape, FUSED).program.functions
+        return
+    with pytest.raises(UnsupportedError, match=reason):
+        _lower(shape, FUSED)
+
+
+def test_dense_models_are_refused() -> None:
+    with pytest.raises(InputError, match="no KV metadata") as caught:
+        lower_model(dense_model(SHAPE), V3, OPTIONS)
+    assert "kv-cache" in caught.value.hint
+
+
+def test_supports_answers_for_each_node() -> None:
+    model = ragged_model(SHAPE, INT4)
+    assert {BACKEND.supports(node, V3) for node in model.graph} == {""}
+    matmul = next(n for n in model.graph if n.op_type == "QuantizedMatMul")
+    matmul.attributes["group_size"] = ir.AttrInt64("group_size", 48)
+    assert BACKEND.supports(matmul, V3) == "no kernel for 4 bits in groups of 48"
+    softmax = ir.Node("", "Softmax", [matmul.outputs[0]])
+    assert BACKEND.supports(softmax, V3) == "operator Softmax has no kernel"
+    ours = ir.Node("optc", "Attention", [matmul.outputs[0]])
+    assert BACKEND.supports(ours, V3) == "operator optc::Attention has no kernel"
+    old = Target("x86-64-v2", "cpu", ())
+    assert "the CPU kernels need avx2" in BACKEND.supports(matmul, old)
+
+
+def test_constants_fold_into_the_calls() -> None:
+    """Scaling rows by a constant (as Gemma scales embeddings) needs no weight."""
+    model = ragged_model(replace(SHAPE, logit_softcap=0.0), FUSED)
+    graph = model.graph
+    scale = ir.Value(name="scale", const_value=ir.tensor(np.float32(3.0)))
+    graph.register_initializer(scale)
+    node = ir.Node("", "Mul", [graph.outputs[0], scale])
+    graph.append(node)
+    graph.outputs[0] = node.outputs[0]
+    call = lower_model(model, V3, OPTIONS).program.functions[0].calls[-1]
+    assert call.config == {"operation": "scale", "width": 128, "constant": 3.0}
+
+
+def test_lowering_does_not_load_the_compiler() -> None:
+    import subprocess
+
+    script = (
+        "import sys\n"
+        "from tests.backends.tvm.test_lower import _lower, SHAPE, INT8\n"
+        "_lower(SHAPE, INT8)\n"
+        "print([m for m in ('tvm', 'tvm_ffi', 'torch') if m in sys.modules])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True
+    )
+    assert done.stdout.strip() == "[]"
