@@ -1,0 +1,1 @@
+"""Kernels in TIR; README.md lists their buffers."""

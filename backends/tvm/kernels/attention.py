@@ -16,13 +16,7 @@ import tvm
 from tvm.tirx.script.builder import ir as tir
 
 from optc.backends.tvm.isa import Isa
-from optc.backends.tvm.kernels.attention_partition import (
-    PARTITION,
-    Pools,
-    Queries,
-    attend_partition,
-    blocking,
-)
+from optc.backends.tvm.kernels.attention_partition import Pools
 from optc.backends.tvm.kernels.attention_plan import (
     Items,
     Ragged,
@@ -31,88 +25,41 @@ from optc.backends.tvm.kernels.attention_plan import (
     plan_items,
     plan_tiles,
 )
+from optc.backends.tvm.kernels.attention_rows import (
+    Operands,
+    PagedAttention,
+    RowWork,
+    attend_rows,
+    write_rows,
+)
 from optc.backends.tvm.kernels.attention_softmax import (
     Running,
     merge_factors,
     merge_total,
     new_running,
 )
-from optc.backends.tvm.kernels.pools import DIM_MULTIPLE, TILE, KVShape, pool_arguments
+from optc.backends.tvm.kernels.pools import DIM_MULTIPLE, KVShape, pool_arguments
 from optc.backends.tvm.kernels.script import (
     Expr,
     bind,
     kernel,
     load,
-    scratch,
     splat,
     store,
     workspace,
 )
-from optc.errors import UnsupportedError
 
-#: Query vectors of a tile of several rows.
-_TILE_VECTORS = 16
+__all__ = ["PagedAttention", "paged_attention"]
+
 #: Multiply-adds below which a parallel region costs more than it saves.
 _SERIAL_WORK = 1 << 18
 
 
 @dataclass(frozen=True)
-class PagedAttention:
-    """Attention of one layer.
-
-    Attributes:
-        heads: H.
-        kv_heads: Hkv, divides H.
-        key_dim: Dk, a multiple of 8.
-        value_dim: Dv, a multiple of 8.
-        scale: Factor of the dot products.
-        softcap: Scores become ``softcap * tanh(score / softcap)``; 0 = off.
-        window: Tokens that a row sees, itself included; 0 = all.
-        group: Row of kv_lengths and block_tables.
-        groups: G.
-        kv_dtype: Element type of the pools.
-    """
-
-    heads: int
-    kv_heads: int
-    key_dim: int
-    value_dim: int
-    scale: float
-    softcap: float = 0.0
-    window: int = 0
-    group: int = 0
-    groups: int = 1
-    kv_dtype: str = "float32"
-
-    def __post_init__(self) -> None:
-        if self.heads % self.kv_heads:
-            raise UnsupportedError(
-                f"{self.heads} heads cannot share {self.kv_heads} KV heads evenly",
-                where="PagedAttention",
-                hint="the number of heads must be a multiple of that of KV heads",
-            )
-
-    @property
-    def shared(self) -> int:
-        """Heads that share a KV head."""
-        return self.heads // self.kv_heads
-
-    @property
-    def tile_rows(self) -> int:
-        """Rows of a tile of several rows."""
-        return max(1, _TILE_VECTORS // self.shared)
-
-
-@dataclass(frozen=True)
 class _Step:
-    """What the work items of one call share."""
+    """The operands of one call, and how its work is cut."""
 
-    config: PagedAttention
-    isa: Isa
-    q: Expr
-    pools: Pools
-    ragged: Ragged
-    out: Expr
+    operands: Operands
     tiles: Tiles
     items: Items
     partial: Running
@@ -145,6 +92,7 @@ def paged_attention(config: PagedAttention, isa: Isa) -> tvm.tirx.PrimFunc:
             sequences, query_starts, lengths, tables, block_size, config.group, config.window
         )
         pools = Pools(k_pool, v_pool, shape, config.scale, config.softcap)
+        operands = Operands(config, isa, q, pools, ragged, out)
         planned = plan_tiles(ragged, rows, config.tile_rows)
         cost = tir.float32(config.heads * (config.key_dim + config.value_dim))
         parallel = planned.work * cost > tir.float32(_SERIAL_WORK)
@@ -152,7 +100,7 @@ def paged_attention(config: PagedAttention, isa: Isa) -> tvm.tirx.PrimFunc:
             plan_items(ragged, planned, rows, config.kv_heads, parallel) as items,
             _partial_results(config, items.slots) as partial,
         ):
-            _run(_Step(config, isa, q, pools, ragged, out, planned, items, partial), parallel)
+            _run(_Step(operands, planned, items, partial), parallel)
         _clear(out, query_starts[sequences], rows, config.heads * config.value_dim)
     return builder.finish()
 
@@ -172,7 +120,7 @@ def _partial_results(config: PagedAttention, slots: Expr) -> Iterator[Running]:
 
 def _run(step: _Step, parallel: Expr) -> None:
     """Do all items, on all threads if ``parallel``, then merge the tiles that were split."""
-    heads = step.config.kv_heads
+    heads = step.operands.config.kv_heads
     count = bind(step.items.count * heads)
     with tir.If(parallel):
         # Items go to threads in turn: neighbours cost about the same.
@@ -201,23 +149,23 @@ def _item(step: _Step, item: Expr, head: Expr) -> None:
     partitions = (step.items.field("begin", item), step.items.field("end", item))
 
     def attend(most: int) -> None:
-        work = _Work(sequence, row, rows, most, head, partitions)
-        running = _attend(step, work)
+        work = RowWork(sequence, row, rows, most, head, partitions)
+        running = attend_rows(step.operands, work)
         slot = step.items.field("slot", item)
         with tir.If(slot < 0):
             with tir.Then():
-                _write(step, work, running)
+                write_rows(step.operands, work, running)
             with tir.Else():
                 _keep(step, slot, work, running)
 
-    if step.config.tile_rows == 1:
+    if step.operands.config.tile_rows == 1:
         attend(1)
         return
     with tir.If(rows == 1):
         with tir.Then():
             attend(1)
         with tir.Else():
-            attend(step.config.tile_rows)
+            attend(step.operands.config.tile_rows)
 
 
 def _rows_alone(step: _Step, tile: Expr, head: Expr) -> None:
@@ -225,92 +173,14 @@ def _rows_alone(step: _Step, tile: Expr, head: Expr) -> None:
     sequence = bind(step.tiles.sequence[tile])
     with tir.serial(0, step.tiles.rows[tile]) as i:
         row = bind(step.tiles.row[tile] + i)
-        partitions = partitions_of(step.ragged.seen(sequence, row, 1))
-        work = _Work(sequence, row, tir.int32(1), 1, head, partitions)
-        _write(step, work, _attend(step, work))
+        partitions = partitions_of(step.operands.ragged.seen(sequence, row, 1))
+        work = RowWork(sequence, row, tir.int32(1), 1, head, partitions)
+        write_rows(step.operands, work, attend_rows(step.operands, work))
 
 
-@dataclass(frozen=True)
-class _Work:
-    """Some rows of one sequence and one KV head.
-
-    Attributes:
-        sequence: The sequence.
-        row: First row of the step.
-        rows: Number of rows.
-        most: Number of rows that the register tiles are made for; at least ``rows``.
-        head: KV head.
-        partitions: First partition, and the one after the last.
-    """
-
-    sequence: Expr
-    row: Expr
-    rows: Expr
-    most: int
-    head: Expr
-    partitions: tuple[Expr, Expr]
-
-
-def _attend(step: _Step, work: _Work) -> Running:
-    """Take the rows through their partitions."""
-    config, ragged = step.config, step.ragged
-    seen = ragged.seen(work.sequence, work.row, work.rows)
-    queries = _queries(step, work)
-    running = new_running(work.most * config.shared, config.value_dim)
-    size = bind(ragged.block_size[0])
-
-    def tile_at(token: Expr) -> Expr:
-        block = ragged.tables[config.group, work.sequence, token // size]
-        return (block * size + token % size) // TILE
-
-    with tir.serial(*work.partitions) as partition:
-        start = bind(partition * PARTITION)
-        attend_partition(step.pools, queries, running, work.head, start, seen, tile_at)
-    return running
-
-
-def _queries(step: _Step, work: _Work) -> Queries:
-    """The query vectors; vector m is head ``m % shared`` of row ``m / shared``."""
-    config = step.config
-    shared, dim = config.shared, config.key_dim
-    first_end = bind(step.ragged.first_end(work.sequence, work.row))
-    size = blocking(work.most * shared, step.isa)
-    column = bind(work.head * (shared * dim))
-
-    def row_of(m: Expr | int) -> Expr:
-        # Vectors beyond the last row repeat that row; they are not written.
-        return tir.min(m // shared, work.rows - 1)
-
-    def bounds(m: Expr | int) -> tuple[Expr, Expr]:
-        end = bind(first_end if work.most == 1 else first_end + row_of(m))
-        return bind(step.ragged.low(end)), end
-
-    if work.most == 1:
-        return Queries(lambda m, d: step.q[work.row, column + m * dim + d], bounds, size)
-    copy = scratch((work.most * shared, dim))
-    with tir.serial(0, work.most * shared) as m:
-        row, start = bind(work.row + row_of(m)), bind(column + m % shared * dim)
-        with tir.serial(0, dim // DIM_MULTIPLE) as part:
-            d = part * DIM_MULTIPLE
-            store(copy, load(step.q, row, start + d, lanes=DIM_MULTIPLE), m, d)
-    return Queries(lambda m, d: copy[m, d], bounds, size)
-
-
-def _write(step: _Step, work: _Work, running: Running) -> None:
-    """Write finished rows."""
-    config = step.config
-    with tir.serial(0, work.rows * config.shared) as m:
-        inverse = bind(splat(tir.float32(1) / running.norm[m], lanes=DIM_MULTIPLE))
-        column = bind((work.head * config.shared + m % config.shared) * config.value_dim)
-        with tir.serial(0, config.value_dim // DIM_MULTIPLE) as part:
-            d = part * DIM_MULTIPLE
-            value = load(running.total, m, d, lanes=DIM_MULTIPLE) * inverse
-            store(step.out, value, work.row + m // config.shared, column + d)
-
-
-def _keep(step: _Step, slot: Expr, work: _Work, running: Running) -> None:
+def _keep(step: _Step, slot: Expr, work: RowWork, running: Running) -> None:
     """Keep the result of one partition for the merge."""
-    config = step.config
+    config = step.operands.config
     place = bind(_place(config, slot, work.head))
     with tir.serial(0, work.most * config.shared) as m:
         store(step.partial.largest, running.largest[m], place + m)
@@ -327,11 +197,11 @@ def _place(config: PagedAttention, slot: Expr, head: Expr) -> Expr:
 
 def _merge_tile(step: _Step, tile: Expr) -> None:
     """Merge the partitions of a split tile in order and write its rows."""
-    config, partial = step.config, step.partial
+    config, partial = step.operands.config, step.partial
     vectors = config.tile_rows * config.shared
     sequence, row = bind(step.tiles.sequence[tile]), bind(step.tiles.row[tile])
     rows = bind(step.tiles.rows[tile])
-    low, high = partitions_of(step.tiles.seen(step.ragged, tile))
+    low, high = partitions_of(step.tiles.seen(step.operands.ragged, tile))
     with tir.serial(0, config.kv_heads) as head:
         running = new_running(vectors, config.value_dim)
         with tir.serial(0, high - low) as index:
@@ -344,7 +214,11 @@ def _merge_tile(step: _Step, tile: Expr) -> None:
                     d = part * DIM_MULTIPLE
                     values = bind(load(partial.total, place + m, d, lanes=DIM_MULTIPLE))
                     merge_total(running, values, m, d, old, new)
-        _write(step, _Work(sequence, row, rows, config.tile_rows, head, (low, high)), running)
+        write_rows(
+            step.operands,
+            RowWork(sequence, row, rows, config.tile_rows, head, (low, high)),
+            running,
+        )
 
 
 def _clear(out: Expr, first: Expr, rows: Expr, width: int) -> None:

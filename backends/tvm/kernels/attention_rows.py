@@ -1,0 +1,162 @@
+"""Attention of some rows of one sequence, for one KV head: their query vectors, partition after
+partition, and the write of the result."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tvm.tirx.script.builder import ir as tir
+
+from optc.backends.tvm.isa import Isa
+from optc.backends.tvm.kernels.attention_partition import (
+    PARTITION,
+    Pools,
+    Queries,
+    attend_partition,
+    blocking,
+)
+from optc.backends.tvm.kernels.attention_plan import Ragged
+from optc.backends.tvm.kernels.attention_softmax import Running, new_running
+from optc.backends.tvm.kernels.pools import DIM_MULTIPLE, TILE
+from optc.backends.tvm.kernels.script import Expr, bind, load, scratch, splat, store
+from optc.errors import UnsupportedError
+
+#: Query vectors of a tile of several rows.
+_TILE_VECTORS = 16
+
+
+@dataclass(frozen=True)
+class PagedAttention:
+    """Attention of one layer.
+
+    Attributes:
+        heads: H.
+        kv_heads: Hkv, divides H.
+        key_dim: Dk, a multiple of 8.
+        value_dim: Dv, a multiple of 8.
+        scale: Factor of the dot products.
+        softcap: Scores become ``softcap * tanh(score / softcap)``; 0 = off.
+        window: Tokens that a row sees, itself included; 0 = all.
+        group: Row of kv_lengths and block_tables.
+        groups: G.
+        kv_dtype: Element type of the pools.
+    """
+
+    heads: int
+    kv_heads: int
+    key_dim: int
+    value_dim: int
+    scale: float
+    softcap: float = 0.0
+    window: int = 0
+    group: int = 0
+    groups: int = 1
+    kv_dtype: str = "float32"
+
+    def __post_init__(self) -> None:
+        if self.heads % self.kv_heads:
+            raise UnsupportedError(
+                f"{self.heads} heads cannot share {self.kv_heads} KV heads evenly",
+                where="PagedAttention",
+                hint="the number of heads must be a multiple of that of KV heads",
+            )
+
+    @property
+    def shared(self) -> int:
+        """Heads that share a KV head."""
+        return self.heads // self.kv_heads
+
+    @property
+    def tile_rows(self) -> int:
+        """Rows of a tile of several rows."""
+        return max(1, _TILE_VECTORS // self.shared)
+
+
+@dataclass(frozen=True)
+class Operands:
+    """What all work of one call shares: q [T,H*Dk], the pools, the ragged step, out [T,H*Dv]."""
+
+    config: PagedAttention
+    isa: Isa
+    q: Expr
+    pools: Pools
+    ragged: Ragged
+    out: Expr
+
+
+@dataclass(frozen=True)
+class RowWork:
+    """Some rows of one sequence and one KV head.
+
+    Attributes:
+        sequence: The sequence.
+        row: First row of the operands.
+        rows: Number of rows.
+        most: Number of rows that the register tiles are made for; at least ``rows``.
+        head: KV head.
+        partitions: First partition, and the one after the last.
+    """
+
+    sequence: Expr
+    row: Expr
+    rows: Expr
+    most: int
+    head: Expr
+    partitions: tuple[Expr, Expr]
+
+
+def attend_rows(operands: Operands, work: RowWork) -> Running:
+    """Take the rows through their partitions."""
+    config, ragged = operands.config, operands.ragged
+    seen = ragged.seen(work.sequence, work.row, work.rows)
+    queries = _queries(operands, work)
+    running = new_running(work.most * config.shared, config.value_dim)
+    size = bind(ragged.block_size[0])
+
+    def tile_at(token: Expr) -> Expr:
+        block = ragged.tables[config.group, work.sequence, token // size]
+        return (block * size + token % size) // TILE
+
+    with tir.serial(*work.partitions) as partition:
+        start = bind(partition * PARTITION)
+        attend_partition(operands.pools, queries, running, work.head, start, seen, tile_at)
+    return running
+
+
+def _queries(operands: Operands, work: RowWork) -> Queries:
+    """The query vectors; vector m is head ``m % shared`` of row ``m / shared``."""
+    config = operands.config
+    shared, dim = config.shared, config.key_dim
+    first_end = bind(operands.ragged.first_end(work.sequence, work.row))
+    size = blocking(work.most * shared, operands.isa)
+    column = bind(work.head * (shared * dim))
+
+    def row_of(m: Expr | int) -> Expr:
+        # Vectors beyond the last row repeat that row; they are not written.
+        return tir.min(m // shared, work.rows - 1)
+
+    def bounds(m: Expr | int) -> tuple[Expr, Expr]:
+        end = bind(first_end if work.most == 1 else first_end + row_of(m))
+        return bind(operands.ragged.low(end)), end
+
+    if work.most == 1:
+        return Queries(lambda m, d: operands.q[work.row, column + m * dim + d], bounds, size)
+    copy = scratch((work.most * shared, dim))
+    with tir.serial(0, work.most * shared) as m:
+        row, start = bind(work.row + row_of(m)), bind(column + m % shared * dim)
+        with tir.serial(0, dim // DIM_MULTIPLE) as part:
+            d = part * DIM_MULTIPLE
+            store(copy, load(operands.q, row, start + d, lanes=DIM_MULTIPLE), m, d)
+    return Queries(lambda m, d: copy[m, d], bounds, size)
+
+
+def write_rows(operands: Operands, work: RowWork, running: Running) -> None:
+    """Write finished rows."""
+    config = operands.config
+    with tir.serial(0, work.rows * config.shared) as m:
+        inverse = bind(splat(tir.float32(1) / running.norm[m], lanes=DIM_MULTIPLE))
+        column = bind((work.head * config.shared + m % config.shared) * config.value_dim)
+        with tir.serial(0, config.value_dim // DIM_MULTIPLE) as part:
+            d = part * DIM_MULTIPLE
+            value = load(running.total, m, d, lanes=DIM_MULTIPLE) * inverse
+            store(operands.out, value, work.row + m // config.shared, column + d)

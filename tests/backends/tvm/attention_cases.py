@@ -1,0 +1,119 @@
+"""Ragged steps with paged pools for the attention tests, and a float64 oracle.
+
+Run as a program it prints a digest of the results, for comparing thread counts.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from optc.backends.tvm.isa import Isa
+from optc.backends.tvm.kernels.attention import PagedAttention
+from tests.backends.tvm.kernel_cases import Array, blank, isa_named, run
+
+
+@dataclass(frozen=True)
+class Sequence:
+    """One sequence: its K and V [L,Hkv,d] and the queries [n,H,Dk] of its last n tokens."""
+
+    q: Array
+    k: Array
+    v: Array
+
+
+def sequences(config: PagedAttention, lengths: list[tuple[int, int]]) -> list[Sequence]:
+    """Random sequences of (new rows, tokens)."""
+    rng = np.random.default_rng(5)
+
+    def draw(*shape: int) -> Array:
+        return rng.standard_normal(shape).astype(np.float32)
+
+    return [
+        Sequence(
+            2 * draw(rows, config.heads, config.key_dim),
+            draw(tokens, config.kv_heads, config.key_dim),
+            draw(tokens, config.kv_heads, config.value_dim),
+        )
+        for rows, tokens in lengths
+    ]
+
+
+def attend(
+    config: PagedAttention, isa: Isa, step: list[Sequence], block_size: int, padding: int = 0
+) -> Array:
+    """Run one step: random block order, NaN in all unowned slots, -1 for released blocks."""
+    rng = np.random.default_rng(block_size)
+    counts = [-(-len(s.k) // block_size) for s in step]
+    order = rng.permutation(sum(counts) + 3)
+    tiles = len(order) * block_size // 16
+    k_pool = blank(tiles, config.kv_heads, config.key_dim, 16)
+    v_pool = blank(tiles, config.kv_heads, 16, config.value_dim)
+    table = np.full((config.groups, len(step), max(counts) + 1), -1, np.int32)
+    lengths = np.full((config.groups, len(step)), -7, np.int32)
+    lengths[config.group] = [len(s.k) for s in step]
+    for b, (sequence, end) in enumerate(zip(step, np.cumsum(counts), strict=True)):
+        blocks = order[end - counts[b] : end]
+        tokens = np.arange(len(sequence.k))
+        slots = blocks[tokens // block_size] * block_size + tokens % block_size
+        k_pool[slots // 16, :, :, slots % 16] = sequence.k
+        v_pool[slots // 16, :, slots % 16] = sequence.v
+        first = 0
+        if config.window:
+            first = max(len(tokens) - len(sequence.q) + 1 - config.window, 0) // block_size
+        table[config.group, b, first : counts[b]] = blocks[first:]
+        k_pool[
+            np.ravel(blocks[:first, None] * (block_size // 16) + np.arange(block_size // 16))
+        ] = np.nan
+    starts = np.cumsum([0, *(len(s.q) for s in step)]).astype(np.int32)
+    q = np.concatenate([s.q for s in step]).reshape(starts[-1], -1)
+    q = np.concatenate([q, np.zeros((padding, q.shape[1]), np.float32)])
+    out = blank(len(q), config.heads * config.value_dim)
+    size = np.array([block_size], np.int32)
+    return run(config, isa, q, k_pool, v_pool, starts, lengths, table, size, out)[-1]
+
+
+def oracle(config: PagedAttention, step: list[Sequence]) -> Array:
+    """The same in float64."""
+    rows = []
+    for sequence in step:
+        for i, q in enumerate(sequence.q.astype(np.float64)):
+            end = len(sequence.k) - len(sequence.q) + i + 1
+            low = max(end - config.window, 0) if config.window else 0
+            k, v = (
+                np.repeat(a[low:end].astype(np.float64), config.heads // config.kv_heads, axis=1)
+                for a in (sequence.k, sequence.v)
+            )
+            scores = np.einsum("thd,hd->ht", k, q) * config.scale
+            if config.softcap:
+                scores = config.softcap * np.tanh(scores / config.softcap)
+            weights = np.exp(scores - scores.max(axis=1, keepdims=True))
+            weights /= weights.sum(axis=1, keepdims=True)
+            rows.append(np.einsum("ht,thd->hd", weights, v).ravel())
+    return np.array(rows)
+
+
+def part(sequence: Sequence, start: int, stop: int) -> Sequence:
+    """Rows start:stop of the sequence's new rows, as a step of their own would see them."""
+    tokens = len(sequence.k) - len(sequence.q) + stop
+    return replace(sequence, q=sequence.q[start:stop], k=sequence.k[:tokens], v=sequence.v[:tokens])
+
+
+#: A step that is parallel, with tiles of one row and of several, split and not.
+MIXED = [(1, 700), (5, 5), (37, 300), (1, 1), (1, 16), (6, 1000), (1, 257)]
+SMALL = PagedAttention(4, 2, 64, 64, 0.125)
+
+
+def main() -> None:
+    """Print a digest of what one step gives on this process's threads."""
+    digest = hashlib.sha256()
+    for lengths in (MIXED, [(1, 3000)], [(2, 40)]):
+        step = sequences(SMALL, lengths)
+        digest.update(attend(SMALL, isa_named("x86-64-v3"), step, 32).tobytes())
+    print(digest.hexdigest())
+
+
+if __name__ == "__main__":
+    main()
