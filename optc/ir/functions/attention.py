@@ -75,14 +75,8 @@ def _write(kind: str, rows: str, heads: object) -> list[str]:
     ]
 
 
-def _indices(attributes: Attributes) -> list[str]:
-    """Slots to write and to read, and which of the M columns each of the T rows sees."""
-    window = int(attributes["window"])
-    near = [
-        integer("window", window),
-        "near = Less (distance, window)",
-        "visible = And (past_own, near)",
-    ]
+def _slots(attributes: Attributes) -> list[str]:
+    """Slots to write [T], where not -1, and to read [M], M = B * P * block_size."""
     return [
         integer("zero", 0),
         integer("one", 1),
@@ -110,6 +104,19 @@ def _indices(attributes: Attributes) -> list[str]:
         "block_columns = Unsqueeze (block_base, third)",
         "read_slots = Add (block_columns, offsets)",
         "read_index = Reshape (read_slots, flat)",
+    ]
+
+
+def _visible(attributes: Attributes) -> list[str]:
+    """Which of the M columns each of the T rows sees: [T, M]."""
+    window = int(attributes["window"])
+    near = [
+        integer("window", window),
+        "near = Less (distance, window)",
+        "visible = And (past_own, near)",
+    ]
+    return [
+        integers("ends_stop", (1 << 31,)),
         # rows: sequence of each row, and its index in that sequence's KV
         "tokens_1 = Shape (slots)",
         "tokens = Squeeze (tokens_1, first)",
@@ -191,8 +198,8 @@ def _paged(q: str, k: str, v: str, attributes: Attributes) -> str:
     heads = attributes["kv_num_heads"]
     return "\n".join(
         [
-            integers("ends_stop", (1 << 31,)),
-            *_indices(attributes),
+            *_slots(attributes),
+            *_visible(attributes),
             *_write("k", k, heads),
             *_write("v", v, heads),
             *_scores(q, attributes),

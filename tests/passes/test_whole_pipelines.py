@@ -1,0 +1,70 @@
+"""All passes of a recipe in turn: the fused model is the dense one, in ragged steps."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from optc import registry
+from optc.pipeline.pipeline import Pipeline
+from tests.ir_text import Array
+from tests.models import Dense, dense_model
+from tests.ragged import RaggedDriver, run_dense
+
+FUSED = "fuse-qkv,fuse-gate-up,kv-cache,fuse-residual-norm,fuse-rotary"
+FAMILIES = {
+    "llama": Dense(tied=True),
+    "gemma": Dense(
+        windows=(5, 0, 20),
+        softcap=3.0,
+        logit_softcap=2.0,
+        qk_norm=True,
+        qkv_bias=True,
+        post_norms=True,
+        activation="gelu_tanh",
+    ),
+    "phi": Dense(fused=True, rotary_dim=4),
+    "no positions": Dense(rotary_dim=0, activation="gelu"),
+}
+
+
+def ragged_logits(shape: Dense, spec: str, tokens: list[int]) -> tuple[Array, set[str]]:
+    """Logits of all tokens, in two chunks, and the operators that are left."""
+    model = dense_model(shape)
+    Pipeline.parse(spec, registry).run(model)
+    driver = RaggedDriver(model)
+    logits = np.concatenate([driver.step({7: tokens[:17]}), driver.step({7: tokens[17:]})])
+    return logits, {node.op_type for node in model.graph}
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_fusions_keep_the_meaning(family: str) -> None:
+    shape = FAMILIES[family]
+    tokens = np.random.default_rng(1).integers(0, shape.vocab, 40).tolist()
+    logits, left = ragged_logits(shape, FUSED, tokens)
+    want = run_dense(dense_model(shape), tokens)
+    np.testing.assert_allclose(logits, want, rtol=1e-4, atol=2e-5)
+    assert {"RotaryPagedAttention", "AddRMSNorm", "GatedActivation"} <= left
+    assert not left & {"PagedAttention", "Split", "HeadRMSNorm", "RotaryEmbedding", "Sigmoid"}
+
+
+@pytest.mark.parametrize("options", ["", "{bits=4,group_size=32,symmetric=false}"])
+def test_fusing_the_quantization_keeps_the_values(options: str) -> None:
+    shape = FAMILIES["gemma"]
+    tokens = list(range(30))
+    plain, _ = ragged_logits(shape, f"{FUSED},quantize-weights{options}", tokens)
+    fused, left = ragged_logits(
+        shape, f"{FUSED},quantize-weights{options},fuse-norm-quantize", tokens
+    )
+    np.testing.assert_allclose(fused, plain, rtol=1e-3, atol=1e-3)
+    assert {"AddRMSNormQuantize", "RMSNormQuantize", "GatedActivationQuantize"} <= left
+    assert "QuantizedGather" in left
+
+
+def test_bfloat16_is_near_float32() -> None:
+    shape = FAMILIES["llama"]
+    tokens = list(range(30))
+    logits, left = ragged_logits(shape, f"{FUSED},cast-weights", tokens)
+    want = run_dense(dense_model(shape), tokens)
+    assert 0 < np.abs(logits - want).max() < 0.05 * np.abs(want).max()
+    assert "MatMul" not in left
