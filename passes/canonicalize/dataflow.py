@@ -44,21 +44,6 @@ def orders(node: ir.Node) -> Iterator[tuple[ir.Value, ir.Value]]:
     yield second, first
 
 
-def scaled_by(value: ir.Value) -> tuple[ir.Value, float] | None:
-    """(x, c) if ``value`` is x * c or x / (1/c) with a constant scalar c."""
-    node = producer(value, "Mul", "Div")
-    if node is None:
-        return None
-    divisor = scalar(node.inputs[1])
-    if node.op_type == "Div":
-        return (operand(node, 0), 1.0 / divisor) if divisor else None
-    for x, c in orders(node):
-        number = scalar(c)
-        if number is not None:
-            return x, number
-    return None
-
-
 def rank(value: ir.Value | None) -> int | None:
     """Number of axes, None if unknown."""
     return None if value is None or value.shape is None else len(value.shape)

@@ -14,6 +14,7 @@ from optc.passes.canonicalize.dataflow import (
     emit,
     operand,
     producer,
+    rank,
     same_shape,
     scalar,
     substitute,
@@ -75,7 +76,7 @@ def _cancel_reshape(node: ir.Node, report: PassReport) -> None:
 
 def _move_up(node: ir.Node, report: PassReport) -> None:
     """Legal case 3."""
-    position = next((i for i, v in enumerate(node.inputs) if len(dims_or_none(v)) == 4), None)
+    position = next((i for i, v in enumerate(node.inputs) if rank(v) == 4), None)
     if position is None:
         return
     others = [v for i, v in enumerate(node.inputs) if i != position]
@@ -104,8 +105,3 @@ def _move_up(node: ir.Node, report: PassReport) -> None:
         result = emit(node, step.op_type, [result, *step.inputs[1:]], step.outputs[0], attributes)
     substitute(node.outputs[0], result)
     report.add("element-wise")
-
-
-def dims_or_none(value: ir.Value | None) -> list[int | str | None]:
-    """Sizes of ``value``, empty if it is absent."""
-    return [] if value is None else dims(value)
