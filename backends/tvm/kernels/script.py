@@ -78,7 +78,8 @@ class Register:
 
 def register(value: Expr | float, dtype: str = "float32", lanes: int = LANES) -> Register:
     """A new register variable that starts as ``value`` (a scalar is broadcast)."""
-    variable = Register(tir.alloc_buffer((lanes,), dtype, scope="local"), lanes)
+    # Of global scope: a buffer of local scope becomes a call into the runtime's memory pool.
+    variable = Register(tir.alloc_buffer((lanes,), dtype, scope="global"), lanes)
     is_number = isinstance(value, int | float)
     variable.set(splat(value, dtype, lanes) if is_number else value)
     return variable
