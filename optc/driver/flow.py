@@ -13,7 +13,6 @@ from optc.artifact import Artifact, ArtifactWriter, EngineEntry, TokenizerEntry
 from optc.backend import BuildOptions, EngineBuild
 from optc.driver.assemble import assemble_manifest, assemble_report
 from optc.driver.judge import GatesFailedError, Judgement, judge, not_judged
-from optc.driver.limits import check_disk
 from optc.driver.memory import PeakMemory
 from optc.driver.options import DEFAULT_CONTEXT, CompileOptions, resolve_options
 from optc.errors import InputError
@@ -60,7 +59,8 @@ def compile(
         calibration: Text for passes that calibrate.
         eval_text: Text for the gates (``.jsonl`` or plain); None is the shipped one.
         max_ram: Most anonymous and shared memory of all processes together (``"3GB"`` or bytes);
-            a compile that is predicted to need more is refused before it begins.
+            a compile that is predicted to need more is refused before its long stages, and one
+            that takes more all the same is stopped.
         max_context: Longest sequence in tokens; None is the model's own, within 32,768.
         no_gates: Measure nothing; the artifact is marked as ungated.
         allow_unmeasured: Let gates through that cannot be measured on this machine.
@@ -96,7 +96,10 @@ def compile(
         allow_remote_code=allow_remote_code,
         progress=progress,
     )
-    with PeakMemory() as memory, ArtifactWriter(options.output, force=force) as writer:
+    with (
+        PeakMemory(options.max_ram_bytes) as memory,
+        ArtifactWriter(options.output, force=force) as writer,
+    ):
         return _Compile(options, writer, memory).run()
 
 
@@ -115,7 +118,7 @@ class _Compile:
         imported = self._import()
         lowered = self._lower(imported)
         build_options = self._build_options(imported)
-        check_disk(lowered.model, self.writer, self.options.output)
+        self._check_limits(lowered)
         tokenizer = self._tokenizer(imported)
         build = self._build(lowered, build_options)
         engine = self._engine_entry(build)
@@ -159,6 +162,13 @@ class _Compile:
             from optc.driver.lowering import lower
 
             return lower(imported.model, self.options)
+
+    def _check_limits(self, lowered: Lowered) -> None:
+        from optc.driver.limits import check_disk, check_memory
+
+        check_disk(lowered.model, self.writer)
+        limit, gated = self.options.max_ram_bytes, self.options.gated
+        check_memory(lowered.reference, self.memory.sample(), limit, gated=gated)
 
     def _build_options(self, imported: ImportedModel) -> BuildOptions:
         wanted = self.options.max_context

@@ -95,14 +95,14 @@ def _measure(
     tokenizer: TokenizerEntry | None,
     artifact: Path,
 ) -> GateReport:
+    from optc.driver.limits import weight_count
     from optc.gates.measure import measure_gates
     from optc.gates.text import eval_windows
 
-    initializers = lowered.reference.graph.initializers.values()
     windows = eval_windows(
         vocab_size=engine.spec.vocab_size,
         max_context=engine.spec.max_context,
-        parameters=sum(v.const_value.size for v in initializers if v.const_value is not None),
+        parameters=weight_count(lowered.reference),
         tokenizer_file=None if tokenizer is None else artifact / tokenizer.files[0],
         bos=None if tokenizer is None else tokenizer.bos_token_id,
         eos=None if tokenizer is None else next(iter(tokenizer.eos_token_ids), None),

@@ -2,12 +2,25 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import onnx_ir as ir
 
 from optc.artifact import ArtifactWriter
 from optc.errors import InputError
+from optc.gates.partition import partition
+from optc.gates.reference import HIDDEN_BYTES, VOCAB_TILE
+from optc.gates.text import WINDOW_TOKENS, windows_for
+from optc.ir.weights import TILE_ELEMENTS
+
+#: What the compiler's process takes besides its input, and the linker after it (measured).
+COMPILER_BYTES = 600 << 20
+#: ONNX Runtime, evaluation text, KV pools and the engine's own buffers (measured).
+RUNTIME_BYTES = 200 << 20
+#: Copies of a weight tile alive at once while it is read, quantized and packed.
+_TILE_COPIES = 4
+#: A layer's float32 weights and ONNX Runtime's packed copy of them.
+_LAYER_COPIES = 2.5
+#: Tiles of the head alive at once: weights, their rows as read, logits of both models.
+_HEAD_COPIES = 4
 
 
 def weight_bytes(model: ir.Model) -> int:
@@ -16,7 +29,13 @@ def weight_bytes(model: ir.Model) -> int:
     return sum(v.const_value.nbytes for v in values if v.const_value is not None)
 
 
-def check_disk(model: ir.Model, writer: ArtifactWriter, output: Path) -> None:
+def weight_count(model: ir.Model) -> int:
+    """Number of elements of all weights of a model."""
+    values = model.graph.initializers.values()
+    return sum(v.const_value.size for v in values if v.const_value is not None)
+
+
+def check_disk(model: ir.Model, writer: ArtifactWriter) -> None:
     """Check that the weights fit where the artifact goes.
 
     Raises:
@@ -26,6 +45,69 @@ def check_disk(model: ir.Model, writer: ArtifactWriter, output: Path) -> None:
     if needed > free:
         raise InputError(
             f"cannot be written: the disk is full ({needed:,} bytes are needed, {free:,} are free)",
-            where=str(output),
+            where=str(writer.output),
             hint="free space or name a writable folder with -o",
         )
+
+
+def predicted_bytes(reference: ir.Model, present_bytes: int, *, gated: bool) -> int:
+    """Peak of anonymous and shared memory that the rest of a compile will reach.
+
+    Args:
+        reference: The model in dense form.
+        present_bytes: What is taken now, with the model imported and its passes run.
+        gated: Whether gates will be measured.
+
+    Raises:
+        UnsupportedError: Gates are wanted and the model cannot be cut into layers.
+    """
+    build = COMPILER_BYTES + _TILE_COPIES * 4 * _tile_elements(reference)
+    return present_bytes + max(build, _gate_bytes(reference) if gated else 0)
+
+
+def check_memory(reference: ir.Model, present_bytes: int, limit: int, *, gated: bool) -> None:
+    """Check that a compile is predicted to stay within ``limit`` bytes; 0 is no limit.
+
+    Raises:
+        InputError: It is not; says what is predicted.
+    """
+    if not limit:
+        return
+    needed = predicted_bytes(reference, present_bytes, gated=gated)
+    if needed > limit:
+        raise InputError(
+            f"this compile is predicted to need {needed:,} bytes of memory, "
+            f"but {limit:,} are allowed",
+            where="--max-ram",
+            hint="allow more" + (", or leave the gates out with --no-gates" if gated else ""),
+        )
+
+
+def _tile_elements(model: ir.Model) -> int:
+    values = model.graph.initializers.values()
+    largest = max((v.const_value.size for v in values if v.const_value is not None), default=0)
+    return min(TILE_ELEMENTS, largest)
+
+
+def _gate_bytes(model: ir.Model) -> int:
+    """The reference's working set: one layer, the hidden states before and after it, the head."""
+    parts = partition(model)
+    weights = [
+        sum(v.const_value.size for v in _inputs(b.nodes) if v.const_value) for b in parts.blocks
+    ]
+    vocabulary, width = _shape(parts.embedding)
+    rows = WINDOW_TOKENS * windows_for(weight_count(model))
+    hidden = min(HIDDEN_BYTES, 4 * rows * width)
+    head = 4 * min(VOCAB_TILE, vocabulary) * (width + WINDOW_TOKENS)
+    layer = 4 * max(weights, default=0)
+    return int(RUNTIME_BYTES + _LAYER_COPIES * layer + 2 * hidden + _HEAD_COPIES * head)
+
+
+def _inputs(nodes: tuple[ir.Node, ...]) -> list[ir.Value]:
+    """Distinct values that the nodes read."""
+    return list({id(v): v for node in nodes for v in node.inputs if v is not None}.values())
+
+
+def _shape(value: ir.Value) -> tuple[int, int]:
+    rows, width = () if value.shape is None else value.shape.numpy()
+    return rows, width

@@ -6,9 +6,10 @@ File-backed pages (memory-mapped weights) are left out: the kernel drops them wh
 from __future__ import annotations
 
 import os
+import signal
 import threading
 from pathlib import Path
-from types import TracebackType
+from types import FrameType, TracebackType
 
 from optc.errors import InputError
 
@@ -78,17 +79,28 @@ def _children(pid: int) -> list[int]:
 class PeakMemory:
     """Samples this process and its descendants while the ``with`` block runs.
 
+    Args:
+        limit_bytes: Beyond it the block is interrupted and ends in an `InputError`; 0 is no limit.
+            Only the main thread can be interrupted; elsewhere the error comes at the block's end.
+
     Attributes:
         peak_bytes: Largest sum of `anonymous_bytes` seen so far.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, limit_bytes: int = 0) -> None:
         self.peak_bytes = 0
+        self._limit_bytes = limit_bytes
+        self._interrupts = limit_bytes > 0 and (
+            threading.current_thread() is threading.main_thread()
+        )
+        self._interrupted = False
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._watch, name="optc-memory", daemon=True)
 
     def __enter__(self) -> PeakMemory:
         """Start sampling."""
+        if self._interrupts:
+            self._handler = signal.signal(signal.SIGUSR2, self._interrupt)
         self.sample()
         self._thread.start()
         return self
@@ -99,15 +111,42 @@ class PeakMemory:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        """Stop sampling."""
+        """Stop sampling.
+
+        Raises:
+            InputError: The limit was exceeded.
+        """
         self._stop.set()
         self._thread.join()
+        if self._interrupts:
+            signal.signal(signal.SIGUSR2, self._handler)
+        if self._exceeded and (kind is None or issubclass(kind, KeyboardInterrupt)):
+            raise InputError(
+                f"the compile took {self.peak_bytes:,} bytes of memory, "
+                f"but {self._limit_bytes:,} are allowed",
+                where="--max-ram",
+                hint="allow more",
+            )
 
-    def sample(self) -> None:
-        """Look once."""
+    def sample(self) -> int:
+        """Look once; returns the bytes of all processes now."""
         total = sum(anonymous_bytes(pid) for pid in process_tree(os.getpid()))
         self.peak_bytes = max(self.peak_bytes, total)
+        return total
+
+    @property
+    def _exceeded(self) -> bool:
+        return 0 < self._limit_bytes < self.peak_bytes
 
     def _watch(self) -> None:
         while not self._stop.wait(_PERIOD_S):
             self.sample()
+            if self._exceeded and self._interrupts and not self._interrupted:
+                # A real signal, unlike _thread.interrupt_main, also ends a wait for a child; it
+                # is repeated because one that comes just before the wait begins does not.
+                signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGUSR2)
+
+    def _interrupt(self, number: int, frame: FrameType | None) -> None:
+        if not self._interrupted:  # a second one would disturb the cleaning up
+            self._interrupted = True
+            raise KeyboardInterrupt
