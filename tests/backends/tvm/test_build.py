@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import filecmp
+import importlib.util
 import shutil
 import subprocess
 import sys
@@ -122,7 +123,7 @@ def test_without_a_linker_the_hint_says_how_to_get_one(
 ) -> None:
     monkeypatch.setattr(shutil, "which", lambda name: None)
     assert link_module.linker_command() == (sys.executable, "-m", "ziglang", "cc")
-    monkeypatch.setattr(link_module.importlib.util, "find_spec", lambda name: None)
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     with pytest.raises(UnavailableError, match="needs a C\\+\\+ compiler") as caught:
         build(tmp_path, SMALL, FUSED, "x86-64-v3")
     assert caught.value.exit_code == 3

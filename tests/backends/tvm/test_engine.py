@@ -59,9 +59,10 @@ def test_instruction_sets_agree_bit_for_bit_on_integers(engines: GetEngine) -> N
 
 def test_logits_of_wanted_rows_only(engines: GetEngine) -> None:
     executable = engines("int8").load()
-    everything = EngineDriver(executable).step({0: TOKENS[0], 1: TOKENS[1]})
-    some = EngineDriver(executable).step({0: TOKENS[0], 1: TOKENS[1]}, wanted=[127 - 32, 5])
-    assert np.array_equal(some, everything[[127 - 32, 5]])
+    rows = {0: TOKENS[0], 1: TOKENS[1][:30]}
+    everything = EngineDriver(executable).step(rows)
+    some = EngineDriver(executable).step(rows, wanted=[90, 5])
+    assert np.array_equal(some, everything[[90, 5]])
 
 
 @pytest.fixture(scope="module")
@@ -143,7 +144,8 @@ def test_one_thread_gives_the_bits_of_two(engines: GetEngine, name: str) -> None
     (engine.folder / "data.json").write_text(json.dumps(data))
     digests = [_run_with_threads(engine, threads) for threads in (1, 2)]
     here = hashlib.sha256()
-    driver, done = EngineDriver(engine.load()), {}
+    driver = EngineDriver(engine.load())
+    done: dict[int, int] = {}
     for counts in SCHEDULE:
         here.update(driver.step(_rows(counts, done)).tobytes())
     assert digests == [here.hexdigest()] * 2
