@@ -75,11 +75,12 @@ def check_memory(reference: ir.Model, present_bytes: int, limit: int, *, gated: 
         return
     needed = predicted_bytes(reference, present_bytes, gated=gated)
     if needed > limit:
+        helps = gated and predicted_bytes(reference, present_bytes, gated=False) <= limit
         raise InputError(
             f"this compile is predicted to need {needed:,} bytes of memory, "
             f"but {limit:,} are allowed",
             where="--max-ram",
-            hint="allow more" + (", or leave the gates out with --no-gates" if gated else ""),
+            hint="allow more" + (", or leave the gates out with --no-gates" if helps else ""),
         )
 
 

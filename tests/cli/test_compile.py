@@ -137,6 +137,7 @@ def test_a_gate_that_fails_is_exit_code_4_and_leaves_nothing(
     outcome = compile_tiny(gates=True)
     assert outcome.code == 4
     assert "gates: kl_mean: 0.5 is above the bound 1e-06" in outcome.err
+    assert "FAILED" in outcome.out  # the table of what was measured
     assert nothing_left(tmp_path)
     value = compile_tiny("--json", gates=True).json
     assert value["error"]["kind"] == "gate"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -17,6 +17,10 @@ from optc.cli.output import (
 )
 from optc.cli.progress import progress_on_stderr
 from optc.cli.tables import gates_table, passes_table
+from optc.errors import GateError
+
+if TYPE_CHECKING:
+    from optc.artifact import Artifact
 
 _PATH = click.Path(path_type=Path)
 
@@ -45,14 +49,12 @@ def command(as_json: bool, sets: tuple[str, ...], gates: tuple[str, ...], **opti
 
     Writes an artifact only if every gate of the recipe holds; exit code 4 if one does not.
     """
-    from optc.cli.needs import compile_packages
-
-    with compile_packages(), reserved_stdout(), progress_on_stderr() as progress:
-        from optc.driver import compile as compile_model
-
-        artifact = compile_model(
-            options.pop("model"), set=sets, gate=gates, progress=progress, **options
-        )
+    try:
+        artifact = _compile(set=sets, gate=gates, **options)
+    except GateError as error:
+        if not as_json:
+            show(gates_table(getattr(error, "details", {}).get("gates", [])))
+        raise
     report = artifact.report()
     values = {"artifact": str(artifact.path), "digest": artifact.digest}
     keys = ("passes", "gates", "peak_anon_bytes", "seconds")
@@ -68,3 +70,12 @@ def command(as_json: bool, sets: tuple[str, ...], gates: tuple[str, ...], **opti
         f"peak memory {byte_text(report['peak_anon_bytes'])}"
     )
     click.echo(f"digest {artifact.digest}")
+
+
+def _compile(**options: Any) -> Artifact:
+    from optc.cli.needs import compile_packages
+
+    with compile_packages(), reserved_stdout(), progress_on_stderr() as progress:
+        from optc.driver import compile as compile_model
+
+        return compile_model(options.pop("model"), progress=progress, **options)
