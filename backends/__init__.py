@@ -1,0 +1,1 @@
+"""Backends: one folder each; they are found by name through entry points."""

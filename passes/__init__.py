@@ -1,0 +1,1 @@
+"""Graph passes, one a file, grouped by what they do."""
