@@ -7,15 +7,19 @@ import os
 import subprocess
 import sys
 import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import onnx_ir as ir
 
 from optc.backend import BuildOptions, EngineBuild
-from optc.backends.tvm.isa import isa_of
+from optc.backends.tvm.costs import costs_json, step_costs
+from optc.backends.tvm.isa import Isa, isa_of
 from optc.backends.tvm.link import linker_command
 from optc.backends.tvm.lower_model import Lowered, lower_model
+from optc.backends.tvm.program import Program
 from optc.backends.tvm.runtime_libs import FFI_PACKAGE, copy_libraries, ffi_version
 from optc.backends.tvm.weights_file import Placed, write_weights
 from optc.errors import OptcError, UnavailableError, UnsupportedError
@@ -45,17 +49,10 @@ def build_engine(
     lowered = lower_model(model, target, options)
     lowered_at = time.perf_counter()
     libraries = copy_libraries(workdir)
-    compiler = _start_compiler(lowered, workdir)
-    try:
+    with compiling(lowered.program, workdir) as finish:
         placed = write_weights(workdir / WEIGHTS_FILE, lowered.weights)
         packed_at = time.perf_counter()
-        report = _finish_compiler(compiler, workdir)
-    finally:
-        if compiler.poll() is None:
-            compiler.kill()
-            compiler.wait()
-        for name in _SCRATCH:
-            (workdir / name).unlink(missing_ok=True)
+        report = finish()
     report.update(
         lower_seconds=lowered_at - started,
         pack_seconds=packed_at - lowered_at,
@@ -66,24 +63,44 @@ def build_engine(
         files=(ENGINE_FILE, WEIGHTS_FILE, *libraries),
         spec=lowered.spec,
         requires={FFI_PACKAGE: ffi_version()},
-        backend_data=_backend_data(lowered, placed, isa.features),
+        backend_data=_backend_data(lowered, placed, isa),
         report=report,
     )
 
 
-def _backend_data(
-    lowered: Lowered, placed: list[Placed], features: tuple[str, ...]
-) -> dict[str, Any]:
+def _backend_data(lowered: Lowered, placed: list[Placed], isa: Isa) -> dict[str, Any]:
     return {
-        "features": list(features),
+        "features": list(isa.features),
+        "costs": costs_json(step_costs(lowered.program, isa)),
         "ffi": ffi_version(),
         "weights": [p.to_json() for p in placed],
     }
 
 
-def _start_compiler(lowered: Lowered, workdir: Path) -> subprocess.Popen[bytes]:
+@contextmanager
+def compiling(program: Program, workdir: Path) -> Iterator[Callable[[], dict[str, Any]]]:
+    """Compile ``program`` into ``workdir``'s engine file in a process of its own.
+
+    Gives a function that waits for the compiler and returns its report. The process and its
+    scratch files are gone afterwards.
+
+    Raises:
+        UnsupportedError, UnavailableError: From that function: what the compiler says.
+    """
+    compiler = _start_compiler(program, workdir)
+    try:
+        yield lambda: _finish_compiler(compiler, workdir)
+    finally:
+        if compiler.poll() is None:
+            compiler.kill()
+            compiler.wait()
+        for name in _SCRATCH:
+            (workdir / name).unlink(missing_ok=True)
+
+
+def _start_compiler(compiled: Program, workdir: Path) -> subprocess.Popen[bytes]:
     program, result, log = (workdir / name for name in _SCRATCH)
-    program.write_text(lowered.program.to_json())
+    program.write_text(compiled.to_json())
     arguments = [str(program), str(result), str(workdir / ENGINE_FILE)]
     with log.open("wb") as stream:
         return subprocess.Popen(

@@ -9,6 +9,7 @@ from typing import Any
 import tvm
 from tvm import relax
 
+from optc.backends.tvm.ceilings_kernels import ceiling_kernels
 from optc.backends.tvm.emit import emit
 from optc.backends.tvm.isa import isa_of
 from optc.backends.tvm.kernels import pipeline
@@ -28,6 +29,8 @@ def compile_program(program: Program, engine: Path) -> dict[str, Any]:
     isa = isa_of(Target(program.target, "cpu", program.features))
     module = emit(program, isa)
     kernels = sum(isinstance(f, tvm.tirx.PrimFunc) for f in module.functions.values())
+    for name, ceiling in ceiling_kernels(isa).items():
+        module[name] = ceiling
     executable = relax.build(
         module,
         target=isa.tvm_target(),

@@ -10,7 +10,7 @@ import tvm
 from tvm import relax, tirx
 
 from optc.backends.tvm.isa import Isa
-from optc.backends.tvm.program import Call, Dim, Function, Program, Tensor
+from optc.backends.tvm.program import Call, Dim, Function, Program, Tensor, kernel_names
 from optc.backends.tvm.relax_ops import relax_call
 
 _KERNELS = "optc.backends.tvm.kernels"
@@ -44,7 +44,7 @@ def make_kernel(kernel: str, config: dict[str, Any], isa: Isa) -> tirx.PrimFunc:
 
 def emit(program: Program, isa: Isa) -> tvm.IRModule:
     """The Relax module of ``program``; equal kernel configurations share one PrimFunc."""
-    emitter = _Emitter(isa, relax.BlockBuilder())
+    emitter = _Emitter(isa, relax.BlockBuilder(), kernel_names(program))
     for function in program.functions:
         emitter.function(function, program.bounds)
     return emitter.builder.get()
@@ -54,6 +54,7 @@ def emit(program: Program, isa: Isa) -> tvm.IRModule:
 class _Emitter:
     isa: Isa
     builder: relax.BlockBuilder
+    names: dict[str, str]
     kernels: dict[str, tvm.ir.GlobalVar] = field(default_factory=dict)
 
     def function(self, function: Function, bounds: dict[str, int]) -> None:
@@ -89,13 +90,12 @@ class _Emitter:
             values[tensor.name] = item
 
     def _kernel(self, call: Call) -> tvm.ir.GlobalVar:
-        key = f"{call.kernel} {sorted(call.config.items())}"
-        if key not in self.kernels:
+        if call.key not in self.kernels:
             function = make_kernel(call.kernel, call.config, self.isa)
-            name = f"{call.kernel}_{len(self.kernels)}"
+            name = self.names[call.key]
             function = function.with_attr("global_symbol", name)
-            self.kernels[key] = self.builder.add_func(function, name)
-        return self.kernels[key]
+            self.kernels[call.key] = self.builder.add_func(function, name)
+        return self.kernels[call.key]
 
 
 def _type(tensor: Tensor, symbols: dict[str, tirx.Var]) -> relax.TensorType:

@@ -68,11 +68,14 @@ class TvmExecutable:
             InputError: The batch exceeds the engine's limits, its shapes do not fit together, or
                 no KV pools were allocated.
         """
+        logits: Any = np.from_dlpack(self._step(*self.arguments(batch)))
+        return logits
+
+    def arguments(self, batch: StepBatch) -> tuple[Any, ...]:
+        """Arguments of the engine's function ``step``; raises as `step` does."""
         if self._fixed is None:
             raise InputError("no KV pools: call allocate_kv first", where="step")
-        result = self._step(*self._staging.fill(batch), *self._fixed)
-        logits: Any = np.from_dlpack(result)
-        return logits
+        return (*self._staging.fill(batch), *self._fixed)
 
     def copy_kv(self, group: int, src_slots: Int32, dst_slots: Int32) -> None:
         """Copy K and V of ``src_slots`` [n] to ``dst_slots`` [n] in every layer of ``group``,

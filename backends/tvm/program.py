@@ -48,6 +48,11 @@ class Call:
     outputs: tuple[Tensor, ...]
     updated: tuple[str, ...] = ()
 
+    @property
+    def key(self) -> str:
+        """Kernel and configuration; calls with equal keys share one kernel."""
+        return f"{self.kernel} {sorted(self.config.items())}"
+
 
 @dataclass(frozen=True)
 class Function:
@@ -85,6 +90,18 @@ class Program:
         data = json.loads(text)
         functions = tuple(_function(item) for item in data["functions"])
         return Program(functions, data["bounds"], data["target"], tuple(data["features"]))
+
+
+def kernel_names(program: Program) -> dict[str, str]:
+    """Name in the engine of every kernel, by `Call.key`: kind and index, in order of first use.
+
+    Operators that TVM lowers (``relax.…``) are named by TVM and left out.
+    """
+    names: dict[str, str] = {}
+    for call in (call for function in program.functions for call in function.calls):
+        if not call.kernel.startswith("relax."):
+            names.setdefault(call.key, f"{call.kernel}_{len(names)}")
+    return names
 
 
 def tensor_from_json(data: dict[str, Any]) -> Tensor:

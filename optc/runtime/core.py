@@ -36,6 +36,8 @@ class Core:
         plan: Sizes of the KV pools.
         eos_token_ids: Tokens that end a text.
         token_budget: Most rows of one step; at most the engine's own limit.
+        prefix_cache: Keep the keys and values of prefixes for later requests. Without effect on
+            engines that are not batch-invariant, where it would change results.
         clock: Seconds of a monotonic clock.
     """
 
@@ -46,6 +48,7 @@ class Core:
         *,
         eos_token_ids: Iterable[int] = (),
         token_budget: int,
+        prefix_cache: bool = True,
         clock: Callable[[], float] = time.perf_counter,
     ) -> None:
         spec = executable.spec
@@ -55,7 +58,10 @@ class Core:
         self._eos = frozenset(eos_token_ids)
         self._clock = clock
         self._blocks = KVBlocks(
-            tuple(group.window for group in spec.groups), plan.blocks, plan.block_size
+            tuple(group.window for group in spec.groups),
+            plan.blocks,
+            plan.block_size,
+            prefix_cache=prefix_cache and spec.batch_invariant,
         )
         self.scheduler: Scheduler[Request] = Scheduler(
             self._blocks,
@@ -80,8 +86,12 @@ class Core:
         index: int = 0,
         stream: TextStream | None = None,
         arrived_s: float | None = None,
+        salt: str = "",
     ) -> Request:
-        """Queue one completion of a valid prompt (1 <= n < the plan's max_context tokens)."""
+        """Queue one completion of a valid prompt (1 <= n < the plan's max_context tokens).
+
+        Requests of different ``salt`` share no cached prefixes.
+        """
         room = self._max_context - len(prompt)
         wanted = room if params.max_tokens is None else min(room, params.max_tokens)
         request = Request(
@@ -94,6 +104,7 @@ class Core:
             tables=self._blocks.new_tables(),
             metrics=RequestMetrics(self._clock() if arrived_s is None else arrived_s),
             stream=stream,
+            salt=salt,
         )
         self._next_id += 1
         self.scheduler.add(request)
@@ -110,11 +121,9 @@ class Core:
     def step(self) -> list[Update]:
         """Run one step; what it added to the requests, finished ones included."""
         chunks = self.scheduler.schedule()
-        for request in self.scheduler.preempted:
-            request.metrics.preemptions += 1
-            self._metrics.preemptions += 1
         if not chunks:
             raise RuntimeError("the scheduler found no rows although requests wait")
+        self._count_queues()
         started = self._clock()
         for chunk in chunks:
             if chunk.request.metrics.scheduled_s is None:
@@ -135,12 +144,22 @@ class Core:
             finished=self._metrics.finished.copy(),
             running=self.scheduler.num_running,
             waiting=self.scheduler.num_waiting,
-            free_blocks=tuple(pool.num_free for pool in self._blocks.pools),
+            free_blocks=self._blocks.available(),
+            cached_blocks=tuple(pool.num_cached for pool in self._blocks.pools),
         )
 
     def requests(self) -> Iterator[Request]:
         """All requests that have not finished, oldest first."""
         return self.scheduler.requests()
+
+    def _count_queues(self) -> None:
+        for request in self.scheduler.preempted:
+            request.metrics.preemptions += 1
+            self._metrics.preemptions += 1
+        for request in self.scheduler.admitted:
+            request.metrics.cached_tokens += request.num_computed
+            self._metrics.prefix_hit_tokens += request.num_computed
+            self._metrics.prefix_lookup_tokens += request.num_tokens
 
     def _count(self, chunks: Sequence[Chunk[Request]], seconds: float) -> None:
         self._metrics.steps += 1

@@ -37,6 +37,7 @@ class Engine:
         kv_memory_bytes: Memory for keys and values; None chooses (`optc.runtime.kv_plan`).
         token_budget: Most rows of one step; None is the engine's limit.
         block_size: Tokens of a KV block; None chooses.
+        prefix_cache: Keep keys and values of prefixes for later requests.
 
     Raises:
         OptcError: The engine cannot be loaded, or the memory is too little.
@@ -51,6 +52,7 @@ class Engine:
         kv_memory_bytes: int | None = None,
         token_budget: int | None = None,
         block_size: int | None = None,
+        prefix_cache: bool = True,
     ) -> None:
         self.tokenizer = tokenizer
         self.eos_token_ids = tuple(eos_token_ids)
@@ -71,7 +73,13 @@ class Engine:
             rows = spec.max_rows if token_budget is None else min(token_budget, spec.max_rows)
             plan = plan_kv(spec, kv_memory_bytes, rows, block_size)
             opened.append((spec, plan))
-            return Core(executable, plan, eos_token_ids=eos_token_ids, token_budget=rows)
+            return Core(
+                executable,
+                plan,
+                eos_token_ids=eos_token_ids,
+                token_budget=rows,
+                prefix_cache=prefix_cache,
+            )
 
         self._worker = Worker(open_core)
         self.spec, self.kv_plan = opened[0]
@@ -87,6 +95,8 @@ class Engine:
         self,
         prompts: str | Sequence[Prompt],
         params: SamplingParams | Sequence[SamplingParams] | None = None,
+        *,
+        salt: str = "",
     ) -> list[RequestOutput]:
         """Continue all prompts, batched, and return their results in order.
 
@@ -96,6 +106,7 @@ class Engine:
         Args:
             prompts: One text, or a sequence of prompts.
             params: For all prompts, or one for each.
+            salt: As of `submit`.
 
         Raises:
             RequestError: The number of params is not that of the prompts.
@@ -103,7 +114,7 @@ class Engine:
         """
         wanted: list[Prompt] = [prompts] if isinstance(prompts, str) else list(prompts)
         per_prompt = self._params_for(wanted, params)
-        handles = [self._prepare(p, q) for p, q in zip(wanted, per_prompt, strict=True)]
+        handles = [self._prepare(p, q, salt) for p, q in zip(wanted, per_prompt, strict=True)]
         submissions = [entry for entry in handles if isinstance(entry, Submission)]
         self._worker.submit(submissions)
         try:
@@ -116,14 +127,22 @@ class Engine:
                 if not submission.handle.done:
                     submission.handle.cancel()
 
-    def submit(self, prompt: Prompt, params: SamplingParams | None = None) -> Handle:
+    def submit(
+        self, prompt: Prompt, params: SamplingParams | None = None, *, salt: str = ""
+    ) -> Handle:
         """Start one request; iterate the handle to stream it.
+
+        Args:
+            prompt: Text or token ids.
+            params: How to continue.
+            salt: A tenant's or adapter's name: requests of different salts share no cached
+                prefixes, so that latencies tell nothing about the prompts of others.
 
         Raises:
             RequestError: The prompt or the params are invalid.
             EngineError: The engine failed or is closed.
         """
-        submission = self._submission(prompt, params or SamplingParams())
+        submission = self._submission(prompt, params or SamplingParams(), salt)
         self._worker.submit([submission])
         return submission.handle
 
@@ -158,15 +177,17 @@ class Engine:
             )
         return list(params)
 
-    def _prepare(self, prompt: Prompt, params: SamplingParams) -> Submission | RequestOutput:
+    def _prepare(
+        self, prompt: Prompt, params: SamplingParams, salt: str
+    ) -> Submission | RequestOutput:
         arrived_s = time.perf_counter()
         try:
-            return self._submission(prompt, params)
+            return self._submission(prompt, params, salt)
         except RequestError as error:
             failed = Completion(0, "", (), "error", None, RequestMetrics(arrived_s), error)
             return RequestOutput((), (failed,))
 
-    def _submission(self, prompt: Prompt, params: SamplingParams) -> Submission:
+    def _submission(self, prompt: Prompt, params: SamplingParams, salt: str) -> Submission:
         arrived_s = time.perf_counter()
         ids = self._encode(prompt)
         self._check(ids, params)
@@ -179,7 +200,7 @@ class Engine:
             )
         seed = secrets.randbits(64) if params.seed is None else params.seed
         handle = Handle(tuple(ids.tolist()), params.n, self._worker.cancel)
-        return Submission(handle, ids, params, seed, streams, arrived_s)
+        return Submission(handle, ids, params, seed, streams, arrived_s, salt)
 
     def _encode(self, prompt: Prompt) -> Int32:
         if not isinstance(prompt, str):

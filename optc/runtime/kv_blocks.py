@@ -6,6 +6,8 @@ b tokens. Block j of a group holds the tokens ``[j*b, (j+1)*b)``:
     group            blocks held during the step
     full (window 0)  [0, ceil((c+n)/b))
     window w         [max(0, c-w+1) // b, ceil((c+n)/b));  those before are released: -1
+
+Blocks that only the prefix cache keeps count as free: they are evicted when they are needed.
 """
 
 from __future__ import annotations
@@ -16,8 +18,10 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from optc.runtime.block_pool import BlockPool
+from optc.runtime.executable import Int32
+from optc.runtime.prefix_cache import ABSENT, PrefixCache
 
-RELEASED = -1
+RELEASED = ABSENT
 
 
 @dataclass
@@ -44,9 +48,22 @@ class BlockTables:
 
 
 class HasTables(Protocol):
-    """What this module needs to know of a request."""
+    """Who holds blocks."""
 
     tables: BlockTables
+
+
+class HasPrefix(HasTables, Protocol):
+    """What the prefix cache needs to know of a request; those of different ``salt`` share no
+    blocks."""
+
+    salt: str
+    num_computed: int
+
+    @property
+    def tokens(self) -> Int32:
+        """[n] all known tokens."""
+        ...
 
 
 class KVBlocks:
@@ -56,27 +73,43 @@ class KVBlocks:
         windows: Window of each group in tokens; 0 is full attention.
         totals: Blocks of each group.
         block_size: Tokens a block.
+        prefix_cache: Keep full blocks of requests that ended, for those that begin alike.
     """
 
-    def __init__(self, windows: tuple[int, ...], totals: tuple[int, ...], block_size: int) -> None:
+    def __init__(
+        self,
+        windows: tuple[int, ...],
+        totals: tuple[int, ...],
+        block_size: int,
+        *,
+        prefix_cache: bool = False,
+    ) -> None:
         self.windows = windows
         self.block_size = block_size
         self.pools = tuple(BlockPool(total) for total in totals)
+        self.prefixes = PrefixCache(windows, self.pools, block_size) if prefix_cache else None
 
     def new_tables(self) -> BlockTables:
         """Empty tables for a request."""
         return BlockTables.empty(len(self.pools))
 
+    def available(self) -> tuple[int, ...]:
+        """Blocks that requests can have now, by group: free ones and those only cached."""
+        return tuple(pool.num_free + pool.num_cached for pool in self.pools)
+
     def fits(self, tables: BlockTables, length: int) -> bool:
         """Whether `grow` to ``length`` tokens would succeed now."""
         missing = self._missing(tables, length)
-        return all(missing <= pool.num_free for pool in self.pools)
+        return all(missing <= count for count in self.available())
 
-    def fits_new(self, length: int, chunk: int) -> bool:
-        """Whether a request without blocks could grow to ``length`` tokens, ``chunk`` a step."""
+    def fits_new(self, tables: BlockTables, length: int, chunk: int) -> bool:
+        """Whether a request that begins with ``tables`` could grow to ``length`` tokens,
+        ``chunk`` a step."""
         return all(
-            blocks_needed(length, chunk, window, self.block_size) <= pool.num_free
-            for window, pool in zip(self.windows, self.pools, strict=True)
+            blocks_needed(length, chunk, window, self.block_size) - len(tables.held(group)) <= count
+            for group, (window, count) in enumerate(
+                zip(self.windows, self.available(), strict=True)
+            )
         )
 
     def grow(self, tables: BlockTables, length: int) -> bool:
@@ -87,9 +120,39 @@ class KVBlocks:
             return True
         if not self.fits(tables, length):
             return False
-        for table, pool in zip(tables.blocks, self.pools, strict=True):
+        for group, (table, pool) in enumerate(zip(tables.blocks, self.pools, strict=True)):
+            if self.prefixes and missing > pool.num_free:
+                self.prefixes.evict(group, missing - pool.num_free)
             table.extend(pool.take(missing))
         return True
+
+    def reuse(self, request: HasPrefix) -> int:
+        """Give a request without blocks those of its longest cached prefix; returns how many
+        tokens need not be computed."""
+        if self.prefixes is None:
+            return 0
+        path = self.prefixes.match(request.salt, request.tokens)
+        self.prefixes.use(path)
+        tables = request.tables
+        for group, first in enumerate(self.prefixes.first_seen(len(path))):
+            blocks = [node.blocks[group] for node in path[first:]]
+            for block in blocks:
+                self.pools[group].share(block)
+            tables.blocks[group].extend([RELEASED] * first + blocks)
+            tables.released[group] = first
+        return len(path) * self.block_size
+
+    def store(self, request: HasPrefix, before: int) -> None:
+        """Offer the prefix cache the blocks that became full since ``before`` computed tokens."""
+        count = request.num_computed // self.block_size
+        if self.prefixes is None or count == before // self.block_size:
+            return
+        mine = [table[:count].tolist() for table in request.tables.blocks]
+        tokens = request.tokens[: count * self.block_size]
+        for table, stored in zip(
+            request.tables.blocks, self.prefixes.store(request.salt, tokens, mine), strict=True
+        ):
+            table[:count] = array("i", stored)
 
     def release_behind(self, tables: BlockTables, computed: int) -> None:
         """Release blocks that no row at position ``computed`` or later can see."""
@@ -114,14 +177,17 @@ class KVBlocks:
         """Check every pool against the tables of all requests that exist.
 
         Raises:
-            RuntimeError: A block leaked or is held twice; names the group.
+            RuntimeError: A block leaked, is held twice or lost by the cache; names the group.
         """
         tables = [holder.tables for holder in holders]
         for group, pool in enumerate(self.pools):
+            kept = self.prefixes.kept(group) if self.prefixes else []
             try:
-                pool.check_integrity(t.held(group) for t in tables)
+                pool.check_integrity((t.held(group) for t in tables), kept)
             except RuntimeError as error:
                 raise RuntimeError(f"KV group {group}: {error}") from error
+        if self.prefixes:
+            self.prefixes.check_integrity()
 
     def _missing(self, tables: BlockTables, length: int) -> int:
         """Blocks that each group lacks to hold ``length`` tokens; may be negative."""

@@ -22,6 +22,7 @@ def load(
     threads: int | None = None,
     token_budget: int | None = None,
     block_size: int | None = None,
+    prefix_cache: bool = True,
     verify: Literal["full", "size"] = "full",
 ) -> Engine:
     """Load an artifact for generation.
@@ -33,6 +34,8 @@ def load(
         threads: Threads of the engine; None is what this process may use.
         token_budget: Most rows of one step; None is the engine's limit.
         block_size: Tokens of a KV block; None chooses.
+        prefix_cache: Keep the keys and values of prefixes for later requests that begin alike;
+            never changes a result. Without effect on engines that are not batch-invariant.
         verify: ``full`` hashes every file first; ``size`` only looks at their lengths.
 
     Raises:
@@ -60,6 +63,7 @@ def load(
         kv_memory_bytes=budget,
         token_budget=token_budget,
         block_size=block_size,
+        prefix_cache=prefix_cache,
     )
 
 

@@ -17,6 +17,7 @@ class RequestMetrics:
         token_times_s: When each output token was drawn.
         finished_s: It ended; None before.
         preemptions: How often its KV blocks were taken and had to be computed again.
+        cached_tokens: Tokens that the prefix cache saved it, after preemptions too.
     """
 
     arrived_s: float
@@ -24,6 +25,7 @@ class RequestMetrics:
     token_times_s: list[float] = field(default_factory=list)
     finished_s: float | None = None
     preemptions: int = 0
+    cached_tokens: int = 0
 
     @property
     def queue_s(self) -> float | None:
@@ -62,11 +64,14 @@ class EngineMetrics:
         step_s: Time inside the executable.
         prompt_tokens: Rows computed for tokens of prompts, recomputed ones included.
         output_tokens: Tokens drawn.
+        prefix_lookup_tokens: Tokens of requests at their admission, each preemption anew.
+        prefix_hit_tokens: Those of them whose keys and values came from the prefix cache.
         preemptions: Requests whose blocks were taken.
         finished: Completions by finish reason.
         running: Completions that hold KV blocks now.
         waiting: Completions in the queue now.
-        free_blocks: Free KV blocks by group now.
+        free_blocks: KV blocks by group that requests can have now, cached ones included.
+        cached_blocks: Those of them that hold a prefix which may be used again.
         total_blocks: All KV blocks by group.
     """
 
@@ -74,9 +79,17 @@ class EngineMetrics:
     step_s: float = 0.0
     prompt_tokens: int = 0
     output_tokens: int = 0
+    prefix_lookup_tokens: int = 0
+    prefix_hit_tokens: int = 0
     preemptions: int = 0
     finished: Counter[str] = field(default_factory=Counter)
     running: int = 0
     waiting: int = 0
     free_blocks: tuple[int, ...] = ()
+    cached_blocks: tuple[int, ...] = ()
     total_blocks: tuple[int, ...] = ()
+
+    @property
+    def prefix_hit_rate(self) -> float:
+        """Fraction of looked-up tokens that the prefix cache had; 0 before the first."""
+        return self.prefix_hit_tokens / max(1, self.prefix_lookup_tokens)

@@ -30,6 +30,7 @@ class Request:
         tables: Empty block tables.
         metrics: Where its latencies go.
         stream: Turns tokens into text; None without a tokenizer.
+        salt: Requests of different salts share no cached prefixes.
     """
 
     def __init__(
@@ -44,8 +45,10 @@ class Request:
         tables: BlockTables,
         metrics: RequestMetrics,
         stream: TextStream | None,
+        salt: str = "",
     ) -> None:
         self.id = request_id
+        self.salt = salt
         self.params = params
         self.seed = seed
         self.index = index

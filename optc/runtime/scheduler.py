@@ -19,16 +19,24 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Generic, NamedTuple, Protocol, TypeVar
 
+from optc.runtime.executable import Int32
 from optc.runtime.kv_blocks import BlockTables, KVBlocks
 
 
 class Schedulable(Protocol):
-    """What the scheduler reads and writes of a request."""
+    """What the scheduler reads and writes of a request; tokens and salt only pass through to the
+    prefix cache."""
 
     id: int
+    salt: str
     num_tokens: int
     num_computed: int
     tables: BlockTables
+
+    @property
+    def tokens(self) -> Int32:
+        """[num_tokens] all known tokens."""
+        ...
 
 
 R = TypeVar("R", bound=Schedulable)
@@ -76,6 +84,7 @@ class Scheduler(Generic[R]):
         self.token_budget = token_budget
         self.max_running = max(1, min(max_running, token_budget // 2))
         self.preempted: list[R] = []
+        self.admitted: list[R] = []
         self._waiting: deque[R] = deque()  # by arrival; all are younger than the running ones
         self._running: list[R] = []  # by arrival
 
@@ -113,10 +122,11 @@ class Scheduler(Generic[R]):
     def schedule(self) -> list[Chunk[R]]:
         """Choose the next step's rows and take the blocks they need.
 
-        ``preempted`` then names the requests whose blocks were taken for it. The caller runs
-        the step and calls `commit`.
+        ``preempted`` then names the requests whose blocks were taken for it, and ``admitted``
+        those that begin, whose ``num_computed`` is what the prefix cache gave them. The caller
+        runs the step and calls `commit`.
         """
-        self.preempted = []
+        self.preempted, self.admitted = [], []
         rows = _Rows(self.token_budget)
         for request in sorted(self._running, key=lambda r: (_pending(r) > 1, r.id)):
             count = min(_pending(request), rows.left)
@@ -131,10 +141,12 @@ class Scheduler(Generic[R]):
         ]
 
     def commit(self, chunks: list[Chunk[R]]) -> None:
-        """Record that the step over ``chunks`` ran; release blocks behind windows."""
+        """Record that the step over ``chunks`` ran; cache full blocks, release those behind
+        windows."""
         for chunk in chunks:
             request = chunk.request
             request.num_computed += chunk.rows
+            self.blocks.store(request, chunk.start)
             self.blocks.release_behind(request.tables, request.num_computed)
 
     def check_integrity(self) -> None:
@@ -167,13 +179,18 @@ class Scheduler(Generic[R]):
     def _admit(self, rows: _Rows) -> None:
         while self._waiting and rows.left and len(self._running) < self.max_running:
             request = self._waiting[0]
-            # Room for all that is known and one token more, or it would soon be preempted.
-            if not self.blocks.fits_new(request.num_tokens + 1, self.token_budget):
-                return
+            request.num_computed = self.blocks.reuse(request)
             count = min(_pending(request), rows.left)
-            if not self.blocks.grow(request.tables, count):
+            # Room for all that is known and one token more, or it would soon be preempted.
+            if not (
+                self.blocks.fits_new(request.tables, request.num_tokens + 1, self.token_budget)
+                and self.blocks.grow(request.tables, request.num_computed + count)
+            ):
+                self.blocks.free(request.tables)
+                request.num_computed = 0
                 return
             self._running.append(self._waiting.popleft())
+            self.admitted.append(request)
             rows.give(request.id, count)
 
 

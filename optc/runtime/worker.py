@@ -33,6 +33,7 @@ class Submission:
         seed: First half of its noise key.
         streams: Text of each of the n completions; empty without a tokenizer.
         arrived_s: When the caller handed it in.
+        salt: Requests of different salts share no cached prefixes.
     """
 
     handle: Handle
@@ -41,6 +42,7 @@ class Submission:
     seed: int
     streams: tuple[TextStream, ...]
     arrived_s: float
+    salt: str = ""
 
 
 @dataclass(frozen=True)
@@ -147,6 +149,7 @@ class Worker:
                     index=index,
                     stream=submission.streams[index] if submission.streams else None,
                     arrived_s=submission.arrived_s,
+                    salt=submission.salt,
                 )
                 self._requests[request.id] = submission.handle, request
 

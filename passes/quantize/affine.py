@@ -59,6 +59,12 @@ class Scheme:
         return f"int{self.bits} {spread}{'' if self.symmetric else ' asymmetric'}"
 
     @property
+    def spreads(self) -> bool:
+        """Whether groups are quantized as columns in memory: scales then follow one another along
+        the rows, which is several times faster than a scale a row where groups are short."""
+        return bool(self.group_size) or self.bits == 4
+
+    @property
     def limits(self) -> tuple[int, int]:
         """Least and greatest value."""
         if not self.symmetric:
@@ -92,6 +98,8 @@ def quantized_rows(weight: LazyWeight, scheme: Scheme, name: str) -> QuantizedRo
 def quantize_rows(rows: Float32, scheme: Scheme, name: str = "weight") -> QuantizedTile:
     """Quantize rows [n, K]; K must be a multiple of the group size.
 
+    Every group's result depends on that group alone, to the bit.
+
     Raises:
         InputError: ``rows`` holds infinities or NaN; ``name`` says of which weight.
     """
@@ -104,12 +112,14 @@ def quantize_rows(rows: Float32, scheme: Scheme, name: str = "weight") -> Quanti
     step = max(1, _CHUNK_ELEMENTS // columns)
     for start in range(0, n, step):
         part = slice(start, start + step)
-        x = rows[part].reshape(-1, groups, size)
+        x = rows[part].reshape(-1, size).T
+        if scheme.spreads:
+            x = np.ascontiguousarray(x)
         q, scale, zero = _quantize_groups(x, scheme, name)
-        values[part] = q.reshape(-1, columns)
-        scales[part] = scale
+        values[part].reshape(-1, size)[...] = q.astype(values.dtype).T  # bytes move faster
+        scales[part] = scale.reshape(-1, groups)
         if zero_points is not None:
-            zero_points[part] = zero
+            zero_points[part] = zero.reshape(-1, groups)
     if scheme.group_size:
         return QuantizedTile(values, scales, zero_points)
     flat = None if zero_points is None else zero_points[:, 0]
@@ -128,29 +138,30 @@ def dequantize_rows(tile: QuantizedTile, group_size: int) -> Float32:
 
 
 def _quantize_groups(x: Float32, scheme: Scheme, name: str) -> tuple[Float32, Float32, Float32]:
-    """x [n, G, g] to float-typed values [n, G, g], scales and zero points [n, G]."""
-    low = np.minimum(x.min(axis=2), np.float32(0))
-    high = np.maximum(x.max(axis=2), np.float32(0))
+    """x [g, m], a group a column, to float-typed values [g, m], scales and zero points [m]."""
+    low = np.minimum(x.min(axis=0), np.float32(0))
+    high = np.maximum(x.max(axis=0), np.float32(0))
     if not (np.isfinite(low).all() and np.isfinite(high).all()):
         raise InputError(
             "the weight holds infinities or NaN", where=name, hint="the checkpoint is damaged"
         )
     candidates = _parameters(low, high, scheme)
     scale, zero = next(candidates)
-    best = _apply(x, scale, zero, scheme)
-    best_error = _error(x, best, scale, zero) if scheme.bits == 4 else scale
-    for other_scale, other_zero in candidates:
-        q = _apply(x, other_scale, other_zero, scheme)
-        error = _error(x, q, other_scale, other_zero)
-        better = error < best_error
-        scale, zero = np.where(better, other_scale, scale), np.where(better, other_zero, zero)
-        best_error = np.where(better, error, best_error)
-        np.copyto(best, q, where=better[:, :, None])
-    return best, scale, zero
+    q = np.empty_like(x)
+    if scheme.bits == 4:
+        least_error = _error(x, scale, zero, scheme, q)
+        for other_scale, other_zero in candidates:
+            error = _error(x, other_scale, other_zero, scheme, q)
+            better = error < least_error
+            scale, zero = np.where(better, other_scale, scale), np.where(better, other_zero, zero)
+            least_error = np.where(better, error, least_error)
+    _steps(x, scale, zero, scheme, q)
+    q += zero
+    return q, scale, zero
 
 
 def _parameters(low: Float32, high: Float32, scheme: Scheme) -> Iterator[tuple[Float32, Float32]]:
-    """Scales and zero points [n, G] to try, the plain one first."""
+    """Scales and zero points [m] to try, the plain one first."""
     least, most = scheme.limits
     shares = _NARROWED[scheme.symmetric] if scheme.bits == 4 else (1.0,)
     for share in shares:
@@ -174,20 +185,37 @@ def _storable(scale: Float32, scheme: Scheme) -> Float32:
     return np.where(scale < np.finfo(np.float32).tiny, np.float32(1), scale)
 
 
-def _apply(x: Float32, scale: Float32, zero: Float32, scheme: Scheme) -> Float32:
+def _steps(x: Float32, scale: Float32, zero: Float32, scheme: Scheme, out: Float32) -> None:
+    """Values less their zero point, q - zero, into ``out`` [g, m]."""
     least, most = scheme.limits
-    q = x / scale[:, :, None]
-    np.rint(q, out=q)
-    if not scheme.symmetric:
-        q += zero[:, :, None]
-    np.clip(q, least, most, out=q)
-    return q
+    np.divide(x, scale, out=out)
+    np.rint(out, out=out)
+    if scheme.symmetric:
+        np.clip(out, least, most, out=out)
+    else:
+        np.maximum(out, np.float32(least) - zero, out=out)
+        np.minimum(out, np.float32(most) - zero, out=out)
 
 
-def _error(x: Float32, q: Float32, scale: Float32, zero: Float32) -> Float32:
-    """Squared error [n, G] of a candidate."""
-    difference = q - zero[:, :, None]
-    difference *= scale[:, :, None]
-    difference -= x
-    error: Float32 = np.einsum("ngk,ngk->ng", difference, difference)
+def _error(
+    x: Float32, scale: Float32, zero: Float32, scheme: Scheme, scratch: Float32
+) -> Float32:
+    """Squared error [m] of a candidate; ``scratch`` is as large as x.
+
+    The order of the sum is fixed, since near ties turn on it: four partial sums, of the elements
+    i, i + 4, ... each, taken in sixteens from the last four of a sixteen to its first.
+    """
+    _steps(x, scale, zero, scheme, scratch)
+    scratch *= scale
+    scratch -= x
+    with np.errstate(over="ignore"):  # infinite is a fair error for weights near the largest float
+        scratch *= scratch
+        size, width = x.shape
+        whole = size - size % 16
+        starts = [16 * i + j for i in range(whole // 16) for j in (12, 8, 4, 0)]
+        sums = np.zeros((4, width), np.float32)
+        for start in (*starts, *range(whole, size, 4)):
+            fours = scratch[start : start + 4]
+            sums[: len(fours)] += fours
+        error: Float32 = (sums[0] + sums[1]) + (sums[2] + sums[3])
     return error

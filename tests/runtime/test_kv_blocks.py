@@ -60,7 +60,7 @@ def test_the_stated_need_is_enough(window: int, block_size: int, chunk: int, len
     """A request alone never holds more than `blocks_needed` and never sees a released block."""
     need = blocks_needed(length, chunk, window, block_size)
     blocks = KVBlocks((window,), (need,), block_size)
-    assert blocks.fits_new(length, chunk)
+    assert blocks.fits_new(blocks.new_tables(), length, chunk)
     tables = blocks.new_tables()
     computed = 0
     while computed < length:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 import pytest
 
+from optc.runtime.executable import Int32
 from optc.runtime.kv_blocks import BlockTables, KVBlocks, blocks_needed
 from optc.runtime.scheduler import Scheduler
 
@@ -20,7 +21,11 @@ class Job:
     length: int
     tables: BlockTables
     num_computed: int = 0
-    gaps: list[int] = field(default_factory=list)
+    salt: str = ""
+
+    @property
+    def tokens(self) -> Int32:
+        return np.zeros(self.num_tokens, np.int32)
 
 
 @dataclass
@@ -63,9 +68,10 @@ def make_world(
     running: int = 64,
     spare: int = 0,
     block_size: int = 4,
+    prefix_cache: bool = False,
 ) -> World:
     totals = tuple(blocks_needed(longest, budget, w, block_size) + spare for w in windows)
-    blocks = KVBlocks(windows, totals, block_size)
+    blocks = KVBlocks(windows, totals, block_size, prefix_cache=prefix_cache)
     return World(Scheduler(blocks, budget, running), blocks)
 
 
@@ -139,13 +145,21 @@ def test_broken_queues_are_found() -> None:
 
 @pytest.mark.parametrize("windows", [(0,), (0, 9), (3, 12)])
 @pytest.mark.parametrize(("budget", "spare"), [(2, 0), (8, 0), (32, 12)])
+@pytest.mark.parametrize("prefix_cache", [False, True])
 def test_hundreds_of_requests_in_virtual_time(
-    windows: tuple[int, ...], budget: int, spare: int
+    windows: tuple[int, ...], budget: int, spare: int, prefix_cache: bool
 ) -> None:
     """Random arrivals and cancellations on tiny pools: everyone ends, no block leaks, and every
     running request that is not preempted gets a row in every step."""
     rng = np.random.default_rng(budget)
-    world = make_world(windows=windows, budget=budget, spare=spare, longest=48, running=6)
+    world = make_world(
+        windows=windows,
+        budget=budget,
+        spare=spare,
+        longest=48,
+        running=6,
+        prefix_cache=prefix_cache,
+    )
     live: list[Job] = []
     ended = cancelled = 0
     while ended + cancelled < 300:
@@ -164,7 +178,7 @@ def test_hundreds_of_requests_in_virtual_time(
         live = [job for job in live if job not in done]
         ended += len(done)
         world.scheduler.check_integrity()
-    assert [pool.num_free for pool in world.blocks.pools] == [p.total for p in world.blocks.pools]
+    assert world.blocks.available() == tuple(pool.total for pool in world.blocks.pools)
 
 
 def test_a_stream_of_short_requests_does_not_starve_a_long_one() -> None:
