@@ -6,6 +6,7 @@ Nothing of optc is used. Float32 arithmetic; weights are read with the safetenso
 from __future__ import annotations
 
 import json
+import math
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -113,11 +114,12 @@ class NumpyLlama:
         )
         q, k = self._rotate(q), self._rotate(k)
         k, v = (np.repeat(t, heads // kv_heads, axis=1) for t in (k, v))
-        scores = np.einsum("qhd,khd->hqk", q, k) / np.sqrt(q.shape[-1])
+        q, k, v = (t.swapaxes(0, 1) for t in (q, k, v))
+        scores = q @ k.swapaxes(1, 2) / math.sqrt(q.shape[-1])
         scores = np.where(np.tril(np.ones(scores.shape[1:], bool)), scores, -np.inf)
         weights = np.exp(scores - scores.max(axis=-1, keepdims=True))
         weights /= weights.sum(axis=-1, keepdims=True)
-        out = np.einsum("hqk,khd->qhd", weights, v).reshape(len(x), -1)
+        out = (weights @ v).swapaxes(0, 1).reshape(len(x), -1)
         return self._linear(out, prefix + "self_attn.o_proj")
 
     def _rotate(self, x: Array) -> Array:
