@@ -1,0 +1,116 @@
+"""The prefix cache as a plain statement of what it means: the oracle of its tests.
+
+No tree and no reference counts: a full block is its salt, and the tokens from the start to its
+end; everything is found by looking at everything.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+Key = tuple[str, tuple[int, ...]]
+
+
+@dataclass(eq=False)
+class NaiveHolder:
+    """A request; ``held`` are by group the indices of the blocks that it holds."""
+
+    salt: str
+    tokens: tuple[int, ...]
+    computed: int
+    held: list[set[int]]
+
+
+@dataclass
+class NaivePrefixes:
+    """Blocks of all groups. ``used`` is by group when each cached block was used last."""
+
+    windows: tuple[int, ...]
+    totals: tuple[int, ...]
+    size: int
+    holders: list[NaiveHolder] = field(default_factory=list)
+    clock: int = 0
+
+    def __post_init__(self) -> None:
+        self.used: list[dict[Key, int]] = [{} for _ in self.windows]
+
+    def first_seen(self, group: int, count: int) -> int:
+        window = self.windows[group]
+        return max(0, count * self.size - window + 1) // self.size if window else 0
+
+    def hit(self, salt: str, tokens: tuple[int, ...]) -> int:
+        """Blocks that a request of ``tokens`` can go on from."""
+        return next(
+            count
+            for count in range((len(tokens) - 1) // self.size, -1, -1)
+            if all(
+                (salt, tokens[: (j + 1) * self.size]) in used
+                for group, used in enumerate(self.used)
+                for j in range(self.first_seen(group, count), count)
+            )
+        )
+
+    def admit(self, salt: str, tokens: tuple[int, ...]) -> NaiveHolder:
+        count = self.hit(salt, tokens)
+        held = [set(range(self.first_seen(g, count), count)) for g in range(len(self.windows))]
+        holder = NaiveHolder(salt, tokens, count * self.size, held)
+        self.holders.append(holder)
+        self.touch(holder)
+        return holder
+
+    def key(self, holder: NaiveHolder, index: int) -> Key | NaiveHolder:
+        """A full block is its prefix; others are nobody else's."""
+        end = (index + 1) * self.size
+        return (holder.salt, holder.tokens[:end]) if end <= holder.computed else holder
+
+    def touch(self, holder: NaiveHolder) -> None:
+        for group, indices in enumerate(holder.held):
+            for index in sorted(indices, reverse=True):
+                key = self.key(holder, index)
+                if not isinstance(key, NaiveHolder):
+                    self.clock += 1
+                    self.used[group][key] = self.clock
+
+    def held_keys(self, group: int) -> set[Key]:
+        keys = (self.key(h, index) for h in self.holders for index in h.held[group])
+        return {key for key in keys if not isinstance(key, NaiveHolder)}
+
+    def free(self, group: int) -> int:
+        private = sum(
+            isinstance(self.key(h, index), NaiveHolder)
+            for h in self.holders
+            for index in h.held[group]
+        )
+        return self.totals[group] - private - len(self.held_keys(group) | set(self.used[group]))
+
+    def cached(self, group: int) -> int:
+        return len(set(self.used[group]) - self.held_keys(group))
+
+    def grow(self, holder: NaiveHolder, length: int) -> bool:
+        """Compute up to ``length`` tokens in one step."""
+        before, after = -(-holder.computed // self.size), -(-length // self.size)
+        groups = range(len(self.windows))
+        if any(after - before > self.free(g) + self.cached(g) for g in groups):
+            return False
+        for group in groups:
+            while self.free(group) < after - before:
+                self.evict(group)
+            holder.held[group] |= set(range(before, after))
+        crossed = holder.computed // self.size != length // self.size
+        holder.computed = length
+        if crossed:
+            self.touch(holder)
+        for group, window in enumerate(self.windows):
+            if window:
+                first = max(0, length - window + 1) // self.size
+                holder.held[group] = {j for j in holder.held[group] if j >= first}
+        return True
+
+    def evict(self, group: int) -> None:
+        loose = set(self.used[group]) - self.held_keys(group)
+        key = min(loose, key=self.used[group].__getitem__)
+        if self.windows[group]:
+            del self.used[group][key]
+        else:
+            for used in self.used:
+                used.pop(key, None)

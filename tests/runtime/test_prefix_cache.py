@@ -1,0 +1,234 @@
+"""The prefix cache against its oracle, and through the core: hits, windows, salts, eviction."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from optc.runtime.core import Core
+from optc.runtime.engine import Engine
+from optc.runtime.executable import EngineSpec, Int32
+from optc.runtime.kv_blocks import BlockTables, KVBlocks
+from optc.runtime.kv_plan import KVPlan
+from optc.runtime.params import SamplingParams
+from optc.runtime.request import Request
+from tests.runtime.naive_prefixes import NaiveHolder, NaivePrefixes
+from tests.runtime.toy import ToyExecutable, generate_naively, toy_spec
+
+GREEDY = SamplingParams(temperature=0, max_tokens=5)
+
+
+@dataclass(eq=False)
+class Holder:
+    """A request that is tokens and tables only."""
+
+    salt: str
+    tokens: Int32
+    tables: BlockTables
+    num_computed: int = 0
+
+
+def make_blocks(
+    windows: tuple[int, ...] = (0,), totals: tuple[int, ...] = (9,), size: int = 2
+) -> KVBlocks:
+    return KVBlocks(windows, totals, size, prefix_cache=True)
+
+
+def admit(blocks: KVBlocks, tokens: list[int], salt: str = "") -> Holder:
+    holder = Holder(salt, np.array(tokens, np.int32), blocks.new_tables())
+    holder.num_computed = blocks.reuse(holder)
+    return holder
+
+
+def compute(blocks: KVBlocks, holder: Holder, length: int) -> bool:
+    """What the scheduler does with a request in a step."""
+    if not blocks.grow(holder.tables, length):
+        return False
+    before, holder.num_computed = holder.num_computed, length
+    blocks.store(holder, before)
+    blocks.release_behind(holder.tables, length)
+    return True
+
+
+def test_full_blocks_are_found_again_and_one_token_is_left_to_compute() -> None:
+    blocks = make_blocks()
+    first = admit(blocks, [1, 2, 3, 4, 5])
+    assert first.num_computed == 0
+    assert compute(blocks, first, 5)
+    same = admit(blocks, [1, 2, 3, 4])
+    assert same.num_computed == 2, "the whole prompt is cached, but its logits are not"
+    longer = admit(blocks, [1, 2, 3, 4, 9, 9])
+    assert longer.num_computed == 4
+    assert longer.tables.blocks[0] == first.tables.blocks[0][:2]
+    assert admit(blocks, [2, 2, 3, 4]).num_computed == 0
+    assert admit(blocks, [1, 2, 3, 4, 5], salt="other").num_computed == 0
+    blocks.check_integrity([first, same, longer])
+
+
+def test_two_that_compute_the_same_share_it_afterwards() -> None:
+    blocks = make_blocks()
+    first, second = admit(blocks, [7] * 5), admit(blocks, [7] * 5)
+    assert compute(blocks, first, 5)
+    assert compute(blocks, second, 5)
+    assert first.tables.blocks[0][:2] == second.tables.blocks[0][:2]
+    assert first.tables.blocks[0][2] != second.tables.blocks[0][2]
+    assert blocks.pools[0].num_free == 5
+    blocks.check_integrity([first, second])
+
+
+def test_the_least_recently_used_end_goes_first() -> None:
+    blocks = make_blocks(totals=(4,))
+    for tokens in ([1, 1, 2, 2], [3, 3, 4, 4]):
+        holder = admit(blocks, tokens)
+        assert compute(blocks, holder, 4)
+        blocks.free(holder.tables)
+    blocks.free(admit(blocks, [1, 1, 2, 2, 0]).tables)  # used again
+    assert blocks.available() == (4,)
+    other = admit(blocks, [5, 5])
+    assert compute(blocks, other, 1)
+    assert admit(blocks, [1, 1, 2, 2, 0]).num_computed == 4
+    assert admit(blocks, [3, 3, 4, 4, 0]).num_computed == 2
+
+
+def test_a_hit_ends_where_the_window_has_its_blocks() -> None:
+    blocks = make_blocks((0, 4), (8, 5), 2)
+    holder = admit(blocks, list(range(9)))
+    for length in range(1, 9):
+        assert compute(blocks, holder, length)
+    blocks.free(holder.tables)
+    assert [pool.num_cached for pool in blocks.pools] == [4, 4]
+    # Two new blocks in the windowed group: one is free, the oldest cached one goes, nothing of
+    # the full group does. The row at 8 sees 5..8, hence blocks 2 and 3.
+    other = admit(blocks, [50, 51, 52])
+    assert compute(blocks, other, 3)
+    assert [pool.num_cached for pool in blocks.pools] == [4, 3]
+    again = admit(blocks, [*range(8), 60])
+    assert again.num_computed == 8
+    assert list(again.tables.blocks[1]) == [-1, -1, *again.tables.held(1)]
+    blocks.free(again.tables)
+    short = admit(blocks, [0, 1, 2, 60])
+    assert short.num_computed == 0, "the row at 2 sees block 0, which is gone"
+
+
+@pytest.mark.parametrize("damage", ["used", "child"])
+def test_a_damaged_tree_is_found(damage: str) -> None:
+    blocks = make_blocks()
+    assert blocks.prefixes is not None
+    holder = admit(blocks, [1, 2, 3, 4])
+    assert compute(blocks, holder, 4)
+    node = blocks.prefixes.match("", np.array([1, 2, 3], np.int32))[0]
+    if damage == "used":
+        node.blocks[0] = -1
+    else:
+        node.children.clear()
+    with pytest.raises(RuntimeError, match=r"the prefix tree lost a block|the kept blocks"):
+        blocks.check_integrity([holder])
+
+
+actions = st.lists(
+    st.tuples(
+        st.sampled_from(["admit", "compute", "compute", "free"]),
+        st.integers(0, 5),  # which holder, or which salt
+        st.integers(1, 7),  # how many tokens
+        st.lists(st.integers(0, 1), min_size=1, max_size=16),  # prompt
+    ),
+    max_size=40,
+)
+
+
+@settings(max_examples=300, deadline=None, derandomize=True)
+@given(
+    actions=actions,
+    windows=st.sampled_from([(0,), (0, 3), (0, 1), (0, 4, 9), (5,), (3, 8)]),
+    size=st.integers(1, 4),
+    total=st.integers(3, 14),
+)
+def test_any_history_equals_the_oracle(
+    actions: list[tuple[str, int, int, list[int]]], windows: tuple[int, ...], size: int, total: int
+) -> None:
+    totals = tuple(total - group for group in range(len(windows)))
+    blocks, naive = make_blocks(windows, totals, size), NaivePrefixes(windows, totals, size)
+    live: list[tuple[Holder, NaiveHolder]] = []
+    for action, number, count, prompt in actions:
+        if action == "admit":
+            salt = "ab"[number % 2]
+            live.append((admit(blocks, prompt, salt), naive.admit(salt, tuple(prompt))))
+            assert live[-1][0].num_computed == live[-1][1].computed
+        elif number < len(live):
+            holder, plain = live[number]
+            if action == "free":
+                blocks.free(holder.tables)
+                naive.holders.remove(plain)
+                del live[number]
+            else:
+                length = min(len(holder.tokens), holder.num_computed + count)
+                assert compute(blocks, holder, length) == naive.grow(plain, length)
+        blocks.check_integrity(holder for holder, _ in live)
+        for group, pool in enumerate(blocks.pools):
+            assert (pool.num_free, pool.num_cached) == (naive.free(group), naive.cached(group))
+
+
+def make_core(spec: EngineSpec, blocks: int = 40) -> tuple[Core, ToyExecutable]:
+    executable = ToyExecutable(spec)
+    plan = KVPlan(4, (blocks,) * len(spec.groups), 0, spec.max_context)
+    return Core(executable, plan, token_budget=16), executable
+
+
+def run(core: Core, prompt: list[int], salt: str = "") -> Request:
+    request = core.add(np.array(prompt, np.int32), GREEDY, seed=0, salt=salt)
+    while core.has_work:
+        core.step()
+        core.scheduler.check_integrity()
+    return request
+
+
+@pytest.mark.parametrize("windows", [(0,), (0, 6)])
+def test_a_shared_prefix_is_computed_once(windows: tuple[int, ...]) -> None:
+    core, executable = make_core(toy_spec(windows))
+    shared = [int(t) for t in np.random.default_rng(0).integers(0, 48, 40)]
+    for tail in range(4):
+        prompt = [*shared, tail, tail]
+        request = run(core, prompt)
+        assert request.output.tolist() == generate_naively(executable.model, prompt, 5)
+        assert request.metrics.cached_tokens == (40 if tail else 0)
+    metrics = core.metrics()
+    assert metrics.prompt_tokens == 42 + 3 * 2
+    assert metrics.prefix_lookup_tokens == 4 * 42
+    assert metrics.prefix_hit_tokens == 3 * 40
+    assert metrics.prefix_hit_rate == pytest.approx(120 / 168)
+    assert metrics.free_blocks == metrics.total_blocks
+    assert 0 < metrics.cached_blocks[0] < metrics.total_blocks[0]
+    assert run(core, [*shared, 9], salt="tenant").metrics.cached_tokens == 0
+
+
+def test_a_conversation_goes_on_from_its_last_turn() -> None:
+    core, executable = make_core(toy_spec((0, 6)))
+    text = [1, 2, 3, 4, 5, 6]
+    for turn in range(5):
+        request = run(core, text)
+        assert request.output.tolist() == generate_naively(executable.model, text, 5)
+        if turn:  # all but the last token of the last turn was computed
+            assert request.metrics.cached_tokens == (len(text) - 2 - 1) // 4 * 4
+        text += [*request.output.tolist(), turn, turn]
+
+
+def test_engines_that_are_not_batch_invariant_have_no_cache() -> None:
+    core, _ = make_core(replace(toy_spec(), batch_invariant=False))
+    for _ in range(2):
+        assert run(core, [1] * 30).metrics.cached_tokens == 0
+
+
+def test_the_engine_keeps_tenants_apart() -> None:
+    executable = ToyExecutable(toy_spec())
+    with Engine(lambda: executable, block_size=4) as engine:
+        for salt, cached in [("a", 0), ("a", 20), ("b", 0)]:
+            output = engine.generate([[3] * 21], GREEDY, salt=salt)[0]
+            assert output.metrics.cached_tokens == cached
+        assert engine.submit([3] * 21, GREEDY, salt="b").result().metrics.cached_tokens == 20
+    with Engine(lambda: executable, block_size=4, prefix_cache=False) as engine:
+        engine.generate([[3] * 21] * 2, GREEDY)
+        assert engine.generate([[3] * 21], GREEDY)[0].metrics.cached_tokens == 0
