@@ -20,11 +20,11 @@ _OFFSETS = {ir.DataType.INT8: 128, ir.DataType.INT4: 8, ir.DataType.UINT8: 0, ir
 def raw_weight(name: str, tensor: ir.TensorProtocol) -> PackedWeight:
     """A float32 tensor as it is."""
 
-    def chunks() -> Iterator[Chunk]:
+    def pack(start: int, stop: int) -> Iterator[Chunk]:
         yield 0, np.ascontiguousarray(tensor.numpy(), np.float32)
 
     shape = tuple(int(d) for d in tensor.shape.numpy())
-    return PackedWeight((Tensor(name, "float32", shape),), chunks)
+    return PackedWeight((Tensor(name, "float32", shape),), ((0, 1),), pack)
 
 
 def table_weight(name: str, tensor: ir.TensorProtocol) -> PackedWeight:
@@ -32,13 +32,12 @@ def table_weight(name: str, tensor: ir.TensorProtocol) -> PackedWeight:
     rows = as_lazy(tensor)
     bfloat16 = rows.dtype == ir.DataType.BFLOAT16
 
-    def chunks() -> Iterator[Chunk]:
-        for start, stop in rows.tiles():
-            tile = rows.read_rows(start, stop)
-            yield 0, tile.view(np.uint16) if bfloat16 else tile.astype(np.float32, copy=False)
+    def pack(start: int, stop: int) -> Iterator[Chunk]:
+        tile = rows.read_rows(start, stop)
+        yield 0, tile.view(np.uint16) if bfloat16 else tile.astype(np.float32, copy=False)
 
-    dtype = "uint16" if bfloat16 else "float32"
-    return PackedWeight((Tensor(name, dtype, rows.rows_shape),), chunks)
+    table = Tensor(name, "uint16" if bfloat16 else "float32", rows.rows_shape)
+    return PackedWeight((table,), tuple(rows.tiles()), pack)
 
 
 def float_weight(name: str, tensor: ir.TensorProtocol) -> PackedWeight:
@@ -52,15 +51,14 @@ def float_weight(name: str, tensor: ir.TensorProtocol) -> PackedWeight:
     else:
         packed = Tensor(name, "float32", (blocks, k, packing.BLOCK))
 
-    def chunks() -> Iterator[Chunk]:
-        for start, stop in rows.tiles(packing.BLOCK):
-            tile = rows.read_rows(start, stop)
-            if bfloat16:
-                yield 0, packing.pack_bfloat16(tile.view(np.uint16))
-            else:
-                yield 0, packing.pack_float32(tile.astype(np.float32, copy=False))
+    def pack(start: int, stop: int) -> Iterator[Chunk]:
+        tile = rows.read_rows(start, stop)
+        if bfloat16:
+            yield 0, packing.pack_bfloat16(tile.view(np.uint16))
+        else:
+            yield 0, packing.pack_float32(tile.astype(np.float32, copy=False))
 
-    return PackedWeight((packed,), chunks)
+    return PackedWeight((packed,), tuple(rows.tiles(packing.BLOCK)), pack)
 
 
 def integer_weight(
@@ -91,16 +89,15 @@ def integer_weight(
         tensors.append(Tensor(f"{name}.zeros", "uint8", shape))
     offset = np.uint8(_OFFSETS[ir.DataType(rows.dtype)])
 
-    def chunks() -> Iterator[Chunk]:
-        for start, stop in rows.tiles(packing.BLOCK):
-            tile = read(start, stop)
-            # wraps around: -128 is stored as 0 in 8 bits, -8 as 0 in 4
-            yield 0, packing.pack_int(tile.values.view(np.uint8) + offset, bits)
-            yield 1, packing.pack_columns(tile.scales, scale_type)
-            if tile.zero_points is not None:
-                yield 2, packing.pack_columns(tile.zero_points, np.uint8)
+    def pack(start: int, stop: int) -> Iterator[Chunk]:
+        tile = read(start, stop)
+        # wraps around: -128 is stored as 0 in 8 bits, -8 as 0 in 4
+        yield 0, packing.pack_int(tile.values.view(np.uint8) + offset, bits)
+        yield 1, packing.pack_columns(tile.scales, scale_type)
+        if tile.zero_points is not None:
+            yield 2, packing.pack_columns(tile.zero_points, np.uint8)
 
-    return PackedWeight(tuple(tensors), chunks)
+    return PackedWeight(tuple(tensors), tuple(rows.tiles(packing.BLOCK)), pack)
 
 
 def _tile_reader(

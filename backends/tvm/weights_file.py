@@ -6,8 +6,11 @@ import ctypes
 import math
 import mmap
 import os
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import asdict, dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +19,7 @@ import numpy.typing as npt
 
 from optc.backends.tvm.program import Tensor, tensor_from_json
 from optc.errors import ArtifactError
+from optc.target import usable_threads
 
 #: Every tensor starts at a multiple of this many bytes: kernels load whole cache lines.
 ALIGNMENT = 64
@@ -29,15 +33,18 @@ Chunk = tuple[int, Array]
 
 @dataclass(frozen=True)
 class PackedWeight:
-    """Tensors that are packed together, and the stream of their contents.
+    """Tensors that are packed together, and how to pack them tile by tile.
 
     Attributes:
         tensors: The packed tensors; shapes are numbers only.
-        chunks: Gives the contents anew at every call; the chunks of one tensor come in order.
+        tiles: Row ranges that cover the weight, in order.
+        pack: ``pack(start, stop)`` gives the contents of these rows, in every tensor's memory
+            those next to the rows before; called from several threads.
     """
 
     tensors: tuple[Tensor, ...]
-    chunks: Callable[[], Iterator[Chunk]]
+    tiles: tuple[tuple[int, int], ...]
+    pack: Callable[[int, int], Iterator[Chunk]]
 
 
 @dataclass(frozen=True)
@@ -79,45 +86,82 @@ def place(weights: Sequence[PackedWeight]) -> list[Placed]:
 
 
 def write_weights(
-    path: Path, weights: Sequence[PackedWeight], progress: Callable[[int], None] | None = None
+    path: Path,
+    weights: Sequence[PackedWeight],
+    progress: Callable[[int], None] | None = None,
+    *,
+    threads: int | None = None,
 ) -> list[Placed]:
     """Stream all weights into ``path``; returns where each tensor lies.
 
-    Memory is that of one chunk at a time. ``progress`` is told the bytes of every chunk.
+    Tiles are packed by ``threads`` threads (all usable ones by default) and written in order by
+    this one: the bytes do not depend on the threads, and memory is that of a tile each and one
+    more. ``progress`` is told the bytes of every chunk.
 
     Raises:
         RuntimeError: A weight's chunks do not fill its tensors (an internal error).
     """
     placed = place(weights)
     total = -(-max((p.end for p in placed), default=1) // _PAGE) * _PAGE
+    positions: list[list[int]] = []
+    start = 0
+    for weight in weights:
+        slots = placed[start : start + len(weight.tensors)]
+        positions.append([slot.offset for slot in slots])
+        start += len(slots)
     with path.open("wb") as file:
         file.truncate(total)
-        start = 0
-        for weight in weights:
-            slots = placed[start : start + len(weight.tensors)]
-            start += len(slots)
-            _write_one(file.fileno(), weight, slots, progress)
+        for index, chunks in _packed_tiles(weights, threads or usable_threads()):
+            for tensor, array in chunks:
+                size = _write(file.fileno(), array, positions[index][tensor])
+                positions[index][tensor] += size
+                if progress is not None:
+                    progress(size)
+    for slot, position in zip(placed, chain.from_iterable(positions), strict=True):
+        if position != slot.end:
+            raise RuntimeError(f"{slot.tensor.name}: packed {position - slot.end:+} bytes off")
     return placed
 
 
-def _write_one(
-    descriptor: int,
-    weight: PackedWeight,
-    slots: Sequence[Placed],
-    progress: Callable[[int], None] | None,
-) -> None:
-    positions = [slot.offset for slot in slots]
-    for index, array in weight.chunks():
-        data = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
-        written = 0
-        while written < data.size:
-            written += os.pwrite(descriptor, data[written:].data, positions[index] + written)
-        positions[index] += data.size
-        if progress is not None:
-            progress(data.size)
-    for slot, position in zip(slots, positions, strict=True):
-        if position != slot.end:
-            raise RuntimeError(f"{slot.tensor.name}: packed {position - slot.end:+} bytes off")
+def _packed_tiles(
+    weights: Sequence[PackedWeight], threads: int
+) -> Iterator[tuple[int, list[Chunk]]]:
+    """Every tile's chunks, with the index of its weight, in order, packed by ``threads`` threads.
+
+    NumPy leaves the interpreter lock while it computes, so that threads are enough.
+    """
+    pending: deque[tuple[int, Future[list[Chunk]]]] = deque()
+    pool = ThreadPoolExecutor(threads, "optc-pack")
+    try:
+        for index, weight in enumerate(weights):
+            for start, stop in weight.tiles:
+                pending.append((index, pool.submit(_packed, weight, start, stop)))
+                if len(pending) > threads:
+                    yield _finished(pending)
+        while pending:
+            yield _finished(pending)
+    finally:
+        pool.shutdown(cancel_futures=True)
+
+
+def _packed(weight: PackedWeight, start: int, stop: int) -> list[Chunk]:
+    return list(weight.pack(start, stop))
+
+
+def _finished(
+    pending: deque[tuple[int, Future[list[Chunk]]]],
+) -> tuple[int, list[Chunk]]:
+    index, future = pending.popleft()
+    return index, future.result()
+
+
+def _write(descriptor: int, array: Array, position: int) -> int:
+    """Write ``array`` at ``position``; returns its bytes."""
+    data = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
+    written = 0
+    while written < data.size:
+        written += os.pwrite(descriptor, data[written:].data, position + written)
+    return data.size
 
 
 class MappedWeights:

@@ -10,6 +10,7 @@ from optc.gates.partition import partition
 from optc.gates.reference import HIDDEN_BYTES, VOCAB_TILE
 from optc.gates.text import WINDOW_TOKENS, windows_for
 from optc.ir.weights import TILE_ELEMENTS
+from optc.target import usable_threads
 
 #: What the compiler's process takes besides its input, and the linker after it (measured).
 COMPILER_BYTES = 600 << 20
@@ -61,7 +62,8 @@ def predicted_bytes(reference: ir.Model, present_bytes: int, *, gated: bool) -> 
     Raises:
         UnsupportedError: Gates are wanted and the model cannot be cut into layers.
     """
-    build = COMPILER_BYTES + _TILE_COPIES * 4 * _tile_elements(reference)
+    tiles = usable_threads() + 1
+    build = COMPILER_BYTES + tiles * _TILE_COPIES * 4 * _tile_elements(reference)
     return present_bytes + max(build, _gate_bytes(reference) if gated else 0)
 
 

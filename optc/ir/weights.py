@@ -20,8 +20,9 @@ if TYPE_CHECKING:  # it builds on this module
 Array = npt.NDArray[Any]
 RowReader = Callable[[int, int], Array]
 
-#: Elements of a tile when a weight is streamed (16 Mi float32 = 64 MiB at most per tile).
-TILE_ELEMENTS = 4 << 20
+#: Elements of a tile when a weight is streamed: 4 MiB in float32, a few times that while it is
+#: quantized and packed, for each thread that does so.
+TILE_ELEMENTS = 1 << 20
 
 
 class LazyWeight(ir.LazyTensor):

@@ -197,9 +197,7 @@ def _steps(x: Float32, scale: Float32, zero: Float32, scheme: Scheme, out: Float
         np.minimum(out, np.float32(most) - zero, out=out)
 
 
-def _error(
-    x: Float32, scale: Float32, zero: Float32, scheme: Scheme, scratch: Float32
-) -> Float32:
+def _error(x: Float32, scale: Float32, zero: Float32, scheme: Scheme, scratch: Float32) -> Float32:
     """Squared error [m] of a candidate; ``scratch`` is as large as x.
 
     The order of the sum is fixed, since near ties turn on it: four partial sums, of the elements

@@ -8,6 +8,8 @@ import importlib.util
 import shutil
 import subprocess
 import sys
+import threading
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -25,7 +27,7 @@ from optc.backends.tvm.weights_file import (
     placed_from_json,
     write_weights,
 )
-from optc.errors import UnavailableError
+from optc.errors import InputError, UnavailableError
 from optc.target import Target
 from tests.backends.tvm.engine_driver import (
     FUSED,
@@ -151,12 +153,12 @@ def test_weights_stream_in_chunks(tmp_path: Path) -> None:
     """Two tensors of a group interleave; progress counts bytes; offsets are aligned."""
     told: list[int] = []
 
-    def chunks() -> Iterator[Chunk]:
-        for start in range(0, 30, 10):
-            yield 0, np.arange(start, start + 10, dtype=np.float32)
-            yield 1, np.full(1, start, np.uint8)
+    def pack(start: int, stop: int) -> Iterator[Chunk]:
+        yield 0, np.arange(start, stop, dtype=np.float32)
+        yield 1, np.full(1, start, np.uint8)
 
-    group = PackedWeight((Tensor("a", "float32", (3, 10)), Tensor("b", "uint8", (3,))), chunks)
+    tensors = (Tensor("a", "float32", (3, 10)), Tensor("b", "uint8", (3,)))
+    group = PackedWeight(tensors, ((0, 10), (10, 20), (20, 30)), pack)
     placed = write_weights(tmp_path / "w", [group, group_named("c")], told.append)
     assert [p.offset for p in placed] == [0, 128, 192]
     assert sum(told) == 120 + 3 + 4
@@ -167,17 +169,52 @@ def test_weights_stream_in_chunks(tmp_path: Path) -> None:
     mapped.close()
 
 
-def group_named(name: str) -> PackedWeight:
-    return PackedWeight(
-        (Tensor(name, "float32", (1,)),), lambda: iter([(0, np.ones(1, np.float32))])
-    )
+def group_named(name: str, size: int = 1) -> PackedWeight:
+    def pack(start: int, stop: int) -> Iterator[Chunk]:
+        yield 0, np.ones(stop - start, np.float32)
+
+    return PackedWeight((Tensor(name, "float32", (size,)),), ((0, 1),), pack)
+
+
+def test_weights_do_not_depend_on_the_number_of_threads(tmp_path: Path) -> None:
+    """Tiles that finish out of order, of one weight and of several, are written in order."""
+    delays = iter([0.02, 0.0, 0.01, 0.0] * 8)
+    lock = threading.Lock()
+    busy, most = 0, 0
+
+    def pack(start: int, stop: int) -> Iterator[Chunk]:
+        nonlocal busy, most
+        with lock:
+            busy, delay = busy + 1, next(delays)
+            most = max(most, busy)
+        time.sleep(delay)
+        yield 0, np.arange(start, stop, dtype=np.float32)
+        with lock:
+            busy -= 1
+
+    tiles = tuple((start, start + 7) for start in range(0, 28, 7))
+    weights = [PackedWeight((Tensor(n, "float32", (28,)),), tiles, pack) for n in "ab"]
+    files = []
+    for threads in (1, 2, 5):
+        write_weights(tmp_path / "w", weights, threads=threads)
+        files.append((tmp_path / "w").read_bytes())
+        assert most <= threads
+    assert files[0] == files[1] == files[2]
+    assert np.frombuffer(files[0], np.float32)[:28].tolist() == list(range(28))
+
+
+def test_a_weight_that_cannot_be_read_ends_the_packing(tmp_path: Path) -> None:
+    def pack(start: int, stop: int) -> Iterator[Chunk]:
+        raise InputError("the checkpoint is damaged", where="layers.0.w")
+
+    broken = PackedWeight((Tensor("w", "float32", (1,)),), ((0, 1),), pack)
+    with pytest.raises(InputError, match=r"layers\.0\.w: the checkpoint is damaged"):
+        write_weights(tmp_path / "w", [group_named("a"), broken, group_named("b")], threads=2)
 
 
 def test_chunks_that_do_not_fill_a_tensor_are_an_internal_error(tmp_path: Path) -> None:
-    short = PackedWeight(
-        (Tensor("short", "float32", (4,)),), lambda: iter([(0, np.ones(3, np.float32))])
-    )
-    with pytest.raises(RuntimeError, match="short: packed -4 bytes off"):
+    short = group_named("short", size=4)
+    with pytest.raises(RuntimeError, match="short: packed -12 bytes off"):
         write_weights(tmp_path / "w", [short])
 
 
