@@ -7,11 +7,13 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
+import numpy as np
+
 from optc.errors import RequestError
 from optc.runtime.batch import build_batch
 from optc.runtime.detokenize import TextStream
-from optc.runtime.executable import Executable, Int32
-from optc.runtime.kv_blocks import KVBlocks
+from optc.runtime.executable import Executable, Float32, Int32
+from optc.runtime.kv_blocks import BlockCopy, KVBlocks
 from optc.runtime.kv_plan import KVPlan
 from optc.runtime.metrics import EngineMetrics, RequestMetrics
 from optc.runtime.outputs import Delta, FinishReason
@@ -87,10 +89,12 @@ class Core:
         stream: TextStream | None = None,
         arrived_s: float | None = None,
         salt: str = "",
+        leader: Request | None = None,
     ) -> Request:
         """Queue one completion of a valid prompt (1 <= n < the plan's max_context tokens).
 
-        Requests of different ``salt`` share no cached prefixes.
+        Requests of different ``salt`` share no cached prefixes. ``leader`` is the first of n
+        completions of one prompt, added just before the others, which take over its prompt.
         """
         room = self._max_context - len(prompt)
         wanted = room if params.max_tokens is None else min(room, params.max_tokens)
@@ -105,6 +109,7 @@ class Core:
             metrics=RequestMetrics(self._clock() if arrived_s is None else arrived_s),
             stream=stream,
             salt=salt,
+            leader_id=None if leader is None else leader.id,
         )
         self._next_id += 1
         self.scheduler.add(request)
@@ -133,7 +138,9 @@ class Core:
         self._count(chunks, self._clock() - started)
         self.scheduler.commit(chunks)
         done = [chunk.request for chunk in chunks if chunk.request.num_pending == 0]
+        logits, done, copies = self._fork(logits, done, started)
         sampled = sample(logits[: len(done)], [_row(request) for request in done])
+        self._copy(copies)
         now = self._clock()
         return [self._update(r, s, now) for r, s in zip(done, sampled, strict=True)]
 
@@ -151,6 +158,37 @@ class Core:
     def requests(self) -> Iterator[Request]:
         """All requests that have not finished, oldest first."""
         return self.scheduler.requests()
+
+    def _fork(
+        self, logits: Float32, done: list[Request], started: float
+    ) -> tuple[Float32, list[Request], list[BlockCopy]]:
+        """Add those who take over a prompt that is now computed, with the same logits."""
+        sources, requests, copies = list(range(len(done))), list(done), []
+        for source, leader in enumerate(done):
+            if leader.num_output:
+                continue
+            for request, blocks in self.scheduler.fork(leader):
+                request.metrics.scheduled_s = started
+                sources.append(source)
+                requests.append(request)
+                copies += blocks
+        forked = len(requests) - len(done)
+        self._metrics.forked += forked
+        return (logits[sources] if forked else logits), requests, copies
+
+    def _copy(self, copies: Sequence[BlockCopy]) -> None:
+        """Copy parts of blocks; the step's logits are not valid afterwards."""
+        size = self._block_size
+        for group in sorted({copy.group for copy in copies}):
+            mine = [copy for copy in copies if copy.group == group]
+            slots = [
+                np.concatenate([np.arange(block * size, block * size + n) for block, n in places])
+                for places in (
+                    [(copy.source, copy.tokens) for copy in mine],
+                    [(copy.target, copy.tokens) for copy in mine],
+                )
+            ]
+            self.executable.copy_kv(group, *(part.astype(np.int32) for part in slots))
 
     def _count_queues(self) -> None:
         for request in self.scheduler.preempted:

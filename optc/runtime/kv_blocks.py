@@ -15,7 +15,7 @@ from __future__ import annotations
 from array import array
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from optc.runtime.block_pool import BlockPool
 from optc.runtime.executable import Int32
@@ -45,6 +45,15 @@ class BlockTables:
     def held(self, group: int) -> array[int]:
         """Blocks that are really held in ``group``."""
         return self.blocks[group][self.released[group] :]
+
+
+class BlockCopy(NamedTuple):
+    """The first ``tokens`` tokens of block ``source`` are to be copied to ``target``."""
+
+    group: int
+    source: int
+    target: int
+    tokens: int
 
 
 class HasTables(Protocol):
@@ -141,6 +150,29 @@ class KVBlocks:
             tables.blocks[group].extend([RELEASED] * first + blocks)
             tables.released[group] = first
         return len(path) * self.block_size
+
+    def fork(self, source: BlockTables, target: BlockTables, length: int) -> list[BlockCopy] | None:
+        """Give empty tables the first ``length`` tokens of others that hold just these.
+
+        Full blocks are shared, a partial last one is new and to be copied as returned; None, and
+        nothing taken, if there is none left for it.
+        """
+        full, rest = divmod(length, self.block_size)
+        for group, pool in enumerate(self.pools):
+            table, released = source.blocks[group][:full], source.released[group]
+            for block in table[released:]:
+                pool.share(block)
+            target.blocks[group].extend(table)
+            target.released[group] = released
+        if not self.grow(target, length):
+            self.free(target)
+            return None
+        if not rest:
+            return []
+        return [
+            BlockCopy(group, source.blocks[group][full], target.blocks[group][full], rest)
+            for group in range(len(self.pools))
+        ]
 
     def store(self, request: HasPrefix, before: int) -> None:
         """Offer the prefix cache the blocks that became full since ``before`` computed tokens."""

@@ -64,6 +64,7 @@ class EngineMetrics:
         step_s: Time inside the executable.
         prompt_tokens: Rows computed for tokens of prompts, recomputed ones included.
         output_tokens: Tokens drawn.
+        forked: Completions that took over the computed prompt of another one of n.
         prefix_lookup_tokens: Tokens of requests at their admission, each preemption anew.
         prefix_hit_tokens: Those of them whose keys and values came from the prefix cache.
         preemptions: Requests whose blocks were taken.
@@ -79,6 +80,7 @@ class EngineMetrics:
     step_s: float = 0.0
     prompt_tokens: int = 0
     output_tokens: int = 0
+    forked: int = 0
     prefix_lookup_tokens: int = 0
     prefix_hit_tokens: int = 0
     preemptions: int = 0

@@ -31,6 +31,7 @@ class Request:
         metrics: Where its latencies go.
         stream: Turns tokens into text; None without a tokenizer.
         salt: Requests of different salts share no cached prefixes.
+        leader_id: The request whose prompt it shares; None is none.
     """
 
     def __init__(
@@ -46,8 +47,10 @@ class Request:
         metrics: RequestMetrics,
         stream: TextStream | None,
         salt: str = "",
+        leader_id: int | None = None,
     ) -> None:
         self.id = request_id
+        self.leader_id = request_id if leader_id is None else leader_id
         self.salt = salt
         self.params = params
         self.seed = seed

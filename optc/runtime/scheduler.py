@@ -10,6 +10,9 @@ Nobody starves:
 2. The rest of the budget, at least half, goes to prefills in order of arrival.
 3. Requests are admitted in order of arrival and only the youngest running one is preempted, so
    the oldest always advances; alone it fits, which is checked when it is accepted.
+
+Completions of one prompt follow their leader, the first of them: they wait while it computes the
+prompt, and then take over its blocks (`Scheduler.fork`).
 """
 
 from __future__ import annotations
@@ -20,15 +23,17 @@ from dataclasses import dataclass, field
 from typing import Generic, NamedTuple, Protocol, TypeVar
 
 from optc.runtime.executable import Int32
-from optc.runtime.kv_blocks import BlockTables, KVBlocks
+from optc.runtime.kv_blocks import BlockCopy, BlockTables, KVBlocks
 
 
 class Schedulable(Protocol):
     """What the scheduler reads and writes of a request; tokens and salt only pass through to the
-    prefix cache."""
+    prefix cache. ``leader_id`` is the id of the request whose prompt it shares, or its own."""
 
     id: int
+    leader_id: int
     salt: str
+    num_prompt: int
     num_tokens: int
     num_computed: int
     tables: BlockTables
@@ -149,6 +154,26 @@ class Scheduler(Generic[R]):
             self.blocks.store(request, chunk.start)
             self.blocks.release_behind(request.tables, request.num_computed)
 
+    def fork(self, leader: R) -> list[tuple[R, list[BlockCopy]]]:
+        """Start those who wait for the prompt that ``leader`` has just computed, as many as fit.
+
+        Returns:
+            Each with the copies that must be made before its next step. The others are admitted
+            like any request.
+        """
+        forked: list[tuple[R, list[BlockCopy]]] = []
+        while self._waiting and len(self._running) < self.max_running:
+            request = self._waiting[0]
+            if request.leader_id != leader.id or request.num_tokens != leader.num_computed:
+                break
+            copies = self.blocks.fork(leader.tables, request.tables, request.num_tokens)
+            if copies is None:
+                break
+            request.num_computed = request.num_tokens
+            self._running.append(self._waiting.popleft())
+            forked.append((request, copies))
+        return forked
+
     def check_integrity(self) -> None:
         """Check blocks and queues.
 
@@ -177,8 +202,11 @@ class Scheduler(Generic[R]):
         return True
 
     def _admit(self, rows: _Rows) -> None:
-        while self._waiting and rows.left and len(self._running) < self.max_running:
+        running = self._running
+        while self._waiting and rows.left and len(running) < self.max_running:
             request = self._waiting[0]
+            if any(r.id == request.leader_id and r.num_computed < r.num_prompt for r in running):
+                return
             request.num_computed = self.blocks.reuse(request)
             count = min(_pending(request), rows.left)
             # Room for all that is known and one token more, or it would soon be preempted.
@@ -189,7 +217,7 @@ class Scheduler(Generic[R]):
                 self.blocks.free(request.tables)
                 request.num_computed = 0
                 return
-            self._running.append(self._waiting.popleft())
+            running.append(self._waiting.popleft())
             self.admitted.append(request)
             rows.give(request.id, count)
 

@@ -141,6 +141,7 @@ class Worker:
 
     def _add(self, core: Core, submissions: list[Submission]) -> None:
         for submission in submissions:
+            leader: Request | None = None
             for index in range(submission.params.n):
                 request = core.add(
                     submission.prompt,
@@ -150,7 +151,9 @@ class Worker:
                     stream=submission.streams[index] if submission.streams else None,
                     arrived_s=submission.arrived_s,
                     salt=submission.salt,
+                    leader=leader,
                 )
+                leader = leader or request
                 self._requests[request.id] = submission.handle, request
 
     def _publish(self, updates: list[Update] | list[Update | None]) -> None:

@@ -22,6 +22,8 @@ class Job:
     tables: BlockTables
     num_computed: int = 0
     salt: str = ""
+    leader_id: int = -1
+    num_prompt: int = 0
 
     @property
     def tokens(self) -> Int32:
