@@ -14,6 +14,7 @@ PACKAGES: dict[str, tuple[tuple[str, ...], ...]] = {
         ("torch==2.13.0",),
         ("onnxruntime-genai", "onnx", "onnx_ir", "transformers"),
     ),
+    "torch.compile": (("torch==2.13.0",), ("transformers", "accelerate")),
     "openvino-genai": (
         ("torch==2.13.0",),
         ("openvino-genai", "openvino-tokenizers", "optimum-intel", "nncf"),

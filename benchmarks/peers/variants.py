@@ -41,6 +41,7 @@ VARIANTS = (
     Variant("llama.cpp", "Q4_K_M", 4),
     Variant("onnxruntime-genai", "int8", 8),
     Variant("onnxruntime-genai", "int4", 4),
+    Variant("torch.compile", "bf16", 16),
     Variant("openvino-genai", "int8", 8),
     Variant("openvino-genai", "int4", 4),
 )
@@ -71,6 +72,8 @@ def _commands(variant: Variant, binaries: Path, model: Path, output: Path) -> li
         return [[python, "-m", "onnxruntime_genai.models.builder", "-i", str(model), "-o",
                  str(output), "-p", variant.format, "-e", "cpu", "-c", str(output / "cache"),
                  "--extra_options", *options]]  # fmt: skip
+    if variant.peer == "torch.compile":
+        return []
     weights = ["--weight-format", variant.format]
     if variant.format == "int4":
         weights += ["--group-size", "32", "--ratio", "1.0"]
@@ -89,7 +92,8 @@ def convert(variant: Variant, binaries: Path, model: Path, root: Path) -> Conver
         for command in _commands(variant, binaries, model, output):
             subprocess.run(command, check=True, stdout=sys.stderr)
         stamp.write_text(str(time.perf_counter() - start))
-    path = output / f"{variant.format}.gguf" if variant.peer == "llama.cpp" else output
+    paths = {"llama.cpp": output / f"{variant.format}.gguf", "torch.compile": model}
+    path = paths.get(variant.peer, output)
     files = [path] if path.is_file() else [f for f in path.rglob("*") if f.is_file()]
     size = sum(f.stat().st_size for f in files)
     return Converted(path, float(stamp.read_text()), size)
@@ -102,12 +106,14 @@ def worker_command(variant: Variant, binaries: Path, path: Path, threads: int) -
         "llama.cpp": "llama_cpp_worker.py",
         "onnxruntime-genai": "genai_worker.py",
         "openvino-genai": "openvino_worker.py",
+        "torch.compile": "torch_worker.py",
     }[variant.peer]
     arguments = {
         "optc": [str(threads)],
         "llama.cpp": [str(threads), str(threads)],
         "onnxruntime-genai": [],
         "openvino-genai": [str(threads)],
+        "torch.compile": [str(threads)],
     }[variant.peer]
     python = str(binaries / "python")
     return [python, str(HERE / "workers" / script), str(path), *arguments]

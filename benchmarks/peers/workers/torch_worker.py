@@ -1,0 +1,76 @@
+"""transformers with torch.compile, bfloat16 weights, a static cache: ``MODEL_FOLDER THREADS``."""
+
+from __future__ import annotations
+
+import sys
+import time
+from typing import Any
+
+import torch
+from serving import negative_log_likelihood, serve
+from transformers import AutoModelForCausalLM, StaticCache
+
+
+class Compiled:
+    """One model; prefill and decode are compiled for each shape when it first comes."""
+
+    def __init__(self, folder: str, threads: int) -> None:
+        torch.set_num_threads(threads)
+        self.model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.bfloat16).eval()
+        self.forward = torch.compile(self.model.forward, dynamic=False)
+
+    @torch.inference_mode()
+    def extend(self, tokens: torch.Tensor, cache: Any, start: int) -> torch.Tensor:
+        """Append tokens [B, S] to the cache; greedy next tokens [B, 1]."""
+        positions = torch.arange(start, start + tokens.shape[1])
+        logits = self.forward(
+            input_ids=tokens,
+            past_key_values=cache,
+            position_ids=positions[None].expand(len(tokens), -1),
+            logits_to_keep=1,
+            use_cache=True,
+        ).logits
+        return logits.argmax(dim=-1)
+
+    def cache(self, batch: int, length: int) -> Any:
+        """An empty cache for ``length`` tokens of ``batch`` sequences."""
+        return StaticCache(config=self.model.config, max_cache_len=length)
+
+    def prefill(self, request: dict[str, Any]) -> dict[str, Any]:
+        """Time one prompt."""
+        tokens = torch.tensor([request["tokens"]])
+        cache = self.cache(1, tokens.shape[1])
+        start = time.perf_counter()
+        self.extend(tokens, cache, 0)
+        return {"seconds": time.perf_counter() - start}
+
+    def decode(self, request: dict[str, Any]) -> dict[str, Any]:
+        """Time greedy decoding of several sequences together."""
+        tokens, new = torch.tensor(request["prompts"]), request["new"]
+        length = tokens.shape[1]
+        cache = self.cache(len(tokens), length + new + 1)
+        current = self.extend(tokens, cache, 0)
+        start = time.perf_counter()
+        for offset in range(new):
+            current = self.extend(current, cache, length + offset)
+        return {"seconds": time.perf_counter() - start}
+
+    @torch.inference_mode()
+    def perplexity(self, request: dict[str, Any]) -> dict[str, Any]:
+        """Sum the negative log-likelihood of windows."""
+        total, count = 0.0, 0
+        for window in request["windows"]:
+            logits = self.model(input_ids=torch.tensor([window])).logits[0].float().numpy()
+            total += negative_log_likelihood(logits[:-1], window[1:])
+            count += len(window) - 1
+        return {"nll": total, "tokens": count}
+
+
+def main() -> None:
+    peer = Compiled(sys.argv[1], int(sys.argv[2]))
+    operations = {"prefill": peer.prefill, "decode": peer.decode, "perplexity": peer.perplexity}
+    serve(operations, {"name": "torch.compile", "version": torch.__version__})
+
+
+if __name__ == "__main__":
+    main()
