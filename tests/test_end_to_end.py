@@ -16,6 +16,7 @@ import pytest
 
 from benchmarks.numpy_llama import FakeQuant, NumpyLlama, divergence
 from optc.gates.text import cut_windows, read_documents, token_stream
+from tests.runtime.test_lean_import import run as run_lean
 
 ROOT = Path(__file__).parents[1]
 MODEL = ROOT / "examples/models/pycode"
@@ -110,6 +111,17 @@ def test_a_failed_gate_leaves_nothing(folder: Path) -> None:
     assert "kl_mean" in result["error"]["message"]
     assert not output.exists()
     assert [p.name for p in folder.iterdir() if "refused" in p.name] == []
+
+
+def test_the_artifact_runs_without_torch_onnx_and_compiler(exact: Path) -> None:
+    code = """
+import sys, optc
+with optc.load(sys.argv[1]) as engine:
+    params = optc.SamplingParams(max_tokens=8, temperature=0)
+    (result,) = engine.generate(["def fib(n):"], params)
+    print(len(result.raise_for_error().token_ids))
+"""
+    assert run_lean(code, str(exact)) == "8"
 
 
 def test_two_compiles_are_byte_identical(exact: Path, folder: Path) -> None:

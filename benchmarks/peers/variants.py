@@ -66,9 +66,9 @@ def _commands(variant: Variant, binaries: Path, model: Path, output: Path) -> li
         formats = [] if variant.format == "BF16" else [variant.format]
         return [[python, str(HERE / "to_gguf.py"), str(model), str(output), *formats]]
     if variant.peer == "onnxruntime-genai":
-        options = ["int4_accuracy_level=4", "int4_block_size=32"]
-        if variant.format == "int8":
-            options += ["int4_nodes_to_exclude=", "algo_config=rtn_last"]
+        # int8 activations; whole-block sums of 128 are the fastest kernels at 8 bits.
+        block = {"int4": 32, "int8": 128}[variant.format]
+        options = ["accuracy_level=4", f"block_size={block}"]
         return [[python, "-m", "onnxruntime_genai.models.builder", "-i", str(model), "-o",
                  str(output), "-p", variant.format, "-e", "cpu", "-c", str(output / "cache"),
                  "--extra_options", *options]]  # fmt: skip
@@ -76,7 +76,7 @@ def _commands(variant: Variant, binaries: Path, model: Path, output: Path) -> li
         return []
     weights = ["--weight-format", variant.format]
     if variant.format == "int4":
-        weights += ["--group-size", "32", "--ratio", "1.0"]
+        weights += ["--group-size", "64", "--ratio", "1.0"]
     return [[str(binaries / "optimum-cli"), "export", "openvino", "-m", str(model), "--task",
              "text-generation-with-past", *weights, str(output)]]  # fmt: skip
 
