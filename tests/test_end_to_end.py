@@ -33,7 +33,7 @@ def optc(*arguments: str | Path, code: int = 0) -> dict[str, Any]:
         check=False,
         cwd=ROOT,
     )
-    assert done.returncode == code, done.stderr
+    assert done.returncode == code, done.stderr + done.stdout
     assert "Traceback" not in done.stderr
     value: dict[str, Any] = json.loads(done.stdout)
     return value
