@@ -21,8 +21,10 @@ from typing import Any
 
 import numpy as np
 import tvm
-from ceilings import Ceilings
+import tvm_ffi
 
+from optc.backends.tvm.ceilings import Meter
+from optc.backends.tvm.ceilings_kernels import ceiling_kernels
 from optc.backends.tvm.isa import Isa, isa_of
 from optc.backends.tvm.kernels.matmul_float import FloatMatmul, float_matmul
 from optc.backends.tvm.kernels.matmul_int import IntMatmul, int_matmul
@@ -45,6 +47,18 @@ def formats(n: int, k: int) -> dict[str, IntMatmul | FloatMatmul]:
         "bf16": FloatMatmul(n, k, "bfloat16"),
         "fp32": FloatMatmul(n, k),
     }
+
+
+class _Library:
+    """The ceiling kernels, compiled in this process."""
+
+    def __init__(self, isa: Isa) -> None:
+        self._compiled = tvm.compile(tvm.IRModule(ceiling_kernels(isa)), isa.tvm_target())
+
+    def get_function(self, name: str) -> Callable[..., Any]:
+        """A kernel by name."""
+        found: Callable[..., Any] = self._compiled[name]
+        return found
 
 
 class Kernel:
@@ -114,17 +128,17 @@ def measure(
     threads = 1 if cpu_time else usable_threads()
     tvm.get_global_func("runtime.config_threadpool")(1, threads)
     clock = time.thread_time if cpu_time else time.perf_counter
-    ceilings = Ceilings(isa, threads, clock)
+    meter = Meter(tvm_ffi, _Library(isa), isa, threads, ROTATION_BYTES, clock)
     kernels = {
         name: Kernel(c, isa, clock) for name, c in formats(n, k).items() if not only or name in only
     }
     calls = {(name, t): kernel.prepare(t) for name, kernel in kernels.items() for t in rows}
     times: dict[tuple[str, int], list[float]] = {key: [] for key in calls}
     for _ in range(rounds):
-        ceilings.measure()
+        meter.measure()
         for key, call in calls.items():
             times[key].append(call())
-    best = ceilings.best
+    best = {name: ceiling.best / 1e9 for name, ceiling in meter.ceilings().items()}
     results = []
     for (name, t), seconds in times.items():
         kernel = kernels[name]

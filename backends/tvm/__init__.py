@@ -9,6 +9,9 @@ if TYPE_CHECKING:
     import onnx_ir as ir
 
     from optc.backend import BuildOptions, EngineBuild
+    from optc.bench.ceilings import Meter
+    from optc.bench.costs import StepCosts
+    from optc.bench.measurable import Profiler
     from optc.runtime.executable import EngineSpec, Executable
     from optc.target import Target
 
@@ -62,6 +65,41 @@ class TvmBackend:
         from optc.backends.tvm.loader import load_engine
 
         return load_engine(folder, spec, data, threads)
+
+    def step_costs(self, data: dict[str, Any]) -> StepCosts:
+        """What a step of the engine must read and compute, as the build stated it."""
+        from optc.bench.costs import StepCosts
+        from optc.errors import UnavailableError
+
+        if "costs" not in data:
+            raise UnavailableError(
+                "the engine states no costs", where="tvm engine", hint="compile it again"
+            )
+        return StepCosts.from_json(data["costs"])
+
+    def open_meter(
+        self, folder: Path, data: dict[str, Any], threads: int, working_set_bytes: int
+    ) -> Meter:
+        """The ceilings by an engine's own loops; see `optc.backends.tvm.ceilings`."""
+        from optc.backends.tvm.ceilings import open_meter
+
+        return open_meter(folder, data, threads, working_set_bytes)
+
+    def build_meter(
+        self, target: Target, folder: Path, threads: int, working_set_bytes: int
+    ) -> Meter:
+        """The ceilings compiled on their own; see `optc.backends.tvm.ceilings_build`."""
+        from optc.backends.tvm.ceilings_build import build_meter
+
+        return build_meter(target, folder, threads, working_set_bytes)
+
+    def open_profiler(
+        self, folder: Path, spec: EngineSpec, data: dict[str, Any], threads: int
+    ) -> Profiler:
+        """Load the engine for profiling; see `optc.backends.tvm.profile`."""
+        from optc.backends.tvm.profile import open_profiler
+
+        return open_profiler(folder, spec, data, threads)
 
 
 BACKEND = TvmBackend()

@@ -111,23 +111,33 @@ def load_engine(
         UnavailableError: The CPU lacks features of the engine, or tvm_ffi is of another release.
         ArtifactError: A file is missing, truncated or cannot be opened.
     """
-    _check_cpu(tuple(data["features"]))
-    check_ffi_version(data["ffi"])
     for name in (ENGINE_FILE, WEIGHTS_FILE, *LIBRARIES):
         if not (folder / name).is_file():
             raise ArtifactError(
                 "the file is missing", where=name, hint="the artifact is incomplete: copy it again"
             )
+    ffi = start_runtime(folder, data, threads)
     placed = [placed_from_json(item) for item in data["weights"]]
     weights = MappedWeights(folder / WEIGHTS_FILE, placed)
+    vm = open_vm(ffi, folder / ENGINE_FILE)
+    names = ("step", *(f"copy_kv_{g}" for g in range(len(spec.groups))))
+    functions = {name: vm[name] for name in names}
+    return TvmExecutable(ffi, functions, spec, weights, [p.tensor.name for p in placed])
+
+
+def start_runtime(folder: Path, data: dict[str, Any], threads: int) -> ModuleType:
+    """TVM's runtime with a pool of ``threads`` for the calling thread; returns ``tvm_ffi``.
+
+    Raises:
+        UnavailableError, ArtifactError: As `load_engine`.
+    """
+    _check_cpu(tuple(data["features"]))
+    check_ffi_version(data["ffi"])
     ffi = import_ffi()
     _set_threads(threads)
     open_runtime(folder)
-    vm = _open_vm(ffi, folder / ENGINE_FILE)
-    names = ("step", *(f"copy_kv_{g}" for g in range(len(spec.groups))))
-    functions = {name: vm[name] for name in names}
     ffi.get_global_func("runtime.config_threadpool")(_ANY_CORES, threads)
-    return TvmExecutable(ffi, functions, spec, weights, [p.tensor.name for p in placed])
+    return ffi
 
 
 def _check_cpu(features: tuple[str, ...]) -> None:
@@ -149,7 +159,12 @@ def _set_threads(threads: int) -> None:
     os.environ.setdefault("TVM_BIND_THREADS", "0")
 
 
-def _open_vm(ffi: ModuleType, engine: Path) -> Any:
+def open_vm(ffi: ModuleType, engine: Path) -> Any:
+    """A virtual machine of its own that runs the functions of ``engine``.
+
+    Raises:
+        ArtifactError: The file is damaged.
+    """
     try:
         vm = ffi.load_module(str(engine))["vm_load_executable"]()
     except (RuntimeError, AttributeError, OSError) as error:

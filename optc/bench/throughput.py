@@ -15,6 +15,8 @@ from typing import Any
 
 import numpy as np
 
+from optc.bench.ceilings import sample
+from optc.bench.utilization import Instruments, with_utilization
 from optc.errors import InputError
 from optc.progress import Progress, no_progress
 from optc.runtime.engine import Engine
@@ -39,8 +41,8 @@ class BenchResult:
         ttft_ms: Percentiles of the time to first token: p50, p90, p99.
         tpot_ms: Percentiles of the time per output token after the first; None values with fewer
             than two output tokens.
-        mbu: Memory bandwidth utilization; None until the machine's peaks are measured.
-        mfu: Utilization of the arithmetic peak; None until the machine's peaks are measured.
+        mbu: Memory bandwidth utilization of decode; None without instruments.
+        mfu: Utilization of the arithmetic peak by prefill; None without instruments.
     """
 
     concurrency: int
@@ -78,6 +80,7 @@ def bench(
     output_tokens: int,
     concurrency: Sequence[int],
     rounds: int = ROUNDS,
+    instruments: Instruments | None = None,
     progress: Progress = no_progress,
 ) -> list[BenchResult]:
     """Measure the engine at each concurrency; one round before the first warms it up.
@@ -88,11 +91,13 @@ def bench(
         output_tokens: Tokens to generate.
         concurrency: Requests at once, one result for each.
         rounds: Rounds per concurrency.
+        instruments: Ceilings, which are measured before every round, and costs for MBU and MFU.
         progress: Told where it stands.
 
     Raises:
         InputError: A concurrency or ``rounds`` is not positive.
         optc.errors.RequestError: The requests do not fit in the context.
+        DisturbedError: More was measured than the machine can do.
     """
     if rounds < 1 or any(count < 1 for count in concurrency):
         raise InputError("concurrency and rounds are at least 1", where="bench")
@@ -102,10 +107,14 @@ def bench(
     results = []
     for index, count in enumerate(concurrency):
         progress("bench", index, len(concurrency))
-        outputs = [_round(engine, rng, count, prompt_tokens, params) for _ in range(rounds)]
+        outputs = []
+        for _ in range(rounds):
+            if instruments is not None:
+                sample(instruments.meter)
+            outputs.append(_round(engine, rng, count, prompt_tokens, params))
         results.append(_result(outputs, count, prompt_tokens, output_tokens))
     progress("bench", len(concurrency), len(concurrency))
-    return results
+    return results if instruments is None else with_utilization(results, engine.spec, instruments)
 
 
 def result_json(result: BenchResult) -> dict[str, Any]:

@@ -114,7 +114,7 @@ def test_run_on_a_machine_without_the_needed_cpu_feature(
 def test_bench_json_has_the_promised_keys(optc: Optc, artifact: Path) -> None:
     rest = ("--output-tokens", "4", "--concurrency", "1,3", "--rounds", "1", "--json")
     value = optc("bench", artifact, *rest).json
-    assert set(value) == {"target", "results"} | FRAME
+    assert set(value) == {"target", "results", "rounds", "ceilings"} | FRAME
     assert value["target"] == "native"
     assert [r["concurrency"] for r in value["results"]] == [1, 3]
     first = value["results"][0]
@@ -122,8 +122,11 @@ def test_bench_json_has_the_promised_keys(optc: Optc, artifact: Path) -> None:
     assert set(first["tpot_ms"]) == {"p50", "p90", "p99"}
     assert first["prefill_tokens_per_s"] > 0
     assert first["decode_tokens_per_s"] > 0
-    assert first["mbu"] is None
-    assert value["warnings"] == ["prompts have 60 tokens: more do not fit the context"]
+    assert first["mbu"] is value["ceilings"] is None
+    assert value["warnings"] == [
+        "prompts have 60 tokens: more do not fit the context",
+        "no MBU and MFU: bench: the backend tvm measures no ceilings",
+    ]
 
 
 def test_bench_prints_a_table(optc: Optc, artifact: Path) -> None:

@@ -1,0 +1,105 @@
+"""What a step must do: bytes from memory and operations, as functions of its work.
+
+A backend states the costs of its kernels when it builds; `StepCosts` evaluates them. Counted are
+the bytes that cannot be in a cache, weights and KV, and the arithmetic of matmuls and attention.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from optc.runtime.executable import EngineSpec
+
+#: Amounts of work by name: ``1`` (once a step), ``T`` rows, ``R`` rows with logits and, for each
+#: KV group g, ``kv<g>`` tokens whose K and V are read, ``pairs<g>`` pairs of a row and a token.
+Work = Mapping[str, float]
+
+
+@dataclass(frozen=True)
+class KernelCost:
+    """Costs of all calls of one kernel in a step.
+
+    Attributes:
+        calls: Calls in a step.
+        peak: Ceiling of its arithmetic: ``int8``, ``bf16`` or ``fp32``.
+        bytes: Bytes that must come from memory, by kind of work.
+        ops: Operations (a multiply-add is two), by kind of work.
+        shape: For a reader: ``NxK`` of a matmul, else empty.
+    """
+
+    calls: int
+    peak: str
+    bytes: Mapping[str, float]
+    ops: Mapping[str, float]
+    shape: str = ""
+
+    def bytes_of(self, work: Work) -> float:
+        """Bytes of a step with this work."""
+        return _evaluate(self.bytes, work)
+
+    def ops_of(self, work: Work) -> float:
+        """Operations of a step with this work."""
+        return _evaluate(self.ops, work)
+
+    def roof_s(self, work: Work, ceilings: Mapping[str, float]) -> float:
+        """Least seconds of a step's calls; ``ceilings`` in bytes/s and operations/s."""
+        return max(self.bytes_of(work) / ceilings["read"], self.ops_of(work) / ceilings[self.peak])
+
+
+@dataclass(frozen=True)
+class StepCosts:
+    """Costs of a whole step.
+
+    Attributes:
+        peak: Ceiling of the matmuls with the most weights, against which MFU is stated.
+        kernels: Costs by kernel name.
+    """
+
+    peak: str
+    kernels: Mapping[str, KernelCost]
+
+    def bytes_of(self, work: Work) -> float:
+        """Bytes that a step with this work must read: weights once, KV, rows of embeddings."""
+        return sum(cost.bytes_of(work) for cost in self.kernels.values())
+
+    def ops_of(self, work: Work) -> float:
+        """Operations of a step with this work."""
+        return sum(cost.ops_of(work) for cost in self.kernels.values())
+
+    @staticmethod
+    def from_json(data: Mapping[str, Any]) -> StepCosts:
+        """The costs that ``asdict`` turned into JSON."""
+        kernels = {name: KernelCost(**cost) for name, cost in data["kernels"].items()}
+        return StepCosts(data["peak"], kernels)
+
+
+def step_work(
+    spec: EngineSpec, new_rows: Sequence[int], lengths: Sequence[int], wanted: int
+) -> dict[str, float]:
+    """The work of one step.
+
+    Args:
+        spec: Of the engine.
+        new_rows: [B] new rows of each sequence.
+        lengths: [B] tokens of each sequence after this step.
+        wanted: Rows whose logits are wanted.
+    """
+    work = {"1": 1.0, "T": float(sum(new_rows)), "R": float(wanted)}
+    for index, group in enumerate(spec.groups):
+        limit = group.window or max(lengths)
+        both = list(zip(new_rows, lengths, strict=True))
+        work[f"kv{index}"] = float(sum(min(length, limit + new - 1) for new, length in both))
+        work[f"pairs{index}"] = float(
+            sum(_visible(range(length - new + 1, length + 1), limit) for new, length in both)
+        )
+    return work
+
+
+def _visible(counts: Iterable[int], limit: int) -> int:
+    return sum(min(count, limit) for count in counts)
+
+
+def _evaluate(terms: Mapping[str, float], work: Work) -> float:
+    return sum(factor * work[kind] for kind, factor in terms.items())
