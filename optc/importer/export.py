@@ -20,6 +20,7 @@ from transformers import PretrainedConfig, PreTrainedModel
 
 from optc.errors import OptcError, UnsupportedError
 from optc.importer import capture
+from optc.importer.decompose import light_decomposition
 from optc.importer.skeleton import build_decoder, first_line
 
 OPSET = 23
@@ -83,7 +84,7 @@ def _export(decoder: PreTrainedModel) -> ir.Model:
     ids = torch.zeros(2, 9, dtype=torch.int64)
     axes = {0: torch.export.Dim("B"), 1: torch.export.Dim("S")}
     try:
-        with torch.no_grad():
+        with torch.no_grad(), light_decomposition():
             program = torch.onnx.export(
                 _Step(decoder).eval(),
                 (ids, ids.clone()),

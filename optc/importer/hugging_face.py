@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -45,7 +46,10 @@ def import_folder(folder: Path, *, allow_remote_code: bool) -> ImportedModel:
     with quiet():
         skeleton = read_skeleton(built, allow_remote_code=allow_remote_code)
     matched = match_checkpoint(skeleton, checkpoint)  # before the export, which takes long
-    exported = export_decoder(built, allow_remote_code=allow_remote_code)
+    parts = {file.name: file for file in [folder / "config.json", *files]}
+    with ThreadPoolExecutor(1, "optc-digest") as pool:
+        digest = pool.submit(digest_files, parts)
+        exported = export_decoder(built, allow_remote_code=allow_remote_code)
     attach_weights(exported.model, skeleton, matched)
     unused = unused_tensors(skeleton, checkpoint)
     warnings = []
@@ -57,14 +61,13 @@ def import_folder(folder: Path, *, allow_remote_code: bool) -> ImportedModel:
             f"rotary frequencies are those of up to {max_context} tokens, to which the context is "
             "limited: beyond, they would change with the length and void cached keys"
         )
-    parts = {file.name: file for file in [folder / "config.json", *files]}
     return ImportedModel(
         model=exported.model,
         config=config,
         family=config["model_type"],
         name=folder.resolve().name,
         folder=folder,
-        source_digest=digest_files(parts),
+        source_digest=digest.result(),
         tokenizer_files=[folder / n for n in _TOKENIZER_FILES if (folder / n).is_file()],
         warnings=warnings,
         max_context=max_context,
