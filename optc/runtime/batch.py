@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
 from optc.runtime.executable import Int32, StepBatch
-from optc.runtime.kv_blocks import RELEASED
+from optc.runtime.kv_blocks import RELEASED, BlockCopy
 from optc.runtime.request import Request
 from optc.runtime.scheduler import Chunk
 
@@ -15,9 +15,9 @@ from optc.runtime.scheduler import Chunk
 def build_batch(chunks: Sequence[Chunk[Request]], groups: int, block_size: int) -> StepBatch:
     """The arrays of a step over ``chunks`` (at least one), in their order.
 
-    Logits are asked for the last row of every chunk that completes its request, in order. If
-    none does, the last row is asked for all the same, so that R is never 0; its logits are of
-    no use.
+    Logits are asked for the last row of every chunk that completes its request and for its
+    drafts, in order. If none does, the last row is asked for all the same, so that R is never 0;
+    its logits are of no use.
     """
     counts = np.array([chunk.rows for chunk in chunks], np.int32)
     starts = np.array([chunk.start for chunk in chunks], np.int32)
@@ -31,9 +31,14 @@ def build_batch(chunks: Sequence[Chunk[Request]], groups: int, block_size: int) 
         positions = offsets + (starts - query_starts[:-1])[rows]
     blocks = tables[:, rows, positions // block_size]
     slots = blocks * block_size + positions % block_size
-    wanted = [int(query_starts[i + 1]) - 1 for i, chunk in enumerate(chunks) if chunk.completes]
+    wanted = [
+        row
+        for chunk, end in zip(chunks, query_starts[1:].tolist(), strict=True)
+        if chunk.completes
+        for row in range(end - 1 - chunk.drafted, end)
+    ]
     return StepBatch(
-        tokens=np.concatenate([c.request.tokens[c.start : c.start + c.rows] for c in chunks]),
+        tokens=np.concatenate([c.request.path[c.start : c.start + c.rows] for c in chunks]),
         positions=positions,
         slot_mapping=np.ascontiguousarray(slots, np.int32),
         query_starts=query_starts,
@@ -41,6 +46,21 @@ def build_batch(chunks: Sequence[Chunk[Request]], groups: int, block_size: int) 
         block_tables=tables,
         logit_rows=np.array(wanted or [len(positions) - 1], np.int32),
     )
+
+
+def copied_slots(
+    copies: Sequence[BlockCopy], block_size: int
+) -> Iterator[tuple[int, Int32, Int32]]:
+    """Group, source slots [n] and target slots [n] of copies, for `Executable.copy_kv`."""
+    for group in sorted({copy.group for copy in copies}):
+        mine = [copy for copy in copies if copy.group == group]
+        offsets = [np.arange(copy.tokens, dtype=np.int32) for copy in mine]
+        pairs = list(zip(mine, offsets, strict=True))
+        yield (
+            group,
+            np.concatenate([copy.source * block_size + offset for copy, offset in pairs]),
+            np.concatenate([copy.target * block_size + offset for copy, offset in pairs]),
+        )
 
 
 def _block_tables(chunks: Sequence[Chunk[Request]], groups: int) -> Int32:

@@ -1,4 +1,4 @@
-"""`Core`: schedule -> execute -> sample -> update, on one thread."""
+"""`Core`: draft -> schedule -> execute -> sample and verify -> update, on one thread."""
 
 from __future__ import annotations
 
@@ -7,20 +7,20 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
-import numpy as np
-
-from optc.errors import RequestError
-from optc.runtime.batch import build_batch
+from optc.runtime.advance import advance
+from optc.runtime.batch import build_batch, copied_slots
 from optc.runtime.detokenize import TextStream
-from optc.runtime.executable import Executable, Float32, Int32
+from optc.runtime.executable import Executable, Int32
 from optc.runtime.kv_blocks import BlockCopy, KVBlocks
 from optc.runtime.kv_plan import KVPlan
 from optc.runtime.metrics import EngineMetrics, RequestMetrics
 from optc.runtime.outputs import Delta, FinishReason
 from optc.runtime.params import SamplingParams
 from optc.runtime.request import Request
-from optc.runtime.sampler import Row, Sampled, sample
+from optc.runtime.sampler import Row
 from optc.runtime.scheduler import Chunk, Scheduler
+from optc.runtime.speculative.speculator import Speculator
+from optc.runtime.speculative.verifier import Verdict, verify
 
 
 class Update(NamedTuple):
@@ -40,6 +40,8 @@ class Core:
         token_budget: Most rows of one step; at most the engine's own limit.
         prefix_cache: Keep the keys and values of prefixes for later requests. Without effect on
             engines that are not batch-invariant, where it would change results.
+        speculator: Drafts tokens; None decodes one at a time. It does not change what is drawn,
+            if the engine is batch-invariant.
         clock: Seconds of a monotonic clock.
     """
 
@@ -51,6 +53,7 @@ class Core:
         eos_token_ids: Iterable[int] = (),
         token_budget: int,
         prefix_cache: bool = True,
+        speculator: Speculator | None = None,
         clock: Callable[[], float] = time.perf_counter,
     ) -> None:
         spec = executable.spec
@@ -59,6 +62,7 @@ class Core:
         self._max_context = plan.max_context
         self._eos = frozenset(eos_token_ids)
         self._clock = clock
+        self._speculator = speculator
         self._blocks = KVBlocks(
             tuple(group.window for group in spec.groups),
             plan.blocks,
@@ -69,6 +73,7 @@ class Core:
             self._blocks,
             min(token_budget, spec.max_rows),
             min(spec.max_sequences, spec.max_logit_rows),
+            spec.max_logit_rows,
         )
         self._metrics = EngineMetrics(total_blocks=plan.blocks)
         self._next_id = 0
@@ -125,6 +130,8 @@ class Core:
 
     def step(self) -> list[Update]:
         """Run one step; what it added to the requests, finished ones included."""
+        if self._speculator:
+            self._speculator.propose(self.scheduler.running)
         chunks = self.scheduler.schedule()
         if not chunks:
             raise RuntimeError("the scheduler found no rows although requests wait")
@@ -137,12 +144,12 @@ class Core:
         logits = self.executable.step(batch)
         self._count(chunks, self._clock() - started)
         self.scheduler.commit(chunks)
-        done = [chunk.request for chunk in chunks if chunk.request.num_pending == 0]
-        logits, done, copies = self._fork(logits, done, started)
-        sampled = sample(logits[: len(done)], [_row(request) for request in done])
-        self._copy(copies)
+        draws, copies = self._fork(_draws(chunks), started)
+        verdicts = [verify(logits[d.first : d.end], d.row, d.drafts) for d in draws]
+        for copied in copied_slots(copies, self._block_size):  # the logits are not valid any more
+            self.executable.copy_kv(*copied)
         now = self._clock()
-        return [self._update(r, s, now) for r, s in zip(done, sampled, strict=True)]
+        return [self._update(d, v, now) for d, v in zip(draws, verdicts, strict=True)]
 
     def metrics(self) -> EngineMetrics:
         """A copy of the counters, with the present queues and free blocks. Any thread may ask."""
@@ -159,39 +166,23 @@ class Core:
         """All requests that have not finished, oldest first."""
         return self.scheduler.requests()
 
-    def _fork(
-        self, logits: Float32, done: list[Request], started: float
-    ) -> tuple[Float32, list[Request], list[BlockCopy]]:
+    def _fork(self, draws: list[_Draw], started: float) -> tuple[list[_Draw], list[BlockCopy]]:
         """Add those who take over a prompt that is now computed, with the same logits."""
-        sources, requests, copies = list(range(len(done))), list(done), []
-        for source, leader in enumerate(done):
-            if leader.num_output:
+        forked: list[_Draw] = []
+        copies: list[BlockCopy] = []
+        for draw in draws:
+            if draw.request.num_output:
                 continue
-            for request, blocks in self.scheduler.fork(leader):
+            for request, blocks in self.scheduler.fork(draw.request):
                 request.metrics.scheduled_s = started
-                sources.append(source)
-                requests.append(request)
+                forked.append(_Draw(request, draw.first, 0))
                 copies += blocks
-        forked = len(requests) - len(done)
-        self._metrics.forked += forked
-        return (logits[sources] if forked else logits), requests, copies
-
-    def _copy(self, copies: Sequence[BlockCopy]) -> None:
-        """Copy parts of blocks; the step's logits are not valid afterwards."""
-        size = self._block_size
-        for group in sorted({copy.group for copy in copies}):
-            mine = [copy for copy in copies if copy.group == group]
-            slots = [
-                np.concatenate([np.arange(block * size, block * size + n) for block, n in places])
-                for places in (
-                    [(copy.source, copy.tokens) for copy in mine],
-                    [(copy.target, copy.tokens) for copy in mine],
-                )
-            ]
-            self.executable.copy_kv(group, *(part.astype(np.int32) for part in slots))
+        self._metrics.forked += len(forked)
+        return draws + forked, copies
 
     def _count_queues(self) -> None:
         for request in self.scheduler.preempted:
+            request.draft([])
             request.metrics.preemptions += 1
             self._metrics.preemptions += 1
         for request in self.scheduler.admitted:
@@ -205,52 +196,65 @@ class Core:
         self._metrics.prompt_tokens += sum(
             max(0, min(c.start + c.rows, c.request.num_prompt) - c.start) for c in chunks
         )
+        if self._speculator and all(c.completes and c.rows == c.drafted + 1 for c in chunks):
+            self._speculator.observe_step(sum(c.rows for c in chunks), seconds)
 
-    def _update(self, request: Request, sampled: Sampled | None, now: float) -> Update:
-        if sampled is None:
-            return self._fail(request)
-        request.append(sampled.token)
-        request.metrics.token_times_s.append(now)
-        self._metrics.output_tokens += 1
-        if sampled.logprobs is not None:
-            request.logprobs.append(sampled.logprobs)
-        text, reason = self._advance(request, sampled.token)
-        if reason is not None:
-            self._finish(request, reason)
-        logprobs = () if sampled.logprobs is None else (sampled.logprobs,)
-        return Update(
-            request, Delta(request.index, text, (sampled.token,), logprobs, finish_reason=reason)
-        )
+    def _update(self, draw: _Draw, verdict: Verdict, now: float) -> Update:
+        request = draw.request
+        if self._speculator and draw.drafted:
+            self._count_drafts(request, draw.drafted, verdict.accepted)
+        delta = advance(request, verdict.drawn, self._eos, now)
+        self._metrics.output_tokens += len(delta.token_ids)
+        if delta.finish_reason is not None:
+            self._finish(request, delta.finish_reason)
+        elif verdict.accepted:
+            self.scheduler.accept(request, verdict.accepted)
+        return Update(request, delta)
 
-    def _advance(self, request: Request, token: int) -> tuple[str, FinishReason | None]:
-        """New text of the request and whether its new token ends it."""
-        stream, params = request.stream, request.params
-        ends = token in params.stop_token_ids or (token in self._eos and not params.ignore_eos)
-        text = stream.add(token) if stream and not ends else ""
-        if ends or (stream is not None and stream.stopped):
-            return text + (stream.finish() if stream else ""), "stop"
-        if request.num_tokens == request.max_length:
-            text += stream.finish() if stream else ""
-            return text, "stop" if stream and stream.stopped else "length"
-        return text, None
-
-    def _fail(self, request: Request) -> Update:
-        """End a request whose logits are no numbers; others are not concerned."""
-        request.error = RequestError(
-            "the model's logits hold a NaN",
-            where=f"output token {request.num_output}",
-            hint="the weights or the engine are broken for this input",
-        )
-        text = request.stream.finish() if request.stream else ""
-        self._finish(request, "error")
-        return Update(request, Delta(request.index, text, (), finish_reason="error"))
+    def _count_drafts(self, request: Request, drafted: int, accepted: int) -> None:
+        for metrics in (request.metrics, self._metrics):
+            metrics.drafted_tokens += drafted
+            metrics.accepted_tokens += accepted
+        if self._speculator:
+            self._speculator.learn(request, drafted, accepted)
 
     def _finish(self, request: Request, reason: FinishReason) -> None:
         request.finish_reason = reason
         request.metrics.finished_s = self._clock()
         self._metrics.finished[reason] += 1
         self.scheduler.remove(request)
+        if self._speculator:
+            self._speculator.forget(request)
 
 
-def _row(request: Request) -> Row:
-    return Row(request.params, request.seed, request.index, request.tokens, request.num_prompt)
+class _Draw(NamedTuple):
+    """The logits of one request: rows from ``first`` on, one and one for each of its drafts."""
+
+    request: Request
+    first: int
+    drafted: int
+
+    @property
+    def end(self) -> int:
+        return self.first + self.drafted + 1
+
+    @property
+    def drafts(self) -> Int32:
+        return self.request.path[self.request.num_tokens :][: self.drafted]
+
+    @property
+    def row(self) -> Row:
+        request = self.request
+        path = request.path[: request.num_tokens + self.drafted]
+        return Row(request.params, request.seed, request.index, path, request.num_prompt)
+
+
+def _draws(chunks: Sequence[Chunk[Request]]) -> list[_Draw]:
+    """Where the logits of the requests that a step completes are."""
+    draws: list[_Draw] = []
+    first = 0
+    for chunk in chunks:
+        if chunk.completes:
+            draws.append(_Draw(chunk.request, first, chunk.drafted))
+            first += chunk.drafted + 1
+    return draws

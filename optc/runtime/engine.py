@@ -20,6 +20,7 @@ from optc.runtime.kv_plan import KVPlan, plan_kv
 from optc.runtime.metrics import EngineMetrics, RequestMetrics
 from optc.runtime.outputs import Completion, RequestOutput
 from optc.runtime.params import SamplingParams
+from optc.runtime.speculative.speculator import Speculate, make_speculator
 from optc.runtime.tokenizer import Tokenizer
 from optc.runtime.worker import Submission, Worker
 
@@ -38,9 +39,11 @@ class Engine:
         token_budget: Most rows of one step; None is the engine's limit.
         block_size: Tokens of a KV block; None chooses.
         prefix_cache: Keep keys and values of prefixes for later requests.
+        speculate: ``ngram`` drafts tokens from the request's own text; ``off`` does not.
 
     Raises:
-        OptcError: The engine cannot be loaded, or the memory is too little.
+        OptcError: The engine cannot be loaded, the memory is too little, or ``speculate`` is not
+            known.
     """
 
     def __init__(
@@ -53,11 +56,13 @@ class Engine:
         token_budget: int | None = None,
         block_size: int | None = None,
         prefix_cache: bool = True,
+        speculate: Speculate = "off",
     ) -> None:
         self.tokenizer = tokenizer
         self.eos_token_ids = tuple(eos_token_ids)
         self.spec: EngineSpec
         self.kv_plan: KVPlan
+        speculator = make_speculator(speculate)
         opened: list[tuple[EngineSpec, KVPlan]] = []
 
         def open_core() -> Core:
@@ -79,6 +84,7 @@ class Engine:
                 eos_token_ids=eos_token_ids,
                 token_budget=rows,
                 prefix_cache=prefix_cache,
+                speculator=speculator,
             )
 
         self._worker = Worker(open_core)

@@ -11,6 +11,7 @@ from optc.errors import InputError
 from optc.runtime.engine import Engine
 from optc.runtime.executable import Executable
 from optc.runtime.kv_plan import parse_bytes
+from optc.runtime.speculative.speculator import Speculate
 from optc.runtime.tokenizer import Tokenizer, read_tokenizer
 from optc.target import usable_threads
 
@@ -23,6 +24,7 @@ def load(
     token_budget: int | None = None,
     block_size: int | None = None,
     prefix_cache: bool = True,
+    speculate: Speculate = "off",
     verify: Literal["full", "size"] = "full",
 ) -> Engine:
     """Load an artifact for generation.
@@ -36,13 +38,16 @@ def load(
         block_size: Tokens of a KV block; None chooses.
         prefix_cache: Keep the keys and values of prefixes for later requests that begin alike;
             never changes a result. Without effect on engines that are not batch-invariant.
+        speculate: ``ngram`` drafts tokens from what the request's own text repeats and verifies
+            several in one step, while that pays; ``off`` does not. Never changes a result on
+            batch-invariant engines.
         verify: ``full`` hashes every file first; ``size`` only looks at their lengths.
 
     Raises:
         ArtifactError: Not an artifact, or damaged; names the file.
         UnavailableError: This machine lacks a CPU feature or package that the engine needs.
         InputError: ``kv_memory``, ``block_size``, ``threads`` or ``token_budget`` is no usable
-            size.
+            size, or ``speculate`` is not known.
     """
     if threads is not None and threads < 1:
         raise InputError(f"{threads} threads", where="threads", hint="at least 1")
@@ -64,6 +69,7 @@ def load(
         token_budget=token_budget,
         block_size=block_size,
         prefix_cache=prefix_cache,
+        speculate=speculate,
     )
 
 

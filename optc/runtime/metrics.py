@@ -17,6 +17,8 @@ class RequestMetrics:
         token_times_s: When each output token was drawn.
         finished_s: It ended; None before.
         preemptions: How often its KV blocks were taken and had to be computed again.
+        drafted_tokens: Tokens that were drafted for it and verified.
+        accepted_tokens: Those of them that the model drew too.
         cached_tokens: Tokens that the prefix cache saved it, after preemptions too.
     """
 
@@ -25,6 +27,8 @@ class RequestMetrics:
     token_times_s: list[float] = field(default_factory=list)
     finished_s: float | None = None
     preemptions: int = 0
+    drafted_tokens: int = 0
+    accepted_tokens: int = 0
     cached_tokens: int = 0
 
     @property
@@ -64,6 +68,8 @@ class EngineMetrics:
         step_s: Time inside the executable.
         prompt_tokens: Rows computed for tokens of prompts, recomputed ones included.
         output_tokens: Tokens drawn.
+        drafted_tokens: Tokens that were drafted and verified.
+        accepted_tokens: Those of them that the model drew too.
         forked: Completions that took over the computed prompt of another one of n.
         prefix_lookup_tokens: Tokens of requests at their admission, each preemption anew.
         prefix_hit_tokens: Those of them whose keys and values came from the prefix cache.
@@ -80,6 +86,8 @@ class EngineMetrics:
     step_s: float = 0.0
     prompt_tokens: int = 0
     output_tokens: int = 0
+    drafted_tokens: int = 0
+    accepted_tokens: int = 0
     forked: int = 0
     prefix_lookup_tokens: int = 0
     prefix_hit_tokens: int = 0

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from optc.errors import RequestError
@@ -61,6 +63,7 @@ class Request:
         self.stream = stream
         self.num_prompt = len(prompt)
         self.num_tokens = len(prompt)
+        self.num_drafted = 0
         self.num_computed = 0
         self.logprobs: list[TokenLogprobs] = []
         self.finish_reason: FinishReason | None = None
@@ -84,9 +87,24 @@ class Request:
         return self._tokens[: self.num_tokens]
 
     @property
+    def path(self) -> Int32:
+        """[num_tokens + num_drafted] the tokens and the drafts that may follow; a view."""
+        return self._tokens[: self.num_tokens + self.num_drafted]
+
+    @property
+    def room(self) -> int:
+        """How many drafts there may be, so that one token more still fits."""
+        return self.max_length - self.num_tokens - 1
+
+    @property
     def output(self) -> Int32:
         """[num_output] generated tokens; a view."""
         return self._tokens[self.num_prompt : self.num_tokens]
+
+    def draft(self, tokens: Sequence[int]) -> None:
+        """Set the drafts for the next step, at most ``room``."""
+        self.num_drafted = len(tokens)
+        self._tokens[self.num_tokens : self.num_tokens + len(tokens)] = tokens
 
     def append(self, token: int) -> None:
         """Add a generated token."""

@@ -11,6 +11,8 @@ Nobody starves:
 3. Requests are admitted in order of arrival and only the youngest running one is preempted, so
    the oldest always advances; alone it fits, which is checked when it is accepted.
 
+Drafted tokens get what rows are left after all of these, and never another request's blocks.
+
 Completions of one prompt follow their leader, the first of them: they wait while it computes the
 prompt, and then take over its blocks (`Scheduler.fork`).
 """
@@ -18,7 +20,7 @@ prompt, and then take over its blocks (`Scheduler.fork`).
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Generic, NamedTuple, Protocol, TypeVar
 
@@ -28,7 +30,8 @@ from optc.runtime.kv_blocks import BlockCopy, BlockTables, KVBlocks
 
 class Schedulable(Protocol):
     """What the scheduler reads and writes of a request; tokens and salt only pass through to the
-    prefix cache. ``leader_id`` is the id of the request whose prompt it shares, or its own."""
+    prefix cache. ``leader_id`` is the id of the request whose prompt it shares, or its own.
+    ``num_drafted`` tokens after the known ones may be verified along with them."""
 
     id: int
     leader_id: int
@@ -36,6 +39,7 @@ class Schedulable(Protocol):
     num_prompt: int
     num_tokens: int
     num_computed: int
+    num_drafted: int
     tables: BlockTables
 
     @property
@@ -48,16 +52,18 @@ R = TypeVar("R", bound=Schedulable)
 
 
 class Chunk(NamedTuple, Generic[R]):
-    """``rows`` rows of ``request`` from its token ``start`` on."""
+    """``rows`` rows of ``request`` from its token ``start`` on, the last ``drafted`` of them
+    beyond its known tokens."""
 
     request: R
     start: int
     rows: int
+    drafted: int = 0
 
     @property
     def completes(self) -> bool:
         """The last known token is computed, so its logits give the next one."""
-        return self.start + self.rows == self.request.num_tokens
+        return self.start + self.rows - self.drafted == self.request.num_tokens
 
 
 @dataclass
@@ -81,17 +87,30 @@ class Scheduler(Generic[R]):
     Args:
         blocks: KV blocks of all groups.
         token_budget: Most rows of one step.
-        max_running: Most requests that hold blocks at once.
+        max_running: Most requests that hold blocks at once; at most ``max_logit_rows``.
+        max_logit_rows: Most rows of a step whose logits are wanted; None is the budget.
     """
 
-    def __init__(self, blocks: KVBlocks, token_budget: int, max_running: int) -> None:
+    def __init__(
+        self,
+        blocks: KVBlocks,
+        token_budget: int,
+        max_running: int,
+        max_logit_rows: int | None = None,
+    ) -> None:
         self.blocks = blocks
         self.token_budget = token_budget
+        self.max_logit_rows = token_budget if max_logit_rows is None else max_logit_rows
         self.max_running = max(1, min(max_running, token_budget // 2))
         self.preempted: list[R] = []
         self.admitted: list[R] = []
         self._waiting: deque[R] = deque()  # by arrival; all are younger than the running ones
         self._running: list[R] = []  # by arrival
+
+    @property
+    def running(self) -> Sequence[R]:
+        """Requests that hold blocks, oldest first."""
+        return self._running
 
     @property
     def num_running(self) -> int:
@@ -139,20 +158,26 @@ class Scheduler(Generic[R]):
                 rows.give(request.id, count)
         if not self.preempted:
             self._admit(rows)
-        return [
+        chunks = [
             Chunk(request, request.num_computed, rows.of[request.id])
             for request in self._running
             if request.id in rows.of
         ]
+        return self._add_drafts(chunks, min(rows.left, self.max_logit_rows - len(chunks)))
 
     def commit(self, chunks: list[Chunk[R]]) -> None:
-        """Record that the step over ``chunks`` ran; cache full blocks, release those behind
-        windows."""
+        """Record that the step over ``chunks`` ran. Drafts do not count as computed until they
+        are accepted."""
         for chunk in chunks:
-            request = chunk.request
-            request.num_computed += chunk.rows
-            self.blocks.store(request, chunk.start)
-            self.blocks.release_behind(request.tables, request.num_computed)
+            self.accept(chunk.request, chunk.rows - chunk.drafted)
+
+    def accept(self, request: R, count: int) -> None:
+        """Record that ``count`` more tokens are computed and known; cache full blocks, release
+        those behind windows."""
+        before = request.num_computed
+        request.num_computed += count
+        self.blocks.store(request, before)
+        self.blocks.release_behind(request.tables, request.num_computed)
 
     def fork(self, leader: R) -> list[tuple[R, list[BlockCopy]]]:
         """Start those who wait for the prompt that ``leader`` has just computed, as many as fit.
@@ -186,6 +211,18 @@ class Scheduler(Generic[R]):
         ids = [request.id for request in self.requests()]
         if ids != sorted(ids) or len(self._running) > self.max_running:
             raise RuntimeError(f"{len(self._running)} running, order of arrival {ids}")
+
+    def _add_drafts(self, chunks: list[Chunk[R]], left: int) -> list[Chunk[R]]:
+        """Add rows for drafts, at most ``left``, as long as blocks are to be had."""
+        for index, chunk in enumerate(chunks):
+            request, start, rows, _ = chunk
+            count = min(request.num_drafted, left) if chunk.completes else 0
+            while count and not self.blocks.grow(request.tables, start + rows + count):
+                count -= 1
+            if count:
+                left -= count
+                chunks[index] = Chunk(request, start, rows + count, count)
+        return chunks
 
     def _make_room(self, request: R, count: int, rows: _Rows) -> bool:
         """Take the blocks for ``count`` more rows, preempting younger requests if need be;

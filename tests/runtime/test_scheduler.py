@@ -23,6 +23,7 @@ class Job:
     num_computed: int = 0
     salt: str = ""
     leader_id: int = -1
+    num_drafted: int = 0
     num_prompt: int = 0
 
     @property

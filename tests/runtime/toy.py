@@ -28,6 +28,7 @@ def toy_spec(
     max_rows: int = 16,
     max_sequences: int = 8,
     block_multiple: int = 2,
+    max_logit_rows: int | None = None,
     vocab: int = VOCAB,
 ) -> EngineSpec:
     """One layer in each group, one group for each window."""
@@ -36,7 +37,7 @@ def toy_spec(
         max_context=max_context,
         max_rows=max_rows,
         max_sequences=max_sequences,
-        max_logit_rows=max_sequences,
+        max_logit_rows=max_sequences if max_logit_rows is None else max_logit_rows,
         block_multiple=block_multiple,
         batch_invariant=True,
         groups=tuple(KVGroup(window, (i,)) for i, window in enumerate(windows)),

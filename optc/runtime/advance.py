@@ -1,0 +1,66 @@
+"""From drawn tokens to a request's progress: text, stops, and whether it ends."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from optc.errors import RequestError
+from optc.runtime.outputs import Delta, FinishReason, TokenLogprobs
+from optc.runtime.request import Request
+from optc.runtime.sampler import Sampled
+
+
+def advance(
+    request: Request, drawn: Sequence[Sampled | None], eos: frozenset[int], now: float
+) -> Delta:
+    """Append tokens up to the one that ends the request.
+
+    Args:
+        request: Gets the tokens, their log-probabilities and times, and its error; its
+            ``finish_reason`` is left to the caller.
+        drawn: At least one; None where the logits hold a NaN.
+        eos: The model's end tokens.
+        now: When they were drawn.
+    """
+    text = ""
+    tokens: list[int] = []
+    logprobs: list[TokenLogprobs] = []
+    reason: FinishReason | None = None
+    for sampled in drawn:
+        if sampled is None:
+            text, reason = text + _fail(request), "error"
+        else:
+            request.append(sampled.token)
+            request.metrics.token_times_s.append(now)
+            tokens.append(sampled.token)
+            if sampled.logprobs is not None:
+                logprobs.append(sampled.logprobs)
+            more, reason = _read(request, sampled.token, eos)
+            text += more
+        if reason is not None:
+            break
+    request.logprobs += logprobs
+    return Delta(request.index, text, tuple(tokens), tuple(logprobs), reason)
+
+
+def _read(request: Request, token: int, eos: frozenset[int]) -> tuple[str, FinishReason | None]:
+    """New text of the request and whether its new token ends it."""
+    stream, params = request.stream, request.params
+    ends = token in params.stop_token_ids or (token in eos and not params.ignore_eos)
+    text = stream.add(token) if stream and not ends else ""
+    if ends or (stream is not None and stream.stopped):
+        return text + (stream.finish() if stream else ""), "stop"
+    if request.num_tokens == request.max_length:
+        text += stream.finish() if stream else ""
+        return text, "stop" if stream and stream.stopped else "length"
+    return text, None
+
+
+def _fail(request: Request) -> str:
+    """Set the error of a request whose logits are no numbers; returns the rest of its text."""
+    request.error = RequestError(
+        "the model's logits hold a NaN",
+        where=f"output token {request.num_output}",
+        hint="the weights or the engine are broken for this input",
+    )
+    return request.stream.finish() if request.stream else ""

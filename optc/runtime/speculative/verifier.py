@@ -1,0 +1,50 @@
+"""The one verifier: plain sampling along the drafted path.
+
+At each drafted position the target model's token is drawn by the rule of plain decoding (the
+largest logit, or Gumbel-max with the noise of that output position, `optc.runtime.sampler`). As
+long as it equals the draft, the draft is accepted and the next row of the step is what plain
+decoding would have computed. So the output is that of plain decoding, greedy or seeded, whoever
+drafts (drafter-invariant coupling: Daliri et al., 2025; compare Leviathan et al., 2023, and Chen
+et al., 2023).
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from optc.runtime.executable import Float32, Int32
+from optc.runtime.sampler import Row, Sampled, sample
+
+
+class Verdict(NamedTuple):
+    """What a step gives a request.
+
+    Attributes:
+        drawn: The accepted tokens, then one that the model drew itself: the recovered token where
+            a draft was rejected, the bonus token after the last draft. None ends it where the
+            logits hold a NaN.
+        accepted: How many drafts were accepted.
+    """
+
+    drawn: list[Sampled | None]
+    accepted: int
+
+
+def verify(logits: Float32, row: Row, drafted: Int32) -> Verdict:
+    """Draw tokens along a drafted path; without drafts this is plain sampling.
+
+    Args:
+        logits: [1 + k, V] after the known tokens and after each draft.
+        row: The request; its ``tokens`` [n + k] end with the k drafts, so that penalties follow
+            the path.
+        drafted: [k] drafts.
+    """
+    known = len(row.tokens) - len(drafted)
+    drawn: list[Sampled | None] = []
+    for index in range(len(drafted) + 1):
+        at = row._replace(tokens=row.tokens[: known + index])
+        sampled = sample(logits[index : index + 1], [at])[0]
+        drawn.append(sampled)
+        if sampled is None or index == len(drafted) or sampled.token != drafted[index]:
+            return Verdict(drawn, index)
+    raise AssertionError("the last row always returns")
