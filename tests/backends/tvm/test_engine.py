@@ -65,17 +65,17 @@ def test_logits_of_wanted_rows_only(engines: GetEngine) -> None:
     assert np.array_equal(some, everything[[90, 5]])
 
 
-@pytest.fixture(scope="module")
-def int8(engines: GetEngine) -> Iterator[Executable]:
-    executable = engines("int8").load()
-    yield executable
-    executable.close()
+@pytest.fixture(scope="module", params=["fp32", "bf16", "int8", "int8-v3", "int4"])
+def executable(request: pytest.FixtureRequest, engines: GetEngine) -> Iterator[Executable]:
+    loaded = engines(request.param).load()
+    yield loaded
+    loaded.close()
 
 
 @pytest.fixture(scope="module")
-def alone(int8: Executable) -> list[np.ndarray]:
+def alone(executable: Executable) -> list[np.ndarray]:
     """Logits of each token sequence prefilled alone in one step."""
-    return [EngineDriver(int8).step({0: tokens}) for tokens in TOKENS]
+    return [EngineDriver(executable).step({0: tokens}) for tokens in TOKENS]
 
 
 #: Rows that each of three sequences takes in one step; what is over is cut.
@@ -93,13 +93,13 @@ _STEP = st.dictionaries(st.integers(0, 2), st.integers(1, 40), min_size=1)
     seed=st.integers(0, 5),
 )
 def test_a_row_has_the_same_bits_in_any_chunks_batch_and_blocks(
-    int8: Executable,
+    executable: Executable,
     alone: list[np.ndarray],
     plan: list[dict[int, int]],
     block_size: int,
     seed: int,
 ) -> None:
-    driver = EngineDriver(int8, block_size, seed)
+    driver = EngineDriver(executable, block_size, seed)
     done: dict[int, int] = {}
     for counts in plan:
         before = dict(done)
