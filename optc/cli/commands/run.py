@@ -13,6 +13,7 @@ from optc.errors import InputError
 
 if TYPE_CHECKING:
     from optc import Engine, RequestOutput, SamplingParams
+    from optc.runtime.speculative.speculator import Speculate
 
 
 @click.command("run", short_help="Continue prompts with an artifact.")
@@ -29,12 +30,20 @@ if TYPE_CHECKING:
 @click.option("--ignore-eos", is_flag=True, help="Go on after the model's end token.")
 @click.option("--threads", type=click.IntRange(min=1), help="CPU threads [all usable].")
 @click.option("--kv-memory", metavar="SIZE", help="Memory for keys and values, such as 2GiB.")
+@click.option(
+    "--speculate",
+    type=click.Choice(["ngram", "off"]),
+    default="off",
+    show_default=True,
+    help="Draft tokens from what the text repeats; same output, fewer steps.",
+)
 @json_option
 def command(
     artifact: Path,
     prompts: tuple[str, ...],
     threads: int | None,
     kv_memory: str | None,
+    speculate: Speculate,
     as_json: bool,
     **sampling: Any,
 ) -> None:
@@ -48,13 +57,15 @@ def command(
     if prompts.count("-") > 1:
         raise InputError("stdin can be read once", where="--prompt -")
     params = SamplingParams(**sampling)
-    with load(artifact, kv_memory=kv_memory, threads=threads) as engine:
+    with load(artifact, kv_memory=kv_memory, threads=threads, speculate=speculate) as engine:
         if as_json or len(texts) > 1:
             outputs = [output.raise_for_error() for output in engine.generate(texts, params)]
         else:
             outputs = [_stream(engine, texts[0], params)]
     if as_json:
         results = [_figures(output) for output in outputs]
+        if speculate != "off":
+            results = [r | _drafts(output) for r, output in zip(results, outputs, strict=True)]
         print_json("run", results[0] if len(results) == 1 else {"results": results})
         return
     for text, output in zip(texts, outputs, strict=True):
@@ -87,6 +98,14 @@ def _figures(output: RequestOutput) -> dict[str, Any]:
     }
 
 
+def _drafts(output: RequestOutput) -> dict[str, int]:
+    metrics = output.metrics
+    return {
+        "drafted_tokens": metrics.drafted_tokens,
+        "accepted_tokens": metrics.accepted_tokens,
+    }
+
+
 def _summary(output: RequestOutput) -> str:
     metrics = output.metrics
     text = f"{output.prompt_tokens} prompt tokens, {output.output_tokens} new ones"
@@ -94,6 +113,8 @@ def _summary(output: RequestOutput) -> str:
         text += f", first after {metrics.ttft_s * 1e3:.1f} ms"
     if metrics.tpot_s:
         text += f", then {metrics.tpot_s * 1e3:.2f} ms each ({1 / metrics.tpot_s:.0f} tokens/s)"
+    if metrics.drafted_tokens:
+        text += f", {metrics.accepted_tokens} of {metrics.drafted_tokens} drafts accepted"
     return f"{text}; ended by {output.finish_reason}"
 
 

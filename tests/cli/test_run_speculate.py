@@ -1,0 +1,38 @@
+"""``optc run --speculate``: the same text, and what came of the drafts."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.cli.conftest import Optc
+from tests.stub import StubBackend
+
+
+@pytest.fixture
+def artifact(
+    optc: Optc, stub: StubBackend, quick_import: None, tiny_model: Path, tmp_path: Path
+) -> Path:
+    path = tmp_path / "a"
+    assert optc("compile", tiny_model, "-o", path, "--recipe", "fp32", "--no-gates").code == 0
+    return path
+
+
+def test_speculation_changes_nothing_but_the_figures(optc: Optc, artifact: Path) -> None:
+    arguments = ("run", artifact, "--prompt", "abababababab", "--max-tokens", "30", "--ignore-eos")
+    plain = optc(*arguments, "--json").json
+    speculated = optc(*arguments, "--json", "--speculate", "ngram").json
+    assert speculated["token_ids"] == plain["token_ids"]
+    assert set(speculated) - set(plain) == {"drafted_tokens", "accepted_tokens"}
+    assert 0 <= speculated["accepted_tokens"] <= speculated["drafted_tokens"]
+    assert speculated["drafted_tokens"] > 0
+    outcome = optc(*arguments, "--speculate", "ngram")
+    assert outcome.out == plain["text"] + "\n"
+    assert "drafts accepted; ended by length" in outcome.err
+
+
+def test_an_unknown_kind_of_speculation_is_a_usage_error(optc: Optc, artifact: Path) -> None:
+    outcome = optc("run", artifact, "--prompt", "ab", "--speculate", "magic")
+    assert outcome.code == 2
+    assert "'magic' is not one of 'ngram', 'off'" in outcome.err
