@@ -62,8 +62,7 @@ def _float_matmul(lowering: Lowering, node: ir.Node) -> None:
         add, bias = following
         lowering.done.add(add)
         result = add.outputs[0]
-    name = f"{value.name if value else ''}.matmul"
-    packed = lowering.weight(name, lambda: float_weight(name, weight))
+    packed = _packed_floats(lowering, value, weight)
     biases = _bias(lowering, bias, n)
     dtype = "bfloat16" if ir.DataType(weight.dtype) == ir.DataType.BFLOAT16 else "float32"
     config = {"n": n, "k": k, "weight_dtype": dtype, "bias": bool(biases)}
@@ -126,6 +125,28 @@ def _integer_matmul(lowering: Lowering, node: ir.Node) -> None:
     lowering.tensors[node.outputs[0]] = out
 
 
+def _bf16_gather(lowering: Lowering, node: ir.Node) -> None:
+    """optc::Bf16Gather: tokens and the head's weight [D, V], whose packed copy is shared."""
+    tokens, value = lowering.tensor(node.inputs[0]), node.inputs[1]
+    weight = lowering.initializer(value, "weight")
+    if ir.DataType(weight.dtype) != ir.DataType.BFLOAT16 or len(weight.shape) != 2:
+        raise Refused(f"no packed lookup in {weight.dtype} {list(weight.shape)}")
+    width, vocab = (int(d) for d in weight.shape.numpy())
+    packed = _packed_floats(lowering, value, weight)
+    config = {"vocab": vocab, "width": width, "dtype": "bfloat16", "packed": True}
+    outputs = [("float32", (tokens.shape[0], width))]
+    (out,) = lowering.call("embedding", config, [*packed, tokens], outputs)
+    lowering.tensors[node.outputs[0]] = out
+
+
+def _packed_floats(
+    lowering: Lowering, value: ir.Value | None, weight: ir.TensorProtocol
+) -> tuple[Tensor, ...]:
+    """The packed weight of a float matmul, and of a lookup that shares it."""
+    name = f"{value.name if value else ''}.matmul"
+    return lowering.weight(name, lambda: float_weight(name, weight))
+
+
 def _quantized_gather(lowering: Lowering, node: ir.Node) -> None:
     """optc::QuantizedGather: tokens, the head's weight [D, V], w_scale, w_zero_point?."""
     inputs = [*node.inputs, *(None,) * (4 - len(node.inputs))]
@@ -182,6 +203,7 @@ def _embedding(
 HANDLERS = {
     ("", "MatMul"): Handler(_float_matmul),
     ("optc", "Bf16MatMul"): Handler(_float_matmul),
+    ("optc", "Bf16Gather"): Handler(_bf16_gather),
     ("optc", "QuantizedMatMul"): Handler(_integer_matmul, _group_check),
     ("optc", "QuantizedGather"): Handler(_quantized_gather, _group_check),
     ("", "Gather"): Handler(_gather, _gather_check),

@@ -1,4 +1,4 @@
-"""`cast-weights`: weights of linear layers in bfloat16."""
+"""`cast-weights`: weights of linear layers, and the embedding, in bfloat16."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import ml_dtypes
 import onnx_ir as ir
 
 from optc.errors import InputError
-from optc.ir.functions import make_node
+from optc.ir.functions import is_op, make_node
 from optc.ir.graph import add_initializer, remove_unused, replace_node
 from optc.ir.linear import Linear, find_linear, head_of
 from optc.ir.weights import Array, LazyWeight
@@ -20,9 +20,13 @@ from optc.pipeline.base import Pass, PassReport
 class CastWeights(Pass):
     """Every linear layer becomes ``optc::Bf16MatMul``, its bias folded in.
 
+    An embedding tied to a head that is cast becomes ``optc::Bf16Gather`` from the head's weight;
+    any other is looked up in a bfloat16 table of its own and widened.
+
     Attributes:
         dtype: ``bfloat16``.
         head: Cast the head too.
+        embedding: Cast the embedding.
     """
 
     name: ClassVar[str] = "cast-weights"
@@ -30,6 +34,7 @@ class CastWeights(Pass):
 
     dtype: str = "bfloat16"
     head: bool = True
+    embedding: bool = True
 
     def __post_init__(self) -> None:
         """Refuse other types.
@@ -66,8 +71,43 @@ class CastWeights(Pass):
             )
             replace_node(linear.nodes, [new], [linear.output], new.outputs)
             report.add(self.dtype)
+        if self.embedding:
+            tied = weights.get(head.initializer) if head is not None else None
+            _cast_embeddings(model, head.weight if head is not None else None, tied, report)
         remove_unused(model)
         return report
+
+
+def _cast_embeddings(
+    model: ir.Model, head: LazyWeight | None, tied: ir.Value | None, report: PassReport
+) -> None:
+    """Lookups in constant tables [V, D]; ``tied`` is the head's bfloat16 weight, if it has one."""
+    for node in list(model.graph):
+        table = node.inputs[0].const_value if is_op(node, "Gather") and node.inputs[0] else None
+        if not isinstance(table, LazyWeight) or len(table.rows_shape) != 2 or table.transposed:
+            continue
+        shared = head is not None and table.read_rows == head.read_rows
+        if shared and tied is None:
+            report.skip(node, "the tied head stays float32, so the embedding does too")
+            continue
+        if shared:
+            new = [make_node(model, "Bf16Gather", [node.inputs[1], tied], name=node.name)]
+        else:
+            new = _lookup(model.graph, node, table)
+        replace_node([node], new, node.outputs, new[-1].outputs)
+        report.add("embedding shares the head" if shared else "embedding bfloat16")
+
+
+def _lookup(graph: ir.Graph, node: ir.Node, table: LazyWeight) -> list[ir.Node]:
+    """Gather from a bfloat16 table, then Cast to float32."""
+    cast = table.map_rows(_to_bfloat16, ir.DataType.BFLOAT16)
+    initializer = add_initializer(graph, cast, f"{table.name}.bfloat16")
+    gather = ir.node("Gather", [initializer, node.inputs[1]], {"axis": 0}, name=node.name)
+    gather.outputs[0].type = ir.TensorType(ir.DataType.BFLOAT16)
+    gather.outputs[0].shape = node.outputs[0].shape
+    widen = ir.node("Cast", [gather.outputs[0]], {"to": int(ir.DataType.FLOAT)})
+    widen.outputs[0].type = ir.TensorType(ir.DataType.FLOAT)
+    return [gather, widen]
 
 
 def _cast(graph: ir.Graph, linear: Linear) -> ir.Value:

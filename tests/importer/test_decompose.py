@@ -66,9 +66,9 @@ def counted() -> Iterator[list[ExportedProgram]]:
 
     def count(program: ExportedProgram, table: object = None) -> ExportedProgram:
         programs.append(program)
-        return full(program, table)  # type: ignore[arg-type]
+        return full(program, table)
 
-    ExportedProgram.run_decompositions = count  # type: ignore[method-assign, assignment]
+    ExportedProgram.run_decompositions = count
     try:
         yield programs
     finally:

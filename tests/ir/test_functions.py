@@ -181,6 +181,14 @@ def test_bf16_matmul() -> None:
     )
 
 
+@pytest.mark.parametrize("shape", [(3,), (2, 2)])
+def test_bf16_gather(shape: tuple[int, ...]) -> None:
+    weight = f32(8, 5).astype(ml_dtypes.bfloat16)
+    tokens = np.array([4, 0, 4, 2][: int(np.prod(shape))], np.int32).reshape(shape)
+    (got,) = call("Bf16Gather", [tokens, weight])
+    np.testing.assert_array_equal(got, weight.astype(np.float32).T[tokens])
+
+
 def test_functions_are_shared_by_configuration() -> None:
     model = empty_model()
     one = ensure_function(model, "AddRMSNorm", {"epsilon": 1e-5})

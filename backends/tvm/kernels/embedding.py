@@ -32,17 +32,20 @@ _FOUR = 4
 
 @dataclass(frozen=True)
 class Embedding:
-    """Lookup in a row-major table.
+    """Lookup in a table of floats.
 
     Attributes:
         vocab: V, rows.
         width: D.
         dtype: ``float32``, or ``bfloat16`` for a table of bfloat16 bits as uint16.
+        packed: The table is the packed bfloat16 weight of a tied head, not row-major: row
+            ``token`` is output channel ``token``.
     """
 
     vocab: int
     width: int
     dtype: str = "float32"
+    packed: bool = False
 
 
 @dataclass(frozen=True)
@@ -67,11 +70,15 @@ class QuantizedEmbedding:
 def embedding(config: Embedding, isa: Isa) -> tvm.tirx.PrimFunc:
     """table f32 or u16 (bfloat16 bits) [V,D], tokens i32 [T] -> out f32 [T,D].
 
+    The packed table is u16 [V/64,D/2,64,2], both rounded up.
+
     ``isa`` changes nothing: every instruction set runs the same operations.
 
     Raises:
-        UnsupportedError: The table's type has no kernel.
+        UnsupportedError: The table's type or layout has no kernel.
     """
+    if config.packed:
+        return _packed_embedding(config)
     stored = {"float32": "float32", "bfloat16": "uint16"}.get(config.dtype)
     if stored is None:
         raise UnsupportedError(
@@ -97,6 +104,40 @@ def embedding(config: Embedding, isa: Isa) -> tvm.tirx.PrimFunc:
                 store_part(out, value, count, row, offset)
 
             for_vectors(width, copy)
+
+        for_rows(rows, rows * width > SERIAL_WORK, body)
+    return builder.finish()
+
+
+def _packed_embedding(config: Embedding) -> tvm.tirx.PrimFunc:
+    if config.dtype != "bfloat16":
+        raise UnsupportedError(
+            f"a packed table of {config.dtype} has no CPU kernel",
+            where="Embedding",
+            hint="packed tables are bfloat16",
+        )
+    width, pairs = config.width, round_up(config.width, 2) // 2
+    blocks = round_up(config.vocab, _BLOCK) // _BLOCK
+    with kernel("packed_embedding") as builder:
+        rows = builder.size()
+        table = builder.argument("table", (blocks, pairs, _BLOCK, 2), "uint16")
+        tokens = builder.argument("tokens", (rows,), "int32")
+        out = builder.argument("out", (rows, width))
+
+        def body(row: Expr) -> None:
+            token = bind(tokens[row])
+            block, column = bind(token // _BLOCK), bind(token % _BLOCK)
+
+            def pair(k: Expr | int) -> Expr:
+                """Channels 2k and 2k + 1."""
+                bits = tir.cast(load(table, block, k, column, 0, lanes=2), "uint32x2")
+                wide = bits << splat(16, "uint32", 2)
+                return bind(tir.reinterpret(wide, dtype="float32x2"))
+
+            with tir.serial(0, width // 2) as k:
+                store(out, pair(k), row, k * 2)
+            if width % 2:
+                store(out, lane(pair(pairs - 1), 0), row, width - 1)
 
         for_rows(rows, rows * width > SERIAL_WORK, body)
     return builder.finish()

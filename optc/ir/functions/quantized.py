@@ -117,6 +117,20 @@ def _quantized_gather(attributes: Attributes, present: frozenset[str]) -> str:
         ]
         columns.append(_dequantize(attributes, present, "_picked"))
         columns.append("picked = Identity (w)")
+    return _column_lookup(columns)
+
+
+def _bf16_gather(attributes: Attributes, present: frozenset[str]) -> str:
+    return _column_lookup(
+        [
+            "columns = Gather <axis: int = 1> (weight, token_list)",
+            "picked = Cast <to: int = 1> (columns)",
+        ]
+    )
+
+
+def _column_lookup(columns: list[str]) -> str:
+    """``columns`` make ``picked`` [D, tokens] from ``token_list``; y is [..., D] as tokens are."""
     return "\n".join(
         [
             integers("flat", (-1,)),
@@ -161,6 +175,7 @@ OPERATORS = (
         _quantized_matmul,
     ),
     Operator("Bf16MatMul", ("x", "weight", "bias?"), ("y: float",), {}, _bf16_matmul),
+    Operator("Bf16Gather", ("tokens", "weight"), ("y: float",), {}, _bf16_gather),
     Operator(
         "QuantizedGather",
         ("tokens", "weight", "w_scale", "w_zero_point?"),

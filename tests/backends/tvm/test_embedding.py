@@ -11,7 +11,7 @@ from optc.backends.tvm.kernels.embedding import (
     quantized_embedding,
 )
 from optc.backends.tvm.kernels.rows import RowGather
-from optc.backends.tvm.packing import pack_columns, pack_int
+from optc.backends.tvm.packing import pack_bfloat16, pack_columns, pack_int
 from optc.errors import UnsupportedError
 from tests.backends.tvm.kernel_cases import TARGETS, blank, isa_named, run
 
@@ -32,6 +32,16 @@ def test_tables_and_row_gather(isa: Isa) -> None:
     np.testing.assert_array_equal(out, (bits.astype(np.uint32) << 16).view(np.float32)[tokens])
     out = run(RowGather(50), isa, table, tokens, blank(11, 50))[-1]
     np.testing.assert_array_equal(out, table[tokens])
+
+
+@pytest.mark.parametrize("width", [64, 41])
+def test_packed_bfloat16_head(isa: Isa, width: int) -> None:
+    rng = np.random.default_rng(width)
+    bits = rng.integers(0, 1 << 15, (130, width)).astype(np.uint16) & 0xBFFF  # finite
+    tokens = np.array([0, 129, 64, 63, 64], np.int32)
+    config = Embedding(130, width, "bfloat16", packed=True)
+    out = run(config, isa, pack_bfloat16(bits), tokens, blank(5, width))[-1]
+    np.testing.assert_array_equal(out, (bits.astype(np.uint32) << 16).view(np.float32)[tokens])
 
 
 @pytest.mark.parametrize(
@@ -66,6 +76,8 @@ def test_packed_head(isa: Isa, bits: int, group: int, asymmetric: bool, width: i
 def test_unknown_layouts_are_refused(isa: Isa) -> None:
     with pytest.raises(UnsupportedError, match="table of int8 has no CPU kernel"):
         embedding(Embedding(4, 8, "int8"), isa)
+    with pytest.raises(UnsupportedError, match="packed table of float32 has no CPU kernel"):
+        embedding(Embedding(4, 8, packed=True), isa)
     with pytest.raises(UnsupportedError, match="no packed layout for 3 bits in groups of 0"):
         quantized_embedding(QuantizedEmbedding(4, 8, 3), isa)
     with pytest.raises(UnsupportedError, match="4 bits in groups of 24"):

@@ -110,6 +110,23 @@ def test_softcap_of_the_logits_is_one_call() -> None:
     assert call.config == {"operation": "softcap", "width": 128, "constant": 6.0}
 
 
+def test_a_tied_bfloat16_table_is_stored_once() -> None:
+    lowered = _lower(SHAPE, BF16)
+    lookup = lowered.program.functions[0].calls[0]
+    assert lookup.config == {"vocab": 128, "width": 64, "dtype": "bfloat16", "packed": True}
+    vocabulary = [w.tensors[0] for w in lowered.weights if w.tensors[0].name.startswith("head")]
+    assert [(t.dtype, t.shape) for t in vocabulary] == [("uint16", (2, 32, 64, 2))]
+    assert not any(t.name.startswith("embed") for w in lowered.weights for t in w.tensors)
+
+
+def test_an_untied_bfloat16_table_is_looked_up_by_rows() -> None:
+    lowered = _lower(replace(SHAPE, tied=False), BF16)
+    lookup = lowered.program.functions[0].calls[0]
+    assert lookup.config == {"vocab": 128, "width": 64, "dtype": "bfloat16"}
+    (table,) = [w.tensors[0] for w in lowered.weights if w.tensors[0].name.startswith("embed")]
+    assert (table.dtype, table.shape) == ("uint16", (128, 64))
+
+
 def test_engine_limits_and_kv_are_stated() -> None:
     lowered = _lower(SHAPE, BF16)
     spec = lowered.spec

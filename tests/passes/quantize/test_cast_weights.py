@@ -42,8 +42,47 @@ def test_text_and_numbers() -> None:
 def test_the_head_may_stay() -> None:
     model = dense_model(Dense())
     report = CastWeights(head=False).run(model)
-    assert report.details == {"bfloat16": 14}
+    assert report.details == {"bfloat16": 14, "embedding bfloat16": 1}
     assert report.skipped == ["matmul_15: the head stays float32 (head=false)"]
+
+
+def test_a_tied_embedding_shares_the_head() -> None:
+    model = dense_model(Dense(tied=True))
+    report = CastWeights().run(model)
+    assert report.details == {"bfloat16": 15, "embedding shares the head": 1}
+    lookup = nodes_text(model).splitlines()[0]
+    assert lookup == "gather_out = optc.Bf16Gather (input_ids, head.weight.bfloat16)"
+    assert not any(name.startswith("embed") for name in model.graph.initializers)
+
+
+def test_an_untied_embedding_is_widened_after_the_lookup() -> None:
+    before = dense_model(Dense())
+    model = dense_model(Dense())
+    CastWeights().run(model)
+    assert (
+        nodes_text(model).splitlines()[:2]
+        == expected(
+            """
+        val_0 = Gather <axis = 0> (embed.weight.bfloat16, input_ids)
+        gather_out = Cast <to = 1> (val_0)"""
+        ).splitlines()
+    )
+    table = before.graph.initializers["embed.weight"].const_value
+    cast = model.graph.initializers["embed.weight.bfloat16"].const_value
+    assert table is not None
+    assert cast is not None
+    np.testing.assert_array_equal(cast.numpy(), table.numpy().astype(ml_dtypes.bfloat16))
+
+
+def test_options_leave_embeddings_alone() -> None:
+    model = dense_model(Dense(tied=True))
+    assert CastWeights(head=False).run(model).skipped == [
+        "matmul_15: the head stays float32 (head=false)",
+        "gather: the tied head stays float32, so the embedding does too",
+    ]
+    model = dense_model(Dense(tied=True))
+    assert CastWeights(embedding=False).run(model).details == {"bfloat16": 15}
+    assert nodes_text(model).splitlines()[0].startswith("gather_out = Gather")
 
 
 def test_other_types_are_refused() -> None:
