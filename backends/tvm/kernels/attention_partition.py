@@ -24,6 +24,7 @@ from optc.backends.tvm.kernels.script import (
     bind,
     fma,
     load,
+    prefetch,
     register,
     scratch,
     splat,
@@ -83,11 +84,14 @@ class Queries:
         value: ``value(m, d)`` is dimension d of vector m.
         bounds: ``bounds(m)`` is the range of tokens, first and end, that vector m sees.
         blocking: How many there are, and their register tiles.
+        fetch: Fetch K and V ahead of their use. For so few vectors memory is the limit, and the
+            processor's own prefetching ends with each tile, which is a page of its own.
     """
 
     value: Callable[[Expr | int, Expr], Expr]
     bounds: Callable[[Expr | int], tuple[Expr, Expr]]
     blocking: Blocking
+    fetch: bool
 
 
 def attend_partition(
@@ -125,7 +129,12 @@ def attend_partition(
         inside = bind(tir.max(tir.min(i, high - 1), low))
         store(buffers.tiles, tile_at(start + inside * TILE), i)
     with tir.serial(groups[0], groups[1]) as group:
-        for_blocks(size, lambda m, count: _score(pools, queries, buffers, head, group, m, count))
+        for_blocks(
+            size,
+            lambda m, count: _score(
+                pools, queries, buffers, head, (group, limits[1] - 1), m, count
+            ),
+        )
     with tir.serial(0, size.vectors) as m:
         low_seen, end_seen = queries.bounds(m)
         own = (bind(low_seen - start), bind(end_seen - start))
@@ -162,15 +171,19 @@ def _score(
     queries: Queries,
     buffers: _Buffers,
     head: Expr,
-    group: Expr,
+    place: tuple[Expr, Expr],
     first: Expr | int,
     count: int,
 ) -> None:
-    """Dot products of ``count`` vectors from ``first`` on for one group of tiles."""
+    """Dot products of ``count`` vectors from ``first`` on for one group of tiles; ``place`` is the
+    group and the last tile of all."""
+    group, last = place
     tiles = queries.blocking.tiles
     places = [bind(buffers.tiles[group * tiles + u]) for u in range(tiles)]
     sums = [[register(0.0) for _ in range(tiles)] for _ in range(count)]
     with tir.serial(0, pools.shape.key_dim) as d:
+        if queries.fetch:
+            _fetch(pools, buffers, head, (group * tiles, last), tiles, d)
         keys = [bind(load(pools.k, place, head, d, 0)) for place in places]
         for j in range(count):
             query = bind(splat(queries.value(first + j, d)))
@@ -179,6 +192,25 @@ def _score(
     for j in range(count):
         for u in range(tiles):
             store(buffers.scores, sums[j][u].get(), first + j, (group * tiles + u) * TILE)
+
+
+def _fetch(
+    pools: Pools, buffers: _Buffers, head: Expr, at: tuple[Expr, Expr], tiles: int, d: Expr
+) -> None:
+    """At step d of the scores of ``tiles`` tiles, fetch some lines of their values, and of the keys
+    of as many tiles after them: tile after tile, since memory is fastest in order.
+
+    ``at`` is the first tile and the last of all.
+    """
+    shape, (first, last) = pools.shape, at
+    for u in range(tiles):
+        line = d * tiles + u
+        tile = tir.min(first + line // shape.key_dim, last)
+        following = tir.min(first + tiles + line // shape.key_dim, last)
+        prefetch(pools.k, bind(buffers.tiles[following]), head, line % shape.key_dim, 0)
+        place = bind(tir.min(line % shape.key_dim, shape.value_dim - 1) * LANES)
+        token, dim = place // shape.value_dim, place % shape.value_dim
+        prefetch(pools.v, bind(buffers.tiles[tile]), head, token, dim)
 
 
 def _mask(

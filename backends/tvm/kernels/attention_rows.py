@@ -140,14 +140,14 @@ def _queries(operands: Operands, work: RowWork) -> Queries:
         return bind(operands.ragged.low(end)), end
 
     if work.most == 1:
-        return Queries(lambda m, d: operands.q[work.row, column + m * dim + d], bounds, size)
+        return Queries(lambda m, d: operands.q[work.row, column + m * dim + d], bounds, size, True)
     copy = scratch((work.most * shared, dim))
     with tir.serial(0, work.most * shared) as m:
         row, start = bind(work.row + row_of(m)), bind(column + m % shared * dim)
         with tir.serial(0, dim // DIM_MULTIPLE) as part:
             d = part * DIM_MULTIPLE
             store(copy, load(operands.q, row, start + d, lanes=DIM_MULTIPLE), m, d)
-    return Queries(lambda m, d: copy[m, d], bounds, size)
+    return Queries(lambda m, d: copy[m, d], bounds, size, False)
 
 
 def write_rows(operands: Operands, work: RowWork, running: Running) -> None:

@@ -147,6 +147,14 @@ def intrinsic(name: str, dtype: str, *arguments: Expr) -> Expr:
     return tir.call_llvm_pure_intrin(dtype, tir.llvm_lookup_intrinsic_id(name), *arguments)
 
 
+def prefetch(buffer: Expr, *indices: Expr | int) -> None:
+    """Fetch the cache line of one element into the second-level cache; never faults."""
+    read, second_level, data = tir.int32(0), tir.int32(2), tir.int32(1)
+    address = tir.address_of(buffer[indices])
+    call = tir.call_llvm_intrin("void", "llvm.prefetch", address, read, second_level, data)
+    tir.evaluate(call)
+
+
 def fma(a: Expr, b: Expr, c: Expr) -> Expr:
     """``a * b + c`` rounded once."""
     return intrinsic("llvm.fma", str(a.ty.dtype), a, b, c)
