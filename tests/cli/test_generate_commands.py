@@ -125,7 +125,7 @@ def test_bench_json_has_the_promised_keys(optc: Optc, artifact: Path) -> None:
     assert first["mbu"] is value["ceilings"] is None
     assert value["warnings"] == [
         "prompts have 60 tokens: more do not fit the context",
-        "no MBU and MFU: bench: the backend tvm measures no ceilings",
+        "no MBU and MFU: bench: the backend stub measures no ceilings",
     ]
 
 
