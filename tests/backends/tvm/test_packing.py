@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
+import onnx_ir as ir
 import pytest
 import torch
 
 from optc.backends.tvm import packing
+from optc.backends.tvm.weight_layouts import integer_weight
+from optc.backends.tvm.weights_file import write_weights
+from optc.ir import weights as weights_module
+from optc.ir.weights import LazyWeight
+from optc.passes.quantize.affine import Scheme, quantized_rows
 
 
 @pytest.mark.parametrize(("n", "k"), [(64, 32), (128, 96), (100, 77), (1, 1)])
@@ -74,3 +82,25 @@ def test_bfloat16_rounds_to_nearest_even() -> None:
     values[:4] = [1 + 2**-8, 1 + 3 * 2**-8, -0.0, 3.4e38]
     expected = torch.from_numpy(values).bfloat16().view(torch.int16).numpy().view(np.uint16)
     np.testing.assert_array_equal(packing.round_bfloat16(values), expected)
+
+
+@pytest.mark.parametrize(
+    "scheme", [Scheme(4, 32, False), Scheme(8, 0, True)], ids=lambda s: s.label
+)
+def test_neither_threads_nor_tiles_change_a_bit(
+    scheme: Scheme, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A quantized weight, searched ranges included, as it lands in the file."""
+    floats = np.random.default_rng(6).standard_normal((700, 256), np.float32)
+    weight = LazyWeight(lambda a, b: floats[a:b], floats.shape, ir.DataType.FLOAT, "w")
+    rows = quantized_rows(weight, scheme, "w")
+    files = []
+    for threads, tile in [(1, 1 << 20), (1, 1 << 14), (3, 1 << 15), (4, 1 << 14)]:
+        monkeypatch.setattr(weights_module, "TILE_ELEMENTS", tile)
+        packed = integer_weight(
+            "w", rows.values(), rows.scales(), rows.zero_points(), scheme.bits, scheme.group_size
+        )
+        write_weights(tmp_path / "w", [packed], threads=threads)
+        files.append((len(packed.tiles), (tmp_path / "w").read_bytes()))
+    assert [count for count, _ in files] == [1, 11, 6, 11]
+    assert len({content for _, content in files}) == 1
