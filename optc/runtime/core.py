@@ -186,9 +186,10 @@ class Core:
             request.metrics.preemptions += 1
             self._metrics.preemptions += 1
         for request in self.scheduler.admitted:
-            request.metrics.cached_tokens += request.num_computed
-            self._metrics.prefix_hit_tokens += request.num_computed
             self._metrics.prefix_lookup_tokens += request.num_tokens
+        for request, tokens in self.scheduler.reused:
+            request.metrics.cached_tokens += tokens
+            self._metrics.prefix_hit_tokens += tokens
 
     def _count(self, chunks: Sequence[Chunk[Request]], seconds: float) -> None:
         self._metrics.steps += 1

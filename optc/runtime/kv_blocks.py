@@ -151,6 +151,18 @@ class KVBlocks:
             tables.released[group] = first
         return len(path) * self.block_size
 
+    def catch_up(self, request: HasPrefix) -> bool:
+        """Go on from a cached prefix that has become longer than what the request computed
+        itself, if there is one: others computed the same meanwhile. Sets ``num_computed``."""
+        if self.prefixes is None:
+            return False
+        path = self.prefixes.match(request.salt, request.tokens)
+        if len(path) * self.block_size <= request.num_computed:
+            return False
+        self.free(request.tables)  # its full blocks are those of the path, which stay cached
+        request.num_computed = self.reuse(request)
+        return True
+
     def fork(self, source: BlockTables, target: BlockTables, length: int) -> list[BlockCopy] | None:
         """Give empty tables the first ``length`` tokens of others that hold just these.
 

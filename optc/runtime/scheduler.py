@@ -104,6 +104,7 @@ class Scheduler(Generic[R]):
         self.max_running = max(1, min(max_running, token_budget // 2))
         self.preempted: list[R] = []
         self.admitted: list[R] = []
+        self.reused: list[tuple[R, int]] = []
         self._waiting: deque[R] = deque()  # by arrival; all are younger than the running ones
         self._running: list[R] = []  # by arrival
 
@@ -146,13 +147,15 @@ class Scheduler(Generic[R]):
     def schedule(self) -> list[Chunk[R]]:
         """Choose the next step's rows and take the blocks they need.
 
-        ``preempted`` then names the requests whose blocks were taken for it, and ``admitted``
-        those that begin, whose ``num_computed`` is what the prefix cache gave them. The caller
-        runs the step and calls `commit`.
+        ``preempted`` then names the requests whose blocks were taken for it, ``admitted`` those
+        that begin, and ``reused`` who got how many tokens from the prefix cache. The caller runs
+        the step and calls `commit`.
         """
-        self.preempted, self.admitted = [], []
+        self.preempted, self.admitted, self.reused = [], [], []
         rows = _Rows(self.token_budget)
         for request in sorted(self._running, key=lambda r: (_pending(r) > 1, r.id)):
+            if _pending(request) > 1 and request not in self.preempted:
+                self._catch_up(request)
             count = min(_pending(request), rows.left)
             if count and request not in self.preempted and self._make_room(request, count, rows):
                 rows.give(request.id, count)
@@ -224,6 +227,11 @@ class Scheduler(Generic[R]):
                 chunks[index] = Chunk(request, start, rows + count, count)
         return chunks
 
+    def _catch_up(self, request: R) -> None:
+        before = request.num_computed
+        if self.blocks.catch_up(request):
+            self.reused.append((request, request.num_computed - before))
+
     def _make_room(self, request: R, count: int, rows: _Rows) -> bool:
         """Take the blocks for ``count`` more rows, preempting younger requests if need be;
         False if the request itself is the youngest and had to go."""
@@ -256,6 +264,7 @@ class Scheduler(Generic[R]):
                 return
             running.append(self._waiting.popleft())
             self.admitted.append(request)
+            self.reused.append((request, request.num_computed))
             rows.give(request.id, count)
 
 

@@ -51,12 +51,20 @@ class NaivePrefixes:
         )
 
     def admit(self, salt: str, tokens: tuple[int, ...]) -> NaiveHolder:
-        count = self.hit(salt, tokens)
-        held = [set(range(self.first_seen(g, count), count)) for g in range(len(self.windows))]
-        holder = NaiveHolder(salt, tokens, count * self.size, held)
+        holder = NaiveHolder(salt, tokens, 0, [set() for _ in self.windows])
         self.holders.append(holder)
-        self.touch(holder)
+        self.catch_up(holder)
         return holder
+
+    def catch_up(self, holder: NaiveHolder) -> bool:
+        count = self.hit(holder.salt, holder.tokens)
+        if count * self.size <= holder.computed:
+            return False
+        groups = range(len(self.windows))
+        holder.held = [set(range(self.first_seen(g, count), count)) for g in groups]
+        holder.computed = count * self.size
+        self.touch(holder)
+        return True
 
     def key(self, holder: NaiveHolder, index: int) -> Key | NaiveHolder:
         """A full block is its prefix; others are nobody else's."""

@@ -131,7 +131,7 @@ def test_a_damaged_tree_is_found(damage: str) -> None:
 
 actions = st.lists(
     st.tuples(
-        st.sampled_from(["admit", "compute", "compute", "free"]),
+        st.sampled_from(["admit", "compute", "compute", "catch up", "free"]),
         st.integers(0, 5),  # which holder, or which salt
         st.integers(1, 7),  # how many tokens
         st.lists(st.integers(0, 1), min_size=1, max_size=16),  # prompt
@@ -164,6 +164,9 @@ def test_any_history_equals_the_oracle(
                 blocks.free(holder.tables)
                 naive.holders.remove(plain)
                 del live[number]
+            elif action == "catch up":
+                assert blocks.catch_up(holder) == naive.catch_up(plain)
+                assert holder.num_computed == plain.computed
             else:
                 length = min(len(holder.tokens), holder.num_computed + count)
                 assert compute(blocks, holder, length) == naive.grow(plain, length)
@@ -203,6 +206,24 @@ def test_a_shared_prefix_is_computed_once(windows: tuple[int, ...]) -> None:
     assert metrics.free_blocks == metrics.total_blocks
     assert 0 < metrics.cached_blocks[0] < metrics.total_blocks[0]
     assert run(core, [*shared, 9], salt="tenant").metrics.cached_tokens == 0
+
+
+@pytest.mark.parametrize("windows", [(0,), (0, 6)])
+def test_a_burst_with_a_shared_prefix_computes_it_once(windows: tuple[int, ...]) -> None:
+    """The second request gets the first one's leftover rows, and later what that computed."""
+    core, executable = make_core(toy_spec(windows), blocks=150)
+    shared = [int(t) for t in np.random.default_rng(3).integers(0, 48, 26)]
+    prompts = [[*shared, tail] for tail in range(6)]
+    requests = [core.add(np.array(p, np.int32), GREEDY, seed=0) for p in prompts]
+    while core.has_work:
+        core.step()
+        core.scheduler.check_integrity()
+    for prompt, request in zip(prompts, requests, strict=True):
+        assert request.output.tolist() == generate_naively(executable.model, prompt, 5)
+    metrics = core.metrics()
+    # 16 + 11 rows of the first, 5 of the second in the second's first step; then 24 are cached.
+    assert metrics.prompt_tokens == 27 + 5 + 5 * 3
+    assert metrics.prefix_hit_tokens == sum(r.metrics.cached_tokens for r in requests)
 
 
 def test_a_conversation_goes_on_from_its_last_turn() -> None:
