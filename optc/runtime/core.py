@@ -10,14 +10,14 @@ from typing import NamedTuple
 from optc.runtime.advance import advance
 from optc.runtime.batch import build_batch, copied_slots
 from optc.runtime.detokenize import TextStream
-from optc.runtime.executable import Executable, Int32
+from optc.runtime.executable import Executable, Float32, Int32
 from optc.runtime.kv_blocks import BlockCopy, KVBlocks
 from optc.runtime.kv_plan import KVPlan
 from optc.runtime.metrics import EngineMetrics, RequestMetrics
 from optc.runtime.outputs import Delta, FinishReason
 from optc.runtime.params import SamplingParams
 from optc.runtime.request import Request
-from optc.runtime.sampler import Row
+from optc.runtime.sampler import Row, best_tokens, sample_row
 from optc.runtime.scheduler import Chunk, Scheduler
 from optc.runtime.speculative.speculator import Speculator
 from optc.runtime.speculative.verifier import Verdict, verify
@@ -145,7 +145,8 @@ class Core:
         self._count(chunks, self._clock() - started)
         self.scheduler.commit(chunks)
         draws, copies = self._fork(_draws(chunks), started)
-        verdicts = [verify(logits[d.first : d.end], d.row, d.drafts) for d in draws]
+        best = best_tokens(logits)
+        verdicts = [draw.verdict(logits, best) for draw in draws]
         for copied in copied_slots(copies, self._block_size):  # the logits are not valid any more
             self.executable.copy_kv(*copied)
         now = self._clock()
@@ -235,19 +236,15 @@ class _Draw(NamedTuple):
     first: int
     drafted: int
 
-    @property
-    def end(self) -> int:
-        return self.first + self.drafted + 1
-
-    @property
-    def drafts(self) -> Int32:
-        return self.request.path[self.request.num_tokens :][: self.drafted]
-
-    @property
-    def row(self) -> Row:
-        request = self.request
-        path = request.path[: request.num_tokens + self.drafted]
-        return Row(request.params, request.seed, request.index, path, request.num_prompt)
+    def verdict(self, logits: Float32, best: list[int]) -> Verdict:
+        """Draw from the step's logits [R, V] and their `best_tokens` [R]."""
+        request, first, drafted = self
+        end, known = first + drafted + 1, request.num_tokens
+        path = request.path[: known + drafted]
+        row = Row(request.params, request.seed, request.index, path, request.num_prompt)
+        if not drafted:
+            return Verdict([sample_row(logits[first], row, best[first])], 0)
+        return verify(logits[first:end], best[first:end], row, path[known:])
 
 
 def _draws(chunks: Sequence[Chunk[Request]]) -> list[_Draw]:

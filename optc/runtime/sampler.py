@@ -63,12 +63,20 @@ def sample(logits: Float32, rows: Sequence[Row]) -> list[Sampled | None]:
     """
     if not rows:
         return []
-    best = np.argmax(logits, axis=1)  # lowest id on ties; finds a NaN if there is one
-    return [_sample(logits[i], row, int(best[i])) for i, row in enumerate(rows)]
+    best = best_tokens(logits)
+    return [sample_row(logits[i], row, best[i]) for i, row in enumerate(rows)]
 
 
-def _sample(logits: Float32, row: Row, best: int) -> Sampled | None:
-    """One row [V]; ``best`` is the largest logit's id."""
+def best_tokens(logits: Float32) -> list[int]:
+    """The largest logit's id of each row [R, V]: the lowest on ties, that of a NaN if there is
+    one."""
+    best: list[int] = np.argmax(logits, axis=1).tolist()
+    return best
+
+
+def sample_row(logits: Float32, row: Row, best: int) -> Sampled | None:
+    """Draw the token of one row [V], whose entry of `best_tokens` is ``best``; None where the
+    logits hold a NaN."""
     values = logits
     if row.params.adjusts_logits:
         values = logits.copy()

@@ -13,7 +13,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from optc.runtime.executable import Float32, Int32
-from optc.runtime.sampler import Row, Sampled, sample
+from optc.runtime.sampler import Row, Sampled, sample_row
 
 
 class Verdict(NamedTuple):
@@ -30,11 +30,12 @@ class Verdict(NamedTuple):
     accepted: int
 
 
-def verify(logits: Float32, row: Row, drafted: Int32) -> Verdict:
+def verify(logits: Float32, best: list[int], row: Row, drafted: Int32) -> Verdict:
     """Draw tokens along a drafted path; without drafts this is plain sampling.
 
     Args:
         logits: [1 + k, V] after the known tokens and after each draft.
+        best: [1 + k] their `optc.runtime.sampler.best_tokens`.
         row: The request; its ``tokens`` [n + k] end with the k drafts, so that penalties follow
             the path.
         drafted: [k] drafts.
@@ -43,7 +44,7 @@ def verify(logits: Float32, row: Row, drafted: Int32) -> Verdict:
     drawn: list[Sampled | None] = []
     for index in range(len(drafted) + 1):
         at = row._replace(tokens=row.tokens[: known + index])
-        sampled = sample(logits[index : index + 1], [at])[0]
+        sampled = sample_row(logits[index], at, best[index])
         drawn.append(sampled)
         if sampled is None or index == len(drafted) or sampled.token != drafted[index]:
             return Verdict(drawn, index)

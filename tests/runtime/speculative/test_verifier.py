@@ -9,8 +9,9 @@ import pytest
 
 from optc.runtime.executable import Float32, Int32
 from optc.runtime.params import SamplingParams
-from optc.runtime.sampler import Row, Sampled, sample
-from optc.runtime.speculative.verifier import Verdict, verify
+from optc.runtime.sampler import Row, Sampled, best_tokens, sample
+from optc.runtime.speculative import verifier
+from optc.runtime.speculative.verifier import Verdict
 
 Verify = Callable[[Float32, Row, Int32], Verdict]
 
@@ -23,6 +24,10 @@ LIMIT = 37.3
 def row(path: list[int], seed: int = 0, **params: object) -> Row:
     sampling = SamplingParams(**{"temperature": 1.0, **params})  # type: ignore[arg-type]
     return Row(sampling, seed, 0, np.array(path, np.int32), 1)
+
+
+def verify(logits: Float32, of: Row, drafted: Int32) -> Verdict:
+    return verifier.verify(logits, best_tokens(logits), of, drafted)
 
 
 def drawn(verdict: Verdict) -> list[int]:
@@ -65,13 +70,13 @@ def plain(seed: int, count: int) -> list[int]:
     return path[1:]
 
 
-def speculated(verifier: Verify, seed: int, drafts: list[int]) -> list[int]:
+def speculated(rule: Verify, seed: int, drafts: list[int]) -> list[int]:
     """Two tokens: one step with drafts, and plain ones until there are enough."""
     path = [0, *drafts]
-    output = drawn(verifier(LOGITS[path], row(path, seed), np.array(drafts, np.int32)))
+    output = drawn(rule(LOGITS[path], row(path, seed), np.array(drafts, np.int32)))
     while len(output) < 2:
         path = [0, *output]
-        output += drawn(verifier(LOGITS[path[-1:]], row(path, seed), np.array([], np.int32)))
+        output += drawn(rule(LOGITS[path[-1:]], row(path, seed), np.array([], np.int32)))
     return output[:2]
 
 
@@ -81,11 +86,11 @@ def test_seeded_tokens_are_those_of_plain_decoding(drafts: list[int]) -> None:
         assert speculated(verify, seed, drafts) == plain(seed, 2)
 
 
-def chi_squared(verifier: Verify, drafts: list[int], seeds: int = 3000) -> float:
+def chi_squared(rule: Verify, drafts: list[int], seeds: int = 3000) -> float:
     """Of the pairs of first two tokens against the model's own distribution."""
     counts = np.zeros((3, 3))
     for seed in range(seeds):
-        first, second = speculated(verifier, seed, drafts)
+        first, second = speculated(rule, seed, drafts)
         counts[first, second] += 1
     expected = seeds * np.exp(LOGITS[0])[:, None] * np.exp(LOGITS)
     return float(((counts - expected) ** 2 / expected).sum())
