@@ -104,7 +104,8 @@ class Request:
     def draft(self, tokens: Sequence[int]) -> None:
         """Set the drafts for the next step, at most ``room``."""
         self.num_drafted = len(tokens)
-        self._tokens[self.num_tokens : self.num_tokens + len(tokens)] = tokens
+        if tokens:
+            self._tokens[self.num_tokens : self.num_tokens + len(tokens)] = tokens
 
     def append(self, token: int) -> None:
         """Add a generated token."""

@@ -40,9 +40,8 @@ class Speculator:
     def propose(self, running: Sequence[Request]) -> None:
         """Give each request that decodes its drafts for the next step, and the others none."""
         for request in running:
-            request.draft([])
-            if request.num_pending == 1 and request.room:
-                request.draft(self._drafts(request, len(running)))
+            decodes = request.num_pending == 1 and request.room
+            request.draft(self._drafts(request, len(running)) if decodes else [])
 
     def learn(self, request: Request, drafted: int, accepted: int) -> None:
         """Take note of a verification of at least one draft."""
