@@ -44,7 +44,7 @@ class TvmProfiler:
         self._executable.allocate_kv(blocks_per_group, block_size)
 
     def time_step(self, batch: StepBatch, rounds: int) -> StepTimes:
-        """Time the step and its kernels in turn; the fastest round of each counts.
+        """Time the step and its kernels in turn; the fastest round of each call counts.
 
         Raises:
             InputError: As `TvmExecutable.step`.
@@ -57,7 +57,7 @@ class TvmProfiler:
             self._executable.step(batch)
             steps.append(time.perf_counter() - started)
             replays.append(_replay(calls))
-        fastest = min(replays, key=sum)
+        fastest = [min(seconds) for seconds in zip(*replays, strict=True)]
         return StepTimes(min(steps), _by_kernel(calls, fastest, call_s), call_s)
 
     def close(self) -> None:

@@ -27,8 +27,8 @@ class StepTimes:
 
     Attributes:
         step_s: The whole call of the engine, in the fastest round.
-        kernels: Its kernels, replayed one by one in the step's order, in their fastest round; the
-            cost of a measured call is subtracted.
+        kernels: Its kernels, replayed one by one in the step's order, each call in its fastest
+            round; the cost of a measured call is subtracted.
         call_s: That cost: seconds that measuring added to each call.
     """
 

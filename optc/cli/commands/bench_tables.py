@@ -47,6 +47,7 @@ def print_profile(name: str, values: Mapping[str, Any]) -> None:
             f"{step['context']} tokens of context"
         )
         rows = table(title, "kernel", *_KERNEL, numbers=_KERNEL)
+        rows.padding = (0, 0)  # a line has to fit into 80 columns
         rows.columns[0].no_wrap = True
         for kernel in step["kernels"][:_LINES]:
             rows.add_row(f"{kernel['name']} {kernel['shape']}", *_kernel_cells(kernel))
@@ -86,7 +87,7 @@ def _kernel_cells(kernel: Mapping[str, Any]) -> list[str]:
 
 
 def _short(value: float | None) -> str:
-    """At most five characters: lines of kernels have to fit into 80 columns."""
+    """Five characters, or the whole number if it has more."""
     if value is None:
         return "-"
     return f"{value:.0f}" if abs(value) >= 100 else f"{value:.3f}"[:5]
