@@ -1,4 +1,4 @@
-"""Compute logits for the wanted rows only: gather them before the last norm."""
+"""Compute what only the logits need for the wanted rows only."""
 
 from __future__ import annotations
 
@@ -9,35 +9,59 @@ from optc.ir.graph import is_constant
 
 
 def gather_logit_rows(graph: ir.Graph, rows: ir.Value) -> None:
-    """Gather ``rows`` [R] of the hidden states as early as the walk back from the logits allows.
+    """Gather ``rows`` [R] of the hidden states as early as their use allows.
 
-    The walk passes nodes with one computed operand (head, softcap) and ends in front of the last
-    norm, or behind the first node with several operands if there is no last norm.
+    Outside attention every operator works row by row (`token_rows`), so that all whose results
+    end in the logits alone can run on the wanted rows: the head, the last norm, and of the last
+    layer everything behind its attention. Gathered is what they read from the others: the
+    attention's output and the residual stream.
+
+    Raises:
+        ValueError: The logits are not computed from hidden states.
     """
-    start, consumers = graph.outputs[0], []
-    while True:
-        node = start.producer()
-        if node is None:
-            break
-        operands = [v for v in node.inputs if v is not None and not is_constant(v)]
-        if len(operands) != 1 or node.domain == DOMAIN:
-            break
-        consumers.append(node)
-        start = operands[0]
-        if is_op(node, "RMSNormalization", "LayerNormalization"):
-            break
-    gather = ir.Node(
-        "", "Gather", [start, rows], ir.convenience.convert_attributes({"axis": 0}), num_outputs=1
-    )
-    picked = gather.outputs[0]
-    picked.name, picked.type = f"{start.name}.wanted", start.type
-    picked.shape = _with_rows(start.shape)
-    if not consumers:
+    narrowed = _narrowed(graph)
+    if not narrowed:
         raise ValueError("the logits are not computed from hidden states by a matmul")
-    graph.insert_before(consumers[-1], [gather])
-    consumers[-1].replace_input_with(list(consumers[-1].inputs).index(start), picked)
-    for node in consumers:
-        node.outputs[0].shape = _with_rows(node.outputs[0].shape)
+    picked: dict[ir.Value, ir.Value] = {}
+    for node in [node for node in graph if node in narrowed]:
+        for index, value in enumerate(node.inputs):
+            if value is None or is_constant(value) or value.producer() in narrowed:
+                continue
+            if value not in picked:
+                picked[value] = _gather_before(graph, node, value, rows)
+            node.replace_input_with(index, picked[value])
+        for value in node.outputs:
+            value.shape = _with_rows(value.shape)
+
+
+def _narrowed(graph: ir.Graph) -> set[ir.Node]:
+    """The nodes, attention apart, all of whose results are used for the logits alone."""
+    logits = graph.outputs[0]
+    narrowed: set[ir.Node] = set()
+    for node in reversed(graph):
+        computed = any(v is not None and not is_constant(v) for v in node.inputs)
+        if not computed or is_op(node, "PagedAttention", domain=DOMAIN):
+            continue
+        if all(_only_for(value, logits, narrowed) for value in node.outputs):
+            narrowed.add(node)
+    return narrowed
+
+
+def _only_for(value: ir.Value, logits: ir.Value, nodes: set[ir.Node]) -> bool:
+    """Whether ``value`` is the logits, or used by ``nodes`` alone."""
+    if value is logits:
+        return True
+    return not value.is_graph_output() and all(node in nodes for node in value.consumers())
+
+
+def _gather_before(graph: ir.Graph, node: ir.Node, value: ir.Value, rows: ir.Value) -> ir.Value:
+    attributes = ir.convenience.convert_attributes({"axis": 0})
+    gather = ir.Node("", "Gather", [value, rows], attributes, num_outputs=1)
+    picked = gather.outputs[0]
+    picked.name, picked.type = f"{value.name}.wanted", value.type
+    picked.shape = _with_rows(value.shape)
+    graph.insert_before(node, [gather])
+    return picked
 
 
 def _with_rows(shape: ir.Shape | None) -> ir.Shape | None:

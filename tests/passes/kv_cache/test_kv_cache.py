@@ -67,11 +67,31 @@ def test_text() -> None:
         o, k_pool.0.out, v_pool.0.out = optc.PagedAttention <num_heads = 2, kv_num_heads = 1, \
 scale = 0.5, softcap = 0, window = 3, group = 0, layer = 0> (r, k, v, k_pool.0, v_pool.0, \
 slot_mapping, query_starts, kv_lengths, block_tables)
-        s = Add (h, o)
-        s.wanted = Gather <axis = 0> (s, logit_rows)
-        n = RMSNormalization <axis = -1> (s.wanted, scale)
+        h.wanted = Gather <axis = 0> (h, logit_rows)
+        o.wanted = Gather <axis = 0> (o, logit_rows)
+        s = Add (h.wanted, o.wanted)
+        n = RMSNormalization <axis = -1> (s, scale)
         logits = MatMul (n, head)"""
     )
+
+
+def test_the_last_layer_works_on_wanted_rows_behind_its_attention() -> None:
+    model = dense_model(Dense(windows=(0, 0)))
+    apply(model)
+    attentions = [n for n in model.graph if n.op_type == "PagedAttention"]
+    rows: dict[str, set[str]] = {"before": set(), "behind": set()}
+    where = "before"
+    for node in model.graph:
+        shape = node.outputs[0].shape
+        if node.op_type == "MatMul" and shape is not None:
+            rows[where].add(str(shape[0]))
+        if node is attentions[-1]:
+            where = "behind"
+    assert rows == {"before": {"T"}, "behind": {"R"}}
+    rows_input = next(v for v in model.graph.inputs if v.name == "logit_rows")
+    wanted = [node.inputs[0] for node in rows_input.consumers()]
+    assert len(wanted) == 2
+    assert attentions[-1].outputs[0] in wanted
 
 
 def test_inputs_outputs_and_metadata() -> None:
