@@ -74,7 +74,9 @@ def _bench(path: Path, options: _Options, warnings: list[str]) -> dict[str, Any]
 
     rounds = options.rounds or ROUNDS
     with (
-        load(path, kv_memory=options.kv_memory, threads=options.threads) as engine,
+        load(
+            path, kv_memory=options.kv_memory, threads=options.threads, prefix_cache=False
+        ) as engine,
         progress_on_stderr() as progress,
     ):
         artifact = Artifact.open(path, "size")  # loading has verified it
