@@ -7,18 +7,16 @@ from collections.abc import Sequence
 from optc.errors import RequestError
 from optc.runtime.outputs import Delta, FinishReason, TokenLogprobs
 from optc.runtime.request import Request
-from optc.runtime.sampler import Sampled
+from optc.runtime.sampler import Drawn, NoToken
 
 
-def advance(
-    request: Request, drawn: Sequence[Sampled | None], eos: frozenset[int], now: float
-) -> Delta:
+def advance(request: Request, drawn: Sequence[Drawn], eos: frozenset[int], now: float) -> Delta:
     """Append tokens up to the one that ends the request.
 
     Args:
         request: Gets the tokens, their log-probabilities and times, and its error; its
             ``finish_reason`` is left to the caller.
-        drawn: At least one; None where the logits hold a NaN.
+        drawn: At least one.
         eos: The model's end tokens.
         now: When they were drawn.
     """
@@ -27,8 +25,8 @@ def advance(
     logprobs: list[TokenLogprobs] = []
     reason: FinishReason | None = None
     for sampled in drawn:
-        if sampled is None:
-            text, reason = text + _fail(request), "error"
+        if isinstance(sampled, NoToken):
+            text, reason = text + _fail(request, sampled), "error"
         else:
             request.append(sampled.token)
             request.metrics.token_times_s.append(now)
@@ -56,11 +54,13 @@ def _read(request: Request, token: int, eos: frozenset[int]) -> tuple[str, Finis
     return text, None
 
 
-def _fail(request: Request) -> str:
-    """Set the error of a request whose logits are no numbers; returns the rest of its text."""
+def _fail(request: Request, why: NoToken) -> str:
+    """Set the error of a request that cannot go on; returns the rest of its text."""
+    hints = {
+        NoToken.NAN: "the weights or the engine are broken for this input",
+        NoToken.NOTHING_ALLOWED: "its grammar cannot go on from here, or logit_bias forbids it",
+    }
     request.error = RequestError(
-        "the model's logits hold a NaN",
-        where=f"output token {request.num_output}",
-        hint="the weights or the engine are broken for this input",
+        why.value, where=f"output token {request.num_output}", hint=hints[why]
     )
     return request.stream.finish() if request.stream else ""

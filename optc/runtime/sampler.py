@@ -1,4 +1,4 @@
-"""From logits to tokens: penalties, filters, noise, log-probabilities.
+"""From logits to tokens: masks, penalties, filters, noise, log-probabilities.
 
 A token is drawn as the largest of score (logit over temperature) plus Gumbel noise among those
 that the filters leave. The noise depends on the request's seed, the output position and the token
@@ -10,15 +10,20 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from enum import Enum
 from typing import NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from optc.runtime.executable import Float32, Int32
 from optc.runtime.filters import Int64, kept_tokens, likeliest
 from optc.runtime.noise import Words, gumbel, least_word, words
 from optc.runtime.outputs import TokenLogprobs
 from optc.runtime.params import SamplingParams
+
+#: [ceil(V / 32)] bits of the tokens that are allowed: bit i of word w is token 32 w + i.
+Mask = npt.NDArray[np.uint32]
 
 #: Tokens within this score of the likeliest one always have their noise computed.
 _REACH = 6.0
@@ -33,6 +38,7 @@ class Row(NamedTuple):
         completion: Second half: which completion of the prompt.
         tokens: [n] prompt and output so far.
         num_prompt: How many of them are the prompt's.
+        mask: The only tokens that may be drawn; None is all.
     """
 
     params: SamplingParams
@@ -40,6 +46,7 @@ class Row(NamedTuple):
     completion: int
     tokens: Int32
     num_prompt: int
+    mask: Mask | None = None
 
     @property
     def position(self) -> int:
@@ -54,8 +61,19 @@ class Sampled(NamedTuple):
     logprobs: TokenLogprobs | None
 
 
-def sample(logits: Float32, rows: Sequence[Row]) -> list[Sampled | None]:
-    """Draw one token for each row; None where the logits hold a NaN.
+class NoToken(Enum):
+    """Why no token can be drawn from a row."""
+
+    NAN = "the model's logits hold a NaN"
+    NOTHING_ALLOWED = "the mask, with the request's biases, allows no token"
+
+
+#: What drawing from a row gives.
+Drawn = Sampled | NoToken
+
+
+def sample(logits: Float32, rows: Sequence[Row]) -> list[Drawn]:
+    """Draw one token for each row.
 
     Args:
         logits: [R, V]; not changed.
@@ -74,18 +92,35 @@ def best_tokens(logits: Float32) -> list[int]:
     return best
 
 
-def sample_row(logits: Float32, row: Row, best: int) -> Sampled | None:
-    """Draw the token of one row [V], whose entry of `best_tokens` is ``best``; None where the
-    logits hold a NaN."""
-    values = logits
-    if row.params.adjusts_logits:
-        values = logits.copy()
-        _penalize(values, row)
-        best = int(np.argmax(values))
-    if math.isnan(values[best]):
-        return None
-    token = best if row.params.greedy else _draw(values, row, best)
+def sample_row(logits: Float32, row: Row, best: int) -> Drawn:
+    """Draw the token of one row [V], whose entry of `best_tokens` is ``best``."""
+    values, top = logits, best
+    if row.params.adjusts_logits or row.mask is not None:
+        values = _adjusted(logits, row)
+        top = int(np.argmax(values))
+    if math.isnan(logits[best]) or math.isnan(values[top]):
+        return NoToken.NAN
+    if row.mask is not None and values[top] == -np.inf:
+        return NoToken.NOTHING_ALLOWED
+    token = top if row.params.greedy else _draw(values, row, top)
     return Sampled(token, _logprobs(logits, token, row.params))
+
+
+def _adjusted(logits: Float32, row: Row) -> Float32:
+    """A row [V] after mask, penalties and biases: minus infinity is what the mask forbids."""
+    if row.mask is None:
+        values = logits.copy()
+    else:
+        values = np.where(unpacked(row.mask, len(logits)), logits, np.float32(-np.inf))
+    if row.params.adjusts_logits:
+        _penalize(values, row)
+    return values
+
+
+def unpacked(mask: Mask, vocab_size: int) -> npt.NDArray[np.bool_]:
+    """[V] which tokens a mask allows."""
+    octets = mask.astype("<u4", copy=False).view(np.uint8)
+    return np.unpackbits(octets, count=vocab_size, bitorder="little").view(np.bool_)
 
 
 def _penalize(values: Float32, row: Row) -> None:

@@ -13,7 +13,7 @@ from optc.runtime.executable import Float32
 from optc.runtime.noise import gumbel, words
 from optc.runtime.outputs import TokenLogprobs
 from optc.runtime.params import SamplingParams
-from optc.runtime.sampler import Row, Sampled, sample
+from optc.runtime.sampler import NoToken, Row, Sampled, sample
 
 LOGITS = np.array([1.0, 0.2, -1.0, 2.0, 0.9, -0.5, 1.7, 0.0], np.float32)
 
@@ -23,7 +23,7 @@ def row(params: SamplingParams, seed: int = 0, tokens: tuple[int, ...] = (0,)) -
 
 
 def draw(logits: Float32, rows: list[Row]) -> list[Sampled]:
-    drawn = [sampled for sampled in sample(logits, rows) if sampled is not None]
+    drawn = [sampled for sampled in sample(logits, rows) if isinstance(sampled, Sampled)]
     assert len(drawn) == len(rows)
     return drawn
 
@@ -190,7 +190,7 @@ def test_nan_rows_give_nothing_and_leave_the_others_alone() -> None:
     for params in (SamplingParams(temperature=0), SamplingParams(), SamplingParams(top_k=2)):
         rows = [row(params, seed) for seed in range(3)]
         drawn = sample(logits, rows)
-        assert drawn[1] is None
+        assert drawn[1] is NoToken.NAN
         assert [drawn[0], drawn[2]] == draw(logits[[0, 2]], [rows[0], rows[2]])
 
 

@@ -10,10 +10,11 @@ et al., 2023).
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from optc.runtime.executable import Float32, Int32
-from optc.runtime.sampler import Row, Sampled, sample_row
+from optc.runtime.sampler import Drawn, Mask, NoToken, Row, sample_row
 
 
 class Verdict(NamedTuple):
@@ -21,16 +22,17 @@ class Verdict(NamedTuple):
 
     Attributes:
         drawn: The accepted tokens, then one that the model drew itself: the recovered token where
-            a draft was rejected, the bonus token after the last draft. None ends it where the
-            logits hold a NaN.
+            a draft was rejected, the bonus token after the last draft. A `NoToken` ends it.
         accepted: How many drafts were accepted.
     """
 
-    drawn: list[Sampled | None]
+    drawn: list[Drawn]
     accepted: int
 
 
-def verify(logits: Float32, best: list[int], row: Row, drafted: Int32) -> Verdict:
+def verify(
+    logits: Float32, best: list[int], row: Row, drafted: Int32, masks: Sequence[Mask] | None = None
+) -> Verdict:
     """Draw tokens along a drafted path; without drafts this is plain sampling.
 
     Args:
@@ -39,13 +41,18 @@ def verify(logits: Float32, best: list[int], row: Row, drafted: Int32) -> Verdic
         row: The request; its ``tokens`` [n + k] end with the k drafts, so that penalties follow
             the path.
         drafted: [k] drafts.
+        masks: [1 + k] what may be drawn after the known tokens and after each draft, so that a
+            grammar follows the path, too; None is everything. The row's own mask is not used.
     """
     known = len(row.tokens) - len(drafted)
-    drawn: list[Sampled | None] = []
+    drawn: list[Drawn] = []
     for index in range(len(drafted) + 1):
-        at = row._replace(tokens=row.tokens[: known + index])
+        mask = None if masks is None else masks[index]
+        at = row._replace(tokens=row.tokens[: known + index], mask=mask)
         sampled = sample_row(logits[index], at, best[index])
         drawn.append(sampled)
-        if sampled is None or index == len(drafted) or sampled.token != drafted[index]:
-            return Verdict(drawn, index)
-    raise AssertionError("the last row always returns")
+        if isinstance(sampled, NoToken) or index == len(drafted):
+            break
+        if sampled.token != drafted[index]:
+            break
+    return Verdict(drawn, len(drawn) - 1)

@@ -9,7 +9,7 @@ import pytest
 
 from optc.runtime.executable import Float32, Int32
 from optc.runtime.params import SamplingParams
-from optc.runtime.sampler import Row, Sampled, best_tokens, sample
+from optc.runtime.sampler import NoToken, Row, Sampled, best_tokens, sample
 from optc.runtime.speculative import verifier
 from optc.runtime.speculative.verifier import Verdict
 
@@ -31,7 +31,7 @@ def verify(logits: Float32, of: Row, drafted: Int32) -> Verdict:
 
 
 def drawn(verdict: Verdict) -> list[int]:
-    return [sampled.token for sampled in verdict.drawn if sampled]
+    return [sampled.token for sampled in verdict.drawn if isinstance(sampled, Sampled)]
 
 
 def test_accepted_recovered_and_bonus_tokens() -> None:
@@ -50,7 +50,7 @@ def test_a_nan_ends_it_after_what_was_accepted() -> None:
     logits = LOGITS[[0, 0, 0]].copy()
     logits[1] = np.nan
     verdict = verify(logits, row([0, 0, 0], temperature=0), np.array([0, 0], np.int32))
-    assert verdict.drawn == [Sampled(0, None), None]
+    assert verdict.drawn == [Sampled(0, None), NoToken.NAN]
     assert verdict.accepted == 1
 
 
@@ -65,7 +65,7 @@ def plain(seed: int, count: int) -> list[int]:
     path = [0]
     for _ in range(count):
         sampled = sample(LOGITS[path[-1:]], [row(path, seed)])[0]
-        assert sampled is not None
+        assert isinstance(sampled, Sampled)
         path.append(sampled.token)
     return path[1:]
 
