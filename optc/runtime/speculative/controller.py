@@ -9,6 +9,7 @@ above 0.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -90,8 +91,8 @@ def best_count(rate: float, row_share: float, sequences: int, limit: int) -> int
 class Controller(Protocol):
     """Chooses how many tokens to draft."""
 
-    def count(self, acceptance: Acceptance, sequences: int) -> int:
-        """Drafts for a request in a step of ``sequences`` sequences."""
+    def counts(self, requests: Sequence[Acceptance], sequences: int) -> list[int]:
+        """Drafts for each of the requests in a step of ``sequences`` sequences."""
         ...
 
     def observe(self, rows: int, seconds: float) -> None:
@@ -110,19 +111,22 @@ class BreakEven:
         self._limit = limit
         self._costs = StepCosts()
 
-    def count(self, acceptance: Acceptance, sequences: int) -> int:
+    def counts(self, requests: Sequence[Acceptance], sequences: int) -> list[int]:
         """What pays; now and then one draft where nothing does."""
         share = self._costs.row_share(sequences)
+        return [self._count(acceptance, share, sequences) for acceptance in requests]
+
+    def observe(self, rows: int, seconds: float) -> None:
+        """Learn what rows cost."""
+        self._costs.observe(rows, seconds)
+
+    def _count(self, acceptance: Acceptance, share: float, sequences: int) -> int:
         count = best_count(acceptance.rate, share, sequences, self._limit)
         acceptance.idle_steps = 0 if count else acceptance.idle_steps + 1
         if acceptance.idle_steps == _PROBE_STEPS:
             acceptance.idle_steps = 0
             return 1
         return count
-
-    def observe(self, rows: int, seconds: float) -> None:
-        """Learn what rows cost."""
-        self._costs.observe(rows, seconds)
 
 
 @dataclass(frozen=True)
@@ -131,9 +135,9 @@ class Fixed:
 
     drafts: int
 
-    def count(self, acceptance: Acceptance, sequences: int) -> int:
+    def counts(self, requests: Sequence[Acceptance], sequences: int) -> list[int]:
         """The number it was made with."""
-        return self.drafts
+        return [self.drafts] * len(requests)
 
     def observe(self, rows: int, seconds: float) -> None:
         """Nothing is learned."""

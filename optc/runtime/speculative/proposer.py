@@ -1,25 +1,47 @@
-"""`Proposer`, what drafts tokens for one request, and the n-gram one."""
+"""`Proposer`, what drafts tokens for the requests of an engine, and the n-gram one."""
 
 from __future__ import annotations
 
-from typing import Protocol
+from collections.abc import Sequence
+from typing import NamedTuple, Protocol
 
 from optc.runtime.executable import Int32
+from optc.runtime.request import Request
 from optc.runtime.speculative.suffix_automaton import SuffixAutomaton
 
 #: Shorter matches than this many tokens predict next to nothing.
 MIN_MATCH = 2
 
 
-class Proposer(Protocol):
-    """Drafts for one request; any drafts are allowed, good ones are fast."""
+class Wanted(NamedTuple):
+    """A request that decodes, and how many drafts it may be given at most: 1 to its
+    ``room``."""
 
-    def extend(self, tokens: Int32) -> None:
-        """Take [n] new tokens of the request, prompt or output; drafts are never among them."""
+    request: Request
+    limit: int
+
+
+class Drafts(NamedTuple):
+    """What may follow the known tokens of a request; no tokens where nothing is proposed."""
+
+    tokens: list[int]
+
+
+class Proposer(Protocol):
+    """Drafts for all requests of an engine at once; any drafts are allowed, good ones are fast.
+
+    A proposer reads what it needs from ``request.tokens``, which grow by what was verified only.
+    """
+
+    def propose(self, wanted: Sequence[Wanted]) -> list[Drafts]:
+        """Drafts for each of the requests (at least one), in their order, at most ``limit``.
+
+        One call a step; a request that is not among them draws on, drafted by others or not.
+        """
         ...
 
-    def propose(self, count: int) -> list[int]:
-        """At most ``count`` tokens that may come next, in order."""
+    def forget(self, request: Request) -> None:
+        """Drop what is kept of a request that ended; it may never have been asked for."""
         ...
 
 
@@ -32,21 +54,45 @@ class NGramProposer:
 
     def __init__(self, min_match: int = MIN_MATCH) -> None:
         self._min_match = min_match
+        self._texts: dict[int, NGramText] = {}
+
+    def propose(self, wanted: Sequence[Wanted]) -> list[Drafts]:
+        """Look each request's own text up."""
+        return [Drafts(self._look_up(request, limit)) for request, limit in wanted]
+
+    def forget(self, request: Request) -> None:
+        """Drop the request's text."""
+        self._texts.pop(request.id, None)
+
+    def _look_up(self, request: Request, count: int) -> list[int]:
+        text = self._texts.setdefault(request.id, NGramText())
+        text.extend(request.tokens[len(text) :])
+        return text.continuation(count, self._min_match)
+
+
+class NGramText:
+    """One text, and what followed earlier occurrences of its end."""
+
+    def __init__(self) -> None:
         self._automaton = SuffixAutomaton()
         self._tokens: list[int] = []
 
+    def __len__(self) -> int:
+        return len(self._tokens)
+
     def extend(self, tokens: Int32) -> None:
-        """Add tokens to the text."""
+        """Add tokens [n] to the text."""
         new = tokens.tolist()
         self._tokens += new
         for token in new:
             self._automaton.append(token)
 
-    def propose(self, count: int) -> list[int]:
-        """The tokens after the latest known occurrence; a repetition that has reached the end of
-        the text is taken to go on."""
+    def continuation(self, count: int, min_match: int) -> list[int]:
+        """The ``count`` tokens after the latest known occurrence of the longest end that occurred
+        before, none if that is shorter than ``min_match``; a repetition that has reached the end
+        of the text is taken to go on."""
         length, end = self._automaton.match
-        if length < self._min_match:
+        if length < min_match:
             return []
         period = len(self._tokens) - end
         return [self._tokens[end + i % period] for i in range(count)]

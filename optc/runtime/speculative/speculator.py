@@ -2,69 +2,98 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
 from optc.errors import InputError
 from optc.runtime.request import Request
 from optc.runtime.speculative.controller import Acceptance, BreakEven, Controller
-from optc.runtime.speculative.proposer import NGramProposer, Proposer
+from optc.runtime.speculative.proposer import NGramProposer, Proposer, Wanted
 
 #: How drafts are made.
 Speculate = Literal["off", "ngram"]
 
 
 @dataclass
-class _Drafting:
-    """The state of one request: how many of its tokens the proposer has seen."""
+class Source:
+    """Where drafts come from, and who decides how many.
+
+    Attributes:
+        proposer: Makes them.
+        controller: Says how many, from the acceptance of this source's drafts alone.
+        acceptance: By request id.
+    """
 
     proposer: Proposer
-    seen: int = 0
-    acceptance: Acceptance = field(default_factory=Acceptance)
+    controller: Controller
+    acceptance: dict[int, Acceptance] = field(default_factory=dict)
+
+    def propose(self, requests: Sequence[Request], sequences: int) -> list[Request]:
+        """Give requests their drafts; returns those that got some.
+
+        Args:
+            requests: Those that decode, have room, and have no drafts yet.
+            sequences: All sequences of the step.
+        """
+        known = [self.acceptance.setdefault(r.id, Acceptance()) for r in requests]
+        counts = self.controller.counts(known, sequences)
+        wanted = [
+            Wanted(request, min(count, request.room))
+            for request, count in zip(requests, counts, strict=True)
+            if count
+        ]
+        if not wanted:
+            return []
+        drafted = []
+        for (request, _), drafts in zip(wanted, self.proposer.propose(wanted), strict=True):
+            if drafts.tokens:
+                request.draft(drafts.tokens)
+                drafted.append(request)
+        return drafted
 
 
 class Speculator:
-    """Asks a proposer of each request's own for drafts, as many as the controller allows.
+    """Asks its sources in order; a request is drafted for by the first that has something.
 
     Args:
-        make_proposer: A new proposer.
-        controller: How many to draft.
+        sources: The surest first, for example tokens that a grammar forces, what the text
+            repeats, a draft model.
     """
 
-    def __init__(self, make_proposer: Callable[[], Proposer], controller: Controller) -> None:
-        self._make_proposer = make_proposer
-        self._controller = controller
-        self._drafting: dict[int, _Drafting] = {}
+    def __init__(self, sources: Sequence[Source]) -> None:
+        self._sources = tuple(sources)
+        self._drafted_by: dict[int, Source] = {}
 
     def propose(self, running: Sequence[Request]) -> None:
         """Give each request that decodes its drafts for the next step, and the others none."""
+        self._drafted_by.clear()
+        left = []
         for request in running:
-            decodes = request.num_pending == 1 and request.room
-            request.draft(self._drafts(request, len(running)) if decodes else [])
+            request.draft([])
+            if request.num_pending == 1 and request.room:
+                left.append(request)
+        for source in self._sources:
+            if not left:
+                break
+            for request in source.propose(left, len(running)):
+                self._drafted_by[request.id] = source
+            left = [request for request in left if not request.num_drafted]
 
     def learn(self, request: Request, drafted: int, accepted: int) -> None:
         """Take note of a verification of at least one draft."""
-        self._drafting[request.id].acceptance.observe(drafted, accepted)
+        self._drafted_by[request.id].acceptance[request.id].observe(drafted, accepted)
 
     def observe_step(self, rows: int, seconds: float) -> None:
         """Take note of a step of decodes and drafts only."""
-        self._controller.observe(rows, seconds)
+        for source in self._sources:
+            source.controller.observe(rows, seconds)
 
     def forget(self, request: Request) -> None:
         """Drop the state of a request that ended."""
-        self._drafting.pop(request.id, None)
-
-    def _drafts(self, request: Request, sequences: int) -> list[int]:
-        state = self._drafting.get(request.id)
-        if state is None:
-            state = self._drafting[request.id] = _Drafting(self._make_proposer())
-        count = min(self._controller.count(state.acceptance, sequences), request.room)
-        if not count:
-            return []
-        state.proposer.extend(request.tokens[state.seen :])
-        state.seen = request.num_tokens
-        return state.proposer.propose(count)
+        for source in self._sources:
+            source.acceptance.pop(request.id, None)
+            source.proposer.forget(request)
 
 
 def make_speculator(kind: str) -> Speculator | None:
@@ -76,7 +105,7 @@ def make_speculator(kind: str) -> Speculator | None:
     if kind == "off":
         return None
     if kind == "ngram":
-        return Speculator(NGramProposer, BreakEven())
+        return Speculator([Source(NGramProposer(), BreakEven())])
     raise InputError(
         f"speculation by {kind!r} is not known", where="speculate", hint="one of off, ngram"
     )

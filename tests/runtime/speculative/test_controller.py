@@ -54,8 +54,8 @@ def test_where_rows_are_nearly_free_good_drafts_grow_and_bad_ones_stop() -> None
     for _ in range(60):
         good.observe(8, 8)
         bad.observe(8, 0)
-    assert controller.count(good, 1) == MAX_DRAFTED
-    counts = [controller.count(bad, 1) for _ in range(128)]
+    assert controller.counts([good], 1) == [MAX_DRAFTED]
+    counts = [controller.counts([bad], 1)[0] for _ in range(128)]
     assert counts == ([0] * 63 + [1]) * 2, "one probe in 64 steps"
 
 
@@ -64,7 +64,7 @@ def test_a_full_batch_that_is_bound_by_arithmetic_does_not_draft() -> None:
     for rows in [16, 20, 24] * 30:
         controller.observe(rows, float(rows))
     hopeful = Acceptance(9.0, 10.0)
-    assert controller.count(hopeful, 16) == 0
+    assert controller.counts([hopeful], 16) == [0]
 
 
 def test_only_tested_drafts_count() -> None:
@@ -79,4 +79,4 @@ def test_only_tested_drafts_count() -> None:
 def test_a_fixed_number_stays() -> None:
     controller = Fixed(3)
     controller.observe(1, 1.0)
-    assert controller.count(Acceptance(0.0, 1.0), 99) == 3
+    assert controller.counts([Acceptance(0.0, 1.0)] * 2, 99) == [3, 3]

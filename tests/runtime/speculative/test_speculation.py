@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -12,14 +13,14 @@ from hypothesis import strategies as st
 from optc.errors import InputError
 from optc.runtime.core import Core
 from optc.runtime.engine import Engine
-from optc.runtime.executable import EngineSpec, Float32, Int32, StepBatch
+from optc.runtime.executable import EngineSpec, Float32, StepBatch
 from optc.runtime.kv_blocks import blocks_needed
 from optc.runtime.kv_plan import KVPlan
 from optc.runtime.params import SamplingParams
 from optc.runtime.request import Request
 from optc.runtime.speculative.controller import Fixed
-from optc.runtime.speculative.proposer import NGramProposer
-from optc.runtime.speculative.speculator import Speculate, Speculator
+from optc.runtime.speculative.proposer import Drafts, NGramProposer, Proposer, Wanted
+from optc.runtime.speculative.speculator import Source, Speculate, Speculator
 from tests.runtime.toy import VOCAB, ToyExecutable, toy_spec
 
 SETTINGS = settings(
@@ -33,16 +34,20 @@ class Oracle:
     def __init__(self, text: list[int], spoil: int) -> None:
         self.text = text
         self.spoil = spoil
-        self.seen = 0
 
-    def extend(self, tokens: Int32) -> None:
-        self.seen += len(tokens)
+    def propose(self, wanted: Sequence[Wanted]) -> list[Drafts]:
+        return [self._draft(request.num_tokens, count) for request, count in wanted]
 
-    def propose(self, count: int) -> list[int]:
-        return [
-            (token + 1) % VOCAB if at % self.spoil == 0 else token
-            for at, token in enumerate(self.text[self.seen :][:count], self.seen)
-        ]
+    def forget(self, request: Request) -> None:
+        """Nothing is kept."""
+
+    def _draft(self, seen: int, count: int) -> Drafts:
+        return Drafts(
+            [
+                (token + 1) % VOCAB if at % self.spoil == 0 else token
+                for at, token in enumerate(self.text[seen:][:count], seen)
+            ]
+        )
 
 
 def spec_of(windows: tuple[int, ...]) -> EngineSpec:
@@ -68,8 +73,12 @@ def make_core(
     return core, executable
 
 
+def drafts_of(proposer: Proposer, count: int) -> Speculator:
+    return Speculator([Source(proposer, Fixed(count))])
+
+
 def ngram(count: int) -> Speculator:
-    return Speculator(NGramProposer, Fixed(count))
+    return drafts_of(NGramProposer(), count)
 
 
 def drain(core: Core) -> None:
@@ -102,7 +111,7 @@ def test_good_and_bad_drafts_give_the_text_of_plain_decoding(
     )
     expected = alone(spec, prompt, params)
     text = expected.tokens.tolist()
-    core, executable = make_core(spec, Speculator(lambda: Oracle(text, spoil), Fixed(5)))
+    core, executable = make_core(spec, drafts_of(Oracle(text, spoil), 5))
     request = core.add(np.array(prompt, np.int32), params, seed=7)
     drain(core)
     assert request.output.tolist() == expected.output.tolist()
@@ -125,7 +134,7 @@ def test_a_stop_among_accepted_drafts_ends_the_text_there() -> None:
     output = whole.output.tolist()
     stop = output[4]
     text = whole.tokens.tolist()
-    core, _ = make_core(spec, Speculator(lambda: Oracle(text, 100), Fixed(8)))
+    core, _ = make_core(spec, drafts_of(Oracle(text, 100), 8))
     params = SamplingParams(temperature=0, max_tokens=30, stop_token_ids=[stop])
     request = core.add(np.array([1, 2, 3], np.int32), params, seed=7)
     drain(core)
@@ -137,7 +146,7 @@ def test_drafts_never_exceed_the_logit_rows_nor_the_length() -> None:
     spec = replace(toy_spec((0,)), max_logit_rows=9)
     params = SamplingParams(temperature=0, max_tokens=20)
     text = alone(spec, [1, 2], params).tokens.tolist()
-    core, executable = make_core(spec, Speculator(lambda: Oracle(text * 2, 3), Fixed(8)))
+    core, executable = make_core(spec, drafts_of(Oracle(text * 2, 3), 8))
     requests = [core.add(np.array([1, 2], np.int32), params, seed=7) for _ in range(4)]
     drain(core)
     assert max(len(batch.logit_rows) for batch in executable.batches) == 9
@@ -173,7 +182,7 @@ def test_a_nan_behind_accepted_drafts_keeps_them() -> None:
         executable,
         KVPlan(4, (30,), 0, 64),
         token_budget=16,
-        speculator=Speculator(lambda: Oracle(text, 100), Fixed(6)),
+        speculator=drafts_of(Oracle(text, 100), 6),
     )
     request = core.add(np.array([5, 6], np.int32), params, seed=7)
     drain(core)

@@ -1,0 +1,124 @@
+"""One call of a proposer for all requests of a step; several proposers in order."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from optc.runtime.kv_blocks import BlockTables
+from optc.runtime.metrics import RequestMetrics
+from optc.runtime.params import SamplingParams
+from optc.runtime.request import Request
+from optc.runtime.speculative.controller import Acceptance, Fixed
+from optc.runtime.speculative.proposer import Drafts, Wanted
+from optc.runtime.speculative.speculator import Source, Speculator
+
+
+class Scripted:
+    """Drafts what a table says, by request id; remembers what it was asked."""
+
+    def __init__(self, tokens: dict[int, list[int]]) -> None:
+        self.tokens = tokens
+        self.asked: list[dict[int, int]] = []
+        self.forgotten: list[int] = []
+
+    def propose(self, wanted: Sequence[Wanted]) -> list[Drafts]:
+        self.asked.append({request.id: count for request, count in wanted})
+        return [Drafts(self.tokens.get(r.id, [])[:count]) for r, count in wanted]
+
+    def forget(self, request: Request) -> None:
+        self.forgotten.append(request.id)
+
+
+class PerRequest:
+    """As many drafts as each request's acceptance was set to begin with."""
+
+    def counts(self, requests: Sequence[Acceptance], sequences: int) -> list[int]:
+        return [int(acceptance.accepted) for acceptance in requests]
+
+    def observe(self, rows: int, seconds: float) -> None:
+        """Nothing is learned."""
+
+
+def request(number: int, *, computed: int = 3, room: int = 20) -> Request:
+    made = Request(
+        number,
+        np.arange(4, dtype=np.int32),
+        SamplingParams(),
+        seed=0,
+        index=0,
+        max_length=5 + room,
+        tables=BlockTables.empty(1),
+        metrics=RequestMetrics(0.0),
+        stream=None,
+    )
+    made.num_computed = computed
+    return made
+
+
+def drafted(requests: Sequence[Request]) -> list[list[int]]:
+    return [r.path[r.num_tokens :].tolist() for r in requests]
+
+
+def test_all_decoding_requests_are_drafted_for_in_one_call() -> None:
+    running = [request(0), request(1, computed=1), request(2), request(3, room=2), request(4)]
+    proposer = Scripted({0: [7, 8, 9], 1: [7], 2: [5], 3: [1, 2, 3], 4: []})
+    Speculator([Source(proposer, Fixed(3))]).propose(running)
+    assert proposer.asked == [{0: 3, 2: 3, 3: 2, 4: 3}], "1 is in its prefill, 3 has room for 2"
+    assert drafted(running) == [[7, 8, 9], [], [5], [1, 2], []]
+
+
+def test_each_request_gets_its_own_number() -> None:
+    running = [request(0), request(1), request(2)]
+    proposer = Scripted({i: [4] * 9 for i in range(3)})
+    source = Source(proposer, PerRequest())
+    source.acceptance = {i: Acceptance(float(count)) for i, count in enumerate((2, 0, 5))}
+    Speculator([source]).propose(running)
+    assert proposer.asked == [{0: 2, 2: 5}]
+    assert [len(tokens) for tokens in drafted(running)] == [2, 0, 5]
+
+
+def test_the_first_source_that_has_something_drafts() -> None:
+    running = [request(0), request(1), request(2)]
+    first, second = Scripted({0: [1, 2]}), Scripted({0: [9], 1: [3]})
+    speculator = Speculator([Source(first, Fixed(4)), Source(second, Fixed(1))])
+    speculator.propose(running)
+    assert second.asked == [{1: 1, 2: 1}]
+    assert drafted(running) == [[1, 2], [3], []]
+    speculator.propose([request(0)])
+    assert len(second.asked) == 1, "nobody is left to ask for"
+
+
+def test_old_drafts_do_not_stay() -> None:
+    running = [request(0)]
+    proposer = Scripted({0: [1, 2]})
+    speculator = Speculator([Source(proposer, Fixed(4))])
+    speculator.propose(running)
+    proposer.tokens = {}
+    speculator.propose(running)
+    assert drafted(running) == [[]]
+
+
+def test_a_source_learns_from_its_own_drafts_only() -> None:
+    running = [request(0), request(1)]
+    first, second = Source(Scripted({0: [1, 2]}), Fixed(4)), Source(Scripted({1: [3]}), Fixed(4))
+    speculator = Speculator([first, second])
+    speculator.propose(running)
+    speculator.learn(running[0], 2, 2)
+    speculator.learn(running[1], 1, 0)
+    new = Acceptance().rate
+    assert first.acceptance[0].rate > new == first.acceptance[1].rate
+    assert second.acceptance[1].rate < new
+
+
+def test_an_ended_request_is_forgotten_everywhere() -> None:
+    running = [request(0)]
+    proposers = Scripted({0: [1]}), Scripted({})
+    sources = [Source(proposer, Fixed(1)) for proposer in proposers]
+    speculator = Speculator(sources)
+    speculator.propose(running)
+    speculator.forget(running[0])
+    speculator.forget(request(1))
+    assert [source.acceptance for source in sources] == [{}, {}]
+    assert [proposer.forgotten for proposer in proposers] == [[0, 1], [0, 1]]
