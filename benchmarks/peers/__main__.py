@@ -1,12 +1,14 @@
 """Measure optc and its peers on the same weights in one run and print one table.
 
     python -m benchmarks.peers MODEL_FOLDER [--workdir DIR] [--rounds 3] [--only TEXT]…
-                               [--text JSONL] [--json FILE]
+                               [--text JSONL] [--perplexity-of JSON] [--json FILE]
 
 Installs each peer into an environment of its own under the work folder, converts the model to
 each format, then measures all of them in turns: prefill tokens/s, decode tokens/s of one
 sequence, aggregate decode tokens/s of 8 and 16. Figures are medians over rounds. With ``--text``
-(a trained model) perplexity as well. Run it on an otherwise idle machine.
+(a trained model) perplexity as well; ``--perplexity-of`` takes it from the results of such a run,
+for a model with random weights. A second table compares optc with the peers of its bit width
+(`comparison`). Run it on an otherwise idle machine.
 """
 
 from __future__ import annotations
@@ -21,7 +23,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-from benchmarks.peers import environments, measuring, variants
+from benchmarks.peers import comparison, environments, measuring, variants
 
 
 def arguments() -> argparse.Namespace:
@@ -33,7 +35,10 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--only", action="append", help="rows whose label contains TEXT")
     parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))
     parser.add_argument("--prompt", type=int, default=512)
+    parser.add_argument("--context", type=int, default=128, help="tokens before decoding")
+    parser.add_argument("--new", type=int, default=128, help="tokens decoded at batch 1")
     parser.add_argument("--text", type=Path)
+    parser.add_argument("--perplexity-of", type=Path, help="results of a trained model")
     parser.add_argument("--json", type=Path)
     return parser.parse_args()
 
@@ -65,7 +70,7 @@ def measure(args: argparse.Namespace) -> list[dict[str, Any]]:
     chosen = [v for v in variants.VARIANTS if not args.only or any(o in v.label for o in args.only)]
     here = Path(sys.executable).parent
     root = args.workdir.resolve()
-    plan = measuring.Plan(prompt=args.prompt)
+    plan = measuring.Plan(args.prompt, args.context, args.new)
     prompts = random_prompts(args.model, args.prompt)
     windows = text_windows(args.text, args.model, args.prompt, 60) if args.text else []
     rows, workers = [], []
@@ -78,12 +83,19 @@ def measure(args: argparse.Namespace) -> list[dict[str, Any]]:
             worker = stack.enter_context(measuring.started(command))
             print(f"{variant.label}: ready, {worker.about['version']}", file=sys.stderr)
             workers.append((variant, model, worker, measuring.Samples()))
-        for variant, _, worker, samples in workers * (args.rounds + 1):
+        for _, _, worker, _ in workers:
+            measuring.measure_round(worker, plan.warm_up(), prompts, measuring.Samples())
+        for variant, _, worker, samples in workers * args.rounds:
             measuring.measure_round(worker, plan, prompts, samples)
             print(f"{variant.label}: {len(samples.rates['prefill'])} rounds", file=sys.stderr)
+        parameters = comparison.parameter_count(args.model)
+        known = comparison.perplexities(args.perplexity_of)
         for variant, model, worker, samples in workers:
-            samples.drop_first()
-            rows.append(row(variant, model, worker, samples, windows))
+            found = row(variant, model, worker, samples, windows)
+            found["bits_per_weight"] = round(8 * model.weight_bytes / parameters, 2)
+            if variant.label in known:
+                found["perplexity"] = known[variant.label]
+            rows.append(found)
     return rows
 
 
@@ -100,6 +112,7 @@ def row(
         "version": worker.about["version"],
         "format": variant.format,
         "bits": variant.bits,
+        "settings": variant.settings,
         **{column: round(samples.median(column), 1) for column in samples.rates},
         "rounds": {c: [round(x, 1) for x in r] for c, r in samples.rates.items()},
         "peak_rss_mb": round(worker.ask("memory")["peak_rss"] / 1e6),
@@ -114,20 +127,29 @@ def row(
 
 def print_table(rows: list[dict[str, Any]]) -> None:
     """Markdown on stdout."""
-    columns = [c for c in rows[0] if c not in ("rounds",)]
+    columns = [c for c in rows[0] if c not in ("rounds", "settings")]
     print("| " + " | ".join(columns) + " |")
     print("|" + "---|" * len(columns))
     for entry in rows:
         print("| " + " | ".join(str(entry[c]) for c in columns) + " |")
 
 
+def plan_of(args: argparse.Namespace) -> dict[str, int]:
+    """What was asked of every row."""
+    return {name: getattr(args, name) for name in ("prompt", "context", "new", "rounds", "threads")}
+
+
 def main() -> None:
     """Measure, print, store."""
     args = arguments()
     rows = measure(args)
+    ratios = comparison.ratios(rows)
     print_table(rows)
+    print()
+    print_table(ratios)
     if args.json:
-        args.json.write_text(json.dumps({"model": args.model.name, "rows": rows}, indent=1) + "\n")
+        found = {"model": args.model.name, "plan": plan_of(args), "rows": rows, "ratios": ratios}
+        args.json.write_text(json.dumps(found, indent=1) + "\n")
 
 
 if __name__ == "__main__":

@@ -8,7 +8,7 @@ import subprocess
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 
@@ -67,6 +67,10 @@ class Plan:
     new: int = 128
     batches: tuple[int, ...] = (8, 16)
 
+    def warm_up(self) -> Plan:
+        """The same shapes with a few tokens each; what is compiled at first use is compiled."""
+        return replace(self, new=8)
+
 
 @dataclass
 class Samples:
@@ -77,10 +81,6 @@ class Samples:
     def add(self, column: str, rate: float) -> None:
         """One more round."""
         self.rates.setdefault(column, []).append(rate)
-
-    def drop_first(self) -> None:
-        """Forget the first round, which warmed up."""
-        self.rates = {column: rates[1:] for column, rates in self.rates.items()}
 
     def median(self, column: str) -> float:
         """Median over rounds, tokens per second."""

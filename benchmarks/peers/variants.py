@@ -19,11 +19,13 @@ class Variant:
         peer: Name of the environment; ``optc`` is this one.
         format: The peer's own name of the weight format.
         bits: Nominal bits a weight, which rows are compared by.
+        settings: How the peer runs: the fastest of what was tried.
     """
 
     peer: str
     format: str
     bits: int
+    settings: str
 
     @property
     def label(self) -> str:
@@ -31,29 +33,43 @@ class Variant:
         return f"{self.peer} {self.format}"
 
 
+_OPTC = "defaults, all threads, prefix cache off"
+_LLAMA = "built for this CPU, all threads, n_ubatch 512, f16 KV, unified KV cache"
+_GENAI = "accuracy_level 4, static batch"
+_TORCH = "bf16, static cache, all threads"
+_OPENVINO = "continuous batching pipeline, all threads, 2048 batched tokens, its default KV type"
+
 VARIANTS = (
-    Variant("optc", "bf16-fused", 16),
-    Variant("optc", "int8-fused", 8),
-    Variant("optc", "int4-fused", 4),
-    Variant("llama.cpp", "BF16", 16),
-    Variant("llama.cpp", "Q8_0", 8),
-    Variant("llama.cpp", "Q4_0", 4),
-    Variant("llama.cpp", "Q4_K_M", 4),
-    Variant("onnxruntime-genai", "int8", 8),
-    Variant("onnxruntime-genai", "int4", 4),
-    Variant("torch.compile", "bf16", 16),
-    Variant("openvino-genai", "int8", 8),
-    Variant("openvino-genai", "int4", 4),
+    Variant("optc", "bf16-fused", 16, _OPTC),
+    Variant("optc", "int8-fused", 8, _OPTC),
+    Variant("optc", "int4-fused", 4, _OPTC),
+    Variant("llama.cpp", "BF16", 16, _LLAMA),
+    Variant("llama.cpp", "Q8_0", 8, _LLAMA),
+    Variant("llama.cpp", "Q4_0", 4, _LLAMA),
+    Variant("llama.cpp", "Q4_K_M", 4, _LLAMA),
+    Variant("onnxruntime-genai", "int8", 8, f"{_GENAI}, blocks of 128"),
+    Variant("onnxruntime-genai", "int4", 4, f"{_GENAI}, blocks of 32"),
+    Variant("torch.compile", "bf16", 16, _TORCH),
+    Variant("openvino-genai", "int8", 8, _OPENVINO),
+    Variant("openvino-genai", "int4", 4, f"{_OPENVINO}, groups of 64"),
 )
+
+
+#: Files that hold weights: optc's and OpenVINO's, llama.cpp's, onnxruntime-genai's, torch's.
+_WEIGHT_FILES = (".bin", ".gguf", ".data", ".safetensors")
 
 
 @dataclass(frozen=True)
 class Converted:
-    """A converted model: where it lies, how long it took, what it weighs."""
+    """A converted model: where it lies, how long it took, what it weighs.
+
+    ``weight_bytes`` are those of the files with weights, quantization parameters included.
+    """
 
     path: Path
     seconds: float
     bytes_on_disk: int
+    weight_bytes: int
 
 
 def _commands(variant: Variant, binaries: Path, model: Path, output: Path) -> list[list[str]]:
@@ -95,8 +111,12 @@ def convert(variant: Variant, binaries: Path, model: Path, root: Path) -> Conver
     paths = {"llama.cpp": output / f"{variant.format}.gguf", "torch.compile": model}
     path = paths.get(variant.peer, output)
     files = [path] if path.is_file() else [f for f in path.rglob("*") if f.is_file()]
-    size = sum(f.stat().st_size for f in files)
-    return Converted(path, float(stamp.read_text()), size)
+    weights = [f for f in files if f.suffix in _WEIGHT_FILES and "tokenizer" not in f.name]
+    return Converted(path, float(stamp.read_text()), _bytes(files), _bytes(weights))
+
+
+def _bytes(files: list[Path]) -> int:
+    return sum(f.stat().st_size for f in files)
 
 
 def worker_command(variant: Variant, binaries: Path, path: Path, threads: int) -> list[str]:

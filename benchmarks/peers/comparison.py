@@ -1,0 +1,66 @@
+"""optc against the peers of the same nominal bits, and which of them compare fairly.
+
+A row of optc compares fairly with a peer's if it has at most 0.3 bits per weight fewer and, where
+both are known, a perplexity that is no worse. Peers that do not are compared with all the same
+and marked, so that nobody is left out for being ahead.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import struct
+from pathlib import Path
+from typing import Any
+
+#: Columns in tokens per second.
+RATES = ("prefill", "decode 1", "decode 8", "decode 16")
+_FEWER_BITS = 0.3
+
+
+def parameter_count(model: Path) -> int:
+    """Parameters of a Hugging Face folder, a tied head counted once (safetensors headers)."""
+    total = 0
+    for file in sorted(model.glob("*.safetensors")):
+        with file.open("rb") as stream:
+            header = json.loads(stream.read(struct.unpack("<Q", stream.read(8))[0]))
+        total += sum(math.prod(t["shape"]) for k, t in header.items() if k != "__metadata__")
+    return total
+
+
+def perplexities(results: Path | None) -> dict[str, float]:
+    """Perplexity by label from the results of a run on a trained model."""
+    if results is None:
+        return {}
+    rows = json.loads(results.read_text())["rows"]
+    return {f"{r['peer']} {r['format']}": r["perplexity"] for r in rows if "perplexity" in r}
+
+
+def ratios(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """For each row of optc and each of `RATES`: its rate over the best peer's of the same bits,
+    with that peer's name, over all of them and over those that compare fairly."""
+    found = []
+    for own in (r for r in rows if r["peer"] == "optc"):
+        peers = [r for r in rows if r["peer"] != "optc" and r["bits"] == own["bits"]]
+        entry: dict[str, Any] = {"optc": own["format"]}
+        for column in RATES:
+            entry[column] = _against_best(own, peers, column)
+            entry[f"{column}, fair"] = _against_best(
+                own, [p for p in peers if _fair(own, p)], column
+            )
+        found.append(entry)
+    return found
+
+
+def _fair(own: dict[str, Any], peer: dict[str, Any]) -> bool:
+    enough = own["bits_per_weight"] >= peer["bits_per_weight"] - _FEWER_BITS
+    if "perplexity" in own and "perplexity" in peer:
+        return enough and own["perplexity"] <= peer["perplexity"]
+    return enough
+
+
+def _against_best(own: dict[str, Any], peers: list[dict[str, Any]], column: str) -> str:
+    if not peers:
+        return "-"
+    best = max(peers, key=lambda p: p[column])
+    return f"{own[column] / best[column]:.2f} ({best['peer']} {best['format']})"
