@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import errno
 import math
 import mmap
 import os
@@ -25,6 +26,8 @@ from optc.target import usable_threads
 ALIGNMENT = 64
 #: The file is padded to whole pages.
 _PAGE = 4096
+#: Linux 5.14 and later; the standard library has no name for it.
+_MADV_POPULATE_READ = 22
 
 Array = npt.NDArray[Any]
 #: Index of a tensor of the group, and its next elements in memory order.
@@ -164,10 +167,22 @@ def _write(descriptor: int, array: Array, position: int) -> int:
     return data.size
 
 
+def _advise(mapping: mmap.mmap) -> None:
+    """Ask for huge pages, and for all pages now: reading them by page faults takes longer, and
+    the first requests would wait for it. A kernel that knows neither maps pages as they are used.
+    """
+    for advice in (mmap.MADV_HUGEPAGE, _MADV_POPULATE_READ):
+        try:
+            mapping.madvise(advice)
+        except OSError as error:
+            if error.errno != errno.EINVAL:
+                raise
+
+
 class MappedWeights:
     """The weights file mapped read-only: a write into it is a fault, not a silent change.
 
-    Pages are loaded when first used and shared by all processes that serve the artifact.
+    Pages are loaded at once and shared by all processes that serve the artifact.
     """
 
     def __init__(self, path: Path, placed: Sequence[Placed]) -> None:
@@ -187,6 +202,7 @@ class MappedWeights:
                         hint="the artifact was truncated: compile or copy it again",
                     )
                 self._map = mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ)
+                _advise(self._map)
         except OSError as error:
             raise ArtifactError(
                 f"cannot read the weights: {error.strerror}", where=path.name

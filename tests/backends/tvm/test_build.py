@@ -11,6 +11,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -166,6 +167,20 @@ def test_weights_stream_in_chunks(tmp_path: Path) -> None:
     assert np.array_equal(mapped.array("a"), np.arange(30, dtype=np.float32).reshape(3, 10))
     assert mapped.array("b").tolist() == [0, 10, 20]
     assert (tmp_path / "w").stat().st_size == 4096
+    mapped.close()
+
+
+def test_all_weights_are_in_memory_once_they_are_mapped(tmp_path: Path) -> None:
+    """Nothing is left to page faults in the first steps; the pages are the file's, not a copy."""
+    path = tmp_path / "weights"
+    count = 1 << 20
+    weight = replace(group_named("a", count), tiles=((0, count),))
+    placed = write_weights(path, [weight])
+    mapped = MappedWeights(path, placed)
+    entry = Path("/proc/self/smaps").read_text().split(str(path))[1].split("VmFlags")[0]
+    sizes = dict(line.split(":") for line in entry.strip().splitlines())
+    assert sizes["Rss"].split() == sizes["Size"].split()
+    assert sizes["Anonymous"].split() == ["0", "kB"]
     mapped.close()
 
 
