@@ -70,6 +70,12 @@ class Staging:
             batch.block_tables,
             batch.logit_rows,
         )
+        if batch.tree_parent is not None and not self._spec.tree:
+            raise InputError(
+                "the engine takes no trees of drafts",
+                where="step",
+                hint="compile it with --set kv-cache.tree=true",
+            )
         shape = self._shape(batch)
         found = self._views.get(shape)
         views, tensors = self._make(shape) if found is None else found

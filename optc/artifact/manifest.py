@@ -298,4 +298,5 @@ def _spec(f: Fields) -> EngineSpec:
             )
             for layer in f.children("layers")
         ),
+        tree=bool(f.optional("tree", bool)),
     )

@@ -10,6 +10,7 @@ from optc.runtime.executable import Int32, StepBatch
 from optc.runtime.kv_blocks import RELEASED, BlockCopy
 from optc.runtime.request import Request
 from optc.runtime.scheduler import Chunk
+from optc.runtime.tree import place_drafts
 
 
 def build_batch(chunks: Sequence[Chunk[Request]], groups: int, block_size: int) -> StepBatch:
@@ -25,12 +26,13 @@ def build_batch(chunks: Sequence[Chunk[Request]], groups: int, block_size: int) 
     np.cumsum(counts, out=query_starts[1:])
     tables = _block_tables(chunks, groups)
     rows = np.arange(query_starts[-1], dtype=np.int32)
-    positions = starts
+    indices = starts  # in the sequences' KV, in order of rows
     if len(rows) > len(chunks):  # not a row each, as in decode
         offsets, rows = rows, np.repeat(rows[: len(chunks)], counts)
-        positions = offsets + (starts - query_starts[:-1])[rows]
-    blocks = tables[:, rows, positions // block_size]
-    slots = blocks * block_size + positions % block_size
+        indices = offsets + (starts - query_starts[:-1])[rows]
+    blocks = tables[:, rows, indices // block_size]
+    slots = blocks * block_size + indices % block_size
+    positions, tree_parent = place_drafts(chunks, query_starts, indices)
     wanted = [
         row
         for chunk, end in zip(chunks, query_starts[1:].tolist(), strict=True)
@@ -45,6 +47,7 @@ def build_batch(chunks: Sequence[Chunk[Request]], groups: int, block_size: int) 
         kv_lengths=np.array([starts + counts] * groups),
         block_tables=tables,
         logit_rows=np.array(wanted or [len(positions) - 1], np.int32),
+        tree_parent=tree_parent,
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
+from itertools import chain
 from typing import NamedTuple
 
 from optc.runtime.advance import advance
@@ -21,6 +22,7 @@ from optc.runtime.sampler import Row, best_tokens, sample_row
 from optc.runtime.scheduler import Chunk, Scheduler
 from optc.runtime.speculative.speculator import Speculator
 from optc.runtime.speculative.verifier import Verdict, verify
+from optc.runtime.tree import Accepted, compacted_slots
 
 
 class Update(NamedTuple):
@@ -147,8 +149,7 @@ class Core:
         draws, copies = self._fork(_draws(chunks), started)
         best = best_tokens(logits)
         verdicts = [draw.verdict(logits, best) for draw in draws]
-        for copied in copied_slots(copies, self._block_size):  # the logits are not valid any more
-            self.executable.copy_kv(*copied)
+        self._copy(copies, draws, verdicts)  # the logits are not valid any more
         now = self._clock()
         return [self._update(d, v, now) for d, v in zip(draws, verdicts, strict=True)]
 
@@ -180,6 +181,17 @@ class Core:
                 copies += blocks
         self._metrics.forked += len(forked)
         return draws + forked, copies
+
+    def _copy(self, copies: list[BlockCopy], draws: list[_Draw], verdicts: list[Verdict]) -> None:
+        """Move keys and values: of prompts that forked, and of paths accepted in trees."""
+        accepted = [
+            Accepted(draw.request, draw.request.num_tokens, verdict.path)
+            for draw, verdict in zip(draws, verdicts, strict=True)
+            if draw.parents is not None
+        ]
+        groups, size = len(self._blocks.pools), self._block_size
+        for slots in chain(copied_slots(copies, size), compacted_slots(accepted, groups, size)):
+            self.executable.copy_kv(*slots)
 
     def _count_queues(self) -> None:
         for request in self.scheduler.preempted:
@@ -230,21 +242,23 @@ class Core:
 
 
 class _Draw(NamedTuple):
-    """The logits of one request: rows from ``first`` on, one and one for each of its drafts."""
+    """The logits of one request: rows from ``first`` on, one and one for each of its drafts, which
+    are a chain or descend from ``parents``."""
 
     request: Request
     first: int
     drafted: int
+    parents: Sequence[int] | None = None
 
     def verdict(self, logits: Float32, best: list[int]) -> Verdict:
         """Draw from the step's logits [R, V] and their `best_tokens` [R]."""
-        request, first, drafted = self
+        request, first, drafted, parents = self
         end, known = first + drafted + 1, request.num_tokens
         path = request.path[: known + drafted]
         row = Row(request.params, request.seed, request.index, path, request.num_prompt)
         if not drafted:
-            return Verdict([sample_row(logits[first], row, best[first])], 0)
-        return verify(logits[first:end], best[first:end], row, path[known:])
+            return Verdict([sample_row(logits[first], row, best[first])])
+        return verify(logits[first:end], best[first:end], row, path[known:], parents=parents)
 
 
 def _draws(chunks: Sequence[Chunk[Request]]) -> list[_Draw]:
@@ -253,6 +267,7 @@ def _draws(chunks: Sequence[Chunk[Request]]) -> list[_Draw]:
     first = 0
     for chunk in chunks:
         if chunk.completes:
-            draws.append(_Draw(chunk.request, first, chunk.drafted))
+            parents = chunk.request.draft_parents if chunk.drafted else None
+            draws.append(_Draw(chunk.request, first, chunk.drafted, parents))
             first += chunk.drafted + 1
     return draws

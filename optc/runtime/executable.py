@@ -60,6 +60,7 @@ class EngineSpec:
         batch_invariant: A row's logits are bit-identical whatever shares its step.
         groups: KV groups.
         layers: KV shape of every decoder layer.
+        tree: The rows of a sequence may form a tree (``StepBatch.tree_parent``).
     """
 
     vocab_size: int
@@ -71,6 +72,7 @@ class EngineSpec:
     batch_invariant: bool
     groups: tuple[KVGroup, ...]
     layers: tuple[LayerKV, ...]
+    tree: bool = False
 
     @property
     def kv_bytes_per_token(self) -> int:
@@ -86,7 +88,8 @@ class StepBatch:
 
     Attributes:
         tokens: [T] token ids.
-        positions: [T] absolute position of each row in its sequence.
+        positions: [T] absolute position of each row in its sequence; in a tree, one more than
+            its parent's.
         slot_mapping: [G, T] slot (block * block_size + offset) where the row's K and V go;
             -1 is padding and not written.
         query_starts: [B + 1] rows of sequence b are query_starts[b]:query_starts[b + 1].
@@ -96,6 +99,11 @@ class StepBatch:
         block_tables: [G, B, P] block of each run of block_size tokens; -1 where released.
         logit_rows: [R] rows of the step whose logits are wanted; the scheduler always asks for
             at least one.
+        tree_parent: [T] row of the step that each row follows: the row before in a linear
+            sequence, an earlier one of the same sequence in a tree, -1 at a sequence's first row.
+            A row sees its sequence's earlier tokens and its ancestors, not the other rows of the
+            step; windows count along that path. Slots and KV indices follow the order of rows all
+            the same. None, or the row before everywhere, is linear; else ``spec.tree`` must hold.
     """
 
     tokens: Int32
@@ -105,6 +113,7 @@ class StepBatch:
     kv_lengths: Int32
     block_tables: Int32
     logit_rows: Int32
+    tree_parent: Int32 | None = None
 
 
 class Executable(Protocol):
@@ -127,7 +136,8 @@ class Executable(Protocol):
         ...
 
     def copy_kv(self, group: int, src_slots: Int32, dst_slots: Int32) -> None:
-        """Copy K and V of ``src_slots`` [n] to ``dst_slots`` [n] in every layer of ``group``."""
+        """Copy K and V of ``src_slots`` [n] to ``dst_slots`` [n] in every layer of ``group``; no
+        slot is the target of one pair and the source of a later one."""
         ...
 
     def close(self) -> None:

@@ -64,6 +64,7 @@ class Request:
         self.num_prompt = len(prompt)
         self.num_tokens = len(prompt)
         self.num_drafted = 0
+        self.draft_parents: Sequence[int] | None = None
         self.num_computed = 0
         self.logprobs: list[TokenLogprobs] = []
         self.finish_reason: FinishReason | None = None
@@ -88,7 +89,8 @@ class Request:
 
     @property
     def path(self) -> Int32:
-        """[num_tokens + num_drafted] the tokens and the drafts that may follow; a view."""
+        """[num_tokens + num_drafted] the tokens and the drafts that may follow, which are one
+        path only if ``draft_parents`` is None; a view."""
         return self._tokens[: self.num_tokens + self.num_drafted]
 
     @property
@@ -101,9 +103,16 @@ class Request:
         """[num_output] generated tokens; a view."""
         return self._tokens[self.num_prompt : self.num_tokens]
 
-    def draft(self, tokens: Sequence[int]) -> None:
-        """Set the drafts for the next step, at most ``room``."""
+    def draft(self, tokens: Sequence[int], parents: Sequence[int] | None = None) -> None:
+        """Set the drafts for the next step, at most ``room``.
+
+        Args:
+            tokens: [k] drafts.
+            parents: [k] draft that each one follows, an earlier one, or -1 for the last known
+                token; None is a chain.
+        """
         self.num_drafted = len(tokens)
+        self.draft_parents = parents
         if tokens:
             self._tokens[self.num_tokens : self.num_tokens + len(tokens)] = tokens
 

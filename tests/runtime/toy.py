@@ -30,6 +30,7 @@ def toy_spec(
     block_multiple: int = 2,
     max_logit_rows: int | None = None,
     vocab: int = VOCAB,
+    tree: bool = False,
 ) -> EngineSpec:
     """One layer in each group, one group for each window."""
     return EngineSpec(
@@ -42,6 +43,7 @@ def toy_spec(
         batch_invariant=True,
         groups=tuple(KVGroup(window, (i,)) for i, window in enumerate(windows)),
         layers=tuple(LayerKV(i, 1, WIDTH, WIDTH, "float32") for i in range(len(windows))),
+        tree=tree,
     )
 
 
@@ -114,6 +116,14 @@ def generate_naively(
     return tokens[len(prompt) :]
 
 
+def path_to(parents: Int32, row: int) -> list[int]:
+    """Rows of the step from a sequence's first one down to ``row``."""
+    path = [row]
+    while parents[path[0]] >= 0:
+        path.insert(0, int(parents[path[0]]))
+    return path
+
+
 class ToyExecutable:
     """The toy model behind the `Executable` contract; it checks every batch it gets."""
 
@@ -154,8 +164,12 @@ class ToyExecutable:
     ) -> tuple[Float64, Float64]:
         """K and V that a row sees, found through its sequence's block table."""
         sequence = int(np.searchsorted(batch.query_starts, row, side="right")) - 1
-        last = int(batch.kv_lengths[layer, sequence] - batch.query_starts[sequence + 1] + row)
-        at = np.arange(max(0, last - window + 1) if window else 0, last + 1)
+        first, end = batch.query_starts[sequence : sequence + 2].tolist()
+        before = int(batch.kv_lengths[layer, sequence]) - (end - first)
+        own = np.arange(first, row + 1)
+        if batch.tree_parent is not None:
+            own = np.array(path_to(batch.tree_parent, row))
+        at = np.concatenate([np.arange(before), before + own - first])[-window:]
         blocks = batch.block_tables[layer, sequence, at // self.block_size]
         assert (blocks >= 0).all(), "a released block is visible"
         slots = blocks * self.block_size + at % self.block_size
@@ -189,6 +203,21 @@ class ToyExecutable:
             assert len(set(slots.tolist())) == rows
             assert ((slots >= 0) & (slots < blocks * self.block_size)).all()
             assert (batch.block_tables[group] < blocks).all()
+        if batch.tree_parent is not None:
+            self.check_tree(batch, batch.tree_parent)
+
+    def check_tree(self, batch: StepBatch, parents: Int32) -> None:
+        """Rows descend from earlier rows of their sequence, one position on."""
+        assert self.spec.tree
+        assert parents.shape == (len(batch.tokens),)
+        assert parents.dtype == np.int32
+        starts = batch.query_starts[:-1]
+        assert (parents[starts] == -1).all()
+        followers = np.setdiff1d(np.arange(len(parents)), starts)
+        firsts = starts[np.searchsorted(starts, followers, side="right") - 1]
+        assert (firsts <= parents[followers]).all()
+        assert (parents[followers] < followers).all()
+        assert (batch.positions[followers] == batch.positions[parents[followers]] + 1).all()
 
     def copy_kv(self, group: int, src_slots: Int32, dst_slots: Int32) -> None:
         self.keys[group][dst_slots] = self.keys[group][src_slots]

@@ -22,9 +22,18 @@ class Wanted(NamedTuple):
 
 
 class Drafts(NamedTuple):
-    """What may follow the known tokens of a request; no tokens where nothing is proposed."""
+    """What may follow the known tokens of a request; no tokens where nothing is proposed.
+
+    Attributes:
+        tokens: [k] drafts, at most ``Wanted.limit``.
+        parents: [k] draft that each one follows, an earlier one, or -1 for the last known token;
+            None is a chain. Trees are for engines whose ``spec.tree`` holds. The most likely path
+            should come first: it needs no copy if it is accepted, and what does not fit into a
+            step is cut off at the end.
+    """
 
     tokens: list[int]
+    parents: list[int] | None = None
 
 
 class Proposer(Protocol):

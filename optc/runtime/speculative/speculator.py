@@ -48,7 +48,7 @@ class Source:
         drafted = []
         for (request, _), drafts in zip(wanted, self.proposer.propose(wanted), strict=True):
             if drafts.tokens:
-                request.draft(drafts.tokens)
+                request.draft(drafts.tokens, drafts.parents)
                 drafted.append(request)
         return drafted
 

@@ -105,7 +105,7 @@ def lenient(logits: Float32, of: Row, drafted: Int32) -> Verdict:
     """Wrong: accepts a draft that is merely likely enough (the typical mistake)."""
     accepted = [Sampled(int(token), None) for token in drafted if logits[0, token] > np.log(0.2)]
     if len(drafted) and len(accepted) == len(drafted):
-        return Verdict([*accepted, *verify(logits[-1:], of, drafted[:0]).drawn], len(drafted))
+        return Verdict([*accepted, *verify(logits[-1:], of, drafted[:0]).drawn], (0,))
     return verify(logits, of, drafted)
 
 
@@ -115,7 +115,7 @@ def redrawing(logits: Float32, of: Row, drafted: Int32) -> Verdict:
     if verdict.accepted == len(drafted):
         return verdict
     wrong = verify(logits[verdict.accepted + 1 :][:1], of, drafted[:0])
-    return Verdict([*verdict.drawn[:-1], *wrong.drawn], verdict.accepted)
+    return Verdict([*verdict.drawn[:-1], *wrong.drawn], verdict.path)
 
 
 @pytest.mark.parametrize("wrong", [lenient, redrawing])
