@@ -16,12 +16,15 @@ import shutil
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 
-SHARD_BYTES = 1 << 30
-TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json")
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from benchmarks.shards import TOKENIZER_FILES, Tensor, write_checkpoint
+
 LLAMA3_ROPE = {
     "rope_type": "llama3",
     "factor": 32.0,
@@ -98,47 +101,10 @@ def build(shape: Shape, folder: Path, tokenizer: Path | None = None, seed: int =
     if tokenizer is not None:
         _copy_tokenizer(tokenizer, folder, shape.vocab)
     rng = np.random.default_rng(seed)
-    shards = _shards(list(shape.tensors()))
-    weight_map: dict[str, str] = {}
-    for index, shard in enumerate(shards, start=1):
-        name = f"model-{index:05}-of-{len(shards):05}.safetensors"
-        _write_shard(folder / name, shard, rng)
-        weight_map |= {tensor: name for tensor, _ in shard}
-    total = sum(_bytes(dims) for _, dims in shape.tensors())
-    index_json = {"metadata": {"total_size": total}, "weight_map": weight_map}
-    (folder / "model.safetensors.index.json").write_text(json.dumps(index_json, indent=2) + "\n")
-
-
-def _bytes(dims: tuple[int, ...]) -> int:
-    return 2 * math.prod(dims)
-
-
-def _shards(tensors: list[tuple[str, tuple[int, ...]]]) -> list[list[tuple[str, tuple[int, ...]]]]:
-    shards: list[list[tuple[str, tuple[int, ...]]]] = [[]]
-    for tensor in tensors:
-        if shards[-1] and sum(_bytes(d) for _, d in shards[-1]) + _bytes(tensor[1]) > SHARD_BYTES:
-            shards.append([])
-        shards[-1].append(tensor)
-    return shards
-
-
-def _write_shard(
-    path: Path, tensors: list[tuple[str, tuple[int, ...]]], rng: np.random.Generator
-) -> None:
-    """One safetensors file: header length, header, and the tensors row tile by row tile."""
-    header: dict[str, object] = {"__metadata__": {"format": "pt"}}
-    offset = 0
-    for name, dims in tensors:
-        end = offset + _bytes(dims)
-        header[name] = {"dtype": "BF16", "shape": list(dims), "data_offsets": [offset, end]}
-        offset = end
-    text = json.dumps(header).encode()
-    text += b" " * (-len(text) % 8)
-    with path.open("wb") as file:
-        file.write(len(text).to_bytes(8, "little") + text)
-        for _, dims in tensors:
-            for tile in _tiles(dims, rng):
-                file.write(tile.tobytes())
+    tensors = [
+        Tensor(name, "BF16", dims, partial(_tiles, dims, rng)) for name, dims in shape.tensors()
+    ]
+    write_checkpoint(folder, tensors)
 
 
 def _tiles(dims: tuple[int, ...], rng: np.random.Generator) -> Iterator[np.ndarray]:
