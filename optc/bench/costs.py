@@ -6,15 +6,16 @@ the bytes that cannot be in a cache, weights and KV, and the arithmetic of matmu
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from optc.runtime.executable import EngineSpec
+from optc.runtime.work import Work
 
 #: Amounts of work by name: ``1`` (once a step), ``T`` rows, ``R`` rows with logits and, for each
 #: KV group g, ``kv<g>`` tokens whose K and V are read, ``pairs<g>`` pairs of a row and a token.
-Work = Mapping[str, float]
+Factors = Mapping[str, float]
 
 
 @dataclass(frozen=True)
@@ -35,15 +36,15 @@ class KernelCost:
     ops: Mapping[str, float]
     shape: str = ""
 
-    def bytes_of(self, work: Work) -> float:
+    def bytes_of(self, work: Factors) -> float:
         """Bytes of a step with this work."""
         return _evaluate(self.bytes, work)
 
-    def ops_of(self, work: Work) -> float:
+    def ops_of(self, work: Factors) -> float:
         """Operations of a step with this work."""
         return _evaluate(self.ops, work)
 
-    def roof_s(self, work: Work, ceilings: Mapping[str, float]) -> float:
+    def roof_s(self, work: Factors, ceilings: Mapping[str, float]) -> float:
         """Least seconds of a step's calls; ``ceilings`` in bytes/s and operations/s."""
         return max(self.bytes_of(work) / ceilings["read"], self.ops_of(work) / ceilings[self.peak])
 
@@ -60,11 +61,11 @@ class StepCosts:
     peak: str
     kernels: Mapping[str, KernelCost]
 
-    def bytes_of(self, work: Work) -> float:
+    def bytes_of(self, work: Factors) -> float:
         """Bytes that a step with this work must read: weights once, KV, rows of embeddings."""
         return sum(cost.bytes_of(work) for cost in self.kernels.values())
 
-    def ops_of(self, work: Work) -> float:
+    def ops_of(self, work: Factors) -> float:
         """Operations of a step with this work."""
         return sum(cost.ops_of(work) for cost in self.kernels.values())
 
@@ -86,20 +87,10 @@ def step_work(
         lengths: [B] tokens of each sequence after this step.
         wanted: Rows whose logits are wanted.
     """
-    work = {"1": 1.0, "T": float(sum(new_rows)), "R": float(wanted)}
-    for index, group in enumerate(spec.groups):
-        limit = group.window or max(lengths)
-        both = list(zip(new_rows, lengths, strict=True))
-        work[f"kv{index}"] = float(sum(min(length, limit + new - 1) for new, length in both))
-        work[f"pairs{index}"] = float(
-            sum(_visible(range(length - new + 1, length + 1), limit) for new, length in both)
-        )
-    return work
+    work = Work(tuple(group.window for group in spec.groups))
+    work.add_step(zip(new_rows, lengths, strict=True), wanted)
+    return work.factors()
 
 
-def _visible(counts: Iterable[int], limit: int) -> int:
-    return sum(min(count, limit) for count in counts)
-
-
-def _evaluate(terms: Mapping[str, float], work: Work) -> float:
+def _evaluate(terms: Mapping[str, float], work: Factors) -> float:
     return sum(factor * work[kind] for kind, factor in terms.items())

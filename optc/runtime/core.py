@@ -23,6 +23,7 @@ from optc.runtime.scheduler import Chunk, Scheduler
 from optc.runtime.speculative.speculator import Speculator
 from optc.runtime.speculative.verifier import Verdict, verify
 from optc.runtime.tree import Accepted, compacted_slots
+from optc.runtime.work import Work
 
 
 class Update(NamedTuple):
@@ -77,7 +78,7 @@ class Core:
             min(spec.max_sequences, spec.max_logit_rows),
             spec.max_logit_rows,
         )
-        self._metrics = EngineMetrics(total_blocks=plan.blocks)
+        self._metrics = EngineMetrics(total_blocks=plan.blocks, work=Work(self._blocks.windows))
         self._next_id = 0
         executable.allocate_kv(plan.blocks, plan.block_size)
 
@@ -156,8 +157,7 @@ class Core:
     def metrics(self) -> EngineMetrics:
         """A copy of the counters, with the present queues and free blocks. Any thread may ask."""
         return replace(
-            self._metrics,
-            finished=self._metrics.finished.copy(),
+            self._metrics.copy(),
             running=self.scheduler.num_running,
             waiting=self.scheduler.num_waiting,
             free_blocks=self._blocks.available(),
@@ -205,11 +205,7 @@ class Core:
             self._metrics.prefix_hit_tokens += tokens
 
     def _count(self, chunks: Sequence[Chunk[Request]], seconds: float) -> None:
-        self._metrics.steps += 1
-        self._metrics.step_s += seconds
-        self._metrics.prompt_tokens += sum(
-            max(0, min(c.start + c.rows, c.request.num_prompt) - c.start) for c in chunks
-        )
+        self._metrics.count_step(chunks, seconds, self._blocks.available())
         if self._speculator and all(c.completes and c.rows == c.drafted + 1 for c in chunks):
             self._speculator.observe_step(sum(c.rows for c in chunks), seconds)
 
@@ -235,7 +231,7 @@ class Core:
     def _finish(self, request: Request, reason: FinishReason) -> None:
         request.finish_reason = reason
         request.metrics.finished_s = self._clock()
-        self._metrics.finished[reason] += 1
+        self._metrics.count_end(reason, request.metrics)
         self.scheduler.remove(request)
         if self._speculator:
             self._speculator.forget(request)

@@ -3,8 +3,16 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+from optc.runtime.latencies import Latencies
+from optc.runtime.work import Work
+
+if TYPE_CHECKING:
+    from optc.runtime.scheduler import Chunk
 
 
 @dataclass
@@ -80,6 +88,11 @@ class EngineMetrics:
         free_blocks: KV blocks by group that requests can have now, cached ones included.
         cached_blocks: Those of them that hold a prefix which may be used again.
         total_blocks: All KV blocks by group.
+        kv_use_sum: Share of the KV blocks that requests hold, of the fullest group, added up over
+            the steps.
+        kv_use_peak: Its largest value.
+        work: What the steps computed, for MBU and MFU.
+        latencies: Of the completions that ended, cancelled and failed ones left out.
     """
 
     steps: int = 0
@@ -98,6 +111,57 @@ class EngineMetrics:
     free_blocks: tuple[int, ...] = ()
     cached_blocks: tuple[int, ...] = ()
     total_blocks: tuple[int, ...] = ()
+    kv_use_sum: float = 0.0
+    kv_use_peak: float = 0.0
+    work: Work = field(default_factory=Work)
+    latencies: Latencies = field(default_factory=Latencies)
+
+    def count_step(
+        self, chunks: Sequence[Chunk[Any]], seconds: float, available: Sequence[int]
+    ) -> None:
+        """Add a step that took ``seconds``; ``available`` are the free blocks during it."""
+        self.steps += 1
+        self.step_s += seconds
+        self.prompt_tokens += sum(
+            max(0, min(c.start + c.rows, c.request.num_prompt) - c.start) for c in chunks
+        )
+        wanted = sum(c.drafted + 1 for c in chunks if c.completes)
+        self.work.add_step(((c.rows, c.start + c.rows) for c in chunks), max(1, wanted))
+        use = 1 - min(a / t for a, t in zip(available, self.total_blocks, strict=True))
+        self.kv_use_sum += use
+        self.kv_use_peak = max(self.kv_use_peak, use)
+
+    def count_end(self, reason: str, request: RequestMetrics) -> None:
+        """Add a completion that has ended."""
+        self.finished[reason] += 1
+        if reason in ("stop", "length"):
+            self.latencies.observe(request)
+
+    def copy(self) -> EngineMetrics:
+        """The counters of now in an object of its own."""
+        return replace(
+            self,
+            finished=self.finished.copy(),
+            work=self.work.copy(),
+            latencies=self.latencies.copy(),
+        )
+
+    @property
+    def acceptance_rate(self) -> float | None:
+        """Fraction of the verified drafts that the model drew too; None without drafts."""
+        return self.accepted_tokens / self.drafted_tokens if self.drafted_tokens else None
+
+    @property
+    def tokens_per_pass(self) -> float | None:
+        """Tokens that a request gets from one pass of the model, 1 without speculation; None
+        before the first. Drafts accepted beyond the end of a request make it a little larger."""
+        passes = self.output_tokens - self.accepted_tokens
+        return self.output_tokens / passes if passes > 0 else None
+
+    @property
+    def kv_use_mean(self) -> float:
+        """Mean over the steps of the share of the KV blocks that requests hold."""
+        return self.kv_use_sum / max(1, self.steps)
 
     @property
     def prefix_hit_rate(self) -> float:
