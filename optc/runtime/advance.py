@@ -16,7 +16,7 @@ def advance(request: Request, drawn: Sequence[Drawn], eos: frozenset[int], now: 
     Args:
         request: Gets the tokens, their log-probabilities and times, and its error; its
             ``finish_reason`` is left to the caller.
-        drawn: At least one.
+        drawn: At least one. The last one completes the request's grammar if that has ended.
         eos: The model's end tokens.
         now: When they were drawn.
     """
@@ -24,7 +24,8 @@ def advance(request: Request, drawn: Sequence[Drawn], eos: frozenset[int], now: 
     tokens: list[int] = []
     logprobs: list[TokenLogprobs] = []
     reason: FinishReason | None = None
-    for sampled in drawn:
+    constraint = request.constraint
+    for left, sampled in enumerate(drawn, 1 - len(drawn)):
         if isinstance(sampled, NoToken):
             text, reason = text + _fail(request, sampled), "error"
         else:
@@ -33,7 +34,8 @@ def advance(request: Request, drawn: Sequence[Drawn], eos: frozenset[int], now: 
             tokens.append(sampled.token)
             if sampled.logprobs is not None:
                 logprobs.append(sampled.logprobs)
-            more, reason = _read(request, sampled.token, eos)
+            complete = not left and constraint is not None and constraint.ended
+            more, reason = _read(request, sampled.token, eos, complete)
             text += more
         if reason is not None:
             break
@@ -41,12 +43,14 @@ def advance(request: Request, drawn: Sequence[Drawn], eos: frozenset[int], now: 
     return Delta(request.index, text, tuple(tokens), tuple(logprobs), reason)
 
 
-def _read(request: Request, token: int, eos: frozenset[int]) -> tuple[str, FinishReason | None]:
-    """New text of the request and whether its new token ends it."""
+def _read(
+    request: Request, token: int, eos: frozenset[int], complete: bool
+) -> tuple[str, FinishReason | None]:
+    """New text of the request and whether its new token, which may complete a grammar, ends it."""
     stream, params = request.stream, request.params
     ends = token in params.stop_token_ids or (token in eos and not params.ignore_eos)
     text = stream.add(token) if stream and not ends else ""
-    if ends or (stream is not None and stream.stopped):
+    if ends or complete or (stream is not None and stream.stopped):
         return text + (stream.finish() if stream else ""), "stop"
     if request.num_tokens == request.max_length:
         text += stream.finish() if stream else ""
@@ -60,7 +64,8 @@ def _fail(request: Request, why: NoToken) -> str:
         NoToken.NAN: "the weights or the engine are broken for this input",
         NoToken.NOTHING_ALLOWED: "its grammar cannot go on from here, or logit_bias forbids it",
     }
-    request.error = RequestError(
-        why.value, where=f"output token {request.num_output}", hint=hints[why]
-    )
+    message, hint = why.value, hints[why]
+    if request.constraint is not None and request.constraint.error:
+        message, hint = f"its grammar fails: {request.constraint.error}", "simplify the grammar"
+    request.error = RequestError(message, where=f"output token {request.num_output}", hint=hint)
     return request.stream.finish() if request.stream else ""

@@ -11,17 +11,20 @@ from typing import NamedTuple
 from optc.runtime.advance import advance
 from optc.runtime.batch import build_batch, copied_slots
 from optc.runtime.detokenize import TextStream
-from optc.runtime.executable import Executable, Float32, Int32
+from optc.runtime.draw import Draw, constrained, draws_of
+from optc.runtime.executable import Executable, Int32
 from optc.runtime.kv_blocks import BlockCopy, KVBlocks
 from optc.runtime.kv_plan import KVPlan
 from optc.runtime.metrics import EngineMetrics, RequestMetrics
 from optc.runtime.outputs import Delta, FinishReason
 from optc.runtime.params import SamplingParams
 from optc.runtime.request import Request
-from optc.runtime.sampler import Row, best_tokens, sample_row
+from optc.runtime.sampler import best_tokens
 from optc.runtime.scheduler import Chunk, Scheduler
 from optc.runtime.speculative.speculator import Speculator
-from optc.runtime.speculative.verifier import Verdict, verify
+from optc.runtime.speculative.verifier import Verdict
+from optc.runtime.structured.constraint import Constraint
+from optc.runtime.structured.masks import fill_masks, prune_drafts
 from optc.runtime.tree import Accepted, compacted_slots
 from optc.runtime.work import Work
 
@@ -98,11 +101,13 @@ class Core:
         arrived_s: float | None = None,
         salt: str = "",
         leader: Request | None = None,
+        constraint: Constraint | None = None,
     ) -> Request:
         """Queue one completion of a valid prompt (1 <= n < the plan's max_context tokens).
 
         Requests of different ``salt`` share no cached prefixes. ``leader`` is the first of n
         completions of one prompt, added just before the others, which take over its prompt.
+        ``constraint`` is the completion's own.
         """
         room = self._max_context - len(prompt)
         wanted = room if params.max_tokens is None else min(room, params.max_tokens)
@@ -118,6 +123,7 @@ class Core:
             stream=stream,
             salt=salt,
             leader_id=None if leader is None else leader.id,
+            constraint=constraint,
         )
         self._next_id += 1
         self.scheduler.add(request)
@@ -135,6 +141,7 @@ class Core:
         """Run one step; what it added to the requests, finished ones included."""
         if self._speculator:
             self._speculator.propose(self.scheduler.running)
+            prune_drafts(self.scheduler.running)
         chunks = self.scheduler.schedule()
         if not chunks:
             raise RuntimeError("the scheduler found no rows although requests wait")
@@ -144,12 +151,14 @@ class Core:
             if chunk.request.metrics.scheduled_s is None:
                 chunk.request.metrics.scheduled_s = started
         batch = build_batch(chunks, len(self._blocks.pools), self._block_size)
+        draws = draws_of(chunks)
+        masks = fill_masks(constrained(draws), len(batch.logit_rows), self.executable.spec)
         logits = self.executable.step(batch)
         self._count(chunks, self._clock() - started)
         self.scheduler.commit(chunks)
-        draws, copies = self._fork(_draws(chunks), started)
+        draws, copies = self._fork(draws, started)
         best = best_tokens(logits)
-        verdicts = [draw.verdict(logits, best) for draw in draws]
+        verdicts = [draw.verdict(logits, best, masks) for draw in draws]
         self._copy(copies, draws, verdicts)  # the logits are not valid any more
         now = self._clock()
         return [self._update(d, v, now) for d, v in zip(draws, verdicts, strict=True)]
@@ -168,21 +177,21 @@ class Core:
         """All requests that have not finished, oldest first."""
         return self.scheduler.requests()
 
-    def _fork(self, draws: list[_Draw], started: float) -> tuple[list[_Draw], list[BlockCopy]]:
+    def _fork(self, draws: list[Draw], started: float) -> tuple[list[Draw], list[BlockCopy]]:
         """Add those who take over a prompt that is now computed, with the same logits."""
-        forked: list[_Draw] = []
+        forked: list[Draw] = []
         copies: list[BlockCopy] = []
         for draw in draws:
             if draw.request.num_output:
                 continue
             for request, blocks in self.scheduler.fork(draw.request):
                 request.metrics.scheduled_s = started
-                forked.append(_Draw(request, draw.first, 0))
+                forked.append(Draw(request, draw.first, 0))
                 copies += blocks
         self._metrics.forked += len(forked)
         return draws + forked, copies
 
-    def _copy(self, copies: list[BlockCopy], draws: list[_Draw], verdicts: list[Verdict]) -> None:
+    def _copy(self, copies: list[BlockCopy], draws: list[Draw], verdicts: list[Verdict]) -> None:
         """Move keys and values: of prompts that forked, and of paths accepted in trees."""
         accepted = [
             Accepted(draw.request, draw.request.num_tokens, verdict.path)
@@ -209,11 +218,16 @@ class Core:
         if self._speculator and all(c.completes and c.rows == c.drafted + 1 for c in chunks):
             self._speculator.observe_step(sum(c.rows for c in chunks), seconds)
 
-    def _update(self, draw: _Draw, verdict: Verdict, now: float) -> Update:
+    def _update(self, draw: Draw, verdict: Verdict, now: float) -> Update:
         request = draw.request
         if self._speculator and draw.drafted:
             self._count_drafts(request, draw.drafted, verdict.accepted)
-        delta = advance(request, verdict.drawn, self._eos, now)
+        drawn = verdict.drawn
+        if request.constraint is not None:
+            drawn = request.constraint.follow(drawn, request.params)
+        delta = advance(request, drawn, self._eos, now)
+        for metrics in (request.metrics, self._metrics):
+            metrics.forced_tokens += max(0, len(delta.token_ids) - len(verdict.drawn))
         self._metrics.output_tokens += len(delta.token_ids)
         if delta.finish_reason is not None:
             self._finish(request, delta.finish_reason)
@@ -235,35 +249,3 @@ class Core:
         self.scheduler.remove(request)
         if self._speculator:
             self._speculator.forget(request)
-
-
-class _Draw(NamedTuple):
-    """The logits of one request: rows from ``first`` on, one and one for each of its drafts, which
-    are a chain or descend from ``parents``."""
-
-    request: Request
-    first: int
-    drafted: int
-    parents: Sequence[int] | None = None
-
-    def verdict(self, logits: Float32, best: list[int]) -> Verdict:
-        """Draw from the step's logits [R, V] and their `best_tokens` [R]."""
-        request, first, drafted, parents = self
-        end, known = first + drafted + 1, request.num_tokens
-        path = request.path[: known + drafted]
-        row = Row(request.params, request.seed, request.index, path, request.num_prompt)
-        if not drafted:
-            return Verdict([sample_row(logits[first], row, best[first])])
-        return verify(logits[first:end], best[first:end], row, path[known:], parents=parents)
-
-
-def _draws(chunks: Sequence[Chunk[Request]]) -> list[_Draw]:
-    """Where the logits of the requests that a step completes are."""
-    draws: list[_Draw] = []
-    first = 0
-    for chunk in chunks:
-        if chunk.completes:
-            parents = chunk.request.draft_parents if chunk.drafted else None
-            draws.append(_Draw(chunk.request, first, chunk.drafted, parents))
-            first += chunk.drafted + 1
-    return draws

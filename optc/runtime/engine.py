@@ -21,6 +21,8 @@ from optc.runtime.metrics import EngineMetrics, RequestMetrics
 from optc.runtime.outputs import Completion, RequestOutput
 from optc.runtime.params import SamplingParams
 from optc.runtime.speculative.speculator import Speculate, make_speculator
+from optc.runtime.structured.compiler import GrammarCompiler
+from optc.runtime.structured.constraint import Constraint
 from optc.runtime.tokenizer import Tokenizer
 from optc.runtime.worker import Submission, Worker
 
@@ -89,6 +91,10 @@ class Engine:
 
         self._worker = Worker(open_core)
         self.spec, self.kv_plan = opened[0]
+        self._grammars: GrammarCompiler | None = None
+        if tokenizer is not None:
+            vocab_size = self.spec.vocab_size
+            self._grammars = GrammarCompiler(tokenizer, vocab_size, self.eos_token_ids)
         # Ends the thread when the engine is dropped and when the interpreter exits.
         self._finalizer = weakref.finalize(self, self._worker.close)
 
@@ -117,6 +123,7 @@ class Engine:
         Raises:
             RequestError: The number of params is not that of the prompts.
             EngineError: The engine failed.
+            UnavailableError: Structured output is wanted and llguidance is not installed.
         """
         wanted: list[Prompt] = [prompts] if isinstance(prompts, str) else list(prompts)
         per_prompt = self._params_for(wanted, params)
@@ -147,6 +154,7 @@ class Engine:
         Raises:
             RequestError: The prompt or the params are invalid.
             EngineError: The engine failed or is closed.
+            UnavailableError: Structured output is wanted and llguidance is not installed.
         """
         submission = self._submission(prompt, params or SamplingParams(), salt)
         self._worker.submit([submission])
@@ -204,9 +212,18 @@ class Engine:
                 TextStream(Detokenizer(decode, context), params.stop_strings)
                 for _ in range(params.n)
             )
+        constraints = self._constraints(params)
         seed = secrets.randbits(64) if params.seed is None else params.seed
         handle = Handle(tuple(ids.tolist()), params.n, self._worker.cancel)
-        return Submission(handle, ids, params, seed, streams, arrived_s, salt)
+        return Submission(handle, ids, params, seed, streams, arrived_s, salt, constraints)
+
+    def _constraints(self, params: SamplingParams) -> tuple[Constraint, ...]:
+        structure = params.structure
+        if structure is None:
+            return ()
+        if self._grammars is None:
+            raise RequestError("structured output needs a tokenizer", where=structure.kind)
+        return self._grammars.constraints(structure, params.n)
 
     def _encode(self, prompt: Prompt) -> Int32:
         if not isinstance(prompt, str):

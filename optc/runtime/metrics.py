@@ -27,6 +27,7 @@ class RequestMetrics:
         preemptions: How often its KV blocks were taken and had to be computed again.
         drafted_tokens: Tokens that were drafted for it and verified.
         accepted_tokens: Those of them that the model drew too.
+        forced_tokens: Output that its grammar determined, so that it was not drawn.
         cached_tokens: Tokens that the prefix cache saved it, after preemptions too.
     """
 
@@ -37,6 +38,7 @@ class RequestMetrics:
     preemptions: int = 0
     drafted_tokens: int = 0
     accepted_tokens: int = 0
+    forced_tokens: int = 0
     cached_tokens: int = 0
 
     @property
@@ -78,6 +80,7 @@ class EngineMetrics:
         output_tokens: Tokens drawn.
         drafted_tokens: Tokens that were drafted and verified.
         accepted_tokens: Those of them that the model drew too.
+        forced_tokens: Output that grammars determined, so that it was not drawn.
         forked: Completions that took over the computed prompt of another one of n.
         prefix_lookup_tokens: Tokens of requests at their admission, each preemption anew.
         prefix_hit_tokens: Those of them whose keys and values came from the prefix cache.
@@ -101,6 +104,7 @@ class EngineMetrics:
     output_tokens: int = 0
     drafted_tokens: int = 0
     accepted_tokens: int = 0
+    forced_tokens: int = 0
     forked: int = 0
     prefix_lookup_tokens: int = 0
     prefix_hit_tokens: int = 0

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from numbers import Integral, Real
 
 from optc.errors import RequestError
+from optc.runtime.structured.structure import Structure, structure_of
 
 #: Most alternatives that a request may ask for at every position.
 MAX_LOGPROBS = 100
@@ -38,6 +39,11 @@ class SamplingParams:
         logit_bias: Added to the logits of these tokens.
         n: Completions of the same prompt; completion i has noise of its own.
         ignore_eos: Do not stop at the model's end tokens.
+        json_schema: The output is JSON that this schema (a mapping or its text) describes.
+        regex: The output matches this regular expression (Rust's syntax) as a whole.
+        grammar: The output is a text of this grammar (Lark, as llguidance takes it).
+        choice: The output is one of these texts. Only one of these four may be given; the end of
+            the text ends the request, ``ignore_eos`` or not.
 
     Raises:
         RequestError: A value is out of its range; says which and what is allowed.
@@ -58,12 +64,17 @@ class SamplingParams:
     logit_bias: Mapping[int, float] = field(default_factory=dict)
     n: int = 1
     ignore_eos: bool = False
+    json_schema: str | Mapping[str, object] | None = None
+    regex: str | None = None
+    grammar: str | None = None
+    choice: Sequence[str] | None = None
 
     def __post_init__(self) -> None:
         self._check_stops()
         self._check_lengths()
         self._check_filters()
         self._check_penalties()
+        self._check_structure()
 
     def _check_stops(self) -> None:
         stop = _as_tuple("stop", (self.stop,) if isinstance(self.stop, str) else self.stop)
@@ -111,6 +122,18 @@ class SamplingParams:
             if not isinstance(token, Integral) or math.isnan(bias) or bias == math.inf:
                 raise _invalid("logit_bias", dict(self.logit_bias), "below infinity for token ids")
         object.__setattr__(self, "logit_bias", dict(self.logit_bias))
+
+    def _check_structure(self) -> None:
+        structure = self.structure
+        if structure is not None and structure.kind == "json_schema":
+            object.__setattr__(self, "json_schema", structure.text)
+        elif self.choice is not None:
+            object.__setattr__(self, "choice", tuple(self.choice))
+
+    @property
+    def structure(self) -> Structure | None:
+        """What the output must look like; None if it may be anything."""
+        return structure_of(self.json_schema, self.regex, self.grammar, self.choice)
 
     @property
     def stop_strings(self) -> tuple[str, ...]:

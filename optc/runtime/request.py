@@ -13,6 +13,7 @@ from optc.runtime.kv_blocks import BlockTables
 from optc.runtime.metrics import RequestMetrics
 from optc.runtime.outputs import Completion, FinishReason, TokenLogprobs
 from optc.runtime.params import SamplingParams
+from optc.runtime.structured.constraint import Constraint
 
 
 class Request:
@@ -34,6 +35,7 @@ class Request:
         stream: Turns tokens into text; None without a tokenizer.
         salt: Requests of different salts share no cached prefixes.
         leader_id: The request whose prompt it shares; None is none.
+        constraint: Follows the grammar of its output; None is any output.
     """
 
     def __init__(
@@ -50,6 +52,7 @@ class Request:
         stream: TextStream | None,
         salt: str = "",
         leader_id: int | None = None,
+        constraint: Constraint | None = None,
     ) -> None:
         self.id = request_id
         self.leader_id = request_id if leader_id is None else leader_id
@@ -61,6 +64,7 @@ class Request:
         self.tables = tables
         self.metrics = metrics
         self.stream = stream
+        self.constraint = constraint
         self.num_prompt = len(prompt)
         self.num_tokens = len(prompt)
         self.num_drafted = 0
@@ -76,6 +80,12 @@ class Request:
     def num_pending(self) -> int:
         """Tokens that are not computed yet."""
         return self.num_tokens - self.num_computed
+
+    @property
+    def decodes(self) -> bool:
+        """Its prompt is computed but for the last token at most. More than one token may be
+        pending all the same, where a grammar forced some."""
+        return self.num_computed >= self.num_prompt - 1
 
     @property
     def num_output(self) -> int:

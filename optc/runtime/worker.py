@@ -20,6 +20,7 @@ from optc.runtime.handle import EngineError, Handle
 from optc.runtime.metrics import EngineMetrics
 from optc.runtime.params import SamplingParams
 from optc.runtime.request import Request
+from optc.runtime.structured.constraint import Constraint
 
 
 @dataclass(frozen=True)
@@ -34,6 +35,7 @@ class Submission:
         streams: Text of each of the n completions; empty without a tokenizer.
         arrived_s: When the caller handed it in.
         salt: Requests of different salts share no cached prefixes.
+        constraints: One for each of the n completions; empty if any output is allowed.
     """
 
     handle: Handle
@@ -43,6 +45,7 @@ class Submission:
     streams: tuple[TextStream, ...]
     arrived_s: float
     salt: str = ""
+    constraints: tuple[Constraint, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -152,6 +155,7 @@ class Worker:
                     arrived_s=submission.arrived_s,
                     salt=submission.salt,
                     leader=leader,
+                    constraint=submission.constraints[index] if submission.constraints else None,
                 )
                 leader = leader or request
                 self._requests[request.id] = submission.handle, request

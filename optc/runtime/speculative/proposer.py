@@ -14,7 +14,7 @@ MIN_MATCH = 2
 
 
 class Wanted(NamedTuple):
-    """A request that decodes, and how many drafts it may be given at most: 1 to its
+    """A request that ``decodes``, and how many drafts it may be given at most: 1 to its
     ``room``."""
 
     request: Request

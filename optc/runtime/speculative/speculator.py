@@ -71,7 +71,7 @@ class Speculator:
         left = []
         for request in running:
             request.draft([])
-            if request.num_pending == 1 and request.room:
+            if request.decodes and request.room:
                 left.append(request)
         for source in self._sources:
             if not left:

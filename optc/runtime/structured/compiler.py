@@ -1,0 +1,124 @@
+"""`GrammarCompiler`: from a description of the output to constraints, for one tokenizer."""
+
+from __future__ import annotations
+
+import json
+from collections import OrderedDict
+from collections.abc import Sequence
+from threading import Lock
+from typing import TYPE_CHECKING
+
+from optc.errors import RequestError, UnavailableError
+from optc.runtime.structured.complaints import complaint
+from optc.runtime.structured.constraint import Constraint
+from optc.runtime.structured.structure import Structure
+from optc.runtime.tokenizer import Tokenizer
+
+if TYPE_CHECKING:
+    from llguidance import LLMatcher, LLTokenizer
+
+#: Compiled grammars that are kept.
+_KEPT = 64
+
+
+class GrammarCompiler:
+    """Compiles each distinct structure once, on the thread of the caller. Thread-safe.
+
+    Args:
+        tokenizer: The model's.
+        vocab_size: Tokens that the model has logits for.
+        eos_token_ids: Tokens that end a text; they are allowed where the grammar may end.
+    """
+
+    def __init__(self, tokenizer: Tokenizer, vocab_size: int, eos_token_ids: Sequence[int]) -> None:
+        self._backend = tokenizer.backend
+        self._size = max(vocab_size, self._backend.get_vocab_size(with_added_tokens=True))
+        self._eos = list(eos_token_ids)
+        self._lock = Lock()
+        self._tokens: LLTokenizer | None = None
+        self._compiled: OrderedDict[Structure, LLMatcher] = OrderedDict()
+
+    def constraints(self, structure: Structure, count: int) -> tuple[Constraint, ...]:
+        """``count`` constraints at the structure's beginning.
+
+        Raises:
+            RequestError: The structure is wrong or allows no text; says where.
+            UnavailableError: llguidance is not installed.
+        """
+        with self._lock:
+            matcher = self._compiled.get(structure)
+        if matcher is None:
+            matcher = self._compile(structure)
+        with self._lock:
+            self._compiled[structure] = matcher
+            self._compiled.move_to_end(structure)
+            if len(self._compiled) > _KEPT:
+                self._compiled.popitem(last=False)
+            words = -(-self._size // 32)
+            return tuple(Constraint(matcher.deep_copy(), words) for _ in range(count))
+
+    def _compile(self, structure: Structure) -> LLMatcher:
+        tokens = self._tokenizer()
+        from llguidance import LLMatcher
+
+        grammar = _grammar(structure)
+        matcher = LLMatcher(tokens, grammar, log_level=0)
+        matcher.compute_bitmask()  # builds what later masks use, and finds grammars without texts
+        if matcher.is_error():
+            raise complaint(structure, matcher.get_error(), self._schema_error)
+        return matcher
+
+    def _schema_error(self, schema: str) -> str:
+        """What is wrong with a JSON schema; nothing if it is right."""
+        from llguidance import LLMatcher
+
+        return LLMatcher(self._tokenizer(), _json_grammar(schema), log_level=0).get_error()
+
+    def _tokenizer(self) -> LLTokenizer:
+        """The tokenizer as llguidance wants it; built for the first request that needs it."""
+        with self._lock:
+            if self._tokens is None:
+                self._tokens = self._build_tokenizer()
+            return self._tokens
+
+    def _build_tokenizer(self) -> LLTokenizer:
+        try:
+            from llguidance import LLTokenizer
+        except ModuleNotFoundError as error:
+            raise UnavailableError(
+                "structured output needs the package 'llguidance'",
+                where="optc",
+                hint="pip install 'optc[structured]'",
+            ) from error
+        text, eos = self._backend.to_str(), self._eos or None
+        try:
+            return LLTokenizer(text, n_vocab=self._size, eos_token=eos)
+        except ValueError as error:
+            raise RequestError(
+                f"no structured output with this model's tokenizer: {error}",
+                where="sampling parameters",
+            ) from error
+
+
+def _grammar(structure: Structure) -> str:
+    from llguidance import LLMatcher
+
+    if structure.kind == "json_schema":
+        return _json_grammar(structure.text)
+    if structure.kind == "regex":
+        return LLMatcher.grammar_from_regex(structure.text)
+    if structure.kind == "choice":
+        texts = " | ".join(json.dumps(text) for text in json.loads(structure.text))
+        return LLMatcher.grammar_from_lark(f"start: {texts}")
+    return LLMatcher.grammar_from_lark(structure.text)
+
+
+def _json_grammar(schema: str) -> str:
+    """A schema's grammar, laid out as by ``json.dumps`` unless its ``x-guidance`` wants another
+    way: with whitespace where it likes, a small model may write nothing else."""
+    from llguidance import LLMatcher
+
+    return LLMatcher.grammar_from_json_schema(
+        schema,
+        defaults={"whitespace_flexible": False, "item_separator": ", ", "key_separator": ": "},
+    )

@@ -1,0 +1,187 @@
+"""One completion's state: masks along drafts, what is forced, where it ends."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import llguidance
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from optc.runtime.params import SamplingParams
+from optc.runtime.sampler import NoToken, Sampled, unpacked
+from optc.runtime.structured.compiler import GrammarCompiler
+from optc.runtime.structured.constraint import Constraint
+from optc.runtime.tokenizer import Tokenizer
+from tests.runtime.structured.grammars import STRUCTURES, mask_of, matcher, words
+from tests.runtime.texts import byte_level, real_tokenizer
+
+SETTINGS = settings(max_examples=80, deadline=None, derandomize=True)
+WORDS = (259 + 31) // 32
+BYTES = Tokenizer(byte_level())
+TOKENS = words(BYTES, 259)
+PLAIN = SamplingParams()
+EOS = 1
+
+
+def start(**asked: Any) -> Constraint:
+    structure = SamplingParams(**asked).structure
+    assert structure is not None
+    return GrammarCompiler(BYTES, 259, [EOS]).constraints(structure, 1)[0]
+
+
+def drawn(*tokens: int) -> list[Sampled | NoToken]:
+    return [Sampled(token, None) for token in tokens]
+
+
+def ids(text: str) -> list[int]:
+    return BYTES.encode(text, add_special_tokens=False)
+
+
+def filled(constraint: Constraint, drafts: list[int], parents: list[int] | None) -> Any:
+    masks = np.full((1 + len(drafts), WORDS), 0xFFFFFFFF, np.uint32)
+    constraint.fill(masks, drafts, parents)
+    return masks
+
+
+def path_of(index: int, parents: list[int]) -> list[int]:
+    return [*path_of(parents[index], parents), index] if index >= 0 else []
+
+
+@SETTINGS
+@given(st.sampled_from([asked for asked, _ in STRUCTURES]), st.data())
+def test_masks_of_trees_are_those_along_their_paths(
+    asked: dict[str, Any], data: st.DataObject
+) -> None:
+    """Half of the drafts are allowed ones, so that paths get long; the others are any token."""
+    constraint, reference = start(**asked), matcher(TOKENS, asked)
+    for _ in range(data.draw(st.integers(0, 4))):
+        allowed = np.flatnonzero(unpacked(mask_of(reference), 259)).tolist()
+        token = data.draw(st.sampled_from(allowed))
+        reference.consume_token(token)
+        taken = constraint.follow(drawn(token), SamplingParams(logprobs=0))
+        assert taken == drawn(token)
+        if constraint.ended:
+            return
+    drafts: list[int] = []
+    parents: list[int] = []
+    states: list[llguidance.LLMatcher | None] = []
+    for index in range(data.draw(st.integers(0, 7))):
+        parent = data.draw(st.integers(-1, index - 1))
+        before = reference if parent < 0 else states[parent]
+        token = data.draw(st.integers(0, 258))
+        if before is not None and not before.is_stopped() and data.draw(st.booleans()):
+            allowed = np.flatnonzero(unpacked(mask_of(before), 259)).tolist()
+            token = data.draw(st.sampled_from(allowed))
+        after = None if before is None else before.deep_copy()
+        states.append(after if after is not None and after.try_consume_tokens([token]) else None)
+        drafts.append(token)
+        parents.append(parent)
+    masks = filled(constraint, drafts, parents)
+    assert (masks[0] == mask_of(reference)).all()
+    for state, mask in zip(states, masks[1:], strict=True):
+        if state is not None and not state.is_stopped():
+            assert (mask == mask_of(state)).all()
+    kept = [index for index, state in enumerate(states) if state is not None]
+    tokens, renumbered = constraint.prune(drafts, parents)
+    assert tokens == [drafts[index] for index in kept]
+    assert renumbered is not None
+    for new, old in enumerate(kept):
+        assert [kept[at] for at in path_of(new, renumbered)] == path_of(old, parents)
+    assert (filled(constraint, [], None)[0] == mask_of(reference)).all(), "drafts leave no trace"
+
+
+def test_a_chain_is_cut_at_the_first_forbidden_draft() -> None:
+    constraint = start(regex="ab*")
+    assert constraint.prune([*ids("abb"), *ids("xb")], None) == (ids("abb"), None)
+    chain = filled(constraint, ids("ab"), None)
+    tree = filled(constraint, ids("ab"), [-1, 0])
+    assert (chain == tree).all()
+
+
+@pytest.mark.parametrize("name", ["pycode", "tokenizers/llama2", "tokenizers/phi-2"])
+def test_forced_tokens_are_the_only_ones_that_their_masks_allow(name: str) -> None:
+    """So that not drawing them changes nothing, whatever the logits are."""
+    tokenizer = real_tokenizer(name)
+    vocab = tokenizer.backend.get_vocab_size()
+    schema = {
+        "type": "object",
+        "properties": {
+            "a_long_property_name": {"enum": ["first_value é🙂", "first_other"]},
+            "count": {"type": "integer"},
+        },
+        "required": ["a_long_property_name", "count"],
+        "additionalProperties": False,
+    }
+    structure = SamplingParams(json_schema=schema).structure
+    assert structure is not None
+    compiler = GrammarCompiler(tokenizer, vocab, [EOS])
+    forced = 0
+    for seed in range(12):
+        random = np.random.default_rng(seed)
+        skipping, plain = compiler.constraints(structure, 2)
+        while not skipping.ended:
+            token = int(random.choice(allowed_by(plain, vocab)))
+            taken = skipping.follow(drawn(token), PLAIN)
+            assert taken[0] == Sampled(token, None)
+            for index, sampled in enumerate(taken):
+                assert isinstance(sampled, Sampled)
+                if index:
+                    assert allowed_by(plain, vocab) == [sampled.token]
+                    forced += 1
+                plain.follow([sampled], SamplingParams(logprobs=0))
+        assert plain.ended
+    assert forced > 12 * 10
+
+
+def allowed_by(constraint: Constraint, vocab: int) -> list[int]:
+    masks = np.zeros((1, constraint.mask_words), np.uint32)
+    constraint.fill(masks, [], None)
+    return np.flatnonzero(unpacked(masks[0], vocab)).tolist()
+
+
+def test_forced_tokens_follow_a_draw_and_end_with_the_grammar() -> None:
+    constraint = start(choice=["yes, please", "yak"])
+    assert constraint.follow(drawn(*ids("y")), PLAIN) == drawn(*ids("y"))
+    assert constraint.follow(drawn(*ids("e")), PLAIN) == drawn(*ids("es, please"))
+    assert constraint.ended
+
+
+def test_where_logits_matter_nothing_is_skipped() -> None:
+    for params in (SamplingParams(logprobs=0), SamplingParams(logit_bias={3: -1.0})):
+        constraint = start(choice=["yes"])
+        assert constraint.follow(drawn(*ids("y")), params) == drawn(*ids("y"))
+        assert not constraint.ended
+
+
+def test_tokens_behind_the_end_are_dropped() -> None:
+    constraint = start(regex="ab?")
+    assert constraint.follow(drawn(*ids("a"), EOS, *ids("b")), PLAIN) == drawn(*ids("a"), EOS)
+    assert constraint.ended
+    constraint = start(choice=["ab"])
+    assert constraint.follow(drawn(*ids("abx")), PLAIN) == drawn(*ids("ab"))
+
+
+def test_a_row_without_a_token_is_passed_on() -> None:
+    constraint = start(regex="ab?")
+    assert constraint.follow([*drawn(*ids("a")), NoToken.NAN], PLAIN)[-1] is NoToken.NAN
+
+
+def test_a_grammar_that_fails_half_way_allows_nothing_and_says_why() -> None:
+    constraint = start(grammar='start: "a" endless | "b"\nendless: "c" endless')
+    taken = constraint.follow(drawn(*ids("a")), PLAIN)
+    assert taken == [*drawn(*ids("a")), NoToken.NOTHING_ALLOWED]
+    assert constraint.error.startswith("parser error: Too many items")
+    assert not filled(constraint, [], None).any()
+
+
+def test_a_tokenizer_may_know_more_tokens_than_the_model() -> None:
+    structure = SamplingParams(regex="a+").structure
+    assert structure is not None
+    (constraint,) = GrammarCompiler(BYTES, 200, [EOS]).constraints(structure, 1)
+    assert constraint.mask_words == WORDS
+    (constraint,) = GrammarCompiler(BYTES, 300, [EOS]).constraints(structure, 1)
+    assert constraint.mask_words == 10
+    assert allowed_by(constraint, 300) == sorted(ids("a")), "padding is never allowed"

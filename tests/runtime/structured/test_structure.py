@@ -1,0 +1,203 @@
+"""What a request may ask for, and what it is told when that is wrong."""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import Any
+
+import pytest
+
+from optc.errors import RequestError, UnavailableError
+from optc.runtime.params import SamplingParams
+from optc.runtime.sampler import Sampled
+from optc.runtime.structured.compiler import GrammarCompiler
+from optc.runtime.structured.structure import Structure
+from optc.runtime.tokenizer import Tokenizer
+from tests.runtime.texts import byte_level, real_tokenizer
+
+
+@pytest.fixture(scope="module")
+def compiler() -> GrammarCompiler:
+    return GrammarCompiler(Tokenizer(byte_level()), 259, [1])
+
+
+def complaint(compiler: GrammarCompiler, **asked: Any) -> str:
+    structure = SamplingParams(**asked).structure
+    assert structure is not None
+    with pytest.raises(RequestError) as caught:
+        compiler.constraints(structure, 1)
+    return str(caught.value)
+
+
+def test_a_schema_may_be_a_mapping_or_its_text() -> None:
+    schema: dict[str, Any] = {"type": "object", "properties": {"a": {"type": "integer"}}}
+    of_mapping, of_text = (
+        SamplingParams(json_schema=given).structure for given in (schema, json.dumps(schema))
+    )
+    assert of_mapping == of_text == Structure("json_schema", json.dumps(schema))
+
+
+def test_a_schema_that_is_changed_later_does_not_change_the_request() -> None:
+    schema: dict[str, Any] = {"type": "string"}
+    params = SamplingParams(json_schema=schema)
+    schema["type"] = "number"
+    assert params.structure == Structure("json_schema", '{"type": "string"}')
+
+
+def test_without_a_structure_there_is_none() -> None:
+    assert SamplingParams().structure is None
+
+
+@pytest.mark.parametrize(
+    ("asked", "message"),
+    [
+        (
+            {"regex": "a", "choice": ["b"]},
+            "sampling parameters: regex and choice exclude each other "
+            "(give one of json_schema, regex, grammar, choice)",
+        ),
+        ({"regex": ""}, "sampling parameters: regex='' is not allowed (must be a non-empty text)"),
+        (
+            {"choice": "ab"},
+            "sampling parameters: choice='ab' is not allowed (must be a list of non-empty texts)",
+        ),
+        (
+            {"choice": []},
+            "sampling parameters: choice=[] is not allowed (must be a list of non-empty texts)",
+        ),
+        (
+            {"choice": ["a", ""]},
+            "sampling parameters: choice=['a', ''] is not allowed "
+            "(must be a list of non-empty texts)",
+        ),
+        (
+            {"json_schema": 3},
+            "sampling parameters: json_schema=3 is not allowed "
+            "(must be a schema as a mapping or its JSON text)",
+        ),
+        (
+            {"json_schema": '{"type":\n  strin}'},
+            "json_schema, line 2, column 3: not JSON: Expecting value",
+        ),
+        ({"json_schema": "[1]"}, "json_schema: not a JSON object"),
+        (
+            {"json_schema": {"a": {1}}},
+            "json_schema: not JSON: Object of type set is not JSON serializable",
+        ),
+    ],
+)
+def test_wrong_parameters(asked: dict[str, Any], message: str) -> None:
+    with pytest.raises(RequestError) as caught:
+        SamplingParams(**asked)
+    assert str(caught.value) == message
+
+
+DEEP = {
+    "type": "object",
+    "properties": {
+        "a": {"type": "array", "items": {"anyOf": [{"$ref": "#/$defs/q"}, {"type": "strin"}]}},
+        "aa": {"$ref": "#/$defs/q"},
+    },
+    "$defs": {"q": {"type": "integer"}},
+}
+
+
+@pytest.mark.parametrize(
+    ("schema", "message"),
+    [
+        ({"type": "objec"}, "json_schema: Invalid type: objec"),
+        (DEEP, "json_schema, at /properties/a/items/anyOf/1: Invalid type: strin"),
+        ({"$ref": "#/$defs/q"}, "json_schema: Pointer '/$defs/q' does not exist"),
+        (
+            {"properties": {"a/b": {"not": {}}}},
+            'json_schema, at /properties/a~1b: Unimplemented keys: ["not"]',
+        ),
+        (
+            {"items": {"type": "string", "pattern": "(a"}},
+            "json_schema, at /items: unclosed group",
+        ),
+        (
+            {"allOf": [{"type": "string"}, {"type": "integer"}]},
+            "json_schema: Unsatisfiable schema: incompatible types",
+        ),
+    ],
+)
+def test_wrong_schemas(compiler: GrammarCompiler, schema: dict[str, Any], message: str) -> None:
+    assert complaint(compiler, json_schema=schema) == message
+
+
+@pytest.mark.parametrize(
+    ("regex", "message"),
+    [
+        ("(a", "regex, character 0: unclosed group"),
+        ("é\\d+(", "regex, character 4: unclosed group"),
+        ("/a\n/(b", "regex, character 4: unclosed group"),
+        (
+            "x[z-a]",
+            "regex, character 2: invalid character class range, the start must be <= the end",
+        ),
+        ("\\w+\\b", "regex: lookarounds not supported yet; WordUnicode in regex /\\w+\\b/"),
+    ],
+)
+def test_wrong_regexes(compiler: GrammarCompiler, regex: str, message: str) -> None:
+    assert complaint(compiler, regex=regex) == message
+
+
+@pytest.mark.parametrize(
+    ("grammar", "message"),
+    [
+        ("start: foo", 'grammar, line 1, column 8: unknown name: "foo"'),
+        ('start: a\na: "x" @@', "grammar, line 2, column 9: lexer error"),
+        ('strt: "a"', "grammar: no start rule found"),
+        ("start: /(a/", "grammar, line 1, column 8: unclosed group"),
+        ("start: a\na: a", "grammar: it allows no text from here"),
+    ],
+)
+def test_wrong_grammars(compiler: GrammarCompiler, grammar: str, message: str) -> None:
+    assert complaint(compiler, grammar=grammar) == message
+
+
+def test_each_text_is_compiled_once_and_the_oldest_are_dropped(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    compiler = GrammarCompiler(Tokenizer(byte_level()), 259, [1])
+    compiled: list[str] = []
+    compile_one = compiler._compile
+
+    def counted(structure: Structure) -> Any:
+        compiled.append(structure.text)
+        return compile_one(structure)
+
+    monkeypatch.setattr(compiler, "_compile", counted)
+    monkeypatch.setattr("optc.runtime.structured.compiler._KEPT", 3)
+    for text in "aabacadabca":
+        compiler.constraints(Structure("regex", text), 1)
+    assert "".join(compiled) == "abcdbc", "a is used again and again, b and c fall out"
+    compiler.constraints(Structure("grammar", 'start: "a"'), 1)
+    assert len(compiled) == 7
+
+
+def test_completions_have_a_state_each(compiler: GrammarCompiler) -> None:
+    first, second = compiler.constraints(Structure("choice", '["a"]'), 2)
+    params = SamplingParams()
+    first.follow([Sampled(byte_level().token_to_id("a"), None)], params)
+    assert first.ended
+    assert not second.ended
+
+
+def test_without_the_package_it_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "llguidance", None)
+    fresh = GrammarCompiler(Tokenizer(byte_level()), 259, [1])
+    with pytest.raises(UnavailableError) as caught:
+        fresh.constraints(Structure("regex", "a"), 1)
+    assert str(caught.value) == (
+        "optc: structured output needs the package 'llguidance' (pip install 'optc[structured]')"
+    )
+
+
+def test_a_tokenizer_that_is_not_understood_is_an_error() -> None:
+    tokenizer = real_tokenizer("tokenizers/t5-small")
+    fresh = GrammarCompiler(tokenizer, tokenizer.backend.get_vocab_size(), [1])
+    with pytest.raises(RequestError, match="no structured output with this model's tokenizer"):
+        fresh.constraints(Structure("regex", "a"), 1)
