@@ -69,6 +69,22 @@ class RequestMetrics:
         return None if self.finished_s is None else self.finished_s - self.arrived_s
 
 
+#: Counters of `EngineMetrics` that only grow.
+_ADDED_UP = (
+    "steps",
+    "step_s",
+    "prompt_tokens",
+    "output_tokens",
+    "drafted_tokens",
+    "accepted_tokens",
+    "forked",
+    "prefix_lookup_tokens",
+    "prefix_hit_tokens",
+    "preemptions",
+    "kv_use_sum",
+)
+
+
 @dataclass
 class EngineMetrics:
     """Counters since the engine started, and what it holds now.
@@ -149,6 +165,13 @@ class EngineMetrics:
             work=self.work.copy(),
             latencies=self.latencies.copy(),
         )
+
+    def since(self, before: EngineMetrics) -> EngineMetrics:
+        """What was counted after ``before``; queues, blocks, the peak and the latencies are those
+        of now."""
+        added = {name: getattr(self, name) - getattr(before, name) for name in _ADDED_UP}
+        finished = self.finished - before.finished
+        return replace(self, **added, finished=finished, work=self.work.since(before.work))
 
     @property
     def acceptance_rate(self) -> float | None:

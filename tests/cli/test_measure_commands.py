@@ -159,3 +159,48 @@ def test_targets_measure_says_what_is_missing(
     outcome = optc("targets", "--measure")
     assert outcome.code == 3
     assert "no backend can measure this machine (tvm: no linker: install g++)" in outcome.err
+
+
+TRAFFIC = "poisson:rate=500,requests=20,prompt=uniform(4,9),output=4"
+
+
+def test_a_workload_is_replayed_and_summed_up(optc: Optc, artifact: Path) -> None:
+    rest = ("--workload", TRAFFIC, "--slo", "ttft=100s,tpot=100s", "--price-per-hour", "2")
+    value = optc("bench", artifact, *rest, "--json").json
+    assert set(value) == {"target", "results", "rounds", "ceilings", "workload"} | FRAME
+    assert (value["results"], value["warnings"]) == ([], [])
+    found = value["workload"]
+    assert (found["spec"], found["seed"], found["warmup"]) == (TRAFFIC, 0, 2)
+    assert (found["requests"], found["failed"], found["output_tokens"]) == (18, 0, 72)
+    assert found["goodput"]["share"] == 1
+    assert 0 < found["mbu"] < 1
+    assert found["cost"]["per_million_tokens"] < found["cost"]["per_million_output_tokens"]
+    shown = optc("bench", artifact, *rest, "--warmup", "0").out
+    assert "20 requests in" in shown
+    assert "100 % of the requests within the objectives" in shown
+    assert "cost of a million tokens" in shown
+
+
+def test_a_workload_is_shortened_to_the_context(optc: Optc, artifact: Path) -> None:
+    spec = "poisson:rate=500,requests=3,prompt=900,output=4"
+    warnings = optc("bench", artifact, "--workload", spec, "--json").json["warnings"]
+    assert warnings == ["3 of 3 requests were shortened to the context of 64 tokens"]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (("--workload", "none"), "workload: 'none' is neither a file nor poisson:…"),
+        (("--workload", TRAFFIC, "--slo", "fast"), "--slo: 'fast' is no objective"),
+        (("--workload", TRAFFIC, "--warmup", "20"), "--warmup: the workload has 20 requests"),
+        (("--workload", TRAFFIC, "--profile"), "--profile: measures something else"),
+        (("--slo", "ttft=1s"), "--slo: needs --workload"),
+        (("--price-per-hour", "1"), "--price-per-hour: needs --workload"),
+    ],
+)
+def test_wrong_workload_options_are_refused(
+    optc: Optc, artifact: Path, options: tuple[str, ...], message: str
+) -> None:
+    outcome = optc("bench", artifact, *options)
+    assert outcome.code == 2
+    assert message in outcome.err

@@ -4,18 +4,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
+from optc.cli.commands.bench_instruments import find_instruments, found_ceilings
 from optc.cli.commands.bench_tables import print_profile, print_results
+from optc.cli.commands.bench_workload import Traffic, measure_workload, print_workload
 from optc.cli.output import json_option, print_json, print_warnings, reserved_stdout
 from optc.cli.progress import progress_on_stderr
-from optc.errors import InputError, UnavailableError
-
-if TYPE_CHECKING:
-    from optc.artifact import Artifact
-    from optc.bench.utilization import Instruments
+from optc.errors import InputError
 
 
 @dataclass(frozen=True)
@@ -36,6 +34,11 @@ class _Options:
 @click.option("--rounds", type=click.IntRange(min=1), help="[3; with --profile 20].")
 @click.option("--threads", type=click.IntRange(min=1), help="CPU threads [all usable].")
 @click.option("--kv-memory", metavar="SIZE", help="Memory for keys and values, such as 2GiB.")
+@click.option("--workload", metavar="SPEC", help="Replay Poisson arrivals or a trace instead.")
+@click.option("--slo", metavar="BOUNDS", help="For the goodput: ttft=200ms,tpot=50ms.")
+@click.option("--price-per-hour", type=click.FloatRange(min=0), help="For the cost of tokens.")
+@click.option("--warmup", type=click.IntRange(min=0), help="Requests not counted [a tenth].")
+@click.option("--seed", type=int, default=0, help="Of a workload's random times and lengths.")
 @click.option("--profile", "profiled", is_flag=True, help="Time the kernels of a step instead.")
 @json_option
 def command(
@@ -46,6 +49,11 @@ def command(
     rounds: int | None,
     threads: int | None,
     kv_memory: str | None,
+    workload: str | None,
+    slo: str | None,
+    price_per_hour: float | None,
+    warmup: int | None,
+    seed: int,
     profiled: bool,
     as_json: bool,
 ) -> None:
@@ -53,7 +61,16 @@ def command(
 
     MBU and MFU are shares of this machine's read bandwidth and arithmetic peak, measured in the
     same run. With --profile: where the time of one decode and one prefill step goes.
+
+    With --workload: latencies, throughput and goodput of requests that arrive by themselves, as
+    poisson:rate=4,requests=200,prompt=lognormal(256,0.6),output=lognormal(64,0.5) or as recorded
+    in a file of JSON lines (docs/performance.md).
     """
+    if workload is not None:
+        traffic = Traffic(workload, slo, price_per_hour, warmup, seed, threads, kv_memory)
+        _workload(artifact, traffic, profiled, as_json)
+        return
+    _refuse_without_workload(slo=slo, price_per_hour=price_per_hour, warmup=warmup)
     counts = _counts(concurrency)
     options = _Options(prompt_tokens, output_tokens, counts, rounds, threads, kv_memory)
     warnings: list[str] = []
@@ -65,6 +82,26 @@ def command(
         return
     print_warnings(warnings)
     (print_profile if profiled else print_results)(artifact.name, values)
+
+
+def _workload(artifact: Path, traffic: Traffic, profiled: bool, as_json: bool) -> None:
+    if profiled:
+        raise InputError("measures something else", where="--profile", hint="leave out --workload")
+    warnings: list[str] = []
+    with reserved_stdout():
+        values = measure_workload(artifact, traffic, warnings)
+    if as_json:
+        print_json("bench", values, warnings)
+        return
+    print_warnings(warnings)
+    print_workload(artifact.name, values)
+
+
+def _refuse_without_workload(**options: object) -> None:
+    for name, value in options.items():
+        if value is not None:
+            flag = "--" + name.replace("_", "-")
+            raise InputError("needs --workload", where=flag, hint="optc bench --help")
 
 
 def _bench(path: Path, options: _Options, warnings: list[str]) -> dict[str, Any]:
@@ -83,7 +120,7 @@ def _bench(path: Path, options: _Options, warnings: list[str]) -> dict[str, Any]
         fitting, _ = fit(options.prompt_tokens, options.output_tokens, engine.max_context)
         if fitting < options.prompt_tokens:
             warnings.append(f"prompts have {fitting} tokens: more do not fit the context")
-        instruments = _instruments(artifact, options.threads, warnings)
+        instruments = find_instruments(artifact, options.threads, warnings)
         results = bench(
             engine,
             prompt_tokens=fitting,
@@ -97,7 +134,7 @@ def _bench(path: Path, options: _Options, warnings: list[str]) -> dict[str, Any]
         "target": artifact.engine().target.name,
         "results": [result_json(result) for result in results],
         "rounds": rounds,
-        "ceilings": _ceilings(instruments, warnings),
+        "ceilings": found_ceilings(instruments, warnings),
     }
 
 
@@ -127,31 +164,9 @@ def _profile(path: Path, options: _Options, warnings: list[str]) -> dict[str, An
         "target": entry.target.name,
         "results": [],
         "rounds": rounds,
-        "ceilings": _ceilings(instruments, warnings),
+        "ceilings": found_ceilings(instruments, warnings),
         "profile": steps,
     }
-
-
-def _instruments(
-    artifact: Artifact, threads: int | None, warnings: list[str]
-) -> Instruments | None:
-    """The instruments; without any, throughput alone is still worth measuring."""
-    from optc.bench.utilization import open_instruments
-
-    try:
-        return open_instruments(artifact, threads)
-    except UnavailableError as error:
-        warnings.append(f"no MBU and MFU: {error.render()}")
-        return None
-
-
-def _ceilings(instruments: Instruments | None, warnings: list[str]) -> dict[str, Any] | None:
-    from optc.bench.ceilings import ceilings_json, disturbances
-
-    if instruments is None:
-        return None
-    warnings += disturbances(instruments.meter)
-    return ceilings_json(instruments.meter)
 
 
 def _counts(text: str) -> list[int]:

@@ -1,0 +1,67 @@
+"""Service level objectives: bounds on the latencies of each request.
+
+Goodput is what a server does within them: the share of requests that meet every bound, and their
+number per second (compare Zhong et al., 2024, DistServe).
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, fields
+
+from optc.errors import InputError
+from optc.runtime.metrics import RequestMetrics
+
+_UNITS = {"us": 1e-6, "ms": 1e-3, "s": 1.0}
+
+
+@dataclass(frozen=True)
+class Slo:
+    """Bounds in seconds; None bounds nothing.
+
+    Attributes:
+        ttft: On the time to first token.
+        tpot: On the mean time per output token after the first.
+        e2e: On the time from arrival to the end.
+    """
+
+    ttft: float | None = None
+    tpot: float | None = None
+    e2e: float | None = None
+
+    def met(self, request: RequestMetrics) -> bool:
+        """Whether a request that ended stayed within every bound. One without a first token does
+        not; one with a single token has no TPOT to bound."""
+        if request.ttft_s is None:
+            return False
+        for field in fields(self):
+            bound: float | None = getattr(self, field.name)
+            seconds: float | None = getattr(request, f"{field.name}_s")
+            if bound is not None and seconds is not None and seconds > bound:
+                return False
+        return True
+
+    def to_json(self) -> dict[str, float | None]:
+        """``ttft_ms``, ``tpot_ms`` and ``e2e_ms``."""
+        bounds: dict[str, float | None] = {f.name: getattr(self, f.name) for f in fields(self)}
+        return {f"{k}_ms": None if v is None else 1000 * v for k, v in bounds.items()}
+
+
+def parse_slo(text: str) -> Slo:
+    """The objectives that ``text`` states: ``ttft=200ms,tpot=50ms``, ``e2e=2s``.
+
+    Raises:
+        InputError: It states none, or something else.
+    """
+    names = [field.name for field in fields(Slo)]
+    bounds: dict[str, float] = {}
+    for part in text.split(","):
+        match = re.fullmatch(r"\s*(\w+)\s*=\s*(\d+(?:\.\d+)?)\s*(us|ms|s)\s*", part)
+        if not match or match[1] not in names or match[1] in bounds:
+            raise InputError(
+                f"{part!r} is no objective",
+                where="--slo",
+                hint=f"each of {', '.join(names)} once, for example ttft=200ms,tpot=50ms",
+            )
+        bounds[match[1]] = float(match[2]) * _UNITS[match[3]]
+    return Slo(**bounds)

@@ -1,0 +1,34 @@
+"""The ceilings that ``optc bench`` measures beside everything else, where an engine has them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from optc.errors import UnavailableError
+
+if TYPE_CHECKING:
+    from optc.artifact import Artifact
+    from optc.bench.utilization import Instruments
+
+
+def find_instruments(
+    artifact: Artifact, threads: int | None, warnings: list[str]
+) -> Instruments | None:
+    """The instruments; without any, throughput alone is still worth measuring."""
+    from optc.bench.utilization import open_instruments
+
+    try:
+        return open_instruments(artifact, threads)
+    except UnavailableError as error:
+        warnings.append(f"no MBU and MFU: {error.render()}")
+        return None
+
+
+def found_ceilings(instruments: Instruments | None, warnings: list[str]) -> dict[str, Any] | None:
+    """The ``ceilings`` of ``--json``, with a warning if something disturbed them."""
+    from optc.bench.ceilings import ceilings_json, disturbances
+
+    if instruments is None:
+        return None
+    warnings += disturbances(instruments.meter)
+    return ceilings_json(instruments.meter)

@@ -1,0 +1,137 @@
+"""``optc bench --workload``: requests that arrive by themselves, open loop."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from optc.cli.commands.bench_instruments import find_instruments, found_ceilings
+from optc.cli.commands.bench_tables import ceilings_text
+from optc.cli.output import figure, show, table
+from optc.cli.progress import progress_on_stderr
+from optc.errors import InputError
+
+_LATENCIES = ("ttft", "tpot", "itl", "e2e", "queue")
+_PERCENTILES = ("p50", "p90", "p95", "p99", "mean")
+
+
+@dataclass(frozen=True)
+class Traffic:
+    """Options of ``--workload``.
+
+    Attributes:
+        spec: `optc.bench.workload.read_workload`.
+        slo: `optc.bench.slo.parse_slo`; None measures no goodput.
+        price_per_hour: None states no cost.
+        warmup: First requests that are not counted; None is a tenth.
+        seed: Of random times and lengths.
+        threads: Of the engine.
+        kv_memory: As of `optc.load`.
+    """
+
+    spec: str
+    slo: str | None
+    price_per_hour: float | None
+    warmup: int | None
+    seed: int
+    threads: int | None
+    kv_memory: str | None
+
+
+def measure_workload(path: Path, traffic: Traffic, warnings: list[str]) -> dict[str, Any]:
+    """Load the artifact, replay the workload on it, and return the JSON object's values.
+
+    Raises:
+        OptcError: The artifact, the workload or an option is wrong; the latter two are found
+            before anything is loaded.
+    """
+    from optc import load
+    from optc.artifact import Artifact
+    from optc.bench.ceilings import sample
+    from optc.bench.replay import replay, warm_up
+    from optc.bench.slo import parse_slo
+    from optc.bench.summary import summarize
+    from optc.bench.workload import make_jobs, read_workload
+
+    slo = None if traffic.slo is None else parse_slo(traffic.slo)
+    arrivals = read_workload(traffic.spec, traffic.seed)
+    warmup = len(arrivals) // 10 if traffic.warmup is None else traffic.warmup
+    if warmup >= len(arrivals):
+        raise InputError(f"the workload has {len(arrivals)} requests", where="--warmup")
+    with (
+        load(path, kv_memory=traffic.kv_memory, threads=traffic.threads) as engine,
+        progress_on_stderr() as progress,
+    ):
+        artifact = Artifact.open(path, "size")  # loading has verified it
+        jobs, shortened = make_jobs(
+            arrivals,
+            engine.spec.vocab_size,
+            engine.max_context,
+            encode=engine.tokenizer.encode if engine.tokenizer else None,
+            seed=traffic.seed,
+        )
+        if shortened:
+            warnings.append(
+                f"{shortened} of {len(jobs)} requests were shortened to the context of "
+                f"{engine.max_context} tokens"
+            )
+        instruments = find_instruments(artifact, traffic.threads, warnings)
+        warm_up(engine)
+        if instruments is not None:
+            sample(instruments.meter)
+        run = replay(engine, jobs, warmup=warmup, progress=progress)
+        if instruments is not None:
+            sample(instruments.meter)
+    values = summarize(run, slo=slo, price_per_hour=traffic.price_per_hour, instruments=instruments)
+    return {
+        "target": artifact.engine().target.name,
+        "results": [],
+        "rounds": 1,
+        "ceilings": found_ceilings(instruments, warnings),
+        "workload": {"spec": traffic.spec, "seed": traffic.seed, "warmup": warmup, **values},
+    }
+
+
+def print_workload(name: str, values: Mapping[str, Any]) -> None:
+    """Latencies as a table, the other figures in lines below."""
+    found = values["workload"]
+    rows = table(f"{name}: {found['spec']}", "ms", *_PERCENTILES, numbers=_PERCENTILES)
+    for latency in _LATENCIES:
+        cells = (figure(found[f"{latency}_ms"][key]) for key in _PERCENTILES)
+        rows.add_row(latency.upper() if latency != "queue" else latency, *cells)
+    show(rows, *_lines(found))
+    if values["ceilings"] is not None:
+        show(ceilings_text(values["ceilings"]))
+
+
+def _lines(found: Mapping[str, Any]) -> list[str]:
+    lines = [
+        f"{found['requests']} requests in {figure(found['seconds'])} s, {found['failed']} failed; "
+        f"offered {figure(found['offered_per_s'], 3)}/s, served "
+        f"{figure(found['requests_per_s'], 3)}/s",
+        f"input {figure(found['input_tokens_per_s'])} tok/s, output "
+        f"{figure(found['output_tokens_per_s'])} tok/s; prefix hits "
+        f"{figure(found['prefix_hit_rate'], 3)}, KV use {figure(found['kv_use']['mean'], 3)} mean "
+        f"{figure(found['kv_use']['peak'], 3)} peak, busy {figure(found['busy'], 3)}, "
+        f"MBU {figure(found['mbu'], 3)}, MFU {figure(found['mfu'], 3)}",
+    ]
+    if found["goodput"] is not None:
+        goodput = found["goodput"]
+        lines.append(
+            f"goodput {figure(goodput['requests_per_s'], 3)}/s: "
+            f"{figure(100 * goodput['share'], 3)} % of the requests within the objectives"
+        )
+    if found["acceptance_rate"] is not None:
+        lines.append(
+            f"speculation: {figure(found['acceptance_rate'], 3)} of the drafts accepted, "
+            f"{figure(found['tokens_per_pass'], 3)} tokens a pass"
+        )
+    if found["cost"] is not None:
+        cost = found["cost"]
+        lines.append(
+            f"cost of a million tokens: {figure(cost['per_million_output_tokens'])} counting "
+            f"output, {figure(cost['per_million_tokens'])} counting input too"
+        )
+    return lines
