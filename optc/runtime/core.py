@@ -21,6 +21,7 @@ from optc.runtime.params import SamplingParams
 from optc.runtime.request import Request
 from optc.runtime.sampler import best_tokens
 from optc.runtime.scheduler import Chunk, Scheduler
+from optc.runtime.speculative.proposer import Checked
 from optc.runtime.speculative.speculator import Speculator
 from optc.runtime.speculative.verifier import Verdict
 from optc.runtime.structured.constraint import Constraint
@@ -161,7 +162,7 @@ class Core:
         verdicts = [draw.verdict(logits, best, masks) for draw in draws]
         self._copy(copies, draws, verdicts)  # the logits are not valid any more
         now = self._clock()
-        return [self._update(d, v, now) for d, v in zip(draws, verdicts, strict=True)]
+        return [self._update(d, v, best, now) for d, v in zip(draws, verdicts, strict=True)]
 
     def metrics(self) -> EngineMetrics:
         """A copy of the counters, with the present queues and free blocks. Any thread may ask."""
@@ -218,10 +219,11 @@ class Core:
         if self._speculator and all(c.completes and c.rows == c.drafted + 1 for c in chunks):
             self._speculator.observe_step(sum(c.rows for c in chunks), seconds)
 
-    def _update(self, draw: Draw, verdict: Verdict, now: float) -> Update:
+    def _update(self, draw: Draw, verdict: Verdict, best: list[int], now: float) -> Update:
         request = draw.request
         if self._speculator and draw.drafted:
-            self._count_drafts(request, draw.drafted, verdict.accepted)
+            said = best[draw.first : draw.first + draw.drafted + 1]
+            self._count_drafts(request, Checked(draw.drafted, verdict.path, said))
         drawn = verdict.drawn
         if request.constraint is not None:
             drawn = request.constraint.follow(drawn, request.params)
@@ -235,12 +237,12 @@ class Core:
             self.scheduler.accept(request, verdict.accepted)
         return Update(request, delta)
 
-    def _count_drafts(self, request: Request, drafted: int, accepted: int) -> None:
+    def _count_drafts(self, request: Request, checked: Checked) -> None:
         for metrics in (request.metrics, self._metrics):
-            metrics.drafted_tokens += drafted
-            metrics.accepted_tokens += accepted
+            metrics.drafted_tokens += checked.drafted
+            metrics.accepted_tokens += checked.accepted
         if self._speculator:
-            self._speculator.learn(request, drafted, accepted)
+            self._speculator.learn(request, checked)
 
     def _finish(self, request: Request, reason: FinishReason) -> None:
         request.finish_reason = reason

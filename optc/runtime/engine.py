@@ -41,7 +41,8 @@ class Engine:
         token_budget: Most rows of one step; None is the engine's limit.
         block_size: Tokens of a KV block; None chooses.
         prefix_cache: Keep keys and values of prefixes for later requests.
-        speculate: ``ngram`` drafts tokens from the request's own text; ``off`` does not.
+        speculate: ``ngram`` drafts tokens from the request's own text, ``lookahead`` also from what
+            the model said behind rejected drafts; ``off`` does not.
 
     Raises:
         OptcError: The engine cannot be loaded, the memory is too little, or ``speculate`` is not

@@ -39,7 +39,8 @@ def load(
         prefix_cache: Keep the keys and values of prefixes for later requests that begin alike;
             never changes a result. Without effect on engines that are not batch-invariant.
         speculate: ``ngram`` drafts tokens from what the request's own text repeats and verifies
-            several in one step, while that pays; ``off`` does not. Never changes a result on
+            several in one step, while that pays; ``lookahead`` also drafts what the model said
+            behind rejected drafts; ``off`` does neither. Never changes a result on
             batch-invariant engines.
         verify: ``full`` hashes every file first; ``size`` only looks at their lengths.
 

@@ -43,6 +43,17 @@ def place_drafts(
     return positions, parents
 
 
+def deepest_path(parents: Sequence[int] | None, drafted: int) -> int:
+    """Drafts on the longest path among the first ``drafted`` ones; ``parents`` as of
+    `optc.runtime.speculative.proposer.Drafts`."""
+    if parents is None:
+        return drafted
+    depths: list[int] = []
+    for parent in parents[:drafted]:
+        depths.append(1 if parent < 0 else depths[parent] + 1)
+    return max(depths, default=0)
+
+
 class Accepted(NamedTuple):
     """The drafts of a request that were accepted.
 

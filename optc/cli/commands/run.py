@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 @click.option("--kv-memory", metavar="SIZE", help="Memory for keys and values, such as 2GiB.")
 @click.option(
     "--speculate",
-    type=click.Choice(["ngram", "off"]),
+    type=click.Choice(["ngram", "lookahead", "off"]),
     default="off",
     show_default=True,
     help="Draft tokens from what the text repeats; same output, fewer steps.",

@@ -36,6 +36,35 @@ class Drafts(NamedTuple):
     parents: list[int] | None = None
 
 
+class Checked(NamedTuple):
+    """What a step said of the drafts of a request.
+
+    Attributes:
+        drafted: k, the first of the proposed drafts that were in the step.
+        path: Indices of the accepted drafts, ascending.
+        best: [1 + k] the model's most likely token after the known tokens and after each draft,
+            the rejected ones included.
+    """
+
+    drafted: int
+    path: tuple[int, ...]
+    best: Sequence[int]
+
+    @property
+    def accepted(self) -> int:
+        """How many drafts were accepted."""
+        return len(self.path)
+
+
+class Learner(Protocol):
+    """A proposer that learns from what the model says of its drafts."""
+
+    def learn(self, request: Request, checked: Checked) -> None:
+        """Take note of a verification of at least one draft; the request's tokens do not hold the
+        accepted ones yet."""
+        ...
+
+
 class Proposer(Protocol):
     """Drafts for all requests of an engine at once; any drafts are allowed, good ones are fast.
 

@@ -9,10 +9,18 @@ from typing import Literal
 from optc.errors import InputError
 from optc.runtime.request import Request
 from optc.runtime.speculative.controller import Acceptance, BreakEven, Controller
-from optc.runtime.speculative.proposer import NGramProposer, Proposer, Wanted
+from optc.runtime.speculative.lookahead import LookaheadProposer
+from optc.runtime.speculative.proposer import (
+    Checked,
+    Learner,
+    NGramProposer,
+    Proposer,
+    Wanted,
+)
+from optc.runtime.tree import deepest_path
 
 #: How drafts are made.
-Speculate = Literal["off", "ngram"]
+Speculate = Literal["off", "ngram", "lookahead"]
 
 
 @dataclass
@@ -22,11 +30,13 @@ class Source:
     Attributes:
         proposer: Makes them.
         controller: Says how many, from the acceptance of this source's drafts alone.
+        learner: Told what the model says of its drafts; None where the proposer does not care.
         acceptance: By request id.
     """
 
     proposer: Proposer
     controller: Controller
+    learner: Learner | None = None
     acceptance: dict[int, Acceptance] = field(default_factory=dict)
 
     def propose(self, requests: Sequence[Request], sequences: int) -> list[Request]:
@@ -80,9 +90,13 @@ class Speculator:
                 self._drafted_by[request.id] = source
             left = [request for request in left if not request.num_drafted]
 
-    def learn(self, request: Request, drafted: int, accepted: int) -> None:
+    def learn(self, request: Request, checked: Checked) -> None:
         """Take note of a verification of at least one draft."""
-        self._drafted_by[request.id].acceptance[request.id].observe(drafted, accepted)
+        source = self._drafted_by[request.id]
+        deepest = deepest_path(request.draft_parents, checked.drafted)
+        source.acceptance[request.id].observe(deepest, checked.accepted)
+        if source.learner is not None:
+            source.learner.learn(request, checked)
 
     def observe_step(self, rows: int, seconds: float) -> None:
         """Take note of a step of decodes and drafts only."""
@@ -106,6 +120,11 @@ def make_speculator(kind: str) -> Speculator | None:
         return None
     if kind == "ngram":
         return Speculator([Source(NGramProposer(), BreakEven())])
+    if kind == "lookahead":
+        lookahead = LookaheadProposer()
+        return Speculator([Source(lookahead, BreakEven(), lookahead)])
     raise InputError(
-        f"speculation by {kind!r} is not known", where="speculate", hint="one of off, ngram"
+        f"speculation by {kind!r} is not known",
+        where="speculate",
+        hint="one of off, ngram, lookahead",
     )

@@ -280,5 +280,5 @@ def test_an_unknown_kind_is_refused() -> None:
     with pytest.raises(InputError) as caught:
         Engine(lambda: ToyExecutable(toy_spec()), speculate="magic")  # type: ignore[arg-type]
     assert str(caught.value) == (
-        "speculate: speculation by 'magic' is not known (one of off, ngram)"
+        "speculate: speculation by 'magic' is not known (one of off, ngram, lookahead)"
     )

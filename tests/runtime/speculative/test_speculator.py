@@ -11,7 +11,7 @@ from optc.runtime.metrics import RequestMetrics
 from optc.runtime.params import SamplingParams
 from optc.runtime.request import Request
 from optc.runtime.speculative.controller import Acceptance, Fixed
-from optc.runtime.speculative.proposer import Drafts, Wanted
+from optc.runtime.speculative.proposer import Checked, Drafts, Wanted
 from optc.runtime.speculative.speculator import Source, Speculator
 
 
@@ -105,8 +105,8 @@ def test_a_source_learns_from_its_own_drafts_only() -> None:
     first, second = Source(Scripted({0: [1, 2]}), Fixed(4)), Source(Scripted({1: [3]}), Fixed(4))
     speculator = Speculator([first, second])
     speculator.propose(running)
-    speculator.learn(running[0], 2, 2)
-    speculator.learn(running[1], 1, 0)
+    speculator.learn(running[0], Checked(2, (0, 1), [1, 2, 5]))
+    speculator.learn(running[1], Checked(1, (), [4, 4]))
     new = Acceptance().rate
     assert first.acceptance[0].rate > new == first.acceptance[1].rate
     assert second.acceptance[1].rate < new
