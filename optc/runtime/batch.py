@@ -6,10 +6,10 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
+from optc.runtime.chunks import Chunk
 from optc.runtime.executable import Int32, StepBatch
 from optc.runtime.kv_blocks import RELEASED, BlockCopy
 from optc.runtime.request import Request
-from optc.runtime.scheduler import Chunk
 from optc.runtime.tree import place_drafts
 
 

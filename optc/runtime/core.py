@@ -10,6 +10,8 @@ from typing import NamedTuple
 
 from optc.runtime.advance import advance
 from optc.runtime.batch import build_batch, copied_slots
+from optc.runtime.chunks import Chunk
+from optc.runtime.deadlines import Deadlines
 from optc.runtime.detokenize import TextStream
 from optc.runtime.draw import Draw, constrained, draws_of
 from optc.runtime.executable import Executable, Int32
@@ -20,7 +22,7 @@ from optc.runtime.outputs import Delta, FinishReason
 from optc.runtime.params import SamplingParams
 from optc.runtime.request import Request
 from optc.runtime.sampler import best_tokens
-from optc.runtime.scheduler import Chunk, Scheduler
+from optc.runtime.scheduler import Scheduler
 from optc.runtime.speculative.proposer import Checked
 from optc.runtime.speculative.speculator import Speculator
 from optc.runtime.speculative.verifier import Verdict
@@ -84,6 +86,7 @@ class Core:
         )
         self._metrics = EngineMetrics(total_blocks=plan.blocks, work=Work(self._blocks.windows))
         self._next_id = 0
+        self._deadlines = Deadlines()
         executable.allocate_kv(plan.blocks, plan.block_size)
 
     @property
@@ -103,12 +106,16 @@ class Core:
         salt: str = "",
         leader: Request | None = None,
         constraint: Constraint | None = None,
+        priority: int = 0,
+        deadline_s: float | None = None,
     ) -> Request:
         """Queue one completion of a valid prompt (1 <= n < the plan's max_context tokens).
 
         Requests of different ``salt`` share no cached prefixes. ``leader`` is the first of n
         completions of one prompt, added just before the others, which take over its prompt.
         ``constraint`` is the completion's own.
+        Higher ``priority`` goes first (`optc.runtime.policy`). At ``deadline_s`` of the clock the
+        request ends with what it has.
         """
         room = self._max_context - len(prompt)
         wanted = room if params.max_tokens is None else min(room, params.max_tokens)
@@ -125,21 +132,25 @@ class Core:
             salt=salt,
             leader_id=None if leader is None else leader.id,
             constraint=constraint,
+            priority=priority,
+            deadline_s=deadline_s,
         )
         self._next_id += 1
+        self._deadlines.add(request)
         self.scheduler.add(request)
         return request
 
     def cancel(self, request: Request) -> Update | None:
         """End a request; None if it has ended already."""
-        if request.finish_reason is not None:
-            return None
-        text = request.stream.finish() if request.stream else ""
-        self._finish(request, "cancelled")
-        return Update(request, Delta(request.index, text, (), finish_reason="cancelled"))
+        return None if request.finish_reason else self._cut(request, "cancelled")
 
     def step(self) -> list[Update]:
-        """Run one step; what it added to the requests, finished ones included."""
+        """Run one step; what it added to the requests, finished ones included. Those past their
+        deadline end before it."""
+        late = [self._cut(request, "deadline") for request in self._expired()]
+        return late + self._step() if self.has_work else late
+
+    def _step(self) -> list[Update]:
         if self._speculator:
             self._speculator.propose(self.scheduler.running)
             prune_drafts(self.scheduler.running)
@@ -243,6 +254,15 @@ class Core:
             metrics.accepted_tokens += checked.accepted
         if self._speculator:
             self._speculator.learn(request, checked)
+
+    def _expired(self) -> list[Request]:
+        return self._deadlines.expired(self._clock()) if self._deadlines else []
+
+    def _cut(self, request: Request, reason: FinishReason) -> Update:
+        """End a request with what it has."""
+        text = request.stream.finish() if request.stream else ""
+        self._finish(request, reason)
+        return Update(request, Delta(request.index, text, (), finish_reason=reason))
 
     def _finish(self, request: Request, reason: FinishReason) -> None:
         request.finish_reason = reason

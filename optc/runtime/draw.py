@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from optc.runtime.chunks import Chunk
 from optc.runtime.executable import Float32, Int32
 from optc.runtime.request import Request
 from optc.runtime.sampler import Mask, Row, sample_row
-from optc.runtime.scheduler import Chunk
 from optc.runtime.speculative.verifier import Verdict, verify
 from optc.runtime.structured.masks import Constrained
 

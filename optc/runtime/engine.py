@@ -23,6 +23,7 @@ from optc.runtime.params import SamplingParams
 from optc.runtime.speculative.speculator import Speculate, make_speculator
 from optc.runtime.structured.compiler import GrammarCompiler
 from optc.runtime.structured.constraint import Constraint
+from optc.runtime.terms import Terms
 from optc.runtime.tokenizer import Tokenizer
 from optc.runtime.worker import Submission, Worker
 
@@ -110,6 +111,8 @@ class Engine:
         params: SamplingParams | Sequence[SamplingParams] | None = None,
         *,
         salt: str = "",
+        priority: int = 0,
+        deadline_s: float | None = None,
     ) -> list[RequestOutput]:
         """Continue all prompts, batched, and return their results in order.
 
@@ -119,16 +122,18 @@ class Engine:
         Args:
             prompts: One text, or a sequence of prompts.
             params: For all prompts, or one for each.
-            salt: As of `submit`.
+            salt, priority, deadline_s: As of `submit`.
 
         Raises:
-            RequestError: The number of params is not that of the prompts.
+            RequestError: The number of params is not that of the prompts, or the priority or the
+                deadline is not allowed.
             EngineError: The engine failed.
             UnavailableError: Structured output is wanted and llguidance is not installed.
         """
+        terms = Terms(salt=salt, priority=priority, deadline_s=deadline_s)
         wanted: list[Prompt] = [prompts] if isinstance(prompts, str) else list(prompts)
         per_prompt = self._params_for(wanted, params)
-        handles = [self._prepare(p, q, salt) for p, q in zip(wanted, per_prompt, strict=True)]
+        handles = [self._prepare(p, q, terms) for p, q in zip(wanted, per_prompt, strict=True)]
         submissions = [entry for entry in handles if isinstance(entry, Submission)]
         self._worker.submit(submissions)
         try:
@@ -142,7 +147,13 @@ class Engine:
                     submission.handle.cancel()
 
     def submit(
-        self, prompt: Prompt, params: SamplingParams | None = None, *, salt: str = ""
+        self,
+        prompt: Prompt,
+        params: SamplingParams | None = None,
+        *,
+        salt: str = "",
+        priority: int = 0,
+        deadline_s: float | None = None,
     ) -> Handle:
         """Start one request; iterate the handle to stream it.
 
@@ -151,13 +162,18 @@ class Engine:
             params: How to continue.
             salt: A tenant's or adapter's name: requests of different salts share no cached
                 prefixes, so that latencies tell nothing about the prompts of others.
+            priority: Higher goes first, and later ones make room for it; who waits gains on
+                newcomers, so that nobody starves (`optc.runtime.policy` states the bound).
+            deadline_s: Seconds from now when the request ends at the latest, with what it has
+                and the finish reason ``deadline``; seen between steps. None is no deadline.
 
         Raises:
-            RequestError: The prompt or the params are invalid.
+            RequestError: The prompt, the params, the priority or the deadline is invalid.
             EngineError: The engine failed or is closed.
             UnavailableError: Structured output is wanted and llguidance is not installed.
         """
-        submission = self._submission(prompt, params or SamplingParams(), salt)
+        terms = Terms(salt=salt, priority=priority, deadline_s=deadline_s)
+        submission = self._submission(prompt, params or SamplingParams(), terms)
         self._worker.submit([submission])
         return submission.handle
 
@@ -193,16 +209,16 @@ class Engine:
         return list(params)
 
     def _prepare(
-        self, prompt: Prompt, params: SamplingParams, salt: str
+        self, prompt: Prompt, params: SamplingParams, terms: Terms
     ) -> Submission | RequestOutput:
         arrived_s = time.perf_counter()
         try:
-            return self._submission(prompt, params, salt)
+            return self._submission(prompt, params, terms)
         except RequestError as error:
             failed = Completion(0, "", (), "error", None, RequestMetrics(arrived_s), error)
             return RequestOutput((), (failed,))
 
-    def _submission(self, prompt: Prompt, params: SamplingParams, salt: str) -> Submission:
+    def _submission(self, prompt: Prompt, params: SamplingParams, terms: Terms) -> Submission:
         arrived_s = time.perf_counter()
         ids = self._encode(prompt)
         self._check(ids, params)
@@ -216,7 +232,7 @@ class Engine:
         constraints = self._constraints(params)
         seed = secrets.randbits(64) if params.seed is None else params.seed
         handle = Handle(tuple(ids.tolist()), params.n, self._worker.cancel)
-        return Submission(handle, ids, params, seed, streams, arrived_s, salt, constraints)
+        return Submission(handle, ids, params, seed, streams, arrived_s, terms, constraints)
 
     def _constraints(self, params: SamplingParams) -> tuple[Constraint, ...]:
         structure = params.structure

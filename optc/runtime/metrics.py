@@ -12,7 +12,7 @@ from optc.runtime.latencies import Latencies
 from optc.runtime.work import Work
 
 if TYPE_CHECKING:
-    from optc.runtime.scheduler import Chunk
+    from optc.runtime.chunks import Chunk
 
 
 @dataclass

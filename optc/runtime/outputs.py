@@ -8,9 +8,9 @@ from typing import Literal
 from optc.errors import RequestError
 from optc.runtime.metrics import RequestMetrics
 
-#: Why a completion ended: an end token, stop token or stop string; its length limit; the
-#: caller; or an error that concerns this request alone.
-FinishReason = Literal["stop", "length", "cancelled", "error"]
+#: Why a completion ended: an end token, stop token or stop string; its length limit; its
+#: deadline; the caller; or an error that concerns this request alone.
+FinishReason = Literal["stop", "length", "deadline", "cancelled", "error"]
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,7 @@ from optc.runtime.kv_blocks import BlockTables
 from optc.runtime.metrics import RequestMetrics
 from optc.runtime.outputs import Completion, FinishReason, TokenLogprobs
 from optc.runtime.params import SamplingParams
+from optc.runtime.policy import Rank
 from optc.runtime.structured.constraint import Constraint
 
 
@@ -36,6 +37,8 @@ class Request:
         salt: Requests of different salts share no cached prefixes.
         leader_id: The request whose prompt it shares; None is none.
         constraint: Follows the grammar of its output; None is any output.
+        priority: Higher goes first.
+        deadline_s: When it ends at the latest; None is never.
     """
 
     def __init__(
@@ -53,9 +56,15 @@ class Request:
         salt: str = "",
         leader_id: int | None = None,
         constraint: Constraint | None = None,
+        priority: int = 0,
+        deadline_s: float | None = None,
     ) -> None:
         self.id = request_id
         self.leader_id = request_id if leader_id is None else leader_id
+        self.priority = priority
+        self.deadline_s = deadline_s
+        self.rank = Rank(0, self.leader_id)
+        self.idle = False
         self.salt = salt
         self.params = params
         self.seed = seed

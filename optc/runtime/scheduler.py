@@ -7,11 +7,14 @@ A step gives each chosen request a number of rows; prefill, a chunk of it and de
 Nobody starves:
 1. Every running request that decodes gets its row in every step, before any prefill: at most
    half of the token budget can go to decodes, because no more requests run at once.
-2. The rest of the budget, at least half, goes to prefills in order of arrival.
-3. Requests are admitted in order of arrival and only the youngest running one is preempted, so
-   the oldest always advances; alone it fits, which is checked when it is accepted.
+2. The rest of the budget, at least half, goes to prefills in the order of `policy`: by arrival,
+   moved by priority.
+3. Requests are admitted in that order, and the last of it is preempted, for those that run and
+   need blocks and for one that waits before it. So the first always advances; alone it fits, which
+   is checked when it is accepted.
 
-Drafted tokens get what rows are left after all of these, and never another request's blocks.
+`policy` states the bound that follows. Drafted tokens get what rows are left after all of these,
+and never another request's blocks.
 
 Completions of one prompt follow their leader, the first of them: they wait while it computes the
 prompt, and then take over its blocks (`Scheduler.fork`).
@@ -19,66 +22,13 @@ prompt, and then take over its blocks (`Scheduler.fork`).
 
 from __future__ import annotations
 
-from collections import deque
+from bisect import insort
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
-from typing import Generic, NamedTuple, Protocol, TypeVar
+from typing import Generic
 
-from optc.runtime.executable import Int32
-from optc.runtime.kv_blocks import BlockCopy, BlockTables, KVBlocks
-
-
-class Schedulable(Protocol):
-    """What the scheduler reads and writes of a request; tokens and salt only pass through to the
-    prefix cache. ``leader_id`` is the id of the request whose prompt it shares, or its own.
-    ``num_drafted`` tokens after the known ones may be verified along with them."""
-
-    id: int
-    leader_id: int
-    salt: str
-    num_prompt: int
-    num_tokens: int
-    num_computed: int
-    num_drafted: int
-    tables: BlockTables
-
-    @property
-    def tokens(self) -> Int32:
-        """[num_tokens] all known tokens."""
-        ...
-
-
-R = TypeVar("R", bound=Schedulable)
-
-
-class Chunk(NamedTuple, Generic[R]):
-    """``rows`` rows of ``request`` from its token ``start`` on, the last ``drafted`` of them
-    beyond its known tokens."""
-
-    request: R
-    start: int
-    rows: int
-    drafted: int = 0
-
-    @property
-    def completes(self) -> bool:
-        """The last known token is computed, so its logits give the next one."""
-        return self.start + self.rows - self.drafted == self.request.num_tokens
-
-
-@dataclass
-class _Rows:
-    """The rows of a step that is being planned: how many are left, and who has how many."""
-
-    left: int
-    of: dict[int, int] = field(default_factory=dict)
-
-    def give(self, request_id: int, count: int) -> None:
-        self.of[request_id] = count
-        self.left -= count
-
-    def take_back(self, request_id: int) -> None:
-        self.left += self.of.pop(request_id, 0)
+from optc.runtime.chunks import Chunk, R, Rows, pending
+from optc.runtime.kv_blocks import BlockCopy, KVBlocks
+from optc.runtime.policy import order, place, rank
 
 
 class Scheduler(Generic[R]):
@@ -105,12 +55,13 @@ class Scheduler(Generic[R]):
         self.preempted: list[R] = []
         self.admitted: list[R] = []
         self.reused: list[tuple[R, int]] = []
-        self._waiting: deque[R] = deque()  # by arrival; all are younger than the running ones
-        self._running: list[R] = []  # by arrival
+        self._steps = 0
+        self._waiting: list[R] = []  # both in order
+        self._running: list[R] = []
 
     @property
     def running(self) -> Sequence[R]:
-        """Requests that hold blocks, oldest first."""
+        """Requests that hold blocks, the first in order first."""
         return self._running
 
     @property
@@ -124,13 +75,14 @@ class Scheduler(Generic[R]):
         return len(self._waiting)
 
     def requests(self) -> Iterator[R]:
-        """All requests, oldest first."""
+        """All requests, those that run first."""
         yield from self._running
         yield from self._waiting
 
     def add(self, request: R) -> None:
-        """Queue a request; ids must ascend."""
-        self._waiting.append(request)
+        """Queue a request; ids must ascend, and the completions of one prompt come together."""
+        request.rank = rank(request.priority, self._steps, request.leader_id)
+        insort(self._waiting, request, key=place)
 
     def remove(self, request: R) -> None:
         """Drop a request that finished or was cancelled and free its blocks.
@@ -151,16 +103,19 @@ class Scheduler(Generic[R]):
         that begin, and ``reused`` who got how many tokens from the prefix cache. The caller runs
         the step and calls `commit`.
         """
+        self._steps += 1
         self.preempted, self.admitted, self.reused = [], [], []
-        rows = _Rows(self.token_budget)
-        for request in sorted(self._running, key=lambda r: (_pending(r) > 1, r.id)):
-            if _pending(request) > 1 and request not in self.preempted:
-                self._catch_up(request)
-            count = min(_pending(request), rows.left)
-            if count and request not in self.preempted and self._make_room(request, count, rows):
-                rows.give(request.id, count)
-        if not self.preempted:
-            self._admit(rows)
+        rows = Rows(self.token_budget)
+        self._running.sort(key=order)
+        decodes = [request for request in self._running if pending(request) == 1]
+        prefills = [request for request in self._running if pending(request) > 1]
+        for request in decodes:
+            self._advance(request, rows)
+        for request in prefills:
+            self._admit(rows, before=request)
+            self._catch_up(request)
+            self._advance(request, rows)
+        self._admit(rows)
         chunks = [
             Chunk(request, request.num_computed, rows.of[request.id])
             for request in self._running
@@ -183,22 +138,27 @@ class Scheduler(Generic[R]):
         self.blocks.release_behind(request.tables, request.num_computed)
 
     def fork(self, leader: R) -> list[tuple[R, list[BlockCopy]]]:
-        """Start those who wait for the prompt that ``leader`` has just computed, as many as fit.
+        """Start those who wait for the prompt that ``leader`` has just computed, as many as fit
+        and as have nobody before them.
 
         Returns:
             Each with the copies that must be made before its next step. The others are admitted
             like any request.
         """
         forked: list[tuple[R, list[BlockCopy]]] = []
-        while self._waiting and len(self._running) < self.max_running:
-            request = self._waiting[0]
-            if request.leader_id != leader.id or request.num_tokens != leader.num_computed:
+        while len(self._running) < self.max_running:
+            request = self._next()
+            if (
+                request is None
+                or request.leader_id != leader.id
+                or request.num_tokens != leader.num_computed
+            ):
                 break
             copies = self.blocks.fork(leader.tables, request.tables, request.num_tokens)
             if copies is None:
                 break
             request.num_computed = request.num_tokens
-            self._running.append(self._waiting.popleft())
+            self._start(request)
             forked.append((request, copies))
         return forked
 
@@ -211,9 +171,9 @@ class Scheduler(Generic[R]):
         self.blocks.check_integrity(self.requests())
         if any(table for request in self._waiting for table in request.tables.blocks):
             raise RuntimeError("a waiting request holds blocks")
-        ids = [request.id for request in self.requests()]
-        if ids != sorted(ids) or len(self._running) > self.max_running:
-            raise RuntimeError(f"{len(self._running)} running, order of arrival {ids}")
+        places = [place(request) for request in self._waiting]
+        if places != sorted(places) or len(self._running) > self.max_running:
+            raise RuntimeError(f"{len(self._running)} running, waiting in the order {places}")
 
     def _add_drafts(self, chunks: list[Chunk[R]], left: int) -> list[Chunk[R]]:
         """Add rows for drafts, at most ``left``, as long as blocks are to be had."""
@@ -227,46 +187,72 @@ class Scheduler(Generic[R]):
                 chunks[index] = Chunk(request, start, rows + count, count)
         return chunks
 
+    def _advance(self, request: R, rows: Rows) -> None:
+        """Give a running request the rows it wants, as far as there are any; preempt those behind
+        it for blocks, or itself if there are none."""
+        if request in self.preempted:
+            return
+        count = min(pending(request), rows.left)
+        while count and not self.blocks.grow(request.tables, request.num_computed + count):
+            if self._preempt(rows) is request:
+                return
+        if count:
+            rows.give(request.id, count)
+
     def _catch_up(self, request: R) -> None:
         before = request.num_computed
-        if self.blocks.catch_up(request):
+        if request not in self.preempted and self.blocks.catch_up(request):
             self.reused.append((request, request.num_computed - before))
 
-    def _make_room(self, request: R, count: int, rows: _Rows) -> bool:
-        """Take the blocks for ``count`` more rows, preempting younger requests if need be;
-        False if the request itself is the youngest and had to go."""
-        while not self.blocks.grow(request.tables, request.num_computed + count):
-            victim = self._running.pop()
-            self.blocks.free(victim.tables)
-            victim.num_computed = 0
-            rows.take_back(victim.id)
-            self._waiting.appendleft(victim)
-            self.preempted.append(victim)
-            if victim is request:
-                return False
-        return True
-
-    def _admit(self, rows: _Rows) -> None:
-        running = self._running
-        while self._waiting and rows.left and len(running) < self.max_running:
-            request = self._waiting[0]
-            if any(r.id == request.leader_id and r.num_computed < r.num_prompt for r in running):
+    def _admit(self, rows: Rows, before: R | None = None) -> None:
+        """Admit in order whom there is room for, all or those before a running request."""
+        while rows.left and (request := self._next()) is not None:
+            if before is not None and order(before) < order(request):
+                return
+            if request in self.preempted or self._follows(request):
                 return
             request.num_computed = self.blocks.reuse(request)
-            count = min(_pending(request), rows.left)
-            # Room for all that is known and one token more, or it would soon be preempted.
-            if not (
-                self.blocks.fits_new(request.tables, request.num_tokens + 1, self.token_budget)
-                and self.blocks.grow(request.tables, request.num_computed + count)
-            ):
-                self.blocks.free(request.tables)
-                request.num_computed = 0
-                return
-            running.append(self._waiting.popleft())
+            while (count := self._room(request, rows)) == 0:
+                if not self._running or order(self._running[-1]) < order(request):
+                    self.blocks.free(request.tables)
+                    request.num_computed = 0
+                    return
+                self._preempt(rows)
+            self._start(request)
             self.admitted.append(request)
             self.reused.append((request, request.num_computed))
             rows.give(request.id, count)
 
+    def _next(self) -> R | None:
+        """The first waiting request that may be admitted."""
+        return next((request for request in self._waiting if not request.idle), None)
 
-def _pending(request: Schedulable) -> int:
-    return request.num_tokens - request.num_computed
+    def _follows(self, request: R) -> bool:
+        """Its leader is still computing their prompt."""
+        leader = request.leader_id
+        return any(r.id == leader and r.num_computed < r.num_prompt for r in self._running)
+
+    def _room(self, request: R, rows: Rows) -> int:
+        """Take the blocks for a new request's first rows; returns how many rows, 0 without room
+        for all that is known and one token more: it would soon be preempted."""
+        count = min(pending(request), rows.left)
+        has_room = (
+            len(self._running) < self.max_running
+            and self.blocks.fits_new(request.tables, request.num_tokens + 1, self.token_budget)
+            and self.blocks.grow(request.tables, request.num_computed + count)
+        )
+        return count if has_room else 0
+
+    def _start(self, request: R) -> None:
+        self._waiting.remove(request)
+        insort(self._running, request, key=order)
+
+    def _preempt(self, rows: Rows) -> R:
+        """Send the last running request back to the queue."""
+        victim = self._running.pop()
+        self.blocks.free(victim.tables)
+        victim.num_computed = 0
+        rows.take_back(victim.id)
+        insort(self._waiting, victim, key=place)
+        self.preempted.append(victim)
+        return victim

@@ -12,9 +12,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from optc.runtime.chunks import Chunk
 from optc.runtime.executable import Int32
 from optc.runtime.request import Request
-from optc.runtime.scheduler import Chunk
 
 
 def place_drafts(

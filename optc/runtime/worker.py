@@ -21,6 +21,7 @@ from optc.runtime.metrics import EngineMetrics
 from optc.runtime.params import SamplingParams
 from optc.runtime.request import Request
 from optc.runtime.structured.constraint import Constraint
+from optc.runtime.terms import Terms
 
 
 @dataclass(frozen=True)
@@ -34,7 +35,7 @@ class Submission:
         seed: First half of its noise key.
         streams: Text of each of the n completions; empty without a tokenizer.
         arrived_s: When the caller handed it in.
-        salt: Requests of different salts share no cached prefixes.
+        terms: How it is served.
         constraints: One for each of the n completions; empty if any output is allowed.
     """
 
@@ -44,8 +45,14 @@ class Submission:
     seed: int
     streams: tuple[TextStream, ...]
     arrived_s: float
-    salt: str = ""
+    terms: Terms
     constraints: tuple[Constraint, ...] = ()
+
+    @property
+    def ends_s(self) -> float | None:
+        """When it ends at the latest, on the clock of ``arrived_s``."""
+        seconds = self.terms.deadline_s
+        return None if seconds is None else self.arrived_s + seconds
 
 
 @dataclass(frozen=True)
@@ -153,9 +160,11 @@ class Worker:
                     index=index,
                     stream=submission.streams[index] if submission.streams else None,
                     arrived_s=submission.arrived_s,
-                    salt=submission.salt,
+                    salt=submission.terms.salt,
                     leader=leader,
                     constraint=submission.constraints[index] if submission.constraints else None,
+                    priority=submission.terms.priority,
+                    deadline_s=submission.ends_s,
                 )
                 leader = leader or request
                 self._requests[request.id] = submission.handle, request

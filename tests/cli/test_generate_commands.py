@@ -60,6 +60,18 @@ def test_run_batches_several_prompts_in_their_order(optc: Optc, artifact: Path) 
     assert text.index("── 'ab'") < text.index("── 'xyz'")
 
 
+@pytest.mark.parametrize("more", [[], ["--prompt", "xyz"]])
+def test_run_ends_at_its_timeout(optc: Optc, artifact: Path, more: list[str]) -> None:
+    prompts = ["--prompt", "ab", *more]
+    value = optc("run", artifact, *prompts, "--timeout", "1e-9", "--json").json
+    for result in value.get("results", [value]):
+        assert (result["finish_reason"], result["token_ids"]) == ("deadline", [])
+    outcome = optc("run", artifact, *prompts, "--timeout", "1e-9")
+    assert outcome.code == 0
+    assert "0 new ones; ended by deadline" in outcome.err
+    assert optc("run", artifact, *prompts, "--timeout", "0").code == 2
+
+
 def test_run_reads_a_prompt_from_stdin(
     optc: Optc, artifact: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -28,6 +28,12 @@ if TYPE_CHECKING:
 @click.option("--seed", type=int, help="Same seed, same text.")
 @click.option("--stop", multiple=True, help="Text that ends the continuation.")
 @click.option("--ignore-eos", is_flag=True, help="Go on after the model's end token.")
+@click.option(
+    "--timeout",
+    type=click.FloatRange(min=0, min_open=True),
+    metavar="SECONDS",
+    help="End each continuation after this time, with what it has.",
+)
 @click.option("--threads", type=click.IntRange(min=1), help="CPU threads [all usable].")
 @click.option("--kv-memory", metavar="SIZE", help="Memory for keys and values, such as 2GiB.")
 @click.option(
@@ -41,6 +47,7 @@ if TYPE_CHECKING:
 def command(
     artifact: Path,
     prompts: tuple[str, ...],
+    timeout: float | None,
     threads: int | None,
     kv_memory: str | None,
     speculate: Speculate,
@@ -59,9 +66,12 @@ def command(
     params = SamplingParams(**sampling)
     with load(artifact, kv_memory=kv_memory, threads=threads, speculate=speculate) as engine:
         if as_json or len(texts) > 1:
-            outputs = [output.raise_for_error() for output in engine.generate(texts, params)]
+            outputs = [
+                output.raise_for_error()
+                for output in engine.generate(texts, params, deadline_s=timeout)
+            ]
         else:
-            outputs = [_stream(engine, texts[0], params)]
+            outputs = [_stream(engine, texts[0], params, timeout)]
     if as_json:
         results = [_figures(output) for output in outputs]
         if speculate != "off":
@@ -74,9 +84,11 @@ def command(
         click.echo(_summary(output), err=True)
 
 
-def _stream(engine: Engine, text: str, params: SamplingParams) -> RequestOutput:
+def _stream(
+    engine: Engine, text: str, params: SamplingParams, timeout: float | None
+) -> RequestOutput:
     """Print the continuation as it comes; returns the finished result."""
-    handle = engine.submit(text, params)
+    handle = engine.submit(text, params, deadline_s=timeout)
     try:
         for delta in handle:
             click.echo(delta.text, nl=False)
