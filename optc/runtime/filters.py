@@ -1,89 +1,89 @@
-"""Top-k, top-p and min-p over one row of logits. Ties keep the lower token id."""
+"""Top-k, top-p, min-p and typical-p over one row. Ties keep the lower token id.
+
+Top-k, top-p and min-p keep the first tokens in the order of their distance
+(`optc.runtime.sampler_math`), typical-p those whose distance is nearest to the mean one, which is
+to say whose surprise is nearest to the entropy (Meister et al., 2023). All sums are exact.
+"""
 
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 
-from optc.runtime.executable import Float32
 from optc.runtime.params import SamplingParams
+from optc.runtime.sampler_math import WHOLE_MASS, Float64, Int64, masses
 
-Int64 = npt.NDArray[np.int64]
-
-#: Likeliest tokens that top-p looks at first; grows while they do not hold enough probability.
-_FIRST_LOOK = 256
-_GROWTH = 8
-#: Tokens of which only the largest is looked at to find a threshold.
+#: Tokens of which only the first is looked at to find a threshold.
 _STRIDE = 16
 
 
-def kept_tokens(logits: Float32, params: SamplingParams) -> Int64 | None:
-    """Ids [M] of the tokens that the filters leave, likeliest first; None if all are left.
+def kept_tokens(distance: Float64, params: SamplingParams) -> Int64 | None:
+    """Ids [M] of the tokens that the filters leave, ascending; None if all are left.
 
     Args:
-        logits: [V] without NaN.
-        params: With a temperature above 0; its penalties are not looked at.
+        distance: [V] distances at the request's temperature, which is above 0.
+        params: Its penalties are not looked at.
     """
-    vocab = len(logits)
-    if 0 < params.top_k < vocab:
-        ids = likeliest(logits, params.top_k)
-        mass = _mass(logits[ids], params.temperature)
-        return ids[: _count(mass, float(mass.sum()), params)]
-    if params.top_p < 1:
-        return _nucleus(logits, params)
-    if params.min_p > 0:
-        mass = _mass(logits, params.temperature)
-        few = np.flatnonzero(mass >= params.min_p)
-        return few[np.argsort(-logits[few], kind="stable")]
-    return None
+    if not params.filters:
+        return None
+    vocab = len(distance)
+    top_k = 0 < params.top_k < vocab
+    ids = np.sort(nearest(distance, params.top_k)) if top_k else np.arange(vocab)
+    mass = masses(distance[ids])
+    for keep in (_nucleus, _likely, _typical):
+        chosen = keep(distance[ids], mass, params)
+        if chosen is not None:
+            ids, mass = ids[chosen], mass[chosen]
+    return ids
 
 
-def _nucleus(logits: Float32, params: SamplingParams) -> Int64:
-    """Top-p without top-k: looks at more and more of the likeliest tokens until they suffice."""
-    whole = float(_mass(logits, params.temperature).sum())
-    width = min(_FIRST_LOOK, len(logits))
-    while True:
-        ids = likeliest(logits, width)
-        mass = _mass(logits[ids], params.temperature)
-        if width == len(logits) or mass.sum() >= params.top_p * whole:
-            return ids[: _count(mass, whole, params)]
-        width = min(width * _GROWTH, len(logits))
+def _nucleus(distance: Float64, mass: Int64, params: SamplingParams) -> Int64 | None:
+    if params.top_p == 1:
+        return None
+    # Tokens of so little mass that all of them together may be left out, so that few are ordered.
+    whole = int(mass.sum())
+    near = np.flatnonzero(mass > (whole - share_of(whole, params.top_p)) // len(mass))
+    return near[first_by(distance[near], mass[near], share_of(whole, params.top_p))]
 
 
-def _mass(logits: Float32, temperature: float) -> npt.NDArray[np.float64]:
-    """Probabilities relative to that of the likeliest token, which is among ``logits``."""
-    scores = logits.astype(np.float64)
-    scores -= scores.max()
-    scores /= temperature
-    return np.exp(scores)
+def _likely(distance: Float64, mass: Int64, params: SamplingParams) -> Int64 | None:
+    return np.flatnonzero(mass >= params.min_p * WHOLE_MASS) if params.min_p > 0 else None
 
 
-def _count(mass: npt.NDArray[np.float64], whole: float, params: SamplingParams) -> int:
-    """How many of the likeliest tokens top-p and min-p leave, at least one.
+def _typical(distance: Float64, mass: Int64, params: SamplingParams) -> Int64 | None:
+    if params.typical_p == 1:
+        return None
+    whole = int(mass.sum())
+    some = np.flatnonzero(mass)  # the distances of the others may be infinite
+    moments = np.rint(mass[some] * distance[some]).astype(np.int64)
+    surprise = np.abs(distance[some] - float(moments.sum()) / float(whole))
+    return some[first_by(surprise, mass[some], share_of(whole, params.typical_p))]
+
+
+def share_of(whole: int, share: float) -> int:
+    """The mass that a share of ``whole`` stands for; at least one unit, so that a token stays."""
+    return max(1, int(share * float(whole)))
+
+
+def first_by(rank: Float64, mass: Int64, limit: int) -> Int64:
+    """Indices, ascending, of the first tokens by rank [n] whose masses [n] sum to ``limit``: a
+    token stays while those before it do not reach it. Lower indices come first on ties."""
+    order = np.argsort(rank, kind="stable")
+    before = np.cumsum(mass[order]) - mass[order]
+    return np.sort(order[before < limit])
+
+
+def nearest(distance: Float64, count: int) -> Int64:
+    """[count] ids of the least distances, least first, lower ids first on ties.
 
     Args:
-        mass: Relative probabilities, largest first.
-        whole: Sum that top-p refers to.
-        params: The filters.
-    """
-    # A token stays while the likelier ones alone do not reach the sum.
-    before = np.cumsum(mass) - mass
-    reach = np.count_nonzero(before < params.top_p * whole)
-    return max(1, min(int(reach), int(np.count_nonzero(mass >= params.min_p))))
-
-
-def likeliest(logits: Float32, count: int) -> Int64:
-    """[count] ids of the largest logits, largest first, lower ids first on ties.
-
-    Args:
-        logits: [V] without NaN.
+        distance: [V].
         count: At most V.
     """
-    # The largest of every few tokens: the count-th largest of those is a threshold that at least
-    # count tokens reach, and rarely many more, found without ordering the whole row.
-    columns = len(logits) // _STRIDE
-    ids = np.arange(len(logits))
-    if count < columns:
-        peaks = logits[: columns * _STRIDE].reshape(_STRIDE, columns).max(axis=0)
-        ids = np.flatnonzero(logits >= np.partition(peaks, columns - count)[columns - count])
-    return ids[np.argsort(-logits[ids], kind="stable")[:count]]
+    # The least of every few tokens: the count-th of those is a threshold that at least count
+    # tokens reach, and rarely many more, found without ordering the whole row.
+    columns = len(distance) // _STRIDE
+    ids = np.arange(len(distance))
+    if 0 < count < columns:
+        peaks = distance[: columns * _STRIDE].reshape(_STRIDE, columns).min(axis=0)
+        ids = np.flatnonzero(distance <= np.partition(peaks, count - 1)[count - 1])
+    return ids[np.argsort(distance[ids], kind="stable")[:count]]

@@ -13,7 +13,8 @@ import math
 import numpy as np
 import numpy.typing as npt
 
-Float64 = npt.NDArray[np.float64]
+from optc.runtime.sampler_math import Float64, log
+
 Words = npt.NDArray[np.uint64]
 
 #: A word's upper 52 bits are its uniform value: with the half step a float64 holds it exactly.
@@ -34,8 +35,7 @@ def gumbel(drawn: Words) -> Float64:
     """Standard Gumbel values of random words, same shape."""
     # Moved to the middle of their step, so that the uniform values are neither 0 nor 1.
     uniform = ((drawn >> np.uint64(_DROPPED_BITS)).astype(np.float64) + 0.5) / _STEPS
-    noise: Float64 = -np.log(-np.log(uniform))
-    return noise
+    return -log(-log(uniform))
 
 
 def least_word(noise: float) -> np.uint64:

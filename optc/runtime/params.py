@@ -19,7 +19,8 @@ _SEED_LIMIT = 1 << 64
 class SamplingParams:
     """Options of one generation request, checked when they are built.
 
-    Filters act in this order: penalties and bias, temperature, top-k, top-p, min-p.
+    Filters act in this order: penalties and bias, temperature, top-k, top-p, min-p, typical-p;
+    each takes the probabilities of what the ones before it left.
 
     Attributes:
         max_tokens: Most tokens to generate; None is as many as the context holds. Never more
@@ -28,6 +29,8 @@ class SamplingParams:
         top_p: Keeps the fewest most likely tokens whose probabilities reach this sum; 1 is all.
         top_k: Keeps the k most likely tokens; 0 or -1 is all.
         min_p: Keeps tokens at least this fraction as likely as the most likely one; 0 is all.
+        typical_p: Keeps the fewest tokens whose probabilities reach this sum, those first whose
+            surprise is nearest to the expected one (Meister et al., 2023); 1 is all.
         seed: Same seed, same text, whatever else runs; None draws one. In [0, 2**64).
         stop: Strings that end the text; they are cut off, with all that follows them.
         stop_token_ids: Tokens that end the text, besides the model's own end tokens.
@@ -54,6 +57,7 @@ class SamplingParams:
     top_p: float = 1.0
     top_k: int = 0
     min_p: float = 0.0
+    typical_p: float = 1.0
     seed: int | None = None
     stop: str | Sequence[str] = ()
     stop_token_ids: Sequence[int] = ()
@@ -97,13 +101,15 @@ class SamplingParams:
             _check_int("seed", self.seed, 0, _SEED_LIMIT - 1)
 
     def _check_filters(self) -> None:
-        for name in ("temperature", "top_p", "min_p"):
+        for name in ("temperature", "top_p", "min_p", "typical_p"):
             _check_number(name, getattr(self, name))
         _check_int("top_k", self.top_k, -1, None, "; 0 keeps all tokens")
         if not 0 <= self.temperature < math.inf:
             raise _invalid("temperature", self.temperature, "at least 0; 0 is greedy")
-        if not 0 < self.top_p <= 1:
-            raise _invalid("top_p", self.top_p, "above 0 and at most 1; 1 keeps all tokens")
+        for name in ("top_p", "typical_p"):
+            if not 0 < getattr(self, name) <= 1:
+                value = getattr(self, name)
+                raise _invalid(name, value, "above 0 and at most 1; 1 keeps all tokens")
         if not 0 <= self.min_p <= 1:
             raise _invalid("min_p", self.min_p, "from 0 to 1; 0 keeps all tokens")
 
@@ -144,6 +150,11 @@ class SamplingParams:
     def greedy(self) -> bool:
         """No noise is drawn."""
         return self.temperature == 0
+
+    @property
+    def filters(self) -> bool:
+        """Some filter may keep tokens from being drawn."""
+        return self.top_k > 0 or self.top_p < 1 or self.min_p > 0 or self.typical_p < 1
 
     @property
     def adjusts_logits(self) -> bool:

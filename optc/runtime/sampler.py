@@ -1,9 +1,9 @@
 """From logits to tokens: masks, penalties, filters, noise, log-probabilities.
 
-A token is drawn as the largest of score (logit over temperature) plus Gumbel noise among those
-that the filters leave. The noise depends on the request's seed, the output position and the token
-id only (`optc.runtime.noise`), and no row is computed together with another: a seeded request
-draws the same tokens whatever shares its steps.
+A token is drawn as the largest of score (minus its distance, `optc.runtime.sampler_math`) plus
+Gumbel noise among those that the filters leave, the lowest id on ties. The noise depends on the
+request's seed, the output position and the token id only (`optc.runtime.noise`), and no row is
+computed together with another: a seeded request draws the same tokens whatever shares its steps.
 """
 
 from __future__ import annotations
@@ -17,15 +17,16 @@ import numpy as np
 import numpy.typing as npt
 
 from optc.runtime.executable import Float32, Int32
-from optc.runtime.filters import Int64, kept_tokens, likeliest
+from optc.runtime.filters import kept_tokens, nearest
 from optc.runtime.noise import Words, gumbel, least_word, words
 from optc.runtime.outputs import TokenLogprobs
 from optc.runtime.params import SamplingParams
+from optc.runtime.sampler_math import WHOLE_MASS, Float64, Int64, distances, log, masses
 
 #: [ceil(V / 32)] bits of the tokens that are allowed: bit i of word w is token 32 w + i.
 Mask = npt.NDArray[np.uint32]
 
-#: Tokens within this score of the likeliest one always have their noise computed.
+#: Tokens within this distance always have their noise computed.
 _REACH = 6.0
 
 
@@ -100,7 +101,7 @@ def sample_row(logits: Float32, row: Row, best: int) -> Drawn:
         top = int(np.argmax(values))
     if math.isnan(logits[best]) or math.isnan(values[top]):
         return NoToken.NAN
-    if row.mask is not None and values[top] == -np.inf:
+    if values[top] == -np.inf:
         return NoToken.NOTHING_ALLOWED
     token = top if row.params.greedy else _draw(values, row, top)
     return Sampled(token, _logprobs(logits, token, row.params))
@@ -142,34 +143,30 @@ def _penalize(values: Float32, row: Row) -> None:
 
 def _draw(logits: Float32, row: Row, best: int) -> int:
     drawn = words(row.seed, row.completion, row.position, len(logits))
-    temperature = row.params.temperature
-    ids = kept_tokens(logits, row.params)
+    distance = distances(logits, row.params.temperature)
+    ids = kept_tokens(distance, row.params)
     if ids is None:
-        ids = _contenders(logits, drawn, temperature, best)
-    scores = logits[ids].astype(np.float64) / temperature + gumbel(drawn[ids])
-    return int(ids[np.argmax(scores)])
+        ids = _contenders(distance, drawn, best)
+    return int(ids[np.argmax(gumbel(drawn[ids]) - distance[ids])])
 
 
-def _contenders(logits: Float32, drawn: Words, temperature: float, best: int) -> Int64:
+def _contenders(distance: Float64, drawn: Words, best: int) -> Int64:
     """Every token that can win, so that the noise of most need not be computed.
 
-    The winner must beat the likeliest token with its noise; a token that lies more than
-    ``_REACH`` below that one can do so only with noise that much larger.
+    The winner must beat the likeliest token with its noise; a token farther than ``_REACH`` can do
+    so only with noise that much larger.
     """
-    top = float(logits[best])
-    least = top - _REACH * temperature
-    near = logits >= np.float32(least - 1e-6 * (abs(top) + abs(least)))  # rounding keeps more
-    lucky = drawn >= least_word(float(gumbel(drawn[best])) + _REACH)
-    return np.flatnonzero(near | lucky)
+    lucky = drawn >= least_word(float(gumbel(drawn[best : best + 1])[0]) + _REACH)
+    return np.flatnonzero((distance <= _REACH) | lucky)
 
 
 def _logprobs(logits: Float32, token: int, params: SamplingParams) -> TokenLogprobs | None:
     """Log-probabilities of one row [V] under the model's own distribution."""
     if params.logprobs is None:
         return None
-    values = logits.astype(np.float64)
-    largest = values.max()
-    total = largest + np.log(np.exp(values - largest).sum())
-    ids = likeliest(logits, min(params.logprobs, len(logits))) if params.logprobs else ()
-    top = tuple((int(i), float(values[i] - total)) for i in ids)
-    return TokenLogprobs(token, float(values[token] - total), top)
+    distance = distances(logits, 1.0)
+    whole = np.array([masses(distance).sum() / WHOLE_MASS])
+    values = -(distance + log(whole))
+    ids = nearest(distance, min(params.logprobs, len(logits)))
+    top = tuple((int(i), float(values[i])) for i in ids)
+    return TokenLogprobs(token, float(values[token]), top)
