@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from optc.cli.output import json_option, print_json
+from optc.cli.structured import structured_options, structured_parameters
 from optc.errors import InputError
 
 if TYPE_CHECKING:
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
     show_default=True,
     help="Draft tokens from what the text repeats; same output, fewer steps.",
 )
+@structured_options
 @json_option
 def command(
     artifact: Path,
@@ -52,6 +54,10 @@ def command(
     kv_memory: str | None,
     speculate: Speculate,
     as_json: bool,
+    json_schema: Path | None,
+    regex: str | None,
+    grammar: Path | None,
+    choice: tuple[str, ...],
     **sampling: Any,
 ) -> None:
     """Continue each --prompt with ARTIFACT; several prompts are batched.
@@ -63,7 +69,8 @@ def command(
     texts = [sys.stdin.read() if prompt == "-" else prompt for prompt in prompts]
     if prompts.count("-") > 1:
         raise InputError("stdin can be read once", where="--prompt -")
-    params = SamplingParams(**sampling)
+    structure = structured_parameters(json_schema, regex, grammar, choice)
+    params = SamplingParams(**sampling, **structure)
     with load(artifact, kv_memory=kv_memory, threads=threads, speculate=speculate) as engine:
         if as_json or len(texts) > 1:
             outputs = [
@@ -76,6 +83,11 @@ def command(
         results = [_figures(output) for output in outputs]
         if speculate != "off":
             results = [r | _drafts(output) for r, output in zip(results, outputs, strict=True)]
+        if params.structure is not None:
+            results = [
+                r | {"forced_tokens": output.metrics.forced_tokens}
+                for r, output in zip(results, outputs, strict=True)
+            ]
         print_json("run", results[0] if len(results) == 1 else {"results": results})
         return
     for text, output in zip(texts, outputs, strict=True):
@@ -127,6 +139,8 @@ def _summary(output: RequestOutput) -> str:
         text += f", then {metrics.tpot_s * 1e3:.2f} ms each ({1 / metrics.tpot_s:.0f} tokens/s)"
     if metrics.drafted_tokens:
         text += f", {metrics.accepted_tokens} of {metrics.drafted_tokens} drafts accepted"
+    if metrics.forced_tokens:
+        text += f", {metrics.forced_tokens} forced by the structure"
     return f"{text}; ended by {output.finish_reason}"
 
 
