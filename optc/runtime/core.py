@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from optc.runtime.advance import advance
 from optc.runtime.batch import build_batch, copied_slots
+from optc.runtime.batching import Batching
 from optc.runtime.chunks import Chunk
 from optc.runtime.deadlines import Deadlines
 from optc.runtime.detokenize import TextStream
@@ -51,6 +52,7 @@ class Core:
             engines that are not batch-invariant, where it would change results.
         speculator: Drafts tokens; None decodes one at a time. It does not change what is drawn,
             if the engine is batch-invariant.
+        batching: Who may be admitted when; None is continuous batching.
         clock: Seconds of a monotonic clock.
     """
 
@@ -63,6 +65,7 @@ class Core:
         token_budget: int,
         prefix_cache: bool = True,
         speculator: Speculator | None = None,
+        batching: Batching | None = None,
         clock: Callable[[], float] = time.perf_counter,
     ) -> None:
         spec = executable.spec
@@ -83,6 +86,7 @@ class Core:
             min(token_budget, spec.max_rows),
             min(spec.max_sequences, spec.max_logit_rows),
             spec.max_logit_rows,
+            batching,
         )
         self._metrics = EngineMetrics(total_blocks=plan.blocks, work=Work(self._blocks.windows))
         self._next_id = 0
@@ -93,6 +97,13 @@ class Core:
     def has_work(self) -> bool:
         """Some request has not finished."""
         return bool(self.scheduler.num_running or self.scheduler.num_waiting)
+
+    def wait_s(self) -> float | None:
+        """Seconds until `step` can do something, unless requests come or go; None without any."""
+        if not self.has_work:
+            return None
+        wait = self.scheduler.wait_s()
+        return max(0.0, min(wait, self._deadlines.next_s() - self._clock())) if wait else 0.0
 
     def add(
         self,
@@ -145,10 +156,10 @@ class Core:
         return None if request.finish_reason else self._cut(request, "cancelled")
 
     def step(self) -> list[Update]:
-        """Run one step; what it added to the requests, finished ones included. Those past their
-        deadline end before it."""
+        """Run one step, unless `wait_s` says that there is none; what it added to the requests,
+        finished ones included. Those past their deadline end before it."""
         late = [self._cut(request, "deadline") for request in self._expired()]
-        return late + self._step() if self.has_work else late
+        return late if self.scheduler.wait_s() or not self.has_work else late + self._step()
 
     def _step(self) -> list[Update]:
         if self._speculator:

@@ -12,6 +12,7 @@ from types import TracebackType
 import numpy as np
 
 from optc.errors import RequestError
+from optc.runtime.batching import BatchingMode, make_batching
 from optc.runtime.core import Core
 from optc.runtime.detokenize import Detokenizer, TextStream
 from optc.runtime.executable import EngineSpec, Executable, Int32
@@ -44,6 +45,7 @@ class Engine:
         prefix_cache: Keep keys and values of prefixes for later requests.
         speculate: ``ngram`` drafts tokens from the request's own text, ``lookahead`` also from what
             the model said behind rejected drafts; ``off`` does not.
+        batching, batch_window_ms: When waiting requests are admitted (`optc.runtime.batching`).
 
     Raises:
         OptcError: The engine cannot be loaded, the memory is too little, or ``speculate`` is not
@@ -61,6 +63,8 @@ class Engine:
         block_size: int | None = None,
         prefix_cache: bool = True,
         speculate: Speculate = "off",
+        batching: BatchingMode = "continuous",
+        batch_window_ms: float = 5.0,
     ) -> None:
         self.tokenizer = tokenizer
         self.eos_token_ids = tuple(eos_token_ids)
@@ -89,6 +93,9 @@ class Engine:
                 token_budget=rows,
                 prefix_cache=prefix_cache,
                 speculator=speculator,
+                batching=make_batching(
+                    batching, batch_window_ms, min(spec.max_sequences, spec.max_logit_rows)
+                ),
             )
 
         self._worker = Worker(open_core)

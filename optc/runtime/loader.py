@@ -8,6 +8,7 @@ from typing import Literal
 from optc import registry
 from optc.artifact import Artifact
 from optc.errors import InputError
+from optc.runtime.batching import BatchingMode
 from optc.runtime.engine import Engine
 from optc.runtime.executable import Executable
 from optc.runtime.kv_plan import parse_bytes
@@ -25,6 +26,8 @@ def load(
     block_size: int | None = None,
     prefix_cache: bool = True,
     speculate: Speculate = "off",
+    batching: BatchingMode = "continuous",
+    batch_window_ms: float = 5.0,
     verify: Literal["full", "size"] = "full",
 ) -> Engine:
     """Load an artifact for generation.
@@ -42,6 +45,10 @@ def load(
             several in one step, while that pays; ``lookahead`` also drafts what the model said
             behind rejected drafts; ``off`` does neither. Never changes a result on
             batch-invariant engines.
+        batching: ``continuous`` admits requests at every step; ``static`` runs a batch to its end
+            before it admits the next, ``dynamic`` collects one for ``batch_window_ms`` first:
+            both for comparison. Never changes a result on batch-invariant engines.
+        batch_window_ms: Window of ``dynamic`` in milliseconds.
         verify: ``full`` hashes every file first; ``size`` only looks at their lengths.
 
     Raises:
@@ -71,6 +78,8 @@ def load(
         block_size=block_size,
         prefix_cache=prefix_cache,
         speculate=speculate,
+        batching=batching,
+        batch_window_ms=batch_window_ms,
     )
 
 

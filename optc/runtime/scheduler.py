@@ -26,6 +26,7 @@ from bisect import insort
 from collections.abc import Iterator, Sequence
 from typing import Generic
 
+from optc.runtime.batching import Batching, Continuous
 from optc.runtime.chunks import Chunk, R, Rows, pending
 from optc.runtime.kv_blocks import BlockCopy, KVBlocks
 from optc.runtime.policy import order, place, rank
@@ -39,6 +40,7 @@ class Scheduler(Generic[R]):
         token_budget: Most rows of one step.
         max_running: Most requests that hold blocks at once; at most ``max_logit_rows``.
         max_logit_rows: Most rows of a step whose logits are wanted; None is the budget.
+        batching: Who may be admitted when; None is continuous batching.
     """
 
     def __init__(
@@ -47,11 +49,13 @@ class Scheduler(Generic[R]):
         token_budget: int,
         max_running: int,
         max_logit_rows: int | None = None,
+        batching: Batching | None = None,
     ) -> None:
         self.blocks = blocks
         self.token_budget = token_budget
         self.max_logit_rows = token_budget if max_logit_rows is None else max_logit_rows
         self.max_running = max(1, min(max_running, token_budget // 2))
+        self._batching = batching or Continuous()
         self.preempted: list[R] = []
         self.admitted: list[R] = []
         self.reused: list[tuple[R, int]] = []
@@ -73,6 +77,10 @@ class Scheduler(Generic[R]):
     def num_waiting(self) -> int:
         """Requests in the queue."""
         return len(self._waiting)
+
+    def wait_s(self) -> float:
+        """Seconds until `schedule` may find rows, as long as no request comes or goes; 0 is now."""
+        return self._batching.wait_s(self._running, self._waiting)
 
     def requests(self) -> Iterator[R]:
         """All requests, those that run first."""
@@ -107,6 +115,7 @@ class Scheduler(Generic[R]):
         self.preempted, self.admitted, self.reused = [], [], []
         rows = Rows(self.token_budget)
         self._running.sort(key=order)
+        self._batching.plan(self._running, self._waiting)
         decodes = [request for request in self._running if pending(request) == 1]
         prefills = [request for request in self._running if pending(request) > 1]
         for request in decodes:
@@ -225,7 +234,8 @@ class Scheduler(Generic[R]):
 
     def _next(self) -> R | None:
         """The first waiting request that may be admitted."""
-        return next((request for request in self._waiting if not request.idle), None)
+        admits = self._batching.admits
+        return next((r for r in self._waiting if not r.idle and admits(r)), None)
 
     def _follows(self, request: R) -> bool:
         """Its leader is still computing their prompt."""

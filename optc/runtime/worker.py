@@ -129,7 +129,7 @@ class Worker:
 
     def _serve(self, core: Core) -> None:
         while True:
-            for message in self._messages(wait=not core.has_work):
+            for message in self._messages(core.wait_s()):
                 if isinstance(message, _Stop):
                     self._publish([core.cancel(r) for _, r in self._requests.values()])
                     return
@@ -141,13 +141,16 @@ class Worker:
             if core.has_work:
                 self._publish(core.step())
 
-    def _messages(self, *, wait: bool) -> list[_Message]:
-        messages = [self._inbox.get()] if wait else []
-        while True:
-            try:
+    def _messages(self, wait_s: float | None) -> list[_Message]:
+        """All messages; if there are none, the next one within ``wait_s`` (None: for ever)."""
+        messages: list[_Message] = []
+        try:
+            if wait_s != 0:
+                messages.append(self._inbox.get(timeout=wait_s))
+            while True:
                 messages.append(self._inbox.get_nowait())
-            except Empty:
-                return messages
+        except Empty:
+            return messages
 
     def _add(self, core: Core, submissions: list[Submission]) -> None:
         for submission in submissions:
@@ -185,7 +188,7 @@ class Worker:
             self._ended = error or EngineError("the engine was closed")
         self._ready.set()
         left = [handle for handle, _ in self._requests.values()]
-        for message in self._messages(wait=False):
+        for message in self._messages(wait_s=0):
             if isinstance(message, list):
                 left += [submission.handle for submission in message]
         for handle in left:

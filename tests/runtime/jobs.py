@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from optc.runtime.batching import Batching
 from optc.runtime.executable import Int32
 from optc.runtime.kv_blocks import BlockTables, KVBlocks, blocks_needed
 from optc.runtime.policy import Rank
@@ -45,7 +46,15 @@ class World:
 
     def add(self, prompt: int, output: int, priority: int = 0) -> Job:
         tables = self.blocks.new_tables()
-        job = Job(self.made, prompt, prompt + output, tables, num_prompt=prompt, priority=priority)
+        job = Job(
+            self.made,
+            prompt,
+            prompt + output,
+            tables,
+            num_prompt=prompt,
+            priority=priority,
+            leader_id=self.made,
+        )
         self.made += 1
         self.scheduler.add(job)
         return job
@@ -76,7 +85,8 @@ def make_world(
     spare: int = 0,
     block_size: int = 4,
     prefix_cache: bool = False,
+    batching: Batching | None = None,
 ) -> World:
     totals = tuple(blocks_needed(longest, budget, w, block_size) + spare for w in windows)
     blocks = KVBlocks(windows, totals, block_size, prefix_cache=prefix_cache)
-    return World(Scheduler(blocks, budget, running), blocks)
+    return World(Scheduler(blocks, budget, running, batching=batching), blocks)

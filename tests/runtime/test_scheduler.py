@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from optc.runtime.policy import Rank
 from tests.runtime.jobs import Job, make_world
 
 
@@ -67,10 +68,10 @@ def test_broken_queues_are_found() -> None:
     world = make_world()
     world.add(2, 2)
     second = world.add(2, 2)
-    second.id = -1
+    second.rank = Rank(-1, 0)
     with pytest.raises(RuntimeError, match=r"^0 running, waiting in the order "):
         world.scheduler.check_integrity()
-    second.id = 1
+    second.rank = Rank(0, 1)
     second.tables.blocks[0].extend(world.blocks.pools[0].take(1))
     with pytest.raises(RuntimeError, match=r"^a waiting request holds blocks$"):
         world.scheduler.check_integrity()
