@@ -68,13 +68,23 @@ class RaggedDriver:
         self.free = [list(rng.permutation(self.blocks)) for _ in self.windows]
         self.tables: list[dict[int, list[int]]] = [{} for _ in self.windows]
 
-    def step(self, rows: Mapping[int, Sequence[int]], wanted: Sequence[int] | None = None) -> Array:
-        """Run tokens of several sequences in one step; logits of all real rows, or ``wanted``."""
+    def step(
+        self,
+        rows: Mapping[int, Sequence[int]],
+        wanted: Sequence[int] | None = None,
+        parents: Array | None = None,
+    ) -> Array:
+        """Run tokens of several sequences in one step; logits of all real rows, or ``wanted``.
+        ``parents`` is the step's ``tree_parent`` [T]."""
         tokens = [t for sequence in rows.values() for t in sequence]
         starts = np.cumsum([0, *(len(sequence) for sequence in rows.values())])
         positions = [
             self.lengths.get(s, 0) + i for s, sequence in rows.items() for i in range(len(sequence))
         ]
+        if parents is not None:
+            for row, parent in enumerate(parents):
+                if parent >= 0:
+                    positions[row] = positions[parent] + 1
         for s, sequence in rows.items():
             self.lengths[s] = self.lengths.get(s, 0) + len(sequence)
         slots = self._slots(rows)
@@ -91,6 +101,8 @@ class RaggedDriver:
             ),
             **self.pools,
         }
+        if parents is not None:
+            feeds["tree_parent"] = np.append(parents, [-1] * self.padding).astype(np.int32)
         used = {value.name for value in self.session.get_inputs()}
         logits, *pools = self.session.run(None, {k: v for k, v in feeds.items() if k in used})
         self.pools = dict(zip(self.pools, pools, strict=True))

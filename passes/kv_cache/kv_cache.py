@@ -18,6 +18,9 @@ from optc.pipeline.base import Pass, PassReport
 #: Metadata key of the model: KV groups and layers as JSON.
 KV_METADATA = "optc.kv"
 
+#: Input of models whose rows may form trees: the row of the step that each row follows.
+TREE_PARENT = "tree_parent"
+
 _DENSE_INPUTS = ("input_ids", "position_ids")
 _STEP_INPUTS: dict[str, tuple[int | str, ...]] = {
     "slot_mapping": ("G", "T"),
@@ -34,12 +37,17 @@ class KVCache(Pass):
 
     Layers are numbered in graph order. Layers of one window share a KV group; groups sort by
     window with 0 (all tokens) first. Logits are computed for ``logit_rows`` only.
+
+    Options:
+        tree: The rows of a sequence may form a tree: the input ``tree_parent`` is added.
     """
 
     name: ClassVar[str] = "kv-cache"
     required: ClassVar[bool] = True
     #: the walk to the last norm and the token-wise check read float operators
     before: ClassVar[tuple[str, ...]] = ("quantize-weights", "cast-weights")
+
+    tree: bool = False
 
     def requires(self, model: ir.Model) -> None:
         """The model is in dense form: two inputs, one output, at least one attention.
@@ -79,7 +87,7 @@ class KVCache(Pass):
         attentions = [n for n in model.graph if is_op(n, "Attention", domain=DOMAIN)]
         windows = sorted({_window(n) for n in attentions})
         collapse(model)
-        step = _replace_inputs(model.graph)
+        step = _replace_inputs(model.graph, tree=self.tree)
         layers = []
         for index, node in enumerate(attentions):
             group = windows.index(_window(node))
@@ -92,7 +100,7 @@ class KVCache(Pass):
         ]
         model.metadata_props[KV_METADATA] = json.dumps({"groups": groups, "layers": layers})
         remove_unused(model)
-        report.facts = {"groups": groups, "layers": len(layers)}
+        report.facts = {"groups": groups, "layers": len(layers), "tree": self.tree}
         return report
 
 
@@ -112,13 +120,14 @@ def _window(node: ir.Node) -> int:
     return node.attributes.get_int("window", 0)
 
 
-def _replace_inputs(graph: ir.Graph) -> dict[str, ir.Value]:
+def _replace_inputs(graph: ir.Graph, *, tree: bool) -> dict[str, ir.Value]:
     """Rename the dense inputs to tokens and positions [T] and append the step's other inputs."""
     int32 = ir.TensorType(ir.DataType.INT32)
     for value, name in zip(graph.inputs, ("tokens", "positions"), strict=True):
         value.name, value.shape = name, ir.Shape(["T"])
         narrow_to_int32(graph, value)
-    for name, shape in _STEP_INPUTS.items():
+    added = {**_STEP_INPUTS, **({TREE_PARENT: ("T",)} if tree else {})}
+    for name, shape in added.items():
         graph.inputs.append(ir.Value(name=name, type=int32, shape=ir.Shape(shape)))
     return {str(value.name): value for value in graph.inputs}
 
@@ -146,6 +155,7 @@ def _page(
             step["query_starts"],
             step["kv_lengths"],
             step["block_tables"],
+            step.get(TREE_PARENT),
         ],
         {**attributes, "group": group, "layer": layer},
         name=node.name or f"attention.{layer}",

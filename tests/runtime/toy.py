@@ -14,6 +14,7 @@ import numpy.typing as npt
 
 from optc.errors import InputError
 from optc.runtime.executable import EngineSpec, Float32, Int32, KVGroup, LayerKV, StepBatch
+from tests.trees import path_to
 
 WIDTH = 8
 VOCAB = 48
@@ -114,14 +115,6 @@ def generate_naively(
         if tokens[-1] in eos:
             break
     return tokens[len(prompt) :]
-
-
-def path_to(parents: Int32, row: int) -> list[int]:
-    """Rows of the step from a sequence's first one down to ``row``."""
-    path = [row]
-    while parents[path[0]] >= 0:
-        path.insert(0, int(parents[path[0]]))
-    return path
 
 
 class ToyExecutable:

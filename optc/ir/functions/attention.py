@@ -18,10 +18,12 @@ from optc.ir.functions.token_wise import head_norm, rotary
 
 #: A score that no softmax lets through, yet finite, so that a row that sees nothing stays finite.
 _MASKED = -3.0e38
+#: Log2 of the deepest tree of rows that the body follows.
+_GENERATIONS = 12
 
 _SHAPE = {"num_heads": int, "kv_num_heads": int, "scale": float, "softcap": float, "window": int}
 _PLACE = {"group": int, "layer": int}
-_STEP = ("slot_mapping", "query_starts", "kv_lengths", "block_tables")
+_STEP = ("slot_mapping", "query_starts", "kv_lengths", "block_tables", "tree_parent?")
 _RESULTS = ("out: float", "k_pool_out: float", "v_pool_out: float")
 
 
@@ -107,7 +109,7 @@ def _slots(attributes: Attributes) -> list[str]:
     ]
 
 
-def _visible(attributes: Attributes) -> list[str]:
+def _visible(attributes: Attributes, *, tree: bool) -> list[str]:
     """Which of the M columns each of the T rows sees: [T, M]."""
     window = int(attributes["window"])
     near = [
@@ -116,7 +118,20 @@ def _visible(attributes: Attributes) -> list[str]:
         "visible = And (past_own, near)",
     ]
     return [
+        *_places(),
+        *(_past_in_tree() if tree else _past_in_order()),
+        "row_sequence_column = Unsqueeze (sequence, second)",
+        "own = Equal (row_sequence_column, column_sequence)",
+        f"{'past_own' if window else 'visible'} = And (past, own)",
+        *(near if window else []),
+    ]
+
+
+def _places() -> list[str]:
+    """Sequence and KV index of each of the T rows and M columns."""
+    return [
         integers("ends_stop", (1 << 31,)),
+        integers("minus_one", (-1,)),
         # rows: sequence of each row, and its index in that sequence's KV
         "tokens_1 = Shape (slots)",
         "tokens = Squeeze (tokens_1, first)",
@@ -140,14 +155,69 @@ def _visible(attributes: Attributes) -> list[str]:
         "span = Div (columns, batch)",
         "column_sequence = Div (column, span)",
         "column_index = Mod (column, span)",
-        "row_sequence_column = Unsqueeze (sequence, second)",
-        "own = Equal (row_sequence_column, column_sequence)",
+    ]
+
+
+def _past_in_order() -> list[str]:
+    """How far each column lies behind each row, and that it does not lie ahead: [T, M]."""
+    return [
         "row_index_column = Unsqueeze (row_index, second)",
         "distance = Sub (row_index_column, column_index)",
         "past = GreaterOrEqual (distance, zero)",
-        f"{'past_own' if window else 'visible'} = And (past, own)",
-        *(near if window else []),
     ]
+
+
+def _past_in_tree() -> list[str]:
+    """The same where rows descend from ``tree_parent``: of the step's rows only ancestors are past,
+    and distances count along the path."""
+    return [
+        # reach [T, T]: itself, its parent, then as many more generations each time
+        "parents = Cast <to: int = 7> (tree_parent)",
+        "parent_column = Unsqueeze (parents, second)",
+        "is_parent = Equal (parent_column, row)",
+        "is_self = Equal (row_column, row)",
+        "is_near = Or (is_parent, is_self)",
+        "reach_0 = Cast <to: int = 1> (is_near)",
+        *_doubled("reach", _GENERATIONS),
+        f"generations = ReduceSum <keepdims: int = 0> (reach_{_GENERATIONS}, second)",
+        "depth_1 = Cast <to: int = 7> (generations)",
+        "depth = Sub (depth_1, one)",
+        # tokens before the step, by sequence; where the path of a row stands
+        "first_rows = Slice (starts, first, minus_one, first)",
+        "new_rows = Sub (ends, first_rows)",
+        "before = Sub (lengths, new_rows)",
+        "row_before = Gather (before, sequence)",
+        "row_place = Add (row_before, depth)",
+        "row_place_column = Unsqueeze (row_place, second)",
+        # the row of the step that a column holds, if it holds one
+        "column_before = Gather (before, column_sequence)",
+        "column_first = Gather (first_rows, column_sequence)",
+        "column_length = Gather (lengths, column_sequence)",
+        "column_offset = Sub (column_index, column_before)",
+        "column_row_any = Add (column_offset, column_first)",
+        "last_row = Sub (tokens, one)",
+        "column_row = Clip (column_row_any, zero, last_row)",
+        "is_new = GreaterOrEqual (column_offset, zero)",
+        "column_depth = Gather (depth, column_row)",
+        "column_path = Add (column_before, column_depth)",
+        "column_place = Where (is_new, column_path, column_index)",
+        f"column_reach = Gather <axis: int = 1> (reach_{_GENERATIONS}, column_row)",
+        "is_ancestor = Cast <to: int = 9> (column_reach)",
+        "is_known = Not (is_new)",
+        "followed = Or (is_ancestor, is_known)",
+        "is_written = Less (column_index, column_length)",
+        "past = And (followed, is_written)",
+        "distance = Sub (row_place_column, column_place)",
+    ]
+
+
+def _doubled(name: str, times: int) -> list[str]:
+    """Statements that square a relation ``times`` times."""
+    lines = []
+    for i in range(times):
+        lines.append(f"{name}_sum_{i} = MatMul ({name}_{i}, {name}_{i})")
+        lines.append(f"{name}_{i + 1} = Sign ({name}_sum_{i})")
+    return lines
 
 
 def _scores(q: str, attributes: Attributes) -> list[str]:
@@ -194,12 +264,12 @@ def _scores(q: str, attributes: Attributes) -> list[str]:
     ]
 
 
-def _paged(q: str, k: str, v: str, attributes: Attributes) -> str:
+def _paged(q: str, k: str, v: str, attributes: Attributes, *, tree: bool) -> str:
     heads = attributes["kv_num_heads"]
     return "\n".join(
         [
             *_slots(attributes),
-            *_visible(attributes),
+            *_visible(attributes, tree=tree),
             *_write("k", k, heads),
             *_write("v", v, heads),
             *_scores(q, attributes),
@@ -208,7 +278,7 @@ def _paged(q: str, k: str, v: str, attributes: Attributes) -> str:
 
 
 def _paged_attention(attributes: Attributes, present: frozenset[str]) -> str:
-    return _paged("q", "k", "v", attributes)
+    return _paged("q", "k", "v", attributes, tree="tree_parent" in present)
 
 
 def _rotary_paged_attention(attributes: Attributes, present: frozenset[str]) -> str:
@@ -229,7 +299,8 @@ def _rotary_paged_attention(attributes: Attributes, present: frozenset[str]) -> 
             lines.append(rotary(name, "cos", "sin", f"{kind}2", count, attributes))
             name = f"{kind}2"
         names[kind] = name
-    lines.append(_paged(names["q"], names["k"], "v0", attributes))
+    tree = "tree_parent" in present
+    lines.append(_paged(names["q"], names["k"], "v0", attributes, tree=tree))
     return "\n".join(lines)
 
 

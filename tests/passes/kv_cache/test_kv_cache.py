@@ -15,6 +15,7 @@ from optc.pipeline.base import PassReport
 from tests.ir_text import expected, f32, model_of, nodes_text
 from tests.models import Dense, dense_model
 from tests.ragged import RaggedDriver, run_dense
+from tests.trees import path_to, random_parents
 
 SIGNATURE = "g (int64[B,S] input_ids, int64[B,S] position_ids) => (float[B,S,10] logits)"
 
@@ -278,3 +279,34 @@ def test_metadata_is_json() -> None:
     model = dense_model(Dense())
     apply(model)
     assert json.loads(model.metadata_props[KV_METADATA]) == kv_layout(model)
+
+
+@pytest.mark.parametrize("family", ["llama", "gemma2"])
+def test_a_tree_equals_the_dense_model_along_each_path(family: str) -> None:
+    shape = FAMILIES[family]
+    rng = np.random.default_rng(3)
+    known, drafts = rng.integers(0, shape.vocab, 21).tolist(), rng.integers(0, shape.vocab, 12)
+    other = rng.integers(0, shape.vocab, 5).tolist()
+    dense = dense_model(shape)
+    model = dense_model(shape)
+    one = KVCache(tree=True)
+    one.run(model)
+    one.ensures(model)
+    driver = RaggedDriver(model, padding=2)
+    driver.step({0: known}, parents=random_parents([21], [21], 0))
+    parents = random_parents([5, 12], [5, 1], 4)
+    logits = driver.step({1: other, 0: drafts.tolist()}, parents=parents)
+    np.testing.assert_allclose(logits[:5], run_dense(dense, other), rtol=1e-4, atol=2e-5)
+    for row in range(5, 17):
+        path = [int(drafts[r - 5]) for r in path_to(parents, row)]
+        want = run_dense(dense, known + path)[-1]
+        np.testing.assert_allclose(logits[row], want, rtol=1e-4, atol=2e-5)
+
+
+def test_the_tree_is_an_input_where_it_is_asked_for() -> None:
+    for tree in (False, True):
+        model = dense_model(Dense())
+        KVCache(tree=tree).run(model)
+        assert ("tree_parent" in {value.name for value in model.graph.inputs}) is tree
+        attention = next(n for n in model.graph if n.op_type == "PagedAttention")
+        assert len(attention.inputs) == 9 + tree
