@@ -3,17 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import Protocol, TypeVar
 
 import numpy as np
 
 from optc.runtime.chunks import Chunk
 from optc.runtime.executable import Int32, StepBatch
-from optc.runtime.kv_blocks import RELEASED, BlockCopy
-from optc.runtime.request import Request
-from optc.runtime.tree import place_drafts
+from optc.runtime.kv_blocks import RELEASED, BlockCopy, BlockTables
+from optc.runtime.tree import HasDrafts, place_drafts
 
 
-def build_batch(chunks: Sequence[Chunk[Request]], groups: int, block_size: int) -> StepBatch:
+class HasPath(HasDrafts, Protocol):
+    """Whose rows a step computes."""
+
+    tables: BlockTables
+
+    @property
+    def path(self) -> Int32:
+        """[n] the known tokens and the drafts behind them."""
+        ...
+
+
+R = TypeVar("R", bound=HasPath)
+
+
+def build_batch(chunks: Sequence[Chunk[R]], groups: int, block_size: int) -> StepBatch:
     """The arrays of a step over ``chunks`` (at least one), in their order.
 
     Logits are asked for the last row of every chunk that completes its request and for its
@@ -66,7 +80,7 @@ def copied_slots(
         )
 
 
-def _block_tables(chunks: Sequence[Chunk[Request]], groups: int) -> Int32:
+def _block_tables(chunks: Sequence[Chunk[R]], groups: int) -> Int32:
     """[G, B, P] block tables, padded with -1."""
     width = max(len(chunk.request.tables.blocks[0]) for chunk in chunks)
     tables = np.full((groups, len(chunks), width), RELEASED, np.int32)

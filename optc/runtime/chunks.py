@@ -10,7 +10,13 @@ from optc.runtime.kv_blocks import BlockTables
 from optc.runtime.policy import Rank
 
 
-class Schedulable(Protocol):
+class Counted(Protocol):
+    """Whose rows can be counted."""
+
+    num_tokens: int
+
+
+class Schedulable(Counted, Protocol):
     """What the scheduler reads and writes of a request; tokens and salt only pass through to the
     prefix cache.
 
@@ -25,7 +31,6 @@ class Schedulable(Protocol):
     idle: bool
     salt: str
     num_prompt: int
-    num_tokens: int
     num_computed: int
     num_drafted: int
     tables: BlockTables
@@ -37,13 +42,14 @@ class Schedulable(Protocol):
 
 
 R = TypeVar("R", bound=Schedulable)
+C = TypeVar("C", bound=Counted)
 
 
-class Chunk(NamedTuple, Generic[R]):
+class Chunk(NamedTuple, Generic[C]):
     """``rows`` rows of ``request`` from its token ``start`` on, the last ``drafted`` of them
     beyond its known tokens."""
 
-    request: R
+    request: C
     start: int
     rows: int
     drafted: int = 0

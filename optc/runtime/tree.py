@@ -8,17 +8,30 @@ later step is linear again.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, Protocol, TypeVar
 
 import numpy as np
 
-from optc.runtime.chunks import Chunk
+from optc.runtime.chunks import Chunk, Counted
 from optc.runtime.executable import Int32
 from optc.runtime.request import Request
 
 
+class HasDrafts(Counted, Protocol):
+    """Whose drafts may be a tree."""
+
+    @property
+    def draft_parents(self) -> Sequence[int] | None:
+        """[num_drafted] draft that each one follows, -1 for the last known token; None is a
+        chain."""
+        ...
+
+
+R = TypeVar("R", bound=HasDrafts)
+
+
 def place_drafts(
-    chunks: Sequence[Chunk[Request]], query_starts: Int32, indices: Int32
+    chunks: Sequence[Chunk[R]], query_starts: Int32, indices: Int32
 ) -> tuple[Int32, Int32 | None]:
     """Positions [T] and ``tree_parent`` [T] of a step; None if no request drafts a tree.
 

@@ -1,0 +1,89 @@
+"""`DraftedText`: one request as a draft model sees it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from optc.runtime.executable import Int32
+from optc.runtime.kv_blocks import BlockTables
+from optc.runtime.request import Request
+from optc.runtime.sampler import Row
+
+
+class DraftedText:
+    """The verified tokens of a request, the drafts behind them, and how far the draft model is.
+
+    ``num_computed`` verified tokens have their keys and values; those of ``written`` tokens, the
+    drafts among them that are not verified yet, lie in the draft's KV pool.
+
+    Args:
+        request: The target's; only read.
+        tables: Empty block tables in the draft's pools.
+    """
+
+    def __init__(self, request: Request, tables: BlockTables) -> None:
+        self.id = request.id
+        self.leader_id = request.leader_id
+        self.salt = request.salt
+        self.tables = tables
+        self.num_prompt = request.num_prompt
+        self.draft_parents: None = None  # a chain
+        self.num_computed = 0
+        self.num_tokens = 0
+        self.num_drafted = 0
+        self.written = 0
+        self._request = request
+        self._params = replace(request.params, logprobs=None)
+        self._tokens = np.empty(request.max_length, np.int32)
+
+    @property
+    def num_pending(self) -> int:
+        """Verified tokens that are not computed yet, before the first draft."""
+        return self.num_tokens - self.num_computed
+
+    @property
+    def tokens(self) -> Int32:
+        """[num_tokens] verified tokens and drafts; a view."""
+        return self._tokens[: self.num_tokens]
+
+    @property
+    def path(self) -> Int32:
+        """The same, as a step reads it."""
+        return self.tokens
+
+    def drafts(self) -> list[int]:
+        """The drafts since the last `resume`."""
+        drafts: list[int] = self.tokens[self.num_tokens - self.num_drafted :].tolist()
+        return drafts
+
+    def resume(self) -> None:
+        """Take the tokens that were verified meanwhile; drafts that they confirm stay computed."""
+        verified = self._request.tokens
+        start, stop = self.num_computed, min(self.written, len(verified) - 1)
+        wrong = np.flatnonzero(self._tokens[start:stop] != verified[start:stop])
+        self.num_computed = self.written = int(start + wrong[0]) if len(wrong) else max(start, stop)
+        self._tokens[start : len(verified)] = verified[start:]
+        self.num_tokens = len(verified)
+        self.num_drafted = 0
+
+    def resume_from(self, computed: int) -> None:
+        """Go on behind ``computed`` tokens: those of a cached prefix, 0 where blocks were taken."""
+        self.num_computed = self.written = computed
+
+    def wrote(self, rows: int) -> None:
+        """Take note that ``rows`` more tokens were computed."""
+        self.written += rows
+        self.num_computed = min(self.written, self.num_tokens - self.num_drafted)
+
+    def draft(self, token: int) -> None:
+        """Add a draft."""
+        self._tokens[self.num_tokens] = token
+        self.num_tokens += 1
+        self.num_drafted += 1
+
+    def row(self) -> Row:
+        """What the sampler needs to draw the next token, as the target will."""
+        request = self._request
+        return Row(self._params, request.seed, request.index, self.tokens, self.num_prompt)

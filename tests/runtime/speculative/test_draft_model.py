@@ -1,0 +1,277 @@
+"""Drafts by a model of its own: plain decoding's text, whatever happens to requests and blocks."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from optc.runtime.core import Core
+from optc.runtime.kv_blocks import blocks_needed
+from optc.runtime.kv_plan import KVPlan
+from optc.runtime.params import SamplingParams
+from optc.runtime.request import Request
+from optc.runtime.speculative.controller import Fixed
+from optc.runtime.speculative.draft_model import DraftModel
+from optc.runtime.speculative.speculator import Source, Speculator
+from tests.runtime.toy import VOCAB, ToyExecutable, toy_spec
+
+SETTINGS = settings(
+    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=True
+)
+
+
+class DraftExecutable(ToyExecutable):
+    """The target's toy model with some noise on its weights: 0 always agrees with it."""
+
+    def __init__(self, windows: tuple[int, ...], noise: float) -> None:
+        super().__init__(toy_spec(windows, max_rows=12, max_sequences=6))
+        rng = np.random.default_rng(5)
+        weights = self.model.embedding
+        self.model = replace(self.model, embedding=weights + noise * rng.normal(size=weights.shape))
+
+
+def draft_model(
+    windows: tuple[int, ...] = (0,),
+    *,
+    noise: float = 0.0,
+    spare: int = 60,
+    budget: int = 12,
+    prefix_cache: bool = True,
+) -> DraftModel:
+    executable = DraftExecutable(windows, noise)
+    blocks = tuple(blocks_needed(64, budget, window, 4) + spare for window in windows)
+    plan = KVPlan(4, blocks, 0, 64)
+    return DraftModel(executable, plan, token_budget=budget, prefix_cache=prefix_cache)
+
+
+def batches_of(draft: DraftModel) -> list[list[int]]:
+    """Rows of each sequence in each step of the draft."""
+    executable = draft.executable
+    assert isinstance(executable, ToyExecutable)
+    return [np.diff(batch.query_starts).tolist() for batch in executable.batches]
+
+
+def make_core(
+    windows: tuple[int, ...],
+    draft: DraftModel | None,
+    *,
+    count: int = 4,
+    budget: int = 16,
+    spare: int = 60,
+    prefix_cache: bool = True,
+) -> tuple[Core, ToyExecutable]:
+    spec = toy_spec(windows, max_logit_rows=20)
+    executable = ToyExecutable(spec)
+    blocks = tuple(blocks_needed(64, budget, window, 4) + spare for window in windows)
+    core = Core(
+        executable,
+        KVPlan(4, blocks, 0, 64),
+        token_budget=budget,
+        prefix_cache=prefix_cache,
+        speculator=Speculator([Source(draft, Fixed(count))]) if draft else None,
+    )
+    return core, executable
+
+
+def drain(core: Core, draft: DraftModel | None = None) -> None:
+    for _ in range(2000):
+        if not core.has_work:
+            return
+        core.step()
+        core.scheduler.check_integrity()
+        if draft:
+            draft.check_integrity()
+    raise AssertionError("not done")
+
+
+def alone(windows: tuple[int, ...], prompt: list[int], params: SamplingParams) -> Request:
+    core, _ = make_core(windows, None)
+    request = core.add(np.array(prompt, np.int32), params, seed=7)
+    drain(core)
+    return request
+
+
+PROMPT = [int(t) for t in np.random.default_rng(2).integers(0, VOCAB, 11)]
+
+
+@pytest.mark.parametrize("temperature", [0.0, 1.0])
+@pytest.mark.parametrize("windows", [(0,), (0, 5), (3, 9)])
+def test_a_draft_equal_to_the_target_is_always_accepted(
+    windows: tuple[int, ...], temperature: float
+) -> None:
+    """Also at a temperature: it draws with the target's noise, and follows its penalties."""
+    params = SamplingParams(
+        temperature=temperature, max_tokens=31, repetition_penalty=1.2, logprobs=1
+    )
+    expected = alone(windows, PROMPT, params)
+    draft = draft_model(windows)
+    core, executable = make_core(windows, draft)
+    request = core.add(np.array(PROMPT, np.int32), params, seed=7)
+    drain(core, draft)
+    assert request.output.tolist() == expected.output.tolist()
+    assert request.logprobs == expected.logprobs
+    assert request.metrics.accepted_tokens == request.metrics.drafted_tokens == 24
+    assert len(executable.batches) == 1 + 6, "the prompt, and 30 tokens by four drafts and a bonus"
+
+
+def test_only_what_is_new_is_computed() -> None:
+    draft = draft_model()
+    core, _ = make_core((0,), draft, count=3)
+    core.add(np.array(PROMPT, np.int32), SamplingParams(temperature=0, max_tokens=9), seed=7)
+    drain(core, draft)
+    # The prompt and the first token; then, all being accepted, the last draft and the bonus.
+    assert batches_of(draft) == [[12], [1], [1], [2], [1], [1]]
+
+
+def test_rejected_drafts_are_computed_again() -> None:
+    params = SamplingParams(temperature=0, max_tokens=30)
+    draft = draft_model((0, 5), noise=0.4)
+    core, _ = make_core((0, 5), draft)
+    request = core.add(np.array(PROMPT, np.int32), params, seed=7)
+    drain(core, draft)
+    assert request.output.tolist() == alone((0, 5), PROMPT, params).output.tolist()
+    metrics = core.metrics()
+    assert 0 < metrics.accepted_tokens < metrics.drafted_tokens
+
+
+def test_all_requests_are_drafted_for_in_one_batch() -> None:
+    draft = draft_model()
+    core, _ = make_core((0,), draft, count=3)
+    prompts = [PROMPT[:n] for n in (2, 3, 4)]
+    params = SamplingParams(temperature=0, max_tokens=5)
+    for prompt in prompts:
+        core.add(np.array(prompt, np.int32), params, seed=7)
+    drain(core, draft)
+    assert batches_of(draft) == [[3, 4, 5], [1, 1, 1], [1, 1, 1]]
+
+
+def test_a_long_prompt_is_caught_up_with_in_pieces_without_holding_up_others() -> None:
+    draft = draft_model(budget=12)
+    core, _ = make_core((0,), draft, count=2)
+    params = SamplingParams(temperature=0, max_tokens=20)
+    core.add(np.array([1] * 35, np.int32), params, seed=7)
+    core.add(np.array([2, 3], np.int32), params, seed=7)
+    drain(core, draft)
+    rows = batches_of(draft)
+    assert max(sum(batch) for batch in rows) == 12
+    assert core.metrics().drafted_tokens == core.metrics().accepted_tokens > 20
+
+
+def test_completions_of_one_prompt_share_its_keys_and_values() -> None:
+    draft = draft_model()
+    core, _ = make_core((0,), draft, count=2)
+    params = SamplingParams(temperature=0.9, max_tokens=8)
+    leader = core.add(np.array(PROMPT, np.int32), params, seed=3)
+    others = [
+        core.add(np.array(PROMPT, np.int32), params, seed=3, index=i, leader=leader) for i in (1, 2)
+    ]
+    drain(core, draft)
+    for request in (leader, *others):
+        expected = make_core((0,), None)[0]
+        plain = expected.add(np.array(PROMPT, np.int32), params, seed=3, index=request.index)
+        drain(expected)
+        assert request.output.tolist() == plain.output.tolist()
+    assert sorted(batches_of(draft)[0], reverse=True) == [12], "one computes the prompt"
+    assert 12 not in batches_of(draft)[1]
+
+
+def test_a_request_beyond_the_drafts_context_decodes_plainly() -> None:
+    draft = draft_model()
+    draft.plan = replace(draft.plan, max_context=20)
+    core, _ = make_core((0,), draft)
+    params = SamplingParams(temperature=0, max_tokens=30)
+    request = core.add(np.array(PROMPT, np.int32), params, seed=7)
+    drain(core, draft)
+    assert request.output.tolist() == alone((0,), PROMPT, params).output.tolist()
+    assert 0 < core.metrics().drafted_tokens < 12
+
+
+def test_blocks_of_requests_that_are_not_drafted_for_are_taken() -> None:
+    draft = draft_model(spare=0)  # 16 blocks: one long request
+    core, _ = make_core((0,), draft, count=2)
+    params = SamplingParams(temperature=0, max_tokens=3)
+    first = core.add(np.array([3] * 50, np.int32), replace_tokens(params, 12), seed=7)
+    while first.num_output < 2:
+        core.step()
+    second = core.add(np.array([5] * 40, np.int32), replace_tokens(params, 20), seed=7)
+    drain(core, draft)
+    for request, prompt in ((first, [3] * 50), (second, [5] * 40)):
+        expected = alone((0,), prompt, replace_tokens(params, len(request.output)))
+        assert request.output.tolist() == expected.output.tolist()
+    assert second.metrics.drafted_tokens > 0
+    assert draft.available() == draft.plan.blocks
+
+
+def replace_tokens(params: SamplingParams, count: int) -> SamplingParams:
+    return replace(params, max_tokens=count)
+
+
+traffic = st.lists(
+    st.tuples(
+        st.lists(st.integers(0, VOCAB - 1), min_size=1, max_size=24),
+        st.integers(1, 16),  # max_tokens
+        st.sampled_from([0.0, 0.7]),  # temperature
+        st.integers(0, 8),  # arrives at this step
+        st.integers(0, 30),  # is cancelled at this step, if above 20 - arrival
+    ),
+    min_size=1,
+    max_size=6,
+)
+
+
+@SETTINGS
+@given(
+    traffic=traffic,
+    windows=st.sampled_from([(0,), (0, 5), (3, 9)]),
+    budget=st.integers(2, 16),
+    spare=st.integers(0, 4),
+    draft_budget=st.integers(1, 12),
+    draft_spare=st.integers(0, 4),
+    noise=st.sampled_from([0.0, 0.3, 5.0]),
+    drafts=st.integers(1, 7),
+    prefix_cache=st.booleans(),
+)
+def test_any_traffic_gives_what_plain_decoding_gives(
+    traffic: list[tuple[list[int], int, float, int, int]],
+    windows: tuple[int, ...],
+    budget: int,
+    spare: int,
+    draft_budget: int,
+    draft_spare: int,
+    noise: float,
+    drafts: int,
+    prefix_cache: bool,
+) -> None:
+    """Batch mates, chunks, prefix hits, preemption, cancellation, tiny pools on both sides."""
+    draft = draft_model(
+        windows, noise=noise, spare=draft_spare, budget=draft_budget, prefix_cache=prefix_cache
+    )
+    core, _ = make_core(
+        windows, draft, count=drafts, budget=budget, spare=spare, prefix_cache=prefix_cache
+    )
+    live: list[tuple[Request, list[int], SamplingParams]] = []
+    for step in range(1500):
+        for prompt, count, temperature, arrives, cancelled in traffic:
+            if arrives == step:
+                params = SamplingParams(temperature=temperature, max_tokens=count)
+                request = core.add(np.array(prompt, np.int32), params, seed=7)
+                live.append((request, prompt, params))
+            if step == cancelled < 8 + arrives and step > arrives:
+                core.cancel(next(r for r, p, _ in live if p == prompt))
+        if core.has_work:
+            core.step()
+        core.scheduler.check_integrity()
+        draft.check_integrity()
+        if step > 8 and not core.has_work:
+            break
+    assert not core.has_work
+    for request, prompt, params in live:
+        whole = alone(windows, prompt, params).output.tolist()
+        if request.finish_reason == "cancelled":
+            whole = whole[: request.num_output]
+        assert request.output.tolist() == whole
+    assert draft.available() == draft.plan.blocks
