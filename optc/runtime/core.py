@@ -200,6 +200,12 @@ class Core:
         """All requests that have not finished, oldest first."""
         return self.scheduler.requests()
 
+    def close(self) -> None:
+        """Release the engine and what drafts for it."""
+        if self._speculator:
+            self._speculator.close()
+        self.executable.close()
+
     def _fork(self, draws: list[Draw], started: float) -> tuple[list[Draw], list[BlockCopy]]:
         """Add those who take over a prompt that is now computed, with the same logits."""
         forked: list[Draw] = []

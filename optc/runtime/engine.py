@@ -5,23 +5,22 @@ from __future__ import annotations
 import secrets
 import time
 import weakref
-from collections.abc import Callable, Iterable, Sequence
-from contextlib import ExitStack
+from collections.abc import Iterable, Sequence
 from types import TracebackType
 
 import numpy as np
 
 from optc.errors import RequestError
-from optc.runtime.batching import BatchingMode, make_batching
-from optc.runtime.core import Core
+from optc.runtime.batching import BatchingMode
 from optc.runtime.detokenize import Detokenizer, TextStream
-from optc.runtime.executable import EngineSpec, Executable, Int32
+from optc.runtime.executable import EngineSpec, Int32
 from optc.runtime.handle import Handle
-from optc.runtime.kv_plan import KVPlan, plan_kv
+from optc.runtime.kv_plan import KVPlan
 from optc.runtime.metrics import EngineMetrics, RequestMetrics
+from optc.runtime.opening import OpenCore, OpenExecutable
 from optc.runtime.outputs import Completion, RequestOutput
 from optc.runtime.params import SamplingParams
-from optc.runtime.speculative.speculator import Speculate, make_speculator
+from optc.runtime.speculative.kinds import parse_kinds
 from optc.runtime.structured.compiler import GrammarCompiler
 from optc.runtime.structured.constraint import Constraint
 from optc.runtime.terms import Terms
@@ -43,18 +42,18 @@ class Engine:
         token_budget: Most rows of one step; None is the engine's limit.
         block_size: Tokens of a KV block; None chooses.
         prefix_cache: Keep keys and values of prefixes for later requests.
-        speculate: ``ngram`` drafts tokens from the request's own text, ``lookahead`` also from what
-            the model said behind rejected drafts; ``off`` does not.
+        speculate: How tokens are drafted (`optc.runtime.speculative.kinds`); ``off`` is not.
+        open_draft: Loads the engine of a draft model; called on the engine's own thread.
         batching, batch_window_ms: When waiting requests are admitted (`optc.runtime.batching`).
 
     Raises:
-        OptcError: The engine cannot be loaded, the memory is too little, or ``speculate`` is not
-            known.
+        OptcError: An engine cannot be loaded, the memory is too little, or ``speculate`` is not
+            known or needs a draft model that is not there.
     """
 
     def __init__(
         self,
-        open_executable: Callable[[], Executable],
+        open_executable: OpenExecutable,
         *,
         tokenizer: Tokenizer | None = None,
         eos_token_ids: Sequence[int] = (),
@@ -62,44 +61,28 @@ class Engine:
         token_budget: int | None = None,
         block_size: int | None = None,
         prefix_cache: bool = True,
-        speculate: Speculate = "off",
+        speculate: str = "off",
+        open_draft: OpenExecutable | None = None,
         batching: BatchingMode = "continuous",
         batch_window_ms: float = 5.0,
     ) -> None:
         self.tokenizer = tokenizer
         self.eos_token_ids = tuple(eos_token_ids)
-        self.spec: EngineSpec
-        self.kv_plan: KVPlan
-        speculator = make_speculator(speculate)
-        opened: list[tuple[EngineSpec, KVPlan]] = []
-
-        def open_core() -> Core:
-            executable = open_executable()
-            with ExitStack() as on_error:
-                on_error.callback(executable.close)
-                core = build(executable)
-                on_error.pop_all()
-            return core
-
-        def build(executable: Executable) -> Core:
-            spec = executable.spec
-            rows = spec.max_rows if token_budget is None else min(token_budget, spec.max_rows)
-            plan = plan_kv(spec, kv_memory_bytes, rows, block_size)
-            opened.append((spec, plan))
-            return Core(
-                executable,
-                plan,
-                eos_token_ids=eos_token_ids,
-                token_budget=rows,
-                prefix_cache=prefix_cache,
-                speculator=speculator,
-                batching=make_batching(
-                    batching, batch_window_ms, min(spec.max_sequences, spec.max_logit_rows)
-                ),
-            )
-
-        self._worker = Worker(open_core)
-        self.spec, self.kv_plan = opened[0]
+        opening = OpenCore(
+            open_executable,
+            open_draft,
+            kinds=parse_kinds(speculate),
+            eos_token_ids=self.eos_token_ids,
+            kv_memory_bytes=kv_memory_bytes,
+            token_budget=token_budget,
+            block_size=block_size,
+            prefix_cache=prefix_cache,
+            batching=batching,
+            batch_window_ms=batch_window_ms,
+        )
+        self._worker = Worker(opening)
+        self.spec: EngineSpec = opening.spec
+        self.kv_plan: KVPlan = opening.plan
         self._grammars: GrammarCompiler | None = None
         if tokenizer is not None:
             vocab_size = self.spec.vocab_size

@@ -80,6 +80,36 @@ def plan_kv(
     return KVPlan(size, tuple(blocks), bytes_for(blocks), context)
 
 
+def plan_with_draft(
+    spec: EngineSpec,
+    draft: EngineSpec,
+    budget_bytes: int | None,
+    token_budget: int,
+    block_size: int | None = None,
+) -> tuple[KVPlan, KVPlan]:
+    """Divide one budget over a target and its draft, so that both hold about as many tokens.
+
+    Args:
+        spec: The target.
+        draft: The draft.
+        budget_bytes: Memory for the KV of both; None is what `plan_kv` chooses for the target,
+            and that of the draft besides.
+        token_budget: Most rows of one step of either.
+        block_size: Tokens a block of either; None is about 32.
+
+    Raises:
+        InputError: As of `plan_kv`, for one of the two.
+    """
+    whole = spec.kv_bytes_per_token + draft.kv_bytes_per_token
+    if budget_bytes is None:
+        plan = plan_kv(spec, None, token_budget, block_size)
+        budget_bytes = plan.bytes * whole // spec.kv_bytes_per_token
+    else:
+        share = budget_bytes * spec.kv_bytes_per_token // whole
+        plan = plan_kv(spec, share, token_budget, block_size)
+    return plan, plan_kv(draft, budget_bytes - plan.bytes, token_budget, block_size)
+
+
 def _longest(limit: int, size: int, cost: Callable[[int], int], budget: int) -> int:
     """The longest multiple of ``size`` tokens, at most ``limit``, that costs at most ``budget``."""
     low, high = 0, limit // size

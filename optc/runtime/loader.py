@@ -6,13 +6,15 @@ from pathlib import Path
 from typing import Literal
 
 from optc import registry
-from optc.artifact import Artifact
+from optc.artifact import Artifact, EngineEntry
 from optc.errors import InputError
 from optc.runtime.batching import BatchingMode
 from optc.runtime.engine import Engine
 from optc.runtime.executable import Executable
 from optc.runtime.kv_plan import parse_bytes
-from optc.runtime.speculative.speculator import Speculate
+from optc.runtime.opening import OpenExecutable
+from optc.runtime.speculative.draft_artifact import find_draft
+from optc.runtime.speculative.kinds import parse_kinds
 from optc.runtime.tokenizer import Tokenizer, read_tokenizer
 from optc.target import usable_threads
 
@@ -25,7 +27,8 @@ def load(
     token_budget: int | None = None,
     block_size: int | None = None,
     prefix_cache: bool = True,
-    speculate: Speculate = "off",
+    speculate: str | None = None,
+    draft: str | Path | None = None,
     batching: BatchingMode = "continuous",
     batch_window_ms: float = 5.0,
     verify: Literal["full", "size"] = "full",
@@ -41,10 +44,12 @@ def load(
         block_size: Tokens of a KV block; None chooses.
         prefix_cache: Keep the keys and values of prefixes for later requests that begin alike;
             never changes a result. Without effect on engines that are not batch-invariant.
-        speculate: ``ngram`` drafts tokens from what the request's own text repeats and verifies
-            several in one step, while that pays; ``lookahead`` also drafts what the model said
-            behind rejected drafts; ``off`` does neither. Never changes a result on
-            batch-invariant engines.
+        speculate: Drafts tokens and verifies several in one step, while that pays: ``ngram`` what
+            the request's own text repeats, ``lookahead`` also what the model said behind rejected
+            drafts, ``draft`` what a smaller model says, ``ngram+draft`` both; ``off`` does not.
+            Never changes a result on batch-invariant engines. None is ``draft`` where one is
+            given, else ``off``.
+        draft: Artifact of a draft model with the same tokenizer; None is the artifact's own.
         batching: ``continuous`` admits requests at every step; ``static`` runs a batch to its end
             before it admits the next, ``dynamic`` collects one for ``batch_window_ms`` first:
             both for comparison. Never changes a result on batch-invariant engines.
@@ -55,22 +60,25 @@ def load(
         ArtifactError: Not an artifact, or damaged; names the file.
         UnavailableError: This machine lacks a CPU feature or package that the engine needs.
         InputError: ``kv_memory``, ``block_size``, ``threads`` or ``token_budget`` is no usable
-            size, or ``speculate`` is not known.
+            size, ``speculate`` is not known, or a draft model is missing or does not fit.
     """
     if threads is not None and threads < 1:
         raise InputError(f"{threads} threads", where="threads", hint="at least 1")
     budget = parse_bytes(kv_memory) if isinstance(kv_memory, str) else kv_memory
     artifact = Artifact.open(path, verify)
-    entry = artifact.engine()
-    backend = registry.backend(entry.backend)
-
-    def open_executable() -> Executable:
-        folder = artifact.engine_folder(entry)
-        return backend.load(folder, entry.spec, entry.data, threads or usable_threads())
-
+    speculate = speculate or ("off" if draft is None else "draft")
+    open_draft = None
+    if "draft" in parse_kinds(speculate):
+        open_draft = _opener(*find_draft(artifact, draft, verify), threads)
+    elif draft is not None:
+        raise InputError(
+            f"a draft model is given, but not used by {speculate!r}",
+            where="speculate",
+            hint="draft or ngram+draft",
+        )
     tokenizer = artifact.manifest.tokenizer
     return Engine(
-        open_executable,
+        _opener(artifact, artifact.engine(), threads),
         tokenizer=artifact_tokenizer(artifact),
         eos_token_ids=tokenizer.eos_token_ids if tokenizer else (),
         kv_memory_bytes=budget,
@@ -80,7 +88,19 @@ def load(
         speculate=speculate,
         batching=batching,
         batch_window_ms=batch_window_ms,
+        open_draft=open_draft,
     )
+
+
+def _opener(artifact: Artifact, entry: EngineEntry, threads: int | None) -> OpenExecutable:
+    """What loads an engine of an artifact, once it is called."""
+    backend = registry.backend(entry.backend)
+
+    def open_executable() -> Executable:
+        folder = artifact.engine_folder(entry)
+        return backend.load(folder, entry.spec, entry.data, threads or usable_threads())
+
+    return open_executable
 
 
 def artifact_tokenizer(artifact: Artifact) -> Tokenizer | None:

@@ -125,7 +125,7 @@ class Worker:
             try:
                 self._serve(core)
             finally:
-                core.executable.close()
+                core.close()
 
     def _serve(self, core: Core) -> None:
         while True:

@@ -35,4 +35,5 @@ def test_speculation_changes_nothing_but_the_figures(optc: Optc, artifact: Path)
 def test_an_unknown_kind_of_speculation_is_a_usage_error(optc: Optc, artifact: Path) -> None:
     outcome = optc("run", artifact, "--prompt", "ab", "--speculate", "magic")
     assert outcome.code == 2
-    assert "'magic' is not one of 'ngram', " in outcome.err
+    assert "speculation by 'magic' is not known" in outcome.err
+    assert "off, or one or more of ngram, lookahead, draft" in outcome.err

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,32 +22,50 @@ class ToyBackend:
 
     def __init__(self) -> None:
         self.calls: list[tuple[Path, dict[str, Any], int]] = []
+        self.loaded: list[ToyExecutable] = []
 
     def load(
         self, folder: Path, spec: EngineSpec, data: dict[str, Any], threads: int
     ) -> Executable:
         self.calls.append((folder, data, threads))
-        return ToyExecutable(spec)
+        self.loaded.append(ToyExecutable(spec))
+        return self.loaded[-1]
 
 
-def write_artifact(output: Path, *, tokenizer: bool = True) -> Artifact:
-    """An artifact whose engine is the toy, with a byte-level tokenizer that adds no BOS itself."""
+def write_artifact(
+    output: Path,
+    *,
+    tokenizer: bool = True,
+    roles: tuple[str, ...] = ("target",),
+    vocab: int = SPEC.vocab_size,
+    special: str = "<s>",
+) -> Artifact:
+    """An artifact whose engines are the toy, with a byte-level tokenizer that adds no BOS itself.
+
+    The tokenizer's first token is ``special``.
+    """
     with ArtifactWriter(output) as writer:
-        (writer.subfolder("engines/target") / "engine.bin").write_bytes(b"toy")
+        for role in roles:
+            (writer.subfolder(f"engines/{role}") / "engine.bin").write_bytes(b"toy")
         if tokenizer:
             folder = writer.subfolder("tokenizer")
             byte_level().save(str(folder / "tokenizer.json"))
+            text = (folder / "tokenizer.json").read_text()
+            (folder / "tokenizer.json").write_text(text.replace("<s>", special))
             (folder / "chat_template.jinja").write_text("{{ bos_token }}{{ messages[0].content }}")
-        engine = EngineEntry(
-            name="target",
-            role="target",
-            backend="toy",
-            target=Target("any", "cpu"),
-            requires={},
-            spec=SPEC,
-            data={"seed": 0},
-            folder="engines/target",
-            files=("engine.bin",),
+        engines = tuple(
+            EngineEntry(
+                name=role,
+                role=role,
+                backend="toy",
+                target=Target("any", "cpu"),
+                requires={},
+                spec=replace(SPEC, vocab_size=vocab),
+                data={"seed": 0},
+                folder=f"engines/{role}",
+                files=("engine.bin",),
+            )
+            for role in roles
         )
         files = ("tokenizer/tokenizer.json", "tokenizer/chat_template.jinja")
         entry = TokenizerEntry(
@@ -59,7 +78,7 @@ def write_artifact(output: Path, *, tokenizer: bool = True) -> Artifact:
             recipe={"name": "none"},
             pipeline="",
             passes=(),
-            engines=(engine,),
+            engines=engines,
             tokenizer=entry if tokenizer else None,
             files=writer.hashed_files(),
             gated=False,

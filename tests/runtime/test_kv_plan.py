@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from optc.errors import InputError
 from optc.runtime.kv_blocks import blocks_needed
-from optc.runtime.kv_plan import available_memory, parse_bytes, plan_kv
+from optc.runtime.kv_plan import available_memory, parse_bytes, plan_kv, plan_with_draft
 from tests.runtime.toy import toy_spec
 
 
@@ -85,3 +85,15 @@ def test_the_budget_is_kept_and_a_longest_request_fits(
 
 def test_available_memory_is_positive() -> None:
     assert available_memory() > 0
+
+
+@pytest.mark.parametrize("budget", [None, 1 << 14, 1 << 16, 1 << 30])
+def test_a_target_and_its_draft_share_one_budget(budget: int | None) -> None:
+    target, draft = toy_spec((0, 0, 0)), toy_spec((0,))
+    plan, draft_plan = plan_with_draft(target, draft, budget, 16, 4)
+    tokens = [plan.blocks[0] * 4, draft_plan.blocks[0] * 4]
+    assert abs(tokens[0] - tokens[1]) <= 4
+    assert plan.max_context == draft_plan.max_context == 64
+    assert budget is None or plan.bytes + draft_plan.bytes <= budget
+    if budget in (None, 1 << 30):
+        assert plan == plan_kv(target, None, 16, 4)

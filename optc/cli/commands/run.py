@@ -14,7 +14,6 @@ from optc.errors import InputError
 
 if TYPE_CHECKING:
     from optc import Engine, RequestOutput, SamplingParams
-    from optc.runtime.speculative.speculator import Speculate
 
 
 @click.command("run", short_help="Continue prompts with an artifact.")
@@ -39,10 +38,11 @@ if TYPE_CHECKING:
 @click.option("--kv-memory", metavar="SIZE", help="Memory for keys and values, such as 2GiB.")
 @click.option(
     "--speculate",
-    type=click.Choice(["ngram", "lookahead", "off"]),
-    default="off",
-    show_default=True,
-    help="Draft tokens from what the text repeats; same output, fewer steps.",
+    metavar="KIND",
+    help="Draft tokens: ngram, lookahead, draft, or ngram+draft; same output, fewer steps [off].",
+)
+@click.option(
+    "--draft", type=click.Path(path_type=Path), help="Artifact of a draft model [ARTIFACT's own]."
 )
 @structured_options
 @json_option
@@ -52,7 +52,8 @@ def command(
     timeout: float | None,
     threads: int | None,
     kv_memory: str | None,
-    speculate: Speculate,
+    speculate: str | None,
+    draft: Path | None,
     as_json: bool,
     json_schema: Path | None,
     regex: str | None,
@@ -71,7 +72,9 @@ def command(
         raise InputError("stdin can be read once", where="--prompt -")
     structure = structured_parameters(json_schema, regex, grammar, choice)
     params = SamplingParams(**sampling, **structure)
-    with load(artifact, kv_memory=kv_memory, threads=threads, speculate=speculate) as engine:
+    with load(
+        artifact, kv_memory=kv_memory, threads=threads, speculate=speculate, draft=draft
+    ) as engine:
         if as_json or len(texts) > 1:
             outputs = [
                 output.raise_for_error()
@@ -81,7 +84,7 @@ def command(
             outputs = [_stream(engine, texts[0], params, timeout)]
     if as_json:
         results = [_figures(output) for output in outputs]
-        if speculate != "off":
+        if draft or speculate not in (None, "off"):
             results = [r | _drafts(output) for r, output in zip(results, outputs, strict=True)]
         if params.structure is not None:
             results = [

@@ -2,25 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Literal
 
-from optc.errors import InputError
 from optc.runtime.request import Request
-from optc.runtime.speculative.controller import Acceptance, BreakEven, Controller
-from optc.runtime.speculative.lookahead import LookaheadProposer
-from optc.runtime.speculative.proposer import (
-    Checked,
-    Learner,
-    NGramProposer,
-    Proposer,
-    Wanted,
-)
+from optc.runtime.speculative.controller import Acceptance, Controller
+from optc.runtime.speculative.proposer import Checked, Learner, Proposer, Wanted
 from optc.runtime.tree import deepest_path
-
-#: How drafts are made.
-Speculate = Literal["off", "ngram", "lookahead"]
 
 
 @dataclass
@@ -31,12 +19,14 @@ class Source:
         proposer: Makes them.
         controller: Says how many, from the acceptance of this source's drafts alone.
         learner: Told what the model says of its drafts; None where the proposer does not care.
+        release: Called at the end, where the proposer holds more than memory.
         acceptance: By request id.
     """
 
     proposer: Proposer
     controller: Controller
     learner: Learner | None = None
+    release: Callable[[], None] | None = None
     acceptance: dict[int, Acceptance] = field(default_factory=dict)
 
     def propose(self, requests: Sequence[Request], sequences: int) -> list[Request]:
@@ -109,22 +99,8 @@ class Speculator:
             source.acceptance.pop(request.id, None)
             source.proposer.forget(request)
 
-
-def make_speculator(kind: str) -> Speculator | None:
-    """The speculator that a user asks for by name; None for ``off``.
-
-    Raises:
-        InputError: There is no such kind.
-    """
-    if kind == "off":
-        return None
-    if kind == "ngram":
-        return Speculator([Source(NGramProposer(), BreakEven())])
-    if kind == "lookahead":
-        lookahead = LookaheadProposer()
-        return Speculator([Source(lookahead, BreakEven(), lookahead)])
-    raise InputError(
-        f"speculation by {kind!r} is not known",
-        where="speculate",
-        hint="one of off, ngram, lookahead",
-    )
+    def close(self) -> None:
+        """Release what the sources hold."""
+        for source in self._sources:
+            if source.release is not None:
+                source.release()

@@ -1,0 +1,133 @@
+"""`OpenCore`: from loaded engines to a `Core`, on the thread that will run them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+
+from optc.errors import InputError
+from optc.runtime.batching import BatchingMode, make_batching
+from optc.runtime.core import Core
+from optc.runtime.executable import EngineSpec, Executable
+from optc.runtime.kv_plan import KVPlan, plan_kv, plan_with_draft
+from optc.runtime.speculative.controller import BreakEven
+from optc.runtime.speculative.draft_model import DraftModel
+from optc.runtime.speculative.lookahead import LookaheadProposer
+from optc.runtime.speculative.proposer import NGramProposer
+from optc.runtime.speculative.speculator import Source, Speculator
+
+OpenExecutable = Callable[[], Executable]
+
+
+@dataclass
+class OpenCore:
+    """Opens the engines, divides the memory for keys and values, and makes the speculator.
+
+    Attributes:
+        open_executable: Loads the target.
+        open_draft: Loads the draft model; None is none.
+        kinds: How tokens are drafted, of `optc.runtime.speculative.kinds`.
+        eos_token_ids: Tokens that end a text.
+        kv_memory_bytes: For keys and values of all engines; None chooses.
+        token_budget: Most rows of one step; None is the engine's limit.
+        block_size: Tokens of a KV block; None chooses.
+        prefix_cache: Keep keys and values of prefixes.
+        batching: When waiting requests are admitted (`optc.runtime.batching`).
+        batch_window_ms: Window of dynamic batching in milliseconds.
+        spec: The target's, once called.
+        plan: Sizes of the target's KV pools, once called.
+    """
+
+    open_executable: OpenExecutable
+    open_draft: OpenExecutable | None = None
+    kinds: tuple[str, ...] = ()
+    eos_token_ids: Sequence[int] = ()
+    kv_memory_bytes: int | None = None
+    token_budget: int | None = None
+    block_size: int | None = None
+    prefix_cache: bool = True
+    batching: BatchingMode = "continuous"
+    batch_window_ms: float = 5.0
+    spec: EngineSpec = field(init=False)
+    plan: KVPlan = field(init=False)
+
+    def __call__(self) -> Core:
+        """Open everything; what was opened is closed again where something fails.
+
+        Raises:
+            OptcError: An engine cannot be loaded, they do not fit together, or the memory is too
+                little.
+        """
+        with ExitStack() as on_error:
+            executable = self.open_executable()
+            on_error.callback(executable.close)
+            draft = self._opened_draft()
+            if draft is not None:
+                on_error.callback(draft.close)
+            core = self._core(executable, draft)
+            on_error.pop_all()
+        return core
+
+    def _opened_draft(self) -> Executable | None:
+        if "draft" not in self.kinds:
+            return None
+        if self.open_draft is None:
+            raise InputError(
+                "there is no draft model",
+                where="speculate",
+                hint="compile the artifact with --draft, or give one with draft=",
+            )
+        return self.open_draft()
+
+    def _core(self, executable: Executable, draft: Executable | None) -> Core:
+        spec = self.spec = executable.spec
+        wanted = self.token_budget
+        rows = spec.max_rows if wanted is None else min(wanted, spec.max_rows)
+        model: DraftModel | None = None
+        if draft is None:
+            self.plan = plan_kv(spec, self.kv_memory_bytes, rows, self.block_size)
+        else:
+            check_same_vocabulary(spec, draft.spec)
+            self.plan, draft_plan = plan_with_draft(
+                spec, draft.spec, self.kv_memory_bytes, rows, self.block_size
+            )
+            model = DraftModel(draft, draft_plan, token_budget=rows, prefix_cache=self.prefix_cache)
+        sources = [_source(kind, model) for kind in self.kinds]
+        return Core(
+            executable,
+            self.plan,
+            eos_token_ids=self.eos_token_ids,
+            token_budget=rows,
+            prefix_cache=self.prefix_cache,
+            speculator=Speculator(sources) if sources else None,
+            batching=make_batching(
+                self.batching, self.batch_window_ms, min(spec.max_sequences, spec.max_logit_rows)
+            ),
+        )
+
+
+def _source(kind: str, model: DraftModel | None) -> Source:
+    """What drafts in the way that `optc.runtime.speculative.kinds` calls ``kind``."""
+    if kind == "ngram":
+        return Source(NGramProposer(), BreakEven())
+    if kind == "lookahead":
+        lookahead = LookaheadProposer()
+        return Source(lookahead, BreakEven(), learner=lookahead)
+    if kind == "draft" and model is not None:
+        return Source(model, BreakEven(), release=model.close)
+    raise ValueError(f"nothing drafts by {kind!r}")
+
+
+def check_same_vocabulary(spec: EngineSpec, draft: EngineSpec) -> None:
+    """Check that token ids mean the same to a target and its draft, as far as specs tell.
+
+    Raises:
+        InputError: Their logits differ in width.
+    """
+    if draft.vocab_size != spec.vocab_size:
+        raise InputError(
+            f"the draft model knows {draft.vocab_size} tokens, the target {spec.vocab_size}",
+            where="draft",
+            hint="a draft must have the target's vocabulary",
+        )

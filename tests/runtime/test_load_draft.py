@@ -1,0 +1,106 @@
+"""Loading an artifact with a draft model: its own, or that of another artifact."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import optc
+from optc import registry
+from tests.runtime.artifacts import ToyBackend, write_artifact
+
+GREEDY = optc.SamplingParams(temperature=0, max_tokens=24, ignore_eos=True)
+
+
+@pytest.fixture
+def backend(monkeypatch: pytest.MonkeyPatch) -> ToyBackend:
+    toy = ToyBackend()
+    monkeypatch.setattr(registry, "backend", {"toy": toy}.__getitem__)
+    return toy
+
+
+def generate(path: Path, **options: object) -> tuple[tuple[int, ...], int, int]:
+    """Tokens, drafts and accepted drafts of one prompt."""
+    with optc.load(path, kv_memory="1MiB", **options) as engine:  # type: ignore[arg-type]
+        (result,) = engine.generate(["abc"], GREEDY)
+        metrics = engine.metrics()
+    return result.token_ids, metrics.drafted_tokens, metrics.accepted_tokens
+
+
+@pytest.mark.parametrize("kinds", ["draft", "ngram+draft", "draft+ngram"])
+def test_the_artifacts_own_draft(tmp_path: Path, backend: ToyBackend, kinds: str) -> None:
+    write_artifact(tmp_path / "a", roles=("target", "draft"))
+    plain = generate(tmp_path / "a")
+    assert plain[1] == 0
+    assert [path.name for path, _, _ in backend.calls] == ["target"]
+    tokens, drafted, accepted = generate(tmp_path / "a", speculate=kinds)
+    assert tokens == plain[0]
+    assert drafted >= accepted > 0
+    assert [path.name for path, _, _ in backend.calls[1:]] == ["target", "draft"]
+    assert all(executable.closed for executable in backend.loaded)
+
+
+def test_the_draft_of_another_artifact(tmp_path: Path, backend: ToyBackend) -> None:
+    write_artifact(tmp_path / "a")
+    write_artifact(tmp_path / "b")
+    tokens, drafted, accepted = generate(tmp_path / "a", draft=tmp_path / "b")
+    assert tokens == generate(tmp_path / "a")[0]
+    assert drafted == accepted > 0, "the same model drafts"
+    assert backend.calls[1][0] == tmp_path / "b" / "engines" / "target"
+
+
+def test_an_artifact_without_draft_says_how_to_get_one(tmp_path: Path, backend: ToyBackend) -> None:
+    write_artifact(tmp_path / "a")
+    with pytest.raises(optc.InputError) as caught:
+        optc.load(tmp_path / "a", speculate="draft")
+    assert str(caught.value) == (
+        f"{tmp_path / 'a'}: has no draft model "
+        "(compile it with --draft MODEL, or give the artifact of a draft with draft=)"
+    )
+
+
+def test_another_tokenizer_is_refused(tmp_path: Path, backend: ToyBackend) -> None:
+    write_artifact(tmp_path / "a")
+    write_artifact(tmp_path / "b", special="<begin>")
+    write_artifact(tmp_path / "c", tokenizer=False)
+    for other, problem in (
+        ("b", "the draft's tokenizer differs from the target's in its 'model'"),
+        ("c", "the draft has no tokenizer, the other model has one"),
+    ):
+        with pytest.raises(optc.InputError) as caught:
+            optc.load(tmp_path / "a", draft=tmp_path / other)
+        assert str(caught.value) == (
+            f"{tmp_path / other}: {problem} (a draft must be trained with the target's tokenizer)"
+        )
+    assert not backend.calls
+
+
+def test_another_vocabulary_is_refused_and_both_are_closed(
+    tmp_path: Path, backend: ToyBackend
+) -> None:
+    write_artifact(tmp_path / "a", tokenizer=False)
+    write_artifact(tmp_path / "b", tokenizer=False, vocab=300)
+    with pytest.raises(optc.InputError) as caught:
+        optc.load(tmp_path / "a", draft=tmp_path / "b")
+    assert str(caught.value) == (
+        "draft: the draft model knows 300 tokens, the target 259 "
+        "(a draft must have the target's vocabulary)"
+    )
+    assert [executable.closed for executable in backend.loaded] == [True, True]
+
+
+def test_a_draft_that_would_not_be_used_is_an_error(tmp_path: Path, backend: ToyBackend) -> None:
+    write_artifact(tmp_path / "a")
+    with pytest.raises(optc.InputError, match="a draft model is given, but not used by 'ngram'"):
+        optc.load(tmp_path / "a", draft=tmp_path / "a", speculate="ngram")
+
+
+def test_unknown_kinds_are_refused(tmp_path: Path, backend: ToyBackend) -> None:
+    write_artifact(tmp_path / "a")
+    with pytest.raises(optc.InputError) as caught:
+        optc.load(tmp_path / "a", speculate="ngram+magic")
+    assert str(caught.value) == (
+        "speculate: speculation by 'magic' is not known "
+        "(off, or one or more of ngram, lookahead, draft, joined by +)"
+    )
