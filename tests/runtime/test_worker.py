@@ -119,8 +119,10 @@ def test_waiting_can_time_out_and_go_on() -> None:
 def test_a_failing_step_reaches_everyone_who_waits() -> None:
     executable = ThreadedToy()
     executable.fail_at = 2
+    executable.gate.clear()  # it must not fail before all have been handed in
     engine = Engine(lambda: executable)
     handles = [engine.submit([i], GREEDY) for i in range(3)]
+    executable.gate.set()
     for handle in handles:
         with pytest.raises(EngineError, match="the engine failed") as caught:
             handle.result()
