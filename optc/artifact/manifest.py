@@ -33,6 +33,16 @@ class FileEntry:
 
 
 @dataclass(frozen=True)
+class Source:
+    """What was compiled: its name, the sha256 of config and weights, family and config."""
+
+    name: str
+    digest: str
+    family: str
+    config: dict[str, Any]
+
+
+@dataclass(frozen=True)
 class EngineEntry:
     """One engine.
 
@@ -46,6 +56,7 @@ class EngineEntry:
         data: The backend's own JSON, given back to it at load.
         folder: Folder of its files, relative to the artifact.
         files: Its files, relative to ``folder``.
+        source: What it was compiled from; None is the manifest's own source.
     """
 
     name: str
@@ -57,6 +68,7 @@ class EngineEntry:
     data: dict[str, Any]
     folder: str
     files: tuple[str, ...]
+    source: Source | None = None
 
 
 @dataclass(frozen=True)
@@ -103,16 +115,6 @@ class GateEntry:
 
 
 @dataclass(frozen=True)
-class Source:
-    """What was compiled: its name, the sha256 of config and weights, family and config."""
-
-    name: str
-    digest: str
-    family: str
-    config: dict[str, Any]
-
-
-@dataclass(frozen=True)
 class Manifest:
     """The whole manifest.
 
@@ -154,7 +156,11 @@ class Manifest:
         return {**self._body(), "digest": self.digest}
 
     def _body(self) -> dict[str, Any]:
-        return {"format": FORMAT_VERSION, **asdict(self)}
+        body = {"format": FORMAT_VERSION, **asdict(self)}
+        for engine in body["engines"]:
+            if engine["source"] is None:  # as artifacts were written before there were drafts
+                del engine["source"]
+        return body
 
 
 def digest_of(body: Mapping[str, Any]) -> str:
@@ -273,6 +279,7 @@ def _engine(f: Fields) -> EngineEntry:
         data=f.get("data", dict),
         folder=f.get("folder", str),
         files=f.each("files", str),
+        source=_source(f.child("source")) if f.optional("source", dict) else None,
     )
 
 

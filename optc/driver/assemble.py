@@ -30,7 +30,7 @@ def assemble_manifest(
     options: CompileOptions,
     imported: ImportedModel,
     lowered: Lowered,
-    engine: EngineEntry,
+    engines: tuple[EngineEntry, ...],
     tokenizer: TokenizerEntry | None,
     judgement: Judgement,
     files: tuple[FileEntry, ...],
@@ -46,7 +46,7 @@ def assemble_manifest(
             PassEntry(run.name, run.spec, run.report.count, dict(run.report.details))
             for run in lowered.runs
         ),
-        engines=(engine,),
+        engines=engines,
         tokenizer=tokenizer,
         files=files,
         gated=judgement.measured,

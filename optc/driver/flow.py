@@ -19,6 +19,7 @@ from optc.errors import InputError
 from optc.progress import Progress, no_progress
 
 if TYPE_CHECKING:
+    from optc.driver.draft import Draft
     from optc.driver.lowering import Lowered
     from optc.importer import ImportedModel
 
@@ -38,6 +39,7 @@ def compile(
     eval_text: str | Path | None = None,
     max_ram: str | int | None = None,
     max_context: int | None = None,
+    draft: str | Path | None = None,
     no_gates: bool = False,
     allow_unmeasured: bool = False,
     keep_failed: bool = False,
@@ -62,6 +64,8 @@ def compile(
             a compile that is predicted to need more is refused before its long stages, and one
             that takes more all the same is stopped.
         max_context: Longest sequence in tokens; None is the model's own, within 32,768.
+        draft: Folder of a smaller model with the same tokenizer, which drafts tokens for this one
+            (``optc.load(..., speculate="draft")``); compiled with the same recipe.
         no_gates: Measure nothing; the artifact is marked as ungated.
         allow_unmeasured: Let gates through that cannot be measured on this machine.
         keep_failed: Keep a result that failed its gates as ``<output>.failed``.
@@ -88,6 +92,7 @@ def compile(
         eval_text=eval_text,
         max_ram=max_ram,
         max_context=max_context,
+        draft=draft,
         no_gates=no_gates,
         allow_unmeasured=allow_unmeasured,
         keep_failed=keep_failed,
@@ -122,12 +127,13 @@ class _Compile:
         tokenizer = self._tokenizer(imported)
         build = self._build(lowered, build_options)
         engine = self._engine_entry(build)
+        draft = self._draft(engine, tokenizer)
         judgement = self._judge(lowered, engine, tokenizer)
         manifest = assemble_manifest(
             self.options,
             imported,
             lowered,
-            engine,
+            (engine,) if draft is None else (engine, draft.engine),
             tokenizer,
             judgement,
             self.writer.hashed_files(),
@@ -137,6 +143,8 @@ class _Compile:
         report = assemble_report(
             self.options, imported, lowered, build, judgement, self.seconds, self.memory.peak_bytes
         )
+        if draft is not None:
+            report["draft"] = draft.report
         if judgement.failed:
             kept = self.writer.keep_failed(manifest, report) if self.options.keep_failed else None
             raise GatesFailedError(judgement, report, kept)
@@ -206,6 +214,15 @@ class _Compile:
             folder=ENGINE_FOLDER,
             files=build.files,
         )
+
+    def _draft(self, engine: EngineEntry, tokenizer: TokenizerEntry | None) -> Draft | None:
+        if self.options.draft is None:
+            return None
+        with self._stage("draft"):
+            from optc.driver.draft import build_draft
+
+            source = self.options.draft
+            return build_draft(self.options, source, self.writer, tokenizer, engine.spec)
 
     def _judge(
         self,

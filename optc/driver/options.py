@@ -36,6 +36,7 @@ class CompileOptions:
         dump_dir: Where the graph is written after every pass; None is nowhere.
         force: Whether an artifact at ``output`` is replaced.
         max_context: Longest sequence in tokens; None is the model's own, within `DEFAULT_CONTEXT`.
+        draft: Folder of a model that drafts for this one; None is none.
         allow_remote_code: Whether Python code of the model folder may run.
         progress: Told what goes on.
         warnings: What the user should know, one sentence each.
@@ -54,6 +55,7 @@ class CompileOptions:
     dump_dir: Path | None = None
     force: bool = False
     max_context: int | None = None
+    draft: Path | None = None
     allow_remote_code: bool = False
     progress: Progress = no_progress
     warnings: tuple[str, ...] = ()
@@ -72,6 +74,7 @@ def resolve_options(
     eval_text: str | Path | None,
     max_ram: str | int | None,
     max_context: int | None,
+    draft: str | Path | None,
     no_gates: bool,
     allow_unmeasured: bool,
     keep_failed: bool,
@@ -101,6 +104,8 @@ def resolve_options(
         warnings.append(f"recipe {loaded.name} has no pass that calibrates: the text is not used")
     if eval_text is not None:
         _check_text(Path(eval_text), "--eval-text")
+    if draft is not None and not (Path(draft) / "config.json").is_file():
+        raise InputError(f"no model (config.json) in {draft}", where="--draft")
     source = Path(model)
     return CompileOptions(
         source=source,
@@ -116,6 +121,7 @@ def resolve_options(
         dump_dir=None if dump_dir is None else Path(dump_dir),
         force=force,
         max_context=max_context,
+        draft=None if draft is None else Path(draft),
         allow_remote_code=allow_remote_code,
         progress=progress,
         warnings=tuple(warnings),

@@ -1,0 +1,97 @@
+"""``optc compile --draft``: a second engine in the artifact, and which drafts are refused."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from optc import importer
+from optc.artifact import Artifact
+from optc.importer import ImportedModel
+from tests.cli.conftest import Optc
+from tests.runtime.texts import byte_level
+from tests.stub import StubBackend, write_tiny_model
+
+
+@pytest.fixture
+def draft_folder(tmp_path: Path) -> Path:
+    return write_tiny_model(tmp_path / "tiny-draft")
+
+
+def arguments(model: Path, draft: Path, output: Path) -> tuple[Any, ...]:
+    return ("compile", model, "--draft", draft, "-o", output, "--recipe", "fp32", "--no-gates")
+
+
+def test_the_artifact_holds_both_engines_and_runs(
+    optc: Optc,
+    stub: StubBackend,
+    imported_tiny: ImportedModel,
+    tiny_model: Path,
+    draft_folder: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def import_model(source: Path, *, allow_remote_code: bool = False) -> ImportedModel:
+        return dataclasses.replace(
+            imported_tiny, model=imported_tiny.model.clone(), name=source.name
+        )
+
+    monkeypatch.setattr(importer, "import_model", import_model)
+    output = tmp_path / "out/a"
+    assert optc(*arguments(tiny_model, draft_folder, output)).code == 0
+    artifact = Artifact.open(output)
+    target, draft = artifact.manifest.engines
+    assert (target.role, draft.role) == ("target", "draft")
+    assert (draft.folder, draft.files) == ("engines/draft", target.files)
+    assert target.source is None
+    assert draft.source is not None
+    assert draft.source.name == "tiny-draft"
+    assert draft.spec.max_context == target.spec.max_context
+    assert Artifact.open(output).digest == artifact.digest
+    assert "source" not in artifact.manifest.to_json()["engines"][0]
+    assert artifact.report()["draft"]["build"] == {"made": "up"}
+    assert not (output / "draft-tokenizer").exists()
+    call = ("run", output, "--prompt", "abc", "--max-tokens", "20", "--ignore-eos", "--json")
+    plain = optc(*call).json
+    drafted = optc(*call, "--speculate", "draft").json
+    assert drafted["token_ids"] == plain["token_ids"]
+    assert drafted["drafted_tokens"] == drafted["accepted_tokens"] > 0, "the same toy drafts"
+    assert "draft" in optc("inspect", output).out
+
+
+def test_another_tokenizer_is_refused_and_nothing_is_left(
+    optc: Optc,
+    stub: StubBackend,
+    quick_import: None,
+    imported_tiny: ImportedModel,
+    tiny_model: Path,
+    draft_folder: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    text = byte_level(bos=True).to_str().replace('"<s>"', '"<begin>"')
+    (draft_folder / "tokenizer.json").write_text(text)
+
+    def import_model(source: Path, *, allow_remote_code: bool = False) -> ImportedModel:
+        return dataclasses.replace(
+            imported_tiny, model=imported_tiny.model.clone(), folder=Path(source)
+        )
+
+    monkeypatch.setattr(importer, "import_model", import_model)
+    outcome = optc(*arguments(tiny_model, draft_folder, tmp_path / "out/a"))
+    assert outcome.code == 2
+    assert "the draft's tokenizer differs from the target's in its" in outcome.err
+    assert "a draft must be trained with the target's tokenizer" in outcome.err
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_missing_draft_is_found_before_any_work(
+    optc: Optc, stub: StubBackend, tiny_model: Path, tmp_path: Path
+) -> None:
+    outcome = optc(*arguments(tiny_model, tmp_path / "none", tmp_path / "out/a"))
+    assert outcome.code == 2
+    assert f"--draft: no model (config.json) in {tmp_path / 'none'}" in outcome.err
+    assert not stub.built
