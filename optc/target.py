@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import platform
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -51,6 +52,14 @@ def host_features() -> frozenset[str]:
         if line.startswith("flags"):
             return frozenset(line.split(":", 1)[1].split()) & frozenset(KERNEL_FEATURES)
     return frozenset()
+
+
+def cpu_name() -> str:
+    """Model name of this machine's processor, from the kernel's CPU description."""
+    for line in Path("/proc/cpuinfo").read_text().splitlines():
+        if line.startswith("model name"):
+            return line.split(":", 1)[1].strip()
+    return platform.machine()
 
 
 def usable_threads() -> int:

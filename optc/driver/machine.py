@@ -5,10 +5,9 @@ from __future__ import annotations
 import os
 import platform
 from importlib.metadata import PackageNotFoundError, version
-from pathlib import Path
 from typing import Any
 
-from optc.target import host_features, usable_threads
+from optc.target import cpu_name, host_features, usable_threads
 
 #: Packages whose version can change what a compile writes.
 _PACKAGES = (
@@ -40,7 +39,7 @@ def package_versions() -> dict[str, str]:
 def machine_facts() -> dict[str, Any]:
     """Processor, usable threads, memory and system of this machine."""
     return {
-        "cpu": _cpu_name(),
+        "cpu": cpu_name(),
         "features": sorted(host_features()),
         "threads": usable_threads(),
         "memory_bytes": os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
@@ -48,10 +47,3 @@ def machine_facts() -> dict[str, Any]:
         "kernel": platform.release(),
         "python": platform.python_version(),
     }
-
-
-def _cpu_name() -> str:
-    for line in Path("/proc/cpuinfo").read_text().splitlines():
-        if line.startswith("model name"):
-            return line.split(":", 1)[1].strip()
-    return platform.machine()

@@ -1,0 +1,1 @@
+"""Serving in virtual time: the runtime's own scheduler over measured step times, no engine."""

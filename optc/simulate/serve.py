@@ -1,0 +1,134 @@
+"""Serving a workload in virtual time: the runtime's own core, scheduler, blocks and caches."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from optc.bench.replay import Run, Served, make_run
+from optc.bench.workload import Job
+from optc.errors import InputError
+from optc.runtime.core import Core
+from optc.runtime.executable import EngineSpec
+from optc.runtime.kv_plan import KVPlan, plan_kv
+from optc.runtime.params import SamplingParams
+from optc.runtime.request import Request
+from optc.runtime.speculative.controller import BreakEven
+from optc.runtime.speculative.speculator import Source, Speculator
+from optc.simulate.step_times import StepTimes
+from optc.simulate.virtual import VirtualClock, VirtualEngine, VirtualProposer
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What a server can be set to.
+
+    Attributes:
+        token_budget: Most rows of one step: how much of a prompt is computed between two tokens
+            of the others.
+        max_sequences: Most requests that are served at once.
+        max_drafted: Most drafts of a request in a step; 0 does not speculate.
+        kv_memory: Bytes for keys and values; None chooses (`optc.runtime.kv_plan`).
+        prefix_cache: Keep the keys and values of prefixes.
+    """
+
+    token_budget: int
+    max_sequences: int
+    max_drafted: int = 0
+    kv_memory: int | None = None
+    prefix_cache: bool = True
+
+    def load_options(self) -> dict[str, Any]:
+        """Keyword arguments of `optc.load`. Drafts are limited by its own controller."""
+        options: dict[str, Any] = {
+            "token_budget": self.token_budget,
+            "max_sequences": self.max_sequences,
+            "prefix_cache": self.prefix_cache,
+        }
+        if self.kv_memory is not None:
+            options["kv_memory"] = self.kv_memory
+        if self.max_drafted:
+            options["speculate"] = "ngram"
+        return options
+
+
+def simulate(
+    spec: EngineSpec,
+    times: StepTimes,
+    jobs: Sequence[Job],
+    settings: Settings,
+    *,
+    warmup: int = 0,
+    acceptance: float = 0.0,
+    seed: int = 0,
+    check: bool = False,
+) -> Run:
+    """Serve the jobs as the engine's own thread would, arrivals between steps.
+
+    Args:
+        spec: Of the engine.
+        times: How long its steps take.
+        jobs: In order of time. Those that the KV memory cannot hold fail.
+        settings: Of the server.
+        warmup: So many of the first jobs are served but not counted.
+        acceptance: Probability that a draft is accepted if those before it are.
+        seed: Of what is accepted.
+        check: Check after every step that no block is lost; slow.
+
+    Raises:
+        InputError: No job can be served, or the settings suit no engine.
+        RuntimeError: A block was lost.
+    """
+    clock = VirtualClock()
+    limited = replace(spec, max_sequences=min(spec.max_sequences, settings.max_sequences))
+    plan = plan_kv(limited, settings.kv_memory, settings.token_budget)
+    core = Core(
+        VirtualEngine(limited, times, clock, acceptance=acceptance, seed=seed),
+        plan,
+        token_budget=settings.token_budget,
+        prefix_cache=settings.prefix_cache,
+        speculator=_speculator(settings),
+        clock=clock,
+    )
+    before = core.metrics()
+    requests: list[Request] = []
+    waiting = deque(enumerate(jobs))
+    while waiting or core.has_work:
+        if not core.has_work:
+            clock.now = max(clock.now, waiting[0][1].arrival_s)
+        while waiting and waiting[0][1].arrival_s <= clock.now:
+            index, job = waiting.popleft()
+            before = core.metrics() if index == warmup else before
+            if len(job.prompt) < plan.max_context:
+                request = _add(core, job, seed)
+                requests += [request] if index >= warmup else []
+        if core.has_work:
+            core.step()
+            if check:
+                core.scheduler.check_integrity()
+    served = [Served(r.metrics, r.num_prompt, r.num_output) for r in requests]
+    if not served:
+        raise _too_small(plan)
+    core.scheduler.check_integrity()
+    return make_run(jobs[warmup:], served, core.metrics().since(before), 0.0)
+
+
+def _speculator(settings: Settings) -> Speculator | None:
+    if not settings.max_drafted:
+        return None
+    return Speculator([Source(VirtualProposer(), BreakEven(settings.max_drafted))])
+
+
+def _add(core: Core, job: Job, seed: int) -> Request:
+    params = SamplingParams(max_tokens=job.output_tokens, temperature=0, ignore_eos=True)
+    return core.add(job.prompt, params, seed=seed, arrived_s=job.arrival_s)
+
+
+def _too_small(plan: KVPlan) -> InputError:
+    return InputError(
+        f"no request fits the KV memory, which holds {plan.max_context} tokens of one",
+        where="kv_memory",
+        hint="give more, or shorter prompts",
+    )

@@ -1,0 +1,88 @@
+"""An engine in virtual time: each step takes as long as `StepTimes` says, and computes nothing.
+
+It gives logits of two tokens. Drafts always name token 1, and each row's largest logit is that of
+token 1 with the stated acceptance, so that the runtime's own verifier accepts drafts at that rate.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from optc.runtime.executable import EngineSpec, Float32, Int32, StepBatch
+from optc.runtime.request import Request
+from optc.runtime.speculative.proposer import Drafts, Wanted
+from optc.simulate.step_times import Rows, StepTimes
+
+_REFUSED, _DRAFT = 0, 1
+
+
+class VirtualClock:
+    """Seconds that pass only when somebody says so."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def __call__(self) -> float:
+        """The time."""
+        return self.now
+
+
+class VirtualEngine:
+    """An `optc.runtime.executable.Executable` whose steps only move the clock.
+
+    Args:
+        spec: Of the engine that is simulated.
+        times: How long its steps take.
+        clock: What a step moves.
+        acceptance: Probability that a draft is accepted if those before it are.
+        seed: Of what is accepted.
+    """
+
+    def __init__(
+        self,
+        spec: EngineSpec,
+        times: StepTimes,
+        clock: VirtualClock,
+        *,
+        acceptance: float = 0.0,
+        seed: int = 0,
+    ) -> None:
+        self.spec = replace(spec, vocab_size=2)
+        self._times = times
+        self._clock = clock
+        self._acceptance = acceptance
+        self._rng = np.random.default_rng(seed)
+
+    def allocate_kv(self, blocks_per_group: tuple[int, ...], block_size: int) -> None:
+        """Nothing is stored."""
+
+    def step(self, batch: StepBatch) -> Float32:
+        """Let the step's time pass; logits [R, 2]."""
+        new = np.diff(batch.query_starts).tolist()
+        sequences = list(map(Rows, new, batch.kv_lengths[0].tolist()))
+        rows = len(batch.logit_rows)
+        self._clock.now += self._times.step_s(sequences, rows)
+        logits = np.zeros((rows, 2), np.float32)
+        accepted = self._rng.random(rows) < self._acceptance
+        logits[np.arange(rows), np.where(accepted, _DRAFT, _REFUSED)] = 1
+        return logits
+
+    def copy_kv(self, group: int, src_slots: Int32, dst_slots: Int32) -> None:
+        """Nothing is stored."""
+
+    def close(self) -> None:
+        """Nothing is held."""
+
+
+class VirtualProposer:
+    """Drafts as many tokens as it may, all of them token 1."""
+
+    def propose(self, wanted: Sequence[Wanted]) -> list[Drafts]:
+        """Drafts for each request."""
+        return [Drafts([_DRAFT] * limit) for _, limit in wanted]
+
+    def forget(self, request: Request) -> None:
+        """Nothing is kept."""

@@ -1,0 +1,26 @@
+"""A machine whose step times are known."""
+
+from __future__ import annotations
+
+from optc.simulate.step_times import Curve, StepTimes
+
+
+def line(start: float, slope: float = 0.0) -> Curve:
+    """A straight line."""
+    return Curve((0.0, 1.0), (start, start + slope))
+
+
+def step_times(
+    *, step: float = 0.0, row: float = 0.0, logits: float = 0.0, pair: float = 0.0, host: float = 0
+) -> StepTimes:
+    """Steps of full attention that cost so much each, a row, a row of logits, a pair, around."""
+    return StepTimes(
+        windows=(0,),
+        shares=(1.0,),
+        body=line(step, row),
+        extra=line(0.0, logits),
+        chunk=line(pair),
+        token=line(pair),
+        host=line(host),
+        error=0.0,
+    )
