@@ -111,6 +111,34 @@ def load_recipe(
     return recipe
 
 
+def with_adapters(recipe: Recipe, text: str) -> Recipe:
+    """The recipe with room for LoRA adapters, its pass ``adapters`` last.
+
+    Args:
+        recipe: Validated.
+        text: Options of the pass, ``max=8,rank=16``.
+
+    Raises:
+        InputError: Not options of the pass, or the recipe runs it already.
+    """
+    options: dict[str, Scalar] = {}
+    for item in filter(None, text.split(",")):
+        name, equals, value = item.partition("=")
+        if not equals:
+            raise InputError(f"{item!r} is not option=value", where="--adapters")
+        options[name.strip()] = value.strip()
+    if any(step.name == "adapters" for step in recipe.pipeline):
+        raise InputError(
+            f"the recipe {recipe.name!r} runs the pass adapters already",
+            where="--adapters",
+            hint="override it with --set adapters.max=8",
+        )
+    step = Step(name="adapters", options=options)
+    changed = recipe.model_copy(update={"pipeline": (*recipe.pipeline, step)})
+    Pipeline.parse(changed.spec(), registry)
+    return changed
+
+
 def near(word: str, known: Sequence[str]) -> str:
     """A hint for an unknown word: the nearest known one, else all of them."""
     matches = get_close_matches(word, known, n=1)

@@ -8,7 +8,7 @@ from optc import registry
 from optc.errors import InputError
 from optc.gates.measure import QUALITY_GATES, SPEED_GATES
 from optc.pipeline.pipeline import Pipeline
-from optc.recipe import GATE_NAMES, load_recipe
+from optc.recipe import GATE_NAMES, load_recipe, with_adapters
 
 MINIMAL = "name: mine\npipeline: [canonicalize, kv-cache]\n"
 
@@ -137,3 +137,17 @@ def test_files_that_are_no_recipes(tmp_path: Path) -> None:
 def test_an_order_that_a_pass_forbids_is_refused(tmp_path: Path) -> None:
     text = "name: m\npipeline: [kv-cache, canonicalize]\n"
     assert "must come" in refused(written(tmp_path, text))
+
+
+def test_room_for_adapters() -> None:
+    recipe = with_adapters(load_recipe("fp32"), "max=2, rank=32")
+    assert recipe.spec().endswith(",adapters{max=2,rank=32}")
+    for text, message in {
+        "max": "'max' is not option=value",
+        "slots=3": "unknown option 'slots'",
+        "max=many": "option max='many' is not a int",
+    }.items():
+        with pytest.raises(InputError, match=message):
+            with_adapters(load_recipe("fp32"), text)
+    with pytest.raises(InputError, match="'fp32' runs the pass adapters already"):
+        with_adapters(recipe, "max=1")

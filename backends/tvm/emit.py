@@ -25,6 +25,8 @@ KERNELS: dict[str, tuple[str, str, str]] = {
     "embedding": ("embedding", "Embedding", "embedding"),
     "quantized_embedding": ("embedding", "QuantizedEmbedding", "quantized_embedding"),
     "gather_rows": ("rows", "RowGather", "gather_rows"),
+    "adapter_shrink": ("adapters", "AdapterShrink", "adapter_shrink"),
+    "adapter_grow": ("adapters", "AdapterGrow", "adapter_grow"),
     "rotary_kv": ("rotary_kv", "RotaryKV", "rotary_kv"),
     "rotary": ("rotary_kv", "Rotary", "rotary"),
     "write_kv": ("rotary_kv", "WriteKV", "write_kv"),

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import numpy as np
 
+from optc.backends.tvm.adapter_pools import AdapterPools
 from optc.backends.tvm.pools import KVPools
 from optc.backends.tvm.runtime_libs import LIBRARIES, check_ffi_version, import_ffi, open_runtime
 from optc.backends.tvm.staging import Staging
 from optc.backends.tvm.weights_file import MappedWeights, placed_from_json
 from optc.errors import ArtifactError, InputError, UnavailableError
+from optc.runtime.adapters.spec import ModuleWeights
 from optc.runtime.executable import EngineSpec, Float32, Int32, StepBatch
 from optc.target import Target, host_features
 
@@ -45,6 +47,7 @@ class TvmExecutable:
         self._weight_tensors = [ffi.from_dlpack(weights.array(name)) for name in weight_names]
         self._staging = Staging(spec, ffi.from_dlpack)
         self._pools = KVPools(spec, ffi.from_dlpack)
+        self._adapters = AdapterPools(spec.adapters, ffi.from_dlpack)
         self._fixed: tuple[Any, ...] | None = None
 
     def allocate_kv(self, blocks_per_group: tuple[int, ...], block_size: int) -> None:
@@ -59,7 +62,7 @@ class TvmExecutable:
         self._fixed = None
         self._pools.allocate(blocks_per_group, block_size)
         self._staging.set_block_size(block_size)
-        self._fixed = (*self._weight_tensors, *self._pools.tensors)
+        self._fixed = (*self._weight_tensors, *self._pools.tensors, *self._adapters.tensors)
 
     def step(self, batch: StepBatch) -> Float32:
         """Run one ragged step; returns logits [R, V], valid until the next call.
@@ -88,11 +91,20 @@ class TvmExecutable:
         slots = (self._ffi.from_dlpack(source), self._ffi.from_dlpack(target))
         self._functions[f"copy_kv_{group}"](*slots, *self._pools.of_group(group))
 
+    def write_adapter(self, slot: int, modules: Sequence[ModuleWeights | None]) -> None:
+        """Set the LoRA adapter in ``slot`` (`Executable.write_adapter`).
+
+        Raises:
+            InputError: No such slot, or a shape does not fit.
+        """
+        self._adapters.write(slot, modules)
+
     def close(self) -> None:
         """Release the pools and the mapped weights; the engine cannot be used afterwards."""
         self._fixed = None
         self._weight_tensors.clear()
         self._pools.release()
+        self._adapters.release()
         self._weights.close()
 
 

@@ -4,13 +4,19 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import onnx_ir as ir
 
 from optc.backend import BuildOptions
-from optc.backends.tvm import lower_attention, lower_elementwise, lower_matmul, lower_rows
+from optc.backends.tvm import (
+    lower_adapters,
+    lower_attention,
+    lower_elementwise,
+    lower_matmul,
+    lower_rows,
+)
 from optc.backends.tvm.lower import Handler, Lowering
 from optc.backends.tvm.lower_attention import kv_config, pool_names
 from optc.backends.tvm.program import Call, Function, Program, Tensor
@@ -23,6 +29,7 @@ from optc.target import Target
 TILE = 16
 #: Every lowered operator by (domain, name).
 HANDLERS: dict[tuple[str, str], Handler] = {
+    **lower_adapters.HANDLERS,
     **lower_attention.HANDLERS,
     **lower_elementwise.HANDLERS,
     **lower_matmul.HANDLERS,
@@ -59,9 +66,11 @@ def lower_model(model: ir.Model, target: Target, options: BuildOptions) -> Lower
             hint="the pass kv-cache must have run",
         )
     kv = json.loads(model.metadata_props["optc.kv"])
-    inputs = step_inputs(len(kv["groups"]))
+    adapters = lower_adapters.adapter_spec(model)
+    inputs = step_inputs(len(kv["groups"]), adapters=adapters is not None)
+    banks = lower_adapters.adapter_pools(adapters)
     lowering = Lowering(len(kv["groups"]), kv["layers"])
-    by_name = {t.name: t for t in inputs}
+    by_name = {t.name: t for t in (*inputs, *banks)}
     for value in model.graph.inputs:
         if value.name in by_name:
             lowering.tensors[value] = by_name[value.name]
@@ -75,7 +84,7 @@ def lower_model(model: ir.Model, target: Target, options: BuildOptions) -> Lower
     logits = lowering.tensor(model.graph.outputs[0])
     weights = tuple(lowering.weights.values())
     pools = [t for i, layer in enumerate(kv["layers"]) for t in pool_tensors(i, layer)]
-    arguments = (*inputs, *(t for w in weights for t in w.tensors), *pools)
+    arguments = (*inputs, *(t for w in weights for t in w.tensors), *pools, *banks)
     step = Function("step", arguments, tuple(lowering.calls), logits.name)
     copies = (_copy_function(g, group, kv["layers"]) for g, group in enumerate(kv["groups"]))
     bounds = {
@@ -84,11 +93,13 @@ def lower_model(model: ir.Model, target: Target, options: BuildOptions) -> Lower
         "R": options.max_logit_rows,
     }
     program = Program((step, *copies), bounds, target.name, target.features)
-    return Lowered(program, weights, _spec(kv, int(logits.shape[1]), options))
+    spec = _spec(kv, int(logits.shape[1]), options)
+    return Lowered(program, weights, replace(spec, adapters=adapters))
 
 
-def step_inputs(groups: int) -> tuple[Tensor, ...]:
-    """The step's inputs in order; all int32. ``block_size`` is the one beside `StepBatch`'s."""
+def step_inputs(groups: int, *, adapters: bool = False) -> tuple[Tensor, ...]:
+    """The step's inputs in order, those for adapters last; all int32. ``block_size`` is the one
+    beside `StepBatch`'s."""
     return (
         Tensor("tokens", "int32", ("T",)),
         Tensor("positions", "int32", ("T",)),
@@ -98,6 +109,7 @@ def step_inputs(groups: int) -> tuple[Tensor, ...]:
         Tensor("block_tables", "int32", (groups, "B", "P")),
         Tensor("logit_rows", "int32", ("R",)),
         Tensor("block_size", "int32", (1,)),
+        *(lower_adapters.STEP_INPUTS if adapters else ()),
     )
 
 

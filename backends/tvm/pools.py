@@ -51,7 +51,7 @@ class KVPools:
                 (tiles, layer.kv_heads, layer.key_dim, TILE),
                 (tiles, layer.kv_heads, TILE, layer.value_dim),
             ):
-                self.tensors.append(self._wrap(_pages(shape, layer.dtype)))
+                self.tensors.append(self._wrap(pages(shape, layer.dtype)))
 
     def of_group(self, group: int) -> list[Any]:
         """K and V tensors of the group's layers, in order of the layers."""
@@ -81,7 +81,8 @@ class KVPools:
         self._slots = ()
 
 
-def _pages(shape: tuple[int, ...], dtype: str) -> npt.NDArray[Any]:
+def pages(shape: tuple[int, ...], dtype: str) -> npt.NDArray[Any]:
+    """A zeroed array in anonymous pages, which the system hands out on first write."""
     count = int(np.prod(shape, dtype=np.int64))
     pages = mmap.mmap(-1, count * np.dtype(dtype).itemsize)
     return np.frombuffer(pages, np.dtype(dtype)).reshape(shape)

@@ -45,6 +45,8 @@ class Staging:
             "kv_lengths": groups * spec.max_sequences,
             "query_starts": spec.max_sequences + 1,
             "logit_rows": spec.max_logit_rows,
+            "adapters": spec.max_rows,
+            "logit_adapters": spec.max_logit_rows,
         }
         self._buffers = {name: aligned(size) for name, size in self._sizes.items()}
         self._block_size = aligned(1)
@@ -61,7 +63,7 @@ class Staging:
         Raises:
             InputError: A limit is exceeded or shapes do not fit together.
         """
-        arrays = (
+        arrays = [
             batch.tokens,
             batch.positions,
             batch.slot_mapping,
@@ -69,7 +71,9 @@ class Staging:
             batch.query_starts,
             batch.block_tables,
             batch.logit_rows,
-        )
+        ]
+        if self._spec.adapters is not None:
+            arrays += _adapter_rows(batch)
         if batch.tree_parent is not None and not self._spec.tree:
             raise InputError(
                 "the engine takes no trees of drafts",
@@ -116,8 +120,11 @@ class Staging:
             "block_tables": (groups, sequences, blocks),
             "logit_rows": (wanted,),
         }
+        optional = {"adapters": (rows,), "logit_adapters": (wanted,)} if self._spec.adapters else {}
         views = [self._view(name, dims) for name, dims in shapes.items()]
         tensors = [*(self._wrap(view) for view in views), self._block_size_tensor]
+        more = [self._view(name, dims) for name, dims in optional.items()]
+        views, tensors = [*views, *more], [*tensors, *(self._wrap(view) for view in more)]
         if len(self._views) >= _CACHED_SHAPES:
             self._views.pop(next(iter(self._views)))
         self._views[shape] = views, tensors
@@ -134,3 +141,11 @@ class Staging:
         self._table_capacity = max(needed, 2 * self._table_capacity, 1024)
         self._buffers["block_tables"] = aligned(self._table_capacity)
         self._views.clear()
+
+
+def _adapter_rows(batch: StepBatch) -> tuple[Int32, Int32]:
+    """Slots of the adapters of all rows [T] and of the rows with logits [R]."""
+    if batch.adapters is None:
+        nobody = np.full(batch.tokens.size, -1, np.int32)
+        return nobody, nobody[: batch.logit_rows.size]
+    return batch.adapters, batch.adapters[batch.logit_rows]

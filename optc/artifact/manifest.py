@@ -12,9 +12,10 @@ from dataclasses import asdict, dataclass, field
 from pathlib import PurePosixPath
 from typing import Any
 
+from optc.artifact.engine_spec import parse_spec
 from optc.artifact.jsonio import Fields, canonical_json
 from optc.errors import ArtifactError
-from optc.runtime.executable import EngineSpec, KVGroup, LayerKV
+from optc.runtime.executable import EngineSpec
 from optc.target import Target
 
 #: Raised when a reader of the previous number could no longer understand what is written.
@@ -275,35 +276,9 @@ def _engine(f: Fields) -> EngineEntry:
             target.get("arch", str),
         ),
         requires=f.get("requires", dict),
-        spec=_spec(f.child("spec")),
+        spec=parse_spec(f.child("spec")),
         data=f.get("data", dict),
         folder=f.get("folder", str),
         files=f.each("files", str),
         source=_source(f.child("source")) if f.optional("source", dict) else None,
-    )
-
-
-def _spec(f: Fields) -> EngineSpec:
-    return EngineSpec(
-        vocab_size=f.get("vocab_size", int),
-        max_context=f.get("max_context", int),
-        max_rows=f.get("max_rows", int),
-        max_sequences=f.get("max_sequences", int),
-        max_logit_rows=f.get("max_logit_rows", int),
-        block_multiple=f.get("block_multiple", int),
-        batch_invariant=f.get("batch_invariant", bool),
-        groups=tuple(
-            KVGroup(g.get("window", int), g.each("layers", int)) for g in f.children("groups")
-        ),
-        layers=tuple(
-            LayerKV(
-                layer.get("group", int),
-                layer.get("kv_heads", int),
-                layer.get("key_dim", int),
-                layer.get("value_dim", int),
-                layer.get("dtype", str),
-            )
-            for layer in f.children("layers")
-        ),
-        tree=bool(f.optional("tree", bool)),
     )

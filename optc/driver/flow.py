@@ -46,6 +46,7 @@ def compile(
     dump_dir: str | Path | None = None,
     force: bool = False,
     allow_remote_code: bool = False,
+    adapters: str | None = None,
     progress: Progress = no_progress,
 ) -> Artifact:
     """Compile a Hugging Face folder into an artifact and prove it against the source.
@@ -72,6 +73,7 @@ def compile(
         dump_dir: Write the graph after every pass here, as ONNX text without weights.
         force: Replace an artifact at ``output``, once the new one is complete.
         allow_remote_code: Run Python code that the model folder brings.
+        adapters: Room for LoRA adapters at run time: ``max=8,rank=16``.
         progress: Told what goes on.
 
     Raises:
@@ -99,6 +101,7 @@ def compile(
         dump_dir=dump_dir,
         force=force,
         allow_remote_code=allow_remote_code,
+        adapters=adapters,
         progress=progress,
     )
     with (

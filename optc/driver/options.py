@@ -11,7 +11,7 @@ from optc.backend import Backend
 from optc.driver.memory import parse_bytes
 from optc.errors import InputError, UnavailableError
 from optc.progress import Progress, no_progress
-from optc.recipe import Recipe, load_recipe, near
+from optc.recipe import Recipe, load_recipe, near, with_adapters
 from optc.target import Target, known_targets, parse_target
 
 #: Longest sequence that an engine is compiled for unless ``max_context`` says otherwise.
@@ -81,6 +81,7 @@ def resolve_options(
     dump_dir: str | Path | None,
     force: bool,
     allow_remote_code: bool,
+    adapters: str | None,
     progress: Progress,
 ) -> CompileOptions:
     """Look everything up by name and check that named files exist.
@@ -90,6 +91,8 @@ def resolve_options(
         UnavailableError: The backend cannot build here.
     """
     loaded = load_recipe(recipe, sets=set, gates=gate)
+    if adapters is not None:
+        loaded = with_adapters(loaded, adapters)
     if backend is not None:
         loaded = loaded.model_copy(update={"backend": backend})
     if target not in known_targets():

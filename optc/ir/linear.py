@@ -98,7 +98,7 @@ def merge_linears(graph: ir.Graph, parts: Sequence[Linear]) -> tuple[list[ir.Nod
     """
     name = merged_name([part.name for part in parts])
     weight = concatenate_rows([part.weight for part in parts], name)
-    initializer = add_initializer(graph, weight, name, {SOURCES: json.dumps(_sources(parts))})
+    initializer = add_initializer(graph, weight, name, {SOURCES: json.dumps(sources(parts))})
     matmul = ir.Node("", "MatMul", [parts[0].x, initializer], name=f"{name}.matmul")
     nodes = [matmul]
     if any(part.bias is not None for part in parts):
@@ -135,9 +135,9 @@ def _shared(lists: Sequence[Sequence[str]]) -> list[str]:
     return shared
 
 
-def _sources(parts: Sequence[Linear]) -> list[dict[str, object]]:
-    """Original tensors of merged rows; those that were merged before are listed anew."""
-    sources: list[dict[str, object]] = []
+def sources(parts: Sequence[Linear]) -> list[dict[str, object]]:
+    """Original tensors of the rows of ``parts`` side by side: name, and rows [start, stop)."""
+    found: list[dict[str, object]] = []
     start = 0
     for part in parts:
         rows = part.weight.rows_shape[0]
@@ -146,9 +146,9 @@ def _sources(parts: Sequence[Linear]) -> list[dict[str, object]]:
         entries: list[dict[str, Any]] = json.loads(known) if known else whole
         for entry in entries:
             low, high = entry["rows"]
-            sources.append({"name": entry["name"], "rows": [start + low, start + high]})
+            found.append({"name": entry["name"], "rows": [start + low, start + high]})
         start += rows
-    return sources
+    return found
 
 
 def _bias_array(part: Linear) -> np.ndarray[tuple[int, ...], np.dtype[np.float32]]:

@@ -8,6 +8,8 @@ from dataclasses import replace
 from itertools import chain
 from typing import NamedTuple
 
+from optc.runtime.adapters.rows import with_adapters
+from optc.runtime.adapters.table import Adapter, AdapterTable
 from optc.runtime.advance import advance
 from optc.runtime.batch import build_batch, copied_slots
 from optc.runtime.batching import Batching
@@ -75,6 +77,7 @@ class Core:
         self._eos = frozenset(eos_token_ids)
         self._clock = clock
         self._speculator = speculator
+        self.adapters = AdapterTable(spec.adapters)
         self._blocks = KVBlocks(
             tuple(group.window for group in spec.groups),
             plan.blocks,
@@ -115,6 +118,7 @@ class Core:
         stream: TextStream | None = None,
         arrived_s: float | None = None,
         salt: str = "",
+        adapter: Adapter | None = None,
         leader: Request | None = None,
         constraint: Constraint | None = None,
         priority: int = 0,
@@ -124,7 +128,8 @@ class Core:
 
         Requests of different ``salt`` share no cached prefixes. ``leader`` is the first of n
         completions of one prompt, added just before the others, which take over its prompt.
-        ``constraint`` is the completion's own.
+        ``constraint`` is the completion's own. ``adapter`` was taken from `adapters` and is
+        released when the request ends.
         Higher ``priority`` goes first (`optc.runtime.policy`). At ``deadline_s`` of the clock the
         request ends with what it has.
         """
@@ -141,6 +146,7 @@ class Core:
             metrics=RequestMetrics(self._clock() if arrived_s is None else arrived_s),
             stream=stream,
             salt=salt,
+            adapter=adapter,
             leader_id=None if leader is None else leader.id,
             constraint=constraint,
             priority=priority,
@@ -174,6 +180,7 @@ class Core:
             if chunk.request.metrics.scheduled_s is None:
                 chunk.request.metrics.scheduled_s = started
         batch = build_batch(chunks, len(self._blocks.pools), self._block_size)
+        batch = with_adapters(batch, chunks)
         draws = draws_of(chunks)
         masks = fill_masks(constrained(draws), len(batch.logit_rows), self.executable.spec)
         logits = self.executable.step(batch)
@@ -286,5 +293,7 @@ class Core:
         request.metrics.finished_s = self._clock()
         self._metrics.count_end(reason, request.metrics)
         self.scheduler.remove(request)
+        if request.adapter is not None:
+            self.adapters.release(request.adapter)
         if self._speculator:
             self._speculator.forget(request)

@@ -2,33 +2,27 @@
 
 from __future__ import annotations
 
-import secrets
 import time
 import weakref
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
+from pathlib import Path
 from types import TracebackType
 
-import numpy as np
-
 from optc.errors import RequestError
+from optc.runtime.adapters.loading import load_adapter
 from optc.runtime.batching import BatchingMode
-from optc.runtime.detokenize import Detokenizer, TextStream
-from optc.runtime.executable import EngineSpec, Int32
+from optc.runtime.executable import EngineSpec
 from optc.runtime.handle import Handle
+from optc.runtime.intake import Intake, Prompt
 from optc.runtime.kv_plan import KVPlan
 from optc.runtime.metrics import EngineMetrics, RequestMetrics
 from optc.runtime.opening import OpenCore, OpenExecutable
 from optc.runtime.outputs import Completion, RequestOutput
 from optc.runtime.params import SamplingParams
 from optc.runtime.speculative.kinds import parse_kinds
-from optc.runtime.structured.compiler import GrammarCompiler
-from optc.runtime.structured.constraint import Constraint
 from optc.runtime.terms import Terms
 from optc.runtime.tokenizer import Tokenizer
 from optc.runtime.worker import Submission, Worker
-
-#: A text, which the tokenizer encodes (BOS included), or token ids, which are taken as they are.
-Prompt = str | Sequence[int]
 
 
 class Engine:
@@ -83,10 +77,15 @@ class Engine:
         self._worker = Worker(opening)
         self.spec: EngineSpec = opening.spec
         self.kv_plan: KVPlan = opening.plan
-        self._grammars: GrammarCompiler | None = None
-        if tokenizer is not None:
-            vocab_size = self.spec.vocab_size
-            self._grammars = GrammarCompiler(tokenizer, vocab_size, self.eos_token_ids)
+        self._adapters = opening.adapters
+        self._intake = Intake(
+            tokenizer,
+            self.spec.vocab_size,
+            self.kv_plan.max_context,
+            self.eos_token_ids,
+            self._adapters,
+            self._worker.cancel,
+        )
         # Ends the thread when the engine is dropped and when the interpreter exits.
         self._finalizer = weakref.finalize(self, self._worker.close)
 
@@ -103,6 +102,7 @@ class Engine:
         salt: str = "",
         priority: int = 0,
         deadline_s: float | None = None,
+        adapter: str | None = None,
     ) -> list[RequestOutput]:
         """Continue all prompts, batched, and return their results in order.
 
@@ -112,7 +112,7 @@ class Engine:
         Args:
             prompts: One text, or a sequence of prompts.
             params: For all prompts, or one for each.
-            salt, priority, deadline_s: As of `submit`.
+            salt, priority, deadline_s, adapter: As of `submit`.
 
         Raises:
             RequestError: The number of params is not that of the prompts, or the priority or the
@@ -120,7 +120,7 @@ class Engine:
             EngineError: The engine failed.
             UnavailableError: Structured output is wanted and llguidance is not installed.
         """
-        terms = Terms(salt=salt, priority=priority, deadline_s=deadline_s)
+        terms = Terms(salt=salt, priority=priority, deadline_s=deadline_s, adapter=adapter)
         wanted: list[Prompt] = [prompts] if isinstance(prompts, str) else list(prompts)
         per_prompt = self._params_for(wanted, params)
         handles = [self._prepare(p, q, terms) for p, q in zip(wanted, per_prompt, strict=True)]
@@ -144,28 +144,58 @@ class Engine:
         salt: str = "",
         priority: int = 0,
         deadline_s: float | None = None,
+        adapter: str | None = None,
     ) -> Handle:
         """Start one request; iterate the handle to stream it.
 
         Args:
             prompt: Text or token ids.
             params: How to continue.
-            salt: A tenant's or adapter's name: requests of different salts share no cached
-                prefixes, so that latencies tell nothing about the prompts of others.
+            salt: A tenant's name: requests of different salts share no cached prefixes, so that
+                latencies tell nothing about the prompts of others.
             priority: Higher goes first, and later ones make room for it; who waits gains on
                 newcomers, so that nobody starves (`optc.runtime.policy` states the bound).
             deadline_s: Seconds from now when the request ends at the latest, with what it has
                 and the finish reason ``deadline``; seen between steps. None is no deadline.
+            adapter: Name of a loaded LoRA adapter (`load_adapter`); None is the model itself.
 
         Raises:
-            RequestError: The prompt, the params, the priority or the deadline is invalid.
+            RequestError: The prompt, the params, the priority or the deadline is invalid, or no
+                such adapter is loaded.
             EngineError: The engine failed or is closed.
             UnavailableError: Structured output is wanted and llguidance is not installed.
         """
-        terms = Terms(salt=salt, priority=priority, deadline_s=deadline_s)
-        submission = self._submission(prompt, params or SamplingParams(), terms)
+        terms = Terms(salt=salt, priority=priority, deadline_s=deadline_s, adapter=adapter)
+        submission = self._intake.submission(prompt, params or SamplingParams(), terms)
         self._worker.submit([submission])
         return submission.handle
+
+    @property
+    def adapters(self) -> tuple[str, ...]:
+        """Names of the loaded LoRA adapters."""
+        return self._adapters.names
+
+    def load_adapter(self, name: str, folder: str | Path) -> None:
+        """Load a LoRA adapter as PEFT saved it, between two steps; requests may run meanwhile.
+
+        Args:
+            name: What requests call it.
+            folder: Holds adapter_config.json and adapter_model.safetensors.
+
+        Raises:
+            InputError: The artifact takes no adapters, or not this one.
+            RequestError: The name is taken, or no slot is free.
+            EngineError: The engine failed or is closed.
+        """
+        load_adapter(self._worker, self._adapters, self.spec.adapters, name, folder)
+
+    def unload_adapter(self, name: str) -> None:
+        """Forget an adapter; requests that began with it go on to their end.
+
+        Raises:
+            RequestError: No adapter of that name.
+        """
+        self._adapters.unload(name)
 
     def metrics(self) -> EngineMetrics:
         """Counters and queues of now."""
@@ -203,69 +233,7 @@ class Engine:
     ) -> Submission | RequestOutput:
         arrived_s = time.perf_counter()
         try:
-            return self._submission(prompt, params, terms)
+            return self._intake.submission(prompt, params, terms)
         except RequestError as error:
             failed = Completion(0, "", (), "error", None, RequestMetrics(arrived_s), error)
             return RequestOutput((), (failed,))
-
-    def _submission(self, prompt: Prompt, params: SamplingParams, terms: Terms) -> Submission:
-        arrived_s = time.perf_counter()
-        ids = self._encode(prompt)
-        self._check(ids, params)
-        streams: tuple[TextStream, ...] = ()
-        if self.tokenizer is not None:
-            decode, context = self.tokenizer.decode, ids.tolist()
-            streams = tuple(
-                TextStream(Detokenizer(decode, context), params.stop_strings)
-                for _ in range(params.n)
-            )
-        constraints = self._constraints(params)
-        seed = secrets.randbits(64) if params.seed is None else params.seed
-        handle = Handle(tuple(ids.tolist()), params.n, self._worker.cancel)
-        return Submission(handle, ids, params, seed, streams, arrived_s, terms, constraints)
-
-    def _constraints(self, params: SamplingParams) -> tuple[Constraint, ...]:
-        structure = params.structure
-        if structure is None:
-            return ()
-        if self._grammars is None:
-            raise RequestError("structured output needs a tokenizer", where=structure.kind)
-        return self._grammars.constraints(structure, params.n)
-
-    def _encode(self, prompt: Prompt) -> Int32:
-        if not isinstance(prompt, str):
-            if not all(isinstance(token, int | np.integer) for token in prompt):
-                raise RequestError("a prompt is a text or integers", where="prompt")
-            self._check_tokens("prompt", prompt)
-            return np.array(prompt, np.int32)
-        if self.tokenizer is None:
-            raise RequestError("there is no tokenizer", where="prompt", hint="give token ids")
-        if not prompt:
-            raise RequestError("the prompt is empty", where="prompt", hint="give some text")
-        ids = self.tokenizer.encode(prompt)
-        self._check_tokens("prompt", ids)
-        return np.array(ids, np.int32)
-
-    def _check(self, ids: Int32, params: SamplingParams) -> None:
-        if not len(ids):
-            raise RequestError("the prompt is empty", where="prompt", hint="give some tokens")
-        if len(ids) >= self.max_context:
-            raise RequestError(
-                f"the prompt has {len(ids)} tokens; the context holds {self.max_context}, "
-                "prompt and output together",
-                where="prompt",
-                hint="shorten it",
-            )
-        if params.stop_strings and self.tokenizer is None:
-            raise RequestError("stop strings need a tokenizer", hint="use stop_token_ids")
-        self._check_tokens("stop_token_ids", params.stop_token_ids)
-        self._check_tokens("logit_bias", params.logit_bias)
-
-    def _check_tokens(self, where: str, tokens: Iterable[int]) -> None:
-        wrong = [int(token) for token in tokens if not 0 <= token < self.spec.vocab_size]
-        if wrong:
-            raise RequestError(
-                f"unknown token ids {wrong[:5]}",
-                where=where,
-                hint=f"they go from 0 to {self.spec.vocab_size - 1}",
-            )

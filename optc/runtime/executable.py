@@ -7,11 +7,14 @@ names (PagedAttention: Kwon et al., 2023).
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
+
+from optc.runtime.adapters.spec import AdapterSpec, ModuleWeights
 
 Int32 = npt.NDArray[np.int32]
 Float32 = npt.NDArray[np.float32]
@@ -60,6 +63,7 @@ class EngineSpec:
         batch_invariant: A row's logits are bit-identical whatever shares its step.
         groups: KV groups.
         layers: KV shape of every decoder layer.
+        adapters: Room for LoRA adapters; None where it takes none.
         tree: The rows of a sequence may form a tree (``StepBatch.tree_parent``).
     """
 
@@ -73,6 +77,7 @@ class EngineSpec:
     groups: tuple[KVGroup, ...]
     layers: tuple[LayerKV, ...]
     tree: bool = False
+    adapters: AdapterSpec | None = None
 
     @property
     def kv_bytes_per_token(self) -> int:
@@ -104,6 +109,7 @@ class StepBatch:
             A row sees its sequence's earlier tokens and its ancestors, not the other rows of the
             step; windows count along that path. Slots and KV indices follow the order of rows all
             the same. None, or the row before everywhere, is linear; else ``spec.tree`` must hold.
+        adapters: [T] slot of each row's LoRA adapter, -1 for none; None is none everywhere.
     """
 
     tokens: Int32
@@ -114,6 +120,7 @@ class StepBatch:
     block_tables: Int32
     logit_rows: Int32
     tree_parent: Int32 | None = None
+    adapters: Int32 | None = None
 
 
 class Executable(Protocol):
@@ -138,6 +145,11 @@ class Executable(Protocol):
     def copy_kv(self, group: int, src_slots: Int32, dst_slots: Int32) -> None:
         """Copy K and V of ``src_slots`` [n] to ``dst_slots`` [n] in every layer of ``group``; no
         slot is the target of one pair and the source of a later one."""
+        ...
+
+    def write_adapter(self, slot: int, modules: Sequence[ModuleWeights | None]) -> None:
+        """Set the LoRA adapter in ``slot``: weights for each module of ``spec.adapters``, None
+        where it has none."""
         ...
 
     def close(self) -> None:

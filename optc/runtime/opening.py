@@ -94,7 +94,7 @@ class OpenCore:
             )
             model = DraftModel(draft, draft_plan, token_budget=rows, prefix_cache=self.prefix_cache)
         sources = [_source(kind, model) for kind in self.kinds]
-        return Core(
+        core = Core(
             executable,
             self.plan,
             eos_token_ids=self.eos_token_ids,
@@ -105,6 +105,8 @@ class OpenCore:
                 self.batching, self.batch_window_ms, min(spec.max_sequences, spec.max_logit_rows)
             ),
         )
+        self.adapters = core.adapters
+        return core
 
 
 def _source(kind: str, model: DraftModel | None) -> Source:

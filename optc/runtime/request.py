@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from optc.errors import RequestError
+from optc.runtime.adapters.table import Adapter
 from optc.runtime.detokenize import TextStream
 from optc.runtime.executable import Int32
 from optc.runtime.kv_blocks import BlockTables
@@ -35,6 +36,7 @@ class Request:
         metrics: Where its latencies go.
         stream: Turns tokens into text; None without a tokenizer.
         salt: Requests of different salts share no cached prefixes.
+        adapter: Its LoRA adapter; None is none.
         leader_id: The request whose prompt it shares; None is none.
         constraint: Follows the grammar of its output; None is any output.
         priority: Higher goes first.
@@ -54,6 +56,7 @@ class Request:
         metrics: RequestMetrics,
         stream: TextStream | None,
         salt: str = "",
+        adapter: Adapter | None = None,
         leader_id: int | None = None,
         constraint: Constraint | None = None,
         priority: int = 0,
@@ -65,7 +68,9 @@ class Request:
         self.deadline_s = deadline_s
         self.rank = Rank(0, self.leader_id)
         self.idle = False
-        self.salt = salt
+        self.adapter = adapter
+        # Keys and values depend on the adapter: those of another are another prefix.
+        self.salt = salt if adapter is None else f"{salt}\0{adapter.generation}"
         self.params = params
         self.seed = seed
         self.index = index

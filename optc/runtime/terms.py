@@ -1,4 +1,4 @@
-"""`Terms`: how a request is served among others; nothing of it changes a token."""
+"""`Terms`: how a request is served. The adapter apart, nothing of it changes a token."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ class Terms:
     Attributes:
         salt: Requests of different salts share no cached prefixes.
         priority: Higher goes first (`optc.runtime.policy`).
+        adapter: Name of a loaded LoRA adapter; None is the model itself.
         deadline_s: Seconds after its submission when it ends at the latest; None is never.
 
     Raises:
@@ -24,6 +25,7 @@ class Terms:
 
     salt: str = ""
     priority: int = 0
+    adapter: str | None = None
     deadline_s: float | None = None
 
     def __post_init__(self) -> None:

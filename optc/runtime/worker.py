@@ -9,10 +9,13 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from concurrent.futures import Future
 from dataclasses import dataclass
 from queue import Empty, SimpleQueue
 from types import TracebackType
 
+from optc.errors import OptcError
+from optc.runtime.adapters.table import Adapter
 from optc.runtime.core import Core, Update
 from optc.runtime.detokenize import TextStream
 from optc.runtime.executable import Int32
@@ -37,6 +40,7 @@ class Submission:
         arrived_s: When the caller handed it in.
         terms: How it is served.
         constraints: One for each of the n completions; empty if any output is allowed.
+        adapter: Taken once for each of the n completions; None is none.
     """
 
     handle: Handle
@@ -47,6 +51,7 @@ class Submission:
     arrived_s: float
     terms: Terms
     constraints: tuple[Constraint, ...] = ()
+    adapter: Adapter | None = None
 
     @property
     def ends_s(self) -> float | None:
@@ -65,7 +70,15 @@ class _Stop:
     pass
 
 
-_Message = list[Submission] | _Cancel | _Stop
+@dataclass(frozen=True)
+class _Call:
+    """Something to do between two steps."""
+
+    function: Callable[[Core], None]
+    done: Future[None]
+
+
+_Message = list[Submission] | _Cancel | _Call | _Stop
 
 
 class Worker:
@@ -108,6 +121,20 @@ class Worker:
         """Ask for the end of a request."""
         self._inbox.put(_Cancel(handle))
 
+    def call(self, function: Callable[[Core], None]) -> None:
+        """Run ``function`` on the engine's thread between two steps, and wait for it.
+
+        Raises:
+            EngineError: The engine failed or is closed.
+            OptcError: What ``function`` raised.
+        """
+        done: Future[None] = Future()
+        with self._lock:
+            if self._ended is not None:
+                raise EngineError("the engine is not running any more") from self._ended
+            self._inbox.put(_Call(function, done))
+        done.result()
+
     def metrics(self) -> EngineMetrics:
         """Counters and queues of now."""
         return self._core.metrics() if self._core else EngineMetrics()
@@ -136,6 +163,8 @@ class Worker:
                 if isinstance(message, _Cancel):
                     mine = [r for h, r in self._requests.values() if h is message.handle]
                     self._publish([core.cancel(request) for request in mine])
+                elif isinstance(message, _Call):
+                    _answer(message, core)
                 else:
                     self._add(core, message)
             if core.has_work:
@@ -164,6 +193,7 @@ class Worker:
                     stream=submission.streams[index] if submission.streams else None,
                     arrived_s=submission.arrived_s,
                     salt=submission.terms.salt,
+                    adapter=submission.adapter,
                     leader=leader,
                     constraint=submission.constraints[index] if submission.constraints else None,
                     priority=submission.terms.priority,
@@ -189,10 +219,22 @@ class Worker:
         self._ready.set()
         left = [handle for handle, _ in self._requests.values()]
         for message in self._messages(wait_s=0):
+            if isinstance(message, _Call):
+                message.done.set_exception(self._ended)
             if isinstance(message, list):
                 left += [submission.handle for submission in message]
         for handle in left:
             handle.fail(self._ended)
+
+
+def _answer(call: _Call, core: Core) -> None:
+    """Do what a caller asked for; its errors are the caller's, not the engine's."""
+    try:
+        call.function(core)
+    except OptcError as error:
+        call.done.set_exception(error)
+    else:
+        call.done.set_result(None)
 
 
 class _Failures:

@@ -11,6 +11,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from optc.runtime.adapters.spec import ModuleWeights
 from optc.runtime.executable import EngineSpec, Float32, Int32, StepBatch
 from optc.runtime.request import Request
 from optc.runtime.speculative.proposer import Drafts, Wanted
@@ -71,6 +72,9 @@ class VirtualEngine:
         return logits
 
     def copy_kv(self, group: int, src_slots: Int32, dst_slots: Int32) -> None:
+        """Nothing is stored."""
+
+    def write_adapter(self, slot: int, modules: Sequence[ModuleWeights | None]) -> None:
         """Nothing is stored."""
 
     def close(self) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -11,7 +12,7 @@ import onnx_ir as ir
 from optc.errors import InputError
 from optc.ir.functions import is_op, make_node
 from optc.ir.graph import add_initializer, remove_unused, replace_node
-from optc.ir.linear import Linear, find_linear, head_of
+from optc.ir.linear import SOURCES, Linear, find_linear, head_of, sources
 from optc.ir.weights import Array, LazyWeight
 from optc.pipeline.base import Pass, PassReport
 
@@ -112,7 +113,7 @@ def _lookup(graph: ir.Graph, node: ir.Node, table: LazyWeight) -> list[ir.Node]:
 
 def _cast(graph: ir.Graph, linear: Linear) -> ir.Value:
     weight: LazyWeight = linear.weight.map_rows(_to_bfloat16, ir.DataType.BFLOAT16)
-    metadata = dict(linear.initializer.metadata_props)
+    metadata = {SOURCES: json.dumps(sources([linear]))}
     return add_initializer(graph, weight, f"{linear.name}.bfloat16", metadata)
 
 

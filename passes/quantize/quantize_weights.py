@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -10,7 +11,7 @@ import onnx_ir as ir
 from optc.errors import InputError
 from optc.ir.functions import is_op, make_node
 from optc.ir.graph import add_initializer, remove_unused, replace_node
-from optc.ir.linear import Linear, find_linear, head_of
+from optc.ir.linear import SOURCES, Linear, find_linear, head_of, sources
 from optc.ir.quantized_rows import QuantizedRows
 from optc.ir.weights import LazyWeight
 from optc.passes.quantize.affine import Scheme, quantized_rows
@@ -160,7 +161,8 @@ class _Rewriter:
         """Case 1: replace the linear layer."""
         parts = self.weights.get(linear.initializer)
         if parts is None:
-            parts = self._add_parts(linear.weight, scheme, linear.initializer)
+            metadata = {SOURCES: json.dumps(sources([linear]))}
+            parts = self._add_parts(linear.weight, scheme, linear.name, metadata)
             self.weights[linear.initializer] = parts
         quantize = self._activations.get(linear.x)
         if quantize is None:
@@ -198,8 +200,8 @@ class _Rewriter:
                 self.report.skip(node, "the tied head stays float, so the embedding does too")
                 continue
             else:
-                initializer = node.inputs[0]
-                parts = self._add_parts(table, _PER_CHANNEL, initializer)
+                name = table.name or "embedding"
+                parts = self._add_parts(table, _PER_CHANNEL, name, {})
                 self._embeddings.append(parts)
                 label = "embedding int8 per row"
             new = make_node(
@@ -220,11 +222,9 @@ class _Rewriter:
         return {"weights": weights, "bits_per_weight": bits / weights if weights else 0.0}
 
     def _add_parts(
-        self, weight: LazyWeight, scheme: Scheme, initializer: ir.Value | None
+        self, weight: LazyWeight, scheme: Scheme, name: str, metadata: dict[str, str]
     ) -> _Parts:
-        name = (initializer.name if initializer is not None else weight.name) or "weight"
         rows = quantized_rows(weight, scheme, name)
-        metadata = dict(initializer.metadata_props) if initializer is not None else {}
         graph = self.model.graph
         zero_points = rows.zero_points()
         return _Parts(

@@ -15,6 +15,9 @@ from optc.errors import InputError
 if TYPE_CHECKING:
     from optc import Engine, RequestOutput, SamplingParams
 
+#: What the adapter of --adapter is called.
+_ADAPTER = "adapter"
+
 
 @click.command("run", short_help="Continue prompts with an artifact.")
 @click.argument("artifact", type=click.Path(path_type=Path))
@@ -44,6 +47,11 @@ if TYPE_CHECKING:
 @click.option(
     "--draft", type=click.Path(path_type=Path), help="Artifact of a draft model [ARTIFACT's own]."
 )
+@click.option(
+    "--adapter",
+    type=click.Path(path_type=Path),
+    help="Folder of a LoRA adapter as PEFT saved it.",
+)
 @structured_options
 @json_option
 def command(
@@ -54,6 +62,7 @@ def command(
     kv_memory: str | None,
     speculate: str | None,
     draft: Path | None,
+    adapter: Path | None,
     as_json: bool,
     json_schema: Path | None,
     regex: str | None,
@@ -75,13 +84,15 @@ def command(
     with load(
         artifact, kv_memory=kv_memory, threads=threads, speculate=speculate, draft=draft
     ) as engine:
+        terms: dict[str, Any] = {"deadline_s": timeout}
+        if adapter is not None:
+            engine.load_adapter(_ADAPTER, adapter)
+            terms["adapter"] = _ADAPTER
         if as_json or len(texts) > 1:
-            outputs = [
-                output.raise_for_error()
-                for output in engine.generate(texts, params, deadline_s=timeout)
-            ]
+            generated = engine.generate(texts, params, **terms)
+            outputs = [output.raise_for_error() for output in generated]
         else:
-            outputs = [_stream(engine, texts[0], params, timeout)]
+            outputs = [_stream(engine, texts[0], params, terms)]
     if as_json:
         results = [_figures(output) for output in outputs]
         if draft or speculate not in (None, "off"):
@@ -100,10 +111,10 @@ def command(
 
 
 def _stream(
-    engine: Engine, text: str, params: SamplingParams, timeout: float | None
+    engine: Engine, text: str, params: SamplingParams, terms: dict[str, Any]
 ) -> RequestOutput:
     """Print the continuation as it comes; returns the finished result."""
-    handle = engine.submit(text, params, deadline_s=timeout)
+    handle = engine.submit(text, params, **terms)
     try:
         for delta in handle:
             click.echo(delta.text, nl=False)

@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 import onnx.parser
 import onnx_ir as ir
 
-from optc.ir.functions import attention, quantized, token_wise
+from optc.ir.functions import adapters, attention, quantized, token_wise
 from optc.ir.functions.operator import Attributes, AttributeValue, Operator
 
 __all__ = [
@@ -37,7 +37,12 @@ OPSET = 23
 #: Every operator of the domain by name.
 OPERATORS: Mapping[str, Operator] = {
     operator.name: operator
-    for operator in (*token_wise.OPERATORS, *attention.OPERATORS, *quantized.OPERATORS)
+    for operator in (
+        *token_wise.OPERATORS,
+        *attention.OPERATORS,
+        *quantized.OPERATORS,
+        *adapters.OPERATORS,
+    )
 }
 
 _DTYPES = {"float": ir.DataType.FLOAT, "int8": ir.DataType.INT8}

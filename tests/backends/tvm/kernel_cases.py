@@ -17,6 +17,7 @@ import tvm
 from optc.backends.tvm.isa import Isa, isa_of
 from optc.backends.tvm.kernels import (
     activation,
+    adapters,
     attention,
     copy_kv,
     elementwise,
@@ -41,6 +42,8 @@ _FUNCTIONS: dict[type, Any] = {
     embedding.Embedding: embedding.embedding,
     embedding.QuantizedEmbedding: embedding.quantized_embedding,
     rows.RowGather: rows.gather_rows,
+    adapters.AdapterShrink: adapters.adapter_shrink,
+    adapters.AdapterGrow: adapters.adapter_grow,
     rotary_kv.RotaryKV: rotary_kv.rotary_kv,
     rotary_kv.Rotary: rotary_kv.rotary,
     rotary_kv.WriteKV: rotary_kv.write_kv,

@@ -1,0 +1,160 @@
+"""Reads a LoRA adapter as PEFT saves it: adapter_config.json and adapter_model.safetensors.
+
+A PEFT adapter adds ``scaling * B A x`` to a linear layer, with A [r, K], B [N, r] and scaling
+``lora_alpha / r``, or ``lora_alpha / sqrt(r)`` with rank-stabilized LoRA (Kalajdzievski 2023).
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from optc.errors import InputError
+from optc.runtime.adapters.spec import AdapterModule, AdapterSpec, Float32, ModuleWeights
+
+CONFIG_FILE = "adapter_config.json"
+WEIGHTS_FILE = "adapter_model.safetensors"
+_TENSOR = re.compile(r"^(?:base_model\.model\.)?(.+)\.lora_([AB])(?:\.[^.]+)?\.weight$")
+#: Options of LoRA that change what is computed, with the values that mean "not used".
+_UNSUPPORTED: dict[str, tuple[object, ...]] = {
+    "use_dora": (None, False),
+    "fan_in_fan_out": (None, False),
+    "bias": (None, "none"),
+    "modules_to_save": (None, []),
+    "lora_bias": (None, False),
+    "use_qalora": (None, False),
+    "alora_invocation_tokens": (None,),
+}
+
+
+def read_peft(folder: str | Path, spec: AdapterSpec) -> tuple[ModuleWeights | None, ...]:
+    """The weights for every module of an engine; None where the adapter has none.
+
+    Raises:
+        InputError: Not a PEFT folder of LoRA, an option or a layer that the engine does not
+            take, a rank that is too large, or tensors of the wrong shape.
+    """
+    path = Path(folder)
+    config = _read_config(path / CONFIG_FILE)
+    pairs = _read_pairs(path / WEIGHTS_FILE)
+    known = {part.name.removesuffix(".weight") for m in spec.modules for part in m.parts}
+    unknown = sorted(set(pairs) - known)
+    if unknown:
+        raise InputError(
+            f"it adapts {unknown[0]}" + (f" and {len(unknown) - 1} more" * (len(unknown) > 1)),
+            where=str(path / WEIGHTS_FILE),
+            hint="the engine takes adapters in the decoder layers' linear layers only",
+        )
+    where = str(path)
+    return tuple(_module(module, pairs, config, spec.rank, where) for module in spec.modules)
+
+
+def _read_config(path: Path) -> dict[str, Any]:
+    try:
+        config = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError as error:
+        raise InputError(
+            f"no {path.name}", where=str(path.parent), hint="give a folder that PEFT saved"
+        ) from error
+    except (OSError, UnicodeDecodeError, ValueError) as error:
+        raise InputError(f"cannot be read: {error}", where=str(path)) from error
+    if not isinstance(config, dict) or config.get("peft_type") != "LORA":
+        kind = config.get("peft_type") if isinstance(config, dict) else None
+        raise InputError(f"peft_type is {kind!r}", where=str(path), hint="only LORA is served")
+    for option, unused in _UNSUPPORTED.items():
+        if config.get(option) not in unused:
+            raise InputError(
+                f"{option}={config[option]!r} is not served",
+                where=str(path),
+                hint="train the adapter without it, or merge it before compiling",
+            )
+    return config
+
+
+def _read_pairs(path: Path) -> dict[str, dict[str, Float32]]:
+    """Tensors A and B by layer name, in float32.
+
+    Raises:
+        InputError: The file is missing or damaged, or a tensor is none of LoRA's.
+    """
+    import safetensors
+
+    try:
+        tensors = safetensors.deserialize(path.read_bytes())  # type: ignore[no-untyped-call]
+    except OSError as error:
+        raise InputError(f"cannot be read: {error.strerror}", where=str(path)) from error
+    except safetensors.SafetensorError as error:
+        raise InputError(f"not a safetensors file: {error}", where=str(path)) from error
+    pairs: dict[str, dict[str, Float32]] = {}
+    for name, tensor in tensors:
+        match = _TENSOR.match(name)
+        if match is None:
+            raise InputError(f"the tensor {name} is none of a linear layer's", where=str(path))
+        pairs.setdefault(match[1], {})[match[2]] = _float32(name, tensor, path)
+    halves = sorted(layer for layer, pair in pairs.items() if len(pair) < 2)
+    if halves:
+        raise InputError(f"{halves[0]} lacks lora_A or lora_B", where=str(path))
+    return pairs
+
+
+def _float32(name: str, tensor: Mapping[str, Any], path: Path) -> Float32:
+    data, shape = tensor["data"], tensor["shape"]
+    if tensor["dtype"] == "BF16":
+        bits = np.frombuffer(data, np.uint16).astype(np.uint32) << 16
+        return bits.view(np.float32).reshape(shape)
+    kinds = {"F32": np.float32, "F16": np.float16, "F64": np.float64}
+    if tensor["dtype"] not in kinds:
+        raise InputError(f"the tensor {name} is {tensor['dtype']}", where=str(path))
+    wide: Float32 = np.frombuffer(data, kinds[tensor["dtype"]]).astype(np.float32)
+    return wide.reshape(shape)
+
+
+def _module(
+    module: AdapterModule,
+    pairs: Mapping[str, Mapping[str, Float32]],
+    config: Mapping[str, Any],
+    rank: int,
+    where: str,
+) -> ModuleWeights | None:
+    names = [part.name.removesuffix(".weight") for part in module.parts]
+    if not any(name in pairs for name in names):
+        return None
+    a = np.zeros((module.k, len(names) * rank), np.float32)
+    b = np.zeros((rank, module.n), np.float32)
+    for index, (name, part) in enumerate(zip(names, module.parts, strict=True)):
+        if name not in pairs:
+            continue
+        down, up = pairs[name]["A"], pairs[name]["B"]
+        own = down.shape[0] if down.ndim == 2 else 0
+        if down.shape != (own, module.k) or up.shape != (part.stop - part.start, own):
+            raise InputError(
+                f"{name}: lora_A {list(down.shape)} and lora_B {list(up.shape)} do not fit a "
+                f"layer [{part.stop - part.start}, {module.k}]",
+                where=where,
+                hint="the adapter was trained for another model",
+            )
+        if own > rank:
+            raise InputError(
+                f"{name} has rank {own}; the engine takes {rank}",
+                where=where,
+                hint=f"compile with --adapters rank={own}",
+            )
+        a[:, index * rank : index * rank + own] = down.T
+        b[:own, part.start : part.stop] = up.T * np.float32(_scaling(name, own, config))
+    return ModuleWeights(a, b)
+
+
+def _scaling(name: str, rank: int, config: Mapping[str, Any]) -> float:
+    """As PEFT: patterns match whole layer names or their ends."""
+    alpha = float(config.get("lora_alpha", 8))
+    for pattern, value in (config.get("alpha_pattern") or {}).items():
+        if re.match(rf"(.*\.)?({pattern})$", name):
+            alpha = float(value)
+            break
+    return alpha / (math.sqrt(rank) if config.get("use_rslora") else rank)

@@ -1,0 +1,181 @@
+"""`adapters`: room for LoRA adapters in every linear layer of a ragged step."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import onnx_ir as ir
+
+from optc.errors import InputError
+from optc.ir.adapters import ADAPTERS_METADATA
+from optc.ir.functions import DOMAIN, is_op, make_node
+from optc.ir.graph import constant, remove_unused, width
+from optc.ir.linear import SOURCES, find_linear
+from optc.pipeline.base import Pass, PassReport
+
+#: Ranks are rounded up to a multiple of this, a vector of the kernels.
+RANK_MULTIPLE = 16
+#: Names of the pass's inputs: the adapter slot of every row, and of every row with logits.
+ROW_INPUTS = {"T": "adapters", "R": "logit_adapters"}
+
+
+@dataclass(frozen=True)
+class AddAdapters(Pass):
+    """Linear layers, the head apart, get ``optc::AdapterMatMul`` behind them.
+
+    Adapters are chosen by row: slot -1 is none, and then nothing changes. A and B of all slots
+    are pools that the runtime fills, so one artifact serves any adapter of the model
+    (LoRA: Hu et al. 2021; many at once: Punica, Chen et al. 2023; S-LoRA, Sheng et al. 2023).
+    Quantized layers give their adapters the quantized activations, so that nothing is computed
+    twice.
+
+    Attributes:
+        max: Adapters that can be loaded at once.
+        rank: Largest rank; rounded up to a multiple of 16.
+    """
+
+    name: ClassVar[str] = "adapters"
+    required: ClassVar[bool] = True
+    after: ClassVar[tuple[str, ...]] = ("kv-cache",)
+    max: int = 8
+    rank: int = 16
+
+    def requires(self, model: ir.Model) -> None:
+        """The options are usable, and the pass has not run before."""
+        for option, value in (("max", self.max), ("rank", self.rank)):
+            if not 1 <= value <= 256:
+                raise InputError(
+                    f"{option}={value}", where=f"pass {self.name}", hint="from 1 to 256"
+                )
+        if ADAPTERS_METADATA in model.metadata_props:
+            raise InputError("the model has adapters already", where=f"pass {self.name}")
+
+    def ensures(self, model: ir.Model) -> None:
+        """As many pools as modules."""
+        modules = json.loads(model.metadata_props[ADAPTERS_METADATA])["modules"]
+        pools = [v for v in model.graph.inputs if str(v.name).startswith("adapter_")]
+        if len(pools) != 2 * len(modules):
+            raise RuntimeError(f"{len(pools)} adapter pools for {len(modules)} linear layers")
+
+    def run(self, model: ir.Model) -> PassReport:
+        """Rewrite ``model`` in place."""
+        report = PassReport()
+        rank = -(-self.rank // RANK_MULTIPLE) * RANK_MULTIPLE
+        rows = {name: _row_input(model.graph, name) for name in ROW_INPUTS}
+        vocabulary = width(model.graph.outputs[0])
+        modules: list[dict[str, Any]] = []
+        for node in list(model.graph):
+            layer = _layer(node)
+            if layer is None or layer.n == vocabulary:
+                continue
+            symbol = _row_symbol(node)
+            if symbol not in rows:
+                report.skip(node, f"its rows are {symbol}, neither T nor R")
+                continue
+            _adapt(model, layer, rows[symbol], len(modules), self.max, rank)
+            modules.append({"k": layer.k, "n": layer.n, "parts": layer.parts})
+            report.add("linear layer")
+        for value in rows.values():
+            if not value.consumers():
+                model.graph.inputs.remove(value)
+        model.metadata_props[ADAPTERS_METADATA] = json.dumps(
+            {"max": self.max, "rank": rank, "modules": modules}
+        )
+        remove_unused(model)
+        report.facts = {"max": self.max, "rank": rank}
+        return report
+
+
+@dataclass(frozen=True)
+class _Layer:
+    """A linear layer of any precision.
+
+    Attributes:
+        node: Its matmul.
+        output: Its result, bias included.
+        operands: x, or q and s.
+        k: Width of the operand.
+        n: Width of the result.
+        parts: Original weights with their columns: name, start, stop.
+    """
+
+    node: ir.Node
+    output: ir.Value
+    operands: Sequence[ir.Value | None]
+    k: int
+    n: int
+    parts: list[dict[str, Any]]
+
+
+def _layer(node: ir.Node) -> _Layer | None:
+    if is_op(node, "QuantizedMatMul", domain=DOMAIN):
+        weight, operands = node.inputs[2], node.inputs[:2]
+    elif is_op(node, "Bf16MatMul", domain=DOMAIN) or find_linear(node) is not None:
+        weight, operands = node.inputs[1], node.inputs[:1]
+    else:
+        return None
+    tensor = constant(weight)
+    if weight is None or tensor is None:
+        return None
+    linear = find_linear(node)
+    output = node.outputs[0] if linear is None else linear.output
+    k, n = (int(d) for d in tensor.shape.numpy())
+    return _Layer(node, output, operands, k, n, _parts(weight, n))
+
+
+def _parts(weight: ir.Value, n: int) -> list[dict[str, Any]]:
+    known = weight.metadata_props.get(SOURCES)
+    entries = json.loads(known) if known else [{"name": weight.name, "rows": [0, n]}]
+    return [
+        {"name": e["name"], "start": e["rows"][0], "stop": e["rows"][1]}
+        for e in sorted(entries, key=lambda entry: entry["rows"][0])
+    ]
+
+
+def _row_symbol(node: ir.Node) -> str:
+    shape = node.outputs[0].shape
+    return "?" if shape is None else str(shape[0])
+
+
+def _row_input(graph: ir.Graph, symbol: str) -> ir.Value:
+    value = ir.Value(
+        name=ROW_INPUTS[symbol], type=ir.TensorType(ir.DataType.INT32), shape=ir.Shape([symbol])
+    )
+    graph.inputs.append(value)
+    return value
+
+
+def _adapt(
+    model: ir.Model, layer: _Layer, adapters: ir.Value, index: int, slots: int, rank: int
+) -> None:
+    """Insert the operator behind the layer, with pools of its own."""
+    starts = [part["start"] for part in layer.parts]
+    pools = [
+        _pool(model.graph, f"adapter_a.{index}", (slots, layer.k, rank * len(starts))),
+        _pool(model.graph, f"adapter_b.{index}", (slots, rank, layer.n)),
+    ]
+    output = layer.output
+    node = make_node(
+        model,
+        "AdapterMatMul" if len(layer.operands) == 1 else "QuantizedAdapterMatMul",
+        [output, *layer.operands, adapters, *pools],
+        {"rank": rank, "parts": ",".join(map(str, starts))},
+        name=f"{layer.node.name or output.name}.adapters",
+    )
+    adapted = node.outputs[0]
+    adapted.name, adapted.shape = f"{output.name}.adapted", output.shape
+    ir.convenience.replace_all_uses_with([output], [adapted], True)
+    node.replace_input_with(0, output)
+    producer = output.producer()
+    if producer is None or producer.graph is None:
+        raise RuntimeError(f"{output.name} is computed by no node of the graph")
+    producer.graph.insert_after(producer, [node])
+
+
+def _pool(graph: ir.Graph, name: str, shape: Sequence[int]) -> ir.Value:
+    value = ir.Value(name=name, type=ir.TensorType(ir.DataType.FLOAT), shape=ir.Shape(shape))
+    graph.inputs.append(value)
+    return value

@@ -1,0 +1,122 @@
+"""`adapters`: every linear layer but the head gets room for LoRA adapters."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import onnx_ir as ir
+import pytest
+
+from optc.errors import InputError
+from optc.ir.adapters import ADAPTERS_METADATA
+from optc.ir.linear import SOURCES
+from optc.passes.adapters.add_adapters import AddAdapters
+from tests.ir_text import Array, f32, model_of, nodes_text
+from tests.ragged import run
+
+SIGNATURE = "g (float[T,8] x, int32[R] logit_rows) => (float[R,5] logits)"
+NODES = """
+    qkv = MatMul (x, w_qkv)
+    biased = Add (qkv, bias)
+    t = Tanh (biased)
+    picked = Gather <axis: int = 0> (t, logit_rows)
+    o = MatMul (picked, w_o)
+    logits = MatMul (o, w_head)"""
+WEIGHTS = {"w_qkv": f32(8, 6), "bias": f32(6), "w_o": f32(6, 4), "w_head": f32(4, 5)}
+
+
+def model() -> ir.Model:
+    built = model_of(SIGNATURE, NODES, WEIGHTS)
+    shapes = {"qkv": ("T", 6), "biased": ("T", 6), "o": ("R", 4), "logits": ("R", 5)}
+    for node in built.graph:
+        for value in node.outputs:
+            if value.name in shapes:
+                value.shape = ir.Shape(shapes[value.name])
+                value.type = ir.TensorType(ir.DataType.FLOAT)
+    merged = [{"name": "q", "rows": [0, 4]}, {"name": "k", "rows": [4, 6]}]
+    built.graph.initializers["w_qkv"].metadata_props[SOURCES] = json.dumps(merged)
+    return built
+
+
+def adapted(**options: int) -> ir.Model:
+    built = model()
+    AddAdapters(**options).run(built)
+    return built
+
+
+def test_before_and_after() -> None:
+    built = adapted(max=2, rank=3)
+    assert nodes_text(built).splitlines() == [
+        "qkv = MatMul (x, w_qkv)",
+        "biased = Add (qkv, bias)",
+        "biased.adapted = optc.AdapterMatMul <rank = 16, parts: string = 0,4>"
+        " (biased, x, adapters, adapter_a.0, adapter_b.0)",
+        "t = Tanh (biased.adapted)",
+        "picked = Gather <axis = 0> (t, logit_rows)",
+        "o = MatMul (picked, w_o)",
+        "o.adapted = optc.AdapterMatMul <rank = 16, parts: string = 0>"
+        " (o, picked, logit_adapters, adapter_a.1, adapter_b.1)",
+        "logits = MatMul (o.adapted, w_head)",
+    ]
+    assert json.loads(built.metadata_props[ADAPTERS_METADATA]) == {
+        "max": 2,
+        "rank": 16,
+        "modules": [
+            {
+                "k": 8,
+                "n": 6,
+                "parts": [
+                    {"name": "q", "start": 0, "stop": 4},
+                    {"name": "k", "start": 4, "stop": 6},
+                ],
+            },
+            {"k": 6, "n": 4, "parts": [{"name": "w_o", "start": 0, "stop": 4}]},
+        ],
+    }
+
+
+def oracle(x: Array, rows: Array, adapters: Array, pools: list[Array]) -> Array:
+    """Each row with the weights of its own adapter merged, in float64."""
+    a0, b0, a1, b1 = (pool.astype(np.float64) for pool in pools)
+    out = []
+    for index in rows:
+        slot, weights = adapters[index], {k: w.astype(np.float64) for k, w in WEIGHTS.items()}
+        if slot >= 0:
+            weights["w_qkv"][:, :4] += a0[slot, :, :16] @ b0[slot, :, :4]
+            weights["w_qkv"][:, 4:] += a0[slot, :, 16:] @ b0[slot, :, 4:]
+            weights["w_o"] += a1[slot] @ b1[slot]
+        t = np.tanh(x[index] @ weights["w_qkv"] + weights["bias"])
+        out.append(t @ weights["w_o"] @ weights["w_head"])
+    return np.array(out)
+
+
+def test_numbers_are_those_of_merged_weights() -> None:
+    built = adapted(max=3, rank=16)
+    x, rows = f32(5, 8), np.array([4, 0, 2], np.int32)
+    adapters = np.array([2, 0, -1, 1, 0], np.int32)
+    pools = [0.3 * f32(*shape) for shape in ((3, 8, 32), (3, 16, 6), (3, 6, 16), (3, 16, 4))]
+    names = ("adapter_a.0", "adapter_b.0", "adapter_a.1", "adapter_b.1")
+    feeds = {"x": x, "logit_rows": rows, "adapters": adapters, "logit_adapters": adapters[rows]}
+    got = run(built, {**feeds, **dict(zip(names, pools, strict=True))})[0]
+    np.testing.assert_allclose(got, oracle(x, rows, adapters, pools), rtol=1e-4, atol=1e-4)
+
+
+def test_without_an_adapter_nothing_changes() -> None:
+    built = adapted(max=1, rank=16)
+    x, rows = f32(3, 8), np.array([0, 2], np.int32)
+    nobody = {"adapters": np.full(3, -1, np.int32), "logit_adapters": np.full(2, -1, np.int32)}
+    pools = {
+        str(v.name): f32(*(int(d) for d in v.shape))  # type: ignore[union-attr]
+        for v in built.graph.inputs
+        if str(v.name).startswith("adapter_")
+    }
+    got = run(built, {"x": x, "logit_rows": rows, **nobody, **pools})[0]
+    np.testing.assert_array_equal(got, run(model(), {"x": x, "logit_rows": rows})[0])
+
+
+@pytest.mark.parametrize("option", ["max", "rank"])
+def test_options_out_of_range(option: str) -> None:
+    with pytest.raises(InputError, match=f"{option}=0") as caught:
+        AddAdapters(**{option: 0}).requires(model())
+    assert caught.value.where == "pass adapters"

@@ -1,0 +1,67 @@
+"""`AdapterTable`: no slot is lost or given twice, whatever the order of calls."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from optc.errors import RequestError
+from optc.runtime.adapters.spec import AdapterSpec
+from optc.runtime.adapters.table import Adapter, AdapterTable
+
+SPEC = AdapterSpec(3, 16, ())
+NAMES = st.sampled_from("abcd")
+ACTIONS = st.tuples(st.sampled_from(["load", "abandon", "unload", "take", "release"]), NAMES)
+
+
+@given(st.lists(ACTIONS, max_size=60))
+def test_any_order_of_calls(actions: list[tuple[str, str]]) -> None:
+    table = AdapterTable(SPEC)
+    loaded: dict[str, Adapter] = {}
+    taken: list[Adapter] = []
+    generations: set[int] = set()
+    for action, name in actions:
+        used = {a.slot for a in (*loaded.values(), *taken)}
+        if action in ("load", "abandon"):
+            if name in loaded or len(used) == SPEC.max:
+                with pytest.raises(RequestError):
+                    table.reserve(name)
+                continue
+            adapter = table.reserve(name)
+            assert adapter.slot not in used
+            assert adapter.generation not in generations
+            generations.add(adapter.generation)
+            if action == "load":
+                table.publish(adapter)
+                loaded[name] = adapter
+            else:
+                table.abandon(adapter)
+        elif action == "release":
+            if taken:
+                table.release(taken.pop())
+        elif name not in loaded:
+            with pytest.raises(RequestError, match="no adapter"):
+                table.take(name, 1) if action == "take" else table.unload(name)
+        elif action == "take":
+            assert table.take(name, 2) == loaded[name]
+            taken += [loaded[name]] * 2
+        else:
+            table.unload(name)
+            del loaded[name]
+        assert table.names == tuple(sorted(loaded))
+
+
+def test_messages() -> None:
+    table = AdapterTable(AdapterSpec(1, 16, ()))
+    table.publish(table.reserve("sql"))
+    with pytest.raises(RequestError, match="an adapter 'sql' is loaded already"):
+        table.reserve("sql")
+    with pytest.raises(RequestError, match="all 1 places for adapters are in use") as caught:
+        table.reserve("other")
+    assert caught.value.hint == "unload one, or compile with a larger --adapters max"
+    with pytest.raises(RequestError, match="no adapter 'x' is loaded") as caught:
+        table.take("x", 1)
+    assert caught.value.hint == "loaded: sql"
+    with pytest.raises(RequestError, match="the artifact takes no adapters"):
+        AdapterTable(None).take("x", 1)
