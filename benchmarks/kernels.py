@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import statistics
 import time
 from collections.abc import Callable
@@ -126,6 +127,7 @@ def measure(
 ) -> dict[str, Any]:
     """All figures of one run as one JSON object."""
     threads = 1 if cpu_time else usable_threads()
+    os.environ.setdefault("TVM_NUM_THREADS", str(threads))  # before the pool starts
     tvm.get_global_func("runtime.config_threadpool")(1, threads)
     clock = time.thread_time if cpu_time else time.perf_counter
     meter = Meter(tvm_ffi, _Library(isa), isa, threads, ROTATION_BYTES, clock)

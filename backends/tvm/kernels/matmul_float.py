@@ -20,7 +20,9 @@ from optc.backends.tvm.isa import Isa
 from optc.backends.tvm.kernels.matmul_tiles import (
     BLOCK,
     Operand,
+    Place,
     Registers,
+    Tiling,
     argument,
     building,
     emit_tiles,
@@ -109,26 +111,24 @@ class _Tiles:
     steps: int
     step: Callable[[Registers, Any, Any, Any, Any], None]
 
-    def emit(self, start: Any, rows: int, block: Any, ordinal: Any) -> None:
+    def emit(self, start: Any, rows: int, place: Place) -> None:
         """One tile of ``rows`` rows and 64 channels, in parts that fit into registers."""
         width = self.isa.columns(rows)
         if width == BLOCK:
-            self._part(start, rows, block, ordinal, 0, width)
+            self._part(start, rows, place, 0, width)
             return
         with tir.serial(BLOCK // width) as part:
-            self._part(start, rows, block, ordinal, part * width, width)
+            self._part(start, rows, place, part * width, width)
 
-    def _part(
-        self, start: Any, rows: int, block: Any, ordinal: Any, column: Any, width: int
-    ) -> None:
+    def _part(self, start: Any, rows: int, place: Place, column: Any, width: int) -> None:
         lanes = self.isa.lanes
         sums = Registers(rows, width // lanes, lanes, "float32")
         for cell in sums.cells():
             sums[cell] = tir.broadcast(tir.float32(0), lanes)
         with tir.serial(self.steps) as index:
-            fetch_ahead(self.w, block, ordinal, index)
-            self.step(sums, start, block, column, index)
-        first = tir.bind(block * BLOCK + column)
+            fetch_ahead(self.w, place, index)
+            self.step(sums, start, place.block, column, index)
+        first = tir.bind(place.block * BLOCK + column)
 
         def value(r: int, c: int) -> Any:
             if not self.config.bias:
@@ -271,5 +271,5 @@ def float_matmul(config: FloatMatmul, isa: Isa) -> Any:
             config, isa, weights["w"], weights.get("bias"), out, k if wide else (k + 1) // 2, kind
         )
         with imported:
-            emit_tiles(rows, n, k, isa.max_rows, tiles.emit)
+            emit_tiles(rows, n, k, Tiling(isa.max_rows), tiles.emit)
     return builder.get()

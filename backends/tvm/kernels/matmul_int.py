@@ -18,7 +18,9 @@ from optc.backends.tvm.kernels.matmul_dot import DotOps, dot_ops
 from optc.backends.tvm.kernels.matmul_tiles import (
     BLOCK,
     Operand,
+    Place,
     Registers,
+    Tiling,
     argument,
     building,
     emit_tiles,
@@ -77,13 +79,21 @@ class IntMatmul:
         """G: scales of one output channel."""
         return -(-self.k // self.group_size) if self.group_size else 1
 
-    def tallest(self, isa: Isa) -> int:
-        """Rows of the tallest tile.
+    def tiling(self, isa: Isa) -> Tiling:
+        """Heights of the register tiles.
 
-        With groups the float sums compete with the integer sums for registers: four rows were
-        measured to be as fast as any or faster (on Zen 4, groups of 32 and 128).
+        With groups the float sums take as many registers as the integer sums. On 32 registers,
+        tiles of eight rows and 32 columns unpack a weight half as often as four rows and 64.
         """
-        return min(isa.max_rows, 4) if self.group_size else isa.max_rows
+        few = min(isa.max_rows, 4) if self.group_size else isa.max_rows
+        many = 8 if isa.lanes == 16 else isa.max_rows
+        taller = bool(self.group_size) and many > few
+        return Tiling(few, many if taller or self.blocks % 2 else 0)
+
+    def columns(self, rows: int, isa: Isa) -> int:
+        """Columns of a register tile of ``rows`` rows."""
+        limit = BLOCK // 2 if rows > (4 if self.group_size else 6) else BLOCK
+        return min(isa.columns(rows), limit)
 
     @property
     def weights(self) -> dict[str, Operand]:
@@ -119,18 +129,16 @@ class _Tiles:
     weights: dict[str, Any]
     out: Any
 
-    def emit(self, start: Any, rows: int, block: Any, ordinal: Any) -> None:
-        """One tile of ``rows`` rows and 64 channels, in parts that fit into registers."""
-        width = self.isa.columns(rows)
-        if width == BLOCK:
-            self._part(start, rows, block, ordinal, 0, width)
+    def emit(self, start: Any, rows: int, place: Place) -> None:
+        """One tile of ``rows`` rows and a task's channels, in parts that fit into registers."""
+        width = min(place.width, self.config.columns(rows, self.isa))
+        if width == place.width:
+            self._part(start, rows, place, place.column, width)
             return
-        with tir.serial(BLOCK // width) as part:
-            self._part(start, rows, block, ordinal, part * width, width)
+        with tir.serial(place.width // width) as part:
+            self._part(start, rows, place, tir.bind(place.column + part * width), width)
 
-    def _part(
-        self, start: Any, rows: int, block: Any, ordinal: Any, column: Any, width: int
-    ) -> None:
+    def _part(self, start: Any, rows: int, place: Place, column: Any, width: int) -> None:
         lanes = self.isa.lanes
         sums = Registers(rows, width // lanes, lanes, "int32")
         result = Registers(rows, width // lanes, lanes, "float32")
@@ -138,17 +146,17 @@ class _Tiles:
             for cell in result.cells():
                 result[cell] = tir.broadcast(tir.float32(0), lanes)
             with tir.serial(self.config.groups) as group:
-                self._sum(sums, start, block, ordinal, group, column)
-                scales = self._scales(block, group, column, width)
+                self._sum(sums, start, place, group, column)
+                scales = self._scales(place.block, group, column, width)
                 for r, c in result.cells():
                     value = tir.cast(sums[r, c], f"float32x{lanes}")
                     result[r, c] = fma(value, scales[c], result[r, c], lanes)
         else:
-            self._sum(sums, start, block, ordinal, 0, column)
-            scales = self._scales(block, 0, column, width)
+            self._sum(sums, start, place, 0, column)
+            scales = self._scales(place.block, 0, column, width)
             for r, c in result.cells():
                 result[r, c] = tir.cast(sums[r, c], f"float32x{lanes}") * scales[c]
-        self._finish(result, start, block, column)
+        self._finish(result, start, place.block, column)
 
     def _scales(self, block: Any, group: Any, column: Any, width: int) -> list[Any]:
         """The scales of the tile's columns as float32 vectors."""
@@ -160,20 +168,18 @@ class _Tiles:
         ]
         return [tir.bind(tir.cast(load, f"float32x{lanes}")) for load in loads]
 
-    def _sum(
-        self, sums: Registers, start: Any, block: Any, ordinal: Any, group: Any, column: Any
-    ) -> None:
+    def _sum(self, sums: Registers, start: Any, place: Place, group: Any, column: Any) -> None:
         """Integer products of one group (of all of K per channel), less the zero points'."""
-        self._start(sums, start, block, group, column)
+        self._start(sums, start, place.block, group, column)
         depth = 32 // self.config.bits  # input channels of one step
         total = self.config.k_padded // depth
         steps = self.config.group_size // depth or total
         count: Any = steps if total % steps == 0 else tir.min(steps, total - group * steps)
         with tir.serial(count) as step:
             index = tir.bind(group * steps + step)
-            fetch_ahead(self.weights["w"], block, ordinal, index)
+            fetch_ahead(self.weights["w"], place, index)
             for half in range(depth // 4):
-                weights = self._vectors(block, index, half, column, sums.vectors)
+                weights = self._vectors(place.block, index, half, column, sums.vectors)
                 self._step(sums, start, index * depth + half * 4, weights)
 
     def _start(self, sums: Registers, start: Any, block: Any, group: Any, column: Any) -> None:
@@ -289,5 +295,5 @@ def int_matmul(config: IntMatmul, isa: Isa) -> Any:
         out = argument("out", (rows, config.n), "float32")
         ops = dot_ops(isa, config.bits)
         tiles = _Tiles(config, isa, ops, xq, xs, xsum, weights, out)
-        emit_tiles(rows, config.n, kp, config.tallest(isa), tiles.emit)
+        emit_tiles(rows, config.n, kp, config.tiling(isa), tiles.emit)
     return builder.get()

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -24,14 +25,64 @@ SERIAL_WEIGHTS = 1 << 15
 CHUNK_ROWS = 48
 #: Tasks that are enough for balance; fewer blocks than this also split the rows.
 TASKS = 64
-
-TileEmitter = Callable[[Any, int, Any, Any], None]
-#: Cache lines of the next block that each step over K fetches, and the tiles that do so.
-LINES, FETCHING_TILES = 2, 2
 #: Two blocks of weights have to fit into the second-level cache beside the activations.
 FETCH_BYTES = 384 << 10
+#: Steps of a tile are counted in this many parts of a cache line that they fetch.
+PACE = 256
+#: Rows up to which memory bounds a matmul: its blocks stay whole, because half of every row of a
+#: block reads slowly from memory.
+FEW_ROWS = 8
 #: Shape and element type of an operand.
 Operand = tuple[tuple[int, ...], str]
+
+
+@dataclass(frozen=True)
+class Tiling:
+    """Heights of the register tiles; they decide speed, never a bit of the results.
+
+    Attributes:
+        few: Rows of the tallest tile where a step has up to FEW_ROWS.
+        many: The same where it has more; 0 is the same code for both. An odd number of blocks is
+            then split in halves, so that an even number of threads has equal work.
+    """
+
+    few: int
+    many: int = 0
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a tile lies, and which part of the next weights it fetches.
+
+    Attributes:
+        block: Index of its block of 64 channels.
+        column: First channel within the block.
+        width: Channels of the task, 64 or 32; the tile's parts cover them.
+        turn: Index among the tiles that fetch; behind the last one if it fetches nothing.
+        pace: Cache lines to fetch in one step over K, times PACE.
+    """
+
+    block: Any
+    column: Any
+    width: int
+    turn: Any
+    pace: Any
+
+    @property
+    def lines(self) -> int:
+        """Cache lines of one step over K: 64 bytes are 4 bytes of 16 channels."""
+        return self.width // 16
+
+    def next(self) -> tuple[Any, Any]:
+        """Block and first channel of the task behind this one."""
+        if self.width == BLOCK:
+            return self.block + 1, 0
+        after = self.column + self.width
+        return self.block + after // BLOCK, after % BLOCK
+
+
+#: Emits the code of one register tile: first row, number of rows, place.
+TileEmitter = Callable[[Any, int, Place], None]
 
 
 def round_up(value: int, multiple: int) -> int:
@@ -96,71 +147,108 @@ def fma(a: Any, b: Any, c: Any, lanes: int) -> Any:
     return tir.call_llvm_pure_intrin(f"float32x{lanes}", name, a, b, c)
 
 
-def _row_tiles(first: Any, last: Any, block: Any, tallest: int, tile: TileEmitter) -> None:
-    """Cover rows [first, last) of one block by tiles whose heights differ by one at most."""
+def _row_tiles(
+    first: Any, last: Any, task: Callable[[Any, Any], Place], heights: range, tile: TileEmitter
+) -> None:
+    """Cover rows [first, last) of one task by tiles whose heights differ by one at most."""
+    tallest = max(heights)
     count = tir.bind((last - first + (tallest - 1)) // tallest)
     with tir.serial(count) as index:
         start = tir.bind(first + (last - first) * index // count)
-        ordinal = tir.bind(tir.Select(count == 1, FETCHING_TILES, tir.min(index, FETCHING_TILES)))
         height = tir.bind(first + (last - first) * (index + 1) // count - start)
-        for rows in range(tallest, 0, -1):
+        place = task(index, count)
+        for rows in reversed(heights):
             with tir.If(height == rows), tir.Then():
-                tile(start, rows, block, ordinal)
+                tile(start, rows, place)
 
 
-def emit_tiles(rows: Any, n: int, k: int, tallest: int, tile: TileEmitter) -> None:
+def _task(block: Any, column: Any, width: int) -> Callable[[Any, Any], Place]:
+    """The place of tile ``index`` of ``count`` in a task: its tiles share the fetching evenly."""
+    lines = width // 16
+
+    def place(index: Any, count: Any) -> Place:
+        turn = tir.bind(tir.Select(count == 1, lines, tir.min(index, lines)))
+        pace = tir.bind(PACE * lines // tir.max(1, tir.min(count, lines)))
+        return Place(block, column, width, turn, pace)
+
+    return place
+
+
+def _shortest(tallest: int) -> int:
+    """The least height that more than FEW_ROWS rows are ever divided into."""
+    counts = range(FEW_ROWS + 1, FEW_ROWS + 1 + 2 * tallest)
+    return min(rows // -(-rows // tallest) for rows in counts)
+
+
+def emit_tiles(rows: Any, n: int, k: int, tiling: Tiling, tile: TileEmitter) -> None:
     """Emit the loops over blocks of 64 channels and tiles of rows around ``tile``.
 
-    Blocks are split among threads; when they are few and rows are many, rows are split as well.
-    K is never split. A matmul too small to pay for a parallel region runs on the
-    caller's thread.
+    Blocks, or halves of them, are split among threads; when they are few and rows are many, rows
+    are split as well. K is never split. A matmul too small to pay for a parallel region runs on
+    the caller's thread.
 
     Args:
         rows: T, an int32 variable.
         n: Output channels N.
         k: Input channels K, for the decision what is small.
-        tallest: Rows of the tallest tile.
-        tile: ``tile(first_row, R, block, ordinal)`` emits one tile; R is a Python int, ``ordinal``
-            tells `fetch_ahead` which part of the next block this tile fetches.
+        tiling: Heights of the tiles.
+        tile: ``tile(first_row, R, place)`` emits one tile; R is a Python int.
     """
     blocks = round_up(n, BLOCK) // BLOCK
-    chunks: Any = 1
-    if blocks < TASKS:
-        chunks = tir.bind(tir.max(1, tir.min(rows // CHUNK_ROWS, -(-TASKS // blocks))))
     loop = tir.parallel if n * k > SERIAL_WEIGHTS else tir.serial
-    with loop(blocks * chunks) as index:
-        chunk = index % chunks
-        _row_tiles(
-            tir.bind(rows * chunk // chunks),
-            tir.bind(rows * (chunk + 1) // chunks),
-            tir.bind(index // chunks),
-            tallest,
-            tile,
-        )
+
+    def tasks(parts: int, heights: range) -> None:
+        width, count = BLOCK // parts, blocks * parts
+        chunks: Any = 1
+        if count < TASKS:
+            chunks = tir.bind(tir.max(1, tir.min(rows // CHUNK_ROWS, -(-TASKS // count))))
+        with loop(count * chunks) as index:
+            chunk, part = index % chunks, tir.bind(index // chunks)
+            column = tir.bind(part % parts * width) if parts > 1 else 0
+            _row_tiles(
+                tir.bind(rows * chunk // chunks),
+                tir.bind(rows * (chunk + 1) // chunks),
+                _task(tir.bind(part // parts), column, width),
+                heights,
+                tile,
+            )
+
+    if not tiling.many:
+        tasks(1, range(1, tiling.few + 1))
+        return
+    with tir.If(rows > FEW_ROWS):
+        with tir.Then():
+            tasks(1 + blocks % 2, range(_shortest(tiling.many), tiling.many + 1))
+        with tir.Else():
+            tasks(1, range(1, tiling.few + 1))
 
 
-def fetch_ahead(w: Any, block: Any, ordinal: Any, step: Any) -> None:
-    """In a step over K, fetch some lines of the next block's weights into the second-level cache.
+def fetch_ahead(w: Any, place: Place, step: Any) -> None:
+    """In a step over K, fetch some lines of the next task's weights into the second-level cache.
 
     With several tiles of rows, the first reads a block from memory and the others from the cache,
-    so memory would idle while they compute; the first two fetch half of the next block each.
+    so memory would idle while they compute; the first four fetch a part of the next block each.
 
     Args:
         w: Packed weights [B, steps, 64, ...], 256 bytes a step.
-        block: The current block.
-        ordinal: Of the tile, as `emit_tiles` gives it; from FETCHING_TILES on nothing is fetched.
+        place: Of the tile.
         step: The current step.
     """
     blocks, steps = int(w.shape[0]), int(w.shape[1])
-    block_bytes = 256 * steps
-    if block_bytes > FETCH_BYTES:
+    if 256 * steps > FETCH_BYTES:
         return
-    following = tir.min(block + 1, blocks - 1)
-    line = tir.bind(tir.min((ordinal * steps + step) * LINES, steps * 4 - LINES))
-    for offset in range(LINES):
-        place = [following, 0, (line + offset) * 16, *[0] * (len(w.shape) - 3)]
+    lines = place.lines
+    block, column = place.next()
+    following = tir.min(block, blocks - 1)
+    at_once = lines // 2  # the pace of two tiles
+    line = (place.turn * steps + step) * place.pace // PACE
+    line = tir.bind(tir.min(line, steps * lines - at_once))
+    for offset in range(at_once):
+        at = line + offset
+        channel = column + at % lines * 16
+        spot = [following, at // lines, channel, *[0] * (len(w.shape) - 3)]
         read, second_level, data = tir.int32(0), tir.int32(2), tir.int32(1)
-        address = tir.address_of(w[tuple(place)])
+        address = tir.address_of(w[tuple(spot)])
         name = "llvm.prefetch"
         tir.evaluate(tir.call_llvm_intrin("void", name, address, read, second_level, data))
 
