@@ -32,6 +32,7 @@ KERNELS: dict[str, tuple[str, str, str]] = {
     "write_kv": ("rotary_kv", "WriteKV", "write_kv"),
     "paged_attention": ("attention", "PagedAttention", "paged_attention"),
     "copy_kv": ("copy_kv", "CopyKV", "copy_kv"),
+    "tree_kv": ("tree_kv", "TreeKV", "tree_kv"),
     "int_matmul": ("matmul_int", "IntMatmul", "int_matmul"),
     "float_matmul": ("matmul_float", "FloatMatmul", "float_matmul"),
 }

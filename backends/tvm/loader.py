@@ -61,7 +61,7 @@ class TvmExecutable:
             raise InputError("the engine is closed", where="allocate_kv")
         self._fixed = None
         self._pools.allocate(blocks_per_group, block_size)
-        self._staging.set_block_size(block_size)
+        self._staging.set_blocks(block_size, self._pools.scratch)
         self._fixed = (*self._weight_tensors, *self._pools.tensors, *self._adapters.tensors)
 
     def step(self, batch: StepBatch) -> Float32:

@@ -11,6 +11,8 @@ from optc.backends.tvm.program import Tensor
 
 #: Names of the step's inputs that attention reads, beside the block size.
 _WHERE = ("query_starts", "kv_lengths", "block_tables")
+#: Names of those that take the place of ``tree_parent`` (`optc.backends.tvm.tree_paths`).
+TREE_INPUTS = ("tree_tiles", "tree_slots")
 
 
 def _attention_check(node: ir.Node) -> str:
@@ -60,6 +62,9 @@ def _step_input(name: str) -> Tensor:
 def _attend(lowering: Lowering, node: ir.Node, q: Tensor, entry: dict[str, Any]) -> None:
     """Append paged attention over the layer's pools, which hold this step's rows by now."""
     pools = [Tensor(name, entry["dtype"], ()) for name in _pools(node)]
+    if "tree_parent" in {value.name for value in node.inputs if value is not None}:
+        copies = [_step_input(name) for name in TREE_INPUTS]
+        lowering.call("tree_kv", _place(lowering, entry), copies, [], _pools(node))
     attributes = node.attributes
     heads = attributes.get_int("num_heads", 0)
     config = {

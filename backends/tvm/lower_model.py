@@ -18,7 +18,7 @@ from optc.backends.tvm import (
     lower_rows,
 )
 from optc.backends.tvm.lower import Handler, Lowering
-from optc.backends.tvm.lower_attention import kv_config, pool_names
+from optc.backends.tvm.lower_attention import TREE_INPUTS, kv_config, pool_names
 from optc.backends.tvm.program import Call, Function, Program, Tensor
 from optc.backends.tvm.weights_file import PackedWeight
 from optc.errors import InputError
@@ -67,11 +67,14 @@ def lower_model(model: ir.Model, target: Target, options: BuildOptions) -> Lower
         )
     kv = json.loads(model.metadata_props["optc.kv"])
     adapters = lower_adapters.adapter_spec(model)
-    inputs = step_inputs(len(kv["groups"]), adapters=adapters is not None)
+    tree = "tree_parent" in {value.name for value in model.graph.inputs}
+    inputs = step_inputs(len(kv["groups"]), adapters=adapters is not None, tree=tree)
     banks = lower_adapters.adapter_pools(adapters)
     lowering = Lowering(len(kv["groups"]), kv["layers"])
     by_name = {t.name: t for t in (*inputs, *banks)}
     for value in model.graph.inputs:
+        if value.name == "tree_parent":
+            continue  # attention takes tree_tiles and tree_slots instead
         if value.name in by_name:
             lowering.tensors[value] = by_name[value.name]
         elif "_pool." not in str(value.name):
@@ -89,17 +92,18 @@ def lower_model(model: ir.Model, target: Target, options: BuildOptions) -> Lower
     copies = (_copy_function(g, group, kv["layers"]) for g, group in enumerate(kv["groups"]))
     bounds = {
         "T": options.max_rows,
-        "B": options.max_sequences,
+        "B": options.max_rows if tree else options.max_sequences,
         "R": options.max_logit_rows,
     }
     program = Program((step, *copies), bounds, target.name, target.features)
     spec = _spec(kv, int(logits.shape[1]), options)
-    return Lowered(program, weights, replace(spec, adapters=adapters))
+    return Lowered(program, weights, replace(spec, adapters=adapters, tree=tree))
 
 
-def step_inputs(groups: int, *, adapters: bool = False) -> tuple[Tensor, ...]:
-    """The step's inputs in order, those for adapters last; all int32. ``block_size`` is the one
-    beside `StepBatch`'s."""
+def step_inputs(groups: int, *, adapters: bool = False, tree: bool = False) -> tuple[Tensor, ...]:
+    """The step's inputs in order, those for adapters and for trees last; all int32. ``block_size``
+    is beside `StepBatch`'s, as are those for trees (`optc.backends.tvm.tree_paths`)."""
+    copies = [Tensor(name, "int32", (groups, 2, f"{name}_n")) for name in TREE_INPUTS]
     return (
         Tensor("tokens", "int32", ("T",)),
         Tensor("positions", "int32", ("T",)),
@@ -110,6 +114,7 @@ def step_inputs(groups: int, *, adapters: bool = False) -> tuple[Tensor, ...]:
         Tensor("logit_rows", "int32", ("R",)),
         Tensor("block_size", "int32", (1,)),
         *(lower_adapters.STEP_INPUTS if adapters else ()),
+        *(copies if tree else ()),
     )
 
 

@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from optc.backends.tvm.staging import aligned
+from optc.backends.tvm.tree_paths import SCRATCH_BLOCKS
 from optc.errors import InputError
 from optc.runtime.executable import EngineSpec, Int32
 
@@ -24,10 +25,12 @@ class KVPools:
         self._spec = spec
         self._wrap = wrap
         self._slots: tuple[int, ...] = ()
+        self.scratch: tuple[range, ...] = ()
         self.tensors: list[Any] = []
 
     def allocate(self, blocks_per_group: tuple[int, ...], block_size: int) -> None:
-        """Replace all pools by zeroed ones.
+        """Replace all pools by zeroed ones. Behind their blocks lie those in ``scratch``, by KV
+        group, for the paths of trees.
 
         Raises:
             InputError: The block size or the number of groups does not fit the engine.
@@ -45,8 +48,10 @@ class KVPools:
             )
         self.release()
         self._slots = tuple(count * block_size for count in blocks_per_group)
+        spare = SCRATCH_BLOCKS * self._spec.max_logit_rows if self._spec.tree else 0
+        self.scratch = tuple(range(count, count + spare) for count in blocks_per_group)
         for layer in self._spec.layers:
-            tiles = self._slots[layer.group] // TILE
+            tiles = self.scratch[layer.group].stop * block_size // TILE
             for shape in (
                 (tiles, layer.kv_heads, layer.key_dim, TILE),
                 (tiles, layer.kv_heads, TILE, layer.value_dim),

@@ -7,16 +7,17 @@ from typing import Any
 
 import numpy as np
 
+from optc.backends.tvm.tree_paths import Paths, cut, no_copies
 from optc.errors import InputError
 from optc.runtime.executable import EngineSpec, Int32, StepBatch
 
 #: Kernels assume that buffers start at a multiple of this many bytes.
 ALIGNMENT = 64
-#: Shapes (T, B, P, R) whose views are kept; decoding meets few of them again and again.
+#: Shapes of steps whose views are kept; decoding meets few of them again and again.
 _CACHED_SHAPES = 64
 
-#: Shape of one step: T, B, P, R.
-Shape = tuple[int, int, int, int]
+#: Shape of one step: T, B, P, R, and how many tiles and slots are copied for trees.
+Shape = tuple[int, int, int, int, int, int]
 
 
 def aligned(count: int) -> Int32:
@@ -37,50 +38,60 @@ class Staging:
         self._spec = spec
         self._wrap = wrap
         groups = len(spec.groups)
-        self._table_capacity = 0
-        self._sizes = {
+        # For the kernels each run of a tree is a sequence of its own.
+        sequences = spec.max_rows if spec.tree else spec.max_sequences
+        sizes = {
             "tokens": spec.max_rows,
             "positions": spec.max_rows,
             "slot_mapping": groups * spec.max_rows,
-            "kv_lengths": groups * spec.max_sequences,
-            "query_starts": spec.max_sequences + 1,
+            "kv_lengths": groups * sequences,
+            "query_starts": sequences + 1,
             "logit_rows": spec.max_logit_rows,
             "adapters": spec.max_rows,
             "logit_adapters": spec.max_logit_rows,
         }
-        self._buffers = {name: aligned(size) for name, size in self._sizes.items()}
+        self._buffers = {name: aligned(size) for name, size in sizes.items()}
         self._block_size = aligned(1)
         self._block_size_tensor = wrap(self._block_size)
+        self._scratch: tuple[range, ...] = ()
+        self._no_copies = no_copies(groups)
         self._views: dict[Shape, tuple[list[Int32], list[Any]]] = {}
 
-    def set_block_size(self, block_size: int) -> None:
-        """State the tokens of a KV block for the steps to come."""
+    def set_blocks(self, block_size: int, scratch: tuple[range, ...]) -> None:
+        """State the tokens of a KV block for the steps to come, and by KV group the blocks that
+        the paths of trees may use."""
         self._block_size[0] = block_size
+        self._scratch = scratch
 
     def fill(self, batch: StepBatch) -> list[Any]:
         """The engine's input tensors, in order, holding ``batch``.
 
         Raises:
-            InputError: A limit is exceeded or shapes do not fit together.
+            InputError: A limit is exceeded, shapes do not fit together, or there are trees that
+                the engine does not take.
         """
+        self._check_limits(batch)
+        step, tiles, slots = self._paths(batch)
         arrays = [
-            batch.tokens,
-            batch.positions,
-            batch.slot_mapping,
-            batch.kv_lengths,
-            batch.query_starts,
-            batch.block_tables,
-            batch.logit_rows,
+            step.tokens,
+            step.positions,
+            step.slot_mapping,
+            step.kv_lengths,
+            step.query_starts,
+            step.block_tables,
+            step.logit_rows,
         ]
         if self._spec.adapters is not None:
             arrays += _adapter_rows(batch)
-        if batch.tree_parent is not None and not self._spec.tree:
-            raise InputError(
-                "the engine takes no trees of drafts",
-                where="step",
-                hint="compile it with --set kv-cache.tree=true",
-            )
-        shape = self._shape(batch)
+        if self._spec.tree:
+            arrays += [tiles, slots]
+        shape = (
+            step.tokens.size,
+            *step.block_tables.shape[1:],
+            step.logit_rows.size,
+            tiles.shape[2],
+            slots.shape[2],
+        )
         found = self._views.get(shape)
         views, tensors = self._make(shape) if found is None else found
         for view, array in zip(views, arrays, strict=True):
@@ -92,25 +103,32 @@ class Staging:
             np.copyto(view, array)
         return tensors
 
-    def _shape(self, batch: StepBatch) -> Shape:
-        rows, wanted = batch.tokens.size, batch.logit_rows.size
-        sequences, blocks = batch.block_tables.shape[1:]
+    def _paths(self, batch: StepBatch) -> Paths:
+        if batch.tree_parent is None:
+            return Paths(batch, self._no_copies, self._no_copies)
+        if not self._spec.tree:
+            raise InputError(
+                "the engine takes no trees of drafts",
+                where="step",
+                hint="compile it with --set kv-cache.tree=true",
+            )
+        return cut(batch, int(self._block_size[0]), self._scratch)
+
+    def _check_limits(self, batch: StepBatch) -> None:
         spec = self._spec
         for what, value, limit in (
-            ("rows", rows, spec.max_rows),
-            ("sequences", sequences, spec.max_sequences),
-            ("rows of logits", wanted, spec.max_logit_rows),
+            ("rows", batch.tokens.size, spec.max_rows),
+            ("sequences", batch.block_tables.shape[1], spec.max_sequences),
+            ("rows of logits", batch.logit_rows.size, spec.max_logit_rows),
         ):
             if not 0 < value <= limit:
                 raise InputError(
                     f"{value} {what}; the engine takes 1 to {limit} in one step", where="step"
                 )
-        return rows, sequences, blocks, wanted
 
     def _make(self, shape: Shape) -> tuple[list[Int32], list[Any]]:
-        rows, sequences, blocks, wanted = shape
+        rows, sequences, blocks, wanted, tiles, slots = shape
         groups = len(self._spec.groups)
-        self._grow_tables(groups * sequences * blocks)
         shapes: dict[str, tuple[int, ...]] = {
             "tokens": (rows,),
             "positions": (rows,),
@@ -120,7 +138,13 @@ class Staging:
             "block_tables": (groups, sequences, blocks),
             "logit_rows": (wanted,),
         }
-        optional = {"adapters": (rows,), "logit_adapters": (wanted,)} if self._spec.adapters else {}
+        optional: dict[str, tuple[int, ...]] = {}
+        if self._spec.adapters is not None:
+            optional |= {"adapters": (rows,), "logit_adapters": (wanted,)}
+        if self._spec.tree:
+            optional |= {"tree_tiles": (groups, 2, tiles), "tree_slots": (groups, 2, slots)}
+        for name, dims in (shapes | optional).items():
+            self._grow(name, int(np.prod(dims)))
         views = [self._view(name, dims) for name, dims in shapes.items()]
         tensors = [*(self._wrap(view) for view in views), self._block_size_tensor]
         more = [self._view(name, dims) for name, dims in optional.items()]
@@ -134,13 +158,13 @@ class Staging:
         count = int(np.prod(dims))
         return self._buffers[name][:count].reshape(dims)
 
-    def _grow_tables(self, needed: int) -> None:
-        """Block tables have no stated limit (it depends on the block size): grow by doubling."""
-        if needed <= self._table_capacity:
-            return
-        self._table_capacity = max(needed, 2 * self._table_capacity, 1024)
-        self._buffers["block_tables"] = aligned(self._table_capacity)
-        self._views.clear()
+    def _grow(self, name: str, needed: int) -> None:
+        """Make room in arrays without a stated limit (block tables depend on the block size) by
+        doubling."""
+        capacity = self._buffers[name].size if name in self._buffers else 0
+        if needed > capacity:
+            self._buffers[name] = aligned(max(needed, 2 * capacity, 1024))
+            self._views.clear()
 
 
 def _adapter_rows(batch: StepBatch) -> tuple[Int32, Int32]:

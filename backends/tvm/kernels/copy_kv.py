@@ -9,7 +9,7 @@ from tvm.tirx.script.builder import ir as tir
 
 from optc.backends.tvm.isa import Isa
 from optc.backends.tvm.kernels.pools import DIM_MULTIPLE, TILE, KVShape, pool_arguments
-from optc.backends.tvm.kernels.script import bind, kernel, load, store
+from optc.backends.tvm.kernels.script import Expr, bind, kernel, load, store
 
 
 @dataclass(frozen=True)
@@ -38,13 +38,29 @@ def copy_kv(config: CopyKV, isa: Isa) -> tvm.tirx.PrimFunc:
         targets = builder.argument("dst_slots", (count,), "int32")
         k_pool, v_pool = pool_arguments(builder, tiles, shape)
         with tir.serial(0, count) as pair:
-            source, target = bind(sources[pair]), bind(targets[pair])
-            tile, offset = bind(source // TILE), bind(source % TILE)
-            to_tile, to_offset = bind(target // TILE), bind(target % TILE)
-            with tir.grid(shape.kv_heads, shape.key_dim) as (head, d):
-                store(k_pool, k_pool[tile, head, d, offset], to_tile, head, d, to_offset)
-            with tir.grid(shape.kv_heads, shape.value_dim // DIM_MULTIPLE) as (head, part):
-                d = part * DIM_MULTIPLE
-                values = load(v_pool, tile, head, offset, d, lanes=DIM_MULTIPLE)
-                store(v_pool, values, to_tile, head, to_offset, d)
+            copy_slot(shape, (k_pool, v_pool), bind(sources[pair]), bind(targets[pair]))
     return builder.finish()
+
+
+def copy_slot(shape: KVShape, pools: tuple[Expr, Expr], source: Expr, target: Expr) -> None:
+    """Copy K and V of all heads of one slot."""
+    k_pool, v_pool = pools
+    tile, offset = bind(source // TILE), bind(source % TILE)
+    to_tile, to_offset = bind(target // TILE), bind(target % TILE)
+    with tir.grid(shape.kv_heads, shape.key_dim) as (head, d):
+        store(k_pool, k_pool[tile, head, d, offset], to_tile, head, d, to_offset)
+    with tir.grid(shape.kv_heads, shape.value_dim // DIM_MULTIPLE) as (head, part):
+        d = part * DIM_MULTIPLE
+        values = load(v_pool, tile, head, offset, d, lanes=DIM_MULTIPLE)
+        store(v_pool, values, to_tile, head, to_offset, d)
+
+
+def copy_tile(shape: KVShape, pools: tuple[Expr, Expr], source: Expr, target: Expr) -> None:
+    """Copy K and V of all heads of one tile."""
+    k_pool, v_pool = pools
+    with tir.grid(shape.kv_heads, shape.key_dim) as (head, d):
+        store(k_pool, load(k_pool, source, head, d, 0), target, head, d, 0)
+    with tir.grid(shape.kv_heads, TILE, shape.value_dim // DIM_MULTIPLE) as (head, token, part):
+        d = part * DIM_MULTIPLE
+        values = load(v_pool, source, head, token, d, lanes=DIM_MULTIPLE)
+        store(v_pool, values, target, head, token, d)

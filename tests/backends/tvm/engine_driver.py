@@ -86,11 +86,17 @@ class Sequences:
         self.tables: list[dict[int, list[int]]] = [{} for _ in self.windows]
 
     def batch(
-        self, rows: Mapping[int, Sequence[int]], wanted: Sequence[int] | None = None
+        self,
+        rows: Mapping[int, Sequence[int]],
+        wanted: Sequence[int] | None = None,
+        parents: npt.NDArray[np.int32] | None = None,
     ) -> StepBatch:
-        """The step that appends ``rows`` (tokens by sequence); logits of all rows or ``wanted``."""
+        """The step that appends ``rows`` (tokens by sequence); logits of all rows or ``wanted``.
+        ``parents`` is its ``tree_parent``."""
         tokens = [t for new in rows.values() for t in new]
         positions = [self.lengths.get(s, 0) + i for s, new in rows.items() for i in range(len(new))]
+        for row, parent in enumerate([] if parents is None else parents):
+            positions[row] = positions[row] if parent < 0 else positions[parent] + 1
         for s, new in rows.items():
             self.lengths[s] = self.lengths.get(s, 0) + len(new)
         slots = [
@@ -106,6 +112,7 @@ class Sequences:
             kv_lengths=np.array([[self.lengths[s] for s in rows]] * len(slots), np.int32),
             block_tables=self._tables(rows),
             logit_rows=np.array(range(len(tokens)) if wanted is None else wanted, np.int32),
+            tree_parent=parents,
         )
 
     def _slots(self, group: int, sequence: int, new: int) -> list[int]:
@@ -138,10 +145,13 @@ class EngineDriver:
         engine.allocate_kv((blocks,) * len(windows), block_size)
 
     def step(
-        self, rows: Mapping[int, Sequence[int]], wanted: Sequence[int] | None = None
+        self,
+        rows: Mapping[int, Sequence[int]],
+        wanted: Sequence[int] | None = None,
+        parents: npt.NDArray[np.int32] | None = None,
     ) -> Float32:
         """Logits of one step, copied."""
-        return self.engine.step(self.sequences.batch(rows, wanted)).copy()
+        return self.engine.step(self.sequences.batch(rows, wanted, parents)).copy()
 
 
 class OracleDriver:
@@ -164,10 +174,13 @@ class OracleDriver:
                 self.pools[f"{kind}_pool.{index}"] = np.zeros(shape, np.float32)
 
     def step(
-        self, rows: Mapping[int, Sequence[int]], wanted: Sequence[int] | None = None
+        self,
+        rows: Mapping[int, Sequence[int]],
+        wanted: Sequence[int] | None = None,
+        parents: npt.NDArray[np.int32] | None = None,
     ) -> Float32:
         """Logits of one step."""
-        batch = self.sequences.batch(rows, wanted)
+        batch = self.sequences.batch(rows, wanted, parents)
         feeds = {**vars(batch), **self.pools}
         used = {value.name for value in self.session.get_inputs()}
         outputs: list[Any] = self.session.run(None, {k: v for k, v in feeds.items() if k in used})
