@@ -13,6 +13,7 @@ from optc.runtime.adapters.table import Adapter, AdapterTable
 from optc.runtime.advance import advance
 from optc.runtime.batch import build_batch, copied_slots
 from optc.runtime.batching import Batching
+from optc.runtime.beams.group import advance_beams, group_of
 from optc.runtime.chunks import Chunk
 from optc.runtime.deadlines import Deadlines
 from optc.runtime.detokenize import TextStream
@@ -149,12 +150,14 @@ class Core:
             adapter=adapter,
             leader_id=None if leader is None else leader.id,
             constraint=constraint,
+            beams=group_of(params, self._eos, wanted, leader),
             priority=priority,
             deadline_s=deadline_s,
         )
         self._next_id += 1
         self._deadlines.add(request)
-        self.scheduler.add(request)
+        if request.beams is None or request.beams.join(request):
+            self.scheduler.add(request)
         return request
 
     def cancel(self, request: Request) -> Update | None:
@@ -186,12 +189,14 @@ class Core:
         logits = self.executable.step(batch)
         self._count(chunks, self._clock() - started)
         self.scheduler.commit(chunks)
-        draws, copies = self._fork(draws, started)
+        searched = advance_beams(draws, logits, self.scheduler, self._clock())
+        draws, copies = self._fork([d for d in draws if d.request.beams is None], started)
         best = best_tokens(logits)
         verdicts = [draw.verdict(logits, best, masks) for draw in draws]
-        self._copy(copies, draws, verdicts)  # the logits are not valid any more
+        self._copy(copies + searched.copies, draws, verdicts)  # the logits are not valid any more
         now = self._clock()
-        return [self._update(d, v, best, now) for d, v in zip(draws, verdicts, strict=True)]
+        updates = [self._update(d, v, best, now) for d, v in zip(draws, verdicts, strict=True)]
+        return updates + [self._cut(request, None) for request in searched.ended]
 
     def metrics(self) -> EngineMetrics:
         """A copy of the counters, with the present queues and free blocks. Any thread may ask."""
@@ -282,17 +287,23 @@ class Core:
     def _expired(self) -> list[Request]:
         return self._deadlines.expired(self._clock()) if self._deadlines else []
 
-    def _cut(self, request: Request, reason: FinishReason) -> Update:
-        """End a request with what it has."""
-        text = request.stream.finish() if request.stream else ""
-        self._finish(request, reason)
-        return Update(request, Delta(request.index, text, (), finish_reason=reason))
+    def _cut(self, request: Request, reason: FinishReason | None) -> Update:
+        """End a request with what it has; without a ``reason`` a member of a finished search."""
+        if request.beams is not None:
+            delta = request.beams.result(request, self.scheduler, reason)
+            self._metrics.output_tokens += len(delta.token_ids)
+        else:
+            text = request.stream.finish() if request.stream else ""
+            delta = Delta(request.index, text, (), finish_reason=reason)
+        self._finish(request, delta.finish_reason or "stop")
+        return Update(request, delta)
 
     def _finish(self, request: Request, reason: FinishReason) -> None:
         request.finish_reason = reason
         request.metrics.finished_s = self._clock()
         self._metrics.count_end(reason, request.metrics)
-        self.scheduler.remove(request)
+        if request.beams is None:  # a search removes its own beams
+            self.scheduler.remove(request)
         if request.adapter is not None:
             self.adapters.release(request.adapter)
         if self._speculator:

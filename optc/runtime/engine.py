@@ -82,6 +82,7 @@ class Engine:
             tokenizer,
             self.spec.vocab_size,
             self.kv_plan.max_context,
+            min(self.spec.max_sequences, self.spec.max_logit_rows, self.spec.vocab_size),
             self.eos_token_ids,
             self._adapters,
             self._worker.cancel,

@@ -31,6 +31,7 @@ class Intake:
         tokenizer: None takes token ids only.
         vocab_size: V of the engine.
         max_context: Longest request in tokens, prompt and output together.
+        max_beams: Most beams of a search.
         eos_token_ids: Tokens that end a text.
         adapters: The loaded LoRA adapters.
         cancel: Ends the request of a handle.
@@ -41,6 +42,7 @@ class Intake:
         tokenizer: Tokenizer | None,
         vocab_size: int,
         max_context: int,
+        max_beams: int,
         eos_token_ids: tuple[int, ...],
         adapters: AdapterTable,
         cancel: Callable[[Handle], None],
@@ -48,6 +50,7 @@ class Intake:
         self._tokenizer = tokenizer
         self._vocab_size = vocab_size
         self._max_context = max_context
+        self._max_beams = max_beams
         self._adapters = adapters
         self._cancel = cancel
         self._grammars: GrammarCompiler | None = None
@@ -69,12 +72,12 @@ class Intake:
             decode, context = self._tokenizer.decode, ids.tolist()
             streams = tuple(
                 TextStream(Detokenizer(decode, context), params.stop_strings)
-                for _ in range(params.n)
+                for _ in range(params.completions)
             )
         constraints = self._constraints(params)
         name = terms.adapter
         return Submission(
-            handle=Handle(tuple(ids.tolist()), params.n, self._cancel),
+            handle=Handle(tuple(ids.tolist()), params.completions, self._cancel),
             prompt=ids,
             params=params,
             seed=secrets.randbits(64) if params.seed is None else params.seed,
@@ -83,7 +86,7 @@ class Intake:
             terms=terms,
             constraints=constraints,
             # Last: what is taken must reach the engine, which gives it back.
-            adapter=None if name is None else self._adapters.take(name, params.n),
+            adapter=None if name is None else self._adapters.take(name, params.completions),
         )
 
     def _constraints(self, params: SamplingParams) -> tuple[Constraint, ...]:
@@ -92,7 +95,7 @@ class Intake:
             return ()
         if self._grammars is None:
             raise RequestError("structured output needs a tokenizer", where=structure.kind)
-        return self._grammars.constraints(structure, params.n)
+        return self._grammars.constraints(structure, params.completions)
 
     def _encode(self, prompt: Prompt) -> Int32:
         if not isinstance(prompt, str):
@@ -120,6 +123,12 @@ class Intake:
             )
         if params.stop_strings and self._tokenizer is None:
             raise RequestError("stop strings need a tokenizer", hint="use stop_token_ids")
+        if params.beam_width is not None and params.beam_width > self._max_beams:
+            raise RequestError(
+                f"a beam width of {params.beam_width}",
+                where="beam_width",
+                hint=f"at most {self._max_beams}, the sequences of one step",
+            )
         self._check_tokens("stop_token_ids", params.stop_token_ids)
         self._check_tokens("logit_bias", params.logit_bias)
 

@@ -59,6 +59,7 @@ class Completion:
         logprobs: One entry a token if asked for, else None.
         metrics: Its latencies.
         error: Set if ``finish_reason`` is ``error``.
+        cumulative_logprob: Log-probability of all its tokens, of a beam search; else None.
     """
 
     index: int
@@ -68,6 +69,7 @@ class Completion:
     logprobs: tuple[TokenLogprobs, ...] | None
     metrics: RequestMetrics
     error: RequestError | None = None
+    cumulative_logprob: float | None = None
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from numbers import Integral, Real
 
 from optc.errors import RequestError
+from optc.runtime.beams.search import EarlyStopping
 from optc.runtime.structured.structure import Structure, structure_of
 
 #: Most alternatives that a request may ask for at every position.
@@ -40,6 +41,12 @@ class SamplingParams:
         presence_penalty: Subtracted once from the logit of every token of the output.
         frequency_penalty: Subtracted for every occurrence in the output.
         logit_bias: Added to the logits of these tokens.
+        beam_width: Beam search with this many beams (1 is one beam); the completions are the best
+            hypotheses, best first, with their ``cumulative_logprob``. None samples. Filters,
+            penalties, logprobs, n, stop strings and structured output must be left alone.
+        length_penalty: Hypotheses of n tokens are ranked by log-probability / n ** this.
+        early_stopping: Of a beam search: True stops when ``beam_width`` hypotheses ended, False
+            when no beam can be better at its present length, ``"never"`` when none can be better.
         n: Completions of the same prompt; completion i has noise of its own.
         ignore_eos: Do not stop at the model's end tokens.
         json_schema: The output is JSON that this schema (a mapping or its text) describes.
@@ -66,6 +73,9 @@ class SamplingParams:
     presence_penalty: float = 0.0
     frequency_penalty: float = 0.0
     logit_bias: Mapping[int, float] = field(default_factory=dict)
+    beam_width: int | None = None
+    length_penalty: float = 1.0
+    early_stopping: EarlyStopping = False
     n: int = 1
     ignore_eos: bool = False
     json_schema: str | Mapping[str, object] | None = None
@@ -79,6 +89,7 @@ class SamplingParams:
         self._check_filters()
         self._check_penalties()
         self._check_structure()
+        self._check_beams()
 
     def _check_stops(self) -> None:
         stop = _as_tuple("stop", (self.stop,) if isinstance(self.stop, str) else self.stop)
@@ -135,6 +146,37 @@ class SamplingParams:
             object.__setattr__(self, "json_schema", structure.text)
         elif self.choice is not None:
             object.__setattr__(self, "choice", tuple(self.choice))
+
+    def _check_beams(self) -> None:
+        _check_number("length_penalty", self.length_penalty)
+        if not math.isfinite(self.length_penalty):
+            raise _invalid("length_penalty", self.length_penalty, "finite; 0 is none")
+        if self.early_stopping not in (True, False, "never"):
+            raise _invalid("early_stopping", self.early_stopping, "True, False or 'never'")
+        if self.beam_width is None:
+            return
+        _check_int("beam_width", self.beam_width, 1, None)
+        other = {
+            "n": self.n != 1,
+            "stop": bool(self.stop),
+            "logprobs": self.logprobs is not None,
+            "temperature": self.temperature not in (0, 1),
+            "filters": self.filters,
+            "penalties": self.adjusts_logits,
+            "structured output": self.structure is not None,
+        }
+        if any(other.values()):
+            names = ", ".join(name for name, used in other.items() if used)
+            raise RequestError(
+                f"beam_width does not go together with {names}",
+                where="sampling parameters",
+                hint="beam search ranks whole outputs by the model's own probabilities",
+            )
+
+    @property
+    def completions(self) -> int:
+        """How many completions one prompt gives."""
+        return self.beam_width or self.n
 
     @property
     def structure(self) -> Structure | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -16,6 +17,9 @@ from optc.runtime.outputs import Completion, FinishReason, TokenLogprobs
 from optc.runtime.params import SamplingParams
 from optc.runtime.policy import Rank
 from optc.runtime.structured.constraint import Constraint
+
+if TYPE_CHECKING:
+    from optc.runtime.beams.group import BeamGroup
 
 
 class Request:
@@ -39,6 +43,7 @@ class Request:
         adapter: Its LoRA adapter; None is none.
         leader_id: The request whose prompt it shares; None is none.
         constraint: Follows the grammar of its output; None is any output.
+        beams: The beam search that it is part of; None is none.
         priority: Higher goes first.
         deadline_s: When it ends at the latest; None is never.
     """
@@ -59,6 +64,7 @@ class Request:
         adapter: Adapter | None = None,
         leader_id: int | None = None,
         constraint: Constraint | None = None,
+        beams: BeamGroup | None = None,
         priority: int = 0,
         deadline_s: float | None = None,
     ) -> None:
@@ -79,6 +85,8 @@ class Request:
         self.metrics = metrics
         self.stream = stream
         self.constraint = constraint
+        self.beams = beams
+        self.cumulative_logprob: float | None = None
         self.num_prompt = len(prompt)
         self.num_tokens = len(prompt)
         self.num_drafted = 0
@@ -119,8 +127,8 @@ class Request:
 
     @property
     def room(self) -> int:
-        """How many drafts there may be, so that one token more still fits."""
-        return self.max_length - self.num_tokens - 1
+        """How many drafts there may be, so that one token more still fits; none for beams."""
+        return 0 if self.beams else self.max_length - self.num_tokens - 1
 
     @property
     def output(self) -> Int32:
@@ -145,6 +153,12 @@ class Request:
         self._tokens[self.num_tokens] = token
         self.num_tokens += 1
 
+    def set_output(self, tokens: Sequence[int] | Int32) -> None:
+        """Replace all generated tokens; nothing of them counts as computed."""
+        self.num_computed = 0
+        self.num_tokens = self.num_prompt + len(tokens)
+        self._tokens[self.num_prompt : self.num_tokens] = tokens
+
     def completion(self) -> Completion:
         """What the caller gets, once ``finish_reason`` is set.
 
@@ -161,4 +175,5 @@ class Request:
             logprobs=tuple(self.logprobs) if self.params.logprobs is not None else None,
             metrics=self.metrics,
             error=self.error,
+            cumulative_logprob=self.cumulative_logprob,
         )

@@ -171,6 +171,23 @@ class Scheduler(Generic[R]):
             forked.append((request, copies))
         return forked
 
+    def branch(self, parent: R, child: R) -> list[BlockCopy]:
+        """Take in a request that knows just what ``parent`` has known and computed, with blocks
+        copied on write; without room, or if the parent lost its own, it waits to compute them.
+
+        Returns:
+            The copies that must be made before its next step.
+        """
+        child.rank, child.num_computed = parent.rank, 0
+        if parent in self._running and len(self._running) < self.max_running:
+            copies = self.blocks.fork(parent.tables, child.tables, parent.num_computed)
+            if copies is not None:
+                child.num_computed = parent.num_computed
+                insort(self._running, child, key=order)
+                return copies
+        insort(self._waiting, child, key=place)
+        return []
+
     def check_integrity(self) -> None:
         """Check blocks and queues.
 

@@ -184,7 +184,7 @@ class Worker:
     def _add(self, core: Core, submissions: list[Submission]) -> None:
         for submission in submissions:
             leader: Request | None = None
-            for index in range(submission.params.n):
+            for index in range(submission.params.completions):
                 request = core.add(
                     submission.prompt,
                     submission.params,

@@ -1,0 +1,1 @@
+"""Beam search: the search itself (`search`), and its beams as requests (`group`)."""
