@@ -6,10 +6,13 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from numbers import Integral, Real
+from typing import TYPE_CHECKING
 
 from optc.errors import RequestError
-from optc.runtime.beams.search import EarlyStopping
 from optc.runtime.structured.structure import Structure, structure_of
+
+if TYPE_CHECKING:  # NumPy is not needed to make parameters
+    from optc.runtime.beams.search import EarlyStopping
 
 #: Most alternatives that a request may ask for at every position.
 MAX_LOGPROBS = 100

@@ -15,7 +15,7 @@ ROOT = Path(__file__).parents[2]
 FORBID = """
 import sys
 FORBIDDEN = {"torch", "transformers", "onnx", "onnx_ir", "onnxscript", "onnxruntime", "tvm",
-             "safetensors", "ml_dtypes", "pydantic", "yaml", "psutil"}
+             "safetensors", "ml_dtypes", "pydantic", "yaml", "psutil", "llguidance"}
 class Forbid:
     def find_spec(self, name, path=None, target=None):
         if name.partition(".")[0] in FORBIDDEN:

@@ -84,6 +84,8 @@ class DraftedText:
         self.num_drafted += 1
 
     def row(self) -> Row:
-        """What the sampler needs to draw the next token, as the target will."""
+        """What the sampler needs to draw the next token, as the target will, grammar included."""
         request = self._request
-        return Row(self._params, request.seed, request.index, self.tokens, self.num_prompt)
+        constraint = request.constraint
+        mask = None if constraint is None else constraint.mask_after(self.drafts())
+        return Row(self._params, request.seed, request.index, self.tokens, self.num_prompt, mask)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from optc.runtime.params import SamplingParams
 from optc.runtime.sampler import Drawn, Mask, NoToken, Sampled
 from optc.runtime.structured.complaints import reason
@@ -62,6 +64,16 @@ class Constraint:
         for index in self._reach(drafts, parents):
             if not self.ended:
                 self._fill_row(masks[1 + index])
+
+    def mask_after(self, drafts: Sequence[int]) -> Mask:
+        """[mask_words] what may follow the output and a chain of drafts; nothing where these are
+        not allowed or end the text."""
+        mask = np.zeros(self.mask_words, np.uint32)
+        taken = self._matcher.try_consume_tokens(list(drafts))
+        if taken == len(drafts) and not self.ended:
+            self._fill_row(mask)
+        self._matcher.rollback(taken)
+        return mask
 
     def follow(self, drawn: Sequence[Drawn], params: SamplingParams) -> list[Drawn]:
         """Consume drawn tokens, and those that the grammar then forces.

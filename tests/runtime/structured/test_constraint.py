@@ -90,7 +90,21 @@ def test_masks_of_trees_are_those_along_their_paths(
     assert renumbered is not None
     for new, old in enumerate(kept):
         assert [kept[at] for at in path_of(new, renumbered)] == path_of(old, parents)
+    if parents == list(range(-1, len(drafts) - 1)):
+        ends = states[-1] if states else reference
+        after = mask_of(ends) if ends is not None and not ends.is_stopped() else np.zeros(WORDS)
+        assert (constraint.mask_after(drafts) == after).all()
     assert (filled(constraint, [], None)[0] == mask_of(reference)).all(), "drafts leave no trace"
+
+
+def test_the_mask_after_drafts() -> None:
+    constraint = start(regex="ab{2}c?")
+    assert (
+        constraint.mask_after(ids("ab")).tolist() == filled(constraint, ids("ab"), None)[2].tolist()
+    )
+    assert not constraint.mask_after(ids("ax")).any(), "forbidden"
+    assert not constraint.mask_after([*ids("abb"), EOS]).any(), "ended"
+    assert (constraint.mask_after([]) == filled(constraint, [], None)[0]).all()
 
 
 def test_a_chain_is_cut_at_the_first_forbidden_draft() -> None:

@@ -10,8 +10,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from optc.runtime.executable import EngineSpec
+from optc.runtime.kv_blocks import blocks_needed
+from optc.runtime.kv_plan import KVPlan
 from optc.runtime.params import SamplingParams
 from optc.runtime.request import Request
+from optc.runtime.speculative.draft_model import DraftModel
 from optc.runtime.speculative.proposer import Drafts, NGramProposer, Proposer, Wanted
 from tests.runtime.speculative.test_trees import RandomTrees
 from tests.runtime.structured.cores import (
@@ -25,7 +28,7 @@ from tests.runtime.structured.cores import (
     spec_of,
 )
 from tests.runtime.structured.grammars import STRUCTURES, decode_naively, matcher
-from tests.runtime.toy import ToyModel
+from tests.runtime.toy import ToyExecutable, ToyModel
 
 SETTINGS = settings(
     max_examples=80, deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=True
@@ -154,6 +157,29 @@ def test_drafts_are_accepted_between_forced_tokens_too(regex: str) -> None:
     drain(core)
     assert request.output.tolist() == expected(spec, prompt, {"regex": regex}, params, 0)
     assert 0 < request.metrics.accepted_tokens <= request.metrics.drafted_tokens
+
+
+def draft_model(spec: EngineSpec) -> DraftModel:
+    """A draft that is the target: what it draws under the same mask is always accepted."""
+    blocks = tuple(blocks_needed(spec.max_context, 16, g.window, 4) + 40 for g in spec.groups)
+    plan = KVPlan(4, blocks, 0, spec.max_context)
+    return DraftModel(ToyExecutable(spec), plan, token_budget=16)
+
+
+@pytest.mark.parametrize("temperature", [0.0, 1.2])
+def test_a_draft_model_drafts_under_the_grammar(temperature: float) -> None:
+    spec = spec_of((0, 5))
+    drafted = 0
+    for asked, _ in STRUCTURES:
+        params = SamplingParams(max_tokens=40, temperature=temperature, **asked)
+        core, _ = make_core(spec, draft_model(spec), drafts=3)
+        requests = [add(core, PROMPT, params, index) for index in range(2)]
+        drain(core)
+        for request in requests:
+            assert request.output.tolist() == expected(spec, PROMPT, asked, params, request.index)
+        assert core.metrics().accepted_tokens == core.metrics().drafted_tokens
+        drafted += core.metrics().drafted_tokens
+    assert drafted > 20, "without the mask all but none would be forbidden"
 
 
 def test_forbidden_drafts_are_not_verified() -> None:
