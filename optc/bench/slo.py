@@ -23,26 +23,30 @@ class Slo:
         ttft: On the time to first token.
         tpot: On the mean time per output token after the first.
         e2e: On the time from arrival to the end.
+        itl: On every gap between two tokens.
     """
 
     ttft: float | None = None
     tpot: float | None = None
     e2e: float | None = None
+    itl: float | None = None
 
     def met(self, request: RequestMetrics) -> bool:
         """Whether a request that ended stayed within every bound. One without a first token does
         not; one with a single token has no TPOT to bound."""
         if request.ttft_s is None:
             return False
-        for field in fields(self):
-            bound: float | None = getattr(self, field.name)
-            seconds: float | None = getattr(request, f"{field.name}_s")
-            if bound is not None and seconds is not None and seconds > bound:
-                return False
-        return True
+        longest_gap = max(request.itl_s, default=None)
+        pairs = (
+            (self.ttft, request.ttft_s),
+            (self.tpot, request.tpot_s),
+            (self.e2e, request.e2e_s),
+            (self.itl, longest_gap),
+        )
+        return all(bound is None or seconds is None or seconds <= bound for bound, seconds in pairs)
 
     def to_json(self) -> dict[str, float | None]:
-        """``ttft_ms``, ``tpot_ms`` and ``e2e_ms``."""
+        """``ttft_ms``, ``tpot_ms``, ``e2e_ms`` and ``itl_ms``."""
         bounds: dict[str, float | None] = {f.name: getattr(self, f.name) for f in fields(self)}
         return {f"{k}_ms": None if v is None else 1000 * v for k, v in bounds.items()}
 

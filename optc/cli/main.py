@@ -26,6 +26,7 @@ COMMANDS = {
     "compile": "compile",
     "run": "run",
     "bench": "bench",
+    "tune": "tune",
     "eval": "evaluate",
     "inspect": "inspect",
     "verify": "verify",

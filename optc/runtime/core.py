@@ -56,6 +56,8 @@ class Core:
         speculator: Drafts tokens; None decodes one at a time. It does not change what is drawn,
             if the engine is batch-invariant.
         batching: Who may be admitted when; None is continuous batching.
+        max_sequences: Most requests that are served at once; None is the engine's limit.
+        prefill_chunk: Most rows of a step for prompts while others decode; None is no limit.
         clock: Seconds of a monotonic clock.
     """
 
@@ -69,6 +71,8 @@ class Core:
         prefix_cache: bool = True,
         speculator: Speculator | None = None,
         batching: Batching | None = None,
+        max_sequences: int | None = None,
+        prefill_chunk: int | None = None,
         clock: Callable[[], float] = time.perf_counter,
     ) -> None:
         spec = executable.spec
@@ -88,9 +92,10 @@ class Core:
         self.scheduler: Scheduler[Request] = Scheduler(
             self._blocks,
             min(token_budget, spec.max_rows),
-            min(spec.max_sequences, spec.max_logit_rows),
+            min(max_sequences or spec.max_sequences, spec.max_sequences, spec.max_logit_rows),
             spec.max_logit_rows,
             batching,
+            prefill_chunk,
         )
         self._metrics = EngineMetrics(total_blocks=plan.blocks, work=Work(self._blocks.windows))
         self._next_id = 0

@@ -19,6 +19,7 @@ from optc.runtime.metrics import EngineMetrics, RequestMetrics
 from optc.runtime.opening import OpenCore, OpenExecutable
 from optc.runtime.outputs import Completion, RequestOutput
 from optc.runtime.params import SamplingParams
+from optc.runtime.speculative.controller import MAX_DRAFTED
 from optc.runtime.speculative.kinds import parse_kinds
 from optc.runtime.terms import Terms
 from optc.runtime.tokenizer import Tokenizer
@@ -34,7 +35,7 @@ class Engine:
         eos_token_ids: Tokens that end a text.
         kv_memory_bytes: Memory for keys and values; None chooses (`optc.runtime.kv_plan`).
         token_budget: Most rows of one step; None is the engine's limit.
-        block_size: Tokens of a KV block; None chooses.
+        max_sequences, prefill_chunk, max_drafted, block_size: As of `optc.load`.
         prefix_cache: Keep keys and values of prefixes for later requests.
         speculate: How tokens are drafted (`optc.runtime.speculative.kinds`); ``off`` is not.
         open_draft: Loads the engine of a draft model; called on the engine's own thread.
@@ -53,6 +54,9 @@ class Engine:
         eos_token_ids: Sequence[int] = (),
         kv_memory_bytes: int | None = None,
         token_budget: int | None = None,
+        max_sequences: int | None = None,
+        prefill_chunk: int | None = None,
+        max_drafted: int = MAX_DRAFTED,
         block_size: int | None = None,
         prefix_cache: bool = True,
         speculate: str = "off",
@@ -69,6 +73,9 @@ class Engine:
             eos_token_ids=self.eos_token_ids,
             kv_memory_bytes=kv_memory_bytes,
             token_budget=token_budget,
+            max_sequences=max_sequences,
+            prefill_chunk=prefill_chunk,
+            max_drafted=max_drafted,
             block_size=block_size,
             prefix_cache=prefix_cache,
             batching=batching,

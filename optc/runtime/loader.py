@@ -13,6 +13,7 @@ from optc.runtime.engine import Engine
 from optc.runtime.executable import Executable
 from optc.runtime.kv_plan import parse_bytes
 from optc.runtime.opening import OpenExecutable
+from optc.runtime.speculative.controller import MAX_DRAFTED
 from optc.runtime.speculative.draft_artifact import find_draft
 from optc.runtime.speculative.kinds import parse_kinds
 from optc.runtime.tokenizer import Tokenizer, read_tokenizer
@@ -25,6 +26,9 @@ def load(
     kv_memory: str | int | None = None,
     threads: int | None = None,
     token_budget: int | None = None,
+    max_sequences: int | None = None,
+    prefill_chunk: int | None = None,
+    max_drafted: int = MAX_DRAFTED,
     block_size: int | None = None,
     prefix_cache: bool = True,
     speculate: str | None = None,
@@ -41,6 +45,11 @@ def load(
             sequences at full length, at most 2 GiB and a quarter of the available memory.
         threads: Threads of the engine; None is what this process may use.
         token_budget: Most rows of one step; None is the engine's limit.
+        max_sequences: Most requests that are served at once, others wait; None is the engine's
+            limit.
+        prefill_chunk: Most rows of a step that prompts get while others decode, which bounds how
+            long new prompts hold up running answers; None leaves that to ``token_budget``.
+        max_drafted: Most drafts of a request in a step, if ``speculate`` is on.
         block_size: Tokens of a KV block; None chooses.
         prefix_cache: Keep the keys and values of prefixes for later requests that begin alike;
             never changes a result. Without effect on engines that are not batch-invariant.
@@ -59,11 +68,18 @@ def load(
     Raises:
         ArtifactError: Not an artifact, or damaged; names the file.
         UnavailableError: This machine lacks a CPU feature or package that the engine needs.
-        InputError: ``kv_memory``, ``block_size``, ``threads`` or ``token_budget`` is no usable
-            size, ``speculate`` is not known, or a draft model is missing or does not fit.
+        InputError: ``kv_memory``, ``block_size``, ``threads``, ``token_budget``,
+            ``max_sequences`` or ``prefill_chunk`` is no usable size, ``speculate`` is not known, or
+            a draft model is missing or does not fit.
     """
-    if threads is not None and threads < 1:
-        raise InputError(f"{threads} threads", where="threads", hint="at least 1")
+    for name, count in (
+        ("threads", threads),
+        ("max_sequences", max_sequences),
+        ("prefill_chunk", prefill_chunk),
+        ("max_drafted", max_drafted),
+    ):
+        if count is not None and count < 1:
+            raise InputError(f"{count} is too few", where=name, hint="at least 1")
     budget = parse_bytes(kv_memory) if isinstance(kv_memory, str) else kv_memory
     artifact = Artifact.open(path, verify)
     speculate = speculate or ("off" if draft is None else "draft")
@@ -83,6 +99,9 @@ def load(
         eos_token_ids=tokenizer.eos_token_ids if tokenizer else (),
         kv_memory_bytes=budget,
         token_budget=token_budget,
+        max_sequences=max_sequences,
+        prefill_chunk=prefill_chunk,
+        max_drafted=max_drafted,
         block_size=block_size,
         prefix_cache=prefix_cache,
         speculate=speculate,

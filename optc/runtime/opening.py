@@ -11,7 +11,7 @@ from optc.runtime.batching import BatchingMode, make_batching
 from optc.runtime.core import Core
 from optc.runtime.executable import EngineSpec, Executable
 from optc.runtime.kv_plan import KVPlan, plan_kv, plan_with_draft
-from optc.runtime.speculative.controller import BreakEven
+from optc.runtime.speculative.controller import MAX_DRAFTED, BreakEven
 from optc.runtime.speculative.draft_model import DraftModel
 from optc.runtime.speculative.lookahead import LookaheadProposer
 from optc.runtime.speculative.proposer import NGramProposer
@@ -31,6 +31,9 @@ class OpenCore:
         eos_token_ids: Tokens that end a text.
         kv_memory_bytes: For keys and values of all engines; None chooses.
         token_budget: Most rows of one step; None is the engine's limit.
+        max_sequences: Most requests that are served at once; None is the engine's limit.
+        prefill_chunk: Most rows of a step for prompts while others decode; None is no limit.
+        max_drafted: Most drafts of a request in a step.
         block_size: Tokens of a KV block; None chooses.
         prefix_cache: Keep keys and values of prefixes.
         batching: When waiting requests are admitted (`optc.runtime.batching`).
@@ -45,6 +48,9 @@ class OpenCore:
     eos_token_ids: Sequence[int] = ()
     kv_memory_bytes: int | None = None
     token_budget: int | None = None
+    max_sequences: int | None = None
+    prefill_chunk: int | None = None
+    max_drafted: int = MAX_DRAFTED
     block_size: int | None = None
     prefix_cache: bool = True
     batching: BatchingMode = "continuous"
@@ -93,7 +99,7 @@ class OpenCore:
                 spec, draft.spec, self.kv_memory_bytes, rows, self.block_size
             )
             model = DraftModel(draft, draft_plan, token_budget=rows, prefix_cache=self.prefix_cache)
-        sources = [_source(kind, model) for kind in self.kinds]
+        sources = [_source(kind, model, self.max_drafted) for kind in self.kinds]
         core = Core(
             executable,
             self.plan,
@@ -104,20 +110,22 @@ class OpenCore:
             batching=make_batching(
                 self.batching, self.batch_window_ms, min(spec.max_sequences, spec.max_logit_rows)
             ),
+            max_sequences=self.max_sequences,
+            prefill_chunk=self.prefill_chunk,
         )
         self.adapters = core.adapters
         return core
 
 
-def _source(kind: str, model: DraftModel | None) -> Source:
+def _source(kind: str, model: DraftModel | None, limit: int) -> Source:
     """What drafts in the way that `optc.runtime.speculative.kinds` calls ``kind``."""
     if kind == "ngram":
-        return Source(NGramProposer(), BreakEven())
+        return Source(NGramProposer(), BreakEven(limit))
     if kind == "lookahead":
         lookahead = LookaheadProposer()
-        return Source(lookahead, BreakEven(), learner=lookahead)
+        return Source(lookahead, BreakEven(limit), learner=lookahead)
     if kind == "draft" and model is not None:
-        return Source(model, BreakEven(), release=model.close)
+        return Source(model, BreakEven(limit), release=model.close)
     raise ValueError(f"nothing drafts by {kind!r}")
 
 

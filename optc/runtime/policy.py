@@ -8,7 +8,7 @@ request gains one priority in ``AGING_STEPS`` steps. What follows:
    ``(q - p) * AGING_STEPS`` steps after it.
 2. The first in the order advances in every step: it is admitted at once (those behind it are
    preempted for it), nobody takes its blocks, it gets its row if it decodes, and else at least
-   half of the token budget. So it ends within `steps_when_first` steps.
+   half of the token budget (or ``prefill_chunk``). So it ends within `steps_when_first` steps.
 3. Nobody starves, hence: who has k requests before it, once nobody can overtake it any more (1),
    ends within ``(k + 1) * steps_when_first`` steps of the longest of them.
 """
@@ -57,13 +57,17 @@ def order(request: Ranked) -> tuple[Rank, bool, int]:
     return request.rank, request.idle, request.id
 
 
-def steps_when_first(tokens: int, output: int, budget: int) -> int:
+def steps_when_first(
+    tokens: int, output: int, budget: int, prefill_chunk: int | None = None
+) -> int:
     """Most steps until the first in the order ends.
 
     Args:
         tokens: Known tokens that are to be computed, those lost by preemption included.
         output: Tokens that it draws from then on.
         budget: Rows of one step; at least two.
+        prefill_chunk: Most of them for prefills while others decode; None is no limit.
     """
-    half = budget - budget // 2
-    return -(-tokens // half) + output
+    least = budget - budget // 2
+    least = least if prefill_chunk is None else min(least, prefill_chunk)
+    return -(-tokens // least) + output

@@ -7,8 +7,8 @@ A step gives each chosen request a number of rows; prefill, a chunk of it and de
 Nobody starves:
 1. Every running request that decodes gets its row in every step, before any prefill: at most
    half of the token budget can go to decodes, because no more requests run at once.
-2. The rest of the budget, at least half, goes to prefills in the order of `policy`: by arrival,
-   moved by priority.
+2. The rest of the budget, at least half, or ``prefill_chunk`` where that is less, goes to prefills
+   in the order of `policy`: by arrival, moved by priority.
 3. Requests are admitted in that order, and the last of it is preempted, for those that run and
    need blocks and for one that waits before it. So the first always advances; alone it fits, which
    is checked when it is accepted.
@@ -41,6 +41,7 @@ class Scheduler(Generic[R]):
         max_running: Most requests that hold blocks at once; at most ``max_logit_rows``.
         max_logit_rows: Most rows of a step whose logits are wanted; None is the budget.
         batching: Who may be admitted when; None is continuous batching.
+        prefill_chunk: Most rows of a step that prefills get while others decode; None is no limit.
     """
 
     def __init__(
@@ -50,12 +51,14 @@ class Scheduler(Generic[R]):
         max_running: int,
         max_logit_rows: int | None = None,
         batching: Batching | None = None,
+        prefill_chunk: int | None = None,
     ) -> None:
         self.blocks = blocks
         self.token_budget = token_budget
         self.max_logit_rows = token_budget if max_logit_rows is None else max_logit_rows
         self.max_running = max(1, min(max_running, token_budget // 2))
         self._batching = batching or Continuous()
+        self._prefill_chunk = token_budget if prefill_chunk is None else prefill_chunk
         self.preempted: list[R] = []
         self.admitted: list[R] = []
         self.reused: list[tuple[R, int]] = []
@@ -120,11 +123,14 @@ class Scheduler(Generic[R]):
         prefills = [request for request in self._running if pending(request) > 1]
         for request in decodes:
             self._advance(request, rows)
+        kept_back = max(0, rows.left - self._prefill_chunk) if decodes else 0
+        rows.left -= kept_back
         for request in prefills:
             self._admit(rows, before=request)
             self._catch_up(request)
             self._advance(request, rows)
         self._admit(rows)
+        rows.left += kept_back
         chunks = [
             Chunk(request, request.num_computed, rows.of[request.id])
             for request in self._running

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from optc.bench.replay import Run, Served, make_run
@@ -20,6 +20,17 @@ from optc.runtime.speculative.speculator import Source, Speculator
 from optc.simulate.step_times import StepTimes
 from optc.simulate.virtual import VirtualClock, VirtualEngine, VirtualProposer
 
+#: Options of `optc.load` that `Settings.load_options` may give.
+LOAD_OPTIONS = (
+    "token_budget",
+    "max_sequences",
+    "prefix_cache",
+    "prefill_chunk",
+    "kv_memory",
+    "speculate",
+    "max_drafted",
+)
+
 
 @dataclass(frozen=True)
 class Settings:
@@ -29,6 +40,7 @@ class Settings:
         token_budget: Most rows of one step: how much of a prompt is computed between two tokens
             of the others.
         max_sequences: Most requests that are served at once.
+        prefill_chunk: Most rows of a step for prompts while others decode; None is no limit.
         max_drafted: Most drafts of a request in a step; 0 does not speculate.
         kv_memory: Bytes for keys and values; None chooses (`optc.runtime.kv_plan`).
         prefix_cache: Keep the keys and values of prefixes.
@@ -36,21 +48,23 @@ class Settings:
 
     token_budget: int
     max_sequences: int
+    prefill_chunk: int | None = None
     max_drafted: int = 0
     kv_memory: int | None = None
     prefix_cache: bool = True
 
     def load_options(self) -> dict[str, Any]:
-        """Keyword arguments of `optc.load`. Drafts are limited by its own controller."""
+        """Keyword arguments of `optc.load`; drafts are n-grams, which need no other artifact."""
         options: dict[str, Any] = {
             "token_budget": self.token_budget,
             "max_sequences": self.max_sequences,
             "prefix_cache": self.prefix_cache,
         }
-        if self.kv_memory is not None:
-            options["kv_memory"] = self.kv_memory
+        for name in ("prefill_chunk", "kv_memory"):
+            if getattr(self, name) is not None:
+                options[name] = getattr(self, name)
         if self.max_drafted:
-            options["speculate"] = "ngram"
+            options |= {"speculate": "ngram", "max_drafted": self.max_drafted}
         return options
 
 
@@ -82,14 +96,15 @@ def simulate(
         RuntimeError: A block was lost.
     """
     clock = VirtualClock()
-    limited = replace(spec, max_sequences=min(spec.max_sequences, settings.max_sequences))
-    plan = plan_kv(limited, settings.kv_memory, settings.token_budget)
+    plan = plan_kv(spec, settings.kv_memory, min(settings.token_budget, spec.max_rows))
     core = Core(
-        VirtualEngine(limited, times, clock, acceptance=acceptance, seed=seed),
+        VirtualEngine(spec, times, clock, acceptance=acceptance, seed=seed),
         plan,
         token_budget=settings.token_budget,
         prefix_cache=settings.prefix_cache,
         speculator=_speculator(settings),
+        max_sequences=settings.max_sequences,
+        prefill_chunk=settings.prefill_chunk,
         clock=clock,
     )
     before = core.metrics()

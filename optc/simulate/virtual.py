@@ -51,7 +51,7 @@ class VirtualEngine:
         acceptance: float = 0.0,
         seed: int = 0,
     ) -> None:
-        self.spec = replace(spec, vocab_size=2)
+        self.spec = replace(spec, vocab_size=2, adapters=None)
         self._times = times
         self._clock = clock
         self._acceptance = acceptance

@@ -92,7 +92,12 @@ def test_figures_follow_from_the_run() -> None:
     # The second misses its TTFT, the third its TPOT; the one that failed counts too.
     assert found["goodput"]["share"] == 0.25
     assert found["goodput"]["requests_per_s"] == 0.25
-    assert found["goodput"]["slo"] == {"ttft_ms": 1000, "tpot_ms": 500, "e2e_ms": None}
+    assert found["goodput"]["slo"] == {
+        "ttft_ms": 1000,
+        "tpot_ms": 500,
+        "e2e_ms": None,
+        "itl_ms": None,
+    }
     assert (found["acceptance_rate"], found["tokens_per_pass"]) == (0.5, 7 / 5)
     assert (found["prefix_hit_rate"], found["kv_use"]) == (0.25, {"mean": 0.5, "peak": 0.75})
     assert found["busy"] == 0.5

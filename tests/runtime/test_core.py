@@ -253,3 +253,16 @@ def test_seeded_tokens_do_not_depend_on_batch_mates(
     request = add(core, [3, 1, 4], params, seed)
     drain(core)
     assert request.output.tolist() == expected.output.tolist()
+
+
+def test_no_more_sequences_are_served_at_once_than_asked_for() -> None:
+    core = Core(
+        ToyExecutable(toy_spec()), KVPlan(4, (60,), 0, 64), token_budget=16, max_sequences=2
+    )
+    for _ in range(5):
+        core.add(np.arange(3, dtype=np.int32), SamplingParams(max_tokens=4), seed=0)
+    most = 0
+    while core.has_work:
+        core.step()
+        most = max(most, core.scheduler.num_running)
+    assert most == 2

@@ -59,8 +59,11 @@ def test_a_damaged_byte_is_found_before_loading(tmp_path: Path, backend: ToyBack
     [
         ({"kv_memory": "much"}, "kv_memory: 'much' is not a size"),
         ({"kv_memory": 10}, "kv_memory: 10 bytes hold no KV block"),
-        ({"threads": 0}, "threads: 0 threads"),
+        ({"threads": 0}, "threads: 0 is too few"),
         ({"token_budget": 0}, "token_budget: 0 rows"),
+        ({"max_sequences": 0}, "max_sequences: 0 is too few"),
+        ({"max_drafted": 0}, "max_drafted: 0 is too few"),
+        ({"prefill_chunk": -1}, "prefill_chunk: -1 is too few"),
     ],
 )
 def test_bad_options_are_named(

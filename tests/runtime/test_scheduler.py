@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from optc.runtime.policy import Rank
+from optc.runtime.scheduler import Scheduler
 from tests.runtime.jobs import Job, make_world
 
 
@@ -129,3 +130,15 @@ def test_a_stream_of_short_requests_does_not_starve_a_long_one() -> None:
         world.step()
         steps += bool(long.num_computed)
     assert steps <= 2 * 60 / 8 + 1
+
+
+def test_a_prefill_chunk_holds_prompts_back_only_while_others_decode() -> None:
+    world = make_world(budget=16, spare=50)
+    world.scheduler = Scheduler(world.blocks, 16, 8, prefill_chunk=3)
+    first = world.add(30, 3)
+    assert [chunk.rows for chunk in world.scheduler.schedule()] == [16]  # nobody decodes
+    while first.num_tokens == 30:
+        world.step()
+    world.add(20, 2)
+    chunks = world.scheduler.schedule()
+    assert [(chunk.request.id, chunk.rows) for chunk in chunks] == [(0, 1), (1, 3)]

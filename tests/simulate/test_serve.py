@@ -127,6 +127,7 @@ requests = st.lists(
     st.integers(2, 64),
     st.integers(1, 16),
     st.integers(0, 3),
+    st.none() | st.integers(1, 64),
     st.integers(4, 20),
     st.sampled_from([(0,), (0, 40)]),
 )
@@ -135,6 +136,7 @@ def test_any_traffic_ends_with_all_blocks_where_they_belong(
     budget: int,
     sequences: int,
     drafted: int,
+    chunk: int | None,
     blocks: int,
     windows: tuple[int, ...],
 ) -> None:
@@ -145,7 +147,7 @@ def test_any_traffic_ends_with_all_blocks_where_they_belong(
         spec,
         step_times(step=0.5, row=0.01),
         jobs,
-        Settings(budget, sequences, drafted, memory),
+        Settings(budget, sequences, chunk, drafted, memory),
         acceptance=0.6,
         check=True,
     )

@@ -36,6 +36,11 @@ class _Options:
 @click.option("--kv-memory", metavar="SIZE", help="Memory for keys and values, such as 2GiB.")
 @click.option("--workload", metavar="SPEC", help="Replay Poisson arrivals or a trace instead.")
 @click.option("--slo", metavar="BOUNDS", help="For the goodput: ttft=200ms,tpot=50ms.")
+@click.option(
+    "--settings",
+    type=click.Path(path_type=Path),
+    help="Load with what optc tune --json recommends.",
+)
 @click.option("--price-per-hour", type=click.FloatRange(min=0), help="For the cost of tokens.")
 @click.option("--warmup", type=click.IntRange(min=0), help="Requests not counted [a tenth].")
 @click.option("--seed", type=int, default=0, help="Of a workload's random times and lengths.")
@@ -51,6 +56,7 @@ def command(
     kv_memory: str | None,
     workload: str | None,
     slo: str | None,
+    settings: Path | None,
     price_per_hour: float | None,
     warmup: int | None,
     seed: int,
@@ -67,10 +73,12 @@ def command(
     in a file of JSON lines (docs/performance.md).
     """
     if workload is not None:
-        traffic = Traffic(workload, slo, price_per_hour, warmup, seed, threads, kv_memory)
+        traffic = Traffic(workload, slo, price_per_hour, warmup, seed, threads, kv_memory, settings)
         _workload(artifact, traffic, profiled, as_json)
         return
-    _refuse_without_workload(slo=slo, price_per_hour=price_per_hour, warmup=warmup)
+    _refuse_without_workload(
+        slo=slo, settings=settings, price_per_hour=price_per_hour, warmup=warmup
+    )
     counts = _counts(concurrency)
     options = _Options(prompt_tokens, output_tokens, counts, rounds, threads, kv_memory)
     warnings: list[str] = []

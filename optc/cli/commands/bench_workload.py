@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,6 +30,7 @@ class Traffic:
         seed: Of random times and lengths.
         threads: Of the engine.
         kv_memory: As of `optc.load`.
+        settings: JSON file of ``optc tune``; None loads with the defaults.
     """
 
     spec: str
@@ -38,6 +40,7 @@ class Traffic:
     seed: int
     threads: int | None
     kv_memory: str | None
+    settings: Path | None
 
 
 def measure_workload(path: Path, traffic: Traffic, warnings: list[str]) -> dict[str, Any]:
@@ -60,8 +63,9 @@ def measure_workload(path: Path, traffic: Traffic, warnings: list[str]) -> dict[
     warmup = len(arrivals) // 10 if traffic.warmup is None else traffic.warmup
     if warmup >= len(arrivals):
         raise InputError(f"the workload has {len(arrivals)} requests", where="--warmup")
+    options = _load_options(traffic)
     with (
-        load(path, kv_memory=traffic.kv_memory, threads=traffic.threads) as engine,
+        load(path, threads=traffic.threads, **options) as engine,
         progress_on_stderr() as progress,
     ):
         artifact = Artifact.open(path, "size")  # loading has verified it
@@ -90,8 +94,47 @@ def measure_workload(path: Path, traffic: Traffic, warnings: list[str]) -> dict[
         "results": [],
         "rounds": 1,
         "ceilings": found_ceilings(instruments, warnings),
-        "workload": {"spec": traffic.spec, "seed": traffic.seed, "warmup": warmup, **values},
+        "workload": {
+            "spec": traffic.spec,
+            "seed": traffic.seed,
+            "warmup": warmup,
+            "settings": options,
+            **values,
+        },
     }
+
+
+def _load_options(traffic: Traffic) -> dict[str, Any]:
+    """Options of `optc.load` that `optc tune` recommends, and those of the command line."""
+    options: dict[str, Any] = {}
+    if traffic.settings is not None:
+        try:
+            found = json.loads(traffic.settings.read_text())
+            options = dict(found["settings"])
+        except OSError as error:
+            raise InputError(
+                f"cannot be read: {error.strerror}", where=str(traffic.settings)
+            ) from error
+        except (ValueError, KeyError, TypeError) as error:
+            raise InputError(
+                "is not what optc tune --json prints", where=str(traffic.settings)
+            ) from error
+        _check_options(options, traffic.settings)
+    if traffic.kv_memory is not None:
+        options["kv_memory"] = traffic.kv_memory
+    return options
+
+
+def _check_options(options: Mapping[str, Any], path: Path) -> None:
+    from optc.simulate.serve import LOAD_OPTIONS
+
+    unknown = sorted(set(options) - set(LOAD_OPTIONS))
+    if unknown:
+        raise InputError(
+            f"{unknown[0]!r} is no setting",
+            where=str(path),
+            hint=f"one of {', '.join(LOAD_OPTIONS)}",
+        )
 
 
 def print_workload(name: str, values: Mapping[str, Any]) -> None:

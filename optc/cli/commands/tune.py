@@ -1,0 +1,192 @@
+"""``optc tune``: settings of a server for a workload and objectives, by simulation."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from optc.cli.output import (
+    figure,
+    json_option,
+    print_json,
+    print_warnings,
+    reserved_stdout,
+    show,
+    table,
+)
+from optc.cli.progress import progress_on_stderr
+
+if TYPE_CHECKING:
+    from optc.progress import Progress
+    from optc.simulate.tune import Candidate, Subject
+
+#: Requests of a simulated workload, unless a trace gives them.
+_REQUESTS = 300
+#: Lines of the printed table.
+_LINES = 12
+_NUMBERS = ("budget", "chunk", "at once", "drafts", "good %", "TTFT p90", "TPOT p90", "tok/s")
+
+
+@click.command("tune", short_help="Find a server's settings for objectives, by simulation.")
+@click.argument("artifacts", nargs=-1, required=True, type=click.Path(path_type=Path))
+@click.option("--slo", required=True, metavar="BOUNDS", help="ttft=200ms,tpot=50ms")
+@click.option("--rate", type=click.FloatRange(min=0, min_open=True), help="Requests a second.")
+@click.option("--prompt", default="lognormal(256,0.6)", show_default=True, help="Prompt lengths.")
+@click.option("--output", default="lognormal(64,0.5)", show_default=True, help="Output lengths.")
+@click.option("--trace", metavar="SPEC", help="A recorded trace or poisson:… instead.")
+@click.option(
+    "--acceptance",
+    type=click.FloatRange(min=0, max=1),
+    help="Try speculation; the share of drafts that optc bench --workload saw accepted.",
+)
+@click.option("--kv-memory", metavar="SIZE", help="Memory for keys and values, such as 2GiB.")
+@click.option("--threads", type=click.IntRange(min=1), help="CPU threads [all usable].")
+@click.option("--seed", type=int, default=0, help="Of random times and lengths.")
+@click.option("--measure-again", is_flag=True, help="Measure step times anew.")
+@json_option
+def command(
+    artifacts: tuple[Path, ...],
+    slo: str,
+    rate: float | None,
+    prompt: str,
+    output: str,
+    trace: str | None,
+    acceptance: float | None,
+    kv_memory: str | None,
+    threads: int | None,
+    seed: int,
+    measure_again: bool,
+    as_json: bool,
+) -> None:
+    """Search token budget, prefill chunk, sequences at once and drafts of ARTIFACTS for the best
+    goodput: the share of requests that meet the objectives.
+
+    Step times are measured once for each artifact on this machine; then serving is simulated by
+    the runtime's own scheduler. Several artifacts (of other weight or KV types) are compared.
+    """
+    from optc.bench.slo import parse_slo
+    from optc.bench.workload import read_workload
+    from optc.runtime.kv_plan import parse_bytes
+    from optc.simulate.tune import Tuner
+
+    bounds = parse_slo(slo)
+    spec = _workload(rate, prompt, output, trace)
+    arrivals = read_workload(spec, seed)
+    budget = None if kv_memory is None else parse_bytes(kv_memory)
+    warnings: list[str] = []
+    with reserved_stdout(), progress_on_stderr() as progress:
+        subjects = [_subject(path, threads, measure_again, progress) for path in artifacts]
+        jobs = _jobs(arrivals, subjects, artifacts[0], seed, warnings)
+        tuner = Tuner(
+            subjects,
+            jobs,
+            bounds,
+            warmup=len(jobs) // 10,
+            acceptance=acceptance,
+            kv_memory=budget,
+            progress=progress,
+        )
+        best = tuner.search()
+        progress("candidates", len(tuner.candidates), len(tuner.candidates))
+    others = [candidate for candidate in tuner.candidates if candidate is not best]
+    others.sort(key=lambda c: (-c.goodput, c.figures["e2e_ms"]["p90"]))
+    ordered = [best, *others]
+    values = {
+        "workload": spec,
+        "slo": bounds.to_json(),
+        "artifact": best.subject,
+        "settings": best.settings.load_options(),
+        "step_time_error": {subject.name: subject.times.error for subject in subjects},
+        "candidates": [_candidate_json(candidate) for candidate in ordered],
+    }
+    if as_json:
+        print_json("tune", values, warnings)
+        return
+    print_warnings(warnings)
+    _print(values, ordered)
+
+
+def _workload(rate: float | None, prompt: str, output: str, trace: str | None) -> str:
+    from optc.errors import InputError
+
+    if (rate is None) == (trace is None):
+        raise InputError("give either --rate or --trace", where="optc tune", hint="--rate 4")
+    if trace is not None:
+        return trace
+    return f"poisson:rate={rate},requests={_REQUESTS},prompt={prompt},output={output}"
+
+
+def _subject(path: Path, threads: int | None, again: bool, progress: Progress) -> Subject:
+    from optc.artifact import Artifact
+    from optc.simulate.artifact_times import artifact_step_times
+    from optc.simulate.tune import Subject
+
+    artifact = Artifact.open(path)
+    times = artifact_step_times(artifact, threads, again=again, progress=progress)
+    return Subject(str(path), artifact.engine().spec, times)
+
+
+def _jobs(
+    arrivals: Sequence[Any],
+    subjects: Sequence[Subject],
+    first: Path,
+    seed: int,
+    warnings: list[str],
+) -> Sequence[Any]:
+    """The workload as token ids, for the context that all subjects have."""
+    from optc.artifact import Artifact
+    from optc.bench.workload import make_jobs
+    from optc.runtime.loader import artifact_tokenizer
+
+    tokenizer = None
+    if any(arrival.text is not None for arrival in arrivals):
+        tokenizer = artifact_tokenizer(Artifact.open(first, "size"))
+    context = min(subject.spec.max_context for subject in subjects)
+    vocab = min(subject.spec.vocab_size for subject in subjects)
+    encode = None if tokenizer is None else tokenizer.encode
+    jobs, shortened = make_jobs(arrivals, vocab, context, encode=encode, seed=seed)
+    if shortened:
+        warnings.append(
+            f"{shortened} of {len(jobs)} requests were shortened to the context of {context} tokens"
+        )
+    return jobs
+
+
+def _candidate_json(candidate: Candidate) -> dict[str, Any]:
+    return {
+        "artifact": candidate.subject,
+        "settings": asdict(candidate.settings),
+        "goodput": candidate.figures["goodput"],
+        **{key: candidate.figures[key] for key in ("ttft_ms", "tpot_ms", "e2e_ms")},
+        **{key: candidate.figures[key] for key in ("output_tokens_per_s", "kv_use", "busy")},
+    }
+
+
+def _print(values: Mapping[str, Any], ordered: Sequence[Candidate]) -> None:
+    rows = table(values["workload"], "artifact", *_NUMBERS, numbers=_NUMBERS)
+    rows.padding = (0, 1, 0, 0)
+    rows.columns[0].no_wrap = True
+    for candidate in ordered[:_LINES]:
+        chosen, found = candidate.settings, candidate.figures
+        rows.add_row(
+            Path(candidate.subject).name,
+            str(chosen.token_budget),
+            str(chosen.prefill_chunk or "-"),
+            str(chosen.max_sequences),
+            str(chosen.max_drafted),
+            figure(100 * candidate.goodput, 3),
+            figure(found["ttft_ms"]["p90"], 3),
+            figure(found["tpot_ms"]["p90"], 3),
+            figure(found["output_tokens_per_s"], 4),
+        )
+    options = ", ".join(f"{key}={value!r}" for key, value in values["settings"].items())
+    errors = ", ".join(figure(100 * e, 2) for e in values["step_time_error"].values())
+    show(
+        rows,
+        f"of {len(ordered)} candidates; mean error of simulated step times {errors} %",
+        f"optc.load({values['artifact']!r}, {options})",
+    )

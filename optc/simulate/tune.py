@@ -1,0 +1,146 @@
+"""Searching the settings of a server: the best goodput in simulation.
+
+Every setting is tried on the same workload. Coordinate search: from the engine's own limits, each
+setting in turn is set to its best value with the others as they are, until none changes; settings
+that have been tried are not simulated again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from optc.bench.replay import Run
+from optc.bench.slo import Slo
+from optc.bench.summary import summarize
+from optc.bench.workload import Job
+from optc.errors import InputError
+from optc.progress import Progress, no_progress
+from optc.runtime.executable import EngineSpec
+from optc.simulate.serve import Settings, simulate
+from optc.simulate.step_times import StepTimes
+
+#: Goodputs this close together are equal; then latencies decide.
+_CLOSE = 0.005
+_SWEEPS = 3
+
+
+@dataclass(frozen=True)
+class Subject:
+    """An artifact that may be served, by a name: its engine, and how long its steps take."""
+
+    name: str
+    spec: EngineSpec
+    times: StepTimes
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A subject with settings, and the figures of its run (`optc.bench.summary`)."""
+
+    subject: str
+    settings: Settings
+    figures: dict[str, Any]
+
+    @property
+    def goodput(self) -> float:
+        """Share of the requests that meet the objectives."""
+        return float(self.figures["goodput"]["share"])
+
+    def better_than(self, other: Candidate) -> bool:
+        """More goodput; if it is the same, a shorter p90 of the time to the last token."""
+        if abs(self.goodput - other.goodput) > _CLOSE:
+            return self.goodput > other.goodput
+        return bool(self.figures["e2e_ms"]["p90"] < 0.99 * other.figures["e2e_ms"]["p90"])
+
+
+@dataclass
+class Tuner:
+    """One search.
+
+    Attributes:
+        subjects: At least one; they are compared.
+        jobs: The workload, in order of time.
+        slo: What counts as good.
+        warmup: First jobs that are not counted.
+        acceptance: Of drafts; None does not try speculation.
+        kv_memory: Bytes for keys and values; None chooses.
+        progress: Told how many candidates have been tried.
+        candidates: All that were tried, in order.
+    """
+
+    subjects: Sequence[Subject]
+    jobs: Sequence[Job]
+    slo: Slo
+    warmup: int = 0
+    acceptance: float | None = None
+    kv_memory: int | None = None
+    progress: Progress = no_progress
+    candidates: list[Candidate] = field(default_factory=list)
+
+    def search(self) -> Candidate:
+        """The best candidate; `candidates` then holds all.
+
+        Raises:
+            InputError: No subject can serve the workload.
+        """
+        best: Candidate | None = None
+        for subject in self.subjects:
+            found = self._best_of(subject)
+            best = found if best is None or found.better_than(best) else best
+        if best is None:
+            raise InputError("there is nothing to tune", where="tune")
+        return best
+
+    def _best_of(self, subject: Subject) -> Candidate:
+        start = Settings(
+            subject.spec.max_rows,
+            min(subject.spec.max_sequences, subject.spec.max_logit_rows),
+            kv_memory=self.kv_memory,
+        )
+        best = self._try(subject, start)
+        for _ in range(_SWEEPS):
+            before = best
+            for name, values in self._values(subject.spec).items():
+                for value in values:
+                    change: dict[str, Any] = {name: value}
+                    settings = replace(best.settings, **change)
+                    tried = self._try(subject, settings)
+                    best = tried if tried.better_than(best) else best
+            if best is before:
+                break
+        return best
+
+    def _values(self, spec: EngineSpec) -> dict[str, list[int | None]]:
+        """What each setting may be, the gentlest change first."""
+        rows = [n for n in (1024, 512, 256, 128, 64, 32) if n <= spec.max_rows]
+        most = min(spec.max_sequences, spec.max_logit_rows)
+        values: dict[str, list[int | None]] = {
+            "token_budget": [*rows],
+            "prefill_chunk": [None, *(n for n in rows if n < spec.max_rows), 16],
+            "max_sequences": [n for n in (64, 32, 16, 8, 4, 2) if n <= most],
+        }
+        if self.acceptance is not None:
+            values["max_drafted"] = [0, 2, 4, 8]
+        return values
+
+    def _try(self, subject: Subject, settings: Settings) -> Candidate:
+        for known in self.candidates:
+            if known.subject == subject.name and known.settings == settings:
+                return known
+        self.progress("candidates", len(self.candidates), len(self.candidates) + 1)
+        run = self.run(subject, settings)
+        self.candidates.append(Candidate(subject.name, settings, summarize(run, slo=self.slo)))
+        return self.candidates[-1]
+
+    def run(self, subject: Subject, settings: Settings) -> Run:
+        """Simulate the workload with some settings."""
+        return simulate(
+            subject.spec,
+            subject.times,
+            self.jobs,
+            settings,
+            warmup=self.warmup,
+            acceptance=self.acceptance or 0.0,
+        )

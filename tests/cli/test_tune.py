@@ -1,0 +1,113 @@
+"""optc tune on the toy engine, whose step times come from the cache."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+import optc as package
+from optc import registry
+from optc.runtime.costs_cache import CostsCache
+from tests.cli.conftest import Optc
+from tests.runtime.artifacts import ToyBackend, write_artifact
+from tests.simulate.fakes import step_times
+
+WANTED = ("--slo", "ttft=200ms,tpot=20ms", "--threads", "1")
+TRAFFIC = ("--rate", "3", "--prompt", "uniform(10,60)", "--output", "8")
+
+
+@pytest.fixture
+def artifact(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("OPTC_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(registry, "backend", lambda name: ToyBackend())
+    written = write_artifact(tmp_path / "toy")
+    times = step_times(step=0.005, row=0.001).to_json()
+    CostsCache().write("step-times.v1", written.digest, 1, times)
+    return written.path
+
+
+def test_settings_are_recommended_and_can_be_used(
+    optc: Optc, artifact: Path, tmp_path: Path
+) -> None:
+    value = optc("tune", artifact, *WANTED, *TRAFFIC, "--json").json
+    assert set(value) == {
+        "schema",
+        "warnings",
+        "workload",
+        "slo",
+        "artifact",
+        "settings",
+        "step_time_error",
+        "candidates",
+    }
+    assert value["artifact"] == str(artifact)
+    assert value["slo"] == {"ttft_ms": 200, "tpot_ms": 20, "e2e_ms": None, "itl_ms": None}
+    assert value["candidates"][0]["goodput"]["share"] == max(
+        candidate["goodput"]["share"] for candidate in value["candidates"]
+    )
+    with package.load(artifact, **value["settings"]) as engine:
+        assert engine.generate(["ab"], package.SamplingParams(max_tokens=2))[0].error is None
+    tuned = tmp_path / "tuned.json"
+    tuned.write_text(json.dumps(value))
+    spec = "poisson:rate=900,requests=5,prompt=9,output=3"
+    rest = ("--workload", spec, "--settings", tuned, "--json")
+    assert optc("bench", artifact, *rest).json["workload"]["settings"] == value["settings"]
+
+
+def test_the_table_ends_with_the_call_to_make(optc: Optc, artifact: Path) -> None:
+    shown = optc("tune", artifact, *WANTED, *TRAFFIC).out
+    assert "of" in shown
+    assert "candidates; mean error of simulated step times 0 %" in shown
+    assert "optc.load(" in shown.replace("\n", "")
+    assert "token_budget=" in shown.replace("\n", "")
+
+
+def test_step_times_are_measured_where_none_are_kept(
+    optc: Optc, artifact: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("optc.simulate.stopwatch._TURN_S", 0.0)
+    trace = ("--trace", "poisson:rate=5,requests=5,prompt=9,output=3")
+    rest = ("--slo", "ttft=1s", *trace, "--threads", "2", "--json")
+    assert optc("tune", artifact, *rest).json["step_time_error"][str(artifact)] > 0
+    assert len(list(CostsCache().folder.iterdir())) == 2
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (("--slo", "ttft=1s"), "optc tune: give either --rate or --trace"),
+        (("--slo", "ttft=1s", "--rate", "1", "--trace", "x"), "give either --rate or --trace"),
+        (("--slo", "soon", "--rate", "1"), "--slo: 'soon' is no objective"),
+        (("--slo", "ttft=1s", "--trace", "x"), "workload: 'x' is neither a file nor poisson:…"),
+        (("--slo", "ttft=1s", "--rate", "1", "--prompt", "long"), "'long' is no distribution"),
+        (("--slo", "ttft=1s", "--rate", "1", "--kv-memory", "much"), "'much' is not a size"),
+    ],
+)
+def test_wrong_options_are_refused(
+    optc: Optc, artifact: Path, options: tuple[str, ...], message: str
+) -> None:
+    outcome = optc("tune", artifact, *options)
+    assert outcome.code == 2
+    assert message in outcome.err
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("{", "tuned.json: is not what optc tune --json prints"),
+        ('{"settings": 3}', "tuned.json: is not what optc tune --json prints"),
+        ('{"settings": {"speed": 9}}', "tuned.json: 'speed' is no setting (one of token_budget"),
+    ],
+)
+def test_settings_that_are_none_are_refused(
+    optc: Optc, artifact: Path, tmp_path: Path, text: str, message: str
+) -> None:
+    tuned = tmp_path / "tuned.json"
+    tuned.write_text(text)
+    outcome = optc("bench", artifact, "--workload", "poisson:rate=9", "--settings", tuned)
+    assert outcome.code == 2
+    assert message in outcome.err
+    missing = optc("bench", artifact, "--workload", "poisson:rate=9", "--settings", "nothing")
+    assert "nothing: cannot be read" in missing.err

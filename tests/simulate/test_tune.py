@@ -1,0 +1,98 @@
+"""The search finds what the simulated machine makes right."""
+
+from __future__ import annotations
+
+import pytest
+
+from optc.bench.slo import Slo
+from optc.bench.workload import make_jobs, read_workload
+from optc.errors import InputError
+from optc.simulate.serve import Settings
+from optc.simulate.tune import Candidate, Subject, Tuner
+from tests.runtime.toy import toy_spec
+from tests.simulate.fakes import step_times
+
+SPEC = toy_spec(max_context=512, max_rows=256, max_sequences=16, max_logit_rows=256)
+#: A row takes 1 ms: a whole prompt at once holds the others up for 0.2 s.
+TIMES = step_times(step=0.01, row=0.001)
+
+
+def tuner(spec: str, slo: Slo, **options: object) -> Tuner:
+    jobs, _ = make_jobs(read_workload(spec), 1000, 512)
+    subjects = options.pop("subjects", [Subject("a", SPEC, TIMES)])
+    return Tuner(subjects, jobs, slo, **options)  # type: ignore[arg-type]
+
+
+def test_prompts_are_cut_where_tokens_may_not_wait() -> None:
+    search = tuner("poisson:rate=1.5,requests=60,prompt=200,output=30", Slo(itl=0.05))
+    best = search.search()
+    start = search.candidates[0]
+    assert start.settings == Settings(256, 16)
+    assert start.goodput < 0.9
+    assert best.goodput > start.goodput + 0.05
+    assert min(best.settings.token_budget, best.settings.prefill_chunk or 999) < 256
+    assert best.goodput >= max(c.goodput for c in search.candidates) - 0.01
+
+
+def test_nothing_is_cut_where_only_the_first_token_counts() -> None:
+    best = tuner("poisson:rate=1.5,requests=60,prompt=200,output=4", Slo(ttft=0.35)).search()
+    assert best.settings.token_budget == 256
+    assert best.settings.prefill_chunk is None
+
+
+def test_no_settings_are_simulated_twice() -> None:
+    search = tuner("poisson:rate=1,requests=20,prompt=50,output=4", Slo(ttft=0.1))
+    search.search()
+    tried = [candidate.settings for candidate in search.candidates]
+    assert len(tried) == len(set(tried))
+
+
+@pytest.mark.parametrize(("acceptance", "drafts"), [(0.9, True), (0.01, False)])
+def test_speculation_is_chosen_where_drafts_are_accepted(acceptance: float, drafts: bool) -> None:
+    search = tuner(
+        "poisson:rate=0.2,requests=20,prompt=20,output=100",
+        Slo(tpot=0.008),
+        acceptance=acceptance,
+    )
+    assert bool(search.search().settings.max_drafted) == drafts
+
+
+def test_the_better_artifact_is_chosen() -> None:
+    slow = Subject("slow", SPEC, step_times(step=0.05, row=0.001))
+    search = tuner(
+        "poisson:rate=1,requests=20,prompt=50,output=20",
+        Slo(tpot=0.04),
+        subjects=[slow, Subject("fast", SPEC, TIMES)],
+    )
+    assert search.search().subject == "fast"
+    assert {candidate.subject for candidate in search.candidates} == {"slow", "fast"}
+    with pytest.raises(InputError, match="there is nothing to tune"):
+        tuner("poisson:rate=1,requests=2", Slo(), subjects=[]).search()
+
+
+def test_settings_name_options_of_load() -> None:
+    assert Settings(64, 8).load_options() == {
+        "token_budget": 64,
+        "max_sequences": 8,
+        "prefix_cache": True,
+    }
+    full = Settings(64, 8, 32, 4, 1 << 20, False).load_options()
+    assert full == {
+        "token_budget": 64,
+        "max_sequences": 8,
+        "prefill_chunk": 32,
+        "max_drafted": 4,
+        "speculate": "ngram",
+        "kv_memory": 1 << 20,
+        "prefix_cache": False,
+    }
+
+
+def test_equal_goodput_is_decided_by_latency() -> None:
+    def candidate(share: float, p90: float) -> Candidate:
+        figures = {"goodput": {"share": share}, "e2e_ms": {"p90": p90}}
+        return Candidate("a", Settings(64, 8), figures)
+
+    assert candidate(0.95, 100).better_than(candidate(0.9, 10))
+    assert candidate(0.95, 10).better_than(candidate(0.95, 100))
+    assert not candidate(0.95, 99.9).better_than(candidate(0.95, 100))
