@@ -51,10 +51,39 @@ def rotary(x: Array, cos: Array, sin: Array, heads: int, interleaved: bool = Fal
     return split.reshape(x.shape)
 
 
+def bf16(values: Array) -> Array:
+    """float32 rounded to bfloat16, ties to even, as float32."""
+    bits = np.ascontiguousarray(values, np.float32).view(np.uint32)
+    kept = (bits + 0x7FFF + ((bits >> 16) & 1)) & 0xFFFF0000
+    return kept.astype(np.uint32).view(np.float32)
+
+
+def represented(rows: Array, dtype: str) -> Array:
+    """Rows [..., D] as a KV pool of ``dtype`` gives them back, float32."""
+    if dtype == "float32":
+        return rows
+    if dtype == "bfloat16":
+        return bf16(rows)
+    codes, scale = quantize_activation(rows)
+    return codes.astype(np.float32) * scale
+
+
 def attention(
-    q: Array, k: Array, v: Array, heads: int, kv_heads: int, scale: float, cap: float, window: int
+    q: Array,
+    k: Array,
+    v: Array,
+    heads: int,
+    kv_heads: int,
+    scale: float,
+    cap: float,
+    window: int,
+    rounds: bool = False,
 ) -> Array:
-    """Causal attention of one sequence; q [S, H*Dk], k, v [L, Hkv*D]: the last S of L tokens."""
+    """Causal attention of one sequence; q [S, H*Dk], k, v [L, Hkv*D]: the last S of L tokens.
+
+    ``rounds``: queries, and weights as powers of two relative to an integer, to bfloat16.
+    """
+    q = bf16(q) if rounds else q
     rows, total = q.shape[0], k.shape[0]
     qs = q.reshape(rows, heads, -1).astype(np.float64)
     ks, vs = (x.reshape(total, kv_heads, -1).astype(np.float64) for x in (k, v))
@@ -67,7 +96,9 @@ def attention(
             score = ks[first : own + 1, kv] @ qs[i, h] * scale
             if cap:
                 score = cap * np.tanh(score / cap)
-            weight = np.exp(score - score.max())
+            power = score * math.log2(math.e)
+            weight = 2 ** (power - np.ceil(power.max()))
+            weight = bf16(weight).astype(np.float64) if rounds else weight
             out[i, h] = weight @ vs[first : own + 1, kv] / weight.sum()
     return out.reshape(rows, -1)
 

@@ -6,12 +6,11 @@ from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 
-import numpy as np
-
 from optc.backends.tvm.isa import Isa
 from optc.backends.tvm.program import Call, Dim, Program, Tensor, kernel_names
 from optc.backends.tvm.weights_file import tensor_bytes
 from optc.bench.costs import KernelCost, StepCosts
+from optc.runtime.executable import KV_TYPES
 
 #: Kernels that read single rows of their weights.
 _LOOKUPS = ("embedding", "quantized_embedding")
@@ -44,8 +43,9 @@ class _Total:
             self.shape = f"{config['n']}x{config['k']}"
         if call.kernel == "paged_attention":
             dims = config["key_dim"] + config["value_dim"]
-            item = np.dtype(config["kv_dtype"]).itemsize
-            self.bytes[f"kv{config['group']}"] += config["kv_heads"] * dims * item
+            element, scale = KV_TYPES[config["kv_dtype"]]
+            kv_bytes = config["kv_heads"] * (dims * element + 2 * scale)
+            self.bytes[f"kv{config['group']}"] += kv_bytes
             self.ops[f"pairs{config['group']}"] += 2 * config["heads"] * dims
 
     def cost(self) -> KernelCost:
@@ -81,9 +81,10 @@ def _main_peak(kernels: Mapping[str, KernelCost]) -> str:
 
 
 def _peak(call: Call, isa: Isa) -> str:
-    if call.kernel == "int_matmul":
+    multiplied = call.config.get("weight_dtype", call.config.get("kv_dtype"))
+    if call.kernel == "int_matmul" or multiplied == "int8":
         return "int8"
-    narrow = call.config.get("weight_dtype") == "bfloat16" and isa.bf16
+    narrow = multiplied == "bfloat16" and isa.bf16
     return "bf16" if narrow else "fp32"
 
 

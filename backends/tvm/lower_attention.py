@@ -6,6 +6,7 @@ from typing import Any
 
 import onnx_ir as ir
 
+from optc.backends.tvm.kv_layout import POOL_TYPES
 from optc.backends.tvm.lower import Handler, Lowering, Refused, rows_of, width_of
 from optc.backends.tvm.program import Tensor
 
@@ -31,8 +32,10 @@ def _layer(lowering: Lowering, node: ir.Node) -> dict[str, Any]:
     for kind in ("key_dim", "value_dim"):
         if entry[kind] % 8:
             raise Refused(f"{kind} {entry[kind]} is not a multiple of 8")
-    if entry["dtype"] != "float32":
+    if entry["dtype"] not in POOL_TYPES:
         raise Refused(f"no kernel for a KV pool of {entry['dtype']}")
+    if entry["dtype"] != node.attributes.get_string("kv_dtype", ""):
+        raise Refused("the node's KV type is not that of the model's KV metadata")
     return entry
 
 
@@ -61,7 +64,8 @@ def _step_input(name: str) -> Tensor:
 
 def _attend(lowering: Lowering, node: ir.Node, q: Tensor, entry: dict[str, Any]) -> None:
     """Append paged attention over the layer's pools, which hold this step's rows by now."""
-    pools = [Tensor(name, entry["dtype"], ()) for name in _pools(node)]
+    element = POOL_TYPES[entry["dtype"]].element
+    pools = [Tensor(name, element, ()) for name in _pools(node)]
     if "tree_parent" in {value.name for value in node.inputs if value is not None}:
         copies = [_step_input(name) for name in TREE_INPUTS]
         lowering.call("tree_kv", _place(lowering, entry), copies, [], _pools(node))

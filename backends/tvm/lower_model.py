@@ -17,6 +17,7 @@ from optc.backends.tvm import (
     lower_matmul,
     lower_rows,
 )
+from optc.backends.tvm.kv_layout import POOL_TYPES, TILE
 from optc.backends.tvm.lower import Handler, Lowering
 from optc.backends.tvm.lower_attention import TREE_INPUTS, kv_config, pool_names
 from optc.backends.tvm.program import Call, Function, Program, Tensor
@@ -25,8 +26,6 @@ from optc.errors import InputError
 from optc.runtime.executable import EngineSpec, KVGroup, LayerKV
 from optc.target import Target
 
-#: Slots of one tile of a KV pool; block sizes are multiples of it.
-TILE = 16
 #: Every lowered operator by (domain, name).
 HANDLERS: dict[tuple[str, str], Handler] = {
     **lower_adapters.HANDLERS,
@@ -119,12 +118,12 @@ def step_inputs(groups: int, *, adapters: bool = False, tree: bool = False) -> t
 
 
 def pool_tensors(index: int, layer: dict[str, Any]) -> tuple[Tensor, Tensor]:
-    """A layer's K pool [tiles, Hkv, Dk, 16] and V pool [tiles, Hkv, 16, Dv]."""
-    tiles, heads, dtype = f"S{layer['group']}", layer["kv_heads"], layer["dtype"]
+    """A layer's K and V pool (`optc.backends.tvm.kv_layout`)."""
+    tiles, heads, kind = f"S{layer['group']}", layer["kv_heads"], POOL_TYPES[layer["dtype"]]
     k_name, v_name = pool_names(index)
     return (
-        Tensor(k_name, dtype, (tiles, heads, layer["key_dim"], TILE)),
-        Tensor(v_name, dtype, (tiles, heads, TILE, layer["value_dim"])),
+        Tensor(k_name, kind.element, (tiles, heads, kind.width(layer["key_dim"]))),
+        Tensor(v_name, kind.element, (tiles, heads, kind.width(layer["value_dim"]))),
     )
 
 

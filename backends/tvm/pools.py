@@ -9,13 +9,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from optc.backends.tvm.kv_layout import POOL_TYPES, TILE, pool_shapes
 from optc.backends.tvm.staging import aligned
 from optc.backends.tvm.tree_paths import SCRATCH_BLOCKS
 from optc.errors import InputError
 from optc.runtime.executable import EngineSpec, Int32
-
-#: Slots of one tile: K is [tiles, Hkv, Dk, 16] and V [tiles, Hkv, 16, Dv].
-TILE = 16
 
 
 class KVPools:
@@ -52,11 +50,8 @@ class KVPools:
         self.scratch = tuple(range(count, count + spare) for count in blocks_per_group)
         for layer in self._spec.layers:
             tiles = self.scratch[layer.group].stop * block_size // TILE
-            for shape in (
-                (tiles, layer.kv_heads, layer.key_dim, TILE),
-                (tiles, layer.kv_heads, TILE, layer.value_dim),
-            ):
-                self.tensors.append(self._wrap(pages(shape, layer.dtype)))
+            for shape in pool_shapes(tiles, layer):
+                self.tensors.append(self._wrap(pages(shape, POOL_TYPES[layer.dtype].element)))
 
     def of_group(self, group: int) -> list[Any]:
         """K and V tensors of the group's layers, in order of the layers."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from optc.artifact.jsonio import Fields
 from optc.runtime.adapters.spec import AdapterModule, AdapterPart, AdapterSpec
-from optc.runtime.executable import EngineSpec, KVGroup, LayerKV
+from optc.runtime.executable import KV_TYPES, EngineSpec, KVGroup, LayerKV
 
 
 def parse_spec(f: Fields) -> EngineSpec:
@@ -30,7 +30,7 @@ def parse_spec(f: Fields) -> EngineSpec:
                 layer.get("kv_heads", int),
                 layer.get("key_dim", int),
                 layer.get("value_dim", int),
-                layer.get("dtype", str),
+                layer.choice("dtype", KV_TYPES),
             )
             for layer in f.children("layers")
         ),

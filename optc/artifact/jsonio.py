@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, TypeVar
 
 from optc.errors import ArtifactError
@@ -75,6 +75,17 @@ class Fields:
                     where=self._where,
                 )
         return tuple(values)
+
+    def choice(self, key: str, known: Iterable[str]) -> str:
+        """The text under ``key``, which must be one of ``known``."""
+        value, names = self.get(key, str), list(known)
+        if value not in names:
+            raise ArtifactError(
+                f"the key {key!r} is {value!r}, none of {', '.join(names)}",
+                where=self._where,
+                hint="the artifact is of a newer optc, or damaged",
+            )
+        return value
 
     def child(self, key: str) -> Fields:
         """The object under ``key``."""

@@ -33,9 +33,13 @@ class KVGroup:
     layers: tuple[int, ...]
 
 
+#: Types of KV pools: bytes of an element, and of the scale of each token and KV head.
+KV_TYPES = {"float32": (4, 0), "bfloat16": (2, 0), "int8": (1, 4)}
+
+
 @dataclass(frozen=True)
 class LayerKV:
-    """Shape of one layer's keys and values. ``dtype`` is that of the pool: ``float32``, …"""
+    """Shape of one layer's keys and values. ``dtype`` is the pool's, one of `KV_TYPES`."""
 
     group: int
     kv_heads: int
@@ -45,8 +49,9 @@ class LayerKV:
 
     @property
     def bytes_per_token(self) -> int:
-        """Bytes of K and V that one token occupies in this layer."""
-        return self.kv_heads * (self.key_dim + self.value_dim) * np.dtype(self.dtype).itemsize
+        """Bytes of K and V, scales included, that one token occupies in this layer."""
+        element, scale = KV_TYPES[self.dtype]
+        return self.kv_heads * ((self.key_dim + self.value_dim) * element + 2 * scale)
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,7 @@ from optc.ir.graph import remove_unused, replace_node, width
 from optc.passes.kv_cache.logit_rows import gather_logit_rows
 from optc.passes.kv_cache.token_rows import collapse, narrow_to_int32
 from optc.pipeline.base import Pass, PassReport
+from optc.runtime.executable import KV_TYPES
 
 #: Metadata key of the model: KV groups and layers as JSON.
 KV_METADATA = "optc.kv"
@@ -40,6 +41,9 @@ class KVCache(Pass):
 
     Options:
         tree: The rows of a sequence may form a tree: the input ``tree_parent`` is added.
+        dtype: What the pools hold: ``float32``; ``bfloat16``, queries and softmax weights rounded
+            to it, too; or ``int8``, symmetric, with one float32 scale for each token and KV head
+            of K and of V. New rows are read back from the pools like all others.
     """
 
     name: ClassVar[str] = "kv-cache"
@@ -47,7 +51,21 @@ class KVCache(Pass):
     #: the walk to the last norm and the token-wise check read float operators
     before: ClassVar[tuple[str, ...]] = ("quantize-weights", "cast-weights")
 
+    dtype: str = "float32"
     tree: bool = False
+
+    def __post_init__(self) -> None:
+        """Refuse other types.
+
+        Raises:
+            InputError: ``dtype`` is none that pools can have.
+        """
+        if self.dtype not in KV_TYPES:
+            raise InputError(
+                f"dtype={self.dtype} is not possible",
+                where=f"pass {self.name}",
+                hint=f"one of {', '.join(KV_TYPES)}",
+            )
 
     def requires(self, model: ir.Model) -> None:
         """The model is in dense form: two inputs, one output, at least one attention.
@@ -91,7 +109,7 @@ class KVCache(Pass):
         layers = []
         for index, node in enumerate(attentions):
             group = windows.index(_window(node))
-            layers.append(_page(model, node, index, group, step))
+            layers.append(_page(model, node, self.dtype, index, group, step))
             report.add(f"window {_window(node)}" if _window(node) else "full attention")
         gather_logit_rows(model.graph, step["logit_rows"])
         groups = [
@@ -100,7 +118,8 @@ class KVCache(Pass):
         ]
         model.metadata_props[KV_METADATA] = json.dumps({"groups": groups, "layers": layers})
         remove_unused(model)
-        report.facts = {"groups": groups, "layers": len(layers), "tree": self.tree}
+        report.facts = {"groups": groups, "layers": len(layers)}
+        report.facts |= {"dtype": self.dtype, "tree": self.tree}
         return report
 
 
@@ -133,7 +152,12 @@ def _replace_inputs(graph: ir.Graph, *, tree: bool) -> dict[str, ir.Value]:
 
 
 def _page(
-    model: ir.Model, node: ir.Node, layer: int, group: int, step: dict[str, ir.Value]
+    model: ir.Model,
+    node: ir.Node,
+    dtype: str,
+    layer: int,
+    group: int,
+    step: dict[str, ir.Value],
 ) -> dict[str, int | str]:
     """Replace one attention by its paged form; returns the layer's entry of the metadata."""
     attributes = attributes_of(node)
@@ -157,7 +181,7 @@ def _page(
             step["block_tables"],
             step.get(TREE_PARENT),
         ],
-        {**attributes, "group": group, "layer": layer},
+        {**attributes, "group": group, "layer": layer, "kv_dtype": dtype},
         name=node.name or f"attention.{layer}",
     )
     paged.outputs[0].shape = ir.Shape(["T", int(attributes["num_heads"]) * dims["v"]])
@@ -172,7 +196,7 @@ def _page(
         "kv_heads": kv_heads,
         "key_dim": dims["k"],
         "value_dim": dims["v"],
-        "dtype": "float32",
+        "dtype": dtype,
     }
 
 

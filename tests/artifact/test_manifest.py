@@ -50,6 +50,13 @@ def test_other_format_version_is_refused() -> None:
         parse_manifest({**written(), "format": 99}, "m")
 
 
+def test_unknown_kv_type_is_refused() -> None:
+    value = written()
+    value["engines"][0]["spec"]["layers"][0]["dtype"] = "int3"
+    with pytest.raises(ArtifactError, match="'dtype' is 'int3', none of float32, bfloat16, int8"):
+        parse_manifest(redigested(value), "m")
+
+
 @pytest.mark.parametrize("path", ["../x", "/etc/passwd", "a/../../x", "."])
 def test_paths_that_leave_the_artifact_are_refused(path: str) -> None:
     value = written()

@@ -26,6 +26,7 @@ class Case:
     block_size: int = 16
     group: int = 0
     blocks: int = 12
+    dtype: str = "float32"
     lengths: tuple[int, ...] = (40, 1, 17)  # after the step
     rows: tuple[int, ...] = (3, 1, 17)  # new in the step
     padding: int = 2
@@ -70,8 +71,9 @@ def make_step(case: Case) -> Step:
             if index >= length - new:
                 slots[case.group, row] = block * case.block_size + offset
                 row += 1
-            else:
-                pools[0][block, :, offset], pools[1][block, :, offset] = k[index], v[index]
+            else:  # pools hold what the type represents
+                pools[0][block, :, offset] = oracle.represented(k[index], case.dtype)
+                pools[1][block, :, offset] = oracle.represented(v[index], case.dtype)
         oldest = length - new
         first = max(0, oldest - case.window + 1) // case.block_size if case.window else 0
         tables[case.group, b, first : len(blocks)] = blocks[first:]
@@ -90,6 +92,10 @@ CASES = [
     Case(kv_heads=1, heads=3, softcap=2.0, group=1),
     Case(lengths=(1,), rows=(1,), padding=5),
     Case(lengths=(33, 16, 15), rows=(1, 1, 1)),
+    Case(dtype="bfloat16"),
+    Case(dtype="int8"),
+    Case(dtype="bfloat16", window=16, softcap=1.5, kv_heads=1),
+    Case(dtype="int8", window=5, softcap=1.5, block_size=32, blocks=6),
 ]
 
 
@@ -102,6 +108,7 @@ def attributes_of(case: Case) -> dict[str, Any]:
         "window": case.window,
         "group": case.group,
         "layer": 0,
+        "kv_dtype": case.dtype,
     }
 
 
@@ -114,9 +121,13 @@ def new_rows(case: Case, arrays: list[Array]) -> Array:
 def expected_out(case: Case, q: Array, step: Step) -> Array:
     parts = []
     for b, (low, high) in enumerate(zip(step.query_starts, step.query_starts[1:], strict=False)):
-        k, v = (a[b].reshape(len(a[b]), -1) for a in (step.keys, step.values))
+        k, v = (
+            oracle.represented(a[b], case.dtype).reshape(len(a[b]), -1)
+            for a in (step.keys, step.values)
+        )
         shape = (case.heads, case.kv_heads, 0.4, case.softcap, case.window)
-        parts.append(oracle.attention(q[low:high], k, v, *shape))
+        rounds = case.dtype == "bfloat16"
+        parts.append(oracle.attention(q[low:high], k, v, *shape, rounds=rounds))
     return np.concatenate(parts)
 
 
@@ -126,7 +137,8 @@ def check_pools(case: Case, step: Step, got: tuple[Array, Array]) -> None:
         want = pool.copy()
         flat = [row for a, n in zip(rows, case.rows, strict=True) for row in a[-n:]]
         for slot, row in zip(step.slot_mapping[case.group], flat, strict=False):
-            want[slot // case.block_size, :, slot % case.block_size] = row
+            kept = oracle.represented(row, case.dtype)
+            want[slot // case.block_size, :, slot % case.block_size] = kept
         np.testing.assert_array_equal(written, want)
 
 

@@ -9,13 +9,14 @@ FlashAttention (Dao et al., 2022), the splitting over KV that of Flash-Decoding 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 
 import tvm
 from tvm.tirx.script.builder import ir as tir
 
 from optc.backends.tvm.isa import Isa
+from optc.backends.tvm.kernels.attention_numbers import numbers_of
 from optc.backends.tvm.kernels.attention_partition import Pools
 from optc.backends.tvm.kernels.attention_plan import (
     Items,
@@ -38,6 +39,7 @@ from optc.backends.tvm.kernels.attention_softmax import (
     merge_total,
     new_running,
 )
+from optc.backends.tvm.kernels.matmul_float import DOT_IR
 from optc.backends.tvm.kernels.pools import DIM_MULTIPLE, KVShape, pool_arguments
 from optc.backends.tvm.kernels.script import (
     Expr,
@@ -66,13 +68,13 @@ class _Step:
 
 
 def paged_attention(config: PagedAttention, isa: Isa) -> tvm.tirx.PrimFunc:
-    """q f32 [T,H*Dk], k_pool f32 [tiles,Hkv,Dk,16], v_pool f32 [tiles,Hkv,16,Dv],
+    """q f32 [T,H*Dk], k_pool, v_pool (`optc.backends.tvm.kv_layout`),
     query_starts i32 [B+1], kv_lengths i32 [G,B], block_tables i32 [G,B,P], block_size i32 [1]
     -> out f32 [T,H*Dv].
 
     Row i of the n rows of a sequence sees tokens up to ``kv_lengths - n + i``, of which the last
     ``window``. Rows that belong to no sequence become zero. ``isa`` chooses register tiles; results
-    are the same on every instruction set.
+    are the same on every instruction set, but for bfloat16 pools with and without vdpbf16ps.
 
     Raises:
         UnsupportedError: The pools have a shape or type without a kernel.
@@ -91,12 +93,15 @@ def paged_attention(config: PagedAttention, isa: Isa) -> tvm.tirx.PrimFunc:
         ragged = Ragged(
             sequences, query_starts, lengths, tables, block_size, config.group, config.window
         )
-        pools = Pools(k_pool, v_pool, shape, config.scale, config.softcap)
+        numbers = numbers_of(shape, isa)
+        pools = Pools(k_pool, v_pool, shape, numbers, config.scale, config.softcap)
         operands = Operands(config, isa, q, pools, ragged, out)
         planned = plan_tiles(ragged, rows, config.tile_rows)
         cost = tir.float32(config.heads * (config.key_dim + config.value_dim))
         parallel = planned.work * cost > tir.float32(_SERIAL_WORK)
+        paired = config.kv_dtype == "bfloat16" and isa.bf16
         with (
+            tir.attr(0, "pragma_import_llvm", DOT_IR) if paired else nullcontext(),
             plan_items(ragged, planned, rows, config.kv_heads, parallel) as items,
             _partial_results(config, items.slots) as partial,
         ):

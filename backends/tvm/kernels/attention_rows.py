@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from tvm.tirx.script.builder import ir as tir
 
 from optc.backends.tvm.isa import Isa
+from optc.backends.tvm.kernels.attention_blocking import blocking
 from optc.backends.tvm.kernels.attention_partition import (
     PARTITION,
     Pools,
     Queries,
     attend_partition,
-    blocking,
 )
 from optc.backends.tvm.kernels.attention_plan import Ragged
 from optc.backends.tvm.kernels.attention_softmax import Running, new_running
@@ -39,7 +39,7 @@ class PagedAttention:
         window: Tokens that a row sees, itself included; 0 = all.
         group: Row of kv_lengths and block_tables.
         groups: G.
-        kv_dtype: Element type of the pools.
+        kv_dtype: Type of the pools.
     """
 
     heads: int
@@ -128,7 +128,8 @@ def _queries(operands: Operands, work: RowWork) -> Queries:
     config = operands.config
     shared, dim = config.shared, config.key_dim
     first_end = bind(operands.ragged.first_end(work.sequence, work.row))
-    size = blocking(work.most * shared, operands.isa)
+    numbers = operands.pools.numbers
+    size = blocking(work.most * shared, numbers.planes, operands.isa)
     column = bind(work.head * (shared * dim))
 
     def row_of(m: Expr | int) -> Expr:
@@ -139,15 +140,13 @@ def _queries(operands: Operands, work: RowWork) -> Queries:
         end = bind(first_end if work.most == 1 else first_end + row_of(m))
         return bind(operands.ragged.low(end)), end
 
-    if work.most == 1:
-        return Queries(lambda m, d: operands.q[work.row, column + m * dim + d], bounds, size, True)
     copy = scratch((work.most * shared, dim))
     with tir.serial(0, work.most * shared) as m:
         row, start = bind(work.row + row_of(m)), bind(column + m % shared * dim)
         with tir.serial(0, dim // DIM_MULTIPLE) as part:
             d = part * DIM_MULTIPLE
             store(copy, load(operands.q, row, start + d, lanes=DIM_MULTIPLE), m, d)
-    return Queries(lambda m, d: copy[m, d], bounds, size, False)
+    return Queries(numbers.queries(copy, work.most * shared, dim), bounds, size, work.most == 1)
 
 
 def write_rows(operands: Operands, work: RowWork, running: Running) -> None:

@@ -1,4 +1,8 @@
-"""The state of an online softmax, and how partitions are merged into it, in order."""
+"""The state of an online softmax, and how partitions are merged into it, in order.
+
+Powers are of two, and relative to an integer: merging multiplies by exact powers of two, and a
+weight that is rounded to bfloat16 is rounded alike whatever else its partition holds.
+"""
 
 from __future__ import annotations
 
@@ -28,9 +32,9 @@ class Running:
     """Online softmax over partitions (Milakov and Gimelshein, 2018), M query vectors.
 
     Attributes:
-        largest: float32 [M], the largest score so far.
-        norm: float32 [M], sum of exp(score - largest).
-        total: float32 [M, Dv], values weighted by exp(score - largest).
+        largest: float32 [M], the least integer that no score so far is above.
+        norm: float32 [M], sum of 2 ** (score - largest).
+        total: float32 [M, Dv], values weighted by 2 ** (score - largest).
     """
 
     largest: Expr
@@ -55,9 +59,9 @@ def merge_factors(running: Running, m: Expr, largest: Expr, norm: Expr) -> tuple
     old total and of the partition's. A partition without a seen token changes nothing."""
     before = bind(running.largest[m])
     after = bind(tir.max(before, largest))
-    old = math.exp(before - after)
+    old = math.exp2(before - after)
     seen = largest > tir.float32(MASKED)
-    new = bind(tir.Select(seen, math.exp(largest - after), tir.float32(0)))
+    new = bind(tir.Select(seen, math.exp2(largest - after), tir.float32(0)))
     store(running.largest, after, m)
     store(running.norm, fma(bind(running.norm[m]), old, bind(norm * new)), m)
     return old, new

@@ -8,8 +8,14 @@ import tvm
 from tvm.tirx.script.builder import ir as tir
 
 from optc.backends.tvm.isa import Isa
-from optc.backends.tvm.kernels.pools import DIM_MULTIPLE, TILE, KVShape, pool_arguments
-from optc.backends.tvm.kernels.script import Expr, bind, kernel, load, store
+from optc.backends.tvm.kernels.pools import (
+    TILE,
+    KVShape,
+    k_element,
+    pool_arguments,
+    v_element,
+)
+from optc.backends.tvm.kernels.script import LANES, Expr, bind, kernel, load, store
 
 
 @dataclass(frozen=True)
@@ -44,23 +50,22 @@ def copy_kv(config: CopyKV, isa: Isa) -> tvm.tirx.PrimFunc:
 
 def copy_slot(shape: KVShape, pools: tuple[Expr, Expr], source: Expr, target: Expr) -> None:
     """Copy K and V of all heads of one slot."""
-    k_pool, v_pool = pools
     tile, offset = bind(source // TILE), bind(source % TILE)
     to_tile, to_offset = bind(target // TILE), bind(target % TILE)
-    with tir.grid(shape.kv_heads, shape.key_dim) as (head, d):
-        store(k_pool, k_pool[tile, head, d, offset], to_tile, head, d, to_offset)
-    with tir.grid(shape.kv_heads, shape.value_dim // DIM_MULTIPLE) as (head, part):
-        d = part * DIM_MULTIPLE
-        values = load(v_pool, tile, head, offset, d, lanes=DIM_MULTIPLE)
-        store(v_pool, values, to_tile, head, to_offset, d)
+    kinds = ((shape.key_dim, k_element), (shape.value_dim, v_element))
+    with tir.serial(0, shape.kv_heads) as head:
+        for pool, (dim, element) in zip(pools, kinds, strict=True):
+            with tir.serial(0, dim) as d:
+                value = pool[tile, head, element(shape, offset, d)]
+                store(pool, value, to_tile, head, element(shape, to_offset, d))
+            if shape.type.scaled:
+                scale = load(pool, tile, head, TILE * dim + offset * 4, lanes=4)
+                store(pool, scale, to_tile, head, TILE * dim + to_offset * 4)
 
 
 def copy_tile(shape: KVShape, pools: tuple[Expr, Expr], source: Expr, target: Expr) -> None:
     """Copy K and V of all heads of one tile."""
-    k_pool, v_pool = pools
-    with tir.grid(shape.kv_heads, shape.key_dim) as (head, d):
-        store(k_pool, load(k_pool, source, head, d, 0), target, head, d, 0)
-    with tir.grid(shape.kv_heads, TILE, shape.value_dim // DIM_MULTIPLE) as (head, token, part):
-        d = part * DIM_MULTIPLE
-        values = load(v_pool, source, head, token, d, lanes=DIM_MULTIPLE)
-        store(v_pool, values, target, head, token, d)
+    for pool, dim in zip(pools, (shape.key_dim, shape.value_dim), strict=True):
+        with tir.grid(shape.kv_heads, shape.type.width(dim) // LANES) as (head, part):
+            values = load(pool, source, head, part * LANES)
+            store(pool, values, target, head, part * LANES)

@@ -16,6 +16,7 @@ from optc.backends.tvm.kernels.script import (
     absolute,
     bind,
     fma,
+    intrinsic,
     lanes_of,
     like,
     round_even,
@@ -23,7 +24,8 @@ from optc.backends.tvm.kernels.script import (
 )
 from optc.errors import UnsupportedError
 
-_LOG2_E = 1.4426950408889634
+LOG2_E = 1.4426950408889634
+_LN2 = 0.6931471805599453
 #: ln 2 in two parts; the first has 15 trailing zero bits, so its product with n is exact.
 _LN2_HIGH = 0.693359375
 _LN2_LOW = -2.12194440e-4
@@ -70,7 +72,7 @@ def exp(value: Expr) -> Expr:
     """exp(x), relative error below 1.5e-7; 0 below -87.3, and held at exp(88.37) above."""
     x = bind(value)
     held = bind(tir.max(tir.min(x, like(_EXP_HIGHEST, x)), like(_EXP_LOWEST, x)))
-    n = bind(round_even(held * like(_LOG2_E, x)))
+    n = bind(round_even(held * like(LOG2_E, x)))
     r = bind(fma(n, like(-_LN2_LOW, x), fma(n, like(-_LN2_HIGH, x), held)))
     mantissa = fma(bind(r * r), polynomial(_EXP, r), r) + like(1.0, x)
     lanes = lanes_of(x)
@@ -78,6 +80,25 @@ def exp(value: Expr) -> Expr:
     exponent = tir.cast(n, integers) + splat(127, "int32", lanes)
     power = tir.reinterpret(exponent << splat(23, "int32", lanes), dtype=str(x.ty.dtype))
     return bind(tir.Select(x < like(_EXP_LOWEST, x), like(0.0, x), mantissa * power))
+
+
+def exp2(value: Expr) -> Expr:
+    """2 ** x for x <= 0, relative error below 1.5e-7, exact for integers; 0 below -126.5."""
+    x = bind(tir.max(value, like(-127.0, value)))
+    n = bind(round_even(x))
+    r = bind((x - n) * like(_LN2, x))
+    mantissa = fma(bind(r * r), polynomial(_EXP, r), r) + like(1.0, x)
+    # The bits of 2 ** n; those of 2 ** -127 are zero's.
+    lanes = lanes_of(x)
+    integers = "int32" if lanes == 1 else f"int32x{lanes}"
+    exponent = tir.cast(n, integers) + splat(127, "int32", lanes)
+    power = tir.reinterpret(exponent << splat(23, "int32", lanes), dtype=str(x.ty.dtype))
+    return bind(mantissa * power)
+
+
+def ceil(value: Expr) -> Expr:
+    """The least integer that is not below x."""
+    return intrinsic("llvm.ceil", str(value.ty.dtype), value)
 
 
 def tanh(value: Expr) -> Expr:

@@ -1,32 +1,30 @@
-"""The KV pools of one layer: K [tiles,Hkv,Dk,16] and V [tiles,Hkv,16,Dv].
-
-Slot s lies in tile s / 16 at s % 16. K has tokens innermost, so that one vector holds a dimension
-of 16 tokens and a score is a plain sum over dimensions; V has dimensions innermost.
-"""
+"""The KV pools of one layer as arguments of kernels (`optc.backends.tvm.kv_layout`)."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 from optc.backends.tvm.kernels.script import Expr, KernelBuilder
+from optc.backends.tvm.kv_layout import POOL_TYPES, TILE, PoolType
 from optc.errors import UnsupportedError
 
-#: Tokens of a tile; KV block sizes are multiples of it.
-TILE = 16
+__all__ = ["DIM_MULTIPLE", "TILE", "KVShape", "k_element", "pool_arguments", "v_element"]
+
 #: Head dimensions must be multiples of this.
 DIM_MULTIPLE = 8
-_DTYPES = ("float32",)
+#: Largest key dimension of int8 pools: sums of products stay within int32.
+_INT8_KEY_DIM = 512
 
 
 @dataclass(frozen=True)
 class KVShape:
-    """Shape and element type of one layer's pools.
+    """Shape and type of one layer's pools.
 
     Attributes:
         kv_heads: Hkv.
         key_dim: Dk, a multiple of 8.
         value_dim: Dv, a multiple of 8.
-        dtype: Element type; ``float32``.
+        dtype: KV type: ``float32``, ``bfloat16`` or ``int8``.
 
     Raises:
         UnsupportedError: The kernels cannot take the shape or type.
@@ -45,16 +43,40 @@ class KVShape:
                     where="KV pool",
                     hint="the CPU attention kernels take multiples of 8, such as 64, 80 or 128",
                 )
-        if self.dtype not in _DTYPES:
+        if self.dtype not in POOL_TYPES:
             raise UnsupportedError(
                 f"KV type {self.dtype!r} has no CPU kernel",
                 where="KV pool",
-                hint=f"one of {', '.join(_DTYPES)}",
+                hint=f"one of {', '.join(POOL_TYPES)}",
             )
+        if self.dtype == "int8" and self.key_dim > _INT8_KEY_DIM:
+            raise UnsupportedError(
+                f"key dimension {self.key_dim} is too large for an int8 KV pool",
+                where="KV pool",
+                hint=f"at most {_INT8_KEY_DIM}; use kv-cache.dtype=bfloat16",
+            )
+
+    @property
+    def type(self) -> PoolType:
+        """The elements of the pools."""
+        return POOL_TYPES[self.dtype]
 
 
 def pool_arguments(builder: KernelBuilder, tiles: Expr, shape: KVShape) -> tuple[Expr, Expr]:
     """Declare k_pool and v_pool as the next two arguments."""
-    k_pool = builder.argument("k_pool", (tiles, shape.kv_heads, shape.key_dim, TILE), shape.dtype)
-    v_pool = builder.argument("v_pool", (tiles, shape.kv_heads, TILE, shape.value_dim), shape.dtype)
+    kind, heads = shape.type, shape.kv_heads
+    k_pool = builder.argument("k_pool", (tiles, heads, kind.width(shape.key_dim)), kind.element)
+    v_pool = builder.argument("v_pool", (tiles, heads, kind.width(shape.value_dim)), kind.element)
     return k_pool, v_pool
+
+
+def k_element(shape: KVShape, offset: Expr, d: Expr | int) -> Expr:
+    """Where dimension ``d`` of the token at ``offset`` lies in a K tile of one head."""
+    pack = shape.type.pack
+    return (d // pack * TILE + offset) * pack + d % pack
+
+
+def v_element(shape: KVShape, offset: Expr, d: Expr | int) -> Expr:
+    """Where dimension ``d`` of the token at ``offset`` lies in a V tile of one head."""
+    pack = shape.type.pack
+    return (offset // pack * shape.value_dim + d) * pack + offset % pack

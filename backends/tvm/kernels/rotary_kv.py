@@ -8,8 +8,9 @@ import tvm
 from tvm.tirx.script.builder import ir as tir
 
 from optc.backends.tvm.isa import Isa
+from optc.backends.tvm.kernels.kv_write import write_key, write_value
 from optc.backends.tvm.kernels.norm import normalize_head
-from optc.backends.tvm.kernels.pools import DIM_MULTIPLE, TILE, KVShape, pool_arguments
+from optc.backends.tvm.kernels.pools import KVShape, pool_arguments
 from optc.backends.tvm.kernels.rotate import rotate_head
 from optc.backends.tvm.kernels.script import (
     SERIAL_WORK,
@@ -18,9 +19,7 @@ from optc.backends.tvm.kernels.script import (
     bind,
     for_rows,
     kernel,
-    load,
     scratch,
-    store,
 )
 from optc.backends.tvm.kernels.vectors import for_vectors, load_part, store_part
 
@@ -41,7 +40,7 @@ class RotaryKV:
         q_norm: Heads of q are RMS-normalized first.
         k_norm: Heads of k are RMS-normalized first.
         epsilon: Of those norms.
-        kv_dtype: Element type of the pools.
+        kv_dtype: Type of the pools.
     """
 
     heads: int
@@ -132,7 +131,7 @@ def rotary_kv(config: RotaryKV, isa: Isa) -> tvm.tirx.PrimFunc:
             angles.rotate(head, row)
 
         def body(row: Expr) -> None:
-            head = scratch((dim,))
+            head, value = scratch((dim,)), scratch((config.value_dim,))
             with tir.serial(0, config.heads) as h:
                 prepare(head, row, h * dim, q_scale)
                 for_vectors(
@@ -141,10 +140,10 @@ def rotary_kv(config: RotaryKV, isa: Isa) -> tvm.tirx.PrimFunc:
             slot = bind(slots[config.group, row])
             with tir.If(slot >= 0), tir.Then(), tir.serial(0, config.kv_heads) as h:
                 prepare(head, row, k_start + h * dim, k_scale)
-                tile, offset = bind(slot // TILE), bind(slot % TILE)
-                with tir.serial(0, dim) as d:
-                    store(k_pool, head[d], tile, h, d, offset)
-                _write_value(v_pool, qkv, row, v_start + h * config.value_dim, slot, h, shape)
+                write_key(k_pool, shape, slot, h, head)
+                start = bind(v_start + h * config.value_dim)
+                _fetch_head(value, qkv, row, start, config.value_dim, None, 0.0)
+                write_value(v_pool, shape, slot, h, value)
 
         for_rows(rows, rows * width > SERIAL_WORK, body)
     return builder.finish()
@@ -194,12 +193,13 @@ def write_kv(config: WriteKV, isa: Isa) -> tvm.tirx.PrimFunc:
         k_pool, v_pool = pool_arguments(builder, tiles, shape)
 
         def body(row: Expr) -> None:
+            key, value = scratch((shape.key_dim,)), scratch((shape.value_dim,))
             slot = bind(slots[config.group, row])
             with tir.If(slot >= 0), tir.Then(), tir.serial(0, shape.kv_heads) as h:
-                tile, offset = bind(slot // TILE), bind(slot % TILE)
-                with tir.serial(0, shape.key_dim) as d:
-                    store(k_pool, k[row, h * shape.key_dim + d], tile, h, d, offset)
-                _write_value(v_pool, v, row, h * shape.value_dim, slot, h, shape)
+                _fetch_head(key, k, row, h * shape.key_dim, shape.key_dim, None, 0.0)
+                write_key(k_pool, shape, slot, h, key)
+                _fetch_head(value, v, row, h * shape.value_dim, shape.value_dim, None, 0.0)
+                write_value(v_pool, shape, slot, h, value)
 
         for_rows(rows, rows * (k_width + v_width) > SERIAL_WORK, body)
     return builder.finish()
@@ -220,13 +220,3 @@ def _fetch_head(
         for_vectors(dim, lambda offset, count: write(read(offset, count), offset, count))
     else:
         normalize_head(read, write, scale, dim, epsilon)
-
-
-def _write_value(
-    v_pool: Expr, x: Expr, row: Expr, start: Expr, slot: Expr, head: Expr, shape: KVShape
-) -> None:
-    """Copy one head's value ``x[row, start : start + Dv]`` into its slot."""
-    with tir.serial(0, shape.value_dim // DIM_MULTIPLE) as part:
-        d = part * DIM_MULTIPLE
-        values = load(x, row, start + d, lanes=DIM_MULTIPLE)
-        store(v_pool, values, slot // TILE, head, slot % TILE, d)

@@ -13,6 +13,7 @@ import numpy as np
 from optc.backends.tvm.isa import Isa
 from optc.backends.tvm.kernels.attention import PagedAttention
 from tests.backends.tvm.kernel_cases import Array, blank, isa_named, run
+from tests.backends.tvm.kv_pools import KV_TYPES, bf16_bits, bf16_value, garbage, put, represented
 
 
 @dataclass(frozen=True)
@@ -49,8 +50,8 @@ def attend(
     counts = [-(-len(s.k) // block_size) for s in step]
     order = rng.permutation(sum(counts) + 3)
     tiles = len(order) * block_size // 16
-    k_pool = blank(tiles, config.kv_heads, config.key_dim, 16)
-    v_pool = blank(tiles, config.kv_heads, 16, config.value_dim)
+    k_pool = garbage(config.kv_dtype, tiles, config.kv_heads, config.key_dim)
+    v_pool = garbage(config.kv_dtype, tiles, config.kv_heads, config.value_dim)
     table = np.full((config.groups, len(step), max(counts) + 1), -1, np.int32)
     lengths = np.full((config.groups, len(step)), -7, np.int32)
     lengths[config.group] = [len(s.k) for s in step]
@@ -58,15 +59,15 @@ def attend(
         blocks = order[end - counts[b] : end]
         tokens = np.arange(len(sequence.k))
         slots = blocks[tokens // block_size] * block_size + tokens % block_size
-        k_pool[slots // 16, :, :, slots % 16] = sequence.k
-        v_pool[slots // 16, :, slots % 16] = sequence.v
+        put(k_pool, "k", config.kv_dtype, slots, sequence.k)
+        put(v_pool, "v", config.kv_dtype, slots, sequence.v)
         first = 0
         if config.window:
             first = max(len(tokens) - len(sequence.q) + 1 - config.window, 0) // block_size
         table[config.group, b, first : counts[b]] = blocks[first:]
-        k_pool[
-            np.ravel(blocks[:first, None] * (block_size // 16) + np.arange(block_size // 16))
-        ] = np.nan
+        released = np.ravel(blocks[:first, None] * (block_size // 16) + np.arange(block_size // 16))
+        nothing = garbage(config.kv_dtype, 1, config.kv_heads, config.key_dim)
+        k_pool[released] = nothing
     starts = np.cumsum([0, *(len(s.q) for s in step)]).astype(np.int32)
     q = np.concatenate([s.q for s in step]).reshape(starts[-1], -1)
     q = np.concatenate([q, np.zeros((padding, q.shape[1]), np.float32)])
@@ -76,20 +77,27 @@ def attend(
 
 
 def oracle(config: PagedAttention, step: list[Sequence]) -> Array:
-    """The same in float64."""
+    """The same in float64, on what the pools represent. With bfloat16 pools, queries and weights
+    are rounded to bfloat16, too."""
+    narrow = config.kv_dtype == "bfloat16"
     rows = []
     for sequence in step:
-        for i, q in enumerate(sequence.q.astype(np.float64)):
-            end = len(sequence.k) - len(sequence.q) + i + 1
+        keys, values = (represented(a, config.kv_dtype) for a in (sequence.k, sequence.v))
+        queries = represented(sequence.q, "bfloat16") if narrow else sequence.q
+        for i, q in enumerate(queries.astype(np.float64)):
+            end = len(keys) - len(queries) + i + 1
             low = max(end - config.window, 0) if config.window else 0
             k, v = (
                 np.repeat(a[low:end].astype(np.float64), config.heads // config.kv_heads, axis=1)
-                for a in (sequence.k, sequence.v)
+                for a in (keys, values)
             )
             scores = np.einsum("thd,hd->ht", k, q) * config.scale
             if config.softcap:
                 scores = config.softcap * np.tanh(scores / config.softcap)
-            weights = np.exp(scores - scores.max(axis=1, keepdims=True))
+            powers = scores / np.log(2)
+            weights = 2 ** (powers - np.ceil(powers.max(axis=1, keepdims=True)))
+            if narrow:
+                weights = bf16_value(bf16_bits(weights)).astype(np.float64)
             weights /= weights.sum(axis=1, keepdims=True)
             rows.append(np.einsum("ht,thd->hd", weights, v).ravel())
     return np.array(rows)
@@ -109,9 +117,11 @@ SMALL = PagedAttention(4, 2, 64, 64, 0.125)
 def main() -> None:
     """Print a digest of what one step gives on this process's threads."""
     digest = hashlib.sha256()
-    for lengths in (MIXED, [(1, 3000)], [(2, 40)]):
-        step = sequences(SMALL, lengths)
-        digest.update(attend(SMALL, isa_named("x86-64-v3"), step, 32).tobytes())
+    for dtype in KV_TYPES:
+        config = replace(SMALL, kv_dtype=dtype)
+        for lengths in (MIXED, [(1, 3000)], [(2, 40)]):
+            step = sequences(config, lengths)
+            digest.update(attend(config, isa_named("x86-64-v3"), step, 32).tobytes())
     print(digest.hexdigest())
 
 

@@ -5,7 +5,17 @@ from concurrent.futures import Future, ThreadPoolExecutor
 
 import pytest
 
-from tests.backends.tvm.engine_driver import BF16, FUSED, INT4, INT8, SHAPE, Engine, build
+from tests.backends.tvm.engine_driver import (
+    BF16,
+    FUSED,
+    FUSED_KV8,
+    FUSED_KV16,
+    INT4,
+    INT8,
+    SHAPE,
+    Engine,
+    build,
+)
 
 #: Every engine that the tests share: pipeline and target.
 ENGINES = {
@@ -13,6 +23,8 @@ ENGINES = {
     "bf16": (BF16, "native"),
     "int8": (INT8, "native"),
     "int8-v3": (INT8, "x86-64-v3"),
+    "fp32-kv16": (FUSED_KV16, "native"),
+    "fp32-kv8": (FUSED_KV8, "native"),
     "int4": (INT4, "x86-64-v4-vnni"),
 }
 

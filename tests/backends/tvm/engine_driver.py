@@ -25,6 +25,11 @@ FUSED = "fuse-qkv,fuse-gate-up,kv-cache,fuse-residual-norm,fuse-rotary"
 INT8 = f"{FUSED},quantize-weights,fuse-norm-quantize"
 INT4 = f"{FUSED},quantize-weights{{bits=4,group_size=32,symmetric=false}},fuse-norm-quantize"
 BF16 = f"{FUSED},cast-weights"
+BF16_KV = BF16.replace("kv-cache", "kv-cache{dtype=bfloat16}")
+FUSED_KV8, FUSED_KV16 = (
+    FUSED.replace("kv-cache", f"kv-cache{{dtype={t}}}") for t in ("int8", "bfloat16")
+)
+INT8_KV = INT8.replace("kv-cache", "kv-cache{dtype=int8}")
 
 #: GQA, two KV groups, both softcaps; widths chosen so that layers and head share two matmuls.
 SHAPE = Dense(

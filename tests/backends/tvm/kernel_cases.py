@@ -27,6 +27,7 @@ from optc.backends.tvm.kernels import (
     quantize,
     rotary_kv,
     rows,
+    tree_kv,
 )
 from optc.target import host_features, known_targets
 
@@ -49,6 +50,7 @@ _FUNCTIONS: dict[type, Any] = {
     rotary_kv.WriteKV: rotary_kv.write_kv,
     attention.PagedAttention: attention.paged_attention,
     copy_kv.CopyKV: copy_kv.copy_kv,
+    tree_kv.TreeKV: tree_kv.tree_kv,
 }
 
 

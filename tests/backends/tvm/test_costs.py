@@ -13,7 +13,16 @@ from optc.backends.tvm.lower_model import lower_model
 from optc.backends.tvm.program import kernel_names
 from optc.bench.costs import StepCosts, step_work
 from optc.target import parse_target
-from tests.backends.tvm.engine_driver import BF16, FUSED, INT4, INT8, SHAPE, ragged_model
+from tests.backends.tvm.engine_driver import (
+    BF16,
+    BF16_KV,
+    FUSED,
+    INT4,
+    INT8,
+    INT8_KV,
+    SHAPE,
+    ragged_model,
+)
 from tests.runtime.toy import toy_spec
 
 OPTIONS = BuildOptions(max_context=64)
@@ -49,6 +58,17 @@ def test_bytes_are_each_weight_once_looked_up_rows_and_kv(name: str) -> None:
     work = step_work(spec, [3], [40], 3)
     kv = (40 + (24 + 3 - 1)) * 2 * 32 * 4
     assert found.bytes_of(work) == pytest.approx(weights + NORMS + 3 * row + kv)
+
+
+def test_kv_bytes_are_those_of_its_type() -> None:
+    work = step_work(toy_spec((0, 24)), [3], [40], 3)
+    tokens = 40 + (24 + 3 - 1)
+    full = costs(INT8).bytes_of(work)
+    # codes, and a float32 scale of K and one of V for each KV head
+    assert full - costs(INT8_KV).bytes_of(work) == tokens * 2 * (32 * 4 - (32 + 8))
+    assert costs(BF16).bytes_of(work) - costs(BF16_KV).bytes_of(work) == tokens * 2 * 32 * 2
+    kernels = costs(INT8_KV).kernels
+    assert {c.peak for name, c in kernels.items() if "paged_attention" in name} == {"int8"}
 
 
 def test_operations_are_two_per_weight_and_row_and_attention() -> None:

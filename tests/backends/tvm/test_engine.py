@@ -23,6 +23,10 @@ GetEngine = Callable[[str], Engine]
 SCHEDULE = ({0: 37, 1: 5}, {0: 1, 1: 20}, {0: 1, 1: 1, 2: 33}, {2: 1, 0: 2, 1: 9})
 TOKENS = np.random.default_rng(3).integers(0, SHAPE.vocab, (3, 64)).tolist()
 
+#: Largest errors of four rows in five, and of all. With int8 KV, operands of attention are
+#: fixed-point numbers of 14 and 15 bits in the engine.
+ERRORS = {"fp32": (2e-5, 2e-5), "fp32-kv8": (5e-3, 0.02)}
+
 
 def _rows(counts: dict[int, int], done: dict[int, int]) -> dict[int, list[int]]:
     rows = {}
@@ -33,7 +37,9 @@ def _rows(counts: dict[int, int], done: dict[int, int]) -> dict[int, list[int]]:
     return rows
 
 
-@pytest.mark.parametrize("name", ["fp32", "bf16", "int8", "int8-v3", "int4"])
+@pytest.mark.parametrize(
+    "name", ["fp32", "bf16", "int8", "int8-v3", "int4", "fp32-kv16", "fp32-kv8"]
+)
 def test_logits_equal_the_function_bodies(engines: GetEngine, name: str) -> None:
     """Rows are equal up to float32 rounding; in quantized engines up to one activation in a few
     hundred that lies so near to a tie that it is rounded to its other neighbour."""
@@ -47,8 +53,9 @@ def test_logits_equal_the_function_bodies(engines: GetEngine, name: str) -> None
         assert np.abs(expected).max() > 1.0
         errors.append(np.abs(ours.step(rows) - expected).max(axis=1))
     worst = np.sort(np.concatenate(errors))
-    assert worst[int(0.8 * len(worst))] < 2e-5, worst
-    assert worst[-1] < (2e-5 if name == "fp32" else 0.05), worst
+    most, largest = ERRORS.get(name, (2e-5, 0.05))
+    assert worst[int(0.8 * len(worst))] < most, worst
+    assert worst[-1] < largest, worst
 
 
 def test_instruction_sets_agree_bit_for_bit_on_integers(engines: GetEngine) -> None:
@@ -65,7 +72,9 @@ def test_logits_of_wanted_rows_only(engines: GetEngine) -> None:
     assert np.array_equal(some, everything[[90, 5]])
 
 
-@pytest.fixture(scope="module", params=["fp32", "bf16", "int8", "int8-v3", "int4"])
+@pytest.fixture(
+    scope="module", params=["fp32", "bf16", "int8", "int8-v3", "int4", "fp32-kv16", "fp32-kv8"]
+)
 def executable(request: pytest.FixtureRequest, engines: GetEngine) -> Iterator[Executable]:
     loaded = engines(request.param).load()
     yield loaded
@@ -137,7 +146,7 @@ print(digest.hexdigest())
 """
 
 
-@pytest.mark.parametrize("name", ["int8", "fp32"])
+@pytest.mark.parametrize("name", ["fp32-kv8", "fp32"])
 def test_one_thread_gives_the_bits_of_two(engines: GetEngine, name: str) -> None:
     engine = engines(name)
     data = {"spec": asdict(engine.build.spec), "backend": engine.build.backend_data}
@@ -162,8 +171,9 @@ def _run_with_threads(engine: Engine, threads: int) -> str:
     return done.stdout.strip()
 
 
-def test_copied_slots_serve_another_sequence(engines: GetEngine) -> None:
-    executable = engines("fp32").load()
+@pytest.mark.parametrize("name", ["fp32", "fp32-kv16", "fp32-kv8"])
+def test_copied_slots_serve_another_sequence(engines: GetEngine, name: str) -> None:
+    executable = engines(name).load()
     driver = EngineDriver(executable)
     driver.step({0: TOKENS[0][:40]})
     expected = driver.step({0: TOKENS[0][40:]})

@@ -66,8 +66,8 @@ def test_text() -> None:
         r = optc.RotaryEmbedding <num_heads = 2, rotary_embedding_dim = 4, interleaved = 0> \
 (q, cos, sin)
         o, k_pool.0.out, v_pool.0.out = optc.PagedAttention <num_heads = 2, kv_num_heads = 1, \
-scale = 0.5, softcap = 0, window = 3, group = 0, layer = 0> (r, k, v, k_pool.0, v_pool.0, \
-slot_mapping, query_starts, kv_lengths, block_tables)
+scale = 0.5, softcap = 0, window = 3, group = 0, layer = 0, kv_dtype: string = float32> \
+(r, k, v, k_pool.0, v_pool.0, slot_mapping, query_starts, kv_lengths, block_tables)
         h.wanted = Gather <axis = 0> (h, logit_rows)
         o.wanted = Gather <axis = 0> (o, logit_rows)
         s = Add (h.wanted, o.wanted)
@@ -132,6 +132,37 @@ def test_inputs_outputs_and_metadata() -> None:
     shapes = {v.name: [str(d) for d in v.shape or ()] for n in model.graph for v in n.outputs}
     assert shapes["logits"] == ["R", "61"]
     assert shapes["gather_out"] == ["T", "32"]
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "int8"])
+def test_kv_type_is_in_the_nodes_and_the_metadata(dtype: str) -> None:
+    model = dense_model(Dense(windows=(20, 0)))
+    report = KVCache(dtype=dtype).run(model)
+    assert report.facts["dtype"] == dtype
+    assert [layer["dtype"] for layer in kv_layout(model)["layers"]] == [dtype, dtype]
+    paged = [n for n in model.graph if n.op_type == "PagedAttention"]
+    assert [n.attributes.get_string("kv_dtype", "") for n in paged] == [dtype, dtype]
+
+
+def test_unknown_kv_type_is_refused() -> None:
+    with pytest.raises(InputError, match="dtype=int4 is not possible") as caught:
+        KVCache(dtype="int4")
+    assert caught.value.hint == "one of float32, bfloat16, int8"
+
+
+@pytest.mark.parametrize(("dtype", "error"), [("bfloat16", 0.02), ("int8", 0.05)])
+def test_narrow_pools_change_the_logits_a_little(dtype: str, error: float) -> None:
+    """And however the step is driven, each row reads the same values back."""
+    shape = Dense(windows=(0, 5))
+    tokens = list(range(1, 21))
+    exact = run_dense(dense_model(shape), tokens)
+    narrow = dense_model(shape)
+    KVCache(dtype=dtype).run(narrow)
+    whole = RaggedDriver(narrow).step({0: tokens})
+    assert 1e-5 < np.abs(whole - exact).max() / np.abs(exact).max() < error
+    driver = RaggedDriver(narrow)
+    parts = [driver.step({0: tokens[start : start + 7]}) for start in range(0, 20, 7)]
+    np.testing.assert_allclose(np.concatenate(parts), whole, rtol=1e-4, atol=1e-4)
 
 
 FAMILIES = {

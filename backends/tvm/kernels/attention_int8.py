@@ -1,0 +1,160 @@
+"""The arithmetic of attention over int8 pools: exact integers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from tvm.tirx.script.builder import ir as tir
+
+from optc.backends.tvm.isa import Isa
+from optc.backends.tvm.kernels.attention_operands import Operands, combine, widened
+from optc.backends.tvm.kernels.matmul_dot import dot_ops
+from optc.backends.tvm.kernels.script import (
+    LANES,
+    Expr,
+    Register,
+    absolute,
+    bind,
+    fma,
+    intrinsic,
+    lanes_of,
+    load,
+    register,
+    round_even,
+    scratch,
+    splat,
+    store,
+)
+from optc.backends.tvm.kernels.vectors import load_part, reduce_row, store_part
+
+#: Steps of an operand's largest value: two digits of 7 bits, the upper one at most 127.
+STEPS = 127 * 128
+#: Added to a float below 2**22, it leaves the nearest integer in the lowest bits.
+_ROUNDING = 12582912.0
+
+
+@dataclass(frozen=True)
+class Int8:
+    """Four codes, value + 128, a word; operands of two digits."""
+
+    isa: Isa
+    planes: ClassVar[int] = 2
+    totals: ClassVar[str] = "int32"
+    scaled: ClassVar[bool] = True
+
+    def queries(self, values: Expr, vectors: int, dim: int) -> Operands:
+        """In units of each vector's largest magnitude / 16256; digits -127..127 and -64..63."""
+        out = self._new(vectors, dim)
+        with tir.serial(0, vectors) as m:
+            largest = reduce_row(
+                dim,
+                0.0,
+                lambda partial, d, n: partial.set(
+                    tir.max(partial.get(), absolute(load_part(values, n, m, d)))
+                ),
+                tir.max,
+            )
+            # A vector of zeros has any unit.
+            unit = bind(tir.max(largest, tir.float32(1e-30)) / tir.float32(STEPS))
+            store(out.factor, unit, m)
+            total = register(0, "int32")
+            for d in range(0, dim, LANES):
+                count = min(LANES, dim - d)
+                ratio = load_part(values, count, m, d) / splat(unit)
+                whole = bind(tir.cast(round_even(ratio), f"int32x{LANES}"))
+                upper = bind((whole + splat(64, "int32")) >> splat(7, "int32"))
+                lower = whole - (upper << splat(7, "int32"))
+                for plane, digit in enumerate((upper, lower)):
+                    digits = tir.cast(digit, f"int8x{LANES}")
+                    store_part(out.elements, digits, count, m, plane, d)
+                total.set(total.get() + whole)
+            self._set_offset(out, total, m)
+        return out
+
+    def weights(self, vectors: int, tokens: int) -> Operands:
+        """Digits 0..127."""
+        return self._new(vectors, tokens)
+
+    def put(
+        self, weights: Operands, weight: Expr, m: Expr, token: Expr, units: Expr, stored: Register
+    ) -> Expr:
+        """The caller has chosen ``units`` such that no result is above 16256."""
+        rounded = tir.reinterpret(fma(weight, units, splat(_ROUNDING)), dtype=f"int32x{LANES}")
+        whole = bind(rounded & splat((1 << 22) - 1, "int32"))
+        for plane, digit in enumerate((whole >> splat(7, "int32"), whole & splat(127, "int32"))):
+            store(weights.elements, tir.cast(digit, f"int8x{LANES}"), m, plane, token)
+        stored.set(stored.get() + whole)
+        return weight
+
+    def close(self, weights: Operands, m: Expr, factor: Expr, stored: Register) -> None:
+        """State the factor, and the offset that the sum of all weights gives."""
+        store(weights.factor, factor, m)
+        self._set_offset(weights, stored, m)
+
+    def words(
+        self, pool: Expr, at: tuple[Expr, Expr], first: Expr, lanes: int, kept: Expr | None = None
+    ) -> tuple[Expr, ...]:
+        """u8x64, as the instruction set's dot product takes them, in halves for 8 lanes."""
+        loaded = load(pool, *at, first * 4, lanes=4 * lanes)
+        whole = bind(widened(tir.reinterpret(loaded, dtype=f"int32x{lanes}")))
+        ops = dot_ops(self.isa, 8)
+        return tuple(
+            prepared
+            for part in self._parts(whole)
+            for prepared in ops.prepare(bind(tir.reinterpret(part, dtype=_bytes(part, "uint8"))))
+        )
+
+    def kept(self, word: Expr, low: Expr, end: Expr) -> Expr | None:
+        """Codes are integers."""
+        return None
+
+    def operand(self, operands: Operands, m: Expr, plane: int, word: Expr) -> Expr:
+        """s8, four repeated in every lane."""
+        four = load(operands.elements, m, plane, word * 4, lanes=4)
+        lanes = self.isa.lanes
+        repeated = tir.broadcast(tir.reinterpret(four, dtype="int32"), lanes)
+        return bind(tir.reinterpret(repeated, dtype=f"int8x{4 * lanes}"))
+
+    def dot(self, total: Register, words: tuple[Expr, ...], operand: Expr) -> None:
+        """Four products a lane, exact."""
+        ops = dot_ops(self.isa, 8)
+        parts = self._parts(total.get())
+        each = len(words) // len(parts)
+        sums = [
+            ops.dot(part, words[i * each : (i + 1) * each], operand) for i, part in enumerate(parts)
+        ]
+        total.set(sums[0] if len(sums) == 1 else combine(*sums))
+
+    def value(self, totals: list[Expr], operands: Operands, m: Expr) -> Expr:
+        """Upper digits count 128 times; codes have 128 too much."""
+        whole = (totals[0] << splat(7, "int32")) + totals[1]
+        if self._excess:
+            whole = whole - splat(operands.offset[m])
+        return bind(tir.cast(whole, f"float32x{LANES}"))
+
+    @property
+    def _excess(self) -> int:
+        return 128 - dot_ops(self.isa, 8).offset
+
+    def _new(self, vectors: int, count: int) -> Operands:
+        return Operands(
+            scratch((vectors, self.planes, count), "int8"),
+            scratch((vectors,)),
+            scratch((vectors,), "int32"),
+        )
+
+    def _set_offset(self, operands: Operands, total: Register, m: Expr) -> None:
+        whole = intrinsic("llvm.vector.reduce.add", "int32", total.get())
+        store(operands.offset, whole * self._excess, m)
+
+    def _parts(self, vector: Expr) -> list[Expr]:
+        """A vector of 16 lanes in registers of the instruction set."""
+        if self.isa.lanes == LANES:
+            return [vector]
+        half = f"int32x{LANES // 2}"
+        return [bind(tir.vectorlow(half, vector)), bind(tir.vectorhigh(half, vector))]
+
+
+def _bytes(vector: Expr, dtype: str) -> str:
+    return f"{dtype}x{4 * lanes_of(vector)}"

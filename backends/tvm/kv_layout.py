@@ -1,0 +1,55 @@
+"""How K and V lie in the pools, for each KV type; needs neither TVM nor NumPy.
+
+Slot s lies in tile s / 16 at s % 16. A pool is [tiles, Hkv, width]; a tile of one KV head is made
+of 32-bit words that hold ``pack`` elements, next to each other:
+
+- K: word [Dk / pack, 16]: dimensions ``pack * i ...`` of each of the 16 tokens;
+- V: word [16 / pack, Dv]: tokens ``pack * i ...`` of each dimension;
+
+and, for int8, of the 16 tokens' float32 scales behind them. So one vector of words holds what one
+dot-product instruction takes, and a sum runs over words in the order of memory.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from optc.runtime.executable import LayerKV
+
+#: Slots of one tile; block sizes are multiples of it.
+TILE = 16
+
+
+@dataclass(frozen=True)
+class PoolType:
+    """The elements of a pool.
+
+    Attributes:
+        element: NumPy's and TVM's name of an element. bfloat16 is kept as its bits, int8 as the
+            unsigned code value + 128.
+        pack: Elements of a 32-bit word.
+        scaled: A float32 scale of each token and KV head lies behind the tile's elements.
+    """
+
+    element: str
+    pack: int
+    scaled: bool = False
+
+    def width(self, dim: int) -> int:
+        """Elements of one tile and KV head of ``dim`` dimensions, scales included."""
+        return TILE * dim + (TILE * self.pack if self.scaled else 0)
+
+
+#: By the KV type's name in the normal form.
+POOL_TYPES = {
+    "float32": PoolType("float32", 1),
+    "bfloat16": PoolType("uint16", 2),
+    "int8": PoolType("uint8", 4, scaled=True),
+}
+
+
+def pool_shapes(tiles: int, layer: LayerKV) -> tuple[tuple[int, int, int], tuple[int, int, int]]:
+    """Shapes of a layer's K and V pool."""
+    width = POOL_TYPES[layer.dtype].width
+    heads = layer.kv_heads
+    return (tiles, heads, width(layer.key_dim)), (tiles, heads, width(layer.value_dim))

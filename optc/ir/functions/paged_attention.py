@@ -1,0 +1,186 @@
+"""The body of attention over paged KV pools.
+
+It is an oracle: it scores every row against every token that the step's block tables name and masks
+what a row must not see. Pools are replaced functionally. Whatever the KV type, pools of the ONNX
+form are float32 and hold the values that the type represents.
+"""
+
+from __future__ import annotations
+
+from optc.ir.functions.operator import Attributes, integer, integers, real
+from optc.ir.functions.visible_tokens import visible
+
+#: A score that no softmax lets through, yet finite, so that a row that sees nothing stays finite.
+_MASKED = -3.0e38
+
+
+def _represented(kind: str, dtype: str) -> list[str]:
+    """``{kind}_rows`` [T*Hkv, D] as the KV type represents them: ``{kind}_kept_rows``."""
+    rows, kept = f"{kind}_rows", f"{kind}_kept_rows"
+    if dtype == "float32":
+        return [f"{kept} = Identity ({rows})"]
+    if dtype == "bfloat16":
+        return [f"{kind}_narrow = Cast <to: int = 16> ({rows})", f"{kept} = {_widen(kind)}"]
+    return [
+        integers(f"{kind}_last", (-1,)),
+        real(f"{kind}_steps", 127.0),
+        real(f"{kind}_nothing", 0.0),
+        real(f"{kind}_unit", 1.0),
+        f"{kind}_magnitude = Abs ({rows})",
+        f"{kind}_peak = ReduceMax <keepdims: int = 1> ({kind}_magnitude, {kind}_last)",
+        f"{kind}_step = Div ({kind}_peak, {kind}_steps)",
+        f"{kind}_empty = Equal ({kind}_step, {kind}_nothing)",
+        f"{kind}_of_code = Where ({kind}_empty, {kind}_unit, {kind}_step)",
+        f"{kind}_ratio = Div ({rows}, {kind}_of_code)",
+        f"{kind}_codes = Round ({kind}_ratio)",
+        f"{kept} = Mul ({kind}_codes, {kind}_of_code)",
+    ]
+
+
+def _widen(kind: str) -> str:
+    return f"Cast <to: int = 1> ({kind}_narrow)"
+
+
+def _write(kind: str, rows: str, heads: object, dtype: str) -> list[str]:
+    """Rows [T, Hkv*D] stored at their slots in a pool [blocks, Hkv, block_size, D]."""
+    pool = f"{kind}_pool"
+    return [
+        f"{kind}_by_token = Transpose <perm: ints = [0, 2, 1, 3]> ({pool})",
+        f"{kind}_shape = Shape ({kind}_by_token)",
+        f"{kind}_dim = Shape <start: int = 3> ({pool})",
+        integers(f"{kind}_lead", (-1, int(str(heads)))),
+        f"{kind}_flat_shape = Concat <axis: int = 0> ({kind}_lead, {kind}_dim)",
+        f"{kind}_flat = Reshape ({kind}_by_token, {kind}_flat_shape)",
+        integers(f"{kind}_row_lead", (-1,)),
+        f"{kind}_by_head = Concat <axis: int = 0> ({kind}_row_lead, {kind}_dim)",
+        f"{kind}_rows = Reshape ({rows}, {kind}_by_head)",
+        *_represented(kind, dtype),
+        f"{kind}_kept_tokens = Reshape ({kind}_kept_rows, {kind}_flat_shape)",
+        f"{kind}_kept = Compress <axis: int = 0> ({kind}_kept_tokens, written)",
+        f"{kind}_slots = ScatterND ({kind}_flat, write_index, {kind}_kept)",
+        f"{kind}_pages = Reshape ({kind}_slots, {kind}_shape)",
+        f"{kind}_pool_out = Transpose <perm: ints = [0, 2, 1, 3]> ({kind}_pages)",
+        # what the rows read back: [Hkv, M, D], M = B * P * block_size
+        f"{kind}_read = Gather <axis: int = 0> ({kind}_slots, read_index)",
+        f"{kind}_seen = Transpose <perm: ints = [1, 0, 2]> ({kind}_read)",
+    ]
+
+
+def _slots(attributes: Attributes) -> list[str]:
+    """Slots to write [T], where not -1, and to read [M], M = B * P * block_size."""
+    return [
+        integer("zero", 0),
+        integer("one", 1),
+        integer("group", int(attributes["group"])),
+        integers("first", (0,)),
+        integers("second", (1,)),
+        integers("flat", (-1,)),
+        "slots_32 = Gather <axis: int = 0> (slot_mapping, group)",
+        "lengths_32 = Gather <axis: int = 0> (kv_lengths, group)",
+        "table_32 = Gather <axis: int = 0> (block_tables, group)",
+        "slots = Cast <to: int = 7> (slots_32)",
+        "lengths = Cast <to: int = 7> (lengths_32)",
+        "table = Cast <to: int = 7> (table_32)",
+        "starts = Cast <to: int = 7> (query_starts)",
+        "written = GreaterOrEqual (slots, zero)",
+        "write_slots = Compress <axis: int = 0> (slots, written)",
+        "write_index = Unsqueeze (write_slots, second)",
+        # read slots: block * block_size + offset; released blocks (-1) read block 0, masked
+        "block_size_1 = Shape <start: int = 2, end: int = 3> (k_pool)",
+        "block_size = Squeeze (block_size_1, first)",
+        "blocks = Max (table, zero)",
+        "offsets = Range (zero, block_size, one)",
+        "block_base = Mul (blocks, block_size)",
+        integers("third", (2,)),
+        "block_columns = Unsqueeze (block_base, third)",
+        "read_slots = Add (block_columns, offsets)",
+        "read_index = Reshape (read_slots, flat)",
+    ]
+
+
+def _softmax(dtype: str) -> list[str]:
+    """``score`` over the ``visible`` columns as ``weights``.
+
+    With bfloat16 pools the weights, powers of two relative to an integer, are rounded to bfloat16
+    before they are divided by their sum.
+    """
+    if dtype != "bfloat16":
+        return [
+            "kept = Where (visible, score, masked)",
+            "weights = Softmax <axis: int = -1> (kept)",
+        ]
+    return [
+        real("log2_e", 1.4426950408889634),
+        real("two", 2.0),
+        integers("last_axis", (-1,)),
+        "powers = Mul (score, log2_e)",
+        "kept = Where (visible, powers, masked)",
+        "largest = ReduceMax <keepdims: int = 1> (kept, last_axis)",
+        "whole = Ceil (largest)",
+        "falling = Sub (kept, whole)",
+        "shares = Pow (two, falling)",
+        "shares_narrow = Cast <to: int = 16> (shares)",
+        f"shares_kept = {_widen('shares')}",
+        "norm = ReduceSum <keepdims: int = 1> (shares_kept, last_axis)",
+        "weights = Div (shares_kept, norm)",
+    ]
+
+
+def _scores(q: str, attributes: Attributes) -> list[str]:
+    """Softmax of q [T, H*Dk] over the visible columns, and the weighted values."""
+    kv_heads, dtype = int(attributes["kv_num_heads"]), str(attributes["kv_dtype"])
+    group = int(attributes["num_heads"]) // kv_heads
+    softcap = float(attributes["softcap"])
+    narrow = [f"q_narrow = Cast <to: int = 16> ({q})", f"q_kept = {_widen('q')}"]
+    capped = [
+        real("softcap", softcap),
+        "raw_ratio = Div (scaled, softcap)",
+        "raw_tanh = Tanh (raw_ratio)",
+        "capped = Mul (raw_tanh, softcap)",
+    ]
+    return [
+        integers("q_split", (0, kv_heads, group, -1)),
+        integers("q_merge", (kv_heads, -1)),
+        "q_dim = Shape <start: int = 3> (k_pool)",
+        "q_merge_shape = Concat <axis: int = 0> (q_merge, q_dim)",
+        *(narrow if dtype == "bfloat16" else [f"q_kept = Identity ({q})"]),
+        "q_heads = Reshape (q_kept, q_split)",
+        "q_by_head = Transpose <perm: ints = [1, 2, 0, 3]> (q_heads)",
+        "q_rows = Reshape (q_by_head, q_merge_shape)",
+        "keys = Transpose <perm: ints = [0, 2, 1]> (k_seen)",
+        "products = MatMul (q_rows, keys)",
+        real("scale", float(attributes["scale"])),
+        "scaled = Mul (products, scale)",
+        *(capped if softcap else []),
+        integers("score_lead", (kv_heads, group)),
+        "score_tail = Shape (visible)",
+        "score_shape = Concat <axis: int = 0> (score_lead, score_tail)",
+        f"score = Reshape ({'capped' if softcap else 'scaled'}, score_shape)",
+        real("masked", _MASKED),
+        *_softmax(dtype),
+        "product_shape = Shape (products)",
+        "weight_rows = Reshape (weights, product_shape)",
+        "values = MatMul (weight_rows, v_seen)",
+        "v_tail = Shape <start: int = 3> (v_pool)",
+        "out_shape = Concat <axis: int = 0> (score_lead, tokens_1, v_tail)",
+        "by_head = Reshape (values, out_shape)",
+        "by_token = Transpose <perm: ints = [2, 0, 1, 3]> (by_head)",
+        integers("out_tail", (-1,)),
+        "out_rows = Concat <axis: int = 0> (tokens_1, out_tail)",
+        "out = Reshape (by_token, out_rows)",
+    ]
+
+
+def paged(q: str, k: str, v: str, attributes: Attributes, *, tree: bool) -> str:
+    """Statements: rows q [T, H*Dk] over the pools with k, v [T, Hkv*D] written, to ``out``; the
+    rows of a sequence form a ``tree``, or follow each other."""
+    heads, dtype = attributes["kv_num_heads"], str(attributes["kv_dtype"])
+    return "\n".join(
+        [
+            *_slots(attributes),
+            *visible(attributes, tree=tree),
+            *_write("k", k, heads, dtype),
+            *_write("v", v, heads, dtype),
+            *_scores(q, attributes),
+        ]
+    )
