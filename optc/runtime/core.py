@@ -18,6 +18,7 @@ from optc.runtime.chunks import Chunk
 from optc.runtime.deadlines import Deadlines
 from optc.runtime.detokenize import TextStream
 from optc.runtime.draw import Draw, constrained, draws_of
+from optc.runtime.eviction import Eviction
 from optc.runtime.executable import Executable, Int32
 from optc.runtime.kv_blocks import BlockCopy, KVBlocks
 from optc.runtime.kv_plan import KVPlan
@@ -53,6 +54,7 @@ class Core:
         token_budget: Most rows of one step; at most the engine's own limit.
         prefix_cache: Keep the keys and values of prefixes for later requests. Without effect on
             engines that are not batch-invariant, where it would change results.
+        prefix_eviction: Which of them goes first when others need the room.
         speculator: Drafts tokens; None decodes one at a time. It does not change what is drawn,
             if the engine is batch-invariant.
         batching: Who may be admitted when; None is continuous batching.
@@ -69,6 +71,7 @@ class Core:
         eos_token_ids: Iterable[int] = (),
         token_budget: int,
         prefix_cache: bool = True,
+        prefix_eviction: Eviction = "lru",
         speculator: Speculator | None = None,
         batching: Batching | None = None,
         max_sequences: int | None = None,
@@ -88,6 +91,7 @@ class Core:
             plan.blocks,
             plan.block_size,
             prefix_cache=prefix_cache and spec.batch_invariant,
+            eviction=prefix_eviction,
         )
         self.scheduler: Scheduler[Request] = Scheduler(
             self._blocks,

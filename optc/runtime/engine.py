@@ -11,6 +11,7 @@ from types import TracebackType
 from optc.errors import RequestError
 from optc.runtime.adapters.loading import load_adapter
 from optc.runtime.batching import BatchingMode
+from optc.runtime.eviction import Eviction
 from optc.runtime.executable import EngineSpec
 from optc.runtime.handle import Handle
 from optc.runtime.intake import Intake, Prompt
@@ -37,6 +38,7 @@ class Engine:
         token_budget: Most rows of one step; None is the engine's limit.
         max_sequences, prefill_chunk, max_drafted, block_size: As of `optc.load`.
         prefix_cache: Keep keys and values of prefixes for later requests.
+        prefix_eviction: Which of them goes first (`optc.runtime.eviction`).
         speculate: How tokens are drafted (`optc.runtime.speculative.kinds`); ``off`` is not.
         open_draft: Loads the engine of a draft model; called on the engine's own thread.
         batching, batch_window_ms: When waiting requests are admitted (`optc.runtime.batching`).
@@ -59,6 +61,7 @@ class Engine:
         max_drafted: int = MAX_DRAFTED,
         block_size: int | None = None,
         prefix_cache: bool = True,
+        prefix_eviction: Eviction = "lru",
         speculate: str = "off",
         open_draft: OpenExecutable | None = None,
         batching: BatchingMode = "continuous",
@@ -78,6 +81,7 @@ class Engine:
             max_drafted=max_drafted,
             block_size=block_size,
             prefix_cache=prefix_cache,
+            prefix_eviction=prefix_eviction,
             batching=batching,
             batch_window_ms=batch_window_ms,
         )

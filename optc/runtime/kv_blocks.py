@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
 from optc.runtime.block_pool import BlockPool
+from optc.runtime.eviction import Eviction
 from optc.runtime.executable import Int32
 from optc.runtime.prefix_cache import ABSENT, PrefixCache
 
@@ -83,6 +84,7 @@ class KVBlocks:
         totals: Blocks of each group.
         block_size: Tokens a block.
         prefix_cache: Keep full blocks of requests that ended, for those that begin alike.
+        eviction: Which of them goes first when others need the room.
     """
 
     def __init__(
@@ -92,11 +94,14 @@ class KVBlocks:
         block_size: int,
         *,
         prefix_cache: bool = False,
+        eviction: Eviction = "lru",
     ) -> None:
         self.windows = windows
         self.block_size = block_size
         self.pools = tuple(BlockPool(total) for total in totals)
-        self.prefixes = PrefixCache(windows, self.pools, block_size) if prefix_cache else None
+        self.prefixes: PrefixCache | None = None
+        if prefix_cache:
+            self.prefixes = PrefixCache(windows, self.pools, block_size, eviction)
 
     def new_tables(self) -> BlockTables:
         """Empty tables for a request."""

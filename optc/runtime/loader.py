@@ -10,6 +10,7 @@ from optc.artifact import Artifact, EngineEntry
 from optc.errors import InputError
 from optc.runtime.batching import BatchingMode
 from optc.runtime.engine import Engine
+from optc.runtime.eviction import Eviction
 from optc.runtime.executable import Executable
 from optc.runtime.kv_plan import parse_bytes
 from optc.runtime.opening import OpenExecutable
@@ -31,6 +32,7 @@ def load(
     max_drafted: int = MAX_DRAFTED,
     block_size: int | None = None,
     prefix_cache: bool = True,
+    prefix_eviction: Eviction = "lru",
     speculate: str | None = None,
     draft: str | Path | None = None,
     batching: BatchingMode = "continuous",
@@ -53,6 +55,8 @@ def load(
         block_size: Tokens of a KV block; None chooses.
         prefix_cache: Keep the keys and values of prefixes for later requests that begin alike;
             never changes a result. Without effect on engines that are not batch-invariant.
+        prefix_eviction: Which of them goes first when others need the room: the least recently used
+            (``lru``), or the least frequently used (``lfu``), with aging.
         speculate: Drafts tokens and verifies several in one step, while that pays: ``ngram`` what
             the request's own text repeats, ``lookahead`` also what the model said behind rejected
             drafts, ``draft`` what a smaller model says, ``ngram+draft`` both; ``off`` does not.
@@ -104,6 +108,7 @@ def load(
         max_drafted=max_drafted,
         block_size=block_size,
         prefix_cache=prefix_cache,
+        prefix_eviction=prefix_eviction,
         speculate=speculate,
         batching=batching,
         batch_window_ms=batch_window_ms,

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from optc.errors import InputError
 from optc.runtime.batching import BatchingMode, make_batching
 from optc.runtime.core import Core
+from optc.runtime.eviction import Eviction
 from optc.runtime.executable import EngineSpec, Executable
 from optc.runtime.kv_plan import KVPlan, plan_kv, plan_with_draft
 from optc.runtime.speculative.controller import MAX_DRAFTED, BreakEven
@@ -36,6 +37,7 @@ class OpenCore:
         max_drafted: Most drafts of a request in a step.
         block_size: Tokens of a KV block; None chooses.
         prefix_cache: Keep keys and values of prefixes.
+        prefix_eviction: Which of them goes first (`optc.runtime.eviction`).
         batching: When waiting requests are admitted (`optc.runtime.batching`).
         batch_window_ms: Window of dynamic batching in milliseconds.
         spec: The target's, once called.
@@ -53,6 +55,7 @@ class OpenCore:
     max_drafted: int = MAX_DRAFTED
     block_size: int | None = None
     prefix_cache: bool = True
+    prefix_eviction: Eviction = "lru"
     batching: BatchingMode = "continuous"
     batch_window_ms: float = 5.0
     spec: EngineSpec = field(init=False)
@@ -106,6 +109,7 @@ class OpenCore:
             eos_token_ids=self.eos_token_ids,
             token_budget=rows,
             prefix_cache=self.prefix_cache,
+            prefix_eviction=self.prefix_eviction,
             speculator=Speculator(sources) if sources else None,
             batching=make_batching(
                 self.batching, self.batch_window_ms, min(spec.max_sequences, spec.max_logit_rows)

@@ -11,16 +11,17 @@ The cache keeps blocks that nobody holds any more until someone needs the room. 
   group holds those of all its ancestors as well.
 - A node has a block in the full-attention group as long as it exists. A block of a windowed group
   can be missing (`ABSENT`): a hit only needs those that its next row sees.
-- Eviction takes the least recently used block that nobody holds. Uses are recorded from the end
-  of a path to its root, hence a node of a full-attention group always goes after its children.
+- Eviction (`optc.runtime.eviction`) takes the first block in its order that nobody holds. Uses are
+  recorded from the end of a path to its root, and who uses a node uses its ancestors: hence a node
+  of a full-attention group always goes after its children.
 """
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Iterator
 
 from optc.runtime.block_pool import BlockPool
+from optc.runtime.eviction import Eviction, Order, make_order
 from optc.runtime.executable import Int32
 
 ABSENT = -1
@@ -51,17 +52,22 @@ class PrefixCache:
         windows: Window of each group in tokens; 0 is full attention.
         pools: The groups' pools.
         block_size: Tokens a block.
+        eviction: Which block goes first.
     """
 
     def __init__(
-        self, windows: tuple[int, ...], pools: tuple[BlockPool, ...], block_size: int
+        self,
+        windows: tuple[int, ...],
+        pools: tuple[BlockPool, ...],
+        block_size: int,
+        eviction: Eviction = "lru",
     ) -> None:
         self._windows = windows
         self._pools = pools
         self._block_size = block_size
         self._roots: dict[str, Node] = {}
-        # By group: the nodes with a block in it, least recently used first.
-        self._used: tuple[OrderedDict[Node, None], ...] = tuple(OrderedDict() for _ in windows)
+        # By group: the nodes with a block in it.
+        self._used: tuple[Order[Node], ...] = tuple(make_order(eviction) for _ in windows)
 
     def match(self, salt: str, tokens: Int32) -> list[Node]:
         """The longest path that a request of ``tokens`` [n] can go on from.
@@ -94,7 +100,7 @@ class PrefixCache:
         """Record that a request goes on from a path of `match`."""
         for group, first in enumerate(self.first_seen(len(path))):
             for node in reversed(path[first:]):
-                self._used[group].move_to_end(node)
+                self._used[group].use(node)
 
     def store(self, salt: str, tokens: Int32, tables: list[list[int]]) -> list[list[int]]:
         """Add the full blocks of a request; afterwards it must hold what is returned.
@@ -117,15 +123,17 @@ class PrefixCache:
                 theirs = node.blocks[group]
                 if mine == ABSENT:
                     continue
+                if theirs == mine:
+                    used.touch(node)
+                    continue
                 if theirs == ABSENT:
                     pool.keep(mine)
                     node.blocks[group] = mine
-                elif theirs != mine:
+                else:
                     pool.share(theirs)
                     pool.release([mine])
                     result[group][index] = theirs
-                used[node] = None
-                used.move_to_end(node)
+                used.use(node)
         return result
 
     def evict(self, group: int, count: int) -> None:
@@ -138,6 +146,7 @@ class PrefixCache:
             if not pool.holders(node.blocks[group]):
                 victims.append(node)
         for node in victims:
+            self._used[group].evicted(node)
             if self._windows[group]:
                 self._forget(node, group)
             else:  # without it the node is of no use, so the windowed groups' blocks go too
@@ -197,7 +206,7 @@ class PrefixCache:
         if node.blocks[group] != ABSENT:
             self._pools[group].drop(node.blocks[group])
             node.blocks[group] = ABSENT
-            del self._used[group][node]
+            self._used[group].remove(node)
 
     def _prune(self, node: Node) -> None:
         """Take out an empty leaf, and what is empty above it."""

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from optc.runtime.eviction import Eviction
+
 Key = tuple[str, tuple[int, ...]]
 
 
@@ -19,20 +21,26 @@ class NaiveHolder:
     tokens: tuple[int, ...]
     computed: int
     held: list[set[int]]
+    counted: set[tuple[int, Key]] = field(default_factory=set)
 
 
 @dataclass
 class NaivePrefixes:
-    """Blocks of all groups. ``used`` is by group when each cached block was used last."""
+    """Blocks of all groups. ``used`` is by group when each cached block was used last, ``uses`` by
+    how many requests, and ``weights`` that and the group's ``ages`` at its last use."""
 
     windows: tuple[int, ...]
     totals: tuple[int, ...]
     size: int
+    eviction: Eviction = "lru"
     holders: list[NaiveHolder] = field(default_factory=list)
     clock: int = 0
 
     def __post_init__(self) -> None:
         self.used: list[dict[Key, int]] = [{} for _ in self.windows]
+        self.uses: list[dict[Key, int]] = [{} for _ in self.windows]
+        self.weights: list[dict[Key, int]] = [{} for _ in self.windows]
+        self.ages = [0] * len(self.windows)
 
     def first_seen(self, group: int, count: int) -> int:
         window = self.windows[group]
@@ -63,6 +71,7 @@ class NaivePrefixes:
         groups = range(len(self.windows))
         holder.held = [set(range(self.first_seen(g, count), count)) for g in groups]
         holder.computed = count * self.size
+        holder.counted.clear()
         self.touch(holder)
         return True
 
@@ -78,6 +87,10 @@ class NaivePrefixes:
                 if not isinstance(key, NaiveHolder):
                     self.clock += 1
                     self.used[group][key] = self.clock
+                    if (group, key) not in holder.counted:
+                        holder.counted.add((group, key))
+                        self.uses[group][key] = self.uses[group].get(key, 0) + 1
+                        self.weights[group][key] = self.uses[group][key] + self.ages[group]
 
     def held_keys(self, group: int) -> set[Key]:
         keys = (self.key(h, index) for h in self.holders for index in h.held[group])
@@ -116,9 +129,9 @@ class NaivePrefixes:
 
     def evict(self, group: int) -> None:
         loose = set(self.used[group]) - self.held_keys(group)
-        key = min(loose, key=self.used[group].__getitem__)
-        if self.windows[group]:
-            del self.used[group][key]
-        else:
-            for used in self.used:
-                used.pop(key, None)
+        lfu = self.eviction == "lfu"
+        key = min(loose, key=lambda k: (lfu * self.weights[group][k], self.used[group][k]))
+        self.ages[group] = max(self.ages[group], self.weights[group][key])
+        for other in [group] if self.windows[group] else range(len(self.windows)):
+            for figures in (self.used[other], self.uses[other], self.weights[other]):
+                figures.pop(key, None)

@@ -9,8 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from optc.errors import InputError
 from optc.runtime.core import Core
 from optc.runtime.engine import Engine
+from optc.runtime.eviction import Eviction
 from optc.runtime.executable import EngineSpec, Int32
 from optc.runtime.kv_blocks import BlockTables, KVBlocks
 from optc.runtime.kv_plan import KVPlan
@@ -33,9 +35,12 @@ class Holder:
 
 
 def make_blocks(
-    windows: tuple[int, ...] = (0,), totals: tuple[int, ...] = (9,), size: int = 2
+    windows: tuple[int, ...] = (0,),
+    totals: tuple[int, ...] = (9,),
+    size: int = 2,
+    eviction: Eviction = "lru",
 ) -> KVBlocks:
-    return KVBlocks(windows, totals, size, prefix_cache=True)
+    return KVBlocks(windows, totals, size, prefix_cache=True, eviction=eviction)
 
 
 def admit(blocks: KVBlocks, tokens: list[int], salt: str = "") -> Holder:
@@ -94,6 +99,40 @@ def test_the_least_recently_used_end_goes_first() -> None:
     assert admit(blocks, [3, 3, 4, 4, 0]).num_computed == 2
 
 
+@pytest.mark.parametrize(("eviction", "left"), [("lru", 0), ("lfu", 4)])
+def test_lfu_keeps_what_many_used(eviction: Eviction, left: int) -> None:
+    blocks = make_blocks(totals=(4,), eviction=eviction)
+    for _ in range(5):
+        popular = admit(blocks, [1, 1, 2, 2, 3])
+        assert compute(blocks, popular, 4)
+        blocks.free(popular.tables)
+    for token in range(10, 14):
+        once = admit(blocks, [token] * 4)
+        assert compute(blocks, once, 4)
+        blocks.free(once.tables)
+    assert admit(blocks, [1, 1, 2, 2, 0]).num_computed == left
+
+
+def test_lfu_forgets_what_was_popular_long_ago() -> None:
+    blocks = make_blocks(totals=(4,), eviction="lfu")
+    for _ in range(5):
+        popular = admit(blocks, [1, 1, 2])
+        assert compute(blocks, popular, 2)
+        blocks.free(popular.tables)
+    for token in range(10, 40):
+        once = admit(blocks, [token] * 6)
+        assert compute(blocks, once, 6)
+        blocks.free(once.tables)
+    assert admit(blocks, [1, 1, 2]).num_computed == 0
+
+
+def test_an_unknown_eviction_is_refused() -> None:
+    with pytest.raises(InputError) as caught:
+        Engine(lambda: ToyExecutable(toy_spec()), prefix_eviction="fifo")  # type: ignore[arg-type]
+    message = "prefix_eviction: eviction 'fifo' is not known (one of lru, lfu)"
+    assert str(caught.value) == message
+
+
 def test_a_hit_ends_where_the_window_has_its_blocks() -> None:
     blocks = make_blocks((0, 4), (8, 5), 2)
     holder = admit(blocks, list(range(9)))
@@ -146,12 +185,18 @@ actions = st.lists(
     windows=st.sampled_from([(0,), (0, 3), (0, 1), (0, 4, 9), (5,), (3, 8)]),
     size=st.integers(1, 4),
     total=st.integers(3, 14),
+    eviction=st.sampled_from(["lru", "lfu"]),
 )
 def test_any_history_equals_the_oracle(
-    actions: list[tuple[str, int, int, list[int]]], windows: tuple[int, ...], size: int, total: int
+    actions: list[tuple[str, int, int, list[int]]],
+    windows: tuple[int, ...],
+    size: int,
+    total: int,
+    eviction: Eviction,
 ) -> None:
     totals = tuple(total - group for group in range(len(windows)))
-    blocks, naive = make_blocks(windows, totals, size), NaivePrefixes(windows, totals, size)
+    blocks = make_blocks(windows, totals, size, eviction)
+    naive = NaivePrefixes(windows, totals, size, eviction)
     live: list[tuple[Holder, NaiveHolder]] = []
     for action, number, count, prompt in actions:
         if action == "admit":
