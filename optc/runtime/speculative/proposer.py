@@ -15,7 +15,10 @@ MIN_MATCH = 2
 
 class Wanted(NamedTuple):
     """A request that ``decodes``, and how many drafts it may be given at most: 1 to its
-    ``room``."""
+    ``room``.
+
+    Where its ``num_pending`` is above 1 a grammar forced its last tokens: none of these has been
+    computed, so that there are no logits or hidden states behind the last but one."""
 
     request: Request
     limit: int
