@@ -180,6 +180,7 @@ class Core:
         return late if self.scheduler.wait_s() or not self.has_work else late + self._step()
 
     def _step(self) -> list[Update]:
+        begun = self._clock()
         if self._speculator:
             self._speculator.propose(self.scheduler.running)
             prune_drafts(self.scheduler.running)
@@ -204,7 +205,11 @@ class Core:
         verdicts = [draw.verdict(logits, best, masks) for draw in draws]
         self._copy(copies + searched.copies, draws, verdicts)  # the logits are not valid any more
         now = self._clock()
+        decodes = all(c.completes and c.rows == c.drafted + 1 for c in chunks)
         updates = [self._update(d, v, best, now) for d, v in zip(draws, verdicts, strict=True)]
+        if self._speculator and decodes:
+            rows = sum(chunk.rows for chunk in chunks)
+            self._speculator.observe_step(len(chunks), rows, self._clock() - begun)
         return updates + [self._cut(request, None) for request in searched.ended]
 
     def metrics(self) -> EngineMetrics:
@@ -265,8 +270,6 @@ class Core:
 
     def _count(self, chunks: Sequence[Chunk[Request]], seconds: float) -> None:
         self._metrics.count_step(chunks, seconds, self._blocks.available())
-        if self._speculator and all(c.completes and c.rows == c.drafted + 1 for c in chunks):
-            self._speculator.observe_step(sum(c.rows for c in chunks), seconds)
 
     def _update(self, draw: Draw, verdict: Verdict, best: list[int], now: float) -> Update:
         request = draw.request

@@ -20,8 +20,7 @@ from optc.runtime.metrics import EngineMetrics, RequestMetrics
 from optc.runtime.opening import OpenCore, OpenExecutable
 from optc.runtime.outputs import Completion, RequestOutput
 from optc.runtime.params import SamplingParams
-from optc.runtime.speculative.controller import MAX_DRAFTED
-from optc.runtime.speculative.kinds import parse_kinds
+from optc.runtime.speculative.drafting import Drafting
 from optc.runtime.terms import Terms
 from optc.runtime.tokenizer import Tokenizer
 from optc.runtime.worker import Submission, Worker
@@ -36,16 +35,14 @@ class Engine:
         eos_token_ids: Tokens that end a text.
         kv_memory_bytes: Memory for keys and values; None chooses (`optc.runtime.kv_plan`).
         token_budget: Most rows of one step; None is the engine's limit.
-        max_sequences, prefill_chunk, max_drafted, block_size: As of `optc.load`.
+        max_sequences, prefill_chunk, block_size: As of `optc.load`.
         prefix_cache: Keep keys and values of prefixes for later requests.
         prefix_eviction: Which of them goes first (`optc.runtime.eviction`).
-        speculate: How tokens are drafted (`optc.runtime.speculative.kinds`); ``off`` is not.
-        open_draft: Loads the engine of a draft model; called on the engine's own thread.
+        drafting: With what tokens are drafted; None does not speculate.
         batching, batch_window_ms: When waiting requests are admitted (`optc.runtime.batching`).
 
     Raises:
-        OptcError: An engine cannot be loaded, the memory is too little, or ``speculate`` is not
-            known or needs a draft model that is not there.
+        OptcError: An engine cannot be loaded, or the memory is too little.
     """
 
     def __init__(
@@ -58,12 +55,10 @@ class Engine:
         token_budget: int | None = None,
         max_sequences: int | None = None,
         prefill_chunk: int | None = None,
-        max_drafted: int = MAX_DRAFTED,
         block_size: int | None = None,
         prefix_cache: bool = True,
         prefix_eviction: Eviction = "lru",
-        speculate: str = "off",
-        open_draft: OpenExecutable | None = None,
+        drafting: Drafting | None = None,
         batching: BatchingMode = "continuous",
         batch_window_ms: float = 5.0,
     ) -> None:
@@ -71,14 +66,12 @@ class Engine:
         self.eos_token_ids = tuple(eos_token_ids)
         opening = OpenCore(
             open_executable,
-            open_draft,
-            kinds=parse_kinds(speculate),
+            drafting or Drafting(),
             eos_token_ids=self.eos_token_ids,
             kv_memory_bytes=kv_memory_bytes,
             token_budget=token_budget,
             max_sequences=max_sequences,
             prefill_chunk=prefill_chunk,
-            max_drafted=max_drafted,
             block_size=block_size,
             prefix_cache=prefix_cache,
             prefix_eviction=prefix_eviction,

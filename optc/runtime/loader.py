@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
@@ -9,13 +10,14 @@ from optc import registry
 from optc.artifact import Artifact, EngineEntry
 from optc.errors import InputError
 from optc.runtime.batching import BatchingMode
+from optc.runtime.costs_cache import CostsCache
 from optc.runtime.engine import Engine
 from optc.runtime.eviction import Eviction
 from optc.runtime.executable import Executable
 from optc.runtime.kv_plan import parse_bytes
-from optc.runtime.opening import OpenExecutable
-from optc.runtime.speculative.controller import MAX_DRAFTED
+from optc.runtime.speculative.break_even import MAX_DRAFTED
 from optc.runtime.speculative.draft_artifact import find_draft
+from optc.runtime.speculative.drafting import Drafting, MeasuredCosts
 from optc.runtime.speculative.kinds import parse_kinds
 from optc.runtime.tokenizer import Tokenizer, read_tokenizer
 from optc.target import usable_threads
@@ -35,6 +37,8 @@ def load(
     prefix_eviction: Eviction = "lru",
     speculate: str | None = None,
     draft: str | Path | None = None,
+    num_speculative_tokens: int | None = None,
+    cost_cache: bool = True,
     batching: BatchingMode = "continuous",
     batch_window_ms: float = 5.0,
     verify: Literal["full", "size"] = "full",
@@ -63,6 +67,10 @@ def load(
             Never changes a result on batch-invariant engines. None is ``draft`` where one is
             given, else ``off``.
         draft: Artifact of a draft model with the same tokenizer; None is the artifact's own.
+        num_speculative_tokens: Always so many drafts for a request; None is as many as pay, by
+            what steps cost on this machine (measured at the first load, about a second).
+        cost_cache: Keep these measurements in the user's cache folder
+            (`optc.runtime.costs_cache`); False measures at every load.
         batching: ``continuous`` admits requests at every step; ``static`` runs a batch to its end
             before it admits the next, ``dynamic`` collects one for ``batch_window_ms`` first:
             both for comparison. Never changes a result on batch-invariant engines.
@@ -87,44 +95,64 @@ def load(
     budget = parse_bytes(kv_memory) if isinstance(kv_memory, str) else kv_memory
     artifact = Artifact.open(path, verify)
     speculate = speculate or ("off" if draft is None else "draft")
-    open_draft = None
-    if "draft" in parse_kinds(speculate):
-        open_draft = _opener(*find_draft(artifact, draft, verify), threads)
-    elif draft is not None:
+    count = threads or usable_threads()
+    kinds = parse_kinds(speculate)
+    if draft is not None and "draft" not in kinds:
         raise InputError(
             f"a draft model is given, but not used by {speculate!r}",
             where="speculate",
             hint="draft or ngram+draft",
         )
+    target = _Engine(artifact, artifact.engine(), count)
+    engines = {"target": target}
+    if "draft" in kinds:
+        engines["draft"] = _Engine(*find_draft(artifact, draft, verify), count)
+    drafting = Drafting(
+        kinds,
+        engines.get("draft"),
+        num_speculative_tokens,
+        max_drafted,
+        MeasuredCosts(
+            {role: engine.key for role, engine in engines.items()},
+            count,
+            CostsCache() if cost_cache else None,
+        ),
+    )
     tokenizer = artifact.manifest.tokenizer
     return Engine(
-        _opener(artifact, artifact.engine(), threads),
+        target,
         tokenizer=artifact_tokenizer(artifact),
         eos_token_ids=tokenizer.eos_token_ids if tokenizer else (),
         kv_memory_bytes=budget,
         token_budget=token_budget,
         max_sequences=max_sequences,
         prefill_chunk=prefill_chunk,
-        max_drafted=max_drafted,
         block_size=block_size,
         prefix_cache=prefix_cache,
         prefix_eviction=prefix_eviction,
-        speculate=speculate,
+        drafting=drafting,
         batching=batching,
         batch_window_ms=batch_window_ms,
-        open_draft=open_draft,
     )
 
 
-def _opener(artifact: Artifact, entry: EngineEntry, threads: int | None) -> OpenExecutable:
-    """What loads an engine of an artifact, once it is called."""
-    backend = registry.backend(entry.backend)
+@dataclass(frozen=True)
+class _Engine:
+    """An engine of an artifact, loaded when it is called."""
 
-    def open_executable() -> Executable:
-        folder = artifact.engine_folder(entry)
-        return backend.load(folder, entry.spec, entry.data, threads or usable_threads())
+    artifact: Artifact
+    entry: EngineEntry
+    threads: int
 
-    return open_executable
+    def __call__(self) -> Executable:
+        backend = registry.backend(self.entry.backend)
+        folder = self.artifact.engine_folder(self.entry)
+        return backend.load(folder, self.entry.spec, self.entry.data, self.threads)
+
+    @property
+    def key(self) -> str:
+        """Tells engines apart in the cache of measurements."""
+        return f"{self.artifact.digest}/{self.entry.name}"
 
 
 def artifact_tokenizer(artifact: Artifact) -> Tokenizer | None:

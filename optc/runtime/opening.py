@@ -12,11 +12,8 @@ from optc.runtime.core import Core
 from optc.runtime.eviction import Eviction
 from optc.runtime.executable import EngineSpec, Executable
 from optc.runtime.kv_plan import KVPlan, plan_kv, plan_with_draft
-from optc.runtime.speculative.controller import MAX_DRAFTED, BreakEven
 from optc.runtime.speculative.draft_model import DraftModel
-from optc.runtime.speculative.lookahead import LookaheadProposer
-from optc.runtime.speculative.proposer import NGramProposer
-from optc.runtime.speculative.speculator import Source, Speculator
+from optc.runtime.speculative.drafting import Drafting
 
 OpenExecutable = Callable[[], Executable]
 
@@ -27,14 +24,12 @@ class OpenCore:
 
     Attributes:
         open_executable: Loads the target.
-        open_draft: Loads the draft model; None is none.
-        kinds: How tokens are drafted, of `optc.runtime.speculative.kinds`.
+        drafting: With what tokens are drafted.
         eos_token_ids: Tokens that end a text.
         kv_memory_bytes: For keys and values of all engines; None chooses.
         token_budget: Most rows of one step; None is the engine's limit.
         max_sequences: Most requests that are served at once; None is the engine's limit.
         prefill_chunk: Most rows of a step for prompts while others decode; None is no limit.
-        max_drafted: Most drafts of a request in a step.
         block_size: Tokens of a KV block; None chooses.
         prefix_cache: Keep keys and values of prefixes.
         prefix_eviction: Which of them goes first (`optc.runtime.eviction`).
@@ -45,14 +40,12 @@ class OpenCore:
     """
 
     open_executable: OpenExecutable
-    open_draft: OpenExecutable | None = None
-    kinds: tuple[str, ...] = ()
+    drafting: Drafting = field(default_factory=Drafting)
     eos_token_ids: Sequence[int] = ()
     kv_memory_bytes: int | None = None
     token_budget: int | None = None
     max_sequences: int | None = None
     prefill_chunk: int | None = None
-    max_drafted: int = MAX_DRAFTED
     block_size: int | None = None
     prefix_cache: bool = True
     prefix_eviction: Eviction = "lru"
@@ -71,29 +64,19 @@ class OpenCore:
         with ExitStack() as on_error:
             executable = self.open_executable()
             on_error.callback(executable.close)
-            draft = self._opened_draft()
+            draft = self.drafting.opened_draft()
             if draft is not None:
                 on_error.callback(draft.close)
             core = self._core(executable, draft)
             on_error.pop_all()
         return core
 
-    def _opened_draft(self) -> Executable | None:
-        if "draft" not in self.kinds:
-            return None
-        if self.open_draft is None:
-            raise InputError(
-                "there is no draft model",
-                where="speculate",
-                hint="compile the artifact with --draft, or give one with draft=",
-            )
-        return self.open_draft()
-
     def _core(self, executable: Executable, draft: Executable | None) -> Core:
         spec = self.spec = executable.spec
         wanted = self.token_budget
         rows = spec.max_rows if wanted is None else min(wanted, spec.max_rows)
         model: DraftModel | None = None
+        costs = self.drafting.measured(executable, draft)
         if draft is None:
             self.plan = plan_kv(spec, self.kv_memory_bytes, rows, self.block_size)
         else:
@@ -102,7 +85,6 @@ class OpenCore:
                 spec, draft.spec, self.kv_memory_bytes, rows, self.block_size
             )
             model = DraftModel(draft, draft_plan, token_budget=rows, prefix_cache=self.prefix_cache)
-        sources = [_source(kind, model, self.max_drafted) for kind in self.kinds]
         core = Core(
             executable,
             self.plan,
@@ -110,7 +92,7 @@ class OpenCore:
             token_budget=rows,
             prefix_cache=self.prefix_cache,
             prefix_eviction=self.prefix_eviction,
-            speculator=Speculator(sources) if sources else None,
+            speculator=self.drafting.speculator(model, costs),
             batching=make_batching(
                 self.batching, self.batch_window_ms, min(spec.max_sequences, spec.max_logit_rows)
             ),
@@ -119,18 +101,6 @@ class OpenCore:
         )
         self.adapters = core.adapters
         return core
-
-
-def _source(kind: str, model: DraftModel | None, limit: int) -> Source:
-    """What drafts in the way that `optc.runtime.speculative.kinds` calls ``kind``."""
-    if kind == "ngram":
-        return Source(NGramProposer(), BreakEven(limit))
-    if kind == "lookahead":
-        lookahead = LookaheadProposer()
-        return Source(lookahead, BreakEven(limit), learner=lookahead)
-    if kind == "draft" and model is not None:
-        return Source(model, BreakEven(limit), release=model.close)
-    raise ValueError(f"nothing drafts by {kind!r}")
 
 
 def check_same_vocabulary(spec: EngineSpec, draft: EngineSpec) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import Any
 
 from optc.bench.replay import Run, Served, make_run
@@ -15,9 +16,11 @@ from optc.runtime.executable import EngineSpec
 from optc.runtime.kv_plan import KVPlan, plan_kv
 from optc.runtime.params import SamplingParams
 from optc.runtime.request import Request
-from optc.runtime.speculative.controller import BreakEven
+from optc.runtime.speculative.break_even import BreakEven
+from optc.runtime.speculative.plan_drafts import Costs
+from optc.runtime.speculative.row_costs import RowCosts
 from optc.runtime.speculative.speculator import Source, Speculator
-from optc.simulate.step_times import StepTimes
+from optc.simulate.step_times import Rows, StepTimes
 from optc.simulate.virtual import VirtualClock, VirtualEngine, VirtualProposer
 
 #: Options of `optc.load` that `Settings.load_options` may give.
@@ -102,7 +105,7 @@ def simulate(
         plan,
         token_budget=settings.token_budget,
         prefix_cache=settings.prefix_cache,
-        speculator=_speculator(settings),
+        speculator=_speculator(settings, times, clock),
         max_sequences=settings.max_sequences,
         prefill_chunk=settings.prefill_chunk,
         clock=clock,
@@ -130,10 +133,18 @@ def simulate(
     return make_run(jobs[warmup:], served, core.metrics().since(before), 0.0)
 
 
-def _speculator(settings: Settings) -> Speculator | None:
+def _speculator(settings: Settings, times: StepTimes, clock: VirtualClock) -> Speculator | None:
     if not settings.max_drafted:
         return None
-    return Speculator([Source(VirtualProposer(), BreakEven(settings.max_drafted))])
+    costs = Costs(_row_costs(times))
+    return Speculator([Source(VirtualProposer(), BreakEven(costs, settings.max_drafted))], clock)
+
+
+def _row_costs(times: StepTimes) -> RowCosts:
+    """What a server would have measured at its first load."""
+    rows = (1, 2, 4, 8, 16, 32, 64, 128)
+    seconds = [times.engine_s([Rows(count, 64 + count)], count) for count in rows]
+    return RowCosts(rows, tuple(accumulate((max(s, 1e-9) for s in seconds), max)))
 
 
 def _add(core: Core, job: Job, seed: int) -> Request:

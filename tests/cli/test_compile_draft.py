@@ -56,7 +56,7 @@ def test_the_artifact_holds_both_engines_and_runs(
     assert not (output / "draft-tokenizer").exists()
     call = ("run", output, "--prompt", "abc", "--max-tokens", "20", "--ignore-eos", "--json")
     plain = optc(*call).json
-    drafted = optc(*call, "--speculate", "draft").json
+    drafted = optc(*call, "--speculate", "draft", "--num-speculative-tokens", "3").json
     assert drafted["token_ids"] == plain["token_ids"]
     assert drafted["drafted_tokens"] == drafted["accepted_tokens"] > 0, "the same toy drafts"
     assert "draft" in optc("inspect", output).out

@@ -22,12 +22,13 @@ def artifact(
 def test_speculation_changes_nothing_but_the_figures(optc: Optc, artifact: Path) -> None:
     arguments = ("run", artifact, "--prompt", "abababababab", "--max-tokens", "30", "--ignore-eos")
     plain = optc(*arguments, "--json").json
-    speculated = optc(*arguments, "--json", "--speculate", "ngram").json
+    drafting = ("--speculate", "ngram", "--num-speculative-tokens", "3")
+    speculated = optc(*arguments, "--json", *drafting).json
     assert speculated["token_ids"] == plain["token_ids"]
     assert set(speculated) - set(plain) == {"drafted_tokens", "accepted_tokens"}
     assert 0 <= speculated["accepted_tokens"] <= speculated["drafted_tokens"]
     assert speculated["drafted_tokens"] > 0
-    outcome = optc(*arguments, "--speculate", "ngram")
+    outcome = optc(*arguments, *drafting)
     assert outcome.out == plain["text"] + "\n"
     assert "drafts accepted; ended by length" in outcome.err
 

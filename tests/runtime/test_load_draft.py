@@ -22,7 +22,7 @@ def backend(monkeypatch: pytest.MonkeyPatch) -> ToyBackend:
 
 def generate(path: Path, **options: object) -> tuple[tuple[int, ...], int, int]:
     """Tokens, drafts and accepted drafts of one prompt."""
-    with optc.load(path, kv_memory="1MiB", **options) as engine:  # type: ignore[arg-type]
+    with optc.load(path, kv_memory="1MiB", num_speculative_tokens=3, **options) as engine:  # type: ignore[arg-type]
         (result,) = engine.generate(["abc"], GREEDY)
         metrics = engine.metrics()
     return result.token_ids, metrics.drafted_tokens, metrics.accepted_tokens
@@ -94,6 +94,26 @@ def test_a_draft_that_would_not_be_used_is_an_error(tmp_path: Path, backend: Toy
     write_artifact(tmp_path / "a")
     with pytest.raises(optc.InputError, match="a draft model is given, but not used by 'ngram'"):
         optc.load(tmp_path / "a", draft=tmp_path / "a", speculate="ngram")
+
+
+def test_no_drafts_at_all_is_an_error(tmp_path: Path, backend: ToyBackend) -> None:
+    write_artifact(tmp_path / "a")
+    with pytest.raises(optc.InputError) as caught:
+        optc.load(tmp_path / "a", speculate="ngram", num_speculative_tokens=0)
+    assert str(caught.value) == "num_speculative_tokens: 0 drafts (at least 1)"
+
+
+def test_costs_are_measured_at_the_first_load_only(
+    tmp_path: Path, backend: ToyBackend, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OPTC_CACHE", str(tmp_path / "cache"))
+    write_artifact(tmp_path / "a", roles=("target", "draft"))
+    steps = []
+    for cached in (True, True, False):
+        optc.load(tmp_path / "a", kv_memory="1MiB", speculate="draft", cost_cache=cached).close()
+        steps.append([len(executable.batches) for executable in backend.loaded[-2:]])
+    assert steps[0] == steps[2] != [0, 0] == steps[1]
+    assert len(list((tmp_path / "cache").iterdir())) == 2
 
 
 def test_unknown_kinds_are_refused(tmp_path: Path, backend: ToyBackend) -> None:

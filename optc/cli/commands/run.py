@@ -52,6 +52,11 @@ _ADAPTER = "adapter"
     type=click.Path(path_type=Path),
     help="Folder of a LoRA adapter as PEFT saved it.",
 )
+@click.option(
+    "--num-speculative-tokens",
+    type=click.IntRange(min=1),
+    help="Always draft so many tokens [as many as pay].",
+)
 @structured_options
 @json_option
 def command(
@@ -63,6 +68,7 @@ def command(
     speculate: str | None,
     draft: Path | None,
     adapter: Path | None,
+    num_speculative_tokens: int | None,
     as_json: bool,
     json_schema: Path | None,
     regex: str | None,
@@ -82,7 +88,12 @@ def command(
     structure = structured_parameters(json_schema, regex, grammar, choice)
     params = SamplingParams(**sampling, **structure)
     with load(
-        artifact, kv_memory=kv_memory, threads=threads, speculate=speculate, draft=draft
+        artifact,
+        kv_memory=kv_memory,
+        threads=threads,
+        speculate=speculate,
+        draft=draft,
+        num_speculative_tokens=num_speculative_tokens,
     ) as engine:
         terms: dict[str, Any] = {"deadline_s": timeout}
         if adapter is not None:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from optc.runtime.request import Request
-from optc.runtime.speculative.controller import Acceptance, Controller
+from optc.runtime.speculative.controller import Controller, Drafted, StepTimes
 from optc.runtime.speculative.proposer import Checked, Learner, Proposer, Wanted
 from optc.runtime.tree import deepest_path
 
@@ -19,15 +20,22 @@ class Source:
         proposer: Makes them.
         controller: Says how many, from the acceptance of this source's drafts alone.
         learner: Told what the model says of its drafts; None where the proposer does not care.
+        pending: Rows that must be computed before a request's first draft; None where drafts are
+            not computed.
         release: Called at the end, where the proposer holds more than memory.
-        acceptance: By request id.
+        seconds: In which the drafts of this step were made.
+        drafted: Drafts of this source that were verified in this step.
+        accepted: Those of them that were accepted.
     """
 
     proposer: Proposer
     controller: Controller
     learner: Learner | None = None
+    pending: Callable[[Request], int] | None = None
     release: Callable[[], None] | None = None
-    acceptance: dict[int, Acceptance] = field(default_factory=dict)
+    seconds: float = 0.0
+    drafted: int = 0
+    accepted: int = 0
 
     def propose(self, requests: Sequence[Request], sequences: int) -> list[Request]:
         """Give requests their drafts; returns those that got some.
@@ -36,7 +44,7 @@ class Source:
             requests: Those that decode, have room, and have no drafts yet.
             sequences: All sequences of the step.
         """
-        known = [self.acceptance.setdefault(r.id, Acceptance()) for r in requests]
+        known = [Drafted(r.id, r.room, self.pending(r) if self.pending else 1) for r in requests]
         counts = self.controller.counts(known, sequences)
         wanted = [
             Wanted(request, min(count, request.room))
@@ -59,10 +67,14 @@ class Speculator:
     Args:
         sources: The surest first, for example tokens that a grammar forces, what the text
             repeats, a draft model.
+        clock: Seconds of a monotonic clock.
     """
 
-    def __init__(self, sources: Sequence[Source]) -> None:
+    def __init__(
+        self, sources: Sequence[Source], clock: Callable[[], float] = time.perf_counter
+    ) -> None:
         self._sources = tuple(sources)
+        self._clock = clock
         self._drafted_by: dict[int, Source] = {}
 
     def propose(self, running: Sequence[Request]) -> None:
@@ -74,29 +86,39 @@ class Speculator:
             if request.decodes and request.room:
                 left.append(request)
         for source in self._sources:
+            source.seconds, source.drafted, source.accepted = 0.0, 0, 0
             if not left:
-                break
-            for request in source.propose(left, len(running)):
-                self._drafted_by[request.id] = source
-            left = [request for request in left if not request.num_drafted]
+                continue
+            started = self._clock()
+            drafted = source.propose(left, len(running))
+            source.seconds = self._clock() - started
+            if drafted:
+                self._drafted_by.update((request.id, source) for request in drafted)
+                left = [request for request in left if not request.num_drafted]
 
     def learn(self, request: Request, checked: Checked) -> None:
         """Take note of a verification of at least one draft."""
         source = self._drafted_by[request.id]
+        source.drafted += checked.drafted
+        source.accepted += checked.accepted
         deepest = deepest_path(request.draft_parents, checked.drafted)
-        source.acceptance[request.id].observe(deepest, checked.accepted)
+        source.controller.learn(request.id, deepest, checked.accepted)
         if source.learner is not None:
             source.learner.learn(request, checked)
 
-    def observe_step(self, rows: int, seconds: float) -> None:
-        """Take note of a step of decodes and drafts only."""
+    def observe_step(self, sequences: int, rows: int, seconds: float) -> None:
+        """Take note of a step of decodes and drafts only, from `propose` to its end."""
+        drafting_s = sum(source.seconds for source in self._sources)
         for source in self._sources:
-            source.controller.observe(rows, seconds)
+            own_s = seconds - drafting_s + source.seconds
+            source.controller.observe(
+                StepTimes(sequences, rows, own_s, source.seconds, source.drafted, source.accepted)
+            )
 
     def forget(self, request: Request) -> None:
         """Drop the state of a request that ended."""
         for source in self._sources:
-            source.acceptance.pop(request.id, None)
+            source.controller.forget(request.id)
             source.proposer.forget(request)
 
     def close(self) -> None:

@@ -18,6 +18,8 @@ from optc.runtime.kv_plan import KVPlan
 from optc.runtime.params import SamplingParams
 from optc.runtime.request import Request
 from optc.runtime.speculative.controller import Fixed
+from optc.runtime.speculative.drafting import Drafting
+from optc.runtime.speculative.kinds import parse_kinds
 from optc.runtime.speculative.proposer import Drafts, NGramProposer, Proposer, Wanted
 from optc.runtime.speculative.speculator import Source, Speculator
 from tests.runtime.toy import VOCAB, ToyExecutable, toy_spec
@@ -267,7 +269,8 @@ def test_the_engine_speculates_when_asked_to() -> None:
     drafted = []
     for kind in ("off", "ngram"):
         executable = ToyExecutable(spec)
-        with Engine(lambda e=executable: e, speculate=kind) as engine:  # type: ignore[misc]
+        drafting = Drafting(parse_kinds(kind), count=4)
+        with Engine(lambda e=executable: e, drafting=drafting) as engine:  # type: ignore[misc]
             results.append(engine.generate([[0, 0, 0, 0]], params)[0].token_ids)
             drafted.append(engine.metrics().drafted_tokens)
     assert results[0] == results[1]

@@ -10,7 +10,7 @@ from optc.runtime.kv_blocks import BlockTables
 from optc.runtime.metrics import RequestMetrics
 from optc.runtime.params import SamplingParams
 from optc.runtime.request import Request
-from optc.runtime.speculative.controller import Acceptance, Fixed
+from optc.runtime.speculative.controller import Drafted, Fixed, StepTimes
 from optc.runtime.speculative.proposer import Checked, Drafts, Wanted
 from optc.runtime.speculative.speculator import Source, Speculator
 
@@ -32,13 +32,27 @@ class Scripted:
 
 
 class PerRequest:
-    """As many drafts as each request's acceptance was set to begin with."""
+    """Its own number of drafts for each request; remembers what it is told."""
 
-    def counts(self, requests: Sequence[Acceptance], sequences: int) -> list[int]:
-        return [int(acceptance.accepted) for acceptance in requests]
+    def __init__(self, numbers: dict[int, int]) -> None:
+        self.numbers = numbers
+        self.asked: list[Drafted] = []
+        self.learned: list[tuple[int, int, int]] = []
+        self.observed: list[StepTimes] = []
+        self.forgotten: list[int] = []
 
-    def observe(self, rows: int, seconds: float) -> None:
-        """Nothing is learned."""
+    def counts(self, requests: Sequence[Drafted], sequences: int) -> list[int]:
+        self.asked += requests
+        return [self.numbers[request.id] for request in requests]
+
+    def learn(self, request_id: int, drafted: int, accepted: int) -> None:
+        self.learned.append((request_id, drafted, accepted))
+
+    def observe(self, step: StepTimes) -> None:
+        self.observed.append(step)
+
+    def forget(self, request_id: int) -> None:
+        self.forgotten.append(request_id)
 
 
 def request(number: int, *, computed: int = 3, room: int = 20) -> Request:
@@ -72,9 +86,9 @@ def test_all_decoding_requests_are_drafted_for_in_one_call() -> None:
 def test_each_request_gets_its_own_number() -> None:
     running = [request(0), request(1), request(2)]
     proposer = Scripted({i: [4] * 9 for i in range(3)})
-    source = Source(proposer, PerRequest())
-    source.acceptance = {i: Acceptance(float(count)) for i, count in enumerate((2, 0, 5))}
-    Speculator([source]).propose(running)
+    controller = PerRequest({0: 2, 1: 0, 2: 5})
+    Speculator([Source(proposer, controller, pending=lambda r: 7 + r.id)]).propose(running)
+    assert controller.asked == [Drafted(i, 20, 7 + i) for i in range(3)]
     assert proposer.asked == [{0: 2, 2: 5}]
     assert [len(tokens) for tokens in drafted(running)] == [2, 0, 5]
 
@@ -102,23 +116,30 @@ def test_old_drafts_do_not_stay() -> None:
 
 def test_a_source_learns_from_its_own_drafts_only() -> None:
     running = [request(0), request(1)]
-    first, second = Source(Scripted({0: [1, 2]}), Fixed(4)), Source(Scripted({1: [3]}), Fixed(4))
-    speculator = Speculator([first, second])
+    controllers = PerRequest({0: 4, 1: 4}), PerRequest({0: 4, 1: 4})
+    proposers = Scripted({0: [1, 2]}), Scripted({1: [3]})
+    clock = iter([10.0, 11.0, 20.0, 22.0])
+    speculator = Speculator(
+        [Source(p, c) for p, c in zip(proposers, controllers, strict=True)], lambda: next(clock)
+    )
     speculator.propose(running)
     speculator.learn(running[0], Checked(2, (0, 1), [1, 2, 5]))
     speculator.learn(running[1], Checked(1, (), [4, 4]))
-    new = Acceptance().rate
-    assert first.acceptance[0].rate > new == first.acceptance[1].rate
-    assert second.acceptance[1].rate < new
+    speculator.observe_step(2, 5, 9.0)
+    assert [c.learned for c in controllers] == [[(0, 2, 2)], [(1, 1, 0)]]
+    # Of nine seconds the first source took one and the second two.
+    assert controllers[0].observed == [StepTimes(2, 5, 7.0, 1.0, 2, 2)]
+    assert controllers[1].observed == [StepTimes(2, 5, 8.0, 2.0, 1, 0)]
 
 
 def test_an_ended_request_is_forgotten_everywhere() -> None:
     running = [request(0)]
     proposers = Scripted({0: [1]}), Scripted({})
-    sources = [Source(proposer, Fixed(1)) for proposer in proposers]
+    controllers = PerRequest({0: 1}), PerRequest({0: 1})
+    sources = [Source(p, c) for p, c in zip(proposers, controllers, strict=True)]
     speculator = Speculator(sources)
     speculator.propose(running)
     speculator.forget(running[0])
     speculator.forget(request(1))
-    assert [source.acceptance for source in sources] == [{}, {}]
+    assert [controller.forgotten for controller in controllers] == [[0, 1], [0, 1]]
     assert [proposer.forgotten for proposer in proposers] == [[0, 1], [0, 1]]

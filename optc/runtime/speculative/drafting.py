@@ -1,0 +1,120 @@
+"""`Drafting`: with what an engine drafts, and from opened engines to the `Speculator`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from optc.errors import InputError
+from optc.runtime.costs_cache import CostsCache
+from optc.runtime.executable import Executable
+from optc.runtime.speculative.break_even import MAX_DRAFTED, BreakEven
+from optc.runtime.speculative.controller import Controller, Fixed
+from optc.runtime.speculative.draft_model import DraftModel
+from optc.runtime.speculative.lookahead import LookaheadProposer
+from optc.runtime.speculative.plan_drafts import Costs
+from optc.runtime.speculative.proposer import NGramProposer
+from optc.runtime.speculative.row_costs import RowCosts, measure_row_costs
+from optc.runtime.speculative.speculator import Source, Speculator
+
+#: Another way to measure is another version.
+_KIND = "row-costs.v1"
+
+
+@dataclass(frozen=True)
+class MeasuredCosts:
+    """Costs of engines: those kept from an earlier load, else measured now and kept.
+
+    Attributes:
+        digests: Of the artifacts, by role; those of other roles are always measured.
+        threads: Of the engines.
+        cache: Where they are kept; None is nowhere.
+    """
+
+    digests: Mapping[str, str] = field(default_factory=dict)
+    threads: int = 1
+    cache: CostsCache | None = None
+
+    def of(self, role: str, executable: Executable) -> RowCosts:
+        """Costs of an engine that nobody uses yet; its KV pools may be replaced. What is kept but
+        damaged is measured again."""
+        digest = self.digests.get(role)
+        if self.cache is None or digest is None:
+            return measure_row_costs(executable)
+        kept = self.cache.read(f"{_KIND}.{role}", digest, self.threads)
+        if kept is not None:
+            try:
+                return RowCosts.from_json(kept)
+            except ValueError:
+                pass  # damaged: measured again below
+        costs = measure_row_costs(executable)
+        self.cache.write(f"{_KIND}.{role}", digest, self.threads, costs.to_json())
+        return costs
+
+
+@dataclass(frozen=True)
+class Drafting:
+    """With what an engine drafts.
+
+    Attributes:
+        kinds: In which ways, of `optc.runtime.speculative.kinds`; none does not speculate.
+        open_draft: Loads a draft model; called on the engine's own thread.
+        count: Always so many drafts for a request; None is as many as pay.
+        limit: Most drafts of a request in a step, where as many are made as pay.
+        costs: Of the engines.
+    """
+
+    kinds: tuple[str, ...] = ()
+    open_draft: Callable[[], Executable] | None = None
+    count: int | None = None
+    limit: int = MAX_DRAFTED
+    costs: MeasuredCosts = field(default_factory=MeasuredCosts)
+
+    def __post_init__(self) -> None:
+        if self.count is not None and self.count < 1:
+            raise InputError(
+                f"{self.count} drafts", where="num_speculative_tokens", hint="at least 1"
+            )
+        if "draft" in self.kinds and self.open_draft is None:
+            raise InputError(
+                "there is no draft model",
+                where="speculate",
+                hint="compile the artifact with --draft, or give one with draft=",
+            )
+
+    def opened_draft(self) -> Executable | None:
+        """The draft model's engine; None where none is needed."""
+        return self.open_draft() if "draft" in self.kinds and self.open_draft else None
+
+    def measured(self, target: Executable, draft: Executable | None) -> tuple[Costs, ...]:
+        """Costs without and with the draft model, measured if need be: before the engines are
+        used. Empty where nobody asks for them."""
+        if not self.kinds or self.count is not None:
+            return ()
+        alone = Costs(self.costs.of("target", target))
+        if draft is None:
+            return (alone, alone)
+        return (alone, alone._replace(draft=self.costs.of("draft", draft)))
+
+    def speculator(self, model: DraftModel | None, costs: tuple[Costs, ...]) -> Speculator | None:
+        """What drafts in all the ways; None for none.
+
+        Args:
+            model: The draft model, if there is one.
+            costs: As `measured` gave them.
+        """
+        sources = [self._source(kind, model, costs) for kind in self.kinds]
+        return Speculator(sources) if sources else None
+
+    def _source(self, kind: str, model: DraftModel | None, costs: tuple[Costs, ...]) -> Source:
+        def controller(of: int) -> Controller:
+            return BreakEven(costs[of], self.limit) if self.count is None else Fixed(self.count)
+
+        if kind == "ngram":
+            return Source(NGramProposer(), controller(0))
+        if kind == "lookahead":
+            lookahead = LookaheadProposer()
+            return Source(lookahead, controller(0), learner=lookahead)
+        if kind == "draft" and model is not None:
+            return Source(model, controller(1), pending=model.pending, release=model.close)
+        raise ValueError(f"nothing drafts by {kind!r}")
