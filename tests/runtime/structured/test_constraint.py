@@ -115,39 +115,63 @@ def test_a_chain_is_cut_at_the_first_forbidden_draft() -> None:
     assert (chain == tree).all()
 
 
-@pytest.mark.parametrize("name", ["pycode", "tokenizers/llama2", "tokenizers/phi-2"])
-def test_forced_tokens_are_the_only_ones_that_their_masks_allow(name: str) -> None:
+RECORD = {
+    "type": "object",
+    "properties": {
+        "a_long_property_name": {"enum": ["first_value é🙂", "first_other"]},
+        "count": {"type": "integer"},
+        "day": {"type": "string", "format": "date"},
+        "const": {"const": 'a"b\\c\n'},
+    },
+    "required": ["a_long_property_name", "count", "day", "const"],
+    "additionalProperties": False,
+}
+NAMES = 'start: "import " name "\\nfrom " name " import x"\nname: "numpy" | "os.path" | "osprey"'
+
+
+@pytest.mark.parametrize(
+    ("name", "eos"),
+    [("pycode", 1), ("tokenizers/llama2", 2), ("tokenizers/phi-2", 50256)],
+)
+def test_forced_tokens_are_the_only_ones_that_their_masks_allow(name: str, eos: int) -> None:
     """So that not drawing them changes nothing, whatever the logits are."""
     tokenizer = real_tokenizer(name)
     vocab = tokenizer.backend.get_vocab_size()
-    schema = {
-        "type": "object",
-        "properties": {
-            "a_long_property_name": {"enum": ["first_value é🙂", "first_other"]},
-            "count": {"type": "integer"},
-        },
-        "required": ["a_long_property_name", "count"],
-        "additionalProperties": False,
-    }
-    structure = SamplingParams(json_schema=schema).structure
-    assert structure is not None
-    compiler = GrammarCompiler(tokenizer, vocab, [EOS])
+    compiler = GrammarCompiler(tokenizer, vocab, [eos])
     forced = 0
-    for seed in range(12):
-        random = np.random.default_rng(seed)
-        skipping, plain = compiler.constraints(structure, 2)
-        while not skipping.ended:
-            token = int(random.choice(allowed_by(plain, vocab)))
-            taken = skipping.follow(drawn(token), PLAIN)
-            assert taken[0] == Sampled(token, None)
-            for index, sampled in enumerate(taken):
-                assert isinstance(sampled, Sampled)
-                if index:
-                    assert allowed_by(plain, vocab) == [sampled.token]
-                    forced += 1
-                plain.follow([sampled], SamplingParams(logprobs=0))
-        assert plain.ended
-    assert forced > 12 * 10
+    for asked in (
+        {"json_schema": RECORD},
+        {"json_schema": {**RECORD, "x-guidance": {"whitespace_flexible": True}}},
+        {"grammar": NAMES},
+        *(asked for asked, _ in STRUCTURES),
+    ):
+        structure = SamplingParams(**asked).structure
+        assert structure is not None
+        for seed in range(6):
+            skipping, plain = compiler.constraints(structure, 2)
+            forced += compare(skipping, plain, vocab, np.random.default_rng(seed))
+    assert forced > 200
+
+
+def compare(
+    skipping: Constraint, plain: Constraint, vocab: int, random: np.random.Generator
+) -> int:
+    """Draw at most 60 tokens at random; returns how many more were forced."""
+    forced = 0
+    for _ in range(60):
+        token = int(random.choice(allowed_by(plain, vocab)))
+        first, *others = skipping.follow(drawn(token), PLAIN)
+        assert first == Sampled(token, None)
+        plain.follow([first], SamplingParams(logprobs=0))
+        for sampled in others:
+            assert isinstance(sampled, Sampled)
+            assert allowed_by(plain, vocab) == [sampled.token]
+            plain.follow([sampled], SamplingParams(logprobs=0))
+        forced += len(others)
+        assert plain.ended == skipping.ended
+        if plain.ended:
+            break
+    return forced
 
 
 def allowed_by(constraint: Constraint, vocab: int) -> list[int]:
