@@ -14,6 +14,7 @@ import zlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
@@ -46,8 +47,7 @@ class Arrival:
     text: str | None = None
 
 
-@dataclass(frozen=True)
-class Job:
+class Job(NamedTuple):
     """A request that is ready to be sent: arrival in seconds, prompt [n], tokens to generate."""
 
     arrival_s: float

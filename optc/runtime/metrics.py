@@ -142,11 +142,16 @@ class EngineMetrics:
         """Add a step that took ``seconds``; ``available`` are the free blocks during it."""
         self.steps += 1
         self.step_s += seconds
-        self.prompt_tokens += sum(
-            max(0, min(c.start + c.rows, c.request.num_prompt) - c.start) for c in chunks
-        )
-        wanted = sum(c.drafted + 1 for c in chunks if c.completes)
-        self.work.add_step(((c.rows, c.start + c.rows) for c in chunks), max(1, wanted))
+        wanted = 0
+        sequences = []
+        for request, start, rows, drafted in chunks:
+            length = start + rows
+            sequences.append((rows, length))
+            if start < request.num_prompt:
+                self.prompt_tokens += min(length, request.num_prompt) - start
+            if length - drafted == request.num_tokens:
+                wanted += drafted + 1
+        self.work.add_step(sequences, max(1, wanted))
         use = 1 - min(a / t for a, t in zip(available, self.total_blocks, strict=True))
         self.kv_use_sum += use
         self.kv_use_peak = max(self.kv_use_peak, use)

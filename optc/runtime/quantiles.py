@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Sequence
+
+import numpy as np
 
 #: Relative error of a quantile.
 ERROR = 0.005
@@ -34,17 +36,18 @@ class Quantiles:
 
     def add(self, value: float) -> None:
         """Add a value, at least 0."""
-        self.count += 1
-        self.total += value
-        if value < SMALLEST:
-            self._zeros += 1
-        else:
-            self._buckets[math.ceil(math.log(min(value, LARGEST)) / self._base)] += 1
+        self.extend((value,))
 
-    def extend(self, values: Iterable[float]) -> None:
-        """Add several values."""
-        for value in values:
-            self.add(value)
+    def extend(self, values: Sequence[float]) -> None:
+        """Add several values at once."""
+        array = np.asarray(values, np.float64)
+        self.count += array.size
+        self.total += float(array.sum())
+        counted = np.minimum(array[array >= SMALLEST], LARGEST)
+        self._zeros += array.size - counted.size
+        buckets, counts = np.unique(np.ceil(np.log(counted) / self._base), return_counts=True)
+        for bucket, count in zip(buckets.tolist(), counts.tolist(), strict=True):
+            self._buckets[int(bucket)] += count
 
     def merge(self, other: Quantiles) -> None:
         """Add all that ``other`` has seen.

@@ -37,8 +37,9 @@ class Work:
         for rows, length in sequences:
             self.rows += rows
             for group, window in enumerate(self.windows):
-                self.kv_tokens[group] += min(length, window + rows - 1) if window else length
-                self.pairs[group] += visible_pairs(rows, length, window)
+                read = min(length, window + rows - 1) if window else length
+                self.kv_tokens[group] += read
+                self.pairs[group] += read if rows == 1 else visible_pairs(rows, length, window)
 
     def copy(self) -> Work:
         """The same amounts in an object of its own."""

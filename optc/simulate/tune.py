@@ -24,6 +24,11 @@ from optc.simulate.step_times import StepTimes
 #: Goodputs this close together are equal; then latencies decide.
 _CLOSE = 0.005
 _SWEEPS = 3
+#: Share of the requests that has to meet the objectives at a rate that is called served
+#: (Zhong et al., 2024).
+ATTAINED = 0.9
+#: The largest rate is sought within so many doublings, to within this factor.
+_OCTAVES, _RATE_STEP = 6, 1.03
 
 
 @dataclass(frozen=True)
@@ -134,12 +139,34 @@ class Tuner:
         self.candidates.append(Candidate(subject.name, settings, summarize(run, slo=self.slo)))
         return self.candidates[-1]
 
-    def run(self, subject: Subject, settings: Settings) -> Run:
-        """Simulate the workload with some settings."""
+    def max_rate(self, best: Candidate) -> float | None:
+        """Requests a second up to which `ATTAINED` of the requests meet the objectives: arrivals
+        come faster or slower by a factor, within 3 %; None if they do not at a 64th of the rate."""
+        subject = next(s for s in self.subjects if s.name == best.subject)
+        low, high = 2.0**-_OCTAVES, 2.0**_OCTAVES
+        if not self._attains(subject, best.settings, low):
+            return None
+        while high / low > _RATE_STEP:
+            middle = (low * high) ** 0.5
+            if self._attains(subject, best.settings, middle):
+                low = middle
+            else:
+                high = middle
+        offered = best.figures["offered_per_s"]
+        return None if offered is None else float(offered) * low
+
+    def _attains(self, subject: Subject, settings: Settings, factor: float) -> bool:
+        self.progress("rates", 0, 1)
+        run = self.run(subject, settings, factor)
+        return float(summarize(run, slo=self.slo)["goodput"]["share"]) >= ATTAINED
+
+    def run(self, subject: Subject, settings: Settings, factor: float = 1.0) -> Run:
+        """Simulate the workload with some settings, at ``factor`` times its rate."""
+        jobs = [job._replace(arrival_s=job.arrival_s / factor) for job in self.jobs]
         return simulate(
             subject.spec,
             subject.times,
-            self.jobs,
+            jobs,
             settings,
             warmup=self.warmup,
             acceptance=self.acceptance or 0.0,

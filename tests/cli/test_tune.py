@@ -40,6 +40,7 @@ def test_settings_are_recommended_and_can_be_used(
         "artifact",
         "settings",
         "step_time_error",
+        "max_rate",
         "candidates",
     }
     assert value["artifact"] == str(artifact)

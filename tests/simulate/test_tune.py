@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from optc.bench.slo import Slo
+from optc.bench.summary import summarize
 from optc.bench.workload import make_jobs, read_workload
 from optc.errors import InputError
 from optc.simulate.serve import Settings
@@ -86,6 +87,21 @@ def test_settings_name_options_of_load() -> None:
         "kv_memory": 1 << 20,
         "prefix_cache": False,
     }
+
+
+def test_the_largest_rate_is_where_the_objectives_begin_to_be_missed() -> None:
+    spec = "poisson:rate=1,requests=200,prompt=1,output=10"
+    # One at a time, each 0.1 s: an M/D/1 queue. The time in it has p90 0.3 s at about 7.8/s.
+    alone = step_times(step=0.01)
+    search = tuner(spec, Slo(e2e=0.3), subjects=[Subject("a", SPEC, alone)])
+    one = search._try(search.subjects[0], Settings(256, 1))
+    rate = search.max_rate(one)
+    assert rate is not None
+    assert 5 < rate < 10
+    below, above = (search.run(search.subjects[0], one.settings, f * rate) for f in (0.9, 1.15))
+    shares = [summarize(run, slo=search.slo)["goodput"]["share"] for run in (below, above)]
+    assert shares[0] >= 0.9 > shares[1]
+    assert tuner(spec, Slo(e2e=0.05), subjects=search.subjects).max_rate(one) is None
 
 
 def test_equal_goodput_is_decided_by_latency() -> None:

@@ -71,7 +71,7 @@ def command(
     from optc.bench.slo import parse_slo
     from optc.bench.workload import read_workload
     from optc.runtime.kv_plan import parse_bytes
-    from optc.simulate.tune import Tuner
+    from optc.simulate.tune import ATTAINED, Tuner
 
     bounds = parse_slo(slo)
     spec = _workload(rate, prompt, output, trace)
@@ -91,6 +91,7 @@ def command(
             progress=progress,
         )
         best = tuner.search()
+        max_rate = tuner.max_rate(best)
         progress("candidates", len(tuner.candidates), len(tuner.candidates))
     others = [candidate for candidate in tuner.candidates if candidate is not best]
     others.sort(key=lambda c: (-c.goodput, c.figures["e2e_ms"]["p90"]))
@@ -100,6 +101,7 @@ def command(
         "slo": bounds.to_json(),
         "artifact": best.subject,
         "settings": best.settings.load_options(),
+        "max_rate": {"requests_per_s": max_rate, "share": ATTAINED},
         "step_time_error": {subject.name: subject.times.error for subject in subjects},
         "candidates": [_candidate_json(candidate) for candidate in ordered],
     }
@@ -187,6 +189,8 @@ def _print(values: Mapping[str, Any], ordered: Sequence[Candidate]) -> None:
     errors = ", ".join(figure(100 * e, 2) for e in values["step_time_error"].values())
     show(
         rows,
+        f"{figure(values['max_rate']['requests_per_s'], 3)} requests a second with "
+        f"{values['max_rate']['share']:.0%} of them within the objectives",
         f"of {len(ordered)} candidates; mean error of simulated step times {errors} %",
         f"optc.load({values['artifact']!r}, {options})",
     )
