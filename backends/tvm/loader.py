@@ -9,6 +9,7 @@ from types import ModuleType
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from optc.backends.tvm.adapter_pools import AdapterPools
 from optc.backends.tvm.pools import KVPools
@@ -90,6 +91,14 @@ class TvmExecutable:
         source, target = self._pools.check_slots(group, src_slots, dst_slots)
         slots = (self._ffi.from_dlpack(source), self._ffi.from_dlpack(target))
         self._functions[f"copy_kv_{group}"](*slots, *self._pools.of_group(group))
+
+    def read_blocks(self, group: int, blocks: Int32) -> npt.NDArray[np.uint8]:
+        """Contents [n, bytes] of blocks [n] in all layers of ``group``."""
+        return self._pools.read(group, blocks)
+
+    def write_blocks(self, group: int, blocks: Int32, data: npt.NDArray[np.uint8]) -> None:
+        """Replace the contents of blocks [n] by what `read_blocks` gave."""
+        self._pools.write(group, blocks, data)
 
     def write_adapter(self, slot: int, modules: Sequence[ModuleWeights | None]) -> None:
         """Set the LoRA adapter in ``slot`` (`Executable.write_adapter`).

@@ -25,6 +25,7 @@ class KVPools:
         self._slots: tuple[int, ...] = ()
         self.scratch: tuple[range, ...] = ()
         self.tensors: list[Any] = []
+        self._blocks: list[npt.NDArray[np.uint8]] = []  # the same memory, [blocks, bytes]
 
     def allocate(self, blocks_per_group: tuple[int, ...], block_size: int) -> None:
         """Replace all pools by zeroed ones. Behind their blocks lie those in ``scratch``, by KV
@@ -51,12 +52,30 @@ class KVPools:
         for layer in self._spec.layers:
             tiles = self.scratch[layer.group].stop * block_size // TILE
             for shape in pool_shapes(tiles, layer):
-                self.tensors.append(self._wrap(pages(shape, POOL_TYPES[layer.dtype].element)))
+                pool = pages(shape, POOL_TYPES[layer.dtype].element)
+                self.tensors.append(self._wrap(pool))
+                rows = pool.reshape(-1).view(np.uint8)  # a block is whole tiles
+                self._blocks.append(rows.reshape(self.scratch[layer.group].stop, -1))
 
     def of_group(self, group: int) -> list[Any]:
         """K and V tensors of the group's layers, in order of the layers."""
         layers = self._spec.groups[group].layers
         return [tensor for i in layers for tensor in self.tensors[2 * i : 2 * i + 2]]
+
+    def read(self, group: int, blocks: Int32) -> npt.NDArray[np.uint8]:
+        """Contents [n, bytes] of blocks [n] in all layers of a group, layer after layer."""
+        return np.concatenate([pool[blocks] for pool in self._group_blocks(group)], axis=1)
+
+    def write(self, group: int, blocks: Int32, data: npt.NDArray[np.uint8]) -> None:
+        """Replace what `read` gave."""
+        start = 0
+        for pool in self._group_blocks(group):
+            pool[blocks] = data[:, start : start + pool.shape[1]]
+            start += pool.shape[1]
+
+    def _group_blocks(self, group: int) -> list[npt.NDArray[np.uint8]]:
+        layers = self._spec.groups[group].layers
+        return [pool for i in layers for pool in self._blocks[2 * i : 2 * i + 2]]
 
     def check_slots(self, group: int, source: Int32, target: Int32) -> tuple[Int32, Int32]:
         """Aligned copies of slot lists.
@@ -78,6 +97,7 @@ class KVPools:
     def release(self) -> None:
         """Drop all pools; their memory goes back to the system."""
         self.tensors.clear()
+        self._blocks.clear()
         self._slots = ()
 
 

@@ -31,6 +31,8 @@ from optc.runtime.scheduler import Scheduler
 from optc.runtime.speculative.proposer import Checked
 from optc.runtime.speculative.speculator import Speculator
 from optc.runtime.speculative.verifier import Verdict
+from optc.runtime.spill.spill import Spill
+from optc.runtime.spill.stores import Store
 from optc.runtime.structured.constraint import Constraint
 from optc.runtime.structured.masks import fill_masks, prune_drafts
 from optc.runtime.tree import Accepted, compacted_slots
@@ -44,6 +46,10 @@ class Update(NamedTuple):
     delta: Delta
 
 
+#: Rows a request of steps that count as prefill.
+_PREFILL_ROWS = 4
+
+
 class Core:
     """A loaded engine with its KV blocks and its requests. Not thread-safe.
 
@@ -55,6 +61,7 @@ class Core:
         prefix_cache: Keep the keys and values of prefixes for later requests. Without effect on
             engines that are not batch-invariant, where it would change results.
         prefix_eviction: Which of them goes first when others need the room.
+        spill_store: Where cached prefixes go then; None is nowhere.
         speculator: Drafts tokens; None decodes one at a time. It does not change what is drawn,
             if the engine is batch-invariant.
         batching: Who may be admitted when; None is continuous batching.
@@ -72,6 +79,7 @@ class Core:
         token_budget: int,
         prefix_cache: bool = True,
         prefix_eviction: Eviction = "lru",
+        spill_store: Store | None = None,
         speculator: Speculator | None = None,
         batching: Batching | None = None,
         max_sequences: int | None = None,
@@ -86,12 +94,16 @@ class Core:
         self._clock = clock
         self._speculator = speculator
         self.adapters = AdapterTable(spec.adapters)
+        self._spill: Spill | None = None
+        if spill_store is not None:
+            self._spill = Spill(spill_store, executable)
         self._blocks = KVBlocks(
             tuple(group.window for group in spec.groups),
             plan.blocks,
             plan.block_size,
             prefix_cache=prefix_cache and spec.batch_invariant,
             eviction=prefix_eviction,
+            spill=self._spill,
         )
         self.scheduler: Scheduler[Request] = Scheduler(
             self._blocks,
@@ -219,6 +231,8 @@ class Core:
             running=self.scheduler.num_running,
             waiting=self.scheduler.num_waiting,
             free_blocks=self._blocks.available(),
+            spilled_blocks=self._spill.num_blocks if self._spill else 0,
+            restored_blocks=self._spill.restored_blocks if self._spill else 0,
             cached_blocks=tuple(pool.num_cached for pool in self._blocks.pools),
         )
 
@@ -230,6 +244,8 @@ class Core:
         """Release the engine and what drafts for it."""
         if self._speculator:
             self._speculator.close()
+        if self._spill:
+            self._spill.close()
         self.executable.close()
 
     def _fork(self, draws: list[Draw], started: float) -> tuple[list[Draw], list[BlockCopy]]:
@@ -270,6 +286,9 @@ class Core:
 
     def _count(self, chunks: Sequence[Chunk[Request]], seconds: float) -> None:
         self._metrics.count_step(chunks, seconds, self._blocks.available())
+        rows = sum(chunk.rows for chunk in chunks)
+        if self._spill and rows >= _PREFILL_ROWS * len(chunks):
+            self._spill.observe_prefill(rows, seconds)
 
     def _update(self, draw: Draw, verdict: Verdict, best: list[int], now: float) -> Update:
         request = draw.request

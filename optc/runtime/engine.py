@@ -38,6 +38,7 @@ class Engine:
         max_sequences, prefill_chunk, block_size: As of `optc.load`.
         prefix_cache: Keep keys and values of prefixes for later requests.
         prefix_eviction: Which of them goes first (`optc.runtime.eviction`).
+        prefix_spill: Where they go then (`optc.runtime.spill.where`); None is nowhere.
         drafting: With what tokens are drafted; None does not speculate.
         batching, batch_window_ms: When waiting requests are admitted (`optc.runtime.batching`).
 
@@ -58,6 +59,7 @@ class Engine:
         block_size: int | None = None,
         prefix_cache: bool = True,
         prefix_eviction: Eviction = "lru",
+        prefix_spill: str | Path | None = None,
         drafting: Drafting | None = None,
         batching: BatchingMode = "continuous",
         batch_window_ms: float = 5.0,
@@ -75,6 +77,7 @@ class Engine:
             block_size=block_size,
             prefix_cache=prefix_cache,
             prefix_eviction=prefix_eviction,
+            prefix_spill=prefix_spill,
             batching=batching,
             batch_window_ms=batch_window_ms,
         )

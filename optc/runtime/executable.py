@@ -152,6 +152,15 @@ class Executable(Protocol):
         slot is the target of one pair and the source of a later one."""
         ...
 
+    def read_blocks(self, group: int, blocks: Int32) -> npt.NDArray[np.uint8]:
+        """Contents [n, bytes] of blocks [n] in all layers of ``group``, as opaque bytes: all that a
+        block holds, and of one size. Logits of the last step stay valid."""
+        ...
+
+    def write_blocks(self, group: int, blocks: Int32, data: npt.NDArray[np.uint8]) -> None:
+        """Replace the contents of blocks [n] by what `read_blocks` gave for n blocks."""
+        ...
+
     def write_adapter(self, slot: int, modules: Sequence[ModuleWeights | None]) -> None:
         """Set the LoRA adapter in ``slot``: weights for each module of ``spec.adapters``, None
         where it has none."""

@@ -20,7 +20,9 @@ from typing import NamedTuple, Protocol
 from optc.runtime.block_pool import BlockPool
 from optc.runtime.eviction import Eviction
 from optc.runtime.executable import Int32
-from optc.runtime.prefix_cache import ABSENT, PrefixCache
+from optc.runtime.prefix_cache import PrefixCache
+from optc.runtime.prefix_node import ABSENT
+from optc.runtime.spill.spill import Spill
 
 RELEASED = ABSENT
 
@@ -85,6 +87,7 @@ class KVBlocks:
         block_size: Tokens a block.
         prefix_cache: Keep full blocks of requests that ended, for those that begin alike.
         eviction: Which of them goes first when others need the room.
+        spill: Where their contents go then; None is nowhere.
     """
 
     def __init__(
@@ -95,13 +98,14 @@ class KVBlocks:
         *,
         prefix_cache: bool = False,
         eviction: Eviction = "lru",
+        spill: Spill | None = None,
     ) -> None:
         self.windows = windows
         self.block_size = block_size
         self.pools = tuple(BlockPool(total) for total in totals)
         self.prefixes: PrefixCache | None = None
         if prefix_cache:
-            self.prefixes = PrefixCache(windows, self.pools, block_size, eviction)
+            self.prefixes = PrefixCache(windows, self.pools, block_size, eviction, spill)
 
     def new_tables(self) -> BlockTables:
         """Empty tables for a request."""
@@ -145,10 +149,14 @@ class KVBlocks:
         tokens need not be computed."""
         if self.prefixes is None:
             return 0
-        path = self.prefixes.match(request.salt, request.tokens)
-        self.prefixes.use(path)
+        self.prefixes.restore(request.salt, request.tokens)
+        return self._attach(request, self.prefixes)
+
+    def _attach(self, request: HasPrefix, prefixes: PrefixCache) -> int:
+        path = prefixes.match(request.salt, request.tokens)
+        prefixes.use(path)
         tables = request.tables
-        for group, first in enumerate(self.prefixes.first_seen(len(path))):
+        for group, first in enumerate(prefixes.first_seen(len(path))):
             blocks = [node.blocks[group] for node in path[first:]]
             for block in blocks:
                 self.pools[group].share(block)
@@ -165,7 +173,7 @@ class KVBlocks:
         if len(path) * self.block_size <= request.num_computed:
             return False
         self.free(request.tables)  # its full blocks are those of the path, which stay cached
-        request.num_computed = self.reuse(request)
+        request.num_computed = self._attach(request, self.prefixes)
         return True
 
     def fork(self, source: BlockTables, target: BlockTables, length: int) -> list[BlockCopy] | None:

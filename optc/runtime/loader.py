@@ -35,6 +35,7 @@ def load(
     block_size: int | None = None,
     prefix_cache: bool = True,
     prefix_eviction: Eviction = "lru",
+    prefix_spill: str | Path | None = None,
     speculate: str | None = None,
     draft: str | Path | None = None,
     num_speculative_tokens: int | None = None,
@@ -61,6 +62,9 @@ def load(
             never changes a result. Without effect on engines that are not batch-invariant.
         prefix_eviction: Which of them goes first when others need the room: the least recently used
             (``lru``), or the least frequently used (``lfu``), with aging.
+        prefix_spill: Where evicted ones go: ``"1GiB"`` of memory, or a folder, ``"/var/tmp"`` or
+            with the file's size ``"/var/tmp:10GiB"`` (default: a quarter of what is free).
+            Restored on a hit where that is faster than to compute them; None drops them.
         speculate: Drafts tokens and verifies several in one step, while that pays: ``ngram`` what
             the request's own text repeats, ``lookahead`` also what the model said behind rejected
             drafts, ``draft`` what a smaller model says, ``ngram+draft`` both; ``off`` does not.
@@ -130,6 +134,7 @@ def load(
         block_size=block_size,
         prefix_cache=prefix_cache,
         prefix_eviction=prefix_eviction,
+        prefix_spill=prefix_spill,
         drafting=drafting,
         batching=batching,
         batch_window_ms=batch_window_ms,

@@ -105,6 +105,8 @@ class EngineMetrics:
         running: Completions that hold KV blocks now.
         waiting: Completions in the queue now.
         free_blocks: KV blocks by group that requests can have now, cached ones included.
+        spilled_blocks: Blocks outside of the pools, by `load`'s ``prefix_spill``.
+        restored_blocks: How often one of them was brought back.
         cached_blocks: Those of them that hold a prefix which may be used again.
         total_blocks: All KV blocks by group.
         kv_use_sum: Share of the KV blocks that requests hold, of the fullest group, added up over
@@ -130,6 +132,8 @@ class EngineMetrics:
     waiting: int = 0
     free_blocks: tuple[int, ...] = ()
     cached_blocks: tuple[int, ...] = ()
+    spilled_blocks: int = 0
+    restored_blocks: int = 0
     total_blocks: tuple[int, ...] = ()
     kv_use_sum: float = 0.0
     kv_use_peak: float = 0.0

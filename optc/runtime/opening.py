@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from optc.errors import InputError
 from optc.runtime.batching import BatchingMode, make_batching
@@ -14,6 +15,7 @@ from optc.runtime.executable import EngineSpec, Executable
 from optc.runtime.kv_plan import KVPlan, plan_kv, plan_with_draft
 from optc.runtime.speculative.draft_model import DraftModel
 from optc.runtime.speculative.drafting import Drafting
+from optc.runtime.spill.where import parse_spill
 
 OpenExecutable = Callable[[], Executable]
 
@@ -32,6 +34,7 @@ class OpenCore:
         prefill_chunk: Most rows of a step for prompts while others decode; None is no limit.
         block_size: Tokens of a KV block; None chooses.
         prefix_cache: Keep keys and values of prefixes.
+        prefix_spill: Where they go then (`optc.runtime.spill.where`); None is nowhere.
         prefix_eviction: Which of them goes first (`optc.runtime.eviction`).
         batching: When waiting requests are admitted (`optc.runtime.batching`).
         batch_window_ms: Window of dynamic batching in milliseconds.
@@ -49,6 +52,7 @@ class OpenCore:
     block_size: int | None = None
     prefix_cache: bool = True
     prefix_eviction: Eviction = "lru"
+    prefix_spill: str | Path | None = None
     batching: BatchingMode = "continuous"
     batch_window_ms: float = 5.0
     spec: EngineSpec = field(init=False)
@@ -92,6 +96,7 @@ class OpenCore:
             token_budget=rows,
             prefix_cache=self.prefix_cache,
             prefix_eviction=self.prefix_eviction,
+            spill_store=None if self.prefix_spill is None else parse_spill(self.prefix_spill),
             speculator=self.drafting.speculator(model, costs),
             batching=make_batching(
                 self.batching, self.batch_window_ms, min(spec.max_sequences, spec.max_logit_rows)

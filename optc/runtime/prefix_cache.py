@@ -19,30 +19,13 @@ The cache keeps blocks that nobody holds any more until someone needs the room. 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import NamedTuple
 
 from optc.runtime.block_pool import BlockPool
 from optc.runtime.eviction import Eviction, Order, make_order
 from optc.runtime.executable import Int32
-
-ABSENT = -1
-
-
-class Node:
-    """One full block of a prefix.
-
-    Args:
-        key: Its tokens' bytes; a root's is its salt's.
-        parent: The block before; None for a root.
-        groups: Number of KV groups.
-    """
-
-    __slots__ = ("blocks", "children", "key", "parent")
-
-    def __init__(self, key: bytes, parent: Node | None, groups: int) -> None:
-        self.key = key
-        self.parent = parent
-        self.children: dict[bytes, Node] = {}
-        self.blocks = [ABSENT] * groups
+from optc.runtime.prefix_node import ABSENT, Node, descendants
+from optc.runtime.spill.spill import Spill, chain, root_digest
 
 
 class PrefixCache:
@@ -53,6 +36,7 @@ class PrefixCache:
         pools: The groups' pools.
         block_size: Tokens a block.
         eviction: Which block goes first.
+        spill: Where the contents of evicted blocks go; None is nowhere.
     """
 
     def __init__(
@@ -61,10 +45,12 @@ class PrefixCache:
         pools: tuple[BlockPool, ...],
         block_size: int,
         eviction: Eviction = "lru",
+        spill: Spill | None = None,
     ) -> None:
         self._windows = windows
         self._pools = pools
         self._block_size = block_size
+        self._spill = spill
         self._roots: dict[str, Node] = {}
         # By group: the nodes with a block in it.
         self._used: tuple[Order[Node], ...] = tuple(make_order(eviction) for _ in windows)
@@ -87,6 +73,37 @@ class PrefixCache:
             if all(have >= need for have, need in zip(present, needed, strict=True)):
                 usable = len(path)
         return path[:usable]
+
+    def restore(self, salt: str, tokens: Int32) -> None:
+        """Bring back what was spilled, if a request of ``tokens`` [n] can go on from more of it and
+        that pays. Others may be evicted for it."""
+        if self._spill is None:
+            return
+        limit = (len(tokens) - 1) // self._block_size
+        plan = self._restorable(salt, tokens[: limit * self._block_size], self._spill)
+        gained = plan.length - len(self.match(salt, tokens))
+        if gained <= 0 or not self._spill.pays(gained * self._block_size, len(plan.missing)):
+            return
+        path = self._grow_path(salt, tokens[: plan.length * self._block_size])
+        seen = [path[first:] for first in self.first_seen(plan.length)]
+        held = [
+            [node.blocks[group] for node in nodes if node.blocks[group] != ABSENT]
+            for group, nodes in enumerate(seen)
+        ]
+        for pool, blocks in zip(self._pools, held, strict=True):
+            for block in blocks:
+                pool.share(block)
+        for group, index in plan.missing:
+            filled = self._refill(path[index], group, self._spill)
+            if filled is None:
+                break
+            held[group].append(filled)
+        for group, nodes in enumerate(seen):
+            for node in reversed(nodes):
+                if node.blocks[group] != ABSENT:
+                    self._used[group].use(node)
+            self._pools[group].release(held[group])
+        self._prune(path[-1])
 
     def first_seen(self, count: int) -> list[int]:
         """By group, the first block that the row after ``count`` full blocks sees."""
@@ -145,13 +162,14 @@ class PrefixCache:
                 break
             if not pool.holders(node.blocks[group]):
                 victims.append(node)
+        # Without a full-attention block its node is of no use: the windowed groups' blocks go too.
+        groups = (group,) if self._windows[group] else range(len(self._pools))
         for node in victims:
             self._used[group].evicted(node)
-            if self._windows[group]:
-                self._forget(node, group)
-            else:  # without it the node is of no use, so the windowed groups' blocks go too
-                for other in range(len(self._pools)):
-                    self._forget(node, other)
+            for other in groups:
+                if self._spill and node.blocks[other] != ABSENT:
+                    self._spill.save(other, node.digest, node.blocks[other])
+                self._forget(node, other)
             self._prune(node)
 
     def kept(self, group: int) -> list[int]:
@@ -164,7 +182,7 @@ class PrefixCache:
         Raises:
             RuntimeError: A node is unreachable, useless or has lost its block.
         """
-        nodes = [node for root in self._roots.values() for node in _descendants(root)]
+        nodes = [node for root in self._roots.values() for node in descendants(root)]
         for group, window in enumerate(self._windows):
             having = {node for node in nodes if node.blocks[group] != ABSENT}
             if having != set(self._used[group]) or not (window or len(having) == len(nodes)):
@@ -187,15 +205,57 @@ class PrefixCache:
         groups = len(self._windows)
         node = self._roots.get(salt)
         if node is None:
-            node = self._roots[salt] = Node(salt.encode(), None, groups)
+            root = root_digest(salt) if self._spill else b""
+            node = self._roots[salt] = Node(salt.encode(), None, groups, root)
         path = []
         for key in self._keys(tokens):
             child = node.children.get(key)
             if child is None:
-                child = node.children[key] = Node(key, node, groups)
+                digest = chain(node.digest, key) if self._spill else b""
+                child = node.children[key] = Node(key, node, groups, digest)
             path.append(child)
             node = child
         return path
+
+    def _restorable(self, salt: str, tokens: Int32, spill: Spill) -> _Plan:
+        """The longest path over ``tokens`` [m * block_size] that tree and spill have together."""
+        nodes = list(self._walk(salt, tokens))
+        digest = root_digest(salt)
+        run = [0] * len(self._windows)  # by group: blocks without a gap at the path's end
+        spilled: list[tuple[int, int]] = []
+        count = 0
+        for index, key in enumerate(self._keys(tokens)):
+            digest = chain(digest, key)
+            for group in range(len(run)):
+                kept = index < len(nodes) and nodes[index].blocks[group] != ABSENT
+                if not kept and spill.has(group, digest):
+                    spilled.append((group, index))
+                elif not kept:
+                    run[group] = -1
+                run[group] += 1
+            if any(not (window or have) for window, have in zip(self._windows, run, strict=True)):
+                break
+            needed = [index + 1 - first for first in self.first_seen(index + 1)]
+            if all(have >= need for have, need in zip(run, needed, strict=True)):
+                count = index + 1
+        seen = self.first_seen(count)
+        return _Plan(count, [(g, i) for g, i in spilled if seen[g] <= i < count])
+
+    def _refill(self, node: Node, group: int, spill: Spill) -> int | None:
+        """Fill a block for a node, which the caller holds then; None without room or contents."""
+        pool = self._pools[group]
+        if not pool.num_free and not pool.num_cached:
+            return None
+        if not pool.num_free:
+            self.evict(group, 1)
+        (block,) = pool.take(1)
+        if not spill.load(group, node.digest, block):
+            pool.release([block])
+            return None
+        pool.keep(block)
+        node.blocks[group] = block
+        self._used[group].use(node)
+        return block
 
     def _keys(self, tokens: Int32) -> Iterator[bytes]:
         size = self._block_size
@@ -219,9 +279,9 @@ class PrefixCache:
             node = parent
 
 
-def _descendants(root: Node) -> Iterator[Node]:
-    left = list(root.children.values())
-    while left:
-        node = left.pop()
-        yield node
-        left.extend(node.children.values())
+class _Plan(NamedTuple):
+    """A path of ``length`` blocks; of those that are seen, the ``missing`` (group, index) must be
+    restored."""
+
+    length: int
+    missing: list[tuple[int, int]]

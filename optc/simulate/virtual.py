@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
+import numpy.typing as npt
 
 from optc.runtime.adapters.spec import ModuleWeights
 from optc.runtime.executable import EngineSpec, Float32, Int32, StepBatch
@@ -72,6 +73,13 @@ class VirtualEngine:
         return logits
 
     def copy_kv(self, group: int, src_slots: Int32, dst_slots: Int32) -> None:
+        """Nothing is stored."""
+
+    def read_blocks(self, group: int, blocks: Int32) -> npt.NDArray[np.uint8]:
+        """Blocks hold nothing."""
+        return np.zeros((len(blocks), 0), np.uint8)
+
+    def write_blocks(self, group: int, blocks: Int32, data: npt.NDArray[np.uint8]) -> None:
         """Nothing is stored."""
 
     def write_adapter(self, slot: int, modules: Sequence[ModuleWeights | None]) -> None:

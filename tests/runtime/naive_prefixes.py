@@ -6,6 +6,7 @@ end; everything is found by looking at everything.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass, field
 
 from optc.runtime.eviction import Eviction
@@ -26,13 +27,15 @@ class NaiveHolder:
 
 @dataclass
 class NaivePrefixes:
-    """Blocks of all groups. ``used`` is by group when each cached block was used last, ``uses`` by
+    """Blocks of all groups. ``spilled`` are by group and key, the least recently used first, at
+    most ``spill``. ``used`` is by group when each cached block was used last, ``uses`` by
     how many requests, and ``weights`` that and the group's ``ages`` at its last use."""
 
     windows: tuple[int, ...]
     totals: tuple[int, ...]
     size: int
     eviction: Eviction = "lru"
+    spill: int = 0
     holders: list[NaiveHolder] = field(default_factory=list)
     clock: int = 0
 
@@ -40,6 +43,7 @@ class NaivePrefixes:
         self.used: list[dict[Key, int]] = [{} for _ in self.windows]
         self.uses: list[dict[Key, int]] = [{} for _ in self.windows]
         self.weights: list[dict[Key, int]] = [{} for _ in self.windows]
+        self.spilled: list[tuple[int, Key]] = []
         self.ages = [0] * len(self.windows)
 
     def first_seen(self, group: int, count: int) -> int:
@@ -60,9 +64,53 @@ class NaivePrefixes:
 
     def admit(self, salt: str, tokens: tuple[int, ...]) -> NaiveHolder:
         holder = NaiveHolder(salt, tokens, 0, [set() for _ in self.windows])
+        self.restore(salt, tokens)
         self.holders.append(holder)
         self.catch_up(holder)
         return holder
+
+    def restore(self, salt: str, tokens: tuple[int, ...]) -> None:
+        """Take back what makes for a longer hit, as far as there is room."""
+        gone = [dict(used) for used in self.used]
+        for group, key in self.spilled:
+            gone[group].setdefault(key, 0)
+        present, self.used = self.used, gone
+        count = self.hit(salt, tokens)
+        self.used = present
+        if count <= self.hit(salt, tokens):
+            return
+        keys = [(salt, tokens[: (j + 1) * self.size]) for j in range(count)]
+        seen = [keys[self.first_seen(g, count) :] for g in range(len(self.windows))]
+        kept = [
+            {key for key in keys if key in used} for keys, used in zip(seen, self.used, strict=True)
+        ]
+        for group, key in [(g, k) for k in keys for g in range(len(seen)) if k in seen[g]]:
+            if key not in self.used[group] and not self.take_back(group, key, kept):
+                break
+        for group, mine in enumerate(seen):
+            for key in reversed(mine):
+                if key in self.used[group]:
+                    self.clock += 1
+                    self.used[group][key] = self.clock
+
+    def take_back(self, group: int, key: Key, kept: list[set[Key]]) -> bool:
+        if not self.free(group):
+            if not set(self.used[group]) - self.held_keys(group) - kept[group]:
+                return False
+            self.evict(group, kept[group])
+        if (group, key) not in self.spilled:
+            return False
+        self.put((group, key))
+        self.clock += 1
+        self.used[group][key] = self.clock
+        self.weights[group][key] = 0
+        kept[group].add(key)
+        return True
+
+    def put(self, entry: tuple[int, Key]) -> None:
+        if entry in self.spilled:
+            self.spilled.remove(entry)
+        self.spilled = [*self.spilled, entry][-self.spill :] if self.spill else []
 
     def catch_up(self, holder: NaiveHolder) -> bool:
         count = self.hit(holder.salt, holder.tokens)
@@ -127,11 +175,13 @@ class NaivePrefixes:
                 holder.held[group] = {j for j in holder.held[group] if j >= first}
         return True
 
-    def evict(self, group: int) -> None:
-        loose = set(self.used[group]) - self.held_keys(group)
+    def evict(self, group: int, kept: Collection[Key] = ()) -> None:
+        loose = set(self.used[group]) - self.held_keys(group) - set(kept)
         lfu = self.eviction == "lfu"
         key = min(loose, key=lambda k: (lfu * self.weights[group][k], self.used[group][k]))
         self.ages[group] = max(self.ages[group], self.weights[group][key])
         for other in [group] if self.windows[group] else range(len(self.windows)):
+            if key in self.used[other]:
+                self.put((other, key))
             for figures in (self.used[other], self.uses[other], self.weights[other]):
                 figures.pop(key, None)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 import numpy as np
+import numpy.typing as npt
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -18,6 +19,8 @@ from optc.runtime.kv_blocks import BlockTables, KVBlocks
 from optc.runtime.kv_plan import KVPlan
 from optc.runtime.params import SamplingParams
 from optc.runtime.request import Request
+from optc.runtime.spill.spill import Spill
+from optc.runtime.spill.stores import HostStore
 from tests.runtime.naive_prefixes import NaiveHolder, NaivePrefixes
 from tests.runtime.toy import ToyExecutable, generate_naively, toy_spec
 
@@ -39,8 +42,9 @@ def make_blocks(
     totals: tuple[int, ...] = (9,),
     size: int = 2,
     eviction: Eviction = "lru",
+    spill: Spill | None = None,
 ) -> KVBlocks:
-    return KVBlocks(windows, totals, size, prefix_cache=True, eviction=eviction)
+    return KVBlocks(windows, totals, size, prefix_cache=True, eviction=eviction, spill=spill)
 
 
 def admit(blocks: KVBlocks, tokens: list[int], salt: str = "") -> Holder:
@@ -168,6 +172,16 @@ def test_a_damaged_tree_is_found(damage: str) -> None:
         blocks.check_integrity([holder])
 
 
+class NoContents:
+    """Blocks of one byte, for who does not look at it."""
+
+    def read_blocks(self, group: int, blocks: Int32) -> npt.NDArray[np.uint8]:
+        return np.zeros((len(blocks), 1), np.uint8)
+
+    def write_blocks(self, group: int, blocks: Int32, data: npt.NDArray[np.uint8]) -> None:
+        assert data.shape == (len(blocks), 1)
+
+
 actions = st.lists(
     st.tuples(
         st.sampled_from(["admit", "compute", "compute", "catch up", "free"]),
@@ -186,6 +200,7 @@ actions = st.lists(
     size=st.integers(1, 4),
     total=st.integers(3, 14),
     eviction=st.sampled_from(["lru", "lfu"]),
+    spill=st.integers(0, 20),
 )
 def test_any_history_equals_the_oracle(
     actions: list[tuple[str, int, int, list[int]]],
@@ -193,10 +208,14 @@ def test_any_history_equals_the_oracle(
     size: int,
     total: int,
     eviction: Eviction,
+    spill: int,
 ) -> None:
+    """With and without a spill of ``spill`` blocks of one byte; frequencies without."""
+    spill *= eviction == "lru"
+    store = Spill(HostStore(spill), NoContents()) if spill else None
     totals = tuple(total - group for group in range(len(windows)))
-    blocks = make_blocks(windows, totals, size, eviction)
-    naive = NaivePrefixes(windows, totals, size, eviction)
+    blocks = make_blocks(windows, totals, size, eviction, store)
+    naive = NaivePrefixes(windows, totals, size, eviction, spill)
     live: list[tuple[Holder, NaiveHolder]] = []
     for action, number, count, prompt in actions:
         if action == "admit":
@@ -218,6 +237,7 @@ def test_any_history_equals_the_oracle(
         blocks.check_integrity(holder for holder, _ in live)
         for group, pool in enumerate(blocks.pools):
             assert (pool.num_free, pool.num_cached) == (naive.free(group), naive.cached(group))
+        assert store is None or store.num_blocks == len(naive.spilled)
 
 
 def make_core(spec: EngineSpec, blocks: int = 40) -> tuple[Core, ToyExecutable]:

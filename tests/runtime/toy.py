@@ -216,5 +216,14 @@ class ToyExecutable:
         self.keys[group][dst_slots] = self.keys[group][src_slots]
         self.values[group][dst_slots] = self.values[group][src_slots]
 
+    def read_blocks(self, group: int, blocks: Int32) -> npt.NDArray[np.uint8]:
+        both = [pool[group].reshape(self.blocks[group], -1) for pool in (self.keys, self.values)]
+        return np.concatenate([pool[blocks] for pool in both], axis=1).view(np.uint8)
+
+    def write_blocks(self, group: int, blocks: Int32, data: npt.NDArray[np.uint8]) -> None:
+        halves = np.split(np.ascontiguousarray(data).view(np.float64), 2, axis=1)
+        for pool, half in zip((self.keys, self.values), halves, strict=True):
+            pool[group].reshape(self.blocks[group], -1)[blocks] = half
+
     def close(self) -> None:
         self.closed = True
