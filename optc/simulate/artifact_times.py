@@ -6,12 +6,14 @@ from optc import registry
 from optc.artifact import Artifact
 from optc.progress import Progress, no_progress
 from optc.runtime.costs_cache import CostsCache
+from optc.runtime.loader import load
 from optc.simulate.measure import measure_step_times
 from optc.simulate.step_times import StepTimes
+from optc.simulate.stopwatch import serve_steps
 from optc.target import usable_threads
 
 #: Another way to measure or to state them is another version.
-_KIND = "step-times.v1"
+_KIND = "step-times.v2"
 
 
 def artifact_step_times(
@@ -38,12 +40,14 @@ def artifact_step_times(
     kept = None if again else cache.read(_KIND, artifact.digest, count)
     if kept is not None:
         return StepTimes.from_json(kept)
+    with load(artifact.path, threads=count, prefix_cache=False, verify="size") as engine:
+        served = serve_steps(engine)
     entry = artifact.engine()
     executable = registry.backend(entry.backend).load(
         artifact.engine_folder(entry), entry.spec, entry.data, count
     )
     try:
-        found = measure_step_times(executable, progress=progress)
+        found = measure_step_times(executable, served, progress=progress)
     finally:
         executable.close()
     cache.write(_KIND, artifact.digest, count, found.to_json())

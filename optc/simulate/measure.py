@@ -11,9 +11,9 @@ import numpy as np
 from optc.progress import Progress, no_progress
 from optc.runtime.executable import EngineSpec, Executable
 from optc.simulate.step_times import Curve, Rows, StepTimes, group_shares
-from optc.simulate.stopwatch import ServedSteps, serve_steps, time_steps
+from optc.simulate.stopwatch import ServedSteps, time_steps
 
-ROUNDS = 3
+ROUNDS = 5
 #: Memory for keys and values while measuring; long contexts of many sequences are left out.
 _KV_BYTES = 512 << 20
 _SHORT, _LONG = 32, 2048
@@ -25,16 +25,25 @@ TimeSteps = Callable[[Sequence[Shape]], list[float]]
 
 def measure_step_times(
     executable: Executable,
+    served: Sequence[ServedSteps],
     *,
     rounds: int = ROUNDS,
     progress: Progress = no_progress,
     clock: Callable[[], float] = time.perf_counter,
 ) -> StepTimes:
-    """Measure an engine that nobody else uses; its KV pools are replaced."""
+    """Measure an engine that nobody else uses; its KV pools are replaced.
+
+    Args:
+        executable: The engine.
+        served: What `optc.simulate.stopwatch.serve_steps` found for it.
+        rounds: In which all shapes take turns.
+        progress: Told how many have been timed.
+        clock: Seconds of a monotonic clock.
+    """
     return fit(
         executable.spec,
         lambda shapes: time_steps(executable, shapes, rounds, progress, clock),
-        serve_steps(executable, clock),
+        served,
     )
 
 

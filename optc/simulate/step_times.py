@@ -30,7 +30,7 @@ class Rows(NamedTuple):
 
 @dataclass(frozen=True)
 class Curve:
-    """A function that is linear between knots, and goes on as its last two do.
+    """A function that is linear between knots and constant beyond them.
 
     Attributes:
         knots: Ascending.
@@ -41,10 +41,12 @@ class Curve:
     values: tuple[float, ...]
 
     def at(self, x: float) -> float:
-        """The value at ``x``; before the first knot the first value."""
-        if x <= self.knots[0] or len(self.knots) == 1:
+        """The value at ``x``."""
+        if x <= self.knots[0]:
             return self.values[0]
-        right = min(bisect_right(self.knots, x), len(self.knots) - 1)
+        if x >= self.knots[-1]:
+            return self.values[-1]
+        right = bisect_right(self.knots, x)
         x0, x1 = self.knots[right - 1], self.knots[right]
         y0, y1 = self.values[right - 1], self.values[right]
         return y0 + (y1 - y0) * (x - x0) / (x1 - x0)

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from itertools import chain
 from typing import NamedTuple
 
 import numpy as np
 
 from optc.bench.batches import ragged_batch
 from optc.progress import Progress
-from optc.runtime.core import Core
+from optc.runtime.engine import Engine
 from optc.runtime.executable import Executable, StepBatch
-from optc.runtime.kv_plan import KVPlan
 from optc.runtime.params import SamplingParams
 from optc.simulate.step_times import Rows
 
@@ -21,6 +21,8 @@ _BLOCK_TOKENS = 64
 _TURN_S = 0.025
 #: Decode steps that are served, and the tokens of their prompts.
 _SERVED_STEPS, _SERVED_PROMPT = 16, 24
+#: How long each number of requests is served, once at least.
+_SERVED_S = 0.2
 
 
 def time_steps(
@@ -62,41 +64,41 @@ def _repeat(executable: Executable, batch: StepBatch, clock: Callable[[], float]
 
 
 class ServedSteps(NamedTuple):
-    """Decode steps of the runtime's core: their sequences, the tokens of each (halfway through
-    the steps), and the median seconds of a step, everything around the engine included."""
+    """Decode steps of a served engine: their sequences, the tokens of each halfway through them,
+    and the median seconds from one step's tokens to the next's."""
 
     sequences: int
     length: int
     seconds: float
 
 
-def serve_steps(executable: Executable, clock: Callable[[], float]) -> list[ServedSteps]:
-    """Decode with some numbers of sequences through the runtime, greedy, at short contexts."""
-    spec = executable.spec
+def serve_steps(engine: Engine) -> list[ServedSteps]:
+    """Decode with some numbers of requests through the public engine, greedy, at short contexts:
+    with sampling, text, and what its thread does. Its prefix cache should be off."""
+    spec = engine.spec
     most = min(spec.max_sequences, spec.max_logit_rows, max(1, spec.max_rows // 2))
-    return [
-        _serve(executable, count, clock)
-        for count in sorted({1, 2, 4, 8, 16, most})
-        if count <= most
-    ]
+    counts = [count for count in (1, 2, 4, 8, 16) if count < most]
+    return [_serve(engine, count) for count in [*counts, most]]
 
 
-def _serve(executable: Executable, count: int, clock: Callable[[], float]) -> ServedSteps:
-    spec = executable.spec
-    prompt = min(_SERVED_PROMPT, spec.max_context - 2)
-    steps = max(1, min(_SERVED_STEPS, spec.max_context - prompt - 1))
-    size = max(_BLOCK_TOKENS // spec.block_multiple, 1) * spec.block_multiple
-    blocks = count * -(-(prompt + steps + 1) // size)
-    plan = KVPlan(size, (blocks,) * len(spec.groups), 0, prompt + steps + 1)
-    core = Core(executable, plan, token_budget=spec.max_rows, prefix_cache=False, clock=clock)
+def _serve(engine: Engine, count: int) -> ServedSteps:
+    prompt = min(_SERVED_PROMPT, engine.max_context - 3)
+    steps = min(_SERVED_STEPS, engine.max_context - prompt - 1)
+    tokens = np.arange(prompt) % engine.spec.vocab_size
     params = SamplingParams(max_tokens=steps + 1, temperature=0, ignore_eos=True)
-    tokens = np.arange(prompt, dtype=np.int32) % spec.vocab_size
-    requests = [core.add(tokens, params, seed=0) for _ in range(count)]
     seconds: list[float] = []
-    while core.has_work:
-        decodes = all(request.num_output for request in requests)
-        began = clock()
-        core.step()
-        if decodes:
-            seconds.append(clock() - began)
+    while not seconds or sum(seconds) < _SERVED_S:
+        outputs = engine.generate([tokens.tolist()] * count, params)
+        times = [output.raise_for_error().metrics.token_times_s for output in outputs]
+        seconds += _gaps(times)
     return ServedSteps(count, prompt + 1 + steps // 2, float(np.median(seconds)))
+
+
+def _gaps(times: Sequence[Sequence[float]]) -> list[float]:
+    """Seconds between the steps in which all requests decoded; if there were none, between all."""
+    began, ended = max(t[0] for t in times), min(t[-1] for t in times)
+    together = np.unique([t for t in chain(*times) if began <= t <= ended])
+    if len(together) < 2:
+        together = np.unique([*chain(*times)])
+    gaps: list[float] = np.diff(together).tolist()
+    return gaps

@@ -24,7 +24,7 @@ def artifact(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(registry, "backend", lambda name: ToyBackend())
     written = write_artifact(tmp_path / "toy")
     times = step_times(step=0.005, row=0.001).to_json()
-    CostsCache().write("step-times.v1", written.digest, 1, times)
+    CostsCache().write("step-times.v2", written.digest, 1, times)
     return written.path
 
 
@@ -69,6 +69,7 @@ def test_step_times_are_measured_where_none_are_kept(
     optc: Optc, artifact: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("optc.simulate.stopwatch._TURN_S", 0.0)
+    monkeypatch.setattr("optc.simulate.stopwatch._SERVED_S", 0.0)
     trace = ("--trace", "poisson:rate=5,requests=5,prompt=9,output=3")
     rest = ("--slo", "ttft=1s", *trace, "--threads", "2", "--json")
     assert optc("tune", artifact, *rest).json["step_time_error"][str(artifact)] > 0

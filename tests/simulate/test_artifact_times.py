@@ -19,11 +19,12 @@ def test_times_are_measured_once_and_again_on_demand(
     backend = ToyBackend()
     monkeypatch.setattr(registry, "backend", lambda name: backend)
     monkeypatch.setattr(stopwatch, "_TURN_S", 0.0)
+    monkeypatch.setattr(stopwatch, "_SERVED_S", 0.0)
     artifact = write_artifact(tmp_path / "a")
     cache = CostsCache(tmp_path / "cache")
     first = artifact_step_times(artifact, 1, cache=cache)
     assert artifact_step_times(artifact, 1, cache=cache) == first
-    assert len(backend.calls) == 1
+    assert len(backend.calls) == 2  # served, and step by step
     artifact_step_times(artifact, 2, cache=cache)
     artifact_step_times(artifact, 1, cache=cache, again=True)
-    assert [threads for _, _, threads in backend.calls] == [1, 2, 1]
+    assert [threads for _, _, threads in backend.calls] == [1, 1, 2, 2, 1, 1]

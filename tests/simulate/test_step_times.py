@@ -7,19 +7,20 @@ import json
 
 import pytest
 
+from optc.runtime.engine import Engine
 from optc.runtime.executable import KVGroup, LayerKV
 from optc.simulate.measure import fit, measure_step_times
 from optc.simulate.step_times import Curve, Rows, StepTimes
-from optc.simulate.stopwatch import ServedSteps
+from optc.simulate.stopwatch import ServedSteps, serve_steps
 from tests.runtime.toy import ToyExecutable, toy_spec
 from tests.simulate.fakes import step_times
 
 MIXED = [Rows(1, 90), Rows(1, 700), Rows(5, 300), Rows(130, 1000)]
 
 
-def test_curves_are_linear_between_knots_and_beyond_the_last() -> None:
+def test_curves_are_linear_between_knots_and_constant_beyond() -> None:
     curve = Curve((1, 3, 5), (10, 20, 0))
-    assert [curve.at(x) for x in (0, 1, 2, 3, 4, 5, 6)] == [10, 10, 15, 20, 10, 0, -10]
+    assert [curve.at(x) for x in (0, 1, 2, 3, 4, 5, 6)] == [10, 10, 15, 20, 10, 0, 0]
     assert Curve((4,), (7,)).at(100) == 7
 
 
@@ -83,7 +84,11 @@ def test_every_measured_step_keeps_to_the_engine_limits(spec) -> None:
     """The toy engine checks every batch; time is one tick a look at the clock."""
     ticks = itertools.count()
     executable = ToyExecutable(spec)
-    times = measure_step_times(executable, rounds=1, clock=lambda: next(ticks) * 0.01)
+    with Engine(lambda: ToyExecutable(spec), prefix_cache=False) as engine:
+        served = serve_steps(engine)
+    assert [s.sequences for s in served][-1] == max(1, min(spec.max_sequences, spec.max_rows // 2))
+    assert all(s.seconds > 0 for s in served)
+    times = measure_step_times(executable, served, rounds=1, clock=lambda: next(ticks) * 0.01)
     assert times.body.knots[-1] == min(spec.max_rows, spec.max_context)
     assert times.token.knots[-1] == min(spec.max_sequences, spec.max_rows)
     assert times.windows == tuple(group.window for group in spec.groups)
