@@ -99,7 +99,9 @@ class OpenCore:
             spill_store=None if self.prefix_spill is None else parse_spill(self.prefix_spill),
             speculator=self.drafting.speculator(model, costs),
             batching=make_batching(
-                self.batching, self.batch_window_ms, min(spec.max_sequences, spec.max_logit_rows)
+                self.batching,
+                self.batch_window_ms,
+                min(self.max_sequences or spec.max_sequences, spec.max_logit_rows),
             ),
             max_sequences=self.max_sequences,
             prefill_chunk=self.prefill_chunk,

@@ -101,8 +101,12 @@ def test_continuous_batching_takes_fewer_steps() -> None:
     params = [SamplingParams(temperature=0, max_tokens=40 if i % 4 == 0 else 4) for i in range(12)]
     modes: tuple[BatchingMode, ...] = ("continuous", "static")
     for mode in modes:
-        executable = ToyExecutable(toy_spec(max_sequences=4))
-        with Engine(lambda e=executable: e, batching=mode) as engine:  # type: ignore[misc]
+        executable = ToyExecutable(toy_spec(max_sequences=8))
+        with Engine(
+            lambda e=executable: e,  # type: ignore[misc]
+            batching=mode,
+            max_sequences=4,
+        ) as engine:
             engine.generate([[1]] * 12, params)
             steps[mode] = engine.metrics().steps
     assert steps["static"] == 3 * 40
