@@ -139,6 +139,33 @@ def with_adapters(recipe: Recipe, text: str) -> Recipe:
     return changed
 
 
+def with_medusa(recipe: Recipe, folder: Path) -> Recipe:
+    """The recipe with Medusa heads: the pass `medusa-heads` behind `kv-cache`, which makes trees.
+
+    Args:
+        recipe: Validated.
+        folder: The heads.
+
+    Raises:
+        InputError: The recipe makes no ragged step, or adds heads already.
+    """
+    names = [step.name for step in recipe.pipeline]
+    if "kv-cache" not in names or "medusa-heads" in names:
+        why = "has no pass kv-cache" if "kv-cache" not in names else "adds heads already"
+        raise InputError(f"the recipe {recipe.name!r} {why}", where="--medusa")
+    at = names.index("kv-cache")
+    cache = recipe.pipeline[at]
+    pipeline = (
+        *recipe.pipeline[:at],
+        cache.model_copy(update={"options": {**cache.options, "tree": True}}),
+        Step(name="medusa-heads", options={"folder": str(folder)}),
+        *recipe.pipeline[at + 1 :],
+    )
+    changed = recipe.model_copy(update={"pipeline": pipeline})
+    Pipeline.parse(changed.spec(), registry)
+    return changed
+
+
 def near(word: str, known: Sequence[str]) -> str:
     """A hint for an unknown word: the nearest known one, else all of them."""
     matches = get_close_matches(word, known, n=1)

@@ -52,6 +52,9 @@ class RaggedDriver:
     blocks: int = 24
     seed: int = 0
     padding: int = 0
+    extra: tuple[str, ...] = ()
+    more_feeds: dict[str, Array] = field(default_factory=dict)
+    more_results: list[Array] = field(default_factory=list)
     lengths: dict[int, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -100,11 +103,14 @@ class RaggedDriver:
                 range(len(tokens)) if wanted is None else list(wanted), np.int32
             ),
             **self.pools,
+            **self.more_feeds,
         }
         if parents is not None:
             feeds["tree_parent"] = np.append(parents, [-1] * self.padding).astype(np.int32)
         used = {value.name for value in self.session.get_inputs()}
         logits, *pools = self.session.run(None, {k: v for k, v in feeds.items() if k in used})
+        if self.extra:
+            pools, self.more_results = pools[: len(self.pools)], pools[len(self.pools) :]
         self.pools = dict(zip(self.pools, pools, strict=True))
         result: Array = logits
         return result

@@ -8,7 +8,7 @@ from optc import registry
 from optc.errors import InputError
 from optc.gates.measure import QUALITY_GATES, SPEED_GATES
 from optc.pipeline.pipeline import Pipeline
-from optc.recipe import GATE_NAMES, load_recipe, with_adapters
+from optc.recipe import GATE_NAMES, load_recipe, with_adapters, with_medusa
 
 MINIMAL = "name: mine\npipeline: [canonicalize, kv-cache]\n"
 
@@ -151,3 +151,10 @@ def test_room_for_adapters() -> None:
             with_adapters(load_recipe("fp32"), text)
     with pytest.raises(InputError, match="'fp32' runs the pass adapters already"):
         with_adapters(recipe, "max=1")
+
+
+def test_medusa_heads_come_behind_the_cache_which_takes_trees() -> None:
+    recipe = with_medusa(load_recipe("fp32"), Path("heads"))
+    assert "kv-cache{tree=true},medusa-heads{folder=heads}," in recipe.spec()
+    with pytest.raises(InputError, match="'fp32' adds heads already"):
+        with_medusa(recipe, Path("heads"))

@@ -31,6 +31,7 @@ KERNELS: dict[str, tuple[str, str, str]] = {
     "rotary": ("rotary_kv", "Rotary", "rotary"),
     "write_kv": ("rotary_kv", "WriteKV", "write_kv"),
     "paged_attention": ("attention", "PagedAttention", "paged_attention"),
+    "residual_heads": ("heads", "ResidualHeads", "residual_heads"),
     "copy_kv": ("copy_kv", "CopyKV", "copy_kv"),
     "tree_kv": ("tree_kv", "TreeKV", "tree_kv"),
     "int_matmul": ("matmul_int", "IntMatmul", "int_matmul"),
@@ -68,7 +69,8 @@ class _Emitter:
         with self.builder.function(function.name, parameters, attrs=attributes, pure=False):
             for call in function.calls:
                 self._call(call, values, symbols)
-            self.builder.emit_func_output(values[function.result])
+            results = [values[name] for name in (function.result, *function.more_results)]
+            self.builder.emit_func_output(results if len(results) > 1 else results[0])
 
     def _call(self, call: Call, values: dict[str, Any], symbols: dict[str, tirx.Var]) -> None:
         operands = [values[name] for name in call.inputs]
@@ -108,6 +110,8 @@ def _type(tensor: Tensor, symbols: dict[str, tirx.Var]) -> relax.TensorType:
 def _dim(dim: Dim, symbols: dict[str, tirx.Var]) -> Any:
     if isinstance(dim, int):
         return dim
-    name, _, extra = dim.partition("+")
+    factor, _, sum_ = dim.rpartition("*")
+    name, _, extra = sum_.partition("+")
     variable = symbols.setdefault(name, tirx.Var(name, "int64"))
-    return variable + int(extra) if extra else variable
+    variable = variable + int(extra) if extra else variable
+    return variable * int(factor) if factor else variable

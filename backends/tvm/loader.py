@@ -14,7 +14,7 @@ import numpy.typing as npt
 from optc.backends.tvm.adapter_pools import AdapterPools
 from optc.backends.tvm.pools import KVPools
 from optc.backends.tvm.runtime_libs import LIBRARIES, check_ffi_version, import_ffi, open_runtime
-from optc.backends.tvm.staging import Staging
+from optc.backends.tvm.staging import Staging, aligned
 from optc.backends.tvm.weights_file import MappedWeights, placed_from_json
 from optc.errors import ArtifactError, InputError, UnavailableError
 from optc.runtime.adapters.spec import ModuleWeights
@@ -50,6 +50,7 @@ class TvmExecutable:
         self._pools = KVPools(spec, ffi.from_dlpack)
         self._adapters = AdapterPools(spec.adapters, ffi.from_dlpack)
         self._fixed: tuple[Any, ...] | None = None
+        self._hidden: Float32 | None = None
 
     def allocate_kv(self, blocks_per_group: tuple[int, ...], block_size: int) -> None:
         """Allocate zeroed pools; memory is taken as blocks are first written.
@@ -72,8 +73,29 @@ class TvmExecutable:
             InputError: The batch exceeds the engine's limits, its shapes do not fit together, or
                 no KV pools were allocated.
         """
-        logits: Any = np.from_dlpack(self._step(*self.arguments(batch)))
-        return logits
+        results = self._step(*self.arguments(batch))
+        if self.spec.accept_rates:
+            results, hidden = results
+            self._hidden = _array(hidden)
+        return _array(results)
+
+    def guess(self, rows: Int32) -> Float32:
+        """Logits [n, K, V] of the Medusa heads (`HeadedExecutable.guess`).
+
+        Raises:
+            InputError: There are no heads, or no step was run.
+        """
+        if self._hidden is None:
+            raise InputError(
+                "no hidden states: there are no heads or no step was run", where="guess"
+            )
+        width = self._hidden.shape[1]
+        chosen = aligned(len(rows) * width).view(np.float32).reshape(len(rows), width)
+        np.take(self._hidden, rows, axis=0, out=chosen)
+        logits: Any = self._functions["medusa"](
+            self._ffi.from_dlpack(chosen), *self._weight_tensors
+        )
+        return _array(logits).reshape(len(rows), -1, self.spec.vocab_size)
 
     def arguments(self, batch: StepBatch) -> tuple[Any, ...]:
         """Arguments of the engine's function ``step``; raises as `step` does."""
@@ -110,11 +132,17 @@ class TvmExecutable:
 
     def close(self) -> None:
         """Release the pools and the mapped weights; the engine cannot be used afterwards."""
-        self._fixed = None
+        self._fixed = self._hidden = None
         self._weight_tensors.clear()
         self._pools.release()
         self._adapters.release()
         self._weights.close()
+
+
+def _array(tensor: Any) -> Float32:
+    array: Any = np.from_dlpack(tensor)
+    result: Float32 = array
+    return result
 
 
 def load_engine(
@@ -141,7 +169,9 @@ def load_engine(
     placed = [placed_from_json(item) for item in data["weights"]]
     weights = MappedWeights(folder / WEIGHTS_FILE, placed)
     vm = open_vm(ffi, folder / ENGINE_FILE)
-    names = ("step", *(f"copy_kv_{g}" for g in range(len(spec.groups))))
+    names = ["step", *(f"copy_kv_{g}" for g in range(len(spec.groups)))]
+    if spec.accept_rates:
+        names.append("medusa")
     functions = {name: vm[name] for name in names}
     return TvmExecutable(ffi, functions, spec, weights, [p.tensor.name for p in placed])
 

@@ -15,6 +15,7 @@ from optc.backends.tvm import (
     lower_attention,
     lower_elementwise,
     lower_matmul,
+    lower_medusa,
     lower_rows,
 )
 from optc.backends.tvm.kv_layout import POOL_TYPES, TILE
@@ -32,6 +33,7 @@ HANDLERS: dict[tuple[str, str], Handler] = {
     **lower_attention.HANDLERS,
     **lower_elementwise.HANDLERS,
     **lower_matmul.HANDLERS,
+    **lower_medusa.HANDLERS,
     **lower_rows.HANDLERS,
 }
 
@@ -70,7 +72,9 @@ def lower_model(model: ir.Model, target: Target, options: BuildOptions) -> Lower
     inputs = step_inputs(len(kv["groups"]), adapters=adapters is not None, tree=tree)
     banks = lower_adapters.adapter_pools(adapters)
     lowering = Lowering(len(kv["groups"]), kv["layers"])
-    by_name = {t.name: t for t in (*inputs, *banks)}
+    rates = lower_medusa.accept_rates(model)
+    hidden = [lower_medusa.hidden_input(model)] if rates else []
+    by_name = {t.name: t for t in (*inputs, *banks, *hidden)}
     for value in model.graph.inputs:
         if value.name == "tree_parent":
             continue  # attention takes tree_tiles and tree_slots instead
@@ -86,17 +90,28 @@ def lower_model(model: ir.Model, target: Target, options: BuildOptions) -> Lower
     logits = lowering.tensor(model.graph.outputs[0])
     weights = tuple(lowering.weights.values())
     pools = [t for i, layer in enumerate(kv["layers"]) for t in pool_tensors(i, layer)]
-    arguments = (*inputs, *(t for w in weights for t in w.tensors), *pools, *banks)
-    step = Function("step", arguments, tuple(lowering.calls), logits.name)
+    packed = [tensor for weight in weights for tensor in weight.tensors]
+    calls, results, functions = lowering.calls, [logits.name], []
+    if rates:
+        by_output = {value.name: value for value in model.graph.outputs}
+        guesses = lowering.tensor(by_output["medusa_logits"])
+        calls, heads = lower_medusa.split_heads(calls, hidden[0], packed, guesses.name)
+        results.append(lowering.tensor(by_output["hidden"]).name)
+        functions.append(heads)
+    arguments = (*inputs, *packed, *pools, *banks)
+    step = Function("step", arguments, tuple(calls), results[0], tuple(results[1:]))
     copies = (_copy_function(g, group, kv["layers"]) for g, group in enumerate(kv["groups"]))
     bounds = {
         "T": options.max_rows,
         "B": options.max_rows if tree else options.max_sequences,
         "R": options.max_logit_rows,
+        "H": options.max_sequences,
     }
-    program = Program((step, *copies), bounds, target.name, target.features)
+    program = Program((step, *copies, *functions), bounds, target.name, target.features)
     spec = _spec(kv, int(logits.shape[1]), options)
-    return Lowered(program, weights, replace(spec, adapters=adapters, tree=tree))
+    return Lowered(
+        program, weights, replace(spec, adapters=adapters, tree=tree, accept_rates=rates)
+    )
 
 
 def step_inputs(groups: int, *, adapters: bool = False, tree: bool = False) -> tuple[Tensor, ...]:

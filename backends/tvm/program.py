@@ -22,7 +22,8 @@ class Tensor:
     Attributes:
         name: Unique in the program.
         dtype: TVM's name of the element type: ``float32``, ``int8``, …
-        shape: Dimensions; symbols are T, B, P, R and S0, S1, … (16-token tiles of a KV group).
+        shape: Dimensions; symbols are T, B, P, R, H (rows of Medusa's heads) and S0, S1, …
+            (16-token tiles of a KV group), also as ``B+1`` and ``4*H``.
     """
 
     name: str
@@ -56,12 +57,14 @@ class Call:
 
 @dataclass(frozen=True)
 class Function:
-    """A function of the engine: its arguments in order, its calls, and the tensor it returns."""
+    """A function of the engine: its arguments in order, its calls, and the tensor it returns, or
+    with ``more_results`` the tensors."""
 
     name: str
     arguments: tuple[Tensor, ...]
     calls: tuple[Call, ...]
     result: str
+    more_results: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -115,6 +118,7 @@ def _function(data: dict[str, Any]) -> Function:
         tuple(tensor_from_json(t) for t in data["arguments"]),
         tuple(_call(c) for c in data["calls"]),
         data["result"],
+        tuple(data["more_results"]),
     )
 
 

@@ -35,8 +35,14 @@ def parse_spec(f: Fields) -> EngineSpec:
             for layer in f.children("layers")
         ),
         tree=bool(f.optional("tree", bool)),
+        accept_rates=_accept_rates(f),
         adapters=None if f.optional("adapters", dict) is None else _adapters(f.child("adapters")),
     )
+
+
+def _accept_rates(f: Fields) -> tuple[tuple[float, ...], ...]:
+    rows = f.optional("accept_rates", list)
+    return () if rows is None else tuple(tuple(float(rate) for rate in row) for row in rows)
 
 
 def _adapters(f: Fields) -> AdapterSpec:

@@ -47,6 +47,7 @@ def compile(
     force: bool = False,
     allow_remote_code: bool = False,
     adapters: str | None = None,
+    medusa: str | Path | None = None,
     progress: Progress = no_progress,
 ) -> Artifact:
     """Compile a Hugging Face folder into an artifact and prove it against the source.
@@ -74,6 +75,8 @@ def compile(
         force: Replace an artifact at ``output``, once the new one is complete.
         allow_remote_code: Run Python code that the model folder brings.
         adapters: Room for LoRA adapters at run time: ``max=8,rank=16``.
+        medusa: Folder of Medusa heads for this model (``examples/training/train_medusa.py`` trains
+            them), which draft tokens with ``optc.load(..., speculate="medusa")``.
         progress: Told what goes on.
 
     Raises:
@@ -102,6 +105,7 @@ def compile(
         force=force,
         allow_remote_code=allow_remote_code,
         adapters=adapters,
+        medusa=medusa,
         progress=progress,
     )
     with (

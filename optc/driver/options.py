@@ -11,7 +11,7 @@ from optc.backend import Backend
 from optc.driver.memory import parse_bytes
 from optc.errors import InputError, UnavailableError
 from optc.progress import Progress, no_progress
-from optc.recipe import Recipe, load_recipe, near, with_adapters
+from optc.recipe import Recipe, load_recipe, near, with_adapters, with_medusa
 from optc.target import Target, known_targets, parse_target
 
 #: Longest sequence that an engine is compiled for unless ``max_context`` says otherwise.
@@ -82,6 +82,7 @@ def resolve_options(
     force: bool,
     allow_remote_code: bool,
     adapters: str | None,
+    medusa: str | Path | None,
     progress: Progress,
 ) -> CompileOptions:
     """Look everything up by name and check that named files exist.
@@ -93,6 +94,8 @@ def resolve_options(
     loaded = load_recipe(recipe, sets=set, gates=gate)
     if adapters is not None:
         loaded = with_adapters(loaded, adapters)
+    if medusa is not None:
+        loaded = with_medusa(loaded, Path(medusa))
     if backend is not None:
         loaded = loaded.model_copy(update={"backend": backend})
     if target not in known_targets():

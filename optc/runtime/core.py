@@ -17,7 +17,7 @@ from optc.runtime.beams.group import advance_beams, group_of
 from optc.runtime.chunks import Chunk
 from optc.runtime.deadlines import Deadlines
 from optc.runtime.detokenize import TextStream
-from optc.runtime.draw import Draw, constrained, draws_of
+from optc.runtime.draw import Draw, constrained, draws_of, last_rows
 from optc.runtime.eviction import Eviction
 from optc.runtime.executable import Executable, Int32
 from optc.runtime.kv_blocks import BlockCopy, KVBlocks
@@ -215,6 +215,8 @@ class Core:
         draws, copies = self._fork([d for d in draws if d.request.beams is None], started)
         best = best_tokens(logits)
         verdicts = [draw.verdict(logits, best, masks) for draw in draws]
+        if self._speculator:
+            self._speculator.note_rows(last_rows(draws, verdicts))
         self._copy(copies + searched.copies, draws, verdicts)  # the logits are not valid any more
         now = self._clock()
         decodes = all(c.completes and c.rows == c.drafted + 1 for c in chunks)

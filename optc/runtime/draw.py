@@ -60,3 +60,11 @@ def draws_of(chunks: Sequence[Chunk[Request]]) -> list[Draw]:
             draws.append(Draw(chunk.request, first, chunk.drafted, parents))
             first += chunk.drafted + 1
     return draws
+
+
+def last_rows(draws: Sequence[Draw], verdicts: Sequence[Verdict]) -> dict[int, int]:
+    """By request id, the row of the step's logits that its last token was drawn from."""
+    return {
+        draw.request.id: draw.first + (verdict.path[-1] + 1 if verdict.path else 0)
+        for draw, verdict in zip(draws, verdicts, strict=True)
+    }

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
@@ -70,6 +70,8 @@ class EngineSpec:
         layers: KV shape of every decoder layer.
         adapters: Room for LoRA adapters; None where it takes none.
         tree: The rows of a sequence may form a tree (``StepBatch.tree_parent``).
+        accept_rates: Of Medusa's heads, by head and rank: how often the guess of that rank was
+            right when they were trained. Empty where there are no heads.
     """
 
     vocab_size: int
@@ -83,6 +85,7 @@ class EngineSpec:
     layers: tuple[LayerKV, ...]
     tree: bool = False
     adapters: AdapterSpec | None = None
+    accept_rates: tuple[tuple[float, ...], ...] = ()
 
     @property
     def kv_bytes_per_token(self) -> int:
@@ -168,4 +171,22 @@ class Executable(Protocol):
 
     def close(self) -> None:
         """Release memory maps and pools."""
+        ...
+
+
+@runtime_checkable
+class HeadedExecutable(Protocol):
+    """What an engine can do besides whose ``spec.accept_rates`` state Medusa heads (Cai et al.,
+    2024)."""
+
+    spec: EngineSpec
+
+    def guess(self, rows: Int32) -> Float32:
+        """Logits [n, K, V] of the K heads behind ``rows`` [n] (at most ``spec.max_sequences``) of
+        the logits of the last step: head k guesses the token k + 1 places after the one that the
+        row's own logits give. Valid until the next call.
+
+        Raises:
+            optc.errors.InputError: There are no heads, or no step was run.
+        """
         ...

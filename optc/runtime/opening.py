@@ -97,7 +97,7 @@ class OpenCore:
             prefix_cache=self.prefix_cache,
             prefix_eviction=self.prefix_eviction,
             spill_store=None if self.prefix_spill is None else parse_spill(self.prefix_spill),
-            speculator=self.drafting.speculator(model, costs),
+            speculator=self.drafting.speculator(executable, model, costs),
             batching=make_batching(
                 self.batching,
                 self.batch_window_ms,

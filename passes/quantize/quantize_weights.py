@@ -94,7 +94,7 @@ class QuantizeWeights(Pass):
             linear = find_linear(node)
             if linear is None:
                 continue
-            if head is not None and linear.matmul is head.matmul:
+            if head is not None and linear.initializer is head.initializer:
                 if not self.head:
                     report.skip(linear.matmul, "the head stays float (head=false)")
                     continue

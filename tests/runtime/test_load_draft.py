@@ -122,5 +122,5 @@ def test_unknown_kinds_are_refused(tmp_path: Path, backend: ToyBackend) -> None:
         optc.load(tmp_path / "a", speculate="ngram+magic")
     assert str(caught.value) == (
         "speculate: speculation by 'magic' is not known "
-        "(off, or one or more of ngram, lookahead, draft, joined by +)"
+        "(off, or one or more of ngram, lookahead, draft, medusa, joined by +)"
     )

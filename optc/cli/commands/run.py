@@ -42,7 +42,8 @@ _ADAPTER = "adapter"
 @click.option(
     "--speculate",
     metavar="KIND",
-    help="Draft tokens: ngram, lookahead, draft, or ngram+draft; same output, fewer steps [off].",
+    help="Draft tokens: ngram, lookahead, draft, medusa, or some joined by +; same output, fewer "
+    "steps [off].",
 )
 @click.option(
     "--draft", type=click.Path(path_type=Path), help="Artifact of a draft model [ARTIFACT's own]."

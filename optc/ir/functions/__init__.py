@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 import onnx.parser
 import onnx_ir as ir
 
-from optc.ir.functions import adapters, attention, quantized, token_wise
+from optc.ir.functions import adapters, attention, heads, quantized, token_wise
 from optc.ir.functions.operator import Attributes, AttributeValue, Operator
 
 __all__ = [
@@ -42,6 +42,7 @@ OPERATORS: Mapping[str, Operator] = {
         *attention.OPERATORS,
         *quantized.OPERATORS,
         *adapters.OPERATORS,
+        *heads.OPERATORS,
     )
 }
 

@@ -7,11 +7,12 @@ from dataclasses import dataclass, field
 
 from optc.errors import InputError
 from optc.runtime.costs_cache import CostsCache
-from optc.runtime.executable import Executable
+from optc.runtime.executable import Executable, HeadedExecutable
 from optc.runtime.speculative.break_even import MAX_DRAFTED, BreakEven
 from optc.runtime.speculative.controller import Controller, Fixed
 from optc.runtime.speculative.draft_model import DraftModel
 from optc.runtime.speculative.lookahead import LookaheadProposer
+from optc.runtime.speculative.medusa import MedusaProposer, TreeBreakEven
 from optc.runtime.speculative.plan_drafts import Costs
 from optc.runtime.speculative.proposer import NGramProposer
 from optc.runtime.speculative.row_costs import RowCosts, measure_row_costs
@@ -96,14 +97,23 @@ class Drafting:
             return (alone, alone)
         return (alone, alone._replace(draft=self.costs.of("draft", draft)))
 
-    def speculator(self, model: DraftModel | None, costs: tuple[Costs, ...]) -> Speculator | None:
+    def speculator(
+        self, target: Executable, model: DraftModel | None, costs: tuple[Costs, ...]
+    ) -> Speculator | None:
         """What drafts in all the ways; None for none.
 
         Args:
+            target: The engine that verifies.
             model: The draft model, if there is one.
             costs: As `measured` gave them.
+
+        Raises:
+            InputError: Medusa heads are wanted and the target has none.
         """
-        sources = [self._source(kind, model, costs) for kind in self.kinds]
+        sources = [
+            self._medusa(target, costs) if kind == "medusa" else self._source(kind, model, costs)
+            for kind in self.kinds
+        ]
         return Speculator(sources) if sources else None
 
     def _source(self, kind: str, model: DraftModel | None, costs: tuple[Costs, ...]) -> Source:
@@ -118,3 +128,17 @@ class Drafting:
         if kind == "draft" and model is not None:
             return Source(model, controller(1), pending=model.pending, release=model.close)
         raise ValueError(f"nothing drafts by {kind!r}")
+
+    def _medusa(self, target: Executable, costs: tuple[Costs, ...]) -> Source:
+        spec = target.spec
+        if not (spec.accept_rates and spec.tree and isinstance(target, HeadedExecutable)):
+            raise InputError(
+                "the artifact has no Medusa heads",
+                where="speculate",
+                hint="compile it with --medusa FOLDER",
+            )
+        proposer = MedusaProposer(target, self.limit if self.count is None else self.count)
+        controller: Controller = (
+            TreeBreakEven(proposer, costs[0].target) if self.count is None else Fixed(self.count)
+        )
+        return Source(proposer, controller, learner=proposer, note_rows=proposer.note_rows)

@@ -9,6 +9,7 @@ KINDS = {
     "ngram": "what the text repeats",
     "lookahead": "what the model said behind rejected drafts",
     "draft": "a smaller model",
+    "medusa": "heads on the model's last hidden state",
 }
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from optc.runtime.request import Request
@@ -22,6 +22,7 @@ class Source:
         learner: Told what the model says of its drafts; None where the proposer does not care.
         pending: Rows that must be computed before a request's first draft; None where drafts are
             not computed.
+        note_rows: As `Speculator.note_rows`, for a proposer that reads what the step computed.
         release: Called at the end, where the proposer holds more than memory.
         seconds: In which the drafts of this step were made.
         drafted: Drafts of this source that were verified in this step.
@@ -32,6 +33,7 @@ class Source:
     controller: Controller
     learner: Learner | None = None
     pending: Callable[[Request], int] | None = None
+    note_rows: Callable[[Mapping[int, int]], None] | None = None
     release: Callable[[], None] | None = None
     seconds: float = 0.0
     drafted: int = 0
@@ -95,6 +97,12 @@ class Speculator:
             if drafted:
                 self._drafted_by.update((request.id, source) for request in drafted)
                 left = [request for request in left if not request.num_drafted]
+
+    def note_rows(self, rows: Mapping[int, int]) -> None:
+        """State, by request id, the row of the step's logits that its last token was drawn from."""
+        for source in self._sources:
+            if source.note_rows is not None:
+                source.note_rows(rows)
 
     def learn(self, request: Request, checked: Checked) -> None:
         """Take note of a verification of at least one draft."""

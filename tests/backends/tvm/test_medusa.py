@@ -1,0 +1,71 @@
+"""Medusa's heads in an engine: against the function bodies, and the same bits in any batch."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from optc.errors import InputError
+from optc.runtime.executable import HeadedExecutable
+from tests.backends.tvm.engine_driver import (
+    FUSED,
+    INT4,
+    INT8,
+    SHAPE,
+    EngineDriver,
+    build,
+    ragged_model,
+)
+from tests.heads import RATES, write_heads
+from tests.ragged import RaggedDriver
+
+ROWS = {0: [5, 6, 7, 8, 9], 1: [1, 2], 2: [99]}
+
+
+@pytest.fixture(scope="module")
+def heads(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("heads")
+    write_heads(folder, 3, SHAPE.hidden)
+    return folder
+
+
+@pytest.mark.parametrize(("name", "pipeline"), [("fp32", FUSED), ("int8", INT8), ("int4", INT4)])
+def test_heads_equal_the_function_bodies_in_any_batch(
+    tmp_path: Path, heads: Path, name: str, pipeline: str
+) -> None:
+    pipeline = pipeline.replace("kv-cache", f"kv-cache,medusa-heads{{folder={heads}}}")
+    engine = build(tmp_path, SHAPE, pipeline, "native")
+    assert engine.build.spec.accept_rates == tuple(
+        tuple(rate / head for rate in RATES) for head in (1, 2, 3)
+    )
+    executable = engine.load()
+    assert isinstance(executable, HeadedExecutable)
+    with pytest.raises(InputError, match="there are no heads or no step was run"):
+        executable.guess(np.array([0], np.int32))
+    driver = EngineDriver(executable)
+    driver.step(ROWS)
+    wanted = np.array([7, 1, 4], np.int32)
+    together = executable.guess(wanted).copy()
+    assert together.shape == (3, 3, SHAPE.vocab)
+    for index, row in enumerate(wanted):
+        alone = executable.guess(np.array([row], np.int32))
+        assert np.array_equal(alone[0], together[index])
+    oracle = RaggedDriver(ragged_model(SHAPE, pipeline), extra=("hidden", "medusa_logits"))
+    oracle.more_feeds["medusa_hidden"] = np.zeros((1, SHAPE.hidden), np.float32)
+    oracle.step(ROWS)
+    oracle.more_feeds["medusa_hidden"] = oracle.more_results[0][wanted]
+    oracle.step({5: [1]})
+    want = oracle.more_results[1].reshape(together.shape)
+    assert np.abs(want).max() > 1.0
+    np.testing.assert_allclose(together, want, atol=2e-5 if name == "fp32" else 0.05)
+
+
+def test_a_step_has_the_bits_of_an_engine_without_heads(tmp_path: Path, heads: Path) -> None:
+    with_heads = FUSED.replace("kv-cache", f"kv-cache,medusa-heads{{folder={heads}}}")
+    logits = [
+        EngineDriver(build(tmp_path / name, SHAPE, pipeline, "native").load()).step(ROWS)
+        for name, pipeline in (("plain", FUSED), ("heads", with_heads))
+    ]
+    assert np.array_equal(*logits)

@@ -1,0 +1,99 @@
+"""`medusa-heads`: the heads beside the step against NumPy, and what is refused."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import onnx_ir as ir
+import pytest
+
+from optc import registry
+from optc.errors import InputError
+from optc.ir.linear import head_of
+from optc.passes.kv_cache.medusa_heads import MedusaHeads
+from optc.pipeline.pipeline import Pipeline
+from tests.heads import write_heads
+from tests.models import Dense, dense_model
+from tests.oracle import Array
+from tests.ragged import RaggedDriver
+
+SHAPE = Dense(hidden=32, vocab=61, tied=True)
+PIPELINE = "fuse-qkv,fuse-gate-up,kv-cache,medusa-heads{{folder={}}},fuse-residual-norm,fuse-rotary"
+
+
+def head_of_dense(model: ir.Model) -> Array:
+    """The output matrix [D, V]."""
+    head = head_of(model)
+    assert head is not None
+    return head.weight.read_rows(0, SHAPE.vocab).T.astype(np.float64)
+
+
+def expected(x: Array, blocks: list[tuple[Array, Array]], head: Array) -> Array:
+    """[H * K, V], head after head for each row."""
+    rows = []
+    for row in x.astype(np.float64):
+        for weight, bias in blocks:
+            y = weight @ row + bias
+            rows.append((row + y / (1 + np.exp(-y))) @ head)
+    return np.array(rows)
+
+
+@pytest.mark.parametrize("quantized", [False, True])
+def test_heads_beside_the_step(tmp_path: Path, quantized: bool) -> None:
+    blocks = write_heads(tmp_path, 3, SHAPE.hidden)
+    model, plain = dense_model(SHAPE), dense_model(SHAPE)
+    more = ",quantize-weights,fuse-norm-quantize" if quantized else ""
+    Pipeline.parse(PIPELINE.format(tmp_path) + more, registry).run(model)
+    without = PIPELINE.replace("medusa-heads{{folder={}}},", "") + more
+    Pipeline.parse(without, registry).run(plain)
+    driver = RaggedDriver(model, extra=("hidden", "medusa_logits"))
+    x = np.random.default_rng(2).standard_normal((4, SHAPE.hidden)).astype(np.float32)
+    driver.more_feeds["medusa_hidden"] = x
+    logits = driver.step({0: [1, 2, 3], 1: [4]})
+    np.testing.assert_allclose(logits, RaggedDriver(plain).step({0: [1, 2, 3], 1: [4]}), atol=2e-5)
+    hidden, guesses = driver.more_results
+    table = head_of_dense(dense_model(SHAPE))
+    tolerance = 0.05 if quantized else 2e-5
+    np.testing.assert_allclose(hidden @ table, logits, atol=tolerance)
+    want = expected(x, blocks, table)
+    assert guesses.shape == (12, SHAPE.vocab)
+    assert np.abs(want - np.repeat(x @ table, 3, axis=0)).max() > 0.5, "the blocks matter"
+    np.testing.assert_allclose(guesses, want, atol=8 * tolerance)
+
+
+def refused(folder: Path) -> str:
+    model = dense_model(SHAPE)
+    pipeline = Pipeline.parse(PIPELINE.format(folder), registry)
+    with pytest.raises(InputError) as caught:
+        pipeline.run(model)
+    return str(caught.value)
+
+
+def test_what_is_no_folder_of_heads_is_refused(tmp_path: Path) -> None:
+    assert "config.json: cannot be read: No such file" in refused(tmp_path)
+    write_heads(tmp_path, 2, SHAPE.hidden)
+    (tmp_path / "medusa_heads.safetensors").unlink()
+    assert "no medusa_heads.safetensors" in refused(tmp_path)
+    write_heads(tmp_path, 2, 16)
+    assert "0.0.linear.weight should be of shape [32, 32], there is [16, 16]" in refused(tmp_path)
+    write_heads(tmp_path, 2, SHAPE.hidden)
+    (tmp_path / "config.json").write_text(json.dumps({"accept_rates": [[0.5]]}))
+    assert "4 tensors for 1 heads of one block" in refused(tmp_path)
+    for text in ("{}", '{"accept_rates": [0.5]}'):
+        (tmp_path / "config.json").write_text(text)
+        assert "states no accept_rates" in refused(tmp_path)
+    for text in ('{"accept_rates": []}', '{"accept_rates": [[2]]}'):
+        (tmp_path / "config.json").write_text(text)
+        assert "accept_rates need a row of rates for each head" in refused(tmp_path)
+
+
+def test_heads_are_added_once(tmp_path: Path) -> None:
+    write_heads(tmp_path, 2, SHAPE.hidden)
+    model = dense_model(SHAPE)
+    Pipeline.parse("kv-cache", registry).run(model)
+    one = MedusaHeads(folder=str(tmp_path))
+    assert one.run(model).details == {"head": 2}
+    with pytest.raises(InputError, match="has Medusa heads already"):
+        one.run(model)

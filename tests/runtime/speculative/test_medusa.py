@@ -1,0 +1,165 @@
+"""Medusa: trees of the likeliest guesses, how many pay, and that the text stays the same."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from optc.errors import InputError
+from optc.runtime.core import Core
+from optc.runtime.engine import Engine
+from optc.runtime.executable import EngineSpec, Float32, HeadedExecutable, Int32, StepBatch
+from optc.runtime.kv_plan import KVPlan
+from optc.runtime.params import SamplingParams
+from optc.runtime.speculative.controller import Controller, Drafted, Fixed, StepTimes
+from optc.runtime.speculative.drafting import Drafting
+from optc.runtime.speculative.medusa import MedusaProposer, TreeBreakEven
+from optc.runtime.speculative.medusa_tree import likeliest, shape_of
+from optc.runtime.speculative.proposer import Checked, Wanted
+from optc.runtime.speculative.row_costs import RowCosts
+from optc.runtime.speculative.speculator import Source, Speculator
+from tests.runtime.speculative.test_speculator import request
+from tests.runtime.toy import VOCAB, ToyExecutable, naive_logits, toy_spec
+
+RATES = ((0.6, 0.2, 0.1), (0.5, 0.1), (0.3, 0.2))
+
+
+def test_the_likeliest_nodes_come_first() -> None:
+    nodes = likeliest(RATES, 6)
+    assert [path for path, _ in nodes] == [(0,), (0, 0), (1,), (1, 0), (2,), (0, 0, 0)]
+    chances = dict(likeliest(RATES, 99))
+    assert len(chances) == 3 + 3 * 2 + 3 * 2 * 2, "all there are"
+    for path, chance in chances.items():
+        want = np.prod([RATES[depth][rank] for depth, rank in enumerate(path)])
+        assert chance == pytest.approx(want)
+
+
+@settings(derandomize=True, deadline=None)
+@given(
+    rates=st.lists(st.lists(st.floats(0, 1), min_size=1, max_size=5), min_size=1, max_size=4),
+    most=st.integers(1, 30),
+)
+def test_trees_are_closed_and_take_the_best(rates: list[list[float]], most: int) -> None:
+    rates = [sorted(row, reverse=True) for row in rates]
+    nodes = likeliest(rates, most)
+    paths = {path for path, _ in nodes}
+    assert len(paths) == len(nodes) <= most
+    chances = [chance for _, chance in nodes]
+    assert chances == sorted(chances, reverse=True)
+    assert all(path[:-1] in paths for path in paths if len(path) > 1)
+    shape = shape_of([path for path, _ in nodes])
+    for index, parent in enumerate(shape.parents):
+        assert parent < index
+        assert shape.depths[index] == (0 if parent < 0 else shape.depths[parent] + 1)
+    assert shape.ranks[0] == 0, "the likeliest path comes first"
+
+
+class HeadedToy(ToyExecutable):
+    """Its heads know the greedy continuation, and say it with the k-th rank for head k."""
+
+    def __init__(self, spec: EngineSpec, seed: int = 0) -> None:
+        super().__init__(replace(spec, accept_rates=RATES), seed)
+        self.paths: list[list[int]] = []
+        self.asked: list[int] = []
+
+    def step(self, batch: StepBatch) -> Float32:
+        logits = super().step(batch)
+        self.last = batch, logits.copy()
+        return logits
+
+    def guess(self, rows: Int32) -> Float32:
+        """Behind the token that a row's own logits give; needs one sequence's whole text."""
+        self.asked.append(len(rows))
+        guesses = np.zeros((len(rows), len(RATES), VOCAB), np.float32)
+        for index, row in enumerate(rows):
+            text = [*self.text[: int(self.last[0].positions[self.last[0].logit_rows[row]]) + 1]]
+            text.append(int(np.argmax(self.last[1][row])))
+            for head in range(len(RATES)):
+                token = int(np.argmax(naive_logits(self.model, text)))
+                guesses[index, head, token] = 1.0
+                guesses[index, head, (token + 1) % VOCAB] = 2.0 if head == 1 else 0.0
+                text.append(token)
+        return guesses
+
+    text: list[int]
+
+
+def run(temperature: float, controller: Controller | None) -> tuple[list[int], Core, HeadedToy]:
+    executable = HeadedToy(toy_spec((0, 5), max_logit_rows=20, tree=True))
+    assert isinstance(executable, HeadedExecutable)
+    speculator = None
+    if controller is not None:
+        proposer = MedusaProposer(executable, 8)
+        source = Source(proposer, controller, learner=proposer, note_rows=proposer.note_rows)
+        speculator = Speculator([source])
+    core = Core(executable, KVPlan(4, (40, 40), 0, 64), token_budget=16, speculator=speculator)
+    params = SamplingParams(temperature=temperature, max_tokens=30)
+    one = core.add(np.array([3, 1, 4], np.int32), params, seed=7)
+    while core.has_work:
+        executable.text = one.tokens.tolist() + [0] * 20
+        core.step()
+        core.scheduler.check_integrity()
+    return one.output.tolist(), core, executable
+
+
+@pytest.mark.parametrize("temperature", [0.0, 0.8])
+def test_the_text_is_that_of_plain_decoding(temperature: float) -> None:
+    expected, _, _ = run(temperature, None)
+    got, core, executable = run(temperature, Fixed(8))
+    assert got == expected
+    assert set(executable.asked) == {1}, "one row a request, whatever its tree"
+    if temperature == 0:
+        assert core.metrics().accepted_tokens >= 12
+        trees = [b.tree_parent for b in executable.batches if b.tree_parent is not None]
+        assert any((np.diff(tree) != 1).any() for tree in trees)
+
+
+def test_guesses_become_a_tree() -> None:
+    executable = HeadedToy(toy_spec(tree=True))
+    executable.guess = lambda rows: np.tile(  # type: ignore[method-assign]
+        np.array([[5, 9, 7, 0], [1, 2, 0, 0], [0, 0, 0, 3]], np.float32), (len(rows), 1, 1)
+    )
+    proposer = MedusaProposer(executable, 6)
+    one, two = request(1), request(2)
+    assert [d.tokens for d in proposer.propose([Wanted(one, 6)])] == [[]], "not drawn yet"
+    proposer.note_rows({2: 0})
+    first, second = proposer.propose([Wanted(one, 6), Wanted(two, 4)])
+    assert first.tokens == []
+    paths = [path for path, _ in likeliest(RATES, 4)]
+    shape = shape_of(paths)
+    order = [[1, 2, 0], [1, 0], [3, 2]]
+    want = [order[depth][rank] for rank, depth in zip(shape.ranks, shape.depths, strict=True)]
+    assert second.tokens == want
+    assert second.parents == shape.parents
+
+
+def test_only_what_pays_is_drafted() -> None:
+    proposer = MedusaProposer(HeadedToy(toy_spec(tree=True)), 8)
+    assert proposer.gains[0] == pytest.approx(0.6)
+    controller = TreeBreakEven(proposer, RowCosts((1, 101), (1.0, 11.0)))
+    one, room = [Drafted(1, 20)], 30
+    several = [Drafted(index, room) for index in range(4)]
+    few = controller.counts(several, 4)
+    many = controller.counts(one, 1)[0]
+    assert 0 < few[0] < many <= 8, "a row costs a tenth of a step, of each sequence"
+    assert few == [few[0]] * 4
+    controller.observe(StepTimes(1, 1 + many, 11.0, 10.0, many, 1))
+    assert controller.counts(one, 1) == [0], "the drafts took longer than they win"
+    for _ in range(300):
+        controller.observe(StepTimes(1, 1 + many, 1.0, 0.0, many, 1))
+    assert controller.counts(one, 1)[0] > 0
+    for _ in range(300):
+        proposer.learn(request(1), Checked(8, (), [0] * 9))
+    assert proposer.gains[0] < 0.02
+    counts = [controller.counts(one, 1)[0] for _ in range(200)]
+    assert set(counts) == {0, 1}
+    assert counts.count(1) == 3, "now and then it tries one"
+
+
+def test_an_artifact_without_heads_says_so() -> None:
+    with pytest.raises(InputError, match=r"no Medusa heads.*compile it with --medusa FOLDER"):
+        Engine(lambda: ToyExecutable(toy_spec()), drafting=Drafting(("medusa",)))
