@@ -33,6 +33,19 @@ class EngineBuild:
 
 
 @dataclass(frozen=True)
+class SharedWeights:
+    """Another engine of the artifact that has all weights of the one to be built.
+
+    Attributes:
+        folder: Its folder, relative to that of the new engine.
+        data: Its ``backend_data``.
+    """
+
+    folder: str
+    data: dict[str, Any]
+
+
+@dataclass(frozen=True)
 class BuildOptions:
     """Limits that a build bakes in.
 
@@ -42,6 +55,7 @@ class BuildOptions:
         max_sequences: Largest B of one step.
         max_logit_rows: Largest R of one step.
         max_ram_bytes: Memory limit for the build's own processes; 0 is none.
+        shared: Whose weights the engine reads instead of a file of its own; None is a file.
     """
 
     max_context: int
@@ -49,6 +63,7 @@ class BuildOptions:
     max_sequences: int = 64
     max_logit_rows: int = 256
     max_ram_bytes: int = 0
+    shared: SharedWeights | None = None
 
 
 class Backend(Protocol):

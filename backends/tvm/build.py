@@ -14,14 +14,14 @@ from typing import Any
 
 import onnx_ir as ir
 
-from optc.backend import BuildOptions, EngineBuild
+from optc.backend import BuildOptions, EngineBuild, SharedWeights
 from optc.backends.tvm.costs import costs_json, step_costs
 from optc.backends.tvm.isa import Isa, isa_of
 from optc.backends.tvm.link import linker_command
 from optc.backends.tvm.lower_model import Lowered, lower_model
 from optc.backends.tvm.program import Program
 from optc.backends.tvm.runtime_libs import FFI_PACKAGE, copy_libraries, ffi_version
-from optc.backends.tvm.weights_file import Placed, write_weights
+from optc.backends.tvm.weights_file import Placed, placed_from_json, write_weights
 from optc.errors import OptcError, UnavailableError, UnsupportedError
 from optc.target import Target
 
@@ -48,9 +48,8 @@ def build_engine(
     started = time.perf_counter()
     lowered = lower_model(model, target, options)
     lowered_at = time.perf_counter()
-    libraries = copy_libraries(workdir)
     with compiling(lowered.program, workdir) as finish:
-        placed = write_weights(workdir / WEIGHTS_FILE, lowered.weights)
+        files, placed = _weights(lowered, workdir, options.shared)
         packed_at = time.perf_counter()
         report = finish()
     report.update(
@@ -60,16 +59,43 @@ def build_engine(
         weight_bytes=max((p.end for p in placed), default=0),
     )
     return EngineBuild(
-        files=(ENGINE_FILE, WEIGHTS_FILE, *libraries),
+        files=(ENGINE_FILE, *files),
         spec=lowered.spec,
         requires={FFI_PACKAGE: ffi_version()},
-        backend_data=_backend_data(lowered, placed, isa),
+        backend_data=_backend_data(lowered, placed, isa, options.shared),
         report=report,
     )
 
 
-def _backend_data(lowered: Lowered, placed: list[Placed], isa: Isa) -> dict[str, Any]:
-    return {
+def _weights(
+    lowered: Lowered, workdir: Path, shared: SharedWeights | None
+) -> tuple[tuple[str, ...], list[Placed]]:
+    """Write the weights and what else an engine needs beside its code, unless another engine has
+    it all; the files, and where each tensor lies.
+
+    Raises:
+        UnsupportedError: The other engine has no such weights.
+    """
+    if shared is None:
+        libraries = copy_libraries(workdir)
+        return (WEIGHTS_FILE, *libraries), write_weights(workdir / WEIGHTS_FILE, lowered.weights)
+    known = {p.tensor: p for p in map(placed_from_json, shared.data["weights"])}
+    tensors = [tensor for weight in lowered.weights for tensor in weight.tensors]
+    missing = [tensor.name for tensor in tensors if tensor not in known]
+    if missing:
+        raise UnsupportedError(
+            f"the other engine lacks {len(missing)} weights, such as {missing[0]}",
+            where="tvm backend",
+            hint="engines that share weights must come from one recipe",
+        )
+    return (), [known[tensor] for tensor in tensors]
+
+
+def _backend_data(
+    lowered: Lowered, placed: list[Placed], isa: Isa, shared: SharedWeights | None
+) -> dict[str, Any]:
+    data = {} if shared is None else {"shared": shared.folder}
+    return data | {
         "features": list(isa.features),
         "costs": costs_json(step_costs(lowered.program, isa)),
         "ffi": ffi_version(),

@@ -160,14 +160,17 @@ def load_engine(
         UnavailableError: The CPU lacks features of the engine, or tvm_ffi is of another release.
         ArtifactError: A file is missing, truncated or cannot be opened.
     """
-    for name in (ENGINE_FILE, WEIGHTS_FILE, *LIBRARIES):
-        if not (folder / name).is_file():
+    shared = folder / data.get("shared", ".")  # another engine's, with these weights among its own
+    for path in (folder / ENGINE_FILE, *(shared / name for name in (WEIGHTS_FILE, *LIBRARIES))):
+        if not path.is_file():
             raise ArtifactError(
-                "the file is missing", where=name, hint="the artifact is incomplete: copy it again"
+                "the file is missing",
+                where=path.name,
+                hint="the artifact is incomplete: copy it again",
             )
-    ffi = start_runtime(folder, data, threads)
+    ffi = start_runtime(shared, data, threads)
     placed = [placed_from_json(item) for item in data["weights"]]
-    weights = MappedWeights(folder / WEIGHTS_FILE, placed)
+    weights = MappedWeights(shared / WEIGHTS_FILE, placed)
     vm = open_vm(ffi, folder / ENGINE_FILE)
     names = ["step", *(f"copy_kv_{g}" for g in range(len(spec.groups)))]
     if spec.accept_rates:

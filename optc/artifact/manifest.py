@@ -49,7 +49,8 @@ class EngineEntry:
 
     Attributes:
         name: Unique in the artifact.
-        role: ``target``, or ``draft`` for one that proposes tokens.
+        role: ``target``; ``draft`` or ``self`` for one that proposes tokens, a smaller model or the
+            first layers on the target's weights.
         backend: Registry name of the backend that loads it.
         target: What it was compiled for; its features are required at load.
         requires: Versions of runtime packages that load checks.

@@ -40,6 +40,7 @@ def compile(
     max_ram: str | int | None = None,
     max_context: int | None = None,
     draft: str | Path | None = None,
+    self_draft: int | None = None,
     no_gates: bool = False,
     allow_unmeasured: bool = False,
     keep_failed: bool = False,
@@ -68,6 +69,8 @@ def compile(
         max_context: Longest sequence in tokens; None is the model's own, within 32,768.
         draft: Folder of a smaller model with the same tokenizer, which drafts tokens for this one
             (``optc.load(..., speculate="draft")``); compiled with the same recipe.
+        self_draft: Also build an engine of so many of the model's first layers and its head, on
+            the same weights, which drafts tokens (``optc.load(..., speculate="self")``).
         no_gates: Measure nothing; the artifact is marked as ungated.
         allow_unmeasured: Let gates through that cannot be measured on this machine.
         keep_failed: Keep a result that failed its gates as ``<output>.failed``.
@@ -98,6 +101,7 @@ def compile(
         max_ram=max_ram,
         max_context=max_context,
         draft=draft,
+        self_draft=self_draft,
         no_gates=no_gates,
         allow_unmeasured=allow_unmeasured,
         keep_failed=keep_failed,
@@ -134,13 +138,13 @@ class _Compile:
         tokenizer = self._tokenizer(imported)
         build = self._build(lowered, build_options)
         engine = self._engine_entry(build)
-        draft = self._draft(engine, tokenizer)
+        drafts = self._drafts(lowered, build, build_options, tokenizer)
         judgement = self._judge(lowered, engine, tokenizer)
         manifest = assemble_manifest(
             self.options,
             imported,
             lowered,
-            (engine,) if draft is None else (engine, draft.engine),
+            (engine, *(draft.engine for draft in drafts)),
             tokenizer,
             judgement,
             self.writer.hashed_files(),
@@ -150,8 +154,7 @@ class _Compile:
         report = assemble_report(
             self.options, imported, lowered, build, judgement, self.seconds, self.memory.peak_bytes
         )
-        if draft is not None:
-            report["draft"] = draft.report
+        report.update((draft.engine.role, draft.report) for draft in drafts)
         if judgement.failed:
             kept = self.writer.keep_failed(manifest, report) if self.options.keep_failed else None
             raise GatesFailedError(judgement, report, kept)
@@ -222,14 +225,38 @@ class _Compile:
             files=build.files,
         )
 
-    def _draft(self, engine: EngineEntry, tokenizer: TokenizerEntry | None) -> Draft | None:
-        if self.options.draft is None:
-            return None
-        with self._stage("draft"):
-            from optc.driver.draft import build_draft
+    def _drafts(
+        self,
+        lowered: Lowered,
+        build: EngineBuild,
+        limits: BuildOptions,
+        tokenizer: TokenizerEntry | None,
+    ) -> list[Draft]:
+        options = self.options
+        drafts: list[Draft] = []
+        if options.draft is not None:
+            with self._stage("draft"):
+                from optc.driver.draft import build_draft
 
-            source = self.options.draft
-            return build_draft(self.options, source, self.writer, tokenizer, engine.spec)
+                drafts.append(
+                    build_draft(options, options.draft, self.writer, tokenizer, build.spec)
+                )
+        if options.self_draft is not None:
+            with self._stage("self-draft"):
+                from optc.driver.self_draft import build_self_draft
+
+                drafts.append(
+                    build_self_draft(
+                        options,
+                        options.self_draft,
+                        self.writer,
+                        lowered,
+                        build,
+                        ENGINE_FOLDER,
+                        limits,
+                    )
+                )
+        return drafts
 
     def _judge(
         self,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import onnx_ir as ir
 
@@ -40,12 +40,7 @@ def lower(model: ir.Model, options: CompileOptions) -> Lowered:
         InputError: A pass's precondition does not hold, or the dump folder cannot be written.
         UnsupportedError: Something is not recognized, or a required pass found nothing.
     """
-    pipeline = Pipeline.parse(options.recipe.spec(), registry)
-    dense = {p.name for p in registry.pass_groups()[CANONICALIZE]}
-    leading = next(
-        (i for i, one in enumerate(pipeline.passes) if one.name not in dense),
-        len(pipeline.passes),
-    )
+    pipeline, leading = _pipeline(options)
     kept = [model.clone()] if leading == 0 else []
 
     def keep(record: PassRecord, current: ir.Model) -> None:
@@ -60,3 +55,24 @@ def lower(model: ir.Model, options: CompileOptions) -> Lowered:
         instruments.append(dump_to(options.dump_dir))
     runs = pipeline.run(model, instruments)
     return Lowered(model, kept[0], tuple(runs), pipeline.spec())
+
+
+def lower_dense(model: ir.Model, options: CompileOptions) -> tuple[PassRecord, ...]:
+    """Run those passes on ``model``, a `Lowered.reference`, that it has not seen, in place.
+
+    Raises:
+        UnsupportedError: Something is not recognized, or a required pass found nothing.
+    """
+    pipeline, leading = _pipeline(options)
+    rest = replace(pipeline, passes=pipeline.passes[leading:])
+    return tuple(rest.run(model, []))
+
+
+def _pipeline(options: CompileOptions) -> tuple[Pipeline, int]:
+    """The recipe's pipeline, and how many of its first passes lead to the dense form."""
+    pipeline = Pipeline.parse(options.recipe.spec(), registry)
+    dense = {p.name for p in registry.pass_groups()[CANONICALIZE]}
+    for index, one in enumerate(pipeline.passes):
+        if one.name not in dense:
+            return pipeline, index
+    return pipeline, len(pipeline.passes)

@@ -37,6 +37,7 @@ class CompileOptions:
         force: Whether an artifact at ``output`` is replaced.
         max_context: Longest sequence in tokens; None is the model's own, within `DEFAULT_CONTEXT`.
         draft: Folder of a model that drafts for this one; None is none.
+        self_draft: First layers that draft for the whole model; None is no such engine.
         allow_remote_code: Whether Python code of the model folder may run.
         progress: Told what goes on.
         warnings: What the user should know, one sentence each.
@@ -56,6 +57,7 @@ class CompileOptions:
     force: bool = False
     max_context: int | None = None
     draft: Path | None = None
+    self_draft: int | None = None
     allow_remote_code: bool = False
     progress: Progress = no_progress
     warnings: tuple[str, ...] = ()
@@ -75,6 +77,7 @@ def resolve_options(
     max_ram: str | int | None,
     max_context: int | None,
     draft: str | Path | None,
+    self_draft: int | None,
     no_gates: bool,
     allow_unmeasured: bool,
     keep_failed: bool,
@@ -128,6 +131,7 @@ def resolve_options(
         force=force,
         max_context=max_context,
         draft=None if draft is None else Path(draft),
+        self_draft=self_draft,
         allow_remote_code=allow_remote_code,
         progress=progress,
         warnings=tuple(warnings),

@@ -18,7 +18,7 @@ from optc.runtime.kv_plan import parse_bytes
 from optc.runtime.speculative.break_even import MAX_DRAFTED
 from optc.runtime.speculative.draft_artifact import find_draft
 from optc.runtime.speculative.drafting import Drafting, MeasuredCosts
-from optc.runtime.speculative.kinds import parse_kinds
+from optc.runtime.speculative.kinds import MODELS, parse_kinds
 from optc.runtime.tokenizer import Tokenizer, read_tokenizer
 from optc.target import usable_threads
 
@@ -67,7 +67,8 @@ def load(
             Restored on a hit where that is faster than to compute them; None drops them.
         speculate: Drafts tokens and verifies several in one step, while that pays: ``ngram`` what
             the request's own text repeats, ``lookahead`` also what the model said behind rejected
-            drafts, ``draft`` what a smaller model says, ``ngram+draft`` both; ``off`` does not.
+            drafts, ``draft`` what a smaller model says, ``self`` what the model's own first layers
+            say, ``ngram+draft`` several of these; ``off`` does not.
             Never changes a result on batch-invariant engines. None is ``draft`` where one is
             given, else ``off``.
         draft: Artifact of a draft model with the same tokenizer; None is the artifact's own.
@@ -109,11 +110,12 @@ def load(
         )
     target = _Engine(artifact, artifact.engine(), count)
     engines = {"target": target}
-    if "draft" in kinds:
-        engines["draft"] = _Engine(*find_draft(artifact, draft, verify), count)
+    for role in MODELS:
+        if role in kinds:
+            engines[role] = _Engine(*find_draft(artifact, role, draft, verify), count)
     drafting = Drafting(
         kinds,
-        engines.get("draft"),
+        next((engines[role] for role in MODELS if role in engines), None),
         num_speculative_tokens,
         max_drafted,
         MeasuredCosts(

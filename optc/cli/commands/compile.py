@@ -40,6 +40,12 @@ _PATH = click.Path(path_type=Path)
 @click.option("--draft", type=_PATH, help="Folder of a smaller model that drafts tokens for it.")
 @click.option("--medusa", type=_PATH, help="Folder of Medusa heads that draft tokens for it.")
 @click.option("--adapters", metavar="max=8,rank=16", help="Room for LoRA adapters at run time.")
+@click.option(
+    "--self-draft",
+    type=click.IntRange(min=1),
+    metavar="LAYERS",
+    help="Also build its first LAYERS as a draft of itself.",
+)
 @click.option("--no-gates", is_flag=True, help="Measure nothing; the artifact says so.")
 @click.option("--allow-unmeasured", is_flag=True, help="Accept gates that cannot be measured here.")
 @click.option("--keep-failed", is_flag=True, help="Keep a gated-out result as OUTPUT.failed.")

@@ -10,7 +10,7 @@ from optc.runtime.speculative.plan_drafts import Costs, DraftPlan, plan_drafts
 from optc.runtime.speculative.rate import Rate, Ratio
 
 #: Most drafts of a request in a step.
-MAX_DRAFTED = 8
+MAX_DRAFTED = 16
 #: One step in so many is plain, to know what those take now.
 _PLAIN_EVERY = 64
 #: After so many steps without drafts one is tried, as soon as the ledger allows.

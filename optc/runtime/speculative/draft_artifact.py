@@ -9,14 +9,21 @@ from optc.artifact import Artifact, EngineEntry
 from optc.artifact.same_tokenizer import tokenizer_difference
 from optc.errors import InputError
 
+#: How an artifact gets an engine that drafts, by role.
+_HINTS = {
+    "draft": "compile it with --draft MODEL, or give the artifact of a draft with draft=",
+    "self": "compile it with --self-draft LAYERS",
+}
+
 
 def find_draft(
-    target: Artifact, other: str | Path | None, verify: Literal["full", "size"]
+    target: Artifact, role: str, other: str | Path | None, verify: Literal["full", "size"]
 ) -> tuple[Artifact, EngineEntry]:
     """The artifact that holds the draft, and which of its engines that is.
 
     Args:
         target: The artifact that is drafted for.
+        role: ``draft``, or ``self`` for its own first layers.
         other: Artifact of the draft model; None is the target's own draft engine.
         verify: How its files are checked.
 
@@ -29,13 +36,10 @@ def find_draft(
         artifact = Artifact.open(other, verify)
         check_same_tokenizer(target.tokenizer_file(), artifact.tokenizer_file(), str(other))
         return artifact, artifact.engine()
-    if not any(engine.role == "draft" for engine in target.manifest.engines):
-        raise InputError(
-            "has no draft model",
-            where=str(target.path),
-            hint="compile it with --draft MODEL, or give the artifact of a draft with draft=",
-        )
-    return target, target.engine("draft")
+    if not any(engine.role == role for engine in target.manifest.engines):
+        what = "draft model" if role == "draft" else "draft of its own layers"
+        raise InputError(f"has no {what}", where=str(target.path), hint=_HINTS[role])
+    return target, target.engine(role)
 
 
 def check_same_tokenizer(target: Path | None, draft: Path | None, where: str) -> None:

@@ -11,6 +11,7 @@ from optc.runtime.executable import Executable, HeadedExecutable
 from optc.runtime.speculative.break_even import MAX_DRAFTED, BreakEven
 from optc.runtime.speculative.controller import Controller, Fixed
 from optc.runtime.speculative.draft_model import DraftModel
+from optc.runtime.speculative.kinds import MODELS
 from optc.runtime.speculative.lookahead import LookaheadProposer
 from optc.runtime.speculative.medusa import MedusaProposer, TreeBreakEven
 from optc.runtime.speculative.plan_drafts import Costs
@@ -59,7 +60,7 @@ class Drafting:
 
     Attributes:
         kinds: In which ways, of `optc.runtime.speculative.kinds`; none does not speculate.
-        open_draft: Loads a draft model; called on the engine's own thread.
+        open_draft: Loads the model that drafts; called on the engine's own thread.
         count: Always so many drafts for a request; None is as many as pay.
         limit: Most drafts of a request in a step, where as many are made as pay.
         costs: Of the engines.
@@ -76,16 +77,21 @@ class Drafting:
             raise InputError(
                 f"{self.count} drafts", where="num_speculative_tokens", hint="at least 1"
             )
-        if "draft" in self.kinds and self.open_draft is None:
+        if self.model and self.open_draft is None:
             raise InputError(
                 "there is no draft model",
                 where="speculate",
                 hint="compile the artifact with --draft, or give one with draft=",
             )
 
+    @property
+    def model(self) -> str:
+        """The kind that needs an engine; empty where none does."""
+        return next((kind for kind in self.kinds if kind in MODELS), "")
+
     def opened_draft(self) -> Executable | None:
         """The draft model's engine; None where none is needed."""
-        return self.open_draft() if "draft" in self.kinds and self.open_draft else None
+        return self.open_draft() if self.model and self.open_draft else None
 
     def measured(self, target: Executable, draft: Executable | None) -> tuple[Costs, ...]:
         """Costs without and with the draft model, measured if need be: before the engines are
@@ -95,7 +101,7 @@ class Drafting:
         alone = Costs(self.costs.of("target", target))
         if draft is None:
             return (alone, alone)
-        return (alone, alone._replace(draft=self.costs.of("draft", draft)))
+        return (alone, alone._replace(draft=self.costs.of(self.model, draft)))
 
     def speculator(
         self, target: Executable, model: DraftModel | None, costs: tuple[Costs, ...]
@@ -125,7 +131,7 @@ class Drafting:
         if kind == "lookahead":
             lookahead = LookaheadProposer()
             return Source(lookahead, controller(0), learner=lookahead)
-        if kind == "draft" and model is not None:
+        if kind in MODELS and model is not None:
             return Source(model, controller(1), pending=model.pending, release=model.close)
         raise ValueError(f"nothing drafts by {kind!r}")
 

@@ -9,15 +9,18 @@ KINDS = {
     "ngram": "what the text repeats",
     "lookahead": "what the model said behind rejected drafts",
     "draft": "a smaller model",
+    "self": "the model's own first layers",
     "medusa": "heads on the model's last hidden state",
 }
+#: Those that need an engine of their own; an engine has one of them.
+MODELS = ("draft", "self")
 
 
 def parse_kinds(text: str) -> tuple[str, ...]:
     """The kinds that ``text`` names, in the order in which they are asked; none for ``off``.
 
     Raises:
-        InputError: A kind is not known.
+        InputError: A kind is not known, or two would need an engine.
     """
     if text == "off":
         return ()
@@ -29,4 +32,8 @@ def parse_kinds(text: str) -> tuple[str, ...]:
                 where="speculate",
                 hint=f"off, or one or more of {', '.join(KINDS)}, joined by +",
             )
+    if all(kind in named for kind in MODELS):
+        raise InputError(
+            "two models cannot both draft", where="speculate", hint=" or ".join(MODELS)
+        )
     return tuple(kind for kind in KINDS if kind in named)

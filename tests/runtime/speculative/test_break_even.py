@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 
-from optc.runtime.speculative.break_even import BreakEven
+from optc.runtime.speculative.break_even import MAX_DRAFTED, BreakEven
 from optc.runtime.speculative.controller import Drafted, Fixed, StepTimes
 from optc.runtime.speculative.ledger import CREDIT, LEAST, MOST, SHARE, Ledger
 from optc.runtime.speculative.plan_drafts import Costs
@@ -189,8 +189,8 @@ def test_a_new_request_begins_with_what_others_accepted() -> None:
         controller.learn(0, 8, 0)
     assert controller.counts([Drafted(1, 100)], 1) == [0]
     for _ in range(50):
-        controller.learn(2, 8, 8)
-    assert controller.counts([Drafted(1, 100)], 1) == [8]
+        controller.learn(2, 16, 16)
+    assert controller.counts([Drafted(1, 100)], 1) == [MAX_DRAFTED]
 
 
 def test_a_single_slow_step_does_not_stop_drafts_for_long() -> None:

@@ -1,0 +1,170 @@
+"""Decode speed with and without speculation, same requests, same tokens, one process.
+
+    python -m benchmarks.speculation ARTIFACT --speculate ngram --text edits
+    python -m benchmarks.speculation ARTIFACT --speculate draft --text code --batch 16
+
+Prints one JSON object a call; ``--append`` adds it to a JSON file. Two engines of the artifact take
+turns, batch by batch; what counts is the time after all of a batch have their first token.
+Quality of drafts needs a trained model, and what speculation is worth needs one that memory bounds:
+`benchmarks.grow_model` makes both of the shipped example.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import statistics
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import optc
+
+TEXT = Path(__file__).parents[1] / "examples/text/code_heldout.jsonl"
+TEXTS = ("edits", "code", "noise")
+
+
+def documents() -> list[str]:
+    """Modules of the standard library that no training step saw."""
+    return [json.loads(line)["text"] for line in TEXT.read_text().splitlines()]
+
+
+def edits(count: int) -> list[str]:
+    """A function, and the head of the same function under another name: what follows is mostly
+    known."""
+    found = []
+    for text in documents():
+        for match in re.finditer(r"(?ms)^def (\w+)\(.*?(?=^\S)", text):
+            function = match[0].rstrip()
+            if 300 < len(function) < 900:
+                head = function.splitlines()[0].replace(match[1], f"{match[1]}_new", 1)
+                found.append(f"{function}\n\n\n{head}\n")
+    return spread(found, count)
+
+
+def code(count: int) -> list[str]:
+    """Beginnings of functions and classes, some hundred characters of context before them."""
+    found = [text[start : start + 450] for text in documents() for start in (0, 2000, 4000)]
+    return spread([text for text in found if len(text) == 450], count)
+
+
+def spread(items: Sequence[str], count: int) -> list[str]:
+    """``count`` of them, evenly spaced."""
+    return [items[i * len(items) // count] for i in range(count)]
+
+
+def prompts(text: str, count: int, vocab_size: int) -> list[Any]:
+    """Prompts of one kind of text; ``noise`` is token ids drawn evenly."""
+    if text == "noise":
+        rng = np.random.default_rng(0)
+        return [rng.integers(3, vocab_size, 100).tolist() for _ in range(count)]
+    return list({"edits": edits, "code": code}[text](count))
+
+
+def decode(engine: optc.Engine, batch: list[Any], params: optc.SamplingParams) -> dict[str, Any]:
+    """Continue one batch; tokens and seconds from when all have their first token."""
+    before = engine.metrics()
+    outputs = [output.raise_for_error() for output in engine.generate(batch, params)]
+    times = [output.metrics.token_times_s for output in outputs]
+    after = engine.metrics()
+    start, end = max(t[0] for t in times), max(t[-1] for t in times)
+    return {
+        "ids": [output.token_ids for output in outputs],
+        "tokens": sum(at > start for t in times for at in t),
+        "seconds": end - start,
+        "drafted": after.drafted_tokens - before.drafted_tokens,
+        "accepted": after.accepted_tokens - before.accepted_tokens,
+        "steps": after.steps - before.steps,
+    }
+
+
+def measure(arguments: argparse.Namespace) -> dict[str, Any]:
+    """Both engines in turns over all batches."""
+    options: dict[str, Any] = {"prefix_cache": False, "verify": "size"}
+    drafting = {"speculate": arguments.speculate, "draft": arguments.draft}
+    if arguments.num_speculative_tokens:
+        drafting["num_speculative_tokens"] = arguments.num_speculative_tokens
+    with (
+        optc.load(arguments.artifact, **options) as plain,
+        optc.load(arguments.artifact, **options, **drafting) as drafted,
+    ):
+        count = arguments.prompts * arguments.batch
+        all_prompts = prompts(arguments.text, count, plain.spec.vocab_size)
+        params = optc.SamplingParams(
+            temperature=arguments.temperature,
+            max_tokens=arguments.tokens,
+            ignore_eos=True,
+            seed=1,
+        )
+        for engine in (plain, drafted):
+            engine.generate([[5, 6, 7]], optc.SamplingParams(max_tokens=8, ignore_eos=True))
+        rounds = []
+        for start in range(0, count, arguments.batch):
+            batch = all_prompts[start : start + arguments.batch]
+            order = (plain, drafted) if start // arguments.batch % 2 else (drafted, plain)
+            results = {engine is drafted: decode(engine, batch, params) for engine in order}
+            if results[True]["ids"] != results[False]["ids"]:
+                raise AssertionError("speculation changed the text")
+            rounds.append((results[False], results[True]))
+    return summary(arguments, rounds)
+
+
+def summary(
+    arguments: argparse.Namespace, rounds: list[tuple[dict[str, Any], dict[str, Any]]]
+) -> dict[str, Any]:
+    """Speeds, acceptance and the median ratio with its range."""
+    speeds = [
+        sum(r[which]["tokens"] for r in rounds) / sum(r[which]["seconds"] for r in rounds)
+        for which in (0, 1)
+    ]
+    ratios = sorted(
+        r[1]["tokens"] / r[1]["seconds"] / (r[0]["tokens"] / r[0]["seconds"]) for r in rounds
+    )
+    drafted = sum(r[1]["drafted"] for r in rounds)
+    return {
+        "artifact": Path(arguments.artifact).name,
+        "speculate": arguments.speculate,
+        "text": arguments.text,
+        "batch": arguments.batch,
+        "temperature": arguments.temperature,
+        "requests": arguments.prompts * arguments.batch,
+        "tokens_each": arguments.tokens,
+        "plain_tokens_per_s": round(speeds[0], 1),
+        "speculative_tokens_per_s": round(speeds[1], 1),
+        "speedup": round(speeds[1] / speeds[0], 3),
+        "speedup_median": round(statistics.median(ratios), 3),
+        "speedup_range": [round(ratios[0], 3), round(ratios[-1], 3)],
+        "tokens_per_step": round(
+            sum(r[0]["steps"] for r in rounds) / sum(r[1]["steps"] for r in rounds), 3
+        ),
+        "drafted": drafted,
+        "acceptance": round(sum(r[1]["accepted"] for r in rounds) / max(1, drafted), 3),
+    }
+
+
+def main() -> None:
+    """The command line."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("artifact")
+    parser.add_argument("--speculate", default="ngram")
+    parser.add_argument("--draft", help="artifact of a draft model")
+    parser.add_argument("--num-speculative-tokens", type=int)
+    parser.add_argument("--text", choices=TEXTS, default="code")
+    parser.add_argument("--batch", type=int, default=1)
+    parser.add_argument("--prompts", type=int, default=8, help="batches")
+    parser.add_argument("--tokens", type=int, default=128)
+    parser.add_argument("--temperature", type=float, default=0.0)
+    parser.add_argument("--append", type=Path, help="JSON file to add the result to")
+    arguments = parser.parse_args()
+    result = measure(arguments)
+    print(json.dumps(result))
+    if arguments.append is not None:
+        known = json.loads(arguments.append.read_text()) if arguments.append.exists() else []
+        arguments.append.write_text(json.dumps([*known, result], indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()

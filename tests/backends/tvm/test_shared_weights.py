@@ -1,0 +1,63 @@
+"""An engine on the weights of another one: no file of its own but its code."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from optc import registry
+from optc.backend import SharedWeights
+from optc.backends.tvm import BACKEND
+from optc.driver.layer_skip import keep_first_layers
+from optc.errors import ArtifactError, UnsupportedError
+from optc.pipeline.pipeline import Pipeline
+from optc.target import parse_target
+from tests.backends.tvm.engine_driver import (
+    FUSED,
+    OPTIONS,
+    SHAPE,
+    EngineDriver,
+    OracleDriver,
+    build,
+)
+from tests.models import dense_model
+
+
+def test_the_first_layers_run_on_the_targets_weights(tmp_path: Path) -> None:
+    target = build(tmp_path / "target", SHAPE, FUSED, "native")
+    model = dense_model(SHAPE)
+    keep_first_layers(model, 1)
+    Pipeline.parse(FUSED, registry).run(model)
+    folder = tmp_path / "self"
+    folder.mkdir()
+    options = replace(OPTIONS, shared=SharedWeights("../target", target.build.backend_data))
+    made = BACKEND.build(model, parse_target("native"), folder, options)
+    assert made.files == ("engine.so",)
+    assert [path.name for path in folder.iterdir()] == ["engine.so"]
+    assert len(made.spec.layers) == 1
+    both = [
+        EngineDriver(target.load()),
+        EngineDriver(BACKEND.load(folder, made.spec, made.backend_data, 2)),
+    ]
+    oracle = OracleDriver(model)
+    rows = [{0: [5, 9, 2], 1: [7]}, {0: [1], 1: [3, 3]}]
+    for step in rows:
+        full, first = (driver.step(step) for driver in both)
+        np.testing.assert_allclose(first, oracle.step(step), atol=1e-4)
+        assert not np.allclose(first, full, atol=1e-2), "it is not the whole model"
+    (tmp_path / "target" / "weights.bin").unlink()
+    with pytest.raises(ArtifactError) as caught:
+        BACKEND.load(folder, made.spec, made.backend_data, 2)
+    assert caught.value.where == "weights.bin"
+
+
+def test_weights_that_the_other_engine_lacks_are_named(tmp_path: Path) -> None:
+    model = dense_model(SHAPE)
+    Pipeline.parse(FUSED, registry).run(model)
+    options = replace(OPTIONS, shared=SharedWeights("../target", {"weights": []}))
+    with pytest.raises(UnsupportedError, match="the other engine lacks"):
+        BACKEND.build(model, parse_target("native"), tmp_path, options)
+    assert not (tmp_path / "engine.so").exists()
