@@ -13,6 +13,9 @@ from optc.runtime.speculative.rate import Rate, Ratio
 MAX_DRAFTED = 16
 #: One step in so many is plain, to know what those take now.
 _PLAIN_EVERY = 64
+#: Where nothing paid, it is asked again after so many steps, or when something is learned: planning
+#: for many requests takes a part of a millisecond.
+_REPLAN_EVERY = 8
 #: After so many steps without drafts one is tried, as soon as the ledger allows.
 _PROBE_EVERY = 32
 #: A draft model that lacks more rows of a request than this must first invest in it.
@@ -55,7 +58,7 @@ class BreakEven:
         counts = [0] * len(requests)
         if self._steps % _PLAIN_EVERY == 0 or not self._plain.count:
             return counts
-        if not self._ledger.in_debt:
+        if not self._ledger.in_debt and self._idle % _REPLAN_EVERY == 0:
             rates = [self._rates.get(request.id, self._all).value for request in requests]
             plan = plan_drafts(rates, sequences, self._limit, self._costs_now())
             counts = self._worth_it(requests, plan, sequences)
@@ -74,6 +77,7 @@ class BreakEven:
             self._rates[request_id] = Rate(self._all.value)
         for rate in (self._rates[request_id], self._all):
             rate.observe(drafted, accepted)
+        self._idle = 0
 
     def observe(self, step: StepTimes) -> None:
         """Learn what steps take now, and settle what the drafts of this one won."""

@@ -161,6 +161,7 @@ def test_for_the_last_tokens_of_a_request_no_prompt_is_read() -> None:
     world = World(0.9, line(0.05), line(0.5, 0.05))
     controller = seasoned(Costs(world.target, world.draft))
     assert controller.counts([Drafted(0, 5, 4000)], 1) == [0]
+    controller = seasoned(Costs(world.target, world.draft))
     assert controller.counts([Drafted(0, 5000, 4000)], 1) != [0]
 
 
