@@ -16,8 +16,8 @@ import tvm
 from tvm.tirx.script.builder import ir as tir
 
 from optc.backends.tvm.isa import Isa
+from optc.backends.tvm.kernels.attention_claims import CLAIM_IR, claim
 from optc.backends.tvm.kernels.attention_numbers import numbers_of
-from optc.backends.tvm.kernels.attention_partition import Pools
 from optc.backends.tvm.kernels.attention_plan import (
     Items,
     Ragged,
@@ -30,6 +30,7 @@ from optc.backends.tvm.kernels.attention_rows import (
     Operands,
     PagedAttention,
     RowWork,
+    Start,
     attend_rows,
     write_rows,
 )
@@ -39,6 +40,7 @@ from optc.backends.tvm.kernels.attention_softmax import (
     merge_total,
     new_running,
 )
+from optc.backends.tvm.kernels.attention_state import Pools
 from optc.backends.tvm.kernels.matmul_float import DOT_IR
 from optc.backends.tvm.kernels.pools import DIM_MULTIPLE, KVShape, pool_arguments
 from optc.backends.tvm.kernels.script import (
@@ -46,6 +48,8 @@ from optc.backends.tvm.kernels.script import (
     bind,
     kernel,
     load,
+    register,
+    scratch,
     splat,
     store,
     workspace,
@@ -55,6 +59,8 @@ __all__ = ["PagedAttention", "paged_attention"]
 
 #: Multiply-adds below which a parallel region costs more than it saves.
 _SERIAL_WORK = 1 << 18
+#: Most threads that take part; each does items until none is left.
+_WORKERS = 64
 
 
 @dataclass(frozen=True)
@@ -101,6 +107,7 @@ def paged_attention(config: PagedAttention, isa: Isa) -> tvm.tirx.PrimFunc:
         parallel = planned.work * cost > tir.float32(_SERIAL_WORK)
         paired = config.kv_dtype == "bfloat16" and isa.bf16
         with (
+            tir.attr(0, "pragma_import_llvm", CLAIM_IR),
             tir.attr(0, "pragma_import_llvm", DOT_IR) if paired else nullcontext(),
             plan_items(ragged, planned, rows, config.kv_heads, parallel) as items,
             _partial_results(config, items.slots) as partial,
@@ -128,14 +135,15 @@ def _run(step: _Step, parallel: Expr) -> None:
     heads = step.operands.config.kv_heads
     count = bind(step.items.count * heads)
     with tir.If(parallel):
-        # Items go to threads in turn: neighbours cost about the same.
-        with (
-            tir.Then(),
-            tir.attr(tir.int32(0), "pragma_parallel_launch_point", 1),
-            tir.attr(tir.int32(0), "pragma_parallel_stride_pattern", 1),
-            tir.parallel(0, count) as index,
-        ):
-            _item(step, bind(index // heads), bind(index % heads))
+        with tir.Then():
+            claims = scratch((1,), "int32")
+            store(claims, tir.int32(0), 0)
+            with (
+                tir.parallel(0, bind(tir.min(count, _WORKERS))) as _,
+                tir.If(claims[0] < count),
+                tir.Then(),
+            ):
+                _work(step, claims, count)
         with tir.Else(), tir.serial(0, count) as index:
             _rows_alone(step, bind(index // heads), bind(index % heads))
     with (
@@ -146,15 +154,28 @@ def _run(step: _Step, parallel: Expr) -> None:
         _merge_tile(step, tile)
 
 
-def _item(step: _Step, item: Expr, head: Expr) -> None:
+def _work(step: _Step, claims: Expr, count: Expr) -> None:
+    """Do items until none is left, and know the next one while one is done."""
+    current = register(0, "int32", 1)
+    current.set(claim(claims))
+    with tir.While(current.get() < count):
+        following = bind(claim(claims))
+        _item(step, bind(current.get()), bind(tir.min(following, count - 1)))
+        current.set(following)
+
+
+def _item(step: _Step, index: Expr, following: Expr) -> None:
     """Do one item for one KV head with the register tiles for one row or for several."""
+    heads = step.operands.config.kv_heads
+    item, head = bind(index // heads), bind(index % heads)
     tile = step.items.field("tile", item)
     sequence, row = bind(step.tiles.sequence[tile]), bind(step.tiles.row[tile])
     rows = bind(step.tiles.rows[tile])
     partitions = (step.items.field("begin", item), step.items.field("end", item))
+    then = _start(step, bind(following // heads), bind(following % heads))
 
     def attend(most: int) -> None:
-        work = RowWork(sequence, row, rows, most, head, partitions)
+        work = RowWork(sequence, row, rows, most, head, partitions, then)
         running = attend_rows(step.operands, work)
         slot = step.items.field("slot", item)
         with tir.If(slot < 0):
@@ -173,13 +194,21 @@ def _item(step: _Step, item: Expr, head: Expr) -> None:
             attend(step.operands.config.tile_rows)
 
 
+def _start(step: _Step, item: Expr, head: Expr) -> Start:
+    tile = step.items.field("tile", item)
+    seen = step.tiles.seen(step.operands.ragged, tile)
+    return Start(bind(step.tiles.sequence[tile]), head, step.items.field("begin", item), seen)
+
+
 def _rows_alone(step: _Step, tile: Expr, head: Expr) -> None:
     """Do a whole tile row by row: for little work, where less code serves better."""
     sequence = bind(step.tiles.sequence[tile])
     with tir.serial(0, step.tiles.rows[tile]) as i:
         row = bind(step.tiles.row[tile] + i)
-        partitions = partitions_of(step.operands.ragged.seen(sequence, row, 1))
-        work = RowWork(sequence, row, tir.int32(1), 1, head, partitions)
+        seen = step.operands.ragged.seen(sequence, row, 1)
+        partitions = partitions_of(seen)
+        then = Start(sequence, head, partitions[0], seen)
+        work = RowWork(sequence, row, tir.int32(1), 1, head, partitions, then)
         write_rows(step.operands, work, attend_rows(step.operands, work))
 
 
@@ -219,11 +248,9 @@ def _merge_tile(step: _Step, tile: Expr) -> None:
                     d = part * DIM_MULTIPLE
                     values = bind(load(partial.total, place + m, d, lanes=DIM_MULTIPLE))
                     merge_total(running, values, m, d, old, new)
-        write_rows(
-            step.operands,
-            RowWork(sequence, row, rows, config.tile_rows, head, (low, high)),
-            running,
-        )
+        then = Start(sequence, head, low, (low, high))  # there is nothing to do after it
+        work = RowWork(sequence, row, rows, config.tile_rows, head, (low, high), then)
+        write_rows(step.operands, work, running)
 
 
 def _clear(out: Expr, first: Expr, rows: Expr, width: int) -> None:

@@ -31,6 +31,7 @@ class Float32:
     planes: ClassVar[int] = 1
     totals: ClassVar[str] = "float32"
     scaled: ClassVar[bool] = False
+    integral: ClassVar[bool] = False
 
     def queries(self, values: Expr, vectors: int, dim: int) -> Operands:
         """The values themselves."""
@@ -81,6 +82,7 @@ class BFloat16:
     planes: ClassVar[int] = 1
     totals: ClassVar[str] = "float32"
     scaled: ClassVar[bool] = False
+    integral: ClassVar[bool] = False
 
     def queries(self, values: Expr, vectors: int, dim: int) -> Operands:
         """Rounded to bfloat16."""

@@ -42,6 +42,7 @@ class Int8:
     planes: ClassVar[int] = 2
     totals: ClassVar[str] = "int32"
     scaled: ClassVar[bool] = True
+    integral: ClassVar[bool] = True
 
     def queries(self, values: Expr, vectors: int, dim: int) -> Operands:
         """In units of each vector's largest magnitude / 16256; digits -127..127 and -64..63."""

@@ -32,11 +32,13 @@ class Numbers(Protocol):
         planes: Operands of a vector.
         totals: Type of the sums of products.
         scaled: Tokens have scales, weights a factor.
+        integral: Whatever bits a pool holds are numbers: a weight of zero leaves them out.
     """
 
     planes: ClassVar[int]
     totals: ClassVar[str]
     scaled: ClassVar[bool]
+    integral: ClassVar[bool]
 
     def queries(self, values: Expr, vectors: int, dim: int) -> Operands:
         """Operands of query vectors, float32 [vectors, dim]."""
@@ -66,7 +68,7 @@ class Numbers(Protocol):
 
     def kept(self, word: Expr, low: Expr, end: Expr) -> Expr | None:
         """Which bits of a word of values belong to tokens ``low`` to ``end`` of its tile, for
-        `words`; None where a weight of zero is enough to leave out any bits whatever."""
+        `words`; None if all do, or the numbers are integral."""
         ...
 
     def operand(self, operands: Operands, m: Expr, plane: int, word: Expr) -> Expr:

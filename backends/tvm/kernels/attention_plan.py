@@ -13,11 +13,14 @@ from dataclasses import dataclass, replace
 
 from tvm.tirx.script.builder import ir as tir
 
-from optc.backends.tvm.kernels.attention_partition import PARTITION
+from optc.backends.tvm.kernels.attention_state import PARTITION
+from optc.backends.tvm.kernels.pools import TILE
 from optc.backends.tvm.kernels.script import Expr, bind, register, scratch, store, workspace
 
+#: KV tiles of a partition.
+TILES = PARTITION // TILE
 #: Tiles times KV heads from which on partitions are not items of their own.
-ENOUGH_ITEMS = 64
+ENOUGH_ITEMS = 32
 
 
 @dataclass(frozen=True)
@@ -45,6 +48,26 @@ class Ragged:
         """Range of tokens that at least one of ``rows`` rows from ``row`` on sees."""
         first_end = bind(self.first_end(sequence, row))
         return bind(self.low(first_end)), bind(first_end + (rows - 1))
+
+    def find_tiles(self, tiles: Expr, sequence: Expr, start: Expr, seen: tuple[Expr, Expr]) -> None:
+        """The pool's tiles of the partition that starts at token ``start``, into ``tiles`` [16].
+        Beyond the tokens ``seen`` there may be no blocks: the nearest that is seen stands there."""
+        first, last = bind(seen[0] // TILE), bind((seen[1] - 1) // TILE)
+        per_block = bind(self.block_size[0] // TILE)
+        begin = bind(start // TILE)
+        number = bind(tir.max(tir.min(begin, last), first))
+        block = register(0, "int32", 1)
+        within = register(0, "int32", 1)
+        block.set(number // per_block)
+        within.set(number % per_block)
+        with tir.serial(0, TILES) as i:
+            place = self.tables[self.group, sequence, block.get()] * per_block + within.get()
+            store(tiles, place, i)
+            steps = tir.And(begin + i >= first, begin + i < last)
+            after = bind(within.get() + tir.cast(steps, "int32"))
+            wraps = bind(after == per_block)
+            block.set(block.get() + tir.cast(wraps, "int32"))
+            within.set(tir.Select(wraps, tir.int32(0), after))
 
 
 @dataclass(frozen=True)

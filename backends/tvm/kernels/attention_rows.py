@@ -9,15 +9,11 @@ from tvm.tirx.script.builder import ir as tir
 
 from optc.backends.tvm.isa import Isa
 from optc.backends.tvm.kernels.attention_blocking import blocking
-from optc.backends.tvm.kernels.attention_partition import (
-    PARTITION,
-    Pools,
-    Queries,
-    attend_partition,
-)
-from optc.backends.tvm.kernels.attention_plan import Ragged
+from optc.backends.tvm.kernels.attention_partition import attend_partition
+from optc.backends.tvm.kernels.attention_plan import TILES, Ragged
 from optc.backends.tvm.kernels.attention_softmax import Running, new_running
-from optc.backends.tvm.kernels.pools import DIM_MULTIPLE, TILE
+from optc.backends.tvm.kernels.attention_state import PARTITION, Place, Pools, Queries
+from optc.backends.tvm.kernels.pools import DIM_MULTIPLE
 from optc.backends.tvm.kernels.script import Expr, bind, load, scratch, splat, store
 from optc.errors import UnsupportedError
 
@@ -85,6 +81,17 @@ class Operands:
 
 
 @dataclass(frozen=True)
+class Start:
+    """Where some work begins: its sequence, KV head, first partition, and the range of tokens that
+    its rows see."""
+
+    sequence: Expr
+    head: Expr
+    partition: Expr
+    seen: tuple[Expr, Expr]
+
+
+@dataclass(frozen=True)
 class RowWork:
     """Some rows of one sequence and one KV head.
 
@@ -95,6 +102,7 @@ class RowWork:
         most: Number of rows that the register tiles are made for; at least ``rows``.
         head: KV head.
         partitions: First partition, and the one after the last.
+        then: Where this thread's next work begins.
     """
 
     sequence: Expr
@@ -103,6 +111,7 @@ class RowWork:
     most: int
     head: Expr
     partitions: tuple[Expr, Expr]
+    then: Start
 
 
 def attend_rows(operands: Operands, work: RowWork) -> Running:
@@ -111,16 +120,35 @@ def attend_rows(operands: Operands, work: RowWork) -> Running:
     seen = ragged.seen(work.sequence, work.row, work.rows)
     queries = _queries(operands, work)
     running = new_running(work.most * config.shared, config.value_dim)
-    size = bind(ragged.block_size[0])
-
-    def tile_at(token: Expr) -> Expr:
-        block = ragged.tables[config.group, work.sequence, token // size]
-        return (block * size + token % size) // TILE
-
-    with tir.serial(*work.partitions) as partition:
-        start = bind(partition * PARTITION)
-        attend_partition(operands.pools, queries, running, work.head, start, seen, tile_at)
+    first, end = work.partitions
+    tiles = scratch((TILES,), "int32")
+    ahead = scratch((TILES,), "int32") if queries.fetch else None
+    ragged.find_tiles(tiles, work.sequence, first * PARTITION, seen)
+    with tir.serial(first, end) as partition:
+        place = Place(bind(partition * PARTITION), work.head, tiles)
+        following = place
+        if ahead is not None:
+            following = _find_following(operands, work, seen, partition, ahead)
+        attend_partition(operands.pools, queries, running, place, following, seen)
+        with tir.If(partition + 1 < end), tir.Then():
+            if ahead is None:
+                ragged.find_tiles(tiles, work.sequence, (partition + 1) * PARTITION, seen)
+            else:
+                store(tiles, load(ahead, 0), 0)
     return running
+
+
+def _find_following(
+    operands: Operands, work: RowWork, seen: tuple[Expr, Expr], partition: Expr, ahead: Expr
+) -> Place:
+    """What this thread takes after ``partition``: the rows' next one, or that of the next work."""
+    ragged, then = operands.ragged, work.then
+    last = bind(partition + 1 >= work.partitions[1])
+    sequence = bind(tir.Select(last, then.sequence, work.sequence))
+    start = bind(tir.Select(last, then.partition, partition + 1) * PARTITION)
+    low, end = (bind(tir.Select(last, a, b)) for a, b in zip(then.seen, seen, strict=True))
+    ragged.find_tiles(ahead, sequence, start, (low, end))
+    return Place(start, bind(tir.Select(last, then.head, work.head)), ahead)
 
 
 def _queries(operands: Operands, work: RowWork) -> Queries:

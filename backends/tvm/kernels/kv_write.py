@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tvm.tirx.script.builder import ir as tir
 
+from optc.backends.tvm.isa import Isa
 from optc.backends.tvm.kernels import bf16
 from optc.backends.tvm.kernels.pools import TILE, KVShape, k_element, v_element
 from optc.backends.tvm.kernels.quantize import take_maximum
@@ -32,20 +33,48 @@ def write_key(pool: Expr, shape: KVShape, slot: Expr, head: Expr, values: Expr) 
     _store_scale(pool, scale, shape.key_dim, tile, head, offset)
 
 
-def write_value(pool: Expr, shape: KVShape, slot: Expr, head: Expr, values: Expr) -> None:
-    """``values`` float32 [Dv] become the value of KV head ``head`` in ``slot``."""
+def write_value(pool: Expr, shape: KVShape, slot: Expr, head: Expr, values: Expr, isa: Isa) -> None:
+    """``values`` float32 [Dv] become the value of KV head ``head`` in ``slot``. ``isa`` decides
+    how the bytes between those of other tokens are written."""
     tile, offset = bind(slot // TILE), bind(slot % TILE)
     elements, scale = _encoded(values, shape.value_dim, shape)
-    if shape.type.pack == 1:
-        start = bind(v_element(shape, offset, 0))
-        for_vectors(
-            shape.value_dim,
-            lambda d, n: store_part(pool, load_part(elements, n, d), n, tile, head, start + d),
+    start = bind(v_element(shape, offset, 0))
+
+    def whole(d: Expr | int, count: int) -> None:
+        store_part(pool, load_part(elements, count, d), count, tile, head, start + d)
+
+    def between(d: Expr | int, count: int) -> None:
+        line = bind((offset // shape.type.pack * shape.value_dim + d) * shape.type.pack)
+        _store_between(
+            pool, shape, (tile, head, line), offset, load_part(elements, count, d), count
         )
+
+    if shape.type.pack == 1:
+        for_vectors(shape.value_dim, whole)
+    elif isa.lanes == LANES:
+        for_vectors(shape.value_dim, between)
     else:
         with tir.serial(0, shape.value_dim) as d:
             store(pool, elements[d], tile, head, v_element(shape, offset, d))
     _store_scale(pool, scale, shape.value_dim, tile, head, offset)
+
+
+def _store_between(
+    pool: Expr, shape: KVShape, at: tuple[Expr, ...], offset: Expr, values: Expr, count: int
+) -> None:
+    """Store 16 elements, of which ``count``, each into its token's place of a word of its own."""
+    pack = shape.type.pack
+    lanes = LANES * pack
+    repeated = tir.cast(values, f"uint32x{LANES}") * splat(
+        {2: 0x10001, 4: 0x1010101}[pack], "uint32"
+    )
+    numbers = tir.ramp(0, 1, lanes)
+    mine = (numbers & splat(pack - 1, "int32", lanes)) == splat(offset % pack, "int32", lanes)
+    if count < LANES:
+        mine = tir.And(mine, numbers < splat(count * pack, "int32", lanes))
+    words = tir.reinterpret(repeated, dtype=f"{shape.type.element}x{lanes}")
+    columns = tir.ramp(at[-1], 1, lanes)
+    tir.evaluate(tir.masked_store(pool, words, *at[:-1], columns, mine))
 
 
 def _encoded(values: Expr, dim: int, shape: KVShape) -> tuple[Expr, Expr | None]:

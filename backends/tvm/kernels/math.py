@@ -25,7 +25,6 @@ from optc.backends.tvm.kernels.script import (
 from optc.errors import UnsupportedError
 
 LOG2_E = 1.4426950408889634
-_LN2 = 0.6931471805599453
 #: ln 2 in two parts; the first has 15 trailing zero bits, so its product with n is exact.
 _LN2_HIGH = 0.693359375
 _LN2_LOW = -2.12194440e-4
@@ -34,6 +33,8 @@ _EXP_LOWEST = -87.33654
 _EXP_HIGHEST = 88.37626
 #: (exp(r) - 1 - r) / r**2 for abs(r) <= ln(2)/2, relative error of exp 5e-11.
 _EXP = (0.5, 0.16666667, 0.04166627, 0.0083332658, 0.0013946086, 0.00019917832)
+#: (2**r - 1) / r for abs(r) <= 1/2, relative error of 2**r 1.1e-7.
+_EXP2 = (0.693147, 0.24022242, 0.055507336, 0.009671513, 0.0013264727)
 #: (tanh(x) / x - 1) / x**2 in x**2 for abs(x) <= 0.625, relative error of tanh 4e-9.
 _TANH = (-0.33333284, 0.13331491, -0.053743497, 0.020650579, -0.0057170370)
 #: erf(x) / x in x**2 for abs(x) <= 1, relative error 1e-9.
@@ -83,11 +84,11 @@ def exp(value: Expr) -> Expr:
 
 
 def exp2(value: Expr) -> Expr:
-    """2 ** x for x <= 0, relative error below 1.5e-7, exact for integers; 0 below -126.5."""
+    """2 ** x for x <= 0, relative error below 2e-7, exact for integers; 0 below -126.5."""
     x = bind(tir.max(value, like(-127.0, value)))
     n = bind(round_even(x))
-    r = bind((x - n) * like(_LN2, x))
-    mantissa = fma(bind(r * r), polynomial(_EXP, r), r) + like(1.0, x)
+    r = bind(x - n)
+    mantissa = fma(polynomial(_EXP2, r), r, like(1.0, x))
     # The bits of 2 ** n; those of 2 ** -127 are zero's.
     lanes = lanes_of(x)
     integers = "int32" if lanes == 1 else f"int32x{lanes}"

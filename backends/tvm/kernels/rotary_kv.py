@@ -23,6 +23,9 @@ from optc.backends.tvm.kernels.script import (
 )
 from optc.backends.tvm.kernels.vectors import for_vectors, load_part, store_part
 
+#: Values below which a parallel region costs more than it saves: each pool line is a cache miss.
+_SERIAL_WORK = 1 << 12
+
 
 @dataclass(frozen=True)
 class RotaryKV:
@@ -105,8 +108,7 @@ def rotary_kv(config: RotaryKV, isa: Isa) -> tvm.tirx.PrimFunc:
     """qkv f32 [T,(H+Hkv)*Dk+Hkv*Dv], [cos f32 [T,r/2], sin], [q_scale f32 [Dk]],
     [k_scale f32 [Dk]], slot_mapping i32 [G,T], k_pool, v_pool (in place) -> q f32 [T,H*Dk].
 
-    Rows with slot -1 are not written to the pools. ``isa`` changes nothing: every instruction set
-    runs the same operations.
+    Rows with slot -1 are not written to the pools. ``isa`` changes how bytes are stored, not which.
 
     Raises:
         UnsupportedError: The pools have a shape or type without a kernel.
@@ -143,9 +145,9 @@ def rotary_kv(config: RotaryKV, isa: Isa) -> tvm.tirx.PrimFunc:
                 write_key(k_pool, shape, slot, h, head)
                 start = bind(v_start + h * config.value_dim)
                 _fetch_head(value, qkv, row, start, config.value_dim, None, 0.0)
-                write_value(v_pool, shape, slot, h, value)
+                write_value(v_pool, shape, slot, h, value, isa)
 
-        for_rows(rows, rows * width > SERIAL_WORK, body)
+        for_rows(rows, rows * width > _SERIAL_WORK, body)
     return builder.finish()
 
 
@@ -177,8 +179,7 @@ def rotary(config: Rotary, isa: Isa) -> tvm.tirx.PrimFunc:
 def write_kv(config: WriteKV, isa: Isa) -> tvm.tirx.PrimFunc:
     """k f32 [T,Hkv*Dk], v f32 [T,Hkv*Dv], slot_mapping i32 [G,T], k_pool, v_pool (in place).
 
-    Rows with slot -1 are not written. ``isa`` changes nothing: every instruction set runs the
-    same operations.
+    Rows with slot -1 are not written. ``isa`` changes how bytes are stored, not which.
 
     Raises:
         UnsupportedError: The pools have a shape or type without a kernel.
@@ -199,9 +200,9 @@ def write_kv(config: WriteKV, isa: Isa) -> tvm.tirx.PrimFunc:
                 _fetch_head(key, k, row, h * shape.key_dim, shape.key_dim, None, 0.0)
                 write_key(k_pool, shape, slot, h, key)
                 _fetch_head(value, v, row, h * shape.value_dim, shape.value_dim, None, 0.0)
-                write_value(v_pool, shape, slot, h, value)
+                write_value(v_pool, shape, slot, h, value, isa)
 
-        for_rows(rows, rows * (k_width + v_width) > SERIAL_WORK, body)
+        for_rows(rows, rows * (k_width + v_width) > _SERIAL_WORK, body)
     return builder.finish()
 
 

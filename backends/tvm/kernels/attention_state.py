@@ -1,0 +1,132 @@
+"""What the parts of attention share: the pools, the query vectors, and one partition's scratch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from tvm.tirx.script.builder import ir as tir
+
+from optc.backends.tvm.kernels.attention_blocking import Blocking
+from optc.backends.tvm.kernels.attention_operands import Numbers, Operands
+from optc.backends.tvm.kernels.pools import TILE, KVShape
+from optc.backends.tvm.kernels.script import Expr, Register, bind, load, prefetch, register, scratch
+
+#: Tokens of a partition.
+PARTITION = 256
+
+
+@dataclass(frozen=True)
+class Pools:
+    """K and V of one layer, their shape and arithmetic, and how scores are made of dot products."""
+
+    k: Expr
+    v: Expr
+    shape: KVShape
+    numbers: Numbers
+    scale: float
+    softcap: float
+
+    @property
+    def k_words(self) -> int:
+        """Vectors of words of a K tile."""
+        return self.shape.key_dim // self.shape.type.pack
+
+    def scales(self, pool: Expr, tile: Expr, head: Expr, dim: int) -> Expr:
+        """float32 scales of a tile's 16 tokens."""
+        last = load(pool, tile, head, TILE * dim, lanes=TILE * self.shape.type.pack)
+        return bind(tir.reinterpret(last, dtype=f"float32x{TILE}"))
+
+    def fetch_value(self, tile: Expr, head: Expr, part: Expr, parts: int) -> None:
+        """Fetch one of ``parts`` equal parts of a tile's values into the second-level cache."""
+        self._fetch(self.v, self.shape.value_dim, (tile, head), part, parts)
+
+    def fetch_key(self, tile: Expr, head: Expr, part: Expr, parts: int) -> None:
+        """Fetch one of ``parts`` equal parts of a tile's keys into the second-level cache."""
+        self._fetch(self.k, self.shape.key_dim, (tile, head), part, parts)
+
+    def _fetch(self, pool: Expr, dim: int, at: tuple[Expr, Expr], part: Expr, parts: int) -> None:
+        line = TILE * self.shape.type.pack  # elements of a cache line
+        lines = self.shape.type.width(dim) // line
+        each = -(-lines // parts)
+        for i in range(each):
+            prefetch(pool, *at, tir.min(part * each + i, lines - 1) * line)
+
+
+@dataclass(frozen=True)
+class Queries:
+    """The query vectors of one work item.
+
+    Attributes:
+        operands: Of the dot products with keys.
+        bounds: ``bounds(m)`` is the range of tokens, first and end, that vector m sees.
+        blocking: How many there are, and their register tiles.
+        fetch: Fetch K and V ahead of their use. For so few vectors memory is the limit, and the
+            processor's own prefetching ends with each tile, which is a page of its own.
+    """
+
+    operands: Operands
+    bounds: Callable[[Expr | int], tuple[Expr, Expr]]
+    blocking: Blocking
+    fetch: bool
+
+
+@dataclass(frozen=True)
+class Place:
+    """A partition of one KV head in the pools.
+
+    Attributes:
+        start: First token.
+        head: KV head.
+        tiles: int32 [16], the pool's tiles; some tile or other where none of the tokens is seen.
+    """
+
+    start: Expr
+    head: Expr
+    tiles: Expr
+
+
+@dataclass(frozen=True)
+class Buffers:
+    """Scratch of a partition: scales of values [256]; scores [M, 256]; their exponentials as
+    operands; factors of the merge [M, 2]."""
+
+    scales: Expr
+    scores: Expr
+    weights: Operands
+    factors: Expr
+
+
+@dataclass(frozen=True)
+class Part:
+    """One partition: what `attend_partition` has been given, and the range of its tiles."""
+
+    pools: Pools
+    queries: Queries
+    buffers: Buffers
+    place: Place
+    following: Place
+    limits: tuple[Expr, Expr]
+
+    @property
+    def head(self) -> Expr:
+        """KV head."""
+        return self.place.head
+
+
+def new_buffers(pools: Pools, size: Blocking) -> Buffers:
+    """Scratch for ``size.vectors`` query vectors."""
+    return Buffers(
+        scratch((PARTITION,)),
+        scratch((size.vectors, PARTITION)),
+        pools.numbers.weights(size.vectors, PARTITION),
+        scratch((size.vectors, 2)),
+    )
+
+
+def new_sums(numbers: Numbers, vectors: int, columns: int) -> list[list[list[Register]]]:
+    """Zeroed totals [vectors][columns][planes]."""
+    return [
+        [[register(0, numbers.totals) for _ in range(numbers.planes)] for _ in range(columns)]
+        for _ in range(vectors)
+    ]

@@ -1,0 +1,88 @@
+"""The weighted values of a partition."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tvm.tirx.script.builder import ir as tir
+
+from optc.backends.tvm.kernels.attention_blocking import column_chunks
+from optc.backends.tvm.kernels.attention_softmax import Running, merge_total
+from optc.backends.tvm.kernels.attention_state import Part, new_sums
+from optc.backends.tvm.kernels.pools import TILE
+from optc.backends.tvm.kernels.script import LANES, Expr, Register, bind
+
+
+def weigh(
+    part: Part, running: Running, seen: tuple[Expr, Expr], first: Expr | int, count: int
+) -> None:
+    """Weighted sums of values for ``count`` vectors from ``first`` on, merged into the totals."""
+    pools, numbers, weights = part.pools, part.pools.numbers, part.buffers.weights
+    for columns in column_chunks(pools.shape.value_dim, part.queries.blocking.columns):
+        sums = new_sums(numbers, count, len(columns))
+        fetch = part.queries.fetch and columns[0][0] == 0
+        with tir.serial(seen[0] // TILE, (seen[1] + (TILE - 1)) // TILE) as i:
+            low = bind(tir.max(seen[0] - i * TILE, 0))
+            end = bind(tir.min(seen[1] - i * TILE, TILE))
+            tile = _WeighedTile(part, i, columns, first, sums)
+            if numbers.integral:
+                tile.weigh_all(fetch=fetch)
+            else:
+                with tir.If(tir.And(low == 0, end == TILE)):
+                    with tir.Then():
+                        tile.weigh_all(fetch=fetch)
+                    with tir.Else():
+                        tile.weigh_seen(low, end)
+        for j in range(count):
+            old = bind(part.buffers.factors[first + j, 0])
+            new = bind(part.buffers.factors[first + j, 1])
+            for total, (d, lanes) in zip(sums[j], columns, strict=True):
+                value = numbers.value([plane.get() for plane in total], weights, first + j)
+                if lanes < LANES:
+                    value = bind(tir.vectorlow(f"float32x{lanes}", value))
+                merge_total(running, value, first + j, d, old, new)
+
+
+@dataclass(frozen=True)
+class _WeighedTile:
+    """Adds the weighted values of tile ``i`` of a partition, some columns of them, to ``sums``."""
+
+    part: Part
+    i: Expr
+    columns: list[tuple[int, int]]
+    first: Expr | int
+    sums: list[list[list[Register]]]
+
+    @property
+    def words(self) -> int:
+        """Rows of words of a tile."""
+        return TILE // self.part.pools.shape.type.pack
+
+    def weigh_all(self, *, fetch: bool) -> None:
+        """All tokens; ``fetch`` keys of the partition that follows meanwhile."""
+        part = self.part
+        following = bind(part.following.tiles[self.i]) if fetch else None
+        with tir.serial(0, self.words) as word:
+            if fetch:
+                part.pools.fetch_key(following, part.following.head, word, self.words)
+            self._weigh_word(word, None)
+
+    def weigh_seen(self, low: Expr, end: Expr) -> None:
+        """Tokens ``low`` to ``end``."""
+        pack = self.part.pools.shape.type.pack
+        with tir.serial(low // pack, (end + (pack - 1)) // pack) as word:
+            self._weigh_word(word, self.part.pools.numbers.kept(word, low, end))
+
+    def _weigh_word(self, word: Expr, kept: Expr | None) -> None:
+        part, numbers = self.part, self.part.pools.numbers
+        at = (bind(part.place.tiles[self.i]), part.head)
+        start = word * part.pools.shape.value_dim
+        values = [
+            numbers.words(part.pools.v, at, start + d, lanes, kept) for d, lanes in self.columns
+        ]
+        for j, totals in enumerate(self.sums):
+            for plane in range(numbers.planes):
+                index = self.i * self.words + word
+                operand = numbers.operand(part.buffers.weights, self.first + j, plane, index)
+                for total, value in zip(totals, values, strict=True):
+                    numbers.dot(total[plane], value, operand)

@@ -1,0 +1,226 @@
+"""Measure attention and the KV writes next to what the machine can do, in one interleaved run.
+
+    python -m benchmarks.attention [--shape 9,3,64] [--kv float32,bfloat16,int8] [--json FILE]
+
+For each KV type and step (``decode B x context`` or ``prefill rows``): time of one layer's call,
+GB/s of KV, Gop/s, and the share of its roof: the longer of its KV bytes at the read bandwidth and
+its operations at the peak of the type's instruction. Calls go over many pools in turn, more than
+caches hold, as the layers of a step do. The best round of each counts: other programs only ever
+slow one down.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from optc.target import parse_target, usable_threads
+
+# TVM's pool reads it when it starts; by default it has half of the hardware threads.
+os.environ.setdefault("TVM_NUM_THREADS", str(usable_threads()))
+
+import tvm
+import tvm_ffi
+
+from optc.backends.tvm.ceilings import Meter
+from optc.backends.tvm.ceilings_kernels import ceiling_kernels
+from optc.backends.tvm.isa import Isa, isa_of
+from optc.backends.tvm.kernels import pipeline
+from optc.backends.tvm.kernels.attention import PagedAttention, paged_attention
+from optc.backends.tvm.kernels.rotary_kv import RotaryKV, rotary_kv
+from optc.backends.tvm.kv_layout import POOL_TYPES, pool_shapes
+from optc.runtime.executable import LayerKV
+
+#: Pools go over at least this much memory, several times any cache.
+ROTATION_BYTES = 192 << 20
+BLOCK_SIZE = 32
+#: The instruction that multiplies, by KV type.
+PEAKS = {"float32": "fp32", "bfloat16": "bf16", "int8": "int8"}
+
+
+@dataclass(frozen=True)
+class Step:
+    """``sequences`` of ``context`` tokens each, the last ``rows`` of which are new."""
+
+    sequences: int
+    rows: int
+    context: int
+
+    @property
+    def name(self) -> str:
+        """For tables."""
+        if self.rows == 1:
+            return f"decode {self.sequences} x {self.context}"
+        return f"prefill {self.sequences} x {self.rows}"
+
+
+STEPS = (
+    Step(1, 1, 512),
+    Step(8, 1, 512),
+    Step(16, 1, 512),
+    Step(1, 1, 4096),
+    Step(16, 1, 4096),
+    Step(1, 512, 512),
+    Step(1, 2048, 2048),
+)
+
+
+def library(kernels: dict[str, Any], isa: Isa) -> Any:
+    """Compiled kernels by name."""
+    module = tvm.IRModule({n: f.with_attr("global_symbol", n) for n, f in kernels.items()})
+    return tvm.compile(module, isa.tvm_target(), tir_pipeline=pipeline.register())
+
+
+class Ceilings:
+    """The ceiling kernels, compiled in this process."""
+
+    def __init__(self, isa: Isa) -> None:
+        self._compiled = tvm.compile(tvm.IRModule(ceiling_kernels(isa)), isa.tvm_target())
+
+    def get_function(self, name: str) -> Callable[..., Any]:
+        """A kernel by name."""
+        found: Callable[..., Any] = self._compiled[name]
+        return found
+
+
+def tensor(array: Any) -> Any:
+    """An aligned copy."""
+    return tvm.runtime.tensor(np.ascontiguousarray(array), tvm.cpu())
+
+
+class Layers:
+    """Enough pools of one layer's shape that caches do not help, and calls on them in turn."""
+
+    def __init__(self, heads: int, layer: LayerKV, step: Step, compiled: Any) -> None:
+        self.step, self.layer, self.heads = step, layer, heads
+        blocks = -(-step.context // BLOCK_SIZE)
+        shapes = pool_shapes(step.sequences * blocks * BLOCK_SIZE // 16, layer)
+        self.kv_bytes = step.sequences * step.context * layer.bytes_per_token
+        element = np.dtype(POOL_TYPES[layer.dtype].element)
+        # Small numbers in every type.
+        fill = np.frombuffer(b"\x3c" * element.itemsize, element)[0]
+        copies = max(2, -(-ROTATION_BYTES // self.kv_bytes))
+        self.pools = [[tensor(np.full(s, fill)) for s in shapes] for _ in range(min(copies, 64))]
+        table = np.arange(step.sequences * blocks, dtype=np.int32)
+        rows = step.sequences * step.rows
+        new = np.arange(step.context - step.rows, step.context)
+        slots = np.arange(step.sequences)[:, None] * blocks * BLOCK_SIZE + new
+        width = (heads + layer.kv_heads) * layer.key_dim + layer.kv_heads * layer.value_dim
+        rng = np.random.default_rng(0)
+        half = np.ones((rows, layer.key_dim // 2), np.float32)
+        self.where = [
+            tensor(np.arange(step.sequences + 1, dtype=np.int32) * step.rows),
+            tensor(np.full((1, step.sequences), step.context, np.int32)),
+            tensor(table.reshape(1, step.sequences, blocks)),
+            tensor(np.array([BLOCK_SIZE], np.int32)),
+        ]
+        self.q = tensor(rng.standard_normal((rows, heads * layer.key_dim), np.float32))
+        self.out = tensor(np.zeros((rows, heads * layer.value_dim), np.float32))
+        self.before = [
+            tensor(rng.standard_normal((rows, width), np.float32)),
+            tensor(half),
+            tensor(half),
+            tensor(slots.reshape(1, -1).astype(np.int32)),
+        ]
+        self.attend, self.write_kv = compiled["attention"], compiled["write"]
+
+    def attention(self, index: int) -> None:
+        """Attention over one of the pools."""
+        pools = self.pools[index % len(self.pools)]
+        self.attend(self.q, *pools, *self.where, self.out)
+
+    def write(self, index: int) -> None:
+        """Rotary embedding and the write into one of the pools."""
+        pools = self.pools[index % len(self.pools)]
+        self.write_kv(*self.before, *pools, self.q)
+
+    def pairs(self) -> float:
+        """Pairs of a row and a token that it sees."""
+        first = self.step.context - self.step.rows + 1
+        return self.step.sequences * self.step.rows * (first + self.step.context) / 2
+
+
+def measure(shape: tuple[int, int, int], types: list[str], rounds: int, isa: Isa) -> dict[str, Any]:
+    """All figures of one run as one JSON object."""
+    heads, kv_heads, dim = shape
+    threads = int(os.environ["TVM_NUM_THREADS"])
+    tvm.get_global_func("runtime.config_threadpool")(1, threads)
+    meter = Meter(tvm_ffi, Ceilings(isa), isa, threads, ROTATION_BYTES)
+    results = []
+    for dtype in types:
+        config = PagedAttention(heads, kv_heads, dim, dim, dim**-0.5, kv_dtype=dtype)
+        rotary = RotaryKV(heads, kv_heads, dim, dim, dim, kv_dtype=dtype)
+        kernels = {"attention": paged_attention(config, isa), "write": rotary_kv(rotary, isa)}
+        compiled = library(kernels, isa)
+        for step in STEPS:
+            layers = Layers(heads, LayerKV(0, kv_heads, dim, dim, dtype), step, compiled)
+            best = {"attention": float("inf"), "write": float("inf")}
+            for index in range(max(3, rounds * 512 // max(512, step.rows * step.sequences))):
+                for name in best:
+                    started = time.perf_counter()
+                    getattr(layers, name)(index)
+                    best[name] = min(best[name], time.perf_counter() - started)
+            meter.measure()
+            ops = 4.0 * heads * dim * layers.pairs()
+            results.append(
+                {
+                    "kv": dtype,
+                    "step": step.name,
+                    "us": best["attention"] * 1e6,
+                    "write_us": best["write"] * 1e6,
+                    "kv_bytes": layers.kv_bytes,
+                    "ops": ops,
+                    "gb_per_s": layers.kv_bytes / best["attention"] / 1e9,
+                    "gop_per_s": ops / best["attention"] / 1e9,
+                }
+            )
+    ceilings = {name: ceiling.best / 1e9 for name, ceiling in meter.ceilings().items()}
+    for row in results:
+        peak = ceilings.get(PEAKS[row["kv"]], ceilings["fp32"])
+        memory, compute = row["kv_bytes"] / ceilings["read"], row["ops"] / peak
+        row["of_roof"] = max(memory, compute) / 1e3 / row["us"]
+    return {"isa": isa.name, "threads": threads, "shape": shape, "ceilings": ceilings} | {
+        "results": results
+    }
+
+
+def show(report: dict[str, Any]) -> None:
+    """Print the report as a table."""
+    ceilings = ", ".join(f"{name} {value:.1f}" for name, value in report["ceilings"].items())
+    print(f"{report['isa']}, {report['threads']} threads, H,Hkv,D = {report['shape']}")
+    print(f"ceilings (read GB/s, else Gop/s): {ceilings}")
+    print("kv        step               attention us    GB/s   Gop/s  of roof   write us")
+    for row in report["results"]:
+        print(
+            f"{row['kv']:9} {row['step']:18} {row['us']:12.1f} {row['gb_per_s']:7.1f}"
+            f" {row['gop_per_s']:7.0f} {row['of_roof']:8.2f} {row['write_us']:10.1f}"
+        )
+
+
+def main() -> None:
+    """Parse the command line, measure, print."""
+    parser = argparse.ArgumentParser(prog="benchmarks.attention", description=__doc__)
+    parser.add_argument("--shape", default="9,3,64", help="heads, KV heads, dimension")
+    parser.add_argument("--kv", default=",".join(POOL_TYPES), help="KV types, by commas")
+    parser.add_argument("--target", default="native", help="as of optc compile")
+    parser.add_argument("--rounds", type=int, default=40)
+    parser.add_argument("--json", type=Path)
+    options = parser.parse_args()
+    heads, kv_heads, dim = (int(n) for n in options.shape.split(","))
+    isa = isa_of(parse_target(options.target))
+    report = measure((heads, kv_heads, dim), options.kv.split(","), options.rounds, isa)
+    show(report)
+    if options.json:
+        options.json.write_text(json.dumps(report, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()
