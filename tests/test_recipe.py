@@ -44,6 +44,21 @@ def test_bounds_of_the_quantized_recipes() -> None:
     assert (int4["kl_mean"], int4["top1_agreement"]) == (0.02, 0.92)
 
 
+def test_kv_types_of_the_shipped_recipes() -> None:
+    chosen = {
+        name: next(
+            s.options.get("dtype") for s in load_recipe(name).pipeline if s.name == "kv-cache"
+        )
+        for name in registry.recipe_files()
+    }
+    assert chosen == {
+        "fp32": None,
+        "bf16-fused": None,
+        "int8-fused": "int8",
+        "int4-fused": None,
+    }
+
+
 def test_a_recipe_file_is_read(tmp_path: Path) -> None:
     path = written(tmp_path, MINIMAL + "gates: {kl_mean: 0.5}\n")
     for source in (path, str(path)):
