@@ -14,11 +14,23 @@ import numpy.typing as npt
 from optc.backends.tvm.adapter_pools import AdapterPools
 from optc.backends.tvm.pools import KVPools
 from optc.backends.tvm.runtime_libs import LIBRARIES, check_ffi_version, import_ffi, open_runtime
+<<<<<<< HEAD
 from optc.backends.tvm.staging import Staging, aligned
+=======
+from optc.backends.tvm.sample_staging import SampleStaging
+from optc.backends.tvm.staging import Staging
+>>>>>>> f72506b (Compile sampling into every TVM engine, with NumPy's tokens bit for bit)
 from optc.backends.tvm.weights_file import MappedWeights, placed_from_json
 from optc.errors import ArtifactError, InputError, UnavailableError
 from optc.runtime.adapters.spec import ModuleWeights
-from optc.runtime.executable import EngineSpec, Float32, Int32, StepBatch
+from optc.runtime.executable import (
+    EngineSpec,
+    Float32,
+    Int32,
+    SampleBatch,
+    SampleResult,
+    StepBatch,
+)
 from optc.target import Target, host_features
 
 ENGINE_FILE = "engine.so"
@@ -49,6 +61,8 @@ class TvmExecutable:
         self._staging = Staging(spec, ffi.from_dlpack)
         self._pools = KVPools(spec, ffi.from_dlpack)
         self._adapters = AdapterPools(spec.adapters, ffi.from_dlpack)
+        self._sampling = SampleStaging(ffi.from_dlpack)
+        self._logits: Any = None
         self._fixed: tuple[Any, ...] | None = None
         self._hidden: Float32 | None = None
 
@@ -73,6 +87,7 @@ class TvmExecutable:
             InputError: The batch exceeds the engine's limits, its shapes do not fit together, or
                 no KV pools were allocated.
         """
+<<<<<<< HEAD
         results = self._step(*self.arguments(batch))
         if self.spec.accept_rates:
             results, hidden = results
@@ -96,6 +111,23 @@ class TvmExecutable:
             self._ffi.from_dlpack(chosen), *self._weight_tensors
         )
         return _array(logits).reshape(len(rows), -1, self.spec.vocab_size)
+=======
+        self._logits = self._step(*self.arguments(batch))
+        logits: Any = np.from_dlpack(self._logits)
+        return logits
+>>>>>>> f72506b (Compile sampling into every TVM engine, with NumPy's tokens bit for bit)
+
+    def sample(self, batch: SampleBatch) -> SampleResult:
+        """Draw from rows of the last step's logits (`SamplingExecutable.sample`).
+
+        Raises:
+            InputError: There was no step.
+        """
+        if self._logits is None:
+            raise InputError("no step has run", where="sample")
+        tensors, result = self._sampling.fill(batch)
+        self._functions["sample"](self._logits, *tensors)
+        return result
 
     def arguments(self, batch: StepBatch) -> tuple[Any, ...]:
         """Arguments of the engine's function ``step``; raises as `step` does."""
@@ -132,7 +164,11 @@ class TvmExecutable:
 
     def close(self) -> None:
         """Release the pools and the mapped weights; the engine cannot be used afterwards."""
+<<<<<<< HEAD
         self._fixed = self._hidden = None
+=======
+        self._fixed = self._logits = None
+>>>>>>> f72506b (Compile sampling into every TVM engine, with NumPy's tokens bit for bit)
         self._weight_tensors.clear()
         self._pools.release()
         self._adapters.release()
@@ -172,9 +208,14 @@ def load_engine(
     placed = [placed_from_json(item) for item in data["weights"]]
     weights = MappedWeights(shared / WEIGHTS_FILE, placed)
     vm = open_vm(ffi, folder / ENGINE_FILE)
+<<<<<<< HEAD
     names = ["step", *(f"copy_kv_{g}" for g in range(len(spec.groups)))]
     if spec.accept_rates:
         names.append("medusa")
+=======
+    copies = (f"copy_kv_{g}" for g in range(len(spec.groups)))
+    names = ("step", *copies, *(("sample",) if spec.samples else ()))
+>>>>>>> f72506b (Compile sampling into every TVM engine, with NumPy's tokens bit for bit)
     functions = {name: vm[name] for name in names}
     return TvmExecutable(ffi, functions, spec, weights, [p.tensor.name for p in placed])
 

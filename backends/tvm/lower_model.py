@@ -21,6 +21,7 @@ from optc.backends.tvm import (
 from optc.backends.tvm.kv_layout import POOL_TYPES, TILE
 from optc.backends.tvm.lower import Handler, Lowering
 from optc.backends.tvm.lower_attention import TREE_INPUTS, kv_config, pool_names
+from optc.backends.tvm.lower_sampling import VOCAB_LIMIT, sample_function
 from optc.backends.tvm.program import Call, Function, Program, Tensor
 from optc.backends.tvm.weights_file import PackedWeight
 from optc.errors import InputError
@@ -107,11 +108,20 @@ def lower_model(model: ir.Model, target: Target, options: BuildOptions) -> Lower
         "R": options.max_logit_rows,
         "H": options.max_sequences,
     }
+<<<<<<< HEAD
     program = Program((step, *copies, *functions), bounds, target.name, target.features)
     spec = _spec(kv, int(logits.shape[1]), options)
     return Lowered(
         program, weights, replace(spec, adapters=adapters, tree=tree, accept_rates=rates)
     )
+=======
+    vocab = int(logits.shape[1])
+    samples = vocab < VOCAB_LIMIT
+    samplers = (sample_function(vocab),) if samples else ()
+    program = Program((step, *copies, *samplers), bounds, target.name, target.features)
+    spec = _spec(kv, vocab, options)
+    return Lowered(program, weights, replace(spec, adapters=adapters, tree=tree, samples=samples))
+>>>>>>> f72506b (Compile sampling into every TVM engine, with NumPy's tokens bit for bit)
 
 
 def step_inputs(groups: int, *, adapters: bool = False, tree: bool = False) -> tuple[Tensor, ...]:

@@ -17,7 +17,7 @@ from optc.runtime.beams.group import advance_beams, group_of
 from optc.runtime.chunks import Chunk
 from optc.runtime.deadlines import Deadlines
 from optc.runtime.detokenize import TextStream
-from optc.runtime.draw import Draw, constrained, draws_of, last_rows
+from optc.runtime.draw import Draw, Judged, constrained, draws_of, judge, last_rows
 from optc.runtime.eviction import Eviction
 from optc.runtime.executable import Executable, Int32
 from optc.runtime.kv_blocks import BlockCopy, KVBlocks
@@ -26,7 +26,6 @@ from optc.runtime.metrics import EngineMetrics, RequestMetrics
 from optc.runtime.outputs import Delta, FinishReason
 from optc.runtime.params import SamplingParams
 from optc.runtime.request import Request
-from optc.runtime.sampler import best_tokens
 from optc.runtime.scheduler import Scheduler
 from optc.runtime.speculative.proposer import Checked
 from optc.runtime.speculative.speculator import Speculator
@@ -213,14 +212,14 @@ class Core:
         self.scheduler.commit(chunks)
         searched = advance_beams(draws, logits, self.scheduler, self._clock())
         draws, copies = self._fork([d for d in draws if d.request.beams is None], started)
-        best = best_tokens(logits)
-        verdicts = [draw.verdict(logits, best, masks) for draw in draws]
+        judged = judge(self.executable, logits, draws, masks)
+        verdicts = [one.verdict for one in judged]
         if self._speculator:
             self._speculator.note_rows(last_rows(draws, verdicts))
         self._copy(copies + searched.copies, draws, verdicts)  # the logits are not valid any more
         now = self._clock()
         decodes = all(c.completes and c.rows == c.drafted + 1 for c in chunks)
-        updates = [self._update(d, v, best, now) for d, v in zip(draws, verdicts, strict=True)]
+        updates = [self._update(d, one, now) for d, one in zip(draws, judged, strict=True)]
         if self._speculator and decodes:
             rows = sum(chunk.rows for chunk in chunks)
             self._speculator.observe_step(len(chunks), rows, self._clock() - begun)
@@ -292,11 +291,10 @@ class Core:
         if self._spill and rows >= _PREFILL_ROWS * len(chunks):
             self._spill.observe_prefill(rows, seconds)
 
-    def _update(self, draw: Draw, verdict: Verdict, best: list[int], now: float) -> Update:
-        request = draw.request
+    def _update(self, draw: Draw, judged: Judged, now: float) -> Update:
+        request, (verdict, best) = draw.request, judged
         if self._speculator and draw.drafted:
-            said = best[draw.first : draw.first + draw.drafted + 1]
-            self._count_drafts(request, Checked(draw.drafted, verdict.path, said))
+            self._count_drafts(request, Checked(draw.drafted, verdict.path, best))
         drawn = verdict.drawn
         if request.constraint is not None:
             drawn = request.constraint.follow(drawn, request.params)

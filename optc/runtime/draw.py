@@ -6,10 +6,11 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from optc.runtime.chunks import Chunk
-from optc.runtime.executable import Float32, Int32
+from optc.runtime.executable import Executable, Float32, Int32
 from optc.runtime.request import Request
-from optc.runtime.sampler import Mask, Row, sample_row
-from optc.runtime.speculative.verifier import Verdict, verify
+from optc.runtime.sample_step import sample_step
+from optc.runtime.sampler import Mask, Row
+from optc.runtime.speculative.verifier import Verdict, drafted_rows, verify
 from optc.runtime.structured.masks import Constrained
 
 
@@ -28,17 +29,56 @@ class Draw(NamedTuple):
         known = self.request.num_tokens
         return self.request.path[known : known + self.drafted]
 
-    def verdict(self, logits: Float32, best: list[int], masks: Mask | None) -> Verdict:
-        """Draw from the step's logits [R, V], their `best_tokens` [R] and masks [R, words]."""
-        request, first, drafted, parents = self
+    @property
+    def at(self) -> range:
+        """Its rows of the logits."""
+        return range(self.first, self.first + self.drafted + 1)
+
+    def rows(self, masks: Mask | None) -> list[Row]:
+        """[1 + drafted] what to sample, under the step's masks [R, words]."""
+        request, drafted = self.request, self.drafted
         path = request.path[: request.num_tokens + drafted]
-        rows = slice(first, first + drafted + 1)
-        allowed = None if masks is None or request.constraint is None else [*masks[rows]]
-        mask = None if allowed is None else allowed[0]
-        row = Row(request.params, request.seed, request.index, path, request.num_prompt, mask)
+        row = Row(request.params, request.seed, request.index, path, request.num_prompt)
+        constrains = masks is not None and request.constraint is not None
+        allowed = [masks[i] for i in self.at] if constrains and masks is not None else None
         if not drafted:
-            return Verdict([sample_row(logits[first], row, best[first])])
-        return verify(logits[rows], best[rows], row, self.drafts, allowed, parents)
+            return [row if allowed is None else row._replace(mask=allowed[0])]
+        return drafted_rows(row, self.drafts, allowed, self.parents)
+
+
+class Judged(NamedTuple):
+    """What a request drew.
+
+    Attributes:
+        verdict: What it accepts.
+        best: [1 + drafted] the likeliest token of each of its rows of logits.
+    """
+
+    verdict: Verdict
+    best: list[int]
+
+
+def judge(
+    executable: Executable, logits: Float32, draws: Sequence[Draw], masks: Mask | None
+) -> list[Judged]:
+    """Sample the rows of all requests at once and verify their drafts.
+
+    Args:
+        executable: The engine whose step gave the logits.
+        logits: [R, V].
+        draws: Where the requests' rows are.
+        masks: [R, words] what requests with a constraint may draw.
+    """
+    rows = [row for draw in draws for row in draw.rows(masks)]
+    samples = sample_step(executable, logits, rows, [i for draw in draws for i in draw.at])
+    judged: list[Judged] = []
+    start = 0
+    for draw in draws:
+        end = start + draw.drafted + 1
+        verdict = verify(samples.drawn[start:end], draw.drafts, draw.parents)
+        judged.append(Judged(verdict, samples.best[start:end]))
+        start = end
+    return judged
 
 
 def constrained(draws: Sequence[Draw]) -> list[Constrained]:

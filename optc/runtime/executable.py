@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol, runtime_checkable
+from typing import NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
@@ -72,6 +72,7 @@ class EngineSpec:
         tree: The rows of a sequence may form a tree (``StepBatch.tree_parent``).
         accept_rates: Of Medusa's heads, by head and rank: how often the guess of that rank was
             right when they were trained. Empty where there are no heads.
+        samples: The engine is a `SamplingExecutable`.
     """
 
     vocab_size: int
@@ -86,6 +87,7 @@ class EngineSpec:
     tree: bool = False
     adapters: AdapterSpec | None = None
     accept_rates: tuple[tuple[float, ...], ...] = ()
+    samples: bool = False
 
     @property
     def kv_bytes_per_token(self) -> int:
@@ -189,4 +191,53 @@ class HeadedExecutable(Protocol):
         Raises:
             optc.errors.InputError: There are no heads, or no step was run.
         """
+        ...
+
+
+@dataclass(frozen=True)
+class SampleBatch:
+    """Rows of logits to sample; made by `optc.runtime.sample_batch`.
+
+    Shapes: N rows, F fields, V tokens.
+
+    Attributes:
+        records: int64 [N, F] a row's parameters (`optc.runtime.sample_batch.FIELDS`).
+        tokens: [t] prompts and outputs of the rows that penalties concern.
+        bias_ids: [b] tokens with a bias.
+        biases: [b] float32.
+        masks: uint32 [m, ceil(V / 32)]; bit i of word w allows token 32 w + i.
+        top: Most likely tokens to report of any row, at least 1.
+    """
+
+    records: npt.NDArray[np.int64]
+    tokens: Int32
+    bias_ids: Int32
+    biases: Float32
+    masks: npt.NDArray[np.uint32]
+    top: int
+
+
+class SampleResult(NamedTuple):
+    """What was drawn; arrays are only valid until the next call.
+
+    Attributes:
+        tokens: [N] tokens; negative where none could be drawn.
+        best: [N] the likeliest token of each row of logits as it is; -1 if it holds a NaN.
+        logprobs: float64 [N] log-probability of the token, of rows that want it.
+        top_ids: [N, top] likeliest tokens, of rows that want them.
+        top_logprobs: float64 [N, top] theirs.
+    """
+
+    tokens: Int32
+    best: Int32
+    logprobs: npt.NDArray[np.float64]
+    top_ids: Int32
+    top_logprobs: npt.NDArray[np.float64]
+
+
+class SamplingExecutable(Executable, Protocol):
+    """An engine that samples, with the results of `optc.runtime.sampler`, bit for bit."""
+
+    def sample(self, batch: SampleBatch) -> SampleResult:
+        """Draw from rows of the logits of the last step."""
         ...

@@ -53,10 +53,8 @@ def _typical(distance: Float64, mass: Int64, params: SamplingParams) -> Int64 | 
     if params.typical_p == 1:
         return None
     whole = int(mass.sum())
-    some = np.flatnonzero(mass)  # the distances of the others may be infinite
-    moments = np.rint(mass[some] * distance[some]).astype(np.int64)
-    surprise = np.abs(distance[some] - float(moments.sum()) / float(whole))
-    return some[first_by(surprise, mass[some], share_of(whole, params.typical_p))]
+    mean = float(np.rint(mass * distance).astype(np.int64).sum()) / float(whole)
+    return first_by(np.abs(distance - mean), mass, share_of(whole, params.typical_p))
 
 
 def share_of(whole: int, share: float) -> int:

@@ -204,12 +204,12 @@ class SamplingParams:
     @property
     def adjusts_logits(self) -> bool:
         """Some penalty or bias changes the logits before they are filtered."""
-        return bool(
-            self.repetition_penalty != 1
-            or self.presence_penalty
-            or self.frequency_penalty
-            or self.logit_bias
-        )
+        return self.penalizes or bool(self.logit_bias)
+
+    @property
+    def penalizes(self) -> bool:
+        """Some penalty depends on the tokens so far."""
+        return bool(self.repetition_penalty != 1 or self.presence_penalty or self.frequency_penalty)
 
 
 def _check_int(name: str, value: object, low: int, high: int | None, note: str = "") -> None:

@@ -6,8 +6,8 @@ module. Probabilities are summed as integers, which is exact in any order and an
 So a compiled sampler draws the very token that NumPy draws, and sums may be cut among threads.
 
 A token's *distance* is how far its score lies below the best one: (largest logit - logit) /
-temperature, at least 0. Its *mass* is its probability in units of 2**-44 of the best token's:
-exp(-distance) * 2**44, rounded to an integer.
+temperature, at least 0, held at 1e30. Its *mass* is its probability in units of 2**-44 of the best
+token's: exp(-distance) * 2**44, rounded to an integer.
 """
 
 from __future__ import annotations
@@ -28,6 +28,8 @@ MASS_BITS = 44
 WHOLE_MASS = 1 << MASS_BITS
 #: Distances from here on have no mass (exp(-32) * 2**44 is below a half).
 FARTHEST = 32.0
+#: Distances are held here, so that they can be averaged.
+HELD = 1e30
 LOG2_E = 1.4426950408889634
 #: ln 2 in two parts; the first has 21 trailing zero bits, so its products with exponents are exact.
 LN2_HIGH = 0.6931471803691238
@@ -41,12 +43,12 @@ SQRT_HALF = 0.7071067811865476
 
 
 def distances(logits: Float32, temperature: float) -> Float64:
-    """[V] distances of logits [V] without NaN; infinite where the logit is minus infinity."""
+    """[V] distances of logits [V] without NaN."""
     values = logits.astype(np.float64)
     largest = values.max()
     with np.errstate(over="ignore", invalid="ignore"):  # infinities
-        below: Float64 = np.where(values == largest, 0.0, largest - values) / temperature
-    return below
+        below = np.where(values < largest, largest - values, 0.0) / temperature
+    return np.minimum(below, HELD)
 
 
 def masses(distance: Float64) -> Int64:

@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from optc.runtime.params import SamplingParams
-from optc.runtime.sampler import Mask, NoToken, Row, Sampled, best_tokens, sample, unpacked
-from optc.runtime.speculative.verifier import verify
+from optc.runtime.sampler import Mask, NoToken, Row, Sampled, sample, unpacked
+from tests.runtime.speculative.verifying import verify_logits
 
 #: Vocabularies that end within a word, at its end and just after.
 VOCABULARIES = (3, 31, 32, 33, 64, 100)
@@ -104,10 +104,10 @@ def test_masks_follow_the_drafted_path() -> None:
     logits = np.tile(np.array([[3.0, 2.0, 1.0]], np.float32), (3, 1))
     path = Row(SamplingParams(temperature=0), 0, 0, np.array([0, 1, 2], np.int32), 1)
     masks = [mask_of([1, 2], 3), mask_of([2], 3), mask_of([0, 1], 3)]
-    verdict = verify(logits, best_tokens(logits), path, np.array([1, 2], np.int32), masks)
+    verdict = verify_logits(logits, path, np.array([1, 2], np.int32), masks)
     assert verdict.drawn == [Sampled(1, None), Sampled(2, None), Sampled(0, None)]
     assert verdict.accepted == 2
     masks[1] = mask_of([], 3)
-    verdict = verify(logits, best_tokens(logits), path, np.array([1, 2], np.int32), masks)
+    verdict = verify_logits(logits, path, np.array([1, 2], np.int32), masks)
     assert verdict.drawn == [Sampled(1, None), NoToken.NOTHING_ALLOWED]
     assert verdict.accepted == 1

@@ -19,7 +19,8 @@ from optc.runtime.executable import Executable
 from optc.runtime.kv_blocks import KVBlocks
 from optc.runtime.kv_plan import KVPlan
 from optc.runtime.request import Request
-from optc.runtime.sampler import NoToken, sample
+from optc.runtime.sample_step import sample_step
+from optc.runtime.sampler import NoToken
 from optc.runtime.speculative.drafted_text import DraftedText
 from optc.runtime.speculative.proposer import Drafts, Wanted
 
@@ -163,7 +164,8 @@ class DraftModel:
             chunk.request.wrote(chunk.rows)
             self._computed(chunk.request, before)
         complete = [chunk.request for chunk in chunks if chunk.completes]
-        drawn = sample(logits[: len(complete)], [text.row() for text in complete])
+        rows = [text.row() for text in complete]
+        drawn, _ = sample_step(self.executable, logits, rows, range(len(rows)))
         going = []
         for text, sampled in zip(complete, drawn, strict=True):
             if isinstance(sampled, NoToken):

@@ -13,8 +13,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from optc.runtime.executable import Float32, Int32
-from optc.runtime.sampler import Drawn, Mask, NoToken, Row, sample_row
+import numpy as np
+
+from optc.runtime.executable import Int32
+from optc.runtime.sampler import Drawn, Mask, NoToken, Row
 
 
 class Verdict(NamedTuple):
@@ -35,41 +37,52 @@ class Verdict(NamedTuple):
         return len(self.path)
 
 
-def verify(
-    logits: Float32,
-    best: list[int],
+def drafted_rows(
     row: Row,
     drafted: Int32,
     masks: Sequence[Mask] | None = None,
     parents: Sequence[int] | None = None,
-) -> Verdict:
-    """Draw tokens along the drafted paths; without drafts this is plain sampling.
+) -> list[Row]:
+    """[1 + k] what to sample after the known tokens and after each draft. Penalties and noise
+    follow each one's own path.
 
     Args:
-        logits: [1 + k, V] after the known tokens and after each draft.
-        best: [1 + k] their `optc.runtime.sampler.best_tokens`.
-        row: The request; its ``tokens`` [n + k] end with the k drafts. Penalties follow the path.
+        row: The request; its ``tokens`` [n + k] end with the k drafts.
         drafted: [k] drafts.
-        masks: [1 + k] what may be drawn after the known tokens and after each draft, so that a
-            grammar follows the path, too; None is everything. The row's own mask is not used.
+        masks: [1 + k] what may be drawn there, so that a grammar follows the path, too; None is
+            everything. The row's own mask is not used.
         parents: [k] draft that each one follows, an earlier one, or -1 for the known tokens; None
             is a chain.
     """
     known = len(row.tokens) - len(drafted)
     # In a chain the path's tokens lie side by side already.
-    tokens = row.tokens if parents is None else row.tokens.copy()
+    paths = [row.tokens[: known + length] for length in range(len(drafted) + 1)]
+    if parents is not None:
+        paths = paths[:1]
+        for token, parent in zip(drafted, parents, strict=True):
+            paths.append(np.append(paths[parent + 1], token))
+    allowed = [None] * len(paths) if masks is None else masks
+    return [row._replace(tokens=path, mask=mask) for path, mask in zip(paths, allowed, strict=True)]
+
+
+def verify(
+    sampled: Sequence[Drawn], drafted: Int32, parents: Sequence[int] | None = None
+) -> Verdict:
+    """Follow what was drawn along the drafted paths; without drafts this is plain sampling.
+
+    Args:
+        sampled: [1 + k] what was drawn from the `drafted_rows`.
+        drafted: [k] drafts.
+        parents: As there.
+    """
     drawn: list[Drawn] = []
     path: list[int] = []
     at: int | None = -1
     while at is not None:
-        mask = None if masks is None else masks[at + 1]
-        here = row._replace(tokens=tokens[: known + len(path)], mask=mask)
-        sampled = sample_row(logits[at + 1], here, best[at + 1])
-        drawn.append(sampled)
-        at = None if isinstance(sampled, NoToken) else _next(drafted, parents, at, sampled.token)
+        here = sampled[at + 1]
+        drawn.append(here)
+        at = None if isinstance(here, NoToken) else _next(drafted, parents, at, here.token)
         if at is not None:
-            if parents is not None:
-                tokens[known + len(path)] = drafted[at]
             path.append(at)
     return Verdict(drawn, tuple(path))
 

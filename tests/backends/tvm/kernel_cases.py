@@ -27,6 +27,7 @@ from optc.backends.tvm.kernels import (
     quantize,
     rotary_kv,
     rows,
+    sampling,
     tree_kv,
 )
 from optc.target import host_features, known_targets
@@ -50,6 +51,7 @@ _FUNCTIONS: dict[type, Any] = {
     rotary_kv.WriteKV: rotary_kv.write_kv,
     attention.PagedAttention: attention.paged_attention,
     copy_kv.CopyKV: copy_kv.copy_kv,
+    sampling.Sampling: sampling.sampling,
     tree_kv.TreeKV: tree_kv.tree_kv,
 }
 

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from optc.runtime.params import SamplingParams
-from optc.runtime.sampler import NoToken, Row, Sampled, best_tokens, sample
-from optc.runtime.speculative import verifier
+from optc.runtime.sampler import NoToken, Row, Sampled, sample
 from optc.runtime.speculative.verifier import Verdict
+from tests.runtime.speculative.verifying import verify_logits
 
 #: A model of three tokens whose logits depend on the last one.
 LOGITS = np.log(np.array([[0.6, 0.3, 0.1], [0.1, 0.2, 0.7], [0.4, 0.4, 0.2]], np.float32))
@@ -40,7 +40,7 @@ def verify(tree: Tree, of: Row) -> Verdict:
     known = of.tokens[: len(of.tokens) - len(tokens)].tolist()
     logits = LOGITS[[known[-1], *tokens]]
     drafted = np.array(tokens, np.int32)
-    return verifier.verify(logits, best_tokens(logits), of, drafted, parents=parents)
+    return verify_logits(logits, of, drafted, parents=parents)
 
 
 def drawn(verdict: Verdict) -> list[int]:
@@ -68,7 +68,7 @@ def test_penalties_follow_the_path_and_not_the_rows() -> None:
     tree: Tree = ([2, 1, 2], [-1, -1, 1])  # rejected 2; then 1, and 2 after it
     penalized = row([0], tree, temperature=0, presence_penalty=0.5)
     drafted = np.array(tree[0], np.int32)
-    verdict = verifier.verify(flat, best_tokens(flat), penalized, drafted, parents=tree[1])
+    verdict = verify_logits(flat, penalized, drafted, parents=tree[1])
     assert (drawn(verdict), verdict.path) == ([1, 2, 1], (1, 2))
     assert penalized.tokens.tolist() == [0, 2, 1, 2], "the caller's tokens are untouched"
 
@@ -78,7 +78,7 @@ def test_masks_belong_to_rows() -> None:
     flat = np.zeros((4, 3), np.float32)
     masks = [np.array([bits], np.uint32) for bits in (0b010, 0b001, 0b100, 0)]
     of, drafted = row([0], tree, temperature=0), np.array(tree[0], np.int32)
-    verdict = verifier.verify(flat, best_tokens(flat), of, drafted, masks, tree[1])
+    verdict = verify_logits(flat, of, drafted, masks, tree[1])
     assert verdict == Verdict([Sampled(1, None), Sampled(2, None), NoToken.NOTHING_ALLOWED], (1, 2))
 
 

@@ -9,9 +9,9 @@ import pytest
 
 from optc.runtime.executable import Float32, Int32
 from optc.runtime.params import SamplingParams
-from optc.runtime.sampler import NoToken, Row, Sampled, best_tokens, sample
-from optc.runtime.speculative import verifier
+from optc.runtime.sampler import NoToken, Row, Sampled, sample
 from optc.runtime.speculative.verifier import Verdict
+from tests.runtime.speculative.verifying import verify_logits as verify
 
 Verify = Callable[[Float32, Row, Int32], Verdict]
 
@@ -24,10 +24,6 @@ LIMIT = 37.3
 def row(path: list[int], seed: int = 0, **params: object) -> Row:
     sampling = SamplingParams(**{"temperature": 1.0, **params})  # type: ignore[arg-type]
     return Row(sampling, seed, 0, np.array(path, np.int32), 1)
-
-
-def verify(logits: Float32, of: Row, drafted: Int32) -> Verdict:
-    return verifier.verify(logits, best_tokens(logits), of, drafted)
 
 
 def drawn(verdict: Verdict) -> list[int]:
