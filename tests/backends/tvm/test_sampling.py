@@ -70,7 +70,7 @@ def some_logits(rng: Any, count: int, vocab: int, kind: str, spread: float) -> F
 
 
 @pytest.mark.parametrize("target", TARGETS)
-@settings(max_examples=60, deadline=None, derandomize=True)
+@settings(max_examples=40, deadline=None, derandomize=True)
 @given(
     vocab=st.sampled_from(VOCABULARIES),
     options=st.lists(PARAMS, min_size=1, max_size=5),
