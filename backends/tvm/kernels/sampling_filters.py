@@ -104,7 +104,8 @@ def _least_logit(largest: Expr, temperature: Expr, bound: Expr) -> Expr:
     slack = (absolute(top) + reach) * f64(_ROUNDING)
     lowest = tir.float32(float("-inf"))
     least = tir.cast((top - reach) - slack, "float32")
-    return tir.Select(bound >= f64(HELD), lowest, least)
+    known = tir.And(bound < f64(HELD), top < f64(float("inf")))
+    return tir.Select(known, least, lowest)
 
 
 def _bound_by_count(
