@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import numpy as np
@@ -135,10 +136,9 @@ def test_no_token_and_one_token(target: str) -> None:
 
 
 @pytest.mark.parametrize("target", TARGETS)
-def test_nothing_is_contracted(target: str) -> None:
-    """A fused multiply-add would round once where NumPy rounds twice."""
+def test_masses_are_not_contracted(target: str) -> None:
+    """A fused multiply-add would round once where NumPy rounds twice. Bounds may have it; vectors
+    of float64 are masses only."""
     assembly = compiled(Sampling(601), isa_named(target)).mod.inspect_source("s")
     assert "mulpd" in assembly
-    assert "fmadd" not in assembly
-    assert "fmsub" not in assembly
-    assert "fnmadd" not in assembly
+    assert not re.search(r"vfn?m(add|sub)\d+pd", assembly)
