@@ -31,11 +31,8 @@ KERNELS: dict[str, tuple[str, str, str]] = {
     "rotary": ("rotary_kv", "Rotary", "rotary"),
     "write_kv": ("rotary_kv", "WriteKV", "write_kv"),
     "paged_attention": ("attention", "PagedAttention", "paged_attention"),
-<<<<<<< HEAD
     "residual_heads": ("heads", "ResidualHeads", "residual_heads"),
-=======
     "sampling": ("sampling", "Sampling", "sampling"),
->>>>>>> f72506b (Compile sampling into every TVM engine, with NumPy's tokens bit for bit)
     "copy_kv": ("copy_kv", "CopyKV", "copy_kv"),
     "tree_kv": ("tree_kv", "TreeKV", "tree_kv"),
     "int_matmul": ("matmul_int", "IntMatmul", "int_matmul"),

@@ -14,12 +14,8 @@ import numpy.typing as npt
 from optc.backends.tvm.adapter_pools import AdapterPools
 from optc.backends.tvm.pools import KVPools
 from optc.backends.tvm.runtime_libs import LIBRARIES, check_ffi_version, import_ffi, open_runtime
-<<<<<<< HEAD
-from optc.backends.tvm.staging import Staging, aligned
-=======
 from optc.backends.tvm.sample_staging import SampleStaging
-from optc.backends.tvm.staging import Staging
->>>>>>> f72506b (Compile sampling into every TVM engine, with NumPy's tokens bit for bit)
+from optc.backends.tvm.staging import Staging, aligned
 from optc.backends.tvm.weights_file import MappedWeights, placed_from_json
 from optc.errors import ArtifactError, InputError, UnavailableError
 from optc.runtime.adapters.spec import ModuleWeights
@@ -87,11 +83,11 @@ class TvmExecutable:
             InputError: The batch exceeds the engine's limits, its shapes do not fit together, or
                 no KV pools were allocated.
         """
-<<<<<<< HEAD
         results = self._step(*self.arguments(batch))
         if self.spec.accept_rates:
             results, hidden = results
             self._hidden = _array(hidden)
+        self._logits = results
         return _array(results)
 
     def guess(self, rows: Int32) -> Float32:
@@ -111,11 +107,6 @@ class TvmExecutable:
             self._ffi.from_dlpack(chosen), *self._weight_tensors
         )
         return _array(logits).reshape(len(rows), -1, self.spec.vocab_size)
-=======
-        self._logits = self._step(*self.arguments(batch))
-        logits: Any = np.from_dlpack(self._logits)
-        return logits
->>>>>>> f72506b (Compile sampling into every TVM engine, with NumPy's tokens bit for bit)
 
     def sample(self, batch: SampleBatch) -> SampleResult:
         """Draw from rows of the last step's logits (`SamplingExecutable.sample`).
@@ -164,11 +155,7 @@ class TvmExecutable:
 
     def close(self) -> None:
         """Release the pools and the mapped weights; the engine cannot be used afterwards."""
-<<<<<<< HEAD
-        self._fixed = self._hidden = None
-=======
-        self._fixed = self._logits = None
->>>>>>> f72506b (Compile sampling into every TVM engine, with NumPy's tokens bit for bit)
+        self._fixed = self._hidden = self._logits = None
         self._weight_tensors.clear()
         self._pools.release()
         self._adapters.release()
@@ -208,14 +195,11 @@ def load_engine(
     placed = [placed_from_json(item) for item in data["weights"]]
     weights = MappedWeights(shared / WEIGHTS_FILE, placed)
     vm = open_vm(ffi, folder / ENGINE_FILE)
-<<<<<<< HEAD
     names = ["step", *(f"copy_kv_{g}" for g in range(len(spec.groups)))]
     if spec.accept_rates:
         names.append("medusa")
-=======
-    copies = (f"copy_kv_{g}" for g in range(len(spec.groups)))
-    names = ("step", *copies, *(("sample",) if spec.samples else ()))
->>>>>>> f72506b (Compile sampling into every TVM engine, with NumPy's tokens bit for bit)
+    if spec.samples:
+        names.append("sample")
     functions = {name: vm[name] for name in names}
     return TvmExecutable(ffi, functions, spec, weights, [p.tensor.name for p in placed])
 

@@ -108,20 +108,13 @@ def lower_model(model: ir.Model, target: Target, options: BuildOptions) -> Lower
         "R": options.max_logit_rows,
         "H": options.max_sequences,
     }
-<<<<<<< HEAD
-    program = Program((step, *copies, *functions), bounds, target.name, target.features)
-    spec = _spec(kv, int(logits.shape[1]), options)
-    return Lowered(
-        program, weights, replace(spec, adapters=adapters, tree=tree, accept_rates=rates)
-    )
-=======
     vocab = int(logits.shape[1])
     samples = vocab < VOCAB_LIMIT
     samplers = (sample_function(vocab),) if samples else ()
-    program = Program((step, *copies, *samplers), bounds, target.name, target.features)
-    spec = _spec(kv, vocab, options)
-    return Lowered(program, weights, replace(spec, adapters=adapters, tree=tree, samples=samples))
->>>>>>> f72506b (Compile sampling into every TVM engine, with NumPy's tokens bit for bit)
+    called = (step, *copies, *functions, *samplers)
+    program = Program(called, bounds, target.name, target.features)
+    spec = replace(_spec(kv, vocab, options), adapters=adapters, tree=tree)
+    return Lowered(program, weights, replace(spec, accept_rates=rates, samples=samples))
 
 
 def step_inputs(groups: int, *, adapters: bool = False, tree: bool = False) -> tuple[Tensor, ...]:

@@ -35,11 +35,8 @@ def parse_spec(f: Fields) -> EngineSpec:
             for layer in f.children("layers")
         ),
         tree=bool(f.optional("tree", bool)),
-<<<<<<< HEAD
         accept_rates=_accept_rates(f),
-=======
         samples=bool(f.optional("samples", bool)),
->>>>>>> f72506b (Compile sampling into every TVM engine, with NumPy's tokens bit for bit)
         adapters=None if f.optional("adapters", dict) is None else _adapters(f.child("adapters")),
     )
 
