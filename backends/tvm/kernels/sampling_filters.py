@@ -31,7 +31,9 @@ def filtered(
     bound = register(f64(HELD), "float64", 1)
     whole = register(i64(0), "int64", 1)
     least_mass = bind(min_p * f64(float(WHOLE_MASS)))
-    bound.set(_distance_of(least_mass))
+    # Top-p takes its share of all that top-k leaves: those too unlikely for min-p count as well.
+    with when(tir.Not(tir.And(top_k > 0, top_p < f64(1.0)))):
+        bound.set(_distance_of(least_mass))
     with when(typical_p < f64(1.0)):
         bound.set(tir.min(bound.get(), f64(FARTHEST)))
     with tir.If(top_k > 0):
