@@ -138,7 +138,8 @@ def _penalize(values: Float32, row: Row) -> None:
         values[seen] -= np.float32(params.frequency_penalty) * counts.astype(np.float32)
     if params.logit_bias:
         ids = np.fromiter(params.logit_bias.keys(), np.int64)
-        values[ids] += np.fromiter(params.logit_bias.values(), np.float32)
+        with np.errstate(invalid="ignore"):  # infinity and its opposite: a NaN, which is reported
+            values[ids] += np.fromiter(params.logit_bias.values(), np.float32)
 
 
 def _draw(logits: Float32, row: Row, best: int) -> int:
