@@ -25,7 +25,13 @@ from tests.backends.tvm.engine_driver import (
 )
 from tests.trees import path_to, random_parents
 
-PIPELINES = {"fp32": FUSED, "int8": INT8}
+#: Pipeline and KV type.
+PIPELINES = {
+    "fp32": (FUSED, "float32"),
+    "int8": (INT8, "float32"),
+    "kv-bf16": (FUSED, "bfloat16"),
+    "kv-int8": (FUSED, "int8"),
+}
 RANDOM = np.random.default_rng(8)
 KNOWN = [RANDOM.integers(0, SHAPE.vocab, n).tolist() for n in (300, 47, 16)]
 DRAFTS = RANDOM.integers(0, SHAPE.vocab, (3, 16)).tolist()
@@ -40,10 +46,10 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Engine]:
                 build,
                 folder / name,
                 SHAPE,
-                spec.replace("kv-cache", "kv-cache{tree=true}"),
+                spec.replace("kv-cache", f"kv-cache{{tree=true,dtype={dtype}}}"),
                 "native",
             )
-            for name, spec in PIPELINES.items()
+            for name, (spec, dtype) in PIPELINES.items()
         }
     return {name: future.result() for name, future in futures.items()}
 
