@@ -136,7 +136,7 @@ def test_engine_limits_and_kv_are_stated() -> None:
     assert [layer.group for layer in spec.layers] == [0, 1]
     assert spec.block_multiple == 16
     assert spec.batch_invariant
-    assert lowered.program.bounds == {"T": 96, "B": 8, "R": 96}
+    assert lowered.program.bounds == {"T": 96, "B": 8, "R": 96, "H": 8}
 
 
 def test_programs_survive_json() -> None:
