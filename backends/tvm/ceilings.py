@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from optc.backends.tvm.isa import Isa, isa_of
-from optc.backends.tvm.loader import ENGINE_FILE, start_runtime
+from optc.backends.tvm.loader import ENGINE_FILE, kernel_library, start_runtime
 from optc.bench.ceilings import Ceiling
 from optc.errors import UnavailableError
 from optc.target import Target
@@ -55,18 +55,18 @@ def peaks_of(isa: Isa) -> tuple[str, ...]:
     return ("int8", "bf16", "fp32") if isa.bf16 else ("int8", "fp32")
 
 
-def kernel_library(ffi: ModuleType, engine: Path) -> Any:
+def measuring_kernels(ffi: ModuleType, engine: Path) -> Any:
     """The module that holds an engine's kernels by name.
 
     Raises:
         UnavailableError: The engine was built without ceilings.
     """
-    for library in ffi.load_module(str(engine)).imports:
-        if library.implements_function(NOTHING):
-            return library
-    raise UnavailableError(
-        "the engine carries no ceiling kernels", where=engine.name, hint="compile it again"
-    )
+    library = kernel_library(ffi, engine, NOTHING)
+    if library is None:
+        raise UnavailableError(
+            "the engine carries no ceiling kernels", where=engine.name, hint="compile it again"
+        )
+    return library
 
 
 class Meter:
@@ -74,7 +74,7 @@ class Meter:
 
     Args:
         ffi: The ``tvm_ffi`` package; the thread pool of this thread has been set.
-        library: Where the kernels are (`kernel_library`).
+        library: Where the kernels are (`measuring_kernels`).
         isa: What they were compiled for.
         threads: Threads of the pool.
         working_set_bytes: Bytes that the read kernels go over in turn: those that a step reads,
@@ -142,5 +142,5 @@ def open_meter(folder: Path, data: dict[str, Any], threads: int, working_set_byt
     """
     ffi = start_runtime(folder, data, threads)
     isa = isa_of(Target("", "cpu", tuple(data["features"])))
-    library = kernel_library(ffi, folder / ENGINE_FILE)
+    library = measuring_kernels(ffi, folder / ENGINE_FILE)
     return Meter(ffi, library, isa, threads, working_set_bytes)

@@ -13,8 +13,10 @@ from optc.backends.tvm.ceilings_kernels import ceiling_kernels
 from optc.backends.tvm.emit import emit
 from optc.backends.tvm.isa import isa_of
 from optc.backends.tvm.kernels import pipeline
+from optc.backends.tvm.kernels.replay import replay_kernel
 from optc.backends.tvm.link import link
-from optc.backends.tvm.program import Function, Program
+from optc.backends.tvm.program import Function, Program, replayable
+from optc.backends.tvm.replay import REPLAY
 from optc.backends.tvm.trim import trim
 from optc.target import Target
 
@@ -31,6 +33,8 @@ def compile_program(program: Program, engine: Path) -> dict[str, Any]:
     kernels = sum(isinstance(f, tvm.tirx.PrimFunc) for f in module.functions.values())
     for name, ceiling in ceiling_kernels(isa).items():
         module[name] = ceiling
+    if replayable(program):
+        module[REPLAY] = replay_kernel()
     executable = relax.build(
         module,
         target=isa.tvm_target(),

@@ -13,9 +13,11 @@ import numpy.typing as npt
 
 from optc.backends.tvm.adapter_pools import AdapterPools
 from optc.backends.tvm.pools import KVPools
+from optc.backends.tvm.recording import Recorder
+from optc.backends.tvm.replay import REPLAY, Replays
 from optc.backends.tvm.runtime_libs import LIBRARIES, check_ffi_version, import_ffi, open_runtime
 from optc.backends.tvm.sample_staging import SampleStaging
-from optc.backends.tvm.staging import Staging, aligned
+from optc.backends.tvm.staging import Staging, StepInputs, aligned
 from optc.backends.tvm.weights_file import MappedWeights, placed_from_json
 from optc.errors import ArtifactError, InputError, UnavailableError
 from optc.runtime.adapters.spec import ModuleWeights
@@ -47,11 +49,13 @@ class TvmExecutable:
         spec: EngineSpec,
         weights: MappedWeights,
         weight_names: list[str],
+        replays: Replays | None = None,
     ) -> None:
         self.spec = spec
         self._ffi = ffi
         self._functions = functions
         self._step = functions["step"]
+        self._replays = replays
         self._weights = weights
         self._weight_tensors = [ffi.from_dlpack(weights.array(name)) for name in weight_names]
         self._staging = Staging(spec, ffi.from_dlpack)
@@ -71,7 +75,7 @@ class TvmExecutable:
         """
         if not self._weight_tensors:
             raise InputError("the engine is closed", where="allocate_kv")
-        self._fixed = None
+        self._forget()
         self._pools.allocate(blocks_per_group, block_size)
         self._staging.set_blocks(block_size, self._pools.scratch)
         self._fixed = (*self._weight_tensors, *self._pools.tensors, *self._adapters.tensors)
@@ -83,7 +87,12 @@ class TvmExecutable:
             InputError: The batch exceeds the engine's limits, its shapes do not fit together, or
                 no KV pools were allocated.
         """
-        results = self._step(*self.arguments(batch))
+        inputs, fixed = self._arguments(batch)
+        replayed = None if self._replays is None else self._replays.step(inputs, fixed)
+        if replayed is not None:
+            self._logits = replayed
+            return _array(replayed)
+        results = self._step(*inputs.tensors, *fixed)
         if self.spec.accept_rates:
             results, hidden = results
             self._hidden = _array(hidden)
@@ -122,9 +131,19 @@ class TvmExecutable:
 
     def arguments(self, batch: StepBatch) -> tuple[Any, ...]:
         """Arguments of the engine's function ``step``; raises as `step` does."""
+        inputs, fixed = self._arguments(batch)
+        return (*inputs.tensors, *fixed)
+
+    def _arguments(self, batch: StepBatch) -> tuple[StepInputs, tuple[Any, ...]]:
         if self._fixed is None:
             raise InputError("no KV pools: call allocate_kv first", where="step")
-        return (*self._staging.fill(batch), *self._fixed)
+        return self._staging.fill(batch), self._fixed
+
+    def _forget(self) -> None:
+        """Let go of all arguments but the weights, and of what was computed with them."""
+        self._fixed = self._hidden = self._logits = None
+        if self._replays is not None:
+            self._replays.clear()
 
     def copy_kv(self, group: int, src_slots: Int32, dst_slots: Int32) -> None:
         """Copy K and V of ``src_slots`` [n] to ``dst_slots`` [n] in every layer of ``group``,
@@ -155,7 +174,7 @@ class TvmExecutable:
 
     def close(self) -> None:
         """Release the pools and the mapped weights; the engine cannot be used afterwards."""
-        self._fixed = self._hidden = self._logits = None
+        self._forget()
         self._weight_tensors.clear()
         self._pools.release()
         self._adapters.release()
@@ -194,14 +213,35 @@ def load_engine(
     ffi = start_runtime(shared, data, threads)
     placed = [placed_from_json(item) for item in data["weights"]]
     weights = MappedWeights(shared / WEIGHTS_FILE, placed)
-    vm = open_vm(ffi, folder / ENGINE_FILE)
+    engine = folder / ENGINE_FILE
+    vm = open_vm(ffi, engine)
     names = ["step", *(f"copy_kv_{g}" for g in range(len(spec.groups)))]
     if spec.accept_rates:
         names.append("medusa")
     if spec.samples:
         names.append("sample")
     functions = {name: vm[name] for name in names}
-    return TvmExecutable(ffi, functions, spec, weights, [p.tensor.name for p in placed])
+    weight_names = [p.tensor.name for p in placed]
+    # a step of an engine with heads returns hidden states as well, in memory of its own
+    replays = None if spec.accept_rates else _replays(ffi, engine)
+    return TvmExecutable(ffi, functions, spec, weights, weight_names, replays)
+
+
+def _replays(ffi: ModuleType, engine: Path) -> Replays | None:
+    """None where the engine was compiled before it could replay steps."""
+    library = kernel_library(ffi, engine, REPLAY)
+    if library is None:
+        return None
+    run = library.get_function(REPLAY)
+    return Replays(ffi, engine, run, lambda: Recorder(open_vm(ffi, engine), library))
+
+
+def kernel_library(ffi: ModuleType, engine: Path, kernel: str) -> Any:
+    """The module of ``engine`` that holds its kernels by name; None if ``kernel`` is not there."""
+    for library in ffi.load_module(str(engine)).imports:
+        if library.implements_function(kernel):
+            return library
+    return None
 
 
 def start_runtime(folder: Path, data: dict[str, Any], threads: int) -> ModuleType:

@@ -1,6 +1,6 @@
 """Timing the kernels of a step one by one (`optc.bench.measurable.Profiler`).
 
-A second virtual machine runs the step once and tells every call to a callback. The calls are then
+A second virtual machine runs the step once and tells every call. The calls are then
 replayed in order, on the same tensors and therefore with the same contents of the caches as in a
 step, each timed from outside; what such a call costs by itself is measured with an empty kernel.
 """
@@ -9,14 +9,16 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import numpy as np
 
-from optc.backends.tvm.ceilings import NOTHING, NOTHING_OPERANDS, kernel_library
+from optc.backends.tvm.ceilings import NOTHING, NOTHING_OPERANDS, measuring_kernels
 from optc.backends.tvm.loader import ENGINE_FILE, TvmExecutable, load_engine, open_vm
+from optc.backends.tvm.recording import Recorder
 from optc.backends.tvm.runtime_libs import import_ffi
 from optc.bench.measurable import KernelTime, StepTimes
 from optc.runtime.executable import EngineSpec, StepBatch
@@ -32,7 +34,7 @@ class TvmProfiler:
     """A loaded engine and its kernels. Use it from one thread."""
 
     def __init__(
-        self, executable: TvmExecutable, ffi: ModuleType, library: Any, recorder: Any
+        self, executable: TvmExecutable, ffi: ModuleType, library: Any, recorder: Recorder
     ) -> None:
         self._executable = executable
         self._ffi = ffi
@@ -66,18 +68,9 @@ class TvmProfiler:
 
     def _record(self, batch: StepBatch) -> list[_Call]:
         """The kernel calls of one step, in order."""
-        calls: list[_Call] = []
-        functions: dict[str, Callable[..., Any]] = {}
-
-        def note(_: Any, name: str, before: bool, __: Any, *arguments: Any) -> int:
-            if before and self._library.implements_function(name):
-                function = functions.setdefault(name, self._library.get_function(name))
-                calls.append((str(name), function, arguments))
-            return 0
-
-        self._recorder["set_instrument"](note)
-        self._recorder["step"](*self._executable.arguments(batch))
-        return calls
+        recording = self._recorder.record(self._executable.arguments(batch))
+        find = cache(self._library.get_function)
+        return [(call.name, find(call.name), call.arguments) for call in recording.calls]
 
     def _call_s(self) -> float:
         """Seconds of a timed call of a kernel that does nothing."""
@@ -98,7 +91,8 @@ def open_profiler(
     """
     executable = load_engine(folder, spec, data, threads)
     ffi, engine = import_ffi(), folder / ENGINE_FILE
-    return TvmProfiler(executable, ffi, kernel_library(ffi, engine), open_vm(ffi, engine))
+    library = measuring_kernels(ffi, engine)
+    return TvmProfiler(executable, ffi, library, Recorder(open_vm(ffi, engine), library))
 
 
 def _replay(calls: list[_Call]) -> list[float]:

@@ -107,6 +107,16 @@ def kernel_names(program: Program) -> dict[str, str]:
     return names
 
 
+def replayable(program: Program) -> bool:
+    """Whether no tensor that a step computes depends on P, the width of the block tables.
+
+    Recorded steps (`optc.backends.tvm.replay`) rely on it: P grows while a sequence does.
+    """
+    steps = (f for f in program.functions if f.name == "step")
+    outputs = (t for f in steps for call in f.calls for t in call.outputs)
+    return not any(str(d).split("+")[0] == "P" for t in outputs for d in t.shape)
+
+
 def tensor_from_json(data: dict[str, Any]) -> Tensor:
     """A tensor from the dict that ``asdict`` gives."""
     return Tensor(data["name"], data["dtype"], tuple(data["shape"]))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,22 @@ _CACHED_SHAPES = 64
 
 #: Shape of one step: T, B, P, R, and how many tiles and slots are copied for trees.
 Shape = tuple[int, int, int, int, int, int]
+
+
+@dataclass(frozen=True)
+class StepInputs:
+    """Input tensors of the engine, in order, for steps of one shape; the same object each time.
+
+    Attributes:
+        shape: Of the steps, without P: the width of the block tables follows the longest sequence
+            and nothing else depends on it.
+        views: The buffers behind the tensors, without that of the block size.
+        tensors: The tensors.
+    """
+
+    shape: tuple[int, ...]
+    views: list[Int32]
+    tensors: list[Any]
 
 
 def aligned(count: int) -> Int32:
@@ -55,7 +72,7 @@ class Staging:
         self._block_size_tensor = wrap(self._block_size)
         self._scratch: tuple[range, ...] = ()
         self._no_copies = no_copies(groups)
-        self._views: dict[Shape, tuple[list[Int32], list[Any]]] = {}
+        self._views: dict[Shape, StepInputs] = {}
 
     def set_blocks(self, block_size: int, scratch: tuple[range, ...]) -> None:
         """State the tokens of a KV block for the steps to come, and by KV group the blocks that
@@ -63,8 +80,8 @@ class Staging:
         self._block_size[0] = block_size
         self._scratch = scratch
 
-    def fill(self, batch: StepBatch) -> list[Any]:
-        """The engine's input tensors, in order, holding ``batch``.
+    def fill(self, batch: StepBatch) -> StepInputs:
+        """The engine's inputs, holding ``batch``.
 
         Raises:
             InputError: A limit is exceeded, shapes do not fit together, or there are trees that
@@ -93,15 +110,15 @@ class Staging:
             slots.shape[2],
         )
         found = self._views.get(shape)
-        views, tensors = self._make(shape) if found is None else found
-        for view, array in zip(views, arrays, strict=True):
+        inputs = self._make(shape) if found is None else found
+        for view, array in zip(inputs.views, arrays, strict=True):
             if view.shape != array.shape or array.dtype != np.int32:
                 raise InputError(
                     f"expected int32 {list(view.shape)}, got {array.dtype} {list(array.shape)}",
                     where="step input",
                 )
             np.copyto(view, array)
-        return tensors
+        return inputs
 
     def _paths(self, batch: StepBatch) -> Paths:
         if batch.tree_parent is None:
@@ -126,7 +143,7 @@ class Staging:
                     f"{value} {what}; the engine takes 1 to {limit} in one step", where="step"
                 )
 
-    def _make(self, shape: Shape) -> tuple[list[Int32], list[Any]]:
+    def _make(self, shape: Shape) -> StepInputs:
         rows, sequences, blocks, wanted, tiles, slots = shape
         groups = len(self._spec.groups)
         shapes: dict[str, tuple[int, ...]] = {
@@ -151,8 +168,8 @@ class Staging:
         views, tensors = [*views, *more], [*tensors, *(self._wrap(view) for view in more)]
         if len(self._views) >= _CACHED_SHAPES:
             self._views.pop(next(iter(self._views)))
-        self._views[shape] = views, tensors
-        return self._views[shape]
+        without_tables = (rows, sequences, wanted, tiles, slots)
+        return self._views.setdefault(shape, StepInputs(without_tables, views, tensors))
 
     def _view(self, name: str, dims: tuple[int, ...]) -> Int32:
         count = int(np.prod(dims))

@@ -12,7 +12,7 @@ import tvm
 
 from optc.backends.tvm import BACKEND
 from optc.backends.tvm import ceilings as ceilings_module
-from optc.backends.tvm.ceilings import Meter, kernel_library, peaks_of
+from optc.backends.tvm.ceilings import Meter, measuring_kernels, peaks_of
 from optc.backends.tvm.ceilings_kernels import ceiling_kernels
 from optc.backends.tvm.isa import isa_of
 from optc.backends.tvm.runtime_libs import import_ffi
@@ -114,7 +114,7 @@ def test_engines_without_ceilings_say_so(engines: GetEngine, tmp_path: Path) -> 
             return Empty()
 
     with pytest.raises(UnavailableError, match="the engine carries no ceiling kernels"):
-        kernel_library(Loader, tmp_path / "engine.so")  # type: ignore[arg-type]
+        measuring_kernels(Loader, tmp_path / "engine.so")  # type: ignore[arg-type]
 
 
 def test_ceilings_are_compiled_on_their_own(tmp_path: Path) -> None:

@@ -1,0 +1,64 @@
+"""Recording the kernel calls of one step, with the tensors they work on."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+#: The virtual machine's own work between kernels: memory, views and shapes. It computes no values.
+_BOOKKEEPING = ("vm.builtin.", "shape_func")
+
+
+@dataclass(frozen=True)
+class KernelCall:
+    """One kernel call: its name in the engine and its arguments (``tvm_ffi`` tensors)."""
+
+    name: str
+    arguments: tuple[Any, ...]
+
+
+@dataclass(frozen=True)
+class Recording:
+    """One step.
+
+    Attributes:
+        calls: The kernel calls in order.
+        result: What the step returned.
+        complete: The kernel calls are all that a repetition has to run.
+    """
+
+    calls: tuple[KernelCall, ...]
+    result: Any
+    complete: bool
+
+
+class Recorder:
+    """Runs steps on a virtual machine of its own that tells every call.
+
+    Args:
+        vm: A virtual machine of the engine (`optc.backends.tvm.loader.open_vm`).
+        library: Holds the engine's kernels by name.
+    """
+
+    def __init__(self, vm: Any, library: Any) -> None:
+        self._library = library
+        self._calls: list[KernelCall] = []
+        self._complete = True
+        vm["set_instrument"](self._note)
+        self._step = vm["step"]
+
+    def record(self, arguments: Sequence[Any]) -> Recording:
+        """Run ``step`` with ``arguments``; it does all that a step does."""
+        self._calls, self._complete = [], True
+        result = self._step(*arguments)
+        return Recording(tuple(self._calls), result, self._complete)
+
+    def _note(self, _: Any, name: Any, before: bool, __: Any, *arguments: Any) -> int:
+        """Called before and after each call; the returned 0 lets the machine go on."""
+        if before and not str(name).startswith(_BOOKKEEPING):
+            if self._library.implements_function(name):
+                self._calls.append(KernelCall(str(name), arguments))
+            else:
+                self._complete = False
+        return 0
