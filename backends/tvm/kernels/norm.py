@@ -10,6 +10,7 @@ from tvm.tirx.script.builder import ir as tir
 
 from optc.backends.tvm.isa import Isa
 from optc.backends.tvm.kernels.quantize import (
+    COST,
     quantize_values,
     quantized_arguments,
 )
@@ -122,7 +123,8 @@ def rms_norm(config: RMSNorm, isa: Isa) -> tvm.tirx.PrimFunc:
                     width, lambda o, count: store_part(out, normed(o, count), count, row, o)
                 )
 
-        for_rows(rows, rows * width > SERIAL_WORK, body)
+        cost = width * (1 + COST if config.quantized else 1)
+        for_rows(rows, rows * cost > SERIAL_WORK, body)
     return builder.finish()
 
 
