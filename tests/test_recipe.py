@@ -53,9 +53,9 @@ def test_kv_types_of_the_shipped_recipes() -> None:
     }
     assert chosen == {
         "fp32": None,
-        "bf16-fused": None,
+        "bf16-fused": "bfloat16",
         "int8-fused": "int8",
-        "int4-fused": None,
+        "int4-fused": "int8",
     }
 
 
