@@ -13,7 +13,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 
 import optc
 from optc.driver import compile as compile_model
-from optc.errors import InputError, RequestError
+from optc.errors import InputError, RequestError, UnavailableError
 
 MODEL = Path(__file__).parents[1] / "examples" / "models" / "pycode"
 PROMPTS = ("def fib(n):", "import os\n\nclass Foo:", "for x in range(")
@@ -130,6 +130,20 @@ def test_running_requests_keep_an_unloaded_adapter(
         adapted.submit(PROMPTS[0], GREEDY, adapter="attention")
     assert handle.result().token_ids == want
     adapted.load_adapter("attention", folders["attention"])  # its slot is free again
+
+
+def test_what_never_reaches_the_engine_gives_its_adapter_back(
+    adapted: optc.Engine, folders: dict[str, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def unavailable(*_: object) -> None:
+        raise UnavailableError("llguidance is not installed")
+
+    monkeypatch.setattr("optc.runtime.structured.compiler.GrammarCompiler.constraints", unavailable)
+    structured = optc.SamplingParams(regex="a+")
+    with pytest.raises(UnavailableError):
+        adapted.generate(["a", "b"], [GREEDY, structured], adapter="all")
+    adapted.unload_adapter("all")
+    adapted.load_adapter("all", folders["all"])  # the only other slot is taken
 
 
 def test_refusals(adapted: optc.Engine, folders: dict[str, Path], tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ from optc.runtime.executable import EngineSpec
 from optc.target import Target
 
 #: Raised when a reader of the previous number could no longer understand what is written.
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
 MANIFEST_NAME = "manifest.json"
 REPORT_NAME = "report.json"
 

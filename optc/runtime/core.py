@@ -5,16 +5,16 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
-from itertools import chain
 from typing import NamedTuple
 
 from optc.runtime.adapters.rows import with_adapters
 from optc.runtime.adapters.table import Adapter, AdapterTable
 from optc.runtime.advance import advance
-from optc.runtime.batch import build_batch, copied_slots
+from optc.runtime.batch import build_batch
 from optc.runtime.batching import Batching
 from optc.runtime.beams.group import advance_beams, group_of
 from optc.runtime.chunks import Chunk
+from optc.runtime.counting import count_drafts, count_queues
 from optc.runtime.deadlines import Deadlines
 from optc.runtime.detokenize import TextStream
 from optc.runtime.draw import Draw, Judged, constrained, draws_of, judge, last_rows
@@ -23,18 +23,17 @@ from optc.runtime.executable import Executable, Int32
 from optc.runtime.kv_blocks import BlockCopy, KVBlocks
 from optc.runtime.kv_plan import KVPlan
 from optc.runtime.metrics import EngineMetrics, RequestMetrics
+from optc.runtime.moving import move_kv
 from optc.runtime.outputs import Delta, FinishReason
 from optc.runtime.params import SamplingParams
 from optc.runtime.request import Request
 from optc.runtime.scheduler import Scheduler
 from optc.runtime.speculative.proposer import Checked
 from optc.runtime.speculative.speculator import Speculator
-from optc.runtime.speculative.verifier import Verdict
 from optc.runtime.spill.spill import Spill
 from optc.runtime.spill.stores import Store
 from optc.runtime.structured.constraint import Constraint
 from optc.runtime.structured.masks import fill_masks, prune_drafts
-from optc.runtime.tree import Accepted, compacted_slots
 from optc.runtime.work import Work
 
 
@@ -198,7 +197,7 @@ class Core:
         chunks = self.scheduler.schedule()
         if not chunks:
             raise RuntimeError("the scheduler found no rows although requests wait")
-        self._count_queues()
+        count_queues(self._metrics, self.scheduler)
         started = self._clock()
         for chunk in chunks:
             if chunk.request.metrics.scheduled_s is None:
@@ -216,7 +215,8 @@ class Core:
         verdicts = [one.verdict for one in judged]
         if self._speculator:
             self._speculator.note_rows(last_rows(draws, verdicts))
-        self._copy(copies + searched.copies, draws, verdicts)  # the logits are not valid any more
+        copies += searched.copies  # after moving, the logits are not valid any more
+        move_kv(self.executable, self.scheduler.blocks, copies, draws, verdicts)
         now = self._clock()
         decodes = all(c.completes and c.rows == c.drafted + 1 for c in chunks)
         updates = [self._update(d, one, now) for d, one in zip(draws, judged, strict=True)]
@@ -263,28 +263,6 @@ class Core:
         self._metrics.forked += len(forked)
         return draws + forked, copies
 
-    def _copy(self, copies: list[BlockCopy], draws: list[Draw], verdicts: list[Verdict]) -> None:
-        """Move keys and values: of prompts that forked, and of paths accepted in trees."""
-        accepted = [
-            Accepted(draw.request, draw.request.num_tokens, verdict.path)
-            for draw, verdict in zip(draws, verdicts, strict=True)
-            if draw.parents is not None
-        ]
-        groups, size = len(self._blocks.pools), self._block_size
-        for slots in chain(copied_slots(copies, size), compacted_slots(accepted, groups, size)):
-            self.executable.copy_kv(*slots)
-
-    def _count_queues(self) -> None:
-        for request in self.scheduler.preempted:
-            request.draft([])
-            request.metrics.preemptions += 1
-            self._metrics.preemptions += 1
-        for request in self.scheduler.admitted:
-            self._metrics.prefix_lookup_tokens += request.num_tokens
-        for request, tokens in self.scheduler.reused:
-            request.metrics.cached_tokens += tokens
-            self._metrics.prefix_hit_tokens += tokens
-
     def _count(self, chunks: Sequence[Chunk[Request]], seconds: float) -> None:
         self._metrics.count_step(chunks, seconds, self._blocks.available())
         rows = sum(chunk.rows for chunk in chunks)
@@ -294,7 +272,9 @@ class Core:
     def _update(self, draw: Draw, judged: Judged, now: float) -> Update:
         request, (verdict, best) = draw.request, judged
         if self._speculator and draw.drafted:
-            self._count_drafts(request, Checked(draw.drafted, verdict.path, best))
+            checked = Checked(draw.drafted, verdict.path, best)
+            count_drafts(self._metrics, request, checked)
+            self._speculator.learn(request, checked)
         drawn = verdict.drawn
         if request.constraint is not None:
             drawn = request.constraint.follow(drawn, request.params)
@@ -307,13 +287,6 @@ class Core:
         elif verdict.accepted:
             self.scheduler.accept(request, verdict.accepted)
         return Update(request, delta)
-
-    def _count_drafts(self, request: Request, checked: Checked) -> None:
-        for metrics in (request.metrics, self._metrics):
-            metrics.drafted_tokens += checked.drafted
-            metrics.accepted_tokens += checked.accepted
-        if self._speculator:
-            self._speculator.learn(request, checked)
 
     def _expired(self) -> list[Request]:
         return self._deadlines.expired(self._clock()) if self._deadlines else []

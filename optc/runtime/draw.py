@@ -97,6 +97,8 @@ def draws_of(chunks: Sequence[Chunk[Request]]) -> list[Draw]:
     for chunk in chunks:
         if chunk.completes:
             parents = chunk.request.draft_parents if chunk.drafted else None
+            if parents is not None:  # of the drafts that the scheduler had rows for
+                parents = parents[: chunk.drafted]
             draws.append(Draw(chunk.request, first, chunk.drafted, parents))
             first += chunk.drafted + 1
     return draws

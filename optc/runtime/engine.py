@@ -131,7 +131,7 @@ class Engine:
         terms = Terms(salt=salt, priority=priority, deadline_s=deadline_s, adapter=adapter)
         wanted: list[Prompt] = [prompts] if isinstance(prompts, str) else list(prompts)
         per_prompt = self._params_for(wanted, params)
-        handles = [self._prepare(p, q, terms) for p, q in zip(wanted, per_prompt, strict=True)]
+        handles = self._prepare_all(wanted, per_prompt, terms)
         submissions = [entry for entry in handles if isinstance(entry, Submission)]
         self._worker.submit(submissions)
         try:
@@ -235,6 +235,20 @@ class Engine:
                 hint="give one for all, or one for each",
             )
         return list(params)
+
+    def _prepare_all(
+        self, prompts: list[Prompt], params: list[SamplingParams], terms: Terms
+    ) -> list[Submission | RequestOutput]:
+        prepared: list[Submission | RequestOutput] = []
+        try:
+            for one, its in zip(prompts, params, strict=True):
+                prepared.append(self._prepare(one, its, terms))
+        except BaseException:
+            for entry in prepared:
+                if isinstance(entry, Submission):
+                    self._intake.discard(entry)
+            raise
+        return prepared
 
     def _prepare(
         self, prompt: Prompt, params: SamplingParams, terms: Terms

@@ -89,6 +89,12 @@ class Intake:
             adapter=None if name is None else self._adapters.take(name, params.completions),
         )
 
+    def discard(self, submission: Submission) -> None:
+        """Give back what a submission took that will not reach the engine."""
+        if submission.adapter is not None:
+            for _ in range(submission.params.n):
+                self._adapters.release(submission.adapter)
+
     def _constraints(self, params: SamplingParams) -> tuple[Constraint, ...]:
         structure = params.structure
         if structure is None:

@@ -46,7 +46,7 @@ def test_changed_manifest_is_refused() -> None:
 
 
 def test_other_format_version_is_refused() -> None:
-    with pytest.raises(ArtifactError, match="format version 99, but this optc reads version 1"):
+    with pytest.raises(ArtifactError, match="format version 99, but this optc reads version 2"):
         parse_manifest({**written(), "format": 99}, "m")
 
 

@@ -1,0 +1,31 @@
+"""What a step adds to the counters of the engine and of its requests."""
+
+from __future__ import annotations
+
+from optc.runtime.metrics import EngineMetrics
+from optc.runtime.request import Request
+from optc.runtime.scheduler import Scheduler
+from optc.runtime.speculative.proposer import Checked
+
+
+def count_queues(metrics: EngineMetrics, scheduler: Scheduler[Request]) -> None:
+    """Who was preempted, admitted and served from the prefix cache by the last ``schedule``.
+
+    The drafts of preempted requests are dropped with their blocks.
+    """
+    for request in scheduler.preempted:
+        request.draft([])
+        request.metrics.preemptions += 1
+        metrics.preemptions += 1
+    for request in scheduler.admitted:
+        metrics.prefix_lookup_tokens += request.num_tokens
+    for request, tokens in scheduler.reused:
+        request.metrics.cached_tokens += tokens
+        metrics.prefix_hit_tokens += tokens
+
+
+def count_drafts(metrics: EngineMetrics, request: Request, checked: Checked) -> None:
+    """The drafts of one request that a step verified."""
+    for one in (request.metrics, metrics):
+        one.drafted_tokens += checked.drafted
+        one.accepted_tokens += checked.accepted
