@@ -80,8 +80,12 @@ class Recipe(BaseModel):
         return ",".join(step.spec() for step in self.pipeline)
 
     def to_json(self) -> dict[str, Any]:
-        """The recipe as stored in the manifest."""
-        return self.model_dump(mode="json")
+        """The recipe as stored in the manifest: without options that are paths."""
+        stored = self.model_dump(mode="json")
+        for step in stored["pipeline"]:
+            for name in registry.passes()[step["name"]].local_options():
+                step["options"].pop(name, None)
+        return stored
 
 
 def option_text(value: Scalar) -> str:
@@ -109,61 +113,6 @@ def load_recipe(
     recipe = _with_gates(recipe, gates)
     Pipeline.parse(recipe.spec(), registry)
     return recipe
-
-
-def with_adapters(recipe: Recipe, text: str) -> Recipe:
-    """The recipe with room for LoRA adapters, its pass ``adapters`` last.
-
-    Args:
-        recipe: Validated.
-        text: Options of the pass, ``max=8,rank=16``.
-
-    Raises:
-        InputError: Not options of the pass, or the recipe runs it already.
-    """
-    options: dict[str, Scalar] = {}
-    for item in filter(None, text.split(",")):
-        name, equals, value = item.partition("=")
-        if not equals:
-            raise InputError(f"{item!r} is not option=value", where="--adapters")
-        options[name.strip()] = value.strip()
-    if any(step.name == "adapters" for step in recipe.pipeline):
-        raise InputError(
-            f"the recipe {recipe.name!r} runs the pass adapters already",
-            where="--adapters",
-            hint="override it with --set adapters.max=8",
-        )
-    step = Step(name="adapters", options=options)
-    changed = recipe.model_copy(update={"pipeline": (*recipe.pipeline, step)})
-    Pipeline.parse(changed.spec(), registry)
-    return changed
-
-
-def with_medusa(recipe: Recipe, folder: Path) -> Recipe:
-    """The recipe with Medusa heads: the pass `medusa-heads` behind `kv-cache`, which makes trees.
-
-    Args:
-        recipe: Validated.
-        folder: The heads.
-
-    Raises:
-        InputError: The recipe makes no ragged step, or adds heads already.
-    """
-    names = [step.name for step in recipe.pipeline]
-    if "kv-cache" not in names or "medusa-heads" in names:
-        why = "has no pass kv-cache" if "kv-cache" not in names else "adds heads already"
-        raise InputError(f"the recipe {recipe.name!r} {why}", where="--medusa")
-    at = names.index("kv-cache")
-    cache = recipe.pipeline[at]
-    pipeline = (
-        *recipe.pipeline[:at],
-        cache.model_copy(update={"options": {**cache.options, "tree": True}}),
-        Step(name="medusa-heads", options={"folder": str(folder)}),
-        *recipe.pipeline[at + 1 :],
-    )
-    changed = recipe.model_copy(update={"pipeline": pipeline})
-    Pipeline.parse(changed.spec(), registry)
-    return changed
 
 
 def near(word: str, known: Sequence[str]) -> str:

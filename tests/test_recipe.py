@@ -8,7 +8,8 @@ from optc import registry
 from optc.errors import InputError
 from optc.gates.measure import QUALITY_GATES, SPEED_GATES
 from optc.pipeline.pipeline import Pipeline
-from optc.recipe import GATE_NAMES, load_recipe, with_adapters, with_medusa
+from optc.recipe import GATE_NAMES, load_recipe
+from optc.recipe_additions import with_adapters, with_medusa
 
 MINIMAL = "name: mine\npipeline: [canonicalize, kv-cache]\n"
 
@@ -169,7 +170,19 @@ def test_room_for_adapters() -> None:
 
 
 def test_medusa_heads_come_behind_the_cache_which_takes_trees() -> None:
-    recipe = with_medusa(load_recipe("fp32"), Path("heads"))
-    assert "kv-cache{tree=true},medusa-heads{folder=heads}," in recipe.spec()
+    recipe = with_medusa(load_recipe("fp32"), Path("heads"), "ab")
+    assert "kv-cache{tree=true},medusa-heads{folder=heads,sha256=ab}," in recipe.spec()
     with pytest.raises(InputError, match="'fp32' adds heads already"):
-        with_medusa(recipe, Path("heads"))
+        with_medusa(recipe, Path("heads"), "ab")
+    with pytest.raises(InputError, match="'a,b' has a comma or a brace in it"):
+        with_medusa(load_recipe("fp32"), Path("a,b"), "ab")
+
+
+def test_a_recipe_is_stored_without_paths() -> None:
+    recipe = with_medusa(load_recipe("fp32"), Path("heads"), "ab")
+    stored = {step["name"]: step["options"] for step in recipe.to_json()["pipeline"]}
+    assert stored["medusa-heads"] == {"sha256": "ab"}
+    assert stored["kv-cache"] == {"tree": True}
+    pipeline = Pipeline.parse(recipe.spec(), registry)
+    assert "medusa-heads{sha256=ab}" in pipeline.spec()
+    assert "folder" not in pipeline.spec()

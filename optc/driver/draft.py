@@ -58,7 +58,7 @@ def build_draft(
         InputError: The folder is no model, or its tokenizer or vocabulary is not the target's.
         UnsupportedError: Something in the draft is not recognized or cannot be lowered.
     """
-    own = replace(options, source=source, dump_dir=None)
+    own = replace(options, source=source, recipe=options.draft_recipe, dump_dir=None)
     imported = importer.import_model(own.source, allow_remote_code=own.allow_remote_code)
     _check_tokenizer(imported, writer, tokenizer)
     lowered = lower(imported.model, own)

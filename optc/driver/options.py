@@ -11,7 +11,8 @@ from optc.backend import Backend
 from optc.driver.memory import parse_bytes
 from optc.errors import InputError, UnavailableError
 from optc.progress import Progress, no_progress
-from optc.recipe import Recipe, load_recipe, near, with_adapters, with_medusa
+from optc.recipe import Recipe, load_recipe, near
+from optc.recipe_additions import with_adapters, with_medusa
 from optc.target import Target, known_targets, parse_target
 
 #: Longest sequence that an engine is compiled for unless ``max_context`` says otherwise.
@@ -37,6 +38,7 @@ class CompileOptions:
         force: Whether an artifact at ``output`` is replaced.
         max_context: Longest sequence in tokens; None is the model's own, within `DEFAULT_CONTEXT`.
         draft: Folder of a model that drafts for this one; None is none.
+        draft_recipe: Of engines that draft: the recipe without Medusa heads.
         self_draft: First layers that draft for the whole model; None is no such engine.
         allow_remote_code: Whether Python code of the model folder may run.
         progress: Told what goes on.
@@ -45,6 +47,7 @@ class CompileOptions:
 
     source: Path
     recipe: Recipe
+    draft_recipe: Recipe
     output: Path
     backend: Backend
     target: Target
@@ -97,10 +100,9 @@ def resolve_options(
     loaded = load_recipe(recipe, sets=set, gates=gate)
     if adapters is not None:
         loaded = with_adapters(loaded, adapters)
-    if medusa is not None:
-        loaded = with_medusa(loaded, Path(medusa))
     if backend is not None:
         loaded = loaded.model_copy(update={"backend": backend})
+    headed = loaded if medusa is None else _with_heads(loaded, Path(medusa))
     if target not in known_targets():
         raise InputError(
             f"unknown target {target!r}",
@@ -118,7 +120,8 @@ def resolve_options(
     source = Path(model)
     return CompileOptions(
         source=source,
-        recipe=loaded,
+        recipe=headed,
+        draft_recipe=loaded,
         output=Path(output) if output else _default_output(source, loaded),
         backend=_usable_backend(loaded.backend),
         target=parse_target(target),
@@ -150,6 +153,12 @@ def _usable_backend(name: str) -> Backend:
     if reason:
         raise UnavailableError(reason, where=f"backend {name}")
     return backend
+
+
+def _with_heads(recipe: Recipe, folder: Path) -> Recipe:
+    from optc.importer.heads import digest_heads
+
+    return with_medusa(recipe, folder, digest_heads(folder))
 
 
 def _check_text(path: Path, where: str) -> None:

@@ -43,7 +43,7 @@ def build_self_draft(
     """
     model = lowered.reference.clone()
     keep_first_layers(model, layers)
-    runs = lower_dense(model, options)
+    runs = lower_dense(model, replace(options, recipe=options.draft_recipe))
     shared = SharedWeights(f"../{target_folder.rsplit('/', 1)[-1]}", target.backend_data)
     build = options.backend.build(
         model, options.target, writer.subfolder(FOLDER), replace(limits, shared=shared)

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import dataclasses
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Final
 
 import onnx_ir as ir
 
 from optc.errors import InputError
+
+#: Metadata of a field that says where something lies on this machine: such an option is taken, and
+#: left out of everything that is written, for an artifact does not depend on paths.
+LOCAL: Final = {"local": True}
 
 
 @dataclass
@@ -63,13 +67,19 @@ class Pass:
         raise NotImplementedError  # pragma: no cover - abstract
 
     def spec(self) -> str:
-        """The pass as text, ``name{option=value,…}``, options at their defaults left out."""
+        """The pass as text, ``name{option=value,…}``; options at their defaults and local ones are
+        left out."""
         options = [
             f"{f.name}={_literal(getattr(self, f.name))}"
             for f in dataclasses.fields(self)
-            if getattr(self, f.name) != f.default
+            if getattr(self, f.name) != f.default and f.name not in self.local_options()
         ]
         return f"{self.name}{{{','.join(options)}}}" if options else self.name
+
+    @classmethod
+    def local_options(cls) -> frozenset[str]:
+        """Names of the options that are `LOCAL`."""
+        return frozenset(f.name for f in dataclasses.fields(cls) if "local" in f.metadata)
 
     @classmethod
     def from_options(cls, options: dict[str, str]) -> Pass:

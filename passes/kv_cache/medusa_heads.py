@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -11,17 +11,16 @@ import numpy as np
 import onnx_ir as ir
 
 from optc.errors import InputError
+from optc.importer.heads import CONFIG_FILE, HINT, WEIGHTS_FILE, digest_heads
 from optc.importer.safetensors import StoredTensor, read_header
 from optc.ir.functions import make_node
 from optc.ir.graph import add_initializer, width
 from optc.ir.linear import Linear, head_of
 from optc.ir.weights import LazyWeight, concatenate_rows
-from optc.pipeline.base import Pass, PassReport
+from optc.pipeline.base import LOCAL, Pass, PassReport
 
 #: Metadata key of the model: measured accept rates by head and rank, as JSON.
 MEDUSA_METADATA = "optc.medusa"
-WEIGHTS_FILE = "medusa_heads.safetensors"
-CONFIG_FILE = "config.json"
 
 
 @dataclass(frozen=True)
@@ -35,6 +34,8 @@ class MedusaHeads(Pass):
 
     Attributes:
         folder: What ``examples/training/train_medusa.py`` wrote.
+        sha256: Of its files (`digest_heads`), in hex: what is recorded of the heads. Where it is
+            given it must be theirs.
     """
 
     name: ClassVar[str] = "medusa-heads"
@@ -42,7 +43,8 @@ class MedusaHeads(Pass):
     after: ClassVar[tuple[str, ...]] = ("kv-cache",)
     before: ClassVar[tuple[str, ...]] = ("quantize-weights", "cast-weights")
 
-    folder: str = ""
+    folder: str = field(default="", metadata=LOCAL)
+    sha256: str = ""
 
     def requires(self, model: ir.Model) -> None:
         """The model has a head, and the folder holds heads of its width.
@@ -53,7 +55,10 @@ class MedusaHeads(Pass):
         head = head_of(model)
         if head is None:
             raise InputError("the logits come from no linear layer", where=f"pass {self.name}")
-        read_heads(Path(self.folder), head.weight.rows_shape[1])
+        folder = Path(self.folder)
+        read_heads(folder, head.weight.rows_shape[1])
+        if self.sha256 and digest_heads(folder) != self.sha256:
+            raise InputError("the heads are not those of the recipe's sha256", where=self.folder)
 
     def ensures(self, model: ir.Model) -> None:
         """The second graph is there."""
@@ -95,7 +100,7 @@ def read_heads(folder: Path, hidden: int) -> Heads:
     rates = _accept_rates(folder / CONFIG_FILE)
     file = folder / WEIGHTS_FILE
     if not file.is_file():
-        raise InputError(f"no {WEIGHTS_FILE}", where=str(folder), hint=_HINT)
+        raise InputError(f"no {WEIGHTS_FILE}", where=str(folder), hint=HINT)
     tensors = read_header(file)
     weights: list[StoredTensor] = []
     biases: list[StoredTensor] = []
@@ -117,12 +122,9 @@ def read_heads(folder: Path, hidden: int) -> Heads:
         raise InputError(
             f"{len(tensors)} tensors for {len(rates)} heads of one block",
             where=str(file),
-            hint="heads with output matrices of their own are not taken; " + _HINT,
+            hint="heads with output matrices of their own are not taken; " + HINT,
         )
     return Heads(weights, biases, rates)
-
-
-_HINT = "train heads with examples/training/train_medusa.py"
 
 
 def _accept_rates(file: Path) -> list[list[float]]:
@@ -130,11 +132,9 @@ def _accept_rates(file: Path) -> list[list[float]]:
         values: Any = json.loads(file.read_text())["accept_rates"]
         rates = [[float(rate) for rate in row] for row in values]
     except OSError as error:
-        raise InputError(
-            f"cannot be read: {error.strerror}", where=str(file), hint=_HINT
-        ) from error
+        raise InputError(f"cannot be read: {error.strerror}", where=str(file), hint=HINT) from error
     except (ValueError, KeyError, TypeError) as error:
-        raise InputError("states no accept_rates", where=str(file), hint=_HINT) from error
+        raise InputError("states no accept_rates", where=str(file), hint=HINT) from error
     if not rates or not all(row and all(0 <= rate <= 1 for rate in row) for row in rates):
         raise InputError("accept_rates need a row of rates for each head", where=str(file))
     return rates

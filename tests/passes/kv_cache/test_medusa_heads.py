@@ -11,6 +11,7 @@ import pytest
 
 from optc import registry
 from optc.errors import InputError
+from optc.importer.heads import digest_heads
 from optc.ir.linear import head_of
 from optc.passes.kv_cache.medusa_heads import MedusaHeads
 from optc.pipeline.pipeline import Pipeline
@@ -97,3 +98,12 @@ def test_heads_are_added_once(tmp_path: Path) -> None:
     assert one.run(model).details == {"head": 2}
     with pytest.raises(InputError, match="has Medusa heads already"):
         one.run(model)
+
+
+def test_heads_must_be_those_of_the_digest(tmp_path: Path) -> None:
+    write_heads(tmp_path, 2, SHAPE.hidden)
+    model = dense_model(SHAPE)
+    Pipeline.parse("kv-cache", registry).run(model)
+    MedusaHeads(folder=str(tmp_path), sha256=digest_heads(tmp_path)).requires(model)
+    with pytest.raises(InputError, match="the heads are not those of the recipe's sha256"):
+        MedusaHeads(folder=str(tmp_path), sha256="ab").requires(model)
