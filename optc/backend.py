@@ -56,6 +56,9 @@ class BuildOptions:
         max_logit_rows: Largest R of one step.
         max_ram_bytes: Memory limit for the build's own processes; 0 is none.
         shared: Whose weights the engine reads instead of a file of its own; None is a file.
+        tune: Measure kernel schedules that ``schedules`` lacks, and add them to it.
+        schedules: The user's file of kernel schedules; None is none, or with ``tune`` that of the
+            user's cache. A backend without schedules ignores both.
     """
 
     max_context: int
@@ -64,6 +67,8 @@ class BuildOptions:
     max_logit_rows: int = 256
     max_ram_bytes: int = 0
     shared: SharedWeights | None = None
+    tune: bool = False
+    schedules: Path | None = None
 
 
 class Backend(Protocol):

@@ -3,24 +3,27 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import onnx_ir as ir
 
 from optc.backend import BuildOptions, EngineBuild, SharedWeights
+from optc.backends.tvm.child_environment import child_environment
 from optc.backends.tvm.costs import costs_json, step_costs
 from optc.backends.tvm.isa import Isa, isa_of
 from optc.backends.tvm.link import linker_command
 from optc.backends.tvm.lower_model import Lowered, lower_model
 from optc.backends.tvm.program import Program
 from optc.backends.tvm.runtime_libs import FFI_PACKAGE, copy_libraries, ffi_version
+from optc.backends.tvm.schedule_files import Schedules, schedules_json
+from optc.backends.tvm.tuned import known_schedules, with_schedules
 from optc.backends.tvm.weights_file import Placed, placed_from_json, write_weights
 from optc.errors import OptcError, UnavailableError, UnsupportedError
 from optc.target import Target
@@ -42,19 +45,26 @@ def build_engine(
     Raises:
         UnsupportedError: Nodes or a kernel configuration that the backend cannot take.
         UnavailableError: No kernel for the target, no linker, or the compiler crashed.
+        InputError: The file of schedules is malformed, or nothing can be measured here.
     """
     isa = isa_of(target)
     linker_command()
     started = time.perf_counter()
     lowered = lower_model(model, target, options)
     lowered_at = time.perf_counter()
+    known, tuning = known_schedules(lowered.program, isa, options)
+    program, schedules = with_schedules(lowered.program, known, isa)
+    lowered = replace(lowered, program=program)
+    tuned_at = time.perf_counter()
     with compiling(lowered.program, workdir) as finish:
         files, placed = _weights(lowered, workdir, options.shared)
         packed_at = time.perf_counter()
         report = finish()
     report.update(
         lower_seconds=lowered_at - started,
-        pack_seconds=packed_at - lowered_at,
+        tune_seconds=tuned_at - lowered_at,
+        tuning=tuning,
+        pack_seconds=packed_at - tuned_at,
         build_seconds=time.perf_counter() - started,
         weight_bytes=max((p.end for p in placed), default=0),
     )
@@ -62,7 +72,7 @@ def build_engine(
         files=(ENGINE_FILE, *files),
         spec=lowered.spec,
         requires={FFI_PACKAGE: ffi_version()},
-        backend_data=_backend_data(lowered, placed, isa, options.shared),
+        backend_data=_backend_data(lowered, placed, isa, options.shared, schedules),
         report=report,
     )
 
@@ -92,13 +102,18 @@ def _weights(
 
 
 def _backend_data(
-    lowered: Lowered, placed: list[Placed], isa: Isa, shared: SharedWeights | None
+    lowered: Lowered,
+    placed: list[Placed],
+    isa: Isa,
+    shared: SharedWeights | None,
+    schedules: Schedules,
 ) -> dict[str, Any]:
     data = {} if shared is None else {"shared": shared.folder}
     return data | {
         "features": list(isa.features),
         "costs": costs_json(step_costs(lowered.program, isa)),
         "ffi": ffi_version(),
+        "schedules": schedules_json(schedules),
         "weights": [p.to_json() for p in placed],
     }
 
@@ -134,13 +149,8 @@ def _start_compiler(compiled: Program, workdir: Path) -> subprocess.Popen[bytes]
             stdin=subprocess.DEVNULL,
             stdout=stream,
             stderr=subprocess.STDOUT,
-            env=_environment(),
+            env=child_environment(),
         )
-
-
-def _environment() -> dict[str, str]:
-    """The child finds the same packages as this process."""
-    return {**os.environ, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)}
 
 
 def _finish_compiler(compiler: subprocess.Popen[bytes], workdir: Path) -> dict[str, Any]:

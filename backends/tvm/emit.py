@@ -12,6 +12,7 @@ from tvm import relax, tirx
 from optc.backends.tvm.isa import Isa
 from optc.backends.tvm.program import Call, Dim, Function, Program, Tensor, kernel_names
 from optc.backends.tvm.relax_ops import relax_call
+from optc.backends.tvm.schedule import parse_schedule
 
 _KERNELS = "optc.backends.tvm.kernels"
 #: Kernel name -> module, config class and function that makes the PrimFunc.
@@ -44,6 +45,8 @@ def make_kernel(kernel: str, config: dict[str, Any], isa: Isa) -> tirx.PrimFunc:
     """The PrimFunc of one kernel configuration."""
     module_name, class_name, function_name = KERNELS[kernel]
     module = importlib.import_module(f"{_KERNELS}.{module_name}")
+    if "schedule" in config:
+        config = {**config, "schedule": parse_schedule(config["schedule"])}
     return getattr(module, function_name)(getattr(module, class_name)(**config), isa)
 
 

@@ -66,6 +66,8 @@ def build_draft(
     limits = BuildOptions(
         max_context=min(imported.max_context, target.max_context),
         max_ram_bytes=own.max_ram_bytes,
+        tune=own.tune,
+        schedules=own.schedules,
     )
     build = own.backend.build(lowered.model, own.target, writer.subfolder(FOLDER), limits)
     if build.spec.vocab_size != target.vocab_size:

@@ -49,6 +49,8 @@ def compile(
     allow_remote_code: bool = False,
     adapters: str | None = None,
     medusa: str | Path | None = None,
+    tune: bool = False,
+    schedules: str | Path | None = None,
     progress: Progress = no_progress,
 ) -> Artifact:
     """Compile a Hugging Face folder into an artifact and prove it against the source.
@@ -80,6 +82,10 @@ def compile(
         adapters: Room for LoRA adapters at run time: ``max=8,rank=16``.
         medusa: Folder of Medusa heads for this model (``examples/training/train_medusa.py`` trains
             them), which draft tokens with ``optc.load(..., speculate="medusa")``.
+        tune: Measure kernel schedules for the model's shapes on this machine, at most a minute an
+            engine, keep them in ``schedules`` and use them; they change speed, never results.
+        schedules: File of kernel schedules to use; None is none but the package's, or with ``tune``
+            the one in the user's cache folder.
         progress: Told what goes on.
 
     Raises:
@@ -110,6 +116,8 @@ def compile(
         allow_remote_code=allow_remote_code,
         adapters=adapters,
         medusa=medusa,
+        tune=tune,
+        schedules=schedules,
         progress=progress,
     )
     with (
@@ -198,6 +206,8 @@ class _Compile:
         return BuildOptions(
             max_context=wanted or min(imported.max_context, DEFAULT_CONTEXT),
             max_ram_bytes=self.options.max_ram_bytes,
+            tune=self.options.tune,
+            schedules=self.options.schedules,
         )
 
     def _tokenizer(self, imported: ImportedModel) -> TokenizerEntry | None:

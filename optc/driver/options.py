@@ -41,6 +41,8 @@ class CompileOptions:
         draft_recipe: Of engines that draft: the recipe without Medusa heads.
         self_draft: First layers that draft for the whole model; None is no such engine.
         allow_remote_code: Whether Python code of the model folder may run.
+        tune: Whether kernel schedules are measured here.
+        schedules: File of kernel schedules; None is none, or with ``tune`` the user's cache.
         progress: Told what goes on.
         warnings: What the user should know, one sentence each.
     """
@@ -62,6 +64,8 @@ class CompileOptions:
     draft: Path | None = None
     self_draft: int | None = None
     allow_remote_code: bool = False
+    tune: bool = False
+    schedules: Path | None = None
     progress: Progress = no_progress
     warnings: tuple[str, ...] = ()
 
@@ -89,6 +93,8 @@ def resolve_options(
     allow_remote_code: bool,
     adapters: str | None,
     medusa: str | Path | None,
+    tune: bool,
+    schedules: str | Path | None,
     progress: Progress,
 ) -> CompileOptions:
     """Look everything up by name and check that named files exist.
@@ -115,6 +121,8 @@ def resolve_options(
         warnings.append(f"recipe {loaded.name} has no pass that calibrates: the text is not used")
     if eval_text is not None:
         _check_text(Path(eval_text), "--eval-text")
+    if schedules is not None and not tune:
+        _check_text(Path(schedules), "--schedules")
     if draft is not None and not (Path(draft) / "config.json").is_file():
         raise InputError(f"no model (config.json) in {draft}", where="--draft")
     source = Path(model)
@@ -136,6 +144,8 @@ def resolve_options(
         draft=None if draft is None else Path(draft),
         self_draft=self_draft,
         allow_remote_code=allow_remote_code,
+        tune=tune,
+        schedules=None if schedules is None else Path(schedules),
         progress=progress,
         warnings=tuple(warnings),
     )

@@ -52,6 +52,15 @@ def nothing_left(tmp_path: Path) -> bool:
     return not (tmp_path / "out").exists()
 
 
+def test_tuning_and_its_file_reach_the_backend(
+    compile_tiny: Optc, stub: StubBackend, tmp_path: Path
+) -> None:
+    file = tmp_path / "schedules.json"  # with --tune it need not be there
+    assert compile_tiny("--tune", "--schedules", file).code == 0
+    _, options = stub.built[-1]
+    assert (options.tune, options.schedules) == (True, file)
+
+
 def test_json_has_the_promised_keys_and_the_artifact_opens(
     compile_tiny: Optc, tmp_path: Path
 ) -> None:
@@ -263,6 +272,7 @@ def test_a_disk_that_is_too_small_is_refused_before_the_build(
         (["--gate", "kl=1"], "--gate: unknown gate 'kl'"),
         (["--max-ram", "lots"], "--max-ram: 'lots' is no size (for example 3GB or 2GiB)"),
         (["--eval-text", "absent.txt"], "--eval-text: no such file: absent.txt"),
+        (["--schedules", "absent.json"], "--schedules: no such file: absent.json"),
         (["--calibration", "absent.txt"], "--calibration: no such file: absent.txt"),
         (["--max-context", "65"], "--max-context: 65 tokens exceed the model's own context of 64"),
     ],

@@ -22,7 +22,6 @@ from optc.backends.tvm.kernels.matmul_tiles import (
     Operand,
     Place,
     Registers,
-    Tiling,
     argument,
     building,
     emit_tiles,
@@ -32,6 +31,7 @@ from optc.backends.tvm.kernels.matmul_tiles import (
     store,
     store_tile,
 )
+from optc.backends.tvm.schedule import Schedule
 from optc.errors import UnsupportedError
 
 #: Activations above which they are rounded to bfloat16 in parallel.
@@ -271,5 +271,5 @@ def float_matmul(config: FloatMatmul, isa: Isa) -> Any:
             config, isa, weights["w"], weights.get("bias"), out, k if wide else (k + 1) // 2, kind
         )
         with imported:
-            emit_tiles(rows, n, k, Tiling(isa.max_rows), tiles.emit)
+            emit_tiles(rows, n, k, Schedule(isa.max_rows), tiles.emit)
     return builder.get()

@@ -20,7 +20,6 @@ from optc.backends.tvm.kernels.matmul_tiles import (
     Operand,
     Place,
     Registers,
-    Tiling,
     argument,
     building,
     emit_tiles,
@@ -30,6 +29,7 @@ from optc.backends.tvm.kernels.matmul_tiles import (
     round_up,
     store_tile,
 )
+from optc.backends.tvm.schedule import Schedule, default_schedule
 from optc.errors import UnsupportedError
 
 #: Activations whose sum is one value of xsum; K is padded to a multiple.
@@ -47,6 +47,7 @@ class IntMatmul:
         group_size: Input channels that share a scale; 0 is one float32 scale per channel.
         asymmetric: Zero points are an operand; else stored weights are value + 128 (or + 8).
         bias: A bias is an operand.
+        schedule: How its work is cut up; None is the default of the instruction set.
     """
 
     n: int
@@ -55,6 +56,7 @@ class IntMatmul:
     group_size: int = 0
     asymmetric: bool = False
     bias: bool = False
+    schedule: Schedule | None = None
 
     def __post_init__(self) -> None:
         if self.bits not in (4, 8) or self.group_size < 0 or self.group_size % SUM_WIDTH:
@@ -79,20 +81,13 @@ class IntMatmul:
         """G: scales of one output channel."""
         return -(-self.k // self.group_size) if self.group_size else 1
 
-    def tiling(self, isa: Isa) -> Tiling:
-        """Heights of the register tiles.
-
-        With groups the float sums take as many registers as the integer sums. On 32 registers,
-        tiles of eight rows and 32 columns unpack a weight half as often as four rows and 64.
-        """
-        few = min(isa.max_rows, 4) if self.group_size else isa.max_rows
-        many = 8 if isa.lanes == 16 else isa.max_rows
-        taller = bool(self.group_size) and many > few
-        return Tiling(few, many if taller or self.blocks % 2 else 0)
+    def schedule_on(self, isa: Isa) -> Schedule:
+        """The schedule it is built with."""
+        return self.schedule or default_schedule(self.blocks, self.group_size, isa)
 
     def columns(self, rows: int, isa: Isa) -> int:
         """Columns of a register tile of ``rows`` rows."""
-        limit = BLOCK // 2 if rows > (4 if self.group_size else 6) else BLOCK
+        limit = BLOCK // 2 if rows > self.schedule_on(isa).wide else BLOCK
         return min(isa.columns(rows), limit)
 
     @property
@@ -110,7 +105,7 @@ class IntMatmul:
 
     @property
     def name(self) -> str:
-        """Name of the function, distinct for each config."""
+        """Name of the function, distinct for each config but for its schedule."""
         kind = f"_g{self.group_size}" if self.group_size else ""
         flags = ("_zp" if self.asymmetric else "") + ("_bias" if self.bias else "")
         return f"matmul_int{self.bits}{kind}{flags}_{self.n}x{self.k}"
@@ -177,7 +172,8 @@ class _Tiles:
         count: Any = steps if total % steps == 0 else tir.min(steps, total - group * steps)
         with tir.serial(count) as step:
             index = tir.bind(group * steps + step)
-            fetch_ahead(self.weights["w"], place, index)
+            if self.config.schedule_on(self.isa).fetch:
+                fetch_ahead(self.weights["w"], place, index)
             for half in range(depth // 4):
                 weights = self._vectors(place.block, index, half, column, sums.vectors)
                 self._step(sums, start, index * depth + half * 4, weights)
@@ -295,5 +291,5 @@ def int_matmul(config: IntMatmul, isa: Isa) -> Any:
         out = argument("out", (rows, config.n), "float32")
         ops = dot_ops(isa, config.bits)
         tiles = _Tiles(config, isa, ops, xq, xs, xsum, weights, out)
-        emit_tiles(rows, config.n, kp, config.tiling(isa), tiles.emit)
+        emit_tiles(rows, config.n, kp, config.schedule_on(isa), tiles.emit)
     return builder.get()

@@ -17,12 +17,12 @@ import numpy as np
 from tvm.script.ir_builder import IRBuilder
 from tvm.tirx.script.builder import ir as tir
 
+from optc.backends.tvm.schedule import Schedule
+
 #: Output channels of one block of packed weights.
 BLOCK = 64
 #: Weights up to which a parallel region (about 1 us) costs more than it saves at a few rows.
 SERIAL_WEIGHTS = 1 << 15
-#: Rows that a chunk has at least when rows are split among threads as well.
-CHUNK_ROWS = 48
 #: Tasks that are enough for balance; fewer blocks than this also split the rows.
 TASKS = 64
 #: Two blocks of weights have to fit into the second-level cache beside the activations.
@@ -34,20 +34,6 @@ PACE = 256
 FEW_ROWS = 8
 #: Shape and element type of an operand.
 Operand = tuple[tuple[int, ...], str]
-
-
-@dataclass(frozen=True)
-class Tiling:
-    """Heights of the register tiles; they decide speed, never a bit of the results.
-
-    Attributes:
-        few: Rows of the tallest tile where a step has up to FEW_ROWS.
-        many: The same where it has more; 0 is the same code for both. An odd number of blocks is
-            then split in halves, so that an even number of threads has equal work.
-    """
-
-    few: int
-    many: int = 0
 
 
 @dataclass(frozen=True)
@@ -162,13 +148,14 @@ def _row_tiles(
                 tile(start, rows, place)
 
 
-def _task(block: Any, column: Any, width: int) -> Callable[[Any, Any], Place]:
-    """The place of tile ``index`` of ``count`` in a task: its tiles share the fetching evenly."""
+def _task(block: Any, column: Any, width: int, fetch: int) -> Callable[[Any, Any], Place]:
+    """The place of tile ``index`` of ``count`` in a task: its first tiles share the fetching."""
     lines = width // 16
+    sharing = max(2, fetch * width // BLOCK)  # one tile never fetches all: see `fetch_ahead`
 
     def place(index: Any, count: Any) -> Place:
-        turn = tir.bind(tir.Select(count == 1, lines, tir.min(index, lines)))
-        pace = tir.bind(PACE * lines // tir.max(1, tir.min(count, lines)))
+        turn = tir.bind(tir.Select(count == 1, sharing, tir.min(index, sharing)))
+        pace = tir.bind(PACE * lines // tir.max(1, tir.min(count, sharing)))
         return Place(block, column, width, turn, pace)
 
     return place
@@ -180,7 +167,7 @@ def _shortest(tallest: int) -> int:
     return min(rows // -(-rows // tallest) for rows in counts)
 
 
-def emit_tiles(rows: Any, n: int, k: int, tiling: Tiling, tile: TileEmitter) -> None:
+def emit_tiles(rows: Any, n: int, k: int, schedule: Schedule, tile: TileEmitter) -> None:
     """Emit the loops over blocks of 64 channels and tiles of rows around ``tile``.
 
     Blocks, or halves of them, are split among threads; when they are few and rows are many, rows
@@ -191,7 +178,7 @@ def emit_tiles(rows: Any, n: int, k: int, tiling: Tiling, tile: TileEmitter) -> 
         rows: T, an int32 variable.
         n: Output channels N.
         k: Input channels K, for the decision what is small.
-        tiling: Heights of the tiles.
+        schedule: How the work is cut up.
         tile: ``tile(first_row, R, place)`` emits one tile; R is a Python int.
     """
     blocks = round_up(n, BLOCK) // BLOCK
@@ -201,33 +188,34 @@ def emit_tiles(rows: Any, n: int, k: int, tiling: Tiling, tile: TileEmitter) -> 
         width, count = BLOCK // parts, blocks * parts
         chunks: Any = 1
         if count < TASKS:
-            chunks = tir.bind(tir.max(1, tir.min(rows // CHUNK_ROWS, -(-TASKS // count))))
+            chunks = tir.bind(tir.max(1, tir.min(rows // schedule.chunk_rows, -(-TASKS // count))))
         with loop(count * chunks) as index:
             chunk, part = index % chunks, tir.bind(index // chunks)
             column = tir.bind(part % parts * width) if parts > 1 else 0
             _row_tiles(
                 tir.bind(rows * chunk // chunks),
                 tir.bind(rows * (chunk + 1) // chunks),
-                _task(tir.bind(part // parts), column, width),
+                _task(tir.bind(part // parts), column, width, schedule.fetch),
                 heights,
                 tile,
             )
 
-    if not tiling.many:
-        tasks(1, range(1, tiling.few + 1))
+    if not schedule.many:
+        tasks(1, range(1, schedule.few + 1))
         return
     with tir.If(rows > FEW_ROWS):
         with tir.Then():
-            tasks(1 + blocks % 2, range(_shortest(tiling.many), tiling.many + 1))
+            heights = range(_shortest(schedule.many), schedule.many + 1)
+            tasks(1 + schedule.halves, heights)
         with tir.Else():
-            tasks(1, range(1, tiling.few + 1))
+            tasks(1, range(1, schedule.few + 1))
 
 
 def fetch_ahead(w: Any, place: Place, step: Any) -> None:
     """In a step over K, fetch some lines of the next task's weights into the second-level cache.
 
     With several tiles of rows, the first reads a block from memory and the others from the cache,
-    so memory would idle while they compute; the first four fetch a part of the next block each.
+    so memory would idle while they compute; the first few fetch a part of the next block each.
 
     Args:
         w: Packed weights [B, steps, 64, ...], 256 bytes a step.

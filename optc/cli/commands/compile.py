@@ -46,6 +46,8 @@ _PATH = click.Path(path_type=Path)
     metavar="LAYERS",
     help="Also build its first LAYERS as a draft of itself.",
 )
+@click.option("--tune", is_flag=True, help="Measure kernel schedules here, a minute an engine.")
+@click.option("--schedules", type=_PATH, help="File of kernel schedules [--tune: user's cache].")
 @click.option("--no-gates", is_flag=True, help="Measure nothing; the artifact says so.")
 @click.option("--allow-unmeasured", is_flag=True, help="Accept gates that cannot be measured here.")
 @click.option("--keep-failed", is_flag=True, help="Keep a gated-out result as OUTPUT.failed.")

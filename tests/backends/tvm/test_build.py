@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import filecmp
 import importlib.util
+import json
 import shutil
 import subprocess
 import sys
@@ -17,10 +18,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from optc.backends.tvm import BACKEND, packing
 from optc.backends.tvm import build as build_module
 from optc.backends.tvm import link as link_module
-from optc.backends.tvm import packing
 from optc.backends.tvm.program import Tensor
+from optc.backends.tvm.schedule import Schedule, Workload
+from optc.backends.tvm.schedule_files import write_schedules
 from optc.backends.tvm.weights_file import (
     Chunk,
     MappedWeights,
@@ -29,7 +32,7 @@ from optc.backends.tvm.weights_file import (
     write_weights,
 )
 from optc.errors import InputError, UnavailableError
-from optc.target import Target
+from optc.target import Target, parse_target
 from tests.backends.tvm.engine_driver import (
     FUSED,
     INT8,
@@ -68,6 +71,22 @@ def test_two_builds_are_identical(tmp_path: Path) -> None:
     for name in first.build.files:
         assert filecmp.cmp(first.folder / name, second.folder / name, shallow=False), name
     assert b"longer-name-b" not in (second.folder / "engine.so").read_bytes()
+
+
+def test_a_file_of_schedules_is_used_and_recorded(tmp_path: Path) -> None:
+    file, model = tmp_path / "schedules.json", ragged_model(SMALL, INT8)
+    target = parse_target("x86-64-v3")
+    folders = [tmp_path / name for name in ("default", "scheduled")]
+    for folder in folders:
+        folder.mkdir()
+    default = BACKEND.build(model, target, folders[0], OPTIONS)
+    workload = Workload("int_matmul", "avx2", 16, 16, 8, 0, False)
+    write_schedules(file, {workload: Schedule(1, 2, 1, fetch=0)})
+    scheduled = BACKEND.build(model, target, folders[1], replace(OPTIONS, schedules=file))
+    assert default.backend_data["schedules"] == []
+    assert scheduled.backend_data["schedules"] == json.loads(file.read_text())["schedules"]
+    engines = [folder / "engine.so" for folder in folders]
+    assert not filecmp.cmp(*engines, shallow=False)
 
 
 def test_packed_weights_are_the_quantized_ones(engines: GetEngine) -> None:

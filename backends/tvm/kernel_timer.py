@@ -1,0 +1,128 @@
+"""Times a matmul with one schedule and another; compiles them. Needs TVM."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from itertools import cycle
+from typing import Any
+
+import numpy as np
+import tvm
+import tvm_ffi
+
+from optc.backends.tvm.isa import Isa
+from optc.backends.tvm.kernels.matmul_int import SUM_WIDTH, IntMatmul, int_matmul
+from optc.backends.tvm.schedule import Schedule, Workload
+from optc.backends.tvm.tuning import choose
+
+#: Weights rotate through so much memory, several times any cache, as those of a model's layers do.
+ROTATION_BYTES = 128 << 20
+#: Products of a sample; less work is repeated, because a single short call is mostly noise.
+SAMPLE_WORK = 1 << 24
+
+
+class KernelTimer:
+    """Compiles a workload's schedules when they are first asked for, and times them.
+
+    Args:
+        workload: The matmul.
+        isa: What it is compiled for.
+        pool: Bytes that serve as weights.
+        clock: Seconds.
+    """
+
+    def __init__(
+        self,
+        workload: Workload,
+        isa: Isa,
+        pool: np.ndarray[Any, np.dtype[np.uint8]],
+        clock: Callable[[], float] = time.perf_counter,
+    ) -> None:
+        self._isa, self._clock = isa, clock
+        w = workload
+        self._config = IntMatmul(w.n, w.k, w.bits, w.group_size, w.asymmetric)
+        self._weights = cycle(_rotation(self._config, pool))
+        self._kernels: dict[Schedule, Callable[..., Any]] = {}
+        self._operands: dict[int, tuple[list[Any], Any]] = {}
+
+    def __call__(self, schedule: Schedule, rows: int) -> float:
+        """Mean seconds of a call, each on the weights that were not used for longest.
+
+        One call before is not timed: it wakes threads and fetches activations and code.
+        """
+        if schedule not in self._kernels:
+            self._kernels[schedule] = self._compile(schedule)
+        kernel = self._kernels[schedule]
+        if rows not in self._operands:
+            self._operands[rows] = self._activations(rows)
+        inputs, out = self._operands[rows]
+        kernel(*inputs, *next(self._weights), out)
+        work = rows * self._config.n * self._config.k_padded
+        sets = [next(self._weights) for _ in range(max(1, SAMPLE_WORK // work))]
+        started = self._clock()
+        for weights in sets:
+            kernel(*inputs, *weights, out)
+        return (self._clock() - started) / len(sets)
+
+    def _compile(self, schedule: Schedule) -> Callable[..., Any]:
+        config = IntMatmul(**{**vars(self._config), "schedule": schedule})
+        module = tvm.IRModule({config.name: int_matmul(config, self._isa)})
+        compiled: Callable[..., Any] = tvm.compile(module, self._isa.tvm_target())[config.name]
+        return compiled
+
+    def _activations(self, rows: int) -> tuple[list[Any], Any]:
+        width = self._config.k_padded
+        inputs = [
+            np.ones((rows, width), np.int8),
+            np.ones(rows, np.float32),
+            np.full((rows, width // SUM_WIDTH), SUM_WIDTH, np.int32),
+        ]
+        out = np.empty((rows, self._config.n), np.float32)
+        return [tvm_ffi.from_dlpack(array) for array in inputs], tvm_ffi.from_dlpack(out)
+
+
+def _rotation(config: IntMatmul, pool: np.ndarray[Any, np.dtype[np.uint8]]) -> list[list[Any]]:
+    """As many sets of the kernel's weights as the pool has room for."""
+    shape, _ = config.weights["w"]
+    size = int(np.prod(shape))
+    sets = []
+    for start in range(0, max(1, len(pool) // size) * size, size):
+        arrays = [pool[start : start + size].reshape(shape)]
+        scales = (name for name in ("ws", "wz") if name in config.weights)
+        arrays.extend(np.ones(*config.weights[name]) for name in scales)
+        sets.append([tvm_ffi.from_dlpack(array) for array in arrays])
+    return sets
+
+
+@dataclass(frozen=True)
+class _Deadline:
+    """Whether a moment of the performance counter has passed."""
+
+    until: float
+
+    def __call__(self) -> bool:
+        return time.perf_counter() > self.until
+
+
+def tune(
+    workloads: Sequence[Workload], isa: Isa, threads: int, seconds: float
+) -> list[dict[str, Any]]:
+    """The fastest schedules found in so many seconds, as JSON; those not measured are left out.
+
+    Every workload may use an equal share of the time that is left when its turn comes.
+    """
+    tvm.get_global_func("runtime.config_threadpool")(1, threads)
+    largest = max((w.n + 63) // 64 * 64 * (w.k + 31) // 32 * 32 for w in workloads)
+    pool = np.random.default_rng(0).integers(0, 256, max(ROTATION_BYTES, largest), np.uint8)
+    ending = time.perf_counter() + seconds
+    chosen = []
+    for index, workload in enumerate(workloads):
+        now = time.perf_counter()
+        until = now + (ending - now) / (len(workloads) - index)
+        choice = choose(workload, isa, KernelTimer(workload, isa, pool), _Deadline(until))
+        if choice is not None:
+            entry = {"workload": asdict(workload), "schedule": asdict(choice.schedule)}
+            chosen.append({**entry, "gain": choice.gain})
+    return chosen

@@ -1,0 +1,99 @@
+"""Compare schedules of the integer matmul with the default, one changed parameter each.
+
+Run ``python -m benchmarks.schedules --shapes 3072x576,576x1536 [--seconds 7] [--write FILE]``.
+
+For int8 (per channel) and int4 (groups of 32, zero points): time of every candidate over the
+default's by rows, medians of rounds in which they take turns, and the weighted geometric mean that
+``optc compile --tune`` decides by. ``--write`` adds a schedule for each shape to a file: the best
+candidate if it wins by that rule, else the default.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import tvm
+
+from optc.backends.tvm.isa import Isa, isa_of
+from optc.backends.tvm.kernel_timer import ROTATION_BYTES, KernelTimer
+from optc.backends.tvm.schedule import FETCHERS, KERNEL, Schedule, Workload, default_schedule
+from optc.backends.tvm.schedule_files import read_schedules, write_schedules
+from optc.backends.tvm.tuning import ROWS, fastest, score
+from optc.target import parse_target, usable_threads
+
+#: Bits, group size, zero points.
+FORMATS = ((8, 0, False), (4, 32, True))
+
+
+def candidates(default: Schedule) -> Iterator[Schedule]:
+    """The default and what differs from it in one place."""
+    yield default
+    for many in (6, 8, 12):
+        if many != default.many:
+            yield replace(default, many=many)
+    yield replace(default, many=default.many or 8, halves=not default.halves)
+    for fetch in FETCHERS:
+        if fetch != default.fetch:
+            yield replace(default, fetch=fetch)
+
+
+def measure(
+    schedules: Sequence[Schedule], timer: KernelTimer, seconds: float
+) -> list[dict[int, float]]:
+    """Median seconds of each schedule by rows."""
+    for schedule in schedules:
+        timer(schedule, 1)  # compiles
+    samples: list[dict[int, list[float]]] = [{rows: [] for rows in ROWS} for _ in schedules]
+    turn, ending = 0, time.perf_counter() + seconds
+    while turn < 3 or time.perf_counter() < ending:
+        for rows in ROWS:
+            for index in range(len(schedules)):
+                index = (index + turn) % len(schedules)
+                samples[index][rows].append(timer(schedules[index], rows))
+        turn += 1
+    return [{rows: statistics.median(s) for rows, s in sample.items()} for sample in samples]
+
+
+def compare(workload: Workload, isa: Isa, seconds: float) -> Schedule:
+    """Measure and print one workload; returns the winner."""
+    pool = np.random.default_rng(0).integers(0, 256, ROTATION_BYTES, np.uint8)
+    default = default_schedule(-(-workload.n // 64), workload.group_size, isa)
+    schedules = list(candidates(default))
+    times = measure(schedules, KernelTimer(workload, isa, pool), seconds)
+    microseconds = ", ".join(f"{rows}: {1e6 * t:.0f}" for rows, t in times[0].items())
+    print(f"{workload.n}x{workload.k} int{workload.bits}, default us by rows: {microseconds}")
+    for schedule, medians in zip(schedules[1:], times[1:], strict=True):
+        changed = {k: v for k, v in vars(schedule).items() if v != getattr(default, k)}
+        ratios = "  ".join(f"{rows}: {medians[rows] / times[0][rows]:.3f}" for rows in ROWS)
+        print(f"  {changed!s:32} {score(medians, times[0]):.3f}  by rows {ratios}", flush=True)
+    return fastest(schedules, times)[0]
+
+
+def main() -> None:
+    """Parse the command line, measure, print, write."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser.add_argument("--shapes", required=True, help="NxK, separated by commas")
+    parser.add_argument("--seconds", type=float, default=7, help="for each shape and format")
+    parser.add_argument("--write", type=Path, help="file of schedules to extend")
+    arguments = parser.parse_args()
+    isa = isa_of(parse_target("native"))
+    tvm.get_global_func("runtime.config_threadpool")(1, usable_threads())
+    path: Path | None = arguments.write
+    known = dict(read_schedules(path)) if path is not None and path.exists() else {}
+    for shape in arguments.shapes.split(","):
+        n, k = map(int, shape.split("x"))
+        for bits, group, asymmetric in FORMATS:
+            workload = Workload(KERNEL, isa.name, n, k, bits, group, asymmetric)
+            known[workload] = compare(workload, isa, arguments.seconds)
+    if path is not None:
+        write_schedules(path, known)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,68 @@
+"""Kernels of any schedule: the bits of the default; and measuring real ones."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import subprocess
+import sys
+from dataclasses import asdict, replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from optc.backends.tvm.kernel_timer import SAMPLE_WORK, KernelTimer, tune
+from optc.backends.tvm.kernels.matmul_int import IntMatmul
+from optc.backends.tvm.schedule import Schedule, Workload
+from tests.backends.tvm.matmul_cases import int_case, isa_that_runs, run
+
+ISAS = ["x86-64-v3", "x86-64-v4-vnni"]
+SCHEDULES = [
+    Schedule(1, fetch=0, chunk_rows=1),
+    Schedule(3, 7, 5, halves=True, fetch=2, chunk_rows=7),
+    Schedule(12, 12, 0, fetch=8, chunk_rows=200),
+]
+CONFIGS = [IntMatmul(192, 256), IntMatmul(200, 100, 4, 32, asymmetric=True, bias=True)]
+
+
+@pytest.mark.parametrize("target", ISAS)
+@pytest.mark.parametrize("config", CONFIGS, ids=lambda config: config.name)
+@pytest.mark.parametrize("schedule", SCHEDULES, ids=lambda schedule: f"few{schedule.few}")
+def test_a_schedule_changes_no_bit(schedule: Schedule, config: IntMatmul, target: str) -> None:
+    isa = isa_that_runs(target)
+    other = replace(config, schedule=schedule)
+    for rows in (1, 8, 9, 37, 150):
+        inputs = int_case(config, rows).inputs()
+        np.testing.assert_array_equal(run(other, isa, inputs), run(config, isa, inputs))
+
+
+@pytest.mark.parametrize("format", [(8, 0, False), (4, 32, True)])
+def test_a_timer_gives_the_mean_of_as_many_calls_as_make_a_sample(
+    format: tuple[int, int, bool],
+) -> None:
+    isa = isa_that_runs("x86-64-v3")
+    pool = np.zeros(3 * 64 * 32, np.uint8)
+    clock = itertools.count()
+    workload = Workload("int_matmul", isa.name, 64, 32, *format)
+    timer = KernelTimer(workload, isa, pool, lambda: float(next(clock)))
+    for schedule in (Schedule(1), Schedule(2)):
+        assert timer(schedule, 3) == 1 / (SAMPLE_WORK // (3 * 64 * 32))
+    assert timer(Schedule(1), SAMPLE_WORK // 64) == 1
+
+
+def test_shapes_for_which_there_is_no_time_are_left_out() -> None:
+    isa = isa_that_runs("x86-64-v3")
+    workload = Workload("int_matmul", isa.name, 64, 32, 8, 0, False)
+    assert tune([workload, workload], isa, 2, seconds=0) == []
+
+
+def test_the_measuring_process_answers_in_a_file(tmp_path: Path) -> None:
+    isa = isa_that_runs("x86-64-v3")
+    request, result = tmp_path / "request.json", tmp_path / "result.json"
+    workload = Workload("int_matmul", isa.name, 64, 32, 8, 0, False)
+    asked = {"features": list(isa.features), "workloads": [asdict(workload)]}
+    request.write_text(json.dumps({**asked, "threads": 1, "seconds": 0}))
+    module = "optc.backends.tvm.tuning_child"
+    subprocess.run([sys.executable, "-m", module, str(request), str(result)], check=True)
+    assert json.loads(result.read_text()) == []
