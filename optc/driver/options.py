@@ -38,7 +38,7 @@ class CompileOptions:
         force: Whether an artifact at ``output`` is replaced.
         max_context: Longest sequence in tokens; None is the model's own, within `DEFAULT_CONTEXT`.
         draft: Folder of a model that drafts for this one; None is none.
-        draft_recipe: Of engines that draft: the recipe without Medusa heads.
+        draft_recipe: Of a draft model: the recipe without Medusa heads and room for adapters.
         self_draft: First layers that draft for the whole model; None is no such engine.
         allow_remote_code: Whether Python code of the model folder may run.
         tune: Whether kernel schedules are measured here.
@@ -104,11 +104,11 @@ def resolve_options(
         UnavailableError: The backend cannot build here.
     """
     loaded = load_recipe(recipe, sets=set, gates=gate)
-    if adapters is not None:
-        loaded = with_adapters(loaded, adapters)
     if backend is not None:
         loaded = loaded.model_copy(update={"backend": backend})
-    headed = loaded if medusa is None else _with_heads(loaded, Path(medusa))
+    whole = loaded if adapters is None else with_adapters(loaded, adapters)
+    if medusa is not None:
+        whole = _with_heads(whole, Path(medusa))
     if target not in known_targets():
         raise InputError(
             f"unknown target {target!r}",
@@ -128,7 +128,7 @@ def resolve_options(
     source = Path(model)
     return CompileOptions(
         source=source,
-        recipe=headed,
+        recipe=whole,
         draft_recipe=loaded,
         output=Path(output) if output else _default_output(source, loaded),
         backend=_usable_backend(loaded.backend),
