@@ -23,6 +23,7 @@ class EngineBuild:
         requires: Versions of runtime packages that load checks, e.g. ``apache-tvm-ffi``.
         backend_data: JSON of the backend's own, stored in the manifest and given back at load.
         report: Figures for report.json (times, bytes, kernel table); not part of the digest.
+        warnings: What the user should know, one sentence each.
     """
 
     files: tuple[str, ...]
@@ -30,6 +31,7 @@ class EngineBuild:
     requires: dict[str, str]
     backend_data: dict[str, Any]
     report: dict[str, Any] = field(default_factory=dict)
+    warnings: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -74,7 +74,15 @@ def build_engine(
         requires={FFI_PACKAGE: ffi_version()},
         backend_data=_backend_data(lowered, placed, isa, options.shared, schedules),
         report=report,
+        warnings=_tuning_warnings(tuning),
     )
+
+
+def _tuning_warnings(tuning: dict[str, Any]) -> tuple[str, ...]:
+    left = tuning.get("unmeasured", 0)
+    if not left:
+        return ()
+    return (f"no time to measure schedules of {left} matmul shapes: run --tune again to go on",)
 
 
 def _weights(

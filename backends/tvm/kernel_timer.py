@@ -111,7 +111,8 @@ def tune(
 ) -> list[dict[str, Any]]:
     """The fastest schedules found in so many seconds, as JSON; those not measured are left out.
 
-    Every workload may use an equal share of the time that is left when its turn comes.
+    Every workload may use an equal share of the time that is left when its turn comes; what it
+    has begun to compare it finishes, so that the whole may take a few candidates longer.
     """
     tvm.get_global_func("runtime.config_threadpool")(1, threads)
     largest = max((w.n + 63) // 64 * 64 * (w.k + 31) // 32 * 32 for w in workloads)
@@ -120,9 +121,10 @@ def tune(
     chosen = []
     for index, workload in enumerate(workloads):
         now = time.perf_counter()
+        if now >= ending:
+            break
         until = now + (ending - now) / (len(workloads) - index)
         choice = choose(workload, isa, KernelTimer(workload, isa, pool), _Deadline(until))
-        if choice is not None:
-            entry = {"workload": asdict(workload), "schedule": asdict(choice.schedule)}
-            chosen.append({**entry, "gain": choice.gain})
+        entry = {"workload": asdict(workload), "schedule": asdict(choice.schedule)}
+        chosen.append({**entry, "gain": choice.gain})
     return chosen

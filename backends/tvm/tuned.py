@@ -81,7 +81,8 @@ def known_schedules(
     own = dict(read_schedules(path)) if path.exists() else {}
     calls = (call for function in program.functions for call in function.calls)
     wanted = {w: None for call in calls if (w := workload_of(call, isa)) and w not in own}
-    entries = (measure or _measure_in_child)(list(wanted), isa) if wanted else []
+    largest_first = sorted(wanted, key=lambda w: -w.n * w.k)
+    entries = (measure or _measure_in_child)(largest_first, isa) if wanted else []
     for entry in entries:
         own[Workload(**entry["workload"])] = parse_schedule(entry["schedule"])
     if entries:

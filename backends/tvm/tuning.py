@@ -42,25 +42,21 @@ class Choice:
     gain: float
 
 
-def choose(workload: Workload, isa: Isa, timer: Timer, expired: Expired) -> Choice | None:
+def choose(workload: Workload, isa: Isa, timer: Timer, expired: Expired) -> Choice:
     """Change one parameter after the other to its fastest value.
 
     Candidates take turns in every round and their medians are compared. One that is not clearly
     faster than what it would replace loses, so that noise leaves the default. When the time is
-    over, parameters that were not compared stay as they are.
-
-    Returns:
-        None if the time was over before the first parameter was compared.
+    over, parameters that were not compared stay as they are; the first always is.
     """
     best = default_schedule(-(-workload.n // 64), workload.group_size, isa)
     ratio = 1.0
     for index, variants in enumerate((_heights, _halves, _fetchers, _chunks)):
-        others = [other for other in variants(best, isa, workload.n) if other != best]
-        times = _measure([best, *others], timer, expired) if others else []
-        if times is None:
-            return Choice(best, 1 - ratio) if index else None
-        if times:
-            best, gained = fastest([best, *others], times)
+        if index and expired():
+            break
+        schedules = [best, *(other for other in variants(best, isa, workload.n) if other != best)]
+        if len(schedules) > 1:
+            best, gained = fastest(schedules, _measure(schedules, timer))
             ratio *= gained
     return Choice(best, 1 - ratio)
 
@@ -87,17 +83,13 @@ def _chunks(best: Schedule, isa: Isa, n: int) -> Iterator[Schedule]:
         yield replace(best, chunk_rows=rows)
 
 
-def _measure(
-    schedules: Sequence[Schedule], timer: Timer, expired: Expired
-) -> list[dict[int, float]] | None:
-    """Median seconds of every schedule by row count; None if the time was over."""
+def _measure(schedules: Sequence[Schedule], timer: Timer) -> list[dict[int, float]]:
+    """Median seconds of every schedule by row count."""
     samples: list[dict[int, list[float]]] = [{rows: [] for rows in ROWS} for _ in schedules]
     for turn in range(ROUNDS):
         first = turn % len(schedules)  # nobody always comes first
         for rows in ROWS:
             for index in (*range(first, len(schedules)), *range(first)):
-                if expired():
-                    return None
                 samples[index][rows].append(timer(schedules[index], rows))
     return [{rows: statistics.median(s) for rows, s in sample.items()} for sample in samples]
 

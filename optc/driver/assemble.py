@@ -76,5 +76,10 @@ def assemble_report(
         "seconds": seconds["total"],
         "stages": stages,
         "machine": machine_facts(),
-        "warnings": [*options.warnings, *imported.warnings, *judgement.warnings],
+        "warnings": [
+            *options.warnings,
+            *imported.warnings,
+            *build.warnings,
+            *judgement.warnings,
+        ],
     }

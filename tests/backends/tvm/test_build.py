@@ -18,7 +18,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from optc.backends.tvm import BACKEND, packing
+from optc.backends.tvm import BACKEND, packing, tuned
 from optc.backends.tvm import build as build_module
 from optc.backends.tvm import link as link_module
 from optc.backends.tvm.program import Tensor
@@ -87,6 +87,19 @@ def test_a_file_of_schedules_is_used_and_recorded(tmp_path: Path) -> None:
     assert scheduled.backend_data["schedules"] == json.loads(file.read_text())["schedules"]
     engines = [folder / "engine.so" for folder in folders]
     assert not filecmp.cmp(*engines, shallow=False)
+
+
+def test_shapes_that_tuning_did_not_reach_are_a_warning(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tuned, "_measure_in_child", lambda workloads, isa: [])
+    options = replace(OPTIONS, tune=True, schedules=tmp_path / "schedules.json")
+    target = parse_target("x86-64-v3")
+    made = BACKEND.build(ragged_model(SMALL, INT8), target, tmp_path, options)
+    (warning,) = made.warnings
+    count = made.report["tuning"]["unmeasured"]
+    assert count > 0
+    assert warning.startswith(f"no time to measure schedules of {count} matmul shapes")
 
 
 def test_packed_weights_are_the_quantized_ones(engines: GetEngine) -> None:
