@@ -17,7 +17,14 @@ PACKAGES: dict[str, tuple[tuple[str, ...], ...]] = {
     "torch.compile": (("torch==2.13.0",), ("transformers", "accelerate")),
     "openvino-genai": (
         ("torch==2.13.0",),
-        ("openvino-genai", "openvino-tokenizers", "nncf", "optimum", "requests", "transformers<5.6"),
+        (
+            "openvino-genai",
+            "openvino-tokenizers",
+            "nncf",
+            "optimum",
+            "requests",
+            "transformers<5.6",
+        ),
         # Its torchvision, which text models do not use, would replace torch by a CUDA build.
         ("--no-deps", "optimum-intel"),
     ),
