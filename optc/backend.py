@@ -4,13 +4,34 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
 
 from optc.runtime.executable import EngineSpec, Executable
 from optc.target import Target
 
 if TYPE_CHECKING:  # onnx_ir is a compile-time package; the runtime must not need it
     import onnx_ir as ir
+
+    from optc.artifact import EngineEntry
+    from optc.machine import Machine
+
+
+@dataclass(frozen=True)
+class Support:
+    """How a backend takes a node of the ragged step.
+
+    Attributes:
+        how: ``native`` as one operation of its own, ``decomposed`` into several, or rewritten so
+            that another operator does it, or ``unsupported``.
+        reason: Into what it is decomposed, or why it is not supported; empty where native.
+    """
+
+    how: Literal["native", "decomposed", "unsupported"] = "native"
+    reason: str = ""
+
+
+#: The node is one operation of the backend.
+NATIVE = Support()
 
 
 @dataclass(frozen=True)
@@ -24,6 +45,10 @@ class EngineBuild:
         backend_data: JSON of the backend's own, stored in the manifest and given back at load.
         report: Figures for report.json (times, bytes, kernel table); not part of the digest.
         warnings: What the user should know, one sentence each.
+        weight_bytes: Of weights in ``files``; 0 where the engine reads another's.
+        lowered_onnx: Outside the artifact (in ``BuildOptions.scratch``): the model as the engine
+            computes it, in slot form and with its arithmetic as far as possible, which a
+            `LoweredOnnxBackend` runs where the engine cannot be run; None offers none.
     """
 
     files: tuple[str, ...]
@@ -32,6 +57,8 @@ class EngineBuild:
     backend_data: dict[str, Any]
     report: dict[str, Any] = field(default_factory=dict)
     warnings: tuple[str, ...] = ()
+    weight_bytes: int = 0
+    lowered_onnx: Path | None = None
 
 
 @dataclass(frozen=True)
@@ -61,6 +88,8 @@ class BuildOptions:
         tune: Measure kernel schedules that ``schedules`` lacks, and add them to it.
         schedules: The user's file of kernel schedules; None is none, or with ``tune`` that of the
             user's cache. A backend without schedules ignores both.
+        scratch: An empty folder for files that must not come into the artifact; it is removed
+            after the gates. None is none.
     """
 
     max_context: int
@@ -71,25 +100,42 @@ class BuildOptions:
     shared: SharedWeights | None = None
     tune: bool = False
     schedules: Path | None = None
+    scratch: Path | None = None
 
 
 class Backend(Protocol):
-    """Lowers and builds a model, and loads what it built."""
+    """Lowers and builds a model, and loads what it built.
+
+    Attributes:
+        name: As in the entry point.
+        preference: Of engines that suit a machine alike, the one of the backend with the largest
+            is loaded (docs/runtime.md).
+    """
 
     name: str
+    preference: int
 
     def available(self) -> str:
         """Empty if the backend can build here, else the reason and how to mend it."""
         ...
 
-    def supports(self, node: ir.Node, target: Target) -> str:
-        """Empty if the node can be lowered for the target, else the reason."""
+    def takes(self, target: Target) -> str:
+        """Empty if the backend compiles for targets such as this one, else the reason."""
+        ...
+
+    def supports(self, node: ir.Node, target: Target) -> Support:
+        """How the node of a ragged step is taken for a target that the backend `takes`."""
+        ...
+
+    def shares_weights(self, built: Target, other: Target) -> bool:
+        """Whether an engine for ``other`` can read the weights of one for ``built``
+        (``BuildOptions.shared``) instead of a copy of its own."""
         ...
 
     def build(
         self, model: ir.Model, target: Target, workdir: Path, options: BuildOptions
     ) -> EngineBuild:
-        """Build the ragged-step model into files under ``workdir``.
+        """Build the ragged-step model into files under ``workdir``; may change the model.
 
         Raises:
             optc.errors.UnsupportedError: A node cannot be lowered; names it and why.
@@ -97,8 +143,30 @@ class Backend(Protocol):
         """
         ...
 
+    def can_load(self, engine: EngineEntry, machine: Machine) -> str:
+        """Empty if an engine can be loaded on the machine, else the reason, one sentence.
+
+        Cheap: what the target needs (`Machine.misfit`) and versions of installed packages; imports
+        no runtime and opens no file. `load` may still fail.
+        """
+        ...
+
     def load(
         self, folder: Path, spec: EngineSpec, data: dict[str, Any], threads: int
     ) -> Executable:
         """Load the engine whose files lie in ``folder``; must not import the compiler."""
+        ...
+
+
+@runtime_checkable
+class LoweredOnnxBackend(Protocol):
+    """A backend that can run, on the CPU, what another one lowered (`EngineBuild.lowered_onnx`)."""
+
+    def open_lowered(self, model: Path, spec: EngineSpec, threads: int) -> Executable:
+        """Load an ONNX model in slot form; ``spec`` is that of the engine built from it.
+
+        Raises:
+            optc.errors.UnsupportedError: Something in it cannot be run on the CPU.
+            optc.errors.UnavailableError: A package is missing.
+        """
         ...

@@ -15,8 +15,7 @@ gates:                         # null: measured and reported, not judged
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from difflib import get_close_matches
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +24,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from optc import registry
 from optc.errors import InputError
+from optc.near import near
 from optc.pipeline.pipeline import Pipeline
 from optc.pipeline.spec import OPTIONAL
 
@@ -113,12 +113,6 @@ def load_recipe(
     recipe = _with_gates(recipe, gates)
     Pipeline.parse(recipe.spec(), registry)
     return recipe
-
-
-def near(word: str, known: Sequence[str]) -> str:
-    """A hint for an unknown word: the nearest known one, else all of them."""
-    matches = get_close_matches(word, known, n=1)
-    return f"did you mean {matches[0]!r}?" if matches else f"one of {', '.join(known)}"
 
 
 def _read(source: str | Path) -> tuple[str, str]:

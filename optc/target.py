@@ -1,4 +1,4 @@
-"""What an engine is compiled for: instruction set, threads and (optionally) measured peaks."""
+"""What an engine is compiled for: a CPU's instruction set, or CUDA architectures."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from optc.errors import InputError
+from optc.near import near
 
 #: CPU feature names (as in /proc/cpuinfo and LLVM) that the kernels choose between.
 KERNEL_FEATURES = (
@@ -23,6 +24,9 @@ KERNEL_FEATURES = (
 )
 _V3 = ("avx2", "f16c", "fma")
 _V4 = (*_V3, "avx512bw", "avx512dq", "avx512f", "avx512vl")
+#: Compute capabilities that engines are compiled for.
+CUDA_SMS = (80, 86, 89, 90, 120)
+CUDA = "cuda:"
 
 
 @dataclass(frozen=True)
@@ -30,16 +34,21 @@ class Target:
     """One compilation target.
 
     Attributes:
-        name: As given on the command line: ``native``, ``x86-64-v3``, ``x86-64-v4-vnni``.
+        name: As given on the command line: ``native``, ``x86-64-v3``, ``cuda:sm_80+sm_89``.
         kind: ``cpu`` or ``cuda``.
         features: CPU features (Linux names) that the engine may use and then requires, sorted.
-        arch: CUDA architecture such as ``sm_90``; empty on CPU.
+        arch: CUDA architectures such as ``sm_90`` or ``sm_80+sm_89``; empty on CPU.
     """
 
     name: str
     kind: str
     features: tuple[str, ...] = ()
     arch: str = ""
+
+    @property
+    def sm(self) -> tuple[int, ...]:
+        """Compute capabilities of `arch`, ascending: 90 is sm_90; none on CPU."""
+        return tuple(int(name.removeprefix("sm_")) for name in self.arch.split("+") if name)
 
     def missing_on(self, available: frozenset[str]) -> tuple[str, ...]:
         """The required CPU features that ``available`` lacks, sorted."""
@@ -75,22 +84,45 @@ def usable_threads() -> int:
 
 def known_targets() -> dict[str, Target]:
     """Every target by name; ``native`` resolves to the features of this machine."""
-    return {
-        "native": Target("native", "cpu", tuple(sorted(host_features()))),
-        "x86-64-v3": Target("x86-64-v3", "cpu", _V3),
-        "x86-64-v4-vnni": Target("x86-64-v4-vnni", "cpu", tuple(sorted((*_V4, "avx512_vnni")))),
+    cpu = {
+        "native": tuple(sorted(host_features())),
+        "x86-64-v3": _V3,
+        "x86-64-v4-vnni": tuple(sorted((*_V4, "avx512_vnni"))),
     }
+    targets = [Target(name, "cpu", features) for name, features in cpu.items()]
+    return {target.name: target for target in (*targets, *(cuda_target(sm) for sm in CUDA_SMS))}
 
 
-def parse_target(name: str) -> Target:
-    """The target called ``name``.
+def cuda_target(*sms: int) -> Target:
+    """The target for all of these compute capabilities."""
+    arch = "+".join(f"sm_{sm}" for sm in sorted(set(sms)))
+    return Target(f"{CUDA}{arch}", "cuda", (), arch)
+
+
+def parse_target(name: str, where: str = "--target") -> Target:
+    """The target called ``name``; several CUDA architectures are joined by ``+`` or a comma
+    (``cuda:sm_80+sm_89``), and ``cuda:`` may be left out.
+
+    Args:
+        name: As the user gave it.
+        where: The option it came from, for messages.
 
     Raises:
-        InputError: No such target; the message lists those that exist.
+        InputError: No such target; the message names what is near.
     """
     targets = known_targets()
-    if name not in targets:
+    if name in targets:
+        return targets[name]
+    archs = name.removeprefix(CUDA).replace(",", "+").split("+")
+    if not name.startswith(CUDA) and not all(arch.startswith("sm_") for arch in archs):
+        raise InputError(f"unknown target {name!r}", where=where, hint=near(name, list(targets)))
+    return cuda_target(*(_sm(arch, where) for arch in archs))
+
+
+def _sm(arch: str, where: str) -> int:
+    known = {f"sm_{sm}": sm for sm in CUDA_SMS}
+    if arch not in known:
         raise InputError(
-            f"unknown target {name!r}", where="--target", hint=f"one of {', '.join(targets)}"
+            f"unknown CUDA architecture {arch!r}", where=where, hint=f"one of {', '.join(known)}"
         )
-    return targets[name]
+    return known[arch]

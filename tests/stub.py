@@ -8,7 +8,9 @@ from typing import Any
 
 import onnx_ir as ir
 
-from optc.backend import BuildOptions, EngineBuild
+from optc.artifact import EngineEntry
+from optc.backend import NATIVE, BuildOptions, EngineBuild, Support
+from optc.machine import Machine
 from optc.runtime.executable import EngineSpec, Executable
 from optc.target import Target
 from tests.runtime.texts import byte_level
@@ -21,17 +23,26 @@ VOCAB = 264
 class StubBackend:
     """Implements `optc.backend.Backend` without a compiler."""
 
-    name = "stub"
-
-    def __init__(self) -> None:
+    def __init__(self, name: str = "stub", preference: int = 0) -> None:
+        self.name = name
+        self.preference = preference
         self.built: list[tuple[Target, BuildOptions]] = []
         self.reason = ""
 
     def available(self) -> str:
         return self.reason
 
-    def supports(self, node: ir.Node, target: Target) -> str:
+    def takes(self, target: Target) -> str:
         return ""
+
+    def supports(self, node: ir.Node, target: Target) -> Support:
+        return NATIVE
+
+    def shares_weights(self, built: Target, other: Target) -> bool:
+        return built.kind == other.kind
+
+    def can_load(self, engine: EngineEntry, machine: Machine) -> str:
+        return machine.misfit(engine.target)
 
     def build(
         self, model: ir.Model, target: Target, workdir: Path, options: BuildOptions

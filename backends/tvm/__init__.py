@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     import onnx_ir as ir
 
-    from optc.backend import BuildOptions, EngineBuild
+    from optc.artifact import EngineEntry
+    from optc.backend import BuildOptions, EngineBuild, Support
     from optc.bench.ceilings import Meter
     from optc.bench.costs import StepCosts
     from optc.bench.measurable import Profiler
+    from optc.machine import Machine
     from optc.runtime.executable import EngineSpec, Executable
     from optc.target import Target
 
@@ -22,6 +24,7 @@ class TvmBackend:
     """`optc.backend.Backend` on Apache TVM."""
 
     name = "tvm"
+    preference = 20
 
     def available(self) -> str:
         """Empty if engines can be built here, else what is missing and how to get it."""
@@ -37,8 +40,13 @@ class TvmBackend:
             return error.render()
         return ""
 
-    def supports(self, node: ir.Node, target: Target) -> str:
-        """Empty if ``node`` can be lowered for ``target``, else the reason."""
+    def takes(self, target: Target) -> str:
+        """Empty if there are kernels for ``target``, else the reason."""
+        return "" if target.kind == "cpu" else f"the tvm backend has no {target.kind} kernels"
+
+    def supports(self, node: ir.Node, target: Target) -> Support:
+        """Native where ``node`` has a kernel for ``target``."""
+        from optc.backend import NATIVE, Support
         from optc.backends.tvm.isa import isa_of
         from optc.backends.tvm.lower import check_node
         from optc.backends.tvm.lower_model import HANDLERS
@@ -47,8 +55,13 @@ class TvmBackend:
         try:
             isa_of(target)
         except UnavailableError as error:
-            return error.message
-        return check_node(node, HANDLERS)
+            return Support("unsupported", error.message)
+        reason = check_node(node, HANDLERS)
+        return Support("unsupported", reason) if reason else NATIVE
+
+    def shares_weights(self, built: Target, other: Target) -> bool:
+        """All CPU targets have one layout of packed weights (docs/normal-form.md)."""
+        return built.kind == other.kind == "cpu"
 
     def build(
         self, model: ir.Model, target: Target, workdir: Path, options: BuildOptions
@@ -57,6 +70,13 @@ class TvmBackend:
         from optc.backends.tvm.build import build_engine
 
         return build_engine(model, target, workdir, options)
+
+    def can_load(self, engine: EngineEntry, machine: Machine) -> str:
+        """Empty if the machine has what the engine's target needs and its release of tvm_ffi."""
+        from optc.backends.tvm.runtime_libs import FFI_PACKAGE, ffi_mismatch
+
+        required = engine.requires.get(FFI_PACKAGE, "")
+        return machine.misfit(engine.target) or (ffi_mismatch(required) if required else "")
 
     def load(
         self, folder: Path, spec: EngineSpec, data: dict[str, Any], threads: int

@@ -60,13 +60,14 @@ def build_engine(
         files, placed = _weights(lowered, workdir, options.shared)
         packed_at = time.perf_counter()
         report = finish()
+    weight_bytes = max((p.end for p in placed), default=0)
     report.update(
         lower_seconds=lowered_at - started,
         tune_seconds=tuned_at - lowered_at,
         tuning=tuning,
         pack_seconds=packed_at - tuned_at,
         build_seconds=time.perf_counter() - started,
-        weight_bytes=max((p.end for p in placed), default=0),
+        weight_bytes=weight_bytes,
     )
     return EngineBuild(
         files=(ENGINE_FILE, *files),
@@ -75,6 +76,7 @@ def build_engine(
         backend_data=_backend_data(lowered, placed, isa, options.shared, schedules),
         report=report,
         warnings=_tuning_warnings(tuning),
+        weight_bytes=weight_bytes if options.shared is None else 0,
     )
 
 

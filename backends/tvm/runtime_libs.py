@@ -65,13 +65,22 @@ def check_ffi_version(required: str) -> None:
     Raises:
         UnavailableError: Another release, or none, is installed.
     """
-    installed = ffi_version()
-    if _release(installed) != _release(required):
+    problem = ffi_mismatch(required)
+    if problem:
         raise UnavailableError(
-            f"the engine needs {FFI_PACKAGE} {_release(required)}, installed is {installed}",
-            where="tvm engine",
-            hint=f"pip install {FFI_PACKAGE}=={required}",
+            problem, where="tvm engine", hint=f"pip install {FFI_PACKAGE}=={required}"
         )
+
+
+def ffi_mismatch(required: str) -> str:
+    """Empty if the installed FFI package is of the release ``required``, else what is there."""
+    try:
+        installed = ffi_version()
+    except UnavailableError as error:
+        return error.message
+    if _release(installed) == _release(required):
+        return ""
+    return f"the engine needs {FFI_PACKAGE} {_release(required)}, installed is {installed}"
 
 
 def _release(version: str) -> str:

@@ -10,10 +10,11 @@ from optc import registry
 from optc.backend import Backend
 from optc.driver.memory import parse_bytes
 from optc.errors import InputError, UnavailableError
+from optc.near import near
 from optc.progress import Progress, no_progress
-from optc.recipe import Recipe, load_recipe, near
+from optc.recipe import Recipe, load_recipe
 from optc.recipe_additions import with_adapters, with_medusa
-from optc.target import Target, known_targets, parse_target
+from optc.target import Target, parse_target
 
 #: Longest sequence that an engine is compiled for unless ``max_context`` says otherwise.
 DEFAULT_CONTEXT = 32768
@@ -109,12 +110,7 @@ def resolve_options(
     whole = loaded if adapters is None else with_adapters(loaded, adapters)
     if medusa is not None:
         whole = _with_heads(whole, Path(medusa))
-    if target not in known_targets():
-        raise InputError(
-            f"unknown target {target!r}",
-            where="--target",
-            hint=near(target, list(known_targets())),
-        )
+    wanted = parse_target(target)
     warnings = []
     if calibration is not None:
         _check_text(Path(calibration), "--calibration")
@@ -132,7 +128,7 @@ def resolve_options(
         draft_recipe=loaded,
         output=Path(output) if output else _default_output(source, loaded),
         backend=_usable_backend(loaded.backend),
-        target=parse_target(target),
+        target=wanted,
         eval_text=None if eval_text is None else Path(eval_text),
         max_ram_bytes=_bytes(max_ram),
         gated=not no_gates,

@@ -181,8 +181,7 @@ def test_gates_that_cannot_be_measured_fail_unless_allowed(
     tmp_path: Path,
 ) -> None:
     future = Target("x86-64-v9", "cpu", ("avx9000",))
-    monkeypatch.setattr("optc.driver.options.known_targets", lambda: {"x86-64-v9": future})
-    monkeypatch.setattr("optc.driver.options.parse_target", lambda name: future)
+    monkeypatch.setattr("optc.driver.options.parse_target", lambda *_: future)
     outcome = compile_tiny("--target", "x86-64-v9", gates=True)
     assert outcome.code == 4
     assert "kl_mean: target x86-64-v9 needs avx9000, which this machine lacks" in outcome.err

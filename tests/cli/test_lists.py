@@ -32,8 +32,11 @@ def test_backends_say_why_they_cannot_build(optc: Optc, stub: StubBackend) -> No
 def test_targets(optc: Optc) -> None:
     value = optc("targets", "--json").json
     targets = {entry["name"]: entry for entry in value["targets"]}
-    assert list(targets) == ["native", "x86-64-v3", "x86-64-v4-vnni"]
+    cuda = [f"cuda:sm_{sm}" for sm in (80, 86, 89, 90, 120)]
+    assert list(targets) == ["native", "x86-64-v3", "x86-64-v4-vnni", *cuda]
     assert targets["native"]["runs_here"] is True
     assert targets["native"]["features"] == value["host"]["features"]
     assert value["host"]["threads"] >= 1
+    assert targets["cuda:sm_90"]["sm"] == [90]
+    assert targets["cuda:sm_90"]["runs_here"] == (90 in value["host"]["sm"])
     assert "x86-64-v4-vnni" in optc("targets").out

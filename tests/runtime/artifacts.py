@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from optc.artifact import Artifact, ArtifactWriter, EngineEntry, Manifest, Source, TokenizerEntry
+from optc.machine import Machine
 from optc.runtime.executable import EngineSpec, Executable
 from optc.target import Target
 from tests.runtime.texts import byte_level
@@ -19,10 +20,14 @@ class ToyBackend:
     """Loads `ToyExecutable` and remembers what it was asked for."""
 
     name = "toy"
+    preference = 0
 
     def __init__(self) -> None:
         self.calls: list[tuple[Path, dict[str, Any], int]] = []
         self.loaded: list[ToyExecutable] = []
+
+    def can_load(self, engine: EngineEntry, machine: Machine) -> str:
+        return machine.misfit(engine.target)
 
     def load(
         self, folder: Path, spec: EngineSpec, data: dict[str, Any], threads: int

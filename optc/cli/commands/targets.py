@@ -11,7 +11,8 @@ import click
 from optc.cli.commands.bench_tables import ceilings_text
 from optc.cli.output import json_option, print_json, print_warnings, reserved_stdout, show, table
 from optc.errors import UnavailableError
-from optc.target import Target, host_features, known_targets, usable_threads
+from optc.machine import Machine, this_machine
+from optc.target import Target, known_targets, usable_threads
 
 #: Time that the ceilings are measured.
 _MEASURE_S = 2.0
@@ -21,16 +22,20 @@ _MEASURE_S = 2.0
 @click.option("--measure", is_flag=True, help="Measure this machine's bandwidth and peaks.")
 @json_option
 def command(measure: bool, as_json: bool) -> None:
-    """List the targets with the CPU features they need, and which of them run here.
+    """List the targets with what they need, and which of them run here.
 
     With --measure: read bandwidth and int8, bf16 and fp32 peaks of this machine, on all threads.
     """
-    host = host_features()
+    host = this_machine()
     entries = [_describe(target, host) for target in known_targets().values()]
     warnings: list[str] = []
     ceilings = _measure(warnings) if measure else None
     if as_json:
-        machine: dict[str, Any] = {"features": sorted(host), "threads": usable_threads()}
+        machine: dict[str, Any] = {
+            "features": sorted(host.features),
+            "sm": list(host.sm),
+            "threads": usable_threads(),
+        }
         if ceilings is not None:
             machine["ceilings"] = ceilings
         print_json("targets", {"targets": entries, "host": machine}, warnings)
@@ -38,8 +43,7 @@ def command(measure: bool, as_json: bool) -> None:
     print_warnings(warnings)
     rows = table("targets", "name", "kind", "runs here", "features")
     for entry in entries:
-        missing = ", ".join(entry["missing"])
-        runs = f"no, lacks {missing}" if missing else "yes"
+        runs = "yes" if entry["runs_here"] else f"no: {entry['reason']}"
         rows.add_row(entry["name"], entry["kind"], runs, " ".join(entry["features"]))
     show(rows)
     if ceilings is not None:
@@ -77,12 +81,14 @@ def _measure(warnings: list[str]) -> dict[str, Any]:
     )
 
 
-def _describe(target: Target, host: frozenset[str]) -> dict[str, Any]:
-    missing = target.missing_on(host)
+def _describe(target: Target, host: Machine) -> dict[str, Any]:
+    reason = host.misfit(target)
     return {
         "name": target.name,
         "kind": target.kind,
         "features": list(target.features),
-        "runs_here": not missing,
-        "missing": list(missing),
+        "sm": list(target.sm),
+        "runs_here": not reason,
+        "missing": list(target.missing_on(host.features)),
+        "reason": reason,
     }

@@ -9,11 +9,14 @@ import numpy as np
 import onnx_ir as ir
 import pytest
 
-from optc.backends.tvm import BACKEND
+from optc.backend import NATIVE, Support
+from optc.backends.tvm import BACKEND, runtime_libs
 from optc.backends.tvm.lower_model import Lowered, lower_model
 from optc.backends.tvm.program import Program
 from optc.errors import InputError, UnsupportedError
+from optc.machine import Machine
 from optc.target import Target, parse_target
+from tests.artifact.toy import toy_engine
 from tests.backends.tvm.engine_driver import (
     BF16,
     FUSED,
@@ -210,16 +213,34 @@ def test_dense_models_are_refused() -> None:
 
 def test_supports_answers_for_each_node() -> None:
     model = ragged_model(SHAPE, INT4)
-    assert {BACKEND.supports(node, V3) for node in model.graph} == {""}
+    assert {BACKEND.supports(node, V3) for node in model.graph} == {NATIVE}
     matmul = next(n for n in model.graph if n.op_type == "QuantizedMatMul")
     matmul.attributes["group_size"] = ir.AttrInt64("group_size", 48)
-    assert BACKEND.supports(matmul, V3) == "no kernel for 4 bits in groups of 48"
+    assert BACKEND.supports(matmul, V3) == Support(
+        "unsupported", "no kernel for 4 bits in groups of 48"
+    )
     softmax = ir.Node("", "Softmax", [matmul.outputs[0]])
-    assert BACKEND.supports(softmax, V3) == "operator Softmax has no kernel"
+    assert BACKEND.supports(softmax, V3) == Support("unsupported", "operator Softmax has no kernel")
     ours = ir.Node("optc", "Attention", [matmul.outputs[0]])
-    assert BACKEND.supports(ours, V3) == "operator optc::Attention has no kernel"
+    assert BACKEND.supports(ours, V3) == Support(
+        "unsupported", "operator optc::Attention has no kernel"
+    )
     old = Target("x86-64-v2", "cpu", ())
-    assert "the CPU kernels need avx2" in BACKEND.supports(matmul, old)
+    assert "the CPU kernels need avx2" in BACKEND.supports(matmul, old).reason
+
+
+def test_the_machine_and_the_release_of_the_runtime_decide_what_is_loaded(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    engine = toy_engine(target=V3)
+    engine.requires["apache-tvm-ffi"] = "0.1.15"
+    monkeypatch.setattr(runtime_libs, "ffi_version", lambda: "0.1.15.post2")
+    assert BACKEND.can_load(engine, Machine(frozenset(V3.features))) == ""
+    assert "it needs avx2, f16c, fma" in BACKEND.can_load(engine, Machine(frozenset()))
+    monkeypatch.setattr(runtime_libs, "ffi_version", lambda: "0.2.0")
+    assert BACKEND.can_load(engine, Machine(frozenset(V3.features))) == (
+        "the engine needs apache-tvm-ffi 0.1.15, installed is 0.2.0"
+    )
 
 
 def test_constants_fold_into_the_calls() -> None:
