@@ -1,9 +1,9 @@
 """Operators of the domain ``optc`` as model-local functions (docs/normal-form.md).
 
-Every operator's meaning is a function body in standard opset-23 operators, so that a model at any
-stage runs in ONNX Runtime as it is. A function is one *overload* per configuration: the
-attributes' values and which optional inputs are present are written into the body, and the
-overload's name is a digest of them.
+Every operator's meaning is a function body in standard operators (opset 23, the slot form 24), so
+that a model at any stage runs in ONNX Runtime as it is. A function is one *overload* per
+configuration: the attributes' values and which optional inputs are present are written into the
+body, and the overload's name is a digest of them.
 """
 
 from __future__ import annotations
@@ -32,7 +32,6 @@ __all__ = [
 ]
 
 DOMAIN = "optc"
-OPSET = 23
 
 #: Every operator of the domain by name.
 OPERATORS: Mapping[str, Operator] = {
@@ -70,7 +69,7 @@ def function_text(
     overload = "c" + hashlib.sha256(key.encode()).hexdigest()[:10]
     declared = f" <{', '.join(operator.attributes)}>" if operator.attributes else ""
     text = (
-        f'<opset_import: ["" : {OPSET}], domain: "{DOMAIN}", overload: "{overload}">\n'
+        f'<opset_import: ["" : {operator.opset}], domain: "{DOMAIN}", overload: "{overload}">\n'
         f"{op_type}{declared} ({', '.join(operator.input_names)})"
         f" => ({', '.join(operator.output_names)})\n"
         f"{{\n{operator.body(attributes, given)}\n}}"
@@ -98,6 +97,8 @@ def ensure_function(
 ) -> str:
     """Add the function of this configuration to ``model`` if it lacks it; returns its overload.
 
+    The model gets the standard operators' version that the body needs, if its own is older.
+
     Args: as for `function_text`, which also says what is raised.
     """
     overload, text = function_text(op_type, attributes, present)
@@ -105,6 +106,7 @@ def ensure_function(
     if identifier not in model.functions:
         model.functions[identifier] = ir.from_proto(onnx.parser.parse_function(text))
     model.opset_imports[DOMAIN] = 1
+    model.opset_imports[""] = max(model.opset_imports.get("", 0), OPERATORS[op_type].opset)
     return overload
 
 

@@ -1,4 +1,5 @@
-"""The attention operators: dense causal, and ragged over paged KV pools (`paged_attention`)."""
+"""The attention operators: dense causal, ragged over paged KV pools (`paged_attention`), and
+batched over slots (`slot_attention`)."""
 
 from __future__ import annotations
 
@@ -10,6 +11,7 @@ from optc.ir.functions.operator import (
     literal,
 )
 from optc.ir.functions.paged_attention import paged
+from optc.ir.functions.slot_attention import slots
 from optc.ir.functions.token_wise import head_norm, rotary
 
 _SHAPE = {"num_heads": int, "kv_num_heads": int, "scale": float, "softcap": float, "window": int}
@@ -51,6 +53,10 @@ def _paged_attention(attributes: Attributes, present: frozenset[str]) -> str:
     return paged("q", "k", "v", attributes, tree="tree_parent" in present)
 
 
+def _slot_attention(attributes: Attributes, present: frozenset[str]) -> str:
+    return slots(attributes)
+
+
 def _rotary_paged_attention(attributes: Attributes, present: frozenset[str]) -> str:
     heads, kv_heads = int(attributes["num_heads"]), int(attributes["kv_num_heads"])
     key_dim, value_dim = int(attributes["key_dim"]), int(attributes["value_dim"])
@@ -83,6 +89,14 @@ OPERATORS = (
         {**_SHAPE, **_PLACE},
         _paged_attention,
         inert=frozenset({"layer"}),
+    ),
+    Operator(
+        "SlotAttention",
+        ("q", "k", "v", "past_k", "past_v", "write_indices"),
+        ("out: float", "present_k: float", "present_v: float"),
+        _SHAPE,
+        _slot_attention,
+        opset=24,
     ),
     Operator(
         "RotaryPagedAttention",

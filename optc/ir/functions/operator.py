@@ -27,6 +27,7 @@ class Operator:
         attributes: Every attribute with its type; all are stated on every node.
         body: Writes the function's statements for one configuration.
         inert: Attributes that the meaning does not depend on (they share an overload).
+        opset: Version of the standard operators that the body needs at least.
     """
 
     name: str
@@ -35,6 +36,7 @@ class Operator:
     attributes: Mapping[str, type]
     body: Body
     inert: frozenset[str] = frozenset()
+    opset: int = 23
 
     @property
     def input_names(self) -> tuple[str, ...]:

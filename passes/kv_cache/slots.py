@@ -1,0 +1,173 @@
+"""`kv-slots`: turn the ragged step over paged pools into a batched step over contiguous slots."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import ClassVar
+
+import onnx_ir as ir
+
+from optc.errors import InputError, UnsupportedError
+from optc.ir.functions import DOMAIN, attributes_of, is_op
+from optc.ir.graph import int_initializer, is_constant, remove_unused, replace_node
+from optc.passes.kv_cache.kv_cache import KV_METADATA, kv_layout
+from optc.passes.kv_cache.slot_attention import add_slots, unmerged
+from optc.pipeline.base import Pass, PassReport
+
+_ATTENTIONS = ("PagedAttention", "RotaryPagedAttention")
+#: Inputs of the ragged step that go away, besides the pools.
+_RAGGED_INPUTS = ("slot_mapping", "query_starts", "kv_lengths", "block_tables", "logit_rows")
+
+
+@dataclass(frozen=True)
+class KVSlots(Pass):
+    """The ragged step becomes the slot form (docs/normal-form.md), for engines without paged KV.
+
+    Legal cases:
+        1. ``optc::PagedAttention`` becomes ``optc::SlotAttention``;
+        2. ``optc::RotaryPagedAttention`` is taken apart again: Split, head norms, and the standard
+           RotaryEmbedding; so is ``optc::RotaryEmbedding``;
+        3. Gather of the wanted rows becomes GatherND by sequence;
+        4. everything else works on the last axis alone (`token_rows`) and stays.
+
+    Keys and values are float32 whatever the type of the pools was. All layers are one KV group:
+    windows are in the attentions' masks, and slots keep every token.
+    """
+
+    name: ClassVar[str] = "kv-slots"
+    required: ClassVar[bool] = True
+
+    def requires(self, model: ir.Model) -> None:
+        """The model is a ragged step without trees, adapters or heads.
+
+        Raises:
+            InputError: It is no ragged step.
+            UnsupportedError: It has inputs or outputs that slots have no place for.
+        """
+        layers = kv_layout(model)["layers"]
+        names = {str(value.name) for value in model.graph.inputs}
+        if not {"tokens", "positions", *_RAGGED_INPUTS} <= names:
+            raise InputError(
+                f"the inputs {', '.join(sorted(names))} are not the ragged step's",
+                where=f"pass {self.name}",
+                hint="run the pass kv-cache first, and kv-slots once",
+            )
+        known = {"tokens", "positions", *_RAGGED_INPUTS}
+        known |= {f"{kind}_pool.{i}" for kind in "kv" for i in range(len(layers))}
+        outputs = {str(value.name) for value in model.graph.outputs[1 + 2 * len(layers) :]}
+        more = sorted(names - known | outputs)
+        if more:
+            raise UnsupportedError(
+                f"slots have no place for {', '.join(more[:3])}",
+                where=f"pass {self.name}",
+                hint="compile without LoRA adapters, Medusa heads and trees of drafts",
+            )
+
+    def ensures(self, model: ir.Model) -> None:
+        """No paged attention and no ragged input is left; every layer has its slots."""
+        left = [n for n in model.graph if is_op(n, *_ATTENTIONS, domain=DOMAIN)]
+        names = [value.name for value in model.graph.inputs]
+        wanted = ["tokens", "positions", "write_indices", "logit_index"]
+        layers = len(kv_layout(model)["layers"])
+        wanted += [f"past_{kind}.{i}" for i in range(layers) for kind in "kv"]
+        if left or names != wanted or len(model.graph.outputs) != 1 + 2 * layers:
+            raise RuntimeError(f"kv-slots left {len(left)} attentions and the inputs {names}")
+
+    def run(self, model: ir.Model) -> PassReport:
+        """Rewrite ``model`` in place.
+
+        Raises:
+            UnsupportedError: A node works on the rows of the step themselves.
+        """
+        report = PassReport()
+        graph = model.graph
+        layout = kv_layout(model)
+        inputs = {str(value.name): value for value in graph.inputs}
+        for name in ("tokens", "positions"):
+            inputs[name].shape = ir.Shape(["B", "S"])
+        writes = _input("write_indices", ["B"])
+        wanted = _input("logit_index", ["B", "R"])
+        narrow = {layer["dtype"] for layer in layout["layers"]} - {"float32"}
+        for node in [n for n in graph if is_op(n, *_ATTENTIONS, domain=DOMAIN)]:
+            merged = node.op_type != "PagedAttention"
+            plain = unmerged(model, node) if merged else node
+            add_slots(model, plain, writes)
+            report.add("taken apart" if merged else "attention")
+        for node in [n for n in graph if is_op(n, "RotaryEmbedding", domain=DOMAIN)]:
+            _standard_rotary(node)
+        _gather_by_sequence(graph, inputs["logit_rows"], wanted)
+        _replace_inputs(graph, writes, wanted)
+        _restate_shapes(graph)
+        for layer in layout["layers"]:
+            layer.update(group=0, dtype="float32")
+        layout["groups"] = [{"window": 0, "layers": list(range(len(layout["layers"])))}]
+        model.metadata_props[KV_METADATA] = json.dumps(layout)
+        remove_unused(model)
+        report.facts = {"layers": len(layout["layers"]), "pools_were": sorted(narrow)}
+        return report
+
+
+def _input(name: str, shape: list[int | str]) -> ir.Value:
+    return ir.Value(name=name, type=ir.TensorType(ir.DataType.INT64), shape=ir.Shape(shape))
+
+
+def _standard_rotary(node: ir.Node) -> None:
+    """The standard operator, which takes values of rank 3."""
+    new = ir.Node(
+        "",
+        "RotaryEmbedding",
+        node.inputs,
+        ir.convenience.convert_attributes(attributes_of(node)),
+        name=node.name,
+    )
+    new.outputs[0].type = ir.TensorType(ir.DataType.FLOAT)
+    replace_node([node], [new], node.outputs, new.outputs)
+
+
+def _gather_by_sequence(graph: ir.Graph, rows: ir.Value, wanted: ir.Value) -> None:
+    """Case 3: [B, S, D] at ``wanted`` [B, R] is [B, R, D]."""
+    gathers = list(rows.consumers())
+    odd = [n for n in gathers if not is_op(n, "Gather") or n.inputs[1] is not rows]
+    if odd or not gathers:
+        name = odd[0].op_type if odd else "nothing"
+        raise UnsupportedError(f"{name} uses logit_rows", where="pass kv-slots")
+    unsqueeze = ir.Node("", "Unsqueeze", [wanted, int_initializer(graph, [-1], "last_axis")])
+    index = unsqueeze.outputs[0]
+    index.name, index.type = "logit_index.column", wanted.type
+    index.shape = ir.Shape(["B", "R", 1])
+    first = next(node for node in graph if node in set(gathers))
+    graph.insert_before(first, [unsqueeze])
+    for node in gathers:
+        attributes = ir.convenience.convert_attributes({"batch_dims": 1})
+        new = ir.Node("", "GatherND", [node.inputs[0], index], attributes, name=node.name)
+        replace_node([node], [new], node.outputs, new.outputs)
+
+
+def _replace_inputs(graph: ir.Graph, writes: ir.Value, wanted: ir.Value) -> None:
+    """Drop the ragged inputs; the slots, which were appended, come last."""
+    for value in [v for v in graph.inputs if _is_ragged(str(v.name))]:
+        if value.uses():
+            user = next(iter(value.consumers()))
+            raise UnsupportedError(
+                f"{user.op_type} uses {value.name}", where=f"pass kv-slots, node {user.name}"
+            )
+        graph.inputs.remove(value)
+    slots = [value for value in graph.inputs if str(value.name).startswith("past_")]
+    for value in slots:
+        graph.inputs.remove(value)
+    graph.inputs.extend([writes, wanted, *slots])
+
+
+def _is_ragged(name: str) -> bool:
+    return name in _RAGGED_INPUTS or "_pool." in name
+
+
+def _restate_shapes(graph: ir.Graph) -> None:
+    """[T, …] as [B, S, …] and [R, …] as [B, R, …]."""
+    for value in (value for node in graph for value in node.outputs):
+        if value.shape is None or is_constant(value) or not len(value.shape):
+            continue
+        first, *rest = value.shape
+        if str(first) in ("T", "R"):
+            value.shape = ir.Shape(["B", "S" if str(first) == "T" else "R", *rest])

@@ -1,0 +1,190 @@
+"""`kv-slots`: the slot form equals the ragged step it is made from, and the dense model."""
+
+from __future__ import annotations
+
+import numpy as np
+import onnx_ir as ir
+import pytest
+
+from optc import registry
+from optc.errors import InputError, UnsupportedError
+from optc.passes.kv_cache.kv_cache import KVCache, kv_layout
+from optc.passes.kv_cache.slots import KVSlots
+from optc.pipeline.base import PassReport
+from optc.pipeline.pipeline import Pipeline
+from tests.ir_text import Array, expected, f32, model_of, nodes_text
+from tests.models import Dense, dense_model
+from tests.ragged import RaggedDriver, run_dense
+from tests.slots import SlotDriver
+
+MERGED = "fuse-qkv,fuse-gate-up,kv-cache,fuse-residual-norm,fuse-rotary"
+FAMILIES = {
+    "llama": Dense(tied=True),
+    "qwen3": Dense(qk_norm=True, heads=3, kv_heads=1),
+    "gemma2": Dense(
+        windows=(5, 0, 20),
+        softcap=3.0,
+        logit_softcap=2.0,
+        qkv_bias=True,
+        post_norms=True,
+        activation="gelu_tanh",
+    ),
+    "phi3": Dense(fused=True, rotary_dim=4),
+    "no positions": Dense(rotary_dim=0),
+}
+
+
+def apply(model: ir.Model) -> PassReport:
+    one = KVSlots()
+    one.requires(model)
+    report = one.run(model)
+    one.ensures(model)
+    return report
+
+
+def lowered(shape: Dense, spec: str) -> ir.Model:
+    model = dense_model(shape)
+    Pipeline.parse(spec, registry).run(model)
+    return model
+
+
+def test_text() -> None:
+    """Taken apart again, head norms and rotary on both q and k, one gather of the wanted rows."""
+    signature = "g (int64[B,S] input_ids, int64[B,S] position_ids) => (float[B,S,10] logits)"
+    nodes = """
+        h = Gather (table, input_ids)
+        c = Cast <to: int = 1> (position_ids)
+        p = Unsqueeze (c, two)
+        a = Mul (p, inv)
+        cos = Cos (a)
+        sin = Sin (a)
+        q, k, v = Split <axis: int = 2> (h, sizes)
+        qn = optc.HeadRMSNorm <num_heads: int = 2, epsilon: float = 0.5> (q, scale)
+        qr = RotaryEmbedding <num_heads: int = 2> (qn, cos, sin)
+        kr = RotaryEmbedding <num_heads: int = 1> (k, cos, sin)
+        o = optc.Attention <num_heads: int = 2, kv_num_heads: int = 1, scale: float = 0.5,
+                            softcap: float = 0.0, window: int = 3> (qr, kr, v)
+        logits = MatMul (o, head)"""
+    weights = {
+        "table": f32(10, 16),
+        "two": np.array([2]),
+        "inv": f32(1, 1, 2),
+        "sizes": np.array([8, 4, 4]),
+        "scale": f32(4),
+        "head": f32(8, 10),
+    }
+    model = model_of(signature, nodes, weights)
+    model.graph[10].name = "attn"
+    Pipeline.parse("kv-cache{dtype=int8},fuse-rotary", registry).run(model)
+    report = apply(model)
+    assert report.details == {"taken apart": 1}
+    assert report.facts == {"layers": 1, "pools_were": ["int8"]}
+    assert nodes_text(model) == expected(
+        """
+        h = Gather (table, tokens)
+        c = Cast <to = 1> (positions)
+        p = Unsqueeze (c, last_axis)
+        a = Mul (p, inv.row)
+        cos = Cos (a)
+        sin = Sin (a)
+        attn.q, attn.k, attn.v = Split <axis = -1> (h, qkv_sizes)
+        attn.q.HeadRMSNorm = optc.HeadRMSNorm <num_heads = 2, epsilon = 0.5> (attn.q, scale)
+        attn.q.RotaryEmbedding = RotaryEmbedding <num_heads = 2, rotary_embedding_dim = 4, \
+interleaved = 0> (attn.q.HeadRMSNorm, cos, sin)
+        attn.k.RotaryEmbedding = RotaryEmbedding <num_heads = 1, rotary_embedding_dim = 4, \
+interleaved = 0> (attn.k, cos, sin)
+        o, present_k.0, present_v.0 = optc.SlotAttention <num_heads = 2, kv_num_heads = 1, \
+scale = 0.5, softcap = 0, window = 3> (attn.q.RotaryEmbedding, attn.k.RotaryEmbedding, attn.v, \
+past_k.0, past_v.0, write_indices)
+        logit_index.column = Unsqueeze (logit_index, last_axis.2)
+        o.wanted = GatherND <batch_dims = 1> (o, logit_index.column)
+        logits = MatMul (o.wanted, head)"""
+    )
+
+
+def test_inputs_outputs_and_metadata() -> None:
+    model = lowered(Dense(windows=(20, 0)), "kv-cache{dtype=bfloat16}")
+    apply(model)
+    described = [
+        f"{v.name} {v.dtype.name if v.dtype else ''} {[str(d) for d in v.shape or ()]}"
+        for v in (*model.graph.inputs, *model.graph.outputs)
+    ]
+    assert described == [
+        "tokens INT32 ['B', 'S']",
+        "positions INT32 ['B', 'S']",
+        "write_indices INT64 ['B']",
+        "logit_index INT64 ['B', 'R']",
+        "past_k.0 FLOAT ['B', '2', 'Smax', '8']",
+        "past_v.0 FLOAT ['B', '2', 'Smax', '8']",
+        "past_k.1 FLOAT ['B', '2', 'Smax', '8']",
+        "past_v.1 FLOAT ['B', '2', 'Smax', '8']",
+        "logits FLOAT ['B', 'R', '61']",
+        "present_k.0 FLOAT ['B', '2', 'Smax', '8']",
+        "present_v.0 FLOAT ['B', '2', 'Smax', '8']",
+        "present_k.1 FLOAT ['B', '2', 'Smax', '8']",
+        "present_v.1 FLOAT ['B', '2', 'Smax', '8']",
+    ]
+    layout = kv_layout(model)
+    assert layout["groups"] == [{"window": 0, "layers": [0, 1]}]
+    assert [(layer["group"], layer["dtype"]) for layer in layout["layers"]] == [(0, "float32")] * 2
+    shapes = {v.name: [str(d) for d in v.shape or ()] for n in model.graph for v in n.outputs}
+    assert shapes["gather_out"] == ["B", "S", "32"]
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("spec", ["kv-cache", MERGED])
+def test_chunks_and_batches_equal_the_ragged_step_and_the_dense_model(
+    family: str, spec: str
+) -> None:
+    shape = FAMILIES[family]
+    rng = np.random.default_rng(3)
+    a, b = rng.integers(0, shape.vocab, (2, 40)).tolist()
+    ragged = lowered(shape, spec)
+    slots = lowered(shape, spec)
+    apply(slots)
+    plain, driver = RaggedDriver(ragged), SlotDriver(slots)
+    got: dict[int, list[Array]] = {0: [], 2: []}
+    for rows in ({0: a[:7]}, {2: b[:20]}, {0: a[7:9], 2: b[20:22]}, {2: b[22:23], 0: a[9:10]}):
+        logits = driver.step(rows)
+        want = plain.step(rows)
+        np.testing.assert_allclose(logits.reshape(want.shape), want, rtol=1e-4, atol=2e-5)
+        for slot, part in zip(rows, logits, strict=True):
+            got[slot].append(part)
+    for slot, tokens in ((0, a[:10]), (2, b[:23])):
+        want = run_dense(dense_model(shape), tokens)
+        np.testing.assert_allclose(np.concatenate(got[slot]), want, rtol=1e-4, atol=2e-5)
+
+
+@pytest.mark.parametrize("options", ["{bits=8}", "{bits=4,group_size=32,symmetric=false}"])
+def test_quantized_models_keep_their_values(options: str) -> None:
+    spec = f"{MERGED},quantize-weights{options},fuse-norm-quantize"
+    tokens = list(range(12))
+    slots = lowered(FAMILIES["llama"], spec)
+    apply(slots)
+    want = RaggedDriver(lowered(FAMILIES["llama"], spec)).step({0: tokens})
+    got = SlotDriver(slots).step({1: tokens})[0]
+    np.testing.assert_allclose(got, want, rtol=1e-3, atol=1e-3)
+
+
+def test_only_wanted_rows_have_logits() -> None:
+    model = lowered(Dense(), MERGED)
+    apply(model)
+    tokens = list(range(20))
+    want = run_dense(dense_model(Dense()), tokens)
+    logits = SlotDriver(model).step({0: tokens}, wanted=[19, 3])
+    assert logits.shape == (1, 2, 61)
+    np.testing.assert_allclose(logits[0], want[[19, 3]], rtol=1e-4, atol=2e-5)
+
+
+def test_what_is_no_ragged_step_is_refused() -> None:
+    with pytest.raises(InputError, match="run the pass kv-cache first"):
+        KVSlots().requires(dense_model(Dense()))
+    model = lowered(Dense(), "kv-cache")
+    apply(model)
+    with pytest.raises(InputError, match="are not the ragged step's"):
+        KVSlots().requires(model)
+    tree = dense_model(Dense())
+    KVCache(tree=True).run(tree)
+    with pytest.raises(UnsupportedError, match="slots have no place for tree_parent") as caught:
+        KVSlots().requires(tree)
+    assert "without LoRA adapters, Medusa heads and trees" in caught.value.hint
