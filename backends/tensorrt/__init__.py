@@ -1,0 +1,1 @@
+"""The TensorRT backend: engines for NVIDIA GPUs, built ahead of time, also without a GPU."""

@@ -1,0 +1,67 @@
+"""What the builder's process is asked for, and what it answers."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass
+from typing import Any
+
+#: Least, likeliest and largest shape of an input.
+Shapes = tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]
+
+
+@dataclass(frozen=True)
+class Profile:
+    """Shapes that a part of an engine is built for.
+
+    Attributes:
+        name: ``decode``, ``verify`` or ``prefill``.
+        shapes: Of every input with a dynamic dimension, by name.
+    """
+
+    name: str
+    shapes: dict[str, Shapes]
+
+
+@dataclass(frozen=True)
+class BuildRequest:
+    """One engine to build.
+
+    Attributes:
+        model: The ONNX file.
+        engine: Where the engine is written.
+        table: Where the layer table is written, as TensorRT prints it.
+        architectures: GPUs that it is for (``sm_89``), all in one engine.
+        profiles: What its inputs look like, one part of the engine each.
+    """
+
+    model: str
+    engine: str
+    table: str
+    architectures: tuple[str, ...]
+    profiles: tuple[Profile, ...]
+
+    def to_json(self) -> str:
+        """For the builder's process."""
+        return json.dumps(asdict(self))
+
+    @classmethod
+    def from_json(cls, text: str) -> BuildRequest:
+        """What `to_json` wrote."""
+        data: dict[str, Any] = json.loads(text)
+        profiles = tuple(
+            Profile(one["name"], {name: _shapes(value) for name, value in one["shapes"].items()})
+            for one in data["profiles"]
+        )
+        return cls(
+            data["model"],
+            data["engine"],
+            data["table"],
+            tuple(data["architectures"]),
+            profiles,
+        )
+
+
+def _shapes(value: list[list[int]]) -> Shapes:
+    least, likeliest, largest = (tuple(shape) for shape in value)
+    return least, likeliest, largest
