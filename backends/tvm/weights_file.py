@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import errno
 import math
 import mmap
 import os
@@ -18,6 +17,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from optc.backends.tvm.huge_pages import HugePageWriter, map_now
 from optc.backends.tvm.program import Tensor, tensor_from_json
 from optc.errors import ArtifactError
 from optc.target import usable_threads
@@ -26,8 +26,6 @@ from optc.target import usable_threads
 ALIGNMENT = 64
 #: The file is padded to whole pages.
 _PAGE = 4096
-#: Linux 5.14 and later; the standard library has no name for it.
-_MADV_POPULATE_READ = 22
 
 Array = npt.NDArray[Any]
 #: Index of a tensor of the group, and its next elements in memory order.
@@ -113,10 +111,10 @@ def write_weights(
         positions.append([slot.offset for slot in slots])
         start += len(slots)
     with path.open("wb") as file:
-        file.truncate(total)
+        pages = HugePageWriter(file.fileno(), total)
         for index, chunks in _packed_tiles(weights, threads or usable_threads()):
             for tensor, array in chunks:
-                size = _write(file.fileno(), array, positions[index][tensor])
+                size = pages.write(array, positions[index][tensor])
                 positions[index][tensor] += size
                 if progress is not None:
                     progress(size)
@@ -158,27 +156,6 @@ def _finished(
     return index, future.result()
 
 
-def _write(descriptor: int, array: Array, position: int) -> int:
-    """Write ``array`` at ``position``; returns its bytes."""
-    data = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
-    written = 0
-    while written < data.size:
-        written += os.pwrite(descriptor, data[written:].data, position + written)
-    return data.size
-
-
-def _advise(mapping: mmap.mmap) -> None:
-    """Ask for huge pages, and for all pages now: reading them by page faults takes longer, and
-    the first requests would wait for it. A kernel that knows neither maps pages as they are used.
-    """
-    for advice in (mmap.MADV_HUGEPAGE, _MADV_POPULATE_READ):
-        try:
-            mapping.madvise(advice)
-        except OSError as error:
-            if error.errno != errno.EINVAL:
-                raise
-
-
 class MappedWeights:
     """The weights file mapped read-only: a write into it is a fault, not a silent change.
 
@@ -202,7 +179,7 @@ class MappedWeights:
                         hint="the artifact was truncated: compile or copy it again",
                     )
                 self._map = mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ)
-                _advise(self._map)
+                map_now(self._map)
         except OSError as error:
             raise ArtifactError(
                 f"cannot read the weights: {error.strerror}", where=path.name
