@@ -134,3 +134,27 @@ def _elements(tensor: LayerTensor) -> int:
     for dim in tensor.dims:
         count *= dim
     return count
+
+
+def findings(described: dict[str, Any]) -> tuple[str, ...]:
+    """What a user should know of an engine that is not what was asked for, a sentence each."""
+    found = []
+    for part in described["profiles"]:
+        attention, caches = part["fused_attention"], part["kv_in_place"]
+        where = f"TensorRT, {part['name']}"
+        if attention["fused"] < attention["of"]:
+            found.append(
+                f"{where}: {attention['of'] - attention['fused']} of {attention['of']} attentions"
+                " are not one fused kernel"
+            )
+        if caches["in_place"] < caches["of"]:
+            found.append(
+                f"{where}: {caches['of'] - caches['in_place']} of {caches['of']} caches are copied"
+                " instead of written in place"
+            )
+        if part["other_matmuls"]:
+            found.append(
+                f"{where}: {len(part['other_matmuls'])} matmuls have no matmul kernel of their own,"
+                f" such as {part['other_matmuls'][0]}"
+            )
+    return tuple(found)

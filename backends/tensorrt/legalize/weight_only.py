@@ -1,0 +1,184 @@
+"""`tensorrt-weight-only`: integer weights as DequantizeLinear, activations as they are."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import onnx_ir as ir
+
+from optc.backends.tensorrt.legalize.emit import Emitter, dims_of
+from optc.errors import UnsupportedError
+from optc.ir.functions import DOMAIN, attributes_of, is_op, make_node
+from optc.ir.graph import add_initializer, constant, remove_unused, replace_node
+from optc.ir.weights import LazyWeight
+from optc.pipeline.base import Pass, PassReport
+
+#: Operators that quantize activations, and what is left of each without that.
+_QUANTIZERS = {
+    "QuantizeActivation": None,
+    "RMSNormQuantize": "RMSNormalization",
+    "AddRMSNormQuantize": "AddRMSNorm",
+    "GatedActivationQuantize": "GatedActivation",
+}
+
+
+@dataclass(frozen=True)
+class WeightOnly(Pass):
+    """Weights are dequantized where they are multiplied; activations stay in the compute type.
+
+    Legal cases:
+        1. ``optc::QuantizedMatMul`` becomes DequantizeLinear and MatMul: TensorRT has no matmul of
+           activations that are quantized as it runs, and computes these as floats, which is more
+           exact; the operators that quantized them go away;
+        2. ``optc::QuantizedGather`` becomes Gather from a dequantized table;
+        3. ``optc::Bf16MatMul`` and ``optc::Bf16Gather`` become MatMul and Gather.
+
+    Weights with zero points are refused: TensorRT has none for 4 bits.
+    """
+
+    name: ClassVar[str] = "tensorrt-weight-only"
+    after: ClassVar[tuple[str, ...]] = ("kv-slots",)
+
+    def run(self, model: ir.Model) -> PassReport:
+        """Rewrite ``model`` in place.
+
+        Raises:
+            UnsupportedError: A weight has zero points; named.
+        """
+        report = PassReport()
+        rules = {
+            "QuantizedMatMul": _matmul,
+            "QuantizedGather": _gather,
+            "Bf16MatMul": _bf16_matmul,
+            "Bf16Gather": _bf16_gather,
+        }
+        quantizers = {n: _float_of(model, n) for n in model.graph if _is_quantizer(n)}
+        for node in [n for n in model.graph if n.domain == DOMAIN and n.op_type in rules]:
+            name = node.name or node.outputs[0].name or node.op_type
+            emit = Emitter(model.graph, name)
+            x = node.inputs[0]
+            producer = None if x is None else x.producer()
+            source = quantizers.get(producer, x) if producer is not None else x
+            kind, output = rules[node.op_type](emit, node, source)
+            replace_node([node], emit.nodes, node.outputs, [output])
+            report.add(kind)
+        report.facts = {"activations_no_longer_quantized": len(quantizers)}
+        remove_unused(model)
+        return report
+
+
+def _is_quantizer(node: ir.Node) -> bool:
+    return is_op(node, *_QUANTIZERS, domain=DOMAIN)
+
+
+def _float_of(model: ir.Model, node: ir.Node) -> ir.Value | None:
+    """The float value that ``node`` quantizes, computed without it."""
+    op_type = _QUANTIZERS[node.op_type]
+    if op_type is None:
+        return node.inputs[0]
+    quantized = node.outputs[-2]
+    attributes = attributes_of(node)
+    if op_type == "RMSNormalization":
+        options = ir.convenience.convert_attributes({"axis": -1, **attributes})
+        new = ir.Node("", op_type, node.inputs, options, name=node.name)
+    else:
+        new = make_node(model, op_type, node.inputs, attributes, name=node.name)
+    for value in new.outputs:
+        value.type = ir.TensorType(ir.DataType.FLOAT)
+        value.shape = quantized.shape
+    new.outputs[-1].name = f"{quantized.name}.float"
+    model.graph.insert_before(node, [new])
+    if op_type == "AddRMSNorm":
+        total = node.outputs[0]
+        new.outputs[0].name, total.name = total.name, f"{total.name}.old"
+        total.replace_all_uses_with(new.outputs[0], replace_graph_outputs=True)
+    return new.outputs[-1]
+
+
+Rewritten = tuple[str, ir.Value]
+
+
+def _matmul(emit: Emitter, node: ir.Node, x: ir.Value | None) -> Rewritten:
+    inputs = [*node.inputs, None, None][:6]
+    weight, scale, zero_point, bias = inputs[2:]
+    values = _lazy(node, weight)
+    _refuse_zero_points(node, zero_point)
+    bits, block = _form(node)
+    columns = values.rows_shape[0]
+    options: dict[str, Any] = {"axis": 0, "block_size": block} if block else {"axis": 1}
+    dims = [values.rows_shape[1], columns]
+    wide = emit.op("dequantize", "DequantizeLinear", [weight, scale], dims, **options)
+    kind = f"int{bits} in blocks of {block}" if block else f"int{bits} per channel"
+    return kind, _product(emit, node, x, wide, bias)
+
+
+def _bf16_matmul(emit: Emitter, node: ir.Node, x: ir.Value | None) -> Rewritten:
+    weight, bias = [*node.inputs, None][1:3]
+    _lazy(node, weight)
+    return "bfloat16", _product(emit, node, x, weight, bias)
+
+
+def _product(
+    emit: Emitter,
+    node: ir.Node,
+    x: ir.Value | None,
+    weight: ir.Value | None,
+    bias: ir.Value | None,
+) -> ir.Value:
+    dims = dims_of(node.outputs[0])
+    product = emit.op("matmul", "MatMul", [x, weight], dims)
+    return product if bias is None else emit.op("bias", "Add", [product, bias], dims)
+
+
+def _gather(emit: Emitter, node: ir.Node, tokens: ir.Value | None) -> Rewritten:
+    """A row of the table [V, D] for each token; the head's weight is its transpose."""
+    weight, scale, zero_point = [*node.inputs[1:], None][:3]
+    values = _lazy(node, weight)
+    _refuse_zero_points(node, zero_point)
+    bits, block = _form(node)
+    graph = node.graph
+    if not isinstance(graph, ir.Graph):
+        raise ValueError(f"{node.name} is in no graph")
+    table = add_initializer(graph, values.transpose(), f"{values.name}.table")
+    scales = scale
+    if block:
+        by_block = _lazy(node, scale)
+        scales = add_initializer(graph, by_block.transpose(), f"{by_block.name}.table")
+    options: dict[str, Any] = {"axis": 1, "block_size": block} if block else {"axis": 0}
+    dims = list(values.rows_shape)
+    wide = emit.op("dequantize", "DequantizeLinear", [table, scales], dims, **options)
+    return f"embedding int{bits}", _rows(emit, node, wide, tokens)
+
+
+def _bf16_gather(emit: Emitter, node: ir.Node, tokens: ir.Value | None) -> Rewritten:
+    values = _lazy(node, node.inputs[1])
+    graph = node.graph
+    if not isinstance(graph, ir.Graph):
+        raise ValueError(f"{node.name} is in no graph")
+    table = add_initializer(graph, values.transpose(), f"{values.name}.table")
+    return "embedding bfloat16", _rows(emit, node, table, tokens)
+
+
+def _rows(emit: Emitter, node: ir.Node, table: ir.Value, tokens: ir.Value | None) -> ir.Value:
+    return emit.op("lookup", "Gather", [table, tokens], dims_of(node.outputs[0]), axis=0)
+
+
+def _form(node: ir.Node) -> tuple[int, int]:
+    return node.attributes.get_int("bits", 8), node.attributes.get_int("group_size", 0)
+
+
+def _lazy(node: ir.Node, value: ir.Value | None) -> LazyWeight:
+    tensor = constant(value)
+    if not isinstance(tensor, LazyWeight):
+        raise ValueError(f"{node.name}: the weight is no LazyWeight")
+    return tensor
+
+
+def _refuse_zero_points(node: ir.Node, zero_point: ir.Value | None) -> None:
+    if zero_point is not None:
+        raise UnsupportedError(
+            "the weight has zero points, TensorRT takes none",
+            where=f"tensorrt backend, node {node.name}",
+            hint="use the recipe trt-int4, or --set quantize-weights.symmetric=true",
+        )

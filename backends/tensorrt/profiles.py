@@ -1,0 +1,91 @@
+"""Which shapes an engine is built for: decode, verification of drafts and prefill, in one engine.
+
+Weights are shared by the profiles; each costs some seconds of building and some megabytes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import onnx_ir as ir
+
+from optc.backends.tensorrt.request import Profile, Shapes
+from optc.errors import UnsupportedError
+
+#: New tokens of a sequence that one call verifies at most: the last one and seven drafts.
+VERIFY_ROWS = 8
+#: Rows of logits of one sequence that a prefill call gives at most.
+PREFILL_LOGITS = 64
+#: Slots are a multiple of this many tokens, so that kernels read whole vectors.
+_ALIGNMENT = 16
+
+
+@dataclass(frozen=True)
+class Limits:
+    """Of one profile: largest batch, new rows and rows of logits of a sequence.
+
+    Attributes:
+        name: Of the profile.
+        batch: Sequences (B).
+        rows: New tokens of each (S).
+        logits: Rows of logits of each (R).
+    """
+
+    name: str
+    batch: int
+    rows: int
+    logits: int
+
+
+def slot_length(max_context: int) -> int:
+    """Tokens that a slot must hold for sequences of ``max_context``.
+
+    Calls over several sequences give all of them equally many rows; what a shorter one, or a slot
+    between those that are used, gets too many must have a place behind its own tokens.
+    """
+    return -(-(max_context + VERIFY_ROWS) // _ALIGNMENT) * _ALIGNMENT
+
+
+def limits_of(max_sequences: int, max_rows: int, max_logit_rows: int) -> tuple[Limits, ...]:
+    """The profiles of an engine, in their order in it."""
+    verify = min(VERIFY_ROWS, max_rows)
+    return (
+        Limits("decode", max_sequences, 1, 1),
+        Limits("verify", max_sequences, verify, min(verify, max_logit_rows)),
+        Limits("prefill", 1, max_rows, min(PREFILL_LOGITS, max_rows, max_logit_rows)),
+    )
+
+
+def profiles_for(inputs: Iterable[ir.Value], limits: Iterable[Limits]) -> tuple[Profile, ...]:
+    """Shapes of every input for each profile.
+
+    Raises:
+        UnsupportedError: An input has a dynamic dimension other than B, S and R.
+    """
+    values = list(inputs)
+    return tuple(
+        Profile(limit.name, {str(value.name): _shapes(value, limit) for value in values})
+        for limit in limits
+    )
+
+
+def _shapes(value: ir.Value, limit: Limits) -> Shapes:
+    largest = {"B": limit.batch, "S": limit.rows, "R": limit.logits}
+    likeliest = {"B": max(1, limit.batch // 8), "S": max(1, limit.rows // 2), "R": 1}
+    if value.shape is None:
+        raise UnsupportedError(f"the input {value.name} has no shape", where="tensorrt backend")
+    shapes = []
+    for sizes in (dict.fromkeys("BSR", 1), likeliest, largest):
+        dims = []
+        for dim in value.shape:
+            size = dim if isinstance(dim, int) else sizes.get(str(dim))
+            if size is None:
+                raise UnsupportedError(
+                    f"the input {value.name} has the dynamic dimension {dim}",
+                    where="tensorrt backend",
+                )
+            dims.append(size)
+        shapes.append(tuple(dims))
+    least, middle, most = shapes
+    return least, middle, most

@@ -1,0 +1,62 @@
+"""Run models in the dialect on ONNX Runtime's CPU provider, the one oracle that all can use."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import onnx_ir as ir
+import onnxruntime as ort
+
+Array = npt.NDArray[Any]
+
+
+def session(model: ir.Model) -> ort.InferenceSession:
+    """A session that does not quantize activations which the model does not quantize."""
+    options = ort.SessionOptions()
+    options.intra_op_num_threads = 1
+    options.log_severity_level = 3
+    options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_ENABLE_BASIC
+    proto = ir.to_proto(model).SerializeToString()
+    return ort.InferenceSession(proto, options, providers=["CPUExecutionProvider"])
+
+
+def run(model: ir.Model, feeds: Mapping[str, Array]) -> list[Array]:
+    """Outputs for ``feeds``; floats are given in the type that each input has."""
+    opened = session(model)
+    kinds = {"tensor(float16)": np.float16, "tensor(float)": np.float32}
+    typed = {
+        one.name: feeds[one.name].astype(kinds.get(one.type, feeds[one.name].dtype))
+        for one in opened.get_inputs()
+    }
+    results: list[Array] = opened.run(None, typed)
+    return results
+
+
+def step_feeds(
+    model: ir.Model,
+    lengths: Sequence[int],
+    rows: int,
+    vocabulary: int,
+    capacity: int,
+    seed: int = 0,
+) -> dict[str, Array]:
+    """Inputs of one step in slot form: ``rows`` new tokens behind ``lengths`` of each slot, whose
+    caches hold anything; logits of the first and the last row are wanted."""
+    rng = np.random.default_rng(seed)
+    batch = len(lengths)
+    starts = np.array(lengths, np.int64)
+    feeds: dict[str, Array] = {
+        "tokens": rng.integers(0, vocabulary, (batch, rows)).astype(np.int32),
+        "positions": (starts[:, None] + np.arange(rows)).astype(np.int32),
+        "write_indices": starts,
+        "logit_index": np.array([[0, rows - 1]] * batch, np.int64),
+    }
+    sizes = {"B": batch, "Smax": capacity}
+    for value in model.graph.inputs:
+        if str(value.name).startswith("past_") and value.shape is not None:
+            shape = [dim if isinstance(dim, int) else sizes[str(dim)] for dim in value.shape]
+            feeds[str(value.name)] = 0.5 * rng.standard_normal(shape).astype(np.float32)
+    return feeds

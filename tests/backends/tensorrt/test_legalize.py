@@ -1,0 +1,333 @@
+"""Legalization keeps the meaning: the lowered model equals the slot form on ONNX Runtime."""
+
+from __future__ import annotations
+
+import ml_dtypes
+import numpy as np
+import onnx_ir as ir
+import pytest
+
+from optc import registry
+from optc.backends.tensorrt.dialect import problems
+from optc.backends.tensorrt.legalize import legalize
+from optc.backends.tensorrt.legalize.attention import LowerAttention
+from optc.backends.tensorrt.legalize.compute_type import ComputeType
+from optc.backends.tensorrt.legalize.inline import Inline
+from optc.backends.tensorrt.legalize.names import UniqueNames
+from optc.backends.tensorrt.legalize.weight_only import WeightOnly
+from optc.errors import InputError, UnsupportedError
+from optc.ir.functions import make_node
+from optc.ir.graph import add_initializer, remove_unused
+from optc.ir.quantized_rows import QuantizedRows, QuantizedTile
+from optc.pipeline.pipeline import Pipeline
+from tests import oracle
+from tests.backends.tensorrt.lowered import Array, run, step_feeds
+from tests.ir_text import expected, f32, model_of, nodes_text
+from tests.models import Dense, dense_model
+
+STEP = "fuse-qkv,fuse-gate-up,kv-cache,fuse-residual-norm,fuse-rotary"
+FAMILIES = {
+    "llama": Dense(tied=True),
+    "qwen3": Dense(qk_norm=True, heads=3, kv_heads=1),
+    "gemma2": Dense(
+        windows=(5, 0, 20),
+        softcap=3.0,
+        logit_softcap=2.0,
+        qkv_bias=True,
+        post_norms=True,
+        activation="gelu_tanh",
+    ),
+    "mistral": Dense(windows=(6, 6)),
+    "phi3": Dense(fused=True, rotary_dim=4),
+    "no positions": Dense(rotary_dim=0),
+}
+LENGTH = 32
+
+
+def _ragged(shape: Dense, more: str = "") -> ir.Model:
+    model = dense_model(shape)
+    Pipeline.parse(STEP + more, registry).run(model)
+    return model
+
+
+def _slots(model: ir.Model) -> ir.Model:
+    reference = model.clone()
+    registry.passes()["kv-slots"]().run(reference)
+    return reference
+
+
+def _kinds(model: ir.Model) -> list[str]:
+    return [node.op_type for node in model.graph]
+
+
+@pytest.mark.parametrize("rows", [1, 4])
+@pytest.mark.parametrize("family", FAMILIES)
+def test_float16_equals_the_slot_form(family: str, rows: int) -> None:
+    model = _ragged(FAMILIES[family])
+    reference = _slots(model)
+    legalized = legalize(model, LENGTH)
+    assert legalized.dtype == "float16"
+    assert legalized.portable is model
+    assert list(problems(model, ("sm_80",))) == []
+    feeds = step_feeds(reference, [0, 7, 20], rows, 60, LENGTH)
+    for got, want in zip(run(model, feeds), run(reference, feeds), strict=True):
+        scale = float(np.abs(want).max())
+        assert float(np.abs(got.astype(np.float32) - want).max()) < 0.01 * scale
+
+
+def test_bfloat16_is_computed_where_the_recipe_says_so() -> None:
+    """ONNX Runtime multiplies no bfloat16 on CPUs: the portable form has the same weights."""
+    model = _ragged(FAMILIES["llama"], ",cast-weights")
+    reference = _slots(model)
+    legalized = legalize(model, LENGTH)
+    assert legalized.dtype == "bfloat16"
+    assert list(problems(model, ("sm_80",))) == []
+    assert {value.dtype for value in model.graph.inputs[4:]} == {ir.DataType.BFLOAT16}
+    feeds = step_feeds(reference, [0, 7, 20], 3, 60, LENGTH)
+    got, want = run(legalized.portable, feeds)[0], run(reference, feeds)[0]
+    assert float(np.abs(got - want).max()) < 0.02 * float(np.abs(want).max())
+
+
+@pytest.mark.parametrize(
+    ("options", "kinds"),
+    [
+        ("{bits=4,group_size=32}", {"int4 in blocks of 32", "int8 per channel", "embedding int8"}),
+        ("{bits=8}", {"int8 per channel", "embedding int8"}),
+    ],
+)
+def test_quantized_recipes_become_weight_only(options: str, kinds: set[str]) -> None:
+    shape = Dense(hidden=64, inner=96, tied=True)
+    model = _ragged(shape, f",quantize-weights{options},fuse-norm-quantize")
+    reference = _slots(model)
+    runs = {run.name: run.report for run in legalize(model, LENGTH).runs}
+    report = runs["tensorrt-weight-only"]
+    assert set(report.details) == kinds
+    assert report.facts["activations_no_longer_quantized"] > 0
+    assert "QuantizeLinear" not in _kinds(model)
+    assert list(problems(model, ("sm_80",))) == []
+    # the reference quantizes its activations to 8 bits, the engine does not
+    feeds = step_feeds(reference, [0, 7, 20], 4, 60, LENGTH)
+    got, want = run(model, feeds)[0], run(reference, feeds)[0]
+    error = np.sqrt(np.mean((got - want) ** 2) / np.mean(want**2))
+    assert 0.0 < error < 0.03
+
+
+def test_weights_with_zero_points_are_refused_with_the_recipe_that_has_none() -> None:
+    model = _ragged(FAMILIES["llama"], ",quantize-weights{bits=4,group_size=32,symmetric=false}")
+    with pytest.raises(UnsupportedError, match="has zero points, TensorRT takes none") as caught:
+        legalize(model, LENGTH)
+    assert "trt-int4" in caught.value.hint
+
+
+def test_attention_text() -> None:
+    """One mask for all layers of a window; caches of static length."""
+    signature = (
+        "g (int32[B,S] tokens, int64[B] write_indices, float[B,2,Smax,4] past_k,"
+        " float[B,2,Smax,4] past_v, float[B,S,16] q, float[B,S,8] k, float[B,S,8] v)"
+        " => (float[B,S,16] o, float[B,2,Smax,4] pk, float[B,2,Smax,4] pv)"
+    )
+    nodes = """o, pk, pv = optc.SlotAttention <num_heads: int = 4, kv_num_heads: int = 2,
+        scale: float = 0.5, softcap: float = 0.0, window: int = 3>
+        (q, k, v, past_k, past_v, write_indices)"""
+    model = model_of(signature, nodes)
+    LowerAttention(slot_length=8).run(model)
+    assert nodes_text(model) == expected(
+        """\
+        mask.3.rows = Shape <start = 1, end = 2> (tokens)
+        mask.3.count = Squeeze (mask.3.rows, mask.3.axis)
+        mask.3.row = Range (mask.3.0, mask.3.count, mask.3.1)
+        mask.3.row_column = Unsqueeze (mask.3.row, mask.3.last)
+        mask.3.start = Unsqueeze (write_indices, mask.3.behind)
+        mask.3.place = Add (mask.3.start, mask.3.row_column)
+        mask.3.seen = LessOrEqual (mask.3.keys, mask.3.place)
+        mask.3.distance = Sub (mask.3.place, mask.3.keys)
+        mask.3.near = Less (mask.3.distance, mask.3.window)
+        mask.3.visible = And (mask.3.seen, mask.3.near)
+        mask.3.added = Where (mask.3.visible, mask.3.shown, mask.3.hidden)
+        layer.0.attention.k_heads = Reshape (k, layer.0.attention.k_split)
+        layer.0.attention.k_by_head = Transpose <perm: ints = [0, 2, 1, 3]> \
+(layer.0.attention.k_heads)
+        pk = TensorScatter <axis = -2> (past_k, layer.0.attention.k_by_head, write_indices)
+        layer.0.attention.v_heads = Reshape (v, layer.0.attention.v_split)
+        layer.0.attention.v_by_head = Transpose <perm: ints = [0, 2, 1, 3]> \
+(layer.0.attention.v_heads)
+        pv = TensorScatter <axis = -2> (past_v, layer.0.attention.v_by_head, write_indices)
+        layer.0.attention.q_heads = Reshape (q, layer.0.attention.q_split)
+        layer.0.attention.q_by_head = Transpose <perm: ints = [0, 2, 1, 3]> \
+(layer.0.attention.q_heads)
+        layer.0.attention.attend = Attention <scale = 0.5> \
+(layer.0.attention.q_by_head, pk, pv, mask.3.added)
+        layer.0.attention.by_token = Transpose <perm: ints = [0, 2, 1, 3]> \
+(layer.0.attention.attend)
+        o = Reshape (layer.0.attention.by_token, layer.0.attention.merged)"""
+    )
+    assert [str(dim) for dim in model.graph.outputs[1].shape or ()] == ["B", "2", "8", "4"]
+
+
+def test_layers_of_one_window_share_a_mask() -> None:
+    model = _ragged(Dense(windows=(5, 0, 5, 0)))
+    legalize(model, LENGTH)
+    masks = {n.inputs[3].name for n in model.graph if n.op_type == "Attention" and n.inputs[3]}
+    assert masks == {"mask.added", "mask.5.added"}
+    assert _kinds(model).count("Where") == 2
+
+
+def _weights(name: str, rows: Array, scales: Array, bits: int, group: int) -> QuantizedRows:
+    """A quantized weight given by its values [N, K] and scales."""
+
+    def read(start: int, stop: int) -> QuantizedTile:
+        return QuantizedTile(rows[start:stop], scales[start:stop], None)
+
+    return QuantizedRows(read, *rows.shape, bits, group, True, name)
+
+
+def _linear(
+    model: ir.Model, quantized: ir.Node, weight: QuantizedRows, bias: ir.Value | None
+) -> None:
+    """Make the model's only output the product of the last two outputs of ``quantized`` with
+    ``weight``."""
+    matmul = make_node(
+        model,
+        "QuantizedMatMul",
+        [
+            *quantized.outputs[-2:],
+            add_initializer(model.graph, weight.values(), "values"),
+            add_initializer(model.graph, weight.scales(), "scales"),
+            None,
+            bias,
+        ],
+        {"bits": weight.bits, "group_size": weight.group_size},
+        outputs=["y"],
+        name="linear",
+    )
+    model.graph.append(matmul)
+    model.graph.outputs[:] = [matmul.outputs[0]]
+    remove_unused(model)
+
+
+@pytest.mark.parametrize(("bits", "group"), [(4, 16), (8, 0)])
+def test_a_quantized_matmul_is_the_product_with_the_dequantized_weight(
+    bits: int, group: int
+) -> None:
+    rng = np.random.default_rng(1)
+    limit = 8 if bits == 4 else 127
+    rows = rng.integers(-limit, limit, (24, 32)).astype(np.int8)
+    scales = rng.random((24, 2) if group else 24).astype(np.float16).astype(np.float32) + 0.1
+    signature = "g (float[T,32] x, float[24] b) => (int8[T,32] q, float[T,1] s)"
+    model = model_of(signature, "q, s = optc.QuantizeActivation (x)")
+    weight = _weights("w", rows, scales, bits, group)
+    _linear(model, model.graph[0], weight, model.graph.inputs[1])
+    report = WeightOnly().run(model)
+    assert report.facts == {"activations_no_longer_quantized": 1}
+    assert _kinds(model) == ["DequantizeLinear", "MatMul", "Add"]
+    dequantize = model.graph[0].attributes
+    assert dequantize.get_int("block_size", 0) == group
+    assert dequantize.get_int("axis") == (0 if group else 1)
+    x, b = f32(5, 32), f32(24)
+    wide = scales.repeat(16, axis=1) if group else scales[:, None]
+    want = x.astype(np.float64) @ (rows * wide.astype(np.float64)).T + b
+    (got,) = run(model, {"x": x, "b": b})
+    np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("fused", "kinds"),
+    [
+        ("q, s = optc.RMSNormQuantize <epsilon: float = 0.5> (x, w)", ["RMSNormalization"]),
+        ("t, q, s = optc.AddRMSNormQuantize <epsilon: float = 0.5> (r, x, w)", ["AddRMSNorm"]),
+        (
+            'q, s = optc.GatedActivationQuantize <activation: string = "silu"> (x)',
+            ["GatedActivation"],
+        ),
+    ],
+)
+def test_operators_that_quantized_their_result_give_it_as_it_is(
+    fused: str, kinds: list[str]
+) -> None:
+    width = 8 if "Gated" in fused else 16
+    signature = (
+        "g (float[B,S,16] r, float[B,S,16] x, float[16] w) => (int8[B,S,N] q, float[B,S,1] s)"
+    )
+    model = model_of(signature, fused)
+    rows = np.random.default_rng(2).integers(-127, 127, (4, width)).astype(np.int8)
+    _linear(model, model.graph[0], _weights("w", rows, f32(4), 8, 0), None)
+    WeightOnly().run(model)
+    assert _kinds(model) == [*kinds, "DequantizeLinear", "MatMul"]
+    r, x, w = f32(1, 2, 16), f32(1, 2, 16, seed=1), f32(16)
+    if "Gated" in fused:
+        values = oracle.gated(x, "silu")
+    else:
+        values = oracle.rms_norm(r + x if "Add" in fused else x, w, 0.5)
+    want = values @ (rows * f32(4).astype(np.float64)[:, None]).T
+    (got,) = run(model, {"r": r, "x": x, "w": w})
+    np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("activation", ["silu", "gelu", "gelu_tanh"])
+def test_token_wise_operators_equal_their_oracles(activation: str) -> None:
+    signature = (
+        "g (float[B,S,16] x, float[B,S,16] r, float[4] h, float[16] w)"
+        " => (float[B,S,16] a, float[B,S,16] t, float[B,S,16] n, float[B,S,8] g)"
+    )
+    nodes = f"""a = optc.HeadRMSNorm <num_heads: int = 4, epsilon: float = 0.1> (x, h)
+        t, n = optc.AddRMSNorm <epsilon: float = 0.2> (r, x, w)
+        g = optc.GatedActivation <activation: string = "{activation}"> (x)"""
+    model = model_of(signature, nodes)
+    report = Inline().run(model)
+    assert report.details == {"HeadRMSNorm": 1, "AddRMSNorm": 1, "GatedActivation": 1}
+    x, r, h, w = f32(2, 3, 16), f32(2, 3, 16, seed=1), f32(4), f32(16)
+    a, t, n, g = run(model, {"x": x, "r": r, "h": h, "w": w})
+    np.testing.assert_allclose(a, oracle.head_norm(x, h, 4, 0.1), rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(t, r + x, rtol=1e-6)
+    np.testing.assert_allclose(n, oracle.rms_norm(r + x, w, 0.2), rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(g, oracle.gated(x, activation), rtol=1e-5, atol=1e-6)
+
+
+def test_operators_without_a_form_are_named() -> None:
+    model = model_of(
+        "g (float[T,4] x, float[T,8] y) => (float[U,4] z)",
+        "z = optc.ResidualHeads <heads: int = 2> (x, y)",
+    )
+    with pytest.raises(UnsupportedError, match="optc::ResidualHeads has no form in TensorRT's"):
+        Inline().run(model)
+
+
+def test_angles_stay_float32_and_weights_are_rounded_once() -> None:
+    model = _ragged(FAMILIES["llama"])
+    legalize(model, LENGTH)
+    by_type = {node.op_type: node for node in model.graph}
+    for name in ("Cos", "Sin"):
+        assert by_type[name].outputs[0].dtype is ir.DataType.FLOAT
+    rotary = by_type["RotaryEmbedding"].inputs[1]
+    assert rotary is not None
+    assert rotary.dtype is ir.DataType.FLOAT16
+    assert rotary.producer() is by_type["Cast"] or rotary.producer() is not None
+    assert model.graph.outputs[0].dtype is ir.DataType.FLOAT
+    floats = [v for v in model.graph.initializers.values() if v.dtype is ir.DataType.FLOAT]
+    assert {str(v.name) for v in floats} == {"inv_freq.row"}
+
+
+def test_types_that_are_not_known_are_refused() -> None:
+    with pytest.raises(InputError, match="dtype=float64 is not possible"):
+        ComputeType("float64")
+
+
+def test_names_become_unique_and_fit_the_layer_table() -> None:
+    model = model_of("g (float[T,4] x) => (float[T,4] z)", "y = Abs (x)\nw = Abs (y)\nz = Abs (w)")
+    for node, name in zip(model.graph, ("a", "a", "odd, name]"), strict=True):
+        node.name = name
+    UniqueNames().run(model)
+    assert [node.name for node in model.graph] == ["a", "a.2", "odd__name_"]
+
+
+def test_bfloat16_rounds_as_ml_dtypes_does() -> None:
+    weights = {"w": f32(4, 4)}
+    model = model_of(
+        "g (int32[T] positions, float[T,4] x) => (float[T,4] y)", "y = MatMul (x, w)", weights
+    )
+    ComputeType("bfloat16").run(model)
+    (rounded,) = [v for v in model.graph.initializers.values() if str(v.name).endswith("bfloat16")]
+    assert rounded.const_value is not None
+    np.testing.assert_array_equal(
+        rounded.const_value.numpy(), weights["w"].astype(ml_dtypes.bfloat16)
+    )
