@@ -37,6 +37,7 @@ def parse_spec(f: Fields) -> EngineSpec:
         tree=bool(f.optional("tree", bool)),
         accept_rates=_accept_rates(f),
         samples=bool(f.optional("samples", bool)),
+        kv_layout="slots" if f.optional("kv_layout", str) == "slots" else "paged",
         adapters=None if f.optional("adapters", dict) is None else _adapters(f.child("adapters")),
     )
 

@@ -18,6 +18,7 @@ from optc.bench.measurable import KernelTime, Profiler, StepTimes
 from optc.bench.utilization import Instruments
 from optc.progress import Progress, no_progress
 from optc.runtime.executable import EngineSpec
+from optc.runtime.kv_layout import block_size_for
 
 #: Rounds of a step: the fastest counts.
 ROUNDS = 20
@@ -55,11 +56,11 @@ def profile(
     progress: Progress = no_progress,
 ) -> list[dict[str, Any]]:
     """Time every shape; one JSON object for each (docs/performance.md says what the keys mean)."""
-    block = max(BLOCK_SIZE // spec.block_multiple, 1) * spec.block_multiple
     timed = []
     for index, shape in enumerate(wanted):
         progress("profile", index, len(wanted))
         sample(instruments.meter)
+        block = block_size_for(spec, shape.context, about=BLOCK_SIZE)
         blocks = block_count(shape.sequences, shape.context, block)
         profiler.allocate_kv((blocks,) * len(spec.groups), block)
         batch = step_batch(spec, shape.sequences, shape.rows, shape.context, block)

@@ -8,6 +8,7 @@ import numpy as np
 
 from optc.errors import InputError
 from optc.runtime.executable import EngineSpec, Executable, Float32, Int32, StepBatch
+from optc.runtime.kv_layout import block_size_for
 
 
 class SingleSequence:
@@ -32,8 +33,9 @@ class SingleSequence:
                 where="gates",
             )
         self._executable = executable
-        blocks = -(-capacity // spec.block_multiple)
-        executable.allocate_kv((blocks,) * len(spec.groups), spec.block_multiple)
+        size = block_size_for(spec, capacity, about=spec.block_multiple)
+        blocks = -(-capacity // size)
+        executable.allocate_kv((blocks,) * len(spec.groups), size)
         table = np.arange(blocks, dtype=np.int32)
         self._tables = np.tile(table, (len(spec.groups), 1, 1))
         self.length = 0

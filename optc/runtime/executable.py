@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from optc.runtime.adapters.spec import AdapterSpec, ModuleWeights
+from optc.runtime.kv_layout import KVLayout
 
 Int32 = npt.NDArray[np.int32]
 Float32 = npt.NDArray[np.float32]
@@ -34,7 +35,7 @@ class KVGroup:
 
 
 #: Types of KV pools: bytes of an element, and of the scale of each token and KV head.
-KV_TYPES = {"float32": (4, 0), "bfloat16": (2, 0), "int8": (1, 4)}
+KV_TYPES = {"float32": (4, 0), "float16": (2, 0), "bfloat16": (2, 0), "int8": (1, 4)}
 
 
 @dataclass(frozen=True)
@@ -73,6 +74,8 @@ class EngineSpec:
         accept_rates: Of Medusa's heads, by head and rank: how often the guess of that rank was
             right when they were trained. Empty where there are no heads.
         samples: The engine is a `SamplingExecutable`.
+        kv_layout: ``paged``, or ``slots``: a sequence has one block in each group, as long as the
+            longest sequence, so that block tables have one column.
     """
 
     vocab_size: int
@@ -88,6 +91,7 @@ class EngineSpec:
     adapters: AdapterSpec | None = None
     accept_rates: tuple[tuple[float, ...], ...] = ()
     samples: bool = False
+    kv_layout: KVLayout = "paged"
 
     @property
     def kv_bytes_per_token(self) -> int:

@@ -46,7 +46,8 @@ def plan_kv(
         budget_bytes: Memory for KV; None is enough for all sequences at full length, but at
             most 2 GiB and a quarter of the available memory.
         token_budget: Most rows of one step: what a windowed group holds besides its window.
-        block_size: Tokens a block; None is about 32.
+        block_size: Tokens a block; None is about 32. Of an engine with slots, tokens a slot, the
+            longest request; None is the engine's context, or what the budget holds once.
 
     Raises:
         InputError: ``block_size`` does not suit the engine, ``token_budget`` is below 1, or the
@@ -54,6 +55,8 @@ def plan_kv(
     """
     if token_budget < 1:
         raise InputError(f"{token_budget} rows a step", where="token_budget", hint="at least 1")
+    if spec.kv_layout == "slots":
+        return _plan_slots(spec, budget_bytes, block_size)
     size = _block_size(spec, block_size)
     block_bytes = [
         size * sum(spec.layers[layer].bytes_per_token for layer in group.layers)
@@ -78,6 +81,31 @@ def plan_kv(
     context = _longest(spec.max_context, size, lambda length: bytes_for(blocks_for(length)), budget)
     blocks = blocks_for(context)
     return KVPlan(size, tuple(blocks), bytes_for(blocks), context)
+
+
+def _plan_slots(spec: EngineSpec, budget_bytes: int | None, slot_tokens: int | None) -> KVPlan:
+    """A slot for each of as many sequences as the budget holds; where it holds not even one of
+    full length, one shorter slot."""
+    size = spec.max_context if slot_tokens is None else _block_size(spec, slot_tokens)
+    if size > spec.max_context:
+        raise InputError(
+            f"a slot of {size} tokens is longer than the engine's context",
+            where="block_size",
+            hint=f"at most {spec.max_context}",
+        )
+    token = spec.kv_bytes_per_token
+    if budget_bytes is None:
+        budget_bytes = min(_DEFAULT_BYTES, max(size * token, available_memory() // 4))
+    if slot_tokens is None and budget_bytes < size * token:
+        size = budget_bytes // token
+    if size < 1 or budget_bytes < size * token:
+        raise InputError(
+            f"{budget_bytes} bytes hold no slot of {max(size, 1)} tokens",
+            where="kv_memory",
+            hint=f"at least {max(size, 1) * token} bytes, or a smaller block_size",
+        )
+    count = min(spec.max_sequences, budget_bytes // (size * token))
+    return KVPlan(size, (count,), count * size * token, size)
 
 
 def plan_with_draft(

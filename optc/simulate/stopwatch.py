@@ -12,6 +12,7 @@ from optc.bench.batches import ragged_batch
 from optc.progress import Progress
 from optc.runtime.engine import Engine
 from optc.runtime.executable import Executable, StepBatch
+from optc.runtime.kv_layout import block_size_for
 from optc.runtime.params import SamplingParams
 from optc.simulate.step_times import Rows
 
@@ -38,7 +39,8 @@ def time_steps(
     follow others like them, then for as long to be timed.
     """
     spec = executable.spec
-    size = max(_BLOCK_TOKENS // spec.block_multiple, 1) * spec.block_multiple
+    longest = max(rows.length for shape in shapes for rows in shape)
+    size = block_size_for(spec, longest, about=_BLOCK_TOKENS)
     batches = [ragged_batch(spec, shape, size) for shape in shapes]
     blocks = max(int(batch.block_tables.max()) + 1 for batch in batches)
     executable.allocate_kv((blocks,) * len(spec.groups), size)

@@ -14,7 +14,6 @@ from optc.ir.graph import remove_unused, replace_node, width
 from optc.passes.kv_cache.logit_rows import gather_logit_rows
 from optc.passes.kv_cache.token_rows import collapse, narrow_to_int32
 from optc.pipeline.base import Pass, PassReport
-from optc.runtime.executable import KV_TYPES
 
 #: Metadata key of the model: KV groups and layers as JSON.
 KV_METADATA = "optc.kv"
@@ -22,6 +21,8 @@ KV_METADATA = "optc.kv"
 #: Input of models whose rows may form trees: the row of the step that each row follows.
 TREE_PARENT = "tree_parent"
 
+#: Types of paged pools.
+_TYPES = ("float32", "bfloat16", "int8")
 _DENSE_INPUTS = ("input_ids", "position_ids")
 _STEP_INPUTS: dict[str, tuple[int | str, ...]] = {
     "slot_mapping": ("G", "T"),
@@ -60,11 +61,11 @@ class KVCache(Pass):
         Raises:
             InputError: ``dtype`` is none that pools can have.
         """
-        if self.dtype not in KV_TYPES:
+        if self.dtype not in _TYPES:
             raise InputError(
                 f"dtype={self.dtype} is not possible",
                 where=f"pass {self.name}",
-                hint=f"one of {', '.join(KV_TYPES)}",
+                hint=f"one of {', '.join(_TYPES)}",
             )
 
     def requires(self, model: ir.Model) -> None:

@@ -53,7 +53,9 @@ def test_other_format_version_is_refused() -> None:
 def test_unknown_kv_type_is_refused() -> None:
     value = written()
     value["engines"][0]["spec"]["layers"][0]["dtype"] = "int3"
-    with pytest.raises(ArtifactError, match="'dtype' is 'int3', none of float32, bfloat16, int8"):
+    with pytest.raises(
+        ArtifactError, match="'dtype' is 'int3', none of float32, float16, bfloat16, int8"
+    ):
         parse_manifest(redigested(value), "m")
 
 

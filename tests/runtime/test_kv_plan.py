@@ -1,10 +1,13 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from optc.errors import InputError
+from optc.runtime.executable import EngineSpec
 from optc.runtime.kv_blocks import blocks_needed
 from optc.runtime.kv_plan import available_memory, parse_bytes, plan_kv, plan_with_draft
 from tests.runtime.toy import toy_spec
@@ -97,3 +100,38 @@ def test_a_target_and_its_draft_share_one_budget(budget: int | None) -> None:
     assert budget is None or plan.bytes + draft_plan.bytes <= budget
     if budget in (None, 1 << 30):
         assert plan == plan_kv(target, None, 16, 4)
+
+
+def slots(**options: int) -> EngineSpec:
+    return replace(toy_spec(max_context=64, max_sequences=4, **options), kv_layout="slots")
+
+
+def test_slots_hold_a_sequence_each() -> None:
+    spec = slots(block_multiple=1)
+    token = spec.kv_bytes_per_token
+    plan = plan_kv(spec, None, 16)
+    assert (plan.block_size, plan.blocks, plan.max_context) == (64, (4,), 64)
+    assert plan.bytes == 4 * 64 * token
+    # fewer slots where memory is short, then a shorter one
+    assert plan_kv(spec, 2 * 64 * token + 5, 16).blocks == (2,)
+    short = plan_kv(spec, 40 * token, 16)
+    assert (short.block_size, short.blocks, short.max_context) == (40, (1,), 40)
+    # shorter slots are more
+    chosen = plan_kv(spec, 64 * token, 16, 16)
+    assert (chosen.block_size, chosen.blocks, chosen.max_context) == (16, (4,), 16)
+
+
+def test_slots_that_do_not_fit_are_refused() -> None:
+    spec = slots(block_multiple=1)
+    token = spec.kv_bytes_per_token
+    with pytest.raises(InputError) as caught:
+        plan_kv(spec, None, 16, 65)
+    assert str(caught.value) == (
+        "block_size: a slot of 65 tokens is longer than the engine's context (at most 64)"
+    )
+    with pytest.raises(InputError) as caught:
+        plan_kv(spec, 7 * token, 16, 8)
+    assert str(caught.value) == (
+        f"kv_memory: {7 * token} bytes hold no slot of 8 tokens "
+        f"(at least {8 * token} bytes, or a smaller block_size)"
+    )

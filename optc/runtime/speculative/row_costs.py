@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from optc.runtime.executable import Executable, Int32, StepBatch
+from optc.runtime.kv_layout import block_size_for
 
 #: Rows whose steps are measured; decode with drafts has few more.
 _ROWS = (1, 2, 3, 4, 5, 6, 8, 10, 12, 16, 20, 24, 32, 48, 64, 96, 128)
@@ -75,10 +76,10 @@ def measure_row_costs(
     rounds at least.
     """
     spec = executable.spec
-    size = spec.block_multiple * max(1, 32 // spec.block_multiple)
     most = min(spec.max_rows, spec.max_logit_rows, spec.max_context - 1)
     context = min(_CONTEXT, spec.max_context - most)
     rows = [count for count in _ROWS if count <= most]
+    size = block_size_for(spec, context + most, about=32)
     blocks = -(-(context + most) // size)
     executable.allocate_kv((blocks,) * len(spec.groups), size)
     batches = [_one_sequence(count, context, size, len(spec.groups)) for count in rows]
