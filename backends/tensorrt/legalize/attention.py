@@ -8,7 +8,7 @@ from typing import ClassVar
 import numpy as np
 import onnx_ir as ir
 
-from optc.backends.tensorrt.legalize.emit import Emitter, dims_of
+from optc.ir.emit import Emitter, dims_of
 from optc.ir.functions import DOMAIN, attributes_of, is_op
 from optc.ir.graph import replace_node
 from optc.pipeline.base import Pass, PassReport

@@ -8,8 +8,8 @@ from typing import ClassVar
 
 import onnx_ir as ir
 
-from optc.backends.tensorrt.legalize.emit import Emitter, dims_of
 from optc.errors import UnsupportedError
+from optc.ir.emit import Emitter, dims_of
 from optc.ir.functions import DOMAIN, attributes_of
 from optc.ir.graph import replace_node, width
 from optc.pipeline.base import Pass, PassReport

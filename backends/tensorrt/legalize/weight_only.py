@@ -7,20 +7,13 @@ from typing import Any, ClassVar
 
 import onnx_ir as ir
 
-from optc.backends.tensorrt.legalize.emit import Emitter, dims_of
 from optc.errors import UnsupportedError
-from optc.ir.functions import DOMAIN, attributes_of, is_op, make_node
+from optc.ir.emit import Emitter, dims_of
+from optc.ir.functions import DOMAIN
 from optc.ir.graph import add_initializer, constant, remove_unused, replace_node
+from optc.ir.quantizers import float_operand, is_quantizer
 from optc.ir.weights import LazyWeight
 from optc.pipeline.base import Pass, PassReport
-
-#: Operators that quantize activations, and what is left of each without that.
-_QUANTIZERS = {
-    "QuantizeActivation": None,
-    "RMSNormQuantize": "RMSNormalization",
-    "AddRMSNormQuantize": "AddRMSNorm",
-    "GatedActivationQuantize": "GatedActivation",
-}
 
 
 @dataclass(frozen=True)
@@ -53,7 +46,7 @@ class WeightOnly(Pass):
             "Bf16MatMul": _bf16_matmul,
             "Bf16Gather": _bf16_gather,
         }
-        quantizers = {n: _float_of(model, n) for n in model.graph if _is_quantizer(n)}
+        quantizers = {n: float_operand(model, n) for n in model.graph if is_quantizer(n)}
         for node in [n for n in model.graph if n.domain == DOMAIN and n.op_type in rules]:
             name = node.name or node.outputs[0].name or node.op_type
             emit = Emitter(model.graph, name)
@@ -66,34 +59,6 @@ class WeightOnly(Pass):
         report.facts = {"activations_no_longer_quantized": len(quantizers)}
         remove_unused(model)
         return report
-
-
-def _is_quantizer(node: ir.Node) -> bool:
-    return is_op(node, *_QUANTIZERS, domain=DOMAIN)
-
-
-def _float_of(model: ir.Model, node: ir.Node) -> ir.Value | None:
-    """The float value that ``node`` quantizes, computed without it."""
-    op_type = _QUANTIZERS[node.op_type]
-    if op_type is None:
-        return node.inputs[0]
-    quantized = node.outputs[-2]
-    attributes = attributes_of(node)
-    if op_type == "RMSNormalization":
-        options = ir.convenience.convert_attributes({"axis": -1, **attributes})
-        new = ir.Node("", op_type, node.inputs, options, name=node.name)
-    else:
-        new = make_node(model, op_type, node.inputs, attributes, name=node.name)
-    for value in new.outputs:
-        value.type = ir.TensorType(ir.DataType.FLOAT)
-        value.shape = quantized.shape
-    new.outputs[-1].name = f"{quantized.name}.float"
-    model.graph.insert_before(node, [new])
-    if op_type == "AddRMSNorm":
-        total = node.outputs[0]
-        new.outputs[0].name, total.name = total.name, f"{total.name}.old"
-        total.replace_all_uses_with(new.outputs[0], replace_graph_outputs=True)
-    return new.outputs[-1]
 
 
 Rewritten = tuple[str, ir.Value]

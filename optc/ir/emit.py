@@ -1,4 +1,4 @@
-"""Append standard operators to a graph, with names, types and shapes."""
+"""Append operators to a graph, with names, types and shapes."""
 
 from __future__ import annotations
 
@@ -33,11 +33,13 @@ class Emitter:
         inputs: Sequence[ir.Value | None],
         dims: Dims | None,
         dtype: ir.DataType = ir.DataType.FLOAT,
+        *,
+        domain: str = "",
         **attributes: Any,
     ) -> ir.Value:
         """Append an operator of one output; returns that."""
         node = ir.Node(
-            "",
+            domain,
             op_type,
             list(inputs),
             ir.convenience.convert_attributes(attributes),

@@ -1,0 +1,50 @@
+"""The operators that quantize activations, and what each computes without that."""
+
+from __future__ import annotations
+
+import onnx_ir as ir
+
+from optc.ir.functions import DOMAIN, attributes_of, is_op, make_node
+
+#: What is left of each operator; None is its operand itself.
+_FLOAT = {
+    "QuantizeActivation": None,
+    "RMSNormQuantize": "RMSNormalization",
+    "AddRMSNormQuantize": "AddRMSNorm",
+    "GatedActivationQuantize": "GatedActivation",
+}
+
+
+def is_quantizer(node: ir.Node | None) -> bool:
+    """Whether the last two outputs of ``node`` are a quantized activation and its scale."""
+    return is_op(node, *_FLOAT, domain=DOMAIN)
+
+
+def float_operand(model: ir.Model, node: ir.Node) -> ir.Value | None:
+    """The float value that ``node`` quantizes, computed by a new node before it if there is none.
+
+    A sum that ``node`` gives besides is then that of the new node, everywhere.
+    """
+    op_type = _FLOAT[node.op_type]
+    if op_type is None:
+        return node.inputs[0]
+    quantized = node.outputs[-2]
+    attributes = attributes_of(node)
+    if op_type == "RMSNormalization":
+        options = ir.convenience.convert_attributes({"axis": -1, **attributes})
+        new = ir.Node("", op_type, node.inputs, options, name=node.name)
+    else:
+        new = make_node(model, op_type, node.inputs, attributes, name=node.name)
+    for value in new.outputs:
+        value.type = ir.TensorType(ir.DataType.FLOAT)
+        value.shape = quantized.shape
+    new.outputs[-1].name = f"{quantized.name}.float"
+    graph = node.graph
+    if graph is None:
+        raise ValueError(f"{node.name}: node is in no graph")
+    graph.insert_before(node, [new])
+    if op_type == "AddRMSNorm":
+        total = node.outputs[0]
+        new.outputs[0].name, total.name = total.name, f"{total.name}.old"
+        total.replace_all_uses_with(new.outputs[0], replace_graph_outputs=True)
+    return new.outputs[-1]
