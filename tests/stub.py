@@ -48,11 +48,19 @@ class StubBackend:
         self, model: ir.Model, target: Target, workdir: Path, options: BuildOptions
     ) -> EngineBuild:
         self.built.append((target, options))
+        files = ["engine.bin"]
         (workdir / "engine.bin").write_bytes(b"engine")
-        (workdir / "weights.bin").write_bytes(bytes(4096))
-        spec = toy_spec(max_context=options.max_context, vocab=VOCAB)
-        files = ("engine.bin", "weights.bin")
-        return EngineBuild(files, spec, {}, {"nodes": len(list(model.graph))}, {"made": "up"})
+        if options.shared is None:
+            files.append("weights.bin")
+            (workdir / "weights.bin").write_bytes(bytes(4096))
+        return EngineBuild(
+            tuple(files),
+            toy_spec(max_context=options.max_context, vocab=VOCAB),
+            {},
+            {"nodes": len(list(model.graph))},
+            {"made": "up"},
+            weight_bytes=0 if options.shared else 4096,
+        )
 
     def load(
         self, folder: Path, spec: EngineSpec, data: dict[str, Any], threads: int

@@ -109,11 +109,21 @@ class PassEntry:
 
 @dataclass(frozen=True)
 class GateEntry:
-    """Verdict of one gate: its bound and whether it held; ``None`` means it was not judged."""
+    """Verdict of one gate.
+
+    Attributes:
+        name: Of the gate.
+        bound: None is reported only.
+        passed: Whether it held; None means it was not judged.
+        engine: The engine's name.
+        lowered: Measured on the model that the engine was lowered to, instead of the engine.
+    """
 
     name: str
     bound: float | None
     passed: bool | None
+    engine: str = "target"
+    lowered: bool = False
 
 
 @dataclass(frozen=True)
@@ -162,6 +172,10 @@ class Manifest:
         for engine in body["engines"]:
             if engine["source"] is None:  # as artifacts were written before there were drafts
                 del engine["source"]
+        for gate in body["gates"]:  # and before they had several target engines
+            for key, default in (("engine", "target"), ("lowered", False)):
+                if gate[key] == default:
+                    del gate[key]
         return body
 
 
@@ -245,7 +259,13 @@ def _pass(f: Fields) -> PassEntry:
 
 
 def _gate(f: Fields) -> GateEntry:
-    return GateEntry(f.get("name", str), f.number("bound"), f.optional("passed", bool))
+    return GateEntry(
+        f.get("name", str),
+        f.number("bound"),
+        f.optional("passed", bool),
+        f.optional("engine", str) or "target",
+        bool(f.optional("lowered", bool)),
+    )
 
 
 def _file(f: Fields) -> FileEntry:

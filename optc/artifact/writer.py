@@ -9,6 +9,9 @@ from __future__ import annotations
 import errno
 import os
 import shutil
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -88,6 +91,13 @@ class ArtifactWriter:
         path.mkdir(parents=True)
         return path
 
+    @contextmanager
+    def scratch(self) -> Iterator[Path]:
+        """A folder beside the artifact for large files that do not belong into it."""
+        prefix = f".{self._place.name}.scratch-"
+        with tempfile.TemporaryDirectory(prefix=prefix, dir=self.folder.parent) as folder:
+            yield Path(folder)
+
     def free_bytes(self) -> int:
         """Bytes that may still be written where the artifact goes."""
         return shutil.disk_usage(self.folder).free
@@ -99,6 +109,31 @@ class ArtifactWriter:
             FileEntry(p.relative_to(self.folder).as_posix(), p.stat().st_size, file_sha256(p))
             for p in paths
         )
+
+    def store_once(self, files: Sequence[FileEntry]) -> int:
+        """Make files of equal contents one file with several names (hard links).
+
+        Copies of the artifact stay right where a file system or tool has no hard links: the
+        files are then there several times.
+
+        Returns:
+            Bytes of files that equal another one and could not be linked.
+        """
+        first: dict[str, Path] = {}
+        copied = 0
+        for entry in files:
+            path = self.folder / entry.path
+            known = first.setdefault(entry.sha256, path)
+            if known is path or known.samefile(path):
+                continue
+            twin = path.with_name(f"{path.name}.twin")
+            try:
+                twin.hardlink_to(known)
+            except OSError:
+                copied += entry.bytes
+            else:
+                twin.replace(path)
+        return copied
 
     def commit(self, manifest: Manifest, report: dict[str, Any]) -> Artifact:
         """Write manifest and report and move the folder to its place, in one rename.

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from optc.artifact import (
-    EngineEntry,
     FileEntry,
     GateEntry,
     Manifest,
@@ -14,12 +14,13 @@ from optc.artifact import (
     Source,
     TokenizerEntry,
 )
-from optc.backend import EngineBuild
+from optc.driver.built import Built
 from optc.driver.judge import Judgement
 from optc.driver.machine import machine_facts, package_versions
 from optc.driver.options import CompileOptions
 
 if TYPE_CHECKING:
+    from optc.driver.draft import Draft
     from optc.driver.lowering import Lowered
     from optc.importer import ImportedModel
 
@@ -30,7 +31,7 @@ def assemble_manifest(
     options: CompileOptions,
     imported: ImportedModel,
     lowered: Lowered,
-    engines: tuple[EngineEntry, ...],
+    engines: Sequence[Built],
     tokenizer: TokenizerEntry | None,
     judgement: Judgement,
     files: tuple[FileEntry, ...],
@@ -46,11 +47,14 @@ def assemble_manifest(
             PassEntry(run.name, run.spec, run.report.count, dict(run.report.details))
             for run in lowered.runs
         ),
-        engines=engines,
+        engines=tuple(built.entry for built in engines),
         tokenizer=tokenizer,
         files=files,
         gated=judgement.measured,
-        gates=tuple(GateEntry(g.name, g.bound, g.passed) for g in judgement.gates),
+        gates=tuple(
+            GateEntry(g.name, g.bound, g.passed, g.engine, g.measured_on == "lowered-onnx")
+            for g in judgement.gates
+        ),
         packages=package_versions(),
     )
 
@@ -59,7 +63,8 @@ def assemble_report(
     options: CompileOptions,
     imported: ImportedModel,
     lowered: Lowered,
-    build: EngineBuild,
+    engines: Sequence[Built],
+    drafts: Sequence[Draft],
     judgement: Judgement,
     seconds: dict[str, float],
     peak_anon_bytes: int,
@@ -71,7 +76,6 @@ def assemble_report(
         "passes": [run.to_json() for run in lowered.runs],
         "gates": [asdict(gate) for gate in judgement.gates],
         "evaluation": judgement.facts,
-        "build": build.report,
         "peak_anon_bytes": peak_anon_bytes,
         "seconds": seconds["total"],
         "stages": stages,
@@ -79,7 +83,8 @@ def assemble_report(
         "warnings": [
             *options.warnings,
             *imported.warnings,
-            *build.warnings,
+            *(text for built in engines for text in built.build.warnings),
             *judgement.warnings,
         ],
+        **{draft.role: draft.report for draft in drafts},
     }

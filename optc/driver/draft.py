@@ -1,38 +1,41 @@
-"""The draft model of a compile: a second engine in the same artifact (``--draft MODEL``)."""
+"""The draft model of a compile: engines of their own in the same artifact (``--draft MODEL``)."""
 
 from __future__ import annotations
 
 import shutil
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from optc import importer
-from optc.artifact import ArtifactWriter, EngineEntry, Source, TokenizerEntry
+from optc.artifact import ArtifactWriter, Source, TokenizerEntry
 from optc.backend import BuildOptions
+from optc.driver.built import Built, EngineBuilder
 from optc.driver.limits import check_disk
 from optc.driver.lowering import lower
 from optc.driver.options import CompileOptions
 from optc.driver.tokenizer import write_tokenizer
 from optc.errors import InputError
 from optc.importer import ImportedModel
-from optc.runtime.executable import EngineSpec
 from optc.runtime.speculative.draft_artifact import check_same_tokenizer
 
-FOLDER = "engines/draft"
+ROLE = "draft"
 _SCRATCH = "draft-tokenizer"
 
 
 @dataclass(frozen=True)
 class Draft:
-    """A built draft model.
+    """Engines that draft, one for each target engine.
 
     Attributes:
-        engine: Its entry in the manifest.
-        report: Its passes and its build, for the report.
+        role: Theirs.
+        engines: Built, in the order of the target engines.
+        report: Passes and facts, for the report.
     """
 
-    engine: EngineEntry
+    role: str
+    engines: tuple[Built, ...]
     report: dict[str, Any]
 
 
@@ -41,18 +44,19 @@ def build_draft(
     source: Path,
     writer: ArtifactWriter,
     tokenizer: TokenizerEntry | None,
-    target: EngineSpec,
+    targets: Sequence[Built],
 ) -> Draft:
-    """Compile the model in ``source`` with the recipe of the target, beside it.
+    """Compile the model in ``source`` with the recipe of the target, beside it: for each target
+    engine one of the same backend and target, since both run on the same machine.
 
-    It is not gated: the target verifies every token that it drafts.
+    They are not gated: the target verifies every token that they draft.
 
     Args:
         options: Of the compile.
         source: Folder of the draft model.
         writer: Of the artifact.
         tokenizer: The target's.
-        target: The target's limits.
+        targets: The target's engines.
 
     Raises:
         InputError: The folder is no model, or its tokenizer or vocabulary is not the target's.
@@ -63,33 +67,24 @@ def build_draft(
     _check_tokenizer(imported, writer, tokenizer)
     lowered = lower(imported.model, own)
     check_disk(lowered.model, writer)
+    specs = [built.build.spec for built in targets]
     limits = BuildOptions(
-        max_context=min(imported.max_context, target.max_context),
+        max_context=min(imported.max_context, *(spec.max_context for spec in specs)),
         max_ram_bytes=own.max_ram_bytes,
         tune=own.tune,
         schedules=own.schedules,
     )
-    build = own.backend.build(lowered.model, own.target, writer.subfolder(FOLDER), limits)
-    if build.spec.vocab_size != target.vocab_size:
+    described = Source(imported.name, imported.source_digest, imported.family, imported.config)
+    builder = EngineBuilder(writer, own.engines, described)
+    engines = tuple(builder.build_all(ROLE, lowered.model, lambda request: limits))
+    vocabulary = engines[0].build.spec.vocab_size
+    if vocabulary != specs[0].vocab_size:
         raise InputError(
-            f"the draft model knows {build.spec.vocab_size} tokens, the target {target.vocab_size}",
+            f"the draft model knows {vocabulary} tokens, the target {specs[0].vocab_size}",
             where="--draft",
             hint="a draft must have the target's vocabulary",
         )
-    engine = EngineEntry(
-        name="draft",
-        role="draft",
-        backend=own.backend.name,
-        target=own.target,
-        requires=build.requires,
-        spec=build.spec,
-        data=build.backend_data,
-        folder=FOLDER,
-        files=build.files,
-        source=Source(imported.name, imported.source_digest, imported.family, imported.config),
-    )
-    passes = [run.to_json() for run in lowered.runs]
-    return Draft(engine, {"passes": passes, "build": build.report})
+    return Draft(ROLE, engines, {"passes": [run.to_json() for run in lowered.runs]})
 
 
 def _check_tokenizer(

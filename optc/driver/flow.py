@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from optc.artifact import Artifact, ArtifactWriter, EngineEntry, TokenizerEntry
-from optc.backend import BuildOptions, EngineBuild
+from optc.artifact import Artifact, ArtifactWriter, TokenizerEntry
+from optc.backend import BuildOptions
 from optc.driver.assemble import assemble_manifest, assemble_report
+from optc.driver.built import TARGET, Built, EngineBuilder, weight_copies
+from optc.driver.engines import EngineRequest
 from optc.driver.judge import GatesFailedError, Judgement, judge, not_judged
 from optc.driver.memory import PeakMemory
 from optc.driver.options import DEFAULT_CONTEXT, CompileOptions, resolve_options
+from optc.driver.storage import engine_reports, storage_report
 from optc.errors import InputError
 from optc.progress import Progress, no_progress
 
@@ -23,16 +26,14 @@ if TYPE_CHECKING:
     from optc.driver.lowering import Lowered
     from optc.importer import ImportedModel
 
-ENGINE_FOLDER = "engines/target"
-
 
 def compile(
     model: str | Path,
     recipe: str | Path = "int8-fused",
     output: str | Path | None = None,
     *,
-    backend: str | None = None,
-    target: str = "native",
+    backend: str | Sequence[str] | None = None,
+    target: str | None = None,
     set: Iterable[str] = (),
     gate: Iterable[str] = (),
     calibration: str | Path | None = None,
@@ -59,8 +60,10 @@ def compile(
         model: Folder with config.json, safetensors and, usually, a tokenizer.
         recipe: Name of a shipped recipe, or path of a YAML file.
         output: Folder to write; None is ``artifacts/<model>-<recipe>``.
-        backend: Instead of the recipe's.
-        target: ``native``, or a name that `optc.target.known_targets` gives.
+        backend: Instead of the recipe's: ``BACKEND`` or ``BACKEND:TARGET``; a sequence of them
+            gives as many engines in one artifact, of which `optc.load` picks.
+        target: Of backends that name none: ``native`` (the default), or a name that
+            `optc.target.known_targets` gives.
         set: Overrides ``pass.option=value``.
         gate: Overrides ``name=bound``; the bound ``none`` reports without judging.
         calibration: Text for passes that calibrate.
@@ -123,8 +126,9 @@ def compile(
     with (
         PeakMemory(options.max_ram_bytes) as memory,
         ArtifactWriter(options.output, force=force) as writer,
+        writer.scratch() as scratch,
     ):
-        return _Compile(options, writer, memory).run()
+        return _Compile(options, writer, memory, scratch).run()
 
 
 @dataclass
@@ -134,6 +138,7 @@ class _Compile:
     options: CompileOptions
     writer: ArtifactWriter
     memory: PeakMemory
+    scratch: Path
     seconds: dict[str, float] = field(default_factory=dict)
 
     def run(self) -> Artifact:
@@ -141,28 +146,32 @@ class _Compile:
         started = time.perf_counter()
         imported = self._import()
         lowered = self._lower(imported)
-        build_options = self._build_options(imported)
+        limits = self._build_options(imported)
         self._check_limits(lowered)
         tokenizer = self._tokenizer(imported)
-        build = self._build(lowered, build_options)
-        engine = self._engine_entry(build)
-        drafts = self._drafts(lowered, build, build_options, tokenizer)
-        judgement = self._judge(lowered, engine, tokenizer)
+        engines = self._build(lowered, limits)
+        drafts = self._drafts(lowered, engines, limits, tokenizer)
+        judgement = self._judge(lowered, engines, tokenizer)
+        every = [*engines, *(built for draft in drafts for built in draft.engines)]
+        files = self.writer.hashed_files()
+        copied_bytes = self.writer.store_once(files)
         manifest = assemble_manifest(
-            self.options,
-            imported,
-            lowered,
-            (engine, *(draft.engine for draft in drafts)),
-            tokenizer,
-            judgement,
-            self.writer.hashed_files(),
+            self.options, imported, lowered, every, tokenizer, judgement, files
         )
         self.memory.sample()
         self.seconds["total"] = time.perf_counter() - started
         report = assemble_report(
-            self.options, imported, lowered, build, judgement, self.seconds, self.memory.peak_bytes
+            self.options,
+            imported,
+            lowered,
+            every,
+            drafts,
+            judgement,
+            self.seconds,
+            self.memory.peak_bytes,
         )
-        report.update((draft.engine.role, draft.report) for draft in drafts)
+        report["engines"] = engine_reports(every, files)
+        report["storage"] = storage_report(every, files, copied_bytes)
         if judgement.failed:
             kept = self.writer.keep_failed(manifest, report) if self.options.keep_failed else None
             raise GatesFailedError(judgement, report, kept)
@@ -192,7 +201,7 @@ class _Compile:
     def _check_limits(self, lowered: Lowered) -> None:
         from optc.driver.limits import check_disk, check_memory
 
-        check_disk(lowered.model, self.writer)
+        check_disk(lowered.model, self.writer, weight_copies(self.options.engines))
         limit, gated = self.options.max_ram_bytes, self.options.gated
         check_memory(lowered.reference, self.memory.sample(), limit, gated=gated)
 
@@ -217,64 +226,45 @@ class _Compile:
             imported.folder, imported.tokenizer_files, imported.config, self.writer.folder
         )
 
-    def _build(self, lowered: Lowered, options: BuildOptions) -> EngineBuild:
-        with self._stage("build"):
-            folder = self.writer.subfolder(ENGINE_FOLDER)
-            return self.options.backend.build(lowered.model, self.options.target, folder, options)
+    def _build(self, lowered: Lowered, limits: BuildOptions) -> list[Built]:
+        def limits_of(request: EngineRequest) -> BuildOptions:
+            scratch = self.scratch / request.name
+            scratch.mkdir()
+            return replace(limits, scratch=scratch)
 
-    def _engine_entry(self, build: EngineBuild) -> EngineEntry:
-        return EngineEntry(
-            name="target",
-            role="target",
-            backend=self.options.backend.name,
-            target=self.options.target,
-            requires=build.requires,
-            spec=build.spec,
-            data=build.backend_data,
-            folder=ENGINE_FOLDER,
-            files=build.files,
-        )
+        with self._stage("build"):
+            builder = EngineBuilder(self.writer, self.options.engines)
+            return builder.build_all(TARGET, lowered.model, limits_of)
 
     def _drafts(
         self,
         lowered: Lowered,
-        build: EngineBuild,
+        engines: list[Built],
         limits: BuildOptions,
         tokenizer: TokenizerEntry | None,
     ) -> list[Draft]:
-        options = self.options
+        options, writer = self.options, self.writer
         drafts: list[Draft] = []
         if options.draft is not None:
             with self._stage("draft"):
                 from optc.driver.draft import build_draft
 
-                drafts.append(
-                    build_draft(options, options.draft, self.writer, tokenizer, build.spec)
-                )
+                drafts.append(build_draft(options, options.draft, writer, tokenizer, engines))
         if options.self_draft is not None:
             with self._stage("self-draft"):
                 from optc.driver.self_draft import build_self_draft
 
-                drafts.append(
-                    build_self_draft(
-                        options,
-                        options.self_draft,
-                        self.writer,
-                        lowered,
-                        build,
-                        ENGINE_FOLDER,
-                        limits,
-                    )
-                )
+                layers = options.self_draft
+                drafts.append(build_self_draft(options, layers, writer, lowered, engines, limits))
         return drafts
 
     def _judge(
         self,
         lowered: Lowered,
-        engine: EngineEntry,
+        engines: list[Built],
         tokenizer: TokenizerEntry | None,
     ) -> Judgement:
         if not self.options.gated:
-            return not_judged(self.options.recipe.gates)
+            return not_judged(self.options.recipe.gates, engines)
         with self._stage("gates"):
-            return judge(self.options, lowered, engine, tokenizer, self.writer.folder)
+            return judge(self.options, lowered, engines, tokenizer, self.writer.folder)

@@ -1,20 +1,21 @@
-"""The gates of a compile: measured through the built engine, against the float32 reference."""
+"""The verdict on a compile: the gates of all its engines, and which of them forbid the artifact."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from optc.artifact import EngineEntry, TokenizerEntry
+from optc.driver.built import Built
 from optc.driver.options import CompileOptions
 from optc.errors import GateError
-from optc.target import host_features, usable_threads
 
 if TYPE_CHECKING:  # the gates bring ONNX Runtime, which a compile without them does not need
+    from optc.artifact import TokenizerEntry
+    from optc.driver.engine_gates import EngineVerdict
     from optc.driver.lowering import Lowered
-    from optc.gates.measure import GateReport, GateResult
+    from optc.gates.measure import GateResult
 
 
 @dataclass(frozen=True)
@@ -22,10 +23,10 @@ class Judgement:
     """All gates of a compile.
 
     Attributes:
-        gates: Every gate that has a value or a bound.
+        gates: Every gate of every engine that has a value or a bound.
         measured: False where the gates were switched off.
         failed: The gates that forbid the artifact.
-        facts: Tokens, windows, conventions and speeds, for the report.
+        facts: Tokens, windows, conventions and speeds by engine, for the report.
         warnings: What the user should know.
     """
 
@@ -46,8 +47,9 @@ class GatesFailedError(GateError):
 
     def __init__(self, judgement: Judgement, report: dict[str, Any], kept: Path | None) -> None:
         kept_text = f"the result is in {kept}" if kept else "--keep-failed keeps the result"
+        several = len({gate.engine for gate in judgement.gates}) > 1
         super().__init__(
-            "; ".join(f"{gate.name}: {gate.reason}" for gate in judgement.failed),
+            "; ".join(f"{gate_label(gate, several)}: {gate.reason}" for gate in judgement.failed),
             where="gates",
             hint=f"no artifact was written; --gate name=bound changes a bound, {kept_text}",
         )
@@ -58,86 +60,71 @@ class GatesFailedError(GateError):
         }
 
 
-def not_judged(bounds: Mapping[str, float | None]) -> Judgement:
+def gate_label(gate: GateResult, several: bool) -> str:
+    """A gate's name, with that of its engine where there are several, and what it was measured on
+    where that was not the engine."""
+    lowered = " (lowered ONNX)" if gate.measured_on == "lowered-onnx" else ""
+    return f"{gate.engine}: {gate.name}{lowered}" if several else f"{gate.name}{lowered}"
+
+
+def not_judged(bounds: Mapping[str, float | None], engines: Sequence[Built]) -> Judgement:
     """The judgement of a compile whose gates were switched off."""
-    gates = _unmeasured(bounds, "the gates were switched off")
-    warning = "the gates were switched off: nothing proves this artifact against its source"
+    from optc.driver.engine_gates import unmeasured
+
+    reason = "the gates were switched off"
+    verdicts = [unmeasured(bounds, reason, built.entry.name) for built in engines]
+    warning = f"{reason}: nothing proves this artifact against its source"
+    gates = tuple(gate for verdict in verdicts for gate in verdict.gates)
     return Judgement(gates, measured=False, warnings=(warning,))
 
 
 def judge(
     options: CompileOptions,
     lowered: Lowered,
-    engine: EngineEntry,
+    engines: Sequence[Built],
     tokenizer: TokenizerEntry | None,
     artifact: Path,
 ) -> Judgement:
-    """Measure the recipe's gates through the engine in the unfinished artifact.
+    """Measure the recipe's gates through every engine of the unfinished artifact that runs here.
 
-    Raises:
-        InputError: The evaluation text is unusable.
-        UnavailableError: The engine cannot be loaded, although the machine has its features.
+    Raises: as `optc.driver.engine_gates.EngineGates.judge`.
     """
-    bounds = options.recipe.gates
-    missing = engine.target.missing_on(host_features())
-    if missing:
-        reason = f"target {engine.target.name} needs {', '.join(missing)}, which this machine lacks"
-        return _verdict(_unmeasured(bounds, reason), {}, options)
-    report = _measure(options, lowered, engine, tokenizer, artifact)
-    gates = tuple(g for g in report.gates if g.value is not None or g.bound is not None)
-    return _verdict(gates, report.figures, options)
+    from optc.driver.engine_gates import EngineGates, GateContext
 
-
-def _measure(
-    options: CompileOptions,
-    lowered: Lowered,
-    engine: EngineEntry,
-    tokenizer: TokenizerEntry | None,
-    artifact: Path,
-) -> GateReport:
-    from optc.driver.limits import weight_count
-    from optc.gates.measure import measure_gates
-    from optc.gates.text import eval_windows
-
-    windows = eval_windows(
-        vocab_size=engine.spec.vocab_size,
-        max_context=engine.spec.max_context,
-        parameters=weight_count(lowered.reference),
-        tokenizer_file=None if tokenizer is None else artifact / tokenizer.files[0],
-        bos=None if tokenizer is None else tokenizer.bos_token_id,
-        eos=None if tokenizer is None else next(iter(tokenizer.eos_token_ids), None),
-        text_file=options.eval_text,
+    context = GateContext(
+        lowered.reference,
+        options.recipe.gates,
+        artifact,
+        tokenizer,
+        options.eval_text,
+        options.max_ram_bytes,
+        options.progress,
     )
-    executable = options.backend.load(
-        artifact / engine.folder, engine.spec, engine.data, usable_threads()
-    )
-    try:
-        return measure_gates(
-            lowered.reference,
-            executable,
-            windows,
-            options.recipe.gates,
-            max_ram_bytes=options.max_ram_bytes,
-            progress=options.progress,
-        )
-    finally:
-        executable.close()
+    with EngineGates(context) as gates:
+        verdicts = {
+            built.entry.name: gates.judge(built.entry, built.build.lowered_onnx)
+            for built in engines
+        }
+    return _judgement(verdicts, options)
 
 
-def _verdict(
-    gates: tuple[GateResult, ...], facts: dict[str, Any], options: CompileOptions
-) -> Judgement:
+def _judgement(verdicts: Mapping[str, EngineVerdict], options: CompileOptions) -> Judgement:
+    gates = tuple(gate for verdict in verdicts.values() for gate in verdict.gates)
     unmeasured = tuple(g for g in gates if g.bound is not None and g.value is None)
     failed = tuple(g for g in gates if g.passed is False)
-    warnings: tuple[str, ...] = ()
+    warnings = [text for verdict in verdicts.values() for text in verdict.warnings]
     if options.allow_unmeasured:
-        warnings = tuple(f"gate {g.name} was not measured: {g.reason}" for g in unmeasured)
+        several = len(verdicts) > 1
+        warnings += [
+            f"gate {gate_label(gate, several)} was not measured: {gate.reason}"
+            for gate in unmeasured
+        ]
     else:
         failed += unmeasured
-    return Judgement(gates, measured=True, failed=failed, facts=facts, warnings=warnings)
-
-
-def _unmeasured(bounds: Mapping[str, float | None], reason: str) -> tuple[GateResult, ...]:
-    from optc.gates.measure import judge as judge_one
-
-    return tuple(judge_one(name, None, bound, absent=reason) for name, bound in bounds.items())
+    return Judgement(
+        gates,
+        measured=True,
+        failed=failed,
+        facts={name: verdict.facts for name, verdict in verdicts.items() if verdict.facts},
+        warnings=tuple(warnings),
+    )

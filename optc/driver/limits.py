@@ -36,13 +36,13 @@ def weight_count(model: ir.Model) -> int:
     return sum(v.const_value.size for v in values if v.const_value is not None)
 
 
-def check_disk(model: ir.Model, writer: ArtifactWriter) -> None:
-    """Check that the weights fit where the artifact goes.
+def check_disk(model: ir.Model, writer: ArtifactWriter, copies: int = 1) -> None:
+    """Check that ``copies`` of the weights fit where the artifact goes.
 
     Raises:
         InputError: They do not; says how much is needed and how much there is.
     """
-    needed, free = weight_bytes(model), writer.free_bytes()
+    needed, free = copies * weight_bytes(model), writer.free_bytes()
     if needed > free:
         raise InputError(
             f"cannot be written: the disk is full ({needed:,} bytes are needed, {free:,} are free)",

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from optc import registry
-from optc.backend import Backend
+from optc.driver.engines import EngineRequest, check_self_draft, parse_engines
 from optc.driver.memory import parse_bytes
-from optc.errors import InputError, UnavailableError
-from optc.near import near
+from optc.errors import InputError
 from optc.progress import Progress, no_progress
 from optc.recipe import Recipe, load_recipe
 from optc.recipe_additions import with_adapters, with_medusa
-from optc.target import Target, parse_target
 
 #: Longest sequence that an engine is compiled for unless ``max_context`` says otherwise.
 DEFAULT_CONTEXT = 32768
@@ -28,8 +25,7 @@ class CompileOptions:
         source: The model's folder.
         recipe: With overrides applied.
         output: The artifact's folder.
-        backend: Where the engine comes from.
-        target: What it is compiled for.
+        engines: What is built, at least one.
         eval_text: Text for the gates; None is the shipped one.
         max_ram_bytes: Most anonymous and shared memory; 0 is no limit.
         gated: Whether gates are measured.
@@ -52,8 +48,7 @@ class CompileOptions:
     recipe: Recipe
     draft_recipe: Recipe
     output: Path
-    backend: Backend
-    target: Target
+    engines: tuple[EngineRequest, ...]
     eval_text: Path | None = None
     max_ram_bytes: int = 0
     gated: bool = True
@@ -76,8 +71,8 @@ def resolve_options(
     recipe: str | Path,
     output: str | Path | None,
     *,
-    backend: str | None,
-    target: str,
+    backend: str | Sequence[str] | None,
+    target: str | None,
     set: Iterable[str],
     gate: Iterable[str],
     calibration: str | Path | None,
@@ -102,15 +97,14 @@ def resolve_options(
 
     Raises:
         InputError: An unknown name, a bad value or a missing file.
-        UnavailableError: The backend cannot build here.
+        UnavailableError: A backend cannot build here.
     """
     loaded = load_recipe(recipe, sets=set, gates=gate)
-    if backend is not None:
-        loaded = loaded.model_copy(update={"backend": backend})
+    engines = parse_engines(backend, target, loaded.backend)
+    loaded = loaded.model_copy(update={"backend": engines[0].backend.name})
     whole = loaded if adapters is None else with_adapters(loaded, adapters)
     if medusa is not None:
         whole = _with_heads(whole, Path(medusa))
-    wanted = parse_target(target)
     warnings = []
     if calibration is not None:
         _check_text(Path(calibration), "--calibration")
@@ -121,14 +115,15 @@ def resolve_options(
         _check_text(Path(schedules), "--schedules")
     if draft is not None and not (Path(draft) / "config.json").is_file():
         raise InputError(f"no model (config.json) in {draft}", where="--draft")
+    if self_draft is not None:
+        check_self_draft(engines)
     source = Path(model)
     return CompileOptions(
         source=source,
         recipe=whole,
         draft_recipe=loaded,
         output=Path(output) if output else _default_output(source, loaded),
-        backend=_usable_backend(loaded.backend),
-        target=wanted,
+        engines=engines,
         eval_text=None if eval_text is None else Path(eval_text),
         max_ram_bytes=_bytes(max_ram),
         gated=not no_gates,
@@ -145,20 +140,6 @@ def resolve_options(
         progress=progress,
         warnings=tuple(warnings),
     )
-
-
-def _usable_backend(name: str) -> Backend:
-    if name not in registry.backend_names():
-        raise InputError(
-            f"unknown backend {name!r}",
-            where="--backend",
-            hint=near(name, registry.backend_names()),
-        )
-    backend = registry.backend(name)
-    reason = backend.available()
-    if reason:
-        raise UnavailableError(reason, where=f"backend {name}")
-    return backend
 
 
 def _with_heads(recipe: Recipe, folder: Path) -> Recipe:

@@ -41,8 +41,10 @@ class GateResult:
         value: What was measured; None if it was not.
         bound: The recipe's bound; None if it is only reported.
         passed: Whether the bound holds; None without a bound or a value.
-        measured_on: ``engine`` or ``none``.
+        measured_on: ``engine``; ``lowered-onnx`` where the engine cannot run here but the model
+            that it was lowered to; or ``none``.
         reason: Why it failed or was not measured; empty otherwise.
+        engine: Name of the engine in the artifact.
     """
 
     name: str
@@ -51,6 +53,7 @@ class GateResult:
     passed: bool | None
     measured_on: str
     reason: str = ""
+    engine: str = "target"
 
 
 @dataclass(frozen=True)
@@ -90,6 +93,7 @@ def measure_gates(
     threads: int | None = None,
     max_ram_bytes: int = 0,
     speed: bool = True,
+    reference: BlockwiseReference | None = None,
     progress: Progress = no_progress,
 ) -> GateReport:
     """Run the engine and the reference over the same windows and judge the recipe's bounds.
@@ -103,6 +107,7 @@ def measure_gates(
         max_ram_bytes: Memory limit of the compile; 0 is none. Decides whether the speed
             baseline runs whole or block by block.
         speed: Measure tokens/s too.
+        reference: Of ``reference_model``, for several engines in turn; None opens one.
         progress: Told where it stands.
 
     Raises:
@@ -110,7 +115,10 @@ def measure_gates(
     """
     count = usable_threads() if threads is None else threads
     began = time.monotonic()
-    divergence = compare(reference_model, executable, windows, threads=count, progress=progress)
+    if reference is None:
+        divergence = compare(reference_model, executable, windows, threads=count, progress=progress)
+    else:
+        divergence = compare_with(reference, executable, windows, progress)
     compared = time.monotonic()
     figures: dict[str, Any] = {
         "text": windows.source,
@@ -147,13 +155,22 @@ def compare(
     """
     reference = BlockwiseReference(reference_model, threads)
     try:
-        hidden = reference.hidden_states(
-            windows.ids[:, :-1],
-            lambda done, total: progress("float32 reference", done, total),
-        )
-        return _compare_logits(reference, hidden, executable, windows, progress)
+        return compare_with(reference, executable, windows, progress)
     finally:
         reference.close()
+
+
+def compare_with(
+    reference: BlockwiseReference,
+    executable: Executable,
+    windows: EvalWindows,
+    progress: Progress = no_progress,
+) -> Divergence:
+    """As `compare`, with an open reference, which runs once for the same windows."""
+    hidden = reference.hidden_states(
+        windows.ids[:, :-1], lambda done, total: progress("float32 reference", done, total)
+    )
+    return _compare_logits(reference, hidden, executable, windows, progress)
 
 
 def _compare_logits(

@@ -65,6 +65,7 @@ class BlockwiseReference:
         self._tail = HeadTail(model, self._parts, by_rows=True)
         self._tail_session = open_session(self._tail.model, threads)
         self._scratch: list[tempfile.TemporaryDirectory[str]] = []
+        self._known: tuple[Int32, Float32] | None = None
 
     @property
     def vocab_size(self) -> int:
@@ -74,8 +75,11 @@ class BlockwiseReference:
     def hidden_states(self, tokens: Int32, progress: BlockProgress | None = None) -> Float32:
         """Inputs of the head, [W * S, D], for windows of tokens [W, S] at positions 0 … S - 1.
 
-        The result may be memory-mapped; it is valid until `close`.
+        The result may be memory-mapped; it is valid until `close`, and given again for the same
+        tokens: several engines are compared with one run.
         """
+        if self._known is not None and np.array_equal(self._known[0], tokens):
+            return self._known[1]
         windows, size = tokens.shape
         hidden = self._embed(tokens)
         batch = min(windows, max(1, BLOCK_ROWS // size))
@@ -85,7 +89,8 @@ class BlockwiseReference:
             self._run_block(block, hidden, shared, batch)
             if progress is not None:
                 progress(index + 1, len(self._parts.blocks))
-        return hidden.reshape(windows * size, -1)
+        self._known = tokens.copy(), hidden.reshape(windows * size, -1)
+        return self._known[1]
 
     def tiles(self) -> Iterator[HeadTile]:
         """The head in tiles over the vocabulary, in order."""
@@ -104,6 +109,7 @@ class BlockwiseReference:
         for folder in self._scratch:
             folder.cleanup()
         self._scratch.clear()
+        self._known = None
 
     def _embed(self, tokens: Int32) -> Float32:
         """Embedding rows [W, S, D] of the tokens; each used row is read once."""

@@ -19,7 +19,16 @@ from optc.target import Target
 from tests.cli.conftest import Optc, Outcome
 from tests.stub import StubBackend
 
-REPORT_KEYS = {"artifact", "digest", "passes", "gates", "peak_anon_bytes", "seconds"}
+REPORT_KEYS = {
+    "artifact",
+    "digest",
+    "passes",
+    "gates",
+    "engines",
+    "storage",
+    "peak_anon_bytes",
+    "seconds",
+}
 
 
 @pytest.fixture
@@ -40,7 +49,7 @@ def fake_gates(monkeypatch: pytest.MonkeyPatch) -> dict[str, float | None]:
     """Values that the gates will measure; change them before compiling."""
     values: dict[str, float | None] = {"kl_mean": 1e-7, "top1_agreement": 1.0}
 
-    def fake(reference: object, executable: object, windows: object, bounds: Any, **_: Any) -> Any:
+    def fake(model: object, executable: object, windows: object, bounds: Any, **_: Any) -> Any:
         gates = tuple(judge(n, v, bounds.get(n), absent="no clock") for n, v in values.items())
         return GateReport(gates, {"tokens": 640})
 
@@ -132,11 +141,12 @@ def test_gates_that_hold_are_recorded(
         "passed": True,
         "measured_on": "engine",
         "reason": "",
+        "engine": "target",
     }
     artifact = Artifact.open(tmp_path / "out/a")
     assert artifact.manifest.gated
     assert ("kl_mean", True) in {(g.name, g.passed) for g in artifact.manifest.gates}
-    assert artifact.report()["evaluation"] == {"tokens": 640}
+    assert artifact.report()["evaluation"] == {"target": {"tokens": 640}}
 
 
 def test_a_gate_that_fails_is_exit_code_4_and_leaves_nothing(
@@ -181,10 +191,10 @@ def test_gates_that_cannot_be_measured_fail_unless_allowed(
     tmp_path: Path,
 ) -> None:
     future = Target("x86-64-v9", "cpu", ("avx9000",))
-    monkeypatch.setattr("optc.driver.options.parse_target", lambda *_: future)
+    monkeypatch.setattr("optc.driver.engines.parse_target", lambda *_: future)
     outcome = compile_tiny("--target", "x86-64-v9", gates=True)
     assert outcome.code == 4
-    assert "kl_mean: target x86-64-v9 needs avx9000, which this machine lacks" in outcome.err
+    assert "kl_mean: it needs avx9000, which this CPU lacks" in outcome.err
     assert nothing_left(tmp_path)
     value = compile_tiny("--target", "x86-64-v9", "--allow-unmeasured", "--json", gates=True).json
     assert {g["measured_on"] for g in value["gates"]} == {"none"}
@@ -294,7 +304,7 @@ def test_a_backend_that_cannot_build_here_is_exit_code_3(
     outcome = compile_tiny()
     assert outcome.code == 3
     assert outcome.err == (
-        "error: backend tvm: no C++ compiler was found; install g++ or ziglang\n"
+        "error: backend stub: no C++ compiler was found; install g++ or ziglang\n"
     )
     assert nothing_left(tmp_path)
 

@@ -112,7 +112,7 @@ def test_run_on_a_machine_without_the_needed_cpu_feature(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     future = Target("x86-64-v9", "cpu", ("avx2", "avx9000"))
-    monkeypatch.setattr("optc.driver.options.parse_target", lambda *_: future)
+    monkeypatch.setattr("optc.driver.engines.parse_target", lambda *_: future)
     path = tmp_path / "a"
     arguments = ("-o", path, "--recipe", "fp32", "--target", "x86-64-v9", "--no-gates")
     assert optc("compile", tiny_model, *arguments).code == 0

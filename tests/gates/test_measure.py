@@ -50,6 +50,7 @@ def test_an_exact_engine_passes(windows: EvalWindows) -> None:
         "passed": True,
         "measured_on": "engine",
         "reason": "",
+        "engine": "target",
     }
 
 

@@ -16,7 +16,7 @@ from optc.cli.output import (
     show,
 )
 from optc.cli.progress import progress_on_stderr
-from optc.cli.tables import gates_table, passes_table
+from optc.cli.tables import engines_table, gates_table, passes_table
 from optc.errors import GateError
 
 if TYPE_CHECKING:
@@ -29,8 +29,13 @@ _PATH = click.Path(path_type=Path)
 @click.argument("model", type=_PATH)
 @click.option("--recipe", default="int8-fused", show_default=True, help="Recipe's name or file.")
 @click.option("-o", "--output", type=_PATH, help="Folder to write [artifacts/MODEL-RECIPE].")
-@click.option("--backend", help="Backend instead of the recipe's.")
-@click.option("--target", default="native", show_default=True, help="See 'optc targets'.")
+@click.option(
+    "--backend",
+    multiple=True,
+    metavar="BACKEND[:TARGET]",
+    help="Instead of the recipe's; repeated for several engines in one artifact.",
+)
+@click.option("--target", help="Where --backend names none; see 'optc targets' [native].")
 @click.option("--set", "sets", multiple=True, metavar="PASS.OPTION=VALUE", help="Pass option.")
 @click.option("--gate", "gates", multiple=True, metavar="NAME=BOUND", help="Gate's bound, or none.")
 @click.option("--calibration", type=_PATH, help="Text for passes that calibrate.")
@@ -68,16 +73,19 @@ def command(as_json: bool, sets: tuple[str, ...], gates: tuple[str, ...], **opti
         raise
     report = artifact.report()
     values = {"artifact": str(artifact.path), "digest": artifact.digest}
-    keys = ("passes", "gates", "peak_anon_bytes", "seconds")
+    keys = ("passes", "gates", "engines", "storage", "peak_anon_bytes", "seconds")
     if as_json:
         figures = {key: report[key] for key in keys}
         print_json("compile", {**values, **figures}, report["warnings"])
         return
     print_warnings(report["warnings"])
-    size = sum(entry.bytes for entry in artifact.manifest.files)
+    storage = report["storage"]
     show(passes_table(report["passes"]), gates_table(report["gates"]))
+    if len(report["engines"]) > 1:
+        show(engines_table(report["engines"]))
+        click.echo(f"duplicated across engines: {byte_text(storage['duplicated_bytes'])}")
     click.echo(
-        f"{artifact.path}: {byte_text(size)} in {report['seconds']:.1f} s, "
+        f"{artifact.path}: {byte_text(storage['bytes'])} in {report['seconds']:.1f} s, "
         f"peak memory {byte_text(report['peak_anon_bytes'])}"
     )
     click.echo(f"digest {artifact.digest}")

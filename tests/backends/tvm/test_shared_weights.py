@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import filecmp
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -19,11 +21,14 @@ from tests.backends.tvm.engine_driver import (
     FUSED,
     OPTIONS,
     SHAPE,
+    Engine,
     EngineDriver,
     OracleDriver,
     build,
 )
 from tests.models import dense_model
+
+GetEngine = Callable[[str], Engine]
 
 
 def test_the_first_layers_run_on_the_targets_weights(tmp_path: Path) -> None:
@@ -52,6 +57,24 @@ def test_the_first_layers_run_on_the_targets_weights(tmp_path: Path) -> None:
     with pytest.raises(ArtifactError) as caught:
         BACKEND.load(folder, made.spec, made.backend_data, 2)
     assert caught.value.where == "weights.bin"
+
+
+def test_cpu_targets_have_one_layout_of_weights(engines: GetEngine) -> None:
+    """An engine for one instruction set computes with the weights file of another's."""
+    mine, other = engines("int8"), engines("int8-v3")
+    name = "weights.bin"
+    assert filecmp.cmp(mine.folder / name, other.folder / name, shallow=False)
+    assert mine.build.backend_data["weights"] == other.build.backend_data["weights"]
+    shared = {**mine.build.backend_data, "shared": f"../{other.folder.name}"}
+    drivers = [
+        EngineDriver(mine.load()),
+        EngineDriver(BACKEND.load(mine.folder, mine.build.spec, shared, 2)),
+    ]
+    rows = {0: [5, 9, 2], 1: [7]}
+    np.testing.assert_array_equal(*(driver.step(rows) for driver in drivers))
+    cpu, gpu = parse_target("native"), parse_target("sm_90")
+    assert BACKEND.shares_weights(cpu, parse_target("x86-64-v3"))
+    assert not BACKEND.shares_weights(cpu, gpu)
 
 
 def test_weights_that_the_other_engine_lacks_are_named(tmp_path: Path) -> None:

@@ -1,0 +1,142 @@
+"""Which engines a compile was asked for: ``--backend BACKEND[:TARGET]``, repeated."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from optc import registry
+from optc.backend import Backend
+from optc.errors import InputError, UnavailableError, UnsupportedError
+from optc.near import near
+from optc.target import Target, parse_target
+
+#: Name of an artifact's only engine; several are called after backend and target.
+SOLE_ENGINE = "target"
+
+
+@dataclass(frozen=True)
+class EngineRequest:
+    """An engine to be built.
+
+    Attributes:
+        name: Unique in the artifact.
+        backend: Where it comes from.
+        target: What it is compiled for.
+    """
+
+    name: str
+    backend: Backend
+    target: Target
+
+
+def parse_engines(
+    backends: str | Sequence[str] | None, target: str | None, default_backend: str
+) -> tuple[EngineRequest, ...]:
+    """The engines that the options name.
+
+    Args:
+        backends: ``BACKEND[:TARGET]``, several joined by commas or as a sequence; a target is a
+            name of `optc.target.known_targets`, several CUDA architectures joined by ``+`` or a
+            comma (``tensorrt:sm_89,sm_120``). None or empty is ``default_backend``.
+        target: Of those that name none; None is ``native``.
+        default_backend: The recipe's.
+
+    Raises:
+        InputError: Unknown backend or target, a target that the backend has no code for, an engine
+            asked for twice, or a ``target`` that no engine would have.
+        UnavailableError: A backend cannot build here.
+    """
+    texts = [backends] if isinstance(backends, str) else list(backends or [default_backend])
+    pairs = [_pair(item) for text in texts for item in split_engines(text)]
+    if target is not None and all(own for _, own in pairs):
+        raise InputError(
+            "every --backend names its own target",
+            where=f"--target {target}",
+            hint="leave one of them out",
+        )
+    found = [(_backend(name), _target(name, own, target)) for name, own in pairs]
+    _check_different(found)
+    for backend, wanted in found:
+        _check_usable(backend, wanted)
+    return tuple(
+        EngineRequest(SOLE_ENGINE if len(found) == 1 else engine_name(*pair), *pair)
+        for pair in found
+    )
+
+
+def split_engines(text: str) -> list[str]:
+    """The ``BACKEND[:TARGET]`` of a list with commas; architectures go to the item before."""
+    items: list[str] = []
+    for piece in text.split(","):
+        if items and piece.startswith("sm_"):
+            items[-1] += f"+{piece}"
+        else:
+            items.append(piece)
+    return items
+
+
+def engine_name(backend: Backend, target: Target) -> str:
+    """What one of several engines is called: ``tvm-x86-64-v3``, ``tensorrt-sm_89+sm_120``."""
+    return f"{backend.name}-{target.arch or target.name}"
+
+
+def check_self_draft(engines: Sequence[EngineRequest]) -> None:
+    """Check that engines can draft for these on their weights.
+
+    Raises:
+        UnsupportedError: A backend cannot share weights.
+    """
+    for request in engines:
+        if not request.backend.shares_weights(request.target, request.target):
+            raise UnsupportedError(
+                f"engines of the {request.backend.name} backend for {request.target.name} cannot "
+                "read the weights of another",
+                where="--self-draft",
+                hint="leave it or that engine out",
+            )
+
+
+def _pair(text: str) -> tuple[str, str | None]:
+    name, colon, target = text.partition(":")
+    return name, target if colon else None
+
+
+def _backend(name: str) -> Backend:
+    if name not in registry.backend_names():
+        raise InputError(
+            f"unknown backend {name!r}",
+            where="--backend",
+            hint=near(name, registry.backend_names()),
+        )
+    return registry.backend(name)
+
+
+def _target(backend: str, own: str | None, default: str | None) -> Target:
+    if own is not None:
+        return parse_target(own, f"--backend {backend}:{own}")
+    return parse_target(default or "native")
+
+
+def _check_different(found: Sequence[tuple[Backend, Target]]) -> None:
+    seen: set[str] = set()
+    for pair in found:
+        name = engine_name(*pair)
+        if name in seen:
+            raise InputError(
+                f"{pair[0].name} for {pair[1].name} is asked for twice", where="--backend"
+            )
+        seen.add(name)
+
+
+def _check_usable(backend: Backend, target: Target) -> None:
+    refusal = backend.takes(target)
+    if refusal:
+        raise InputError(
+            refusal,
+            where=f"--backend {backend.name}:{target.name}",
+            hint="'optc targets' lists the targets, 'optc plan' what a backend makes of a model",
+        )
+    reason = backend.available()
+    if reason:
+        raise UnavailableError(reason, where=f"backend {backend.name}")
