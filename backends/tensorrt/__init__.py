@@ -1,1 +1,82 @@
-"""The TensorRT backend: engines for NVIDIA GPUs, built ahead of time, also without a GPU."""
+"""The TensorRT backend: engines for NVIDIA GPUs, built ahead of time, also without a GPU.
+
+Importing it loads neither TensorRT nor NumPy.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import onnx_ir as ir
+
+    from optc.artifact import EngineEntry
+    from optc.backend import BuildOptions, EngineBuild, Support
+    from optc.machine import Machine
+    from optc.runtime.executable import EngineSpec, Executable
+    from optc.target import Target
+
+__all__ = ["BACKEND", "TensorRTBackend"]
+
+
+class TensorRTBackend:
+    """`optc.backend.Backend` on NVIDIA TensorRT and TensorRT-RTX."""
+
+    name = "tensorrt"
+    preference = 40
+
+    def available(self) -> str:
+        """Empty if engines can be built here, else what is missing and how to get it."""
+        from optc.backends.tensorrt.provider import missing_reason
+
+        return missing_reason()
+
+    def takes(self, target: Target) -> str:
+        """Empty if TensorRT-RTX has kernels for all architectures of ``target``."""
+        from optc.backends.tensorrt.provider import RTX_ARCHITECTURES
+
+        if target.kind != "cuda":
+            return "TensorRT compiles for cuda targets only, such as tensorrt:sm_89"
+        lacking = [f"sm_{sm}" for sm in target.sm if f"sm_{sm}" not in RTX_ARCHITECTURES]
+        if lacking:
+            return (
+                f"TensorRT-RTX has no kernels for {', '.join(lacking)},"
+                f" only for {', '.join(RTX_ARCHITECTURES)}"
+            )
+        return ""
+
+    def supports(self, node: ir.Node, target: Target) -> Support:
+        """How a node of the ragged step is legalized."""
+        from optc.backends.tensorrt.support import support_of
+
+        return support_of(node)
+
+    def shares_weights(self, built: Target, other: Target) -> bool:
+        """Never: an engine has its weights in it."""
+        return False
+
+    def build(
+        self, model: ir.Model, target: Target, workdir: Path, options: BuildOptions
+    ) -> EngineBuild:
+        """Build the ragged-step model; see `optc.backends.tensorrt.build.build_engine`."""
+        from optc.backends.tensorrt.build import build_engine
+
+        return build_engine(model, target, workdir, options)
+
+    def can_load(self, engine: EngineEntry, machine: Machine) -> str:
+        """Empty if the machine has such a GPU and the release of TensorRT that built the engine."""
+        from optc.backends.tensorrt.loading import release_mismatch
+
+        return machine.misfit(engine.target) or release_mismatch(engine.requires)
+
+    def load(
+        self, folder: Path, spec: EngineSpec, data: dict[str, Any], threads: int
+    ) -> Executable:
+        """Load what `build` wrote; see `optc.backends.tensorrt.loading.load_engine`."""
+        from optc.backends.tensorrt.loading import load_engine
+
+        return load_engine(folder, spec, data)
+
+
+BACKEND = TensorRTBackend()

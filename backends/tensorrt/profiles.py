@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 import onnx_ir as ir
 
+from optc.backend import BuildOptions
 from optc.backends.tensorrt.request import Profile, Shapes
 from optc.errors import UnsupportedError
 
@@ -47,13 +48,15 @@ def slot_length(max_context: int) -> int:
     return -(-(max_context + VERIFY_ROWS) // _ALIGNMENT) * _ALIGNMENT
 
 
-def limits_of(max_sequences: int, max_rows: int, max_logit_rows: int) -> tuple[Limits, ...]:
+def limits_of(options: BuildOptions) -> tuple[Limits, ...]:
     """The profiles of an engine, in their order in it."""
-    verify = min(VERIFY_ROWS, max_rows)
+    rows = min(options.max_rows, options.max_context)
+    verify = min(VERIFY_ROWS, rows)
+    logits = options.max_logit_rows
     return (
-        Limits("decode", max_sequences, 1, 1),
-        Limits("verify", max_sequences, verify, min(verify, max_logit_rows)),
-        Limits("prefill", 1, max_rows, min(PREFILL_LOGITS, max_rows, max_logit_rows)),
+        Limits("decode", options.max_sequences, 1, 1),
+        Limits("verify", options.max_sequences, verify, min(verify, logits)),
+        Limits("prefill", 1, rows, min(PREFILL_LOGITS, rows, logits)),
     )
 
 

@@ -10,6 +10,7 @@ import importlib
 import importlib.util
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 from optc.errors import UnavailableError
@@ -18,6 +19,11 @@ from optc.errors import UnavailableError
 PACKAGES = ("tensorrt_rtx", "tensorrt")
 #: GPUs that TensorRT-RTX has kernels for, as its members of ``ComputeCapability`` call them.
 RTX_ARCHITECTURES = ("sm_75", "sm_80", "sm_86", "sm_89", "sm_120", "sm_121")
+#: Distributions that bring a package, by the CUDA version that they are for.
+_DISTRIBUTIONS = {
+    "tensorrt_rtx": ("tensorrt-rtx-cu13", "tensorrt-rtx-cu12", "tensorrt-rtx"),
+    "tensorrt": ("tensorrt", "tensorrt-cu13", "tensorrt-cu12"),
+}
 _INSTALL = "pip install 'optc[tensorrt]'"
 
 
@@ -68,6 +74,16 @@ def installed_package() -> str | None:
     return next((name for name in PACKAGES if importlib.util.find_spec(name)), None)
 
 
+def installed_version(package: str) -> str | None:
+    """Version of an installed TensorRT package; None if there is none. Nothing is imported."""
+    for name in _DISTRIBUTIONS[package]:
+        try:
+            return version(name)
+        except PackageNotFoundError:
+            continue
+    return None
+
+
 def missing_reason() -> str:
     """Empty if a TensorRT package is installed, else how to get one."""
     return "" if installed_package() else f"no TensorRT package is installed ({_INSTALL})"
@@ -106,14 +122,14 @@ def adapt(package: str, module: Any) -> Provider:
         )
         if not present
     ]
-    version = str(module.__version__)
+    release = str(module.__version__)
     if missing:
         raise UnavailableError(
-            f"{package} {version} has no layer for {' and '.join(missing)}",
+            f"{package} {release} has no layer for {' and '.join(missing)}",
             where="tensorrt backend",
             hint="TensorRT 10.15 or newer, or TensorRT-RTX 1.7 or newer",
         )
-    return Provider(package, version, module, capabilities)
+    return Provider(package, release, module, capabilities)
 
 
 def probe(module: Any) -> Capabilities:

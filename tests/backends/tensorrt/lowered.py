@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,17 +14,17 @@ import onnxruntime as ort
 Array = npt.NDArray[Any]
 
 
-def session(model: ir.Model) -> ort.InferenceSession:
+def session(model: ir.Model | Path) -> ort.InferenceSession:
     """A session that does not quantize activations which the model does not quantize."""
     options = ort.SessionOptions()
     options.intra_op_num_threads = 1
     options.log_severity_level = 3
     options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_ENABLE_BASIC
-    proto = ir.to_proto(model).SerializeToString()
-    return ort.InferenceSession(proto, options, providers=["CPUExecutionProvider"])
+    source = str(model) if isinstance(model, Path) else ir.to_proto(model).SerializeToString()
+    return ort.InferenceSession(source, options, providers=["CPUExecutionProvider"])
 
 
-def run(model: ir.Model, feeds: Mapping[str, Array]) -> list[Array]:
+def run(model: ir.Model | Path, feeds: Mapping[str, Array]) -> list[Array]:
     """Outputs for ``feeds``; floats are given in the type that each input has."""
     opened = session(model)
     kinds = {"tensor(float16)": np.float16, "tensor(float)": np.float32}

@@ -1,0 +1,198 @@
+"""Building an engine: legalize, check, build in a process of its own, read the layer table."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import onnx_ir as ir
+
+from optc.backend import BuildOptions, EngineBuild
+from optc.backends.tensorrt.builder import run_builder
+from optc.backends.tensorrt.dialect import check_model
+from optc.backends.tensorrt.layers import parse_table
+from optc.backends.tensorrt.legalize import Legalized, legalize
+from optc.backends.tensorrt.loading import ENGINE_FILE
+from optc.backends.tensorrt.profiles import Limits, limits_of, profiles_for, slot_length
+from optc.backends.tensorrt.report import Expected, describe, findings
+from optc.backends.tensorrt.request import BuildRequest
+from optc.errors import UnavailableError
+from optc.ir.graph import is_constant
+from optc.runtime.executable import EngineSpec, KVGroup, LayerKV
+from optc.target import Target
+
+TABLE_FILE = "layers.txt"
+#: The model as the engine computes it, beside its weights.
+ONNX_FILE = "model.onnx"
+WEIGHTS_FILE = "model.onnx.data"
+#: Metadata of the model: the shapes of its caches (docs/normal-form.md).
+_KV_METADATA = "optc.kv"
+
+
+def build_engine(
+    model: ir.Model, target: Target, workdir: Path, options: BuildOptions
+) -> EngineBuild:
+    """Build ``model`` into ``workdir`` (see `optc.backend.Backend.build`).
+
+    Raises:
+        UnsupportedError: The model has no form that TensorRT builds as it is meant.
+        UnavailableError: No TensorRT, no kernels for the GPUs, or the builder crashed.
+    """
+    started = time.perf_counter()
+    length = slot_length(options.max_context)
+    legalized = legalize(model, length)
+    architectures = tuple(f"sm_{sm}" for sm in target.sm)
+    check_model(model, architectures)
+    limits = limits_of(options)
+    with _scratch(options) as folder:
+        lowered_at = time.perf_counter()
+        onnx = save(model, folder)
+        portable = onnx
+        if options.scratch is not None and legalized.portable is not model:
+            (folder / "portable").mkdir()
+            portable = save(legalized.portable, folder / "portable")
+        saved_at = time.perf_counter()
+        request = BuildRequest(
+            model=str(onnx),
+            engine=str(workdir / ENGINE_FILE),
+            table=str(folder / TABLE_FILE),
+            architectures=architectures,
+            profiles=profiles_for(model.graph.inputs, limits),
+        )
+        built = run_builder(request, max_bytes=options.max_ram_bytes)
+        expected = _expected(model)
+        described = _describe(Path(request.table).read_text("utf-8"), limits, expected)
+    report = _report(legalized, built, described) | {
+        "legalize_seconds": lowered_at - started,
+        "save_seconds": saved_at - lowered_at,
+        "build_seconds": time.perf_counter() - started,
+    }
+    return EngineBuild(
+        files=(ENGINE_FILE,),
+        spec=_spec(model, legalized, options),
+        requires={built["package"]: built["version"]},
+        backend_data=_backend_data(model, legalized, built, limits, length, described),
+        report=report,
+        warnings=findings(described),
+        weight_bytes=_weight_bytes(model),
+        lowered_onnx=portable if options.scratch is not None else None,
+    )
+
+
+@contextmanager
+def _scratch(options: BuildOptions) -> Iterator[Path]:
+    """The folder for what does not come into the artifact."""
+    if options.scratch is not None:
+        yield options.scratch
+        return
+    with tempfile.TemporaryDirectory(prefix="optc-tensorrt-") as folder:
+        yield Path(folder)
+
+
+def save(model: ir.Model, folder: Path) -> Path:
+    """Write the model and its weights; weights are read and written one at a time."""
+    path = folder / ONNX_FILE
+    ir.save(model, path, external_data=WEIGHTS_FILE)
+    return path
+
+
+def _expected(model: ir.Model) -> Expected:
+    graph = model.graph
+    return Expected(
+        attentions=tuple(str(n.name) for n in graph if n.op_type == "Attention"),
+        matmuls=tuple(str(n.name) for n in graph if n.op_type == "MatMul" and _has_weight(n)),
+        caches=tuple(str(value.name) for value in graph.outputs[1:]),
+    )
+
+
+def _has_weight(node: ir.Node) -> bool:
+    weight = node.inputs[1]
+    producer = None if weight is None else weight.producer()
+    return is_constant(weight) or (producer is not None and producer.op_type == "DequantizeLinear")
+
+
+def _describe(table: str, limits: Sequence[Limits], expected: Expected) -> dict[str, Any]:
+    try:
+        layers = parse_table(table)
+    except ValueError as error:
+        raise UnavailableError(
+            f"the builder's table of layers is not understood: {error}",
+            where="tensorrt backend",
+            hint="this release of TensorRT prints it in another form; please report it",
+        ) from error
+    return describe(layers, [limit.name for limit in limits], expected)
+
+
+def _report(
+    legalized: Legalized, built: dict[str, Any], described: dict[str, Any]
+) -> dict[str, Any]:
+    return {
+        "legalize": [run.to_json() for run in legalized.runs],
+        "compute_type": legalized.dtype,
+        "builder": built,
+        "engine": described,
+    }
+
+
+def _spec(model: ir.Model, legalized: Legalized, options: BuildOptions) -> EngineSpec:
+    layout: dict[str, Any] = json.loads(model.metadata_props[_KV_METADATA])
+    layers = tuple(
+        LayerKV(0, one["kv_heads"], one["key_dim"], one["value_dim"], legalized.dtype)
+        for one in layout["layers"]
+    )
+    vocabulary = model.graph.outputs[0].shape
+    if vocabulary is None or not isinstance(vocabulary[-1], int):
+        raise ValueError("the logits have no width")
+    return EngineSpec(
+        vocab_size=vocabulary[-1],
+        max_context=options.max_context,
+        max_rows=options.max_rows,
+        max_sequences=options.max_sequences,
+        max_logit_rows=options.max_logit_rows,
+        block_multiple=options.max_context,
+        batch_invariant=False,
+        groups=(KVGroup(0, tuple(range(len(layers)))),),
+        layers=layers,
+        kv_layout="slots",
+    )
+
+
+def _backend_data(
+    model: ir.Model,
+    legalized: Legalized,
+    built: dict[str, Any],
+    limits: Sequence[Limits],
+    length: int,
+    described: dict[str, Any],
+) -> dict[str, Any]:
+    caches = len(model.graph.outputs) - 1
+    inputs = [str(value.name) for value in model.graph.inputs]
+    return {
+        "package": built["package"],
+        "version": built["version"],
+        "dtype": legalized.dtype,
+        "slot_length": length,
+        "profiles": [
+            {"name": one.name, "batch": one.batch, "rows": one.rows, "logits": one.logits}
+            for one in limits
+        ],
+        "inputs": inputs,
+        "aliases": dict(
+            zip(
+                (str(value.name) for value in model.graph.outputs[1:]),
+                inputs[-caches:],
+                strict=True,
+            )
+        ),
+        "layers": described["signature"],
+    }
+
+
+def _weight_bytes(model: ir.Model) -> int:
+    tensors = (value.const_value for value in model.graph.initializers.values())
+    return sum(tensor.nbytes for tensor in tensors if tensor is not None)

@@ -1,0 +1,79 @@
+"""Loading an engine: what can be checked without a GPU is checked before anything is loaded."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from optc.backends.tensorrt.header import EngineHeader, check_header, read_header
+from optc.backends.tensorrt.provider import installed_version
+from optc.errors import UnavailableError
+from optc.machine import Machine, this_machine
+from optc.runtime.executable import EngineSpec, Executable
+
+#: The engine's file in its folder.
+ENGINE_FILE = "engine.trt"
+RTX = "tensorrt_rtx"
+
+
+def release_mismatch(requires: Mapping[str, str]) -> str:
+    """Empty if the packages that an engine needs are installed in its release, else what is not."""
+    for package, wanted in requires.items():
+        installed = installed_version(package)
+        if installed is None:
+            return f"it needs {package} {wanted}, which is not installed"
+        if installed.split(".")[:3] != wanted.split(".")[:3]:
+            return f"it needs {package} {wanted}, installed is {installed}"
+    return ""
+
+
+def load_engine(folder: Path, spec: EngineSpec, data: dict[str, Any]) -> Executable:
+    """Load the engine in ``folder``.
+
+    Args:
+        folder: Where its files lie.
+        spec: Its limits.
+        data: What the build stated (``backend_data``).
+
+    Raises:
+        ArtifactError: The file is damaged or no engine.
+        UnavailableError: Another release of TensorRT, no driver, or no GPU that it was built for.
+    """
+    path = folder / ENGINE_FILE
+    package = str(data["package"])
+    problem = release_mismatch({package: str(data["version"])})
+    if problem:
+        raise UnavailableError(problem, where=str(path))
+    header = read_header(path) if package == RTX else None
+    check_device(header, data, this_machine(), str(path))
+    raise UnavailableError(
+        "TensorRT engines can be built and checked, but not run yet", where=str(path)
+    )
+
+
+def check_device(
+    header: EngineHeader | None, data: dict[str, Any], machine: Machine, where: str
+) -> None:
+    """Check that the first GPU of ``machine`` is one that the engine was built for.
+
+    Raises:
+        UnavailableError: There is none, or another.
+    """
+    gpus = header.gpus if header else "the GPU of its machine"
+    built = f"Engine for {gpus} ({_product(data)})"
+    if not machine.sm:
+        raise UnavailableError(
+            f"{built} was built but cannot be loaded: no usable CUDA driver on this machine"
+            f" ({machine.no_cuda})",
+            where=where,
+            hint="load it on a machine with such a GPU; what was checked at build time holds",
+        )
+    if header is not None:
+        check_header(header, str(data["version"]), f"sm_{machine.sm[0]}", where)
+
+
+def _product(data: dict[str, Any]) -> str:
+    names = {RTX: "TensorRT-RTX", "tensorrt": "TensorRT"}
+    release = ".".join(str(data["version"]).split(".")[:3])
+    return f"{names[str(data['package'])]} {release}"

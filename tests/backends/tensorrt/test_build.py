@@ -1,0 +1,121 @@
+"""Whole builds: every compute type of the trained example model, for all GPUs that take it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx_ir as ir
+import pytest
+
+from optc import registry
+from optc.backend import BuildOptions, EngineBuild
+from optc.backends.tensorrt.header import read_header
+from optc.backends.tensorrt.loading import ENGINE_FILE
+from optc.backends.tensorrt.provider import missing_reason
+from optc.errors import UnsupportedError
+from optc.importer import import_model
+from optc.pipeline.pipeline import Pipeline
+from optc.recipe import load_recipe
+from optc.target import parse_target
+from tests.backends.tensorrt.lowered import run, step_feeds
+from tests.models import Dense, dense_model
+
+pytestmark = pytest.mark.skipif(bool(missing_reason()), reason=missing_reason())
+MODEL = Path(__file__).parents[3] / "examples/models/pycode"
+ALL = "sm_80+sm_86+sm_89+sm_120"
+
+
+def _build(model: ir.Model, target: str, folder: Path, context: int = 256) -> EngineBuild:
+    (folder / "work").mkdir()
+    (folder / "scratch").mkdir()
+    options = BuildOptions(
+        max_context=context, max_rows=128, max_sequences=8, scratch=folder / "scratch"
+    )
+    backend = registry.backend("tensorrt")
+    return backend.build(model, parse_target(target), folder / "work", options)
+
+
+def _lowered(recipe: str) -> ir.Model:
+    imported = import_model(MODEL)
+    Pipeline.parse(load_recipe(recipe).spec(), registry).run(imported.model)
+    return imported.model
+
+
+def _check_engine(profiles: list[dict[str, Any]], types: dict[str, int]) -> None:
+    assert [one["name"] for one in profiles] == ["decode", "verify", "prefill"]
+    for one in profiles:
+        assert one["fused_attention"]["fused"] == one["fused_attention"]["of"] == 6
+        assert one["kv_in_place"] == {"in_place": 12, "of": 12}
+        assert one["matmul_types"] == types
+        assert one["other_matmuls"] == []
+
+
+@pytest.mark.parametrize(
+    ("recipe", "target", "types"),
+    [
+        ("trt-fp16", ALL, {"Half x Half": 25}),
+        ("trt-int8", ALL, {"Half x Int8": 25}),
+        ("trt-int4", ALL, {"Half x Int4": 24, "Half x Int8": 1}),
+        ("bf16-fused", "sm_89", {"BFloat16 x BFloat16": 25}),
+    ],
+)
+def test_the_example_model_builds_with_fused_attention_and_its_types(
+    tmp_path: Path, recipe: str, target: str, types: dict[str, int]
+) -> None:
+    built = _build(_lowered(recipe), target, tmp_path)
+    assert built.warnings == ()
+    _check_engine(built.report["engine"]["profiles"], types)
+    header = read_header(tmp_path / "work" / ENGINE_FILE)
+    assert header.architectures == tuple(target.split("+"))
+    assert built.requires == {"tensorrt_rtx": ".".join(map(str, header.version))}
+    assert built.spec.kv_layout == "slots"
+    assert not built.spec.batch_invariant
+    assert built.backend_data["aliases"]["present_k.0"] == "past_k.0"
+
+
+def test_the_lowered_model_runs_on_onnx_runtime(tmp_path: Path) -> None:
+    shape = Dense(hidden=64, heads=4, kv_heads=2, head_dim=16, rotary_dim=16, inner=64, vocab=96)
+    model = dense_model(shape)
+    steps = "fuse-qkv,fuse-gate-up,kv-cache,fuse-residual-norm,fuse-rotary"
+    Pipeline.parse(steps, registry).run(model)
+    reference = model.clone()
+    registry.passes()["kv-slots"]().run(reference)
+    built = _build(model, "sm_89", tmp_path, context=40)
+    assert built.lowered_onnx is not None
+    length = built.backend_data["slot_length"]
+    assert length == 48
+    feeds = step_feeds(reference, [0, 9], 3, 96, length)
+    got, want = run(built.lowered_onnx, feeds)[0], run(reference, feeds)[0]
+    assert float(np.abs(got - want).max()) < 0.01 * float(np.abs(want).max())
+
+
+def test_only_the_engine_comes_into_the_artifact(tmp_path: Path) -> None:
+    model = dense_model(Dense(hidden=32, head_dim=16, rotary_dim=16))
+    Pipeline.parse("kv-cache", registry).run(model)
+    built = _build(model, "sm_89", tmp_path, context=40)
+    assert [path.name for path in (tmp_path / "work").iterdir()] == list(built.files)
+
+
+def test_models_with_softcap_have_no_fused_attention_and_say_nothing_wrong(tmp_path: Path) -> None:
+    model = dense_model(Dense(head_dim=16, rotary_dim=16, softcap=3.0, windows=(8, 0)))
+    Pipeline.parse("kv-cache", registry).run(model)
+    built = _build(model, "sm_89", tmp_path, context=40)
+    for one in built.report["engine"]["profiles"]:
+        assert one["fused_attention"]["of"] == 0
+        assert one["kv_in_place"]["in_place"] == one["kv_in_place"]["of"] == 4
+
+
+def test_asymmetric_weights_are_refused_before_anything_is_built(tmp_path: Path) -> None:
+    model = dense_model(Dense(hidden=64, inner=64))
+    spec = "kv-cache,quantize-weights{bits=4,group_size=32,symmetric=false}"
+    Pipeline.parse(spec, registry).run(model)
+    backend, target = registry.backend("tensorrt"), parse_target("sm_89")
+    nodes = [node for node in model.graph if node.op_type == "QuantizedMatMul"]
+    support = backend.supports(nodes[0], target)
+    assert support.how == "unsupported"
+    assert "quantize symmetrically" in support.reason
+    with pytest.raises(UnsupportedError, match="has zero points"):
+        _build(model, "sm_89", tmp_path)
+    assert list((tmp_path / "work").iterdir()) == []
