@@ -191,8 +191,7 @@ class Core:
 
     def _step(self) -> list[Update]:
         begun = self._clock()
-        if self._speculator:
-            self._speculator.propose(self.scheduler.running)
+        if self._speculator and self._speculator.propose(self.scheduler.running):
             prune_drafts(self.scheduler.running)
         chunks = self.scheduler.schedule()
         if not chunks:
@@ -213,16 +212,16 @@ class Core:
         draws, copies = self._fork([d for d in draws if d.request.beams is None], started)
         judged = judge(self.executable, logits, draws, masks)
         verdicts = [one.verdict for one in judged]
-        if self._speculator:
+        if self._speculator and self._speculator.notes_rows:
             self._speculator.note_rows(last_rows(draws, verdicts))
         copies += searched.copies  # after moving, the logits are not valid any more
         move_kv(self.executable, self.scheduler.blocks, copies, draws, verdicts)
         now = self._clock()
-        decodes = all(c.completes and c.rows == c.drafted + 1 for c in chunks)
+        decodes = sum(c.completes and c.rows == c.drafted + 1 for c in chunks)
         updates = [self._update(d, one, now) for d, one in zip(draws, judged, strict=True)]
         if self._speculator and decodes:
-            rows = sum(chunk.rows for chunk in chunks)
-            self._speculator.observe_step(len(chunks), rows, self._clock() - begun)
+            rows, mixed = sum(chunk.rows for chunk in chunks), decodes < len(chunks)
+            self._speculator.observe_step(decodes, rows, self._clock() - begun, mixed=mixed)
         return updates + [self._cut(request, None) for request in searched.ended]
 
     def metrics(self) -> EngineMetrics:

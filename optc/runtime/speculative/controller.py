@@ -14,11 +14,13 @@ class Drafted(NamedTuple):
         id: Its id.
         room: Most tokens that it may still get.
         catch_up: Rows that a draft model must compute for it before its first draft is there.
+        grade: How sure the source is of its drafts: acceptance is learned for each grade apart.
     """
 
     id: int
     room: int
     catch_up: int = 1
+    grade: int = 0
 
 
 class StepTimes(NamedTuple):
@@ -31,6 +33,8 @@ class StepTimes(NamedTuple):
         drafting_s: Of these, in which this source made its drafts.
         drafted: How many of this source's drafts were in the step.
         accepted: How many of them were accepted.
+        mixed: The step computed parts of prompts as well; its ``rows`` and ``seconds`` then say
+            nothing of drafts.
     """
 
     sequences: int
@@ -39,13 +43,20 @@ class StepTimes(NamedTuple):
     drafting_s: float = 0.0
     drafted: int = 0
     accepted: int = 0
+    mixed: bool = False
 
 
 class Controller(Protocol):
     """Chooses how many tokens a source drafts, and learns from what came of it."""
 
+    def ready(self) -> bool:
+        """Whether the next step may have drafts: asked first, once a step; costs next to nothing
+        where it may not."""
+        ...
+
     def counts(self, requests: Sequence[Drafted], sequences: int) -> list[int]:
-        """Drafts for each of the requests in a step of ``sequences`` sequences."""
+        """Drafts for each of the requests, which may be none, in a step of ``sequences``
+        sequences."""
         ...
 
     def learn(self, request_id: int, drafted: int, accepted: int) -> None:
@@ -53,7 +64,7 @@ class Controller(Protocol):
         ...
 
     def observe(self, step: StepTimes) -> None:
-        """Take note of a step of decodes and drafts only."""
+        """Take note of a step."""
         ...
 
     def forget(self, request_id: int) -> None:
@@ -66,6 +77,10 @@ class Fixed:
     """Always the same number of drafts, paying or not."""
 
     drafts: int
+
+    def ready(self) -> bool:
+        """Always."""
+        return True
 
     def counts(self, requests: Sequence[Drafted], sequences: int) -> list[int]:
         """The number it was made with."""

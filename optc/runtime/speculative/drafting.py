@@ -9,11 +9,13 @@ from optc.errors import InputError
 from optc.runtime.costs_cache import CostsCache
 from optc.runtime.executable import Executable, HeadedExecutable
 from optc.runtime.speculative.break_even import MAX_DRAFTED, BreakEven
+from optc.runtime.speculative.chain_planner import Planner
 from optc.runtime.speculative.controller import Controller, Fixed
 from optc.runtime.speculative.draft_model import DraftModel
 from optc.runtime.speculative.kinds import MODELS
+from optc.runtime.speculative.ledger import SHARE
 from optc.runtime.speculative.lookahead import LookaheadProposer
-from optc.runtime.speculative.medusa import MedusaProposer, TreeBreakEven
+from optc.runtime.speculative.medusa import MedusaProposer, TreePlanner
 from optc.runtime.speculative.plan_drafts import Costs
 from optc.runtime.speculative.proposer import NGramProposer
 from optc.runtime.speculative.row_costs import RowCosts, measure_row_costs
@@ -123,17 +125,23 @@ class Drafting:
         return Speculator(sources) if sources else None
 
     def _source(self, kind: str, model: DraftModel | None, costs: tuple[Costs, ...]) -> Source:
-        def controller(of: int) -> Controller:
-            return BreakEven(costs[of], self.limit) if self.count is None else Fixed(self.count)
-
         if kind == "ngram":
-            return Source(NGramProposer(), controller(0))
+            ngram = NGramProposer()
+            return Source(ngram, self._controller(costs[:1]), grade=ngram.grade)
         if kind == "lookahead":
             lookahead = LookaheadProposer()
-            return Source(lookahead, controller(0), learner=lookahead)
+            return Source(lookahead, self._controller(costs[:1]), learner=lookahead)
         if kind in MODELS and model is not None:
-            return Source(model, controller(1), pending=model.pending, release=model.close)
+            controller = self._controller(costs[1:])
+            return Source(model, controller, pending=model.pending, release=model.close)
         raise ValueError(f"nothing drafts by {kind!r}")
+
+    def _controller(self, costs: tuple[Costs, ...], planner: Planner | None = None) -> Controller:
+        """One source's; together they may lose what one may."""
+        if self.count is not None:
+            return Fixed(self.count)
+        share = SHARE / len(self.kinds)
+        return BreakEven(costs[0], self.limit, planner=planner, share=share)
 
     def _medusa(self, target: Executable, costs: tuple[Costs, ...]) -> Source:
         spec = target.spec
@@ -144,7 +152,5 @@ class Drafting:
                 hint="compile it with --medusa FOLDER",
             )
         proposer = MedusaProposer(target, self.limit if self.count is None else self.count)
-        controller: Controller = (
-            TreeBreakEven(proposer, costs[0].target) if self.count is None else Fixed(self.count)
-        )
+        controller = self._controller(costs[:1], TreePlanner(proposer))
         return Source(proposer, controller, learner=proposer, note_rows=proposer.note_rows)

@@ -1,36 +1,49 @@
-"""`Ledger`: speculation may spend a share of the time, and must earn what goes beyond."""
+"""`Ledger`: speculation may spend a share of the time, and must earn what goes beyond.
+
+Time is counted in plain steps. At any moment ``balance`` is at most what drafts have won minus what
+they have lost, plus `SHARE` of the steps so far. Whoever spends no more than `budget` therefore
+never loses more than `SHARE` of the steps and one line of credit, whatever is accepted: a request
+of n steps is lent `LINE` * n at most, which is not forgiven at its end. So a run of n plain steps
+takes at most n * (1 + SHARE + LINE) of them.
+"""
 
 from __future__ import annotations
 
 #: Share of all time that drafts may lose.
-SHARE = 0.01
-#: In plain steps: what can be spent at the beginning, saved up at most, and owed at most.
-CREDIT, MOST, LEAST = 1.0, 4.0, -1.0
+SHARE = 0.0075
+#: What a request may borrow of the time that is still before it, and most that is ever lent.
+LINE, MOST_LENT = 0.0075, 4.0
+#: Most that is saved up of what was won, and of the share.
+MOST, MOST_OF_SHARE = 16.0, 1.0
+#: Most that is owed. Below what is lent nobody can spend, so that only surprises are forgiven.
+LEAST = -MOST_LENT - 1.0
 
 
 class Ledger:
     """What drafts have won and lost against plain decoding, in plain steps.
 
-    It begins with one step to spend, so that drafts can be tried, and gets 1 % of every step's
-    time. Debts are limited, as savings are: bad luck is forgotten as good luck is.
+    Args:
+        share: Of all time that drafts may lose.
     """
 
-    def __init__(self) -> None:
-        self.balance = CREDIT
+    def __init__(self, share: float = SHARE) -> None:
+        self.balance = 0.0
+        self._share = share
 
-    @property
-    def in_debt(self) -> bool:
-        """More was lost than may be."""
-        return self.balance < 0
+    def budget(self, steps: int) -> float:
+        """What a step may lose at most, if so many plain steps are still to come; 0 or less for
+        nothing."""
+        return self.balance + min(MOST_LENT, LINE * steps)
 
-    def passed(self, steps: float) -> None:
-        """Take note of the time of any step, in plain ones."""
-        self._add(SHARE * steps)
+    def wait(self, owed: float) -> int:
+        """Steps until the share of their time has paid for ``owed``."""
+        return int(owed / self._share) + 1
+
+    def passed(self) -> None:
+        """Take note of a step."""
+        if self.balance < MOST_OF_SHARE:
+            self.balance += self._share
 
     def settle(self, won: float) -> None:
-        """Take note of what drafts won in a step, negative where they lost. A step during which
-        the machine did something else must not stop them for long: one is lost at most."""
-        self._add(max(won, -1.0))
-
-    def _add(self, steps: float) -> None:
-        self.balance = min(MOST, max(LEAST, self.balance + steps))
+        """Take note of what drafts won in a step, negative where they lost."""
+        self.balance = min(MOST, max(LEAST, self.balance + won))

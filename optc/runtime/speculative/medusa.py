@@ -12,19 +12,15 @@ import numpy as np
 
 from optc.runtime.executable import Float32, HeadedExecutable, Int32
 from optc.runtime.request import Request
-from optc.runtime.speculative.controller import Drafted, StepTimes
+from optc.runtime.speculative.controller import Drafted
 from optc.runtime.speculative.medusa_tree import Shape, likeliest, shape_of
-from optc.runtime.speculative.plan_drafts import MARGIN
+from optc.runtime.speculative.plan_drafts import MARGIN, Costs, DraftPlan
 from optc.runtime.speculative.proposer import Checked, Drafts, Wanted
-from optc.runtime.speculative.rate import Ratio
-from optc.runtime.speculative.row_costs import RowCosts
 
 #: Older verifications lose this fraction of their weight with each new one.
 _FORGET = 0.02
 #: The rates measured in training count as much as verifications that accept this many drafts.
 _PRIOR = 4.0
-#: After so many steps without drafts one is tried.
-_PROBE_EVERY = 64
 
 
 class MedusaProposer:
@@ -98,48 +94,36 @@ def _largest(logits: Float32, count: int) -> Int32:
     return ids[np.argsort(-logits[ids], kind="stable")].astype(np.int32)
 
 
-class TreeBreakEven:
-    """Drafts the trees that pay (a `Controller`): as many nodes as give most tokens a second, by
-    what steps cost and by what making the drafts takes.
+class TreePlanner:
+    """The trees that pay (a `Planner`): as many nodes as give most tokens a second, the same
+    number for all.
 
     Args:
         proposer: Says what nodes win.
-        costs: Of the engine's steps, measured on this machine.
     """
 
-    def __init__(self, proposer: MedusaProposer, costs: RowCosts) -> None:
+    def __init__(self, proposer: MedusaProposer) -> None:
         self._proposer = proposer
-        self._costs = costs
-        self._slower = Ratio()  # seconds of now to those measured
-        self._drafting_s = 0.0
-        self._idle = 0
 
-    def counts(self, requests: Sequence[Drafted], sequences: int) -> list[int]:
-        """What pays, the same for all; now and then one draft where nothing does."""
-        best, count = (1 + MARGIN) * sequences / self._seconds(sequences), 0
-        tokens, drafting_s = float(sequences), self._drafting_s
+    def plan(
+        self, requests: Sequence[Drafted], sequences: int, costs: Costs, budget: float
+    ) -> DraftPlan:
+        """What pays (`Planner.plan`)."""
+        plain = costs.target.at(sequences)
+        best, best_nodes, best_time = (1 + MARGIN) * sequences / plain, 0, plain
+        tokens = float(sequences)
         for nodes, gain in enumerate(self._proposer.gains, 1):
             tokens += gain * len(requests)
-            speed = tokens / (self._seconds(sequences + nodes * len(requests)) + drafting_s)
-            if speed > best:
-                best, count = speed, nodes
-        self._idle = 0 if count else (self._idle + 1) % _PROBE_EVERY
-        probes = not count and not self._idle
-        return [int(probes and index == 0) or count for index in range(len(requests))]
+            time = costs.verifying(sequences + nodes * len(requests), sequences) + costs.making
+            if time - plain > budget:
+                break
+            if tokens / time > best:
+                best, best_nodes, best_time = tokens / time, nodes, time
+        gain = best * plain / sequences - 1 if best_nodes else 0.0
+        return DraftPlan([best_nodes] * len(requests), gain, best_time - plain)
 
     def learn(self, request_id: int, drafted: int, accepted: int) -> None:
         """The proposer learns by itself."""
 
-    def observe(self, step: StepTimes) -> None:
-        """Learn what steps and drafts take now."""
-        verifying_s = step.seconds - step.drafting_s
-        self._slower.observe(verifying_s / self._costs.at(step.rows))
-        if step.drafted:
-            weight = _FORGET if self._drafting_s else 1.0
-            self._drafting_s += (step.drafting_s - self._drafting_s) * weight
-
     def forget(self, request_id: int) -> None:
         """Nothing is kept of a request."""
-
-    def _seconds(self, rows: int) -> float:
-        return self._costs.at(rows) * self._slower.value

@@ -8,13 +8,19 @@ Best is the largest number of tokens a second.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import NamedTuple
 
 from optc.runtime.speculative.row_costs import RowCosts
 
 #: Gains below this share are within the error of the estimates.
 MARGIN = 0.02
+#: Rates that differ by less are planned alike: most plans were made before.
+_RATE_STEPS = 128
+#: Drafts that are accepted more rarely win less than any row costs.
+_UNLIKELY = 0.01
 
 
 class Costs(NamedTuple):
@@ -22,15 +28,17 @@ class Costs(NamedTuple):
 
     Attributes:
         target: The engine that verifies.
-        draft: A draft model's; None where drafts cost nothing to make.
+        draft: A draft model's; None where there is none.
         draft_factor: What the draft model's measured times are multiplied by.
         row_extra: What each drafted row costs beyond the target's measured times.
+        making: What it takes to make drafts without a draft model, however many.
     """
 
     target: RowCosts
     draft: RowCosts | None = None
     draft_factor: float = 1.0
     row_extra: float = 0.0
+    making: float = 0.0
 
     def drafting(self, rows: int) -> float:
         """Time of a draft step of so many rows."""
@@ -42,79 +50,131 @@ class Costs(NamedTuple):
 
 
 class DraftPlan(NamedTuple):
-    """Drafts of each request, and the expected gain in tokens a second as a share of those of
-    plain decoding."""
+    """What to draft.
+
+    Attributes:
+        counts: Drafts of each request.
+        gain: Expected, in tokens a second, as a share of those of plain decoding.
+        extra: Time that the step takes beyond a plain one.
+    """
 
     counts: list[int]
-    gain: float
+    gain: float = 0.0
+    extra: float = 0.0
 
 
-def plan_drafts(rates: Sequence[float], sequences: int, limit: int, costs: Costs) -> DraftPlan:
+def plan_drafts(
+    rates: Sequence[float],
+    sequences: int,
+    limit: int,
+    costs: Costs,
+    budget: float = math.inf,
+) -> DraftPlan:
     """The best number of drafts for each request, at most ``limit``.
 
     Args:
-        rates: Acceptance rates of those that may be given drafts.
+        rates: Acceptance rates of those that may be given drafts, rounded to a 128th.
         sequences: B, all sequences of the step.
         limit: Most drafts of one.
         costs: Of the engines.
+        budget: Most time that the step may take beyond a plain one.
     """
-    none = DraftPlan([0] * len(rates), 0.0)
-    if not _can_pay(rates, sequences, limit, costs):
-        return none
-    best = max(_by_gain(rates, sequences, limit, costs), _alike(rates, sequences, limit, costs))
-    return DraftPlan(best[1], best[0] - 1) if best[0] > 1 + MARGIN else none
+    rounded = tuple(round(rate * _RATE_STEPS) for rate in rates)
+    if not any(rounded):
+        return DraftPlan([0] * len(rates))
+    plan = _plan(rounded, sequences, limit, costs, budget)
+    return plan._replace(counts=plan.counts.copy())
 
 
-def _by_gain(
-    rates: Sequence[float], sequences: int, limit: int, costs: Costs
-) -> tuple[float, list[int]]:
-    """The best speed, and its counts, of all that take the drafts with the largest gain."""
-    # A request's j-th draft comes after its (j-1)-th.
+@lru_cache(maxsize=1024)
+def _plan(
+    rates: tuple[int, ...], sequences: int, limit: int, costs: Costs, budget: float
+) -> DraftPlan:
+    """The best of all plans; rates in 128ths."""
+    chances = [_chances(rate, limit) for rate in rates]
+    most = sequences + limit * len(rates)
+    verifying = costs.target.upto(most)
+    plain = verifying[sequences]
+    bounds = _Bounds(sequences, costs, verifying, plain + budget)
+    gain, counts, time = max(_by_gain(chances, bounds), _alike(chances, bounds))
+    gain = gain * plain - 1
+    if gain <= MARGIN:
+        return DraftPlan([0] * len(rates))
+    return DraftPlan(counts, gain, time - plain)
+
+
+@lru_cache(maxsize=4096)
+def _chances(rate: int, limit: int) -> list[float]:
+    """That one draft is accepted, two are, and so on, as far as it is likely enough to matter."""
+    p = rate / _RATE_STEPS
+    return [p**depth for depth in range(1, limit + 1) if p**depth >= _UNLIKELY]
+
+
+class _Bounds(NamedTuple):
+    """What all choices of drafts have in common.
+
+    Attributes:
+        sequences: B.
+        costs: Of the engines.
+        verifying: Times of steps by their rows, as measured.
+        most: Longest time that a step may take.
+    """
+
+    sequences: int
+    costs: Costs
+    verifying: list[float]
+    most: float
+
+    def time(self, drafts: int) -> float:
+        """Of a step with so many drafts, a draft model's time apart."""
+        costs = self.costs
+        return self.verifying[self.sequences + drafts] + costs.row_extra * drafts + costs.making
+
+
+_Choice = tuple[float, list[int], float]  # share of a step's tokens a second, counts, time
+
+
+def _by_gain(chances: list[list[float]], bounds: _Bounds) -> _Choice:
+    """The best of: the likeliest draft, the two likeliest, and so on."""
+    # A request's next draft comes after the one before: where chances are equal, by depth.
     wins = sorted(
-        (-(rate**depth), depth, index)
-        for index, rate in enumerate(rates)
-        for depth in range(1, limit + 1)
+        (-chance, depth, index)
+        for index, mine in enumerate(chances)
+        for depth, chance in enumerate(mine)
     )
-    plain = costs.target.at(sequences)
-    tokens, drafting = float(sequences), 0.0
-    at_depth = [0] * (limit + 1)
-    counts = [0] * len(rates)
-    best, best_counts = 1.0, counts.copy()
-    for rows, (negative, depth, index) in enumerate(wins, sequences + 1):
+    draft, factor = bounds.costs.draft, bounds.costs.draft_factor
+    steps = draft.upto(len(chances)) if draft else ()
+    at_depth = [0] * max(map(len, chances))
+    tokens, drafting = float(bounds.sequences), 0.0
+    best, best_drafts, best_time = 0.0, 0, 0.0
+    for drafts, (negative, depth, _) in enumerate(wins, 1):
         tokens -= negative
-        counts[index] = depth
-        if costs.draft is not None:
-            drafting -= costs.drafting(at_depth[depth])
+        if steps:  # a draft step has a row for each request that is drafted for so deep
             at_depth[depth] += 1
-            drafting += costs.drafting(at_depth[depth])
-        speed = tokens / sequences * plain / (costs.verifying(rows, sequences) + drafting)
-        if speed > best:
-            best, best_counts = speed, counts.copy()
-    return best, best_counts
+            drafting += (steps[at_depth[depth]] - steps[at_depth[depth] - 1]) * factor
+        time = bounds.time(drafts) + drafting
+        if time > bounds.most:
+            break
+        if tokens > best * time:
+            best, best_drafts, best_time = tokens / time, drafts, time
+    counts = [0] * len(chances)
+    for _, _, index in wins[:best_drafts]:
+        counts[index] += 1
+    return best / bounds.sequences, counts, best_time
 
 
-def _alike(
-    rates: Sequence[float], sequences: int, limit: int, costs: Costs
-) -> tuple[float, list[int]]:
-    """The same of those that draft equally many for all: a draft model's steps cost little more
+def _alike(chances: list[list[float]], bounds: _Bounds) -> _Choice:
+    """The best of those that draft equally many for all: a draft model's steps cost little more
     for all requests than for one."""
-    plain = costs.target.at(sequences)
-    tokens = float(sequences)
-    best, best_depth = 1.0, 0
-    for depth in range(1, limit + 1):
-        tokens += sum(rate**depth for rate in rates)
-        rows = sequences + depth * len(rates)
-        time = costs.verifying(rows, sequences) + depth * costs.drafting(len(rates))
-        speed = tokens / sequences * plain / time
-        if speed > best:
-            best, best_depth = speed, depth
-    return best, [best_depth] * len(rates)
-
-
-def _can_pay(rates: Sequence[float], sequences: int, limit: int, costs: Costs) -> bool:
-    """False where not even all drafts together, at the price of one, would pay: most steps in
-    which nothing is drafted, at little cost."""
-    rate = max(rates, default=0.0)
-    most = len(rates) * sum(rate**depth for depth in range(1, limit + 1))
-    time = costs.verifying(sequences + 1, sequences) + costs.drafting(1)
-    return (1 + most / sequences) * costs.target.at(sequences) > (1 + MARGIN) * time
+    requests = len(chances)
+    step = bounds.costs.drafting(requests)
+    tokens = float(bounds.sequences)
+    best, best_depth, best_time = 0.0, 0, 0.0
+    for depth in range(1, max(map(len, chances)) + 1):
+        tokens += sum(mine[depth - 1] for mine in chances if len(mine) >= depth)
+        time = bounds.time(depth * requests) + depth * step
+        if time > bounds.most:
+            break
+        if tokens > best * time:
+            best, best_depth, best_time = tokens / time, depth, time
+    return best / bounds.sequences, [best_depth] * requests, best_time

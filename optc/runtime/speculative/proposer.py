@@ -11,6 +11,8 @@ from optc.runtime.speculative.suffix_automaton import SuffixAutomaton
 
 #: Shorter matches than this many tokens predict next to nothing.
 MIN_MATCH = 2
+#: Matches of 16 tokens and more are alike.
+_MOST_GRADE = 5
 
 
 class Wanted(NamedTuple):
@@ -99,16 +101,28 @@ class NGramProposer:
 
     def propose(self, wanted: Sequence[Wanted]) -> list[Drafts]:
         """Look each request's own text up."""
-        return [Drafts(self._look_up(request, limit)) for request, limit in wanted]
+        return [
+            Drafts(self._text(request).continuation(limit, self._min_match))
+            for request, limit in wanted
+        ]
+
+    def grade(self, request: Request) -> int:
+        """How much of the end of the request's text occurred before: 0 if less than the fewest
+        tokens, then the number of its binary digits; the longer, the surer."""
+        length = self._text(request).match_length
+        return min(_MOST_GRADE, length.bit_length()) if length >= self._min_match else 0
 
     def forget(self, request: Request) -> None:
         """Drop the request's text."""
         self._texts.pop(request.id, None)
 
-    def _look_up(self, request: Request, count: int) -> list[int]:
-        text = self._texts.setdefault(request.id, NGramText())
-        text.extend(request.tokens[len(text) :])
-        return text.continuation(count, self._min_match)
+    def _text(self, request: Request) -> NGramText:
+        text = self._texts.get(request.id)
+        if text is None:
+            text = self._texts[request.id] = NGramText()
+        if len(text) < request.num_tokens:
+            text.extend(request.tokens[len(text) :])
+        return text
 
 
 class NGramText:
@@ -120,6 +134,11 @@ class NGramText:
 
     def __len__(self) -> int:
         return len(self._tokens)
+
+    @property
+    def match_length(self) -> int:
+        """Tokens of the longest end of the text that occurred before."""
+        return self._automaton.match.length
 
     def extend(self, tokens: Int32) -> None:
         """Add tokens [n] to the text."""

@@ -7,6 +7,7 @@ import time
 from bisect import bisect_right
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -46,6 +47,10 @@ class RowCosts:
         x, y = self.rows[right - 1 : right + 1], self.seconds[right - 1 : right + 1]
         return y[0] + (y[1] - y[0]) * (rows - x[0]) / (x[1] - x[0])
 
+    def upto(self, rows: int) -> list[float]:
+        """`at` of 0 to ``rows`` rows and some more; shared, not to be changed."""
+        return _table(self, 1 << rows.bit_length())
+
     def to_json(self) -> dict[str, Any]:
         """A JSON object that `from_json` takes."""
         return {"rows": list(self.rows), "seconds": list(self.seconds)}
@@ -65,6 +70,11 @@ class RowCosts:
         if not all(isinstance(s, float) and s > 0 for s in seconds):
             raise ValueError("seconds are not above 0")
         return cls(tuple(map(int, rows)), tuple(seconds))
+
+
+@lru_cache(maxsize=32)
+def _table(costs: RowCosts, size: int) -> list[float]:
+    return [costs.at(rows) for rows in range(size)]
 
 
 def measure_row_costs(

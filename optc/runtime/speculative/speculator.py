@@ -22,6 +22,8 @@ class Source:
         learner: Told what the model says of its drafts; None where the proposer does not care.
         pending: Rows that must be computed before a request's first draft; None where drafts are
             not computed.
+        grade: How sure the drafts for a request would be, 0 if there are none to be had; None where
+            the proposer does not know before it drafts.
         note_rows: As `Speculator.note_rows`, for a proposer that reads what the step computed.
         release: Called at the end, where the proposer holds more than memory.
         seconds: In which the drafts of this step were made.
@@ -33,6 +35,7 @@ class Source:
     controller: Controller
     learner: Learner | None = None
     pending: Callable[[Request], int] | None = None
+    grade: Callable[[Request], int] | None = None
     note_rows: Callable[[Mapping[int, int]], None] | None = None
     release: Callable[[], None] | None = None
     seconds: float = 0.0
@@ -46,11 +49,18 @@ class Source:
             requests: Those that decode, have room, and have no drafts yet.
             sequences: All sequences of the step.
         """
-        known = [Drafted(r.id, r.room, self.pending(r) if self.pending else 1) for r in requests]
+        asked: list[Request] = []
+        known: list[Drafted] = []
+        for request in requests:
+            grade = self.grade(request) if self.grade else 1
+            if grade:
+                pending = self.pending(request) if self.pending else 1
+                asked.append(request)
+                known.append(Drafted(request.id, request.room, pending, grade))
         counts = self.controller.counts(known, sequences)
         wanted = [
             Wanted(request, min(count, request.room))
-            for request, count in zip(requests, counts, strict=True)
+            for request, count in zip(asked, counts, strict=True)
             if count
         ]
         if not wanted:
@@ -79,24 +89,35 @@ class Speculator:
         self._clock = clock
         self._drafted_by: dict[int, Source] = {}
 
-    def propose(self, running: Sequence[Request]) -> None:
-        """Give each request that decodes its drafts for the next step, and the others none."""
+    @property
+    def notes_rows(self) -> bool:
+        """Whether some source wants to know from which rows tokens were drawn."""
+        return any(source.note_rows is not None for source in self._sources)
+
+    def propose(self, running: Sequence[Request]) -> bool:
+        """Give each request that decodes its drafts for the next step, and the others none.
+
+        Returns:
+            Whether there are any.
+        """
         self._drafted_by.clear()
-        left = []
         for request in running:
-            request.draft([])
-            if request.decodes and request.room:
-                left.append(request)
+            if request.num_drafted:
+                request.draft([])
+        left: list[Request] | None = None
         for source in self._sources:
-            source.seconds, source.drafted, source.accepted = 0.0, 0, 0
-            if not left:
-                continue
             started = self._clock()
-            drafted = source.propose(left, len(running))
-            source.seconds = self._clock() - started
-            if drafted:
+            source.seconds, source.drafted, source.accepted = 0.0, 0, 0
+            if not source.controller.ready():
+                continue
+            if left is None:
+                left = [request for request in running if request.decodes and request.room > 0]
+            if left:
+                drafted = source.propose(left, len(running))
                 self._drafted_by.update((request.id, source) for request in drafted)
                 left = [request for request in left if not request.num_drafted]
+            source.seconds = self._clock() - started
+        return bool(self._drafted_by)
 
     def note_rows(self, rows: Mapping[int, int]) -> None:
         """State, by request id, the row of the step's logits that its last token was drawn from."""
@@ -114,13 +135,17 @@ class Speculator:
         if source.learner is not None:
             source.learner.learn(request, checked)
 
-    def observe_step(self, sequences: int, rows: int, seconds: float) -> None:
-        """Take note of a step of decodes and drafts only, from `propose` to its end."""
+    def observe_step(
+        self, sequences: int, rows: int, seconds: float, *, mixed: bool = False
+    ) -> None:
+        """Take note of a step, from `propose` to its end; ``mixed`` if prompts had a part in it."""
         drafting_s = sum(source.seconds for source in self._sources)
         for source in self._sources:
             own_s = seconds - drafting_s + source.seconds
             source.controller.observe(
-                StepTimes(sequences, rows, own_s, source.seconds, source.drafted, source.accepted)
+                StepTimes(
+                    sequences, rows, own_s, source.seconds, source.drafted, source.accepted, mixed
+                )
             )
 
     def forget(self, request: Request) -> None:

@@ -15,14 +15,18 @@ from optc.runtime.engine import Engine
 from optc.runtime.executable import EngineSpec, Float32, HeadedExecutable, Int32, StepBatch
 from optc.runtime.kv_plan import KVPlan
 from optc.runtime.params import SamplingParams
-from optc.runtime.speculative.controller import Controller, Drafted, Fixed, StepTimes
+from optc.runtime.speculative.break_even import BreakEven
+from optc.runtime.speculative.controller import Controller, Drafted, Fixed
 from optc.runtime.speculative.drafting import Drafting
-from optc.runtime.speculative.medusa import MedusaProposer, TreeBreakEven
+from optc.runtime.speculative.medusa import MedusaProposer, TreePlanner
 from optc.runtime.speculative.medusa_tree import likeliest, shape_of
+from optc.runtime.speculative.plan_drafts import Costs
 from optc.runtime.speculative.proposer import Checked, Wanted
 from optc.runtime.speculative.row_costs import RowCosts
 from optc.runtime.speculative.speculator import Source, Speculator
 from tests.runtime.speculative.test_speculator import request
+from tests.runtime.speculative.virtual_time import World, line
+from tests.runtime.speculative.virtual_time import run as run_in_virtual_time
 from tests.runtime.toy import VOCAB, ToyExecutable, naive_logits, toy_spec
 
 RATES = ((0.6, 0.2, 0.1), (0.5, 0.1), (0.3, 0.2))
@@ -140,24 +144,31 @@ def test_guesses_become_a_tree() -> None:
 def test_only_what_pays_is_drafted() -> None:
     proposer = MedusaProposer(HeadedToy(toy_spec(tree=True)), 8)
     assert proposer.gains[0] == pytest.approx(0.6)
-    controller = TreeBreakEven(proposer, RowCosts((1, 101), (1.0, 11.0)))
-    one, room = [Drafted(1, 20)], 30
-    several = [Drafted(index, room) for index in range(4)]
-    few = controller.counts(several, 4)
-    many = controller.counts(one, 1)[0]
+    planner = TreePlanner(proposer)
+    costs = Costs(RowCosts((1, 101), (1.0, 11.0)))
+    one = [Drafted(1, 20)]
+    several = [Drafted(index, 30) for index in range(4)]
+    few = planner.plan(several, 4, costs, 9.0).counts
+    many = planner.plan(one, 1, costs, 9.0).counts[0]
     assert 0 < few[0] < many <= 8, "a row costs a tenth of a step, of each sequence"
     assert few == [few[0]] * 4
-    controller.observe(StepTimes(1, 1 + many, 11.0, 10.0, many, 1))
-    assert controller.counts(one, 1) == [0], "the drafts took longer than they win"
-    for _ in range(300):
-        controller.observe(StepTimes(1, 1 + many, 1.0, 0.0, many, 1))
-    assert controller.counts(one, 1)[0] > 0
+    assert planner.plan(one, 1, costs, 0.15).counts == [1], "no more than may be lost"
+    dear = costs._replace(making=9.0)
+    assert planner.plan(one, 1, dear, 99.0).counts == [0], "making takes longer than drafts win"
     for _ in range(300):
         proposer.learn(request(1), Checked(8, (), [0] * 9))
     assert proposer.gains[0] < 0.02
-    counts = [controller.counts(one, 1)[0] for _ in range(200)]
-    assert set(counts) == {0, 1}
-    assert counts.count(1) == 3, "now and then it tries one"
+    assert planner.plan(one, 1, costs, 9.0).counts == [0]
+
+
+def test_time_that_heads_take_is_learned_and_charged() -> None:
+    """Heads that take half of a step win nothing; they are tried rarely."""
+    proposer = MedusaProposer(HeadedToy(toy_spec(tree=True)), 8)
+    controller = BreakEven(Costs(line(0.05)), planner=TreePlanner(proposer))
+    world = World(lambda _, count: 0, line(0.05), making_s=0.5)
+    slow = run_in_virtual_time(controller, world, tokens=2000)
+    assert 0 < slow.drafted < 60
+    assert slow.speed > 0.98
 
 
 def test_an_artifact_without_heads_says_so() -> None:

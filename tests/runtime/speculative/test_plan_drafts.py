@@ -45,7 +45,8 @@ def test_no_other_counts_are_much_faster(
         for counts in itertools.product(range(5), repeat=len(rates))
     )
     assert found >= best - 0.03
-    assert found == pytest.approx(1 + plan.gain)
+    # rates are rounded, and drafts that are hardly ever accepted left out
+    assert found == pytest.approx(1 + plan.gain, abs=0.03)
     assert plan.gain == 0 or plan.gain > MARGIN
     if best < 1 + MARGIN:
         assert plan.counts == [0] * len(rates)
@@ -76,3 +77,22 @@ def test_only_the_requests_that_pay_are_drafted_for() -> None:
     rates = np.array([0.9, 0.1, 0.9, 0.0]).tolist()
     counts = plan_drafts(rates, 4, 8, Costs(line(0.1))).counts
     assert counts[0] == counts[2] > 0 == counts[1] == counts[3]
+
+
+def test_a_budget_bounds_the_time_of_the_step() -> None:
+    for drafts in (None, RowCosts((1,), (0.1,))):
+        costs = Costs(line(0.1), drafts)
+        free = plan_drafts([0.9, 0.8], 2, 8, costs)
+        assert free.extra > 1.0
+        bounded = plan_drafts([0.9, 0.8], 2, 8, costs, 0.55)
+        assert 0 < sum(bounded.counts) < sum(free.counts)
+        assert 0 < bounded.extra <= 0.55
+        assert plan_drafts([0.9, 0.8], 2, 8, costs, 0.05).counts == [0, 0]
+
+
+def test_what_making_drafts_takes_is_counted_once() -> None:
+    costs = Costs(line(0.05))
+    assert plan_drafts([0.5], 1, 8, costs).counts > [0]
+    assert plan_drafts([0.5], 1, 8, costs._replace(making=2.0)).counts == [0]
+    plan = plan_drafts([0.9], 1, 8, costs._replace(making=0.5))
+    assert plan.extra == pytest.approx(0.5 + 0.05 * plan.counts[0])

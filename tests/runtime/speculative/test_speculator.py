@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
+import pytest
 
 from optc.runtime.kv_blocks import BlockTables
 from optc.runtime.metrics import RequestMetrics
@@ -40,6 +41,10 @@ class PerRequest:
         self.learned: list[tuple[int, int, int]] = []
         self.observed: list[StepTimes] = []
         self.forgotten: list[int] = []
+        self.is_ready = True
+
+    def ready(self) -> bool:
+        return self.is_ready
 
     def counts(self, requests: Sequence[Drafted], sequences: int) -> list[int]:
         self.asked += requests
@@ -88,7 +93,7 @@ def test_each_request_gets_its_own_number() -> None:
     proposer = Scripted({i: [4] * 9 for i in range(3)})
     controller = PerRequest({0: 2, 1: 0, 2: 5})
     Speculator([Source(proposer, controller, pending=lambda r: 7 + r.id)]).propose(running)
-    assert controller.asked == [Drafted(i, 20, 7 + i) for i in range(3)]
+    assert controller.asked == [Drafted(i, 20, 7 + i, 1) for i in range(3)]
     assert proposer.asked == [{0: 2, 2: 5}]
     assert [len(tokens) for tokens in drafted(running)] == [2, 0, 5]
 
@@ -102,6 +107,28 @@ def test_the_first_source_that_has_something_drafts() -> None:
     assert drafted(running) == [[1, 2], [3], []]
     speculator.propose([request(0)])
     assert len(second.asked) == 1, "nobody is left to ask for"
+
+
+def test_in_a_plain_step_nothing_is_asked() -> None:
+    running = [request(0)]
+    proposer, controller = Scripted({0: [1]}), PerRequest({0: 1})
+    controller.is_ready = False
+    source = Source(proposer, controller, grade=lambda r: pytest.fail("asked for its grade"))
+    speculator = Speculator([source])
+    assert not speculator.propose(running)
+    assert controller.asked == []
+    assert proposer.asked == []
+    controller.is_ready, source.grade = True, None
+    assert speculator.propose(running)
+
+
+def test_requests_that_a_source_has_nothing_for_are_not_planned() -> None:
+    running = [request(0), request(1), request(2)]
+    proposer, controller = Scripted({i: [4] * 9 for i in range(3)}), PerRequest({0: 2, 2: 3})
+    grades = {0: 3, 1: 0, 2: 1}
+    Speculator([Source(proposer, controller, grade=lambda r: grades[r.id])]).propose(running)
+    assert controller.asked == [Drafted(0, 20, 1, 3), Drafted(2, 20, 1, 1)]
+    assert proposer.asked == [{0: 2, 2: 3}]
 
 
 def test_old_drafts_do_not_stay() -> None:
@@ -118,7 +145,7 @@ def test_a_source_learns_from_its_own_drafts_only() -> None:
     running = [request(0), request(1)]
     controllers = PerRequest({0: 4, 1: 4}), PerRequest({0: 4, 1: 4})
     proposers = Scripted({0: [1, 2]}), Scripted({1: [3]})
-    clock = iter([10.0, 11.0, 20.0, 22.0])
+    clock = iter([10.0, 11.0, 20.0, 22.0])  # before and after each source
     speculator = Speculator(
         [Source(p, c) for p, c in zip(proposers, controllers, strict=True)], lambda: next(clock)
     )

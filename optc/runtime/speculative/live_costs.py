@@ -1,0 +1,83 @@
+"""`LiveCosts`: what steps and drafts take now, against what was measured before."""
+
+from __future__ import annotations
+
+from optc.runtime.speculative.plan_drafts import Costs
+from optc.runtime.speculative.rate import Ratio
+
+#: Older observations lose this fraction of their weight with each new one.
+_FORGET = 0.05
+#: So many rows without extra time are assumed to have been seen before the first ones.
+_PRIOR_ROWS = 1.0
+
+
+class LiveCosts:
+    """Measured costs, corrected by the steps that are observed.
+
+    Args:
+        measured: Before the engines were used.
+    """
+
+    def __init__(self, measured: Costs) -> None:
+        self._measured = measured
+        self._plain, self._drafting = Ratio(), Ratio()  # seconds of now to those measured
+        self._making_s = 0.0
+        self._extra_s, self._rows = 0.0, _PRIOR_ROWS
+
+    @property
+    def known(self) -> bool:
+        """A plain step was observed."""
+        return bool(self._plain.count)
+
+    @property
+    def slower(self) -> float:
+        """Seconds of now for each that was measured."""
+        return self._plain.value
+
+    @property
+    def now(self) -> Costs:
+        """Costs of now in units of the target's measured times, rounded to what matters."""
+        unit = self._plain.value
+        step = self._measured.target.at(1)
+        return self._measured._replace(
+            draft_factor=round(self._drafting.value / unit, 2),
+            row_extra=round(self._extra_s / self._rows / unit / step, 3) * step,
+            making=round(self._making_s / unit / step, 2) * step,
+        )
+
+    def plain_s(self, sequences: int) -> float:
+        """Seconds of a plain step."""
+        return self._measured.target.at(sequences) * self._plain.value
+
+    def row_s(self) -> float:
+        """Seconds of one row more in a step of many: of those that prompts share."""
+        rows, seconds = self._measured.target.rows, self._measured.target.seconds
+        if len(rows) < 2:
+            return self.plain_s(1)
+        return (seconds[-1] - seconds[-2]) / (rows[-1] - rows[-2]) * self._plain.value
+
+    def observe_plain(self, sequences: int, seconds: float) -> None:
+        """Learn from a plain step."""
+        self._plain.observe(seconds / self._measured.target.at(sequences))
+
+    def observe_drafts(self, sequences: int, rows: int, seconds: float) -> None:
+        """Learn from the verifying part of a step with drafts."""
+        drafts = rows - sequences
+        plain_s = self.plain_s(sequences)
+        expected_s = self.plain_s(rows)
+        # with drafts it takes no less than without, and a row no more than a step of its own
+        least, most = plain_s - expected_s, drafts * plain_s / sequences
+        extra_s = min(max(seconds - expected_s, least), most)
+        self._extra_s += extra_s - _FORGET * self._extra_s
+        self._rows += drafts - _FORGET * self._rows
+
+    def observe_making(self, seconds: float, steps_s: float) -> None:
+        """Learn from the making of drafts, of which a draft model's steps should have taken
+        ``steps_s`` as measured, 0 without one."""
+        if steps_s:
+            self._drafting.observe(seconds / steps_s)
+        elif self._making_s:
+            most = 2 * self._making_s
+            self._making_s += (min(seconds, most) - self._making_s) * _FORGET
+        else:
+            self._making_s = seconds
