@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+from optc.artifact.choose import Choice, choose_engine
 from optc.artifact.manifest import (
     MANIFEST_NAME,
     REPORT_NAME,
@@ -15,8 +16,8 @@ from optc.artifact.manifest import (
     parse_manifest,
 )
 from optc.artifact.verify import check_files
-from optc.errors import ArtifactError, InputError, UnavailableError
-from optc.target import host_features
+from optc.errors import ArtifactError
+from optc.machine import Machine
 
 Verify = Literal["full", "size"]
 
@@ -55,32 +56,35 @@ class Artifact:
         """sha256 in hex that identifies the artifact."""
         return self.manifest.digest
 
-    def engine(self, role: str = "target", available: frozenset[str] | None = None) -> EngineEntry:
-        """The engine of ``role`` that uses most of this machine.
+    def engine(self, name: str | None = None) -> EngineEntry:
+        """The target engine that suits this machine best, or the one called ``name``.
 
-        Args:
-            role: ``target`` or ``draft``.
-            available: CPU features of the machine; None asks the machine.
+        Raises: as `choose`.
+        """
+        return self.choose(name=name).entry
+
+    def choose(
+        self,
+        role: str = "target",
+        *,
+        name: str | None = None,
+        beside: EngineEntry | None = None,
+        machine: Machine | None = None,
+    ) -> Choice:
+        """The engine of ``role`` to load, and why not the others (`choose_engine`).
 
         Raises:
-            InputError: The artifact has no engine of that role.
-            UnavailableError: None of them runs here; says which feature each one lacks.
+            InputError: The artifact has no engine of that role or name.
+            UnavailableError: None of them can be loaded; gives the reason against each.
         """
-        candidates = [e for e in self.manifest.engines if e.role == role]
-        if not candidates:
-            roles = ", ".join(sorted({e.role for e in self.manifest.engines})) or "none"
-            raise InputError(
-                f"has no engine of role {role!r}", where=str(self.path), hint=f"roles: {roles}"
-            )
-        present = host_features() if available is None else available
-        fitting = [e for e in candidates if not e.target.missing_on(present)]
-        if not fitting:
-            raise UnavailableError(
-                "; ".join(_misfit(e, present) for e in candidates),
-                where=str(self.path),
-                hint="compile it for this machine with --target native",
-            )
-        return max(fitting, key=lambda e: len(e.target.features))
+        return choose_engine(
+            self.manifest.engines,
+            str(self.path),
+            role=role,
+            name=name,
+            beside=beside,
+            machine=machine,
+        )
 
     def engine_folder(self, engine: EngineEntry) -> Path:
         """Folder of an engine's files, as `optc.backend.Backend.load` takes it."""
@@ -150,11 +154,3 @@ def read_json(path: Path) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise ArtifactError("is not a JSON object", where=str(path))
     return value
-
-
-def _misfit(engine: EngineEntry, present: frozenset[str]) -> str:
-    missing = ", ".join(engine.target.missing_on(present))
-    return (
-        f"engine {engine.name!r} was compiled for {engine.target.name} "
-        f"and needs CPU features that this machine lacks: {missing}"
-    )

@@ -52,17 +52,20 @@ class Instruments:
     meter: Meter
 
 
-def open_instruments(artifact: Artifact, threads: int | None) -> Instruments:
+def open_instruments(
+    artifact: Artifact, threads: int | None, engine: str | None = None
+) -> Instruments:
     """The instruments for an artifact's engine on the calling thread.
 
     Args:
         artifact: Its files have been checked.
         threads: Threads of the engine; None is what this process may use.
+        engine: Its name; None is the one that suits this machine best.
 
     Raises:
         UnavailableError: The backend or this build of the engine offers none.
     """
-    entry = artifact.engine()
+    entry = artifact.engine(engine)
     backend = measurable(entry.backend)
     costs = backend.step_costs(entry.data)
     meter = backend.open_meter(

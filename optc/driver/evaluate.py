@@ -23,6 +23,7 @@ def evaluate_artifact(
     text: Path | None = None,
     reference: Path | None = None,
     threads: int | None = None,
+    engine: str | None = None,
     progress: Progress = no_progress,
 ) -> dict[str, Any]:
     """Perplexity of an artifact on a text, and with a reference its divergence from it.
@@ -32,6 +33,7 @@ def evaluate_artifact(
         text: ``.jsonl`` or plain text; None is the shipped one.
         reference: Folder of the source model, run in float32.
         threads: CPU threads of engine and reference; None is all usable ones.
+        engine: Name of the artifact's engine; None is the one that suits this machine best.
         progress: Told what goes on.
 
     Returns:
@@ -40,14 +42,14 @@ def evaluate_artifact(
 
     Raises:
         InputError: The text or the reference is unusable.
-        UnavailableError: The engine does not run here.
+        UnavailableError: No engine runs here, or not that one.
     """
     count = threads or usable_threads()
-    engine = artifact.engine()
+    entry = artifact.engine(engine)
     model = None if reference is None else _dense_form(reference, progress)
-    windows = _windows(artifact, engine, text)
-    executable = registry.backend(engine.backend).load(
-        artifact.engine_folder(engine), engine.spec, engine.data, count
+    windows = _windows(artifact, entry, text)
+    executable = registry.backend(entry.backend).load(
+        artifact.engine_folder(entry), entry.spec, entry.data, count
     )
     try:
         return evaluate(

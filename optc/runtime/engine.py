@@ -11,6 +11,7 @@ from types import TracebackType
 from optc.errors import RequestError
 from optc.runtime.adapters.loading import load_adapter
 from optc.runtime.batching import BatchingMode
+from optc.runtime.engine_info import EngineInfo
 from optc.runtime.eviction import Eviction
 from optc.runtime.executable import EngineSpec
 from optc.runtime.handle import Handle
@@ -41,6 +42,7 @@ class Engine:
         prefix_spill: Where they go then (`optc.runtime.spill.where`); None is nowhere.
         drafting: With what tokens are drafted; None does not speculate.
         batching, batch_window_ms: When waiting requests are admitted (`optc.runtime.batching`).
+        info: Where the engine comes from; None where it was not loaded from an artifact.
 
     Raises:
         OptcError: An engine cannot be loaded, or the memory is too little.
@@ -63,7 +65,9 @@ class Engine:
         drafting: Drafting | None = None,
         batching: BatchingMode = "continuous",
         batch_window_ms: float = 5.0,
+        info: EngineInfo | None = None,
     ) -> None:
+        self.info = info
         self.tokenizer = tokenizer
         self.eos_token_ids = tuple(eos_token_ids)
         opening = OpenCore(

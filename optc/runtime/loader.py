@@ -12,6 +12,7 @@ from optc.errors import InputError
 from optc.runtime.batching import BatchingMode
 from optc.runtime.costs_cache import CostsCache
 from optc.runtime.engine import Engine
+from optc.runtime.engine_info import EngineInfo
 from optc.runtime.eviction import Eviction
 from optc.runtime.executable import Executable
 from optc.runtime.kv_plan import parse_bytes
@@ -26,6 +27,7 @@ from optc.target import usable_threads
 def load(
     path: str | Path,
     *,
+    engine: str | None = None,
     kv_memory: str | int | None = None,
     threads: int | None = None,
     token_budget: int | None = None,
@@ -48,6 +50,8 @@ def load(
 
     Args:
         path: The artifact's folder.
+        engine: Name of one of its engines; None is the one that suits this machine best
+            (docs/runtime.md). ``Engine.info`` says which that is and why not another.
         kv_memory: Memory for keys and values, ``"2GiB"`` or bytes; None is enough for all
             sequences at full length, at most 2 GiB and a quarter of the available memory.
         threads: Threads of the engine; None is what this process may use.
@@ -84,10 +88,10 @@ def load(
 
     Raises:
         ArtifactError: Not an artifact, or damaged; names the file.
-        UnavailableError: This machine lacks a CPU feature or package that the engine needs.
-        InputError: ``kv_memory``, ``block_size``, ``threads``, ``token_budget``,
-            ``max_sequences`` or ``prefill_chunk`` is no usable size, ``speculate`` is not known, or
-            a draft model is missing or does not fit.
+        UnavailableError: No engine can be loaded here; gives the reason against each.
+        InputError: There is no such ``engine``; ``kv_memory``, ``block_size``, ``threads``,
+            ``token_budget``, ``max_sequences`` or ``prefill_chunk`` is no usable size,
+            ``speculate`` is not known, or a draft model is missing or does not fit.
     """
     for name, count in (
         ("threads", threads),
@@ -108,18 +112,20 @@ def load(
             where="speculate",
             hint="draft or ngram+draft",
         )
-    target = _Engine(artifact, artifact.engine(), count)
+    choice = artifact.choose(name=engine)
+    target = _Engine(artifact, choice.entry, count)
     engines = {"target": target}
     for role in MODELS:
         if role in kinds:
-            engines[role] = _Engine(*find_draft(artifact, role, draft, verify), count)
+            found = find_draft(artifact, choice.entry, role, draft, verify)
+            engines[role] = _Engine(*found, count)
     drafting = Drafting(
         kinds,
         next((engines[role] for role in MODELS if role in engines), None),
         num_speculative_tokens,
         max_drafted,
         MeasuredCosts(
-            {role: engine.key for role, engine in engines.items()},
+            {role: opened.key for role, opened in engines.items()},
             count,
             CostsCache() if cost_cache else None,
         ),
@@ -127,6 +133,7 @@ def load(
     tokenizer = artifact.manifest.tokenizer
     return Engine(
         target,
+        info=EngineInfo.of(artifact.path, choice),
         tokenizer=artifact_tokenizer(artifact),
         eos_token_ids=tokenizer.eos_token_ids if tokenizer else (),
         kv_memory_bytes=budget,

@@ -37,12 +37,13 @@ def artifact_step_times(
         UnavailableError: This machine cannot load the engine.
     """
     cache, count = cache or CostsCache(), threads or usable_threads()
-    kept = None if again else cache.read(_KIND, artifact.digest, count)
+    entry = artifact.engine()
+    key = f"{artifact.digest}/{entry.name}"
+    kept = None if again else cache.read(_KIND, key, count)
     if kept is not None:
         return StepTimes.from_json(kept)
     with load(artifact.path, threads=count, prefix_cache=False, verify="size") as engine:
         served = serve_steps(engine)
-    entry = artifact.engine()
     executable = registry.backend(entry.backend).load(
         artifact.engine_folder(entry), entry.spec, entry.data, count
     )
@@ -50,5 +51,5 @@ def artifact_step_times(
         found = measure_step_times(executable, served, progress=progress)
     finally:
         executable.close()
-    cache.write(_KIND, artifact.digest, count, found.to_json())
+    cache.write(_KIND, key, count, found.to_json())
     return found

@@ -7,8 +7,9 @@ import pytest
 from optc.artifact import Artifact
 from optc.artifact.verify import unlisted_files
 from optc.errors import ArtifactError, InputError, UnavailableError
-from optc.target import Target, parse_target
-from tests.artifact.toy import toy_engine, write_toy
+from optc.machine import Machine
+from optc.target import parse_target
+from tests.artifact.toy import write_toy
 
 WEIGHTS_PATH = "engines/target/weights.bin"
 
@@ -83,27 +84,16 @@ def test_strangers_are_listed_but_not_the_report(artifact: Artifact) -> None:
     assert unlisted_files(artifact.path, artifact.manifest.files) == ["engines/notes.txt"]
 
 
-def test_the_engine_with_most_features_that_run_here_is_picked(tmp_path: Path) -> None:
-    engines = [toy_engine("v3"), toy_engine("v4", parse_target("x86-64-v4-vnni"))]
-    for engine in engines:  # both entries name the one file that exists
-        object.__setattr__(engine, "folder", "engines/target")
-    artifact = write_toy(tmp_path / "a", *engines)
-    v3 = frozenset(parse_target("x86-64-v3").features)
-    v4 = frozenset(parse_target("x86-64-v4-vnni").features)
-    assert artifact.engine(available=v4).name == "v4"
-    assert artifact.engine(available=v3).name == "v3"
-
-
-def test_an_engine_for_a_feature_this_machine_lacks_names_it(tmp_path: Path) -> None:
-    future = Target("x86-64-v9", "cpu", ("avx2", "avx9000"))
-    artifact = write_toy(tmp_path / "a", toy_engine(target=future))
-    with pytest.raises(UnavailableError, match=r"x86-64-v9.*lacks: avx9000") as caught:
-        artifact.engine(available=frozenset({"avx2"}))
-    assert caught.value.exit_code == 3
-    assert "--target native" in caught.value.hint
+def test_the_engine_for_this_machine_is_found(artifact: Artifact) -> None:
+    v3 = Machine(frozenset(parse_target("x86-64-v3").features))
+    choice = artifact.choose(machine=v3)
+    assert (choice.entry.name, choice.rejected) == ("target", ())
+    with pytest.raises(UnavailableError) as caught:
+        artifact.choose(machine=Machine(frozenset()))
+    assert caught.value.where == str(artifact.path)
 
 
 def test_a_role_that_no_engine_has_is_an_input_error(artifact: Artifact) -> None:
     with pytest.raises(InputError, match="no engine of role 'draft'") as caught:
-        artifact.engine("draft")
+        artifact.choose("draft")
     assert caught.value.hint == "roles: target"

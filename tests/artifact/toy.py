@@ -41,7 +41,7 @@ def toy_engine(name: str = "target", target: Target | None = None) -> EngineEntr
         role="target",
         backend="tvm",
         target=target or parse_target("x86-64-v3"),
-        requires={"apache-tvm-ffi": "0.1"},
+        requires={},
         spec=toy_spec(),
         data={"tensors": [1, 2]},
         folder=f"engines/{name}",

@@ -246,3 +246,26 @@ def test_the_target_is_that_of_backends_that_name_none(
 
 def test_commas_separate_engines_and_architectures() -> None:
     assert split_engines("a,b:sm_89,sm_120,c:native") == ["a", "b:sm_89+sm_120", "c:native"]
+
+
+def test_commands_run_the_best_engine_or_the_named_one(
+    compile_engines: Optc, optc: Optc, tmp_path: Path
+) -> None:
+    path = tmp_path / "out/a"
+    assert compile_engines("tvm:x86-64-v3", "tvm", "aot:sm_89").code == 0
+    call = ("run", path, "--prompt", "ab", "--max-tokens", "2")
+    outcome = optc(*call)
+    assert "engine tvm-native (tvm for native); not tvm-x86-64-v3: it fits, but" in outcome.err
+    assert "; not aot-sm_89: it needs a CUDA device" in outcome.err
+    value = optc(*call, "--engine", "tvm-x86-64-v3", "--json").json
+    assert value["engine"]["name"] == "tvm-x86-64-v3"
+    rest = ("--output-tokens", "2", "--concurrency", "1", "--rounds", "1", "--json")
+    bench = optc("bench", path, "--engine", "tvm-x86-64-v3", *rest).json
+    assert (bench["target"], bench["engine"]["name"]) == ("x86-64-v3", "tvm-x86-64-v3")
+    refused = optc(*call, "--engine", "aot-sm_89")
+    assert refused.code == 3
+    assert "engine 'aot-sm_89' (aot for cuda:sm_89): it needs a CUDA device" in refused.err
+    entries = {entry["name"]: entry for entry in optc("inspect", path, "--json").json["engines"]}
+    assert entries["tvm-native"]["loads_here"] is True
+    assert entries["aot-sm_89"]["reason"].startswith("it needs a CUDA device")
+    assert "aot-sm_89" in optc("inspect", path).out

@@ -36,7 +36,9 @@ def test_run_json_has_the_promised_keys(optc: Optc, artifact: Path) -> None:
     value = optc(
         "run", artifact, "--prompt", "ab", "--max-tokens", "5", "--ignore-eos", "--json"
     ).json
-    assert set(value) == RUN_KEYS | FRAME
+    assert set(value) == RUN_KEYS | {"engine"} | FRAME
+    names = {"name": "target", "backend": "stub", "target": "native"}
+    assert value["engine"] == {**names, "rejected": []}
     assert value["prompt_tokens"] == 3  # BOS and two bytes
     assert len(value["token_ids"]) == value["output_tokens"] == 5
     assert value["finish_reason"] == "length"
@@ -53,7 +55,7 @@ def test_run_streams_the_text_of_a_single_prompt(optc: Optc, artifact: Path) -> 
 def test_run_batches_several_prompts_in_their_order(optc: Optc, artifact: Path) -> None:
     rest = ("--max-tokens", "4", "--ignore-eos", "--json")
     both = optc("run", artifact, "--prompt", "ab", "--prompt", "xyz", *rest).json
-    assert set(both) == {"results"} | FRAME
+    assert set(both) == {"results", "engine"} | FRAME
     alone = [optc("run", artifact, "--prompt", text, *rest).json for text in ("ab", "xyz")]
     assert [r["token_ids"] for r in both["results"]] == [r["token_ids"] for r in alone]
     text = optc("run", artifact, "--prompt", "ab", "--prompt", "xyz", "--max-tokens", "4").out
@@ -118,14 +120,14 @@ def test_run_on_a_machine_without_the_needed_cpu_feature(
     assert optc("compile", tiny_model, *arguments).code == 0
     outcome = optc("run", path, "--prompt", "x")
     assert outcome.code == 3
-    assert "needs CPU features that this machine lacks: avx9000" in outcome.err
+    assert "it needs avx9000, which this CPU lacks" in outcome.err
     assert outcome.out == ""
 
 
 def test_bench_json_has_the_promised_keys(optc: Optc, artifact: Path) -> None:
     rest = ("--output-tokens", "4", "--concurrency", "1,3", "--rounds", "1", "--json")
     value = optc("bench", artifact, *rest).json
-    assert set(value) == {"target", "results", "rounds", "ceilings"} | FRAME
+    assert set(value) == {"target", "engine", "results", "rounds", "ceilings"} | FRAME
     assert value["target"] == "native"
     assert [r["concurrency"] for r in value["results"]] == [1, 3]
     first = value["results"][0]

@@ -75,7 +75,7 @@ SHORT = ("--prompt-tokens", "8", "--output-tokens", "4", "--concurrency", "2", "
 
 def test_bench_reports_utilizations_and_ceilings(optc: Optc, artifact: Path) -> None:
     value = optc("bench", artifact, *SHORT, "--json").json
-    assert set(value) == {"target", "results", "rounds", "ceilings"} | FRAME
+    assert set(value) == {"target", "engine", "results", "rounds", "ceilings"} | FRAME
     assert value["warnings"] == []
     assert value["rounds"] == 1
     assert 0 < value["results"][0]["mbu"] < 1
@@ -111,7 +111,7 @@ def test_profile_has_the_documented_keys(
 ) -> None:
     rest = ("--profile", "--prompt-tokens", "16", "--concurrency", "1,3")
     value = optc("bench", artifact, *rest, "--json").json
-    assert set(value) == {"target", "results", "rounds", "ceilings", "profile"} | FRAME
+    assert set(value) == {"target", "engine", "results", "rounds", "ceilings", "profile"} | FRAME
     assert (value["target"], value["results"], value["rounds"]) == ("native", [], 20)
     steps = [(s["phase"], s["sequences"], s["rows"], s["context"]) for s in value["profile"]]
     assert steps == [("decode", 1, 1, 16), ("decode", 3, 3, 16), ("prefill", 1, 16, 16)]
@@ -167,7 +167,7 @@ TRAFFIC = "poisson:rate=500,requests=20,prompt=uniform(4,9),output=4"
 def test_a_workload_is_replayed_and_summed_up(optc: Optc, artifact: Path) -> None:
     rest = ("--workload", TRAFFIC, "--slo", "ttft=100s,tpot=100s", "--price-per-hour", "2")
     value = optc("bench", artifact, *rest, "--json").json
-    assert set(value) == {"target", "results", "rounds", "ceilings", "workload"} | FRAME
+    assert set(value) == {"target", "engine", "results", "rounds", "ceilings", "workload"} | FRAME
     assert (value["results"], value["warnings"]) == ([], [])
     found = value["workload"]
     assert (found["spec"], found["seed"], found["warmup"]) == (TRAFFIC, 0, 2)

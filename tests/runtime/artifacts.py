@@ -44,14 +44,21 @@ def write_artifact(
     roles: tuple[str, ...] = ("target",),
     vocab: int = SPEC.vocab_size,
     special: str = "<s>",
+    targets: tuple[Target, ...] = (Target("any", "cpu"),),
 ) -> Artifact:
     """An artifact whose engines are the toy, with a byte-level tokenizer that adds no BOS itself.
 
-    The tokenizer's first token is ``special``.
+    The tokenizer's first token is ``special``. With several ``targets`` there is an engine of each
+    role for every one of them.
     """
+    names = {
+        role if len(targets) == 1 else f"{role}-{target.name}": (role, target)
+        for role in roles
+        for target in targets
+    }
     with ArtifactWriter(output) as writer:
-        for role in roles:
-            (writer.subfolder(f"engines/{role}") / "engine.bin").write_bytes(b"toy")
+        for name in names:
+            (writer.subfolder(f"engines/{name}") / "engine.bin").write_bytes(b"toy")
         if tokenizer:
             folder = writer.subfolder("tokenizer")
             byte_level().save(str(folder / "tokenizer.json"))
@@ -60,17 +67,17 @@ def write_artifact(
             (folder / "chat_template.jinja").write_text("{{ bos_token }}{{ messages[0].content }}")
         engines = tuple(
             EngineEntry(
-                name=role,
+                name=name,
                 role=role,
                 backend="toy",
-                target=Target("any", "cpu"),
+                target=target,
                 requires={},
                 spec=replace(SPEC, vocab_size=vocab),
                 data={"seed": 0},
-                folder=f"engines/{role}",
+                folder=f"engines/{name}",
                 files=("engine.bin",),
             )
-            for role in roles
+            for name, (role, target) in names.items()
         )
         files = ("tokenizer/tokenizer.json", "tokenizer/chat_template.jinja")
         entry = TokenizerEntry(

@@ -6,7 +6,7 @@ import pytest
 
 import optc
 from optc import registry
-from optc.target import usable_threads
+from optc.target import Target, parse_target, usable_threads
 from tests.runtime.artifacts import ToyBackend, write_artifact
 from tests.runtime.toy import ToyModel, generate_naively
 
@@ -41,6 +41,36 @@ def test_an_artifact_without_tokenizer_takes_tokens(tmp_path: Path, backend: Toy
         assert engine.tokenizer is None
         assert engine.generate([[1, 2]])[0].output_tokens == 16
     assert backend.calls[0][2] == usable_threads()
+
+
+def test_of_several_engines_the_best_is_loaded_and_says_so(
+    tmp_path: Path, backend: ToyBackend
+) -> None:
+    native, future = parse_target("native"), Target("future", "cpu", ("avx9000",))
+    targets = (Target("any", "cpu"), native, future)
+    path = write_artifact(tmp_path / "toy", targets=targets, roles=("target", "draft")).path
+    with optc.load(path, kv_memory="1MiB") as engine:
+        info = engine.info
+    assert info is not None
+    assert (info.artifact, info.name, info.backend, info.target) == (
+        path,
+        "target-native",
+        "toy",
+        "native",
+    )
+    assert [(other.name, other.reason) for other in info.rejected] == [
+        ("target-any", "it fits, but target-native is preferred: it uses more of this CPU"),
+        ("target-future", "it needs avx9000, which this CPU lacks"),
+    ]
+    with optc.load(path, engine="target-any", speculate="draft", kv_memory="1MiB") as engine:
+        assert engine.info is not None
+        assert engine.info.rejected[0].reason == "target-any was asked for"
+    folders = [folder.name for folder, _, _ in backend.calls]
+    assert folders == ["target-native", "target-any", "draft-any"]
+    with pytest.raises(optc.UnavailableError, match="it needs avx9000"):
+        optc.load(path, engine="target-future")
+    with pytest.raises(optc.InputError, match="has no engine 'target-all'"):
+        optc.load(path, engine="target-all")
 
 
 def test_a_damaged_byte_is_found_before_loading(tmp_path: Path, backend: ToyBackend) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 
 import click
 
+from optc.cli.chosen import chosen_json, engine_option
 from optc.cli.commands.bench_instruments import find_instruments, found_ceilings
 from optc.cli.commands.bench_tables import print_profile, print_results
 from optc.cli.commands.bench_workload import Traffic, measure_workload, print_workload
@@ -24,6 +25,7 @@ class _Options:
     rounds: int | None
     threads: int | None
     kv_memory: str | None
+    engine: str | None
 
 
 @click.command("bench", short_help="Measure an artifact's speed on this machine.")
@@ -34,6 +36,7 @@ class _Options:
 @click.option("--rounds", type=click.IntRange(min=1), help="[3; with --profile 20].")
 @click.option("--threads", type=click.IntRange(min=1), help="CPU threads [all usable].")
 @click.option("--kv-memory", metavar="SIZE", help="Memory for keys and values, such as 2GiB.")
+@engine_option
 @click.option("--workload", metavar="SPEC", help="Replay Poisson arrivals or a trace instead.")
 @click.option("--slo", metavar="BOUNDS", help="For the goodput: ttft=200ms,tpot=50ms.")
 @click.option(
@@ -54,6 +57,7 @@ def command(
     rounds: int | None,
     threads: int | None,
     kv_memory: str | None,
+    engine: str | None,
     workload: str | None,
     slo: str | None,
     settings: Path | None,
@@ -73,14 +77,16 @@ def command(
     in a file of JSON lines (docs/performance.md).
     """
     if workload is not None:
-        traffic = Traffic(workload, slo, price_per_hour, warmup, seed, threads, kv_memory, settings)
+        traffic = Traffic(
+            workload, slo, price_per_hour, warmup, seed, threads, kv_memory, settings, engine
+        )
         _workload(artifact, traffic, profiled, as_json)
         return
     _refuse_without_workload(
         slo=slo, settings=settings, price_per_hour=price_per_hour, warmup=warmup
     )
     counts = _counts(concurrency)
-    options = _Options(prompt_tokens, output_tokens, counts, rounds, threads, kv_memory)
+    options = _Options(prompt_tokens, output_tokens, counts, rounds, threads, kv_memory, engine)
     warnings: list[str] = []
     with reserved_stdout():
         measure = _profile if profiled else _bench
@@ -120,7 +126,11 @@ def _bench(path: Path, options: _Options, warnings: list[str]) -> dict[str, Any]
     rounds = options.rounds or ROUNDS
     with (
         load(
-            path, kv_memory=options.kv_memory, threads=options.threads, prefix_cache=False
+            path,
+            engine=options.engine,
+            kv_memory=options.kv_memory,
+            threads=options.threads,
+            prefix_cache=False,
         ) as engine,
         progress_on_stderr() as progress,
     ):
@@ -128,7 +138,7 @@ def _bench(path: Path, options: _Options, warnings: list[str]) -> dict[str, Any]
         fitting, _ = fit(options.prompt_tokens, options.output_tokens, engine.max_context)
         if fitting < options.prompt_tokens:
             warnings.append(f"prompts have {fitting} tokens: more do not fit the context")
-        instruments = find_instruments(artifact, options.threads, warnings)
+        instruments = find_instruments(artifact, options.threads, options.engine, warnings)
         results = bench(
             engine,
             prompt_tokens=fitting,
@@ -139,7 +149,7 @@ def _bench(path: Path, options: _Options, warnings: list[str]) -> dict[str, Any]
             progress=progress,
         )
     return {
-        "target": artifact.engine().target.name,
+        **chosen_json(engine.info),
         "results": [result_json(result) for result in results],
         "rounds": rounds,
         "ceilings": found_ceilings(instruments, warnings),
@@ -150,17 +160,19 @@ def _profile(path: Path, options: _Options, warnings: list[str]) -> dict[str, An
     from optc.artifact import Artifact
     from optc.bench.profile import ROUNDS, profile, shapes
     from optc.bench.utilization import measurable, open_instruments
+    from optc.runtime.engine_info import EngineInfo
     from optc.target import usable_threads
 
     artifact = Artifact.open(path)
-    entry = artifact.engine()
+    choice = artifact.choose(name=options.engine)
+    entry = choice.entry
     threads = options.threads or usable_threads()
     rounds = options.rounds or ROUNDS
     profiler = measurable(entry.backend).open_profiler(
         artifact.engine_folder(entry), entry.spec, entry.data, threads
     )
     try:
-        instruments = open_instruments(artifact, threads)
+        instruments = open_instruments(artifact, threads, options.engine)
         wanted = shapes(entry.spec, options.prompt_tokens, options.concurrency)
         if wanted[0].context < options.prompt_tokens:
             warnings.append(f"the context holds {wanted[0].context} tokens")
@@ -169,7 +181,7 @@ def _profile(path: Path, options: _Options, warnings: list[str]) -> dict[str, An
     finally:
         profiler.close()
     return {
-        "target": entry.target.name,
+        **chosen_json(EngineInfo.of(path, choice)),
         "results": [],
         "rounds": rounds,
         "ceilings": found_ceilings(instruments, warnings),

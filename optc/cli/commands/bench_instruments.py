@@ -12,13 +12,13 @@ if TYPE_CHECKING:
 
 
 def find_instruments(
-    artifact: Artifact, threads: int | None, warnings: list[str]
+    artifact: Artifact, threads: int | None, engine: str | None, warnings: list[str]
 ) -> Instruments | None:
     """The instruments; without any, throughput alone is still worth measuring."""
     from optc.bench.utilization import open_instruments
 
     try:
-        return open_instruments(artifact, threads)
+        return open_instruments(artifact, threads, engine)
     except UnavailableError as error:
         warnings.append(f"no MBU and MFU: {error.render()}")
         return None

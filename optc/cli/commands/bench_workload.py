@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from optc.cli.chosen import chosen_json
 from optc.cli.commands.bench_instruments import find_instruments, found_ceilings
 from optc.cli.commands.bench_tables import ceilings_text
 from optc.cli.output import figure, show, table
@@ -31,6 +32,7 @@ class Traffic:
         threads: Of the engine.
         kv_memory: As of `optc.load`.
         settings: JSON file of ``optc tune``; None loads with the defaults.
+        engine: Its name; None is the one that suits this machine best.
     """
 
     spec: str
@@ -41,6 +43,7 @@ class Traffic:
     threads: int | None
     kv_memory: str | None
     settings: Path | None
+    engine: str | None = None
 
 
 def measure_workload(path: Path, traffic: Traffic, warnings: list[str]) -> dict[str, Any]:
@@ -65,7 +68,7 @@ def measure_workload(path: Path, traffic: Traffic, warnings: list[str]) -> dict[
         raise InputError(f"the workload has {len(arrivals)} requests", where="--warmup")
     options = _load_options(traffic)
     with (
-        load(path, threads=traffic.threads, **options) as engine,
+        load(path, engine=traffic.engine, threads=traffic.threads, **options) as engine,
         progress_on_stderr() as progress,
     ):
         artifact = Artifact.open(path, "size")  # loading has verified it
@@ -81,7 +84,7 @@ def measure_workload(path: Path, traffic: Traffic, warnings: list[str]) -> dict[
                 f"{shortened} of {len(jobs)} requests were shortened to the context of "
                 f"{engine.max_context} tokens"
             )
-        instruments = find_instruments(artifact, traffic.threads, warnings)
+        instruments = find_instruments(artifact, traffic.threads, traffic.engine, warnings)
         warm_up(engine)
         if instruments is not None:
             sample(instruments.meter)
@@ -90,7 +93,7 @@ def measure_workload(path: Path, traffic: Traffic, warnings: list[str]) -> dict[
             sample(instruments.meter)
     values = summarize(run, slo=slo, price_per_hour=traffic.price_per_hour, instruments=instruments)
     return {
-        "target": artifact.engine().target.name,
+        **chosen_json(engine.info),
         "results": [],
         "rounds": 1,
         "ceilings": found_ceilings(instruments, warnings),

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from optc.cli.chosen import engine_option
 from optc.cli.needs import compile_packages
 from optc.cli.output import figure, json_option, print_json, reserved_stdout, show, table
 from optc.cli.progress import progress_on_stderr
@@ -32,13 +33,19 @@ _LABELS = {
 @click.option("--text", type=_PATH, help="Text to score: .jsonl or plain [shipped].")
 @click.option("--reference", type=_PATH, help="Model folder: adds KL and top-1 agreement.")
 @click.option("--threads", type=click.IntRange(min=1), help="CPU threads [all usable].")
+@engine_option
 @json_option
 def command(
-    artifact: Path, text: Path | None, reference: Path | None, threads: int | None, as_json: bool
+    artifact: Path,
+    text: Path | None,
+    reference: Path | None,
+    threads: int | None,
+    engine: str | None,
+    as_json: bool,
 ) -> None:
     """Score a text with ARTIFACT; with --reference also against the float32 model."""
     with compile_packages(), reserved_stdout(), progress_on_stderr() as progress:
-        figures = _evaluate(artifact, text, reference, threads, progress)
+        figures = _evaluate(artifact, text, reference, threads, engine, progress)
     if as_json:
         print_json("eval", figures)
         return
@@ -52,12 +59,22 @@ def command(
 
 
 def _evaluate(
-    path: Path, text: Path | None, reference: Path | None, threads: int | None, progress: Progress
+    path: Path,
+    text: Path | None,
+    reference: Path | None,
+    threads: int | None,
+    engine: str | None,
+    progress: Progress,
 ) -> dict[str, Any]:
     from optc.artifact import Artifact
     from optc.driver.evaluate import evaluate_artifact
 
     progress("check", 0, 0)
     return evaluate_artifact(
-        Artifact.open(path), text=text, reference=reference, threads=threads, progress=progress
+        Artifact.open(path),
+        text=text,
+        reference=reference,
+        threads=threads,
+        engine=engine,
+        progress=progress,
     )

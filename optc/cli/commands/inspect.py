@@ -25,14 +25,16 @@ def command(artifact: Path, as_json: bool) -> None:
 
     opened = Artifact.open(artifact, verify="size")
     report = opened.report()
+    reasons = _reasons(opened.manifest)
     if as_json:
         manifest = opened.manifest.to_json()
         values = {"artifact": str(artifact), "digest": opened.digest}
-        print_json("inspect", {**values, "manifest": manifest, "report": report})
+        here = [{"name": n, "loads_here": not why, "reason": why} for n, why in reasons.items()]
+        print_json("inspect", {**values, "manifest": manifest, "report": report, "engines": here})
         return
     show(
         _identity(opened),
-        _engines(opened.manifest),
+        _engines(opened.manifest, reasons),
         passes_table(report.get("passes", [])),
         gates_table(report.get("gates", [])),
     )
@@ -58,15 +60,27 @@ def _identity(artifact: Artifact) -> Table:
     return rows
 
 
-def _engines(manifest: Manifest) -> Table:
-    rows = table("engines", "name", "backend", "target", "context", "KV a token", "needs")
+def _reasons(manifest: Manifest) -> dict[str, str]:
+    """Why each engine cannot be loaded here, by name; empty where it can."""
+    from optc.artifact.choose import reason_against
+    from optc.machine import this_machine
+
+    here = this_machine()
+    return {engine.name: reason_against(engine, here) for engine in manifest.engines}
+
+
+def _engines(manifest: Manifest, reasons: dict[str, str]) -> Table:
+    columns = ("name", "role", "backend", "target", "context", "KV a token", "loads here")
+    rows = table("engines", *columns)
     for engine in manifest.engines:
+        reason = reasons[engine.name]
         rows.add_row(
             engine.name,
+            engine.role,
             engine.backend,
             engine.target.name,
             str(engine.spec.max_context),
             byte_text(engine.spec.kv_bytes_per_token),
-            " ".join(engine.target.features),
+            f"no: {reason}" if reason else "yes",
         )
     return rows

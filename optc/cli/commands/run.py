@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from optc.cli.chosen import chosen_json, chosen_text, engine_option
 from optc.cli.output import json_option, print_json
 from optc.cli.structured import structured_options, structured_parameters
 from optc.errors import InputError
@@ -39,6 +40,7 @@ _ADAPTER = "adapter"
 )
 @click.option("--threads", type=click.IntRange(min=1), help="CPU threads [all usable].")
 @click.option("--kv-memory", metavar="SIZE", help="Memory for keys and values, such as 2GiB.")
+@engine_option
 @click.option(
     "--speculate",
     metavar="KIND",
@@ -66,6 +68,7 @@ def command(
     timeout: float | None,
     threads: int | None,
     kv_memory: str | None,
+    engine: str | None,
     speculate: str | None,
     draft: Path | None,
     adapter: Path | None,
@@ -90,21 +93,22 @@ def command(
     params = SamplingParams(**sampling, **structure)
     with load(
         artifact,
+        engine=engine,
         kv_memory=kv_memory,
         threads=threads,
         speculate=speculate,
         draft=draft,
         num_speculative_tokens=num_speculative_tokens,
-    ) as engine:
+    ) as loaded:
         terms: dict[str, Any] = {"deadline_s": timeout}
         if adapter is not None:
-            engine.load_adapter(_ADAPTER, adapter)
+            loaded.load_adapter(_ADAPTER, adapter)
             terms["adapter"] = _ADAPTER
         if as_json or len(texts) > 1:
-            generated = engine.generate(texts, params, **terms)
+            generated = loaded.generate(texts, params, **terms)
             outputs = [output.raise_for_error() for output in generated]
         else:
-            outputs = [_stream(engine, texts[0], params, terms)]
+            outputs = [_stream(loaded, texts[0], params, terms)]
     if as_json:
         results = [_figures(output) for output in outputs]
         if draft or speculate not in (None, "off"):
@@ -114,12 +118,15 @@ def command(
                 r | {"forced_tokens": output.metrics.forced_tokens}
                 for r, output in zip(results, outputs, strict=True)
             ]
-        print_json("run", results[0] if len(results) == 1 else {"results": results})
+        whole = results[0] if len(results) == 1 else {"results": results}
+        print_json("run", {**whole, "engine": chosen_json(loaded.info)["engine"]})
         return
     for text, output in zip(texts, outputs, strict=True):
         if len(texts) > 1:
             click.echo(f"── {text!r}\n{output.text}")
         click.echo(_summary(output), err=True)
+    if loaded.info is not None and loaded.info.rejected:
+        click.echo(chosen_text(loaded.info), err=True)
 
 
 def _stream(

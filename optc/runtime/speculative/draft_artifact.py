@@ -17,12 +17,17 @@ _HINTS = {
 
 
 def find_draft(
-    target: Artifact, role: str, other: str | Path | None, verify: Literal["full", "size"]
+    target: Artifact,
+    beside: EngineEntry,
+    role: str,
+    other: str | Path | None,
+    verify: Literal["full", "size"],
 ) -> tuple[Artifact, EngineEntry]:
     """The artifact that holds the draft, and which of its engines that is.
 
     Args:
         target: The artifact that is drafted for.
+        beside: Its engine; of several drafts, the one of the same backend and target is taken.
         role: ``draft``, or ``self`` for its own first layers.
         other: Artifact of the draft model; None is the target's own draft engine.
         verify: How its files are checked.
@@ -39,7 +44,7 @@ def find_draft(
     if not any(engine.role == role for engine in target.manifest.engines):
         what = "draft model" if role == "draft" else "draft of its own layers"
         raise InputError(f"has no {what}", where=str(target.path), hint=_HINTS[role])
-    return target, target.engine(role)
+    return target, target.choose(role, beside=beside).entry
 
 
 def check_same_tokenizer(target: Path | None, draft: Path | None, where: str) -> None:

@@ -1,0 +1,33 @@
+"""``--engine``, and which engine of an artifact a command has run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+if TYPE_CHECKING:
+    from optc.runtime.engine_info import EngineInfo
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+
+def engine_option(command: Command) -> Command:
+    """Add ``--engine`` to a command."""
+    return click.option(
+        "--engine", metavar="NAME", help="Of the artifact's engines [the best for this machine]."
+    )(command)
+
+
+def chosen_json(info: EngineInfo | None) -> dict[str, Any]:
+    """The keys ``engine`` and ``target`` of a command's JSON object; null where there is none."""
+    if info is None:
+        return {"engine": None, "target": None}
+    return {"engine": info.to_json(), "target": info.target}
+
+
+def chosen_text(info: EngineInfo) -> str:
+    """One line for reading."""
+    others = "".join(f"; not {other.name}: {other.reason}" for other in info.rejected)
+    return f"engine {info.name} ({info.backend} for {info.target}){others}"

@@ -1,0 +1,125 @@
+"""Which engine of an artifact is loaded, and what is said of the others."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from optc import registry
+from optc.artifact import EngineEntry
+from optc.artifact.choose import choose_engine
+from optc.errors import InputError, UnavailableError
+from optc.machine import Machine
+from optc.target import Target, parse_target
+from tests.artifact.toy import toy_engine
+from tests.stub import StubBackend
+
+V3 = Target("x86-64-v3", "cpu", parse_target("x86-64-v3").features)
+V4 = parse_target("x86-64-v4-vnni")
+GPU = parse_target("cuda:sm_80+sm_90")
+LAPTOP = Machine(frozenset(V3.features), (), "no driver")
+SERVER = Machine(frozenset(V4.features), (90,), "")
+
+
+@pytest.fixture(autouse=True)
+def backends(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = {
+        name: StubBackend(name, rank) for name, rank in (("tvm", 20), ("ort", 10), ("trt", 30))
+    }
+
+    def backend(name: str) -> StubBackend:
+        if name not in found:
+            raise InputError(f"unknown backend {name!r}")
+        return found[name]
+
+    monkeypatch.setattr(registry, "backend", backend)
+
+
+def engine(backend: str, target: Target, role: str = "target") -> EngineEntry:
+    name = f"{backend}-{target.arch or target.name}"
+    made = toy_engine(name if role == "target" else f"{role}-{name}", target)
+    return replace(made, backend=backend, role=role)
+
+
+EVERY = [engine("ort", V4), engine("tvm", V3), engine("tvm", V4), engine("trt", GPU)]
+
+
+@pytest.mark.parametrize(
+    ("machine", "engines", "chosen"),
+    [
+        (SERVER, EVERY, "trt-sm_80+sm_90"),
+        (SERVER, [engine("tvm", GPU), engine("trt", GPU)], "trt-sm_80+sm_90"),
+        (SERVER, EVERY[:3], "tvm-x86-64-v4-vnni"),
+        (SERVER, EVERY[:2], "ort-x86-64-v4-vnni"),
+        (LAPTOP, EVERY, "tvm-x86-64-v3"),
+        (LAPTOP, [engine("ort", V3), engine("tvm", V3)], "tvm-x86-64-v3"),
+    ],
+)
+def test_accelerator_then_instructions_then_backend(
+    machine: Machine, engines: list[EngineEntry], chosen: str
+) -> None:
+    assert choose_engine(engines, "a", machine=machine).entry.name == chosen
+    assert choose_engine(engines[::-1], "a", machine=machine).entry.name == chosen
+
+
+def test_the_first_of_equals_is_taken() -> None:
+    twins = [replace(engine("tvm", V3), name=name) for name in ("first", "second")]
+    choice = choose_engine(twins, "a", machine=LAPTOP)
+    assert choice.entry.name == "first"
+    assert choice.rejected[0].reason == "it fits, but first is preferred: it was compiled first"
+
+
+def test_the_reason_against_each_other_engine_is_given() -> None:
+    choice = choose_engine([*EVERY, engine("new", V3)], "a", machine=LAPTOP)
+    reasons = {other.name: other.reason for other in choice.rejected}
+    lacking = "it needs avx512_vnni, avx512bw, avx512dq, avx512f, avx512vl, which this CPU lacks"
+    assert reasons == {
+        "ort-x86-64-v4-vnni": lacking,
+        "tvm-x86-64-v4-vnni": lacking,
+        "trt-sm_80+sm_90": "it needs a CUDA device: no driver",
+        "new-x86-64-v3": "the backend new is not installed",
+    }
+    on_server = choose_engine(EVERY, "a", machine=SERVER).rejected
+    assert {other.reason for other in on_server} == {
+        "it fits, but trt-sm_80+sm_90 is preferred: it runs on a CUDA device"
+    }
+    on_cpu = choose_engine(EVERY[:3], "a", machine=SERVER).rejected
+    assert [other.reason.rpartition(": ")[2] for other in on_cpu] == [
+        "its backend goes first",
+        "it uses more of this CPU",
+    ]
+
+
+def test_where_none_fits_one_error_lists_every_reason() -> None:
+    with pytest.raises(UnavailableError) as caught:
+        choose_engine(EVERY[2:], "a", machine=LAPTOP)
+    assert str(caught.value) == (
+        "a: engine 'tvm-x86-64-v4-vnni' (tvm for x86-64-v4-vnni): it needs avx512_vnni, avx512bw, "
+        "avx512dq, avx512f, avx512vl, which this CPU lacks; engine 'trt-sm_80+sm_90' (trt for "
+        "cuda:sm_80+sm_90): it needs a CUDA device: no driver "
+        "(compile it for this machine with --target native)"
+    )
+    assert caught.value.exit_code == 3
+
+
+def test_an_engine_by_its_name() -> None:
+    choice = choose_engine(EVERY, "a", name="tvm-x86-64-v3", machine=SERVER)
+    assert choice.entry.name == "tvm-x86-64-v3"
+    assert {other.reason for other in choice.rejected} == {"tvm-x86-64-v3 was asked for"}
+    with pytest.raises(UnavailableError, match="it needs a CUDA device: no driver"):
+        choose_engine(EVERY, "a", name="trt-sm_80+sm_90", machine=LAPTOP)
+    with pytest.raises(InputError) as caught:
+        choose_engine(EVERY, "a", name="tvm-x86-64-v5", machine=LAPTOP)
+    assert str(caught.value) == ("a: has no engine 'tvm-x86-64-v5' (did you mean 'tvm-x86-64-v3'?)")
+
+
+def test_a_draft_is_taken_from_beside_its_target() -> None:
+    drafts = [engine("tvm", target, "draft") for target in (V3, V4)]
+    for target in (V3, V4):
+        beside = engine("tvm", target)
+        found = choose_engine([beside, *drafts], "a", role="draft", beside=beside, machine=SERVER)
+        assert found.entry.target == target
+    other = engine("ort", V4)
+    found = choose_engine([other, *drafts], "a", role="draft", beside=other, machine=SERVER)
+    assert found.entry.target == V4, "the best where none is of its kind"
