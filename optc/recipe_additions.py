@@ -9,6 +9,9 @@ from optc.errors import InputError
 from optc.pipeline.pipeline import Pipeline
 from optc.recipe import Recipe, Scalar, Step
 
+#: The pass that runs the model over a text.
+CALIBRATE = "calibrate"
+
 
 def with_adapters(recipe: Recipe, text: str) -> Recipe:
     """The recipe with room for LoRA adapters, its pass ``adapters`` last.
@@ -69,3 +72,37 @@ def with_medusa(recipe: Recipe, folder: Path, sha256: str) -> Recipe:
     changed = recipe.model_copy(update={"pipeline": pipeline})
     Pipeline.parse(changed.spec(), registry)
     return changed
+
+
+def with_calibration(recipe: Recipe, text: Path, folder: Path, sha256: str) -> Recipe:
+    """The recipe whose passes that calibrate have their text.
+
+    Args:
+        recipe: Validated, with such a pass (`calibrates`).
+        text: What to calibrate with.
+        folder: The model's.
+        sha256: Of the text, in hex.
+
+    Raises:
+        InputError: A name cannot stand in a pipeline.
+    """
+    for path in (text, folder):
+        if any(char in str(path) for char in ",{}"):
+            raise InputError(
+                f"{str(path)!r} has a comma or a brace in it",
+                where="--calibration",
+                hint="rename it",
+            )
+    options: dict[str, Scalar] = {"text": str(text), "folder": str(folder), "sha256": sha256}
+    pipeline = tuple(
+        step.model_copy(update={"options": {**step.options, **options}})
+        if step.name == CALIBRATE
+        else step
+        for step in recipe.pipeline
+    )
+    return recipe.model_copy(update={"pipeline": pipeline})
+
+
+def calibrates(recipe: Recipe) -> bool:
+    """Whether the recipe has a pass that wants a text."""
+    return any(step.name == CALIBRATE for step in recipe.pipeline)

@@ -11,7 +11,7 @@ from optc.driver.memory import parse_bytes
 from optc.errors import InputError
 from optc.progress import Progress, no_progress
 from optc.recipe import Recipe, load_recipe
-from optc.recipe_additions import with_adapters, with_medusa
+from optc.recipe_additions import calibrates, with_adapters, with_calibration, with_medusa
 
 #: Longest sequence that an engine is compiled for unless ``max_context`` says otherwise.
 DEFAULT_CONTEXT = 32768
@@ -102,13 +102,12 @@ def resolve_options(
     loaded = load_recipe(recipe, sets=set, gates=gate)
     engines = parse_engines(backend, target, loaded.backend)
     loaded = loaded.model_copy(update={"backend": engines[0].backend.name})
+    source, warnings = Path(model), list[str]()
+    if calibration is not None:
+        loaded = _calibrated(loaded, Path(calibration), source, warnings)
     whole = loaded if adapters is None else with_adapters(loaded, adapters)
     if medusa is not None:
         whole = _with_heads(whole, Path(medusa))
-    warnings = []
-    if calibration is not None:
-        _check_text(Path(calibration), "--calibration")
-        warnings.append(f"recipe {loaded.name} has no pass that calibrates: the text is not used")
     if eval_text is not None:
         _check_text(Path(eval_text), "--eval-text")
     if schedules is not None and not tune:
@@ -117,7 +116,6 @@ def resolve_options(
         raise InputError(f"no model (config.json) in {draft}", where="--draft")
     if self_draft is not None:
         check_self_draft(engines)
-    source = Path(model)
     return CompileOptions(
         source=source,
         recipe=whole,
@@ -140,6 +138,17 @@ def resolve_options(
         progress=progress,
         warnings=tuple(warnings),
     )
+
+
+def _calibrated(recipe: Recipe, text: Path, source: Path, warnings: list[str]) -> Recipe:
+    """The recipe with its text to calibrate with; a warning if it wants none."""
+    _check_text(text, "--calibration")
+    if not calibrates(recipe):
+        warnings.append(f"recipe {recipe.name} has no pass that calibrates: the text is not used")
+        return recipe
+    from optc.gates.text import digest_text
+
+    return with_calibration(recipe, text, source, digest_text(text))
 
 
 def _with_heads(recipe: Recipe, folder: Path) -> Recipe:

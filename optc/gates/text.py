@@ -8,6 +8,7 @@ window is seen, and no BOS is put at its start.
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -62,6 +63,18 @@ def read_documents(path: Path) -> list[str]:
     except (OSError, UnicodeDecodeError) as error:
         raise InputError(f"cannot read the text: {error}", where=str(path)) from error
     return _parse_documents(content, str(path), jsonl=path.suffix == ".jsonl")
+
+
+def digest_text(path: Path) -> str:
+    """sha256 of a text's bytes, in hex.
+
+    Raises:
+        InputError: It cannot be read.
+    """
+    try:
+        return hashlib.sha256(path.read_bytes()).hexdigest()
+    except OSError as error:
+        raise InputError(f"cannot read the text: {error.strerror}", where=str(path)) from error
 
 
 def default_documents() -> list[str]:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from optc.passes.quantize.calibrate import Calibrate
 from optc.passes.quantize.cast_weights import CastWeights
+from optc.passes.quantize.quantize_static import QuantizeStatic
 from optc.passes.quantize.quantize_weights import QuantizeWeights
 from optc.pipeline.base import Pass
 
-PASSES: tuple[type[Pass], ...] = (QuantizeWeights, CastWeights)
+PASSES: tuple[type[Pass], ...] = (Calibrate, QuantizeWeights, QuantizeStatic, CastWeights)

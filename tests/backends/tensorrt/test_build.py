@@ -15,15 +15,20 @@ from optc.backends.tensorrt.header import read_header
 from optc.backends.tensorrt.loading import ENGINE_FILE
 from optc.backends.tensorrt.provider import missing_reason
 from optc.errors import UnsupportedError
+from optc.gates.text import digest_text
 from optc.importer import import_model
 from optc.pipeline.pipeline import Pipeline
 from optc.recipe import load_recipe
+from optc.recipe_additions import with_calibration
 from optc.target import parse_target
 from tests.backends.tensorrt.lowered import run, step_feeds
 from tests.models import Dense, dense_model
 
 pytestmark = pytest.mark.skipif(bool(missing_reason()), reason=missing_reason())
-MODEL = Path(__file__).parents[3] / "examples/models/pycode"
+ROOT = Path(__file__).parents[3]
+MODEL = ROOT / "examples/models/pycode"
+TEXT = ROOT / "examples/text/code_calibration.jsonl"
+CALIBRATED = ("trt-int8-qdq", "trt-fp8")
 ALL = "sm_80+sm_86+sm_89+sm_120"
 
 
@@ -39,7 +44,9 @@ def _build(model: ir.Model, target: str, folder: Path, context: int = 256) -> En
 
 def _lowered(recipe: str) -> ir.Model:
     imported = import_model(MODEL)
-    Pipeline.parse(load_recipe(recipe).spec(), registry).run(imported.model)
+    loaded = load_recipe(recipe, sets=["calibrate.windows=1"] if recipe in CALIBRATED else [])
+    loaded = with_calibration(loaded, TEXT, MODEL, digest_text(TEXT))
+    Pipeline.parse(loaded.spec(), registry).run(imported.model)
     return imported.model
 
 
@@ -59,6 +66,8 @@ def _check_engine(profiles: list[dict[str, Any]], types: dict[str, int]) -> None
         ("trt-int8", ALL, {"Half x Int8": 25}),
         ("trt-int4", ALL, {"Half x Int4": 24, "Half x Int8": 1}),
         ("bf16-fused", "sm_89", {"BFloat16 x BFloat16": 25}),
+        ("trt-int8-qdq", ALL, {"Int8 x Int8": 24, "Half x Half": 1}),
+        ("trt-fp8", "sm_89+sm_120", {"FP8 x FP8": 24, "Half x Half": 1}),
     ],
 )
 def test_the_example_model_builds_with_fused_attention_and_its_types(

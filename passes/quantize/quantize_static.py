@@ -1,0 +1,177 @@
+"""`quantize-static`: activations and weights in int8 or FP8, with scales that are known before."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import ml_dtypes
+import numpy as np
+import onnx_ir as ir
+
+from optc.errors import InputError
+from optc.ir.emit import Emitter, dims_of
+from optc.ir.graph import add_initializer, remove_unused, replace_node
+from optc.ir.linear import SOURCES, Linear, find_linear, head_of, sources
+from optc.ir.weights import Array, LazyWeight
+from optc.passes.quantize.calibrate import INPUT_RANGE
+from optc.pipeline.base import Pass, PassReport
+
+
+@dataclass(frozen=True)
+class _Format:
+    """A type of low precision: its ONNX and NumPy types and its largest value."""
+
+    onnx: ir.DataType
+    numpy: np.dtype[Any]
+    limit: float
+
+    def round(self, values: Array) -> Array:
+        """``values``, in units of their scale, as the type has them."""
+        bounded = np.clip(values, -self.limit, self.limit)
+        if self.onnx is ir.DataType.INT8:
+            bounded = np.rint(bounded)
+        return bounded.astype(self.numpy)
+
+
+_FORMATS = {
+    "int8": _Format(ir.DataType.INT8, np.dtype(np.int8), 127.0),
+    "fp8": _Format(ir.DataType.FLOAT8E4M3FN, np.dtype(ml_dtypes.float8_e4m3fn), 448.0),
+}
+#: Least scale: the smallest normal float16, so that every compute type has it as it is.
+_LEAST_SCALE = 2.0**-14
+
+
+@dataclass(frozen=True)
+class QuantizeStatic(Pass):
+    """MatMul with a constant weight becomes QuantizeLinear, DequantizeLinear and MatMul.
+
+    Activations have one scale for the whole tensor, the largest magnitude that `calibrate` saw
+    over the type's largest value (min-max); weights one for each output channel. All are
+    symmetric, and float16 has them exactly. Engines multiply the quantized values themselves.
+
+    Legal cases:
+        1. any calibrated linear layer; layers of one input share its quantization;
+        2. the head only if ``head``.
+
+    Attributes:
+        dtype: ``int8``, or ``fp8`` (E4M3: Micikevicius et al., 2022).
+        head: Quantize the head.
+    """
+
+    name: ClassVar[str] = "quantize-static"
+    required: ClassVar[bool] = True
+    after: ClassVar[tuple[str, ...]] = ("calibrate", "kv-cache")
+
+    dtype: str = "int8"
+    head: bool = False
+
+    def __post_init__(self) -> None:
+        """Refuse other types.
+
+        Raises:
+            InputError: ``dtype`` is not one of the two.
+        """
+        if self.dtype not in _FORMATS:
+            raise InputError(
+                f"dtype={self.dtype} is not possible",
+                where=f"pass {self.name}",
+                hint=f"one of {', '.join(_FORMATS)}",
+            )
+
+    def run(self, model: ir.Model) -> PassReport:
+        """Rewrite ``model`` in place."""
+        report = PassReport()
+        chosen = _FORMATS[self.dtype]
+        head = head_of(model)
+        activations: dict[ir.Value, ir.Value] = {}
+        for node in list(model.graph):
+            linear = find_linear(node)
+            if linear is None:
+                continue
+            if head is not None and linear.matmul is head.matmul and not self.head:
+                report.skip(linear.matmul, "the head stays float (head=false)")
+                continue
+            known = linear.initializer.metadata_props.get(INPUT_RANGE)
+            if known is None:
+                report.skip(linear.matmul, f"the input of {linear.name} is not calibrated")
+                continue
+            _rewrite(model.graph, linear, float(known), chosen, activations)
+            report.add(f"{self.dtype} per channel, activations per tensor")
+        remove_unused(model)
+        return report
+
+
+def _rewrite(
+    graph: ir.Graph,
+    linear: Linear,
+    magnitude: float,
+    chosen: _Format,
+    activations: dict[ir.Value, ir.Value],
+) -> None:
+    name = linear.matmul.name or linear.name
+    emit = Emitter(graph, name)
+    x = activations.get(linear.x)
+    if x is None:
+        x = _quantized_activation(graph, linear, magnitude, chosen)
+        activations[linear.x] = x
+    metadata = {SOURCES: json.dumps(sources([linear]))}
+    values = add_initializer(graph, _values(linear, chosen), f"{linear.name}.quantized", metadata)
+    scales = add_initializer(graph, _scales(linear, chosen), f"{linear.name}.scale")
+    rows, columns = linear.weight.rows_shape
+    weight = emit.op("dequantize", "DequantizeLinear", [values, scales], [columns, rows], axis=1)
+    dims = dims_of(linear.matmul.outputs[0])
+    result = emit.op("matmul", "MatMul", [x, weight], dims)
+    if linear.bias is not None:
+        result = emit.op("bias", "Add", [result, linear.bias], dims)
+    replace_node(linear.nodes, emit.nodes, [linear.output], [result])
+
+
+def _quantized_activation(
+    graph: ir.Graph, linear: Linear, magnitude: float, chosen: _Format
+) -> ir.Value:
+    """The layer's input, quantized and as the float values that this stands for."""
+    emit = Emitter(graph, f"{linear.x.name}.{chosen.numpy.name}")
+    scale = emit.constant("scale", _storable(np.float32(magnitude / chosen.limit)))
+    dims = dims_of(linear.x)
+    quantized = emit.op(
+        "quantize",
+        "QuantizeLinear",
+        [linear.x, scale],
+        dims,
+        chosen.onnx,
+        output_dtype=int(chosen.onnx),
+    )
+    wide = emit.op("dequantize", "DequantizeLinear", [quantized, scale], dims)
+    graph.insert_before(linear.matmul, emit.nodes)
+    return wide
+
+
+def _storable(scales: Array | np.float32) -> Array:
+    """Scales that float16 has exactly, none below its smallest normal number."""
+    bounded = np.clip(scales, _LEAST_SCALE, np.finfo(np.float16).max)
+    return np.asarray(bounded, np.float16).astype(np.float32)
+
+
+def _channel_scales(rows: Array, chosen: _Format) -> Array:
+    """[n] of rows [n, K]."""
+    return _storable(np.abs(rows.astype(np.float32, copy=False)).max(axis=1) / chosen.limit)
+
+
+def _values(linear: Linear, chosen: _Format) -> LazyWeight:
+    def quantize(rows: Array) -> Array:
+        wide = rows.astype(np.float32, copy=False)
+        return chosen.round(wide / _channel_scales(wide, chosen)[:, None])
+
+    return linear.weight.map_rows(quantize, chosen.onnx)
+
+
+def _scales(linear: Linear, chosen: _Format) -> LazyWeight:
+    read = linear.weight.read_rows
+    return LazyWeight(
+        lambda start, stop: _channel_scales(read(start, stop), chosen),
+        linear.weight.rows_shape[:1],
+        ir.DataType.FLOAT,
+        f"{linear.name}.scale",
+    )

@@ -1,0 +1,123 @@
+from __future__ import annotations
+
+import ml_dtypes
+import numpy as np
+import onnx_ir as ir
+import onnxruntime as ort
+import pytest
+
+from optc.errors import InputError, UnsupportedError
+from optc.passes.quantize.calibrate import INPUT_RANGE, Calibrate
+from optc.passes.quantize.quantize_static import QuantizeStatic
+from optc.pipeline.base import Pass
+from optc.pipeline.pipeline import Pipeline
+from tests.ir_text import Array, expected, f32, model_of, nodes_text
+
+SIGNATURE = "g (float[T,16] x) => (float[T,8] y, float[T,12] z)"
+NODES = """a = MatMul (x, w)
+    y = Add (a, b)
+    z = MatMul (x, v)"""
+
+
+def _model(calibrated: bool = True) -> tuple[ir.Model, dict[str, Array]]:
+    weights = {"w": f32(16, 8), "b": f32(8), "v": f32(16, 12)}
+    model = model_of(SIGNATURE, NODES, weights)
+    if calibrated:
+        for name in ("w", "v"):
+            model.graph.initializers[name].metadata_props[INPUT_RANGE] = "4.0"
+    return model, weights
+
+
+def _run(model: ir.Model, x: Array) -> list[Array]:
+    options = ort.SessionOptions()
+    options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
+    session = ort.InferenceSession(
+        ir.to_proto(model).SerializeToString(), options, providers=["CPUExecutionProvider"]
+    )
+    results: list[Array] = session.run(None, {"x": x})
+    return results
+
+
+def test_text() -> None:
+    """Two layers of one input share its quantization; the bias stays."""
+    model, _ = _model()
+    report = QuantizeStatic(head=True).run(model)
+    assert report.details == {"int8 per channel, activations per tensor": 2}
+    assert nodes_text(model) == expected(
+        """\
+        x.int8.quantize = QuantizeLinear <output_dtype = 3> (x, x.int8.scale)
+        x.int8.dequantize = DequantizeLinear (x.int8.quantize, x.int8.scale)
+        w.dequantize = DequantizeLinear <axis = 1> (w.quantized, w.scale)
+        w.matmul = MatMul (x.int8.dequantize, w.dequantize)
+        y = Add (w.matmul, b)
+        v.dequantize = DequantizeLinear <axis = 1> (v.quantized, v.scale)
+        z = MatMul (x.int8.dequantize, v.dequantize)"""
+    )
+
+
+def _quantized(values: Array, scale: Array, dtype: str) -> Array:
+    """``values`` as the type has them, in float64, by the definitions."""
+    ratio = values.astype(np.float64) / scale
+    if dtype == "int8":
+        return np.clip(np.rint(ratio), -127, 127) * scale
+    wide = np.clip(ratio, -448, 448).astype(np.float32).astype(ml_dtypes.float8_e4m3fn)
+    return wide.astype(np.float64) * scale
+
+
+@pytest.mark.parametrize(("dtype", "limit"), [("int8", 127.0), ("fp8", 448.0)])
+def test_numbers_are_those_of_the_definition(dtype: str, limit: float) -> None:
+    model, weights = _model()
+    QuantizeStatic(dtype=dtype, head=True).run(model)
+    x = f32(5, 16)
+    x[0, 0] = 9.0  # beyond the calibrated range: saturates
+    step = np.float64(np.float16(4.0 / limit))
+    products = []
+    for name in ("w", "v"):
+        scales = np.float16(np.abs(weights[name]).max(axis=0) / np.float32(limit))
+        rounded = _quantized(weights[name], scales.astype(np.float64), dtype)
+        products.append(_quantized(x, step, dtype) @ rounded)
+    y, z = _run(model, x)
+    # int8 saturates at -128, which a value below the range by half a step may reach
+    np.testing.assert_allclose(y, products[0] + weights["b"], rtol=1e-4, atol=1e-3)
+    np.testing.assert_allclose(z, products[1], rtol=1e-4, atol=1e-3)
+
+
+def test_scales_are_exact_in_float16_and_never_tiny() -> None:
+    model, _ = _model()
+    model.graph.initializers["w"].metadata_props[INPUT_RANGE] = "1e-9"
+    model.graph.initializers["v"].metadata_props[INPUT_RANGE] = "1e-9"
+    QuantizeStatic(head=True).run(model)
+    for name in ("x.int8.scale", "w.scale", "v.scale"):
+        tensor = model.graph.initializers[name].const_value
+        assert tensor is not None
+        scales = tensor.numpy()
+        np.testing.assert_array_equal(scales, scales.astype(np.float16).astype(np.float32))
+        assert scales.min() >= 2.0**-14
+
+
+def test_the_head_stays_float_unless_it_is_asked_for() -> None:
+    model, _ = _model()
+    model.graph.outputs[:] = [model.graph.outputs[1]]
+    report = QuantizeStatic().run(model)
+    assert report.count == 1
+    assert report.skipped == ["MatMul: the head stays float (head=false)"]
+
+
+def test_layers_without_a_range_are_left_and_named() -> None:
+    model, _ = _model(calibrated=False)
+    report = QuantizeStatic(head=True).run(model)
+    assert report.count == 0
+    assert report.skipped[0].endswith("the input of w is not calibrated")
+
+
+def test_it_needs_calibration_before_it() -> None:
+    passes: tuple[Pass, ...] = (QuantizeStatic(),)
+    with pytest.raises(InputError, match="quantize-static must come after calibrate"):
+        Pipeline(passes).run(_model()[0])
+    assert Calibrate.name in QuantizeStatic.after
+
+
+def test_types_that_are_not_known_are_refused() -> None:
+    with pytest.raises(InputError, match=r"dtype=int3 is not possible \(one of int8, fp8\)"):
+        QuantizeStatic(dtype="int3")
+    assert not issubclass(InputError, UnsupportedError)
