@@ -1,0 +1,79 @@
+"""The ONNX Runtime backend: CPU and CUDA execution providers. Importing it loads neither."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import onnx_ir as ir
+
+    from optc.artifact import EngineEntry
+    from optc.backend import BuildOptions, EngineBuild, Support
+    from optc.machine import Machine
+    from optc.runtime.executable import EngineSpec, Executable
+    from optc.target import Target
+
+__all__ = ["BACKEND", "OnnxRuntimeBackend"]
+
+
+class OnnxRuntimeBackend:
+    """`optc.backend.Backend` on ONNX Runtime."""
+
+    name = "onnxruntime"
+    preference = 10
+
+    def available(self) -> str:
+        """Empty if engines can be built here, else what is wrong and how to mend it.
+
+        Building for any target needs one of the packages, to compute rotary tables."""
+        from optc.backends.onnxruntime.packages import installed, problem
+
+        return problem("cuda" if "onnxruntime-gpu" in installed() else "cpu")
+
+    def takes(self, target: Target) -> str:
+        """Empty for CPUs and CUDA devices: one engine runs on all of a kind."""
+        known = target.kind in ("cpu", "cuda")
+        return "" if known else f"the onnxruntime backend does not know {target.kind} targets"
+
+    def supports(self, node: ir.Node, target: Target) -> Support:
+        """Native where ONNX Runtime has an operator for ``node``, else what becomes of it."""
+        from optc.backends.onnxruntime.support import support_of
+
+        return support_of(node)
+
+    def shares_weights(self, built: Target, other: Target) -> bool:
+        """A model refers to weights beside it only."""
+        return False
+
+    def build(
+        self, model: ir.Model, target: Target, workdir: Path, options: BuildOptions
+    ) -> EngineBuild:
+        """Build the ragged-step model; see `optc.backends.onnxruntime.build.build_engine`."""
+        from optc.backends.onnxruntime.build import build_engine
+
+        return build_engine(model, target, workdir, options)
+
+    def can_load(self, engine: EngineEntry, machine: Machine) -> str:
+        """Empty if the machine suits the engine's target and its ONNX Runtime is usable."""
+        from optc.backends.onnxruntime.loader import unusable
+
+        data = engine.data
+        return machine.misfit(engine.target) or unusable(data["provider"], data["release"])
+
+    def load(
+        self, folder: Path, spec: EngineSpec, data: dict[str, Any], threads: int
+    ) -> Executable:
+        """Load what `build` wrote; see `optc.backends.onnxruntime.loader.load_engine`."""
+        from optc.backends.onnxruntime.loader import load_engine
+
+        return load_engine(folder, spec, data, threads)
+
+    def open_lowered(self, model: Path, spec: EngineSpec, threads: int) -> Executable:
+        """Run what another backend lowered (`optc.backend.LoweredOnnxBackend`)."""
+        from optc.backends.onnxruntime.loader import open_lowered
+
+        return open_lowered(model, spec, threads)
+
+
+BACKEND = OnnxRuntimeBackend()

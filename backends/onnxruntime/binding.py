@@ -1,0 +1,123 @@
+"""Calls of a model on slots: inputs and outputs are bound once and stay where they are.
+
+ONNX Runtime keeps no reference to memory that it is given by address: `Bindings` holds all of it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from optc.backends.onnxruntime.calls import Call
+from optc.backends.onnxruntime.slots import Slots
+from optc.runtime.executable import EngineSpec, Float32, StepBatch
+
+#: Element type of each input by ONNX Runtime's name of it.
+TYPES: dict[str, np.dtype[Any]] = {
+    "tensor(int32)": np.dtype(np.int32),
+    "tensor(int64)": np.dtype(np.int64),
+    "tensor(float)": np.dtype(np.float32),
+    "tensor(float16)": np.dtype(np.float16),
+}
+
+
+@dataclass
+class _Bound:
+    """A binding of ONNX Runtime to some slots, and what is bound to it now."""
+
+    binding: Any
+    shape: tuple[int, int, int] | None = None
+
+
+class Bindings:
+    """Runs a model of the slot form on any run of slots.
+
+    Args:
+        session: ``onnxruntime.InferenceSession``.
+        spec: Its limits.
+        slots: Allocated; they must stay so while this object is used.
+    """
+
+    def __init__(self, session: Any, spec: EngineSpec, slots: Slots) -> None:
+        self._session = session
+        self._slots = slots
+        self._vocab = spec.vocab_size
+        self._bound: dict[tuple[int, int], _Bound] = {}
+        sizes = {
+            "tokens": max(spec.max_rows, slots.count),
+            "positions": max(spec.max_rows, slots.count),
+            "write_indices": slots.count,
+            "logit_index": max(spec.max_logit_rows, slots.count),
+            "seqlens_k": slots.count,
+            "total_sequence_length": 1,
+        }
+        types = {value.name: TYPES[value.type] for value in session.get_inputs()}
+        self._inputs = {n: np.zeros(s, types[n]) for n, s in sizes.items() if n in types}
+        self._logits = np.zeros((spec.max_logit_rows + slots.count, spec.vocab_size), np.float32)
+
+    @property
+    def logits(self) -> Float32:
+        """[rows, V] the logits of all calls of a step, where `run` was told to put them."""
+        return self._logits
+
+    def run(self, call: Call, batch: StepBatch, place: int) -> int:
+        """Run ``call`` of the step ``batch``; its logits go to row ``place`` of `logits` and on,
+        slot by slot. Returns how many rows those are."""
+        count, rows = call.rows.shape
+        wanted = len(call.wanted)
+        self._fill(call, batch)
+        key = (call.first, count)
+        bound = self._bound.get(key) or self._bound.setdefault(key, self._bind_slots(call))
+        shape = (rows, wanted, place)
+        if bound.shape != shape:
+            self._bind_rows(bound.binding, count, shape)
+            bound.shape = shape
+        self._session.run_with_iobinding(bound.binding)
+        return count * wanted
+
+    def _fill(self, call: Call, batch: StepBatch) -> None:
+        count, rows = call.rows.shape
+        total = count * rows
+        ends = call.starts + rows
+        flat = call.rows.reshape(-1)
+        tokens = batch.tokens[flat] if count == 1 else np.where(flat < 0, 0, batch.tokens[flat])
+        values: dict[str, Any] = {
+            "tokens": tokens,
+            "positions": (call.starts[:, None] + np.arange(rows)).reshape(-1),
+            "write_indices": call.starts,
+            "logit_index": np.broadcast_to(call.wanted, (count, len(call.wanted))).reshape(-1),
+            "seqlens_k": ends - 1,
+            "total_sequence_length": ends.max(),
+        }
+        sizes = {"tokens": total, "positions": total, "total_sequence_length": 1}
+        sizes["logit_index"] = count * len(call.wanted)
+        for name, buffer in self._inputs.items():
+            buffer[: sizes.get(name, count)] = values[name]
+
+    def _bind_slots(self, call: Call) -> _Bound:
+        """A binding whose keys and values are the slots themselves, read and written in place."""
+        binding = self._session.io_binding()
+        last = call.first + call.count
+        for cache in self._slots.caches:
+            part = cache.memory[call.first : last]
+            where = ("cpu", 0, part.dtype, part.shape, part.ctypes.data)
+            binding.bind_input(cache.past, *where)
+            binding.bind_output(cache.present, *where)
+        return _Bound(binding)
+
+    def _bind_rows(self, binding: Any, count: int, shape: tuple[int, int, int]) -> None:
+        rows, wanted, place = shape
+        shapes: dict[str, tuple[int, ...]] = {
+            "tokens": (count, rows),
+            "positions": (count, rows),
+            "logit_index": (count, wanted),
+            "total_sequence_length": (),
+        }
+        for name, buffer in self._inputs.items():
+            dims = shapes.get(name, (count,))
+            binding.bind_input(name, "cpu", 0, buffer.dtype, dims, buffer.ctypes.data)
+        out = self._logits[place:]
+        dims = (count, wanted, self._vocab)
+        binding.bind_output("logits", "cpu", 0, out.dtype, dims, out.ctypes.data)

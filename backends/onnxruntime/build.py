@@ -1,0 +1,91 @@
+"""Building an engine: legalize the ragged step, write model and weights."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import onnx_ir as ir
+
+from optc.backend import BuildOptions, EngineBuild
+from optc.backends.onnxruntime.legalize import legalize
+from optc.backends.onnxruntime.loader import MODEL_FILE, WEIGHTS_FILE
+from optc.backends.onnxruntime.packages import CPU_PACKAGE, GPU_PACKAGE, OLDEST
+from optc.backends.onnxruntime.providers import CPU, CUDA
+from optc.backends.onnxruntime.weights import store_weights
+from optc.runtime.executable import EngineSpec, KVGroup, LayerKV
+from optc.target import Target
+
+
+def build_engine(
+    model: ir.Model, target: Target, workdir: Path, options: BuildOptions
+) -> EngineBuild:
+    """Build ``model`` into ``workdir`` (see `optc.backend.Backend.build`).
+
+    Raises:
+        UnsupportedError: The model has what slots have no place for.
+    """
+    started = time.perf_counter()
+    cuda = target.kind == "cuda"
+    narrow = any(node.op_type.startswith("Bf16") for node in model.graph)
+    runs = legalize(model, options.max_context + 1)
+    legalized_at = time.perf_counter()
+    size = store_weights(model, workdir / WEIGHTS_FILE)
+    ir.save(model, workdir / MODEL_FILE)
+    ended = time.perf_counter()
+    return EngineBuild(
+        files=(MODEL_FILE, WEIGHTS_FILE),
+        spec=_spec(model, options),
+        requires={GPU_PACKAGE if cuda else CPU_PACKAGE: f">={OLDEST}"},
+        backend_data={"provider": CUDA if cuda else CPU, "release": OLDEST},
+        report={
+            "legalize": [run.to_json() for run in runs],
+            "legalize_seconds": legalized_at - started,
+            "write_seconds": ended - legalized_at,
+            "build_seconds": ended - started,
+            "weight_bytes": size,
+        },
+        warnings=_warnings(narrow),
+        weight_bytes=size,
+    )
+
+
+def _warnings(narrow: bool) -> tuple[str, ...]:
+    if not narrow:
+        return ()
+    return (
+        "ONNX Runtime has no bfloat16 kernels for the CPU: weights are stored in bfloat16 and take "
+        "twice the memory, as float32, once they are loaded",
+    )
+
+
+def _spec(model: ir.Model, options: BuildOptions) -> EngineSpec:
+    layers = []
+    vocab = model.graph.outputs[0].shape
+    if vocab is None or not isinstance(vocab[-1], int):
+        raise ValueError("the logits have no static width")
+    inputs = {str(value.name): value for value in model.graph.inputs}
+    count = sum(name.startswith("past_k.") for name in inputs)
+    for index in range(count):
+        k, v = (_dims(inputs[f"past_{kind}.{index}"]) for kind in "kv")
+        half = inputs[f"past_k.{index}"].dtype is ir.DataType.FLOAT16
+        layers.append(LayerKV(0, k[0], k[1], v[1], "float16" if half else "float32"))
+    return EngineSpec(
+        vocab_size=vocab[-1],
+        max_context=options.max_context,
+        max_rows=options.max_rows,
+        max_sequences=options.max_sequences,
+        max_logit_rows=options.max_logit_rows,
+        block_multiple=1,
+        batch_invariant=False,
+        groups=(KVGroup(0, tuple(range(count))),),
+        layers=tuple(layers),
+        kv_layout="slots",
+    )
+
+
+def _dims(value: ir.Value) -> tuple[int, int]:
+    """KV heads and width of a slot [B, heads, tokens, width]."""
+    if value.shape is None or not all(isinstance(value.shape[i], int) for i in (1, 3)):
+        raise ValueError(f"{value.name} has no static width")
+    return int(value.shape[1]), int(value.shape[3])  # type: ignore[arg-type]

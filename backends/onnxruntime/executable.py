@@ -1,0 +1,104 @@
+"""A loaded engine: an ONNX Runtime session over slots. Needs NumPy and onnxruntime."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from optc.backends.onnxruntime.binding import TYPES, Bindings
+from optc.backends.onnxruntime.calls import Call, calls_of, check_step
+from optc.backends.onnxruntime.slots import Slots
+from optc.errors import InputError
+from optc.runtime.adapters.spec import ModuleWeights
+from optc.runtime.executable import EngineSpec, Float32, Int32, StepBatch
+
+
+class SlotExecutable:
+    """A model in slot form behind `optc.runtime.executable.Executable`. Use it from one thread.
+
+    Args:
+        session: ``onnxruntime.InferenceSession`` of the model.
+        spec: Its limits; ``kv_layout`` is ``slots``.
+    """
+
+    def __init__(self, session: Any, spec: EngineSpec) -> None:
+        self.spec = spec
+        self._session: Any = session
+        kind = next(v.type for v in session.get_inputs() if v.name == "past_k.0")
+        self._slots = Slots(spec, TYPES[kind])
+        self._bindings: Bindings | None = None
+
+    def allocate_kv(self, blocks_per_group: tuple[int, ...], block_size: int) -> None:
+        """Allocate slots of ``block_size`` tokens.
+
+        Raises:
+            InputError: Not one group, a size beyond the engine's context, or the engine is closed.
+        """
+        if self._session is None:
+            raise InputError("the engine is closed", where="allocate_kv")
+        self._bindings = None
+        self._slots.allocate(blocks_per_group, block_size)
+        self._bindings = Bindings(self._session, self.spec, self._slots)
+
+    def step(self, batch: StepBatch) -> Float32:
+        """Run one step; returns logits [R, V], valid until the next call.
+
+        Raises:
+            InputError: The batch exceeds the engine's limits, or no slots were allocated.
+        """
+        bindings = self._bindings
+        if bindings is None:
+            raise InputError("no KV slots: call allocate_kv first", where="step")
+        check_step(batch, self.spec, self._slots.count, self._slots.tokens)
+        found = np.zeros(batch.tokens.size, np.int64)  # of each row, where its logits are
+        place = 0
+        for call in calls_of(batch, self._slots.lengths):
+            rows = _logit_rows(call)
+            found[rows[rows >= 0]] = place + np.flatnonzero(rows >= 0)
+            place += bindings.run(call, batch, place)
+        self._slots.lengths[batch.block_tables[0, :, 0]] = batch.kv_lengths[0]
+        places = found[batch.logit_rows]
+        first = int(places[0])
+        if len(places) == 1 or (np.diff(places) == 1).all():
+            return bindings.logits[first : first + len(places)]
+        picked: Float32 = bindings.logits[places]
+        return picked
+
+    def copy_kv(self, group: int, src_slots: Int32, dst_slots: Int32) -> None:
+        """Copy K and V of ``src_slots`` [n] to ``dst_slots`` [n] in every layer.
+
+        Raises:
+            InputError: A slot lies outside.
+        """
+        self._slots.copy(src_slots, dst_slots)
+
+    def read_blocks(self, group: int, blocks: Int32) -> npt.NDArray[np.uint8]:
+        """Contents [n, bytes] of slots [n]."""
+        return self._slots.read(blocks)
+
+    def write_blocks(self, group: int, blocks: Int32, data: npt.NDArray[np.uint8]) -> None:
+        """Replace the contents of slots [n] by what `read_blocks` gave."""
+        self._slots.write(blocks, data)
+
+    def write_adapter(self, slot: int, modules: Sequence[ModuleWeights | None]) -> None:
+        """There are none.
+
+        Raises:
+            InputError: Always.
+        """
+        raise InputError("the engine takes no LoRA adapters", where="onnxruntime engine")
+
+    def close(self) -> None:
+        """Release session and slots; the engine cannot be used afterwards."""
+        self._bindings = None
+        self._session = None
+        self._slots.release()
+
+
+def _logit_rows(call: Call) -> npt.NDArray[np.int64]:
+    """[count * R] rows of the step whose logits the call gives, in order; -1 of idle slots."""
+    rows: npt.NDArray[np.int64] = call.rows[:, call.wanted].reshape(-1)
+    return rows

@@ -1,0 +1,7 @@
+"""From the ragged step to ONNX Runtime's operators: passes of this backend's own."""
+
+from __future__ import annotations
+
+from optc.backends.onnxruntime.legalize.legalize import legalize
+
+__all__ = ["legalize"]

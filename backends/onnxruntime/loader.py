@@ -1,0 +1,56 @@
+"""Loading an engine: its files, the release it was built for, its execution provider."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from optc.backends.onnxruntime.executable import SlotExecutable
+from optc.backends.onnxruntime.packages import installed, problem, version_problem
+from optc.backends.onnxruntime.providers import CPU, device_of, open_session
+from optc.errors import ArtifactError, UnavailableError
+from optc.runtime.executable import EngineSpec
+
+MODEL_FILE = "model.onnx"
+WEIGHTS_FILE = "weights.bin"
+
+
+def load_engine(
+    folder: Path, spec: EngineSpec, data: dict[str, Any], threads: int
+) -> SlotExecutable:
+    """Load what `optc.backends.onnxruntime.build.build_engine` wrote into ``folder``.
+
+    Raises:
+        ArtifactError: A file is missing or damaged.
+        UnavailableError: ONNX Runtime is missing or too old, or its provider does not start.
+    """
+    provider: str = data["provider"]
+    why = unusable(provider, data["release"])
+    if why:
+        raise UnavailableError(why, where="onnxruntime engine")
+    for name in (MODEL_FILE, WEIGHTS_FILE):
+        if not (folder / name).is_file():
+            raise ArtifactError(
+                "the file is missing",
+                where=name,
+                hint="the artifact is incomplete: copy it again",
+            )
+    return SlotExecutable(open_session(folder / MODEL_FILE, provider, threads), spec)
+
+
+def open_lowered(model: Path, spec: EngineSpec, threads: int) -> SlotExecutable:
+    """Load any model in slot form on the CPU (`optc.backend.LoweredOnnxBackend`).
+
+    Raises:
+        UnavailableError: ONNX Runtime is missing or too old.
+    """
+    return SlotExecutable(open_session(model, CPU, threads), spec)
+
+
+def unusable(provider: str, release: str) -> str:
+    """Empty if the installed packages run engines for ``provider`` that were built with
+    ``release``, else the reason."""
+    why = problem(device_of(provider).kind)
+    if why:
+        return why
+    return next(filter(None, (version_problem(n, v, release) for n, v in installed().items())), "")

@@ -1,0 +1,70 @@
+"""Execution providers: which one a target means, and the proof that a session has it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from optc.backends.onnxruntime.packages import import_onnxruntime
+from optc.errors import UnavailableError
+
+_WHERE = "onnxruntime backend"
+CPU, CUDA, TENSORRT = (f"{name}ExecutionProvider" for name in ("CPU", "CUDA", "Tensorrt"))
+
+
+@dataclass(frozen=True)
+class Device:
+    """Where a session runs and its tensors lie.
+
+    Attributes:
+        provider: Name of the execution provider.
+        kind: ``cpu`` or ``cuda``, as ONNX Runtime names devices.
+    """
+
+    provider: str
+    kind: str
+
+
+def device_of(provider: str) -> Device:
+    """The device of an execution provider."""
+    return Device(provider, "cpu" if provider == CPU else "cuda")
+
+
+def open_session(model: Path, provider: str, threads: int) -> Any:
+    """An ``onnxruntime.InferenceSession`` that runs on ``provider``.
+
+    Raises:
+        UnavailableError: The package is not usable, or the provider cannot run here: ONNX Runtime
+            by itself would say so in its log only, and take the CPU.
+    """
+    device = device_of(provider)
+    ort = import_onnxruntime(device.kind)
+    offered = ort.get_available_providers()
+    if provider not in offered:
+        raise UnavailableError(
+            f"the installed ONNX Runtime {ort.__version__} has no {provider}",
+            where=_WHERE,
+            hint=f"it offers {', '.join(offered)}",
+        )
+    options = ort.SessionOptions()
+    options.intra_op_num_threads = threads
+    options.inter_op_num_threads = 1
+    options.log_severity_level = 3
+    wanted = [provider] if provider == CPU else [(provider, _options(provider)), CPU]
+    session = ort.InferenceSession(str(model), options, providers=wanted)
+    running = session.get_providers()[0]
+    if running != provider:
+        raise UnavailableError(
+            f"{provider} could not be started: ONNX Runtime took {running} instead",
+            where=_WHERE,
+            hint="its log says why; the libraries of CUDA and cuDNN that its release needs must be "
+            "found, and a driver that supports them",
+        )
+    return session
+
+
+def _options(provider: str) -> dict[str, str]:
+    if provider == TENSORRT:
+        return {"trt_fp16_enable": "1"}
+    return {"use_tf32": "0"}

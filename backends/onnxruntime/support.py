@@ -1,0 +1,39 @@
+"""What becomes of the nodes of a ragged step."""
+
+from __future__ import annotations
+
+import onnx_ir as ir
+
+from optc.backend import NATIVE, Support
+from optc.ir.functions import DOMAIN
+
+_DECOMPOSED = {
+    "PagedAttention": "GroupQueryAttention over slots",
+    "RotaryPagedAttention": "GroupQueryAttention over slots, head norms before it",
+    "HeadRMSNorm": "Reshape and RMSNormalization",
+    "GatedActivation": "Split, the activation and Mul",
+    "GatedActivationQuantize": "Split, the activation and Mul, in float32",
+    "QuantizeActivation": "nothing: MatMulNBits quantizes by blocks of K",
+    "RMSNormQuantize": "SimplifiedLayerNormalization, in float32",
+    "AddRMSNormQuantize": "SkipSimplifiedLayerNormalization, in float32",
+    "Bf16MatMul": "Cast when it is loaded, and FusedMatMul in float32",
+    "Bf16Gather": "Gather and Cast",
+    "QuantizedGather": "GatherBlockQuantized",
+    "RotaryEmbedding": "GroupQueryAttention, or the standard operator",
+}
+_UNSUPPORTED = {
+    "AdapterMatMul": "slots have no room for LoRA adapters",
+    "QuantizedAdapterMatMul": "slots have no room for LoRA adapters",
+    "ResidualHeads": "slots have no room for Medusa heads",
+}
+
+
+def support_of(node: ir.Node) -> Support:
+    """How a node is taken; standard operators are ONNX Runtime's own."""
+    if node.domain != DOMAIN:
+        return NATIVE
+    if node.op_type in _UNSUPPORTED:
+        return Support("unsupported", _UNSUPPORTED[node.op_type])
+    if node.op_type in _DECOMPOSED:
+        return Support("decomposed", _DECOMPOSED[node.op_type])
+    return NATIVE
