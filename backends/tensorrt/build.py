@@ -17,8 +17,9 @@ from optc.backends.tensorrt.builder import run_builder
 from optc.backends.tensorrt.dialect import check_model
 from optc.backends.tensorrt.layers import parse_table
 from optc.backends.tensorrt.legalize import Legalized, legalize
+from optc.backends.tensorrt.limits import Limits, slot_length
 from optc.backends.tensorrt.loading import ENGINE_FILE
-from optc.backends.tensorrt.profiles import Limits, limits_of, profiles_for, slot_length
+from optc.backends.tensorrt.profiles import limits_of, profiles_for
 from optc.backends.tensorrt.report import Expected, describe, findings
 from optc.backends.tensorrt.request import BuildRequest
 from optc.errors import UnavailableError
@@ -154,7 +155,7 @@ def _spec(model: ir.Model, legalized: Legalized, options: BuildOptions) -> Engin
         max_rows=options.max_rows,
         max_sequences=options.max_sequences,
         max_logit_rows=options.max_logit_rows,
-        block_multiple=options.max_context,
+        block_multiple=1,
         batch_invariant=False,
         groups=(KVGroup(0, tuple(range(len(layers)))),),
         layers=layers,

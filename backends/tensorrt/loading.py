@@ -47,9 +47,9 @@ def load_engine(folder: Path, spec: EngineSpec, data: dict[str, Any]) -> Executa
         raise UnavailableError(problem, where=str(path))
     header = read_header(path) if package == RTX else None
     check_device(header, data, this_machine(), str(path))
-    raise UnavailableError(
-        "TensorRT engines can be built and checked, but not run yet", where=str(path)
-    )
+    from optc.backends.tensorrt.runtime.open import open_executable
+
+    return open_executable(path, spec, data)
 
 
 def check_device(

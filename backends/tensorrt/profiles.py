@@ -6,46 +6,13 @@ Weights are shared by the profiles; each costs some seconds of building and some
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 import onnx_ir as ir
 
 from optc.backend import BuildOptions
+from optc.backends.tensorrt.limits import PREFILL_LOGITS, VERIFY_ROWS, Limits
 from optc.backends.tensorrt.request import Profile, Shapes
 from optc.errors import UnsupportedError
-
-#: New tokens of a sequence that one call verifies at most: the last one and seven drafts.
-VERIFY_ROWS = 8
-#: Rows of logits of one sequence that a prefill call gives at most.
-PREFILL_LOGITS = 64
-#: Slots are a multiple of this many tokens, so that kernels read whole vectors.
-_ALIGNMENT = 16
-
-
-@dataclass(frozen=True)
-class Limits:
-    """Of one profile: largest batch, new rows and rows of logits of a sequence.
-
-    Attributes:
-        name: Of the profile.
-        batch: Sequences (B).
-        rows: New tokens of each (S).
-        logits: Rows of logits of each (R).
-    """
-
-    name: str
-    batch: int
-    rows: int
-    logits: int
-
-
-def slot_length(max_context: int) -> int:
-    """Tokens that a slot must hold for sequences of ``max_context``.
-
-    Calls over several sequences give all of them equally many rows; what a shorter one, or a slot
-    between those that are used, gets too many must have a place behind its own tokens.
-    """
-    return -(-(max_context + VERIFY_ROWS) // _ALIGNMENT) * _ALIGNMENT
 
 
 def limits_of(options: BuildOptions) -> tuple[Limits, ...]:

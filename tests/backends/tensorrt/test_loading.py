@@ -14,6 +14,7 @@ from optc.backends.tensorrt.loading import check_device, release_mismatch
 from optc.errors import UnavailableError
 from optc.machine import Machine
 from optc.target import parse_target
+from tests.runtime.test_lean_import import run as run_lean
 
 _DATA = {"package": "tensorrt_rtx", "version": "1.7.1.116"}
 
@@ -72,3 +73,11 @@ def test_a_damaged_engine_is_refused_before_the_driver_is_looked_for(
     (tmp_path / loading.ENGINE_FILE).write_bytes(_header(0x8)[:-1])
     with pytest.raises(Exception, match="no TensorRT-RTX engine"):
         loading.load_engine(tmp_path, None, _DATA)  # type: ignore[arg-type]
+
+
+def test_loading_needs_no_compiler() -> None:
+    """The modules that run an engine import neither ONNX nor TensorRT until it is opened."""
+    names = ("loading", "runtime.open", "runtime.executable", "runtime.device")
+    modules = ", ".join(f"optc.backends.tensorrt.{name}" for name in names)
+    code = f"import {modules}; print('tensorrt_rtx' in sys.modules)"
+    assert run_lean(code) == "False"

@@ -4,7 +4,8 @@ import onnx_ir as ir
 import pytest
 
 from optc.backend import BuildOptions
-from optc.backends.tensorrt.profiles import VERIFY_ROWS, limits_of, profiles_for, slot_length
+from optc.backends.tensorrt.limits import VERIFY_ROWS, slot_length
+from optc.backends.tensorrt.profiles import limits_of, profiles_for
 from optc.errors import UnsupportedError
 
 
