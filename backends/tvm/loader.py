@@ -12,12 +12,13 @@ import numpy as np
 import numpy.typing as npt
 
 from optc.backends.tvm.adapter_pools import AdapterPools
+from optc.backends.tvm.heads import Heads
 from optc.backends.tvm.pools import KVPools
-from optc.backends.tvm.recording import Recorder
+from optc.backends.tvm.recording import Recorder, tensors_of
 from optc.backends.tvm.replay import REPLAY, Replays
 from optc.backends.tvm.runtime_libs import LIBRARIES, check_ffi_version, import_ffi, open_runtime
 from optc.backends.tvm.sample_staging import SampleStaging
-from optc.backends.tvm.staging import Staging, StepInputs, aligned
+from optc.backends.tvm.staging import Staging, StepInputs
 from optc.backends.tvm.weights_file import MappedWeights, placed_from_json
 from optc.errors import ArtifactError, InputError, UnavailableError
 from optc.runtime.adapters.spec import ModuleWeights
@@ -50,6 +51,7 @@ class TvmExecutable:
         weights: MappedWeights,
         weight_names: list[str],
         replays: Replays | None = None,
+        head_replays: Replays | None = None,
     ) -> None:
         self.spec = spec
         self._ffi = ffi
@@ -64,7 +66,10 @@ class TvmExecutable:
         self._sampling = SampleStaging(ffi.from_dlpack)
         self._logits: Any = None
         self._fixed: tuple[Any, ...] | None = None
-        self._hidden: Float32 | None = None
+        self._heads: Heads | None = None
+        if spec.accept_rates:
+            run, tensors = functions["medusa"], self._weight_tensors
+            self._heads = Heads(run, tensors, ffi.from_dlpack, head_replays)
 
     def allocate_kv(self, blocks_per_group: tuple[int, ...], block_size: int) -> None:
         """Allocate zeroed pools; memory is taken as blocks are first written.
@@ -89,15 +94,11 @@ class TvmExecutable:
         """
         inputs, fixed = self._arguments(batch)
         replayed = None if self._replays is None else self._replays.step(inputs, fixed)
-        if replayed is not None:
-            self._logits = replayed
-            return _array(replayed)
-        results = self._step(*inputs.tensors, *fixed)
-        if self.spec.accept_rates:
-            results, hidden = results
-            self._hidden = _array(hidden)
-        self._logits = results
-        return _array(results)
+        results = replayed or tensors_of(self._step(*inputs.tensors, *fixed))
+        self._logits = results[0]
+        if self._heads is not None:
+            self._heads.note(_array(results[1]))
+        return _array(self._logits)
 
     def guess(self, rows: Int32) -> Float32:
         """Logits [n, K, V] of the Medusa heads (`HeadedExecutable.guess`).
@@ -105,17 +106,9 @@ class TvmExecutable:
         Raises:
             InputError: There are no heads, or no step was run.
         """
-        if self._hidden is None:
-            raise InputError(
-                "no hidden states: there are no heads or no step was run", where="guess"
-            )
-        width = self._hidden.shape[1]
-        chosen = aligned(len(rows) * width).view(np.float32).reshape(len(rows), width)
-        np.take(self._hidden, rows, axis=0, out=chosen)
-        logits: Any = self._functions["medusa"](
-            self._ffi.from_dlpack(chosen), *self._weight_tensors
-        )
-        return _array(logits).reshape(len(rows), -1, self.spec.vocab_size)
+        if self._heads is None:
+            raise InputError("the engine has no heads", where="guess")
+        return self._heads.guess(rows).reshape(len(rows), -1, self.spec.vocab_size)
 
     def sample(self, batch: SampleBatch) -> SampleResult:
         """Draw from rows of the last step's logits (`SamplingExecutable.sample`).
@@ -141,7 +134,9 @@ class TvmExecutable:
 
     def _forget(self) -> None:
         """Let go of all arguments but the weights, and of what was computed with them."""
-        self._fixed = self._hidden = self._logits = None
+        self._fixed = self._logits = None
+        if self._heads is not None:
+            self._heads.note(None)
         if self._replays is not None:
             self._replays.clear()
 
@@ -222,18 +217,18 @@ def load_engine(
         names.append("sample")
     functions = {name: vm[name] for name in names}
     weight_names = [p.tensor.name for p in placed]
-    # a step of an engine with heads returns hidden states as well, in memory of its own
-    replays = None if spec.accept_rates else _replays(ffi, engine)
-    return TvmExecutable(ffi, functions, spec, weights, weight_names, replays)
+    replays = _replays(ffi, engine, "step")
+    head_replays = _replays(ffi, engine, "medusa") if spec.accept_rates else None
+    return TvmExecutable(ffi, functions, spec, weights, weight_names, replays, head_replays)
 
 
-def _replays(ffi: ModuleType, engine: Path) -> Replays | None:
-    """None where the engine was compiled before it could replay steps."""
+def _replays(ffi: ModuleType, engine: Path, function: str) -> Replays | None:
+    """Of one function; None where the engine was compiled before it could replay steps."""
     library = kernel_library(ffi, engine, REPLAY)
     if library is None:
         return None
     run = library.get_function(REPLAY)
-    return Replays(ffi, engine, run, lambda: Recorder(open_vm(ffi, engine), library))
+    return Replays(ffi, engine, run, lambda: Recorder(open_vm(ffi, engine), library, function))
 
 
 def kernel_library(ffi: ModuleType, engine: Path, kernel: str) -> Any:

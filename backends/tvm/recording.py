@@ -20,39 +20,40 @@ class KernelCall:
 
 @dataclass(frozen=True)
 class Recording:
-    """One step.
+    """One run of a function.
 
     Attributes:
         calls: The kernel calls in order.
-        result: What the step returned.
+        results: The tensors that it returned.
         complete: The kernel calls are all that a repetition has to run.
     """
 
     calls: tuple[KernelCall, ...]
-    result: Any
+    results: tuple[Any, ...]
     complete: bool
 
 
 class Recorder:
-    """Runs steps on a virtual machine of its own that tells every call.
+    """Runs a function of an engine on a virtual machine of its own that tells every call.
 
     Args:
         vm: A virtual machine of the engine (`optc.backends.tvm.loader.open_vm`).
         library: Holds the engine's kernels by name.
+        function: Which function.
     """
 
-    def __init__(self, vm: Any, library: Any) -> None:
+    def __init__(self, vm: Any, library: Any, function: str = "step") -> None:
         self._library = library
         self._calls: list[KernelCall] = []
         self._complete = True
         vm["set_instrument"](self._note)
-        self._step = vm["step"]
+        self._run = vm[function]
 
     def record(self, arguments: Sequence[Any]) -> Recording:
-        """Run ``step`` with ``arguments``; it does all that a step does."""
+        """Run the function with ``arguments``; it does all that it does elsewhere."""
         self._calls, self._complete = [], True
-        result = self._step(*arguments)
-        return Recording(tuple(self._calls), result, self._complete)
+        results = tensors_of(self._run(*arguments))
+        return Recording(tuple(self._calls), results, self._complete)
 
     def _note(self, _: Any, name: Any, before: bool, __: Any, *arguments: Any) -> int:
         """Called before and after each call; the returned 0 lets the machine go on."""
@@ -62,3 +63,8 @@ class Recorder:
             else:
                 self._complete = False
         return 0
+
+
+def tensors_of(result: Any) -> tuple[Any, ...]:
+    """What a function of the virtual machine returned, one tensor or several, as a tuple."""
+    return (result,) if hasattr(result, "data_ptr") else tuple(result)

@@ -40,14 +40,14 @@ class _Steps:
         count: Those that the virtual machine ran.
         plan: Once recorded.
         table: The plan's list of calls as a tensor.
-        logits: Its result as a tensor.
+        results: Its results as tensors.
         inputs: Those that the plan reads now.
     """
 
     count: int = 0
     plan: Plan | None = None
     table: Any = None
-    logits: Any = None
+    results: tuple[Any, ...] = ()
     inputs: StepInputs | None = None
 
 
@@ -75,7 +75,7 @@ class Replays:
         self._memory = PlanMemory(self._address_of)
         self._possible = True
 
-    def step(self, inputs: StepInputs, fixed: Sequence[Any]) -> Any:
+    def step(self, inputs: StepInputs, fixed: Sequence[Any]) -> tuple[Any, ...] | None:
         """Run a step if its shape was recorded, or has come often enough to be recorded now.
 
         Args:
@@ -83,15 +83,14 @@ class Replays:
             fixed: Weights and pools; `clear` has been called if they changed.
 
         Returns:
-            The tensor of logits float32 [R, V], valid until the next step; None if the caller has
-            to run the step.
+            Its results, valid until the next step; None if the caller has to run the step.
         """
         steps = self._steps.get(inputs.shape)
         if steps is None:
             steps = self._remember(inputs.shape)
         if steps.plan is not None:
             self._replay(steps, steps.plan, inputs)
-            return steps.logits
+            return steps.results
         steps.count += 1
         if not self._possible or steps.count < PATIENCE or inputs.shape[0] > MAX_ROWS:
             return None
@@ -114,7 +113,7 @@ class Replays:
         if self._failed[0]:
             raise RuntimeError(f"kernel call {self._failed[0] - 1} of a replayed step failed")
 
-    def _record(self, steps: _Steps, inputs: StepInputs, fixed: Sequence[Any]) -> Any:
+    def _record(self, steps: _Steps, inputs: StepInputs, fixed: Sequence[Any]) -> tuple[Any, ...]:
         """Run a step on the virtual machine and keep its calls."""
         if self._recorder is None:
             self._recorder = self._open_recorder()
@@ -126,11 +125,11 @@ class Replays:
         else:
             if moved:
                 for other in self._steps.values():
-                    other.plan = other.table = other.logits = None
+                    other.plan = other.table = None
             steps.plan, steps.inputs = plan, inputs
             steps.table = self._ffi.from_dlpack(plan.table)
-            steps.logits = self._ffi.from_dlpack(plan.result)
-        return recording.result
+            steps.results = tuple(map(self._ffi.from_dlpack, plan.results))
+        return recording.results
 
     def _address_of(self, name: str) -> int:
         address = ctypes.cast(self._engine[f"__tvm_ffi_{name}"], ctypes.c_void_p).value

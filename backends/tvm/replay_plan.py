@@ -66,7 +66,7 @@ class Plan:
 
     Attributes:
         table: int64 [calls, 3]: a function, its arguments and their number.
-        result: Where the calls leave the step's result, float32 [R, V].
+        results: Where the calls leave the step's results, float32.
         tensors: The DLTensors that the arguments point to.
         dims: Their shapes and strides.
         arguments: The arguments that the table points to.
@@ -75,7 +75,7 @@ class Plan:
     """
 
     table: Int64
-    result: npt.NDArray[np.float32]
+    results: list[npt.NDArray[np.float32]]
     tensors: npt.NDArray[Any]
     dims: Int64
     arguments: npt.NDArray[Any]
@@ -136,9 +136,9 @@ class PlanMemory:
         arguments["pointer"] = tensors.ctypes.data + np.arange(len(uses)) * _TENSOR.itemsize
         those = [np.flatnonzero(addresses == tensor.data_ptr()) for tensor in inputs]
         table = self._table(recording, arguments)
-        result = self._result(recording.result, uses, places)
+        results = [self._result(one, uses, places) for one in recording.results]
         found = [(places_of, first[places_of]) for places_of in those]
-        return Plan(table, result, tensors, dims, arguments, found), moved
+        return Plan(table, results, tensors, dims, arguments, found), moved
 
     def _places(self, uses: Sequence[_Use], given: set[int]) -> list[int]:
         """The buffer of each tensor."""
@@ -180,7 +180,7 @@ class PlanMemory:
     def _result(
         self, result: Any, uses: Sequence[_Use], places: Sequence[int]
     ) -> npt.NDArray[np.float32]:
-        start = getattr(result, "data_ptr", int)()
+        start = result.data_ptr()
         for use, place in zip(uses, places, strict=True):
             if use.start == start and place != _OUTSIDE:
                 shape = tuple(result.shape)

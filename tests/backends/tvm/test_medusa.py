@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
+from optc.backends.tvm import replay as replay_module
+from optc.backends.tvm.replay import Replays
 from optc.errors import InputError
 from optc.runtime.executable import HeadedExecutable
 from tests.backends.tvm.engine_driver import (
@@ -42,7 +45,7 @@ def test_heads_equal_the_function_bodies_in_any_batch(
     )
     executable = engine.load()
     assert isinstance(executable, HeadedExecutable)
-    with pytest.raises(InputError, match="there are no heads or no step was run"):
+    with pytest.raises(InputError, match="no hidden states: no step was run"):
         executable.guess(np.array([0], np.int32))
     driver = EngineDriver(executable)
     driver.step(ROWS)
@@ -69,3 +72,37 @@ def test_a_step_has_the_bits_of_an_engine_without_heads(tmp_path: Path, heads: P
         for name, pipeline in (("plain", FUSED), ("heads", with_heads))
     ]
     assert np.array_equal(*logits)
+
+
+def test_replayed_steps_and_guesses_have_the_bits_of_the_virtual_machine(
+    tmp_path: Path, heads: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pipeline = INT8.replace("kv-cache", f"kv-cache{{tree=true}},medusa-heads{{folder={heads}}}")
+    engine = build(tmp_path, SHAPE, pipeline, "native")
+    replayed = []
+    original = Replays._replay
+
+    def noted(self: Replays, steps: Any, plan: Any, inputs: Any) -> None:
+        replayed.append(inputs.shape)
+        original(self, steps, plan, inputs)
+
+    monkeypatch.setattr(Replays, "_replay", noted)
+
+    def run() -> list[Any]:
+        executable = engine.load()
+        assert isinstance(executable, HeadedExecutable)
+        driver, found = EngineDriver(executable), []
+        for token in range(1, 9):
+            found.append(driver.step({0: [token, 5], 1: [token]}).copy())
+            found += [executable.guess(np.array(rows, np.int32)).copy() for rows in ([2], [1, 2])]
+        executable.close()
+        return found
+
+    monkeypatch.setattr(replay_module, "PATIENCE", 1 << 30)
+    expected = run()
+    assert not replayed
+    monkeypatch.setattr(replay_module, "PATIENCE", 2)
+    for ours, theirs in zip(run(), expected, strict=True):
+        np.testing.assert_array_equal(ours, theirs)
+    assert len({len(shape) for shape in replayed}) == 2, "steps and guesses"
+    assert len(replayed) > 12

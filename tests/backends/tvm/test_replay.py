@@ -130,7 +130,7 @@ def test_what_cannot_be_replayed_says_why() -> None:
     given, whole, part = wrap(np.zeros(4, np.int32)), wrap(data[:32]), wrap(data[16:48])
 
     def plan(*arguments: Any, result: Any = whole, complete: bool = True) -> None:
-        recording = Recording((KernelCall("k", arguments),), result, complete)
+        recording = Recording((KernelCall("k", arguments),), (result,), complete)
         memory.plan(recording, (given,), ())
 
     plan(given, whole)
@@ -152,12 +152,12 @@ def test_buffers_grow_and_say_that_they_moved() -> None:
     moved = []
     for count in (8, 16, 200, 100):
         whole = wrap(np.arange(count, dtype=np.float32))
-        recording = Recording((KernelCall("k", (given, whole)),), whole, True)
+        recording = Recording((KernelCall("k", (given, whole)),), (whole,), True)
         plan, moves = memory.plan(recording, (given,), ())
         moved.append(moves)
         # constants that kernels read are copied with the rest
-        np.testing.assert_array_equal(plan.result, np.arange(count, dtype=np.float32))
-        assert plan.result.ctypes.data % 64 == 0
+        np.testing.assert_array_equal(plan.results[0], np.arange(count, dtype=np.float32))
+        assert plan.results[0].ctypes.data % 64 == 0
     assert moved == [False, False, True, False]
 
 

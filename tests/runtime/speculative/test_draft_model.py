@@ -6,21 +6,24 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
-from optc.runtime.core import Core
-from optc.runtime.kv_blocks import blocks_needed
-from optc.runtime.kv_plan import KVPlan
+from optc.runtime.executable import EngineSpec
 from optc.runtime.params import SamplingParams
 from optc.runtime.request import Request
-from optc.runtime.speculative.controller import Fixed
 from optc.runtime.speculative.draft_model import DraftModel
-from optc.runtime.speculative.speculator import Source, Speculator
 from tests.runtime.toy import VOCAB, ToyExecutable, toy_spec
-
-SETTINGS = settings(
-    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=True
+from tests.runtime.traffic import (
+    Arrival,
+    alone,
+    arrivals,
+    drain,
+    make_core,
+    prompts,
+    serve,
+    tiny_plan,
+    traffic_settings,
 )
 
 
@@ -43,8 +46,7 @@ def draft_model(
     prefix_cache: bool = True,
 ) -> DraftModel:
     executable = DraftExecutable(windows, noise)
-    blocks = tuple(blocks_needed(64, budget, window, 4) + spare for window in windows)
-    plan = KVPlan(4, blocks, 0, 64)
+    plan = tiny_plan(executable.spec, budget, spare)
     return DraftModel(executable, plan, token_budget=budget, prefix_cache=prefix_cache)
 
 
@@ -55,44 +57,8 @@ def batches_of(draft: DraftModel) -> list[list[int]]:
     return [np.diff(batch.query_starts).tolist() for batch in executable.batches]
 
 
-def make_core(
-    windows: tuple[int, ...],
-    draft: DraftModel | None,
-    *,
-    count: int = 4,
-    budget: int = 16,
-    spare: int = 60,
-    prefix_cache: bool = True,
-) -> tuple[Core, ToyExecutable]:
-    spec = toy_spec(windows, max_logit_rows=20)
-    executable = ToyExecutable(spec)
-    blocks = tuple(blocks_needed(64, budget, window, 4) + spare for window in windows)
-    core = Core(
-        executable,
-        KVPlan(4, blocks, 0, 64),
-        token_budget=budget,
-        prefix_cache=prefix_cache,
-        speculator=Speculator([Source(draft, Fixed(count))]) if draft else None,
-    )
-    return core, executable
-
-
-def drain(core: Core, draft: DraftModel | None = None) -> None:
-    for _ in range(2000):
-        if not core.has_work:
-            return
-        core.step()
-        core.scheduler.check_integrity()
-        if draft:
-            draft.check_integrity()
-    raise AssertionError("not done")
-
-
-def alone(windows: tuple[int, ...], prompt: list[int], params: SamplingParams) -> Request:
-    core, _ = make_core(windows, None)
-    request = core.add(np.array(prompt, np.int32), params, seed=7)
-    drain(core)
-    return request
+def spec_of(windows: tuple[int, ...] = (0,)) -> EngineSpec:
+    return toy_spec(windows, max_logit_rows=20)
 
 
 PROMPT = [int(t) for t in np.random.default_rng(2).integers(0, VOCAB, 11)]
@@ -107,11 +73,11 @@ def test_a_draft_equal_to_the_target_is_always_accepted(
     params = SamplingParams(
         temperature=temperature, max_tokens=31, repetition_penalty=1.2, logprobs=1
     )
-    expected = alone(windows, PROMPT, params)
+    expected = alone(spec_of(windows), PROMPT, params)
     draft = draft_model(windows)
-    core, executable = make_core(windows, draft)
+    core, executable = make_core(spec_of(windows), draft, spare=60)
     request = core.add(np.array(PROMPT, np.int32), params, seed=7)
-    drain(core, draft)
+    drain(core, draft.check_integrity)
     assert request.output.tolist() == expected.output.tolist()
     assert request.logprobs == expected.logprobs
     assert request.metrics.accepted_tokens == request.metrics.drafted_tokens == 24
@@ -120,9 +86,9 @@ def test_a_draft_equal_to_the_target_is_always_accepted(
 
 def test_only_what_is_new_is_computed() -> None:
     draft = draft_model()
-    core, _ = make_core((0,), draft, count=3)
+    core, _ = make_core(spec_of(), draft, drafts=3, spare=60)
     core.add(np.array(PROMPT, np.int32), SamplingParams(temperature=0, max_tokens=9), seed=7)
-    drain(core, draft)
+    drain(core, draft.check_integrity)
     # The prompt and the first token; then, all being accepted, the last draft and the bonus.
     assert batches_of(draft) == [[12], [1], [1], [2], [1], [1]]
 
@@ -130,32 +96,32 @@ def test_only_what_is_new_is_computed() -> None:
 def test_rejected_drafts_are_computed_again() -> None:
     params = SamplingParams(temperature=0, max_tokens=30)
     draft = draft_model((0, 5), noise=0.4)
-    core, _ = make_core((0, 5), draft)
+    core, _ = make_core(spec_of((0, 5)), draft, spare=60)
     request = core.add(np.array(PROMPT, np.int32), params, seed=7)
-    drain(core, draft)
-    assert request.output.tolist() == alone((0, 5), PROMPT, params).output.tolist()
+    drain(core, draft.check_integrity)
+    assert request.output.tolist() == alone(spec_of((0, 5)), PROMPT, params).output.tolist()
     metrics = core.metrics()
     assert 0 < metrics.accepted_tokens < metrics.drafted_tokens
 
 
 def test_all_requests_are_drafted_for_in_one_batch() -> None:
     draft = draft_model()
-    core, _ = make_core((0,), draft, count=3)
+    core, _ = make_core(spec_of(), draft, drafts=3, spare=60)
     prompts = [PROMPT[:n] for n in (2, 3, 4)]
     params = SamplingParams(temperature=0, max_tokens=5)
     for prompt in prompts:
         core.add(np.array(prompt, np.int32), params, seed=7)
-    drain(core, draft)
+    drain(core, draft.check_integrity)
     assert batches_of(draft) == [[3, 4, 5], [1, 1, 1], [1, 1, 1]]
 
 
 def test_a_long_prompt_is_caught_up_with_in_pieces_without_holding_up_others() -> None:
     draft = draft_model(budget=12)
-    core, _ = make_core((0,), draft, count=2)
+    core, _ = make_core(spec_of(), draft, drafts=2, spare=60)
     params = SamplingParams(temperature=0, max_tokens=20)
     core.add(np.array([1] * 35, np.int32), params, seed=7)
     core.add(np.array([2, 3], np.int32), params, seed=7)
-    drain(core, draft)
+    drain(core, draft.check_integrity)
     rows = batches_of(draft)
     assert max(sum(batch) for batch in rows) == 12
     assert core.metrics().drafted_tokens == core.metrics().accepted_tokens > 20
@@ -163,15 +129,15 @@ def test_a_long_prompt_is_caught_up_with_in_pieces_without_holding_up_others() -
 
 def test_completions_of_one_prompt_share_its_keys_and_values() -> None:
     draft = draft_model()
-    core, _ = make_core((0,), draft, count=2)
+    core, _ = make_core(spec_of(), draft, drafts=2, spare=60)
     params = SamplingParams(temperature=0.9, max_tokens=8)
     leader = core.add(np.array(PROMPT, np.int32), params, seed=3)
     others = [
         core.add(np.array(PROMPT, np.int32), params, seed=3, index=i, leader=leader) for i in (1, 2)
     ]
-    drain(core, draft)
+    drain(core, draft.check_integrity)
     for request in (leader, *others):
-        expected = make_core((0,), None)[0]
+        expected = make_core(spec_of())[0]
         plain = expected.add(np.array(PROMPT, np.int32), params, seed=3, index=request.index)
         drain(expected)
         assert request.output.tolist() == plain.output.tolist()
@@ -182,25 +148,25 @@ def test_completions_of_one_prompt_share_its_keys_and_values() -> None:
 def test_a_request_beyond_the_drafts_context_decodes_plainly() -> None:
     draft = draft_model()
     draft.plan = replace(draft.plan, max_context=20)
-    core, _ = make_core((0,), draft)
+    core, _ = make_core(spec_of(), draft, spare=60)
     params = SamplingParams(temperature=0, max_tokens=30)
     request = core.add(np.array(PROMPT, np.int32), params, seed=7)
-    drain(core, draft)
-    assert request.output.tolist() == alone((0,), PROMPT, params).output.tolist()
+    drain(core, draft.check_integrity)
+    assert request.output.tolist() == alone(spec_of(), PROMPT, params).output.tolist()
     assert 0 < core.metrics().drafted_tokens < 12
 
 
 def test_blocks_of_requests_that_are_not_drafted_for_are_taken() -> None:
     draft = draft_model(spare=0)  # 16 blocks: one long request
-    core, _ = make_core((0,), draft, count=2)
+    core, _ = make_core(spec_of(), draft, drafts=2, spare=60)
     params = SamplingParams(temperature=0, max_tokens=3)
     first = core.add(np.array([3] * 50, np.int32), replace_tokens(params, 12), seed=7)
     while first.num_output < 2:
         core.step()
     second = core.add(np.array([5] * 40, np.int32), replace_tokens(params, 20), seed=7)
-    drain(core, draft)
+    drain(core, draft.check_integrity)
     for request, prompt in ((first, [3] * 50), (second, [5] * 40)):
-        expected = alone((0,), prompt, replace_tokens(params, len(request.output)))
+        expected = alone(spec_of(), prompt, replace_tokens(params, len(request.output)))
         assert request.output.tolist() == expected.output.tolist()
     assert second.metrics.drafted_tokens > 0
     assert draft.available() == draft.plan.blocks
@@ -210,22 +176,10 @@ def replace_tokens(params: SamplingParams, count: int) -> SamplingParams:
     return replace(params, max_tokens=count)
 
 
-traffic = st.lists(
-    st.tuples(
-        st.lists(st.integers(0, VOCAB - 1), min_size=1, max_size=24),
-        st.integers(1, 16),  # max_tokens
-        st.sampled_from([0.0, 0.7]),  # temperature
-        st.integers(0, 8),  # arrives at this step
-        st.integers(0, 30),  # is cancelled at this step, if above 20 - arrival
-    ),
-    min_size=1,
-    max_size=6,
-)
-
-
-@SETTINGS
+@traffic_settings()
 @given(
-    traffic=traffic,
+    arriving=arrivals(prompts(24), most=6),
+    cancelled=st.lists(st.tuples(st.integers(0, 5), st.integers(1, 16)), max_size=3),
     windows=st.sampled_from([(0,), (0, 5), (3, 9)]),
     budget=st.integers(2, 16),
     spare=st.integers(0, 4),
@@ -236,7 +190,8 @@ traffic = st.lists(
     prefix_cache=st.booleans(),
 )
 def test_any_traffic_gives_what_plain_decoding_gives(
-    traffic: list[tuple[list[int], int, float, int, int]],
+    arriving: list[Arrival],
+    cancelled: list[tuple[int, int]],
     windows: tuple[int, ...],
     budget: int,
     spare: int,
@@ -251,26 +206,22 @@ def test_any_traffic_gives_what_plain_decoding_gives(
         windows, noise=noise, spare=draft_spare, budget=draft_budget, prefix_cache=prefix_cache
     )
     core, _ = make_core(
-        windows, draft, count=drafts, budget=budget, spare=spare, prefix_cache=prefix_cache
+        spec_of(windows),
+        draft,
+        drafts=drafts,
+        budget=budget,
+        spare=spare,
+        prefix_cache=prefix_cache,
     )
-    live: list[tuple[Request, list[int], SamplingParams]] = []
-    for step in range(1500):
-        for prompt, count, temperature, arrives, cancelled in traffic:
-            if arrives == step:
-                params = SamplingParams(temperature=temperature, max_tokens=count)
-                request = core.add(np.array(prompt, np.int32), params, seed=7)
-                live.append((request, prompt, params))
-            if step == cancelled < 8 + arrives and step > arrives:
-                core.cancel(next(r for r, p, _ in live if p == prompt))
-        if core.has_work:
-            core.step()
-        core.scheduler.check_integrity()
-        draft.check_integrity()
-        if step > 8 and not core.has_work:
-            break
-    assert not core.has_work
-    for request, prompt, params in live:
-        whole = alone(windows, prompt, params).output.tolist()
+
+    def cancel(step: int, live: list[Request]) -> None:
+        for index, when in cancelled:
+            if when == step and index < len(live):
+                core.cancel(live[index])
+
+    live = serve(core, arriving, draft.check_integrity, before=cancel)
+    for request, each in zip(live, arriving, strict=True):
+        whole = alone(spec_of(windows), each.prompt, each.params).output.tolist()
         if request.finish_reason == "cancelled":
             whole = whole[: request.num_output]
         assert request.output.tolist() == whole

@@ -7,25 +7,30 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from optc.runtime.core import Core
 from optc.runtime.engine import Engine
 from optc.runtime.executable import EngineSpec, Float32, StepBatch
-from optc.runtime.kv_blocks import blocks_needed
 from optc.runtime.kv_plan import KVPlan
 from optc.runtime.params import SamplingParams
 from optc.runtime.request import Request
 from optc.runtime.speculative.controller import Fixed
 from optc.runtime.speculative.drafting import Drafting
 from optc.runtime.speculative.kinds import parse_kinds
-from optc.runtime.speculative.proposer import Drafts, NGramProposer, Proposer, Wanted
+from optc.runtime.speculative.proposer import Drafts, NGramProposer, Wanted
 from optc.runtime.speculative.speculator import Source, Speculator
 from tests.runtime.toy import VOCAB, ToyExecutable, toy_spec
-
-SETTINGS = settings(
-    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=True
+from tests.runtime.traffic import (
+    Arrival,
+    alone,
+    arrivals,
+    drain,
+    make_core,
+    prompts,
+    serve,
+    traffic_settings,
 )
 
 
@@ -55,50 +60,6 @@ def spec_of(windows: tuple[int, ...]) -> EngineSpec:
     return toy_spec(windows, max_logit_rows=20)
 
 
-def make_core(
-    spec: EngineSpec,
-    speculator: Speculator | None,
-    *,
-    budget: int = 16,
-    spare: int = 40,
-    prefix_cache: bool = True,
-) -> tuple[Core, ToyExecutable]:
-    executable = ToyExecutable(spec)
-    blocks = tuple(
-        blocks_needed(spec.max_context, budget, group.window, 4) + spare for group in spec.groups
-    )
-    plan = KVPlan(4, blocks, 0, spec.max_context)
-    core = Core(
-        executable, plan, token_budget=budget, prefix_cache=prefix_cache, speculator=speculator
-    )
-    return core, executable
-
-
-def drafts_of(proposer: Proposer, count: int) -> Speculator:
-    return Speculator([Source(proposer, Fixed(count))])
-
-
-def ngram(count: int) -> Speculator:
-    return drafts_of(NGramProposer(), count)
-
-
-def drain(core: Core) -> None:
-    for _ in range(2000):
-        if not core.has_work:
-            return
-        core.step()
-        core.scheduler.check_integrity()
-    raise AssertionError("not done")
-
-
-def alone(spec: EngineSpec, prompt: list[int], params: SamplingParams) -> Request:
-    """The request by plain decoding, with the engine to itself."""
-    core, _ = make_core(spec, None)
-    request = core.add(np.array(prompt, np.int32), params, seed=7)
-    drain(core)
-    return request
-
-
 @pytest.mark.parametrize("spoil", [1, 2, 3, 100])
 @pytest.mark.parametrize("windows", [(0,), (0, 5), (0, 1), (3, 9)])
 @pytest.mark.parametrize("temperature", [0.0, 1.2])
@@ -112,7 +73,7 @@ def test_good_and_bad_drafts_give_the_text_of_plain_decoding(
     )
     expected = alone(spec, prompt, params)
     text = expected.tokens.tolist()
-    core, executable = make_core(spec, drafts_of(Oracle(text, spoil), 5))
+    core, executable = make_core(spec, Oracle(text, spoil), drafts=5)
     request = core.add(np.array(prompt, np.int32), params, seed=7)
     drain(core)
     assert request.output.tolist() == expected.output.tolist()
@@ -135,7 +96,7 @@ def test_a_stop_among_accepted_drafts_ends_the_text_there() -> None:
     output = whole.output.tolist()
     stop = output[4]
     text = whole.tokens.tolist()
-    core, _ = make_core(spec, drafts_of(Oracle(text, 100), 8))
+    core, _ = make_core(spec, Oracle(text, 100), drafts=8)
     params = SamplingParams(temperature=0, max_tokens=30, stop_token_ids=[stop])
     request = core.add(np.array([1, 2, 3], np.int32), params, seed=7)
     drain(core)
@@ -147,7 +108,7 @@ def test_drafts_never_exceed_the_logit_rows_nor_the_length() -> None:
     spec = replace(toy_spec((0,)), max_logit_rows=9)
     params = SamplingParams(temperature=0, max_tokens=20)
     text = alone(spec, [1, 2], params).tokens.tolist()
-    core, executable = make_core(spec, drafts_of(Oracle(text * 2, 3), 8))
+    core, executable = make_core(spec, Oracle(text * 2, 3), drafts=8)
     requests = [core.add(np.array([1, 2], np.int32), params, seed=7) for _ in range(4)]
     drain(core)
     assert max(len(batch.logit_rows) for batch in executable.batches) == 9
@@ -156,7 +117,7 @@ def test_drafts_never_exceed_the_logit_rows_nor_the_length() -> None:
 
 def test_drafts_wait_for_prefills_and_preempt_nobody() -> None:
     spec = spec_of((0,))
-    core, executable = make_core(spec, ngram(6), budget=8, spare=0)
+    core, executable = make_core(spec, NGramProposer(), drafts=6, budget=8, spare=0)
     params = SamplingParams(temperature=0, max_tokens=20)
     first = core.add(np.array([1] * 8, np.int32), params, seed=7)
     core.step()
@@ -183,7 +144,7 @@ def test_a_nan_behind_accepted_drafts_keeps_them() -> None:
         executable,
         KVPlan(4, (30,), 0, 64),
         token_budget=16,
-        speculator=drafts_of(Oracle(text, 100), 6),
+        speculator=Speculator([Source(Oracle(text, 100), Fixed(6))]),
     )
     request = core.add(np.array([5, 6], np.int32), params, seed=7)
     drain(core)
@@ -191,24 +152,14 @@ def test_a_nan_behind_accepted_drafts_keeps_them() -> None:
     assert request.tokens.tolist() == text[:11]
 
 
-traffic = st.lists(
-    st.tuples(
-        st.one_of(
-            st.lists(st.integers(0, VOCAB - 1), min_size=1, max_size=20),
-            st.lists(st.integers(0, 1), min_size=1, max_size=20),
-        ),
-        st.integers(1, 16),  # max_tokens
-        st.sampled_from([0.0, 0.7]),  # temperature
-        st.integers(0, 8),  # arrives at this step
-    ),
-    min_size=1,
-    max_size=6,
-)
+#: A bias towards few tokens makes texts repeat, so that there is what to draft.
+REPEATING = {"logit_bias": {0: 9.0, 1: 9.0}}
+repeating = st.lists(st.integers(0, 1), min_size=1, max_size=20)
 
 
-@SETTINGS
+@traffic_settings()
 @given(
-    traffic=traffic,
+    arriving=arrivals(st.one_of(prompts(), repeating), most=6, options=[REPEATING]),
     windows=st.sampled_from([(0,), (0, 5), (3, 9)]),
     budget=st.integers(2, 16),
     spare=st.integers(0, 4),
@@ -216,7 +167,7 @@ traffic = st.lists(
     prefix_cache=st.booleans(),
 )
 def test_any_traffic_gives_what_plain_decoding_gives(
-    traffic: list[tuple[list[int], int, float, int]],
+    arriving: list[Arrival],
     windows: tuple[int, ...],
     budget: int,
     spare: int,
@@ -225,25 +176,12 @@ def test_any_traffic_gives_what_plain_decoding_gives(
 ) -> None:
     """Batch mates, chunks, prefix hits, preemption: no leak, and token-for-token the same."""
     spec = spec_of(windows)
-    core, _ = make_core(spec, ngram(drafts), budget=budget, spare=spare, prefix_cache=prefix_cache)
-    live: list[tuple[Request, list[int], SamplingParams]] = []
-    for step in range(1500):
-        for prompt, count, temperature, arrives in traffic:
-            if arrives == step:
-                # A bias towards few tokens makes texts repeat, so that there is what to draft.
-                params = SamplingParams(
-                    temperature=temperature, max_tokens=count, logit_bias={0: 9.0, 1: 9.0}
-                )
-                request = core.add(np.array(prompt, np.int32), params, seed=7)
-                live.append((request, prompt, params))
-        if core.has_work:
-            core.step()
-        core.scheduler.check_integrity()
-        if step > 8 and not core.has_work:
-            break
-    assert not core.has_work
-    for request, prompt, params in live:
-        assert request.output.tolist() == alone(spec, prompt, params).output.tolist()
+    core, _ = make_core(
+        spec, NGramProposer(), drafts=drafts, budget=budget, spare=spare, prefix_cache=prefix_cache
+    )
+    for request, each in zip(serve(core, arriving), arriving, strict=True):
+        expected = alone(spec, each.prompt, each.params)
+        assert request.output.tolist() == expected.output.tolist()
 
 
 def test_forked_completions_draft_each_for_itself() -> None:
@@ -251,8 +189,8 @@ def test_forked_completions_draft_each_for_itself() -> None:
     params = SamplingParams(temperature=0.9, max_tokens=20, logit_bias={0: 9.0, 1: 9.0})
     prompt = np.array([0, 1, 0, 1, 1], np.int32)
     outputs = []
-    for speculator in (None, ngram(4)):
-        core, _ = make_core(spec, speculator)
+    for proposer in (None, NGramProposer()):
+        core, _ = make_core(spec, proposer)
         leader = core.add(prompt, params, seed=3)
         others = [core.add(prompt, params, seed=3, index=i, leader=leader) for i in (1, 2)]
         drain(core)

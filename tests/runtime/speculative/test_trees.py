@@ -6,22 +6,22 @@ from collections.abc import Sequence
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
-from optc.runtime.core import Core
 from optc.runtime.executable import EngineSpec
-from optc.runtime.kv_blocks import blocks_needed
-from optc.runtime.kv_plan import KVPlan
 from optc.runtime.params import SamplingParams
 from optc.runtime.request import Request
-from optc.runtime.speculative.controller import Fixed
 from optc.runtime.speculative.proposer import Drafts, Wanted
-from optc.runtime.speculative.speculator import Source, Speculator
-from tests.runtime.toy import VOCAB, ToyExecutable, toy_spec
-
-SETTINGS = settings(
-    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=True
+from tests.runtime.toy import VOCAB, toy_spec
+from tests.runtime.traffic import (
+    Arrival,
+    alone,
+    arrivals,
+    drain,
+    make_core,
+    serve,
+    traffic_settings,
 )
 
 
@@ -62,47 +62,6 @@ def spec_of(windows: tuple[int, ...]) -> EngineSpec:
     return toy_spec(windows, max_logit_rows=20, tree=True)
 
 
-def make_core(
-    spec: EngineSpec,
-    proposer: RandomTrees | None,
-    *,
-    budget: int = 16,
-    spare: int = 40,
-    drafts: int = 7,
-    prefix_cache: bool = True,
-) -> tuple[Core, ToyExecutable]:
-    executable = ToyExecutable(spec)
-    blocks = tuple(
-        blocks_needed(spec.max_context, budget, group.window, 4) + spare for group in spec.groups
-    )
-    speculator = Speculator([Source(proposer, Fixed(drafts))]) if proposer else None
-    core = Core(
-        executable,
-        KVPlan(4, blocks, 0, spec.max_context),
-        token_budget=budget,
-        prefix_cache=prefix_cache,
-        speculator=speculator,
-    )
-    return core, executable
-
-
-def drain(core: Core) -> None:
-    for _ in range(2000):
-        if not core.has_work:
-            return
-        core.step()
-        core.scheduler.check_integrity()
-    raise AssertionError("not done")
-
-
-def alone(spec: EngineSpec, prompt: list[int], params: SamplingParams) -> Request:
-    """The request by plain decoding, with the engine to itself."""
-    core, _ = make_core(spec, None)
-    request = core.add(np.array(prompt, np.int32), params, seed=7)
-    drain(core)
-    return request
-
-
 @pytest.mark.parametrize("windows", [(0,), (0, 5), (0, 1), (3, 9)])
 @pytest.mark.parametrize("temperature", [0.0, 1.2])
 def test_trees_give_the_text_of_plain_decoding(
@@ -114,7 +73,7 @@ def test_trees_give_the_text_of_plain_decoding(
         temperature=temperature, max_tokens=40, logprobs=2, repetition_penalty=1.2
     )
     expected = alone(spec, prompt, params)
-    core, executable = make_core(spec, RandomTrees([expected.tokens.tolist()], 3))
+    core, executable = make_core(spec, RandomTrees([expected.tokens.tolist()], 3), drafts=7)
     request = core.add(np.array(prompt, np.int32), params, seed=7)
     drain(core)
     assert request.output.tolist() == expected.output.tolist()
@@ -129,21 +88,9 @@ def test_trees_give_the_text_of_plain_decoding(
     assert metrics.free_blocks == metrics.total_blocks
 
 
-traffic = st.lists(
-    st.tuples(
-        st.lists(st.integers(0, VOCAB - 1), min_size=1, max_size=20),
-        st.integers(1, 16),  # max_tokens
-        st.sampled_from([0.0, 0.7]),  # temperature
-        st.integers(0, 8),  # arrives at this step
-    ),
-    min_size=1,
-    max_size=5,
-)
-
-
-@SETTINGS
+@traffic_settings()
 @given(
-    traffic=traffic,
+    arriving=arrivals(),
     windows=st.sampled_from([(0,), (0, 5), (3, 9)]),
     budget=st.integers(2, 16),
     spare=st.integers(0, 4),
@@ -152,7 +99,7 @@ traffic = st.lists(
     seed=st.integers(0, 99),
 )
 def test_any_traffic_gives_what_plain_decoding_gives(
-    traffic: list[tuple[list[int], int, float, int]],
+    arriving: list[Arrival],
     windows: tuple[int, ...],
     budget: int,
     spare: int,
@@ -162,11 +109,7 @@ def test_any_traffic_gives_what_plain_decoding_gives(
 ) -> None:
     """Batch mates, chunks, prefix hits, tiny pools: no leak, and token-for-token the same."""
     spec = spec_of(windows)
-    arriving = sorted(traffic, key=lambda one: one[3])
-    wanted = [
-        alone(spec, prompt, SamplingParams(temperature=temperature, max_tokens=count))
-        for prompt, count, temperature, _ in arriving
-    ]
+    wanted = [alone(spec, each.prompt, each.params) for each in arriving]
     core, _ = make_core(
         spec,
         RandomTrees([one.tokens.tolist() for one in wanted], seed),
@@ -175,18 +118,7 @@ def test_any_traffic_gives_what_plain_decoding_gives(
         drafts=drafts,
         prefix_cache=prefix_cache,
     )
-    live: list[Request] = []
-    for step in range(1500):
-        for prompt, count, temperature, arrives in arriving:
-            if arrives == step:
-                params = SamplingParams(temperature=temperature, max_tokens=count)
-                live.append(core.add(np.array(prompt, np.int32), params, seed=7))
-        if core.has_work:
-            core.step()
-        core.scheduler.check_integrity()
-        if step > 8 and not core.has_work:
-            break
-    assert not core.has_work
+    live = serve(core, arriving)
     for request, expected in zip(live, wanted, strict=True):
         assert request.output.tolist() == expected.output.tolist()
 
@@ -198,7 +130,7 @@ def test_forked_completions_draft_each_for_itself() -> None:
     texts: list[list[int]] = []
     for _ in range(2):
         proposer = RandomTrees(texts, 5) if texts else None
-        core, _ = make_core(spec, proposer)
+        core, _ = make_core(spec, proposer, drafts=7)
         leader = core.add(prompt, params, seed=3)
         others = [core.add(prompt, params, seed=3, index=i, leader=leader) for i in (1, 2)]
         drain(core)

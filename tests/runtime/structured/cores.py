@@ -8,15 +8,12 @@ import numpy as np
 
 from optc.runtime.core import Core
 from optc.runtime.executable import EngineSpec
-from optc.runtime.kv_blocks import blocks_needed
-from optc.runtime.kv_plan import KVPlan
 from optc.runtime.params import SamplingParams
 from optc.runtime.request import Request
-from optc.runtime.speculative.controller import Fixed
 from optc.runtime.speculative.proposer import Proposer
-from optc.runtime.speculative.speculator import Source, Speculator
 from optc.runtime.structured.compiler import GrammarCompiler
 from optc.runtime.tokenizer import Tokenizer
+from tests.runtime import traffic
 from tests.runtime.structured.grammars import words
 from tests.runtime.texts import byte_level
 from tests.runtime.toy import ToyExecutable, toy_spec
@@ -34,27 +31,10 @@ def spec_of(windows: tuple[int, ...]) -> EngineSpec:
 
 
 def make_core(
-    spec: EngineSpec,
-    proposer: Proposer | None = None,
-    *,
-    drafts: int = 4,
-    budget: int = 16,
-    spare: int = 40,
-    prefix_cache: bool = True,
+    spec: EngineSpec, proposer: Proposer | None = None, **options: Any
 ) -> tuple[Core, ToyExecutable]:
-    executable = ToyExecutable(spec)
-    blocks = tuple(
-        blocks_needed(spec.max_context, budget, group.window, 4) + spare for group in spec.groups
-    )
-    core = Core(
-        executable,
-        KVPlan(4, blocks, 0, spec.max_context),
-        eos_token_ids=[EOS],
-        token_budget=budget,
-        prefix_cache=prefix_cache,
-        speculator=Speculator([Source(proposer, Fixed(drafts))]) if proposer else None,
-    )
-    return core, executable
+    """A core whose texts end (`tests.runtime.traffic.make_core`)."""
+    return traffic.make_core(spec, proposer, eos_token_ids=[EOS], **options)
 
 
 def add(
@@ -63,10 +43,6 @@ def add(
     structure = params.structure
     constraint = COMPILER.constraints(structure, 1)[0] if structure else None
     tokens = np.array(prompt, np.int32)
-    return core.add(tokens, params, seed=7, index=index, constraint=constraint, **options)
-
-
-def drain(core: Core) -> None:
-    while core.has_work:
-        core.step()
-        core.scheduler.check_integrity()
+    return core.add(
+        tokens, params, seed=traffic.SEED, index=index, constraint=constraint, **options
+    )

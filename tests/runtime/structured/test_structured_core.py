@@ -6,12 +6,10 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from optc.runtime.executable import EngineSpec
-from optc.runtime.kv_blocks import blocks_needed
-from optc.runtime.kv_plan import KVPlan
 from optc.runtime.params import SamplingParams
 from optc.runtime.request import Request
 from optc.runtime.speculative.draft_model import DraftModel
@@ -23,15 +21,19 @@ from tests.runtime.structured.cores import (
     TOKENS,
     VOCAB,
     add,
-    drain,
     make_core,
     spec_of,
 )
 from tests.runtime.structured.grammars import STRUCTURES, decode_naively, matcher
 from tests.runtime.toy import ToyExecutable, ToyModel
-
-SETTINGS = settings(
-    max_examples=80, deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=True
+from tests.runtime.traffic import (
+    Arrival,
+    arrivals,
+    drain,
+    prompts,
+    serve,
+    tiny_plan,
+    traffic_settings,
 )
 
 
@@ -60,25 +62,19 @@ def test_what_ends_is_a_text_of_the_structure_and_that_of_plain_decoding(
         assert "stop" in [request.finish_reason for request in requests]
 
 
-traffic = st.lists(
-    st.tuples(
-        st.one_of(
-            st.lists(st.integers(0, VOCAB - 1), min_size=1, max_size=20),
-            st.sampled_from([PROMPT, PROMPT[:9]]),
-        ),
-        st.integers(1, 20),  # max_tokens
-        st.sampled_from([0.0, 1.0]),  # temperature
-        st.integers(0, 8),  # arrives at this step
-        st.sampled_from([None, *(asked for asked, _ in STRUCTURES)]),
-    ),
-    min_size=1,
-    max_size=5,
-)
+def asked_of(params: SamplingParams) -> dict[str, Any]:
+    """The structure as it was asked for; empty for none."""
+    kinds = {name for asked, _ in STRUCTURES for name in asked}
+    return {name: getattr(params, name) for name in kinds if getattr(params, name) is not None}
 
 
-@SETTINGS
+prompt = st.one_of(prompts(vocab=VOCAB), st.sampled_from([PROMPT, PROMPT[:9]]))
+structures = [{}, *(asked for asked, _ in STRUCTURES)]
+
+
+@traffic_settings(80)
 @given(
-    traffic=traffic,
+    arriving=arrivals(prompt, tokens=20, temperatures=(0.0, 1.0), options=structures),
     windows=st.sampled_from([(0,), (0, 5), (3, 9)]),
     budget=st.integers(2, 16),
     spare=st.integers(0, 4),
@@ -87,7 +83,7 @@ traffic = st.lists(
     prefix_cache=st.booleans(),
 )
 def test_any_traffic_gives_what_plain_decoding_gives(
-    traffic: list[tuple[list[int], int, float, int, dict[str, Any] | None]],
+    arriving: list[Arrival],
     windows: tuple[int, ...],
     budget: int,
     spare: int,
@@ -97,14 +93,10 @@ def test_any_traffic_gives_what_plain_decoding_gives(
 ) -> None:
     """Batch mates with and without a structure, chunks, prefix hits, preemption, drafts."""
     spec = spec_of(windows)
-    cases = []
-    for prompt, count, temperature, arrives, asked in sorted(traffic, key=lambda t: t[3]):
-        params = SamplingParams(temperature=temperature, max_tokens=count, **(asked or {}))
-        cases.append((prompt, params, arrives, asked))
     texts = [
-        prompt + expected(spec, prompt, asked, params, 0)
-        for prompt, params, _, asked in cases
-        if asked
+        each.prompt + expected(spec, each.prompt, asked, each.params, 0)
+        for each in arriving
+        if (asked := asked_of(each.params))
     ]
     by_name: dict[str, Proposer | None] = {
         "none": None,
@@ -119,17 +111,7 @@ def test_any_traffic_gives_what_plain_decoding_gives(
         spare=spare,
         prefix_cache=prefix_cache,
     )
-    live: list[Request] = []
-    for step in range(1500):
-        for prompt, params, arrives, _ in cases:
-            if arrives == step:
-                live.append(add(core, prompt, params))
-        if core.has_work:
-            core.step()
-        core.scheduler.check_integrity()
-        if step > 8 and not core.has_work:
-            break
-    assert not core.has_work
+    live = serve(core, arriving, add=add)
     found = [request.tokens.tolist() for request in live if request.constraint]
     assert found == texts
 
@@ -161,9 +143,7 @@ def test_drafts_are_accepted_between_forced_tokens_too(regex: str) -> None:
 
 def draft_model(spec: EngineSpec) -> DraftModel:
     """A draft that is the target: what it draws under the same mask is always accepted."""
-    blocks = tuple(blocks_needed(spec.max_context, 16, g.window, 4) + 40 for g in spec.groups)
-    plan = KVPlan(4, blocks, 0, spec.max_context)
-    return DraftModel(ToyExecutable(spec), plan, token_budget=16)
+    return DraftModel(ToyExecutable(spec), tiny_plan(spec, 16, 40), token_budget=16)
 
 
 @pytest.mark.parametrize("temperature", [0.0, 1.2])

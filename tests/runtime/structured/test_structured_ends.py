@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from optc.runtime.params import SamplingParams
-from tests.runtime.structured.cores import BYTES, PROMPT, add, drain, make_core, spec_of
+from tests.runtime.structured.cores import BYTES, PROMPT, add, make_core, spec_of
+from tests.runtime.traffic import drain
 
 
 @pytest.mark.parametrize("limit", [1, 5, 11])
