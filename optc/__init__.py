@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from optc.driver import compile as compile
+    from optc.driver.plan import plan as plan
     from optc.errors import ArtifactError as ArtifactError
     from optc.errors import GateError as GateError
     from optc.errors import InputError as InputError
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "compile": "optc.driver",
+    "plan": "optc.driver.plan",
     "ArtifactError": "optc.errors",
     "GateError": "optc.errors",
     "InputError": "optc.errors",

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from optc.backend import BuildOptions, EngineBuild, Support
     from optc.bench.ceilings import Meter
     from optc.bench.costs import StepCosts
+    from optc.bench.estimate import EngineEstimate
     from optc.bench.measurable import Profiler
     from optc.machine import Machine
     from optc.runtime.executable import EngineSpec, Executable
@@ -58,6 +59,12 @@ class TvmBackend:
             return Support("unsupported", error.message)
         reason = check_node(node, HANDLERS)
         return Support("unsupported", reason) if reason else NATIVE
+
+    def estimate(self, model: ir.Model, target: Target, options: BuildOptions) -> EngineEstimate:
+        """What the lowering alone tells; see `optc.backends.tvm.estimate`."""
+        from optc.backends.tvm.estimate import estimate_engine
+
+        return estimate_engine(model, target, options)
 
     def shares_weights(self, built: Target, other: Target) -> bool:
         """All CPU targets have one layout of packed weights (docs/normal-form.md)."""

@@ -24,6 +24,7 @@ EXIT_TERMINATED = 143
 #: Commands in the order of ``optc --help``, and the modules that hold them.
 COMMANDS = {
     "compile": "compile",
+    "plan": "plan",
     "run": "run",
     "bench": "bench",
     "tune": "tune",

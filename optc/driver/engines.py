@@ -33,6 +33,23 @@ class EngineRequest:
 def parse_engines(
     backends: str | Sequence[str] | None, target: str | None, default_backend: str
 ) -> tuple[EngineRequest, ...]:
+    """The engines that the options name, which can be built here.
+
+    Raises:
+        InputError: As `name_engines`.
+        UnavailableError: A backend cannot build here.
+    """
+    requests = name_engines(backends, target, default_backend)
+    for request in requests:
+        reason = request.backend.available()
+        if reason:
+            raise UnavailableError(reason, where=f"backend {request.backend.name}")
+    return requests
+
+
+def name_engines(
+    backends: str | Sequence[str] | None, target: str | None, default_backend: str
+) -> tuple[EngineRequest, ...]:
     """The engines that the options name.
 
     Args:
@@ -45,7 +62,6 @@ def parse_engines(
     Raises:
         InputError: Unknown backend or target, a target that the backend has no code for, an engine
             asked for twice, or a ``target`` that no engine would have.
-        UnavailableError: A backend cannot build here.
     """
     texts = [backends] if isinstance(backends, str) else list(backends or [default_backend])
     pairs = [_pair(item) for text in texts for item in split_engines(text)]
@@ -58,7 +74,7 @@ def parse_engines(
     found = [(_backend(name), _target(name, own, target)) for name, own in pairs]
     _check_different(found)
     for backend, wanted in found:
-        _check_usable(backend, wanted)
+        _check_taken(backend, wanted)
     return tuple(
         EngineRequest(SOLE_ENGINE if len(found) == 1 else engine_name(*pair), *pair)
         for pair in found
@@ -129,7 +145,7 @@ def _check_different(found: Sequence[tuple[Backend, Target]]) -> None:
         seen.add(name)
 
 
-def _check_usable(backend: Backend, target: Target) -> None:
+def _check_taken(backend: Backend, target: Target) -> None:
     refusal = backend.takes(target)
     if refusal:
         raise InputError(
@@ -137,6 +153,3 @@ def _check_usable(backend: Backend, target: Target) -> None:
             where=f"--backend {backend.name}:{target.name}",
             hint="'optc targets' lists the targets, 'optc plan' what a backend makes of a model",
         )
-    reason = backend.available()
-    if reason:
-        raise UnavailableError(reason, where=f"backend {backend.name}")

@@ -16,9 +16,8 @@ from optc.driver.built import TARGET, Built, EngineBuilder, weight_copies
 from optc.driver.engines import EngineRequest
 from optc.driver.judge import GatesFailedError, Judgement, judge, not_judged
 from optc.driver.memory import PeakMemory
-from optc.driver.options import DEFAULT_CONTEXT, CompileOptions, resolve_options
+from optc.driver.options import CompileOptions, build_limits, resolve_options
 from optc.driver.storage import engine_reports, storage_report
-from optc.errors import InputError
 from optc.progress import Progress, no_progress
 
 if TYPE_CHECKING:
@@ -145,8 +144,8 @@ class _Compile:
         """All stages; returns the written artifact."""
         started = time.perf_counter()
         imported = self._import()
+        limits = build_limits(self.options, imported.max_context)
         lowered = self._lower(imported)
-        limits = self._build_options(imported)
         self._check_limits(lowered)
         tokenizer = self._tokenizer(imported)
         engines = self._build(lowered, limits)
@@ -204,20 +203,6 @@ class _Compile:
         check_disk(lowered.model, self.writer, weight_copies(self.options.engines))
         limit, gated = self.options.max_ram_bytes, self.options.gated
         check_memory(lowered.reference, self.memory.sample(), limit, gated=gated)
-
-    def _build_options(self, imported: ImportedModel) -> BuildOptions:
-        wanted = self.options.max_context
-        if wanted is not None and wanted > imported.max_context:
-            raise InputError(
-                f"{wanted} tokens exceed the model's own context of {imported.max_context}",
-                where="--max-context",
-            )
-        return BuildOptions(
-            max_context=wanted or min(imported.max_context, DEFAULT_CONTEXT),
-            max_ram_bytes=self.options.max_ram_bytes,
-            tune=self.options.tune,
-            schedules=self.options.schedules,
-        )
 
     def _tokenizer(self, imported: ImportedModel) -> TokenizerEntry | None:
         from optc.driver.tokenizer import write_tokenizer

@@ -6,12 +6,13 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from optc.backend import BuildOptions
 from optc.driver.engines import EngineRequest, check_self_draft, parse_engines
 from optc.driver.memory import parse_bytes
+from optc.driver.recipe_options import check_text, resolve_recipe
 from optc.errors import InputError
 from optc.progress import Progress, no_progress
-from optc.recipe import Recipe, load_recipe
-from optc.recipe_additions import calibrates, with_adapters, with_calibration, with_medusa
+from optc.recipe import Recipe
 
 #: Longest sequence that an engine is compiled for unless ``max_context`` says otherwise.
 DEFAULT_CONTEXT = 32768
@@ -99,19 +100,23 @@ def resolve_options(
         InputError: An unknown name, a bad value or a missing file.
         UnavailableError: A backend cannot build here.
     """
-    loaded = load_recipe(recipe, sets=set, gates=gate)
+    source = Path(model)
+    whole, loaded, warnings = resolve_recipe(
+        recipe,
+        source,
+        set=set,
+        gate=gate,
+        calibration=calibration,
+        adapters=adapters,
+        medusa=medusa,
+    )
     engines = parse_engines(backend, target, loaded.backend)
-    loaded = loaded.model_copy(update={"backend": engines[0].backend.name})
-    source, warnings = Path(model), list[str]()
-    if calibration is not None:
-        loaded = _calibrated(loaded, Path(calibration), source, warnings)
-    whole = loaded if adapters is None else with_adapters(loaded, adapters)
-    if medusa is not None:
-        whole = _with_heads(whole, Path(medusa))
+    chosen = {"backend": engines[0].backend.name}
+    whole, loaded = whole.model_copy(update=chosen), loaded.model_copy(update=chosen)
     if eval_text is not None:
-        _check_text(Path(eval_text), "--eval-text")
+        check_text(Path(eval_text), "--eval-text")
     if schedules is not None and not tune:
-        _check_text(Path(schedules), "--schedules")
+        check_text(Path(schedules), "--schedules")
     if draft is not None and not (Path(draft) / "config.json").is_file():
         raise InputError(f"no model (config.json) in {draft}", where="--draft")
     if self_draft is not None:
@@ -140,26 +145,24 @@ def resolve_options(
     )
 
 
-def _calibrated(recipe: Recipe, text: Path, source: Path, warnings: list[str]) -> Recipe:
-    """The recipe with its text to calibrate with; a warning if it wants none."""
-    _check_text(text, "--calibration")
-    if not calibrates(recipe):
-        warnings.append(f"recipe {recipe.name} has no pass that calibrates: the text is not used")
-        return recipe
-    from optc.gates.text import digest_text
+def build_limits(options: CompileOptions, model_context: int) -> BuildOptions:
+    """Limits of the engines for a model whose own context is ``model_context`` tokens.
 
-    return with_calibration(recipe, text, source, digest_text(text))
-
-
-def _with_heads(recipe: Recipe, folder: Path) -> Recipe:
-    from optc.importer.heads import digest_heads
-
-    return with_medusa(recipe, folder, digest_heads(folder))
-
-
-def _check_text(path: Path, where: str) -> None:
-    if not path.is_file():
-        raise InputError(f"no such file: {path}", where=where)
+    Raises:
+        InputError: A longer one is wanted.
+    """
+    wanted = options.max_context
+    if wanted is not None and wanted > model_context:
+        raise InputError(
+            f"{wanted} tokens exceed the model's own context of {model_context}",
+            where="--max-context",
+        )
+    return BuildOptions(
+        max_context=wanted or min(model_context, DEFAULT_CONTEXT),
+        max_ram_bytes=options.max_ram_bytes,
+        tune=options.tune,
+        schedules=options.schedules,
+    )
 
 
 def _default_output(source: Path, recipe: Recipe) -> Path:

@@ -144,7 +144,7 @@ def test_profile_needs_a_backend_that_can_be_measured(
 def test_targets_measure_this_machine(
     optc: Optc, backend: MeasurableStub, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("optc.cli.commands.targets._MEASURE_S", 0.0)
+    monkeypatch.setattr("optc.bench.this_machine.MEASURE_S", 0.0)
     value = optc("targets", "--measure", "--json").json
     assert value["host"]["ceilings"]["int8_gop_per_s"] == {"best": 1e6, "median": 9e5}
     assert backend.measured == ["native"]

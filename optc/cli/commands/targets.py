@@ -2,20 +2,14 @@
 
 from __future__ import annotations
 
-import tempfile
-from pathlib import Path
 from typing import Any
 
 import click
 
 from optc.cli.commands.bench_tables import ceilings_text
 from optc.cli.output import json_option, print_json, print_warnings, reserved_stdout, show, table
-from optc.errors import UnavailableError
 from optc.machine import Machine, this_machine
 from optc.target import Target, known_targets, usable_threads
-
-#: Time that the ceilings are measured.
-_MEASURE_S = 2.0
 
 
 @click.command("targets", short_help="List the targets and which of them run here.")
@@ -51,34 +45,13 @@ def command(measure: bool, as_json: bool) -> None:
 
 
 def _measure(warnings: list[str]) -> dict[str, Any]:
-    """The ceilings of this machine, by kernels compiled for it.
+    from optc.bench.ceilings import ceilings_json, disturbances
+    from optc.bench.this_machine import measure_machine
 
-    Raises:
-        UnavailableError: No backend can compile or measure them here.
-    """
-    from optc import registry
-    from optc.bench.ceilings import WORKING_SET_BYTES, ceilings_json, disturbances, sample
-    from optc.bench.measurable import MeasurableBackend
-
-    reasons = []
-    for name in registry.backend_names():
-        backend = registry.backend(name)
-        reason = backend.available()
-        if isinstance(backend, MeasurableBackend) and not reason:
-            native = known_targets()["native"]
-            with tempfile.TemporaryDirectory() as folder, reserved_stdout():
-                meter = backend.build_meter(
-                    native, Path(folder), usable_threads(), WORKING_SET_BYTES
-                )
-                sample(meter, _MEASURE_S)
-            warnings += disturbances(meter)
-            return ceilings_json(meter)
-        reasons.append(f"{name}: {reason or 'measures no ceilings'}")
-    raise UnavailableError(
-        f"no backend can measure this machine ({'; '.join(reasons)})",
-        where="targets --measure",
-        hint="pip install 'optc[compile]'",
-    )
+    with reserved_stdout():
+        meter = measure_machine("targets --measure")
+    warnings += disturbances(meter)
+    return ceilings_json(meter)
 
 
 def _describe(target: Target, host: Machine) -> dict[str, Any]:

@@ -13,6 +13,7 @@ import pytest
 from optc import registry
 from optc.backend import SharedWeights
 from optc.backends.tvm import BACKEND
+from optc.bench.costs import StepCosts
 from optc.driver.layer_skip import keep_first_layers
 from optc.errors import ArtifactError, UnsupportedError
 from optc.pipeline.pipeline import Pipeline
@@ -75,6 +76,15 @@ def test_cpu_targets_have_one_layout_of_weights(engines: GetEngine) -> None:
     cpu, gpu = parse_target("native"), parse_target("sm_90")
     assert BACKEND.shares_weights(cpu, parse_target("x86-64-v3"))
     assert not BACKEND.shares_weights(cpu, gpu)
+
+
+def test_what_an_engine_holds_and_costs_is_known_before_it_is_built(engines: GetEngine) -> None:
+    built = engines("int8")
+    estimate = BACKEND.estimate(built.model, parse_target("native"), OPTIONS)
+    assert estimate.spec == built.build.spec
+    assert estimate.costs == StepCosts.from_json(built.build.backend_data["costs"])
+    padding = 64 * len(built.build.backend_data["weights"])
+    assert 0 <= built.build.weight_bytes - estimate.weight_bytes <= padding
 
 
 def test_weights_that_the_other_engine_lacks_are_named(tmp_path: Path) -> None:

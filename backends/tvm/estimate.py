@@ -1,0 +1,29 @@
+"""An engine that is not built: its weights and the costs of its steps, by the lowering alone."""
+
+from __future__ import annotations
+
+import onnx_ir as ir
+
+from optc.backend import BuildOptions
+from optc.backends.tvm.costs import step_costs
+from optc.backends.tvm.isa import isa_of
+from optc.backends.tvm.lower_model import lower_model
+from optc.backends.tvm.weights_file import tensor_bytes
+from optc.bench.estimate import EngineEstimate
+from optc.errors import UnavailableError
+from optc.target import Target
+
+
+def estimate_engine(model: ir.Model, target: Target, options: BuildOptions) -> EngineEstimate:
+    """The engine that `optc.backends.tvm.build.build_engine` would build.
+
+    Raises:
+        UnsupportedError: Nodes or shapes that the backend cannot take.
+        UnavailableError: No costs are known for the target.
+    """
+    if target.kind != "cpu":
+        raise UnavailableError(f"no costs are known for {target.kind} targets", where="tvm backend")
+    lowered = lower_model(model, target, options)
+    tensors = [tensor for weight in lowered.weights for tensor in weight.tensors]
+    costs = step_costs(lowered.program, isa_of(target))
+    return EngineEstimate(lowered.spec, sum(map(tensor_bytes, tensors)), costs)

@@ -1,0 +1,151 @@
+"""``optc plan``: what backends make of a model, before anything is built."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from optc.cli.output import (
+    byte_text,
+    figure,
+    json_option,
+    print_json,
+    print_warnings,
+    reserved_stdout,
+    show,
+    table,
+)
+from optc.cli.progress import progress_on_stderr
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from optc.bench.ceilings import Ceiling
+    from optc.driver.plan import EnginePlan, Plan
+
+_PATH = click.Path(path_type=Path)
+
+
+@click.command("plan", short_help="Say what backends make of a model; builds nothing.")
+@click.argument("model", type=_PATH)
+@click.option("--recipe", default="int8-fused", show_default=True, help="Recipe's name or file.")
+@click.option(
+    "--backends",
+    default="all",
+    show_default=True,
+    metavar="all|BACKEND[:TARGET],…",
+    help="Whom to ask.",
+)
+@click.option("--set", "sets", multiple=True, metavar="PASS.OPTION=VALUE", help="Pass option.")
+@click.option("--calibration", type=_PATH, help="Text for passes that calibrate.")
+@click.option("--max-context", type=click.IntRange(min=1), help="Longest sequence [the model's].")
+@click.option("--medusa", type=_PATH, help="Folder of Medusa heads that draft tokens for it.")
+@click.option("--adapters", metavar="max=8,rank=16", help="Room for LoRA adapters at run time.")
+@click.option("--allow-remote-code", is_flag=True, help="Run Python code from the model folder.")
+@click.option("--measure", is_flag=True, help="Measure this machine to bound the speed here.")
+@json_option
+def command(as_json: bool, measure: bool, sets: tuple[str, ...], **options: Any) -> None:
+    """Import MODEL, run the recipe's passes, and list how each backend takes every kind of node.
+
+    native is one operation of the backend, decomposed several of them; what is unsupported stops a
+    compile. Also predicts bytes of weights and keys and values, the peak memory of a compile and,
+    with --measure, tokens/s that no engine can exceed on this machine.
+    """
+    from optc.cli.needs import compile_packages
+
+    warnings: list[str] = []
+    with compile_packages(), reserved_stdout(), progress_on_stderr() as progress:
+        from optc.driver.plan import plan
+
+        ceilings = _measure(warnings) if measure else None
+        found = plan(
+            options.pop("model"), set=sets, ceilings=ceilings, progress=progress, **options
+        )
+    warnings += found.warnings
+    if as_json:
+        print_json("plan", found.to_json(), warnings)
+        return
+    print_warnings(warnings)
+    show(_whole(found))
+    for verdict, engines in _alike(found.engines):
+        show(_nodes(verdict, engines))
+    show(_engines(found.engines), *_remarks(found.engines))
+
+
+def _measure(warnings: list[str]) -> Mapping[str, Ceiling]:
+    from optc.bench.ceilings import disturbances
+    from optc.bench.this_machine import measure_machine
+
+    meter = measure_machine("plan --measure")
+    warnings += disturbances(meter)
+    return meter.ceilings()
+
+
+def _whole(plan: Plan) -> Table:
+    rows = table(f"{plan.model}, {plan.recipe}", "", "")
+    rows.show_header = False
+    rows.add_row("context", f"{plan.max_context} tokens")
+    rows.add_row("weights", byte_text(plan.weight_bytes))
+    rows.add_row("keys and values of a token", byte_text(plan.kv_bytes_per_token))
+    rows.add_row("peak memory of a compile", byte_text(plan.compile_peak_bytes))
+    rows.add_row("without gates", byte_text(plan.compile_peak_bytes_without_gates))
+    return rows
+
+
+def _alike(engines: Sequence[EnginePlan]) -> list[tuple[EnginePlan, list[str]]]:
+    """Engines whose nodes are taken alike, by the names of all of them."""
+    groups: list[tuple[EnginePlan, list[str]]] = []
+    for engine in engines:
+        for first, names in groups:
+            if (first.backend, first.nodes) == (engine.backend, engine.nodes):
+                names.append(engine.name)
+                break
+        else:
+            groups.append((engine, [engine.name]))
+    return groups
+
+
+def _nodes(engine: EnginePlan, names: Sequence[str]) -> Table:
+    rows = table(", ".join(names), "operator", "nodes", "taken", "how or why", numbers=["nodes"])
+    for node in engine.nodes:
+        rows.add_row(node.operator, str(node.count), node.how, node.reason)
+    return rows
+
+
+def _engines(engines: Sequence[EnginePlan]) -> Table:
+    numbers = ["weights", "a token reads"]
+    if any(engine.bound for engine in engines):
+        numbers += ["decode/s at most", "prefill/s at most"]
+    rows = table("engines", "name", "native, decomposed, unsupported", *numbers, numbers=numbers)
+    for engine in engines:
+        counts = ", ".join(str(count) for count in engine.counts.values())
+        rows.add_row(engine.name, counts, *_figures(engine)[: len(numbers)])
+    return rows
+
+
+def _figures(engine: EnginePlan) -> tuple[str, str, str, str]:
+    """Bytes of weights and of a decode step, and the bounds."""
+    if engine.estimate is None:
+        return ("-", "-", "-", "-")
+    step = int(engine.to_json()["estimate"]["decode_bytes"])
+    decode = engine.bound.decode_tokens_per_s if engine.bound else None
+    prefill = engine.bound.prefill_tokens_per_s if engine.bound else None
+    return (
+        byte_text(engine.estimate.weight_bytes),
+        byte_text(step),
+        figure(decode),
+        figure(prefill),
+    )
+
+
+def _remarks(engines: Sequence[EnginePlan]) -> list[str]:
+    """Why engines cannot be built here or have no estimates, one line a reason."""
+    names: dict[str, list[str]] = {}
+    for engine in engines:
+        for reason in (engine.unavailable, engine.no_estimate):
+            if reason:
+                names.setdefault(reason, []).append(engine.name)
+    return [f"{', '.join(named)}: {reason}" for reason, named in names.items()]

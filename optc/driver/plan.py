@@ -1,0 +1,277 @@
+"""What backends make of a model, before anything is built: ``optc plan``."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from optc import registry
+from optc.backend import Backend, BuildOptions, Support
+from optc.bench.estimate import (
+    EngineEstimate,
+    EstimatingBackend,
+    SpeedBound,
+    decode_work,
+    prefill_work,
+    speed_bound,
+)
+from optc.driver.engines import EngineRequest, engine_name, name_engines
+from optc.driver.limits import predicted_bytes, weight_bytes
+from optc.driver.lowering import lower
+from optc.driver.memory import PeakMemory
+from optc.driver.options import CompileOptions, build_limits
+from optc.driver.recipe_options import resolve_recipe
+from optc.errors import UnavailableError, UnsupportedError
+from optc.progress import Progress, no_progress
+from optc.runtime.executable import LayerKV
+from optc.target import known_targets
+
+if TYPE_CHECKING:
+    import onnx_ir as ir
+
+    from optc.bench.ceilings import Ceiling
+
+ALL = "all"
+#: Tokens of the sequence and prompt for which speeds are bounded.
+CONTEXT = 512
+
+
+@dataclass(frozen=True)
+class NodeVerdict:
+    """How a backend takes the nodes of one kind.
+
+    Attributes:
+        operator: ``optc::QuantizedMatMul``; standard operators have no prefix.
+        count: Nodes.
+        how: As in `optc.backend.Support`.
+        reason: As there.
+    """
+
+    operator: str
+    count: int
+    how: str
+    reason: str
+
+
+@dataclass(frozen=True)
+class EnginePlan:
+    """What one backend makes of the model for one target.
+
+    Attributes:
+        name: That its engine would have beside others.
+        backend: Its backend.
+        target: Its target's name.
+        unavailable: Why it cannot be built on this machine; empty if it can.
+        nodes: By operator, those that are not supported first.
+        estimate: Weights and costs; None where the backend makes none.
+        no_estimate: Why it makes none.
+        bound: On this machine; None where it was not measured, or cannot be stated.
+    """
+
+    name: str
+    backend: str
+    target: str
+    unavailable: str
+    nodes: tuple[NodeVerdict, ...]
+    estimate: EngineEstimate | None = None
+    no_estimate: str = ""
+    bound: SpeedBound | None = None
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """Nodes by how they are taken."""
+        found = Counter({"native": 0, "decomposed": 0, "unsupported": 0})
+        for node in self.nodes:
+            found[node.how] += node.count
+        return dict(found)
+
+    def to_json(self) -> dict[str, Any]:
+        """For ``--json``."""
+        return {
+            "name": self.name,
+            "backend": self.backend,
+            "target": self.target,
+            "unavailable": self.unavailable,
+            "counts": self.counts,
+            "nodes": [asdict(node) for node in self.nodes],
+            "estimate": None if self.estimate is None else estimate_json(self.estimate),
+            "no_estimate": self.no_estimate,
+            "bound": None if self.bound is None else asdict(self.bound),
+        }
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a compile would make of a model.
+
+    Attributes:
+        model: Its name.
+        recipe: The recipe's name.
+        pipeline: Spec of the passes.
+        passes: What each did, as in the report of a compile.
+        max_context: Longest sequence in tokens.
+        weight_bytes: After the passes, without any backend's padding.
+        kv_bytes_per_token: Of all layers, in the recipe's type.
+        compile_peak_bytes: Anonymous and shared memory that a compile is predicted to reach.
+        compile_peak_bytes_without_gates: The same with ``--no-gates``.
+        engines: One for each backend and target.
+        warnings: What the user should know.
+    """
+
+    model: str
+    recipe: str
+    pipeline: str
+    passes: tuple[dict[str, Any], ...]
+    max_context: int
+    weight_bytes: int
+    kv_bytes_per_token: int
+    compile_peak_bytes: int
+    compile_peak_bytes_without_gates: int
+    engines: tuple[EnginePlan, ...]
+    warnings: tuple[str, ...] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        """The JSON object of ``optc plan --json``, without ``warnings``."""
+        values = asdict(self)
+        del values["warnings"]
+        return {**values, "engines": [engine.to_json() for engine in self.engines]}
+
+
+def plan(
+    model: str | Path,
+    recipe: str | Path = "int8-fused",
+    *,
+    backends: str | Sequence[str] = ALL,
+    set: Iterable[str] = (),
+    calibration: str | Path | None = None,
+    adapters: str | None = None,
+    medusa: str | Path | None = None,
+    max_context: int | None = None,
+    allow_remote_code: bool = False,
+    ceilings: Mapping[str, Ceiling] | None = None,
+    progress: Progress = no_progress,
+) -> Plan:
+    """Import a model, run the recipe's passes, and ask backends how they take the result.
+
+    Args:
+        model: Folder of the model, as of `optc.compile`.
+        recipe, set, calibration, adapters, medusa, max_context, allow_remote_code: As of
+            `optc.compile`.
+        backends: ``all`` installed ones for every target that they know, or as of `optc.compile`.
+        ceilings: Of this machine, to bound the speed of engines that run here.
+        progress: Told what goes on.
+
+    Raises:
+        InputError, UnsupportedError: As of `optc.compile`, but not for nodes that a backend cannot
+            take: those are in the plan.
+    """
+    source = Path(model)
+    whole, draft_recipe, warnings = resolve_recipe(
+        recipe, source, set=set, calibration=calibration, adapters=adapters, medusa=medusa
+    )
+    requests = _requests(backends, whole.backend)
+    options = CompileOptions(
+        source,
+        whole,
+        draft_recipe,
+        Path(),
+        requests,
+        max_context=max_context,
+        allow_remote_code=allow_remote_code,
+        progress=progress,
+    )
+    with PeakMemory() as memory:
+        progress("import", 0, 0)
+        from optc.importer import import_model
+
+        imported = import_model(options.source, allow_remote_code=allow_remote_code)
+        limits = build_limits(options, imported.max_context)
+        progress("passes", 0, 0)
+        lowered = lower(imported.model, options)
+        present = memory.sample()
+    layers = json.loads(lowered.model.metadata_props.get("optc.kv", '{"layers": []}'))["layers"]
+    return Plan(
+        imported.name,
+        whole.name,
+        lowered.spec,
+        tuple(run.to_json() for run in lowered.runs),
+        limits.max_context,
+        weight_bytes(lowered.model),
+        sum(LayerKV(**layer).bytes_per_token for layer in layers),
+        predicted_bytes(lowered.reference, present, gated=True),
+        predicted_bytes(lowered.reference, present, gated=False),
+        tuple(_engine_plan(r, lowered.model, limits, ceilings) for r in requests),
+        (*warnings, *imported.warnings),
+    )
+
+
+def _requests(backends: str | Sequence[str], default: str) -> tuple[EngineRequest, ...]:
+    if backends != ALL:
+        return name_engines(backends, None, default)
+    found = map(registry.backend, registry.backend_names())
+    targets = known_targets().values()
+    pairs = [(b, target) for b in found for target in targets if not b.takes(target)]
+    return tuple(EngineRequest(engine_name(*pair), *pair) for pair in pairs)
+
+
+def _engine_plan(
+    request: EngineRequest,
+    model: ir.Model,
+    limits: BuildOptions,
+    ceilings: Mapping[str, Ceiling] | None,
+) -> EnginePlan:
+    backend, target = request.backend, request.target
+    nodes = _verdicts(backend, request, model)
+    estimate, reason = None, "it cannot take every node"
+    if all(node.how != "unsupported" for node in nodes):
+        estimate, reason = _estimate(backend, request, model, limits)
+    bound = None
+    if target.name == "native" and ceilings is not None and estimate is not None:
+        bound = speed_bound(estimate, min(CONTEXT, limits.max_context), ceilings)
+    name = engine_name(backend, target)
+    return EnginePlan(
+        name, backend.name, target.name, backend.available(), nodes, estimate, reason, bound
+    )
+
+
+def _verdicts(backend: Backend, request: EngineRequest, model: ir.Model) -> tuple[NodeVerdict, ...]:
+    found: Counter[tuple[str, Support]] = Counter()
+    for node in model.graph:
+        operator = f"{node.domain}::{node.op_type}" if node.domain else node.op_type
+        found[operator, backend.supports(node, request.target)] += 1
+    order = {"unsupported": 0, "decomposed": 1, "native": 2}
+    verdicts = [
+        NodeVerdict(operator, count, support.how, support.reason)
+        for (operator, support), count in found.items()
+    ]
+    return tuple(sorted(verdicts, key=lambda v: (order[v.how], v.operator, v.reason)))
+
+
+def _estimate(
+    backend: Backend, request: EngineRequest, model: ir.Model, limits: BuildOptions
+) -> tuple[EngineEstimate | None, str]:
+    if not isinstance(backend, EstimatingBackend):
+        return None, f"the {backend.name} backend estimates nothing"
+    try:
+        return backend.estimate(model.clone(), request.target, limits), ""
+    except (UnavailableError, UnsupportedError) as error:
+        return None, error.render()
+
+
+def estimate_json(estimate: EngineEstimate) -> dict[str, Any]:
+    """Bytes of weights, bytes that a decode step of one sequence reads and operations of a
+    prompt's token, at `CONTEXT` tokens or the context."""
+    context = min(CONTEXT, estimate.spec.max_context)
+    costs = estimate.costs
+    return {
+        "weight_bytes": estimate.weight_bytes,
+        "kv_bytes_per_token": estimate.spec.kv_bytes_per_token,
+        "context": context,
+        "decode_bytes": costs.bytes_of(decode_work(estimate.spec, context)),
+        "prefill_ops_per_token": costs.ops_of(prefill_work(estimate.spec, context)) / context,
+        "peak": costs.peak,
+    }
