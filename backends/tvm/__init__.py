@@ -43,16 +43,20 @@ class TvmBackend:
 
     def takes(self, target: Target) -> str:
         """Empty if there are kernels for ``target``, else the reason."""
-        return "" if target.kind == "cpu" else f"the tvm backend has no {target.kind} kernels"
+        return "" if target.kind in ("cpu", "cuda") else f"there are no {target.kind} kernels"
 
     def supports(self, node: ir.Node, target: Target) -> Support:
         """Native where ``node`` has a kernel for ``target``."""
         from optc.backend import NATIVE, Support
+        from optc.backends.tvm.cuda.limits import refusal
         from optc.backends.tvm.isa import isa_of
         from optc.backends.tvm.lower import check_node
         from optc.backends.tvm.lower_model import HANDLERS
         from optc.errors import UnavailableError
 
+        if target.kind == "cuda":
+            reason = check_node(node, HANDLERS) or refusal(node)
+            return Support("unsupported", reason) if reason else NATIVE
         try:
             isa_of(target)
         except UnavailableError as error:
@@ -67,13 +71,17 @@ class TvmBackend:
         return estimate_engine(model, target, options)
 
     def shares_weights(self, built: Target, other: Target) -> bool:
-        """All CPU targets have one layout of packed weights (docs/normal-form.md)."""
-        return built.kind == other.kind == "cpu"
+        """All targets have one layout of packed weights (docs/normal-form.md)."""
+        return True
 
     def build(
         self, model: ir.Model, target: Target, workdir: Path, options: BuildOptions
     ) -> EngineBuild:
         """Build the ragged-step model; see `optc.backends.tvm.build.build_engine`."""
+        if target.kind == "cuda":
+            from optc.backends.tvm.cuda.build import build_engine as build_cuda_engine
+
+            return build_cuda_engine(model, target, workdir, options)
         from optc.backends.tvm.build import build_engine
 
         return build_engine(model, target, workdir, options)
@@ -89,6 +97,10 @@ class TvmBackend:
         self, folder: Path, spec: EngineSpec, data: dict[str, Any], threads: int
     ) -> Executable:
         """Load what `build` wrote; see `optc.backends.tvm.loader.load_engine`."""
+        if "cuda" in data:
+            from optc.backends.tvm.cuda.loader import load_engine as load_cuda_engine
+
+            return load_cuda_engine(folder, spec, data)
         from optc.backends.tvm.loader import load_engine
 
         return load_engine(folder, spec, data, threads)

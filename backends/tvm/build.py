@@ -17,6 +17,7 @@ import onnx_ir as ir
 from optc.backend import BuildOptions, EngineBuild, SharedWeights
 from optc.backends.tvm.child_environment import child_environment
 from optc.backends.tvm.costs import costs_json, step_costs
+from optc.backends.tvm.engine_files import ENGINE_FILE, WEIGHTS_FILE
 from optc.backends.tvm.isa import Isa, isa_of
 from optc.backends.tvm.link import linker_command
 from optc.backends.tvm.lower_model import Lowered, lower_model
@@ -28,8 +29,6 @@ from optc.backends.tvm.weights_file import Placed, placed_from_json, write_weigh
 from optc.errors import OptcError, UnavailableError, UnsupportedError
 from optc.target import Target
 
-ENGINE_FILE = "engine.so"
-WEIGHTS_FILE = "weights.bin"
 #: Module that runs in the compiler's process.
 CHILD = "optc.backends.tvm.child"
 #: Longest time the compiler may take.
@@ -57,7 +56,7 @@ def build_engine(
     lowered = replace(lowered, program=program)
     tuned_at = time.perf_counter()
     with compiling(lowered.program, workdir) as finish:
-        files, placed = _weights(lowered, workdir, options.shared)
+        files, placed = pack_weights(lowered, workdir, options.shared)
         packed_at = time.perf_counter()
         report = finish()
     weight_bytes = max((p.end for p in placed), default=0)
@@ -87,7 +86,7 @@ def _tuning_warnings(tuning: dict[str, Any]) -> tuple[str, ...]:
     return (f"no time to measure schedules of {left} matmul shapes: run --tune again to go on",)
 
 
-def _weights(
+def pack_weights(
     lowered: Lowered, workdir: Path, shared: SharedWeights | None
 ) -> tuple[tuple[str, ...], list[Placed]]:
     """Write the weights and what else an engine needs beside its code, unless another engine has
@@ -121,7 +120,7 @@ def _backend_data(
     data = {} if shared is None else {"shared": shared.folder}
     return data | {
         "features": list(isa.features),
-        "costs": costs_json(step_costs(lowered.program, isa)),
+        "costs": costs_json(step_costs(lowered.program, bf16=isa.bf16)),
         "ffi": ffi_version(),
         "schedules": schedules_json(schedules),
         "weights": [p.to_json() for p in placed],

@@ -16,8 +16,9 @@ from typing import Any
 
 import numpy as np
 
+from optc.backends.tvm.engine_files import ENGINE_FILE
 from optc.backends.tvm.isa import Isa, isa_of
-from optc.backends.tvm.loader import ENGINE_FILE, kernel_library, start_runtime
+from optc.backends.tvm.loader import kernel_library, start_runtime
 from optc.bench.ceilings import Ceiling
 from optc.errors import UnavailableError
 from optc.target import Target

@@ -15,6 +15,7 @@ from typing import Any
 
 from optc.backends.tvm.program import Program
 from optc.errors import OptcError
+from optc.target import CUDA
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -33,7 +34,10 @@ def _compile(program: Program, engine: Path) -> dict[str, Any]:
     started = time.perf_counter()
     # TVM imports torch if it can: two seconds and 200 MB that the compiler has no use for
     sys.modules["torch"] = None  # type: ignore[assignment]
-    from optc.backends.tvm.compiler import compile_program
+    if program.target.startswith(CUDA):
+        from optc.backends.tvm.cuda.compiler import compile_program
+    else:
+        from optc.backends.tvm.compiler import compile_program
 
     imported = time.perf_counter()
     report = compile_program(program, engine)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import resource
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,7 @@ import tvm
 from tvm import relax
 
 from optc.backends.tvm.ceilings_kernels import ceiling_kernels
-from optc.backends.tvm.emit import emit
+from optc.backends.tvm.emit import emit, make_kernel
 from optc.backends.tvm.isa import isa_of
 from optc.backends.tvm.kernels import pipeline
 from optc.backends.tvm.kernels.replay import replay_kernel
@@ -29,7 +30,7 @@ def compile_program(program: Program, engine: Path) -> dict[str, Any]:
         UnsupportedError: A kernel refuses its configuration.
     """
     isa = isa_of(Target(program.target, "cpu", program.features))
-    module = emit(program, isa)
+    module = emit(program, partial(make_kernel, isa=isa))
     kernels = sum(isinstance(f, tvm.tirx.PrimFunc) for f in module.functions.values())
     for name, ceiling in ceiling_kernels(isa).items():
         module[name] = ceiling
@@ -38,10 +39,10 @@ def compile_program(program: Program, engine: Path) -> dict[str, Any]:
     executable = relax.build(
         module,
         target=isa.tvm_target(),
-        relax_pipeline=_pipeline(program),
+        relax_pipeline=relax_pipeline(program),
         tir_pipeline=pipeline.register(),
     )
-    _export(executable, engine)
+    export(executable, engine)
     return {
         "isa": isa.name,
         "kernels": kernels,
@@ -50,8 +51,8 @@ def compile_program(program: Program, engine: Path) -> dict[str, Any]:
     }
 
 
-def _pipeline(program: Program) -> tvm.transform.Pass:
-    """Relax down to calls of the virtual machine.
+def relax_pipeline(program: Program, *schedule: tvm.transform.Pass) -> tvm.transform.Pass:
+    """Relax down to calls of the virtual machine; ``schedule`` is for the kernels of TVM's own.
 
     Tensors are not killed after their last use: their memory is planned once for the whole step.
     """
@@ -67,6 +68,7 @@ def _pipeline(program: Program) -> tvm.transform.Pass:
     return tvm.transform.Sequential(
         [
             relax.transform.LegalizeOps(),
+            *schedule,
             relax.transform.ToNonDataflow(),
             relax.transform.RemovePurityChecking(),
             relax.transform.CallTIRRewrite(),
@@ -87,7 +89,13 @@ def _trusted(function: Function) -> frozenset[str]:
     return frozenset(t.name for t in fixed)
 
 
-def _export(executable: Any, engine: Path) -> None:
+def export(executable: Any, engine: Path) -> None:
+    """Link the shared library ``engine``.
+
+    Raises:
+        UnavailableError: There is no linker.
+    """
+
     def link_objects(output: str, objects: list[str], options: Any = None, **_: Any) -> None:
         link(output, objects)
 

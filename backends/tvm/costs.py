@@ -6,7 +6,6 @@ from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 
-from optc.backends.tvm.isa import Isa
 from optc.backends.tvm.program import Call, Dim, Program, Tensor, kernel_names
 from optc.backends.tvm.weights_file import tensor_bytes
 from optc.bench.costs import KernelCost, StepCosts
@@ -26,10 +25,10 @@ class _Total:
     ops: defaultdict[str, float] = field(default_factory=lambda: defaultdict(float))
     shape: str = ""
 
-    def add(self, call: Call, tensors: Mapping[str, Tensor], isa: Isa) -> None:
+    def add(self, call: Call, tensors: Mapping[str, Tensor], bf16: bool) -> None:
         """Add one call."""
         self.calls += 1
-        self.peak = _peak(call, isa)
+        self.peak = _peak(call, bf16)
         fixed = [tensors[name] for name in call.inputs if _is_fixed(tensors[name])]
         weight_bytes = sum(tensor_bytes(tensor) for tensor in fixed)
         config = call.config
@@ -53,8 +52,11 @@ class _Total:
         return KernelCost(self.calls, self.peak, dict(self.bytes), dict(self.ops), self.shape)
 
 
-def step_costs(program: Program, isa: Isa) -> StepCosts:
-    """Costs of the program's function ``step``; operators that TVM lowers cost nothing here."""
+def step_costs(program: Program, *, bf16: bool) -> StepCosts:
+    """Costs of the program's function ``step``; operators that TVM lowers cost nothing here.
+
+    ``bf16`` says whether the target multiplies bfloat16; else it is widened to float32.
+    """
     names = kernel_names(program)
     step = next(f for f in program.functions if f.name == "step")
     tensors = {t.name: t for t in step.arguments}
@@ -62,7 +64,7 @@ def step_costs(program: Program, isa: Isa) -> StepCosts:
     for call in step.calls:
         tensors.update((t.name, t) for t in call.outputs)
         if call.key in names:
-            totals[names[call.key]].add(call, tensors, isa)
+            totals[names[call.key]].add(call, tensors, bf16)
     kernels = {name: total.cost() for name, total in totals.items()}
     return StepCosts(_main_peak(kernels), kernels)
 
@@ -80,12 +82,11 @@ def _main_peak(kernels: Mapping[str, KernelCost]) -> str:
     return max(sorted(ops), key=lambda peak: ops[peak], default="fp32")
 
 
-def _peak(call: Call, isa: Isa) -> str:
+def _peak(call: Call, bf16: bool) -> str:
     multiplied = call.config.get("weight_dtype", call.config.get("kv_dtype"))
     if call.kernel == "int_matmul" or multiplied == "int8":
         return "int8"
-    narrow = multiplied == "bfloat16" and isa.bf16
-    return "bf16" if narrow else "fp32"
+    return "bf16" if bf16 and multiplied == "bfloat16" else "fp32"
 
 
 def _is_fixed(tensor: Tensor) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -14,6 +15,8 @@ from optc.backends.tvm.program import Call, Dim, Function, Program, Tensor, kern
 from optc.backends.tvm.relax_ops import relax_call
 from optc.backends.tvm.schedule import parse_schedule
 
+#: Makes the PrimFunc of a kernel's name and configuration.
+MakeKernel = Callable[[str, dict[str, Any]], tirx.PrimFunc]
 _KERNELS = "optc.backends.tvm.kernels"
 #: Kernel name -> module, config class and function that makes the PrimFunc.
 KERNELS: dict[str, tuple[str, str, str]] = {
@@ -50,9 +53,10 @@ def make_kernel(kernel: str, config: dict[str, Any], isa: Isa) -> tirx.PrimFunc:
     return getattr(module, function_name)(getattr(module, class_name)(**config), isa)
 
 
-def emit(program: Program, isa: Isa) -> tvm.IRModule:
-    """The Relax module of ``program``; equal kernel configurations share one PrimFunc."""
-    emitter = _Emitter(isa, relax.BlockBuilder(), kernel_names(program))
+def emit(program: Program, make: MakeKernel) -> tvm.IRModule:
+    """The Relax module of ``program``; equal kernel configurations share one PrimFunc of
+    ``make``."""
+    emitter = _Emitter(make, relax.BlockBuilder(), kernel_names(program))
     for function in program.functions:
         emitter.function(function, program.bounds)
     return emitter.builder.get()
@@ -60,7 +64,7 @@ def emit(program: Program, isa: Isa) -> tvm.IRModule:
 
 @dataclass
 class _Emitter:
-    isa: Isa
+    make: MakeKernel
     builder: relax.BlockBuilder
     names: dict[str, str]
     kernels: dict[str, tvm.ir.GlobalVar] = field(default_factory=dict)
@@ -100,7 +104,7 @@ class _Emitter:
 
     def _kernel(self, call: Call) -> tvm.ir.GlobalVar:
         if call.key not in self.kernels:
-            function = make_kernel(call.kernel, call.config, self.isa)
+            function = self.make(call.kernel, call.config)
             name = self.names[call.key]
             function = function.with_attr("global_symbol", name)
             self.kernels[call.key] = self.builder.add_func(function, name)

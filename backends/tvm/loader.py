@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from optc.backends.tvm.adapter_pools import AdapterPools
+from optc.backends.tvm.engine_files import ENGINE_FILE, WEIGHTS_FILE, check_files
 from optc.backends.tvm.heads import Heads
 from optc.backends.tvm.pools import KVPools
 from optc.backends.tvm.recording import Recorder, tensors_of
@@ -32,8 +33,6 @@ from optc.runtime.executable import (
 )
 from optc.target import Target, host_features
 
-ENGINE_FILE = "engine.so"
-WEIGHTS_FILE = "weights.bin"
 #: Device type CPU, device 0, pooled allocator.
 _CPU_POOLED = (1, 0, 2)
 #: Thread pool mode of TVM's runtime: any cores, as many workers as asked for.
@@ -198,13 +197,7 @@ def load_engine(
         ArtifactError: A file is missing, truncated or cannot be opened.
     """
     shared = folder / data.get("shared", ".")  # another engine's, with these weights among its own
-    for path in (folder / ENGINE_FILE, *(shared / name for name in (WEIGHTS_FILE, *LIBRARIES))):
-        if not path.is_file():
-            raise ArtifactError(
-                "the file is missing",
-                where=path.name,
-                hint="the artifact is incomplete: copy it again",
-            )
+    check_files(folder / ENGINE_FILE, *(shared / name for name in (WEIGHTS_FILE, *LIBRARIES)))
     ffi = start_runtime(shared, data, threads)
     placed = [placed_from_json(item) for item in data["weights"]]
     weights = MappedWeights(shared / WEIGHTS_FILE, placed)
@@ -273,8 +266,10 @@ def _set_threads(threads: int) -> None:
     os.environ.setdefault("TVM_BIND_THREADS", "0")
 
 
-def open_vm(ffi: ModuleType, engine: Path) -> Any:
+def open_vm(ffi: ModuleType, engine: Path, devices: tuple[int, ...] = _CPU_POOLED) -> Any:
     """A virtual machine of its own that runs the functions of ``engine``.
+
+    ``devices`` are triples of device type, device and allocator.
 
     Raises:
         ArtifactError: The file is damaged.
@@ -287,5 +282,5 @@ def open_vm(ffi: ModuleType, engine: Path) -> Any:
             where=engine.name,
             hint="the file is damaged: compile or copy the artifact again",
         ) from error
-    vm["vm_initialization"](*_CPU_POOLED)
+    vm["vm_initialization"](*devices)
     return vm

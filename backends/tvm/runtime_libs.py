@@ -27,8 +27,9 @@ def compiler_package() -> Path | None:
     return Path(spec.origin).parent if spec is not None and spec.origin else None
 
 
-def copy_libraries(folder: Path) -> tuple[str, ...]:
-    """Copy the runtime libraries of the installed compiler into ``folder``; returns their names.
+def copy_libraries(folder: Path, *more: str) -> tuple[str, ...]:
+    """Copy the runtime libraries of the installed compiler and ``more`` into ``folder``; returns
+    their names.
 
     Raises:
         UnavailableError: The compiler is not installed.
@@ -38,9 +39,10 @@ def copy_libraries(folder: Path) -> tuple[str, ...]:
         raise UnavailableError(
             "apache-tvm is not installed", where="tvm backend", hint="pip install 'optc[compile]'"
         )
-    for name in LIBRARIES:
+    names = (*LIBRARIES, *more)
+    for name in names:
         shutil.copyfile(package / "lib" / name, folder / name)
-    return LIBRARIES
+    return names
 
 
 def ffi_version() -> str:

@@ -56,8 +56,14 @@ _FUNCTIONS: dict[type, Any] = {
 }
 
 
+#: Stands for an instruction set: kernels run on this machine's CUDA device instead.
+DEVICE: Any = "cuda"
+
+
 def isa_named(target: str) -> Isa:
     """The instruction set of a target; skips the test where this machine lacks it."""
+    if target == DEVICE:
+        return DEVICE  # type: ignore[no-any-return]
     missing = known_targets()[target].missing_on(host_features())
     if missing:
         pytest.skip(f"this machine lacks {', '.join(missing)}")
@@ -75,6 +81,10 @@ def compiled(config: Any, isa: Isa) -> Any:
 
 def run(config: Any, isa: Isa, *arrays: Array) -> list[Array]:
     """Call a kernel on copies of ``arrays``; returns all of them as they are afterwards."""
+    if isa == DEVICE:
+        from tests.backends.tvm.cuda import device_kernels
+
+        return device_kernels.run(config, *arrays)
     tensors = [tvm.runtime.tensor(np.ascontiguousarray(array), tvm.cpu()) for array in arrays]
     compiled(config, isa)["main"](*tensors)
     return [tensor.numpy() for tensor in tensors]

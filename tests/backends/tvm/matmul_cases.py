@@ -26,6 +26,7 @@ from optc.backends.tvm.packing import (
     round_bfloat16,
 )
 from optc.target import Target, host_features, known_targets
+from tests.backends.tvm.kernel_cases import DEVICE, blank
 
 Array = npt.NDArray[Any]
 
@@ -37,6 +38,8 @@ TARGETS = {target.name: target for target in (V3, V4, V4_BF16)}
 
 def isa_that_runs(name: str) -> Isa:
     """The instruction set of a target; skips the test where this machine lacks it."""
+    if name == DEVICE:
+        return DEVICE  # type: ignore[no-any-return]
     missing = TARGETS[name].missing_on(host_features())
     if missing:
         pytest.skip(f"this machine lacks {', '.join(missing)}")
@@ -58,6 +61,10 @@ def assembly(config: IntMatmul | FloatMatmul, isa: Isa) -> str:
 
 def run(config: IntMatmul | FloatMatmul, isa: Isa, inputs: list[Array]) -> Array:
     """The kernel's output, float32 [T, N]; a guard behind it has to stay as it was."""
+    if isa == DEVICE:
+        from tests.backends.tvm.cuda import device_kernels
+
+        return device_kernels.run(config, *inputs, blank(len(inputs[0]), config.n))[-1]
     rows = len(inputs[0])
     size = rows * config.n
     guarded = tvm.runtime.tensor(np.full(size + 64, np.nan, np.float32), tvm.cpu())

@@ -37,7 +37,7 @@ NORMS = 5 * 64 * 4
 def costs(pipeline: str, target: str = "x86-64-v4-vnni") -> StepCosts:
     chosen = parse_target(target)
     lowered = lower_model(ragged_model(SHAPE, pipeline), chosen, OPTIONS)
-    return step_costs(lowered.program, isa_of(chosen))
+    return step_costs(lowered.program, bf16=isa_of(chosen).bf16)
 
 
 #: Bytes of all weights and of one row of the embedding.
@@ -98,7 +98,7 @@ def test_every_kernel_of_the_step_has_its_costs() -> None:
     step = next(f for f in program.functions if f.name == "step")
     names = kernel_names(program)
     calls = Counter(names[c.key] for c in step.calls if c.key in names)
-    found = step_costs(program, isa_of(TARGET)).kernels
+    found = step_costs(program, bf16=isa_of(TARGET).bf16).kernels
     assert {name: cost.calls for name, cost in found.items()} == calls
     # layers share their kernels: the names do not grow with depth
     assert max(calls.values()) >= LAYERS

@@ -1,0 +1,51 @@
+"""Tensors in a device's memory, by functions of TVM's runtime: NumPy on one side, tvm_ffi on the
+other. Needs no compiler."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Sequence
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+Array = npt.NDArray[Any]
+
+
+class Device:
+    """A CUDA device. Copies wait until they are done, and for all work started before them."""
+
+    def __init__(self, ffi: ModuleType, index: int = 0) -> None:
+        self._ffi = ffi
+        self._device = ffi.device("cuda", index)
+        self._allocate = ffi.get_global_func("runtime.TVMTensorAllocWithScope")
+        self._upload = ffi.get_global_func("runtime.TVMTensorCopyFromBytes")
+        self._download = ffi.get_global_func("runtime.TVMTensorCopyToBytes")
+        self._view = ffi.get_global_func("runtime.TVMTensorCreateView")
+
+    def empty(self, shape: Sequence[int], dtype: str) -> Any:
+        """A new tensor whose contents are undefined."""
+        dims = self._ffi.Shape([int(dim) for dim in shape])
+        return self._allocate(dims, self._ffi.dtype(dtype), self._device, None)
+
+    def copy_of(self, array: Array) -> Any:
+        """A new tensor that holds ``array``, with the bits of float16 as uint16."""
+        array = np.ascontiguousarray(array)
+        array = array.view(np.uint16) if array.dtype == np.float16 else array
+        tensor = self.empty(array.shape, array.dtype.name)
+        self.upload(array, tensor)
+        return tensor
+
+    def upload(self, array: Array, tensor: Any) -> None:
+        """Copy a C-contiguous array into a tensor of as many bytes."""
+        self._upload(tensor, array.ctypes.data_as(ctypes.c_void_p), array.nbytes)
+
+    def download(self, tensor: Any, array: Array) -> None:
+        """Copy a tensor into a C-contiguous array of as many bytes."""
+        self._download(tensor, array.ctypes.data_as(ctypes.c_void_p), array.nbytes)
+
+    def bytes_of(self, tensor: Any, start: int, count: int) -> Any:
+        """A view of ``count`` bytes of a tensor's memory from byte ``start`` on."""
+        return self._view(tensor, self._ffi.Shape([count]), self._ffi.dtype("uint8"), start)

@@ -1,0 +1,66 @@
+// Activations, gated ones included, and element-wise operations.
+#ifndef OPTC_ACTIVATION_CUH
+#define OPTC_ACTIVATION_CUH
+namespace optc {
+
+__device__ __forceinline__ float silu(float x) { return x / (1.0f + expf(-x)); }
+__device__ __forceinline__ float sigmoid(float x) { return 1.0f / (1.0f + expf(-x)); }
+__device__ __forceinline__ float gelu(float x) {
+  return 0.5f * x * (1.0f + erff(x * 0.70710678118654752f));
+}
+__device__ __forceinline__ float gelu_tanh(float x) {
+  const float cubed = fmaf(0.044715f, x * x * x, x);
+  return 0.5f * x * (1.0f + tanhf(cubed * 0.79788456080286536f));
+}
+
+struct Silu { static __device__ float of(float x, float) { return silu(x); } };
+struct Gelu { static __device__ float of(float x, float) { return gelu(x); } };
+struct GeluTanh { static __device__ float of(float x, float) { return gelu_tanh(x); } };
+struct Tanh { static __device__ float of(float x, float) { return tanhf(x); } };
+struct Sigmoid { static __device__ float of(float x, float) { return sigmoid(x); } };
+struct Exp { static __device__ float of(float x, float) { return expf(x); } };
+struct Erf { static __device__ float of(float x, float) { return erff(x); } };
+struct Scale { static __device__ float of(float x, float c) { return x * c; } };
+struct Softcap { static __device__ float of(float x, float c) { return c * tanhf(x / c); } };
+struct Add { static __device__ float of(float a, float b) { return a + b; } };
+struct Sub { static __device__ float of(float a, float b) { return a - b; } };
+struct Mul { static __device__ float of(float a, float b) { return a * b; } };
+struct Div { static __device__ float of(float a, float b) { return a / b; } };
+
+// gate and up lie one behind the other in a row: activation(gate) * up.
+template <class Operation, int WIDTH>
+__device__ __forceinline__ float gated(const float* row, int i) {
+  return Operation::of(row[i], 0.0f) * row[WIDTH + i];
+}
+
+template <class Operation, int WIDTH>
+__device__ void gated_activation(const float* gate_up, float* out) {
+  const float* row = gate_up + (long long)blockIdx.x * 2 * WIDTH;
+  for (int i = threadIdx.x; i < WIDTH; i += ROW_THREADS)
+    out[(long long)blockIdx.x * WIDTH + i] = gated<Operation, WIDTH>(row, i);
+}
+
+template <class Operation, int WIDTH>
+__device__ void gated_activation_quantize(
+    const float* gate_up, signed char* q, float* s, int* sums) {
+  const float* row = gate_up + (long long)blockIdx.x * 2 * WIDTH;
+  quantize_row<WIDTH>([&](int i) { return gated<Operation, WIDTH>(row, i); }, q, s, sums,
+      blockIdx.x);
+}
+
+template <class Operation, int WIDTH, unsigned CONSTANT>
+__device__ void unary(const float* a, float* out) {
+  const long long base = (long long)blockIdx.x * WIDTH;
+  for (int i = threadIdx.x; i < WIDTH; i += ROW_THREADS)
+    out[base + i] = Operation::of(a[base + i], bits_float(CONSTANT));
+}
+
+template <class Operation, int WIDTH>
+__device__ void binary(const float* a, const float* b, float* out) {
+  const long long base = (long long)blockIdx.x * WIDTH;
+  for (int i = threadIdx.x; i < WIDTH; i += ROW_THREADS)
+    out[base + i] = Operation::of(a[base + i], b[base + i]);
+}
+
+} // namespace optc
+#endif

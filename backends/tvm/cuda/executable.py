@@ -1,0 +1,117 @@
+"""A loaded CUDA engine: weights and KV pools on the device, everything else passes through host
+memory. Needs NumPy, tvm_ffi and the artifact's own files."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from optc.backends.tvm.cuda.device import Array, Device
+from optc.backends.tvm.cuda.pools import DevicePools
+from optc.backends.tvm.staging import Staging
+from optc.errors import InputError
+from optc.runtime.adapters.spec import ModuleWeights
+from optc.runtime.executable import EngineSpec, Float32, Int32, StepBatch
+
+
+@dataclass(frozen=True)
+class _Mirror:
+    """An input of the step in host memory, and the tensor on the device that gets its contents."""
+
+    array: Array
+    tensor: Any
+
+
+class CudaExecutable:
+    """A loaded engine (`optc.runtime.executable.Executable`). Use it from one thread.
+
+    Args:
+        device: Where it runs.
+        functions: The engine's functions by name.
+        spec: Limits and KV shape.
+        weights: On the device, in the order of the step's arguments.
+    """
+
+    def __init__(
+        self,
+        device: Device,
+        functions: dict[str, Callable[..., Any]],
+        spec: EngineSpec,
+        weights: list[Any],
+    ) -> None:
+        self.spec = spec
+        self._device = device
+        self._functions = functions
+        self._weights = weights
+        self._staging = Staging(spec, self._mirror)
+        self._pools = DevicePools(spec, device)
+
+    def allocate_kv(self, blocks_per_group: tuple[int, ...], block_size: int) -> None:
+        """Allocate (or replace) the pools.
+
+        Raises:
+            InputError: ``block_size`` is not a multiple of ``spec.block_multiple``, or the
+                number of groups differs, or the engine is closed.
+        """
+        if not self._weights:
+            raise InputError("the engine is closed", where="allocate_kv")
+        self._pools.allocate(blocks_per_group, block_size)
+        self._staging.set_blocks(block_size, ())
+
+    def step(self, batch: StepBatch) -> Float32:
+        """Run one ragged step; returns logits [R, V].
+
+        Raises:
+            InputError: The batch exceeds the engine's limits, its shapes do not fit together, or
+                no KV pools were allocated.
+        """
+        if not self._pools.tensors:
+            raise InputError("no KV pools: call allocate_kv first", where="step")
+        inputs = self._staging.fill(batch)
+        for mirror in inputs.tensors:
+            self._device.upload(mirror.array, mirror.tensor)
+        tensors = [mirror.tensor for mirror in inputs.tensors]
+        logits = self._functions["step"](*tensors, *self._weights, *self._pools.tensors)
+        result = np.empty((batch.logit_rows.size, self.spec.vocab_size), np.float32)
+        self._device.download(logits, result)
+        return result
+
+    def copy_kv(self, group: int, src_slots: Int32, dst_slots: Int32) -> None:
+        """Copy K and V of ``src_slots`` [n] to ``dst_slots`` [n] in every layer of ``group``,
+        one pair after the other.
+
+        Raises:
+            InputError: No pools were allocated, or a slot lies outside of them.
+        """
+        self._pools.check_slots(group, src_slots, dst_slots)
+        if src_slots.size:
+            slots = [self._device.copy_of(slots) for slots in (src_slots, dst_slots)]
+            self._functions[f"copy_kv_{group}"](*slots, *self._pools.of_group(group))
+
+    def read_blocks(self, group: int, blocks: Int32) -> npt.NDArray[np.uint8]:
+        """Contents [n, bytes] of blocks [n] in all layers of ``group``."""
+        return self._pools.read(group, blocks)
+
+    def write_blocks(self, group: int, blocks: Int32, data: npt.NDArray[np.uint8]) -> None:
+        """Replace the contents of blocks [n] by what `read_blocks` gave."""
+        self._pools.write(group, blocks, data)
+
+    def write_adapter(self, slot: int, modules: Sequence[ModuleWeights | None]) -> None:
+        """Refuse: CUDA engines take no adapters.
+
+        Raises:
+            InputError: Always.
+        """
+        raise InputError("the engine takes no adapters", where="write_adapter")
+
+    def close(self) -> None:
+        """Release pools and weights; the engine cannot be used afterwards."""
+        self._weights.clear()
+        self._pools.release()
+
+    def _mirror(self, array: Array) -> _Mirror:
+        return _Mirror(array, self._device.empty(array.shape, array.dtype.name))

@@ -1,0 +1,56 @@
+"""Paged attention over ragged rows: prefill, decode and verification in one kernel."""
+
+from __future__ import annotations
+
+import tvm
+
+from optc.backends.tvm.cuda.kernels.kv import POOLS
+from optc.backends.tvm.cuda.kernels.launch import float_bits, launch, template
+from optc.backends.tvm.kernels.attention_rows import PagedAttention
+from optc.backends.tvm.kernels.pools import KVShape, pool_arguments
+from optc.backends.tvm.kernels.script import kernel
+
+#: Query heads that a block of threads computes together, if so many share a KV head.
+_VECTORS = 8
+#: Values of a block's warps that fit its shared memory with eight warps.
+_EIGHT_WARPS = 1024
+_WARP = 32
+
+
+def paged_attention(config: PagedAttention) -> tvm.tirx.PrimFunc:
+    """As `optc.backends.tvm.kernels.attention.paged_attention`; a block of threads computes one row
+    and up to eight heads that share a KV head.
+
+    Raises:
+        UnsupportedError: The pools have a shape or type without a kernel.
+    """
+    shape = KVShape(config.kv_heads, config.key_dim, config.value_dim, config.kv_dtype)
+    shared = config.heads // config.kv_heads
+    vectors = min(shared, _VECTORS)
+    with kernel("paged_attention") as builder:
+        rows, tiles, starts, blocks = (builder.size() for _ in range(4))
+        q = builder.argument("q", (rows, config.heads * config.key_dim))
+        k_pool, v_pool = pool_arguments(builder, tiles, shape)
+        query_starts = builder.argument("query_starts", (starts,), "int32")
+        sequences = starts - 1
+        lengths = builder.argument("kv_lengths", (config.groups, sequences), "int32")
+        tables = builder.argument("block_tables", (config.groups, sequences, blocks), "int32")
+        block_size = builder.argument("block_size", (1,), "int32")
+        out = builder.argument("out", (rows, config.heads * config.value_dim))
+        kind = template(
+            "Attention",
+            POOLS[config.kv_dtype],
+            config.heads,
+            config.kv_heads,
+            config.key_dim,
+            config.value_dim,
+            float_bits(config.scale),
+            float_bits(config.softcap),
+            vectors,
+        )
+        function = template("paged_attention", kind, config.window, config.group)
+        grid = (rows, config.kv_heads * -(-shared // vectors))
+        warps = 8 if config.value_dim * vectors <= _EIGHT_WARPS else 4
+        operands = (q, k_pool, v_pool, query_starts, lengths, tables, block_size, out)
+        launch(function, grid, warps * _WARP, operands, sequences, blocks)
+    return builder.finish()

@@ -1,0 +1,35 @@
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from optc.machine import this_machine
+
+#: Tests that need a CUDA device; without one they run on the emulator (`test_emulated`).
+collect_ignore = [] if this_machine().sm else ["on_device"]
+EMULATOR = Path(__file__).parent / "emulator"
+
+
+@pytest.fixture(scope="session")
+def emulator(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """Environment of processes that see a CUDA device, which this machine's CPU emulates."""
+    folder = tmp_path_factory.mktemp("emulator")
+    for library, functions in (("libcuda.so.1", "cu*"), ("libcudart.so.13", "cuda*")):
+        versions = folder / "versions"
+        versions.write_text(f"{library} {{ global: {functions}; local: *; }};\n")
+        command = ["g++", "-std=c++17", "-O1", "-fPIC", "-shared", f"-Wl,-soname,{library}"]
+        command += [f"-Wl,--version-script={versions}", "-o", str(folder / library)]
+        subprocess.run([*command, str(EMULATOR / "driver.cpp"), "-ldl"], check=True)
+    nvcc = folder / "nvcc"
+    nvcc.write_text(f'#!/bin/sh\nexec "{sys.executable}" "{EMULATOR / "nvcc.py"}" "$@"\n')
+    nvcc.chmod(0o755)
+    return {
+        **os.environ,
+        "LD_LIBRARY_PATH": str(folder),
+        "PATH": f"{folder}{os.pathsep}{os.environ['PATH']}",
+        "EMULATED_SM": "90",
+    }

@@ -1,0 +1,38 @@
+"""Stands in for nvcc: compiles emitted kernels for the host, as ``driver.cpp`` loads them."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+HERE = Path(__file__).parent
+_KERNEL = re.compile(r'extern "C" __global__ void (?:__launch_bounds__\(\d+\) )?(\w+)\(')
+
+
+def main(arguments: list[str]) -> None:
+    """``nvcc … -o IMAGE SOURCE``; the other options are nvcc's own."""
+    if "--version" in arguments:
+        print("Cuda compilation tools, release 13.0, V13.0.0 (emulated)")
+        return
+    image, source = Path(arguments[arguments.index("-o") + 1]), Path(arguments[-1])
+    code = source.read_text()
+    names = dict.fromkeys(_KERNEL.findall(code))
+    entries = "\n".join(
+        f'extern "C" void emulated_{name}(void** values) {{ emulator::call(&{name}, values); }}'
+        for name in names
+    )
+    with tempfile.TemporaryDirectory() as folder:
+        unit, library = Path(folder, "kernels.cpp"), Path(folder, "kernels.so")
+        unit.write_text(f'#include "emulator.h"\n{code}\n{entries}\n')
+        command = ["g++", "-std=c++17", "-O2", "-fPIC", "-shared", "-w", "-mfma"]
+        command += ["-ffp-contract=off", "-fno-strict-aliasing", f"-I{HERE}", f"-I{HERE}/include"]
+        subprocess.run([*command, "-o", str(library), str(unit)], check=True)
+        content = library.read_bytes()
+    image.write_bytes(b"OPTCEMUL" + len(content).to_bytes(8, "little") + content)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,40 @@
+"""Paged attention on this machine's CUDA device: float64, and the same bits in any step."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from optc.backends.tvm.kernels.attention import PagedAttention
+from tests.backends.tvm import test_attention as cpu
+from tests.backends.tvm.attention_cases import MIXED, SMALL, attend, part, sequences
+from tests.backends.tvm.kernel_cases import DEVICE
+from tests.backends.tvm.kv_pools import KV_TYPES
+
+#: Each shape in one KV type, all three types in turn.
+CASES = [
+    pytest.param(replace(config, kv_dtype=KV_TYPES[i % 3]), id=f"{name}-{KV_TYPES[i % 3]}")
+    for i, (name, config) in enumerate(cpu.CONFIGS.items())
+]
+
+
+@pytest.mark.parametrize("config", CASES)
+def test_against_float64(config: PagedAttention) -> None:
+    cpu.test_against_float64(config, DEVICE)
+
+
+@pytest.mark.parametrize("dtype", KV_TYPES)
+def test_a_row_has_the_same_bits_in_any_blocks_batch_and_chunks(dtype: str) -> None:
+    config = replace(SMALL, kv_dtype=dtype)
+    step = sequences(config, MIXED)
+    together = attend(config, DEVICE, step, 16)
+    np.testing.assert_array_equal(attend(config, DEVICE, step, 128), together)
+    first = 0
+    for sequence in step:
+        rows = together[first : first + len(sequence.q)]
+        first += len(sequence.q)
+        last = len(rows) - 1
+        alone = attend(config, DEVICE, [part(sequence, last, last + 1)], 32)
+        np.testing.assert_array_equal(alone[0], rows[last])

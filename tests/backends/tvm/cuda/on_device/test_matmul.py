@@ -1,0 +1,59 @@
+"""Matmuls on this machine's CUDA device: exact integers, float64, and the same bits in any rows."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from optc.backends.tvm.kernels.matmul_float import FloatMatmul
+from optc.backends.tvm.kernels.matmul_int import IntMatmul
+from tests.backends.tvm import test_matmul_int as cpu
+from tests.backends.tvm.kernel_cases import DEVICE
+from tests.backends.tvm.matmul_cases import assert_close, float_case, int_case, run
+
+#: Rows of one kernel and of the other, and of blocks of threads that are not full.
+ROWS = 131
+#: Parts of them: whole and ragged blocks of the kernels for few (up to 16) and for many rows.
+PARTS = [(0, 1), (40, 56), (50, 53), (60, 77), (60, 131), (130, 131)]
+INTEGERS = [
+    *cpu.CONFIGS,
+    IntMatmul(72, 1000, 8, 32, asymmetric=True),
+    IntMatmul(64, 2100, 4, 64),
+    IntMatmul(64, 1600),
+]
+FLOATS = [
+    FloatMatmul(100, 333, "bfloat16", bias=True),
+    FloatMatmul(64, 1024, "bfloat16"),
+    FloatMatmul(130, 50, "bfloat16"),
+    FloatMatmul(96, 200, "float32", bias=True),
+    FloatMatmul(70, 37, "float32"),
+]
+
+
+@pytest.mark.parametrize("config", INTEGERS, ids=lambda config: config.name)
+def test_integers_are_exact_and_rows_keep_their_bits(config: IntMatmul) -> None:
+    case = int_case(config, ROWS)
+    whole = run(config, DEVICE, case.inputs())
+    assert_close(whole, case.expected(), 125)
+    for start, stop in PARTS:
+        part = run(config, DEVICE, case.inputs(slice(start, stop)))
+        np.testing.assert_array_equal(part, whole[start:stop])
+
+
+@pytest.mark.parametrize(
+    "config",
+    [IntMatmul(64, 256, 8, 0, asymmetric=True), IntMatmul(64, 256, 4, asymmetric=True)],
+    ids=lambda config: config.name,
+)
+def test_extreme_values_do_not_saturate(config: IntMatmul) -> None:
+    cpu.test_extreme_values_do_not_saturate(config, DEVICE)
+
+
+@pytest.mark.parametrize("config", FLOATS, ids=lambda config: config.name)
+def test_floats_match_float64_and_rows_keep_their_bits(config: FloatMatmul) -> None:
+    x, operands, expected = float_case(config, ROWS)
+    whole = run(config, DEVICE, [x, *operands])
+    assert_close(whole, expected, 120)
+    for start, stop in PARTS:
+        part = run(config, DEVICE, [x[start:stop], *operands])
+        np.testing.assert_array_equal(part, whole[start:stop])

@@ -1,0 +1,66 @@
+"""Row kernels on this machine's CUDA device, by the tests of the CPU's."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from tests.backends.tvm import test_activation as activation
+from tests.backends.tvm import test_elementwise as elementwise
+from tests.backends.tvm import test_embedding as embedding
+from tests.backends.tvm import test_norm as norm
+from tests.backends.tvm import test_quantize as quantize
+from tests.backends.tvm.kernel_cases import DEVICE
+
+
+@pytest.mark.parametrize("width", [8, 100, 576])
+def test_quantization_equals_numpy_exactly(width: int) -> None:
+    quantize.test_equals_numpy_exactly(DEVICE, width)
+
+
+@pytest.mark.parametrize("residual", [False, True])
+@pytest.mark.parametrize("width", [21, 576])
+def test_rms_norm(width: int, residual: bool) -> None:
+    norm.test_rms_norm(DEVICE, width, residual)
+
+
+@pytest.mark.parametrize("bias", [False, True])
+def test_layer_norm(bias: bool) -> None:
+    norm.test_layer_norm(DEVICE, bias, 37)
+
+
+def test_head_rms_norm() -> None:
+    norm.test_head_rms_norm(DEVICE)
+
+
+@pytest.mark.parametrize("name", activation.ORACLES)
+def test_gated_activation(name: str) -> None:
+    activation.test_against_float64(DEVICE, name, 40)
+
+
+@pytest.mark.parametrize(
+    ("operation", "oracle", "low", "high"),
+    [("exp", np.exp, -80.0, 80.0), ("tanh", np.tanh, -12.0, 12.0)],
+)
+def test_functions(operation: str, oracle: object, low: float, high: float) -> None:
+    elementwise.test_functions_to_two_parts_in_ten_million(DEVICE, operation, oracle, low, high)
+
+
+def test_binary_scale_and_softcap() -> None:
+    elementwise.test_binary_scale_and_softcap(DEVICE)
+
+
+def test_tables_and_row_gather() -> None:
+    embedding.test_tables_and_row_gather(DEVICE)
+
+
+def test_packed_bfloat16_head() -> None:
+    embedding.test_packed_bfloat16_head(DEVICE, 41)
+
+
+@pytest.mark.parametrize(
+    ("bits", "group", "asymmetric", "width"),
+    [(8, 0, False, 50), (8, 32, True, 64), (4, 64, False, 72), (4, 0, False, 41)],
+)
+def test_packed_head(bits: int, group: int, asymmetric: bool, width: int) -> None:
+    embedding.test_packed_head(DEVICE, bits, group, asymmetric, width)

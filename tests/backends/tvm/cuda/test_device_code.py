@@ -1,0 +1,107 @@
+"""Kernels compiled for real architectures, by the compiler that is here; inspected, not run."""
+
+from __future__ import annotations
+
+import os
+
+os.environ.setdefault("TVM_NUM_THREADS", "2")
+
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+import tvm
+import tvm_ffi
+
+from optc.backends.tvm.cuda import toolchain
+from optc.backends.tvm.cuda.gpu import tvm_target
+from optc.backends.tvm.cuda.images import CREATE, EDIT, key_of
+from optc.backends.tvm.cuda.kernels.launch import device_source
+from optc.backends.tvm.cuda.kernels.table import FUNCTIONS, device_function
+from optc.backends.tvm.cuda.toolchain import device_compiler
+from optc.backends.tvm.emit import KERNELS
+from optc.backends.tvm.kernels.matmul_float import FloatMatmul
+from optc.backends.tvm.kernels.matmul_int import IntMatmul
+from optc.errors import UnavailableError, UnsupportedError
+from optc.target import cuda_target
+from tests.backends.tvm.cuda.cubins import HMMA, IMMA, LDGSTS, architecture, opcodes
+
+MATMULS = {
+    "int8": IntMatmul(512, 1024),
+    "int4": IntMatmul(512, 1024, 4, 64),
+    "bf16": FloatMatmul(512, 1024, "bfloat16"),
+    "fp32": FloatMatmul(512, 1024, "float32"),
+}
+
+
+@cache
+def emitted() -> str:
+    """The device code of all matmuls."""
+    codes: list[str] = []
+
+    def take(code: str, _: Any) -> str:
+        codes.append(device_source(code))
+        return key_of("0")
+
+    tvm_ffi.register_global_func(EDIT, take, override=True)
+    if tvm_ffi.get_global_func(CREATE, True) is not None:
+        tvm_ffi.remove_global_func(CREATE)
+    kinds = {"int8": "int_matmul", "int4": "int_matmul", "bf16": "float_matmul"}
+    functions = {
+        name: device_function(kinds.get(name, "float_matmul"), config).with_attr(
+            "global_symbol", name
+        )
+        for name, config in MATMULS.items()
+    }
+    tvm.compile(tvm.IRModule(functions), tvm_target(cuda_target(80)))
+    return codes[0]
+
+
+@pytest.mark.parametrize("sm", [80, 89, 90])
+def test_matmuls_use_the_tensor_cores_of_their_architecture(sm: int) -> None:
+    cubin = device_compiler()(emitted(), sm)
+    assert architecture(cubin) == sm
+    kernels = opcodes(cubin)
+    assert len(kernels) == 7  # for few and for many rows, but float32
+    for name, counts in kernels.items():
+        wanted = {"int8": IMMA, "int4": IMMA, "bf16": HMMA}.get(name.split("_")[0])
+        assert {op for op in (IMMA, HMMA) if counts[op]} == ({wanted} if wanted else set()), name
+    copied_ahead = {name for name, counts in kernels.items() if counts[LDGSTS]}
+    assert len(copied_ahead) == 3  # those for many rows on tensor cores
+    assert {name.split("_")[0] for name in copied_ahead} == {"int8", "int4", "bf16"}
+
+
+def test_every_kernel_of_the_table_is_one_of_the_cpu() -> None:
+    assert set(FUNCTIONS) < set(KERNELS)
+    with pytest.raises(UnsupportedError, match="sampling has no CUDA kernel"):
+        device_function("sampling", None)
+
+
+def test_code_that_is_refused_names_the_compiler_and_the_error() -> None:
+    with pytest.raises(UnavailableError, match=r"cannot compile the kernels for sm_90: .*no_such"):
+        device_compiler()("__global__ void k() { no_such(); }", 90)
+
+
+def test_without_a_compiler_the_message_says_how_to_get_one(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setattr(toolchain, "_find_nvrtc", lambda: None)
+    with pytest.raises(UnavailableError, match="neither nvcc on the PATH nor NVRTC") as caught:
+        device_compiler()
+    assert "optc[cuda]" in caught.value.hint
+
+
+def test_nvcc_and_nvrtc_both_compile(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Whichever are installed; at least one is."""
+    found: list[Callable[[str, int], bytes]] = []
+    for path in (os.environ["PATH"], str(tmp_path)):
+        monkeypatch.setenv("PATH", path)
+        try:
+            found.append(device_compiler())
+        except UnavailableError:
+            assert found
+            continue
+        assert architecture(found[-1](emitted(), 90)) == 90
