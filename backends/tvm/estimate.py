@@ -10,7 +10,6 @@ from optc.backends.tvm.isa import isa_of
 from optc.backends.tvm.lower_model import lower_model
 from optc.backends.tvm.weights_file import tensor_bytes
 from optc.bench.estimate import EngineEstimate
-from optc.errors import UnavailableError
 from optc.target import Target
 
 
@@ -19,11 +18,9 @@ def estimate_engine(model: ir.Model, target: Target, options: BuildOptions) -> E
 
     Raises:
         UnsupportedError: Nodes or shapes that the backend cannot take.
-        UnavailableError: No costs are known for the target.
+        UnavailableError: No kernel for the target.
     """
-    if target.kind != "cpu":
-        raise UnavailableError(f"no costs are known for {target.kind} targets", where="tvm backend")
     lowered = lower_model(model, target, options)
     tensors = [tensor for weight in lowered.weights for tensor in weight.tensors]
-    costs = step_costs(lowered.program, isa_of(target))
+    costs = step_costs(lowered.program, bf16=target.kind == "cuda" or isa_of(target).bf16)
     return EngineEstimate(lowered.spec, sum(map(tensor_bytes, tensors)), costs)
