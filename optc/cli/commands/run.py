@@ -12,6 +12,7 @@ from optc.cli.chosen import chosen_json, chosen_text, engine_option
 from optc.cli.output import json_option, print_json
 from optc.cli.structured import structured_options, structured_parameters
 from optc.errors import InputError
+from optc.runtime.batching import MODES, BatchingMode
 
 if TYPE_CHECKING:
     from optc import Engine, RequestOutput, SamplingParams
@@ -30,6 +31,18 @@ _ADAPTER = "adapter"
 @click.option("--min-p", type=float, default=0.0, show_default=True)
 @click.option("--repetition-penalty", type=float, default=1.0, show_default=True)
 @click.option("--seed", type=int, help="Same seed, same text.")
+@click.option(
+    "--beam-width",
+    type=click.IntRange(min=1),
+    help="Beam search with so many beams; the best text is printed, --json gives all [sample].",
+)
+@click.option(
+    "--length-penalty",
+    type=float,
+    default=1.0,
+    show_default=True,
+    help="Beams of n tokens are ranked by log-probability / n ** this.",
+)
 @click.option("--stop", multiple=True, help="Text that ends the continuation.")
 @click.option("--ignore-eos", is_flag=True, help="Go on after the model's end token.")
 @click.option(
@@ -40,12 +53,22 @@ _ADAPTER = "adapter"
 )
 @click.option("--threads", type=click.IntRange(min=1), help="CPU threads [all usable].")
 @click.option("--kv-memory", metavar="SIZE", help="Memory for keys and values, such as 2GiB.")
+@click.option(
+    "--batching",
+    type=click.Choice(MODES),
+    default=MODES[0],
+    show_default=True,
+    help="When prompts are begun: at once, or one batch after the other.",
+)
+@click.option(
+    "--max-sequences", type=click.IntRange(min=1), help="Most texts at once [the engine's limit]."
+)
 @engine_option
 @click.option(
     "--speculate",
     metavar="KIND",
-    help="Draft tokens: ngram, lookahead, draft, medusa, or some joined by +; same output, fewer "
-    "steps [off].",
+    help="Draft tokens: ngram, lookahead, draft, self, medusa, or some joined by +; same output, "
+    "fewer steps [off].",
 )
 @click.option(
     "--draft", type=click.Path(path_type=Path), help="Artifact of a draft model [ARTIFACT's own]."
@@ -68,6 +91,8 @@ def command(
     timeout: float | None,
     threads: int | None,
     kv_memory: str | None,
+    batching: BatchingMode,
+    max_sequences: int | None,
     engine: str | None,
     speculate: str | None,
     draft: Path | None,
@@ -96,6 +121,8 @@ def command(
         engine=engine,
         kv_memory=kv_memory,
         threads=threads,
+        batching=batching,
+        max_sequences=max_sequences,
         speculate=speculate,
         draft=draft,
         num_speculative_tokens=num_speculative_tokens,
@@ -104,7 +131,7 @@ def command(
         if adapter is not None:
             loaded.load_adapter(_ADAPTER, adapter)
             terms["adapter"] = _ADAPTER
-        if as_json or len(texts) > 1:
+        if as_json or len(texts) > 1 or params.beam_width is not None:
             generated = loaded.generate(texts, params, **terms)
             outputs = [output.raise_for_error() for output in generated]
         else:
@@ -118,12 +145,16 @@ def command(
                 r | {"forced_tokens": output.metrics.forced_tokens}
                 for r, output in zip(results, outputs, strict=True)
             ]
+        if params.beam_width is not None:
+            results = [r | _beams(output) for r, output in zip(results, outputs, strict=True)]
         whole = results[0] if len(results) == 1 else {"results": results}
         print_json("run", {**whole, "engine": chosen_json(loaded.info)["engine"]})
         return
     for text, output in zip(texts, outputs, strict=True):
         if len(texts) > 1:
             click.echo(f"── {text!r}\n{output.text}")
+        elif params.beam_width is not None:  # is known at its end only
+            click.echo(output.text)
         click.echo(_summary(output), err=True)
     if loaded.info is not None and loaded.info.rejected:
         click.echo(chosen_text(loaded.info), err=True)
@@ -160,6 +191,19 @@ def _drafts(output: RequestOutput) -> dict[str, int]:
     return {
         "drafted_tokens": metrics.drafted_tokens,
         "accepted_tokens": metrics.accepted_tokens,
+    }
+
+
+def _beams(output: RequestOutput) -> dict[str, Any]:
+    return {
+        "beams": [
+            {
+                "text": beam.text,
+                "token_ids": list(beam.token_ids),
+                "cumulative_logprob": beam.cumulative_logprob,
+            }
+            for beam in output.completions
+        ]
     }
 
 

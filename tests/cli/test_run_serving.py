@@ -1,0 +1,76 @@
+"""``optc run``: beam search, and how prompts are batched."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import optc as package
+from tests.cli.conftest import Optc
+from tests.stub import StubBackend
+
+RUN = ("--max-tokens", "6", "--ignore-eos")
+
+
+@pytest.fixture
+def artifact(
+    optc: Optc, stub: StubBackend, quick_import: None, tiny_model: Path, tmp_path: Path
+) -> Path:
+    path = tmp_path / "a"
+    assert optc("compile", tiny_model, "-o", path, "--recipe", "fp32", "--no-gates").code == 0
+    return path
+
+
+def test_beams_are_those_of_the_library_best_first(optc: Optc, artifact: Path) -> None:
+    beams = ("--beam-width", "3", "--length-penalty", "0.5")
+    found = optc("run", artifact, "--prompt", "ab", *RUN, *beams, "--json").json
+    params = package.SamplingParams(
+        beam_width=3, length_penalty=0.5, temperature=0.0, max_tokens=6, ignore_eos=True
+    )
+    with package.load(artifact) as engine:
+        (expected,) = engine.generate(["ab"], params)
+    assert [beam["text"] for beam in found["beams"]] == [c.text for c in expected.completions]
+    logprobs = [beam["cumulative_logprob"] for beam in found["beams"]]
+    assert logprobs == [c.cumulative_logprob for c in expected.completions]
+    assert len(logprobs) == 3
+    assert logprobs == sorted(logprobs, reverse=True)
+    assert found["text"] == found["beams"][0]["text"]
+    outcome = optc("run", artifact, "--prompt", "ab", *RUN, *beams)
+    assert outcome.out == found["text"] + "\n"
+
+
+def test_beam_search_and_filters_do_not_go_together(optc: Optc, artifact: Path) -> None:
+    outcome = optc("run", artifact, "--prompt", "ab", "--beam-width", "2", "--top-k", "3")
+    assert outcome.code == 2
+    assert "beam_width does not go together with" in outcome.err
+
+
+def test_batching_reaches_the_engine_and_changes_no_text(
+    optc: Optc, artifact: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    loaded: list[tuple[Any, Any]] = []
+    load = package.load
+
+    def noted(path: Path, **options: Any) -> package.Engine:
+        loaded.append((options["batching"], options["max_sequences"]))
+        return load(path, **options)
+
+    monkeypatch.setattr(package, "load", noted)
+    prompts = [option for text in ("ab", "ba", "aab") for option in ("--prompt", text)]
+    continuous, static = (
+        [
+            result["text"]
+            for result in optc("run", artifact, *prompts, *RUN, "--json", *o).json["results"]
+        ]
+        for o in ((), ("--batching", "static", "--max-sequences", "2"))
+    )
+    assert continuous == static
+    assert loaded == [("continuous", None), ("static", 2)]
+
+
+def test_an_unknown_way_to_batch_names_those_there_are(optc: Optc, artifact: Path) -> None:
+    outcome = optc("run", artifact, "--prompt", "ab", "--batching", "magic")
+    assert outcome.code == 2
+    assert "'continuous', 'static', 'dynamic'" in outcome.err
