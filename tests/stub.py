@@ -69,6 +69,40 @@ class StubBackend:
         return ToyExecutable(spec)
 
 
+class AheadOfTime(StubBackend):
+    """Compiles for CUDA only, cannot share weights, and leaves a lowered model behind."""
+
+    def takes(self, target: Target) -> str:
+        return "" if target.kind == "cuda" else "it compiles for CUDA targets"
+
+    def shares_weights(self, built: Target, other: Target) -> bool:
+        return False
+
+    def load(
+        self, folder: Path, spec: EngineSpec, data: dict[str, Any], threads: int
+    ) -> Executable:
+        return ToyExecutable(spec)
+
+    def build(
+        self, model: ir.Model, target: Target, workdir: Path, options: BuildOptions
+    ) -> EngineBuild:
+        made = super().build(model, target, workdir, options)
+        (workdir / "engine.bin").write_bytes(b"engine for " + target.arch.encode())
+        if options.scratch is None:  # a draft is not judged
+            return made
+        lowered = options.scratch / "lowered.onnx"
+        lowered.write_bytes(b"lowered")
+        return EngineBuild(made.files, made.spec, {}, {}, weight_bytes=4096, lowered_onnx=lowered)
+
+
+class Runner(StubBackend):
+    """Runs lowered models as well."""
+
+    def open_lowered(self, model: Path, spec: EngineSpec, threads: int) -> Executable:
+        assert model.read_bytes() == b"lowered"
+        return ToyExecutable(spec)
+
+
 def write_tiny_model(folder: Path) -> Path:
     """A llama of one layer with seeded random weights and a byte-level tokenizer with BOS."""
     import torch

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from optc import registry
 from optc.artifact import Artifact, EngineEntry
+from optc.driver.reference_model import import_reference
 from optc.gates.measure import evaluate
 from optc.gates.text import EvalWindows, eval_windows
-from optc.pipeline.pipeline import Pipeline
 from optc.progress import Progress, no_progress
 from optc.target import usable_threads
-
-if TYPE_CHECKING:
-    import onnx_ir as ir
 
 
 def evaluate_artifact(
@@ -46,7 +43,7 @@ def evaluate_artifact(
     """
     count = threads or usable_threads()
     entry = artifact.engine(engine)
-    model = None if reference is None else _dense_form(reference, progress)
+    model = None if reference is None else import_reference(reference, progress).model
     windows = _windows(artifact, entry, text)
     executable = registry.backend(entry.backend).load(
         artifact.engine_folder(entry), entry.spec, entry.data, count
@@ -57,16 +54,6 @@ def evaluate_artifact(
         )
     finally:
         executable.close()
-
-
-def _dense_form(folder: Path, progress: Progress) -> ir.Model:
-    """The source model as the gates compare with it."""
-    from optc.importer import import_model
-
-    progress("import", 0, 0)
-    model = import_model(folder).model
-    Pipeline.parse("canonicalize", registry).run(model)
-    return model
 
 
 def _windows(artifact: Artifact, engine: EngineEntry, text: Path | None) -> EvalWindows:

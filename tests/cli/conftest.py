@@ -11,8 +11,10 @@ import pytest
 
 from optc import importer, registry
 from optc.cli.main import run
+from optc.gates import measure
+from optc.gates.measure import GateReport, judge
 from optc.importer import ImportedModel
-from tests.stub import StubBackend, write_tiny_model
+from tests.stub import AheadOfTime, StubBackend, write_tiny_model
 
 
 @dataclass(frozen=True)
@@ -76,3 +78,44 @@ def imported_tiny(tiny_model: Path) -> ImportedModel:
 @pytest.fixture(scope="session")
 def tiny_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_tiny_model(tmp_path_factory.mktemp("models") / "tiny")
+
+
+@pytest.fixture
+def backends(monkeypatch: pytest.MonkeyPatch) -> dict[str, StubBackend]:
+    found = {"tvm": StubBackend("tvm", 20), "aot": AheadOfTime("aot", 30)}
+    monkeypatch.setattr(registry, "backend_names", lambda: tuple(sorted(found)))
+    monkeypatch.setattr(registry, "backend", found.__getitem__)
+    return found
+
+
+@pytest.fixture
+def compile_engines(
+    optc: Optc,
+    backends: dict[str, StubBackend],
+    quick_import: None,
+    tiny_model: Path,
+    tmp_path: Path,
+) -> Optc:
+    """Compiles the tiny model for the given engines into ``tmp_path/out/a``, without gates."""
+
+    def call(*engines: str, options: tuple[object, ...] = ("--no-gates",)) -> Outcome:
+        named = [part for engine in engines for part in ("--backend", engine)]
+        output = tmp_path / "out/a"
+        return optc("compile", tiny_model, "-o", output, "--recipe", "fp32", *named, *options)
+
+    return call
+
+
+@pytest.fixture
+def measured(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """Gates cost nothing; the references that engines are compared with are remembered."""
+    references: list[Any] = []
+
+    def fake(model: object, executable: object, windows: Any, bounds: Any, **options: Any) -> Any:
+        reference = options["reference"]
+        reference.hidden_states(windows.ids[:, :-1])
+        references.append((reference, options["speed"]))
+        return GateReport((judge("kl_mean", 1e-7, bounds["kl_mean"]),), {"tokens": 640})
+
+    monkeypatch.setattr(measure, "measure_gates", fake)
+    return references

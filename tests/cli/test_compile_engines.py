@@ -8,87 +8,10 @@ from typing import Any
 
 import pytest
 
-from optc import registry
 from optc.artifact import Artifact
-from optc.backend import BuildOptions, EngineBuild
 from optc.driver.engines import split_engines
-from optc.gates import measure
-from optc.gates.measure import GateReport, judge
-from optc.runtime.executable import EngineSpec, Executable
-from optc.target import Target
-from tests.cli.conftest import Optc, Outcome
-from tests.runtime.toy import ToyExecutable
-from tests.stub import StubBackend
-
-
-class AheadOfTime(StubBackend):
-    """Compiles for CUDA only, cannot share weights, and leaves a lowered model behind."""
-
-    def takes(self, target: Target) -> str:
-        return "" if target.kind == "cuda" else "it compiles for CUDA targets"
-
-    def shares_weights(self, built: Target, other: Target) -> bool:
-        return False
-
-    def build(
-        self, model: Any, target: Target, workdir: Path, options: BuildOptions
-    ) -> EngineBuild:
-        made = super().build(model, target, workdir, options)
-        (workdir / "engine.bin").write_bytes(b"engine for " + target.arch.encode())
-        if options.scratch is None:  # a draft is not judged
-            return made
-        lowered = options.scratch / "lowered.onnx"
-        lowered.write_bytes(b"lowered")
-        return EngineBuild(made.files, made.spec, {}, {}, weight_bytes=4096, lowered_onnx=lowered)
-
-
-class Runner(StubBackend):
-    """Runs lowered models as well."""
-
-    def open_lowered(self, model: Path, spec: EngineSpec, threads: int) -> Executable:
-        assert model.read_bytes() == b"lowered"
-        return ToyExecutable(spec)
-
-
-@pytest.fixture
-def backends(monkeypatch: pytest.MonkeyPatch) -> dict[str, StubBackend]:
-    found = {"tvm": StubBackend("tvm", 20), "aot": AheadOfTime("aot", 30)}
-    monkeypatch.setattr(registry, "backend_names", lambda: tuple(sorted(found)))
-    monkeypatch.setattr(registry, "backend", found.__getitem__)
-    return found
-
-
-@pytest.fixture
-def compile_engines(
-    optc: Optc,
-    backends: dict[str, StubBackend],
-    quick_import: None,
-    tiny_model: Path,
-    tmp_path: Path,
-) -> Optc:
-    """Compiles the tiny model for the given engines into ``tmp_path/out/a``, without gates."""
-
-    def call(*engines: str, options: tuple[object, ...] = ("--no-gates",)) -> Outcome:
-        named = [part for engine in engines for part in ("--backend", engine)]
-        output = tmp_path / "out/a"
-        return optc("compile", tiny_model, "-o", output, "--recipe", "fp32", *named, *options)
-
-    return call
-
-
-@pytest.fixture
-def measured(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
-    """Gates cost nothing; the references that engines are compared with are remembered."""
-    references: list[Any] = []
-
-    def fake(model: object, executable: object, windows: Any, bounds: Any, **options: Any) -> Any:
-        reference = options["reference"]
-        reference.hidden_states(windows.ids[:, :-1])
-        references.append((reference, options["speed"]))
-        return GateReport((judge("kl_mean", 1e-7, bounds["kl_mean"]),), {"tokens": 640})
-
-    monkeypatch.setattr(measure, "measure_gates", fake)
-    return references
+from tests.cli.conftest import Optc
+from tests.stub import Runner, StubBackend
 
 
 def test_engines_have_names_and_folders_of_their_own(compile_engines: Optc, tmp_path: Path) -> None:

@@ -1,25 +1,49 @@
-"""``optc verify``: every byte of an artifact against its manifest."""
+"""``optc verify``: every byte of an artifact against its manifest, and gates that are open."""
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from optc.cli.output import byte_text, json_option, print_json, print_warnings
+from optc.cli.output import (
+    byte_text,
+    json_option,
+    print_json,
+    print_warnings,
+    reserved_stdout,
+    show,
+)
 from optc.cli.progress import progress_on_stderr
+from optc.cli.tables import gates_table
+
+if TYPE_CHECKING:
+    from optc.artifact import Manifest
+    from optc.driver.verify_gates import VerifiedGates
+
+_PATH = click.Path(path_type=Path)
 
 
-@click.command("verify", short_help="Check every file of an artifact against its manifest.")
-@click.argument("artifact", type=click.Path(path_type=Path))
+@click.command("verify", short_help="Check an artifact's files, and gates that are open.")
+@click.argument("artifact", type=_PATH)
+@click.option("--gates", "gated", is_flag=True, help="Measure gates that have no verdict.")
+@click.option("--reference", type=_PATH, help="For --gates: the model that was compiled.")
+@click.option("--eval-text", type=_PATH, help="For --gates: .jsonl or plain text [shipped].")
 @json_option
-def command(artifact: Path, as_json: bool) -> None:
-    """Check size and sha256 of every file of ARTIFACT; name the first one that differs."""
-    from optc.artifact import read_manifest
+def command(
+    artifact: Path, gated: bool, reference: Path | None, eval_text: Path | None, as_json: bool
+) -> None:
+    """Check size and sha256 of every file of ARTIFACT; name the first one that differs.
+
+    With --gates: measure, on this machine, the gates of engines that could not run where the
+    artifact was compiled; exit code 4 if one does not hold or cannot be measured here either.
+    """
+    from optc.artifact import Artifact, read_manifest
     from optc.artifact.verify import check_files, unlisted_files
 
     manifest = read_manifest(artifact)
-    total = sum(entry.bytes for entry in manifest.files)
     with progress_on_stderr() as progress:
         check_files(
             artifact,
@@ -28,11 +52,34 @@ def command(artifact: Path, as_json: bool) -> None:
         )
     strangers = unlisted_files(artifact, manifest.files)
     warnings = [f"{name} is not in the manifest" for name in strangers]
+    found = _gates(Artifact(artifact, manifest), reference, eval_text) if gated else None
+    if found is not None:
+        warnings += found.warnings
+        if not as_json:
+            show(gates_table([asdict(gate) for gate in found.gates]))
+        found.check()
     if as_json:
-        figures = {"files": len(manifest.files), "bytes": total}
-        identity = {"artifact": str(artifact), "digest": manifest.digest}
-        print_json("verify", {**identity, "ok": True, **figures}, warnings)
+        print_json("verify", _values(artifact, manifest, found), warnings)
         return
     print_warnings(warnings)
+    total = sum(entry.bytes for entry in manifest.files)
     click.echo(f"{artifact}: {len(manifest.files)} files, {byte_text(total)}, all as written")
     click.echo(f"digest {manifest.digest}")
+
+
+def _gates(artifact: Any, reference: Path | None, eval_text: Path | None) -> VerifiedGates:
+    from optc.cli.needs import compile_packages
+
+    with compile_packages(), reserved_stdout(), progress_on_stderr() as progress:
+        from optc.driver.verify_gates import need_reference, verify_gates
+
+        return verify_gates(
+            artifact, need_reference(reference), eval_text=eval_text, progress=progress
+        )
+
+
+def _values(artifact: Path, manifest: Manifest, found: VerifiedGates | None) -> dict[str, Any]:
+    total = sum(entry.bytes for entry in manifest.files)
+    figures = {"ok": True, "files": len(manifest.files), "bytes": total}
+    gates = {} if found is None else {"gates": [asdict(gate) for gate in found.gates]}
+    return {"artifact": str(artifact), "digest": manifest.digest, **figures, **gates}
