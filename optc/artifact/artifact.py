@@ -13,8 +13,8 @@ from optc.artifact.manifest import (
     REPORT_NAME,
     EngineEntry,
     Manifest,
-    parse_manifest,
 )
+from optc.artifact.parse_manifest import parse_manifest
 from optc.artifact.verify import check_files
 from optc.errors import ArtifactError
 from optc.machine import Machine

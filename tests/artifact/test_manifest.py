@@ -1,12 +1,14 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from optc.artifact.jsonio import canonical_json
-from optc.artifact.manifest import FileEntry, digest_of, parse_manifest
+from optc.artifact.manifest import FileEntry, GateEntry, digest_of
+from optc.artifact.parse_manifest import parse_manifest
 from optc.errors import ArtifactError
 from tests.artifact.toy import toy_manifest
 
@@ -94,3 +96,19 @@ def test_missing_and_mistyped_keys_are_named_with_their_place() -> None:
         parse_manifest(redigested(value), "m")
     with pytest.raises(ArtifactError, match="is not a JSON object but list"):
         parse_manifest([], "m")
+
+
+def test_gates_of_one_engine_are_written_as_before_there_were_several() -> None:
+    """Manifests of a sole engine keep their bytes, and with them their digests."""
+    assert written()["gates"][0] == {"name": "kl_mean", "bound": 1e-6, "passed": True}
+    gates = (
+        GateEntry("kl_mean", 1e-6, True, "tvm-native"),
+        GateEntry("x", None, None, lowered=True),
+    )
+    several = replace(toy_manifest(FILES), gates=gates)
+    value = json.loads(json.dumps(several.to_json()))
+    assert value["gates"] == [
+        {"name": "kl_mean", "bound": 1e-6, "passed": True, "engine": "tvm-native"},
+        {"name": "x", "bound": None, "passed": None, "lowered": True},
+    ]
+    assert parse_manifest(value, "m") == several

@@ -110,6 +110,8 @@ def _alike(engines: Sequence[EnginePlan]) -> list[tuple[EnginePlan, list[str]]]:
 
 def _nodes(engine: EnginePlan, names: Sequence[str]) -> Table:
     rows = table(", ".join(names), "operator", "nodes", "taken", "how or why", numbers=["nodes"])
+    for column in (rows.columns[0], rows.columns[-1]):
+        column.overflow = "fold"  # names are long words
     for node in engine.nodes:
         rows.add_row(node.operator, str(node.count), node.how, node.reason)
     return rows
