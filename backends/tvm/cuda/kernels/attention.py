@@ -10,8 +10,9 @@ from optc.backends.tvm.kernels.attention_rows import PagedAttention
 from optc.backends.tvm.kernels.pools import KVShape, pool_arguments
 from optc.backends.tvm.kernels.script import kernel
 
-#: Query heads that a block of threads computes together, if so many share a KV head.
-_VECTORS = 8
+#: Query heads that a block of threads computes together, if so many share a KV head and their
+#: values fit its shared memory.
+_VECTORS, _VALUES = 8, 2048
 #: Values of a block's warps that fit its shared memory with eight warps.
 _EIGHT_WARPS = 1024
 _WARP = 32
@@ -26,7 +27,7 @@ def paged_attention(config: PagedAttention) -> tvm.tirx.PrimFunc:
     """
     shape = KVShape(config.kv_heads, config.key_dim, config.value_dim, config.kv_dtype)
     shared = config.heads // config.kv_heads
-    vectors = min(shared, _VECTORS)
+    vectors = min(shared, _VECTORS, max(1, _VALUES // config.value_dim))
     with kernel("paged_attention") as builder:
         rows, tiles, starts, blocks = (builder.size() for _ in range(4))
         q = builder.argument("q", (rows, config.heads * config.key_dim))

@@ -1,0 +1,1 @@
+"""CUDA engines on a GPU: steps beside the GPU's measured peaks and torch.compile."""

@@ -1,0 +1,140 @@
+"""Measure a CUDA artifact on this machine's GPU, beside its peaks and torch.compile, in one run.
+
+    python -m benchmarks.cuda ARTIFACT [--model FOLDER] [--context 512] [--concurrency 1,8,32]
+        [--rounds 20] [--json FILE]
+
+Peaks of the GPU (read bandwidth, bf16, int8, fp32) are measured through PyTorch. Steps of the
+engine and of the model under torch.compile (``--model``, bfloat16) are timed in turns; the fastest
+and the median of the rounds are stated, with inputs from and results to host memory. MBU and MFU
+are by the fastest. Without a GPU, or without PyTorch for it, it ends with status 3 and the reason.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import sys
+from pathlib import Path
+from typing import Any
+
+from benchmarks.cuda.steps import EngineSteps, fitting, utilization
+from optc import registry
+from optc.artifact import Artifact
+from optc.bench.profile import Shape
+from optc.bench.utilization import measurable
+from optc.errors import OptcError, UnavailableError
+from optc.machine import this_machine
+from optc.target import usable_threads
+
+#: Steps before those that count.
+WARM_UP = 5
+
+
+def require_gpu() -> None:
+    """Check for a device and PyTorch.
+
+    Raises:
+        UnavailableError: One is missing; says why.
+    """
+    machine = this_machine()
+    if not machine.sm:
+        raise UnavailableError(
+            f"it measures a GPU: {machine.no_cuda}",
+            where="benchmarks.cuda",
+            hint="run it on a machine with an NVIDIA GPU",
+        )
+    try:
+        import torch
+    except ImportError as error:
+        raise UnavailableError("PyTorch is not installed", where="benchmarks.cuda") from error
+    if not torch.cuda.is_available():
+        raise UnavailableError(
+            f"PyTorch {torch.__version__} sees no GPU",
+            where="benchmarks.cuda",
+            hint="install PyTorch for CUDA: it measures the peaks and is what is compared with",
+        )
+
+
+def measure(
+    path: Path, model: Path | None, shapes: list[Shape], rounds: int, peaks: dict[str, float]
+) -> dict[str, Any]:
+    """All figures as one JSON object."""
+    if model is not None:
+        from benchmarks.cuda.torch_peer import TorchModel, TorchSteps
+    artifact = Artifact.open(path, "size")
+    entry = artifact.engine()
+    costs = measurable(entry.backend).step_costs(entry.data)
+    folder = artifact.engine_folder(entry)
+    backend = registry.backend(entry.backend)
+    engine = backend.load(folder, entry.spec, entry.data, usable_threads())
+    peer = None if model is None else TorchModel(str(model))
+    rows = []
+    for shape in fitting(entry.spec, shapes):
+        timers: dict[str, Any] = {"optc": EngineSteps(engine, shape)}
+        if peer is not None:
+            timers["torch"] = TorchSteps(peer, shape, rounds + WARM_UP)
+        times: dict[str, list[float]] = {name: [] for name in timers}
+        for index in range(rounds + WARM_UP):
+            for name, timer in timers.items():
+                seconds = timer.time()
+                if index >= WARM_UP:
+                    times[name].append(seconds)
+        row: dict[str, Any] = {**vars(shape)}
+        for name, seen in times.items():
+            row[name] = {"best_ms": 1e3 * min(seen), "median_ms": 1e3 * statistics.median(seen)}
+        row["optc"] |= utilization(shape, min(times["optc"]), entry.spec, costs, peaks)
+        if peer is not None:
+            read = peer.weight_bytes() / min(times["torch"]) / peaks["read"]
+            row["torch"]["weights_mbu"] = read
+        rows.append(row)
+    engine.close()
+    return {"artifact": path.name, "engine": entry.name, "peaks": peaks, "steps": rows}
+
+
+def show(report: dict[str, Any]) -> None:
+    """Print the figures as a table."""
+    peaks = report["peaks"]
+    print(
+        f"{report['artifact']}: read {peaks['read'] / 1e9:.0f} GB/s; Top/s: "
+        + ", ".join(f"{name} {peaks[name] / 1e12:.0f}" for name in ("bf16", "int8", "fp32"))
+    )
+    print("phase    sequences  rows  context   optc ms    MBU    MFU  torch ms  ratio")
+    for row in report["steps"]:
+        ours, torch = row["optc"], row.get("torch")
+        line = f"{row['phase']:8} {row['sequences']:9} {row['rows']:5} {row['context']:8}"
+        line += f" {ours['best_ms']:9.3f} {ours['mbu']:6.2f} {ours['mfu']:6.2f}"
+        if torch is not None:
+            line += f" {torch['best_ms']:9.3f} {torch['best_ms'] / ours['best_ms']:6.2f}"
+        print(line)
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Parse the command line, measure, print; returns the exit status."""
+    parser = argparse.ArgumentParser(prog="benchmarks.cuda", description=__doc__)
+    parser.add_argument("artifact", type=Path)
+    parser.add_argument("--model", type=Path, help="the artifact's model, for torch.compile")
+    parser.add_argument("--context", type=int, default=512)
+    parser.add_argument("--concurrency", default="1,8,32")
+    parser.add_argument("--rounds", type=int, default=20)
+    parser.add_argument("--json", type=Path)
+    args = parser.parse_args(arguments)
+    counts = [int(n) for n in args.concurrency.split(",")]
+    shapes = [Shape("decode", count, 1, args.context) for count in counts]
+    shapes.append(Shape("prefill", 1, args.context, args.context))
+    try:
+        require_gpu()
+        from benchmarks.cuda.peaks import measure_peaks
+
+        report = measure(args.artifact, args.model, shapes, args.rounds, measure_peaks())
+    except OptcError as error:
+        print(error.render(), file=sys.stderr)
+        return error.exit_code
+    show(report)
+    if args.json:
+        args.json.write_text(json.dumps(report, indent=1) + "\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,54 @@
+"""Steps of a loaded engine: how long they take, and which part of the peaks they use."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from optc.bench.batches import block_count, step_batch
+from optc.bench.costs import StepCosts, step_work
+from optc.bench.profile import BLOCK_SIZE, Shape
+from optc.runtime.executable import EngineSpec, Executable
+from optc.runtime.kv_layout import block_size_for
+
+
+class EngineSteps:
+    """Steps of one shape on an engine."""
+
+    def __init__(self, engine: Executable, shape: Shape) -> None:
+        spec = engine.spec
+        block = block_size_for(spec, shape.context, about=BLOCK_SIZE)
+        blocks = block_count(shape.sequences, shape.context, block)
+        engine.allocate_kv((blocks,) * len(spec.groups), block)
+        self._engine = engine
+        self._batch = step_batch(spec, shape.sequences, shape.rows, shape.context, block)
+
+    def time(self) -> float:
+        """Seconds of one step, inputs from and logits to host memory."""
+        start = time.perf_counter()
+        self._engine.step(self._batch)
+        return time.perf_counter() - start
+
+
+def fitting(spec: EngineSpec, shapes: Sequence[Shape]) -> list[Shape]:
+    """Those shapes that one step of the engine can have."""
+    return [
+        shape
+        for shape in shapes
+        if shape.sequences <= min(spec.max_sequences, spec.max_logit_rows)
+        and shape.sequences * shape.rows <= spec.max_rows
+        and shape.context <= spec.max_context
+    ]
+
+
+def utilization(
+    shape: Shape, seconds: float, spec: EngineSpec, costs: StepCosts, peaks: Mapping[str, float]
+) -> dict[str, Any]:
+    """MBU and MFU of a step: bytes that it must read and operations of it, by time and peaks."""
+    count = shape.sequences
+    work = step_work(spec, [shape.rows] * count, [shape.context] * count, count)
+    return {
+        "mbu": costs.bytes_of(work) / seconds / peaks["read"],
+        "mfu": costs.ops_of(work) / seconds / peaks[costs.peak],
+    }
