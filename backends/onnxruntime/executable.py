@@ -27,8 +27,9 @@ class SlotExecutable:
     def __init__(self, session: Any, spec: EngineSpec) -> None:
         self.spec = spec
         self._session: Any = session
-        kind = next(v.type for v in session.get_inputs() if v.name == "past_k.0")
-        self._slots = Slots(spec, TYPES[kind])
+        past = next(v for v in session.get_inputs() if v.name == "past_k.0")
+        length = past.shape[2] if isinstance(past.shape[2], int) else 0
+        self._slots = Slots(spec, TYPES[past.type], length)
         self._bindings: Bindings | None = None
 
     def allocate_kv(self, blocks_per_group: tuple[int, ...], block_size: int) -> None:

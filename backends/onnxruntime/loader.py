@@ -44,7 +44,7 @@ def open_lowered(model: Path, spec: EngineSpec, threads: int) -> SlotExecutable:
     Raises:
         UnavailableError: ONNX Runtime is missing or too old.
     """
-    return SlotExecutable(open_session(model, CPU, threads), spec)
+    return SlotExecutable(open_session(model, CPU, threads, as_it_is=True), spec)
 
 
 def unusable(provider: str, release: str) -> str:

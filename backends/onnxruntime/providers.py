@@ -31,8 +31,15 @@ def device_of(provider: str) -> Device:
     return Device(provider, "cpu" if provider == CPU else "cuda")
 
 
-def open_session(model: Path, provider: str, threads: int) -> Any:
+def open_session(model: Path, provider: str, threads: int, *, as_it_is: bool = False) -> Any:
     """An ``onnxruntime.InferenceSession`` that runs on ``provider``.
+
+    Args:
+        model: The file.
+        provider: What runs it.
+        threads: Within an operator.
+        as_it_is: Leave out the optimizations that change results: by default a DequantizeLinear
+            before a MatMul makes ONNX Runtime quantize the activations too.
 
     Raises:
         UnavailableError: The package is not usable, or the provider cannot run here: ONNX Runtime
@@ -51,6 +58,8 @@ def open_session(model: Path, provider: str, threads: int) -> Any:
     options.intra_op_num_threads = threads
     options.inter_op_num_threads = 1
     options.log_severity_level = 3
+    if as_it_is:
+        options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_ENABLE_BASIC
     wanted = [provider] if provider == CPU else [(provider, _options(provider)), CPU]
     session = ort.InferenceSession(str(model), options, providers=wanted)
     running = session.get_providers()[0]

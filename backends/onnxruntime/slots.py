@@ -37,11 +37,13 @@ class Slots:
     Args:
         spec: The engine; all its layers are one KV group.
         dtype: Element type of the model's slots.
+        length: Tokens that the model's slots have room for; 0 is any number.
     """
 
-    def __init__(self, spec: EngineSpec, dtype: np.dtype[Any]) -> None:
+    def __init__(self, spec: EngineSpec, dtype: np.dtype[Any], length: int = 0) -> None:
         self._spec = spec
         self._dtype = dtype
+        self._length = length
         self.caches: list[Cache] = []
         self.tokens = 0
         #: Tokens that each slot may hold: at least as many as it does hold.
@@ -69,7 +71,7 @@ class Slots:
         count = blocks_per_group[0]
         for index, layer in enumerate(self._spec.layers):
             for kind, width in (("k", layer.key_dim), ("v", layer.value_dim)):
-                shape = (count, layer.kv_heads, block_size + 1, width)
+                shape = (count, layer.kv_heads, self._length or block_size + 1, width)
                 memory = _pages(shape, self._dtype)
                 self.caches.append(Cache(f"past_{kind}.{index}", f"present_{kind}.{index}", memory))
         self.tokens = block_size

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from optc.backend import BuildOptions, EngineBuild
 from optc.backends.tensorrt.header import read_header
 from optc.backends.tensorrt.loading import ENGINE_FILE
 from optc.backends.tensorrt.provider import missing_reason
+from optc.driver.engine_gates import lowered_runner
 from optc.errors import UnsupportedError
 from optc.gates.text import digest_text
 from optc.importer import import_model
@@ -22,7 +24,9 @@ from optc.recipe import load_recipe
 from optc.recipe_additions import with_calibration
 from optc.target import parse_target
 from tests.backends.tensorrt.lowered import run, step_feeds
+from tests.backends.tensorrt.test_plan import step
 from tests.models import Dense, dense_model
+from tests.ragged import run_dense
 
 pytestmark = pytest.mark.skipif(bool(missing_reason()), reason=missing_reason())
 ROOT = Path(__file__).parents[3]
@@ -128,3 +132,23 @@ def test_asymmetric_weights_are_refused_before_anything_is_built(tmp_path: Path)
     with pytest.raises(UnsupportedError, match="has zero points"):
         _build(model, "sm_89", tmp_path)
     assert list((tmp_path / "work").iterdir()) == []
+
+
+def test_the_lowered_model_runs_behind_the_runtimes_interface(tmp_path: Path) -> None:
+    """As gates run it: ONNX Runtime's backend, slots shorter than those that the model has."""
+    shape = Dense(hidden=64, heads=4, kv_heads=2, head_dim=16, rotary_dim=16, inner=64, vocab=96)
+    model, dense = dense_model(shape), dense_model(shape)
+    Pipeline.parse("fuse-qkv,fuse-gate-up,kv-cache", registry).run(model)
+    built = _build(model, "sm_89", tmp_path, context=40)
+    runner = lowered_runner()
+    assert runner is not None
+    assert built.lowered_onnx is not None
+    executable = runner.open_lowered(built.lowered_onnx, built.spec, 1)
+    executable.allocate_kv((4,), 32)
+    batch = step({2: (0, 9, [8]), 0: (0, 4, [0, 3])})
+    tokens = np.array([7, 3, 90, 41, 0, 12, 55, 6, 80, 9, 9, 21, 70], np.int32)
+    logits = executable.step(replace(batch, tokens=tokens))
+    first, second = run_dense(dense, tokens[:9].tolist()), run_dense(dense, tokens[9:].tolist())
+    want = np.stack([first[8], second[0], second[3]])
+    assert np.abs(logits - want).max() < 0.02 * np.abs(want).max()
+    executable.close()
