@@ -120,6 +120,7 @@ class TvmBackend:
         self, folder: Path, data: dict[str, Any], threads: int, working_set_bytes: int
     ) -> Meter:
         """The ceilings by an engine's own loops; see `optc.backends.tvm.ceilings`."""
+        _refuse_cuda(data)
         from optc.backends.tvm.ceilings import open_meter
 
         return open_meter(folder, data, threads, working_set_bytes)
@@ -136,9 +137,24 @@ class TvmBackend:
         self, folder: Path, spec: EngineSpec, data: dict[str, Any], threads: int
     ) -> Profiler:
         """Load the engine for profiling; see `optc.backends.tvm.profile`."""
+        _refuse_cuda(data)
         from optc.backends.tvm.profile import open_profiler
 
         return open_profiler(folder, spec, data, threads)
+
+
+def _refuse_cuda(data: dict[str, Any]) -> None:
+    """Raises:
+    UnavailableError: The engine is one for CUDA, whose kernels and device nothing measures yet.
+    """
+    if "cuda" in data:
+        from optc.errors import UnavailableError
+
+        raise UnavailableError(
+            "CUDA engines carry no loops that measure the device",
+            where="tvm engine",
+            hint="python -m benchmarks.cuda measures them on a GPU",
+        )
 
 
 BACKEND = TvmBackend()

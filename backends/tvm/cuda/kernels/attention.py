@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import tvm
+from tvm.tirx.script.builder import ir as tir
 
 from optc.backends.tvm.cuda.kernels.kv import POOLS
 from optc.backends.tvm.cuda.kernels.launch import float_bits, launch, template
 from optc.backends.tvm.kernels.attention_rows import PagedAttention
 from optc.backends.tvm.kernels.pools import KVShape, pool_arguments
-from optc.backends.tvm.kernels.script import kernel
+from optc.backends.tvm.kernels.script import CUDA_DEVICE, Expr, kernel, workspace
 
 #: Query heads that a block of threads computes together, if so many share a KV head and their
 #: values fit its shared memory.
@@ -16,6 +19,11 @@ _VECTORS, _VALUES = 8, 2048
 #: Values of a block's warps that fit its shared memory with eight warps.
 _EIGHT_WARPS = 1024
 _WARP = 32
+#: Ranges of a row's tokens, as in the device code.
+_RANGES = 8
+#: Rows up to which, and blocks of a table beyond which, ranges are computed by blocks of their own.
+_SPLIT_ROWS, _SPLIT_BLOCKS = 64, 8
+_MERGE_THREADS = 64
 
 
 def paged_attention(config: PagedAttention) -> tvm.tirx.PrimFunc:
@@ -49,9 +57,50 @@ def paged_attention(config: PagedAttention) -> tvm.tirx.PrimFunc:
             float_bits(config.softcap),
             vectors,
         )
-        function = template("paged_attention", kind, config.window, config.group)
-        grid = (rows, config.kv_heads * -(-shared // vectors))
         warps = 8 if config.value_dim * vectors <= _EIGHT_WARPS else 4
-        operands = (q, k_pool, v_pool, query_starts, lengths, tables, block_size, out)
-        launch(function, grid, warps * _WARP, operands, sequences, blocks)
+        step = _Step(
+            kind,
+            (rows, config.kv_heads * -(-shared // vectors)),
+            warps * _WARP,
+            (q, k_pool, v_pool, query_starts, lengths, tables, block_size),
+            (sequences, blocks),
+        )
+        with tir.If(tir.And(rows <= _SPLIT_ROWS, blocks > _SPLIT_BLOCKS)):
+            with tir.Then():
+                _split(config, step, out)
+            with tir.Else():
+                function = template("paged_attention", kind, config.window, config.group)
+                launch(function, step.grid, step.threads, (*step.buffers, out), *step.sizes)
     return builder.finish()
+
+
+@dataclass(frozen=True)
+class _Step:
+    """The operands of a call.
+
+    Attributes:
+        kind: The configuration as a type of the device code.
+        grid: Rows, and runs of query heads.
+        threads: Of a block.
+        buffers: Those that are read.
+        sizes: Sequences, and blocks of a table.
+    """
+
+    kind: str
+    grid: tuple[Expr, int]
+    threads: int
+    buffers: tuple[Expr, ...]
+    sizes: tuple[Expr, Expr]
+
+
+def _split(config: PagedAttention, step: _Step, out: Expr) -> None:
+    """Ranges of tokens in blocks of their own, then their merge: few rows alone would leave most of
+    the device idle."""
+    rows, _ = step.grid
+    shape = (rows, config.heads, _RANGES, config.value_dim + 2)
+    with workspace(shape, device=CUDA_DEVICE) as ranges:
+        function = template("attention_range", step.kind, config.window, config.group)
+        grid = (*step.grid, _RANGES)
+        launch(function, grid, step.threads, (*step.buffers, ranges), *step.sizes)
+        function = template("merge_ranges", step.kind)
+        launch(function, (rows, config.heads), _MERGE_THREADS, (ranges, out))

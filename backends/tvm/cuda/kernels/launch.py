@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
-from contextlib import nullcontext
+from contextlib import ExitStack
 from pathlib import Path
 
 from tvm.backend.cuda.op import cuda_func_call
@@ -67,16 +67,14 @@ def launch(
 
     Args:
         function: As `template` gives it.
-        grid: Blocks along x and perhaps y.
+        grid: Blocks along x and perhaps y and z.
         threads: Of a block.
         buffers: Passed as pointers.
         sizes: Passed behind them, int32.
     """
     values = [*(buffer.data for buffer in buffers), *sizes]
-    y = tir.launch_thread("blockIdx.y", grid[1]) if len(grid) > 1 else nullcontext()
-    with (
-        tir.launch_thread("blockIdx.x", grid[0]),
-        y,
-        tir.launch_thread("threadIdx.x", threads),
-    ):
+    with ExitStack() as stack:
+        for axis, count in zip("xyz", grid, strict=False):
+            stack.enter_context(tir.launch_thread(f"blockIdx.{axis}", count))
+        stack.enter_context(tir.launch_thread("threadIdx.x", threads))
         tir.evaluate(cuda_func_call(function, *values, source_code=_MARK))

@@ -91,3 +91,13 @@ def test_all_nodes_of_a_recipe_are_taken() -> None:
 
 def _nodes(model: ir.Model) -> list[ir.Node]:
     return list(model.graph)
+
+
+def test_measuring_a_cuda_engine_names_the_command_that_can(folder: Path) -> None:
+    for refuse in (
+        lambda: BACKEND.open_meter(folder, DATA, 1, 1),
+        lambda: BACKEND.open_profiler(folder, SPEC, DATA, 1),
+    ):
+        with pytest.raises(UnavailableError, match="carry no loops") as caught:
+            refuse()
+        assert "benchmarks.cuda" in caught.value.hint

@@ -9,8 +9,8 @@ import pytest
 
 from optc.backends.tvm.kernels.attention import PagedAttention
 from tests.backends.tvm import test_attention as cpu
-from tests.backends.tvm.attention_cases import MIXED, SMALL, attend, part, sequences
-from tests.backends.tvm.kernel_cases import DEVICE
+from tests.backends.tvm.attention_cases import MIXED, SMALL, attend, oracle, part, sequences
+from tests.backends.tvm.kernel_cases import DEVICE, sqnr
 from tests.backends.tvm.kv_pools import KV_TYPES
 
 #: Each shape in one KV type, all three types in turn.
@@ -38,3 +38,18 @@ def test_a_row_has_the_same_bits_in_any_blocks_batch_and_chunks(dtype: str) -> N
         last = len(rows) - 1
         alone = attend(config, DEVICE, [part(sequence, last, last + 1)], 32)
         np.testing.assert_array_equal(alone[0], rows[last])
+
+
+@pytest.mark.parametrize("dtype", KV_TYPES)
+def test_long_rows_have_the_same_bits_in_one_block_of_threads_and_in_several(dtype: str) -> None:
+    """Few rows are split over the tokens, many are not; the ranges of tokens are the same."""
+    config = PagedAttention(6, 2, 32, 32, 0.2, kv_dtype=dtype)
+    step = sequences(config, [(69, 2500)])
+    many = attend(config, DEVICE, step, 64)
+    for row in (0, 40, 68):
+        few = attend(config, DEVICE, [part(step[0], row, row + 1)], 64)
+        np.testing.assert_array_equal(few[0], many[row])
+    least, largest = cpu.BOUNDS[dtype]
+    expected = oracle(config, step)
+    assert sqnr(many, expected) > least
+    assert np.abs(many - expected).max() < largest
