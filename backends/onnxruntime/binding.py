@@ -12,7 +12,7 @@ import numpy as np
 
 from optc.backends.onnxruntime.calls import Call
 from optc.backends.onnxruntime.slots import Slots
-from optc.runtime.executable import EngineSpec, Float32, StepBatch
+from optc.runtime.executable import EngineSpec, Float32
 
 #: Element type of each input by ONNX Runtime's name of it.
 TYPES: dict[str, np.dtype[Any]] = {
@@ -42,6 +42,7 @@ class Bindings:
 
     def __init__(self, session: Any, spec: EngineSpec, slots: Slots) -> None:
         self._session = session
+        self._run = session.run_with_iobinding
         self._slots = slots
         self._vocab = spec.vocab_size
         self._bound: dict[tuple[int, int], _Bound] = {}
@@ -62,46 +63,56 @@ class Bindings:
         """[rows, V] the logits of all calls of a step, where `run` was told to put them."""
         return self._logits
 
-    def run(self, call: Call, batch: StepBatch, place: int) -> int:
-        """Run ``call`` of the step ``batch``; its logits go to row ``place`` of `logits` and on,
-        slot by slot. Returns how many rows those are."""
-        count, rows = call.rows.shape
+    def run(self, call: Call, place: int) -> int:
+        """Run ``call``; its logits go to row ``place`` of `logits` and on, slot by slot. Returns
+        how many rows those are."""
+        count, rows = call.tokens.shape
         wanted = len(call.wanted)
-        self._fill(call, batch)
+        if count == rows == 1:
+            self._fill_one(call)
+        else:
+            self._fill(call)
         key = (call.first, count)
-        bound = self._bound.get(key) or self._bound.setdefault(key, self._bind_slots(call))
+        bound = self._bound.get(key) or self._bound.setdefault(key, self._bind_slots(*key))
         shape = (rows, wanted, place)
         if bound.shape != shape:
             self._bind_rows(bound.binding, count, shape)
             bound.shape = shape
-        self._session.run_with_iobinding(bound.binding)
+        self._run(bound.binding)
         return count * wanted
 
-    def _fill(self, call: Call, batch: StepBatch) -> None:
-        count, rows = call.rows.shape
-        total = count * rows
+    def _fill_one(self, call: Call) -> None:
+        """The inputs of a single row."""
+        start = int(call.starts[0])
+        values = {
+            "tokens": call.tokens[0, 0],
+            "logit_index": 0,
+            "total_sequence_length": start + 1,
+        }
+        for name, buffer in self._inputs.items():
+            buffer[0] = values.get(name, start)
+
+    def _fill(self, call: Call) -> None:
+        count, rows = call.tokens.shape
         ends = call.starts + rows
-        flat = call.rows.reshape(-1)
-        tokens = batch.tokens[flat] if count == 1 else np.where(flat < 0, 0, batch.tokens[flat])
+        wanted = np.broadcast_to(call.wanted, (count, len(call.wanted)))
         values: dict[str, Any] = {
-            "tokens": tokens,
-            "positions": (call.starts[:, None] + np.arange(rows)).reshape(-1),
+            "tokens": call.tokens,
+            "positions": call.starts[:, None] + np.arange(rows),
             "write_indices": call.starts,
-            "logit_index": np.broadcast_to(call.wanted, (count, len(call.wanted))).reshape(-1),
+            "logit_index": wanted,
             "seqlens_k": ends - 1,
             "total_sequence_length": ends.max(),
         }
-        sizes = {"tokens": total, "positions": total, "total_sequence_length": 1}
-        sizes["logit_index"] = count * len(call.wanted)
         for name, buffer in self._inputs.items():
-            buffer[: sizes.get(name, count)] = values[name]
+            flat = np.reshape(values[name], -1)
+            buffer[: flat.size] = flat
 
-    def _bind_slots(self, call: Call) -> _Bound:
+    def _bind_slots(self, first: int, count: int) -> _Bound:
         """A binding whose keys and values are the slots themselves, read and written in place."""
         binding = self._session.io_binding()
-        last = call.first + call.count
         for cache in self._slots.caches:
-            part = cache.memory[call.first : last]
+            part = cache.memory[first : first + count]
             where = ("cpu", 0, part.dtype, part.shape, part.ctypes.data)
             binding.bind_input(cache.past, *where)
             binding.bind_output(cache.present, *where)

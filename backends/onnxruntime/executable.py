@@ -54,19 +54,14 @@ class SlotExecutable:
         if bindings is None:
             raise InputError("no KV slots: call allocate_kv first", where="step")
         check_step(batch, self.spec, self._slots.count, self._slots.tokens)
-        found = np.zeros(batch.tokens.size, np.int64)  # of each row, where its logits are
+        calls = list(calls_of(batch, self._slots.lengths))
         place = 0
-        for call in calls_of(batch, self._slots.lengths):
-            rows = _logit_rows(call)
-            found[rows[rows >= 0]] = place + np.flatnonzero(rows >= 0)
-            place += bindings.run(call, batch, place)
+        for call in calls:
+            place += bindings.run(call, place)
         self._slots.lengths[batch.block_tables[0, :, 0]] = batch.kv_lengths[0]
-        places = found[batch.logit_rows]
-        first = int(places[0])
-        if len(places) == 1 or (np.diff(places) == 1).all():
-            return bindings.logits[first : first + len(places)]
-        picked: Float32 = bindings.logits[places]
-        return picked
+        if len(calls) == 1 and calls[0].logit_rows is batch.logit_rows:
+            return bindings.logits[:place]
+        return _in_order(bindings.logits, calls, batch)
 
     def copy_kv(self, group: int, src_slots: Int32, dst_slots: Int32) -> None:
         """Copy K and V of ``src_slots`` [n] to ``dst_slots`` [n] in every layer.
@@ -99,7 +94,15 @@ class SlotExecutable:
         self._slots.release()
 
 
-def _logit_rows(call: Call) -> npt.NDArray[np.int64]:
-    """[count * R] rows of the step whose logits the call gives, in order; -1 of idle slots."""
-    rows: npt.NDArray[np.int64] = call.rows[:, call.wanted].reshape(-1)
-    return rows
+def _in_order(logits: Float32, calls: Sequence[Call], batch: StepBatch) -> Float32:
+    """Logits in the order of ``batch.logit_rows``: a view where the calls gave them so."""
+    given = np.concatenate([call.logit_rows for call in calls])
+    found = np.zeros(batch.tokens.size, np.int64)  # where the logits of each row are
+    known = given >= 0
+    found[given[known]] = np.flatnonzero(known)
+    places = found[batch.logit_rows]
+    first = int(places[0])
+    if (np.diff(places) == 1).all():
+        return logits[first : first + len(places)]
+    picked: Float32 = logits[places]
+    return picked

@@ -24,7 +24,7 @@ def steps(draw: st.DrawFn) -> tuple[StepBatch, np.ndarray]:  # type: ignore[type
     wanted = draw(st.lists(st.integers(0, int(ends[-1]) - 1), min_size=1, unique=True))
     nothing = np.zeros(int(ends[-1]), np.int32)
     batch = StepBatch(
-        tokens=nothing,
+        tokens=np.arange(ends[-1], dtype=np.int32),
         positions=nothing,
         slot_mapping=nothing[None],
         query_starts=ends.astype(np.int32),
@@ -45,23 +45,24 @@ def test_every_row_is_computed_once_at_its_place(step: tuple[StepBatch, np.ndarr
     done: list[int] = []
     with_logits: list[int] = []
     for call in calls_of(batch, lengths):
-        assert call.rows.shape[0] == call.count == len(call.starts)
-        assert call.count == 1 or call.rows.shape[1] == 1
+        count, new = call.tokens.shape
+        assert len(call.starts) == count
+        assert len(call.logit_rows) == count * len(call.wanted)
+        assert count == 1 or new == 1
         idle = 0
-        for offset, rows in enumerate(call.rows):
-            slot = call.first + offset
-            if rows[0] < 0:  # computed for nothing, behind what the slot holds
+        for offset in range(count):
+            slot, start = call.first + offset, call.starts[offset]
+            if call.logit_rows[offset * len(call.wanted)] < 0:  # computed for nothing
                 idle += 1
-                assert call.starts[offset] >= known[slot]
+                assert start >= known[slot]  # behind what the slot holds
                 continue
-            b = owner[rows[0]]
-            assert held[b] == slot
-            new = batch.query_starts[b + 1] - batch.query_starts[b]
-            assert call.starts[offset] == batch.kv_lengths[0, b] - new
-            assert rows.tolist() == list(range(*batch.query_starts[b : b + 2]))
-            done += rows.tolist()
+            b = held.tolist().index(slot)
+            rows = range(*batch.query_starts[b : b + 2])
+            assert start == batch.kv_lengths[0, b] - len(rows)
+            assert call.tokens[offset].tolist() == list(rows)  # tokens name their rows
+            done += rows
             known[slot] = batch.kv_lengths[0, b]
-        assert 2 * idle <= call.count
-        with_logits += call.rows[:, call.wanted].reshape(-1).tolist()
+        assert 2 * idle <= count
+        with_logits += call.logit_rows.tolist()
     assert sorted(done) == list(range(len(owner)))
     assert set(batch.logit_rows.tolist()) <= set(with_logits)
