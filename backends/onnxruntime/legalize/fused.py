@@ -9,8 +9,8 @@ from typing import ClassVar
 import onnx_ir as ir
 
 from optc.ir.emit import Emitter, dims_of
-from optc.ir.functions import DOMAIN
-from optc.ir.graph import replace_node
+from optc.ir.functions import DOMAIN, is_op
+from optc.ir.graph import remove_unused, replace_node
 from optc.pipeline.base import Pass, PassReport
 
 CONTRIB = "com.microsoft"
@@ -23,7 +23,7 @@ class FuseOperators(Pass):
     Legal cases:
         1. ``optc::AddRMSNorm``: SkipSimplifiedLayerNormalization;
         2. RMSNormalization of the last axis: SimplifiedLayerNormalization, which is the same with
-           kernels on more providers;
+           kernels on more providers; with an Add before it that nobody else reads, as in 1;
         3. ``optc::GatedActivation`` with SiLU: Split, QuickGelu and Mul.
 
     Other activations and head norms keep their functions.
@@ -43,6 +43,7 @@ class FuseOperators(Pass):
                 replace_node([node], emit.nodes, node.outputs, values)
                 report.add(node.op_type)
         model.opset_imports[CONTRIB] = 1
+        remove_unused(model)
         return report
 
 
@@ -68,8 +69,24 @@ def _norm(emit: Emitter, node: ir.Node) -> list[ir.Value] | None:
         return None
     epsilon = node.attributes.get_float("epsilon", 1e-5)
     dims = dims_of(node.outputs[0])
-    inputs = node.inputs[:2]
-    return [emit.op("norm", "SimplifiedLayerNormalization", inputs, dims, axis=-1, epsilon=epsilon)]
+    x, scale = node.inputs[:2]
+    add = _only_for(x)
+    if add is not None:
+        operands = [*add.inputs, scale]
+        op_type = "SkipSimplifiedLayerNormalization"
+        return [emit.op("norm", op_type, operands, dims, domain=CONTRIB, epsilon=epsilon)]
+    op_type = "SimplifiedLayerNormalization"
+    return [emit.op("norm", op_type, [x, scale], dims, axis=-1, epsilon=epsilon)]
+
+
+def _only_for(x: ir.Value | None) -> ir.Node | None:
+    """The Add of two values of one shape whose sum is ``x`` and has no other use."""
+    add = None if x is None else x.producer()
+    if x is None or add is None or not is_op(add, "Add"):
+        return None
+    dims = [None if v is None else dims_of(v) for v in add.inputs]
+    alone = len(x.uses()) == 1 and not x.is_graph_output()
+    return add if alone and dims[0] is not None and dims[0] == dims[1] else None
 
 
 def _gated(emit: Emitter, node: ir.Node) -> list[ir.Value] | None:

@@ -61,9 +61,8 @@ block_size = 32, accuracy_level = 4> (rmsnormalization_out_2.q.float, \
         matmul_out_7 = com.microsoft.MatMulNBits <K = 64, N = 32, bits = 4, block_size = 32, \
 accuracy_level = 4> (mul_out_3.q.float, 0.down.weight.quantized.2, 0.down.weight.scale.2, \
 0.down.weight.zero_point.2)
-        add_out_2 = Add (add_out, matmul_out_7)
-        rmsnormalization_out_3.q.float = SimplifiedLayerNormalization <axis = -1, epsilon = \
-1e-05> (add_out_2, final_norm.weight)
+        rmsnormalization_out_3.q.float = com.microsoft.SkipSimplifiedLayerNormalization \
+<epsilon = 1e-05> (add_out, matmul_out_7, final_norm.weight)
         logits = com.microsoft.MatMulNBits <K = 32, N = 61, bits = 8, block_size = 32, \
 accuracy_level = 4> (rmsnormalization_out_3.q.float, head.weight.quantized.2, \
 head.weight.scale.2)"""
