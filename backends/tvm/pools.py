@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import mmap
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from optc.backends.tvm.huge_pages import anonymous
 from optc.backends.tvm.kv_layout import POOL_TYPES, TILE, pool_shapes
 from optc.backends.tvm.staging import aligned
 from optc.backends.tvm.tree_paths import SCRATCH_BLOCKS
@@ -102,7 +102,7 @@ class KVPools:
 
 
 def pages(shape: tuple[int, ...], dtype: str) -> npt.NDArray[Any]:
-    """A zeroed array in anonymous pages, which the system hands out on first write."""
+    """A zeroed array in anonymous huge pages, which the system hands out on first write."""
     count = int(np.prod(shape, dtype=np.int64))
-    pages = mmap.mmap(-1, count * np.dtype(dtype).itemsize)
-    return np.frombuffer(pages, np.dtype(dtype)).reshape(shape)
+    memory = anonymous(count * np.dtype(dtype).itemsize)
+    return np.frombuffer(memory, np.dtype(dtype)).reshape(shape)

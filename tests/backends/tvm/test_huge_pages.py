@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from optc.backends.tvm.huge_pages import HUGE_PAGE, HugePageWriter
+from optc.backends.tvm.huge_pages import HUGE_PAGE, HugePageWriter, anonymous
 
 TOTAL = 3 * HUGE_PAGE + 12345
 
@@ -56,3 +56,15 @@ def test_a_write_that_is_cut_short_goes_on(tmp_path: Path, monkeypatch: pytest.M
     with (tmp_path / "file").open("wb") as file:
         assert HugePageWriter(file.fileno(), 10004).write(data, 4) == 10000
     assert (tmp_path / "file").read_bytes() == b"\0" * 4 + data.tobytes()
+
+
+def test_anonymous_memory_is_zeroed_and_taken_on_first_write() -> None:
+    def resident() -> int:
+        return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+    before = resident()
+    array = np.frombuffer(anonymous(1 << 30), np.uint8)
+    array[:10] = 1
+    assert array[10] == 0
+    assert array.flags.writeable
+    assert resident() - before < 1 << 28
