@@ -113,12 +113,23 @@ def _mask(part: Part, m: Expr, seen: tuple[Expr, Expr]) -> None:
             store(part.buffers.scores, value, m, i * TILE)
 
 
+def _fetch_rest(part: Part, i: Expr, m: Expr) -> None:
+    """Fetch a vector's part of what is fetched during the softmax, for one tile of values and one
+    of the keys that follow."""
+    vectors = part.queries.blocking.vectors
+    value, key = bind(part.place.tiles[i]), bind(part.following.tiles[i])
+    part.pools.fetch_value(value, part.head, m, vectors, rest=True)
+    part.pools.fetch_key(key, part.following.head, m, vectors, rest=True)
+
+
 def _exponentials(part: Part, m: Expr) -> tuple[Expr, Expr]:
     """Turn the masked scores of vector m into weights 2 ** (score - largest), as operands; returns
     the next integer from the largest score on, and the weights' sum."""
     numbers, buffers = part.pools.numbers, part.buffers
     top, top_scale = register(MASKED), register(0.0)
     with tir.serial(*part.limits) as i:
+        if part.queries.fetch:
+            _fetch_rest(part, i, m)
         value = bind(load(buffers.scores, m, i * TILE))
         top.set(tir.max(top.get(), value))
         if numbers.scaled:

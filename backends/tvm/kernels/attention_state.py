@@ -37,20 +37,32 @@ class Pools:
         last = load(pool, tile, head, TILE * dim, lanes=TILE * self.shape.type.pack)
         return bind(tir.reinterpret(last, dtype=f"float32x{TILE}"))
 
-    def fetch_value(self, tile: Expr, head: Expr, part: Expr, parts: int) -> None:
-        """Fetch one of ``parts`` equal parts of a tile's values into the second-level cache."""
-        self._fetch(self.v, self.shape.value_dim, (tile, head), part, parts)
+    def fetch_value(
+        self, tile: Expr, head: Expr, part: Expr, parts: int, *, rest: bool = False
+    ) -> None:
+        """Fetch one of ``parts`` equal parts of a tile's values into the second-level cache; of the
+        ``rest`` of the tile, what is left for the softmax."""
+        self._fetch(self.v, self.shape.value_dim, (tile, head), (part, parts), rest)
 
-    def fetch_key(self, tile: Expr, head: Expr, part: Expr, parts: int) -> None:
-        """Fetch one of ``parts`` equal parts of a tile's keys into the second-level cache."""
-        self._fetch(self.k, self.shape.key_dim, (tile, head), part, parts)
+    def fetch_key(
+        self, tile: Expr, head: Expr, part: Expr, parts: int, *, rest: bool = False
+    ) -> None:
+        """The same of a tile's keys."""
+        self._fetch(self.k, self.shape.key_dim, (tile, head), (part, parts), rest)
 
-    def _fetch(self, pool: Expr, dim: int, at: tuple[Expr, Expr], part: Expr, parts: int) -> None:
+    def _fetch(
+        self, pool: Expr, dim: int, at: tuple[Expr, Expr], turn: tuple[Expr, int], rest: bool
+    ) -> None:
         line = TILE * self.shape.type.pack  # elements of a cache line
         lines = self.shape.type.width(dim) // line
-        each = -(-lines // parts)
+        # The softmax takes a third of the time of narrow types, little of that of float32: memory
+        # should be as busy meanwhile as it is during the dot products.
+        middle = lines * 3 // 4 if self.shape.type.pack > 1 else lines
+        first, end = (middle, lines) if rest else (0, middle)
+        part, parts = turn
+        each = -(-(end - first) // parts)
         for i in range(each):
-            prefetch(pool, *at, tir.min(part * each + i, lines - 1) * line)
+            prefetch(pool, *at, tir.min(part * each + (first + i), end - 1) * line)
 
 
 @dataclass(frozen=True)

@@ -21,18 +21,19 @@ def weigh(
     for columns in column_chunks(pools.shape.value_dim, part.queries.blocking.columns):
         sums = new_sums(numbers, count, len(columns))
         fetch = part.queries.fetch and columns[0][0] == 0
-        with tir.serial(seen[0] // TILE, (seen[1] + (TILE - 1)) // TILE) as i:
-            low = bind(tir.max(seen[0] - i * TILE, 0))
-            end = bind(tir.min(seen[1] - i * TILE, TILE))
-            tile = _WeighedTile(part, i, columns, first, sums)
-            if numbers.integral:
-                tile.weigh_all(fetch=fetch)
-            else:
+        tiles = (seen[0] // TILE, (seen[1] + (TILE - 1)) // TILE)
+        if numbers.integral:
+            _weigh_steps(_Weighed(part, columns, first, sums), tiles, fetch=fetch)
+        else:
+            with tir.serial(*tiles) as i:
+                low = bind(tir.max(seen[0] - i * TILE, 0))
+                end = bind(tir.min(seen[1] - i * TILE, TILE))
+                weighed = _Weighed(part, columns, first, sums)
                 with tir.If(tir.And(low == 0, end == TILE)):
                     with tir.Then():
-                        tile.weigh_all(fetch=fetch)
+                        weighed.all(i, fetch=fetch)
                     with tir.Else():
-                        tile.weigh_seen(low, end)
+                        weighed.seen(i, low, end)
         for j in range(count):
             old = bind(part.buffers.factors[first + j, 0])
             new = bind(part.buffers.factors[first + j, 1])
@@ -43,12 +44,19 @@ def weigh(
                 merge_total(running, value, first + j, d, old, new)
 
 
+def _weigh_steps(weighed: _Weighed, tiles: tuple[Expr, Expr], *, fetch: bool) -> None:
+    """All tokens of tiles whose bits are numbers, in one loop: a loop over the words of a tile is
+    short, and the compiler would unroll it and spill most of the sums."""
+    words = weighed.words
+    with tir.serial(tiles[0] * words, tiles[1] * words) as step:
+        weighed.word(bind(step // words), bind(step % words), fetch=fetch)
+
+
 @dataclass(frozen=True)
-class _WeighedTile:
-    """Adds the weighted values of tile ``i`` of a partition, some columns of them, to ``sums``."""
+class _Weighed:
+    """Adds weighted values of a partition's tiles, some columns of them, to ``sums``."""
 
     part: Part
-    i: Expr
     columns: list[tuple[int, int]]
     first: Expr | int
     sums: list[list[list[Register]]]
@@ -58,31 +66,35 @@ class _WeighedTile:
         """Rows of words of a tile."""
         return TILE // self.part.pools.shape.type.pack
 
-    def weigh_all(self, *, fetch: bool) -> None:
-        """All tokens; ``fetch`` keys of the partition that follows meanwhile."""
-        part = self.part
-        following = bind(part.following.tiles[self.i]) if fetch else None
+    def all(self, i: Expr, *, fetch: bool) -> None:
+        """All tokens of tile ``i``."""
         with tir.serial(0, self.words) as word:
-            if fetch:
-                part.pools.fetch_key(following, part.following.head, word, self.words)
-            self._weigh_word(word, None)
+            self.word(i, word, fetch=fetch)
 
-    def weigh_seen(self, low: Expr, end: Expr) -> None:
-        """Tokens ``low`` to ``end``."""
+    def seen(self, i: Expr, low: Expr, end: Expr) -> None:
+        """Tokens ``low`` to ``end`` of tile ``i``."""
         pack = self.part.pools.shape.type.pack
         with tir.serial(low // pack, (end + (pack - 1)) // pack) as word:
-            self._weigh_word(word, self.part.pools.numbers.kept(word, low, end))
+            self._add(i, word, self.part.pools.numbers.kept(word, low, end))
 
-    def _weigh_word(self, word: Expr, kept: Expr | None) -> None:
+    def word(self, i: Expr, word: Expr, *, fetch: bool) -> None:
+        """All tokens of one row of words; ``fetch`` keys of the partition that follows."""
+        part = self.part
+        if fetch:
+            following = bind(part.following.tiles[i])
+            part.pools.fetch_key(following, part.following.head, word, self.words)
+        self._add(i, word, None)
+
+    def _add(self, i: Expr, word: Expr, kept: Expr | None) -> None:
         part, numbers = self.part, self.part.pools.numbers
-        at = (bind(part.place.tiles[self.i]), part.head)
+        at = (bind(part.place.tiles[i]), part.head)
         start = word * part.pools.shape.value_dim
         values = [
             numbers.words(part.pools.v, at, start + d, lanes, kept) for d, lanes in self.columns
         ]
         for j, totals in enumerate(self.sums):
             for plane in range(numbers.planes):
-                index = self.i * self.words + word
+                index = i * self.words + word
                 operand = numbers.operand(part.buffers.weights, self.first + j, plane, index)
                 for total, value in zip(totals, values, strict=True):
                     numbers.dot(total[plane], value, operand)
