@@ -65,10 +65,11 @@ class TensorRTBackend:
         return build_engine(model, target, workdir, options)
 
     def can_load(self, engine: EngineEntry, machine: Machine) -> str:
-        """Empty if the machine has such a GPU and the release of TensorRT that built the engine."""
-        from optc.backends.tensorrt.loading import release_mismatch
+        """Empty if the machine's first GPU is one of the engine's, and the release of TensorRT is
+        that which built it."""
+        from optc.backends.tensorrt.loading import gpu_mismatch, release_mismatch
 
-        return machine.misfit(engine.target) or release_mismatch(engine.requires)
+        return gpu_mismatch(engine.target, machine) or release_mismatch(engine.requires)
 
     def load(
         self, folder: Path, spec: EngineSpec, data: dict[str, Any], threads: int

@@ -11,6 +11,7 @@ from optc.backends.tensorrt.provider import installed_version
 from optc.errors import UnavailableError
 from optc.machine import Machine, this_machine
 from optc.runtime.executable import EngineSpec, Executable
+from optc.target import Target
 
 #: The engine's file in its folder.
 ENGINE_FILE = "engine.trt"
@@ -26,6 +27,18 @@ def release_mismatch(requires: Mapping[str, str]) -> str:
         if installed.split(".")[:3] != wanted.split(".")[:3]:
             return f"it needs {package} {wanted}, installed is {installed}"
     return ""
+
+
+def gpu_mismatch(target: Target, machine: Machine) -> str:
+    """Empty if the first GPU of ``machine`` is of an architecture that ``target`` names.
+
+    Engines hold kernels for just these: other than code of CUDA's compiler, one for sm_80 is not
+    known to run on sm_86.
+    """
+    problem = machine.misfit(target)
+    if problem or machine.sm[0] in target.sm:
+        return problem
+    return f"it was built for {target.arch}, the first CUDA device here is sm_{machine.sm[0]}"
 
 
 def load_engine(folder: Path, spec: EngineSpec, data: dict[str, Any]) -> Executable:

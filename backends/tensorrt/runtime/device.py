@@ -6,6 +6,7 @@ Nothing but the driver is needed: its streams and pointers are those that Tensor
 from __future__ import annotations
 
 import ctypes
+import threading
 from collections.abc import Callable
 from typing import Any, Protocol
 
@@ -24,6 +25,10 @@ class Graph(Protocol):
 
     def launch(self) -> None:
         """Run it on the device's stream."""
+        ...
+
+    def close(self) -> None:
+        """Release it."""
         ...
 
 
@@ -93,27 +98,38 @@ class _Copy2D(ctypes.Structure):
 
 
 class CudaDevice:
-    """The first CUDA device, by its primary context."""
+    """The first CUDA device, by its primary context.
 
-    def __init__(self) -> None:
-        try:
-            self._driver: Any = ctypes.CDLL(_DRIVER)
-        except OSError as error:
-            raise UnavailableError(
-                f"no NVIDIA driver is installed ({_DRIVER} was not found)", where="CUDA"
-            ) from error
-        self._call("cuInit", 0)
+    Args:
+        driver: The driver's library; None opens that of the system.
+
+    Raises:
+        UnavailableError: There is no driver, or it has no device; also from every method, with the
+            function of the driver that failed.
+    """
+
+    def __init__(self, driver: Any = None) -> None:
+        self._driver = _open_driver() if driver is None else driver
+        self._threads = threading.local()
+        self._check("cuInit", 0)
         self._device = ctypes.c_int(0)
-        self._call("cuDeviceGet", ctypes.byref(self._device), 0)
-        context = ctypes.c_void_p()
-        self._call("cuDevicePrimaryCtxRetain", ctypes.byref(context), self._device)
-        self._call("cuCtxSetCurrent", context)
+        self._check("cuDeviceGet", ctypes.byref(self._device), 0)
+        self._context = ctypes.c_void_p()
+        self._check("cuDevicePrimaryCtxRetain", ctypes.byref(self._context), self._device)
         stream = ctypes.c_void_p()
         self._call("cuStreamCreate", ctypes.byref(stream), _NON_BLOCKING)
         self._stream = stream
         self.stream = stream.value or 0
 
     def _call(self, name: str, *arguments: Any) -> None:
+        """Call the driver with the context, which belongs to a thread: engines are opened in one
+        thread and run in another."""
+        if not getattr(self._threads, "entered", False):
+            self._check("cuCtxSetCurrent", self._context)
+            self._threads.entered = True
+        self._check(name, *arguments)
+
+    def _check(self, name: str, *arguments: Any) -> None:
         status = getattr(self._driver, name)(*arguments)
         if status:
             hint = "give it less kv_memory" if status == _OUT_OF_MEMORY else ""
@@ -177,7 +193,7 @@ class CudaDevice:
             "cuGraphInstantiateWithFlags", ctypes.byref(executable), graph, ctypes.c_uint64(0)
         )
         self._call("cuGraphDestroy", graph)
-        return _CudaGraph(lambda: self._call("cuGraphLaunch", executable, self._stream))
+        return _CudaGraph(self._call, executable, self._stream)
 
     def close(self) -> None:
         """Release the stream and the context."""
@@ -186,11 +202,26 @@ class CudaDevice:
 
 
 class _CudaGraph:
-    """A graph that was instantiated; the context frees it."""
+    """A graph that was instantiated."""
 
-    def __init__(self, launch: Callable[[], None]) -> None:
-        self._launch = launch
+    def __init__(
+        self, call: Callable[..., None], executable: ctypes.c_void_p, stream: ctypes.c_void_p
+    ) -> None:
+        self._call, self._executable, self._stream = call, executable, stream
 
     def launch(self) -> None:
         """Run it on the device's stream."""
-        self._launch()
+        self._call("cuGraphLaunch", self._executable, self._stream)
+
+    def close(self) -> None:
+        """Release it."""
+        self._call("cuGraphExecDestroy", self._executable)
+
+
+def _open_driver() -> Any:
+    try:
+        return ctypes.CDLL(_DRIVER)
+    except OSError as error:
+        raise UnavailableError(
+            f"no NVIDIA driver is installed ({_DRIVER} was not found)", where="CUDA"
+        ) from error

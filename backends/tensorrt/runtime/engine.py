@@ -92,10 +92,14 @@ class ProfileRunner:
 
     def forget_graphs(self) -> None:
         """Drop captured graphs: they hold the addresses of pools."""
+        for graph in self._known.values():
+            if graph is not None:
+                graph.close()
         self._known.clear()
 
     def close(self) -> None:
-        """Give the buffers back."""
+        """Give graphs and buffers back."""
+        self.forget_graphs()
         for address in (*self._buffers.values(), self._logits):
             self._device.free(address)
 

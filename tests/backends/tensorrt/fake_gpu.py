@@ -84,6 +84,9 @@ class FakeDevice:
                 device.launched += 1
                 work()
 
+            def close(self) -> None:
+                device.captured -= 1
+
         return Graph()
 
     def close(self) -> None:

@@ -10,7 +10,7 @@ import pytest
 from optc import registry
 from optc.backends.tensorrt import loading
 from optc.backends.tensorrt.header import SIZE, parse_header
-from optc.backends.tensorrt.loading import check_device, release_mismatch
+from optc.backends.tensorrt.loading import check_device, gpu_mismatch, release_mismatch
 from optc.errors import UnavailableError
 from optc.machine import Machine
 from optc.target import parse_target
@@ -49,6 +49,15 @@ def test_the_release_must_be_installed(monkeypatch: pytest.MonkeyPatch) -> None:
         "it needs tensorrt_rtx 1.6.0.1, installed is 1.7.1.9"
     )
     assert "which is not installed" in release_mismatch({"tensorrt": "11.4"})
+
+
+def test_engines_are_offered_to_their_own_gpus_only() -> None:
+    target = parse_target("sm_80+sm_89")
+    assert gpu_mismatch(target, Machine(frozenset(), (89,))) == ""
+    assert "no CUDA device" in gpu_mismatch(target, Machine(frozenset(), ()))
+    assert gpu_mismatch(target, Machine(frozenset(), (86, 89))) == (
+        "it was built for sm_80+sm_89, the first CUDA device here is sm_86"
+    )
 
 
 @pytest.mark.parametrize(
