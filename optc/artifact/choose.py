@@ -72,7 +72,7 @@ def choose_engine(
         raise UnavailableError(
             "; ".join(f"{_described(e)}: {reasons[e.name]}" for e in candidates),
             where=where,
-            hint="compile it for this machine with --target native",
+            hint="compile it for this machine (--target native), or install what is missing",
         )
     best = max(fitting, key=_score)  # the first of equals
     rejected = [

@@ -98,7 +98,7 @@ def test_where_none_fits_one_error_lists_every_reason() -> None:
         "a: engine 'tvm-x86-64-v4-vnni' (tvm for x86-64-v4-vnni): it needs avx512_vnni, avx512bw, "
         "avx512dq, avx512f, avx512vl, which this CPU lacks; engine 'trt-sm_80+sm_90' (trt for "
         "cuda:sm_80+sm_90): it needs a CUDA device: no driver "
-        "(compile it for this machine with --target native)"
+        "(compile it for this machine (--target native), or install what is missing)"
     )
     assert caught.value.exit_code == 3
 

@@ -43,7 +43,7 @@ def command(artifact: Path, as_json: bool) -> None:
 def _identity(artifact: Artifact) -> Table:
     manifest = artifact.manifest
     source = manifest.source
-    size = sum(entry.bytes for entry in manifest.files)
+    size = sum({entry.sha256: entry.bytes for entry in manifest.files}.values())  # equal ones once
     rows = table(str(artifact.path), "", "")
     rows.show_header = False
     facts: dict[str, Any] = {

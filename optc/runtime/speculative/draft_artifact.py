@@ -40,7 +40,7 @@ def find_draft(
     if other is not None:
         artifact = Artifact.open(other, verify)
         check_same_tokenizer(target.tokenizer_file(), artifact.tokenizer_file(), str(other))
-        return artifact, artifact.engine()
+        return artifact, artifact.choose(beside=beside).entry
     if not any(engine.role == role for engine in target.manifest.engines):
         what = "draft model" if role == "draft" else "draft of its own layers"
         raise InputError(f"has no {what}", where=str(target.path), hint=_HINTS[role])
