@@ -1,0 +1,53 @@
+"""Engines of two backends in one artifact, built and run for real."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import optc
+from optc.artifact import Artifact
+from tests.stub import write_tiny_model
+
+ENGINES = ("tvm:x86-64-v3", "tvm:native", "onnxruntime")
+GREEDY = optc.SamplingParams(temperature=0, max_tokens=12, ignore_eos=True)
+PROMPTS = ["def fib(n):", "a"]
+
+
+@pytest.fixture(scope="module")
+def artifact(tmp_path_factory: pytest.TempPathFactory) -> Artifact:
+    folder = tmp_path_factory.mktemp("engines")
+    model = write_tiny_model(folder / "tiny")
+    output = folder / "artifact"
+    return optc.compile(model, "int8-fused", output, backend=ENGINES, no_gates=True)
+
+
+def tokens(path: Path, engine: str | None) -> tuple[str, list[tuple[int, ...]]]:
+    """The loaded engine's name and what it generates."""
+    with optc.load(path, engine=engine, kv_memory="4MiB") as loaded:
+        assert loaded.info is not None
+        return loaded.info.name, [r.token_ids for r in loaded.generate(PROMPTS, GREEDY)]
+
+
+def test_every_engine_runs_and_the_best_is_loaded(artifact: Artifact) -> None:
+    names = [entry.name for entry in artifact.manifest.engines]
+    assert names == ["tvm-x86-64-v3", "tvm-native", "onnxruntime-native"]
+    found = {name: tokens(artifact.path, name)[1] for name in names}
+    assert all(len(ids) == 12 for results in found.values() for ids in results)
+    assert found["tvm-x86-64-v3"] == found["tvm-native"], "integers are equal on every CPU"
+    chosen, results = tokens(artifact.path, None)
+    assert chosen.startswith("tvm-"), "TVM goes before ONNX Runtime on one CPU"
+    assert results == found[chosen]
+
+
+def test_weights_are_stored_once_for_all_targets_of_a_backend(artifact: Artifact) -> None:
+    reports = {entry["name"]: entry for entry in artifact.report()["engines"]}
+    assert reports["tvm-native"]["weights_of"] == "tvm-x86-64-v3"
+    assert reports["tvm-native"]["weight_bytes"] == 0
+    held = [path for path in artifact.path.rglob("weights.bin") if "tvm" in path.parent.name]
+    assert [path.parent.name for path in held] == ["tvm-x86-64-v3"]
+    storage = artifact.report()["storage"]
+    weights = sorted(entry["weight_bytes"] for entry in reports.values())
+    assert storage["duplicated_bytes"] == sum(weights[:-1]) > 0, "what the other backend repacks"
+    assert Artifact.open(artifact.path).digest == artifact.digest
