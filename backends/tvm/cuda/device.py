@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Sequence
+from dataclasses import dataclass
 from types import ModuleType
 from typing import Any
 
@@ -14,8 +15,17 @@ import numpy.typing as npt
 Array = npt.NDArray[Any]
 
 
+@dataclass(frozen=True)
+class Mirror:
+    """Host memory, and a tensor of the device that `Device.refresh` makes equal to it."""
+
+    host: Any
+    tensor: Any
+
+
 class Device:
-    """A CUDA device. Copies wait until they are done, and for all work started before them."""
+    """A CUDA device. Copies but those of mirrors wait until they are done, and for all work that
+    was started before them."""
 
     def __init__(self, ffi: ModuleType, index: int = 0) -> None:
         self._ffi = ffi
@@ -24,6 +34,7 @@ class Device:
         self._upload = ffi.get_global_func("runtime.TVMTensorCopyFromBytes")
         self._download = ffi.get_global_func("runtime.TVMTensorCopyToBytes")
         self._view = ffi.get_global_func("runtime.TVMTensorCreateView")
+        self._copy = ffi.get_global_func("runtime.TVMTensorCopyFromTo")
 
     def empty(self, shape: Sequence[int], dtype: str) -> Any:
         """A new tensor whose contents are undefined."""
@@ -37,6 +48,15 @@ class Device:
         tensor = self.empty(array.shape, array.dtype.name)
         self.upload(array, tensor)
         return tensor
+
+    def mirror(self, array: Array) -> Mirror:
+        """A mirror of ``array``, which must lie where the runtime's own arrays may."""
+        return Mirror(self._ffi.from_dlpack(array), self.empty(array.shape, array.dtype.name))
+
+    def refresh(self, mirror: Mirror) -> None:
+        """Start to copy a mirror's host memory; whatever is started later finds it there. The
+        memory may change once something was downloaded."""
+        self._copy(mirror.host, mirror.tensor)
 
     def upload(self, array: Array, tensor: Any) -> None:
         """Copy a C-contiguous array into a tensor of as many bytes."""

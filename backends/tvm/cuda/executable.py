@@ -4,26 +4,17 @@ memory. Needs NumPy, tvm_ffi and the artifact's own files."""
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from optc.backends.tvm.cuda.device import Array, Device
+from optc.backends.tvm.cuda.device import Device
 from optc.backends.tvm.cuda.pools import DevicePools
 from optc.backends.tvm.staging import Staging
 from optc.errors import InputError
 from optc.runtime.adapters.spec import ModuleWeights
 from optc.runtime.executable import EngineSpec, Float32, Int32, StepBatch
-
-
-@dataclass(frozen=True)
-class _Mirror:
-    """An input of the step in host memory, and the tensor on the device that gets its contents."""
-
-    array: Array
-    tensor: Any
 
 
 class CudaExecutable:
@@ -47,7 +38,7 @@ class CudaExecutable:
         self._device = device
         self._functions = functions
         self._weights = weights
-        self._staging = Staging(spec, self._mirror)
+        self._staging = Staging(spec, device.mirror)
         self._pools = DevicePools(spec, device)
 
     def allocate_kv(self, blocks_per_group: tuple[int, ...], block_size: int) -> None:
@@ -73,7 +64,7 @@ class CudaExecutable:
             raise InputError("no KV pools: call allocate_kv first", where="step")
         inputs = self._staging.fill(batch)
         for mirror in inputs.tensors:
-            self._device.upload(mirror.array, mirror.tensor)
+            self._device.refresh(mirror)
         tensors = [mirror.tensor for mirror in inputs.tensors]
         logits = self._functions["step"](*tensors, *self._weights, *self._pools.tensors)
         result = np.empty((batch.logit_rows.size, self.spec.vocab_size), np.float32)
@@ -112,6 +103,3 @@ class CudaExecutable:
         """Release pools and weights; the engine cannot be used afterwards."""
         self._weights.clear()
         self._pools.release()
-
-    def _mirror(self, array: Array) -> _Mirror:
-        return _Mirror(array, self._device.empty(array.shape, array.dtype.name))

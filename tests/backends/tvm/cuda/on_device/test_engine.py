@@ -8,6 +8,9 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 
+from benchmarks.cuda.steps import EngineSteps, fitting, utilization
+from optc.backends.tvm import BACKEND
+from optc.bench.profile import Shape
 from optc.errors import InputError
 from optc.machine import this_machine
 from optc.runtime.executable import Executable
@@ -129,3 +132,15 @@ def test_misuse_is_refused(engine: Engine) -> None:
         loaded.step(batch)
     with pytest.raises(InputError, match="the engine is closed"):
         loaded.allocate_kv((8, 8), 16)
+
+
+def test_the_benchmark_steps_every_shape(engine: Engine, executable: Executable) -> None:
+    costs = BACKEND.step_costs(engine.build.backend_data)
+    peaks = dict.fromkeys(("read", "int8", "bf16", "fp32"), 1e18)
+    shapes = [Shape("decode", 1, 1, 50), Shape("decode", 4, 1, 50), Shape("prefill", 1, 50, 50)]
+    assert fitting(executable.spec, shapes) == shapes
+    for shape in shapes:
+        seconds = EngineSteps(executable, shape).time()
+        figures = utilization(shape, seconds, executable.spec, costs, peaks)
+        assert 0 < figures["mbu"] < 1
+        assert 0 < figures["mfu"] < 1
