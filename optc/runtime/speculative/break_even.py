@@ -64,7 +64,7 @@ class BreakEven:
         self._steps += 1
         self._looked = False
         self._extra = self._making = 0.0
-        if not self._live.known or self._steps % _PLAIN_EVERY == 0:
+        if self._steps % _PLAIN_EVERY == 0:
             return False
         if self._rest:
             self._rest -= 1
@@ -76,7 +76,7 @@ class BreakEven:
     def counts(self, requests: Sequence[Drafted], sequences: int) -> list[int]:
         """What pays; now and then one draft where nothing does."""
         counts = [0] * len(requests)
-        if requests:
+        if requests and self._live.knows(sequences):
             budget = self._ledger.budget(max(request.room for request in requests))
             if budget > 0:
                 counts = self._within(budget, requests, sequences)
@@ -93,7 +93,7 @@ class BreakEven:
     def observe(self, step: StepTimes) -> None:
         """Learn what steps take now, and settle what the drafts of this one won."""
         self._ledger.passed()
-        if not self._looked and self._live.known and self._steps % _LEARN_EVERY:
+        if not self._looked and self._steps % _LEARN_EVERY:
             return  # plain, and one of many
         if not step.mixed:
             self._observe_times(step)
@@ -112,7 +112,7 @@ class BreakEven:
 
     def _within(self, budget: float, requests: Sequence[Drafted], sequences: int) -> list[int]:
         """What pays and costs at most ``budget`` plain steps."""
-        costs = self._live.now
+        costs = self._live.now(sequences)
         most = _rounded_down(budget) * costs.target.at(sequences)
         counts, _, self._extra = self._planner.plan(requests, sequences, costs, most)
         if self._idle >= _PROBE_EVERY and not any(counts):
@@ -148,11 +148,11 @@ class BreakEven:
         something else counts for no more than a plain step above what was expected."""
         lost_s = step.drafting_s
         if step.drafted and step.mixed:
-            lost_s += step.drafted * self._live.row_s()
+            lost_s += step.drafted * self._live.row_s(step.sequences)
         elif step.drafted:
             share = step.drafted / (step.rows - step.sequences)
             lost_s += share * (step.seconds - step.drafting_s - plain_s)
-        return min(lost_s, self._extra * self._live.slower + plain_s)
+        return min(lost_s, self._extra * self._live.slower(step.sequences) + plain_s)
 
 
 def making_time(costs: Costs, requests: Sequence[Drafted], counts: Sequence[int]) -> float:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from optc.runtime.speculative.plan_drafts import Costs
-from optc.runtime.speculative.rate import Ratio
+from optc.runtime.speculative.rate import Ratio, RecentMedian
 
 #: Older observations lose this fraction of their weight with each new one.
 _FORGET = 0.05
@@ -20,24 +20,20 @@ class LiveCosts:
 
     def __init__(self, measured: Costs) -> None:
         self._measured = measured
-        self._plain, self._drafting = Ratio(), Ratio()  # seconds of now to those measured
+        self._plain: dict[int, RecentMedian] = {}  # by sequences: seconds of now to those measured
+        self._drafting = Ratio()
         self._making_s = 0.0
         self._extra_s, self._rows = 0.0, _PRIOR_ROWS
 
-    @property
-    def known(self) -> bool:
-        """A plain step was observed."""
-        return bool(self._plain.count)
+    def knows(self, sequences: int) -> bool:
+        """Enough plain steps of so many sequences were observed: what one takes depends on more
+        than its rows."""
+        plain = self._plain.get(sequences)
+        return plain is not None and plain.known
 
-    @property
-    def slower(self) -> float:
-        """Seconds of now for each that was measured."""
-        return self._plain.value
-
-    @property
-    def now(self) -> Costs:
+    def now(self, sequences: int) -> Costs:
         """Costs of now in units of the target's measured times, rounded to what matters."""
-        unit = self._plain.value
+        unit = self.slower(sequences)
         step = self._measured.target.at(1)
         return self._measured._replace(
             draft_factor=round(self._drafting.value / unit, 2),
@@ -45,26 +41,32 @@ class LiveCosts:
             making=round(self._making_s / unit / step, 2) * step,
         )
 
+    def slower(self, sequences: int) -> float:
+        """Seconds of now for each that was measured, in steps of so many sequences."""
+        plain = self._plain.get(sequences)
+        return plain.value if plain is not None else 1.0
+
     def plain_s(self, sequences: int) -> float:
         """Seconds of a plain step."""
-        return self._measured.target.at(sequences) * self._plain.value
+        return self._measured.target.at(sequences) * self.slower(sequences)
 
-    def row_s(self) -> float:
+    def row_s(self, sequences: int) -> float:
         """Seconds of one row more in a step of many: of those that prompts share."""
         rows, seconds = self._measured.target.rows, self._measured.target.seconds
         if len(rows) < 2:
             return self.plain_s(1)
-        return (seconds[-1] - seconds[-2]) / (rows[-1] - rows[-2]) * self._plain.value
+        return (seconds[-1] - seconds[-2]) / (rows[-1] - rows[-2]) * self.slower(sequences)
 
     def observe_plain(self, sequences: int, seconds: float) -> None:
         """Learn from a plain step."""
-        self._plain.observe(seconds / self._measured.target.at(sequences))
+        plain = self._plain.setdefault(sequences, RecentMedian())
+        plain.observe(seconds / self._measured.target.at(sequences))
 
     def observe_drafts(self, sequences: int, rows: int, seconds: float) -> None:
         """Learn from the verifying part of a step with drafts."""
         drafts = rows - sequences
         plain_s = self.plain_s(sequences)
-        expected_s = self.plain_s(rows)
+        expected_s = self._measured.target.at(rows) * self.slower(sequences)
         # with drafts it takes no less than without, and a row no more than a step of its own
         least, most = plain_s - expected_s, drafts * plain_s / sequences
         extra_s = min(max(seconds - expected_s, least), most)

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections import deque
+
 #: Older observations lose this fraction of their weight with each new one.
 _FORGET = 0.05
 #: Weight, in tested drafts, of what is guessed at the beginning.
 _PRIOR_WEIGHT = 2.0
 #: A ratio is not believed to change more than this at once.
 _MOST_CHANGE = 2.0
+#: Values of a median, and from how many on it is trusted.
+_RECENT, _ENOUGH = 9, 3
 
 
 class Rate:
@@ -47,3 +51,21 @@ class Ratio:
             ratio = min(max(ratio, self.value / _MOST_CHANGE), self.value * _MOST_CHANGE)
         self.count += 1
         self.value += (ratio - self.value) * max(_FORGET, 1 / self.count)
+
+
+class RecentMedian:
+    """The median of the latest values: a few that are far off do not move it."""
+
+    def __init__(self) -> None:
+        self._values: deque[float] = deque(maxlen=_RECENT)
+        self.value = 1.0
+
+    @property
+    def known(self) -> bool:
+        """There were enough values to tell which are far off."""
+        return len(self._values) >= _ENOUGH
+
+    def observe(self, value: float) -> None:
+        """Add a value."""
+        self._values.append(value)
+        self.value = sorted(self._values)[len(self._values) // 2]

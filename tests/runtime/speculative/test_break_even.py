@@ -9,15 +9,18 @@ from optc.runtime.speculative.break_even import MAX_DRAFTED, BreakEven
 from optc.runtime.speculative.controller import Drafted, Fixed, StepTimes
 from optc.runtime.speculative.ledger import LEAST, LINE, MOST, MOST_LENT, SHARE, Ledger
 from optc.runtime.speculative.plan_drafts import Costs
-from optc.runtime.speculative.rate import Rate, Ratio
+from optc.runtime.speculative.rate import Rate, Ratio, RecentMedian
 from tests.runtime.speculative.virtual_time import World, by_chance, line, run
 
 
-def seasoned(costs: Costs) -> BreakEven:
-    """A controller that has seen a plain step, as it wants to before it drafts."""
+def seasoned(costs: Costs, sequences: int = 1) -> BreakEven:
+    """A controller that has seen plain steps, as it wants to before it drafts."""
     controller = BreakEven(costs)
-    assert not controller.ready()
-    controller.observe(StepTimes(1, 1, costs.target.at(1)))
+    requests = [Drafted(index, 100) for index in range(sequences)]
+    for _ in range(3):
+        assert controller.ready()
+        assert not any(controller.counts(requests, sequences))
+        controller.observe(StepTimes(sequences, sequences, costs.target.at(sequences)))
     return controller
 
 
@@ -89,7 +92,7 @@ def test_no_prompt_is_read_that_the_ledger_cannot_pay_for() -> None:
 
 def test_until_something_is_known_one_prompt_at_a_time_is_read() -> None:
     world = World(by_chance(0.9), line(0.01), line(0.01, 0.01))
-    controller = seasoned(Costs(world.target, world.draft))
+    controller = seasoned(Costs(world.target, world.draft), 4)
     requests = [Drafted(i, 5000, 400) for i in range(4)]
     assert [count > 0 for count in controller.counts(requests, 4)] == [True, False, False, False]
     for _ in range(4):
@@ -168,6 +171,30 @@ def test_a_ratio_begins_with_its_first_value_and_believes_no_leap() -> None:
         ratio.observe(3.0)
     ratio.observe(3000.0)
     assert ratio.value == pytest.approx(3.15)
+
+
+def test_a_median_is_not_moved_by_what_is_far_off() -> None:
+    median = RecentMedian()
+    assert not median.known
+    for value in (50.0, 3.0, 3.1):
+        median.observe(value)
+    assert median.known
+    assert median.value == 3.1
+    for value in (3.2, 3.0, 90.0, 0.1):
+        median.observe(value)
+    assert median.value == 3.1
+    for _ in range(9):
+        median.observe(7.0)
+    assert median.value == 7.0
+
+
+def test_plain_steps_of_other_batches_say_nothing() -> None:
+    """Steps of sixteen sequences take half as long again as was measured with one."""
+    controller = seasoned(Costs(line(0.05)))
+    world = World(by_chance(0.3), line(0.05, 1.5))
+    sixteen = [Drafted(i, 100) for i in range(16)]
+    assert not any(controller.counts(sixteen, 16))
+    assert run(controller, world, sequences=16, tokens=500, first_id=1).speed > 0.98
 
 
 def test_a_fixed_number_stays() -> None:
