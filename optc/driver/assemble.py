@@ -84,6 +84,7 @@ def assemble_report(
             *options.warnings,
             *imported.warnings,
             *(text for built in engines for text in built.build.warnings),
+            *(text for draft in drafts for text in draft.warnings),
             *judgement.warnings,
         ],
         **{draft.role: draft.report for draft in drafts},

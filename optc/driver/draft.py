@@ -32,11 +32,13 @@ class Draft:
         role: Theirs.
         engines: Built, in the order of the target engines.
         report: Passes and facts, for the report.
+        warnings: What the user should know, one sentence each.
     """
 
     role: str
     engines: tuple[Built, ...]
     report: dict[str, Any]
+    warnings: tuple[str, ...] = ()
 
 
 def build_draft(

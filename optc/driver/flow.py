@@ -16,7 +16,7 @@ from optc.driver.built import TARGET, Built, EngineBuilder, weight_copies
 from optc.driver.engines import EngineRequest
 from optc.driver.judge import GatesFailedError, Judgement, judge, not_judged
 from optc.driver.memory import PeakMemory
-from optc.driver.options import CompileOptions, build_limits, resolve_options
+from optc.driver.options import Auto, CompileOptions, build_limits, resolve_options
 from optc.driver.storage import engine_reports, storage_report
 from optc.progress import Progress, no_progress
 
@@ -40,7 +40,7 @@ def compile(
     max_ram: str | int | None = None,
     max_context: int | None = None,
     draft: str | Path | None = None,
-    self_draft: int | None = None,
+    self_draft: int | Auto | None = None,
     no_gates: bool = False,
     allow_unmeasured: bool = False,
     keep_failed: bool = False,
@@ -74,7 +74,8 @@ def compile(
         draft: Folder of a smaller model with the same tokenizer, which drafts tokens for this one
             (``optc.load(..., speculate="draft")``); compiled with the same recipe.
         self_draft: Also build an engine of so many of the model's first layers and its head, on
-            the same weights, which drafts tokens (``optc.load(..., speculate="self")``).
+            the same weights, which drafts tokens (``optc.load(..., speculate="self")``); ``"auto"``
+            chooses how many by the gates' text, or builds none and warns if no number pays.
         no_gates: Measure nothing; the artifact is marked as ungated.
         allow_unmeasured: Let gates through that cannot be measured on this machine.
         keep_failed: Keep a result that failed its gates as ``<output>.failed``.
@@ -239,8 +240,11 @@ class _Compile:
             with self._stage("self-draft"):
                 from optc.driver.self_draft import build_self_draft
 
-                layers = options.self_draft
-                drafts.append(build_self_draft(options, layers, writer, lowered, engines, limits))
+                wanted = options.self_draft
+                draft = build_self_draft(
+                    options, wanted, writer, lowered, engines, limits, tokenizer
+                )
+                drafts.append(draft)
         return drafts
 
     def _judge(

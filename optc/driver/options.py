@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 from optc.backend import BuildOptions
 from optc.driver.engines import EngineRequest, check_self_draft, parse_engines
@@ -16,6 +17,10 @@ from optc.recipe import Recipe
 
 #: Longest sequence that an engine is compiled for unless ``max_context`` says otherwise.
 DEFAULT_CONTEXT = 32768
+
+#: Chosen by what was measured.
+Auto = Literal["auto"]
+AUTO: Auto = "auto"
 
 
 @dataclass(frozen=True)
@@ -37,7 +42,8 @@ class CompileOptions:
         max_context: Longest sequence in tokens; None is the model's own, within `DEFAULT_CONTEXT`.
         draft: Folder of a model that drafts for this one; None is none.
         draft_recipe: Of a draft model: the recipe without Medusa heads and room for adapters.
-        self_draft: First layers that draft for the whole model; None is no such engine.
+        self_draft: First layers that draft for the whole model; ``auto`` chooses how many, None is
+            no such engine.
         allow_remote_code: Whether Python code of the model folder may run.
         tune: Whether kernel schedules are measured here.
         schedules: File of kernel schedules; None is none, or with ``tune`` the user's cache.
@@ -59,7 +65,7 @@ class CompileOptions:
     force: bool = False
     max_context: int | None = None
     draft: Path | None = None
-    self_draft: int | None = None
+    self_draft: int | Auto | None = None
     allow_remote_code: bool = False
     tune: bool = False
     schedules: Path | None = None
@@ -81,7 +87,7 @@ def resolve_options(
     max_ram: str | int | None,
     max_context: int | None,
     draft: str | Path | None,
-    self_draft: int | None,
+    self_draft: int | Auto | None,
     no_gates: bool,
     allow_unmeasured: bool,
     keep_failed: bool,
@@ -121,6 +127,10 @@ def resolve_options(
         raise InputError(f"no model (config.json) in {draft}", where="--draft")
     if self_draft is not None:
         check_self_draft(engines)
+        if isinstance(self_draft, str) and self_draft != AUTO:
+            raise InputError(
+                f"{self_draft!r} layers", where="--self-draft", hint="a number, or auto"
+            )
     return CompileOptions(
         source=source,
         recipe=whole,

@@ -95,3 +95,14 @@ def test_a_missing_draft_is_found_before_any_work(
     assert outcome.code == 2
     assert f"--draft: no model (config.json) in {tmp_path / 'none'}" in outcome.err
     assert not stub.built
+
+
+def test_layers_of_a_self_draft_are_a_number_or_auto(
+    optc: Optc, stub: StubBackend, tiny_model: Path, tmp_path: Path
+) -> None:
+    output = tmp_path / "out/a"
+    outcome = optc("compile", tiny_model, "-o", output, "--self-draft", "some")
+    assert outcome.code == 2
+    assert "'some' is not a valid integer" in outcome.err
+    assert not stub.built
+    assert not output.parent.exists()

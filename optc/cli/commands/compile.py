@@ -25,6 +25,16 @@ if TYPE_CHECKING:
 _PATH = click.Path(path_type=Path)
 
 
+def _layers(
+    context: click.Context, parameter: click.Parameter, value: str | None
+) -> int | str | None:
+    """A number of layers, or ``auto``."""
+    if value is None or value == "auto":
+        return value
+    layers: int = click.IntRange(min=1)(value, parameter, context)
+    return layers
+
+
 @click.command("compile", short_help="Compile a model folder into an artifact.")
 @click.argument("model", type=_PATH)
 @click.option("--recipe", default="int8-fused", show_default=True, help="Recipe's name or file.")
@@ -47,9 +57,9 @@ _PATH = click.Path(path_type=Path)
 @click.option("--adapters", metavar="max=8,rank=16", help="Room for LoRA adapters at run time.")
 @click.option(
     "--self-draft",
-    type=click.IntRange(min=1),
-    metavar="LAYERS",
-    help="Also build its first LAYERS as a draft of itself.",
+    callback=_layers,
+    metavar="LAYERS|auto",
+    help="Also build its first LAYERS as a draft of itself; auto measures how many pay.",
 )
 @click.option("--tune", is_flag=True, help="Measure kernel schedules here, a minute an engine.")
 @click.option("--schedules", type=_PATH, help="File of kernel schedules [--tune: user's cache].")
