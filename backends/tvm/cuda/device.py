@@ -4,6 +4,7 @@ other. Needs no compiler."""
 from __future__ import annotations
 
 import ctypes
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from types import ModuleType
@@ -11,6 +12,8 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+
+from optc.errors import UnavailableError
 
 Array = npt.NDArray[Any]
 
@@ -37,9 +40,23 @@ class Device:
         self._copy = ffi.get_global_func("runtime.TVMTensorCopyFromTo")
 
     def empty(self, shape: Sequence[int], dtype: str) -> Any:
-        """A new tensor whose contents are undefined."""
+        """A new tensor whose contents are undefined.
+
+        Raises:
+            UnavailableError: The device has no memory left for it.
+        """
         dims = self._ffi.Shape([int(dim) for dim in shape])
-        return self._allocate(dims, self._ffi.dtype(dtype), self._device, None)
+        try:
+            return self._allocate(dims, self._ffi.dtype(dtype), self._device, None)
+        except RuntimeError as error:
+            if "out of memory" not in str(error):
+                raise
+            size = math.prod(shape) * np.dtype(dtype).itemsize
+            raise UnavailableError(
+                f"the GPU has no room for another {size / (1 << 20):.0f} MiB",
+                where="tvm engine",
+                hint="give it a smaller kv_memory, or end other programs that use the GPU",
+            ) from error
 
     def copy_of(self, array: Array) -> Any:
         """A new tensor that holds ``array``, with the bits of float16 as uint16."""

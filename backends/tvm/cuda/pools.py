@@ -11,8 +11,8 @@ import numpy.typing as npt
 
 from optc.backends.tvm.cuda.device import Device
 from optc.backends.tvm.kv_layout import POOL_TYPES, TILE, pool_shapes
-from optc.errors import InputError
-from optc.runtime.executable import EngineSpec, Int32
+from optc.errors import InputError, UnavailableError
+from optc.runtime.executable import EngineSpec, Int32, LayerKV
 
 
 class DevicePools:
@@ -30,6 +30,7 @@ class DevicePools:
 
         Raises:
             InputError: The block size or the number of groups does not fit the engine.
+            UnavailableError: They do not fit the device; there are no pools then.
         """
         multiple = self._spec.block_multiple
         if block_size <= 0 or block_size % multiple:
@@ -44,12 +45,19 @@ class DevicePools:
             )
         self.release()
         self._slots = tuple(count * block_size for count in blocks_per_group)
-        for layer in self._spec.layers:
-            kind = POOL_TYPES[layer.dtype]
-            for shape in pool_shapes(self._slots[layer.group] // TILE, layer):
-                self.tensors.append(self._device.empty(shape, kind.element))
-                tile = math.prod(shape[1:]) * np.dtype(kind.element).itemsize
-                self._block_bytes.append(tile * (block_size // TILE))
+        try:
+            for layer in self._spec.layers:
+                self._allocate_layer(layer, block_size)
+        except UnavailableError:
+            self.release()
+            raise
+
+    def _allocate_layer(self, layer: LayerKV, block_size: int) -> None:
+        kind = POOL_TYPES[layer.dtype]
+        for shape in pool_shapes(self._slots[layer.group] // TILE, layer):
+            self.tensors.append(self._device.empty(shape, kind.element))
+            tile = math.prod(shape[1:]) * np.dtype(kind.element).itemsize
+            self._block_bytes.append(tile * (block_size // TILE))
 
     def of_group(self, group: int) -> list[Any]:
         """K and V tensors of the group's layers, in order of the layers."""

@@ -119,7 +119,9 @@ API int cudaGetDeviceProperties(void*, int) { return NOT_FOUND; }
 API int cudaGetLastError() { return SUCCESS; }
 API int cudaPeekAtLastError() { return SUCCESS; }
 API const char* cudaGetErrorName(int) { return "EMULATED"; }
-API const char* cudaGetErrorString(int) { return "emulated error"; }
+API const char* cudaGetErrorString(int error) {
+  return error == OUT_OF_MEMORY ? "out of memory" : "emulated error";
+}
 API int cudaStreamCreate(void** stream) { *stream = nullptr; return SUCCESS; }
 API int cudaStreamCreateWithFlags(void** stream, unsigned) { *stream = nullptr; return SUCCESS; }
 API int cudaStreamDestroy(void*) { return SUCCESS; }

@@ -11,7 +11,7 @@ import pytest
 from benchmarks.cuda.steps import EngineSteps, fitting, utilization
 from optc.backends.tvm import BACKEND
 from optc.bench.profile import Shape
-from optc.errors import InputError
+from optc.errors import InputError, UnavailableError
 from optc.machine import this_machine
 from optc.runtime.executable import Executable
 from tests.backends.tvm.engine_driver import (
@@ -118,6 +118,15 @@ def test_copied_slots_hold_what_their_sources_hold(executable: Executable) -> No
     np.testing.assert_array_equal(both[0], both[1])
     with pytest.raises(InputError, match="slots must lie within 0 and 1023"):
         executable.copy_kv(0, source, source + 1024)
+
+
+def test_pools_that_do_not_fit_leave_the_engine_without_any(executable: Executable) -> None:
+    batch = EngineDriver(executable).sequences.batch({0: TOKENS[0][:3]})
+    with pytest.raises(UnavailableError, match="the GPU has no room for another") as caught:
+        executable.allocate_kv((1 << 36, 1 << 36), 16)
+    assert "smaller kv_memory" in caught.value.hint
+    with pytest.raises(InputError, match="no KV pools"):
+        executable.step(batch)
 
 
 def test_misuse_is_refused(engine: Engine) -> None:
