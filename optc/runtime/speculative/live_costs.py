@@ -7,6 +7,8 @@ from optc.runtime.speculative.rate import Ratio, RecentMedian
 
 #: Older observations lose this fraction of their weight with each new one.
 _FORGET = 0.05
+#: Weight of the latest time that drafts took to make.
+_NEWEST = 0.3
 #: So many rows without extra time are assumed to have been seen before the first ones.
 _PRIOR_ROWS = 1.0
 
@@ -78,8 +80,7 @@ class LiveCosts:
         ``steps_s`` as measured, 0 without one."""
         if steps_s:
             self._drafting.observe(seconds / steps_s)
-        elif self._making_s:
-            most = 2 * self._making_s
-            self._making_s += (min(seconds, most) - self._making_s) * _FORGET
-        else:
-            self._making_s = seconds
+            return
+        # the first time is no measure: code and memory are touched that were not before
+        most = 2 * self._making_s or self._measured.target.at(1) / 8
+        self._making_s += (min(seconds, most) - self._making_s) * _NEWEST

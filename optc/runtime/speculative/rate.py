@@ -39,16 +39,16 @@ class Rate:
 
 
 class Ratio:
-    """A moving mean of ratios near 1; the first ones count in full."""
+    """A moving mean of ratios, 1 at first. One that is far off is taken for as far as is believed:
+    the very first step of an engine takes a hundred times as long as later ones."""
 
     def __init__(self) -> None:
         self.value = 1.0
         self.count = 0
 
     def observe(self, ratio: float) -> None:
-        """Add an observation; one that is far off is taken for as far as is believed."""
-        if self.count:
-            ratio = min(max(ratio, self.value / _MOST_CHANGE), self.value * _MOST_CHANGE)
+        """Add an observation."""
+        ratio = min(max(ratio, self.value / _MOST_CHANGE), self.value * _MOST_CHANGE)
         self.count += 1
         self.value += (ratio - self.value) * max(_FORGET, 1 / self.count)
 

@@ -163,14 +163,28 @@ def test_only_tested_drafts_count() -> None:
     assert rate.value == pytest.approx(1, abs=0.01)
 
 
-def test_a_ratio_begins_with_its_first_value_and_believes_no_leap() -> None:
+def test_a_ratio_believes_no_leap_not_even_the_first() -> None:
     ratio = Ratio()
-    ratio.observe(3.0)
-    assert ratio.value == 3.0
-    for _ in range(30):
+    ratio.observe(200.0)
+    assert ratio.value == 2.0
+    for _ in range(300):
         ratio.observe(3.0)
+    assert ratio.value == pytest.approx(3.0, abs=0.01)
     ratio.observe(3000.0)
-    assert ratio.value == pytest.approx(3.15)
+    assert ratio.value == pytest.approx(3.15, abs=0.01)
+
+
+@pytest.mark.parametrize("model", [False, True])
+def test_a_first_draft_that_takes_long_is_not_the_last(model: bool) -> None:
+    """As first steps of an engine do; here fifty plain steps."""
+    draft = line(0.05, 0.05) if model else None
+    controller = seasoned(Costs(line(0.05), draft))
+    assert controller.ready()
+    assert any(controller.counts([Drafted(0, 100)], 1))
+    controller.learn(0, 1, 1)
+    controller.observe(StepTimes(1, 2, 51.05, 50.0, 1, 1))
+    world = World(by_chance(0.8), line(0.05), draft)
+    assert run(controller, world, tokens=2000, first_id=1).speed > 1.5
 
 
 def test_a_median_is_not_moved_by_what_is_far_off() -> None:
