@@ -47,7 +47,7 @@ def build(
 
 def _report(artifact: Path) -> dict[str, Any]:
     report: dict[str, Any] = json.loads((artifact / "report.json").read_text())
-    build: dict[str, Any] = report["build"]
+    build: dict[str, Any] = report["engines"][0]["build"]
     return build
 
 

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import onnx
 import onnx_ir as ir
 
 from optc.backend import BuildOptions, EngineBuild
@@ -30,6 +31,7 @@ from optc.target import Target
 TABLE_FILE = "layers.txt"
 #: The model as the engine computes it, beside its weights.
 ONNX_FILE = "model.onnx"
+BUILDER_FILE = "builder.onnx"
 WEIGHTS_FILE = "model.onnx.data"
 #: Metadata of the model: the shapes of its caches (docs/normal-form.md).
 _KV_METADATA = "optc.kv"
@@ -52,14 +54,14 @@ def build_engine(
     limits = limits_of(options)
     with _scratch(options) as folder:
         lowered_at = time.perf_counter()
-        onnx = save(model, folder)
-        portable = onnx
+        graph = save(model, folder)
+        portable = graph
         if options.scratch is not None and legalized.portable is not model:
             (folder / "portable").mkdir()
             portable = save(legalized.portable, folder / "portable")
         saved_at = time.perf_counter()
         request = BuildRequest(
-            model=str(onnx),
+            model=str(allow_decomposition(graph)),
             engine=str(workdir / ENGINE_FILE),
             table=str(folder / TABLE_FILE),
             architectures=architectures,
@@ -100,6 +102,21 @@ def save(model: ir.Model, folder: Path) -> Path:
     path = folder / ONNX_FILE
     ir.save(model, path, external_data=WEIGHTS_FILE)
     return path
+
+
+def allow_decomposition(path: Path) -> Path:
+    """A copy of the graph, over the same weights, whose attentions TensorRT may also take apart.
+
+    Without its attribute a build fails where one kernel does not suit: that for a single row takes
+    no odd number of heads, while the other one does. No other reader of ONNX knows the attribute.
+    """
+    proto = onnx.load(path, load_external_data=False)
+    for node in proto.graph.node:
+        if node.op_type == "Attention":
+            node.attribute.append(onnx.helper.make_attribute("TRT_decomposable", 1))
+    copy = path.with_name(BUILDER_FILE)
+    onnx.save(proto, copy)
+    return copy
 
 
 def _expected(model: ir.Model) -> Expected:

@@ -152,3 +152,13 @@ def test_the_lowered_model_runs_behind_the_runtimes_interface(tmp_path: Path) ->
     want = np.stack([first[8], second[0], second[3]])
     assert np.abs(logits - want).max() < 0.02 * np.abs(want).max()
     executable.close()
+
+
+def test_odd_numbers_of_heads_have_fused_attention_in_every_profile(tmp_path: Path) -> None:
+    """TensorRT's kernel for one row takes even numbers of heads only; the other one helps out."""
+    model = dense_model(Dense(hidden=48, heads=3, kv_heads=1, head_dim=16, rotary_dim=16))
+    Pipeline.parse("kv-cache", registry).run(model)
+    built = _build(model, "sm_80+sm_89", tmp_path, context=40)
+    assert built.warnings == ()
+    for one in built.report["engine"]["profiles"]:
+        assert one["fused_attention"]["fused"] == one["fused_attention"]["of"] == 2
