@@ -46,7 +46,8 @@ class EngineBuild:
         report: Figures for report.json (times, bytes, kernel table); not part of the digest.
         warnings: What the user should know, one sentence each.
         weight_bytes: Of weights in ``files``; 0 where the engine reads another's.
-        lowered_onnx: Outside the artifact (in ``BuildOptions.scratch``): the model as the engine
+        lowered_onnx: Outside the artifact (in ``BuildOptions.scratch``), or one of ``files`` where
+            the engine is such a model: the model as the engine
             computes it, in slot form and with its arithmetic as far as possible, which a
             `LoweredOnnxBackend` runs where the engine cannot be run; None offers none.
     """

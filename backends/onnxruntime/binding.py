@@ -44,6 +44,8 @@ class Bindings:
         self._session = session
         self._run = session.run_with_iobinding
         self._slots = slots
+        #: Inputs are copied to the device when they are bound, not when the model runs.
+        self._copies = any(cache.memory.device != "cpu" for cache in slots.caches)
         self._vocab = spec.vocab_size
         self._bound: dict[tuple[int, int], _Bound] = {}
         sizes = {
@@ -75,7 +77,7 @@ class Bindings:
         key = (call.first, count)
         bound = self._bound.get(key) or self._bound.setdefault(key, self._bind_slots(*key))
         shape = (rows, wanted, place)
-        if bound.shape != shape:
+        if bound.shape != shape or self._copies:
             self._bind_rows(bound.binding, count, shape)
             bound.shape = shape
         self._run(bound.binding)
@@ -112,8 +114,9 @@ class Bindings:
         """A binding whose keys and values are the slots themselves, read and written in place."""
         binding = self._session.io_binding()
         for cache in self._slots.caches:
-            part = cache.memory[first : first + count]
-            where = ("cpu", 0, part.dtype, part.shape, part.ctypes.data)
+            memory = cache.memory
+            shape = (count, *memory.shape[1:])
+            where = (memory.device, 0, memory.dtype, shape, memory.address(first))
             binding.bind_input(cache.past, *where)
             binding.bind_output(cache.present, *where)
         return _Bound(binding)

@@ -10,7 +10,8 @@ import numpy.typing as npt
 
 from optc.backends.onnxruntime.binding import TYPES, Bindings
 from optc.backends.onnxruntime.calls import Call, calls_of, check_step
-from optc.backends.onnxruntime.slots import Slots
+from optc.backends.onnxruntime.memory import HostMemory
+from optc.backends.onnxruntime.slots import MakeMemory, Slots
 from optc.errors import InputError
 from optc.runtime.adapters.spec import ModuleWeights
 from optc.runtime.executable import EngineSpec, Float32, Int32, StepBatch
@@ -22,14 +23,15 @@ class SlotExecutable:
     Args:
         session: ``onnxruntime.InferenceSession`` of the model.
         spec: Its limits; ``kv_layout`` is ``slots``.
+        memory: Gives memory for slots where the session runs.
     """
 
-    def __init__(self, session: Any, spec: EngineSpec) -> None:
+    def __init__(self, session: Any, spec: EngineSpec, memory: MakeMemory = HostMemory) -> None:
         self.spec = spec
         self._session: Any = session
         past = next(v for v in session.get_inputs() if v.name == "past_k.0")
         length = past.shape[2] if isinstance(past.shape[2], int) else 0
-        self._slots = Slots(spec, TYPES[past.type], length)
+        self._slots = Slots(spec, TYPES[past.type], memory, length)
         self._bindings: Bindings | None = None
 
     def allocate_kv(self, blocks_per_group: tuple[int, ...], block_size: int) -> None:

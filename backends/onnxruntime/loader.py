@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from optc.backends.onnxruntime.executable import SlotExecutable
-from optc.backends.onnxruntime.packages import installed, problem, version_problem
+from optc.backends.onnxruntime.memory import DeviceMemory, HostMemory
+from optc.backends.onnxruntime.packages import (
+    import_onnxruntime,
+    installed,
+    problem,
+    version_problem,
+)
 from optc.backends.onnxruntime.providers import CPU, device_of, open_session
+from optc.backends.onnxruntime.slots import MakeMemory
 from optc.errors import ArtifactError, UnavailableError
 from optc.runtime.executable import EngineSpec
 
@@ -35,7 +43,14 @@ def load_engine(
                 where=name,
                 hint="the artifact is incomplete: copy it again",
             )
-    return SlotExecutable(open_session(folder / MODEL_FILE, provider, threads), spec)
+    session = open_session(folder / MODEL_FILE, provider, threads)
+    return SlotExecutable(session, spec, _memory(device_of(provider).kind))
+
+
+def _memory(kind: str) -> MakeMemory:
+    if kind == "cpu":
+        return HostMemory
+    return partial(DeviceMemory, import_onnxruntime(kind), kind)
 
 
 def open_lowered(model: Path, spec: EngineSpec, threads: int) -> SlotExecutable:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import math
-import mmap
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
@@ -12,24 +10,24 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from optc.backends.onnxruntime.memory import Memory
 from optc.errors import InputError
 from optc.runtime.executable import EngineSpec, Int32
 
-Array = npt.NDArray[Any]
+MakeMemory = Callable[[tuple[int, ...], np.dtype[Any]], Memory]
 
 
 @dataclass(frozen=True)
 class Cache:
-    """Keys or values of one layer: names of the model's input and output, and memory
-    [slots, heads, tokens, width]."""
+    """Keys or values of one layer: names of the model's input and output, and memory."""
 
     past: str
     present: str
-    memory: Array
+    memory: Memory
 
 
 class Slots:
-    """Keys and values of all layers, in anonymous pages that the system hands out on first write.
+    """Keys and values of all layers.
 
     Each slot has room for one token more than a sequence may have: where a slot that lies between
     two that are in use is computed along with them, its row is written behind its tokens.
@@ -37,11 +35,15 @@ class Slots:
     Args:
         spec: The engine; all its layers are one KV group.
         dtype: Element type of the model's slots.
+        make: Gives zeroed memory of a shape and type.
         length: Tokens that the model's slots have room for; 0 is any number.
     """
 
-    def __init__(self, spec: EngineSpec, dtype: np.dtype[Any], length: int = 0) -> None:
+    def __init__(
+        self, spec: EngineSpec, dtype: np.dtype[Any], make: MakeMemory, length: int = 0
+    ) -> None:
         self._spec = spec
+        self._make = make
         self._dtype = dtype
         self._length = length
         self.caches: list[Cache] = []
@@ -72,7 +74,7 @@ class Slots:
         for index, layer in enumerate(self._spec.layers):
             for kind, width in (("k", layer.key_dim), ("v", layer.value_dim)):
                 shape = (count, layer.kv_heads, self._length or block_size + 1, width)
-                memory = _pages(shape, self._dtype)
+                memory = self._make(shape, self._dtype)
                 self.caches.append(Cache(f"past_{kind}.{index}", f"present_{kind}.{index}", memory))
         self.tokens = block_size
         self.lengths = np.zeros(count, np.int64)
@@ -93,27 +95,32 @@ class Slots:
             raise InputError(
                 f"slots must lie within 0 and {self.count * self.tokens - 1}", where="copy_kv"
             )
-        for start, stop in _runs(both):
-            (old, first), (new, place) = (divmod(int(x), self.tokens) for x in both[:, start])
-            n = stop - start
-            for cache in self.caches:
-                moved = cache.memory[old, :, first : first + n].copy()  # may overlap
-                cache.memory[new, :, place : place + n] = moved
-            self.lengths[new] = max(self.lengths[new], place + n)
+        for cache in self.caches:
+            array = cache.memory.load()
+            for start, stop in _runs(both):
+                (old, first), (new, place) = (divmod(int(x), self.tokens) for x in both[:, start])
+                n = stop - start
+                moved = array[old, :, first : first + n].copy()  # may overlap
+                array[new, :, place : place + n] = moved
+                self.lengths[new] = max(self.lengths[new], place + n)
+            cache.memory.store(array)
 
     def read(self, slots: Int32) -> npt.NDArray[np.uint8]:
         """Contents [n, bytes] of slots [n] in all layers."""
         return np.concatenate(
-            [c.memory[slots].reshape(len(slots), -1).view(np.uint8) for c in self.caches], axis=1
+            [c.memory.load()[slots].reshape(len(slots), -1).view(np.uint8) for c in self.caches],
+            axis=1,
         )
 
     def write(self, slots: Int32, data: npt.NDArray[np.uint8]) -> None:
         """Replace what `read` gave."""
         start = 0
         for cache in self.caches:
-            size = cache.memory[0].nbytes
+            array = cache.memory.load()
+            size = array[0].nbytes
             part = np.ascontiguousarray(data[:, start : start + size]).view(self._dtype)
-            cache.memory[slots] = part.reshape(len(slots), *cache.memory.shape[1:])
+            array[slots] = part.reshape(len(slots), *array.shape[1:])
+            cache.memory.store(array)
             start += size
         self.lengths[slots] = self.tokens
 
@@ -131,8 +138,3 @@ def _runs(pairs: Int32) -> Sequence[tuple[int, int]]:
     breaks = np.flatnonzero((np.diff(pairs, axis=1) != 1).any(axis=0)) + 1
     edges = [0, *breaks.tolist(), pairs.shape[1]]
     return list(pairwise(edges))
-
-
-def _pages(shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
-    pages = mmap.mmap(-1, math.prod(shape) * dtype.itemsize)
-    return np.frombuffer(pages, dtype).reshape(shape)

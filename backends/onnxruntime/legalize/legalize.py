@@ -8,32 +8,45 @@ from optc import registry
 from optc.backends.onnxruntime.legalize.attention import GroupQueryAttention
 from optc.backends.onnxruntime.legalize.fused import FuseOperators
 from optc.backends.onnxruntime.legalize.matmuls import LowerMatmuls
+from optc.errors import UnsupportedError
+from optc.ir.functions import DOMAIN, is_op
 from optc.ir.graph import remove_unused
+from optc.pipeline.base import Pass
 from optc.pipeline.pipeline import PassRecord, Pipeline
 
 #: Inputs of the slot form that an engine lacks where nothing reads them.
 _OPTIONAL_INPUTS = ("positions", "write_indices")
 
 
-def legalize(model: ir.Model, positions: int) -> tuple[PassRecord, ...]:
+def legalize(model: ir.Model, positions: int, *, half: bool = False) -> tuple[PassRecord, ...]:
     """Rewrite a ragged step into what ONNX Runtime runs fast, in place.
 
     Args:
         model: The ragged step.
         positions: Rows of rotary tables.
+        half: Compute in float16 with float16 slots, as CUDA's kernels want it.
 
     Raises:
-        UnsupportedError: The model has what slots have no place for.
+        UnsupportedError: The model has what slots have no place for, or with ``half`` an attention
+            that GroupQueryAttention does not take.
     """
-    lowering = Pipeline(
-        (
-            registry.passes()["kv-slots"](),
-            LowerMatmuls(),
-            FuseOperators(),
-            GroupQueryAttention(positions),
+    names = registry.passes()
+    passes: list[Pass] = [
+        names["kv-slots"](),
+        LowerMatmuls(),
+        FuseOperators(),
+        GroupQueryAttention(positions),
+    ]
+    if half:
+        passes.append(names["compute-type"].from_options({"dtype": "float16"}))
+    runs = Pipeline(tuple(passes)).run(model)
+    left = [n for n in model.graph if is_op(n, "SlotAttention", domain=DOMAIN)]
+    if half and left:
+        raise UnsupportedError(
+            "GroupQueryAttention does not take this attention, and there is no other for CUDA",
+            where=f"onnxruntime backend, node {left[0].name}",
+            hint=runs[3].report.skipped[0],
         )
-    )
-    runs = lowering.run(model)
     remove_unused(model)
     for value in [v for v in model.graph.inputs if v.name in _OPTIONAL_INPUTS and not v.uses()]:
         model.graph.inputs.remove(value)

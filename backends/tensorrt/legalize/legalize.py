@@ -8,11 +8,11 @@ import onnx_ir as ir
 
 from optc import registry
 from optc.backends.tensorrt.legalize.attention import LowerAttention
-from optc.backends.tensorrt.legalize.compute_type import ComputeType
 from optc.backends.tensorrt.legalize.inline import Inline
 from optc.backends.tensorrt.legalize.names import UniqueNames
 from optc.backends.tensorrt.legalize.weight_only import WeightOnly
 from optc.ir.functions import DOMAIN, is_op
+from optc.pipeline.base import Pass
 from optc.pipeline.pipeline import PassRecord, Pipeline
 
 
@@ -50,7 +50,7 @@ def legalize(model: ir.Model, slot_length: int) -> Legalized:
             LowerAttention(slot_length),
             Inline(),
             UniqueNames(),
-            ComputeType(dtype),
+            _computing_in(dtype),
         )
     )
     kept: list[ir.Model] = []
@@ -61,8 +61,12 @@ def legalize(model: ir.Model, slot_length: int) -> Legalized:
 
     runs = lowering.run(model, [keep])
     for portable in kept:
-        ComputeType("float32").run(portable)
+        _computing_in("float32").run(portable)
     return Legalized(dtype, kept[0] if kept else model, tuple(runs))
+
+
+def _computing_in(dtype: str) -> Pass:
+    return registry.passes()["compute-type"].from_options({"dtype": dtype})
 
 
 def compute_type(model: ir.Model) -> str:

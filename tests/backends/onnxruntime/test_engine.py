@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 
 import numpy as np
+import onnxruntime
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from optc import registry
+from optc.backends.onnxruntime import providers
+from optc.backends.onnxruntime.executable import SlotExecutable
+from optc.backends.onnxruntime.memory import DeviceMemory
 from optc.errors import InputError
 from optc.pipeline.pipeline import Pipeline
 from tests.backends.onnxruntime.engines import FAMILIES, FUSED, Driver, open_engine
@@ -185,3 +190,22 @@ def _unallocated(engine: object) -> Driver:
     driver.engine, driver.tokens = engine, 8  # type: ignore[assignment]
     driver.slots, driver.lengths = {}, {}
     return driver
+
+
+def test_slots_on_a_device_are_moved_through_the_host(tmp_path: Path) -> None:
+    """Memory that ONNX Runtime allocates, of the CPU here: addresses, copies, reading, writing."""
+    shape = FAMILIES["llama"]
+    host = open_engine(shape, FUSED, tmp_path)
+    session = providers.open_session(tmp_path / "model.onnx", providers.CPU, 1)
+    engine = SlotExecutable(session, host.spec, partial(DeviceMemory, onnxruntime, "cpu"))
+    driver = Driver(engine)
+    tokens = list(range(10))
+    want = run_dense(dense_model(shape), [*tokens, 7])[-1:]
+    driver.step({0: tokens, 1: [5, 6]}, {0: 1, 1: 3})
+    source = np.arange(64, 74, dtype=np.int32)
+    engine.copy_kv(0, source, source + 64)
+    kept = engine.read_blocks(0, np.array([2], np.int32))
+    engine.write_blocks(0, np.array([0], np.int32), kept)
+    for slot in (2, 0):
+        driver.slots[0], driver.lengths[0] = slot, 10
+        np.testing.assert_allclose(driver.step({0: [7]}, {}), want, rtol=1e-4, atol=3e-5)

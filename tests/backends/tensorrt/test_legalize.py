@@ -11,7 +11,6 @@ from optc import registry
 from optc.backends.tensorrt.dialect import problems
 from optc.backends.tensorrt.legalize import legalize
 from optc.backends.tensorrt.legalize.attention import LowerAttention
-from optc.backends.tensorrt.legalize.compute_type import ComputeType
 from optc.backends.tensorrt.legalize.inline import Inline
 from optc.backends.tensorrt.legalize.names import UniqueNames
 from optc.backends.tensorrt.legalize.weight_only import WeightOnly
@@ -19,6 +18,7 @@ from optc.errors import InputError, UnsupportedError
 from optc.ir.functions import make_node
 from optc.ir.graph import add_initializer, remove_unused
 from optc.ir.quantized_rows import QuantizedRows, QuantizedTile
+from optc.passes.quantize.compute_type import ComputeType
 from optc.pipeline.pipeline import Pipeline
 from tests import oracle
 from tests.backends.tensorrt.lowered import Array, run, step_feeds

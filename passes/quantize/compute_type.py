@@ -1,4 +1,4 @@
-"""`tensorrt-compute-type`: compute in float16 or bfloat16; rotary angles stay float32."""
+"""`compute-type`: compute in float16 or bfloat16; rotary angles stay float32."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _BOOLEAN = ("And", "Equal", "Greater", "GreaterOrEqual", "Less", "LessOrEqual", 
 
 @dataclass(frozen=True)
 class ComputeType(Pass):
-    """All values, weights and caches become of one type; the logits end in float32.
+    """All values, weights and caches of a slot form become of one type; the logits end in float32.
 
     What depends on positions alone, the angles and their cosines, is computed in float32 and
     rounded after. Norms sum in float32 by their definition (``stash_type``).
@@ -36,9 +36,9 @@ class ComputeType(Pass):
             TensorRT has no fused attention for, but ONNX Runtime all operators.
     """
 
-    name: ClassVar[str] = "tensorrt-compute-type"
+    name: ClassVar[str] = "compute-type"
     required: ClassVar[bool] = True
-    after: ClassVar[tuple[str, ...]] = ("tensorrt-inline",)
+    after: ClassVar[tuple[str, ...]] = ("kv-slots",)
 
     dtype: str = "float16"
 
