@@ -1,6 +1,6 @@
 """Functions of TIR whose body is a launch of device code.
 
-The device functions are templates of CUDA C++ in ``../device``: a configuration becomes template
+The device functions are templates of CUDA C++ in ``../sources``: a configuration becomes template
 arguments, so that the device compiler sees constants. TIR declares the buffers, checks shapes, and
 launches.
 """
@@ -17,7 +17,7 @@ from tvm.tirx.script.builder import ir as tir
 
 from optc.backends.tvm.kernels.script import Expr
 
-_FOLDER = Path(__file__).parent.parent / "device"
+_FOLDER = Path(__file__).parent.parent / "sources"
 #: Every file, in an order in which each finds what it needs.
 _FILES = (
     "types",
@@ -28,6 +28,7 @@ _FILES = (
     "embedding",
     "pools",
     "kv",
+    "attention_partition",
     "attention",
     "mma",
     "matmul",
