@@ -93,28 +93,18 @@ def load(
             ``token_budget``, ``max_sequences`` or ``prefill_chunk`` is no usable size,
             ``speculate`` is not known, or a draft model is missing or does not fit.
     """
-    for name, count in (
-        ("threads", threads),
-        ("max_sequences", max_sequences),
-        ("prefill_chunk", prefill_chunk),
-        ("max_drafted", max_drafted),
-    ):
-        if count is not None and count < 1:
-            raise InputError(f"{count} is too few", where=name, hint="at least 1")
+    _check_counts(
+        threads=threads,
+        max_sequences=max_sequences,
+        prefill_chunk=prefill_chunk,
+        max_drafted=max_drafted,
+    )
     budget = parse_bytes(kv_memory) if isinstance(kv_memory, str) else kv_memory
     artifact = Artifact.open(path, verify)
-    speculate = speculate or ("off" if draft is None else "draft")
-    count = threads or usable_threads()
-    kinds = parse_kinds(speculate)
-    if draft is not None and "draft" not in kinds:
-        raise InputError(
-            f"a draft model is given, but not used by {speculate!r}",
-            where="speculate",
-            hint="draft or ngram+draft",
-        )
+    kinds = _kinds(speculate, draft)
     choice = artifact.choose(name=engine)
-    target = _Engine(artifact, choice.entry, count)
-    engines = {"target": target}
+    count = threads or usable_threads()
+    engines = {"target": _Engine(artifact, choice.entry, count)}
     for role in MODELS:
         if role in kinds:
             found = find_draft(artifact, choice.entry, role, draft, verify)
@@ -132,7 +122,7 @@ def load(
     )
     tokenizer = artifact.manifest.tokenizer
     return Engine(
-        target,
+        engines["target"],
         info=EngineInfo.of(artifact.path, choice),
         tokenizer=artifact_tokenizer(artifact),
         eos_token_ids=tokenizer.eos_token_ids if tokenizer else (),
@@ -148,6 +138,25 @@ def load(
         batching=batching,
         batch_window_ms=batch_window_ms,
     )
+
+
+def _check_counts(**counts: int | None) -> None:
+    for name, count in counts.items():
+        if count is not None and count < 1:
+            raise InputError(f"{count} is too few", where=name, hint="at least 1")
+
+
+def _kinds(speculate: str | None, draft: str | Path | None) -> tuple[str, ...]:
+    """How tokens are drafted (`optc.runtime.speculative.kinds`)."""
+    wanted = speculate or ("off" if draft is None else "draft")
+    kinds = parse_kinds(wanted)
+    if draft is not None and "draft" not in kinds:
+        raise InputError(
+            f"a draft model is given, but not used by {wanted!r}",
+            where="speculate",
+            hint="draft or ngram+draft",
+        )
+    return kinds
 
 
 @dataclass(frozen=True)

@@ -86,6 +86,8 @@ def command(as_json: bool, sets: tuple[str, ...], gates: tuple[str, ...], **opti
     keys = ("passes", "gates", "engines", "storage", "peak_anon_bytes", "seconds")
     if as_json:
         figures = {key: report[key] for key in keys}
+        for engine in figures["engines"]:
+            del engine["build"]  # kernel and layer tables: report.json has them
         print_json("compile", {**values, **figures}, report["warnings"])
         return
     print_warnings(report["warnings"])
