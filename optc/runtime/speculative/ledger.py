@@ -4,13 +4,16 @@ Time is counted in plain steps. At any moment ``balance`` is at most what drafts
 they have lost, plus `SHARE` of the steps so far. Whoever spends no more than `budget` therefore
 never loses more than `SHARE` of the steps and one line of credit, whatever is accepted: a request
 of n steps is lent `LINE` * n at most, which is not forgiven at its end. So a run of n plain steps
-takes at most n * (1 + SHARE + LINE) of them.
+takes at most n * (1 + SHARE + LINE) + AT_FIRST of them.
 """
 
 from __future__ import annotations
 
 #: Share of all time that drafts may lose.
 SHARE = 0.0075
+#: What may be lost once, to find out how often drafts hold: without it one wrong draft at the
+#: beginning keeps the first requests from those that would have paid.
+AT_FIRST = 2.0
 #: What a request may borrow of the time that is still before it, and most that is ever lent.
 LINE, MOST_LENT = 0.0075, 4.0
 #: Most that is saved up of what was won, and of the share.
@@ -27,7 +30,7 @@ class Ledger:
     """
 
     def __init__(self, share: float = SHARE) -> None:
-        self.balance = 0.0
+        self.balance = AT_FIRST
         self._share = share
 
     def budget(self, steps: int) -> float:

@@ -7,7 +7,7 @@ import pytest
 
 from optc.runtime.speculative.break_even import MAX_DRAFTED, BreakEven
 from optc.runtime.speculative.controller import Drafted, Fixed, StepTimes
-from optc.runtime.speculative.ledger import LEAST, LINE, MOST, MOST_LENT, SHARE, Ledger
+from optc.runtime.speculative.ledger import AT_FIRST, LEAST, LINE, MOST, MOST_LENT, SHARE, Ledger
 from optc.runtime.speculative.plan_drafts import Costs
 from optc.runtime.speculative.rate import Rate, Ratio, RecentMedian
 from tests.runtime.speculative.virtual_time import World, by_chance, line, run
@@ -138,7 +138,8 @@ def test_a_single_slow_step_does_not_stop_drafts_for_long() -> None:
 
 def test_the_ledger_keeps_within_its_bounds() -> None:
     ledger = Ledger()
-    assert ledger.balance == 0.0
+    assert ledger.balance == AT_FIRST
+    ledger.settle(-AT_FIRST)
     assert ledger.budget(100) == LINE * 100
     assert ledger.budget(10**9) == MOST_LENT
     ledger.settle(-0.5)

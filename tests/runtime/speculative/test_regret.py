@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from optc.runtime.speculative.break_even import BreakEven, making_time
 from optc.runtime.speculative.controller import Drafted
+from optc.runtime.speculative.ledger import AT_FIRST
 from optc.runtime.speculative.plan_drafts import Costs, DraftPlan
 from tests.runtime.speculative.virtual_time import Accepts, Run, World, by_chance, line, run
 
@@ -112,6 +113,6 @@ def test_at_most_two_percent_are_lost(
         )
         total.seconds += part.seconds
         total.plain_s += part.plain_s
-    # what is learned only once: how long it takes to look and to make drafts
-    once = look_s + making_s
+    # what is learned only once: how long it takes to look and to make drafts, and what they hold
+    once = look_s + making_s + AT_FIRST * world.target.at(sequences)
     assert total.seconds <= BOUND * total.plain_s + once
