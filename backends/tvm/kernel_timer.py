@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import random
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
-from itertools import cycle
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import tvm
@@ -19,6 +19,7 @@ from optc.backends.tvm.tuning import choose
 
 #: Weights rotate through so much memory, several times any cache, as those of a model's layers do.
 ROTATION_BYTES = 128 << 20
+_T = TypeVar("_T")
 #: Products of a sample; less work is repeated, because a single short call is mostly noise.
 SAMPLE_WORK = 1 << 24
 
@@ -43,7 +44,7 @@ class KernelTimer:
         self._isa, self._clock = isa, clock
         w = workload
         self._config = IntMatmul(w.n, w.k, w.bits, w.group_size, w.asymmetric)
-        self._weights = cycle(_rotation(self._config, pool))
+        self._weights = in_turns(_rotation(self._config, pool))
         self._kernels: dict[Schedule, Callable[..., Any]] = {}
         self._operands: dict[int, tuple[list[Any], Any]] = {}
 
@@ -94,6 +95,18 @@ def _rotation(config: IntMatmul, pool: np.ndarray[Any, np.dtype[np.uint8]]) -> l
         arrays.extend(np.ones(*config.weights[name]) for name in scales)
         sets.append([tvm_ffi.from_dlpack(array) for array in arrays])
     return sets
+
+
+def in_turns(sets: Sequence[_T]) -> Iterator[_T]:
+    """For ever one of the sets that were not used for longest, half of all and one more.
+
+    Candidates take turns as well: in a plain rotation each would always meet the same sets, and
+    some memory is slower than other.
+    """
+    waiting, rng = list(sets), random.Random(0)
+    while True:
+        waiting.append(waiting.pop(rng.randrange(len(waiting) // 2 + 1)))
+        yield waiting[-1]
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from optc.backends.tvm.kernel_timer import SAMPLE_WORK, KernelTimer, tune
+from optc.backends.tvm.kernel_timer import SAMPLE_WORK, KernelTimer, in_turns, tune
 from optc.backends.tvm.kernels.matmul_int import IntMatmul
 from optc.backends.tvm.schedule import Schedule, Workload
 from tests.backends.tvm.matmul_cases import int_case, isa_that_runs, run
@@ -49,6 +49,16 @@ def test_a_timer_gives_the_mean_of_as_many_calls_as_make_a_sample(
     for schedule in (Schedule(1), Schedule(2)):
         assert timer(schedule, 3) == 1 / (SAMPLE_WORK // (3 * 64 * 32))
     assert timer(Schedule(1), SAMPLE_WORK // 64) == 1
+
+
+@pytest.mark.parametrize("sets", [1, 2, 3, 8])
+@pytest.mark.parametrize("candidates", [2, 7, 8])
+def test_every_candidate_meets_all_weights(sets: int, candidates: int) -> None:
+    drawn = list(itertools.islice(in_turns(range(sets)), 40 * sets * candidates))
+    for first in range(candidates):  # no phase is locked
+        assert set(drawn[first::candidates]) == set(range(sets))
+    for index, item in enumerate(drawn):  # and none meets weights that were used lately
+        assert item not in drawn[max(0, index - (sets - 1) // 2) : index]
 
 
 def test_shapes_for_which_there_is_no_time_are_left_out() -> None:
