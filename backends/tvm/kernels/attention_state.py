@@ -55,8 +55,8 @@ class Pools:
     ) -> None:
         line = TILE * self.shape.type.pack  # elements of a cache line
         lines = self.shape.type.width(dim) // line
-        # The softmax takes a third of the time of narrow types, little of that of float32: memory
-        # should be as busy meanwhile as it is during the dot products.
+        # The softmax takes a good part of the time of narrow types, little of that of float32:
+        # memory should be as busy meanwhile as it is during the dot products.
         middle = lines * 3 // 4 if self.shape.type.pack > 1 else lines
         first, end = (middle, lines) if rest else (0, middle)
         part, parts = turn
