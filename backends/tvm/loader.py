@@ -33,8 +33,10 @@ from optc.runtime.executable import (
 )
 from optc.target import Target, host_features
 
-#: Device type CPU, device 0, pooled allocator.
-_CPU_POOLED = (1, 0, 2)
+#: Device type CPU, device 0, the C library's allocator. TVM's pool keeps what is freed for requests
+#: of the very same size: with every new number of rows with logits it would grow by such a result,
+#: to a gigabyte and more with 128,256 tokens.
+_CPU_UNPOOLED = (1, 0, 1)
 #: Thread pool mode of TVM's runtime: any cores, as many workers as asked for.
 _ANY_CORES = 1
 
@@ -266,7 +268,7 @@ def _set_threads(threads: int) -> None:
     os.environ.setdefault("TVM_BIND_THREADS", "0")
 
 
-def open_vm(ffi: ModuleType, engine: Path, devices: tuple[int, ...] = _CPU_POOLED) -> Any:
+def open_vm(ffi: ModuleType, engine: Path, devices: tuple[int, ...] = _CPU_UNPOOLED) -> Any:
     """A virtual machine of its own that runs the functions of ``engine``.
 
     ``devices`` are triples of device type, device and allocator.
