@@ -108,8 +108,9 @@ def test_every_sampled_text_has_its_structure(
 @pytest.mark.parametrize(
     "options",
     [
-        {"speculate": "ngram"},
-        {"speculate": "lookahead"},
+        # whether drafts pay is another matter, and depends on the machine's speed
+        {"speculate": "ngram", "num_speculative_tokens": 3},
+        {"speculate": "lookahead", "num_speculative_tokens": 3},
         {"token_budget": 5},
         {"prefix_cache": False, "threads": 1},
     ],

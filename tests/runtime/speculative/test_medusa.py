@@ -167,7 +167,7 @@ def test_time_that_heads_take_is_learned_and_charged() -> None:
     controller = BreakEven(Costs(line(0.05)), planner=TreePlanner(proposer))
     world = World(lambda _, count: 0, line(0.05), making_s=0.5)
     slow = run_in_virtual_time(controller, world, tokens=2000)
-    assert 0 < slow.drafted < 60
+    assert 0 < slow.drafted < 80
     assert slow.speed > 0.98
 
 
