@@ -14,7 +14,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from optc.runtime.executable import LayerKV
+from optc.errors import InputError
+from optc.runtime.executable import EngineSpec, LayerKV
 
 #: Slots of one tile; block sizes are multiples of it.
 TILE = 16
@@ -53,3 +54,22 @@ def pool_shapes(tiles: int, layer: LayerKV) -> tuple[tuple[int, int, int], tuple
     width = POOL_TYPES[layer.dtype].width
     heads = layer.kv_heads
     return (tiles, heads, width(layer.key_dim)), (tiles, heads, width(layer.value_dim))
+
+
+def check_allocation(spec: EngineSpec, blocks_per_group: tuple[int, ...], block_size: int) -> None:
+    """Check what ``Executable.allocate_kv`` was asked for.
+
+    Raises:
+        InputError: The block size or the number of groups does not fit the engine.
+    """
+    multiple = spec.block_multiple
+    if block_size <= 0 or block_size % multiple:
+        raise InputError(
+            f"block size {block_size} is not a multiple of {multiple}", where="allocate_kv"
+        )
+    if len(blocks_per_group) != len(spec.groups) or min(blocks_per_group) < 1:
+        raise InputError(
+            f"blocks {blocks_per_group} for {len(spec.groups)} KV groups",
+            where="allocate_kv",
+            hint="one positive number of blocks for each group",
+        )

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from optc.backends.tvm.huge_pages import anonymous
-from optc.backends.tvm.kv_layout import POOL_TYPES, TILE, pool_shapes
+from optc.backends.tvm.kv_layout import POOL_TYPES, TILE, check_allocation, pool_shapes
 from optc.backends.tvm.staging import aligned
 from optc.backends.tvm.tree_paths import SCRATCH_BLOCKS
 from optc.errors import InputError
@@ -34,17 +34,7 @@ class KVPools:
         Raises:
             InputError: The block size or the number of groups does not fit the engine.
         """
-        multiple = self._spec.block_multiple
-        if block_size <= 0 or block_size % multiple:
-            raise InputError(
-                f"block size {block_size} is not a multiple of {multiple}", where="allocate_kv"
-            )
-        if len(blocks_per_group) != len(self._spec.groups) or min(blocks_per_group) < 1:
-            raise InputError(
-                f"blocks {blocks_per_group} for {len(self._spec.groups)} KV groups",
-                where="allocate_kv",
-                hint="one positive number of blocks for each group",
-            )
+        check_allocation(self._spec, blocks_per_group, block_size)
         self.release()
         self._slots = tuple(count * block_size for count in blocks_per_group)
         spare = SCRATCH_BLOCKS * self._spec.max_logit_rows if self._spec.tree else 0

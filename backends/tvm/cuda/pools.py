@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from optc.backends.tvm.cuda.device import Device
-from optc.backends.tvm.kv_layout import POOL_TYPES, TILE, pool_shapes
+from optc.backends.tvm.kv_layout import POOL_TYPES, TILE, check_allocation, pool_shapes
 from optc.errors import InputError, UnavailableError
 from optc.runtime.executable import EngineSpec, Int32, LayerKV
 
@@ -32,17 +32,7 @@ class DevicePools:
             InputError: The block size or the number of groups does not fit the engine.
             UnavailableError: They do not fit the device; there are no pools then.
         """
-        multiple = self._spec.block_multiple
-        if block_size <= 0 or block_size % multiple:
-            raise InputError(
-                f"block size {block_size} is not a multiple of {multiple}", where="allocate_kv"
-            )
-        if len(blocks_per_group) != len(self._spec.groups) or min(blocks_per_group) < 1:
-            raise InputError(
-                f"blocks {blocks_per_group} for {len(self._spec.groups)} KV groups",
-                where="allocate_kv",
-                hint="one positive number of blocks for each group",
-            )
+        check_allocation(self._spec, blocks_per_group, block_size)
         self.release()
         self._slots = tuple(count * block_size for count in blocks_per_group)
         try:

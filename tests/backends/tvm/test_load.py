@@ -16,7 +16,7 @@ import pytest
 from optc.backends.tvm import BACKEND, loader, runtime_libs
 from optc.errors import ArtifactError, InputError, UnavailableError
 from optc.runtime.executable import StepBatch
-from tests.backends.tvm.engine_driver import Engine, EngineDriver
+from tests.backends.tvm.engine_driver import SHAPE, Engine, EngineDriver
 
 GetEngine = Callable[[str], Engine]
 
@@ -45,7 +45,9 @@ def test_an_avx2_engine_asks_for_no_more(
     engines: GetEngine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(loader, "host_features", lambda: frozenset({"avx2", "fma", "f16c"}))
-    engines("int8-v3").load().close()
+    executable = engines("int8-v3").load()
+    assert executable.spec.vocab_size == SHAPE.vocab
+    executable.close()
 
 
 def test_another_release_of_the_runtime_is_refused(
