@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -54,6 +56,12 @@ def test_sequences_wait_for_their_turn() -> None:
     jobs = [job(0.0, 1, 4), job(0.0, 1, 4), job(0.0, 1, 4)]
     run = simulate(SPEC, times, jobs, Settings(64, 1))
     assert [r.metrics.ttft_s for r in run.requests] == pytest.approx([1, 5, 9])
+
+
+def test_engines_that_sample_can_be_simulated() -> None:
+    times, jobs = step_times(step=1.0), [job(0.0, 5, 4)]
+    runs = [simulate(replace(SPEC, samples=s), times, jobs, EASY) for s in (False, True)]
+    assert runs[0].requests[0].metrics == runs[1].requests[0].metrics
 
 
 @pytest.mark.parametrize("acceptance", [0.0, 0.5, 0.9])
