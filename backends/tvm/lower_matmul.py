@@ -85,11 +85,13 @@ def _packed_integers(
     values: ir.Value | None,
     scale: ir.Value | None,
     zero_point: ir.Value | None,
+    group_scale: ir.Value | None,
 ) -> tuple[tuple[Tensor, ...], int, int]:
     """The packed weight of a quantized matmul or lookup, and its K and N."""
     weight = lowering.initializer(values, "weight")
     scales = lowering.initializer(scale, "scale")
     zeros = None if zero_point is None else lowering.initializer(zero_point, "zero point")
+    integers = None if group_scale is None else lowering.initializer(group_scale, "group scale")
     bits = node.attributes.get_int("bits", 8)
     group = node.attributes.get_int("group_size", 0)
     if ir.DataType(weight.dtype) not in _INTEGERS[zeros is not None]:
@@ -97,21 +99,24 @@ def _packed_integers(
         raise Refused(f"no kernel for {weight.dtype} weights {how} zero points")
     k, n = (int(d) for d in weight.shape.numpy())
     name = f"{values.name if values else ''}.packed"
-    packed = lowering.weight(name, lambda: integer_weight(name, weight, scales, zeros, bits, group))
+    packed = lowering.weight(
+        name, lambda: integer_weight(name, weight, scales, zeros, bits, group, integers)
+    )
     return packed, k, n
 
 
 def _integer_matmul(lowering: Lowering, node: ir.Node) -> None:
-    """optc::QuantizedMatMul: q, s, weight, w_scale, w_zero_point?, bias?."""
-    inputs = [*node.inputs, *(None,) * (6 - len(node.inputs))]
+    """optc::QuantizedMatMul: q, s, weight, w_scale, w_zero_point?, bias?, w_group_scale?."""
+    inputs = [*node.inputs, *(None,) * (7 - len(node.inputs))]
     q, s = lowering.tensor(inputs[0]), lowering.tensor(inputs[1])
+    values, scale, zero_point, bias, group_scale = inputs[2:]
     sums = lowering.sums.get(q.name)
     if sums is None:
         raise Refused("its activations do not come from a quantizing kernel")
-    packed, k, n = _packed_integers(lowering, node, *inputs[2:5])
+    packed, k, n = _packed_integers(lowering, node, values, scale, zero_point, group_scale)
     if width_of(q) != round_up(k, SUM_WIDTH):
         raise Refused(f"q has {width_of(q)} columns and the weight {k} rows")
-    biases = _bias(lowering, inputs[5], n)
+    biases = _bias(lowering, bias, n)
     config = {
         "n": n,
         "k": k,
@@ -148,10 +153,10 @@ def _packed_floats(
 
 
 def _quantized_gather(lowering: Lowering, node: ir.Node) -> None:
-    """optc::QuantizedGather: tokens, the head's weight [D, V], w_scale, w_zero_point?."""
-    inputs = [*node.inputs, *(None,) * (4 - len(node.inputs))]
+    """optc::QuantizedGather: tokens, the head's weight [D, V] and its parameters."""
+    inputs = [*node.inputs, *(None,) * (5 - len(node.inputs))]
     tokens = lowering.tensor(inputs[0])
-    packed, width, vocab = _packed_integers(lowering, node, *inputs[1:4])
+    packed, width, vocab = _packed_integers(lowering, node, *inputs[1:5])
     config = {
         "vocab": vocab,
         "width": width,

@@ -68,14 +68,17 @@ def integer_weight(
     zero_point: ir.TensorProtocol | None,
     bits: int,
     group_size: int,
+    group_scale: ir.TensorProtocol | None = None,
 ) -> PackedWeight:
     """A quantized matmul's weight seen as [K, N], its scales and zero points.
+
+    Integer scales of groups become float ones, as `QuantizedTile.with_float_scales` says.
 
     Tensors: values u8 [N/64, Kp/4 or Kp/8, 64, 4], scales [N/64, G, 64] (float32 per channel,
     float16 with groups) and, if asymmetric, zero points u8 [N/64, G, 64].
     """
     rows = as_lazy(weight, transposed=True)
-    read = _tile_reader(rows, scale, zero_point, group_size)
+    read = _tile_reader(rows, scale, zero_point, group_size, group_scale)
     n, k = rows.rows_shape
     blocks, groups = -(-n // packing.BLOCK), -(-k // group_size) if group_size else 1
     steps = -(-k // packing.K_MULTIPLE) * packing.K_MULTIPLE * bits // 32
@@ -90,7 +93,7 @@ def integer_weight(
     offset = np.uint8(_OFFSETS[ir.DataType(rows.dtype)])
 
     def pack(start: int, stop: int) -> Iterator[Chunk]:
-        tile = read(start, stop)
+        tile = read(start, stop).with_float_scales()
         # wraps around: -128 is stored as 0 in 8 bits, -8 as 0 in 4
         yield 0, packing.pack_int(tile.values.view(np.uint8) + offset, bits)
         yield 1, packing.pack_columns(tile.scales, scale_type)
@@ -105,18 +108,21 @@ def _tile_reader(
     scale: ir.TensorProtocol,
     zero_point: ir.TensorProtocol | None,
     group_size: int,
+    group_scale: ir.TensorProtocol | None,
 ) -> Callable[[int, int], QuantizedTile]:
     """Reads values, scales and zero points of some rows; at once where they are computed."""
     if rows.quantized is not None:
         return rows.quantized.read
-    scales = as_lazy(scale, transposed=bool(group_size))
+    scales = as_lazy(scale, transposed=bool(group_size) and group_scale is None)
     zeros = None if zero_point is None else as_lazy(zero_point, transposed=bool(group_size))
+    integers = None if group_scale is None else as_lazy(group_scale, transposed=True)
 
     def read(start: int, stop: int) -> QuantizedTile:
         return QuantizedTile(
             rows.read_rows(start, stop).astype(np.int8),
             scales.read_rows(start, stop),
             None if zeros is None else zeros.read_rows(start, stop).astype(np.uint8),
+            None if integers is None else integers.read_rows(start, stop),
         )
 
     return read

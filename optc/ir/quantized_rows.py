@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import ml_dtypes
@@ -19,12 +19,24 @@ class QuantizedTile(NamedTuple):
     Attributes:
         values: [n, K] int8 (symmetric) or uint8 (asymmetric), one value a byte at any bit width.
         scales: [n] float32 per channel, or [n, G].
-        zero_points: uint8 of the shape of ``scales``; None if symmetric.
+        zero_points: uint8 [n] or [n, G], one for each scale or group; None if symmetric.
+        group_scales: uint8 [n, G], integer scales of groups beside ``scales`` [n]; None if
+            ``scales`` are of the groups themselves.
     """
 
     values: Array
     scales: Array
     zero_points: Array | None
+    group_scales: Array | None = None
+
+    def with_float_scales(self) -> QuantizedTile:
+        """The same weights with one float scale a group, rounded to float16 as others are."""
+        if self.group_scales is None:
+            return self
+        scales = self.scales[:, None] * self.group_scales.astype(np.float32)
+        return QuantizedTile(
+            self.values, scales.astype(np.float16).astype(np.float32), self.zero_points
+        )
 
 
 @dataclass(frozen=True)
@@ -38,7 +50,8 @@ class QuantizedRows:
         bits: 8 or 4.
         group_size: Columns that share a scale; 0 is all of them (per channel).
         symmetric: No zero points, and signed values.
-        name: Of the float weight, for messages and the names of the three parts.
+        name: Of the float weight, for messages and the names of the parts.
+        integer_scales: Groups have integer scales beside the channels' float ones.
     """
 
     read: Callable[[int, int], QuantizedTile]
@@ -48,6 +61,18 @@ class QuantizedRows:
     group_size: int
     symmetric: bool
     name: str
+    integer_scales: bool = False
+
+    def with_float_scales(self) -> QuantizedRows:
+        """The same weight with one float scale a group, for engines that know no integer ones."""
+        if not self.integer_scales:
+            return self
+        read = self.read
+        return replace(
+            self,
+            read=lambda start, stop: read(start, stop).with_float_scales(),
+            integer_scales=False,
+        )
 
     def values(self) -> LazyWeight:
         """The values as the graph sees them: [K, N] INT8, UINT8, INT4 or UINT4."""
@@ -68,18 +93,31 @@ class QuantizedRows:
         )
 
     def scales(self) -> LazyWeight:
-        """The scales as the graph sees them: [N], or [K / group_size, N]; float32."""
+        """The float32 scales as the graph sees them: [N], or [K / group_size, N] of groups."""
         return LazyWeight(
             lambda start, stop: self.read(start, stop).scales,
-            self._parameter_shape(),
+            (self.rows,) if self.integer_scales else self._parameter_shape(),
             ir.DataType.FLOAT,
             f"{self.name}.scale",
-            transposed=bool(self.group_size),
+            transposed=bool(self.group_size) and not self.integer_scales,
+            quantized=self,
+        )
+
+    def group_scales(self) -> LazyWeight | None:
+        """The integer scales as the graph sees them: UINT8 [K / group_size, N], or None."""
+        if not self.integer_scales:
+            return None
+        return LazyWeight(
+            self._read_group_scales,
+            self._parameter_shape(),
+            ir.DataType.UINT8,
+            f"{self.name}.group_scale",
+            transposed=True,
             quantized=self,
         )
 
     def zero_points(self) -> LazyWeight | None:
-        """The zero points, shaped as the scales and typed as the values; None if symmetric."""
+        """The zero points, a scale or group each, typed as the values; None if symmetric."""
         if self.symmetric:
             return None
         kind = ir.DataType.UINT8 if self.bits == 8 else ir.DataType.UINT4
@@ -97,6 +135,12 @@ class QuantizedRows:
         if zero_points is None:
             raise ValueError(f"{self.name}: an asymmetric weight was read without zero points")
         return zero_points if self.bits == 8 else zero_points.astype(ml_dtypes.uint4)
+
+    def _read_group_scales(self, start: int, stop: int) -> Array:
+        scales = self.read(start, stop).group_scales
+        if scales is None:
+            raise ValueError(f"{self.name}: a weight was read without its integer scales")
+        return scales
 
     def _parameter_shape(self) -> tuple[int, ...]:
         if not self.group_size:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import onnx_ir as ir
@@ -14,7 +14,8 @@ from optc.ir.graph import add_initializer, remove_unused, replace_node
 from optc.ir.linear import SOURCES, Linear, find_linear, head_of, sources
 from optc.ir.quantized_rows import QuantizedRows
 from optc.ir.weights import LazyWeight
-from optc.passes.quantize.affine import Scheme, quantized_rows
+from optc.passes.quantize.affine import quantized_rows
+from optc.passes.quantize.scheme import Scheme
 from optc.pipeline.base import Pass, PassReport
 
 #: Group sizes that every backend takes, the largest first.
@@ -39,6 +40,8 @@ class QuantizeWeights(Pass):
         bits: 8 or 4, of all layers but the head.
         group_size: Columns that share a scale: 32, 64, 128, or 0 for whole channels.
         symmetric: Signed values without zero points.
+        group_scales: ``float``: a float scale for each group; ``int``: an integer one, beside a
+            float scale for each channel (`two_level`), for asymmetric int4.
         activations: ``int8``: dynamic and symmetric, per token.
         head: Quantize the head.
         head_bits: 8 or 4.
@@ -51,6 +54,7 @@ class QuantizeWeights(Pass):
     bits: int = 8
     group_size: int = 0
     symmetric: bool = True
+    group_scales: str = "float"
     activations: str = "int8"
     head: bool = True
     head_bits: int = 8
@@ -65,12 +69,19 @@ class QuantizeWeights(Pass):
         self._check("bits", self.bits, (8, 4))
         self._check("head_bits", self.head_bits, (8, 4))
         self._check("group_size", self.group_size, (0, *GROUP_SIZES))
+        self._check("group_scales", self.group_scales, ("float", "int"))
         self._check("activations", self.activations, ("int8",))
         if not self.group_size and (self.bits == 4 or not self.symmetric):
             raise InputError(
                 "int4 and asymmetric weights need groups",
                 where=f"pass {self.name}",
                 hint=f"set group_size to one of {GROUP_SIZES}",
+            )
+        if self.group_scales == "int" and (self.bits != 4 or self.symmetric):
+            raise InputError(
+                "integer group scales are for asymmetric int4",
+                where=f"pass {self.name}",
+                hint="set bits=4 and symmetric=false, or group_scales=float",
             )
         if self.head and self.head_bits == 4 != self.bits:
             raise InputError(
@@ -110,7 +121,8 @@ class QuantizeWeights(Pass):
         return report
 
     def _scheme(self, linear: Linear, report: PassReport) -> Scheme:
-        wanted = Scheme(self.bits, self.group_size, self.symmetric)
+        integer = self.group_scales == "int"
+        wanted = Scheme(self.bits, self.group_size, self.symmetric, integer)
         return _fitting(wanted, linear, report)
 
     def _head_scheme(self, linear: Linear, report: PassReport) -> Scheme:
@@ -125,7 +137,7 @@ def _fitting(wanted: Scheme, linear: Linear, report: PassReport) -> Scheme:
     if not wanted.group_size or columns % wanted.group_size == 0:
         return wanted
     sizes = [g for g in GROUP_SIZES if g < wanted.group_size and columns % g == 0]
-    scheme = Scheme(wanted.bits, sizes[0], wanted.symmetric) if sizes else _PER_CHANNEL
+    scheme = replace(wanted, group_size=sizes[0]) if sizes else _PER_CHANNEL
     report.skip(
         linear.matmul,
         f"K={columns} of {linear.name} is not a multiple of {wanted.group_size}: {scheme.label}",
@@ -141,10 +153,17 @@ class _Parts:
     values: ir.Value
     scales: ir.Value
     zero_points: ir.Value | None
+    group_scales: ir.Value | None
 
     @property
     def attributes(self) -> dict[str, int]:
         return {"bits": self.rows.bits, "group_size": self.rows.group_size}
+
+    @property
+    def operands(self) -> tuple[ir.Value | None, ...]:
+        """Values, scales and zero points, and integer scales if there are any."""
+        last = () if self.group_scales is None else (self.group_scales,)
+        return (self.values, self.scales, self.zero_points, *last)
 
 
 class _Rewriter:
@@ -180,7 +199,7 @@ class _Rewriter:
         node = make_node(
             self.model,
             "QuantizedMatMul",
-            [*quantize.outputs, parts.values, parts.scales, parts.zero_points, linear.bias],
+            [*quantize.outputs, *parts.operands[:3], linear.bias, *parts.operands[3:]],
             parts.attributes,
             name=linear.matmul.name,
         )
@@ -207,7 +226,7 @@ class _Rewriter:
             new = make_node(
                 self.model,
                 "QuantizedGather",
-                [node.inputs[1], parts.values, parts.scales, parts.zero_points],
+                [node.inputs[1], *parts.operands],
                 parts.attributes,
                 name=node.name,
             )
@@ -226,20 +245,25 @@ class _Rewriter:
     ) -> _Parts:
         rows = quantized_rows(weight, scheme, name)
         graph = self.model.graph
-        zero_points = rows.zero_points()
+
+        def optional(part: LazyWeight | None, suffix: str) -> ir.Value | None:
+            return None if part is None else add_initializer(graph, part, f"{name}.{suffix}")
+
         return _Parts(
             rows,
             add_initializer(graph, rows.values(), f"{name}.quantized", metadata),
             add_initializer(graph, rows.scales(), f"{name}.scale"),
-            None
-            if zero_points is None
-            else add_initializer(graph, zero_points, f"{name}.zero_point"),
+            optional(rows.zero_points(), "zero_point"),
+            optional(rows.group_scales(), "group_scale"),
         )
 
 
 def _bits(rows: QuantizedRows) -> int:
-    """Bits of a weight in memory: float32 scales per channel, float16 ones in groups."""
+    """Bits of a weight in memory: float32 scales per channel, float16 ones in groups; integer
+    ones and, beside them, zero points are bytes."""
     groups = rows.columns // rows.group_size if rows.group_size else 1
+    if rows.integer_scales:
+        return rows.rows * (rows.columns * rows.bits + groups * 16 + 32)
     scale = 16 if rows.group_size else 32
     zero = 0 if rows.symmetric else rows.bits
     return rows.rows * (rows.columns * rows.bits + groups * (scale + zero))

@@ -172,6 +172,26 @@ def test_quantized_gather(bits: int, group: int, symmetric: bool, shape: tuple[i
     np.testing.assert_allclose(got, want, rtol=1e-6)
 
 
+@pytest.mark.parametrize("bias", [False, True])
+def test_quantized_matmul_with_integer_scales(bias: bool) -> None:
+    weight, groups, zero = quantized_weight(4, 32, False)
+    integers = np.random.default_rng(3).integers(1, 17, groups.shape).astype(np.uint8)
+    scale = np.random.default_rng(4).uniform(0.01, 0.1, 5).astype(np.float32)
+    q, s = oracle.quantize_activation(f32(3, 64))
+    added = f32(5) if bias else None
+    dense = oracle.dequantize(weight, integers, zero) * scale
+    (got,) = call(
+        "QuantizedMatMul", [q, s, weight, scale, zero, added, integers], bits=4, group_size=32
+    )
+    want = (q.astype(np.float64) @ dense) * s + (0 if added is None else added)
+    np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-4)
+    tokens = np.array([[4, 0], [4, 2]], np.int32)
+    (rows,) = call(
+        "QuantizedGather", [tokens, weight, scale, zero, integers], bits=4, group_size=32
+    )
+    np.testing.assert_allclose(rows, dense.T[tokens], rtol=1e-6)
+
+
 def test_bf16_matmul() -> None:
     x, weight, bias = f32(3, 8), f32(8, 5).astype(ml_dtypes.bfloat16), f32(5)
     rounded = x.astype(ml_dtypes.bfloat16).astype(np.float64)
@@ -217,7 +237,7 @@ def test_optional_inputs_choose_the_overload() -> None:
     with_bias, _ = function_text("QuantizedMatMul", attributes)
     without, text = function_text("QuantizedMatMul", attributes, [True] * 4)
     assert with_bias != without
-    assert "bias)" in text  # the formal input stays, the body does not use it
+    assert "bias, w_group_scale)" in text  # the formal input stays, the body does not use it
     assert "Add" not in text
 
 

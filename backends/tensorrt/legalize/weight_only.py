@@ -145,5 +145,6 @@ def _refuse_zero_points(node: ir.Node, zero_point: ir.Value | None) -> None:
         raise UnsupportedError(
             "the weight has zero points, TensorRT takes none",
             where=f"tensorrt backend, node {node.name}",
-            hint="use the recipe trt-int4, or --set quantize-weights.symmetric=true",
+            hint="use the recipe trt-int4, or --set quantize-weights.symmetric=true "
+            "with quantize-weights.group_scales=float",
         )

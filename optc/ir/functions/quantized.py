@@ -6,6 +6,8 @@ from optc.ir.functions.operator import Attributes, Operator, integers, real
 from optc.ir.functions.token_wise import gated, rms_norm
 
 _WEIGHT = {"bits": int, "group_size": int}
+#: Optional operands of a quantized weight.
+_PARAMETERS = ("w_zero_point", "w_group_scale")
 
 
 def quantize(x: str) -> str:
@@ -46,7 +48,8 @@ def _gated_activation_quantize(attributes: Attributes, present: frozenset[str]) 
 
 
 def _dequantize(attributes: Attributes, present: frozenset[str], suffix: str = "") -> str:
-    """Statements: the float32 weight ``w`` [K, N]; scales are [N], or [K/group_size, N].
+    """Statements: the float32 weight ``w`` [K, N]; scales are [N], or [K/group_size, N], or
+    both: [N] and integers of each group.
 
     Written with Cast, Sub and Mul: ONNX Runtime replaces DequantizeLinear + MatMul by a kernel
     that quantizes the activations once more, by blocks, which is another meaning.
@@ -54,9 +57,12 @@ def _dequantize(attributes: Attributes, present: frozenset[str], suffix: str = "
     weight, scale, zero = (f"{n}{suffix}" for n in ("weight", "w_scale", "w_zero_point"))
     group = int(attributes["group_size"])
     asymmetric = "w_zero_point" in present
+    two_level = bool(group) and "w_group_scale" in present
     lines = [f"w_integers = Cast <to: int = 1> ({weight})"]
     if asymmetric:
         lines.append(f"zero_points = Cast <to: int = 1> ({zero})")
+    if two_level:
+        lines.append(f"integer_scales = Cast <to: int = 1> (w_group_scale{suffix})")
     values, zeros, scales = "w_integers", "zero_points", scale
     if group:
         lines += [
@@ -66,7 +72,7 @@ def _dequantize(attributes: Attributes, present: frozenset[str], suffix: str = "
             f"w_columns = Shape <start: int = 1> ({weight})",
             "grouped_shape = Concat <axis: int = 0> (group_split, w_columns)",
             "w_groups = Reshape (w_integers, grouped_shape)",
-            f"group_scales = Unsqueeze ({scale}, group_axis)",
+            f"group_scales = Unsqueeze ({'integer_scales' if two_level else scale}, group_axis)",
         ]
         values, scales = "w_groups", "group_scales"
         if asymmetric:
@@ -76,7 +82,11 @@ def _dequantize(attributes: Attributes, present: frozenset[str], suffix: str = "
         lines.append(f"w_centred = Sub ({values}, {zeros})")
         values = "w_centred"
     lines.append(f"{'w_scaled' if group else 'w'} = Mul ({values}, {scales})")
-    return "\n".join(lines + (["w = Reshape (w_scaled, w_shape)"] if group else []))
+    if group:
+        lines.append(f"{'w_steps' if two_level else 'w'} = Reshape (w_scaled, w_shape)")
+    if two_level:
+        lines.append(f"w = Mul (w_steps, {scale})")
+    return "\n".join(lines)
 
 
 def _quantized_matmul(attributes: Attributes, present: frozenset[str]) -> str:
@@ -102,7 +112,7 @@ def _bf16_matmul(attributes: Attributes, present: frozenset[str]) -> str:
 
 
 def _quantized_gather(attributes: Attributes, present: frozenset[str]) -> str:
-    names = ("weight", "w_scale", "w_zero_point")[: 3 if "w_zero_point" in present else 2]
+    names = [n for n in ("weight", "w_scale", *_PARAMETERS) if n in present]
     if attributes["bits"] == 4:
         # Gather takes no 4-bit tensors: dequantize the whole weight, then take columns
         columns = [
@@ -110,7 +120,9 @@ def _quantized_gather(attributes: Attributes, present: frozenset[str]) -> str:
             "picked = Gather <axis: int = 1> (w, token_list)",
         ]
     else:
-        flat = () if attributes["group_size"] else ("w_scale", "w_zero_point")
+        flat: tuple[str, ...] = ("w_scale", "w_zero_point")
+        if attributes["group_size"]:
+            flat = ("w_scale",) if "w_group_scale" in present else ()
         columns = [
             f"{n}_picked = Gather <axis: int = {int(n not in flat)}> ({n}, token_list)"
             for n in names
@@ -169,7 +181,7 @@ OPERATORS = (
     ),
     Operator(
         "QuantizedMatMul",
-        ("q", "s", "weight", "w_scale", "w_zero_point?", "bias?"),
+        ("q", "s", "weight", "w_scale", "w_zero_point?", "bias?", "w_group_scale?"),
         ("y: float",),
         _WEIGHT,
         _quantized_matmul,
@@ -178,7 +190,7 @@ OPERATORS = (
     Operator("Bf16Gather", ("tokens", "weight"), ("y: float",), {}, _bf16_gather),
     Operator(
         "QuantizedGather",
-        ("tokens", "weight", "w_scale", "w_zero_point?"),
+        ("tokens", "weight", "w_scale", "w_zero_point?", "w_group_scale?"),
         ("y: float",),
         _WEIGHT,
         _quantized_gather,

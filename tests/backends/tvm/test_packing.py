@@ -14,7 +14,8 @@ from optc.backends.tvm.weight_layouts import integer_weight
 from optc.backends.tvm.weights_file import write_weights
 from optc.ir import weights as weights_module
 from optc.ir.weights import LazyWeight
-from optc.passes.quantize.affine import Scheme, quantized_rows
+from optc.passes.quantize.affine import quantized_rows
+from optc.passes.quantize.scheme import Scheme
 
 
 @pytest.mark.parametrize(("n", "k"), [(64, 32), (128, 96), (100, 77), (1, 1)])
@@ -85,7 +86,9 @@ def test_bfloat16_rounds_to_nearest_even() -> None:
 
 
 @pytest.mark.parametrize(
-    "scheme", [Scheme(4, 32, False), Scheme(8, 0, True)], ids=lambda s: s.label
+    "scheme",
+    [Scheme(4, 32, False), Scheme(8, 0, True), Scheme(4, 32, False, integer_scales=True)],
+    ids=lambda s: s.label,
 )
 def test_neither_threads_nor_tiles_change_a_bit(
     scheme: Scheme, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

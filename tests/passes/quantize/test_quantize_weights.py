@@ -12,8 +12,9 @@ from optc.errors import InputError
 from optc.ir.linear import SOURCES
 from optc.ir.weights import LazyWeight
 from optc.passes.kv_cache.kv_cache import KVCache
-from optc.passes.quantize.affine import Scheme, dequantize_rows, quantize_rows
+from optc.passes.quantize.affine import dequantize_rows, quantize_rows
 from optc.passes.quantize.quantize_weights import QuantizeWeights
+from optc.passes.quantize.scheme import Scheme
 from tests import oracle
 from tests.ir_text import Array, expected, f32, model_of, nodes_text
 from tests.models import Dense, dense_model
@@ -70,6 +71,32 @@ head.scale)"""
     assert report.facts["bits_per_weight"] == pytest.approx(bits / weights_seen)
 
 
+def test_text_with_integer_scales() -> None:
+    nodes = "a0 = MatMul (x, wa)\na = Add (a0, ba)\ny = MatMul (a, head)"
+    weights = {"wa": f32(64, 96), "ba": f32(96), "head": f32(96, 10)}
+    model = model_of("g (float[S,64] x) => (float[S,10] y)", nodes, weights)
+    report = QuantizeWeights(**INT4, group_scales="int", head_bits=4).run(model)
+    assert nodes_text(model) == expected(
+        """
+        x.q, x.s = optc.QuantizeActivation (x)
+        a = optc.QuantizedMatMul <bits = 4, group_size = 32> (x.q, x.s, wa.quantized, wa.scale, \
+wa.zero_point, ba, wa.group_scale)
+        a.q, a.s = optc.QuantizeActivation (a)
+        y = optc.QuantizedMatMul <bits = 4, group_size = 32> (a.q, a.s, head.quantized, \
+head.scale, head.zero_point, , head.group_scale)"""
+    )
+    assert report.details == {"int4 groups of 32 asymmetric, integer": 2}
+    parts = {part: lazy(model, f"wa.{part}") for part in ("scale", "zero_point", "group_scale")}
+    assert {part: list(tensor.shape) for part, tensor in parts.items()} == {
+        "scale": [96],
+        "zero_point": [2, 96],
+        "group_scale": [2, 96],
+    }
+    assert parts["group_scale"].dtype == ir.DataType.UINT8
+    bits = 64 * 96 * 4.5 + 96 * 10 * 4.5 + (96 + 10) * 32
+    assert report.facts["bits_per_weight"] == pytest.approx(bits / (64 * 96 + 96 * 10))
+
+
 def fake_quantized(x: Array, weight: Array, scheme: Scheme) -> Array:
     """x [S, K] and weight [K, N] as the engine sees them, product in float64."""
     rows = dequantize_rows(quantize_rows(weight.T.copy(), scheme), scheme.group_size)
@@ -86,6 +113,7 @@ def fake_quantized(x: Array, weight: Array, scheme: Scheme) -> Array:
         ({"group_size": 64, "symmetric": False}, Scheme(8, 64, False)),
         ({"bits": 4, "group_size": 32, "head_bits": 4}, Scheme(4, 32, True)),
         ({**INT4, "head_bits": 4}, Scheme(4, 32, False)),
+        ({**INT4, "group_scales": "int", "head_bits": 4}, Scheme(4, 32, False, True)),
     ],
 )
 def test_equals_fake_quantization(options: dict[str, Any], scheme: Scheme) -> None:
@@ -128,6 +156,17 @@ def test_tied_embedding_is_the_quantized_head() -> None:
         "(input_ids, head.weight.quantized, head.weight.scale)"
     )
     assert not any(name.startswith("embed") for name in model.graph.initializers)
+
+
+def test_a_tied_embedding_has_the_integer_scales_of_its_head() -> None:
+    model, plain = (dense_model(Dense(tied=True)) for _ in range(2))
+    options = {**INT4, "group_scales": "int", "head_bits": 4}
+    QuantizeWeights(**options).run(model)
+    lookup = nodes_text(model).splitlines()[0]
+    assert lookup.endswith("head.weight.scale, head.weight.zero_point, head.weight.group_scale)")
+    feeds = {"input_ids": np.array([[3, 1, 4]]), "position_ids": np.arange(3)[None]}
+    # ruinously small, but the same rows: four bits are close to the float model
+    assert np.corrcoef(run(model, feeds)[0].ravel(), run(plain, feeds)[0].ravel())[0, 1] > 0.95
 
 
 def test_untied_embedding_is_int8_per_row() -> None:
@@ -178,6 +217,12 @@ def test_chunks_equal_the_whole_prompt(options: dict[str, Any]) -> None:
         ({"activations": "fp8"}, "activations=fp8 is not possible (one of int8)"),
         ({"bits": 4}, "int4 and asymmetric weights need groups"),
         ({"symmetric": False}, "int4 and asymmetric weights need groups"),
+        ({"group_scales": "half"}, "group_scales=half is not possible (one of float, int)"),
+        ({"group_scales": "int"}, "integer group scales are for asymmetric int4"),
+        (
+            {"bits": 4, "group_size": 32, "group_scales": "int"},
+            "integer group scales are for asymmetric int4",
+        ),
         ({"head_bits": 4}, "head_bits=4 needs bits=4"),
     ],
 )

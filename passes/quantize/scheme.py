@@ -1,0 +1,46 @@
+"""How one weight is quantized: `Scheme`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+#: Elements that are quantized at a time, so that they stay in the processor's cache.
+CHUNK_ELEMENTS = 1 << 16
+
+
+@dataclass(frozen=True)
+class Scheme:
+    """How one weight is quantized.
+
+    Attributes:
+        bits: 8 or 4.
+        group_size: Columns that share a scale; 0 is all of them (per channel).
+        symmetric: Signed values without zero points.
+        integer_scales: Groups have an integer scale each and share their channel's float scale
+            (`two_level`).
+    """
+
+    bits: int
+    group_size: int
+    symmetric: bool
+    integer_scales: bool = False
+
+    @property
+    def label(self) -> str:
+        """For reports: ``int4 groups of 32 asymmetric, integer``, ``int8 per channel``."""
+        spread = f"groups of {self.group_size}" if self.group_size else "per channel"
+        zero_points = "" if self.symmetric else " asymmetric"
+        return f"int{self.bits} {spread}{zero_points}{', integer' * self.integer_scales}"
+
+    @property
+    def spreads(self) -> bool:
+        """Whether groups are quantized as columns in memory: scales then follow one another along
+        the rows, which is several times faster than a scale a row where groups are short."""
+        return bool(self.group_size) or self.bits == 4
+
+    @property
+    def limits(self) -> tuple[int, int]:
+        """Least and greatest value."""
+        if not self.symmetric:
+            return 0, (1 << self.bits) - 1
+        return (-127, 127) if self.bits == 8 else (-8, 7)
