@@ -52,14 +52,14 @@ class ChainPlanner:
         self, requests: Sequence[Drafted], sequences: int, costs: Costs, budget: float
     ) -> DraftPlan:
         """What pays (`Planner.plan`)."""
-        rates = self._acceptance.rates(requests)
+        rates = self._acceptance.rates(requests, self._limit)
         if costs.draft is None:
-            return plan_drafts(rates, sequences, self._limit, costs, budget)
+            return plan_drafts(rates, sequences, costs, budget)
         least = min(request.catch_up for request in requests)
         reading = costs.drafting(least) if least > UP_TO_DATE else 0.0
         if reading >= budget:
             return DraftPlan([0] * len(requests))
-        plan = plan_drafts(rates, sequences, self._limit, costs, budget - reading)
+        plan = plan_drafts(rates, sequences, costs, budget - reading)
         return self._worth_it(requests, sequences, costs, budget, plan)
 
     def learn(self, request_id: int, drafted: int, accepted: int) -> None:

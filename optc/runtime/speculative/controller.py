@@ -6,6 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
+#: Grades of drafts that are known by their place only: the binary digits of how many are before.
+PLACES = tuple(place.bit_length() for place in range(64))
+
 
 class Drafted(NamedTuple):
     """A request that may be given drafts.
@@ -14,13 +17,14 @@ class Drafted(NamedTuple):
         id: Its id.
         room: Most tokens that it may still get.
         catch_up: Rows that a draft model must compute for it before its first draft is there.
-        grade: How sure the source is of its drafts: acceptance is learned for each grade apart.
+        grades: How sure the source is of each draft that could be made, if those before it hold:
+            acceptance is learned for each grade apart. No more drafts are to be had than grades.
     """
 
     id: int
     room: int
     catch_up: int = 1
-    grade: int = 0
+    grades: Sequence[int] = PLACES
 
 
 class StepTimes(NamedTuple):

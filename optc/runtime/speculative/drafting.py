@@ -16,8 +16,8 @@ from optc.runtime.speculative.kinds import MODELS
 from optc.runtime.speculative.ledger import SHARE
 from optc.runtime.speculative.lookahead import LookaheadProposer
 from optc.runtime.speculative.medusa import MedusaProposer, TreePlanner
+from optc.runtime.speculative.ngram import NGramProposer
 from optc.runtime.speculative.plan_drafts import Costs
-from optc.runtime.speculative.proposer import NGramProposer
 from optc.runtime.speculative.row_costs import RowCosts, measure_row_costs
 from optc.runtime.speculative.speculator import Source, Speculator
 
@@ -124,10 +124,15 @@ class Drafting:
         ]
         return Speculator(sources) if sources else None
 
+    @property
+    def _most(self) -> int:
+        """Most drafts of a request in a step."""
+        return self.limit if self.count is None else self.count
+
     def _source(self, kind: str, model: DraftModel | None, costs: tuple[Costs, ...]) -> Source:
         if kind == "ngram":
-            ngram = NGramProposer()
-            return Source(ngram, self._controller(costs[:1]), grade=ngram.grade)
+            ngram = NGramProposer(self._most)
+            return Source(ngram, self._controller(costs[:1]), grades=ngram.grades)
         if kind == "lookahead":
             lookahead = LookaheadProposer()
             return Source(lookahead, self._controller(costs[:1]), learner=lookahead)
@@ -151,6 +156,6 @@ class Drafting:
                 where="speculate",
                 hint="compile it with --medusa FOLDER",
             )
-        proposer = MedusaProposer(target, self.limit if self.count is None else self.count)
+        proposer = MedusaProposer(target, self._most)
         controller = self._controller(costs[:1], TreePlanner(proposer))
         return Source(proposer, controller, learner=proposer, note_rows=proposer.note_rows)

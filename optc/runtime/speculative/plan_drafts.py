@@ -2,8 +2,9 @@
 
 A plain step of B sequences takes t(B) and gives B tokens. With m drafts in it, it takes
 t(B + m) and, where a draft model makes them, d(b1) + d(b2) + … before: b1 requests have at least
-one draft, b2 at least two. The j-th draft of a request with acceptance rate p brings p^j tokens.
-Best is the largest number of tokens a second.
+one draft, b2 at least two. The j-th draft of a request brings p1 · p2 · … · pj tokens: each pi is
+the chance that the i-th draft holds if those before it do. Best is the largest number of tokens a
+second.
 """
 
 from __future__ import annotations
@@ -64,36 +65,34 @@ class DraftPlan(NamedTuple):
 
 
 def plan_drafts(
-    rates: Sequence[float],
+    rates: Sequence[Sequence[float]],
     sequences: int,
-    limit: int,
     costs: Costs,
     budget: float = math.inf,
 ) -> DraftPlan:
-    """The best number of drafts for each request, at most ``limit``.
+    """The best number of drafts for each request.
 
     Args:
-        rates: Acceptance rates of those that may be given drafts, rounded to a 128th.
+        rates: Of each request that may be given drafts, and of each draft that it may be given at
+            most: the chance that it holds if those before it do, rounded to a 128th.
         sequences: B, all sequences of the step.
-        limit: Most drafts of one.
         costs: Of the engines.
         budget: Most time that the step may take beyond a plain one.
     """
-    rounded = tuple(round(rate * _RATE_STEPS) for rate in rates)
-    if not any(rounded):
-        return DraftPlan([0] * len(rates))
-    plan = _plan(rounded, sequences, limit, costs, budget)
+    rounded = tuple(tuple([round(rate * _RATE_STEPS) for rate in mine]) for mine in rates)
+    plan = _plan(rounded, sequences, costs, budget)
     return plan._replace(counts=plan.counts.copy())
 
 
 @lru_cache(maxsize=1024)
 def _plan(
-    rates: tuple[int, ...], sequences: int, limit: int, costs: Costs, budget: float
+    rates: tuple[tuple[int, ...], ...], sequences: int, costs: Costs, budget: float
 ) -> DraftPlan:
     """The best of all plans; rates in 128ths."""
-    chances = [_chances(rate, limit) for rate in rates]
-    most = sequences + limit * len(rates)
-    verifying = costs.target.upto(most)
+    chances = [_chances(mine) for mine in rates]
+    if not any(chances):
+        return DraftPlan([0] * len(rates))
+    verifying = costs.target.upto(sequences + max(map(len, chances)) * len(chances))
     plain = verifying[sequences]
     bounds = _Bounds(sequences, costs, verifying, plain + budget)
     gain, counts, time = max(_by_gain(chances, bounds), _alike(chances, bounds))
@@ -104,10 +103,16 @@ def _plan(
 
 
 @lru_cache(maxsize=4096)
-def _chances(rate: int, limit: int) -> list[float]:
+def _chances(rates: tuple[int, ...]) -> list[float]:
     """That one draft is accepted, two are, and so on, as far as it is likely enough to matter."""
-    p = rate / _RATE_STEPS
-    return [p**depth for depth in range(1, limit + 1) if p**depth >= _UNLIKELY]
+    chances: list[float] = []
+    chance = 1.0
+    for rate in rates:
+        chance *= rate / _RATE_STEPS
+        if chance < _UNLIKELY:
+            break
+        chances.append(chance)
+    return chances
 
 
 class _Bounds(NamedTuple):

@@ -6,8 +6,6 @@ from collections import deque
 
 #: Older observations lose this fraction of their weight with each new one.
 _FORGET = 0.05
-#: Weight, in tested drafts, of what is guessed at the beginning.
-_PRIOR_WEIGHT = 2.0
 #: A ratio is not believed to change more than this at once.
 _MOST_CHANGE = 2.0
 #: Values of a median, and from how many on it is trusted.
@@ -18,24 +16,24 @@ class Rate:
     """Acceptance: the share of the tested drafts that held.
 
     Args:
-        rate: Guess that a few drafts outweigh.
+        guess: What is believed at the beginning.
+        weight: Of the guess, in tested drafts.
+        forget: Older drafts lose this fraction of their weight with each new one.
     """
 
-    def __init__(self, rate: float = 0.5) -> None:
-        self._accepted, self._tested = rate * _PRIOR_WEIGHT, _PRIOR_WEIGHT
-        self.verifications = 0
+    def __init__(self, guess: float, weight: float, forget: float) -> None:
+        self._accepted, self._tested = guess * weight, weight
+        self._keep = 1 - forget
 
     @property
     def value(self) -> float:
         """Estimated probability that a draft is accepted if those before it are."""
         return self._accepted / self._tested
 
-    def observe(self, drafted: int, accepted: int) -> None:
-        """Add a verification; drafts after a rejected one were not tested."""
-        keep = 1 - _FORGET
-        self._accepted = self._accepted * keep + accepted
-        self._tested = self._tested * keep + min(accepted + 1, drafted)
-        self.verifications += 1
+    def observe(self, held: bool) -> None:
+        """Add a tested draft."""
+        self._accepted = self._accepted * self._keep + held
+        self._tested = self._tested * self._keep + 1.0
 
 
 class Ratio:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from optc.runtime.request import Request
-from optc.runtime.speculative.controller import Controller, Drafted, StepTimes
+from optc.runtime.speculative.controller import PLACES, Controller, Drafted, StepTimes
 from optc.runtime.speculative.proposer import Checked, Learner, Proposer, Wanted
 from optc.runtime.tree import deepest_path
 
@@ -22,8 +22,8 @@ class Source:
         learner: Told what the model says of its drafts; None where the proposer does not care.
         pending: Rows that must be computed before a request's first draft; None where drafts are
             not computed.
-        grade: How sure the drafts for a request would be, 0 if there are none to be had; None where
-            the proposer does not know before it drafts.
+        grades: How sure each draft for a request would be, none if there are none to be had; None
+            where the proposer does not know before it drafts.
         note_rows: As `Speculator.note_rows`, for a proposer that reads what the step computed.
         release: Called at the end, where the proposer holds more than memory.
         seconds: In which the drafts of this step were made.
@@ -35,7 +35,7 @@ class Source:
     controller: Controller
     learner: Learner | None = None
     pending: Callable[[Request], int] | None = None
-    grade: Callable[[Request], int] | None = None
+    grades: Callable[[Request], Sequence[int]] | None = None
     note_rows: Callable[[Mapping[int, int]], None] | None = None
     release: Callable[[], None] | None = None
     seconds: float = 0.0
@@ -52,11 +52,11 @@ class Source:
         asked: list[Request] = []
         known: list[Drafted] = []
         for request in requests:
-            grade = self.grade(request) if self.grade else 1
-            if grade:
+            grades = self.grades(request) if self.grades else PLACES
+            if grades:
                 pending = self.pending(request) if self.pending else 1
                 asked.append(request)
-                known.append(Drafted(request.id, request.room, pending, grade))
+                known.append(Drafted(request.id, request.room, pending, grades))
         counts = self.controller.counts(known, sequences)
         wanted = [
             Wanted(request, min(count, request.room))

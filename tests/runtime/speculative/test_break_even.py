@@ -154,13 +154,16 @@ def test_the_ledger_keeps_within_its_bounds() -> None:
     assert ledger.balance == MOST
 
 
-def test_only_tested_drafts_count() -> None:
-    rate = Rate(0.0)
+def test_a_rate_forgets_its_guess_and_what_is_long_ago() -> None:
+    rate = Rate(0.75, 4.0, 0.05)
+    assert rate.value == 0.75
+    rate.observe(False)
+    assert rate.value == pytest.approx(3 * 0.95 / 4.8)
+    for held in [True, False, False] * 200:
+        rate.observe(held)
+    assert rate.value == pytest.approx(1 / 3, abs=0.02)
     for _ in range(300):
-        rate.observe(8, 2)
-    assert rate.value == pytest.approx(2 / 3, abs=0.01)
-    for _ in range(300):
-        rate.observe(4, 4)
+        rate.observe(True)
     assert rate.value == pytest.approx(1, abs=0.01)
 
 

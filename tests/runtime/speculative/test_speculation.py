@@ -19,7 +19,8 @@ from optc.runtime.request import Request
 from optc.runtime.speculative.controller import Fixed
 from optc.runtime.speculative.drafting import Drafting
 from optc.runtime.speculative.kinds import parse_kinds
-from optc.runtime.speculative.proposer import Drafts, NGramProposer, Wanted
+from optc.runtime.speculative.ngram import NGramProposer
+from optc.runtime.speculative.proposer import Drafts, Wanted
 from optc.runtime.speculative.speculator import Source, Speculator
 from tests.runtime.toy import VOCAB, ToyExecutable, toy_spec
 from tests.runtime.traffic import (
@@ -117,7 +118,7 @@ def test_drafts_never_exceed_the_logit_rows_nor_the_length() -> None:
 
 def test_drafts_wait_for_prefills_and_preempt_nobody() -> None:
     spec = spec_of((0,))
-    core, executable = make_core(spec, NGramProposer(), drafts=6, budget=8, spare=0)
+    core, executable = make_core(spec, NGramProposer(16), drafts=6, budget=8, spare=0)
     params = SamplingParams(temperature=0, max_tokens=20)
     first = core.add(np.array([1] * 8, np.int32), params, seed=7)
     core.step()
@@ -177,7 +178,12 @@ def test_any_traffic_gives_what_plain_decoding_gives(
     """Batch mates, chunks, prefix hits, preemption: no leak, and token-for-token the same."""
     spec = spec_of(windows)
     core, _ = make_core(
-        spec, NGramProposer(), drafts=drafts, budget=budget, spare=spare, prefix_cache=prefix_cache
+        spec,
+        NGramProposer(16),
+        drafts=drafts,
+        budget=budget,
+        spare=spare,
+        prefix_cache=prefix_cache,
     )
     for request, each in zip(serve(core, arriving), arriving, strict=True):
         expected = alone(spec, each.prompt, each.params)
@@ -189,7 +195,7 @@ def test_forked_completions_draft_each_for_itself() -> None:
     params = SamplingParams(temperature=0.9, max_tokens=20, logit_bias={0: 9.0, 1: 9.0})
     prompt = np.array([0, 1, 0, 1, 1], np.int32)
     outputs = []
-    for proposer in (None, NGramProposer()):
+    for proposer in (None, NGramProposer(16)):
         core, _ = make_core(spec, proposer)
         leader = core.add(prompt, params, seed=3)
         others = [core.add(prompt, params, seed=3, index=i, leader=leader) for i in (1, 2)]

@@ -93,7 +93,7 @@ def test_each_request_gets_its_own_number() -> None:
     proposer = Scripted({i: [4] * 9 for i in range(3)})
     controller = PerRequest({0: 2, 1: 0, 2: 5})
     Speculator([Source(proposer, controller, pending=lambda r: 7 + r.id)]).propose(running)
-    assert controller.asked == [Drafted(i, 20, 7 + i, 1) for i in range(3)]
+    assert controller.asked == [Drafted(i, 20, 7 + i) for i in range(3)]
     assert proposer.asked == [{0: 2, 2: 5}]
     assert [len(tokens) for tokens in drafted(running)] == [2, 0, 5]
 
@@ -113,21 +113,21 @@ def test_in_a_plain_step_nothing_is_asked() -> None:
     running = [request(0)]
     proposer, controller = Scripted({0: [1]}), PerRequest({0: 1})
     controller.is_ready = False
-    source = Source(proposer, controller, grade=lambda r: pytest.fail("asked for its grade"))
+    source = Source(proposer, controller, grades=lambda r: pytest.fail("asked for its grades"))
     speculator = Speculator([source])
     assert not speculator.propose(running)
     assert controller.asked == []
     assert proposer.asked == []
-    controller.is_ready, source.grade = True, None
+    controller.is_ready, source.grades = True, None
     assert speculator.propose(running)
 
 
 def test_requests_that_a_source_has_nothing_for_are_not_planned() -> None:
     running = [request(0), request(1), request(2)]
     proposer, controller = Scripted({i: [4] * 9 for i in range(3)}), PerRequest({0: 2, 2: 3})
-    grades = {0: 3, 1: 0, 2: 1}
-    Speculator([Source(proposer, controller, grade=lambda r: grades[r.id])]).propose(running)
-    assert controller.asked == [Drafted(0, 20, 1, 3), Drafted(2, 20, 1, 1)]
+    grades = {0: [3, 3], 1: [], 2: [1, 2, 2]}
+    Speculator([Source(proposer, controller, grades=lambda r: grades[r.id])]).propose(running)
+    assert controller.asked == [Drafted(0, 20, 1, [3, 3]), Drafted(2, 20, 1, [1, 2, 2])]
     assert proposer.asked == [{0: 2, 2: 3}]
 
 

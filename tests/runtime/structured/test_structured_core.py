@@ -13,7 +13,8 @@ from optc.runtime.executable import EngineSpec
 from optc.runtime.params import SamplingParams
 from optc.runtime.request import Request
 from optc.runtime.speculative.draft_model import DraftModel
-from optc.runtime.speculative.proposer import Drafts, NGramProposer, Proposer, Wanted
+from optc.runtime.speculative.ngram import NGramProposer
+from optc.runtime.speculative.proposer import Drafts, Proposer, Wanted
 from tests.runtime.speculative.test_trees import RandomTrees
 from tests.runtime.structured.cores import (
     BYTES,
@@ -100,7 +101,7 @@ def test_any_traffic_gives_what_plain_decoding_gives(
     ]
     by_name: dict[str, Proposer | None] = {
         "none": None,
-        "ngram": NGramProposer(),
+        "ngram": NGramProposer(16),
         "trees": RandomTrees(texts or [[0]], seed=3),
     }
     core, _ = make_core(
@@ -134,7 +135,7 @@ def test_drafts_are_accepted_between_forced_tokens_too(regex: str) -> None:
     spec = spec_of((0,))
     prompt = BYTES.encode("abababababab")
     params = SamplingParams(temperature=0.5, max_tokens=40, regex=regex)
-    core, _ = make_core(spec, NGramProposer())
+    core, _ = make_core(spec, NGramProposer(16))
     request = add(core, prompt, params)
     drain(core)
     assert request.output.tolist() == expected(spec, prompt, {"regex": regex}, params, 0)
@@ -212,7 +213,7 @@ def test_forked_completions_have_a_state_each() -> None:
     spec = spec_of((0, 5))
     asked = {"regex": "(yes|no|maybe), [0-9]{3}"}
     params = SamplingParams(max_tokens=20, temperature=2.0, n=4, **asked)
-    core, _ = make_core(spec, NGramProposer())
+    core, _ = make_core(spec, NGramProposer(16))
     leader = add(core, PROMPT, params)
     others = [add(core, PROMPT, params, i, leader=leader) for i in range(1, 4)]
     drain(core)
