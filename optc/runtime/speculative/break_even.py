@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from optc.runtime.speculative.chain_planner import ChainPlanner, Planner
 from optc.runtime.speculative.controller import Drafted, StepTimes
-from optc.runtime.speculative.ledger import SHARE, Ledger
+from optc.runtime.speculative.ledger import MOST_OF_SHARE, SHARE, Ledger
 from optc.runtime.speculative.live_costs import LiveCosts
 from optc.runtime.speculative.plan_drafts import Costs
 
@@ -103,8 +103,9 @@ class BreakEven:
         self._won += (won - self._won) * _FORGET
         if self._looked and not step.drafted:
             self._look_s += (min(step.drafting_s, plain_s) - self._look_s) * 0.2
-            allowed_s = (_LOOKING + _LOOKING_OF_WON * max(0.0, self._won)) * plain_s
-            self._rest = max(self._rest, min(_MOST_REST, int(self._look_s / allowed_s)))
+            if self._ledger.balance < MOST_OF_SHARE:  # beyond it what was won pays
+                allowed_s = (_LOOKING + _LOOKING_OF_WON * max(0.0, self._won)) * plain_s
+                self._rest = max(self._rest, min(_MOST_REST, int(self._look_s / allowed_s)))
 
     def forget(self, request_id: int) -> None:
         """Drop the request's own acceptance."""

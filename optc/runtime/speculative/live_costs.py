@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from optc.runtime.speculative.plan_drafts import Costs
-from optc.runtime.speculative.rate import Ratio, RecentMedian
+from optc.runtime.speculative.rate import Line, RecentMedian
 
-#: Older observations lose this fraction of their weight with each new one.
-_FORGET = 0.05
 #: Weight of the latest time that drafts took to make.
 _NEWEST = 0.3
-#: So many rows without extra time are assumed to have been seen before the first ones.
-_PRIOR_ROWS = 1.0
+#: Extra times of rows that are assumed to have been seen before the first ones.
+_PRIOR_EXTRA = (0.0, 0.0)
 
 
 class LiveCosts:
@@ -23,9 +21,9 @@ class LiveCosts:
     def __init__(self, measured: Costs) -> None:
         self._measured = measured
         self._plain: dict[int, RecentMedian] = {}  # by sequences: seconds of now to those measured
-        self._drafting = Ratio()
+        self._drafting = Line()
         self._making_s = 0.0
-        self._extra_s, self._rows = 0.0, _PRIOR_ROWS
+        self._row_extra_s = RecentMedian(_PRIOR_EXTRA)
 
     def knows(self, sequences: int) -> bool:
         """Enough plain steps of so many sequences were observed: what one takes depends on more
@@ -38,9 +36,9 @@ class LiveCosts:
         unit = self.slower(sequences)
         step = self._measured.target.at(1)
         return self._measured._replace(
-            draft_factor=round(self._drafting.value / unit, 2),
-            row_extra=round(self._extra_s / self._rows / unit / step, 3) * step,
-            making=round(self._making_s / unit / step, 2) * step,
+            draft_factor=round(self._drafting.slope / unit, 2),
+            row_extra=round(self._row_extra_s.value / unit / step, 3) * step,
+            making=round((self._making_s + self._drafting.at_0) / unit / step, 2) * step,
         )
 
     def slower(self, sequences: int) -> float:
@@ -72,14 +70,14 @@ class LiveCosts:
         # with drafts it takes no less than without, and a row no more than a step of its own
         least, most = plain_s - expected_s, drafts * plain_s / sequences
         extra_s = min(max(seconds - expected_s, least), most)
-        self._extra_s += extra_s - _FORGET * self._extra_s
-        self._rows += drafts - _FORGET * self._rows
+        self._row_extra_s.observe(extra_s / drafts)
 
     def observe_making(self, seconds: float, steps_s: float) -> None:
         """Learn from the making of drafts, of which a draft model's steps should have taken
-        ``steps_s`` as measured, 0 without one."""
+        ``steps_s`` as measured, 0 without one. Each of its steps takes longer than that, and some
+        time goes by before the first, whatever their number."""
         if steps_s:
-            self._drafting.observe(seconds / steps_s)
+            self._drafting.observe(steps_s, seconds)
             return
         # the first time is no measure: code and memory are touched that were not before
         most = 2 * self._making_s or self._measured.target.at(1) / 8

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Sequence
 
 #: Older observations lose this fraction of their weight with each new one.
 _FORGET = 0.05
-#: A ratio is not believed to change more than this at once.
+#: No value is believed to be more than so many times what was expected.
 _MOST_CHANGE = 2.0
 #: Values of a median, and from how many on it is trusted.
 _RECENT, _ENOUGH = 9, 3
+#: Weight of a slope of 1, against deviations as large as the mean.
+_PULL = 0.02
 
 
 class Rate:
@@ -36,27 +39,41 @@ class Rate:
         self._tested = self._tested * self._keep + 1.0
 
 
-class Ratio:
-    """A moving mean of ratios, 1 at first. One that is far off is taken for as far as is believed:
-    the very first step of an engine takes a hundred times as long as later ones."""
+class Line:
+    """A moving least-squares line y = at_0 + slope * x, its slope pulled towards 1, which decides
+    as long as all x are alike. Values far above the line are taken for as far as is believed: the
+    first step of an engine takes a hundred times as long as later ones."""
 
     def __init__(self) -> None:
-        self.value = 1.0
-        self.count = 0
+        self.at_0, self.slope = 0.0, 1.0
+        self._weight = self._x = self._y = self._xx = self._xy = 0.0
 
-    def observe(self, ratio: float) -> None:
-        """Add an observation."""
-        ratio = min(max(ratio, self.value / _MOST_CHANGE), self.value * _MOST_CHANGE)
-        self.count += 1
-        self.value += (ratio - self.value) * max(_FORGET, 1 / self.count)
+    def observe(self, x: float, y: float) -> None:
+        """Add a point; both are above 0."""
+        y = min(y, _MOST_CHANGE * (self.at_0 + self.slope * x))
+        sums = (self._weight, self._x, self._y, self._xx, self._xy)
+        new = (1.0, x, y, x * x, x * y)
+        self._weight, self._x, self._y, self._xx, self._xy = (
+            old * (1 - _FORGET) + value for old, value in zip(sums, new, strict=True)
+        )
+        mean_x, mean_y = self._x / self._weight, self._y / self._weight
+        variance = self._xx / self._weight - mean_x**2
+        covariance = self._xy / self._weight - mean_x * mean_y
+        pull = _PULL * mean_x**2
+        self.slope = max(1.0, (covariance + pull) / (variance + pull))
+        self.at_0 = max(0.0, mean_y - self.slope * mean_x)
 
 
 class RecentMedian:
-    """The median of the latest values: a few that are far off do not move it."""
+    """The median of the latest values: a few that are far off do not move it.
 
-    def __init__(self) -> None:
-        self._values: deque[float] = deque(maxlen=_RECENT)
-        self.value = 1.0
+    Args:
+        guesses: Values before the first one.
+    """
+
+    def __init__(self, guesses: Sequence[float] = ()) -> None:
+        self._values: deque[float] = deque(guesses, maxlen=_RECENT)
+        self.value = guesses[0] if guesses else 1.0
 
     @property
     def known(self) -> bool:

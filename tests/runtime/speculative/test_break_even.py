@@ -9,7 +9,7 @@ from optc.runtime.speculative.break_even import MAX_DRAFTED, BreakEven
 from optc.runtime.speculative.controller import Drafted, Fixed, StepTimes
 from optc.runtime.speculative.ledger import AT_FIRST, LEAST, LINE, MOST, MOST_LENT, SHARE, Ledger
 from optc.runtime.speculative.plan_drafts import Costs
-from optc.runtime.speculative.rate import Rate, Ratio, RecentMedian
+from optc.runtime.speculative.rate import Line, Rate, RecentMedian
 from tests.runtime.speculative.virtual_time import World, by_chance, line, run
 
 
@@ -167,15 +167,25 @@ def test_a_rate_forgets_its_guess_and_what_is_long_ago() -> None:
     assert rate.value == pytest.approx(1, abs=0.01)
 
 
-def test_a_ratio_believes_no_leap_not_even_the_first() -> None:
-    ratio = Ratio()
-    ratio.observe(200.0)
-    assert ratio.value == 2.0
-    for _ in range(300):
-        ratio.observe(3.0)
-    assert ratio.value == pytest.approx(3.0, abs=0.01)
-    ratio.observe(3000.0)
-    assert ratio.value == pytest.approx(3.15, abs=0.01)
+def test_a_line_is_found_and_believes_no_leap_not_even_the_first() -> None:
+    line = Line()
+    line.observe(0.1, 200.0)
+    assert line.at_0 + line.slope * 0.1 == pytest.approx(0.2)
+    for number in range(400):
+        x = 0.1 * (1 + number % 4)
+        line.observe(x, 0.5 + 2 * x)
+    assert line.at_0 == pytest.approx(0.5, abs=0.05)
+    assert line.slope == pytest.approx(2.0, abs=0.15)
+    line.observe(0.1, 1000.0)
+    assert line.at_0 + line.slope * 0.1 < 0.85
+
+
+def test_where_all_drafts_are_alike_a_further_one_costs_what_was_measured() -> None:
+    line = Line()
+    for _ in range(100):
+        line.observe(0.1, 0.7)
+    assert line.slope == pytest.approx(1.0)
+    assert line.at_0 == pytest.approx(0.6, abs=0.02)
 
 
 @pytest.mark.parametrize("model", [False, True])
@@ -204,6 +214,11 @@ def test_a_median_is_not_moved_by_what_is_far_off() -> None:
     for _ in range(9):
         median.observe(7.0)
     assert median.value == 7.0
+    guessed = RecentMedian([0.0, 0.0])
+    guessed.observe(5.0)
+    assert guessed.value == 0.0
+    guessed.observe(5.0)
+    assert guessed.value == 5.0
 
 
 def test_plain_steps_of_other_batches_say_nothing() -> None:
