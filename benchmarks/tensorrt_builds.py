@@ -19,8 +19,8 @@ from typing import Any
 import optc
 from optc.errors import OptcError
 
-RECIPES = "trt-fp16,trt-int8,trt-int4,trt-int8-qdq,trt-fp8"
-TARGETS = "sm_80+sm_86+sm_89+sm_120"
+RECIPES = "trt-fp16,trt-int8,trt-int4,trt-int8-qdq,trt-fp8,trt-nvfp4"
+TARGETS = "sm_80+sm_86+sm_89+sm_120,sm_89+sm_120,sm_120"
 SHOWN = ("kl_mean", "kl_p99", "top1_agreement", "perplexity_ratio")
 
 
@@ -83,7 +83,7 @@ def quality(model: Path, recipe: str, calibration: Path | None, text: Path) -> d
             model,
             recipe=recipe,
             output=Path(folder) / "artifact",
-            backend="tensorrt:sm_89",
+            backend="tensorrt:sm_120",  # the one that has all types
             calibration=calibration,
             eval_text=text,
             allow_unmeasured=True,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 import numpy.typing as npt
 
@@ -49,6 +50,33 @@ def rotary(x: Array, cos: Array, sin: Array, heads: int, interleaved: bool = Fal
     c, s = cos[:, None, :], sin[:, None, :]
     split[:, :, first], split[:, :, second] = a * c - b * s, b * c + a * s
     return split.reshape(x.shape)
+
+
+#: What four bits of E2M1 stand for, by magnitude; odd places have an odd mantissa.
+E2M1 = np.array([0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0])
+
+
+def e2m1(values: Array) -> Array:
+    """Values to the nearest one of E2M1, halfway to the even mantissa, saturating; float64."""
+    wide = np.asarray(values, np.float64)
+    sizes = np.minimum(np.abs(wide), E2M1[-1])
+    above = np.searchsorted(E2M1, sizes)
+    below = np.maximum(above - 1, 0)
+    to_below, to_above = sizes - E2M1[below], E2M1[above] - sizes
+    down = (to_below < to_above) | ((to_below == to_above) & (below % 2 == 0))
+    nearest: Array = np.copysign(E2M1[np.where(down, below, above)], wide)
+    return nearest
+
+
+def nvfp4(values: Array, whole: float) -> Array:
+    """Values [..., K] as NVFP4 has them, blocks of 16 along K; ``whole`` scales the tensor."""
+    blocks = np.asarray(values, np.float32).reshape(*values.shape[:-1], -1, 16)
+    peak = np.abs(blocks).max(axis=-1, keepdims=True)
+    relative = np.minimum(peak / np.float32(6) / np.float32(whole), np.float32(448))
+    scales = relative.astype(ml_dtypes.float8_e4m3fn).astype(np.float32) * np.float32(whole)
+    ratio = np.divide(blocks, scales, out=np.zeros_like(blocks), where=scales > 0)
+    wide: Array = e2m1(ratio) * scales.astype(np.float64)
+    return wide.reshape(values.shape)
 
 
 def bf16(values: Array) -> Array:

@@ -22,7 +22,7 @@ def written(folder: Path, text: str) -> Path:
 
 SHIPPED = {
     *("fp32", "bf16-fused", "int8-fused", "int4-fused"),
-    *("trt-fp16", "trt-int8", "trt-int4", "trt-int8-qdq", "trt-fp8"),
+    *("trt-fp16", "trt-int8", "trt-int4", "trt-int8-qdq", "trt-fp8", "trt-nvfp4"),
 }
 
 

@@ -22,6 +22,7 @@ _DECOMPOSED = {
     "GatedActivationQuantize": "a gated activation: activations stay float",
     "QuantizedMatMul": "DequantizeLinear and MatMul",
     "QuantizedGather": "DequantizeLinear and Gather",
+    "BlockFp4MatMul": "TRT_FP4DynamicQuantize, DequantizeLinear and MatMul, from sm_100 on",
     "Bf16MatMul": "MatMul in bfloat16",
     "Bf16Gather": "Gather in bfloat16",
 }

@@ -1,4 +1,4 @@
-"""`quantize-static`: activations and weights in int8 or FP8, with scales that are known before."""
+"""`quantize-static`: activations and weights in int8, FP8 or NVFP4, by calibrated scales."""
 
 from __future__ import annotations
 
@@ -12,10 +12,13 @@ import onnx_ir as ir
 
 from optc.errors import InputError
 from optc.ir.emit import Emitter, dims_of
+from optc.ir.functions.block_fp4 import BLOCK
 from optc.ir.graph import add_initializer, remove_unused, replace_node
 from optc.ir.linear import SOURCES, Linear, find_linear, head_of, sources
 from optc.ir.weights import Array, LazyWeight
+from optc.passes.quantize.block_fp4 import rewrite_block_fp4
 from optc.passes.quantize.calibrate import INPUT_RANGE
+from optc.passes.quantize.static_scales import storable
 from optc.pipeline.base import Pass, PassReport
 
 
@@ -39,24 +42,30 @@ _FORMATS = {
     "int8": _Format(ir.DataType.INT8, np.dtype(np.int8), 127.0),
     "fp8": _Format(ir.DataType.FLOAT8E4M3FN, np.dtype(ml_dtypes.float8_e4m3fn), 448.0),
 }
-#: Least scale: the smallest normal float16, so that every compute type has it as it is.
-_LEAST_SCALE = 2.0**-14
+#: NVFP4: blocks with scales of their own, found for activations as they run.
+_BLOCK_FP4 = "nvfp4"
+_DTYPES = (*_FORMATS, _BLOCK_FP4)
 
 
 @dataclass(frozen=True)
 class QuantizeStatic(Pass):
-    """MatMul with a constant weight becomes QuantizeLinear, DequantizeLinear and MatMul.
+    """MatMul with a constant weight becomes QuantizeLinear, DequantizeLinear and MatMul; with
+    ``nvfp4`` it becomes ``optc::BlockFp4MatMul``.
 
-    Activations have one scale for the whole tensor, the largest magnitude that `calibrate` saw
-    over the type's largest value (min-max); weights one for each output channel. All are
-    symmetric, and float16 has them exactly. Engines multiply the quantized values themselves.
+    With int8 and FP8 activations have one scale for the whole tensor, the largest magnitude that
+    `calibrate` saw over the type's largest value (min-max); weights one for each output channel.
+    All are symmetric, and float16 has them exactly. Engines multiply the quantized values.
+    With NVFP4 every 16 values along K have a scale in E4M3, which activations get as they run,
+    and the tensor one more, which makes the largest of these the type's largest.
 
     Legal cases:
         1. any calibrated linear layer; layers of one input share its quantization;
-        2. the head only if ``head``.
+        2. the head only if ``head``;
+        3. ``nvfp4`` only where 16 divides K.
 
     Attributes:
-        dtype: ``int8``, or ``fp8`` (E4M3: Micikevicius et al., 2022).
+        dtype: ``int8``, ``fp8`` (E4M3: Micikevicius et al., 2022) or ``nvfp4`` (E2M1 in blocks of
+            16: the OCP Microscaling formats' element type, with NVIDIA's scales).
         head: Quantize the head.
     """
 
@@ -71,36 +80,48 @@ class QuantizeStatic(Pass):
         """Refuse other types.
 
         Raises:
-            InputError: ``dtype`` is not one of the two.
+            InputError: ``dtype`` is none of the three.
         """
-        if self.dtype not in _FORMATS:
+        if self.dtype not in _DTYPES:
             raise InputError(
                 f"dtype={self.dtype} is not possible",
                 where=f"pass {self.name}",
-                hint=f"one of {', '.join(_FORMATS)}",
+                hint=f"one of {', '.join(_DTYPES)}",
             )
 
     def run(self, model: ir.Model) -> PassReport:
         """Rewrite ``model`` in place."""
         report = PassReport()
-        chosen = _FORMATS[self.dtype]
         head = head_of(model)
         activations: dict[ir.Value, ir.Value] = {}
         for node in list(model.graph):
             linear = find_linear(node)
             if linear is None:
                 continue
-            if head is not None and linear.matmul is head.matmul and not self.head:
-                report.skip(linear.matmul, "the head stays float (head=false)")
+            why = self._reason_against(linear, head)
+            if why:
+                report.skip(linear.matmul, why)
                 continue
-            known = linear.initializer.metadata_props.get(INPUT_RANGE)
-            if known is None:
-                report.skip(linear.matmul, f"the input of {linear.name} is not calibrated")
-                continue
-            _rewrite(model.graph, linear, float(known), chosen, activations)
-            report.add(f"{self.dtype} per channel, activations per tensor")
+            known = float(linear.initializer.metadata_props[INPUT_RANGE])
+            if self.dtype == _BLOCK_FP4:
+                rewrite_block_fp4(model, linear, known)
+                report.add(f"NVFP4 in blocks of {BLOCK}, activations too")
+            else:
+                _rewrite(model.graph, linear, known, _FORMATS[self.dtype], activations)
+                report.add(f"{self.dtype} per channel, activations per tensor")
         remove_unused(model)
         return report
+
+    def _reason_against(self, linear: Linear, head: Linear | None) -> str:
+        """Why a layer stays as it is; empty if it is quantized."""
+        if head is not None and linear.matmul is head.matmul and not self.head:
+            return "the head stays float (head=false)"
+        if INPUT_RANGE not in linear.initializer.metadata_props:
+            return f"the input of {linear.name} is not calibrated"
+        columns = linear.weight.rows_shape[1]
+        if self.dtype == _BLOCK_FP4 and columns % BLOCK:
+            return f"K={columns} of {linear.name} is not a multiple of {BLOCK}: it stays float"
+        return ""
 
 
 def _rewrite(
@@ -133,7 +154,7 @@ def _quantized_activation(
 ) -> ir.Value:
     """The layer's input, quantized and as the float values that this stands for."""
     emit = Emitter(graph, f"{linear.x.name}.{chosen.numpy.name}")
-    scale = emit.constant("scale", _storable(np.float32(magnitude / chosen.limit)))
+    scale = emit.constant("scale", storable(np.float32(magnitude / chosen.limit)))
     dims = dims_of(linear.x)
     quantized = emit.op(
         "quantize",
@@ -148,15 +169,9 @@ def _quantized_activation(
     return wide
 
 
-def _storable(scales: Array | np.float32) -> Array:
-    """Scales that float16 has exactly, none below its smallest normal number."""
-    bounded = np.clip(scales, _LEAST_SCALE, np.finfo(np.float16).max)
-    return np.asarray(bounded, np.float16).astype(np.float32)
-
-
 def _channel_scales(rows: Array, chosen: _Format) -> Array:
     """[n] of rows [n, K]."""
-    return _storable(np.abs(rows.astype(np.float32, copy=False)).max(axis=1) / chosen.limit)
+    return storable(np.abs(rows.astype(np.float32, copy=False)).max(axis=1) / chosen.limit)
 
 
 def _values(linear: Linear, chosen: _Format) -> LazyWeight:

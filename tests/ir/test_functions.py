@@ -201,6 +201,40 @@ def test_bf16_matmul() -> None:
     )
 
 
+@pytest.mark.parametrize("shape", [(3, 48), (2, 2, 16)])
+def test_block_fp4_matmul(shape: tuple[int, ...]) -> None:
+    """Blocks of all sizes: one of zeros, one whose scale underflows, one beyond the range."""
+    width = shape[-1]
+    x = f32(*shape)
+    x[..., :16] *= 40.0
+    x.reshape(-1, width)[0, :16] = 0.0
+    x.reshape(-1, width)[1, :16] *= 1e-9
+    values = oracle.e2m1(4 * f32(width, 5))
+    scales = np.exp(f32(width // 16, 5)).astype(ml_dtypes.float8_e4m3fn)
+    w_global, x_global = np.array(0.03, np.float32), np.array(0.004, np.float32)
+    bias = f32(5)
+    doubled = (2 * values).astype(np.int8)
+    (got,) = call("BlockFp4MatMul", [x, doubled, scales, w_global, x_global, bias])
+    weight = values * np.repeat(scales.astype(np.float64), 16, axis=0) * w_global
+    want = oracle.nvfp4(x, 0.004) @ weight + bias
+    np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-5 * np.abs(want).max())
+
+
+def test_rounding_of_block_fp4_is_that_of_the_type() -> None:
+    """Every halfway case and what lies beside it, against the type's own conversion."""
+    halves = (oracle.E2M1[1:] + oracle.E2M1[:-1]) / 2
+    cases = np.concatenate([halves, halves * 1.01, halves * 0.99, oracle.E2M1])
+    x = np.zeros((len(cases), 16), np.float32)
+    x[:, 0], x[:, 1] = 6.0, -cases  # the block's scale is 1
+    own = (-cases).astype(np.float32).astype(ml_dtypes.float4_e2m1fn).astype(np.float64)
+    np.testing.assert_array_equal(oracle.e2m1(-cases), own)
+    one, unit = np.ones((1, 1), ml_dtypes.float8_e4m3fn), np.array(1, np.float32)
+    pick = np.zeros((16, 1), np.int8)
+    pick[1] = 2
+    (got,) = call("BlockFp4MatMul", [x, pick, one, unit, unit])
+    np.testing.assert_array_equal(got[:, 0], own)
+
+
 @pytest.mark.parametrize("shape", [(3,), (2, 2)])
 def test_bf16_gather(shape: tuple[int, ...]) -> None:
     weight = f32(8, 5).astype(ml_dtypes.bfloat16)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 import onnx_ir as ir
 
-from optc.backends.tensorrt.dialect import attention, kv_cache, quantization
+from optc.backends.tensorrt.dialect import attention, block_fp4, kv_cache, quantization
 from optc.backends.tensorrt.dialect.operators import NATIVE, REFUSED, STANDARD, Rule
 from optc.errors import UnsupportedError
 
@@ -27,6 +27,10 @@ _CHECKS: dict[str, NodeCheck] = {
     "DequantizeLinear": quantization.check_dequantize,
     "QuantizeLinear": quantization.check_quantize,
     "Gather": quantization.check_gather,
+    "MatMul": block_fp4.check_matmul,
+}
+_NATIVE_CHECKS: dict[str, NodeCheck] = {
+    "TRT_FP4DynamicQuantize": block_fp4.check_quantize_fp4,
 }
 #: Least compute capability that has kernels for a type.
 _NEEDS = {
@@ -88,7 +92,7 @@ def node_problems(node: ir.Node) -> Iterator[str]:
         yield f"input {rule.inputs} would be dropped: TensorRT reads {rule.inputs} inputs"
     if len(node.outputs) > rule.outputs:
         yield f"it has {len(node.outputs)} outputs, TensorRT gives {rule.outputs}"
-    check = _CHECKS.get(node.op_type) if not node.domain else None
+    check = (_NATIVE_CHECKS if node.domain else _CHECKS).get(node.op_type)
     if check is not None:
         yield from check(node)
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 import onnx_ir as ir
 
+from optc.backends.tensorrt.dialect import block_fp4
 from optc.ir.graph import constant, is_constant
 
 #: Blocks of int4 weights that are dequantized inside of the matmul.
@@ -26,7 +27,9 @@ def check_dequantize(node: ir.Node) -> Iterator[str]:
         yield "int4 takes no zero point: quantize symmetrically"
     elif not _symmetric(node):
         yield "zero points other than 0 are not implemented: quantize symmetrically"
-    if not is_constant(scale):
+    if dtype is _FP4:
+        yield from block_fp4.scale_problems(node)
+    elif not is_constant(scale):
         yield "the scale is computed: there would be no low-precision matmul; calibrate it"
     block = node.attributes.get_int("block_size", 0)
     yield from _block_problems(node, dtype, block)

@@ -8,6 +8,7 @@ import onnx_ir as ir
 
 from optc import registry
 from optc.backends.tensorrt.legalize.attention import LowerAttention
+from optc.backends.tensorrt.legalize.block_fp4 import BlockFp4
 from optc.backends.tensorrt.legalize.inline import Inline
 from optc.backends.tensorrt.legalize.names import UniqueNames
 from optc.backends.tensorrt.legalize.weight_only import WeightOnly
@@ -22,8 +23,9 @@ class Legalized:
 
     Attributes:
         dtype: ``float16`` or ``bfloat16``: what is computed in, and the caches' type.
-        portable: The same model for ONNX Runtime on a CPU; the model itself unless it computes in
-            bfloat16, which is float32 there, with the same rounded weights.
+        portable: The same model for ONNX Runtime on a CPU. It is the model itself unless that
+            computes in bfloat16 or NVFP4, which no kernel for the CPU has: then it computes in
+            float32, with the same rounded weights, and NVFP4 is written out.
         runs: What each pass did.
     """
 
@@ -43,26 +45,18 @@ def legalize(model: ir.Model, slot_length: int) -> Legalized:
         UnsupportedError: Something has no form in the dialect.
     """
     dtype = compute_type(model)
-    lowering = Pipeline(
-        (
-            registry.passes()["kv-slots"](),
-            WeightOnly(),
-            LowerAttention(slot_length),
-            Inline(),
-            UniqueNames(),
-            _computing_in(dtype),
-        )
-    )
-    kept: list[ir.Model] = []
+    portable = model
+    if dtype == "bfloat16" or _has(model, "BlockFp4MatMul"):
+        portable = model.clone()
+        Pipeline((*_steps(slot_length), _computing_in("float32"))).run(portable)
+    native = (*_steps(slot_length, BlockFp4()), _computing_in(dtype))
+    return Legalized(dtype, portable, tuple(Pipeline(native).run(model)))
 
-    def keep(record: PassRecord, current: ir.Model) -> None:
-        if record.name == UniqueNames.name and dtype == "bfloat16":
-            kept.append(current.clone())
 
-    runs = lowering.run(model, [keep])
-    for portable in kept:
-        _computing_in("float32").run(portable)
-    return Legalized(dtype, kept[0] if kept else model, tuple(runs))
+def _steps(slot_length: int, *native: Pass) -> tuple[Pass, ...]:
+    """Passes to the dialect, or without ``native`` to what ONNX Runtime has kernels for."""
+    slots = registry.passes()["kv-slots"]()
+    return slots, WeightOnly(), *native, LowerAttention(slot_length), Inline(), UniqueNames()
 
 
 def _computing_in(dtype: str) -> Pass:
@@ -71,5 +65,8 @@ def _computing_in(dtype: str) -> Pass:
 
 def compute_type(model: ir.Model) -> str:
     """bfloat16 where the recipe's matmuls are, else float16."""
-    bf16 = any(is_op(node, "Bf16MatMul", domain=DOMAIN) for node in model.graph)
-    return "bfloat16" if bf16 else "float16"
+    return "bfloat16" if _has(model, "Bf16MatMul") else "float16"
+
+
+def _has(model: ir.Model, op_type: str) -> bool:
+    return any(is_op(node, op_type, domain=DOMAIN) for node in model.graph)

@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 import onnx.parser
 import onnx_ir as ir
 
-from optc.ir.functions import adapters, attention, heads, quantized, token_wise
+from optc.ir.functions import adapters, attention, block_fp4, heads, quantized, token_wise
 from optc.ir.functions.operator import Attributes, AttributeValue, Operator
 
 __all__ = [
@@ -40,6 +40,7 @@ OPERATORS: Mapping[str, Operator] = {
         *token_wise.OPERATORS,
         *attention.OPERATORS,
         *quantized.OPERATORS,
+        *block_fp4.OPERATORS,
         *adapters.OPERATORS,
         *heads.OPERATORS,
     )

@@ -19,6 +19,8 @@ from optc.driver.engine_gates import lowered_runner
 from optc.errors import UnsupportedError
 from optc.gates.text import digest_text
 from optc.importer import import_model
+from optc.passes.quantize.calibrate import INPUT_RANGE
+from optc.passes.quantize.quantize_static import QuantizeStatic
 from optc.pipeline.pipeline import Pipeline
 from optc.recipe import load_recipe
 from optc.recipe_additions import with_calibration
@@ -32,7 +34,7 @@ pytestmark = pytest.mark.skipif(bool(missing_reason()), reason=missing_reason())
 ROOT = Path(__file__).parents[3]
 MODEL = ROOT / "examples/models/pycode"
 TEXT = ROOT / "examples/text/code_calibration.jsonl"
-CALIBRATED = ("trt-int8-qdq", "trt-fp8")
+CALIBRATED = ("trt-int8-qdq", "trt-fp8", "trt-nvfp4")
 ALL = "sm_80+sm_86+sm_89+sm_120"
 
 
@@ -72,6 +74,7 @@ def _check_engine(profiles: list[dict[str, Any]], types: dict[str, int]) -> None
         ("bf16-fused", "sm_89", {"BFloat16 x BFloat16": 25}),
         ("trt-int8-qdq", ALL, {"Int8 x Int8": 24, "Half x Half": 1}),
         ("trt-fp8", "sm_89+sm_120", {"FP8 x FP8": 24, "Half x Half": 1}),
+        ("trt-nvfp4", "sm_120", {"FP4E2M1 x FP4E2M1": 24, "Half x Half": 1}),
     ],
 )
 def test_the_example_model_builds_with_fused_attention_and_its_types(
@@ -86,6 +89,18 @@ def test_the_example_model_builds_with_fused_attention_and_its_types(
     assert built.spec.kv_layout == "slots"
     assert not built.spec.batch_invariant
     assert built.backend_data["aliases"]["present_k.0"] == "past_k.0"
+
+
+def test_nvfp4_is_refused_by_name_where_a_gpu_lacks_it(tmp_path: Path) -> None:
+    shape = Dense(hidden=32, heads=2, kv_heads=1, head_dim=16, rotary_dim=16, inner=32)
+    model = dense_model(shape)
+    Pipeline.parse("kv-cache", registry).run(model)
+    for name in list(model.graph.initializers):
+        model.graph.initializers[name].metadata_props[INPUT_RANGE] = "8.0"
+    QuantizeStatic(dtype="nvfp4").run(model)
+    with pytest.raises(UnsupportedError, match=r"float4e2m1 .* has no kernels on sm_89, only from"):
+        _build(model, "sm_89+sm_120", tmp_path)
+    assert list((tmp_path / "work").iterdir()) == []
 
 
 def test_the_lowered_model_runs_on_onnx_runtime(tmp_path: Path) -> None:

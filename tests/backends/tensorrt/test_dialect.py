@@ -300,6 +300,68 @@ def test_types_without_kernels_on_one_of_the_gpus() -> None:
     assert "has no kernels on sm_80, only from sm_89 on" in _refusal(model, ("sm_80", "sm_89"))
 
 
+_FP4_STEP = """<ir_version: 11, opset_import: ["" : 24, "trt" : 1]>
+    g (float16[B,S,64] x) => (float16[B,S,8] y) {
+     q, s = trt.TRT_FP4DynamicQuantize<axis: int = -1, block_size: int = BLOCK,
+                                       scale_type: int = TYPE>(x, c)
+     xs = DequantizeLinear(s, c)
+     xd = DequantizeLinear<axis: int = -1, block_size: int = 16>(q, xs)
+     ws = DequantizeLinear(SCALES, c)
+     wd = DequantizeLinear<axis: int = 0, block_size: int = 16>(w, ws)
+     y = MatMul(X, wd) }"""
+
+
+def _fp4_matmul(
+    block: int = 16, kind: int = int(TensorProto.FLOAT8E4M3FN), scales: str = "e4m3", x: str = "xd"
+) -> ir.Model:
+    """A matmul in NVFP4, or one that differs from it in one respect."""
+    text = _FP4_STEP.replace("BLOCK", str(block)).replace("TYPE", str(kind))
+    text = text.replace("SCALES", scales).replace("X,", f"{x},")
+    proto = onnx.parser.parse_model(text)
+    for name, dtype, shape in (
+        ("w", TensorProto.FLOAT4E2M1, (64, 8)),
+        ("e4m3", TensorProto.FLOAT8E4M3FN, (4, 8)),
+        ("int8", TensorProto.INT8, (4, 8)),
+        ("c", TensorProto.FLOAT16, ()),
+    ):
+        values = np.ones(int(np.prod(shape)))
+        proto.graph.initializer.append(helper.make_tensor(name, dtype, shape, values))
+    for index, node in enumerate(proto.graph.node):
+        node.name = f"{node.op_type}.{index}"
+    model = ir.from_proto(proto)
+    quantize = model.graph[0]
+    types = (ir.DataType.FLOAT4E2M1, ir.DataType.FLOAT8E4M3FN)
+    for value, dtype in zip(quantize.outputs, types, strict=True):
+        value.type = ir.TensorType(dtype)
+    return model
+
+
+def test_nvfp4_is_legal_where_both_operands_are_and_the_gpu_has_it() -> None:
+    assert list(problems(_fp4_matmul(), ("sm_120", "sm_121"))) == []
+    assert "has no kernels on sm_89, only from sm_100 on" in _refusal(_fp4_matmul())
+
+
+@pytest.mark.parametrize(
+    ("model", "why"),
+    [
+        (_fp4_matmul(block=32), "blocks of 32 are not implemented, only of 16"),
+        (_fp4_matmul(kind=1), "scales cannot be float, only float8e4m3fn"),
+        (_fp4_matmul(scales="int8"), "the scales of float4e2m1 must be float8e4m3fn"),
+        (_fp4_matmul(x="x"), "would be dequantized by a kernel of its own; quantize the input too"),
+    ],
+)
+def test_nvfp4_in_other_forms(model: ir.Model, why: str) -> None:
+    assert why in _refusal(model, ("sm_120",))
+
+
+def test_fp4_weights_with_scales_of_one_level() -> None:
+    scales = (32, 256)
+    fp4 = TensorProto.FLOAT4E2M1
+    model = _dequantized(fp4, (512, 256), scales, None, axis=0, block_size=16)
+    said = _refusal(model, ("sm_120",))
+    assert "must be float8e4m3fn, dequantized by a scale of the tensor" in said
+
+
 def test_nodes_without_names_of_their_own() -> None:
     model = attention_layer()
     for node in list(model.graph)[:2]:

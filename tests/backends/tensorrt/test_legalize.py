@@ -11,6 +11,7 @@ from optc import registry
 from optc.backends.tensorrt.dialect import problems
 from optc.backends.tensorrt.legalize import legalize
 from optc.backends.tensorrt.legalize.attention import LowerAttention
+from optc.backends.tensorrt.legalize.block_fp4 import BlockFp4
 from optc.backends.tensorrt.legalize.inline import Inline
 from optc.backends.tensorrt.legalize.names import UniqueNames
 from optc.backends.tensorrt.legalize.weight_only import WeightOnly
@@ -18,7 +19,9 @@ from optc.errors import InputError, UnsupportedError
 from optc.ir.functions import make_node
 from optc.ir.graph import add_initializer, remove_unused
 from optc.ir.quantized_rows import QuantizedRows, QuantizedTile
+from optc.passes.quantize.calibrate import INPUT_RANGE
 from optc.passes.quantize.compute_type import ComputeType
+from optc.passes.quantize.quantize_static import QuantizeStatic
 from optc.pipeline.pipeline import Pipeline
 from tests import oracle
 from tests.backends.tensorrt.lowered import Array, run, step_feeds
@@ -73,6 +76,55 @@ def test_float16_equals_the_slot_form(family: str, rows: int) -> None:
     for got, want in zip(run(model, feeds), run(reference, feeds), strict=True):
         scale = float(np.abs(want).max())
         assert float(np.abs(got.astype(np.float32) - want).max()) < 0.01 * scale
+
+
+def _nvfp4_step() -> ir.Model:
+    """A step whose matmuls are NVFP4, the head not."""
+    shape = Dense(hidden=32, heads=4, kv_heads=2, head_dim=16, rotary_dim=16, inner=48)
+    model = dense_model(shape)
+    Pipeline.parse(STEP, registry).run(model)
+    for value in model.graph.initializers.values():
+        value.metadata_props[INPUT_RANGE] = "6.0"
+    QuantizeStatic(dtype="nvfp4").run(model)
+    return model
+
+
+def test_nvfp4_is_legal_from_sm_100_on_and_its_portable_form_keeps_the_numbers() -> None:
+    """What ONNX Runtime can run has the operator whole, in float32."""
+    model = _nvfp4_step()
+    reference = _slots(model)
+    legalized = legalize(model, LENGTH)
+    assert "TRT_FP4DynamicQuantize" in _kinds(model)
+    assert "BlockFp4MatMul" not in _kinds(model)
+    assert list(problems(model, ("sm_120",))) == []
+    assert "float4e2m1" in next(iter(problems(model, ("sm_89", "sm_120"))))
+    feeds = step_feeds(reference, [0, 7, 20], 4, 60, LENGTH)
+    for got, want in zip(run(legalized.portable, feeds), run(reference, feeds), strict=True):
+        scale = float(np.abs(want).max())
+        # a value next to a halfway point may be rounded the other way: a step of a block
+        assert float(np.abs(got - want).max()) < 0.05 * scale
+        assert float(np.abs(got - want).mean()) < 1e-3 * scale
+
+
+def test_nvfp4_weights_of_the_dialect_are_those_of_the_operator() -> None:
+    signature = "g (float[B,S,48] x) => (float[B,S,8] y)"
+    model = model_of(signature, "y = MatMul (x, w)", {"w": f32(48, 8)})
+    model.graph.initializers["w"].metadata_props[INPUT_RANGE] = "4.0"
+    QuantizeStatic(dtype="nvfp4", head=True).run(model)
+    BlockFp4().run(model)
+    text = nodes_text(model)
+    assert "trt.TRT_FP4DynamicQuantize <axis = -1, block_size = 16, scale_type = 17>" in text
+    assert model.opset_imports["trt"] == 1
+    values, scales, whole = (
+        model.graph.initializers[name].const_value.numpy().astype(np.float64)  # type: ignore[union-attr]
+        for name in ("w.quantized.e2m1", "w.scale", "w.global_scale")
+    )
+    tensor = model.graph.initializers["w.quantized.e2m1"].const_value
+    assert tensor is not None
+    assert tensor.dtype == ir.DataType.FLOAT4E2M1
+    got = values * np.repeat(scales, 16, axis=0) * whole
+    want = oracle.nvfp4(np.ascontiguousarray(f32(48, 8).T), float(whole)).T
+    np.testing.assert_allclose(got, want, rtol=1e-6)
 
 
 def test_bfloat16_is_computed_where_the_recipe_says_so() -> None:

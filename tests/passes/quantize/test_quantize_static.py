@@ -11,6 +11,7 @@ from optc.passes.quantize.calibrate import INPUT_RANGE, Calibrate
 from optc.passes.quantize.quantize_static import QuantizeStatic
 from optc.pipeline.base import Pass
 from optc.pipeline.pipeline import Pipeline
+from tests import oracle
 from tests.ir_text import Array, expected, f32, model_of, nodes_text
 
 SIGNATURE = "g (float[T,16] x) => (float[T,8] y, float[T,12] z)"
@@ -82,6 +83,50 @@ def test_numbers_are_those_of_the_definition(dtype: str, limit: float) -> None:
     np.testing.assert_allclose(z, products[1], rtol=1e-4, atol=1e-3)
 
 
+def _wide_model() -> tuple[ir.Model, dict[str, Array]]:
+    weights = {"w": f32(48, 8), "b": f32(8), "v": f32(24, 12)}
+    signature = "g (float[T,48] x, float[T,24] u) => (float[T,8] y, float[T,12] z)"
+    model = model_of(signature, "a = MatMul (x, w)\ny = Add (a, b)\nz = MatMul (u, v)", weights)
+    for name in ("w", "v"):
+        model.graph.initializers[name].metadata_props[INPUT_RANGE] = "4.0"
+    return model, weights
+
+
+def test_nvfp4_text() -> None:
+    """Blocks of 16 must divide K: the other layer stays float, and is named."""
+    model, _ = _wide_model()
+    report = QuantizeStatic(dtype="nvfp4", head=True).run(model)
+    assert report.details == {"NVFP4 in blocks of 16, activations too": 1}
+    assert report.skipped[0].endswith("K=24 of v is not a multiple of 16: it stays float")
+    assert nodes_text(model) == expected(
+        """\
+        y = optc.BlockFp4MatMul (x, w.quantized, w.scale, w.global_scale,\
+ w.input_global_scale, b)
+        z = MatMul (u, v)"""
+    )
+
+
+def test_nvfp4_numbers_are_those_of_the_definition() -> None:
+    model, weights = _wide_model()
+    weights["w"][:16, 3] = 0.0  # a block of zeros
+    QuantizeStatic(dtype="nvfp4", head=True).run(model)
+    x, u = f32(5, 48), f32(5, 24)
+    x[0, 0] = 90.0  # beyond the calibrated range: the block's scale saturates
+    wholes = [
+        float(np.float16(np.float32(size) / np.float32(6 * 448)))
+        for size in (np.abs(weights["w"]).max(), 4.0)
+    ]
+    weight = oracle.nvfp4(np.ascontiguousarray(weights["w"].T), wholes[0]).T
+    want = oracle.nvfp4(x, wholes[1]) @ weight + weights["b"]
+    options = ort.SessionOptions()
+    options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
+    session = ort.InferenceSession(
+        ir.to_proto(model).SerializeToString(), options, providers=["CPUExecutionProvider"]
+    )
+    got = session.run(["y"], {"x": x, "u": u})[0]
+    np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-5 * np.abs(want).max())
+
+
 def test_scales_are_exact_in_float16_and_never_tiny() -> None:
     model, _ = _model()
     model.graph.initializers["w"].metadata_props[INPUT_RANGE] = "1e-9"
@@ -118,6 +163,6 @@ def test_it_needs_calibration_before_it() -> None:
 
 
 def test_types_that_are_not_known_are_refused() -> None:
-    with pytest.raises(InputError, match=r"dtype=int3 is not possible \(one of int8, fp8\)"):
+    with pytest.raises(InputError, match=r"dtype=int3 is not possible \(one of int8, fp8, nvfp4\)"):
         QuantizeStatic(dtype="int3")
     assert not issubclass(InputError, UnsupportedError)
