@@ -1,10 +1,13 @@
 """Decode speed with and without speculation, same requests, same tokens, one process.
 
     python -m benchmarks.speculation ARTIFACT --speculate ngram --text edits
-    python -m benchmarks.speculation ARTIFACT --speculate draft --text code --batch 16
+    python -m benchmarks.speculation ARTIFACT --speculate draft --text code --batch 16 --rounds 8
 
 Prints one JSON object a call; ``--append`` adds it to a JSON file. Two engines of the artifact take
-turns, batch by batch; what counts is the time after all of a batch have their first token.
+turns, batch by batch; what counts is the time after all of a batch have their first token. All
+requests of a batch get as many tokens, so that it stays full. On a machine that others use, single
+ratios say little: their median and quartiles do, over many short turns (``--rounds``, each with
+prompts of its own: an engine that drafts remembers texts).
 Quality of drafts needs a trained model, and what speculation is worth needs one that memory bounds:
 `benchmarks.grow_model` makes both of the shipped example.
 """
@@ -23,32 +26,34 @@ import numpy as np
 
 import optc
 
+#: Modules of the standard library that no training step saw.
 TEXT = Path(__file__).parents[1] / "examples/text/code_heldout.jsonl"
 TEXTS = ("edits", "code", "noise")
 
 
-def documents() -> list[str]:
-    """Modules of the standard library that no training step saw."""
-    return [json.loads(line)["text"] for line in TEXT.read_text().splitlines()]
+def documents(corpus: Path) -> list[str]:
+    """Texts of a JSON-lines file."""
+    return [json.loads(line)["text"] for line in corpus.read_text().splitlines()]
 
 
-def edits(count: int) -> list[str]:
+def edits(corpus: Path) -> list[str]:
     """A function, and the head of the same function under another name: what follows is mostly
     known."""
     found = []
-    for text in documents():
+    for text in documents(corpus):
         for match in re.finditer(r"(?ms)^def (\w+)\(.*?(?=^\S)", text):
             function = match[0].rstrip()
             if 300 < len(function) < 900:
                 head = function.splitlines()[0].replace(match[1], f"{match[1]}_new", 1)
                 found.append(f"{function}\n\n\n{head}\n")
-    return spread(found, count)
+    return found
 
 
-def code(count: int) -> list[str]:
-    """Beginnings of functions and classes, some hundred characters of context before them."""
-    found = [text[start : start + 450] for text in documents() for start in (0, 2000, 4000)]
-    return spread([text for text in found if len(text) == 450], count)
+def code(corpus: Path, shift: int = 0) -> list[str]:
+    """Windows of 450 characters, those of another ``shift`` 450 characters further on."""
+    starts = [start + 450 * shift for start in (0, 2000, 4000)]
+    found = [text[start : start + 450] for text in documents(corpus) for start in starts]
+    return [text for text in found if len(text) == 450]
 
 
 def spread(items: Sequence[str], count: int) -> list[str]:
@@ -56,12 +61,14 @@ def spread(items: Sequence[str], count: int) -> list[str]:
     return [items[i * len(items) // count] for i in range(count)]
 
 
-def prompts(text: str, count: int, vocab_size: int) -> list[Any]:
-    """Prompts of one kind of text; ``noise`` is token ids drawn evenly."""
+def prompts(
+    text: str, count: int, vocab_size: int, corpus: Path = TEXT, number: int = 0
+) -> list[Any]:
+    """Prompts of one kind of text for a round; ``noise`` is token ids drawn evenly."""
     if text == "noise":
-        rng = np.random.default_rng(0)
+        rng = np.random.default_rng(number)
         return [rng.integers(3, vocab_size, 100).tolist() for _ in range(count)]
-    return list({"edits": edits, "code": code}[text](count))
+    return spread(edits(corpus) if text == "edits" else code(corpus, number), count)
 
 
 def decode(engine: optc.Engine, batch: list[Any], params: optc.SamplingParams) -> dict[str, Any]:
@@ -92,7 +99,11 @@ def measure(arguments: argparse.Namespace) -> dict[str, Any]:
         optc.load(arguments.artifact, **options, **drafting) as drafted,
     ):
         count = arguments.prompts * arguments.batch
-        all_prompts = prompts(arguments.text, count, plain.spec.vocab_size)
+        all_prompts: list[Any] = []
+        for number in range(arguments.rounds):
+            all_prompts += prompts(
+                arguments.text, count, plain.spec.vocab_size, arguments.corpus, number
+            )
         params = optc.SamplingParams(
             temperature=arguments.temperature,
             max_tokens=arguments.tokens,
@@ -102,7 +113,7 @@ def measure(arguments: argparse.Namespace) -> dict[str, Any]:
         for engine in (plain, drafted):
             engine.generate([[5, 6, 7]], optc.SamplingParams(max_tokens=8, ignore_eos=True))
         rounds = []
-        for start in range(0, count, arguments.batch):
+        for start in range(0, len(all_prompts), arguments.batch):
             batch = all_prompts[start : start + arguments.batch]
             order = (plain, drafted) if start // arguments.batch % 2 else (drafted, plain)
             results = {engine is drafted: decode(engine, batch, params) for engine in order}
@@ -123,19 +134,22 @@ def summary(
     ratios = sorted(
         r[1]["tokens"] / r[1]["seconds"] / (r[0]["tokens"] / r[0]["seconds"]) for r in rounds
     )
+    quartiles = statistics.quantiles(ratios, n=4) if len(ratios) > 1 else ratios * 3
     drafted = sum(r[1]["drafted"] for r in rounds)
     return {
         "artifact": Path(arguments.artifact).name,
         "speculate": arguments.speculate,
         "text": arguments.text,
+        "corpus": arguments.corpus.stem,
         "batch": arguments.batch,
         "temperature": arguments.temperature,
-        "requests": arguments.prompts * arguments.batch,
+        "requests": arguments.prompts * arguments.batch * arguments.rounds,
         "tokens_each": arguments.tokens,
         "plain_tokens_per_s": round(speeds[0], 1),
         "speculative_tokens_per_s": round(speeds[1], 1),
         "speedup": round(speeds[1] / speeds[0], 3),
         "speedup_median": round(statistics.median(ratios), 3),
+        "speedup_quartiles": [round(quartiles[0], 3), round(quartiles[2], 3)],
         "speedup_range": [round(ratios[0], 3), round(ratios[-1], 3)],
         "tokens_per_step": round(
             sum(r[0]["steps"] for r in rounds) / sum(r[1]["steps"] for r in rounds), 3
@@ -154,11 +168,15 @@ def main() -> None:
     parser.add_argument("--num-speculative-tokens", type=int)
     parser.add_argument("--text", choices=TEXTS, default="code")
     parser.add_argument("--batch", type=int, default=1)
-    parser.add_argument("--prompts", type=int, default=8, help="batches")
+    parser.add_argument("--corpus", type=Path, default=TEXT, help="JSON-lines file of texts")
+    parser.add_argument("--prompts", type=int, default=8, help="batches of a round")
+    parser.add_argument("--rounds", type=int, default=1, help="each with prompts of its own")
     parser.add_argument("--tokens", type=int, default=128)
     parser.add_argument("--temperature", type=float, default=0.0)
     parser.add_argument("--append", type=Path, help="JSON file to add the result to")
     arguments = parser.parse_args()
+    if arguments.rounds > 1 and arguments.text == "edits":
+        parser.error("edits are of one round: there are few")
     result = measure(arguments)
     print(json.dumps(result))
     if arguments.append is not None:
