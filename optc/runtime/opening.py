@@ -13,7 +13,7 @@ from optc.runtime.core import Core
 from optc.runtime.eviction import Eviction
 from optc.runtime.executable import EngineSpec, Executable
 from optc.runtime.kv_plan import KVPlan, plan_kv, plan_with_draft
-from optc.runtime.speculative.draft_model import DraftModel
+from optc.runtime.speculative.draft_model import LEAST_CHANCE, DraftModel
 from optc.runtime.speculative.drafting import Drafting
 from optc.runtime.spill.where import parse_spill
 
@@ -88,7 +88,13 @@ class OpenCore:
             self.plan, draft_plan = plan_with_draft(
                 spec, draft.spec, self.kv_memory_bytes, rows, self.block_size
             )
-            model = DraftModel(draft, draft_plan, token_budget=rows, prefix_cache=self.prefix_cache)
+            model = DraftModel(
+                draft,
+                draft_plan,
+                token_budget=rows,
+                prefix_cache=self.prefix_cache,
+                least_chance=0.0 if self.drafting.count else LEAST_CHANCE,
+            )
         core = Core(
             executable,
             self.plan,

@@ -24,6 +24,9 @@ from optc.runtime.sampler import NoToken
 from optc.runtime.speculative.drafted_text import DraftedText
 from optc.runtime.speculative.proposer import Drafts, Wanted
 
+#: Drafts behind others that the draft model finds less likely than this hardly ever pay.
+LEAST_CHANCE = 0.05
+
 
 class DraftModel:
     """A proposer (`optc.runtime.speculative.proposer.Proposer`). Not thread-safe.
@@ -33,6 +36,8 @@ class DraftModel:
         plan: Sizes of its KV pools.
         token_budget: Most rows of one of its steps.
         prefix_cache: Keep the keys and values of prefixes, also for completions of one prompt.
+        least_chance: No further drafts behind those that the draft model itself finds less likely
+            (`DraftedText.chance`).
     """
 
     def __init__(
@@ -42,10 +47,12 @@ class DraftModel:
         *,
         token_budget: int,
         prefix_cache: bool = True,
+        least_chance: float = 0.0,
     ) -> None:
         spec = executable.spec
         self.executable = executable
         self.plan = plan
+        self._least_chance = least_chance
         self._token_budget = min(token_budget, spec.max_rows)
         self._most = min(spec.max_sequences, spec.max_logit_rows, self._token_budget)
         self._blocks = KVBlocks(
@@ -170,9 +177,8 @@ class DraftModel:
         for text, sampled in zip(complete, drawn, strict=True):
             if isinstance(sampled, NoToken):
                 continue
-            text.draft(sampled.token)
-            if text.num_drafted < limits[text.id] and self._make_room(
-                text, text.num_tokens, limits
-            ):
+            text.draft(sampled)
+            wanted = text.num_drafted < limits[text.id] and text.chance >= self._least_chance
+            if wanted and self._make_room(text, text.num_tokens, limits):
                 going.append(text)
         return going

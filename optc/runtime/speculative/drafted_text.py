@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 import numpy as np
@@ -9,14 +10,17 @@ import numpy as np
 from optc.runtime.executable import Int32
 from optc.runtime.kv_blocks import BlockTables
 from optc.runtime.request import Request
-from optc.runtime.sampler import Row
+from optc.runtime.sampler import Row, Sampled
 
 
 class DraftedText:
     """The verified tokens of a request, the drafts behind them, and how far the draft model is.
 
     ``num_computed`` verified tokens have their keys and values; those of ``written`` tokens, the
-    drafts among them that are not verified yet, lie in the draft's KV pool.
+    drafts among them that are not verified yet, lie in the draft's KV pool. ``chance`` is how
+    likely the draft model finds all drafts together, where that tells how often they hold: with a
+    grammar or at a temperature it does not, since both models draw with the same masks and noise,
+    and it is 1.
 
     Args:
         request: The target's; only read.
@@ -33,9 +37,11 @@ class DraftedText:
         self.num_computed = 0
         self.num_tokens = 0
         self.num_drafted = 0
+        self.chance = 1.0
         self.written = 0
         self._request = request
-        self._params = replace(request.params, logprobs=None)
+        judges = request.params.greedy and request.constraint is None
+        self._params = replace(request.params, logprobs=0 if judges else None)
         self._tokens = np.empty(request.max_length, np.int32)
 
     @property
@@ -67,6 +73,7 @@ class DraftedText:
         self._tokens[start : len(verified)] = verified[start:]
         self.num_tokens = len(verified)
         self.num_drafted = 0
+        self.chance = 1.0
 
     def resume_from(self, computed: int) -> None:
         """Go on behind ``computed`` tokens: those of a cached prefix, 0 where blocks were taken."""
@@ -77,9 +84,11 @@ class DraftedText:
         self.written += rows
         self.num_computed = min(self.written, self.num_tokens - self.num_drafted)
 
-    def draft(self, token: int) -> None:
+    def draft(self, drawn: Sampled) -> None:
         """Add a draft."""
-        self._tokens[self.num_tokens] = token
+        self._tokens[self.num_tokens] = drawn.token
+        if drawn.logprobs is not None:
+            self.chance *= math.exp(drawn.logprobs.logprob)
         self.num_tokens += 1
         self.num_drafted += 1
 

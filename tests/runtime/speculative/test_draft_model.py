@@ -44,10 +44,17 @@ def draft_model(
     spare: int = 60,
     budget: int = 12,
     prefix_cache: bool = True,
+    least_chance: float = 0.0,
 ) -> DraftModel:
     executable = DraftExecutable(windows, noise)
     plan = tiny_plan(executable.spec, budget, spare)
-    return DraftModel(executable, plan, token_budget=budget, prefix_cache=prefix_cache)
+    return DraftModel(
+        executable,
+        plan,
+        token_budget=budget,
+        prefix_cache=prefix_cache,
+        least_chance=least_chance,
+    )
 
 
 def batches_of(draft: DraftModel) -> list[list[int]]:
@@ -82,6 +89,25 @@ def test_a_draft_equal_to_the_target_is_always_accepted(
     assert request.logprobs == expected.logprobs
     assert request.metrics.accepted_tokens == request.metrics.drafted_tokens == 24
     assert len(executable.batches) == 1 + 6, "the prompt, and 30 tokens by four drafts and a bonus"
+
+
+@pytest.mark.parametrize(
+    ("params", "stops"),
+    [
+        (SamplingParams(temperature=0, max_tokens=20), True),
+        (SamplingParams(temperature=1.0, max_tokens=20), False),
+    ],
+)
+def test_unlikely_drafts_are_the_last(params: SamplingParams, stops: bool) -> None:
+    """Of greedy requests; at a temperature an unlikely draft holds as often as a likely one."""
+    expected = alone(spec_of(), PROMPT, params)
+    draft = draft_model(least_chance=1.0)  # no draft is quite certain
+    core, executable = make_core(spec_of(), draft, drafts=3, spare=60)
+    request = core.add(np.array(PROMPT, np.int32), params, seed=7)
+    drain(core, draft.check_integrity)
+    assert request.output.tolist() == expected.output.tolist()
+    steps = 10 if stops else 5  # 19 tokens behind the prompt's, by one draft or three a step
+    assert len(executable.batches) == 1 + steps
 
 
 def test_only_what_is_new_is_computed() -> None:
