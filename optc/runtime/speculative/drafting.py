@@ -22,7 +22,7 @@ from optc.runtime.speculative.row_costs import RowCosts, measure_row_costs
 from optc.runtime.speculative.speculator import Source, Speculator
 
 #: Another way to measure is another version.
-_KIND = "row-costs.v1"
+_KIND = "row-costs.v2"
 
 
 @dataclass(frozen=True)

@@ -3,6 +3,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from optc.runtime.costs_cache import CostsCache
@@ -23,14 +24,17 @@ class Clock:
 
 
 class TimedToy(ToyExecutable):
-    """A step takes 1 and a tenth a row; the first one much more."""
+    """A step takes 1 and a tenth a row; the first one much more, and those that are held up."""
 
-    def __init__(self, clock: Clock, **limits: int) -> None:
+    def __init__(self, clock: Clock, held_up: float = 0.0, **limits: int) -> None:
         super().__init__(toy_spec((0, 5), **limits))
         self.clock = clock
+        self.held_up = held_up
+        self.rng = np.random.default_rng(0)
 
     def step(self, batch: StepBatch) -> Float32:
         self.clock.now += (1.0 if self.batches else 100.0) + 0.1 * len(batch.tokens)
+        self.clock.now += 3.0 * (self.rng.random() < self.held_up)
         return super().step(batch)
 
 
@@ -48,8 +52,17 @@ def test_an_engine_is_measured_within_its_limits() -> None:
     costs = measure_row_costs(executable, clock)
     assert costs.rows == (1, 2, 3, 4, 5, 6)
     assert costs.seconds == pytest.approx([1 + 0.1 * rows for rows in costs.rows])
-    assert len(executable.batches) == 3 * 6, "a warm-up and two rounds; the limit is a second"
+    assert len(executable.batches) == 4 * 6, "a warm-up and three rounds; the limit is a second"
     assert all(len(b.logit_rows) == len(b.tokens) for b in executable.batches)
+
+
+@pytest.mark.parametrize("held_up", [0.3, 0.6])
+def test_steps_that_are_held_up_do_not_count(held_up: float) -> None:
+    clock = Clock()
+    executable = TimedToy(clock, held_up, max_rows=9, max_logit_rows=6)
+    seconds = measure_row_costs(executable, clock).seconds
+    assert list(seconds) == sorted(seconds)
+    assert seconds == pytest.approx([1 + 0.1 * rows for rows in range(1, 7)], rel=0.2)
 
 
 def test_json_gives_the_same() -> None:
