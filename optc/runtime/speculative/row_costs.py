@@ -18,7 +18,10 @@ from optc.runtime.kv_layout import block_size_for
 _ROWS = (1, 2, 3, 4, 5, 6, 8, 10, 12, 16, 20, 24, 32, 48, 64, 96, 128)
 #: Tokens before the measured rows.
 _CONTEXT = 64
-_ROUNDS, _LEAST_ROUNDS = 6, 3
+#: Rounds, and how many there are however long they take.
+_ROUNDS, _LEAST_ROUNDS = 24, 3
+#: Steps of more rows hardly decide on drafts and take most of the time: they have fewer rounds.
+_LARGE, _LARGE_ROUNDS = 16, 2
 #: No new round begins after so many seconds.
 _LIMIT_S = 1.0
 
@@ -82,8 +85,8 @@ def measure_row_costs(
     """Measure an engine that nobody uses yet; its KV pools are replaced by small ones.
 
     The shortest times of rounds in which all numbers of rows take turns, since whatever else the
-    machine does only adds to them; about a second, three rounds at least. Fewer rows never take
-    longer than more: where they seem to, they were held up.
+    machine does only adds to them; about a second, three rounds at least, two of them with large
+    numbers. Fewer rows never take longer than more: where they seem to, they were held up.
     """
     spec = executable.spec
     most = min(spec.max_rows, spec.max_logit_rows, spec.max_context - 1)
@@ -98,7 +101,9 @@ def measure_row_costs(
     for done in range(_ROUNDS + 1):  # the first one warms up
         if done > _LEAST_ROUNDS and clock() - begun > _LIMIT_S:
             break
-        for batch, seconds in zip(batches, times, strict=True):
+        for count, batch, seconds in zip(rows, batches, times, strict=True):
+            if count > _LARGE and done > _LARGE_ROUNDS:
+                break
             started = clock()
             executable.step(batch)
             if done:
