@@ -15,12 +15,13 @@ gates:                         # null: measured and reported, not judged
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 import yaml
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, FiniteFloat, ValidationError
 
 from optc import registry
 from optc.errors import InputError
@@ -73,7 +74,7 @@ class Recipe(BaseModel):
     description: str = ""
     backend: str = "tvm"
     pipeline: tuple[Step, ...]
-    gates: dict[str, float | None] = {}
+    gates: dict[str, FiniteFloat | None] = {}
 
     def spec(self) -> str:
         """The pipeline as one text."""
@@ -207,15 +208,22 @@ def _with_gates(recipe: Recipe, gates: Iterable[str]) -> Recipe:
         if not equals:
             raise InputError(f"{text!r} is not name=bound", where="--gate")
         _check_gate(name, "--gate")
-        try:
-            bounds[name] = None if value.lower() == "none" else float(value)
-        except ValueError as error:
-            raise InputError(
-                f"the bound {value!r} of {name!r} is not a number",
-                where="--gate",
-                hint="a number, or 'none' to report without judging",
-            ) from error
+        bounds[name] = None if value.lower() == "none" else _bound(name, value)
     return recipe.model_copy(update={"gates": bounds})
+
+
+def _bound(gate: str, text: str) -> float:
+    try:
+        bound = float(text)
+    except ValueError:
+        bound = math.nan
+    if not math.isfinite(bound):
+        raise InputError(
+            f"the bound {text!r} of {gate!r} is not a number",
+            where="--gate",
+            hint="a number, or 'none' to report without judging",
+        )
+    return bound
 
 
 def _check_pass(name: str, where: str) -> None:

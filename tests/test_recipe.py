@@ -141,7 +141,9 @@ def test_bad_overrides_say_what_is_wrong() -> None:
         "int4-fused", sets=("quantize-weights.bits=four",)
     )
     assert refused("fp32", gates=("kl_mean",)) == "--gate: 'kl_mean' is not name=bound"
-    assert "the bound 'low' of 'kl_mean' is not a number" in refused("fp32", gates=("kl_mean=low",))
+    for bound in ("low", "nan", "inf"):
+        message = refused("fp32", gates=(f"kl_mean={bound}",))
+        assert f"the bound {bound!r} of 'kl_mean' is not a number" in message
 
 
 def test_files_that_are_no_recipes(tmp_path: Path) -> None:
@@ -154,7 +156,9 @@ def test_files_that_are_no_recipes(tmp_path: Path) -> None:
     assert "the key 'name' is missing" in refused(written(tmp_path, "pipeline: [canonicalize]\n"))
     assert "is no pipeline entry" in refused(written(tmp_path, "name: m\npipeline: [3]\n"))
     assert "is no pipeline entry" in refused(written(tmp_path, "name: m\npipeline: [{a: 3}]\n"))
-    assert "gates.kl_mean" in refused(written(tmp_path, MINIMAL + "gates: {kl_mean: low}\n"))
+    for bound in ("low", ".nan", ".inf"):
+        path = written(tmp_path, MINIMAL + f"gates: {{kl_mean: {bound}}}\n")
+        assert "gates.kl_mean" in refused(path)
 
 
 def test_an_order_that_a_pass_forbids_is_refused(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -54,7 +55,8 @@ def load(
             (docs/runtime.md). ``Engine.info`` says which that is and why not another.
         kv_memory: Memory for keys and values, ``"2GiB"`` or bytes; None is enough for all
             sequences at full length, at most 2 GiB and a quarter of the available memory.
-        threads: Threads of the engine; None is what this process may use.
+        threads: Threads of the engine, at most the CPUs of the machine; None is what this process
+            may use.
         token_budget: Most rows of one step; None is the engine's limit.
         max_sequences: Most requests that are served at once, others wait; None is the engine's
             limit.
@@ -99,6 +101,7 @@ def load(
         prefill_chunk=prefill_chunk,
         max_drafted=max_drafted,
     )
+    _check_threads(threads)
     budget = parse_bytes(kv_memory) if isinstance(kv_memory, str) else kv_memory
     artifact = Artifact.open(path, verify)
     kinds = _kinds(speculate, draft)
@@ -144,6 +147,17 @@ def _check_counts(**counts: int | None) -> None:
     for name, count in counts.items():
         if count is not None and count < 1:
             raise InputError(f"{count} is too few", where=name, hint="at least 1")
+
+
+def _check_threads(threads: int | None) -> None:
+    """The threads of a kernel wait for each other actively: more than CPUs all but stand still."""
+    cpus = os.cpu_count() or 1
+    if threads is not None and threads > cpus:
+        raise InputError(
+            f"{threads} threads on a machine with {cpus} CPUs",
+            where="threads",
+            hint=f"at most {cpus}; this process may use {usable_threads()}",
+        )
 
 
 def _kinds(speculate: str | None, draft: str | Path | None) -> tuple[str, ...]:

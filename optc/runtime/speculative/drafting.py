@@ -79,6 +79,12 @@ class Drafting:
             raise InputError(
                 f"{self.count} drafts", where="num_speculative_tokens", hint="at least 1"
             )
+        if self.count is not None and not self.kinds:
+            raise InputError(
+                f"{self.count} drafts are asked for, but nothing drafts",
+                where="num_speculative_tokens",
+                hint="say with speculate= what drafts, for example ngram",
+            )
         if self.model and self.open_draft is None:
             raise InputError(
                 "there is no draft model",
