@@ -79,10 +79,6 @@ class GateReport:
         """Gates that have a bound but no value."""
         return tuple(g for g in self.gates if g.bound is not None and g.value is None)
 
-    def gates_json(self) -> list[dict[str, Any]]:
-        """The gates as the value of the ``gates`` key in ``--json`` output."""
-        return [dataclasses.asdict(gate) for gate in self.gates]
-
 
 def measure_gates(
     reference_model: ir.Model,

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, TextIO
+from typing import TYPE_CHECKING
 
 import onnx_ir as ir
 
@@ -40,13 +40,3 @@ def dump_to(folder: Path) -> Instrument:
             ) from error
 
     return dump
-
-
-def print_after(names: Collection[str], stream: TextIO) -> Instrument:
-    """Print the model to ``stream`` after the passes ``names``."""
-
-    def show(record: PassRecord, model: ir.Model) -> None:
-        if record.name in names:
-            print(f"// after {record.name}\n{model_text(model)}", file=stream)
-
-    return show

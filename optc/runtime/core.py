@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import replace
 from typing import NamedTuple
 
 from optc.runtime.adapters.rows import with_adapters
@@ -14,7 +13,7 @@ from optc.runtime.batch import build_batch
 from optc.runtime.batching import Batching
 from optc.runtime.beams.group import advance_beams, group_of
 from optc.runtime.chunks import Chunk
-from optc.runtime.counting import count_drafts, count_queues
+from optc.runtime.counting import count_drafts, count_queues, snapshot
 from optc.runtime.deadlines import Deadlines
 from optc.runtime.detokenize import TextStream
 from optc.runtime.draw import Draw, Judged, constrained, draws_of, judge, last_rows
@@ -42,10 +41,6 @@ class Update(NamedTuple):
 
     request: Request
     delta: Delta
-
-
-#: Rows a request of steps that count as prefill.
-_PREFILL_ROWS = 4
 
 
 class Core:
@@ -226,15 +221,7 @@ class Core:
 
     def metrics(self) -> EngineMetrics:
         """A copy of the counters, with the present queues and free blocks. Any thread may ask."""
-        return replace(
-            self._metrics.copy(),
-            running=self.scheduler.num_running,
-            waiting=self.scheduler.num_waiting,
-            free_blocks=self._blocks.available(),
-            spilled_blocks=self._spill.num_blocks if self._spill else 0,
-            restored_blocks=self._spill.restored_blocks if self._spill else 0,
-            cached_blocks=tuple(pool.num_cached for pool in self._blocks.pools),
-        )
+        return snapshot(self._metrics, self.scheduler, self._spill)
 
     def requests(self) -> Iterator[Request]:
         """All requests that have not finished, oldest first."""
@@ -264,9 +251,8 @@ class Core:
 
     def _count(self, chunks: Sequence[Chunk[Request]], seconds: float) -> None:
         self._metrics.count_step(chunks, seconds, self._blocks.available())
-        rows = sum(chunk.rows for chunk in chunks)
-        if self._spill and rows >= _PREFILL_ROWS * len(chunks):
-            self._spill.observe_prefill(rows, seconds)
+        if self._spill:
+            self._spill.observe_step(sum(chunk.rows for chunk in chunks), len(chunks), seconds)
 
     def _update(self, draw: Draw, judged: Judged, now: float) -> Update:
         request, (verdict, best) = draw.request, judged

@@ -1,11 +1,14 @@
-"""What a step adds to the counters of the engine and of its requests."""
+"""What a step adds to the counters of the engine and of its requests, and what they say now."""
 
 from __future__ import annotations
+
+from dataclasses import replace
 
 from optc.runtime.metrics import EngineMetrics
 from optc.runtime.request import Request
 from optc.runtime.scheduler import Scheduler
 from optc.runtime.speculative.proposer import Checked
+from optc.runtime.spill.spill import Spill
 
 
 def count_queues(metrics: EngineMetrics, scheduler: Scheduler[Request]) -> None:
@@ -29,3 +32,18 @@ def count_drafts(metrics: EngineMetrics, request: Request, checked: Checked) -> 
     for one in (request.metrics, metrics):
         one.drafted_tokens += checked.drafted
         one.accepted_tokens += checked.accepted
+
+
+def snapshot(
+    metrics: EngineMetrics, scheduler: Scheduler[Request], spill: Spill | None
+) -> EngineMetrics:
+    """A copy of the counters, with the present queues and blocks."""
+    return replace(
+        metrics.copy(),
+        running=scheduler.num_running,
+        waiting=scheduler.num_waiting,
+        free_blocks=scheduler.blocks.available(),
+        spilled_blocks=spill.num_blocks if spill else 0,
+        restored_blocks=spill.restored_blocks if spill else 0,
+        cached_blocks=tuple(pool.num_cached for pool in scheduler.blocks.pools),
+    )

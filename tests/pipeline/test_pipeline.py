@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,7 +16,7 @@ from optc import registry
 from optc.errors import InputError, UnsupportedError
 from optc.ir.functions import ensure_function
 from optc.pipeline.base import Pass, PassReport
-from optc.pipeline.instruments import dump_to, print_after
+from optc.pipeline.instruments import dump_to
 from optc.pipeline.pipeline import PassRecord, Pipeline
 from tests.ir_text import model_of
 
@@ -209,13 +208,6 @@ def test_dump_into_a_file_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="cannot write the IR dump: ") as caught:
         Pipeline.parse("rename", Known()).run(model(), [dump_to(tmp_path / "file")])
     assert caught.value.where == str(tmp_path / "file" / "00-rename.onnx.txt")
-
-
-def test_print_after() -> None:
-    stream = io.StringIO()
-    Pipeline.parse("rename,late", Known()).run(model(), [print_after({"late"}, stream)])
-    assert stream.getvalue().startswith("// after late\n")
-    assert stream.getvalue().count("// after") == 1
 
 
 def test_the_whole_pipeline_of_the_project_parses() -> None:

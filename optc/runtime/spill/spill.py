@@ -14,6 +14,8 @@ from optc.runtime.spill.stores import Bytes, Store
 
 #: Weight of the newest measurement in a running mean.
 _NEWEST = 0.2
+#: Rows a request of steps that count as prefill.
+_PREFILL_ROWS = 4
 #: Where restoring is the slower, it is measured again once in so many hits.
 _PROBE = 64
 
@@ -84,9 +86,10 @@ class Spill:
         self.restored_blocks += 1
         return True
 
-    def observe_prefill(self, rows: int, seconds: float) -> None:
-        """Take note of a step whose rows are mostly of prompts."""
-        self._prefill_s = _mean(self._prefill_s, seconds / rows)
+    def observe_step(self, rows: int, requests: int, seconds: float) -> None:
+        """Take note of a step if its rows are mostly of prompts."""
+        if rows >= _PREFILL_ROWS * requests:
+            self._prefill_s = _mean(self._prefill_s, seconds / rows)
 
     def pays(self, tokens: int, blocks: int) -> bool:
         """Whether to restore ``blocks`` blocks, of all groups, instead of computing ``tokens``."""

@@ -176,7 +176,8 @@ def test_restoring_must_be_faster_than_computing(seconds: float, pays: bool) -> 
     spill.save(0, b"x", 1)
     assert spill.pays(4, 1), "nothing is known yet"
     assert spill.load(0, b"x", 2)
-    spill.observe_prefill(rows=10, seconds=3.0)
+    spill.observe_step(rows=11, requests=3, seconds=99.0)  # decodes, for the most part
+    spill.observe_step(rows=10, requests=1, seconds=3.0)
     answers = [spill.pays(tokens=4, blocks=1) for _ in range(64)]
     assert answers == ([True] * 64 if pays else [False] * 63 + [True]), "a probe at times"
 
