@@ -199,7 +199,12 @@ class _Compile:
             return lower(imported.model, self.options)
 
     def _check_limits(self, lowered: Lowered) -> None:
+        """Refuse before the long stages what would fail in or behind them."""
+        from optc.driver.layer_skip import divided
         from optc.driver.limits import check_disk, check_memory
+
+        if isinstance(self.options.self_draft, int):
+            divided(lowered.reference, self.options.self_draft)
 
         check_disk(lowered.model, self.writer, weight_copies(self.options.engines))
         limit, gated = self.options.max_ram_bytes, self.options.gated

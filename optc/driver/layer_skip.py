@@ -10,11 +10,28 @@ from __future__ import annotations
 import onnx_ir as ir
 
 from optc.errors import InputError, UnsupportedError
-from optc.gates.partition import partition
+from optc.gates.partition import Partition, partition
 from optc.ir.graph import remove_unused
 
 #: What may stand between the last layer and the head.
 _NORMS = ("RMSNormalization", "LayerNormalization")
+
+
+def divided(model: ir.Model, count: int) -> Partition:
+    """The parts of a model in dense form that has more than ``count`` layers.
+
+    Raises:
+        InputError: It has not.
+        UnsupportedError: Its layers cannot be told apart.
+    """
+    parts = partition(model)
+    if not 1 <= count < len(parts.blocks):
+        raise InputError(
+            f"{count} of {len(parts.blocks)} layers",
+            where="--self-draft",
+            hint=f"1 to {len(parts.blocks) - 1}",
+        )
+    return parts
 
 
 def keep_first_layers(model: ir.Model, count: int) -> None:
@@ -24,13 +41,7 @@ def keep_first_layers(model: ir.Model, count: int) -> None:
         InputError: The model has no more layers than that.
         UnsupportedError: Its layers or its final norm cannot be told apart.
     """
-    parts = partition(model)
-    if not 1 <= count < len(parts.blocks):
-        raise InputError(
-            f"{count} of {len(parts.blocks)} layers",
-            where="--self-draft",
-            hint=f"1 to {len(parts.blocks) - 1}",
-        )
+    parts = divided(model, count)
     hidden = parts.head.inputs[0]
     norm = None if hidden is None else hidden.producer()
     if norm is None or norm.op_type not in _NORMS:

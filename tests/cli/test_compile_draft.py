@@ -97,6 +97,17 @@ def test_a_missing_draft_is_found_before_any_work(
     assert not stub.built
 
 
+def test_too_many_layers_of_a_self_draft_are_found_before_the_build(
+    optc: Optc, stub: StubBackend, quick_import: None, tiny_model: Path, tmp_path: Path
+) -> None:
+    options = ("--recipe", "fp32", "--no-gates", "--self-draft", "9")
+    outcome = optc("compile", tiny_model, "-o", tmp_path / "out/a", *options)
+    assert outcome.code == 2
+    assert "--self-draft: 9 of 2 layers (1 to 1)" in outcome.err
+    assert not stub.built
+    assert not (tmp_path / "out").exists()
+
+
 def test_layers_of_a_self_draft_are_a_number_or_auto(
     optc: Optc, stub: StubBackend, tiny_model: Path, tmp_path: Path
 ) -> None:
