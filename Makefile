@@ -12,7 +12,7 @@ demo: $(STAMP)
 	$(BIN)/optc run artifacts/pycode-int8-fused --prompt "def fib(n):" --max-tokens 64
 
 test: $(STAMP) check
-	$(BIN)/python -m pytest -n 2
+	$(BIN)/python -m pytest -n 2 --dist worksteal
 
 check: lint types layers
 

@@ -1,9 +1,15 @@
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
+
+import optc
+from tests.shared import made_once
+
+MODELS = Path(__file__).parents[1] / "examples/models"
 
 # A test never depends on time: not on a busy machine's either. The same examples in every run.
 settings.register_profile(
@@ -18,3 +24,25 @@ def own_cache(tmp_path_factory: pytest.TempPathFactory) -> None:
     folder: Path = tmp_path_factory.mktemp("cache")
     patch = pytest.MonkeyPatch()
     patch.setenv("OPTC_CACHE", str(folder))
+
+
+@pytest.fixture(scope="session")
+def drafting_artifact(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
+    """The trained example with everything that drafts, int8-fused and ungated, by type of KV."""
+
+    def get(kv: str) -> Path:
+        def compile(folder: Path) -> Path:
+            return optc.compile(
+                MODELS / "pycode",
+                "int8-fused",
+                folder / "artifact",
+                set=[f"kv-cache.dtype={kv}"],
+                draft=MODELS / "pycode-draft",
+                self_draft=3,
+                medusa=MODELS / "pycode-medusa",
+                no_gates=True,
+            ).path
+
+        return made_once(tmp_path_factory, f"pycode-drafting-{kv}", compile)
+
+    return get

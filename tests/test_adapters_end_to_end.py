@@ -12,8 +12,8 @@ from peft import LoraConfig, PeftModel, get_peft_model
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 import optc
-from optc.driver import compile as compile_model
 from optc.errors import InputError, RequestError, UnavailableError
+from tests.shared import made_once
 
 MODEL = Path(__file__).parents[1] / "examples" / "models" / "pycode"
 PROMPTS = ("def fib(n):", "import os\n\nclass Foo:", "for x in range(")
@@ -62,9 +62,11 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 
 @pytest.fixture(scope="module")
 def engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[optc.Engine]:
-    artifact = tmp_path_factory.mktemp("artifact") / "fp32"
-    compile_model(MODEL, "fp32", artifact, adapters="max=2,rank=8", no_gates=True)
-    with optc.load(artifact) as loaded:
+    def compile(folder: Path) -> Path:
+        output, room = folder / "artifact", "max=2,rank=8"
+        return optc.compile(MODEL, "fp32", output, adapters=room, no_gates=True).path
+
+    with optc.load(made_once(tmp_path_factory, "pycode-adapters", compile)) as loaded:
         yield loaded
 
 

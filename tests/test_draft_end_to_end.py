@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -20,12 +21,9 @@ PARAMS = [
 ]
 
 
-@pytest.fixture(scope="module")
-def artifact(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("draft") / "a"
-    draft = MODELS / "pycode-draft"
-    optc.compile(MODELS / "pycode", draft=draft, output=folder, max_context=512, no_gates=True)
-    return folder
+@pytest.fixture
+def artifact(drafting_artifact: Callable[[str], Path]) -> Path:
+    return drafting_artifact("int8")
 
 
 def generate(path: Path, **options: object) -> tuple[list[list[tuple[int, ...]]], int, int]:

@@ -17,6 +17,7 @@ import pytest
 from benchmarks.numpy_llama import FakeQuant, NumpyLlama, divergence
 from optc.gates.text import cut_windows, read_documents, token_stream
 from tests.runtime.test_lean_import import run as run_lean
+from tests.shared import made_once
 
 ROOT = Path(__file__).parents[1]
 MODEL = ROOT / "examples/models/pycode"
@@ -45,9 +46,12 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def exact(folder: Path) -> Path:
-    optc("compile", MODEL, "--recipe", "fp32", "-o", folder / "fp32", "--no-gates")
-    return folder / "fp32"
+def exact(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    def compile(folder: Path) -> Path:
+        optc("compile", MODEL, "--recipe", "fp32", "-o", folder / "fp32", "--no-gates")
+        return folder / "fp32"
+
+    return made_once(tmp_path_factory, "pycode-fp32", compile)
 
 
 @pytest.mark.parametrize("prompt", PROMPTS)

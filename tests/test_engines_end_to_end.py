@@ -8,6 +8,7 @@ import pytest
 
 import optc
 from optc.artifact import Artifact
+from tests.shared import made_once
 from tests.stub import write_tiny_model
 
 ENGINES = ("tvm:x86-64-v3", "tvm:native", "onnxruntime")
@@ -17,10 +18,11 @@ PROMPTS = ["def fib(n):", "a"]
 
 @pytest.fixture(scope="module")
 def artifact(tmp_path_factory: pytest.TempPathFactory) -> Artifact:
-    folder = tmp_path_factory.mktemp("engines")
-    model = write_tiny_model(folder / "tiny")
-    output = folder / "artifact"
-    return optc.compile(model, "int8-fused", output, backend=ENGINES, no_gates=True)
+    def compile(folder: Path) -> Path:
+        model, output = write_tiny_model(folder / "tiny"), folder / "artifact"
+        return optc.compile(model, "int8-fused", output, backend=ENGINES, no_gates=True).path
+
+    return Artifact.open(made_once(tmp_path_factory, "tiny-of-two-backends", compile))
 
 
 def tokens(path: Path, engine: str | None) -> tuple[str, list[tuple[int, ...]]]:

@@ -9,14 +9,13 @@ from __future__ import annotations
 
 import itertools
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
 import pytest
 
 import optc
-from optc.driver import compile as compile_model
 from optc.runtime.speculative.kinds import KINDS
 
 ROOT = Path(__file__).parents[1]
@@ -70,20 +69,8 @@ class Outcome(NamedTuple):
 
 
 @pytest.fixture(scope="module")
-def artifacts(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    folder = tmp_path_factory.mktemp("equivalence")
-    for kv in KV_TYPES:
-        compile_model(
-            MODELS / "pycode",
-            "int8-fused",
-            folder / kv,
-            set=[f"kv-cache.dtype={kv}"],
-            draft=MODELS / "pycode-draft",
-            self_draft=3,
-            medusa=MODELS / "pycode-medusa",
-            no_gates=True,
-        )
-    return {kv: folder / kv for kv in KV_TYPES}
+def artifacts(drafting_artifact: Callable[[str], Path]) -> dict[str, Path]:
+    return {kv: drafting_artifact(kv) for kv in KV_TYPES}
 
 
 def requests(grammar: str) -> Iterator[tuple[str, str, optc.SamplingParams]]:

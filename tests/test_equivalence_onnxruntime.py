@@ -18,9 +18,9 @@ import pytest
 import optc
 from optc import registry
 from optc.artifact import Artifact
-from optc.driver import compile as compile_model
 from optc.gates.teacher import SingleSequence
 from optc.runtime.noise import gumbel, words
+from tests.shared import made_once
 from tests.test_equivalence import (
     DRAFTED,
     GRAMMARS,
@@ -54,16 +54,17 @@ tokens; int8-fused on the CPU provider, KV float32, no shared prefixes; on anoth
 
 @pytest.fixture(scope="module")
 def artifact(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("equivalence") / "pycode"
-    compile_model(
-        MODELS / "pycode",
-        "int8-fused",
-        folder,
-        backend="onnxruntime",
-        draft=MODELS / "pycode-draft",
-        no_gates=True,
-    )
-    return folder
+    def compile(folder: Path) -> Path:
+        return optc.compile(
+            MODELS / "pycode",
+            "int8-fused",
+            folder / "artifact",
+            backend="onnxruntime",
+            draft=MODELS / "pycode-draft",
+            no_gates=True,
+        ).path
+
+    return made_once(tmp_path_factory, "pycode-onnxruntime", compile)
 
 
 def outcomes(artifact: Path, speculate: str) -> dict[Combination, Outcome]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -20,11 +20,9 @@ PARAMS = {
 }
 
 
-@pytest.fixture(scope="module")
-def artifact(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("medusa")
-    optc.compile(MODEL, medusa=HEADS, output=folder / "a", max_context=512, no_gates=True)
-    return folder / "a"
+@pytest.fixture
+def artifact(drafting_artifact: Callable[[str], Path]) -> Path:
+    return drafting_artifact("int8")
 
 
 def generate(path: Path, **options: object) -> Iterator[tuple[list[tuple[int, ...]], int, int]]:

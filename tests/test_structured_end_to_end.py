@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -61,10 +61,8 @@ def check(case: str, text: str) -> None:
 
 
 @pytest.fixture(scope="module")
-def artifact(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("artifacts") / "pycode"
-    optc.compile(MODEL, recipe="int8-fused", output=folder, no_gates=True)
-    return folder
+def artifact(drafting_artifact: Callable[[str], Path]) -> Path:
+    return drafting_artifact("int8")
 
 
 @pytest.fixture(scope="module")

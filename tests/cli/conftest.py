@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import shutil
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +15,7 @@ from optc.cli.main import run
 from optc.gates import measure
 from optc.gates.measure import GateReport, judge
 from optc.importer import ImportedModel
+from tests.shared import made_once
 from tests.stub import AheadOfTime, StubBackend, write_tiny_model
 
 
@@ -70,6 +72,27 @@ def quick_import(imported_tiny: ImportedModel, monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(importer, "import_model", import_model)
 
 
+@pytest.fixture
+def artifact(
+    optc: Optc,
+    stub: StubBackend,
+    quick_import: None,
+    tiny_model: Path,
+    tmp_path: Path,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Path:
+    """The tiny model compiled for the stub, a copy of the test's own."""
+
+    def compile(folder: Path) -> Path:
+        arguments = ("-o", folder / "a", "--recipe", "fp32", "--no-gates")
+        assert optc("compile", tiny_model, *arguments).code == 0
+        return folder / "a"
+
+    made = made_once(tmp_path_factory, "artifact-of-the-stub", compile)
+    shutil.copytree(made, tmp_path / "a")
+    return tmp_path / "a"
+
+
 @pytest.fixture(scope="session")
 def imported_tiny(tiny_model: Path) -> ImportedModel:
     return importer.import_model(tiny_model)
@@ -86,6 +109,24 @@ def backends(monkeypatch: pytest.MonkeyPatch) -> dict[str, StubBackend]:
     monkeypatch.setattr(registry, "backend_names", lambda: tuple(sorted(found)))
     monkeypatch.setattr(registry, "backend", found.__getitem__)
     return found
+
+
+@pytest.fixture
+def compile_tiny(
+    optc: Optc, stub: StubBackend, quick_import: None, tiny_model: Path, tmp_path: Path
+) -> Optc:
+    """Compiles the tiny model into ``tmp_path/out/a`` without gates, unless told otherwise."""
+
+    def call(*arguments: object, gates: bool = False) -> Outcome:
+        rest = arguments if gates else (*arguments, "--no-gates")
+        return optc("compile", tiny_model, "-o", tmp_path / "out/a", "--recipe", "fp32", *rest)
+
+    return call
+
+
+def nothing_left(tmp_path: Path) -> bool:
+    """No part of `compile_tiny`'s output is there."""
+    return not (tmp_path / "out").exists()
 
 
 @pytest.fixture

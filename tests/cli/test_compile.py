@@ -7,16 +7,12 @@ import json
 import os
 import shutil
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from optc.artifact import Artifact
 from optc.errors import UnsupportedError
-from optc.gates import measure
-from optc.gates.measure import GateReport, judge
-from optc.target import Target
-from tests.cli.conftest import Optc, Outcome
+from tests.cli.conftest import Optc, nothing_left
 from tests.stub import StubBackend
 
 REPORT_KEYS = {
@@ -29,36 +25,6 @@ REPORT_KEYS = {
     "peak_anon_bytes",
     "seconds",
 }
-
-
-@pytest.fixture
-def compile_tiny(
-    optc: Optc, stub: StubBackend, quick_import: None, tiny_model: Path, tmp_path: Path
-) -> Optc:
-    """Compiles the tiny model into ``tmp_path/out/a`` without gates, unless told otherwise."""
-
-    def call(*arguments: object, gates: bool = False) -> Outcome:
-        rest = arguments if gates else (*arguments, "--no-gates")
-        return optc("compile", tiny_model, "-o", tmp_path / "out/a", "--recipe", "fp32", *rest)
-
-    return call
-
-
-@pytest.fixture
-def fake_gates(monkeypatch: pytest.MonkeyPatch) -> dict[str, float | None]:
-    """Values that the gates will measure; change them before compiling."""
-    values: dict[str, float | None] = {"kl_mean": 1e-7, "top1_agreement": 1.0}
-
-    def fake(model: object, executable: object, windows: object, bounds: Any, **_: Any) -> Any:
-        gates = tuple(judge(n, v, bounds.get(n), absent="no clock") for n, v in values.items())
-        return GateReport(gates, {"tokens": 640})
-
-    monkeypatch.setattr(measure, "measure_gates", fake)
-    return values
-
-
-def nothing_left(tmp_path: Path) -> bool:
-    return not (tmp_path / "out").exists()
 
 
 def test_tuning_and_its_file_reach_the_backend(
@@ -127,86 +93,6 @@ def test_an_ungated_artifact_says_so(compile_tiny: Optc, tmp_path: Path) -> None
     assert {g["measured_on"] for g in value["gates"]} == {"none"}
     assert {g["passed"] for g in value["gates"]} == {None}
     assert Artifact.open(tmp_path / "out/a").manifest.gated is False
-
-
-def test_gates_that_hold_are_recorded(
-    compile_tiny: Optc, fake_gates: dict[str, float | None], tmp_path: Path
-) -> None:
-    value = compile_tiny("--json", gates=True).json
-    kl = next(g for g in value["gates"] if g["name"] == "kl_mean")
-    assert kl == {
-        "name": "kl_mean",
-        "value": 1e-7,
-        "bound": 1e-6,
-        "passed": True,
-        "measured_on": "engine",
-        "reason": "",
-        "engine": "target",
-    }
-    artifact = Artifact.open(tmp_path / "out/a")
-    assert artifact.manifest.gated
-    assert ("kl_mean", True) in {(g.name, g.passed) for g in artifact.manifest.gates}
-    assert artifact.report()["evaluation"] == {"target": {"tokens": 640}}
-
-
-def test_a_gate_that_fails_is_exit_code_4_and_leaves_nothing(
-    compile_tiny: Optc, fake_gates: dict[str, float | None], tmp_path: Path
-) -> None:
-    fake_gates["kl_mean"] = 0.5
-    outcome = compile_tiny(gates=True)
-    assert outcome.code == 4
-    assert "gates: kl_mean: 0.5 is above the bound 1e-06" in outcome.err
-    assert "FAILED" in outcome.out  # the table of what was measured
-    assert nothing_left(tmp_path)
-    value = compile_tiny("--json", gates=True).json
-    assert value["error"]["kind"] == "gate"
-    assert value["artifact"] is None
-    assert next(g for g in value["gates"] if g["name"] == "kl_mean")["passed"] is False
-    assert nothing_left(tmp_path)
-
-
-def test_a_looser_bound_lets_it_through(
-    compile_tiny: Optc, fake_gates: dict[str, float | None]
-) -> None:
-    fake_gates["kl_mean"] = 0.5
-    assert compile_tiny("--gate", "kl_mean=0.6", gates=True).code == 0
-
-
-def test_keep_failed_keeps_the_result_aside(
-    compile_tiny: Optc, fake_gates: dict[str, float | None], tmp_path: Path
-) -> None:
-    fake_gates["top1_agreement"] = 0.1
-    outcome = compile_tiny("--keep-failed", "--json", gates=True)
-    assert outcome.code == 4
-    assert outcome.json["artifact"] == str(tmp_path / "out/a.failed")
-    assert os.listdir(tmp_path / "out") == ["a.failed"]
-    gates = Artifact.open(tmp_path / "out/a.failed").manifest.gates
-    assert ("top1_agreement", False) in {(g.name, g.passed) for g in gates}
-
-
-def test_gates_that_cannot_be_measured_fail_unless_allowed(
-    compile_tiny: Optc,
-    fake_gates: dict[str, float | None],
-    monkeypatch: pytest.MonkeyPatch,
-    tmp_path: Path,
-) -> None:
-    future = Target("x86-64-v9", "cpu", ("avx9000",))
-    monkeypatch.setattr("optc.driver.engines.parse_target", lambda *_: future)
-    outcome = compile_tiny("--target", "x86-64-v9", gates=True)
-    assert outcome.code == 4
-    assert "kl_mean: it needs avx9000, which this CPU lacks" in outcome.err
-    assert nothing_left(tmp_path)
-    value = compile_tiny("--target", "x86-64-v9", "--allow-unmeasured", "--json", gates=True).json
-    assert {g["measured_on"] for g in value["gates"]} == {"none"}
-    assert any("gate kl_mean was not measured" in text for text in value["warnings"])
-
-
-def test_a_table_for_people(compile_tiny: Optc, fake_gates: dict[str, float | None]) -> None:
-    outcome = compile_tiny(gates=True)
-    assert "kl_mean" in outcome.out
-    assert "passed" in outcome.out
-    assert "digest " in outcome.out
-    assert "· import\n· passes\n· build\n· gates\n" in outcome.err
 
 
 def test_dump_dir_gets_the_graph_after_every_pass(compile_tiny: Optc, tmp_path: Path) -> None:

@@ -23,15 +23,6 @@ RUN_KEYS = {
 FRAME = {"schema", "warnings"}
 
 
-@pytest.fixture
-def artifact(
-    optc: Optc, stub: StubBackend, quick_import: None, tiny_model: Path, tmp_path: Path
-) -> Path:
-    path = tmp_path / "a"
-    assert optc("compile", tiny_model, "-o", path, "--recipe", "fp32", "--no-gates").code == 0
-    return path
-
-
 def test_run_json_has_the_promised_keys(optc: Optc, artifact: Path) -> None:
     value = optc(
         "run", artifact, "--prompt", "ab", "--max-tokens", "5", "--ignore-eos", "--json"

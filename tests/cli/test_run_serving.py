@@ -9,18 +9,8 @@ import pytest
 
 import optc as package
 from tests.cli.conftest import Optc
-from tests.stub import StubBackend
 
 RUN = ("--max-tokens", "6", "--ignore-eos")
-
-
-@pytest.fixture
-def artifact(
-    optc: Optc, stub: StubBackend, quick_import: None, tiny_model: Path, tmp_path: Path
-) -> Path:
-    path = tmp_path / "a"
-    assert optc("compile", tiny_model, "-o", path, "--recipe", "fp32", "--no-gates").code == 0
-    return path
 
 
 def test_beams_are_those_of_the_library_best_first(optc: Optc, artifact: Path) -> None:

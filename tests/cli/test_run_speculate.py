@@ -4,19 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
-
 from tests.cli.conftest import Optc
-from tests.stub import StubBackend
-
-
-@pytest.fixture
-def artifact(
-    optc: Optc, stub: StubBackend, quick_import: None, tiny_model: Path, tmp_path: Path
-) -> Path:
-    path = tmp_path / "a"
-    assert optc("compile", tiny_model, "-o", path, "--recipe", "fp32", "--no-gates").code == 0
-    return path
 
 
 def test_speculation_changes_nothing_but_the_figures(optc: Optc, artifact: Path) -> None:

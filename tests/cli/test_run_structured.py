@@ -10,16 +10,6 @@ from pathlib import Path
 import pytest
 
 from tests.cli.conftest import Optc
-from tests.stub import StubBackend
-
-
-@pytest.fixture
-def artifact(
-    optc: Optc, stub: StubBackend, quick_import: None, tiny_model: Path, tmp_path: Path
-) -> Path:
-    path = tmp_path / "a"
-    assert optc("compile", tiny_model, "-o", path, "--recipe", "fp32", "--no-gates").code == 0
-    return path
 
 
 def test_each_kind_of_structure(optc: Optc, artifact: Path, tmp_path: Path) -> None:

@@ -2,44 +2,35 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
-from optc import registry
-from optc.pipeline.pipeline import Pipeline
+from tests.families import FAMILIES, FUSED, model_after
 from tests.ir_text import Array
 from tests.models import Dense, dense_model
 from tests.ragged import RaggedDriver, run_dense
 
-FUSED = "fuse-qkv,fuse-gate-up,kv-cache,fuse-residual-norm,fuse-rotary"
-FAMILIES = {
-    "llama": Dense(tied=True),
-    "gemma": Dense(
-        windows=(5, 0, 20),
-        softcap=3.0,
-        logit_softcap=2.0,
-        qk_norm=True,
-        qkv_bias=True,
-        post_norms=True,
-        activation="gelu_tanh",
-    ),
-    "phi": Dense(fused=True, rotary_dim=4),
-    "no positions": Dense(rotary_dim=0, activation="gelu"),
+SHAPES = {
+    "llama": FAMILIES["llama"],
+    "gemma": replace(FAMILIES["gemma2"], qk_norm=True),
+    "phi": FAMILIES["phi3"],
+    "no positions": replace(FAMILIES["no positions"], activation="gelu"),
 }
 
 
 def ragged_logits(shape: Dense, spec: str, tokens: list[int]) -> tuple[Array, set[str]]:
     """Logits of all tokens, in two chunks, and the operators that are left."""
-    model = dense_model(shape)
-    Pipeline.parse(spec, registry).run(model)
+    model = model_after(spec, shape)
     driver = RaggedDriver(model)
     logits = np.concatenate([driver.step({7: tokens[:17]}), driver.step({7: tokens[17:]})])
     return logits, {node.op_type for node in model.graph}
 
 
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("family", SHAPES)
 def test_fusions_keep_the_meaning(family: str) -> None:
-    shape = FAMILIES[family]
+    shape = SHAPES[family]
     tokens = np.random.default_rng(1).integers(0, shape.vocab, 40).tolist()
     logits, left = ragged_logits(shape, FUSED, tokens)
     want = run_dense(dense_model(shape), tokens)
@@ -50,7 +41,7 @@ def test_fusions_keep_the_meaning(family: str) -> None:
 
 @pytest.mark.parametrize("options", ["", "{bits=4,group_size=32,symmetric=false}"])
 def test_fusing_the_quantization_keeps_the_values(options: str) -> None:
-    shape = FAMILIES["gemma"]
+    shape = SHAPES["gemma"]
     tokens = list(range(30))
     plain, _ = ragged_logits(shape, f"{FUSED},quantize-weights{options}", tokens)
     fused, left = ragged_logits(

@@ -7,43 +7,33 @@ from pathlib import Path
 
 import numpy as np
 
-from optc import registry
 from optc.backend import BuildOptions
 from optc.backends.onnxruntime.build import build_engine
 from optc.backends.onnxruntime.executable import SlotExecutable
 from optc.backends.onnxruntime.loader import load_engine
-from optc.pipeline.pipeline import Pipeline
 from optc.runtime.executable import StepBatch
 from optc.target import parse_target
+from tests import families
+from tests.families import model_after
 from tests.ir_text import Array
-from tests.models import Dense, dense_model
+from tests.models import Dense
 
-FUSED = "fuse-qkv,fuse-gate-up,kv-cache,fuse-residual-norm,fuse-rotary"
 #: Heads as wide as the operator for attention wants them: multiples of 8, rotary of 16.
 FAMILIES = {
-    "llama": Dense(head_dim=16, rotary_dim=16, tied=True),
-    "qwen3": Dense(head_dim=16, rotary_dim=16, qk_norm=True, heads=3, kv_heads=1),
-    "gemma2": Dense(
-        head_dim=16,
-        rotary_dim=16,
-        windows=(5, 0, 20),
-        softcap=3.0,
-        logit_softcap=2.0,
-        qkv_bias=True,
-        post_norms=True,
-        activation="gelu_tanh",
-    ),
+    **{
+        name: replace(families.FAMILIES[name], head_dim=16, rotary_dim=16)
+        for name in ("llama", "qwen3", "gemma2")
+    },
     "phi3": Dense(head_dim=32, rotary_dim=16, fused=True),
     "odd heads": Dense(head_dim=6, rotary_dim=4),
-    "no positions": Dense(rotary_dim=0),
+    "no positions": families.FAMILIES["no positions"],
 }
 OPTIONS = BuildOptions(max_context=64, max_rows=32, max_sequences=6, max_logit_rows=24)
 
 
 def open_engine(shape: Dense, spec: str, folder: Path, **limits: int) -> SlotExecutable:
     """An engine for ``shape`` after the passes of ``spec``."""
-    model = dense_model(shape)
-    Pipeline.parse(spec, registry).run(model)
+    model = model_after(spec, shape)
     build = build_engine(model, parse_target("native"), folder, replace(OPTIONS, **limits))
     return load_engine(folder, build.spec, build.backend_data, threads=1)
 

@@ -13,15 +13,14 @@ import onnx
 import onnxruntime
 import pytest
 
-from optc import registry
 from optc.backend import EngineBuild
 from optc.backends.onnxruntime import BACKEND
 from optc.backends.onnxruntime.build import build_engine
 from optc.backends.onnxruntime.loader import load_engine, open_lowered
 from optc.errors import UnavailableError, UnsupportedError
-from optc.pipeline.pipeline import Pipeline
 from optc.target import parse_target
-from tests.backends.onnxruntime.engines import FAMILIES, FUSED, OPTIONS, Driver
+from tests.backends.onnxruntime.engines import FAMILIES, OPTIONS, Driver
+from tests.families import FUSED, model_after
 from tests.models import dense_model
 from tests.ragged import RaggedDriver, run_dense
 
@@ -29,8 +28,7 @@ FUSABLE = [name for name in FAMILIES if name != "odd heads"]
 
 
 def build(family: str, spec: str, folder: Path) -> EngineBuild:
-    model = dense_model(FAMILIES[family])
-    Pipeline.parse(spec, registry).run(model)
+    model = model_after(spec, FAMILIES[family])
     return build_engine(model, parse_target("cuda:sm_90"), folder, OPTIONS)
 
 
@@ -51,8 +49,7 @@ def test_quantized_models_keep_their_weights(bits: int, tmp_path: Path) -> None:
     spec = f"{FUSED},quantize-weights{{bits={bits},group_size=32,symmetric=false}}"
     found = build("llama", spec, tmp_path)
     tokens = list(range(20))
-    model = dense_model(FAMILIES["llama"])
-    Pipeline.parse(spec, registry).run(model)
+    model = model_after(spec, FAMILIES["llama"])
     want = RaggedDriver(model).step({0: tokens})
     engine = open_lowered(tmp_path / "model.onnx", found.spec, 1)
     got = Driver(engine).step({0: tokens}, {0: 2})

@@ -11,13 +11,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from optc import registry
 from optc.backends.onnxruntime import providers
 from optc.backends.onnxruntime.executable import SlotExecutable
 from optc.backends.onnxruntime.memory import DeviceMemory
 from optc.errors import InputError
-from optc.pipeline.pipeline import Pipeline
-from tests.backends.onnxruntime.engines import FAMILIES, FUSED, Driver, open_engine
+from tests.backends.onnxruntime.engines import FAMILIES, Driver, open_engine
+from tests.families import FUSED, model_after
 from tests.models import dense_model
 from tests.ragged import RaggedDriver, run_dense
 
@@ -64,8 +63,7 @@ def test_quantized_engines_are_near_the_ragged_step(
     """The same weights; activations are quantized by blocks instead of by token."""
     shape, spec = FAMILIES[family], f"{FUSED},{options}"
     tokens = list(range(20))
-    model = dense_model(shape)
-    Pipeline.parse(spec, registry).run(model)
+    model = model_after(spec, shape)
     want = RaggedDriver(model).step({0: tokens})
     got = Driver(open_engine(shape, spec, tmp_path)).step({0: tokens}, {0: 2})
     assert np.linalg.norm(got - want) < error * np.linalg.norm(want)

@@ -6,13 +6,13 @@ import numpy as np
 import onnx_ir as ir
 import pytest
 
-from optc import registry
 from optc.backends.onnxruntime.legalize import legalize
 from optc.errors import UnsupportedError
 from optc.ir.weights import LazyWeight
 from optc.passes.kv_cache.kv_cache import KVCache
-from optc.pipeline.pipeline import PassRecord, Pipeline
-from tests.backends.onnxruntime.engines import FAMILIES, FUSED
+from optc.pipeline.pipeline import PassRecord
+from tests.backends.onnxruntime.engines import FAMILIES
+from tests.families import FUSED, model_after
 from tests.ir_text import expected, nodes_text
 from tests.models import Dense, dense_model
 
@@ -20,8 +20,7 @@ INT4 = "quantize-weights{bits=4,group_size=32,symmetric=false},fuse-norm-quantiz
 
 
 def lowered(shape: Dense, spec: str) -> tuple[ir.Model, tuple[PassRecord, ...]]:
-    model = dense_model(shape)
-    Pipeline.parse(spec, registry).run(model)
+    model = model_after(spec, shape)
     return model, legalize(model, 65)
 
 

@@ -27,6 +27,7 @@ from optc.recipe_additions import with_calibration
 from optc.target import parse_target
 from tests.backends.tensorrt.lowered import run, step_feeds
 from tests.backends.tensorrt.test_plan import step
+from tests.families import FUSED, model_after
 from tests.models import Dense, dense_model
 from tests.ragged import run_dense
 
@@ -105,9 +106,7 @@ def test_nvfp4_is_refused_by_name_where_a_gpu_lacks_it(tmp_path: Path) -> None:
 
 def test_the_lowered_model_runs_on_onnx_runtime(tmp_path: Path) -> None:
     shape = Dense(hidden=64, heads=4, kv_heads=2, head_dim=16, rotary_dim=16, inner=64, vocab=96)
-    model = dense_model(shape)
-    steps = "fuse-qkv,fuse-gate-up,kv-cache,fuse-residual-norm,fuse-rotary"
-    Pipeline.parse(steps, registry).run(model)
+    model = model_after(FUSED, shape)
     reference = model.clone()
     registry.passes()["kv-slots"]().run(reference)
     built = _build(model, "sm_89", tmp_path, context=40)
@@ -120,8 +119,7 @@ def test_the_lowered_model_runs_on_onnx_runtime(tmp_path: Path) -> None:
 
 
 def test_only_the_engine_comes_into_the_artifact(tmp_path: Path) -> None:
-    model = dense_model(Dense(hidden=32, head_dim=16, rotary_dim=16))
-    Pipeline.parse("kv-cache", registry).run(model)
+    model = model_after("kv-cache", Dense(hidden=32, head_dim=16, rotary_dim=16))
     built = _build(model, "sm_89", tmp_path, context=40)
     assert [path.name for path in (tmp_path / "work").iterdir()] == list(built.files)
 
@@ -171,8 +169,9 @@ def test_the_lowered_model_runs_behind_the_runtimes_interface(tmp_path: Path) ->
 
 def test_odd_numbers_of_heads_have_fused_attention_in_every_profile(tmp_path: Path) -> None:
     """TensorRT's kernel for one row takes even numbers of heads only; the other one helps out."""
-    model = dense_model(Dense(hidden=48, heads=3, kv_heads=1, head_dim=16, rotary_dim=16))
-    Pipeline.parse("kv-cache", registry).run(model)
+    model = model_after(
+        "kv-cache", Dense(hidden=48, heads=3, kv_heads=1, head_dim=16, rotary_dim=16)
+    )
     built = _build(model, "sm_80+sm_89", tmp_path, context=40)
     assert built.warnings == ()
     for one in built.report["engine"]["profiles"]:

@@ -12,10 +12,10 @@ from optc.backend import BuildOptions
 from optc.backends.tensorrt.loading import load_engine
 from optc.backends.tensorrt.provider import missing_reason
 from optc.machine import this_machine
-from optc.pipeline.pipeline import Pipeline
 from optc.runtime.executable import Executable
 from optc.target import cuda_target
 from tests.backends.tensorrt.test_plan import step
+from tests.families import model_after
 from tests.models import Dense, dense_model
 from tests.ragged import run_dense
 
@@ -30,8 +30,7 @@ def executable(tmp_path: Path) -> Executable:
     backend = registry.backend("tensorrt")
     if reason := backend.takes(target):
         pytest.skip(reason)
-    model = dense_model(SHAPE)
-    Pipeline.parse("fuse-qkv,fuse-gate-up,kv-cache,fuse-rotary", registry).run(model)
+    model = model_after("fuse-qkv,fuse-gate-up,kv-cache,fuse-rotary", SHAPE)
     options = BuildOptions(max_context=64, max_rows=32, max_sequences=4)
     built = backend.build(model, target, tmp_path, options)
     loaded = load_engine(tmp_path, built.spec, built.backend_data)

@@ -17,11 +17,11 @@ from optc.backends.tensorrt.runtime.engine import ProfileRunner
 from optc.backends.tensorrt.runtime.executable import SlotExecutable
 from optc.backends.tensorrt.runtime.open import check_tensors
 from optc.errors import ArtifactError, InputError
-from optc.pipeline.pipeline import Pipeline
 from optc.runtime.executable import EngineSpec, KVGroup, LayerKV
 from tests.backends.tensorrt.fake_gpu import FakeContext, FakeDevice, fake_contexts
 from tests.backends.tensorrt.lowered import Array
 from tests.backends.tensorrt.test_plan import LIMITS, step
+from tests.families import model_after
 from tests.models import Dense, dense_model
 from tests.ragged import run_dense
 
@@ -33,11 +33,9 @@ class Gpu:
     """An executable over stand-ins, and the dense model that it must equal."""
 
     def __init__(self, folder: Path, limits: tuple[Limits, ...], *, graphs: bool) -> None:
-        from optc import registry
 
         self.dense = dense_model(SHAPE)
-        model = dense_model(SHAPE)
-        Pipeline.parse("fuse-qkv,fuse-gate-up,kv-cache,fuse-rotary", registry).run(model)
+        model = model_after("fuse-qkv,fuse-gate-up,kv-cache,fuse-rotary", SHAPE)
         length = slot_length(CONTEXT)
         legalize(model, length)
         inputs = [str(value.name) for value in model.graph.inputs]

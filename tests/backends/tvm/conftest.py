@@ -12,9 +12,8 @@ from tests.backends.tvm.engine_driver import (
     FUSED_KV16,
     INT4,
     INT8,
-    SHAPE,
     Engine,
-    build,
+    build_once,
 )
 
 #: Every engine that the tests share: pipeline and target.
@@ -32,14 +31,14 @@ ENGINES = {
 @pytest.fixture(scope="session")
 def engines(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Engine]:
     """Engines by name, all built at once in the background (in processes of their own)."""
-    folder = tmp_path_factory.mktemp("engines")
     pool = ThreadPoolExecutor(2)
     futures: dict[str, Future[Engine]] = {}
 
-    def get(name: str) -> Engine:
+    def get(wanted: str) -> Engine:
         if not futures:
             for key, (pipeline, target) in ENGINES.items():
-                futures[key] = pool.submit(build, folder / key, SHAPE, pipeline, target)
-        return futures[name].result()
+                name = f"engine-{key}"
+                futures[key] = pool.submit(build_once, tmp_path_factory, name, pipeline, target)
+        return futures[wanted].result()
 
     return get

@@ -11,17 +11,17 @@ import numpy as np
 import numpy.typing as npt
 import onnx_ir as ir
 import onnxruntime as ort
+import pytest
 
-from optc import registry
 from optc.backend import BuildOptions, EngineBuild
 from optc.backends.tvm import BACKEND
 from optc.passes.kv_cache.kv_cache import kv_layout
-from optc.pipeline.pipeline import Pipeline
 from optc.runtime.executable import Executable, Float32, StepBatch
 from optc.target import parse_target
-from tests.models import Dense, dense_model
+from tests.families import FUSED, model_after
+from tests.models import Dense
+from tests.shared import made_once
 
-FUSED = "fuse-qkv,fuse-gate-up,kv-cache,fuse-residual-norm,fuse-rotary"
 INT8 = f"{FUSED},quantize-weights,fuse-norm-quantize"
 INT4 = f"{FUSED},quantize-weights{{bits=4,group_size=32,symmetric=false}},fuse-norm-quantize"
 BF16 = f"{FUSED},cast-weights"
@@ -61,18 +61,23 @@ class Engine:
         return BACKEND.load(self.folder, self.build.spec, self.build.backend_data, threads)
 
 
-def ragged_model(shape: Dense, pipeline: str) -> ir.Model:
-    """A seeded model after ``pipeline``."""
-    model = dense_model(shape)
-    Pipeline.parse(pipeline, registry).run(model)
-    return model
-
-
 def build(folder: Path, shape: Dense, pipeline: str, target: str) -> Engine:
     """Build a seeded model into ``folder``."""
     folder.mkdir(parents=True, exist_ok=True)
-    model = ragged_model(shape, pipeline)
+    model = model_after(pipeline, shape)
     return Engine(folder, model, BACKEND.build(model, parse_target(target), folder, OPTIONS))
+
+
+def build_once(
+    factory: pytest.TempPathFactory, name: str, pipeline: str, target: str = "native"
+) -> Engine:
+    """An engine of `SHAPE`, built once for all tests that ask for ``name``."""
+    folder, built = made_once(factory, name, lambda folder: _built(folder, pipeline, target))
+    return Engine(folder, model_after(pipeline, SHAPE), built)
+
+
+def _built(folder: Path, pipeline: str, target: str) -> tuple[Path, EngineBuild]:
+    return folder, build(folder, SHAPE, pipeline, target).build
 
 
 @dataclass

@@ -40,8 +40,8 @@ from tests.backends.tvm.engine_driver import (
     SHAPE,
     Engine,
     build,
-    ragged_model,
 )
+from tests.families import model_after
 from tests.models import Dense
 
 GetEngine = Callable[[str], Engine]
@@ -74,7 +74,7 @@ def test_two_builds_are_identical(tmp_path: Path) -> None:
 
 
 def test_a_file_of_schedules_is_used_and_recorded(tmp_path: Path) -> None:
-    file, model = tmp_path / "schedules.json", ragged_model(SMALL, INT8)
+    file, model = tmp_path / "schedules.json", model_after(INT8, SMALL)
     target = parse_target("x86-64-v3")
     folders = [tmp_path / name for name in ("default", "scheduled")]
     for folder in folders:
@@ -95,7 +95,7 @@ def test_shapes_that_tuning_did_not_reach_are_a_warning(
     monkeypatch.setattr(tuned, "_measure_in_child", lambda workloads, isa: [])
     options = replace(OPTIONS, tune=True, schedules=tmp_path / "schedules.json")
     target = parse_target("x86-64-v3")
-    made = BACKEND.build(ragged_model(SMALL, INT8), target, tmp_path, options)
+    made = BACKEND.build(model_after(INT8, SMALL), target, tmp_path, options)
     (warning,) = made.warnings
     count = made.report["tuning"]["unmeasured"]
     assert count > 0
@@ -149,7 +149,7 @@ def test_a_compiler_that_hangs_is_stopped(tmp_path: Path, monkeypatch: pytest.Mo
 def test_old_targets_are_refused_before_anything_is_written(tmp_path: Path) -> None:
     target = Target("x86-64-v2", "cpu", ())
     with pytest.raises(UnavailableError, match="the CPU kernels need avx2"):
-        build_module.build_engine(ragged_model(SMALL, FUSED), target, tmp_path, OPTIONS)
+        build_module.build_engine(model_after(FUSED, SMALL), target, tmp_path, OPTIONS)
     assert not list(tmp_path.iterdir())
 
 
@@ -272,7 +272,7 @@ def test_build_time_does_not_grow_with_depth() -> None:
 
     def count(layers: int) -> int:
         shape = Dense(**{**vars(SHAPE), "windows": (0,) * layers})
-        program = lower_model(ragged_model(shape, INT8), parse_target("native"), OPTIONS).program
+        program = lower_model(model_after(INT8, shape), parse_target("native"), OPTIONS).program
         return len({f"{c.kernel}{c.config}" for f in program.functions for c in f.calls})
 
     assert count(2) == count(6)

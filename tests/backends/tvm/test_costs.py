@@ -21,8 +21,8 @@ from tests.backends.tvm.engine_driver import (
     INT8,
     INT8_KV,
     SHAPE,
-    ragged_model,
 )
+from tests.families import model_after
 from tests.runtime.toy import toy_spec
 
 OPTIONS = BuildOptions(max_context=64)
@@ -36,7 +36,7 @@ NORMS = 5 * 64 * 4
 
 def costs(pipeline: str, target: str = "x86-64-v4-vnni") -> StepCosts:
     chosen = parse_target(target)
-    lowered = lower_model(ragged_model(SHAPE, pipeline), chosen, OPTIONS)
+    lowered = lower_model(model_after(pipeline, SHAPE), chosen, OPTIONS)
     return step_costs(lowered.program, bf16=isa_of(chosen).bf16)
 
 
@@ -94,7 +94,7 @@ def test_peak_is_that_of_the_weights() -> None:
 
 
 def test_every_kernel_of_the_step_has_its_costs() -> None:
-    program = lower_model(ragged_model(SHAPE, INT8), TARGET, OPTIONS).program
+    program = lower_model(model_after(INT8, SHAPE), TARGET, OPTIONS).program
     step = next(f for f in program.functions if f.name == "step")
     names = kernel_names(program)
     calls = Counter(names[c.key] for c in step.calls if c.key in names)

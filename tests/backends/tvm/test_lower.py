@@ -24,15 +24,15 @@ from tests.backends.tvm.engine_driver import (
     INT8,
     OPTIONS,
     SHAPE,
-    ragged_model,
 )
+from tests.families import model_after
 from tests.models import Dense, dense_model
 
 V3 = parse_target("x86-64-v3")
 
 
 def _lower(shape: Dense, pipeline: str) -> Lowered:
-    return lower_model(ragged_model(shape, pipeline), V3, OPTIONS)
+    return lower_model(model_after(pipeline, shape), V3, OPTIONS)
 
 
 def _kernels(lowered: Lowered) -> list[str]:
@@ -165,7 +165,7 @@ def _append(model: ir.Model, op_type: str, domain: str = "", **attributes: int) 
 
 
 def test_all_unsupported_nodes_are_listed_at_once() -> None:
-    model = ragged_model(SHAPE, FUSED)
+    model = model_after(FUSED, SHAPE)
     first = next(n for n in model.graph if n.op_type == "GatedActivation")
     first.attributes["activation"] = ir.AttrString("activation", "swish2")
     _append(model, "TopK")
@@ -175,14 +175,14 @@ def test_all_unsupported_nodes_are_listed_at_once() -> None:
     # the node behind it hangs on the first failure, which is named; it is not blamed itself
     assert caught.value.message.startswith("1 nodes cannot be lowered")
 
-    model = ragged_model(SHAPE, FUSED)
+    model = model_after(FUSED, SHAPE)
     _append(model, "TopK")
     with pytest.raises(UnsupportedError, match=r"bad_TopK \(TopK\): operator TopK has no kernel"):
         lower_model(model, V3, OPTIONS)
 
 
 def test_two_independent_failures_are_both_listed() -> None:
-    model = ragged_model(SHAPE, FUSED)
+    model = model_after(FUSED, SHAPE)
     graph = model.graph
     tokens = graph.inputs[0]
     for name in ("one", "two"):
@@ -212,7 +212,7 @@ def test_dense_models_are_refused() -> None:
 
 
 def test_supports_answers_for_each_node() -> None:
-    model = ragged_model(SHAPE, INT4)
+    model = model_after(INT4, SHAPE)
     assert {BACKEND.supports(node, V3) for node in model.graph} == {NATIVE}
     matmul = next(n for n in model.graph if n.op_type == "QuantizedMatMul")
     matmul.attributes["group_size"] = ir.AttrInt64("group_size", 48)
@@ -245,7 +245,7 @@ def test_the_machine_and_the_release_of_the_runtime_decide_what_is_loaded(
 
 def test_constants_fold_into_the_calls() -> None:
     """Scaling rows by a constant (as Gemma scales embeddings) needs no weight."""
-    model = ragged_model(replace(SHAPE, logit_softcap=0.0), FUSED)
+    model = model_after(FUSED, replace(SHAPE, logit_softcap=0.0))
     graph = model.graph
     scale = ir.Value(name="scale", const_value=ir.tensor(np.float32(3.0)))
     graph.register_initializer(scale)

@@ -19,8 +19,8 @@ from tests.backends.tvm.engine_driver import (
     SHAPE,
     EngineDriver,
     build,
-    ragged_model,
 )
+from tests.families import model_after
 from tests.heads import RATES, write_heads
 from tests.ragged import RaggedDriver
 
@@ -55,7 +55,7 @@ def test_heads_equal_the_function_bodies_in_any_batch(
     for index, row in enumerate(wanted):
         alone = executable.guess(np.array([row], np.int32))
         assert np.array_equal(alone[0], together[index])
-    oracle = RaggedDriver(ragged_model(SHAPE, pipeline), extra=("hidden", "medusa_logits"))
+    oracle = RaggedDriver(model_after(pipeline, SHAPE), extra=("hidden", "medusa_logits"))
     oracle.more_feeds["medusa_hidden"] = np.zeros((1, SHAPE.hidden), np.float32)
     oracle.step(ROWS)
     oracle.more_feeds["medusa_hidden"] = oracle.more_results[0][wanted]

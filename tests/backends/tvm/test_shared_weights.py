@@ -27,6 +27,7 @@ from tests.backends.tvm.engine_driver import (
     OracleDriver,
     build,
 )
+from tests.families import model_after
 from tests.models import dense_model
 
 GetEngine = Callable[[str], Engine]
@@ -88,8 +89,7 @@ def test_what_an_engine_holds_and_costs_is_known_before_it_is_built(engines: Get
 
 
 def test_weights_that_the_other_engine_lacks_are_named(tmp_path: Path) -> None:
-    model = dense_model(SHAPE)
-    Pipeline.parse(FUSED, registry).run(model)
+    model = model_after(FUSED, SHAPE)
     options = replace(OPTIONS, shared=SharedWeights("../target", {"weights": []}))
     with pytest.raises(UnsupportedError, match="the other engine lacks"):
         BACKEND.build(model, parse_target("native"), tmp_path, options)

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -21,7 +20,7 @@ from tests.backends.tvm.engine_driver import (
     Engine,
     EngineDriver,
     OracleDriver,
-    build,
+    build_once,
 )
 from tests.trees import path_to, random_parents
 
@@ -39,15 +38,13 @@ DRAFTS = RANDOM.integers(0, SHAPE.vocab, (3, 16)).tolist()
 
 @pytest.fixture(scope="module")
 def built(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Engine]:
-    folder = tmp_path_factory.mktemp("trees")
     with ThreadPoolExecutor(2) as pool:
         futures = {
             name: pool.submit(
-                build,
-                folder / name,
-                SHAPE,
+                build_once,
+                tmp_path_factory,
+                f"tree-engine-{name}",
                 spec.replace("kv-cache", f"kv-cache{{tree=true,dtype={dtype}}}"),
-                "native",
             )
             for name, (spec, dtype) in PIPELINES.items()
         }
@@ -159,8 +156,8 @@ def test_bad_trees_are_refused(built: dict[str, Engine]) -> None:
             driver.engine.step(replace(batch, tree_parent=np.array(parents, np.int32)))
 
 
-def test_an_engine_without_trees_says_so(tmp_path: Path) -> None:
-    driver = EngineDriver(build(tmp_path / "plain", SHAPE, FUSED, "native").load())
+def test_an_engine_without_trees_says_so(engines: Callable[[str], Engine]) -> None:
+    driver = EngineDriver(engines("fp32").load())
     batch = driver.sequences.batch({0: [1, 2]}, parents=np.array([-1, 0], np.int32))
     with pytest.raises(InputError, match=r"takes no trees of drafts.*kv-cache\.tree=true"):
         driver.engine.step(batch)

@@ -3,29 +3,20 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 
 import numpy as np
 import onnx_ir as ir
 import pytest
 
-from optc.errors import InputError, UnsupportedError
 from optc.passes.kv_cache.kv_cache import KV_METADATA, KVCache, kv_layout
-from optc.pipeline.base import PassReport
+from tests.families import FAMILIES
 from tests.ir_text import expected, f32, model_of, nodes_text
 from tests.models import Dense, dense_model
+from tests.passes.checked import checked_run
 from tests.ragged import RaggedDriver, run_dense
 from tests.trees import path_to, random_parents
 
 SIGNATURE = "g (int64[B,S] input_ids, int64[B,S] position_ids) => (float[B,S,10] logits)"
-
-
-def apply(model: ir.Model) -> PassReport:
-    one = KVCache()
-    one.requires(model)
-    report = one.run(model)
-    one.ensures(model)
-    return report
 
 
 def test_text() -> None:
@@ -53,7 +44,7 @@ def test_text() -> None:
     }
     model = model_of(SIGNATURE, nodes, weights)
     model.graph[8].name = "attn"
-    assert apply(model).details == {"window 3": 1}
+    assert checked_run(KVCache(), model).details == {"window 3": 1}
     assert nodes_text(model) == expected(
         """
         h = Gather (table, tokens)
@@ -78,7 +69,7 @@ scale = 0.5, softcap = 0, window = 3, group = 0, layer = 0, kv_dtype: string = f
 
 def test_the_last_layer_works_on_wanted_rows_behind_its_attention() -> None:
     model = dense_model(Dense(windows=(0, 0)))
-    apply(model)
+    checked_run(KVCache(), model)
     attentions = [n for n in model.graph if n.op_type == "PagedAttention"]
     rows: dict[str, set[str]] = {"before": set(), "behind": set()}
     where = "before"
@@ -97,7 +88,7 @@ def test_the_last_layer_works_on_wanted_rows_behind_its_attention() -> None:
 
 def test_inputs_outputs_and_metadata() -> None:
     model = dense_model(Dense(windows=(20, 0, 5, 0)))
-    report = apply(model)
+    report = checked_run(KVCache(), model)
     assert report.details == {"full attention": 2, "window 5": 1, "window 20": 1}
     described = [
         f"{v.name} {v.dtype.name if v.dtype else ''} {[str(d) for d in v.shape or ()]}"
@@ -144,12 +135,6 @@ def test_kv_type_is_in_the_nodes_and_the_metadata(dtype: str) -> None:
     assert [n.attributes.get_string("kv_dtype", "") for n in paged] == [dtype, dtype]
 
 
-def test_unknown_kv_type_is_refused() -> None:
-    with pytest.raises(InputError, match="dtype=int4 is not possible") as caught:
-        KVCache(dtype="int4")
-    assert caught.value.hint == "one of float32, bfloat16, int8"
-
-
 @pytest.mark.parametrize(("dtype", "error"), [("bfloat16", 0.02), ("int8", 0.05)])
 def test_narrow_pools_change_the_logits_a_little(dtype: str, error: float) -> None:
     """And however the step is driven, each row reads the same values back."""
@@ -165,22 +150,6 @@ def test_narrow_pools_change_the_logits_a_little(dtype: str, error: float) -> No
     np.testing.assert_allclose(np.concatenate(parts), whole, rtol=1e-4, atol=1e-4)
 
 
-FAMILIES = {
-    "llama": Dense(),
-    "qwen2": Dense(qkv_bias=True, kv_heads=4, tied=True),
-    "qwen3": Dense(qk_norm=True, heads=3, kv_heads=1),
-    "gemma2": Dense(
-        windows=(5, 0, 20),
-        softcap=3.0,
-        logit_softcap=2.0,
-        activation="gelu_tanh",
-        post_norms=True,
-    ),
-    "phi3": Dense(fused=True, rotary_dim=4),
-    "no positions": Dense(rotary_dim=0),
-}
-
-
 @pytest.mark.parametrize("family", FAMILIES)
 @pytest.mark.parametrize("block_size", [16, 32])
 def test_chunks_and_batches_equal_the_dense_model(family: str, block_size: int) -> None:
@@ -189,7 +158,7 @@ def test_chunks_and_batches_equal_the_dense_model(family: str, block_size: int) 
     a, b, c = (rng.integers(0, shape.vocab, n).tolist() for n in (40, 25, 3))
     model = dense_model(shape)
     want = {i: run_dense(model, tokens) for i, tokens in enumerate((a, b, c))}
-    apply(model)
+    checked_run(KVCache(), model)
     driver = RaggedDriver(model, block_size=block_size, padding=3)
     got: dict[int, list[np.ndarray]] = {0: [], 1: [], 2: []}  # type: ignore[type-arg]
     steps = [
@@ -222,7 +191,7 @@ def test_only_wanted_rows_have_logits() -> None:
     model = dense_model(Dense())
     tokens = list(range(20))
     want = run_dense(model, tokens)
-    apply(model)
+    checked_run(KVCache(), model)
     logits = RaggedDriver(model).step({0: tokens}, wanted=[19, 3])
     assert logits.shape == (2, 61)
     np.testing.assert_allclose(logits, want[[19, 3]], rtol=1e-4, atol=2e-5)
@@ -250,65 +219,14 @@ def test_integer_arithmetic_on_positions_keeps_int64() -> None:
         value.shape = ir.Shape(["B", "S", 8])
     tokens = [1, 5, 3]
     want = run_dense(model, tokens)
-    apply(model)
+    checked_run(KVCache(), model)
     assert "positions.wide = Cast <to = 7> (positions)" in nodes_text(model)
     np.testing.assert_allclose(RaggedDriver(model).step({0: tokens}), want, rtol=1e-5, atol=1e-6)
 
 
-def test_what_is_no_dense_form_is_refused() -> None:
-    model = dense_model(Dense())
-    model.graph.inputs[0].name = "ids"
-    with pytest.raises(InputError, match=r"'ids', 'position_ids'.* are not the dense form"):
-        KVCache().requires(model)
-    nodes = "h = Gather (t, input_ids)\nlogits = MatMul (h, w)"
-    model = model_of(SIGNATURE, nodes, {"t": f32(10, 8), "w": f32(8, 10)})
-    with pytest.raises(InputError, match="the model has no optc::Attention"):
-        KVCache().requires(model)
-    with pytest.raises(InputError, match="run the pass kv-cache first"):
-        kv_layout(model)
-
-
-@pytest.mark.parametrize(
-    "node",
-    [
-        "y = Reshape (h, shape)",
-        "y = Transpose (h)",
-        "y = Softmax <axis: int = 1> (h)",
-        "y = Unsqueeze (h, zero)",
-        "y = Slice (h, zero, one, one)",
-        "y = Gather <axis: int = 1> (h, zero)",
-        "y = RotaryEmbedding (h, h, h)",
-        "y = custom.Thing (h)",
-    ],
-)
-def test_what_is_not_token_wise_is_named(node: str) -> None:
-    nodes = f"""
-        h = Gather (t, input_ids)
-        {node}
-        o = optc.Attention <num_heads: int = 1, kv_num_heads: int = 1, scale: float = 0.5,
-                            softcap: float = 0.0, window: int = 0> (h, y, y)
-        logits = MatMul (o, w)"""
-    weights = {"t": f32(10, 8), "w": f32(8, 10), "shape": np.array([0, 0, -1])}
-    model = model_of(SIGNATURE, nodes, {**weights, "zero": np.array([0]), "one": np.array([1])})
-    model.graph[1].name = "odd"
-    with pytest.raises(UnsupportedError, match=r"is not token-wise") as caught:
-        KVCache().run(model)
-    assert caught.value.where == "kv-cache, node odd"
-    assert node.split("= ")[1].split(" ")[0].replace(".", "::") in caught.value.message
-
-
-def test_unknown_widths_are_refused() -> None:
-    model = dense_model(replace(Dense(), kv_heads=4))
-    for node in model.graph:
-        if node.op_type == "Attention":
-            node.attributes["kv_num_heads"] = ir.AttrInt64("kv_num_heads", 3)
-    with pytest.raises(UnsupportedError, match="width of input 1 is 32, not a multiple of 3"):
-        KVCache().run(model)
-
-
 def test_metadata_is_json() -> None:
     model = dense_model(Dense())
-    apply(model)
+    checked_run(KVCache(), model)
     assert json.loads(model.metadata_props[KV_METADATA]) == kv_layout(model)
 
 

@@ -15,6 +15,7 @@ from optc.importer.heads import digest_heads
 from optc.ir.linear import head_of
 from optc.passes.kv_cache.medusa_heads import MedusaHeads
 from optc.pipeline.pipeline import Pipeline
+from tests.families import model_after
 from tests.heads import write_heads
 from tests.models import Dense, dense_model
 from tests.oracle import Array
@@ -92,8 +93,7 @@ def test_what_is_no_folder_of_heads_is_refused(tmp_path: Path) -> None:
 
 def test_heads_are_added_once(tmp_path: Path) -> None:
     write_heads(tmp_path, 2, SHAPE.hidden)
-    model = dense_model(SHAPE)
-    Pipeline.parse("kv-cache", registry).run(model)
+    model = model_after("kv-cache", SHAPE)
     one = MedusaHeads(folder=str(tmp_path))
     assert one.run(model).details == {"head": 2}
     with pytest.raises(InputError, match="has Medusa heads already"):
@@ -102,8 +102,7 @@ def test_heads_are_added_once(tmp_path: Path) -> None:
 
 def test_heads_must_be_those_of_the_digest(tmp_path: Path) -> None:
     write_heads(tmp_path, 2, SHAPE.hidden)
-    model = dense_model(SHAPE)
-    Pipeline.parse("kv-cache", registry).run(model)
+    model = model_after("kv-cache", SHAPE)
     MedusaHeads(folder=str(tmp_path), sha256=digest_heads(tmp_path)).requires(model)
     with pytest.raises(InputError, match="the heads are not those of the recipe's sha256"):
         MedusaHeads(folder=str(tmp_path), sha256="ab").requires(model)

@@ -3,49 +3,19 @@
 from __future__ import annotations
 
 import numpy as np
-import onnx_ir as ir
 import pytest
 
 from optc import registry
 from optc.errors import InputError, UnsupportedError
 from optc.passes.kv_cache.kv_cache import KVCache, kv_layout
 from optc.passes.kv_cache.slots import KVSlots
-from optc.pipeline.base import PassReport
 from optc.pipeline.pipeline import Pipeline
+from tests.families import FAMILIES, FUSED, model_after
 from tests.ir_text import Array, expected, f32, model_of, nodes_text
 from tests.models import Dense, dense_model
+from tests.passes.checked import checked_run
 from tests.ragged import RaggedDriver, run_dense
 from tests.slots import SlotDriver
-
-MERGED = "fuse-qkv,fuse-gate-up,kv-cache,fuse-residual-norm,fuse-rotary"
-FAMILIES = {
-    "llama": Dense(tied=True),
-    "qwen3": Dense(qk_norm=True, heads=3, kv_heads=1),
-    "gemma2": Dense(
-        windows=(5, 0, 20),
-        softcap=3.0,
-        logit_softcap=2.0,
-        qkv_bias=True,
-        post_norms=True,
-        activation="gelu_tanh",
-    ),
-    "phi3": Dense(fused=True, rotary_dim=4),
-    "no positions": Dense(rotary_dim=0),
-}
-
-
-def apply(model: ir.Model) -> PassReport:
-    one = KVSlots()
-    one.requires(model)
-    report = one.run(model)
-    one.ensures(model)
-    return report
-
-
-def lowered(shape: Dense, spec: str) -> ir.Model:
-    model = dense_model(shape)
-    Pipeline.parse(spec, registry).run(model)
-    return model
 
 
 def test_text() -> None:
@@ -76,7 +46,7 @@ def test_text() -> None:
     model = model_of(signature, nodes, weights)
     model.graph[10].name = "attn"
     Pipeline.parse("kv-cache{dtype=int8},fuse-rotary", registry).run(model)
-    report = apply(model)
+    report = checked_run(KVSlots(), model)
     assert report.details == {"taken apart": 1}
     assert report.facts == {"layers": 1, "pools_were": ["int8"]}
     assert nodes_text(model) == expected(
@@ -103,8 +73,8 @@ past_k.0, past_v.0, write_indices)
 
 
 def test_inputs_outputs_and_metadata() -> None:
-    model = lowered(Dense(windows=(20, 0)), "kv-cache{dtype=bfloat16}")
-    apply(model)
+    model = model_after("kv-cache{dtype=bfloat16}", Dense(windows=(20, 0)))
+    checked_run(KVSlots(), model)
     described = [
         f"{v.name} {v.dtype.name if v.dtype else ''} {[str(d) for d in v.shape or ()]}"
         for v in (*model.graph.inputs, *model.graph.outputs)
@@ -132,16 +102,16 @@ def test_inputs_outputs_and_metadata() -> None:
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-@pytest.mark.parametrize("spec", ["kv-cache", MERGED])
+@pytest.mark.parametrize("spec", ["kv-cache", FUSED])
 def test_chunks_and_batches_equal_the_ragged_step_and_the_dense_model(
     family: str, spec: str
 ) -> None:
     shape = FAMILIES[family]
     rng = np.random.default_rng(3)
     a, b = rng.integers(0, shape.vocab, (2, 40)).tolist()
-    ragged = lowered(shape, spec)
-    slots = lowered(shape, spec)
-    apply(slots)
+    ragged = model_after(spec, shape)
+    slots = model_after(spec, shape)
+    checked_run(KVSlots(), slots)
     plain, driver = RaggedDriver(ragged), SlotDriver(slots)
     got: dict[int, list[Array]] = {0: [], 2: []}
     for rows in ({0: a[:7]}, {2: b[:20]}, {0: a[7:9], 2: b[20:22]}, {2: b[22:23], 0: a[9:10]}):
@@ -157,18 +127,18 @@ def test_chunks_and_batches_equal_the_ragged_step_and_the_dense_model(
 
 @pytest.mark.parametrize("options", ["{bits=8}", "{bits=4,group_size=32,symmetric=false}"])
 def test_quantized_models_keep_their_values(options: str) -> None:
-    spec = f"{MERGED},quantize-weights{options},fuse-norm-quantize"
+    spec = f"{FUSED},quantize-weights{options},fuse-norm-quantize"
     tokens = list(range(12))
-    slots = lowered(FAMILIES["llama"], spec)
-    apply(slots)
-    want = RaggedDriver(lowered(FAMILIES["llama"], spec)).step({0: tokens})
+    slots = model_after(spec, FAMILIES["llama"])
+    checked_run(KVSlots(), slots)
+    want = RaggedDriver(model_after(spec, FAMILIES["llama"])).step({0: tokens})
     got = SlotDriver(slots).step({1: tokens})[0]
     np.testing.assert_allclose(got, want, rtol=1e-3, atol=1e-3)
 
 
 def test_only_wanted_rows_have_logits() -> None:
-    model = lowered(Dense(), MERGED)
-    apply(model)
+    model = model_after(FUSED, Dense())
+    checked_run(KVSlots(), model)
     tokens = list(range(20))
     want = run_dense(dense_model(Dense()), tokens)
     logits = SlotDriver(model).step({0: tokens}, wanted=[19, 3])
@@ -179,8 +149,8 @@ def test_only_wanted_rows_have_logits() -> None:
 def test_what_is_no_ragged_step_is_refused() -> None:
     with pytest.raises(InputError, match="run the pass kv-cache first"):
         KVSlots().requires(dense_model(Dense()))
-    model = lowered(Dense(), "kv-cache")
-    apply(model)
+    model = model_after("kv-cache", Dense())
+    checked_run(KVSlots(), model)
     with pytest.raises(InputError, match="are not the ragged step's"):
         KVSlots().requires(model)
     tree = dense_model(Dense())

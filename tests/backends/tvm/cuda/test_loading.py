@@ -18,7 +18,8 @@ from optc.errors import ArtifactError, UnavailableError, UnsupportedError
 from optc.machine import Machine
 from optc.runtime.executable import EngineSpec
 from optc.target import parse_target
-from tests.backends.tvm.engine_driver import INT8, OPTIONS, SHAPE, ragged_model
+from tests.backends.tvm.engine_driver import INT8, OPTIONS, SHAPE
+from tests.families import model_after
 
 DATA = {"cuda": {"images": {"90": image_file(90)}, "digest": "0"}, "ffi": "", "weights": []}
 SPEC = EngineSpec(8, 64, 8, 8, 8, 16, True, (), ())
@@ -72,7 +73,7 @@ def test_the_nearest_code_below_the_device_is_taken(device: int, best: int) -> N
 
 def test_features_without_cuda_kernels_are_refused_by_name(tmp_path: Path) -> None:
     target = parse_target("cuda:sm_90")
-    tree = ragged_model(SHAPE, INT8.replace("kv-cache", "kv-cache{tree=true}"))
+    tree = model_after(INT8.replace("kv-cache", "kv-cache{tree=true}"), SHAPE)
     verdicts = {BACKEND.supports(node, target).reason for node in tree.graph}
     assert verdicts == {
         "",
@@ -85,7 +86,7 @@ def test_features_without_cuda_kernels_are_refused_by_name(tmp_path: Path) -> No
 def test_all_nodes_of_a_recipe_are_taken() -> None:
     target = parse_target("cuda:sm_80+sm_90")
     assert not BACKEND.takes(target)
-    model = ragged_model(replace(SHAPE, windows=(0,)), INT8)
+    model = model_after(INT8, replace(SHAPE, windows=(0,)))
     assert {BACKEND.supports(node, target).reason for node in _nodes(model)} == {""}
 
 
