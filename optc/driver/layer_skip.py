@@ -25,11 +25,12 @@ def divided(model: ir.Model, count: int) -> Partition:
         UnsupportedError: Its layers cannot be told apart.
     """
     parts = partition(model)
-    if not 1 <= count < len(parts.blocks):
+    most = len(parts.blocks) - 1
+    if not 1 <= count <= most:
         raise InputError(
             f"{count} of {len(parts.blocks)} layers",
             where="--self-draft",
-            hint=f"1 to {len(parts.blocks) - 1}",
+            hint=f"1 to {most}" if most else "a model of one layer has no first layers",
         )
     return parts
 
