@@ -71,7 +71,9 @@ def prompts(
     return spread(edits(corpus) if text == "edits" else code(corpus, number), count)
 
 
-def decode(engine: optc.Engine, batch: list[Any], params: optc.SamplingParams) -> dict[str, Any]:
+def decode(
+    engine: optc.Engine, batch: list[Any], params: list[optc.SamplingParams]
+) -> dict[str, Any]:
     """Continue one batch; tokens and seconds from when all have their first token."""
     before = engine.metrics()
     outputs = [output.raise_for_error() for output in engine.generate(batch, params)]
@@ -104,19 +106,24 @@ def measure(arguments: argparse.Namespace) -> dict[str, Any]:
             all_prompts += prompts(
                 arguments.text, count, plain.spec.vocab_size, arguments.corpus, number
             )
-        params = optc.SamplingParams(
-            temperature=arguments.temperature,
-            max_tokens=arguments.tokens,
-            ignore_eos=True,
-            seed=1,
-        )
+        # With one seed for all, requests would say alike at a temperature, and n-grams repeat.
+        params = [
+            optc.SamplingParams(
+                temperature=arguments.temperature,
+                max_tokens=arguments.tokens,
+                ignore_eos=True,
+                seed=seed,
+            )
+            for seed in range(len(all_prompts))
+        ]
         for engine in (plain, drafted):
             engine.generate([[5, 6, 7]], optc.SamplingParams(max_tokens=8, ignore_eos=True))
         rounds = []
         for start in range(0, len(all_prompts), arguments.batch):
             batch = all_prompts[start : start + arguments.batch]
+            own = params[start : start + arguments.batch]
             order = (plain, drafted) if start // arguments.batch % 2 else (drafted, plain)
-            results = {engine is drafted: decode(engine, batch, params) for engine in order}
+            results = {engine is drafted: decode(engine, batch, own) for engine in order}
             if results[True]["ids"] != results[False]["ids"]:
                 raise AssertionError("speculation changed the text")
             rounds.append((results[False], results[True]))

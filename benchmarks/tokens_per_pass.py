@@ -41,9 +41,6 @@ def prompts_of(engine: optc.Engine) -> list[list[int]]:
 
 def run(artifact: Path, kind: str, drafts: int, temperature: float) -> dict[str, Any]:
     """All prompts with one way to draft."""
-    params = optc.SamplingParams(
-        max_tokens=NEW_TOKENS, temperature=temperature, seed=SEED, ignore_eos=True
-    )
     count = None if kind == "off" else drafts
     with optc.load(
         artifact,
@@ -54,7 +51,10 @@ def run(artifact: Path, kind: str, drafts: int, temperature: float) -> dict[str,
     ) as engine:
         texts, passes = [], 0
         began = time.perf_counter()
-        for prompt in prompts_of(engine):
+        for seed, prompt in enumerate(prompts_of(engine), SEED):
+            params = optc.SamplingParams(
+                max_tokens=NEW_TOKENS, temperature=temperature, seed=seed, ignore_eos=True
+            )
             before = engine.metrics().steps
             texts.append(engine.generate([prompt], params)[0].token_ids)
             passes += engine.metrics().steps - before - 1
