@@ -18,10 +18,9 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
-import tvm
 
 from optc.backends.tvm.isa import Isa, isa_of
-from optc.backends.tvm.kernel_timer import ROTATION_BYTES, KernelTimer
+from optc.backends.tvm.kernel_timer import ROTATION_BYTES, KernelTimer, set_threads
 from optc.backends.tvm.schedule import FETCHERS, KERNEL, Schedule, Workload, default_schedule
 from optc.backends.tvm.schedule_files import read_schedules, write_schedules
 from optc.backends.tvm.tuning import ROWS, fastest, score
@@ -83,7 +82,7 @@ def main() -> None:
     parser.add_argument("--write", type=Path, help="file of schedules to extend")
     arguments = parser.parse_args()
     isa = isa_of(parse_target("native"))
-    tvm.get_global_func("runtime.config_threadpool")(1, usable_threads())
+    set_threads(usable_threads())
     path: Path | None = arguments.write
     known = dict(read_schedules(path)) if path is not None and path.exists() else {}
     for shape in arguments.shapes.split(","):

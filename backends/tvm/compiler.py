@@ -18,6 +18,7 @@ from optc.backends.tvm.kernels.replay import replay_kernel
 from optc.backends.tvm.link import link
 from optc.backends.tvm.program import Function, Program, replayable
 from optc.backends.tvm.replay import REPLAY
+from optc.backends.tvm.thread_pool import SOURCE as THREAD_POOL
 from optc.backends.tvm.trim import trim
 from optc.target import Target
 
@@ -42,7 +43,7 @@ def compile_program(program: Program, engine: Path) -> dict[str, Any]:
         relax_pipeline=relax_pipeline(program),
         tir_pipeline=pipeline.register(),
     )
-    export(executable, engine)
+    export(executable, engine, THREAD_POOL)
     return {
         "isa": isa.name,
         "kernels": kernels,
@@ -89,15 +90,15 @@ def _trusted(function: Function) -> frozenset[str]:
     return frozenset(t.name for t in fixed)
 
 
-def export(executable: Any, engine: Path) -> None:
-    """Link the shared library ``engine``.
+def export(executable: Any, engine: Path, *sources: Path) -> None:
+    """Link the shared library ``engine``, with ``sources`` in C.
 
     Raises:
         UnavailableError: There is no linker.
     """
 
     def link_objects(output: str, objects: list[str], options: Any = None, **_: Any) -> None:
-        link(output, objects)
+        link(output, objects, [str(source) for source in sources])
 
     # no triple: TVM would otherwise run the linker to ask for it
     link_objects.get_target_triple = lambda: None  # type: ignore[attr-defined]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -97,6 +98,15 @@ def _rotation(config: IntMatmul, pool: np.ndarray[Any, np.dtype[np.uint8]]) -> l
     return sets
 
 
+def set_threads(threads: int) -> None:
+    """Let kernels that this process compiles use so many threads; call it before the first one.
+
+    TVM uses half of the processors unless the environment says otherwise, whatever it is asked for.
+    """
+    os.environ["TVM_NUM_THREADS"] = str(threads)
+    tvm.get_global_func("runtime.config_threadpool")(1, threads)
+
+
 def in_turns(sets: Sequence[_T]) -> Iterator[_T]:
     """For ever one of the sets that were not used for longest, half of all and one more.
 
@@ -127,7 +137,7 @@ def tune(
     Every workload may use an equal share of the time that is left when its turn comes; what it
     has begun to compare it finishes, so that the whole may take a few candidates longer.
     """
-    tvm.get_global_func("runtime.config_threadpool")(1, threads)
+    set_threads(threads)
     largest = max((w.n + 63) // 64 * 64 * (w.k + 31) // 32 * 32 for w in workloads)
     pool = np.random.default_rng(0).integers(0, 256, max(ROTATION_BYTES, largest), np.uint8)
     ending = time.perf_counter() + seconds

@@ -12,6 +12,9 @@ from optc.errors import UnavailableError
 
 #: Names of C++ compilers that can link a shared library, best first.
 COMPILERS = ("c++", "g++", "clang++")
+_SOURCE_FLAGS = ("-O2", "-x", "c")
+#: Zig compiles for this machine's own CPU, others for any of the architecture.
+_ZIG_FLAGS = ("-mcpu=baseline",)
 _FLAGS = ("-shared", "-fPIC", "-Wl,--build-id=none", "-Wl,-z,noexecstack")
 
 
@@ -34,13 +37,20 @@ def linker_command() -> tuple[str, ...]:
     )
 
 
-def link(output: str, objects: Sequence[str]) -> None:
+def link(output: str, objects: Sequence[str], sources: Sequence[str] = ()) -> None:
     """Link ``objects`` into the shared library ``output``; the same bytes give the same file.
+
+    Args:
+        output: The library.
+        objects: Compiled objects.
+        sources: Files in C that go into it as well.
 
     Raises:
         UnavailableError: There is no linker, or it failed; the message ends in its last lines.
     """
     command = [*linker_command(), *_FLAGS, "-o", output, *objects]
+    if sources:
+        command += [*(_ZIG_FLAGS if "ziglang" in command else ()), *_SOURCE_FLAGS, *sources]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode != 0:
         tail = " | ".join(done.stderr.strip().splitlines()[-5:])

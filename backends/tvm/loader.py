@@ -20,6 +20,7 @@ from optc.backends.tvm.replay import REPLAY, Replays
 from optc.backends.tvm.runtime_libs import LIBRARIES, check_ffi_version, import_ffi, open_runtime
 from optc.backends.tvm.sample_staging import SampleStaging
 from optc.backends.tvm.staging import Staging, StepInputs
+from optc.backends.tvm.thread_pool import load_library, want_threads
 from optc.backends.tvm.weights_file import MappedWeights, placed_from_json
 from optc.errors import ArtifactError, InputError, UnavailableError
 from optc.runtime.adapters.spec import ModuleWeights
@@ -37,8 +38,6 @@ from optc.target import Target, host_features
 #: of the very same size: with every new number of rows with logits it would grow by such a result,
 #: to a gigabyte and more with 128,256 tokens.
 _CPU_UNPOOLED = (1, 0, 1)
-#: Thread pool mode of TVM's runtime: any cores, as many workers as asked for.
-_ANY_CORES = 1
 
 
 class TvmExecutable:
@@ -228,14 +227,14 @@ def _replays(ffi: ModuleType, engine: Path, function: str) -> Replays | None:
 
 def kernel_library(ffi: ModuleType, engine: Path, kernel: str) -> Any:
     """The module of ``engine`` that holds its kernels by name; None if ``kernel`` is not there."""
-    for library in ffi.load_module(str(engine)).imports:
+    for library in load_library(ffi, engine).imports:
         if library.implements_function(kernel):
             return library
     return None
 
 
 def start_runtime(folder: Path, data: dict[str, Any], threads: int) -> ModuleType:
-    """TVM's runtime with a pool of ``threads`` for the calling thread; returns ``tvm_ffi``.
+    """TVM's runtime, ``threads`` for what the calling thread loads next; returns ``tvm_ffi``.
 
     Raises:
         UnavailableError, ArtifactError: As `load_engine`.
@@ -245,7 +244,7 @@ def start_runtime(folder: Path, data: dict[str, Any], threads: int) -> ModuleTyp
     ffi = import_ffi()
     _set_threads(threads)
     open_runtime(folder)
-    ffi.get_global_func("runtime.config_threadpool")(_ANY_CORES, threads)
+    want_threads(threads)
     return ffi
 
 
@@ -260,7 +259,7 @@ def _check_cpu(features: tuple[str, ...]) -> None:
 
 
 def _set_threads(threads: int) -> None:
-    """Thread settings that TVM's runtime reads when it starts.
+    """Settings that TVM reads when it starts threads, for engines without a pool of their own.
 
     Workers are not pinned: replicas on one machine would all be pinned to the same cores.
     """
@@ -277,7 +276,7 @@ def open_vm(ffi: ModuleType, engine: Path, devices: tuple[int, ...] = _CPU_UNPOO
         ArtifactError: The file is damaged.
     """
     try:
-        vm = ffi.load_module(str(engine))["vm_load_executable"]()
+        vm = load_library(ffi, engine)["vm_load_executable"]()
     except (RuntimeError, AttributeError, OSError) as error:
         raise ArtifactError(
             f"cannot open the engine: {str(error).strip().splitlines()[-1]}",

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 from collections.abc import Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -278,3 +281,19 @@ def test_when_time_is_over_what_was_not_compared_stays() -> None:
     timer = FakeTimer({("many", 8): 0.8, ("fetch", 8): 0.5})
     assert choose(SHAPE, ISA, timer, lambda: True).schedule == Schedule(6, 8, 6)
     assert len(timer.calls) == heights
+
+
+def test_schedules_are_timed_on_all_threads() -> None:
+    """TVM gives a process half of the processors unless its environment says otherwise."""
+    script = (
+        "import tvm\n"
+        "from optc.backends.tvm.kernel_timer import set_threads\n"
+        "set_threads(2)\n"
+        "print(tvm.get_global_func('runtime.NumThreads')())\n"
+    )
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)}
+    environment.pop("TVM_NUM_THREADS", None)
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True, env=environment
+    )
+    assert done.stdout.strip() == "2"
