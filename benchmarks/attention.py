@@ -1,12 +1,13 @@
 """Measure attention and the KV writes next to what the machine can do, in one interleaved run.
 
-    python -m benchmarks.attention [--shape 9,3,64] [--kv float32,bfloat16,int8] [--json FILE]
+    python -m benchmarks.attention [--shape 9,3,64] [--kv float32,bfloat16,int8]
+        [--query-bits 8] [--json FILE]
 
-For each KV type and step (``decode B x context`` or ``prefill rows``): time of one layer's call,
-GB/s of KV, Gop/s, and the share of its roof: the longer of its KV bytes at the read bandwidth and
-its operations at the peak of the type's instruction. Calls go over many pools in turn, more than
-caches hold, as the layers of a step do. The best round of each counts: other programs only ever
-slow one down.
+For each KV type and step (``decode B x context``, ``verify B x rows`` of 512 tokens, or ``prefill
+rows``): time of one layer's call, GB/s of KV, Gop/s, and the share of its roof: the longer of its
+KV bytes at the read bandwidth and its operations at the peak of the type's instruction. Calls go
+over many pools in turn, more than caches hold, as the layers of a step do, in huge pages like those
+of an engine. The best round of each counts: other programs only ever slow one down.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import argparse
 import json
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -32,6 +33,7 @@ import tvm_ffi
 
 from optc.backends.tvm.ceilings import Meter
 from optc.backends.tvm.ceilings_kernels import ceiling_kernels
+from optc.backends.tvm.huge_pages import HUGE_PAGE, anonymous
 from optc.backends.tvm.isa import Isa, isa_of
 from optc.backends.tvm.kernels import pipeline
 from optc.backends.tvm.kernels.attention import PagedAttention, paged_attention
@@ -59,6 +61,8 @@ class Step:
         """For tables."""
         if self.rows == 1:
             return f"decode {self.sequences} x {self.context}"
+        if self.rows < self.context:
+            return f"verify {self.sequences} x {self.rows}"
         return f"prefill {self.sequences} x {self.rows}"
 
 
@@ -68,6 +72,7 @@ STEPS = (
     Step(16, 1, 512),
     Step(1, 1, 4096),
     Step(16, 1, 4096),
+    Step(16, 4, 512),
     Step(1, 512, 512),
     Step(1, 2048, 2048),
 )
@@ -96,6 +101,22 @@ def tensor(array: Any) -> Any:
     return tvm.runtime.tensor(np.ascontiguousarray(array), tvm.cpu())
 
 
+def pools_of(shapes: Sequence[tuple[int, ...]], fill: Any, copies: int) -> list[list[Any]]:
+    """So many pools of each shape, one behind the other in huge pages."""
+    sizes = [int(np.prod(shape)) * fill.nbytes for shape in shapes]
+    memory = np.frombuffer(anonymous(copies * sum(sizes) + HUGE_PAGE), np.uint8)
+    start = -memory.ctypes.data % HUGE_PAGE
+    pools = []
+    for _ in range(copies):
+        arrays = []
+        for shape, size in zip(shapes, sizes, strict=True):
+            arrays.append(memory[start : start + size].view(fill.dtype).reshape(shape))
+            arrays[-1][...] = fill
+            start += size
+        pools.append([tvm_ffi.from_dlpack(array) for array in arrays])
+    return pools
+
+
 class Layers:
     """Enough pools of one layer's shape that caches do not help, and calls on them in turn."""
 
@@ -108,7 +129,7 @@ class Layers:
         # Small numbers in every type.
         fill = np.frombuffer(b"\x3c" * element.itemsize, element)[0]
         copies = max(2, -(-ROTATION_BYTES // self.kv_bytes))
-        self.pools = [[tensor(np.full(s, fill)) for s in shapes] for _ in range(min(copies, 64))]
+        self.pools = pools_of(shapes, fill, min(copies, 64))
         table = np.arange(step.sequences * blocks, dtype=np.int32)
         rows = step.sequences * step.rows
         new = np.arange(step.context - step.rows, step.context)
@@ -148,15 +169,20 @@ class Layers:
         return self.step.sequences * self.step.rows * (first + self.step.context) / 2
 
 
-def measure(shape: tuple[int, int, int], types: list[str], rounds: int, isa: Isa) -> dict[str, Any]:
-    """All figures of one run as one JSON object."""
+def measure(
+    shape: tuple[int, int, int], types: list[str], query_bits: int, rounds: int, isa: Isa
+) -> dict[str, Any]:
+    """All figures of one run as one JSON object; ``query_bits`` are those over int8 pools."""
     heads, kv_heads, dim = shape
     threads = int(os.environ["TVM_NUM_THREADS"])
     tvm.get_global_func("runtime.config_threadpool")(1, threads)
     meter = Meter(tvm_ffi, Ceilings(isa), isa, threads, ROTATION_BYTES)
     results = []
     for dtype in types:
-        config = PagedAttention(heads, kv_heads, dim, dim, dim**-0.5, kv_dtype=dtype)
+        bits = query_bits if dtype == "int8" else 0
+        config = PagedAttention(
+            heads, kv_heads, dim, dim, dim**-0.5, kv_dtype=dtype, query_bits=bits
+        )
         rotary = RotaryKV(heads, kv_heads, dim, dim, dim, kv_dtype=dtype)
         kernels = {"attention": paged_attention(config, isa), "write": rotary_kv(rotary, isa)}
         compiled = library(kernels, isa)
@@ -173,6 +199,7 @@ def measure(shape: tuple[int, int, int], types: list[str], rounds: int, isa: Isa
             results.append(
                 {
                     "kv": dtype,
+                    "query_bits": bits,
                     "step": step.name,
                     "us": best["attention"] * 1e6,
                     "write_us": best["write"] * 1e6,
@@ -210,13 +237,15 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="benchmarks.attention", description=__doc__)
     parser.add_argument("--shape", default="9,3,64", help="heads, KV heads, dimension")
     parser.add_argument("--kv", default=",".join(POOL_TYPES), help="KV types, by commas")
+    parser.add_argument("--query-bits", type=int, default=8, help="over int8 pools: 8, or 0 (15)")
     parser.add_argument("--target", default="native", help="as of optc compile")
     parser.add_argument("--rounds", type=int, default=40)
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
     heads, kv_heads, dim = (int(n) for n in options.shape.split(","))
     isa = isa_of(parse_target(options.target))
-    report = measure((heads, kv_heads, dim), options.kv.split(","), options.rounds, isa)
+    types, bits = options.kv.split(","), options.query_bits
+    report = measure((heads, kv_heads, dim), types, bits, options.rounds, isa)
     show(report)
     if options.json:
         options.json.write_text(json.dumps(report, indent=1) + "\n")

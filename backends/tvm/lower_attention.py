@@ -77,6 +77,7 @@ def _attend(lowering: Lowering, node: ir.Node, q: Tensor, entry: dict[str, Any])
         "scale": attributes.get_float("scale", 1.0),
         "softcap": attributes.get_float("softcap", 0.0),
         "window": attributes.get_int("window", 0),
+        "query_bits": attributes.get_int("query_bits", 0),
     }
     inputs = [q, *pools, *(_step_input(name) for name in _WHERE), _step_input("block_size")]
     shape = (q.shape[0], heads * entry["value_dim"])

@@ -45,6 +45,8 @@ class KVCache(Pass):
         dtype: What the pools hold: ``float32``; ``bfloat16``, queries and softmax weights rounded
             to it, too; or ``int8``, symmetric, with one float32 scale for each token and KV head
             of K and of V. New rows are read back from the pools like all others.
+        query_bits: 8: with int8 pools, queries are rounded to int8, too, one scale for each row and
+            head, as SageAttention does (Zhang et al., 2024); 0: they are not.
     """
 
     name: ClassVar[str] = "kv-cache"
@@ -54,18 +56,25 @@ class KVCache(Pass):
 
     dtype: str = "float32"
     tree: bool = False
+    query_bits: int = 0
 
     def __post_init__(self) -> None:
         """Refuse other types.
 
         Raises:
-            InputError: ``dtype`` is none that pools can have.
+            InputError: ``dtype`` is none that pools can have, or has no queries of ``query_bits``.
         """
         if self.dtype not in _TYPES:
             raise InputError(
                 f"dtype={self.dtype} is not possible",
                 where=f"pass {self.name}",
                 hint=f"one of {', '.join(_TYPES)}",
+            )
+        if self.query_bits not in ((0, 8) if self.dtype == "int8" else (0,)):
+            raise InputError(
+                f"query_bits={self.query_bits} is not possible with dtype={self.dtype}",
+                where=f"pass {self.name}",
+                hint="8 with int8 pools, else 0: queries are not rounded further",
             )
 
     def requires(self, model: ir.Model) -> None:
@@ -110,7 +119,7 @@ class KVCache(Pass):
         layers = []
         for index, node in enumerate(attentions):
             group = windows.index(_window(node))
-            layers.append(_page(model, node, self.dtype, index, group, step))
+            layers.append(_page(model, node, self, index, group, step))
             report.add(f"window {_window(node)}" if _window(node) else "full attention")
         gather_logit_rows(model.graph, step["logit_rows"])
         groups = [
@@ -120,7 +129,7 @@ class KVCache(Pass):
         model.metadata_props[KV_METADATA] = json.dumps({"groups": groups, "layers": layers})
         remove_unused(model)
         report.facts = {"groups": groups, "layers": len(layers)}
-        report.facts |= {"dtype": self.dtype, "tree": self.tree}
+        report.facts |= {"dtype": self.dtype, "query_bits": self.query_bits, "tree": self.tree}
         return report
 
 
@@ -155,7 +164,7 @@ def _replace_inputs(graph: ir.Graph, *, tree: bool) -> dict[str, ir.Value]:
 def _page(
     model: ir.Model,
     node: ir.Node,
-    dtype: str,
+    options: KVCache,
     layer: int,
     group: int,
     step: dict[str, ir.Value],
@@ -182,7 +191,13 @@ def _page(
             step["block_tables"],
             step.get(TREE_PARENT),
         ],
-        {**attributes, "group": group, "layer": layer, "kv_dtype": dtype},
+        {
+            **attributes,
+            "group": group,
+            "layer": layer,
+            "kv_dtype": options.dtype,
+            "query_bits": options.query_bits,
+        },
         name=node.name or f"attention.{layer}",
     )
     paged.outputs[0].shape = ir.Shape(["T", int(attributes["num_heads"]) * dims["v"]])
@@ -197,7 +212,7 @@ def _page(
         "kv_heads": kv_heads,
         "key_dim": dims["k"],
         "value_dim": dims["v"],
-        "dtype": dtype,
+        "dtype": options.dtype,
     }
 
 

@@ -9,7 +9,7 @@ from optc.ir.graph import int_initializer, replace_node
 
 #: Attributes of ``optc::SlotAttention``, all of which the paged ones have too.
 _SHAPE = ("num_heads", "kv_num_heads", "scale", "softcap", "window")
-_PAGED = (*_SHAPE, "group", "layer", "kv_dtype")
+_PAGED = (*_SHAPE, "group", "layer", "kv_dtype", "query_bits")
 _ROTARY = ("rotary_embedding_dim", "interleaved")
 
 

@@ -258,7 +258,8 @@ def test_layers_share_the_function_of_paged_attention() -> None:
     shape = {"num_heads": 2, "kv_num_heads": 1, "scale": 1.0, "softcap": 0.0, "window": 0}
     names = {
         function_text(
-            "PagedAttention", {**shape, "group": group, "layer": layer, "kv_dtype": "int8"}
+            "PagedAttention",
+            {**shape, "group": group, "layer": layer, "kv_dtype": "int8", "query_bits": 0},
         )[0]
         for group in (0, 1)
         for layer in (0, 1, 2)

@@ -27,6 +27,7 @@ class Case:
     group: int = 0
     blocks: int = 12
     dtype: str = "float32"
+    query_bits: int = 0
     lengths: tuple[int, ...] = (40, 1, 17)  # after the step
     rows: tuple[int, ...] = (3, 1, 17)  # new in the step
     padding: int = 2
@@ -95,6 +96,7 @@ CASES = [
     Case(dtype="bfloat16"),
     Case(dtype="int8"),
     Case(dtype="bfloat16", window=16, softcap=1.5, kv_heads=1),
+    Case(dtype="int8", query_bits=8, window=16, kv_heads=1),
     Case(dtype="int8", window=5, softcap=1.5, block_size=32, blocks=6),
 ]
 
@@ -109,6 +111,7 @@ def attributes_of(case: Case) -> dict[str, Any]:
         "group": case.group,
         "layer": 0,
         "kv_dtype": case.dtype,
+        "query_bits": case.query_bits,
     }
 
 
@@ -120,6 +123,8 @@ def new_rows(case: Case, arrays: list[Array]) -> Array:
 
 def expected_out(case: Case, q: Array, step: Step) -> Array:
     parts = []
+    if case.query_bits:
+        q = oracle.represented(q.reshape(len(q), case.heads, -1), "int8").reshape(len(q), -1)
     for b, (low, high) in enumerate(zip(step.query_starts, step.query_starts[1:], strict=False)):
         k, v = (
             oracle.represented(a[b], case.dtype).reshape(len(a[b]), -1)

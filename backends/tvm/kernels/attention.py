@@ -42,7 +42,7 @@ from optc.backends.tvm.kernels.attention_softmax import (
 )
 from optc.backends.tvm.kernels.attention_state import Pools
 from optc.backends.tvm.kernels.matmul_float import DOT_IR
-from optc.backends.tvm.kernels.pools import DIM_MULTIPLE, KVShape, pool_arguments
+from optc.backends.tvm.kernels.pools import KVShape, for_parts, pool_arguments
 from optc.backends.tvm.kernels.script import (
     Expr,
     bind,
@@ -99,7 +99,7 @@ def paged_attention(config: PagedAttention, isa: Isa) -> tvm.tirx.PrimFunc:
         ragged = Ragged(
             sequences, query_starts, lengths, tables, block_size, config.group, config.window
         )
-        numbers = numbers_of(shape, isa)
+        numbers = numbers_of(shape, isa, config.query_bits)
         pools = Pools(k_pool, v_pool, shape, numbers, config.scale, config.softcap)
         operands = Operands(config, isa, q, pools, ragged, out)
         planned = plan_tiles(ragged, rows, config.tile_rows)
@@ -219,9 +219,12 @@ def _keep(step: _Step, slot: Expr, work: RowWork, running: Running) -> None:
     with tir.serial(0, work.most * config.shared) as m:
         store(step.partial.largest, running.largest[m], place + m)
         store(step.partial.norm, running.norm[m], place + m)
-        with tir.serial(0, config.value_dim // DIM_MULTIPLE) as part:
-            d = part * DIM_MULTIPLE
-            store(step.partial.total, load(running.total, m, d, lanes=DIM_MULTIPLE), place + m, d)
+        for_parts(
+            config.value_dim,
+            lambda d, lanes: store(
+                step.partial.total, load(running.total, m, d, lanes=lanes), place + m, d
+            ),
+        )
 
 
 def _place(config: PagedAttention, slot: Expr, head: Expr) -> Expr:
@@ -244,10 +247,12 @@ def _merge_tile(step: _Step, tile: Expr) -> None:
             with tir.serial(0, rows * config.shared) as m:
                 largest, norm = bind(partial.largest[place + m]), bind(partial.norm[place + m])
                 old, new = merge_factors(running, m, largest, norm)
-                with tir.serial(0, config.value_dim // DIM_MULTIPLE) as part:
-                    d = part * DIM_MULTIPLE
-                    values = bind(load(partial.total, place + m, d, lanes=DIM_MULTIPLE))
+
+                def merge(d: Expr, lanes: int) -> None:
+                    values = bind(load(partial.total, place + m, d, lanes=lanes))
                     merge_total(running, values, m, d, old, new)
+
+                for_parts(config.value_dim, merge)
         then = Start(sequence, head, low, (low, high))  # there is nothing to do after it
         work = RowWork(sequence, row, rows, config.tile_rows, head, (low, high), then)
         write_rows(step.operands, work, running)
@@ -255,5 +260,5 @@ def _merge_tile(step: _Step, tile: Expr) -> None:
 
 def _clear(out: Expr, first: Expr, rows: Expr, width: int) -> None:
     """Zero the rows from ``first`` on."""
-    with tir.serial(first, rows) as row, tir.serial(0, width // DIM_MULTIPLE) as part:
-        store(out, splat(0.0, lanes=DIM_MULTIPLE), row, part * DIM_MULTIPLE)
+    with tir.serial(first, rows) as row:
+        for_parts(width, lambda d, lanes: store(out, splat(0.0, lanes=lanes), row, d))

@@ -8,7 +8,13 @@ from dataclasses import dataclass
 from tvm.tirx.script.builder import ir as tir
 
 from optc.backends.tvm.isa import Isa
+from optc.backends.tvm.kernels.attention_operands import Numbers
 from optc.backends.tvm.kernels.script import LANES, Expr
+
+
+#: So many sums hide the latency of a multiply-add. More KV tiles at once would only score more
+#: tokens that a prompt's rows do not see.
+_INDEPENDENT = 10
 
 
 @dataclass(frozen=True)
@@ -17,39 +23,47 @@ class Blocking:
 
     Attributes:
         vectors: Query vectors that are computed together.
-        block: Of these, how many share a register tile.
+        score_block: Of these, how many share a register tile of scores.
         tiles: KV tiles of 16 tokens whose scores are summed at once; divides 16.
+        weigh_block: How many share a register tile of weighted values.
         columns: Vectors of 16 dimensions whose weighted sums are summed at once.
     """
 
     vectors: int
-    block: int
+    score_block: int
     tiles: int
+    weigh_block: int
     columns: int
 
 
-def blocking(vectors: int, planes: int, isa: Isa) -> Blocking:
-    """The register tiles for ``vectors`` query vectors of ``planes`` operands each."""
+def blocking(vectors: int, numbers: Numbers, isa: Isa) -> Blocking:
+    """The register tiles for ``vectors`` query vectors."""
     budget, widest = (24, 8) if isa.lanes == LANES else (6, 6)
-    widest = max(1, widest // planes)
-    dividing = [size for size in range(widest, widest // 2, -1) if vectors % size == 0]
-    block = vectors if vectors <= widest else dividing[0] if dividing else widest
-    tiles = 1
-    while tiles < 8 and 2 * tiles * block * planes <= budget:
+    score_block = _block(vectors, max(1, widest // numbers.query_planes))
+    tiles, sums = 1, score_block * numbers.query_planes
+    while tiles < 8 and tiles * sums < _INDEPENDENT and 2 * tiles * sums <= budget:
         tiles *= 2
-    return Blocking(vectors, block, tiles, max(1, budget // (block * planes)))
+    weigh_block = _block(vectors, max(1, widest // numbers.weight_planes))
+    columns = max(1, budget // (weigh_block * numbers.weight_planes))
+    return Blocking(vectors, score_block, tiles, weigh_block, columns)
 
 
-def for_blocks(size: Blocking, body: Callable[[Expr | int, int], None]) -> None:
-    """``body(m, count)`` for runs of ``count`` query vectors from ``m`` on."""
-    blocks, rest = divmod(size.vectors, size.block)
+def _block(vectors: int, widest: int) -> int:
+    """At most ``widest`` vectors, preferably a divisor of their number."""
+    dividing = [size for size in range(widest, widest // 2, -1) if vectors % size == 0]
+    return vectors if vectors <= widest else dividing[0] if dividing else widest
+
+
+def for_blocks(vectors: int, most: int, body: Callable[[Expr | int, int], None]) -> None:
+    """``body(m, count)`` for runs of ``count`` query vectors, at most ``most``, from ``m`` on."""
+    blocks, rest = divmod(vectors, most)
     if blocks == 1:
-        body(0, size.block)
+        body(0, most)
     else:
         with tir.serial(0, blocks) as block:
-            body(block * size.block, size.block)
+            body(block * most, most)
     if rest:
-        body(blocks * size.block, rest)
+        body(blocks * most, rest)
 
 
 def column_chunks(value_dim: int, most: int) -> list[list[tuple[int, int]]]:

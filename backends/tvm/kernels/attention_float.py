@@ -10,7 +10,7 @@ from tvm.tirx.script.builder import ir as tir
 from optc.backends.tvm.kernels import bf16
 from optc.backends.tvm.kernels.attention_operands import Operands, widened
 from optc.backends.tvm.kernels.matmul_float import DOT_NAME
-from optc.backends.tvm.kernels.pools import DIM_MULTIPLE
+from optc.backends.tvm.kernels.pools import for_parts
 from optc.backends.tvm.kernels.script import (
     LANES,
     Expr,
@@ -28,7 +28,8 @@ from optc.backends.tvm.kernels.script import (
 class Float32:
     """One float32 a word."""
 
-    planes: ClassVar[int] = 1
+    query_planes: ClassVar[int] = 1
+    weight_planes: ClassVar[int] = 1
     totals: ClassVar[str] = "float32"
     scaled: ClassVar[bool] = False
     integral: ClassVar[bool] = False
@@ -41,15 +42,15 @@ class Float32:
         """float32 [M, tokens]."""
         return Operands(scratch((vectors, tokens)))
 
-    def put(
-        self, weights: Operands, weight: Expr, m: Expr, token: Expr, units: Expr, stored: Register
-    ) -> Expr:
+    def put(self, weights: Operands, weight: Expr, m: Expr, token: Expr) -> Expr:
         """As they are."""
         store(weights.elements, weight, m, token)
         return weight
 
-    def close(self, weights: Operands, m: Expr, factor: Expr, stored: Register) -> None:
-        """Nothing is left to do."""
+    def settle(
+        self, weights: Operands, products: Expr, m: Expr, tiles: tuple[Expr, Expr], largest: Expr
+    ) -> None:
+        """Tokens have no scales."""
 
     def words(
         self, pool: Expr, at: tuple[Expr, Expr], first: Expr, lanes: int, kept: Expr | None = None
@@ -69,7 +70,7 @@ class Float32:
         """One fused multiply-add."""
         total.set(fma(words[0], operand, total.get()))
 
-    def value(self, totals: list[Expr], operands: Operands, m: Expr) -> Expr:
+    def value(self, totals: list[Expr]) -> Expr:
         """The sum."""
         return totals[0]
 
@@ -79,7 +80,8 @@ class BFloat16:
     """Two bfloat16 a word; ``paired`` says whether vdpbf16ps exists."""
 
     paired: bool
-    planes: ClassVar[int] = 1
+    query_planes: ClassVar[int] = 1
+    weight_planes: ClassVar[int] = 1
     totals: ClassVar[str] = "float32"
     scaled: ClassVar[bool] = False
     integral: ClassVar[bool] = False
@@ -87,26 +89,29 @@ class BFloat16:
     def queries(self, values: Expr, vectors: int, dim: int) -> Operands:
         """Rounded to bfloat16."""
         out = scratch((vectors, dim), "uint16")
-        with tir.grid(vectors, dim // DIM_MULTIPLE) as (m, part):
-            d = part * DIM_MULTIPLE
-            bits = bf16.round_bits(load(values, m, d, lanes=DIM_MULTIPLE))
-            store(out, bf16.upper_half(bits), m, d)
+        with tir.serial(0, vectors) as m:
+
+            def narrow(d: Expr, lanes: int) -> None:
+                bits = bf16.round_bits(load(values, m, d, lanes=lanes))
+                store(out, bf16.upper_half(bits), m, d)
+
+            for_parts(dim, narrow)
         return Operands(out)
 
     def weights(self, vectors: int, tokens: int) -> Operands:
         """u16 [M, tokens]."""
         return Operands(scratch((vectors, tokens), "uint16"))
 
-    def put(
-        self, weights: Operands, weight: Expr, m: Expr, token: Expr, units: Expr, stored: Register
-    ) -> Expr:
+    def put(self, weights: Operands, weight: Expr, m: Expr, token: Expr) -> Expr:
         """Rounded to bfloat16; that is what is summed, too."""
         bits = bf16.round_bits(weight)
         store(weights.elements, bf16.upper_half(bits), m, token)
         return bind(bf16.as_float(bits))
 
-    def close(self, weights: Operands, m: Expr, factor: Expr, stored: Register) -> None:
-        """Nothing is left to do."""
+    def settle(
+        self, weights: Operands, products: Expr, m: Expr, tiles: tuple[Expr, Expr], largest: Expr
+    ) -> None:
+        """Tokens have no scales."""
 
     def words(
         self, pool: Expr, at: tuple[Expr, Expr], first: Expr, lanes: int, kept: Expr | None = None
@@ -139,7 +144,7 @@ class BFloat16:
         for half in (_lower, _upper):
             total.set(fma(half(words[0]), half(operand), total.get()))
 
-    def value(self, totals: list[Expr], operands: Operands, m: Expr) -> Expr:
+    def value(self, totals: list[Expr]) -> Expr:
         """The sum."""
         return totals[0]
 

@@ -7,8 +7,9 @@ softmax weights, the *operands*, which are repeated in every lane.
 - bfloat16: queries and weights are rounded to bfloat16; vdpbf16ps adds the two products of a word
   (denormals count as zero), without it two fused multiply-adds do.
 - int8: queries and weights become integers of 15 and 14 bits, in units of their largest value's
-  1 / 16256, and those two digits of 7 bits, the operand's two *planes*; products and sums are exact
-  integers on every instruction set (vpdpbusd, vpmaddubsw).
+  1 / 16256, and those two digits of 7 bits, the operand's two *planes*; or queries integers of 8
+  bits, one plane, in units of 1 / 127. Products and sums are exact integers on every instruction
+  set (vpdpbusd, vpmaddubsw).
 """
 
 from __future__ import annotations
@@ -20,8 +21,12 @@ from optc.backends.tvm.kernels.attention_operands import Numbers
 from optc.backends.tvm.kernels.pools import KVShape
 
 
-def numbers_of(shape: KVShape, isa: Isa) -> Numbers:
-    """The arithmetic of a KV type on an instruction set."""
+def numbers_of(shape: KVShape, isa: Isa, query_bits: int) -> Numbers:
+    """The arithmetic of a KV type on an instruction set; ``query_bits`` is that of
+    `PagedAttention`."""
     if shape.dtype == "float32":
         return Float32()
-    return BFloat16(isa.bf16) if shape.dtype == "bfloat16" else Int8(isa)
+    if shape.dtype == "bfloat16":
+        return BFloat16(isa.bf16)
+
+    return Int8(isa, 1 if query_bits else 2)

@@ -17,28 +17,36 @@ class Operands:
     Attributes:
         elements: [M, n], or [M, planes, n], of the numbers' element type.
         factor: float32 [M], the value of one unit of a dot product; None where it is 1.
-        offset: int32 [M], what a dot product has too much; None where it is 0.
+        start: int32 [M], what the sum of the last plane's products starts from; None where it is 0.
     """
 
     elements: Expr
     factor: Expr = None
-    offset: Expr = None
+    start: Expr = None
 
 
 class Numbers(Protocol):
     """The arithmetic of one KV type.
 
     Attributes:
-        planes: Operands of a vector.
         totals: Type of the sums of products.
         scaled: Tokens have scales, weights a factor.
         integral: Whatever bits a pool holds are numbers: a weight of zero leaves them out.
     """
 
-    planes: ClassVar[int]
     totals: ClassVar[str]
     scaled: ClassVar[bool]
     integral: ClassVar[bool]
+
+    @property
+    def query_planes(self) -> int:
+        """Operands of a query vector."""
+        ...
+
+    @property
+    def weight_planes(self) -> int:
+        """Operands of a vector of softmax weights."""
+        ...
 
     def queries(self, values: Expr, vectors: int, dim: int) -> Operands:
         """Operands of query vectors, float32 [vectors, dim]."""
@@ -48,16 +56,16 @@ class Numbers(Protocol):
         """Room for the weights of ``tokens`` tokens, written by `put`."""
         ...
 
-    def put(
-        self, weights: Operands, weight: Expr, m: Expr, token: Expr, units: Expr, stored: Register
-    ) -> Expr:
-        """Store the weights, at most 1, of the 16 tokens from ``token`` on, times ``units`` where
-        tokens have scales, and add what is stored to ``stored``, an int32 vector; returns what the
-        softmax's sum has to count."""
+    def put(self, weights: Operands, weight: Expr, m: Expr, token: Expr) -> Expr:
+        """Store the weights, at most 1, of the 16 tokens from ``token`` on, unless tokens have
+        scales; returns what the softmax's sum has to count."""
         ...
 
-    def close(self, weights: Operands, m: Expr, factor: Expr, stored: Register) -> None:
-        """All weights of vector m are stored; one unit of them is worth ``factor``."""
+    def settle(
+        self, weights: Operands, products: Expr, m: Expr, tiles: tuple[Expr, Expr], largest: Expr
+    ) -> None:
+        """Store the ``products`` of vector m's weights and its tokens' scales, float32 [M, tokens],
+        of which none is above ``largest``, for a range of tiles of 16 tokens."""
         ...
 
     def words(
@@ -79,7 +87,7 @@ class Numbers(Protocol):
         """Add a word's products to ``total``."""
         ...
 
-    def value(self, totals: list[Expr], operands: Operands, m: Expr) -> Expr:
+    def value(self, totals: list[Expr]) -> Expr:
         """The dot products, float32, in units of the operand's factor."""
         ...
 

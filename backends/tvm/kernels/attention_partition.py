@@ -13,15 +13,15 @@ from tvm.tirx.script.builder import ir as tir
 
 from optc.backends.tvm.kernels import math
 from optc.backends.tvm.kernels.attention_blocking import for_blocks
-from optc.backends.tvm.kernels.attention_int8 import STEPS
-from optc.backends.tvm.kernels.attention_score import score
-from optc.backends.tvm.kernels.attention_softmax import MASKED, Running, merge_factors
+from optc.backends.tvm.kernels.attention_score import score, score_unit
+from optc.backends.tvm.kernels.attention_softmax import LEAST, MASKED, Running, merge_factors
 from optc.backends.tvm.kernels.attention_state import (
     PARTITION,
     Part,
     Place,
     Pools,
     Queries,
+    fetching,
     new_buffers,
 )
 from optc.backends.tvm.kernels.attention_weigh import weigh
@@ -30,6 +30,7 @@ from optc.backends.tvm.kernels.script import (
     LANES,
     Expr,
     bind,
+    fma,
     load,
     register,
     splat,
@@ -40,8 +41,6 @@ from optc.backends.tvm.kernels.script import (
 
 #: Scales of values above are no numbers: slots that were never written, or not by this model.
 _LARGEST_SCALE = 1.0e15
-#: Scales below count as this, so that quotients of two stay finite.
-_LEAST_SCALE = 1.0e-15
 
 
 def attend_partition(
@@ -74,18 +73,22 @@ def attend_partition(
     if pools.numbers.scaled:
         _gather_value_scales(part)
     with tir.serial(*groups) as group:
-        for_blocks(size, lambda m, count: score(part, group, m, count))
+        for_blocks(size.vectors, size.score_block, lambda m, count: score(part, group, m, count))
+    # Loop after loop over the vectors: what one leaves for the next, the processor computes while
+    # it has begun with another vector.
     with tir.serial(0, size.vectors) as m:
         low_seen, end_seen = queries.bounds(m)
-        own = (bind(low_seen - start), bind(end_seen - start))
-        _mask(part, m, own)
-        largest, norm = _exponentials(part, m)
-        old, new = merge_factors(running, m, largest, norm)
-        if pools.numbers.scaled:
-            new = new * part.buffers.weights.factor[m]
-        store(part.buffers.factors, old, m, 0)
-        store(part.buffers.factors, new, m, 1)
-    for_blocks(size, lambda m, count: weigh(part, running, (first, end), m, count))
+        _mask(part, m, (bind(low_seen - start), bind(end_seen - start)))
+        _find_largest(part, m)
+    with tir.serial(0, size.vectors) as m:
+        _exponentials(part, m)
+    with tir.serial(0, size.vectors) as m:
+        _settle(part, running, m)
+    for_blocks(
+        size.vectors,
+        size.weigh_block,
+        lambda m, count: weigh(part, running, (first, end), m, count),
+    )
 
 
 def _gather_value_scales(part: Part) -> None:
@@ -122,29 +125,42 @@ def _fetch_rest(part: Part, i: Expr, m: Expr) -> None:
     part.pools.fetch_key(key, part.following.head, m, vectors, rest=True)
 
 
-def _exponentials(part: Part, m: Expr) -> tuple[Expr, Expr]:
-    """Turn the masked scores of vector m into weights 2 ** (score - largest), as operands; returns
-    the next integer from the largest score on, and the weights' sum."""
+def _find_largest(part: Part, m: Expr) -> None:
+    """Note the next integer from the largest masked score of vector m on, in powers of two."""
+    buffers = part.buffers
+    top = register(MASKED)
+    with tir.serial(*part.limits) as i:
+        top.set(tir.max(top.get(), load(buffers.scores, m, i * TILE)))
+    largest = bind(tree_max(top.get()) * score_unit(part, m))
+    store(buffers.largest, math.ceil(tir.max(largest, tir.float32(LEAST))), m)
+
+
+def _exponentials(part: Part, m: Expr) -> None:
+    """Turn the masked scores of vector m into weights 2 ** (score - largest), and, where tokens
+    have scales, products with these."""
     numbers, buffers = part.pools.numbers, part.buffers
-    top, top_scale = register(MASKED), register(0.0)
+    unit = bind(splat(score_unit(part, m)))
+    largest = bind(splat(tir.float32(0) - buffers.largest[m]))
+    sums, top = register(0.0), register(0.0)
     with tir.serial(*part.limits) as i:
-        if part.queries.fetch:
-            _fetch_rest(part, i, m)
-        value = bind(load(buffers.scores, m, i * TILE))
-        top.set(tir.max(top.get(), value))
+        fetching(part.queries, lambda: _fetch_rest(part, i, m))
+        weight = math.exp2(fma(load(buffers.scores, m, i * TILE), unit, largest))
+        sums.set(sums.get() + numbers.put(buffers.weights, weight, m, i * TILE))
         if numbers.scaled:
-            is_seen = value > splat(MASKED)
-            scale = tir.Select(is_seen, load(buffers.scales, i * TILE), splat(0.0))
-            top_scale.set(tir.max(top_scale.get(), scale))
-    largest = bind(math.ceil(tree_max(top.get())))
-    # Without a token that is seen there is no scale, and all scores are masked.
-    scale = bind(tir.max(tree_max(top_scale.get()), tir.float32(_LEAST_SCALE)))
-    steps = bind(splat(tir.float32(STEPS) / scale))
-    sums, stored = register(0.0), register(0, "int32")
-    with tir.serial(*part.limits) as i:
-        weight = math.exp2(load(buffers.scores, m, i * TILE) - splat(largest))
-        units = load(buffers.scales, i * TILE) * steps if numbers.scaled else None
-        counted = numbers.put(buffers.weights, weight, m, i * TILE, units, stored)
-        sums.set(sums.get() + counted)
-    numbers.close(buffers.weights, m, scale / tir.float32(STEPS), stored)
-    return largest, tree_sum(sums.get())
+            product = bind(weight * load(buffers.scales, i * TILE))
+            store(buffers.scores, product, m, i * TILE)
+            top.set(tir.max(top.get(), product))
+    store(buffers.norms, tree_sum(sums.get()), m)
+    if numbers.scaled:
+        store(buffers.products, tree_max(top.get()), m)
+
+
+def _settle(part: Part, running: Running, m: Expr) -> None:
+    """Settle the operands of vector m, and how the partition is merged into its state."""
+    numbers, buffers = part.pools.numbers, part.buffers
+    old, new = merge_factors(running, m, bind(buffers.largest[m]), bind(buffers.norms[m]))
+    if numbers.scaled:
+        numbers.settle(buffers.weights, buffers.scores, m, part.limits, bind(buffers.products[m]))
+        new = new * buffers.weights.factor[m]
+    store(buffers.factors, old, m, 0)
+    store(buffers.factors, new, m, 1)

@@ -13,12 +13,14 @@ from optc.backends.tvm.kernels.attention_partition import attend_partition
 from optc.backends.tvm.kernels.attention_plan import TILES, Ragged
 from optc.backends.tvm.kernels.attention_softmax import Running, new_running
 from optc.backends.tvm.kernels.attention_state import PARTITION, Place, Pools, Queries
-from optc.backends.tvm.kernels.pools import DIM_MULTIPLE
+from optc.backends.tvm.kernels.pools import for_parts
 from optc.backends.tvm.kernels.script import Expr, bind, load, scratch, splat, store
 from optc.errors import UnsupportedError
 
 #: Query vectors of a tile of several rows.
 _TILE_VECTORS = 16
+#: Most new rows of a sequence for which its K and V are fetched ahead.
+_FETCHED_ROWS = 16
 
 
 @dataclass(frozen=True)
@@ -36,6 +38,9 @@ class PagedAttention:
         group: Row of kv_lengths and block_tables.
         groups: G.
         kv_dtype: Type of the pools.
+        query_bits: 8 if queries are multiplied with int8 pools as int8, rounded half to even in
+            units of each vector's largest magnitude / 127, which halves that work; 0 if they keep
+            15 bits. Other pools know 0 only.
     """
 
     heads: int
@@ -48,6 +53,7 @@ class PagedAttention:
     group: int = 0
     groups: int = 1
     kv_dtype: str = "float32"
+    query_bits: int = 0
 
     def __post_init__(self) -> None:
         if self.heads % self.kv_heads:
@@ -55,6 +61,13 @@ class PagedAttention:
                 f"{self.heads} heads cannot share {self.kv_heads} KV heads evenly",
                 where="PagedAttention",
                 hint="the number of heads must be a multiple of that of KV heads",
+            )
+
+        if self.query_bits not in ((0, 8) if self.kv_dtype == "int8" else (0,)):
+            raise UnsupportedError(
+                f"queries of {self.query_bits} bits have no kernel for {self.kv_dtype} pools",
+                where="PagedAttention",
+                hint="int8 pools take 8 and 0 (all), others only 0",
             )
 
     @property
@@ -122,19 +135,13 @@ def attend_rows(operands: Operands, work: RowWork) -> Running:
     running = new_running(work.most * config.shared, config.value_dim)
     first, end = work.partitions
     tiles = scratch((TILES,), "int32")
-    ahead = scratch((TILES,), "int32") if queries.fetch else None
+    ahead = scratch((TILES,), "int32")
     ragged.find_tiles(tiles, work.sequence, first * PARTITION, seen)
     with tir.serial(first, end) as partition:
         place = Place(bind(partition * PARTITION), work.head, tiles)
-        following = place
-        if ahead is not None:
-            following = _find_following(operands, work, seen, partition, ahead)
+        following = _find_following(operands, work, seen, partition, ahead)
         attend_partition(operands.pools, queries, running, place, following, seen)
-        with tir.If(partition + 1 < end), tir.Then():
-            if ahead is None:
-                ragged.find_tiles(tiles, work.sequence, (partition + 1) * PARTITION, seen)
-            else:
-                store(tiles, load(ahead, 0), 0)
+        store(tiles, load(ahead, 0), 0)
     return running
 
 
@@ -157,7 +164,7 @@ def _queries(operands: Operands, work: RowWork) -> Queries:
     shared, dim = config.shared, config.key_dim
     first_end = bind(operands.ragged.first_end(work.sequence, work.row))
     numbers = operands.pools.numbers
-    size = blocking(work.most * shared, numbers.planes, operands.isa)
+    size = blocking(work.most * shared, numbers, operands.isa)
     column = bind(work.head * (shared * dim))
 
     def row_of(m: Expr | int) -> Expr:
@@ -171,19 +178,26 @@ def _queries(operands: Operands, work: RowWork) -> Queries:
     copy = scratch((work.most * shared, dim))
     with tir.serial(0, work.most * shared) as m:
         row, start = bind(work.row + row_of(m)), bind(column + m % shared * dim)
-        with tir.serial(0, dim // DIM_MULTIPLE) as part:
-            d = part * DIM_MULTIPLE
-            store(copy, load(operands.q, row, start + d, lanes=DIM_MULTIPLE), m, d)
-    return Queries(numbers.queries(copy, work.most * shared, dim), bounds, size, work.most == 1)
+        for_parts(
+            dim,
+            lambda d, lanes: store(copy, load(operands.q, row, start + d, lanes=lanes), m, d),
+        )
+    ragged = operands.ragged
+    new = ragged.starts[work.sequence + 1] - ragged.starts[work.sequence]
+    fetch = bind(new <= _FETCHED_ROWS)
+    return Queries(numbers.queries(copy, work.most * shared, dim), bounds, size, fetch)
 
 
 def write_rows(operands: Operands, work: RowWork, running: Running) -> None:
     """Write finished rows."""
     config = operands.config
     with tir.serial(0, work.rows * config.shared) as m:
-        inverse = bind(splat(tir.float32(1) / running.norm[m], lanes=DIM_MULTIPLE))
+        inverse = bind(tir.float32(1) / running.norm[m])
         column = bind((work.head * config.shared + m % config.shared) * config.value_dim)
-        with tir.serial(0, config.value_dim // DIM_MULTIPLE) as part:
-            d = part * DIM_MULTIPLE
-            value = load(running.total, m, d, lanes=DIM_MULTIPLE) * inverse
-            store(operands.out, value, work.row + m // config.shared, column + d)
+        row = bind(work.row + m // config.shared)
+
+        def write(d: Expr, lanes: int) -> None:
+            value = load(running.total, m, d, lanes=lanes) * splat(inverse, lanes=lanes)
+            store(operands.out, value, row, column + d)
+
+        for_parts(config.value_dim, write)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from tvm.tirx.script.builder import ir as tir
 
 from optc.backends.tvm.kernels import math
-from optc.backends.tvm.kernels.pools import DIM_MULTIPLE
+from optc.backends.tvm.kernels.pools import for_parts
 from optc.backends.tvm.kernels.script import (
     Expr,
     bind,
@@ -23,8 +23,10 @@ from optc.backends.tvm.kernels.script import (
     store,
 )
 
-#: Score of a token that is not seen; far below any real one, and finite.
-MASKED = -1.0e30
+#: Score of a token that is not seen, in whatever units.
+MASKED = float("-inf")
+#: Largest score of a vector that has seen no token; far below any real one, and finite.
+LEAST = -1.0e30
 
 
 @dataclass(frozen=True)
@@ -46,11 +48,9 @@ def new_running(vectors: int, value_dim: int) -> Running:
     """Scratch for ``vectors`` query vectors that have seen nothing yet."""
     running = Running(scratch((vectors,)), scratch((vectors,)), scratch((vectors, value_dim)))
     with tir.serial(0, vectors) as m:
-        store(running.largest, tir.float32(MASKED), m)
+        store(running.largest, tir.float32(LEAST), m)
         store(running.norm, tir.float32(0), m)
-        with tir.serial(0, value_dim // DIM_MULTIPLE) as part:
-            zero = splat(0.0, lanes=DIM_MULTIPLE)
-            store(running.total, zero, m, part * DIM_MULTIPLE)
+        for_parts(value_dim, lambda d, lanes: store(running.total, splat(0.0, lanes=lanes), m, d))
     return running
 
 
@@ -59,9 +59,9 @@ def merge_factors(running: Running, m: Expr, largest: Expr, norm: Expr) -> tuple
     old total and of the partition's. A partition without a seen token changes nothing."""
     before = bind(running.largest[m])
     after = bind(tir.max(before, largest))
-    old = math.exp2(before - after)
-    seen = largest > tir.float32(MASKED)
-    new = bind(tir.Select(seen, math.exp2(largest - after), tir.float32(0)))
+    old = math.power_of_two(before - after)
+    seen = largest > tir.float32(LEAST)
+    new = bind(tir.Select(seen, math.power_of_two(largest - after), tir.float32(0)))
     store(running.largest, after, m)
     store(running.norm, fma(bind(running.norm[m]), old, bind(norm * new)), m)
     return old, new

@@ -10,7 +10,16 @@ from tvm.tirx.script.builder import ir as tir
 from optc.backends.tvm.kernels.attention_blocking import Blocking
 from optc.backends.tvm.kernels.attention_operands import Numbers, Operands
 from optc.backends.tvm.kernels.pools import TILE, KVShape
-from optc.backends.tvm.kernels.script import Expr, Register, bind, load, prefetch, register, scratch
+from optc.backends.tvm.kernels.script import (
+    Expr,
+    Register,
+    bind,
+    load,
+    prefetch,
+    register,
+    scratch,
+    splat,
+)
 
 #: Tokens of a partition.
 PARTITION = 256
@@ -73,14 +82,15 @@ class Queries:
         operands: Of the dot products with keys.
         bounds: ``bounds(m)`` is the range of tokens, first and end, that vector m sees.
         blocking: How many there are, and their register tiles.
-        fetch: Fetch K and V ahead of their use. For so few vectors memory is the limit, and the
-            processor's own prefetching ends with each tile, which is a page of its own.
+        fetch: Condition: fetch K and V ahead of their use. For few rows memory is the limit, and
+            the processor's own prefetching ends with each tile, which is a page of its own; a
+            prompt's rows find them in the caches.
     """
 
     operands: Operands
     bounds: Callable[[Expr | int], tuple[Expr, Expr]]
     blocking: Blocking
-    fetch: bool
+    fetch: Expr
 
 
 @dataclass(frozen=True)
@@ -100,12 +110,24 @@ class Place:
 
 @dataclass(frozen=True)
 class Buffers:
-    """Scratch of a partition: scales of values [256]; scores [M, 256]; their exponentials as
-    operands; factors of the merge [M, 2]."""
+    """Scratch of a partition.
+
+    Attributes:
+        scales: float32 [256], of values.
+        scores: float32 [M, 256], and then their exponentials times the scales.
+        weights: The exponentials as operands.
+        largest: float32 [M], what exponents are relative to.
+        norms: float32 [M], sums of the exponentials.
+        products: float32 [M], largest exponential times its scale.
+        factors: float32 [M, 2], of the merge.
+    """
 
     scales: Expr
     scores: Expr
     weights: Operands
+    largest: Expr
+    norms: Expr
+    products: Expr
     factors: Expr
 
 
@@ -126,19 +148,38 @@ class Part:
         return self.place.head
 
 
+def fetching(queries: Queries, body: Callable[[], None]) -> None:
+    """Do ``body``, which fetches, if the queries want it."""
+    with tir.If(queries.fetch), tir.Then():
+        body()
+
+
 def new_buffers(pools: Pools, size: Blocking) -> Buffers:
     """Scratch for ``size.vectors`` query vectors."""
     return Buffers(
         scratch((PARTITION,)),
         scratch((size.vectors, PARTITION)),
         pools.numbers.weights(size.vectors, PARTITION),
+        scratch((size.vectors,)),
+        scratch((size.vectors,)),
+        scratch((size.vectors,)),
         scratch((size.vectors, 2)),
     )
 
 
-def new_sums(numbers: Numbers, vectors: int, columns: int) -> list[list[list[Register]]]:
-    """Zeroed totals [vectors][columns][planes]."""
+def new_sums(
+    numbers: Numbers, operands: Operands, vectors: tuple[Expr | int, int], planes: int, columns: int
+) -> list[list[list[Register]]]:
+    """Totals [vectors][columns][planes] for some vectors of operands, a first one and a number."""
+    first, count = vectors
+
+    def start(m: Expr | int, plane: int) -> Expr | int:
+        if operands.start is None or plane < planes - 1:
+            return 0
+        return bind(splat(operands.start[m]))
+
+    starts = [[start(first + j, plane) for plane in range(planes)] for j in range(count)]
     return [
-        [[register(0, numbers.totals) for _ in range(numbers.planes)] for _ in range(columns)]
-        for _ in range(vectors)
+        [[register(value, numbers.totals) for value in each] for _ in range(columns)]
+        for each in starts
     ]

@@ -8,7 +8,7 @@ from tvm.tirx.script.builder import ir as tir
 
 from optc.backends.tvm.kernels.attention_blocking import column_chunks
 from optc.backends.tvm.kernels.attention_softmax import Running, merge_total
-from optc.backends.tvm.kernels.attention_state import Part, new_sums
+from optc.backends.tvm.kernels.attention_state import Part, fetching, new_sums
 from optc.backends.tvm.kernels.pools import TILE
 from optc.backends.tvm.kernels.script import LANES, Expr, Register, bind
 
@@ -19,8 +19,8 @@ def weigh(
     """Weighted sums of values for ``count`` vectors from ``first`` on, merged into the totals."""
     pools, numbers, weights = part.pools, part.pools.numbers, part.buffers.weights
     for columns in column_chunks(pools.shape.value_dim, part.queries.blocking.columns):
-        sums = new_sums(numbers, count, len(columns))
-        fetch = part.queries.fetch and columns[0][0] == 0
+        sums = new_sums(numbers, weights, (first, count), numbers.weight_planes, len(columns))
+        fetch = columns[0][0] == 0
         tiles = (seen[0] // TILE, (seen[1] + (TILE - 1)) // TILE)
         if numbers.integral:
             _weigh_steps(_Weighed(part, columns, first, sums), tiles, fetch=fetch)
@@ -38,7 +38,7 @@ def weigh(
             old = bind(part.buffers.factors[first + j, 0])
             new = bind(part.buffers.factors[first + j, 1])
             for total, (d, lanes) in zip(sums[j], columns, strict=True):
-                value = numbers.value([plane.get() for plane in total], weights, first + j)
+                value = numbers.value([plane.get() for plane in total])
                 if lanes < LANES:
                     value = bind(tir.vectorlow(f"float32x{lanes}", value))
                 merge_total(running, value, first + j, d, old, new)
@@ -80,9 +80,13 @@ class _Weighed:
     def word(self, i: Expr, word: Expr, *, fetch: bool) -> None:
         """All tokens of one row of words; ``fetch`` keys of the partition that follows."""
         part = self.part
-        if fetch:
+
+        def fetch_key() -> None:
             following = bind(part.following.tiles[i])
             part.pools.fetch_key(following, part.following.head, word, self.words)
+
+        if fetch:
+            fetching(part.queries, fetch_key)
         self._add(i, word, None)
 
     def _add(self, i: Expr, word: Expr, kept: Expr | None) -> None:
@@ -93,7 +97,7 @@ class _Weighed:
             numbers.words(part.pools.v, at, start + d, lanes, kept) for d, lanes in self.columns
         ]
         for j, totals in enumerate(self.sums):
-            for plane in range(numbers.planes):
+            for plane in range(numbers.weight_planes):
                 index = i * self.words + word
                 operand = numbers.operand(part.buffers.weights, self.first + j, plane, index)
                 for total, value in zip(totals, values, strict=True):

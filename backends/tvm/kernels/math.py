@@ -31,6 +31,8 @@ _LN2_LOW = -2.12194440e-4
 #: Below, exp is zero; above the other bound it would not be finite.
 _EXP_LOWEST = -87.33654
 _EXP_HIGHEST = 88.37626
+#: Added to a float below 2**22, it leaves the nearest integer in the lowest bits.
+_ROUNDING = 12582912.0
 #: (exp(r) - 1 - r) / r**2 for abs(r) <= ln(2)/2, relative error of exp 5e-11.
 _EXP = (0.5, 0.16666667, 0.04166627, 0.0083332658, 0.0013946086, 0.00019917832)
 #: (2**r - 1) / r for abs(r) <= 1/2, relative error of 2**r 1.1e-7.
@@ -84,17 +86,24 @@ def exp(value: Expr) -> Expr:
 
 
 def exp2(value: Expr) -> Expr:
-    """2 ** x for x <= 0, relative error below 2e-7, exact for integers; 0 below -126.5."""
+    """2 ** x for x <= 0, relative error below 2e-7 down to -126.5; exact for integers from -126 on,
+    and 0 from -127 down."""
     x = bind(tir.max(value, like(-127.0, value)))
-    n = bind(round_even(x))
-    r = bind(x - n)
+    # Its lowest bits are the nearest integer's. A plain sum would be cancelled by the difference.
+    shifted = bind(fma(x, like(1.0, x), like(_ROUNDING, x)))
+    r = bind(x - (shifted - like(_ROUNDING, x)))
     mantissa = fma(polynomial(_EXP2, r), r, like(1.0, x))
-    # The bits of 2 ** n; those of 2 ** -127 are zero's.
-    lanes = lanes_of(x)
+    # Added to the exponent. At -127 the mantissa is 1 or a little more, so that no sign appears.
+    dtype, lanes = str(x.ty.dtype), lanes_of(x)
     integers = "int32" if lanes == 1 else f"int32x{lanes}"
-    exponent = tir.cast(n, integers) + splat(127, "int32", lanes)
-    power = tir.reinterpret(exponent << splat(23, "int32", lanes), dtype=str(x.ty.dtype))
-    return bind(mantissa * power)
+    power = tir.reinterpret(shifted, dtype=integers) << splat(23, "int32", lanes)
+    return bind(tir.reinterpret(tir.reinterpret(mantissa, dtype=integers) + power, dtype=dtype))
+
+
+def power_of_two(exponent: Expr) -> Expr:
+    """2 ** x of a whole number x <= 0; 0 from -127 down."""
+    n = tir.cast(tir.max(exponent, like(-127.0, exponent)), "int32")
+    return bind(tir.reinterpret((n + 127) << 23, dtype="float32"))
 
 
 def ceil(value: Expr) -> Expr:

@@ -2,13 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
-from optc.backends.tvm.kernels.script import Expr, KernelBuilder
+from tvm.tirx.script.builder import ir as tir
+
+from optc.backends.tvm.kernels.script import LANES, Expr, KernelBuilder, bind
 from optc.backends.tvm.kv_layout import POOL_TYPES, TILE, PoolType
 from optc.errors import UnsupportedError
 
-__all__ = ["DIM_MULTIPLE", "TILE", "KVShape", "k_element", "pool_arguments", "v_element"]
+__all__ = [
+    "DIM_MULTIPLE",
+    "TILE",
+    "KVShape",
+    "for_parts",
+    "k_element",
+    "pool_arguments",
+    "v_element",
+]
 
 #: Head dimensions must be multiples of this.
 DIM_MULTIPLE = 8
@@ -60,6 +71,13 @@ class KVShape:
     def type(self) -> PoolType:
         """The elements of the pools."""
         return POOL_TYPES[self.dtype]
+
+
+def for_parts(dim: int, body: Callable[[Expr, int], None]) -> None:
+    """``body(d, lanes)`` for vectors of 16, or 8, that cover ``dim`` dimensions."""
+    lanes = LANES if dim % LANES == 0 else DIM_MULTIPLE
+    with tir.serial(0, dim // lanes) as part:
+        body(bind(part * lanes), lanes)
 
 
 def pool_arguments(builder: KernelBuilder, tiles: Expr, shape: KVShape) -> tuple[Expr, Expr]:

@@ -15,7 +15,7 @@ from optc.ir.functions.slot_attention import slots
 from optc.ir.functions.token_wise import head_norm, rotary
 
 _SHAPE = {"num_heads": int, "kv_num_heads": int, "scale": float, "softcap": float, "window": int}
-_PLACE = {"group": int, "layer": int, "kv_dtype": str}
+_PLACE = {"group": int, "layer": int, "kv_dtype": str, "query_bits": int}
 _STEP = ("slot_mapping", "query_starts", "kv_lengths", "block_tables", "tree_parent?")
 _RESULTS = ("out: float", "k_pool_out: float", "v_pool_out: float")
 

@@ -15,7 +15,7 @@ _MASKED = -3.0e38
 
 
 def _represented(kind: str, dtype: str) -> list[str]:
-    """``{kind}_rows`` [T*Hkv, D] as the KV type represents them: ``{kind}_kept_rows``."""
+    """``{kind}_rows`` [..., D] as the type represents them: ``{kind}_kept_rows``."""
     rows, kept = f"{kind}_rows", f"{kind}_kept_rows"
     if dtype == "float32":
         return [f"{kept} = Identity ({rows})"]
@@ -131,7 +131,6 @@ def _scores(q: str, attributes: Attributes) -> list[str]:
     kv_heads, dtype = int(attributes["kv_num_heads"]), str(attributes["kv_dtype"])
     group = int(attributes["num_heads"]) // kv_heads
     softcap = float(attributes["softcap"])
-    narrow = [f"q_narrow = Cast <to: int = 16> ({q})", f"q_kept = {_widen('q')}"]
     capped = [
         real("softcap", softcap),
         "raw_ratio = Div (scaled, softcap)",
@@ -143,12 +142,14 @@ def _scores(q: str, attributes: Attributes) -> list[str]:
         integers("q_merge", (kv_heads, -1)),
         "q_dim = Shape <start: int = 3> (k_pool)",
         "q_merge_shape = Concat <axis: int = 0> (q_merge, q_dim)",
-        *(narrow if dtype == "bfloat16" else [f"q_kept = Identity ({q})"]),
-        "q_heads = Reshape (q_kept, q_split)",
+        f"q_heads = Reshape ({q}, q_split)",
         "q_by_head = Transpose <perm: ints = [1, 2, 0, 3]> (q_heads)",
         "q_rows = Reshape (q_by_head, q_merge_shape)",
+        *_represented(
+            "q", "int8" if attributes["query_bits"] else dtype.replace("int8", "float32")
+        ),
         "keys = Transpose <perm: ints = [0, 2, 1]> (k_seen)",
-        "products = MatMul (q_rows, keys)",
+        "products = MatMul (q_kept_rows, keys)",
         real("scale", float(attributes["scale"])),
         "scaled = Mul (products, scale)",
         *(capped if softcap else []),

@@ -78,12 +78,13 @@ def attend(
 
 def oracle(config: PagedAttention, step: list[Sequence]) -> Array:
     """The same in float64, on what the pools represent. With bfloat16 pools, queries and weights
-    are rounded to bfloat16, too."""
+    are rounded to bfloat16, too, and queries to int8 if the config says so."""
     narrow = config.kv_dtype == "bfloat16"
+    rounded = "bfloat16" if narrow else "int8" if config.query_bits else "float32"
     rows = []
     for sequence in step:
         keys, values = (represented(a, config.kv_dtype) for a in (sequence.k, sequence.v))
-        queries = represented(sequence.q, "bfloat16") if narrow else sequence.q
+        queries = represented(sequence.q, rounded)
         for i, q in enumerate(queries.astype(np.float64)):
             end = len(keys) - len(queries) + i + 1
             low = max(end - config.window, 0) if config.window else 0
@@ -109,6 +110,8 @@ def part(sequence: Sequence, start: int, stop: int) -> Sequence:
     return replace(sequence, q=sequence.q[start:stop], k=sequence.k[:tokens], v=sequence.v[:tokens])
 
 
+#: KV types, and bits of queries: each its own arithmetic.
+ARITHMETICS = [*((dtype, 0) for dtype in KV_TYPES), ("int8", 8)]
 #: A step that is parallel, with tiles of one row and of several, split and not.
 MIXED = [(1, 700), (5, 5), (37, 300), (1, 1), (1, 16), (6, 1000), (1, 257)]
 SMALL = PagedAttention(4, 2, 64, 64, 0.125)
@@ -117,8 +120,8 @@ SMALL = PagedAttention(4, 2, 64, 64, 0.125)
 def main() -> None:
     """Print a digest of what one step gives on this process's threads."""
     digest = hashlib.sha256()
-    for dtype in KV_TYPES:
-        config = replace(SMALL, kv_dtype=dtype)
+    for dtype, bits in ARITHMETICS:
+        config = replace(SMALL, kv_dtype=dtype, query_bits=bits)
         for lengths in (MIXED, [(1, 3000)], [(2, 40)]):
             step = sequences(config, lengths)
             digest.update(attend(config, isa_named("x86-64-v3"), step, 32).tobytes())

@@ -14,9 +14,16 @@ from optc.backends.tvm.isa import isa_of
 from optc.backends.tvm.kernels.attention import PagedAttention, paged_attention
 from optc.errors import UnsupportedError
 from optc.target import parse_target
-from tests.backends.tvm.attention_cases import MIXED, SMALL, attend, oracle, part, sequences
+from tests.backends.tvm.attention_cases import (
+    ARITHMETICS,
+    MIXED,
+    SMALL,
+    attend,
+    oracle,
+    part,
+    sequences,
+)
 from tests.backends.tvm.kernel_cases import TARGETS, compiled, isa_named, sqnr
-from tests.backends.tvm.kv_pools import KV_TYPES
 
 #: With all that this machine has, such as vdpbf16ps.
 NATIVE = isa_of(parse_target("native"))
@@ -29,18 +36,19 @@ CONFIGS = {
     "wide": PagedAttention(2, 1, 256, 256, 1 / 16, window=300),
     "seven-shared": PagedAttention(14, 2, 128, 128, 0.09),
 }
-#: Every configuration in every KV type, on one of the targets in turn.
+#: Every configuration in every arithmetic, on one of the targets in turn.
 CASES = [
     pytest.param(
-        replace(config, kv_dtype=dtype),
+        replace(config, kv_dtype=dtype, query_bits=bits),
         TARGETS[(i + j) % 2],
-        id=f"{name}-{dtype}-{TARGETS[(i + j) % 2]}",
+        id=f"{name}-{dtype}-{bits}-{TARGETS[(i + j) % 2]}",
     )
     for i, (name, config) in enumerate(CONFIGS.items())
-    for j, dtype in enumerate(KV_TYPES)
+    for j, (dtype, bits) in enumerate(ARITHMETICS)
 ]
 #: Least signal to noise, dB, and largest error. bfloat16: a weight within float32's rounding of a
-#: tie may go the other way. int8: operands are fixed-point numbers of 14 and 15 bits.
+#: tie may go the other way. int8: operands are fixed-point numbers of 14 and 15 bits, or
+#: queries the int8 that the oracle takes, too.
 BOUNDS = {"float32": (120, 1e-5), "bfloat16": (80, 4e-3), "int8": (65, 4e-3)}
 
 
@@ -55,9 +63,9 @@ def test_against_float64(config: PagedAttention, target: str) -> None:
     assert np.abs(out[:-2] - expected).max() < largest
 
 
-@pytest.mark.parametrize("dtype", KV_TYPES)
-def test_bits_do_not_depend_on_instruction_set_or_block_size(dtype: str) -> None:
-    config = replace(SMALL, kv_dtype=dtype)
+@pytest.mark.parametrize(("dtype", "bits"), ARITHMETICS)
+def test_bits_do_not_depend_on_instruction_set_or_block_size(dtype: str, bits: int) -> None:
+    config = replace(SMALL, kv_dtype=dtype, query_bits=bits)
     step = sequences(config, MIXED)
     reference = attend(config, isa_named(TARGETS[0]), step, 16)
     for block_size in (16, 48, 128, 512):
@@ -65,10 +73,10 @@ def test_bits_do_not_depend_on_instruction_set_or_block_size(dtype: str) -> None
         np.testing.assert_array_equal(out, reference)
 
 
-@pytest.mark.parametrize("dtype", KV_TYPES)
+@pytest.mark.parametrize(("dtype", "bits"), ARITHMETICS)
 @pytest.mark.parametrize("name", ["gqa", "window-softcap"])
-def test_bits_do_not_depend_on_batch_mates_or_chunks(name: str, dtype: str) -> None:
-    config, isa = replace(CONFIGS[name], kv_dtype=dtype), NATIVE
+def test_bits_do_not_depend_on_batch_mates_or_chunks(name: str, dtype: str, bits: int) -> None:
+    config, isa = replace(CONFIGS[name], kv_dtype=dtype, query_bits=bits), NATIVE
     step = sequences(config, MIXED)
     together = attend(config, isa, step, 32)
     first = 0
@@ -81,11 +89,13 @@ def test_bits_do_not_depend_on_batch_mates_or_chunks(name: str, dtype: str) -> N
             np.testing.assert_array_equal(alone[0], rows[row])
 
 
-@pytest.mark.parametrize("dtype", KV_TYPES)
+@pytest.mark.parametrize(("dtype", "bits"), ARITHMETICS)
 @settings(max_examples=15, deadline=None, database=None)
 @given(data=st.data())
-def test_any_split_into_chunks_gives_the_same_bits(data: st.DataObject, dtype: str) -> None:
-    config = replace(SMALL, kv_dtype=dtype)
+def test_any_split_into_chunks_gives_the_same_bits(
+    data: st.DataObject, dtype: str, bits: int
+) -> None:
+    config = replace(SMALL, kv_dtype=dtype, query_bits=bits)
     rows = data.draw(st.integers(2, 60))
     tokens = rows + data.draw(st.integers(0, 600))
     sequence = sequences(config, [(rows, tokens)])[0]
@@ -111,24 +121,26 @@ def test_bits_do_not_depend_on_threads() -> None:
 
 
 @pytest.mark.parametrize(
-    ("dtype", "target", "used", "unused"),
+    ("dtype", "bits", "target", "used", "unused"),
     [
-        ("float32", "x86-64-v4-vnni", ("vfmadd", "zmm"), ()),
-        ("float32", "x86-64-v3", ("vfmadd", "ymm"), ("zmm",)),
-        ("bfloat16", "native", ("vdpbf16ps",), ()),
-        ("bfloat16", "x86-64-v4-vnni", ("vfmadd", "zmm"), ("vdpbf16ps",)),
-        ("bfloat16", "x86-64-v3", ("vfmadd", "ymm"), ("zmm",)),
-        ("int8", "x86-64-v4-vnni", ("vpdpbusd", "zmm"), ()),
-        ("int8", "x86-64-v3", ("vpmaddubsw", "vpmaddwd"), ("zmm",)),
+        ("float32", 0, "x86-64-v4-vnni", ("vfmadd", "zmm"), ()),
+        ("float32", 0, "x86-64-v3", ("vfmadd", "ymm"), ("zmm",)),
+        ("bfloat16", 0, "native", ("vdpbf16ps",), ()),
+        ("bfloat16", 0, "x86-64-v4-vnni", ("vfmadd", "zmm"), ("vdpbf16ps",)),
+        ("bfloat16", 0, "x86-64-v3", ("vfmadd", "ymm"), ("zmm",)),
+        ("int8", 8, "x86-64-v4-vnni", ("vpdpbusd", "zmm"), ()),
+        ("int8", 0, "x86-64-v4-vnni", ("vpdpbusd", "zmm"), ()),
+        ("int8", 0, "x86-64-v3", ("vpmaddubsw", "vpmaddwd"), ("zmm",)),
     ],
 )
 def test_assembly_uses_the_instructions_of_its_target(
-    dtype: str, target: str, used: tuple[str, ...], unused: tuple[str, ...]
+    dtype: str, bits: int, target: str, used: tuple[str, ...], unused: tuple[str, ...]
 ) -> None:
     isa = NATIVE if target == "native" else isa_named(target)
     if "vdpbf16ps" in used and not isa.bf16:
         pytest.skip("this machine lacks avx512_bf16")
-    text = compiled(replace(SMALL, kv_dtype=dtype), isa).mod.inspect_source("s")
+    config = replace(SMALL, kv_dtype=dtype, query_bits=bits)
+    text = compiled(config, isa).mod.inspect_source("s")
     assert all(name in text for name in used)
     assert not any(name in text for name in unused)
 
@@ -137,5 +149,7 @@ def test_shapes_without_a_kernel_are_refused() -> None:
     isa = isa_named(TARGETS[1])
     with pytest.raises(UnsupportedError, match="5 heads cannot share 2 KV heads evenly"):
         PagedAttention(5, 2, 64, 64, 1.0)
+    with pytest.raises(UnsupportedError, match="queries of 8 bits have no kernel for bfloat16"):
+        PagedAttention(4, 2, 64, 64, 1.0, kv_dtype="bfloat16", query_bits=8)
     with pytest.raises(UnsupportedError, match="key dimension 20 is no positive multiple of 8"):
         paged_attention(PagedAttention(4, 2, 20, 64, 1.0), isa)

@@ -20,7 +20,7 @@ SIGNATURE = (
 SHAPE = (
     "num_heads: int = 4, kv_num_heads: int = 2, scale: float = 0.5, softcap: float = 0.0,"
     " window: int = 5, group: int = 0, layer: int = 3"
-    ', kv_dtype: string = "int8"'
+    ', kv_dtype: string = "int8", query_bits: int = 8'
 )
 PAGED = f"y, ko, vo = optc.PagedAttention <{SHAPE}> (q, k, v, kp, vp, {STEP})"
 SPLIT = "q0, k0, v = Split <axis: int = -1> (x, sizes)"
@@ -78,7 +78,7 @@ def test_one_operator(label: str) -> None:
     rotary = 4 if "rotary" in label else 0
     assert after == (
         "y, ko, vo = optc.RotaryPagedAttention <num_heads = 4, kv_num_heads = 2, scale = 0.5, "
-        "softcap = 0, window = 5, group = 0, layer = 3, kv_dtype: string = int8, "
+        "softcap = 0, window = 5, group = 0, layer = 3, kv_dtype: string = int8, query_bits = 8, "
         f"rotary_embedding_dim = {rotary}, interleaved = 0, epsilon = 0.5, "
         f"key_dim = 4, value_dim = 4> (x, {tables}, {scales}, kp, vp, {STEP})"
     )

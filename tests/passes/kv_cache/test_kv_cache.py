@@ -57,7 +57,8 @@ def test_text() -> None:
         r = optc.RotaryEmbedding <num_heads = 2, rotary_embedding_dim = 4, interleaved = 0> \
 (q, cos, sin)
         o, k_pool.0.out, v_pool.0.out = optc.PagedAttention <num_heads = 2, kv_num_heads = 1, \
-scale = 0.5, softcap = 0, window = 3, group = 0, layer = 0, kv_dtype: string = float32> \
+scale = 0.5, softcap = 0, window = 3, group = 0, layer = 0, kv_dtype: string = float32, \
+query_bits = 0> \
 (r, k, v, k_pool.0, v_pool.0, slot_mapping, query_starts, kv_lengths, block_tables)
         h.wanted = Gather <axis = 0> (h, logit_rows)
         o.wanted = Gather <axis = 0> (o, logit_rows)
@@ -133,6 +134,20 @@ def test_kv_type_is_in_the_nodes_and_the_metadata(dtype: str) -> None:
     assert [layer["dtype"] for layer in kv_layout(model)["layers"]] == [dtype, dtype]
     paged = [n for n in model.graph if n.op_type == "PagedAttention"]
     assert [n.attributes.get_string("kv_dtype", "") for n in paged] == [dtype, dtype]
+
+
+@pytest.mark.parametrize(("dtype", "bits"), [("int8", 8), ("bfloat16", 0)])
+def test_queries_are_rounded_over_int8_pools_only(dtype: str, bits: int) -> None:
+    model = dense_model(Dense(windows=(20, 0)))
+    KVCache(dtype=dtype, query_bits=8).run(model)
+    paged = [n for n in model.graph if n.op_type == "PagedAttention"]
+    assert [n.attributes.get_int("query_bits", -1) for n in paged] == [bits, bits]
+
+
+def test_other_bits_of_queries_are_refused() -> None:
+    with pytest.raises(InputError, match="query_bits=4 is not possible") as caught:
+        KVCache(dtype="int8", query_bits=4)
+    assert caught.value.hint == "8 rounds queries to int8 where pools hold int8, 0 does not"
 
 
 @pytest.mark.parametrize(("dtype", "error"), [("bfloat16", 0.02), ("int8", 0.05)])
