@@ -46,7 +46,8 @@ class KVCache(Pass):
             to it, too; or ``int8``, symmetric, with one float32 scale for each token and KV head
             of K and of V. New rows are read back from the pools like all others.
         query_bits: 8: with int8 pools, queries are rounded to int8, too, one scale for each row and
-            head, as SageAttention does (Zhang et al., 2024); 0: they are not.
+            head, as SageAttention does (Zhang et al., 2024); 0: they are not. Pools of other types
+            go without.
     """
 
     name: ClassVar[str] = "kv-cache"
@@ -62,7 +63,7 @@ class KVCache(Pass):
         """Refuse other types.
 
         Raises:
-            InputError: ``dtype`` is none that pools can have, or has no queries of ``query_bits``.
+            InputError: ``dtype`` or ``query_bits`` is none that there is.
         """
         if self.dtype not in _TYPES:
             raise InputError(
@@ -70,11 +71,11 @@ class KVCache(Pass):
                 where=f"pass {self.name}",
                 hint=f"one of {', '.join(_TYPES)}",
             )
-        if self.query_bits not in ((0, 8) if self.dtype == "int8" else (0,)):
+        if self.query_bits not in (0, 8):
             raise InputError(
-                f"query_bits={self.query_bits} is not possible with dtype={self.dtype}",
+                f"query_bits={self.query_bits} is not possible",
                 where=f"pass {self.name}",
-                hint="8 with int8 pools, else 0: queries are not rounded further",
+                hint="8 rounds queries to int8 where pools hold int8, 0 does not",
             )
 
     def requires(self, model: ir.Model) -> None:
@@ -170,6 +171,7 @@ def _page(
     step: dict[str, ir.Value],
 ) -> dict[str, int | str]:
     """Replace one attention by its paged form; returns the layer's entry of the metadata."""
+    bits = options.query_bits if options.dtype == "int8" else 0
     attributes = attributes_of(node)
     kv_heads = int(attributes["kv_num_heads"])
     dims = {"k": _head_width(node, 1, kv_heads), "v": _head_width(node, 2, kv_heads)}
@@ -196,7 +198,7 @@ def _page(
             "group": group,
             "layer": layer,
             "kv_dtype": options.dtype,
-            "query_bits": options.query_bits,
+            "query_bits": bits,
         },
         name=node.name or f"attention.{layer}",
     )
