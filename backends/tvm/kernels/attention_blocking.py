@@ -11,7 +11,6 @@ from optc.backends.tvm.isa import Isa
 from optc.backends.tvm.kernels.attention_operands import Numbers
 from optc.backends.tvm.kernels.script import LANES, Expr
 
-
 #: So many sums hide the latency of a multiply-add. More KV tiles at once would only score more
 #: tokens that a prompt's rows do not see.
 _INDEPENDENT = 10
