@@ -71,3 +71,9 @@ def test_unknown_widths_are_refused() -> None:
             node.attributes["kv_num_heads"] = ir.AttrInt64("kv_num_heads", 3)
     with pytest.raises(UnsupportedError, match="width of input 1 is 32, not a multiple of 3"):
         KVCache().run(model)
+
+
+def test_other_bits_of_queries_are_refused() -> None:
+    with pytest.raises(InputError, match="query_bits=4 is not possible") as caught:
+        KVCache(dtype="int8", query_bits=4)
+    assert caught.value.hint == "8 rounds queries to int8 where pools hold int8, 0 does not"
