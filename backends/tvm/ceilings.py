@@ -111,18 +111,25 @@ class Meter:
             self._operations[kind] = 2 * _PRODUCTS[kind] * out.size * ITERATIONS
         self._samples: dict[str, list[float]] = defaultdict(list)
 
-    def measure(self) -> None:
-        """Read the whole working set once, every piece by another kernel, and run every loop."""
+    def measure(self) -> dict[str, float]:
+        """Read the whole working set once, every piece by another kernel, and run every loop.
+
+        Returns:
+            For ``read`` the median rate of the kernel that was fastest in this sample.
+        """
+        read: dict[int, list[float]] = defaultdict(list)
         for _ in range(max(len(self._readers), self.read_bytes // self._piece)):
             reader = self._readers[0]
             self._readers.append(self._readers.pop(0))
             started = self._clock()
             reader(next(self._data), self._chunks)
-            self._keep("read", self._piece, started)
+            read[id(reader)].append(self._keep("read", self._piece, started))
+        found = {"read": max(float(np.median(rates)) for rates in read.values())}
         for kind, (loop, out) in self._peaks.items():
             started = self._clock()
             loop(self._operands, out)
-            self._keep(kind, self._operations[kind], started)
+            found[kind] = self._keep(kind, self._operations[kind], started)
+        return found
 
     def ceilings(self) -> dict[str, Ceiling]:
         """All ceilings measured so far: ``read`` in bytes/s, the others in operations/s."""
@@ -131,8 +138,10 @@ class Meter:
             for name, values in self._samples.items()
         }
 
-    def _keep(self, name: str, amount: int, started: float) -> None:
-        self._samples[name].append(amount / (self._clock() - started))
+    def _keep(self, name: str, amount: int, started: float) -> float:
+        rate = amount / (self._clock() - started)
+        self._samples[name].append(rate)
+        return rate
 
 
 def open_meter(folder: Path, data: dict[str, Any], threads: int, working_set_bytes: int) -> Meter:

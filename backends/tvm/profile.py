@@ -46,7 +46,9 @@ class TvmProfiler:
         """As `TvmExecutable.allocate_kv`."""
         self._executable.allocate_kv(blocks_per_group, block_size)
 
-    def time_step(self, batch: StepBatch, rounds: int) -> StepTimes:
+    def time_step(
+        self, batch: StepBatch, rounds: int, before: Callable[[], None] = lambda: None
+    ) -> StepTimes:
         """Time the step and its kernels in turn; the fastest round of each call counts.
 
         Raises:
@@ -56,12 +58,13 @@ class TvmProfiler:
         call_s = self._call_s()
         steps, replays = [], []
         for _ in range(rounds):
+            before()
             started = time.perf_counter()
             self._executable.step(batch)
             steps.append(time.perf_counter() - started)
             replays.append(_replay(calls))
         fastest = [min(seconds) for seconds in zip(*replays, strict=True)]
-        return StepTimes(min(steps), _by_kernel(calls, fastest, call_s), call_s)
+        return StepTimes(min(steps), _by_kernel(calls, fastest, call_s), call_s, tuple(steps))
 
     def close(self) -> None:
         """Release the engine."""

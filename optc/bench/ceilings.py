@@ -29,8 +29,9 @@ class Meter(Protocol):
     #: Bytes that the read kernels go over in turn.
     read_bytes: int
 
-    def measure(self) -> None:
-        """Take one more sample of every ceiling (some milliseconds)."""
+    def measure(self) -> Mapping[str, float]:
+        """Take one more sample of every ceiling (some milliseconds); returns it, by the names of
+        `ceilings`."""
         ...
 
     def ceilings(self) -> dict[str, Ceiling]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
@@ -30,11 +31,13 @@ class StepTimes:
         kernels: Its kernels, replayed one by one in the step's order, each call in its fastest
             round; the cost of a measured call is subtracted.
         call_s: That cost: seconds that measuring added to each call.
+        rounds_s: The whole call in every round, in order.
     """
 
     step_s: float
     kernels: tuple[KernelTime, ...]
     call_s: float
+    rounds_s: tuple[float, ...] = ()
 
 
 class Profiler(Protocol):
@@ -44,8 +47,9 @@ class Profiler(Protocol):
         """As `optc.runtime.executable.Executable.allocate_kv`."""
         ...
 
-    def time_step(self, batch: StepBatch, rounds: int) -> StepTimes:
-        """Time the step and each of its kernels ``rounds`` times."""
+    def time_step(self, batch: StepBatch, rounds: int, before: Callable[[], None]) -> StepTimes:
+        """Time the step and each of its kernels ``rounds`` times; ``before`` is called before each
+        round."""
         ...
 
     def close(self) -> None:

@@ -9,12 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from optc.bench.batches import block_count, step_batch
-from optc.bench.ceilings import sample
+from optc.bench.ceilings import Meter, sample
 from optc.bench.costs import KernelCost, StepCosts, step_work
 from optc.bench.measurable import KernelTime, Profiler, StepTimes
+from optc.bench.paired import paired_utilization
 from optc.bench.utilization import Instruments
 from optc.progress import Progress, no_progress
 from optc.runtime.executable import EngineSpec
@@ -64,14 +66,22 @@ def profile(
         blocks = block_count(shape.sequences, shape.context, block)
         profiler.allocate_kv((blocks,) * len(spec.groups), block)
         batch = step_batch(spec, shape.sequences, shape.rows, shape.context, block)
-        timed.append(profiler.time_step(batch, rounds))
+        samples: list[Mapping[str, float]] = []
+        take = partial(_take, instruments.meter, samples)
+        times = profiler.time_step(batch, rounds, take)
+        take()
+        timed.append((times, samples))
     progress("profile", len(wanted), len(wanted))
     sample(instruments.meter)
     ceilings = {name: ceiling.best for name, ceiling in instruments.meter.ceilings().items()}
     return [
-        step_json(shape, times, spec, instruments.costs, ceilings)
-        for shape, times in zip(wanted, timed, strict=True)
+        step_json(shape, times, spec, instruments.costs, ceilings, samples)
+        for shape, (times, samples) in zip(wanted, timed, strict=True)
     ]
+
+
+def _take(meter: Meter, samples: list[Mapping[str, float]]) -> None:
+    samples.append(meter.measure())
 
 
 def step_json(
@@ -80,8 +90,10 @@ def step_json(
     spec: EngineSpec,
     costs: StepCosts,
     ceilings: Mapping[str, float],
+    samples: Sequence[Mapping[str, float]],
 ) -> dict[str, Any]:
-    """One profiled step as JSON; kernels in order of their time."""
+    """One profiled step as JSON; kernels in order of their time. ``samples`` are the ceilings
+    before each round and after the last."""
     count = shape.sequences
     work = step_work(spec, [shape.rows] * count, [shape.context] * count, count)
     free = KernelCost(0, "fp32", {}, {})
@@ -103,6 +115,8 @@ def step_json(
         "roof_ms": roof_ms,
         "gap_ms": step_ms - roof_ms,
         "of_roof": roof_ms / step_ms,
+        "mbu": paired_utilization(costs.bytes_of(work), times.rounds_s, samples, "read"),
+        "mfu": paired_utilization(costs.ops_of(work), times.rounds_s, samples, costs.peak),
         "call_overhead_us": 1e6 * times.call_s,
         "kernels": kernels,
     }

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from optc.bench.ceilings import Ceiling
 from optc.bench.costs import KernelCost, StepCosts
 from optc.bench.measurable import KernelTime, StepTimes
@@ -27,8 +29,9 @@ class FakeMeter:
         self.best = {"read": 1e6, "int8": 2e6, "fp32": 1e6} | best
         self.samples = 0
 
-    def measure(self) -> None:
+    def measure(self) -> dict[str, float]:
         self.samples += 1
+        return dict(self.best)
 
     def ceilings(self) -> dict[str, Ceiling]:
         return {name: Ceiling(best, best * 0.9) for name, best in self.best.items()}
@@ -45,14 +48,16 @@ class FakeProfiler:
     def allocate_kv(self, blocks_per_group: tuple[int, ...], block_size: int) -> None:
         self.blocks.append((blocks_per_group, block_size))
 
-    def time_step(self, batch: StepBatch, rounds: int) -> StepTimes:
+    def time_step(self, batch: StepBatch, rounds: int, before: Callable[[], None]) -> StepTimes:
         self.batches.append(batch)
         kernels = (
             KernelTime("add", 3, 1e-3),
             KernelTime("paged_attention_1", 1, 2e-3),
             KernelTime("int_matmul_0", 2, 4e-3),
         )
-        return StepTimes(10e-3, kernels, 1e-6)
+        for _ in range(rounds):
+            before()
+        return StepTimes(10e-3, kernels, 1e-6, (10e-3,) * rounds)
 
     def close(self) -> None:
         self.closed = True

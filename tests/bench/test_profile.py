@@ -81,6 +81,8 @@ def test_figures_of_a_profile() -> None:
         "roof_ms": pytest.approx(1.6),
         "gap_ms": pytest.approx(8.4),
         "of_roof": pytest.approx(0.16),
+        "mbu": pytest.approx({"median": 0.16, "low": 0.16, "high": 0.16}),  # of 10 kB in 10 ms
+        "mfu": pytest.approx({"median": 0.064, "low": 0.064, "high": 0.064}),  # 1280 of 20000
         "call_overhead_us": pytest.approx(1.0),
     }
 
@@ -89,6 +91,7 @@ def test_a_kernel_within_the_cost_of_measuring_has_no_rates() -> None:
 
     times = StepTimes(1e-3, (KernelTime("int_matmul_0", 2, 0.0),), 1e-6)
     ceilings = {"read": 1e6, "int8": 2e6, "fp32": 1e6}
-    step = step_json(Shape("decode", 1, 1, 8), times, toy_spec(), COSTS, ceilings)
+    step = step_json(Shape("decode", 1, 1, 8), times, toy_spec(), COSTS, ceilings, [])
     assert step["kernels"][0]["gb_per_s"] is None
     assert step["kernels"][0]["of_roof"] is None
+    assert step["mbu"] is None  # of no rounds

@@ -98,5 +98,15 @@ def _summary(step: Mapping[str, Any]) -> str:
     roof = f"{figure(step['roof_ms'], 3)} ms roof ({figure(step['of_roof'], 2)} of it reached)"
     return (
         f"step {ms['step']} ms = {ms['kernel']} ms in kernels + {ms['outside_kernels']} ms around "
-        f"them; {roof}, {figure(step['gap_ms'], 3)} ms gap\n"
+        f"them; {roof}, {figure(step['gap_ms'], 3)} ms gap{_utilization(step)}\n"
     )
+
+
+def _utilization(step: Mapping[str, Any]) -> str:
+    """MBU of decode or MFU of prefill, with its range."""
+    name = "mfu" if step["phase"] == "prefill" else "mbu"
+    share = step[name]
+    if share is None:
+        return ""
+    median, low, high = (figure(share[key], 2) for key in ("median", "low", "high"))
+    return f"; {name.upper()} {median} ({low} to {high})"
