@@ -22,7 +22,9 @@ def backend(monkeypatch: pytest.MonkeyPatch) -> ToyBackend:
 
 def generate(path: Path, **options: object) -> tuple[tuple[int, ...], int, int]:
     """Tokens, drafts and accepted drafts of one prompt."""
-    with optc.load(path, kv_memory="1MiB", num_speculative_tokens=3, **options) as engine:  # type: ignore[arg-type]
+    if options:
+        options["num_speculative_tokens"] = 3
+    with optc.load(path, kv_memory="1MiB", **options) as engine:  # type: ignore[arg-type]
         (result,) = engine.generate(["abc"], GREEDY)
         metrics = engine.metrics()
     return result.token_ids, metrics.drafted_tokens, metrics.accepted_tokens
