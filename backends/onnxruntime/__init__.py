@@ -10,6 +10,7 @@ if TYPE_CHECKING:
 
     from optc.artifact import EngineEntry
     from optc.backend import BuildOptions, EngineBuild, Support
+    from optc.bench.estimate import EngineEstimate
     from optc.machine import Machine
     from optc.runtime.executable import EngineSpec, Executable
     from optc.target import Target
@@ -53,6 +54,12 @@ class OnnxRuntimeBackend:
         from optc.backends.onnxruntime.build import build_engine
 
         return build_engine(model, target, workdir, options)
+
+    def estimate(self, model: ir.Model, target: Target, options: BuildOptions) -> EngineEstimate:
+        """What the engine would hold and its steps cost (`optc.bench.estimate`)."""
+        from optc.backends.onnxruntime.estimate import estimate_engine
+
+        return estimate_engine(model, target, options)
 
     def can_load(self, engine: EngineEntry, machine: Machine) -> str:
         """Empty if the machine suits the engine's target and its ONNX Runtime is usable."""

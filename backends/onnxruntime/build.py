@@ -35,7 +35,7 @@ def build_engine(
     ended = time.perf_counter()
     return EngineBuild(
         files=(MODEL_FILE, WEIGHTS_FILE),
-        spec=_spec(model, options),
+        spec=engine_spec(model, options),
         requires={GPU_PACKAGE if cuda else CPU_PACKAGE: f">={OLDEST}"},
         backend_data={"provider": CUDA if cuda else CPU, "release": OLDEST},
         report={
@@ -61,7 +61,8 @@ def _warnings(narrow: bool) -> tuple[str, ...]:
     )
 
 
-def _spec(model: ir.Model, options: BuildOptions) -> EngineSpec:
+def engine_spec(model: ir.Model, options: BuildOptions) -> EngineSpec:
+    """Limits and KV of the engine that a legalized model gives."""
     layers = []
     vocab = model.graph.outputs[0].shape
     if vocab is None or not isinstance(vocab[-1], int):

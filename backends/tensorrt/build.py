@@ -77,7 +77,7 @@ def build_engine(
     }
     return EngineBuild(
         files=(ENGINE_FILE,),
-        spec=_spec(model, legalized, options),
+        spec=engine_spec(model, legalized, options),
         requires={built["package"]: built["version"]},
         backend_data=_backend_data(model, legalized, built, limits, length, described),
         report=report,
@@ -157,7 +157,8 @@ def _report(
     }
 
 
-def _spec(model: ir.Model, legalized: Legalized, options: BuildOptions) -> EngineSpec:
+def engine_spec(model: ir.Model, legalized: Legalized, options: BuildOptions) -> EngineSpec:
+    """Limits and KV of the engine that a legalized model gives."""
     layout: dict[str, Any] = json.loads(model.metadata_props[_KV_METADATA])
     layers = tuple(
         LayerKV(0, one["kv_heads"], one["key_dim"], one["value_dim"], legalized.dtype)

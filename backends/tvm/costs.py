@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, field
 
 from optc.backends.tvm.program import Call, Dim, Program, Tensor, kernel_names
 from optc.backends.tvm.weights_file import tensor_bytes
-from optc.bench.costs import KernelCost, StepCosts
+from optc.bench.costs import KernelCost, StepCosts, main_peak
 from optc.runtime.executable import KV_TYPES
 
 #: Kernels that read single rows of their weights.
@@ -66,20 +66,12 @@ def step_costs(program: Program, *, bf16: bool) -> StepCosts:
         if call.key in names:
             totals[names[call.key]].add(call, tensors, bf16)
     kernels = {name: total.cost() for name, total in totals.items()}
-    return StepCosts(_main_peak(kernels), kernels)
+    return StepCosts(main_peak(kernels), kernels)
 
 
 def costs_json(costs: StepCosts) -> dict[str, object]:
     """The costs as JSON, read by `StepCosts.from_json`."""
     return asdict(costs)
-
-
-def _main_peak(kernels: Mapping[str, KernelCost]) -> str:
-    """The ceiling that bounds most of the arithmetic of a row with logits."""
-    ops: defaultdict[str, float] = defaultdict(float)
-    for cost in kernels.values():
-        ops[cost.peak] += cost.ops.get("T", 0.0) + cost.ops.get("R", 0.0)
-    return max(sorted(ops), key=lambda peak: ops[peak], default="fp32")
 
 
 def _peak(call: Call, bf16: bool) -> str:

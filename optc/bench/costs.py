@@ -24,7 +24,8 @@ class KernelCost:
 
     Attributes:
         calls: Calls in a step.
-        peak: Ceiling of its arithmetic: ``int8``, ``bf16`` or ``fp32``.
+        peak: Ceiling of its arithmetic: ``int8``, ``bf16`` or ``fp32``; of GPUs ``fp16``, ``fp8``
+            and ``fp4`` too.
         bytes: Bytes that must come from memory, by kind of work.
         ops: Operations (a multiply-add is two), by kind of work.
         shape: For a reader: ``NxK`` of a matmul, else empty.
@@ -74,6 +75,15 @@ class StepCosts:
         """The costs that ``asdict`` turned into JSON."""
         kernels = {name: KernelCost(**cost) for name, cost in data["kernels"].items()}
         return StepCosts(data["peak"], kernels)
+
+
+def main_peak(kernels: Mapping[str, KernelCost]) -> str:
+    """The ceiling that bounds most of the arithmetic of a row with logits."""
+    ops: dict[str, float] = {}
+    for cost in kernels.values():
+        row = cost.ops.get("T", 0.0) + cost.ops.get("R", 0.0)
+        ops[cost.peak] = ops.get(cost.peak, 0.0) + row
+    return max(sorted(ops), key=lambda peak: ops[peak], default="fp32")
 
 
 def step_work(

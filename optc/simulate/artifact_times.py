@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from optc import registry
 from optc.artifact import Artifact
 from optc.progress import Progress, no_progress
@@ -20,6 +22,7 @@ def artifact_step_times(
     artifact: Artifact,
     threads: int | None = None,
     *,
+    engine: str | None = None,
     cache: CostsCache | None = None,
     again: bool = False,
     progress: Progress = no_progress,
@@ -29,21 +32,24 @@ def artifact_step_times(
     Args:
         artifact: Its files have been checked.
         threads: Of the engine; None is what this process may use.
+        engine: Name of one of its engines; None is the best for this machine.
         cache: Where they are kept; None is this user's cache.
         again: Measure anew, whatever is kept.
         progress: Told where measuring stands.
 
     Raises:
+        InputError: It has no engine of that name.
         UnavailableError: This machine cannot load the engine.
     """
     cache, count = cache or CostsCache(), threads or usable_threads()
-    entry = artifact.engine()
+    entry = artifact.engine(engine)
     key = f"{artifact.digest}/{entry.name}"
     kept = None if again else cache.read(_KIND, key, count)
     if kept is not None:
         return StepTimes.from_json(kept)
-    with load(artifact.path, threads=count, prefix_cache=False, verify="size") as engine:
-        served = serve_steps(engine)
+    options: dict[str, Any] = {"threads": count, "prefix_cache": False, "verify": "size"}
+    with load(artifact.path, engine=entry.name, **options) as loaded:
+        served = serve_steps(loaded)
     executable = registry.backend(entry.backend).load(
         artifact.engine_folder(entry), entry.spec, entry.data, count
     )

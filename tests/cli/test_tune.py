@@ -10,6 +10,7 @@ import pytest
 import optc as package
 from optc import registry
 from optc.runtime.costs_cache import CostsCache
+from optc.target import Target
 from tests.cli.conftest import Optc
 from tests.runtime.artifacts import ToyBackend, write_artifact
 from tests.simulate.fakes import step_times
@@ -39,6 +40,7 @@ def test_settings_are_recommended_and_can_be_used(
         "workload",
         "slo",
         "artifact",
+        "engine",
         "settings",
         "step_time_error",
         "max_rate",
@@ -49,7 +51,7 @@ def test_settings_are_recommended_and_can_be_used(
     assert value["candidates"][0]["goodput"]["share"] == max(
         candidate["goodput"]["share"] for candidate in value["candidates"]
     )
-    with package.load(artifact, **value["settings"]) as engine:
+    with package.load(artifact, engine=value["engine"], **value["settings"]) as engine:
         assert engine.generate(["ab"], package.SamplingParams(max_tokens=2))[0].error is None
     tuned = tmp_path / "tuned.json"
     tuned.write_text(json.dumps(value))
@@ -64,6 +66,25 @@ def test_the_table_ends_with_the_call_to_make(optc: Optc, artifact: Path) -> Non
     assert "candidates; mean error of simulated step times 0 %" in unfolded
     assert "optc.load(" in unfolded
     assert "token_budget=" in unfolded
+
+
+def test_an_engine_by_name(optc: Optc, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each engine of an artifact has step times of its own."""
+    monkeypatch.setenv("OPTC_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(registry, "backend", lambda name: ToyBackend())
+    targets = (Target("any", "cpu"), Target("other", "cpu"))
+    written = write_artifact(tmp_path / "two", targets=targets)
+    for name, row in (("target-any", 0.001), ("target-other", 0.004)):
+        times = step_times(step=0.005, row=row).to_json()
+        CostsCache().write("step-times.v2", f"{written.digest}/{name}", 1, times)
+    rates = {}
+    for name in ("target-any", "target-other"):
+        found = optc("tune", written.path, *WANTED, *TRAFFIC, "--engine", name, "--json").json
+        assert found["engine"] == name
+        rates[name] = found["max_rate"]["requests_per_s"]
+    assert rates["target-any"] > 1.5 * rates["target-other"]
+    wrong = optc("tune", written.path, *WANTED, *TRAFFIC, "--engine", "third")
+    assert (wrong.code, "target-any" in wrong.err) == (2, True)
 
 
 def test_step_times_are_measured_where_none_are_kept(

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from optc.cli.chosen import engine_option
 from optc.cli.output import (
     figure,
     json_option,
@@ -47,6 +48,7 @@ _NUMBERS = ("budget", "chunk", "at once", "drafts", "good %", "TTFT p90", "TPOT 
 @click.option("--threads", type=click.IntRange(min=1), help="CPU threads [all usable].")
 @click.option("--seed", type=int, default=0, help="Of random times and lengths.")
 @click.option("--measure-again", is_flag=True, help="Measure step times anew.")
+@engine_option
 @json_option
 def command(
     artifacts: tuple[Path, ...],
@@ -60,13 +62,15 @@ def command(
     threads: int | None,
     seed: int,
     measure_again: bool,
+    engine: str | None,
     as_json: bool,
 ) -> None:
     """Search token budget, prefill chunk, sequences at once and drafts of ARTIFACTS for the best
     goodput: the share of requests that meet the objectives.
 
     Step times are measured once for each artifact on this machine; then serving is simulated by
-    the runtime's own scheduler. Several artifacts (of other weight or KV types) are compared.
+    the runtime's own scheduler. Several artifacts (of other weight or KV types) are compared;
+    --engine names which engine of them is meant.
     """
     from optc.bench.slo import parse_slo
     from optc.bench.workload import read_workload
@@ -79,7 +83,7 @@ def command(
     budget = None if kv_memory is None else parse_bytes(kv_memory)
     warnings: list[str] = []
     with reserved_stdout(), progress_on_stderr() as progress:
-        subjects = [_subject(path, threads, measure_again, progress) for path in artifacts]
+        subjects = [_subject(p, engine, threads, measure_again, progress) for p in artifacts]
         jobs = _jobs(arrivals, subjects, artifacts[0], seed, warnings)
         tuner = Tuner(
             subjects,
@@ -100,6 +104,7 @@ def command(
         "workload": spec,
         "slo": bounds.to_json(),
         "artifact": best.subject,
+        "engine": _engine_name(Path(best.subject), engine),
         "settings": best.settings.load_options(),
         "max_rate": {"requests_per_s": max_rate, "share": ATTAINED},
         "step_time_error": {subject.name: subject.times.error for subject in subjects},
@@ -122,14 +127,23 @@ def _workload(rate: float | None, prompt: str, output: str, trace: str | None) -
     return f"poisson:rate={rate},requests={_REQUESTS},prompt={prompt},output={output}"
 
 
-def _subject(path: Path, threads: int | None, again: bool, progress: Progress) -> Subject:
+def _engine_name(path: Path, engine: str | None) -> str:
+    """The engine whose steps were measured."""
+    from optc.artifact import Artifact
+
+    return Artifact.open(path, "size").engine(engine).name
+
+
+def _subject(
+    path: Path, engine: str | None, threads: int | None, again: bool, progress: Progress
+) -> Subject:
     from optc.artifact import Artifact
     from optc.simulate.artifact_times import artifact_step_times
     from optc.simulate.tune import Subject
 
     artifact = Artifact.open(path)
-    times = artifact_step_times(artifact, threads, again=again, progress=progress)
-    return Subject(str(path), artifact.engine().spec, times)
+    times = artifact_step_times(artifact, threads, engine=engine, again=again, progress=progress)
+    return Subject(str(path), artifact.engine(engine).spec, times)
 
 
 def _jobs(
@@ -185,7 +199,8 @@ def _print(values: Mapping[str, Any], ordered: Sequence[Candidate]) -> None:
             figure(found["tpot_ms"]["p90"], 3),
             figure(found["output_tokens_per_s"], 4),
         )
-    options = ", ".join(f"{key}={value!r}" for key, value in values["settings"].items())
+    wanted = {"engine": values["engine"], **values["settings"]}
+    options = ", ".join(f"{key}={value!r}" for key, value in wanted.items())
     errors = ", ".join(figure(100 * e, 2) for e in values["step_time_error"].values())
     show(
         rows,
