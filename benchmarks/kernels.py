@@ -29,6 +29,7 @@ from optc.backends.tvm.ceilings_kernels import ceiling_kernels
 from optc.backends.tvm.isa import Isa, isa_of
 from optc.backends.tvm.kernels.matmul_float import FloatMatmul, float_matmul
 from optc.backends.tvm.kernels.matmul_int import IntMatmul, int_matmul
+from optc.backends.tvm.kernels.matmul_two_level import TwoLevelMatmul, two_level_matmul
 from optc.target import parse_target, usable_threads
 
 #: Weights of one format rotate through at least this much memory, several times any cache.
@@ -37,7 +38,10 @@ ROTATION_BYTES = 192 << 20
 ROWS = (1, 2, 4, 8, 16, 32, 512)
 
 
-def formats(n: int, k: int) -> dict[str, IntMatmul | FloatMatmul]:
+Config = IntMatmul | TwoLevelMatmul | FloatMatmul
+
+
+def formats(n: int, k: int) -> dict[str, Config]:
     """The measured configs by name."""
     return {
         "int8": IntMatmul(n, k),
@@ -45,6 +49,7 @@ def formats(n: int, k: int) -> dict[str, IntMatmul | FloatMatmul]:
         "int4g32": IntMatmul(n, k, 4, 32),
         "int4g32zp": IntMatmul(n, k, 4, 32, asymmetric=True),
         "int4g128": IntMatmul(n, k, 4, 128),
+        "int4g32int": TwoLevelMatmul(n, k, 32),
         "bf16": FloatMatmul(n, k, "bfloat16"),
         "fp32": FloatMatmul(n, k),
     }
@@ -65,14 +70,15 @@ class _Library:
 class Kernel:
     """One compiled kernel with enough random weights that caches do not help."""
 
-    def __init__(
-        self, config: IntMatmul | FloatMatmul, isa: Isa, clock: Callable[[], float]
-    ) -> None:
+    def __init__(self, config: Config, isa: Isa, clock: Callable[[], float]) -> None:
         self.config, self.clock = config, clock
         self.rng = np.random.default_rng(0)
         started = time.perf_counter()
+        self.peak = "int8"
         if isinstance(config, IntMatmul):
-            function, self.peak = int_matmul(config, isa), "int8"
+            function = int_matmul(config, isa)
+        elif isinstance(config, TwoLevelMatmul):
+            function = two_level_matmul(config, isa)
         else:
             function = float_matmul(config, isa)
             self.peak = "bf16" if config.weight_dtype == "bfloat16" and isa.bf16 else "fp32"
@@ -101,7 +107,7 @@ class Kernel:
     def prepare(self, rows: int) -> Callable[[], float]:
         """A call with ``rows`` rows, each time on other weights; gives the seconds it took."""
         config = self.config
-        if isinstance(config, IntMatmul):
+        if isinstance(config, IntMatmul | TwoLevelMatmul):
             kp = config.k_padded
             inputs = [
                 self._tensor((rows, kp), "int8"),

@@ -2,10 +2,10 @@
 
 Run ``python -m benchmarks.schedules --shapes 3072x576,576x1536 [--seconds 7] [--write FILE]``.
 
-For int8 (per channel) and int4 (groups of 32, zero points): time of every candidate over the
-default's by rows, medians of rounds in which they take turns, and the weighted geometric mean that
-``optc compile --tune`` decides by. ``--write`` adds a schedule for each shape to a file: the best
-candidate if it wins by that rule, else the default.
+For int8 (per channel), int4 (groups of 32, zero points) and the same with integer scales: time of
+every candidate over the default's by rows, medians of rounds in which they take turns, and the
+weighted geometric mean that ``optc compile --tune`` decides by. ``--write`` adds a schedule for
+each shape to a file: the best candidate if it wins by that rule, else the default.
 """
 
 from __future__ import annotations
@@ -21,13 +21,20 @@ import numpy as np
 
 from optc.backends.tvm.isa import Isa, isa_of
 from optc.backends.tvm.kernel_timer import ROTATION_BYTES, KernelTimer, set_threads
-from optc.backends.tvm.schedule import FETCHERS, KERNEL, Schedule, Workload, default_schedule
+from optc.backends.tvm.schedule import (
+    FETCHERS,
+    KERNEL,
+    TWO_LEVEL,
+    Schedule,
+    Workload,
+    schedule_without,
+)
 from optc.backends.tvm.schedule_files import read_schedules, write_schedules
 from optc.backends.tvm.tuning import ROWS, fastest, score
 from optc.target import parse_target, usable_threads
 
-#: Bits, group size, zero points.
-FORMATS = ((8, 0, False), (4, 32, True))
+#: Kernel, bits, group size, zero points.
+FORMATS = ((KERNEL, 8, 0, False), (KERNEL, 4, 32, True), (TWO_LEVEL, 4, 32, True))
 
 
 def candidates(default: Schedule) -> Iterator[Schedule]:
@@ -62,11 +69,12 @@ def measure(
 def compare(workload: Workload, isa: Isa, seconds: float) -> Schedule:
     """Measure and print one workload; returns the winner."""
     pool = np.random.default_rng(0).integers(0, 256, ROTATION_BYTES, np.uint8)
-    default = default_schedule(-(-workload.n // 64), workload.group_size, isa)
+    default = schedule_without(workload, isa)
     schedules = list(candidates(default))
     times = measure(schedules, KernelTimer(workload, isa, pool), seconds)
     microseconds = ", ".join(f"{rows}: {1e6 * t:.0f}" for rows, t in times[0].items())
-    print(f"{workload.n}x{workload.k} int{workload.bits}, default us by rows: {microseconds}")
+    print(f"{workload.kernel} {workload.n}x{workload.k} int{workload.bits}, default us by rows:")
+    print(f"  {microseconds}")
     for schedule, medians in zip(schedules[1:], times[1:], strict=True):
         changed = {k: v for k, v in vars(schedule).items() if v != getattr(default, k)}
         ratios = "  ".join(f"{rows}: {medians[rows] / times[0][rows]:.3f}" for rows in ROWS)
@@ -87,8 +95,8 @@ def main() -> None:
     known = dict(read_schedules(path)) if path is not None and path.exists() else {}
     for shape in arguments.shapes.split(","):
         n, k = map(int, shape.split("x"))
-        for bits, group, asymmetric in FORMATS:
-            workload = Workload(KERNEL, isa.name, n, k, bits, group, asymmetric)
+        for kernel, *form in FORMATS:
+            workload = Workload(kernel, isa.name, n, k, *form)
             known[workload] = compare(workload, isa, arguments.seconds)
     if path is not None:
         write_schedules(path, known)

@@ -13,6 +13,7 @@ from optc.runtime.executable import KV_TYPES
 
 #: Kernels that read single rows of their weights.
 _LOOKUPS = ("embedding", "quantized_embedding")
+_INTEGER_MATMULS = ("int_matmul", "two_level_matmul")
 
 
 @dataclass
@@ -37,7 +38,7 @@ class _Total:
             return
         if weight_bytes:
             self.bytes["1"] += weight_bytes
-        if call.kernel in ("int_matmul", "float_matmul"):
+        if call.kernel in (*_INTEGER_MATMULS, "float_matmul"):
             self.ops[_rows(call)] += 2 * config["n"] * config["k"]
             self.shape = f"{config['n']}x{config['k']}"
         if call.kernel == "paged_attention":
@@ -76,7 +77,7 @@ def costs_json(costs: StepCosts) -> dict[str, object]:
 
 def _peak(call: Call, bf16: bool) -> str:
     multiplied = call.config.get("weight_dtype", call.config.get("kv_dtype"))
-    if call.kernel == "int_matmul" or multiplied == "int8":
+    if call.kernel in _INTEGER_MATMULS or multiplied == "int8":
         return "int8"
     return "bf16" if bf16 and multiplied == "bfloat16" else "fp32"
 

@@ -40,6 +40,7 @@ KERNELS: dict[str, tuple[str, str, str]] = {
     "copy_kv": ("copy_kv", "CopyKV", "copy_kv"),
     "tree_kv": ("tree_kv", "TreeKV", "tree_kv"),
     "int_matmul": ("matmul_int", "IntMatmul", "int_matmul"),
+    "two_level_matmul": ("matmul_two_level", "TwoLevelMatmul", "two_level_matmul"),
     "float_matmul": ("matmul_float", "FloatMatmul", "float_matmul"),
 }
 

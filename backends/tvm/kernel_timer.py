@@ -6,7 +6,7 @@ import os
 import random
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any, TypeVar
 
 import numpy as np
@@ -15,7 +15,8 @@ import tvm_ffi
 
 from optc.backends.tvm.isa import Isa
 from optc.backends.tvm.kernels.matmul_int import SUM_WIDTH, IntMatmul, int_matmul
-from optc.backends.tvm.schedule import Schedule, Workload
+from optc.backends.tvm.kernels.matmul_two_level import TwoLevelMatmul, two_level_matmul
+from optc.backends.tvm.schedule import TWO_LEVEL, Schedule, Workload
 from optc.backends.tvm.tuning import choose
 
 #: Weights rotate through so much memory, several times any cache, as those of a model's layers do.
@@ -43,8 +44,7 @@ class KernelTimer:
         clock: Callable[[], float] = time.perf_counter,
     ) -> None:
         self._isa, self._clock = isa, clock
-        w = workload
-        self._config = IntMatmul(w.n, w.k, w.bits, w.group_size, w.asymmetric)
+        self._config = _config(workload)
         self._weights = in_turns(_rotation(self._config, pool))
         self._kernels: dict[Schedule, Callable[..., Any]] = {}
         self._operands: dict[int, tuple[list[Any], Any]] = {}
@@ -69,8 +69,12 @@ class KernelTimer:
         return (self._clock() - started) / len(sets)
 
     def _compile(self, schedule: Schedule) -> Callable[..., Any]:
-        config = IntMatmul(**{**vars(self._config), "schedule": schedule})
-        module = tvm.IRModule({config.name: int_matmul(config, self._isa)})
+        config = replace(self._config, schedule=schedule)
+        if isinstance(config, TwoLevelMatmul):
+            function = two_level_matmul(config, self._isa)
+        else:
+            function = int_matmul(config, self._isa)
+        module = tvm.IRModule({config.name: function})
         compiled: Callable[..., Any] = tvm.compile(module, self._isa.tvm_target())[config.name]
         return compiled
 
@@ -85,14 +89,23 @@ class KernelTimer:
         return [tvm_ffi.from_dlpack(array) for array in inputs], tvm_ffi.from_dlpack(out)
 
 
-def _rotation(config: IntMatmul, pool: np.ndarray[Any, np.dtype[np.uint8]]) -> list[list[Any]]:
+def _config(workload: Workload) -> IntMatmul | TwoLevelMatmul:
+    w = workload
+    if w.kernel == TWO_LEVEL:
+        return TwoLevelMatmul(w.n, w.k, w.group_size)
+    return IntMatmul(w.n, w.k, w.bits, w.group_size, w.asymmetric)
+
+
+def _rotation(
+    config: IntMatmul | TwoLevelMatmul, pool: np.ndarray[Any, np.dtype[np.uint8]]
+) -> list[list[Any]]:
     """As many sets of the kernel's weights as the pool has room for."""
     shape, _ = config.weights["w"]
     size = int(np.prod(shape))
     sets = []
     for start in range(0, max(1, len(pool) // size) * size, size):
         arrays = [pool[start : start + size].reshape(shape)]
-        scales = (name for name in ("ws", "wz") if name in config.weights)
+        scales = (name for name in config.weights if name != "w")
         arrays.extend(np.ones(*config.weights[name]) for name in scales)
         sets.append([tvm_ffi.from_dlpack(array) for array in arrays])
     return sets

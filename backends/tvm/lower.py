@@ -60,12 +60,14 @@ class Lowering:
         sums: Tensor with the sums of a quantized activation, by the name of its values.
         groups: Number of KV groups.
         kv_layers: The layers' entries of the model's KV metadata.
+        two_level: Whether kernels take integer scales of groups; else they become float ones.
         done: Nodes that an earlier one has taken in.
         failed: Reasons, by node, why something cannot be lowered.
     """
 
     groups: int
     kv_layers: Sequence[dict[str, Any]]
+    two_level: bool = True
     tensors: dict[ir.Value, Tensor] = field(default_factory=dict)
     calls: list[Call] = field(default_factory=list)
     weights: dict[str, PackedWeight] = field(default_factory=dict)

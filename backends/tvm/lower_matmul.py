@@ -14,7 +14,13 @@ from optc.backends.tvm.lower import (
     width_of,
 )
 from optc.backends.tvm.program import Tensor
-from optc.backends.tvm.weight_layouts import float_weight, integer_weight, table_weight
+from optc.backends.tvm.weight_layouts import (
+    float_weight,
+    integer_weight,
+    table_weight,
+    two_level_weight,
+)
+from optc.ir.functions import OPERATORS
 
 _FLOATS = (ir.DataType.FLOAT, ir.DataType.BFLOAT16)
 #: Types of quantized weights, by whether there are zero points.
@@ -92,6 +98,7 @@ def _packed_integers(
     scales = lowering.initializer(scale, "scale")
     zeros = None if zero_point is None else lowering.initializer(zero_point, "zero point")
     integers = None if group_scale is None else lowering.initializer(group_scale, "group scale")
+    parts = (weight, scales, zeros, integers)
     bits = node.attributes.get_int("bits", 8)
     group = node.attributes.get_int("group_size", 0)
     if ir.DataType(weight.dtype) not in _INTEGERS[zeros is not None]:
@@ -99,10 +106,15 @@ def _packed_integers(
         raise Refused(f"no kernel for {weight.dtype} weights {how} zero points")
     k, n = (int(d) for d in weight.shape.numpy())
     name = f"{values.name if values else ''}.packed"
-    packed = lowering.weight(
-        name, lambda: integer_weight(name, weight, scales, zeros, bits, group, integers)
-    )
+    pack = two_level_weight if _two_level(lowering, node) else integer_weight
+    packed = lowering.weight(name, lambda: pack(name, *parts, bits, group))
     return packed, k, n
+
+
+def _two_level(lowering: Lowering, node: ir.Node) -> bool:
+    """Whether the weight is packed with integer scales, which are the operand ``w_group_scale``."""
+    at = OPERATORS[node.op_type].input_names.index("w_group_scale")
+    return lowering.two_level and len(node.inputs) > at and node.inputs[at] is not None
 
 
 def _integer_matmul(lowering: Lowering, node: ir.Node) -> None:
@@ -117,7 +129,7 @@ def _integer_matmul(lowering: Lowering, node: ir.Node) -> None:
     if width_of(q) != round_up(k, SUM_WIDTH):
         raise Refused(f"q has {width_of(q)} columns and the weight {k} rows")
     biases = _bias(lowering, bias, n)
-    config = {
+    config: dict[str, int | bool] = {
         "n": n,
         "k": k,
         "bits": node.attributes.get_int("bits", 8),
@@ -125,8 +137,12 @@ def _integer_matmul(lowering: Lowering, node: ir.Node) -> None:
         "asymmetric": len(packed) == 3,
         "bias": bool(biases),
     }
+    kernel = "int_matmul"
+    if _two_level(lowering, node):
+        kernel = "two_level_matmul"
+        config = {name: config[name] for name in ("n", "k", "group_size", "bias")}
     outputs = [("float32", (rows_of(q, "int8"), n))]
-    (out,) = lowering.call("int_matmul", config, [q, s, sums, *packed, *biases], outputs)
+    (out,) = lowering.call(kernel, config, [q, s, sums, *packed, *biases], outputs)
     lowering.tensors[node.outputs[0]] = out
 
 
@@ -163,6 +179,7 @@ def _quantized_gather(lowering: Lowering, node: ir.Node) -> None:
         "bits": node.attributes.get_int("bits", 8),
         "group_size": node.attributes.get_int("group_size", 0),
         "asymmetric": len(packed) == 3,
+        "two_level": _two_level(lowering, node),
     }
     outputs = [("float32", (tokens.shape[0], width))]
     (out,) = lowering.call("quantized_embedding", config, [tokens, *packed], outputs)

@@ -72,7 +72,7 @@ def lower_model(model: ir.Model, target: Target, options: BuildOptions) -> Lower
     tree = "tree_parent" in {value.name for value in model.graph.inputs}
     inputs = step_inputs(len(kv["groups"]), adapters=adapters is not None, tree=tree)
     banks = lower_adapters.adapter_pools(adapters)
-    lowering = Lowering(len(kv["groups"]), kv["layers"])
+    lowering = Lowering(len(kv["groups"]), kv["layers"], two_level=target.kind == "cpu")
     rates = lower_medusa.accept_rates(model)
     hidden = [lower_medusa.hidden_input(model)] if rates else []
     by_name = {t.name: t for t in (*inputs, *banks, *hidden)}

@@ -85,6 +85,11 @@ def pack_columns(values: npt.NDArray[Any], dtype: npt.DTypeLike) -> npt.NDArray[
     return np.ascontiguousarray(blocks.transpose(0, 2, 1))
 
 
+def pack_groups(scales: U8, offsets: U8) -> U8:
+    """Pack the integer scales and offsets u8 [n, G] of groups into [n/64, G, 2, 64]."""
+    return np.stack([pack_columns(part, np.uint8) for part in (scales, offsets)], axis=2)
+
+
 def unpack_columns(packed: npt.NDArray[Any]) -> npt.NDArray[Any]:
     """The inverse of `pack_columns`: [64 * blocks, G], padding included."""
     return np.ascontiguousarray(packed.transpose(0, 2, 1)).reshape(-1, packed.shape[1])

@@ -6,15 +6,19 @@ in an order over K that no field here changes.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from optc.backends.tvm.isa import Isa
 from optc.backends.tvm.program import Call
 from optc.errors import InputError
 
-#: The kernel that has schedules.
-KERNEL = "int_matmul"
+#: The kernels that have schedules.
+KERNEL, TWO_LEVEL = "int_matmul", "two_level_matmul"
+KERNELS = (KERNEL, TWO_LEVEL)
+#: Rows up to which memory bounds a matmul: its blocks stay whole, because half of every row of a
+#: block reads slowly from memory.
+FEW_ROWS = 8
 #: Tiles of more rows have more sums than any instruction set has registers.
 MAX_TILE_ROWS = 12
 #: How many tiles may share the fetching of the next weights.
@@ -74,6 +78,8 @@ class Workload:
         bits: 8 or 4.
         group_size: Input channels that share a scale; 0 is one scale per channel.
         asymmetric: Whether there are zero points.
+
+    A two-level matmul has 4 bits and zero points.
     """
 
     kernel: str
@@ -100,12 +106,31 @@ def default_schedule(blocks: int, group_size: int, isa: Isa) -> Schedule:
     return Schedule(few, many if taller or odd else 0, wide, halves=odd)
 
 
+def two_level_schedule(blocks: int, isa: Isa) -> Schedule:
+    """That of a matmul by int4 weights with integer scales: of int8 weights behind the unpacking.
+
+    At up to eight rows tiles unpack in registers, and as tall ones as there can be do so once.
+    """
+    plain = default_schedule(blocks, 0, isa)
+    few = FEW_ROWS if isa.lanes == 16 else isa.max_rows
+    return replace(plain, few=few, many=plain.many or plain.few)
+
+
 def workload_of(call: Call, isa: Isa) -> Workload | None:
     """What the call's schedule is looked up by; None if its kernel has none."""
-    if call.kernel != KERNEL:
+    if call.kernel not in KERNELS:
         return None
+    config = {"bits": 4, "asymmetric": True, **call.config}
     keys = ("n", "k", "bits", "group_size", "asymmetric")
-    return Workload(call.kernel, isa.name, *(call.config[key] for key in keys))
+    return Workload(call.kernel, isa.name, *(config[key] for key in keys))
+
+
+def schedule_without(workload: Workload, isa: Isa) -> Schedule:
+    """The schedule of a workload that no database has."""
+    blocks = -(-workload.n // 64)
+    if workload.kernel == TWO_LEVEL:
+        return two_level_schedule(blocks, isa)
+    return default_schedule(blocks, workload.group_size, isa)
 
 
 def parse_schedule(value: Any) -> Schedule:

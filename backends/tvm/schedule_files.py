@@ -15,7 +15,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from optc.backends.tvm.schedule import KERNEL, Schedule, Workload, parse_schedule
+from optc.backends.tvm.schedule import KERNELS, Schedule, Workload, parse_schedule
 from optc.errors import InputError
 
 FORMAT = 1
@@ -108,6 +108,6 @@ def _workload(value: Any, where: str) -> Workload:
     if not isinstance(value, dict) or {k: type(v) for k, v in value.items()} != expected:
         wanted = ", ".join(f"{name}: {kind.__name__}" for name, kind in expected.items())
         raise InputError(f"its workload is not {{{wanted}}}", where=where, hint=_HINT)
-    if value["kernel"] != KERNEL:
+    if value["kernel"] not in KERNELS:
         raise InputError(f"no schedules for kernel {value['kernel']!r}", where=where, hint=_HINT)
     return Workload(**value)

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from optc.backends.tvm.isa import Isa
-from optc.backends.tvm.schedule import FETCHERS, Schedule, Workload, default_schedule
+from optc.backends.tvm.schedule import FETCHERS, Schedule, Workload, schedule_without
 
 #: Row counts that are measured, with their weights: single rows are most steps of most servers.
 ROWS = {1: 3, 4: 1, 8: 1, 16: 2, 64: 1, 256: 1}
@@ -49,7 +49,7 @@ def choose(workload: Workload, isa: Isa, timer: Timer, expired: Expired) -> Choi
     faster than what it would replace loses, so that noise leaves the default. When the time is
     over, parameters that were not compared stay as they are; the first always is.
     """
-    best = default_schedule(-(-workload.n // 64), workload.group_size, isa)
+    best = schedule_without(workload, isa)
     ratio = 1.0
     for index, variants in enumerate((_heights, _halves, _fetchers, _chunks)):
         if index and expired():

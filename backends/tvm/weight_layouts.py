@@ -10,6 +10,7 @@ import onnx_ir as ir
 from optc.backends.tvm import packing
 from optc.backends.tvm.program import Tensor
 from optc.backends.tvm.weights_file import Chunk, PackedWeight
+from optc.errors import UnsupportedError
 from optc.ir.quantized_rows import QuantizedTile
 from optc.ir.weights import LazyWeight, as_lazy
 
@@ -66,9 +67,9 @@ def integer_weight(
     weight: ir.TensorProtocol,
     scale: ir.TensorProtocol,
     zero_point: ir.TensorProtocol | None,
+    group_scale: ir.TensorProtocol | None,
     bits: int,
     group_size: int,
-    group_scale: ir.TensorProtocol | None = None,
 ) -> PackedWeight:
     """A quantized matmul's weight seen as [K, N], its scales and zero points.
 
@@ -78,7 +79,7 @@ def integer_weight(
     float16 with groups) and, if asymmetric, zero points u8 [N/64, G, 64].
     """
     rows = as_lazy(weight, transposed=True)
-    read = _tile_reader(rows, scale, zero_point, group_size, group_scale)
+    read = _tile_reader(rows, scale, zero_point, group_scale, group_size)
     n, k = rows.rows_shape
     blocks, groups = -(-n // packing.BLOCK), -(-k // group_size) if group_size else 1
     steps = -(-k // packing.K_MULTIPLE) * packing.K_MULTIPLE * bits // 32
@@ -103,12 +104,65 @@ def integer_weight(
     return PackedWeight(tuple(tensors), tuple(rows.tiles(packing.BLOCK)), pack)
 
 
+def two_level_weight(
+    name: str,
+    weight: ir.TensorProtocol,
+    scale: ir.TensorProtocol,
+    zero_point: ir.TensorProtocol | None,
+    group_scale: ir.TensorProtocol | None,
+    bits: int,
+    group_size: int,
+) -> PackedWeight:
+    """An int4 weight seen as [K, N] whose groups have integer scales.
+
+    Tensors: values u8 [N/64, Kp/8, 64, 4]; groups u8 [N/64, G, 2, 64], the integer scale s and the
+    offset 128 - zero point * s, so that value * s + offset is an int8 weight + 128; scales float32
+    [N/64, 1, 64].
+
+    Raises (when packed):
+        UnsupportedError: A group leaves int8.
+    """
+    rows = as_lazy(weight, transposed=True)
+    read = _tile_reader(rows, scale, zero_point, group_scale, group_size)
+    n, k = rows.rows_shape
+    blocks, groups = -(-n // packing.BLOCK), -(-k // group_size)
+    steps = -(-k // packing.K_MULTIPLE) * packing.K_MULTIPLE * bits // 32
+    tensors = (
+        Tensor(f"{name}.values", "uint8", (blocks, steps, packing.BLOCK, 4)),
+        Tensor(f"{name}.groups", "uint8", (blocks, groups, 2, packing.BLOCK)),
+        Tensor(f"{name}.scales", "float32", (blocks, 1, packing.BLOCK)),
+    )
+
+    def pack(start: int, stop: int) -> Iterator[Chunk]:
+        tile = read(start, stop)
+        yield 0, packing.pack_int(tile.values.view(np.uint8), bits)
+        yield 1, packing.pack_groups(*_int8_groups(tile, name))
+        yield 2, packing.pack_columns(tile.scales, np.float32)
+
+    return PackedWeight(tensors, tuple(rows.tiles(packing.BLOCK)), pack)
+
+
+def _int8_groups(tile: QuantizedTile, name: str) -> tuple[packing.U8, packing.U8]:
+    """Integer scales and offsets u8 [n, G] of a tile."""
+    if tile.group_scales is None or tile.zero_points is None:
+        raise ValueError(f"{name}: a weight was read without integer scales or zero points")
+    scales = tile.group_scales.astype(np.int32)
+    offsets = 128 - tile.zero_points.astype(np.int32) * scales
+    if offsets.min() < 0 or (offsets + 15 * scales).max() > 255:
+        raise UnsupportedError(
+            "(value - zero point) * integer scale of a group is not within -128..127",
+            where=f"tvm backend, weight {name}",
+            hint="docs/normal-form.md says what integer scales may be",
+        )
+    return scales.astype(np.uint8), offsets.astype(np.uint8)
+
+
 def _tile_reader(
     rows: LazyWeight,
     scale: ir.TensorProtocol,
     zero_point: ir.TensorProtocol | None,
-    group_size: int,
     group_scale: ir.TensorProtocol | None,
+    group_size: int,
 ) -> Callable[[int, int], QuantizedTile]:
     """Reads values, scales and zero points of some rows; at once where they are computed."""
     if rows.quantized is not None:

@@ -12,6 +12,7 @@ from optc.backends.tvm.kernels.script import (
     LANES,
     SERIAL_WORK,
     Expr,
+    KernelBuilder,
     bind,
     for_rows,
     kernel,
@@ -58,6 +59,7 @@ class QuantizedEmbedding:
         bits: 8 or 4.
         group_size: Input channels that share a scale; 0 is one scale per channel.
         asymmetric: There are zero points; else stored values are q + 128 or q + 8.
+        two_level: Groups have integer scales and offsets, as `two_level_matmul`'s.
     """
 
     vocab: int
@@ -65,6 +67,7 @@ class QuantizedEmbedding:
     bits: int
     group_size: int = 0
     asymmetric: bool = False
+    two_level: bool = False
 
 
 def embedding(config: Embedding, isa: Isa) -> tvm.tirx.PrimFunc:
@@ -145,9 +148,11 @@ def _packed_embedding(config: Embedding) -> tvm.tirx.PrimFunc:
 
 def quantized_embedding(config: QuantizedEmbedding, isa: Isa) -> tvm.tirx.PrimFunc:
     """tokens i32 [T], w u8 [N/64,Kp/4,64,4] (4 bits: [N/64,Kp/8,64,4]), ws [N/64,G,64] (f32 per
-    channel, f16 with groups), [wz u8 [N/64,G,64]] -> out f32 [T,D].
+    channel, f16 with groups), [wz u8 [N/64,G,64]] -> out f32 [T,D]; with ``two_level`` wg u8
+    [N/64,G,2,64] and ws f32 [N/64,1,64] behind w.
 
-    out = (q - zero) * scale in float32, as DequantizeLinear. ``isa`` changes nothing: every
+    out = (q - zero) * scale in float32, as DequantizeLinear; with ``two_level`` the integer
+    (q * integer scale + offset - 128) is scaled. ``isa`` changes nothing: every
     instruction set runs the same operations.
 
     Raises:
@@ -162,11 +167,7 @@ def quantized_embedding(config: QuantizedEmbedding, isa: Isa) -> tvm.tirx.PrimFu
         tokens = builder.argument("tokens", (rows,), "int32")
         steps = round_up(width, _K_MULTIPLE) * config.bits // 32
         w = builder.argument("w", (blocks, steps, _BLOCK, _FOUR), "uint8")
-        scale_type = "float16" if config.group_size else "float32"
-        ws = builder.argument("ws", (blocks, groups, _BLOCK), scale_type)
-        wz = None
-        if config.asymmetric:
-            wz = builder.argument("wz", (blocks, groups, _BLOCK), "uint8")
+        operands = _parameters(builder, config, blocks, groups)
         out = builder.argument("out", (rows, width))
 
         def body(row: Expr) -> None:
@@ -177,12 +178,8 @@ def quantized_embedding(config: QuantizedEmbedding, isa: Isa) -> tvm.tirx.PrimFu
                 """Channels 4k .. 4k + 3."""
                 index = k * _FOUR // group
                 stored = _stored_four(w, config.bits, block, column, k)
-                zero: Expr = tir.int32(1 << (config.bits - 1))
-                if wz is not None:
-                    zero = tir.cast(wz[block, index, column], "int32")
-                scale = tir.cast(ws[block, index, column], "float32")
-                difference = tir.cast(stored - splat(zero, lanes=_FOUR), "float32x4")
-                return bind(difference * splat(scale, lanes=_FOUR))
+                steps, scale = operands.steps(stored, block, index, column)
+                return bind(tir.cast(steps, "float32x4") * splat(scale, lanes=_FOUR))
 
             with tir.serial(0, width // _FOUR) as k:
                 store(out, four(k), row, k * _FOUR)
@@ -193,6 +190,50 @@ def quantized_embedding(config: QuantizedEmbedding, isa: Isa) -> tvm.tirx.PrimFu
 
         for_rows(rows, rows * width > SERIAL_WORK, body)
     return builder.finish()
+
+
+@dataclass(frozen=True)
+class _Parameters:
+    """Scales and zero points of a packed weight.
+
+    Attributes:
+        scales: [N/64, G, 64].
+        zeros: u8 of that shape, or None.
+        groups: u8 [N/64, G, 2, 64], integer scales and offsets, or None.
+        bits: Of the values.
+    """
+
+    scales: Expr
+    zeros: Expr | None
+    groups: Expr | None
+    bits: int
+
+    def steps(self, stored: Expr, block: Expr, group: Expr, column: Expr) -> tuple[Expr, Expr]:
+        """Four stored values, int32x4, as whole steps of a scale, and that scale, float32."""
+        if self.groups is not None:
+            factor, offset = (
+                tir.cast(self.groups[block, group, i, column], "int32") for i in (0, 1)
+            )
+            steps = stored * splat(factor, lanes=_FOUR) + splat(offset - 128, lanes=_FOUR)
+            return steps, self.scales[block, 0, column]
+        zero: Expr = tir.int32(1 << (self.bits - 1))
+        if self.zeros is not None:
+            zero = tir.cast(self.zeros[block, group, column], "int32")
+        scale = tir.cast(self.scales[block, group, column], "float32")
+        return stored - splat(zero, lanes=_FOUR), scale
+
+
+def _parameters(
+    builder: KernelBuilder, config: QuantizedEmbedding, blocks: int, groups: int
+) -> _Parameters:
+    """Declare them as the next arguments."""
+    if config.two_level:
+        both = builder.argument("wg", (blocks, groups, 2, _BLOCK), "uint8")
+        return _Parameters(builder.argument("ws", (blocks, 1, _BLOCK)), None, both, config.bits)
+    shape = (blocks, groups, _BLOCK)
+    scales = builder.argument("ws", shape, "float16" if config.group_size else "float32")
+    zeros = builder.argument("wz", shape, "uint8") if config.asymmetric else None
+    return _Parameters(scales, zeros, None, config.bits)
 
 
 def _stored_four(w: Expr, bits: int, block: Expr, column: Expr, k: Expr | int) -> Expr:

@@ -23,12 +23,12 @@ from optc.backends.tvm.kernels.matmul_tiles import (
     argument,
     building,
     emit_tiles,
-    fetch_ahead,
     fma,
     local,
     round_up,
     store_tile,
 )
+from optc.backends.tvm.kernels.matmul_weights import PackedWeights, Weights
 from optc.backends.tvm.schedule import Schedule, default_schedule
 from optc.errors import UnsupportedError
 
@@ -112,8 +112,20 @@ class IntMatmul:
 
 
 @dataclass(frozen=True)
-class _Tiles:
-    """Emits register tiles; holds the operands."""
+class IntTiles:
+    """Emits register tiles; holds the operands.
+
+    Attributes:
+        config: The matmul, whose bits and offset are those of the vectors that ``source`` gives.
+        isa: What the kernel is compiled for.
+        ops: Its dot products.
+        xq: int8 [T, Kp]: activations.
+        xs: float32 [T]: their scales.
+        xsum: int32 [T, Kp/32]: their sums.
+        weights: Packed operands by name, as `IntMatmul.weights` says; ``w`` is not read from here.
+        source: The weights.
+        out: float32 [T, N].
+    """
 
     config: IntMatmul
     isa: Isa
@@ -122,6 +134,7 @@ class _Tiles:
     xs: Any
     xsum: Any
     weights: dict[str, Any]
+    source: Weights
     out: Any
 
     def emit(self, start: Any, rows: int, place: Place) -> None:
@@ -166,17 +179,11 @@ class _Tiles:
     def _sum(self, sums: Registers, start: Any, place: Place, group: Any, column: Any) -> None:
         """Integer products of one group (of all of K per channel), less the zero points'."""
         self._start(sums, start, place.block, group, column)
-        depth = 32 // self.config.bits  # input channels of one step
-        total = self.config.k_padded // depth
-        steps = self.config.group_size // depth or total
-        count: Any = steps if total % steps == 0 else tir.min(steps, total - group * steps)
-        with tir.serial(count) as step:
-            index = tir.bind(group * steps + step)
-            if self.config.schedule_on(self.isa).fetch:
-                fetch_ahead(self.weights["w"], place, index)
-            for half in range(depth // 4):
-                weights = self._vectors(place.block, index, half, column, sums.vectors)
-                self._step(sums, start, index * depth + half * 4, weights)
+
+        def use(k: Any, vectors: list[Any]) -> None:
+            self._step(sums, start, k, [self.ops.prepare(vector) for vector in vectors])
+
+        self.source.each_four(place, group, column, sums.vectors, use)
 
     def _start(self, sums: Registers, start: Any, block: Any, group: Any, column: Any) -> None:
         """Start the sums at minus zero point times the sum of the group's activations."""
@@ -219,20 +226,6 @@ class _Tiles:
                 tir.buffer_store(total, total[0] + self.xsum[row, group * parts + i], [0])
         return tir.bind(total[0])
 
-    def _vectors(
-        self, block: Any, index: Any, half: int, column: Any, count: int
-    ) -> list[tuple[Any, ...]]:
-        """Four input channels of the tile's columns, one u8 vector for each ``lanes`` columns."""
-        lanes = self.isa.lanes
-        prepared = []
-        for c in range(count):
-            place = [block, index, column + c * lanes, 0]
-            raw = self.weights["w"].vload(place, f"uint8x{4 * lanes}")
-            if self.config.bits == 4:
-                raw = _nibbles(raw, half, lanes)
-            prepared.append(self.ops.prepare(tir.bind(raw)))
-        return prepared
-
     def _step(self, sums: Registers, start: Any, k: Any, weights: list[tuple[Any, ...]]) -> None:
         """Multiply four activations of every row by the weights of all columns."""
         lanes = self.isa.lanes
@@ -259,15 +252,6 @@ class _Tiles:
         store_tile(self.out, start, first, result, value)
 
 
-def _nibbles(packed: Any, half: int, lanes: int) -> Any:
-    """The low (``half`` 0) or high nibbles of u8 lanes; shifted as words, then masked."""
-    words = tir.reinterpret(packed, dtype=f"uint16x{2 * lanes}")
-    if half:
-        words = tir.shift_right(words, tir.broadcast(tir.uint16(4), 2 * lanes))
-    mask = tir.broadcast(tir.uint16(0x0F0F), 2 * lanes)
-    return tir.reinterpret(tir.bitwise_and(words, mask), dtype=f"uint8x{4 * lanes}")
-
-
 def int_matmul(config: IntMatmul, isa: Isa) -> Any:
     """The kernel as a `tvm.tirx.PrimFunc`; T is dynamic.
 
@@ -290,6 +274,9 @@ def int_matmul(config: IntMatmul, isa: Isa) -> Any:
         weights = {name: argument(name, *operand) for name, operand in config.weights.items()}
         out = argument("out", (rows, config.n), "float32")
         ops = dot_ops(isa, config.bits)
-        tiles = _Tiles(config, isa, ops, xq, xs, xsum, weights, out)
-        emit_tiles(rows, config.n, kp, config.schedule_on(isa), tiles.emit)
+        schedule = config.schedule_on(isa)
+        fetch = bool(schedule.fetch)
+        source = PackedWeights(weights["w"], config.bits, config.group_size, isa, fetch)
+        tiles = IntTiles(config, isa, ops, xq, xs, xsum, weights, source, out)
+        emit_tiles(rows, config.n, kp, schedule, tiles.emit)
     return builder.get()

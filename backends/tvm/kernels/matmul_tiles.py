@@ -17,7 +17,7 @@ import numpy as np
 from tvm.script.ir_builder import IRBuilder
 from tvm.tirx.script.builder import ir as tir
 
-from optc.backends.tvm.schedule import Schedule
+from optc.backends.tvm.schedule import FEW_ROWS, Schedule
 
 #: Output channels of one block of packed weights.
 BLOCK = 64
@@ -29,9 +29,6 @@ TASKS = 64
 FETCH_BYTES = 384 << 10
 #: Steps of a tile are counted in this many parts of a cache line that they fetch.
 PACE = 256
-#: Rows up to which memory bounds a matmul: its blocks stay whole, because half of every row of a
-#: block reads slowly from memory.
-FEW_ROWS = 8
 #: Shape and element type of an operand.
 Operand = tuple[tuple[int, ...], str]
 
@@ -69,6 +66,8 @@ class Place:
 
 #: Emits the code of one register tile: first row, number of rows, place.
 TileEmitter = Callable[[Any, int, Place], None]
+#: Emits what a task does before its tiles, from its block, first column and width; gives the tiles.
+Prepare = Callable[[Any, Any, int], TileEmitter]
 
 
 def round_up(value: int, multiple: int) -> int:
@@ -167,7 +166,14 @@ def _shortest(tallest: int) -> int:
     return min(rows // -(-rows // tallest) for rows in counts)
 
 
-def emit_tiles(rows: Any, n: int, k: int, schedule: Schedule, tile: TileEmitter) -> None:
+def emit_tiles(
+    rows: Any,
+    n: int,
+    k: int,
+    schedule: Schedule,
+    tile: TileEmitter,
+    prepare: Prepare | None = None,
+) -> None:
     """Emit the loops over blocks of 64 channels and tiles of rows around ``tile``.
 
     Blocks, or halves of them, are split among threads; when they are few and rows are many, rows
@@ -180,11 +186,13 @@ def emit_tiles(rows: Any, n: int, k: int, schedule: Schedule, tile: TileEmitter)
         k: Input channels K, for the decision what is small.
         schedule: How the work is cut up.
         tile: ``tile(first_row, R, place)`` emits one tile; R is a Python int.
+        prepare: Where there are more than FEW_ROWS rows, ``prepare(block, column, width)`` emits
+            what a task does first, and gives the tiles that are used there instead of ``tile``.
     """
     blocks = round_up(n, BLOCK) // BLOCK
     loop = tir.parallel if n * k > SERIAL_WEIGHTS else tir.serial
 
-    def tasks(parts: int, heights: range) -> None:
+    def tasks(parts: int, heights: range, prepare: Prepare | None = None) -> None:
         width, count = BLOCK // parts, blocks * parts
         chunks: Any = 1
         if count < TASKS:
@@ -192,12 +200,13 @@ def emit_tiles(rows: Any, n: int, k: int, schedule: Schedule, tile: TileEmitter)
         with loop(count * chunks) as index:
             chunk, part = index % chunks, tir.bind(index // chunks)
             column = tir.bind(part % parts * width) if parts > 1 else 0
+            block = tir.bind(part // parts)
             _row_tiles(
                 tir.bind(rows * chunk // chunks),
                 tir.bind(rows * (chunk + 1) // chunks),
-                _task(tir.bind(part // parts), column, width, schedule.fetch),
+                _task(block, column, width, schedule.fetch),
                 heights,
-                tile,
+                tile if prepare is None else prepare(block, column, width),
             )
 
     if not schedule.many:
@@ -206,7 +215,7 @@ def emit_tiles(rows: Any, n: int, k: int, schedule: Schedule, tile: TileEmitter)
     with tir.If(rows > FEW_ROWS):
         with tir.Then():
             heights = range(_shortest(schedule.many), schedule.many + 1)
-            tasks(1 + schedule.halves, heights)
+            tasks(1 + schedule.halves, heights, prepare)
         with tir.Else():
             tasks(1, range(1, schedule.few + 1))
 

@@ -11,6 +11,7 @@ from tests.backends.tvm.engine_driver import (
     FUSED_KV8,
     FUSED_KV16,
     INT4,
+    INT4_TWO_LEVEL,
     INT8,
     Engine,
     build_once,
@@ -25,6 +26,7 @@ ENGINES = {
     "fp32-kv16": (FUSED_KV16, "native"),
     "fp32-kv8": (FUSED_KV8, "native"),
     "int4": (INT4, "x86-64-v4-vnni"),
+    "int4-two-level": (INT4_TWO_LEVEL, "x86-64-v4-vnni"),
 }
 
 

@@ -6,7 +6,7 @@ import os
 
 os.environ.setdefault("TVM_NUM_THREADS", "2")
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
 
@@ -18,10 +18,12 @@ import tvm
 from optc.backends.tvm.isa import Isa, isa_of
 from optc.backends.tvm.kernels.matmul_float import FloatMatmul, float_matmul
 from optc.backends.tvm.kernels.matmul_int import IntMatmul, int_matmul
+from optc.backends.tvm.kernels.matmul_two_level import TwoLevelMatmul, two_level_matmul
 from optc.backends.tvm.packing import (
     pack_bfloat16,
     pack_columns,
     pack_float32,
+    pack_groups,
     pack_int,
     round_bfloat16,
 )
@@ -29,6 +31,7 @@ from optc.target import Target, host_features, known_targets
 from tests.backends.tvm.kernel_cases import DEVICE, blank
 
 Array = npt.NDArray[Any]
+Config = IntMatmul | TwoLevelMatmul | FloatMatmul
 
 V3 = known_targets()["x86-64-v3"]
 V4 = known_targets()["x86-64-v4-vnni"]
@@ -47,19 +50,23 @@ def isa_that_runs(name: str) -> Isa:
 
 
 @cache
-def compiled(config: IntMatmul | FloatMatmul, isa: Isa) -> Any:
+def compiled(config: Config, isa: Isa) -> Any:
     """The compiled library of one kernel."""
-    kernel = int_matmul if isinstance(config, IntMatmul) else float_matmul
-    module = tvm.IRModule({config.name: kernel(config, isa)})
+    builders = {
+        IntMatmul: int_matmul,
+        TwoLevelMatmul: two_level_matmul,
+        FloatMatmul: float_matmul,
+    }
+    module = tvm.IRModule({config.name: builders[type(config)](config, isa)})
     return tvm.compile(module, isa.tvm_target())
 
 
-def assembly(config: IntMatmul | FloatMatmul, isa: Isa) -> str:
+def assembly(config: Config, isa: Isa) -> str:
     """Its assembly text."""
     return str(compiled(config, isa).mod.inspect_source("s"))
 
 
-def run(config: IntMatmul | FloatMatmul, isa: Isa, inputs: list[Array]) -> Array:
+def run(config: Config, isa: Isa, inputs: list[Array]) -> Array:
     """The kernel's output, float32 [T, N]; a guard behind it has to stay as it was."""
     if isa == DEVICE:
         from tests.backends.tvm.cuda import device_kernels
@@ -132,6 +139,31 @@ def int_case(config: IntMatmul, rows: int, seed: int = 0) -> IntCase:
         rng.integers(-127, 128, (rows, config.k), np.int8),
         rng.uniform(0.01, 0.1, rows).astype(np.float32),
     )
+
+
+def two_level_case(config: TwoLevelMatmul, rows: int, seed: int = 0) -> tuple[IntCase, list[Array]]:
+    """The matmul by int8 weights that it stands for, and its own weights, packed."""
+    rng = np.random.default_rng(seed)
+    shape = (config.n, config.groups)
+    zeros = rng.integers(0, 16, shape)
+    zeros[0], zeros[1] = 8, 0
+    most = np.minimum(128 // np.maximum(zeros, 1), 127 // np.maximum(15 - zeros, 1))
+    scales = rng.integers(1, most + 1)
+    scales[:2] = most[:2]
+    stored = rng.integers(0, 16, (config.n, config.k), np.uint8)
+    stored[:2, ::3] = 0
+    group = np.arange(config.k) // config.group_size
+    steps = (stored.astype(np.int64) - zeros[:, group]) * scales[:, group]
+    assert steps.min() == -128
+    assert steps.max() <= 127
+    case = int_case(config.unpacked, rows, seed)
+    case = replace(case, stored=(steps + 128).astype(np.uint8))
+    packed = [
+        pack_int(stored, 4),
+        pack_groups(scales.astype(np.uint8), (128 - zeros * scales).astype(np.uint8)),
+        pack_columns(case.scales, np.float32),
+    ]
+    return case, packed + [case.bias] * config.bias
 
 
 def float_case(config: FloatMatmul, rows: int, seed: int = 0) -> tuple[Array, list[Array], Array]:

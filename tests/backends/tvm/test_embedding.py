@@ -11,7 +11,7 @@ from optc.backends.tvm.kernels.embedding import (
     quantized_embedding,
 )
 from optc.backends.tvm.kernels.rows import RowGather
-from optc.backends.tvm.packing import pack_bfloat16, pack_columns, pack_int
+from optc.backends.tvm.packing import pack_bfloat16, pack_columns, pack_groups, pack_int
 from optc.errors import UnsupportedError
 from tests.backends.tvm.kernel_cases import TARGETS, blank, isa_named, run
 
@@ -71,6 +71,27 @@ def test_packed_head(isa: Isa, bits: int, group: int, asymmetric: bool, width: i
     config = QuantizedEmbedding(vocab, width, bits, group, asymmetric)
     out = run(config, isa, tokens, *operands, blank(9, width))[-1]
     np.testing.assert_array_equal(out, rows[tokens])
+
+
+def test_packed_head_with_integer_scales(isa: Isa) -> None:
+    rng = np.random.default_rng(11)
+    stored = rng.integers(0, 16, (130, 96), np.uint8)
+    scales, offsets = (
+        rng.integers(1, 9, (130, 3), np.uint8),
+        rng.integers(8, 129, (130, 3), np.uint8),
+    )
+    channels = rng.standard_normal(130).astype(np.float32)
+    group = np.arange(96) // 32
+    steps = stored.astype(int) * scales[:, group] + offsets[:, group].astype(int) - 128
+    tokens = np.array([0, 129, 64, 63, 64], np.int32)
+    operands = [
+        pack_int(stored, 4),
+        pack_groups(scales, offsets),
+        pack_columns(channels, np.float32),
+    ]
+    config = QuantizedEmbedding(130, 96, 4, 32, True, two_level=True)
+    out = run(config, isa, tokens, *operands, blank(5, 96))[-1]
+    np.testing.assert_array_equal(out, (steps.astype(np.float32) * channels[:, None])[tokens])
 
 
 def test_unknown_layouts_are_refused(isa: Isa) -> None:

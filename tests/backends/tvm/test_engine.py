@@ -38,7 +38,8 @@ def _rows(counts: dict[int, int], done: dict[int, int]) -> dict[int, list[int]]:
 
 
 @pytest.mark.parametrize(
-    "name", ["fp32", "bf16", "int8", "int8-v3", "int4", "fp32-kv16", "fp32-kv8"]
+    "name",
+    ["fp32", "bf16", "int8", "int8-v3", "int4", "int4-two-level", "fp32-kv16", "fp32-kv8"],
 )
 def test_logits_equal_the_function_bodies(engines: GetEngine, name: str) -> None:
     """Rows are equal up to float32 rounding; in quantized engines up to one activation in a few
@@ -73,7 +74,8 @@ def test_logits_of_wanted_rows_only(engines: GetEngine) -> None:
 
 
 @pytest.fixture(
-    scope="module", params=["fp32", "bf16", "int8", "int8-v3", "int4", "fp32-kv16", "fp32-kv8"]
+    scope="module",
+    params=["fp32", "bf16", "int8", "int8-v3", "int4", "int4-two-level", "fp32-kv16", "fp32-kv8"],
 )
 def executable(request: pytest.FixtureRequest, engines: GetEngine) -> Iterator[Executable]:
     loaded = engines(request.param).load()

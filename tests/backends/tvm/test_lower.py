@@ -21,6 +21,7 @@ from tests.backends.tvm.engine_driver import (
     BF16,
     FUSED,
     INT4,
+    INT4_TWO_LEVEL,
     INT8,
     OPTIONS,
     SHAPE,
@@ -29,6 +30,7 @@ from tests.families import model_after
 from tests.models import Dense, dense_model
 
 V3 = parse_target("x86-64-v3")
+INT4_4 = INT4_TWO_LEVEL.replace("group_scales=int,", "")
 
 
 def _lower(shape: Dense, pipeline: str) -> Lowered:
@@ -107,6 +109,21 @@ def test_a_tied_embedding_reads_the_packed_head() -> None:
     assert head.inputs[3:5] == lookup.inputs[1:3]
     # per layer four matmuls and the two norm scales, then head, last norm and inverse frequencies
     assert len(lowered.weights) == 2 * 6 + 3
+
+
+def test_integer_scales_have_kernels_on_cpus_and_are_floats_on_cuda() -> None:
+    model = ragged_model(SHAPE, INT4_TWO_LEVEL)
+    cpu, cuda = (lower_model(model, parse_target(t), OPTIONS) for t in ("x86-64-v3", "sm_80"))
+    calls = [lowered.program.functions[0].calls for lowered in (cpu, cuda)]
+    assert [c.kernel for c in calls[0]].count("two_level_matmul") == 9
+    assert calls[0][-2].config == {"n": 128, "k": 64, "group_size": 32, "bias": False}
+    assert calls[0][0].config["two_level"]
+    weights = {t.name: t for t in cpu.program.functions[0].arguments}
+    packed = [weights[name] for name in calls[0][-2].inputs[3:]]
+    assert packed[1].shape == (2, 2, 2, 64)
+    assert [t.dtype for t in packed] == ["uint8", "uint8", "float32"]
+    float_scales = lower_model(ragged_model(SHAPE, INT4_4), parse_target("sm_80"), OPTIONS)
+    assert cuda.program == float_scales.program
 
 
 def test_softcap_of_the_logits_is_one_call() -> None:

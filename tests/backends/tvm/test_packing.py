@@ -10,8 +10,9 @@ import pytest
 import torch
 
 from optc.backends.tvm import packing
-from optc.backends.tvm.weight_layouts import integer_weight
+from optc.backends.tvm.weight_layouts import integer_weight, two_level_weight
 from optc.backends.tvm.weights_file import write_weights
+from optc.errors import UnsupportedError
 from optc.ir import weights as weights_module
 from optc.ir.weights import LazyWeight
 from optc.passes.quantize.affine import quantized_rows
@@ -100,10 +101,53 @@ def test_neither_threads_nor_tiles_change_a_bit(
     files = []
     for threads, tile in [(1, 1 << 20), (1, 1 << 14), (3, 1 << 15), (4, 1 << 14)]:
         monkeypatch.setattr(weights_module, "TILE_ELEMENTS", tile)
-        packed = integer_weight(
-            "w", rows.values(), rows.scales(), rows.zero_points(), scheme.bits, scheme.group_size
-        )
+        parts = (rows.values(), rows.scales(), rows.zero_points(), rows.group_scales())
+        pack = two_level_weight if scheme.integer_scales else integer_weight
+        packed = pack("w", *parts, scheme.bits, scheme.group_size)
         write_weights(tmp_path / "w", [packed], threads=threads)
         files.append((len(packed.tiles), (tmp_path / "w").read_bytes()))
     assert [count for count, _ in files] == [1, 11, 6, 11]
     assert len({content for _, content in files}) == 1
+
+
+@pytest.mark.parametrize("lazy", [True, False])
+def test_integer_scales_are_packed_with_offsets(lazy: bool) -> None:
+    """Weights computed on demand, and plain tensors as a file has them."""
+    floats = np.random.default_rng(8).standard_normal((70, 96), np.float32)
+    weight = LazyWeight(lambda a, b: floats[a:b], floats.shape, ir.DataType.FLOAT, "w")
+    rows = quantized_rows(weight, Scheme(4, 32, False, integer_scales=True), "w")
+    tile = rows.read(0, 70)
+    assert tile.zero_points is not None
+    assert tile.group_scales is not None
+    parts = (rows.values(), rows.scales(), rows.zero_points(), rows.group_scales())
+    if not lazy:
+        parts = tuple(ir.Tensor(p.numpy(), dtype=p.dtype) for p in parts if p is not None)
+    packed = two_level_weight("w", *parts, 4, 32)
+    values, groups, scales = (
+        np.concatenate(c)
+        for c in zip(*([chunk for _, chunk in packed.pack(*t)] for t in packed.tiles), strict=True)
+    )
+    assert [t.shape for t in packed.tensors] == [values.shape, groups.shape, scales.shape]
+    np.testing.assert_array_equal(packing.unpack_int(values, 4)[:70, :96], tile.values)
+    np.testing.assert_array_equal(packing.unpack_columns(groups[:, :, 0])[:70], tile.group_scales)
+    offsets = 128 - tile.zero_points.astype(int) * tile.group_scales
+    np.testing.assert_array_equal(packing.unpack_columns(groups[:, :, 1])[:70], offsets)
+    np.testing.assert_array_equal(packing.unpack_columns(scales)[:70, 0], tile.scales)
+    # engines without such kernels read the same weight with float scales
+    floats_packed = integer_weight("w", *parts, 4, 32)
+    (chunks,) = (dict(floats_packed.pack(*t)) for t in floats_packed.tiles)
+    expected = tile.with_float_scales().scales
+    np.testing.assert_array_equal(packing.unpack_columns(chunks[1])[:70], expected)
+
+
+def test_groups_that_leave_int8_are_refused() -> None:
+    one = np.ones((64, 1), np.uint8)
+    parts = (one.repeat(32, 1).T, np.ones(64, np.float32), 8 * one.T, 17 * one.T)
+    kinds = (ir.DataType.UINT4, ir.DataType.FLOAT, ir.DataType.UINT4, ir.DataType.UINT8)
+    tensors = [
+        ir.Tensor(part.astype(kind.numpy()), dtype=kind)
+        for part, kind in zip(parts, kinds, strict=True)
+    ]
+    packed = two_level_weight("w", *tensors, 4, 32)
+    with pytest.raises(UnsupportedError, match=r"weight w: .*not within -128\.\.127"):
+        list(packed.pack(0, 64))

@@ -1,0 +1,264 @@
+"""Matmul of int8 activations by int4 weights whose groups have integer scales.
+
+A weight is ``ws * (q - z) * s`` with a float scale of its output channel, and ``(q - z) * s`` is
+within -128..127: the matmul is that of int8 weights per channel, and has its bits. At a few rows
+tiles unpack in registers what they multiply; at more, a task unpacks its block of channels once,
+into memory that stays in the second-level cache, and multiplies from there.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+from tvm.tirx.script.builder import ir as tir
+
+from optc.backends.tvm.isa import Isa
+from optc.backends.tvm.kernels.matmul_dot import dot_ops
+from optc.backends.tvm.kernels.matmul_int import SUM_WIDTH, IntMatmul, IntTiles
+from optc.backends.tvm.kernels.matmul_tiles import (
+    BLOCK,
+    Operand,
+    Place,
+    TileEmitter,
+    argument,
+    building,
+    emit_tiles,
+    fetch_ahead,
+    store,
+)
+from optc.backends.tvm.kernels.matmul_weights import Use, nibbles
+from optc.backends.tvm.schedule import Schedule, two_level_schedule
+from optc.errors import UnsupportedError
+
+#: Input channels of a row of packed weights.
+_DEPTH = 8
+#: Rows of the tallest tile with 64 columns that unpacks in registers: each column has a scale and
+#: an offset in registers besides its sums.
+WIDE = 4
+
+
+@dataclass(frozen=True)
+class TwoLevelMatmul:
+    """Shape and weight format.
+
+    Attributes:
+        n: Output channels N.
+        k: Input channels K, as the model has them.
+        group_size: Input channels that share an integer scale and a zero point.
+        bias: A bias is an operand.
+        schedule: How its work is cut up; None is the default of the instruction set.
+    """
+
+    n: int
+    k: int
+    group_size: int = 32
+    bias: bool = False
+    schedule: Schedule | None = None
+
+    def __post_init__(self) -> None:
+        if self.group_size <= 0 or self.group_size % SUM_WIDTH:
+            raise UnsupportedError(
+                f"no matmul with integer scales of groups of {self.group_size}",
+                where="two_level_matmul",
+                hint="group_size a multiple of 32",
+            )
+
+    @property
+    def unpacked(self) -> IntMatmul:
+        """The same matmul by int8 weights."""
+        return IntMatmul(self.n, self.k, bias=self.bias)
+
+    def schedule_on(self, isa: Isa) -> Schedule:
+        """The schedule it is built with."""
+        return self.schedule or two_level_schedule(self.unpacked.blocks, isa)
+
+    @property
+    def k_padded(self) -> int:
+        """Kp: K rounded up to 32; activations there are 0."""
+        return self.unpacked.k_padded
+
+    @property
+    def groups(self) -> int:
+        """G: integer scales of one output channel."""
+        return -(-self.k // self.group_size)
+
+    @property
+    def weights(self) -> dict[str, Operand]:
+        """Shape and type of the packed operands, in the kernel's order."""
+        operands = self.unpacked.weights
+        blocks = self.unpacked.blocks
+        operands["w"] = ((blocks, self.k_padded // _DEPTH, BLOCK, 4), "uint8")
+        packed = {"w": operands.pop("w"), "wg": ((blocks, self.groups, 2, BLOCK), "uint8")}
+        return {**packed, **operands}
+
+    @property
+    def name(self) -> str:
+        """Name of the function, distinct for each config but for its schedule."""
+        return f"matmul_two_level_g{self.group_size}{'_bias' * self.bias}_{self.n}x{self.k}"
+
+
+@dataclass(frozen=True)
+class _InRegisters:
+    """Nibbles times their group's scale, moved to the unsigned values of int8 weights.
+
+    Attributes:
+        w: u8 [B, Kp / 8, 64, 4].
+        wg: u8 [B, G, 2, 64]: integer scales, and what is added to their products.
+        group_size: Input channels of a group.
+        isa: What the kernel is compiled for.
+        fetch: Whether tiles fetch the next block's weights.
+    """
+
+    w: Any
+    wg: Any
+    group_size: int
+    isa: Isa
+    fetch: bool
+
+    def each_four(self, place: Place, group: Any, column: Any, count: int, use: Use) -> None:
+        """All of K: a group's scales are spread to the lanes' bytes before its channels."""
+        lanes, steps = self.isa.lanes, self.group_size // _DEPTH
+        total = int(self.w.shape[1])
+        with tir.serial(int(self.wg.shape[1])) as index:
+            spreads = [self._spread(place.block, index, column + c * lanes) for c in range(count)]
+            number: Any = steps if total % steps == 0 else tir.min(steps, total - index * steps)
+            with tir.serial(number) as step:
+                row = tir.bind(index * steps + step)
+                if self.fetch:
+                    self._fetch(place, row, column, count * lanes)
+                raws = [
+                    tir.bind(
+                        self.w.vload(
+                            [place.block, row, column + c * lanes, 0], f"uint8x{4 * lanes}"
+                        )
+                    )
+                    for c in range(count)
+                ]
+                for half in range(2):
+                    pairs = zip(raws, spreads, strict=True)
+                    vectors = [tir.bind(self._scaled(raw, half, *by)) for raw, by in pairs]
+                    use(row * _DEPTH + half * 4, vectors)
+
+    def _fetch(self, place: Place, row: Any, column: Any, width: int) -> None:
+        """Fetch ahead; a tile of a part of its task's columns fetches those of the next part."""
+        if width == place.width:
+            fetch_ahead(self.w, place, row)
+            return
+        after = column + width
+        block = tir.min(place.block + after // BLOCK, int(self.w.shape[0]) - 1)
+        for line in range(0, width, 16):
+            address = tir.address_of(self.w[block, row, after % BLOCK + line, 0])
+            hint = (tir.int32(0), tir.int32(2), tir.int32(1))  # read, second level, data
+            tir.evaluate(tir.call_llvm_intrin("void", "llvm.prefetch", address, *hint))
+
+    def _spread(self, block: Any, group: Any, column: Any) -> tuple[Any, Any]:
+        """A group's scale in both words of each lane, and its offset in all four bytes."""
+        lanes = self.isa.lanes
+        # Bytes of a lane by their place among the 16 that a shuffle sees; 0x80 gives a zero.
+        masks = [(0x80008000, 0x00040004), (0, 0x04040404)]
+        spreads = []
+        for part, (first, step) in enumerate(masks):
+            wide = tir.cast(self.wg.vload([block, group, part, column], f"uint8x{lanes}"),
+                            f"uint32x{lanes}")  # fmt: skip
+            mask = tir.ramp(tir.uint32(first), tir.uint32(step), lanes)
+            kind = f"int8x{4 * lanes}"
+            name = "llvm.x86.avx512.pshuf.b.512" if lanes == 16 else "llvm.x86.avx2.pshuf.b"
+            bytes_, places = (tir.reinterpret(v, dtype=kind) for v in (wide, mask))
+            spreads.append(tir.bind(tir.call_llvm_pure_intrin(kind, name, bytes_, places)))
+        return spreads[0], spreads[1]
+
+    def _scaled(self, raw: Any, half: int, scale: Any, offset: Any) -> Any:
+        """u8: nibble * scale + offset; no product of a byte carries into the next one."""
+        lanes = self.isa.lanes
+        words = f"uint16x{2 * lanes}"
+        product = tir.reinterpret(nibbles(raw, half, lanes), dtype=words) * tir.reinterpret(
+            scale, dtype=words
+        )
+        unsigned = f"uint8x{4 * lanes}"
+        return tir.reinterpret(product, dtype=unsigned) + tir.reinterpret(offset, dtype=unsigned)
+
+
+@dataclass(frozen=True)
+class _Unpacked:
+    """A task's channels, unpacked before its tiles.
+
+    Attributes:
+        buffer: u8 [Kp / 4, vectors, bytes of a vector], which hold the task's columns in order.
+        first: First channel of the task within its block.
+        w: The packed weights, fetched ahead for the next task.
+        isa: What the kernel is compiled for.
+        fetch: Whether tiles fetch them.
+    """
+
+    buffer: Any
+    first: Any
+    w: Any
+    isa: Isa
+    fetch: bool
+
+    def each_four(self, place: Place, group: Any, column: Any, count: int, use: Use) -> None:
+        """All of K, in steps of a row of packed weights, by which the next ones are fetched."""
+        lanes = self.isa.lanes
+        with tir.serial(int(self.w.shape[1])) as row:
+            if self.fetch:
+                fetch_ahead(self.w, place, row)
+            for half in range(2):
+                vector = (column - self.first) // lanes
+                spots = [[row * 2 + half, vector + c, 0] for c in range(count)]
+                loads = [self.buffer.vload(spot, f"uint8x{4 * lanes}") for spot in spots]
+                use(row * _DEPTH + half * 4, [tir.bind(load) for load in loads])
+
+
+def two_level_matmul(config: TwoLevelMatmul, isa: Isa) -> Any:
+    """The kernel as a `tvm.tirx.PrimFunc`; T is dynamic.
+
+    Buffers in order (Kp = K up to 32, B = N/64 rounded up, G groups):
+        xq int8 [T, Kp]: quantized activations, within +-127, 0 beyond K.
+        xs float32 [T]: their scales.
+        xsum int32 [T, Kp/32]: sums of each 32 of them.
+        w uint8 [B, Kp/8, 64, 4]: packed q, as `int_matmul`'s of 4 bits.
+        wg uint8 [B, G, 2, 64]: s, and 128 - z * s, of each group.
+        ws float32 [B, 1, 64]: scales of the channels.
+        bias float32 [N]: only if ``bias``.
+        out float32 [T, N].
+    """
+    kp, schedule = config.k_padded, config.schedule_on(isa)
+    with building(config.name) as builder:
+        rows = tir.int32()
+        activations = (
+            argument("xq", (rows, kp), "int8"),
+            argument("xs", (rows,), "float32"),
+            argument("xsum", (rows, kp // SUM_WIDTH), "int32"),
+        )
+        weights = {name: argument(name, *operand) for name, operand in config.weights.items()}
+        out = argument("out", (rows, config.n), "float32")
+        fetch = bool(schedule.fetch)
+        packed = _InRegisters(weights["w"], weights["wg"], config.group_size, isa, fetch)
+
+        def tiles(source: Any, wide: int) -> TileEmitter:
+            plain = replace(config.unpacked, schedule=replace(schedule, wide=wide))
+            ops = dot_ops(isa, 8)
+            return IntTiles(plain, isa, ops, *activations, weights, source, out).emit
+
+        def prepare(block: Any, column: Any, width: int) -> TileEmitter:
+            buffer = tir.alloc_buffer((kp // 4, width // isa.lanes, 4 * isa.lanes), "uint8")
+            _unpack(packed, buffer, Place(block, column, width, 0, 0))
+            source = _Unpacked(buffer, column, weights["w"], isa, fetch)
+            return tiles(source, schedule.wide)
+
+        emit_tiles(rows, config.n, kp, schedule, tiles(packed, WIDE), prepare)
+    return builder.get()
+
+
+def _unpack(packed: _InRegisters, buffer: Any, place: Place) -> None:
+    """Write a task's channels as u8, int8 + 128, into the buffer of `_Unpacked`."""
+    lanes = packed.isa.lanes
+
+    def write(k: Any, vectors: list[Any]) -> None:
+        for c, vector in enumerate(vectors):
+            store(buffer, vector, [k // 4, c, 0], 4 * lanes)
+
+    _InRegisters(packed.w, packed.wg, packed.group_size, packed.isa, False).each_four(
+        place, 0, place.column, place.width // lanes, write
+    )

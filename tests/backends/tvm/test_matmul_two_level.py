@@ -1,0 +1,141 @@
+"""Matmul by int4 weights with integer group scales: exactly the one by int8 weights per channel."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import tvm
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from optc.backends.tvm.isa import isa_of
+from optc.backends.tvm.kernels.matmul_two_level import TwoLevelMatmul
+from optc.backends.tvm.schedule import Schedule
+from optc.errors import UnsupportedError
+from optc.target import Target
+from tests.backends.tvm.matmul_cases import (
+    V3,
+    V4,
+    Array,
+    assembly,
+    assert_close,
+    isa_that_runs,
+    run,
+    two_level_case,
+)
+
+#: Odd and even numbers of blocks, ragged N and K, a last group that is cut short, odd groups.
+CONFIGS = [
+    TwoLevelMatmul(192, 256),
+    TwoLevelMatmul(100, 77, bias=True),
+    TwoLevelMatmul(200, 300, 64),
+    TwoLevelMatmul(64, 96, 128),
+]
+ISAS = ["x86-64-v3", "x86-64-v4-vnni"]
+#: Unpacked in registers, and in memory from nine rows on; one and several tiles of each.
+ROWS = (1, 2, 5, 8, 9, 23, 37)
+
+
+def inputs(config: TwoLevelMatmul, rows: int) -> tuple[list[Array], Array]:
+    """The kernel's operands, and the product in float64."""
+    case, packed = two_level_case(config, rows)
+    return [*case.inputs()[:3], *packed], case.expected()
+
+
+def some(operands: list[Array], rows: slice) -> list[Array]:
+    """The operands with some of the rows."""
+    return [*(array[rows] for array in operands[:3]), *operands[3:]]
+
+
+@pytest.mark.parametrize("target", ISAS)
+@pytest.mark.parametrize("config", CONFIGS, ids=lambda config: config.name)
+def test_matches_exact_integers_scaled_in_float64(config: TwoLevelMatmul, target: str) -> None:
+    for rows in ROWS:
+        operands, expected = inputs(config, rows)
+        assert_close(run(config, isa_that_runs(target), operands), expected, 130)
+
+
+@pytest.mark.parametrize("target", ISAS)
+@pytest.mark.parametrize("config", CONFIGS, ids=lambda config: config.name)
+def test_has_the_bits_of_int8_weights_per_channel(config: TwoLevelMatmul, target: str) -> None:
+    isa = isa_that_runs(target)
+    case, packed = two_level_case(config, 37)
+    for rows in (slice(4, 7), slice(37)):
+        ours = run(config, isa, [*case.inputs(rows)[:3], *packed])
+        np.testing.assert_array_equal(ours, run(config.unpacked, isa, case.inputs(rows)))
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    st.sampled_from(CONFIGS[:3]), st.sampled_from(ISAS), st.integers(0, 149), st.integers(1, 150)
+)
+def test_a_row_has_the_same_bits_whatever_the_other_rows(
+    config: TwoLevelMatmul, target: str, start: int, count: int
+) -> None:
+    isa = isa_that_runs("x86-64-v4-vnni")
+    operands, _ = inputs(config, 150)
+    whole = run(config, isa, operands)
+    rows = slice(start, min(start + count, 150))
+    part = run(config, isa_that_runs(target), some(operands, rows))
+    np.testing.assert_array_equal(part, whole[rows])
+
+
+def test_many_rows_split_among_threads_have_the_same_bits_as_one_thread() -> None:
+    config = TwoLevelMatmul(640, 160)
+    isa = isa_that_runs("x86-64-v3")
+    operands, expected = inputs(config, 150)
+    set_threads = tvm.get_global_func("runtime.config_threadpool")
+    results = []
+    for threads in (2, 1):
+        set_threads(1, threads)
+        results.append(run(config, isa, operands))
+    set_threads(1, 2)
+    np.testing.assert_array_equal(results[0], results[1])
+    assert_close(results[0], expected, 130)
+
+
+@pytest.mark.parametrize("target", ISAS)
+@pytest.mark.parametrize(
+    "schedule",
+    [Schedule(1, 2, fetch=0, chunk_rows=1), Schedule(3, 7, 5, True, 2, 7)],
+    ids=lambda schedule: f"few{schedule.few}",
+)
+def test_a_schedule_changes_no_bit(schedule: Schedule, target: str) -> None:
+    config, isa = CONFIGS[1], isa_that_runs(target)
+    for rows in (1, 8, 9, 150):
+        operands, _ = inputs(config, rows)
+        np.testing.assert_array_equal(
+            run(replace(config, schedule=schedule), isa, operands), run(config, isa, operands)
+        )
+
+
+def test_no_rows_is_no_work() -> None:
+    operands, _ = inputs(CONFIGS[0], 1)
+    assert run(CONFIGS[0], isa_that_runs("x86-64-v3"), some(operands, slice(0))).shape == (0, 192)
+
+
+def loops(text: str, dot: str) -> list[str]:
+    """Bodies of the innermost loops that multiply."""
+    blocks = re.findall(r"\n(\.LBB\S+):(.*?)(?=\n\.LBB|$)", text, re.DOTALL)
+    bodies = [re.split(rf"\tj\w+\t{re.escape(label)}\b", body) for label, body in blocks]
+    return [parts[0] for parts in bodies if len(parts) > 1 and parts[0].count(dot) >= 8]
+
+
+@pytest.mark.parametrize(("target", "dot"), [(V4, "vpdpbusd"), (V3, "vpmaddubsw")])
+def test_sums_stay_integers_over_all_of_k(target: Target, dot: str) -> None:
+    """No float in a loop; some unpack by a multiplication of words, some find bytes in memory."""
+    found = loops(assembly(CONFIGS[0], isa_of(target)), dot)
+    assert len(found) >= 8
+    assert not any("vcvtdq2ps" in body or "vfmadd" in body for body in found)
+    assert 0 < sum("vpmullw" in body for body in found) < len(found)
+    assert not any("zmm" in body for body in found) or target == V4
+
+
+@pytest.mark.parametrize("group", [0, 16, -32])
+def test_refuses_groups_without_a_kernel(group: int) -> None:
+    with pytest.raises(UnsupportedError, match=f"integer scales of groups of {group}") as caught:
+        TwoLevelMatmul(64, 64, group)
+    assert "multiple of 32" in caught.value.hint
