@@ -112,7 +112,7 @@ def test_a_tied_embedding_reads_the_packed_head() -> None:
 
 
 def test_integer_scales_have_kernels_on_cpus_and_are_floats_on_cuda() -> None:
-    model = ragged_model(SHAPE, INT4_TWO_LEVEL)
+    model = model_after(INT4_TWO_LEVEL, SHAPE)
     cpu, cuda = (lower_model(model, parse_target(t), OPTIONS) for t in ("x86-64-v3", "sm_80"))
     calls = [lowered.program.functions[0].calls for lowered in (cpu, cuda)]
     assert [c.kernel for c in calls[0]].count("two_level_matmul") == 9
@@ -122,7 +122,7 @@ def test_integer_scales_have_kernels_on_cpus_and_are_floats_on_cuda() -> None:
     packed = [weights[name] for name in calls[0][-2].inputs[3:]]
     assert packed[1].shape == (2, 2, 2, 64)
     assert [t.dtype for t in packed] == ["uint8", "uint8", "float32"]
-    float_scales = lower_model(ragged_model(SHAPE, INT4_4), parse_target("sm_80"), OPTIONS)
+    float_scales = lower_model(model_after(INT4_4, SHAPE), parse_target("sm_80"), OPTIONS)
     assert cuda.program == float_scales.program
 
 
