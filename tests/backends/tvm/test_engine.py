@@ -24,8 +24,9 @@ SCHEDULE = ({0: 37, 1: 5}, {0: 1, 1: 20}, {0: 1, 1: 1, 2: 33}, {2: 1, 0: 2, 1: 9
 TOKENS = np.random.default_rng(3).integers(0, SHAPE.vocab, (3, 64)).tolist()
 
 #: Largest errors of four rows in five, and of all. With int8 KV, operands of attention are
-#: fixed-point numbers of 14 and 15 bits in the engine.
-ERRORS = {"fp32": (2e-5, 2e-5), "fp32-kv8": (5e-3, 0.02)}
+#: fixed-point numbers of 14 and 15 bits in the engine. With a head of 4 bits the rows behind an
+#: activation that was rounded the other way differ by more, here a quarter of them.
+ERRORS = {"fp32": (2e-5, 2e-5), "fp32-kv8": (5e-3, 0.02), "int4-two-level": (0.05, 0.1)}
 
 
 def _rows(counts: dict[int, int], done: dict[int, int]) -> dict[int, list[int]]:
