@@ -10,13 +10,15 @@ pipeline:                      # a pass, a pass with options, or a whole group b
   - fuse-rotary: {optional: true}   # may fire zero times
 gates:                         # null: measured and reported, not judged
   kl_mean: 0.02
+for_engines:                   # of a backend or a kind of target: other options, for the whole compile
+  onnxruntime: {quantize-weights.symmetric: true}
 ```
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -67,6 +69,8 @@ class Recipe(BaseModel):
         backend: Registry name of the backend.
         pipeline: Passes in order, groups already expanded.
         gates: Bounds by gate name; None is measured and reported, not judged.
+        for_engines: Options (``pass.option``) by the backends and kinds of target that want them;
+            empty once they are applied (`for_kinds`).
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -75,6 +79,16 @@ class Recipe(BaseModel):
     backend: str = "tvm"
     pipeline: tuple[Step, ...]
     gates: dict[str, FiniteFloat | None] = {}
+    for_engines: dict[str, dict[str, Scalar]] = {}
+
+    def for_kinds(self, kinds: Collection[str], chosen: Collection[str] = ()) -> Recipe:
+        """The recipe for engines of these backends and kinds of target, all of which are built of
+        the same graph; ``chosen`` are options (``pass.option``) that stay as they are."""
+        recipe = self
+        for kind, options in self.for_engines.items():
+            if kind in kinds:
+                recipe = _with_engine_options(recipe, options, chosen)
+        return recipe.model_copy(update={"for_engines": {}})
 
     def spec(self) -> str:
         """The pipeline as one text."""
@@ -82,7 +96,7 @@ class Recipe(BaseModel):
 
     def to_json(self) -> dict[str, Any]:
         """The recipe as stored in the manifest: without options that are paths."""
-        stored = self.model_dump(mode="json")
+        stored = self.model_dump(mode="json", exclude={"for_engines"})
         for step in stored["pipeline"]:
             for name in registry.passes()[step["name"]].local_options():
                 step["options"].pop(name, None)
@@ -110,6 +124,8 @@ def load_recipe(
     """
     text, where = _read(source)
     recipe = _parse(text, where)
+    for options in recipe.for_engines.values():
+        _with_engine_options(recipe, options, (), where)
     recipe = _with_sets(recipe, sets)
     recipe = _with_gates(recipe, gates)
     Pipeline.parse(recipe.spec(), registry)
@@ -180,25 +196,32 @@ def _steps(entry: object, where: str) -> list[dict[str, Any]]:
     return [{"name": name, "options": plain, "optional": options.get(OPTIONAL, False)}]
 
 
-def _with_sets(recipe: Recipe, sets: Iterable[str]) -> Recipe:
+def _with_sets(recipe: Recipe, sets: Iterable[str], where: str = "--set") -> Recipe:
     steps = list(recipe.pipeline)
     for text in sets:
         target, equals, value = text.partition("=")
         name, dot, option = target.partition(".")
         if not (equals and dot and name and option):
-            raise InputError(f"{text!r} is not pass.option=value", where="--set")
-        _check_pass(name, "--set")
+            raise InputError(f"{text!r} is not pass.option=value", where=where)
+        _check_pass(name, where)
         places = [i for i, step in enumerate(steps) if step.name == name]
         if not places:
             raise InputError(
                 f"the recipe {recipe.name!r} does not run the pass {name!r}",
-                where="--set",
+                where=where,
                 hint=f"its passes: {', '.join(step.name for step in steps)}",
             )
         for i in places:
             options = {**steps[i].options, option: value}
             steps[i] = steps[i].model_copy(update={"options": options})
     return recipe.model_copy(update={"pipeline": tuple(steps)})
+
+
+def _with_engine_options(
+    recipe: Recipe, options: dict[str, Scalar], chosen: Collection[str], where: str = ""
+) -> Recipe:
+    sets = [f"{k}={option_text(v)}" for k, v in options.items() if k not in chosen]
+    return _with_sets(recipe, sets, f"{where}, for_engines")
 
 
 def _with_gates(recipe: Recipe, gates: Iterable[str]) -> Recipe:

@@ -86,6 +86,24 @@ def test_set_overrides_options_and_the_recipe_json_shows_it() -> None:
     assert step["options"]["head"] == "false"
 
 
+def test_engines_of_other_kinds_get_options_of_their_own_unless_the_user_says_otherwise() -> None:
+    recipe = load_recipe("int4-fused")
+    text = "group_scales={},"
+    for kinds, scales in [({"tvm", "cpu"}, "int"), ({"onnxruntime", "cpu"}, "float"),
+                          ({"tvm", "cpu", "cuda"}, "float")]:  # fmt: skip
+        assert text.format(scales) in recipe.for_kinds(kinds).spec()
+    kept = recipe.for_kinds({"onnxruntime"}, ["quantize-weights.group_scales"])
+    assert text.format("int") in kept.spec()
+    assert "for_engines" not in recipe.to_json()
+
+
+def test_options_for_engines_are_checked_when_the_recipe_is_read(tmp_path: Path) -> None:
+    path = written(tmp_path, MINIMAL + "for_engines: {cuda: {fuse-qkv.optional: true}}\n")
+    message = refused(path)
+    assert "does not run the pass 'fuse-qkv'" in message
+    assert "mine.yaml, for_engines" in message
+
+
 def test_gate_overrides_bounds_and_none_stops_judging() -> None:
     recipe = load_recipe("int8-fused", gates=["kl_mean=0.5", "top1_agreement=none"])
     assert recipe.gates["kl_mean"] == 0.5

@@ -99,8 +99,7 @@ def _packed_integers(
     zeros = None if zero_point is None else lowering.initializer(zero_point, "zero point")
     integers = None if group_scale is None else lowering.initializer(group_scale, "group scale")
     parts = (weight, scales, zeros, integers)
-    bits = node.attributes.get_int("bits", 8)
-    group = node.attributes.get_int("group_size", 0)
+    bits, group = (node.attributes.get_int(name, 0) for name in ("bits", "group_size"))
     if ir.DataType(weight.dtype) not in _INTEGERS[zeros is not None]:
         how = "without" if zeros is None else "with"
         raise Refused(f"no kernel for {weight.dtype} weights {how} zero points")
@@ -112,9 +111,21 @@ def _packed_integers(
 
 
 def _two_level(lowering: Lowering, node: ir.Node) -> bool:
-    """Whether the weight is packed with integer scales, which are the operand ``w_group_scale``."""
+    """Whether the weight is packed with integer scales."""
+    return lowering.two_level and _has_integer_scales(node)
+
+
+def _has_integer_scales(node: ir.Node) -> bool:
     at = OPERATORS[node.op_type].input_names.index("w_group_scale")
-    return lowering.two_level and len(node.inputs) > at and node.inputs[at] is not None
+    return len(node.inputs) > at and node.inputs[at] is not None
+
+
+def _form(lowering: Lowering, node: ir.Node) -> dict[str, int | bool]:
+    """Bits and group size of the packed weight, which is int8 per channel where the kernels know
+    no integer scales."""
+    if _has_integer_scales(node) and not lowering.two_level:
+        return {"bits": 8, "group_size": 0}
+    return {name: node.attributes.get_int(name, 0) for name in ("bits", "group_size")}
 
 
 def _integer_matmul(lowering: Lowering, node: ir.Node) -> None:
@@ -132,8 +143,7 @@ def _integer_matmul(lowering: Lowering, node: ir.Node) -> None:
     config: dict[str, int | bool] = {
         "n": n,
         "k": k,
-        "bits": node.attributes.get_int("bits", 8),
-        "group_size": node.attributes.get_int("group_size", 0),
+        **_form(lowering, node),
         "asymmetric": len(packed) == 3,
         "bias": bool(biases),
     }
@@ -176,8 +186,7 @@ def _quantized_gather(lowering: Lowering, node: ir.Node) -> None:
     config = {
         "vocab": vocab,
         "width": width,
-        "bits": node.attributes.get_int("bits", 8),
-        "group_size": node.attributes.get_int("group_size", 0),
+        **_form(lowering, node),
         "asymmetric": len(packed) == 3,
         "two_level": _two_level(lowering, node),
     }

@@ -73,7 +73,8 @@ def integer_weight(
 ) -> PackedWeight:
     """A quantized matmul's weight seen as [K, N], its scales and zero points.
 
-    Integer scales of groups become float ones, as `QuantizedTile.with_float_scales` says.
+    With integer scales of groups it becomes int8 per channel (`QuantizedTile.as_int8`), whatever
+    ``bits`` and ``group_size`` say.
 
     Tensors: values u8 [N/64, Kp/4 or Kp/8, 64, 4], scales [N/64, G, 64] (float32 per channel,
     float16 with groups) and, if asymmetric, zero points u8 [N/64, G, 64].
@@ -81,6 +82,10 @@ def integer_weight(
     rows = as_lazy(weight, transposed=True)
     read = _tile_reader(rows, scale, zero_point, group_scale, group_size)
     n, k = rows.rows_shape
+    offset = np.uint8(_OFFSETS[ir.DataType(rows.dtype)])
+    if group_scale is not None:
+        bits, group_size, zero_point = 8, 0, None
+        offset = np.uint8(_OFFSETS[ir.DataType.INT8])
     blocks, groups = -(-n // packing.BLOCK), -(-k // group_size) if group_size else 1
     steps = -(-k // packing.K_MULTIPLE) * packing.K_MULTIPLE * bits // 32
     scale_type = np.float16 if group_size else np.float32
@@ -91,10 +96,9 @@ def integer_weight(
     ]
     if zero_point is not None:
         tensors.append(Tensor(f"{name}.zeros", "uint8", shape))
-    offset = np.uint8(_OFFSETS[ir.DataType(rows.dtype)])
 
     def pack(start: int, stop: int) -> Iterator[Chunk]:
-        tile = read(start, stop).with_float_scales()
+        tile = read(start, stop).as_int8()
         # wraps around: -128 is stored as 0 in 8 bits, -8 as 0 in 4
         yield 0, packing.pack_int(tile.values.view(np.uint8) + offset, bits)
         yield 1, packing.pack_columns(tile.scales, scale_type)
@@ -116,7 +120,7 @@ def two_level_weight(
     """An int4 weight seen as [K, N] whose groups have integer scales.
 
     Tensors: values u8 [N/64, Kp/8, 64, 4]; groups u8 [N/64, G, 2, 64], the integer scale s and the
-    offset 128 - zero point * s, so that value * s + offset is an int8 weight + 128; scales float32
+    offset 128 - zero point, so that value * s + offset is an int8 weight + 128; scales float32
     [N/64, 1, 64].
 
     Raises (when packed):
@@ -147,10 +151,10 @@ def _int8_groups(tile: QuantizedTile, name: str) -> tuple[packing.U8, packing.U8
     if tile.group_scales is None or tile.zero_points is None:
         raise ValueError(f"{name}: a weight was read without integer scales or zero points")
     scales = tile.group_scales.astype(np.int32)
-    offsets = 128 - tile.zero_points.astype(np.int32) * scales
+    offsets = 128 - tile.zero_points.astype(np.int32)
     if offsets.min() < 0 or (offsets + 15 * scales).max() > 255:
         raise UnsupportedError(
-            "(value - zero point) * integer scale of a group is not within -128..127",
+            "value * integer scale - zero point of a group is not within -128..127",
             where=f"tvm backend, weight {name}",
             hint="docs/normal-form.md says what integer scales may be",
         )

@@ -106,19 +106,18 @@ def resolve_options(
         InputError: An unknown name, a bad value or a missing file.
         UnavailableError: A backend cannot build here.
     """
-    source = Path(model)
+    source, sets = Path(model), tuple(set)
     whole, loaded, warnings = resolve_recipe(
         recipe,
         source,
-        set=set,
+        set=sets,
         gate=gate,
         calibration=calibration,
         adapters=adapters,
         medusa=medusa,
     )
     engines = parse_engines(backend, target, loaded.backend)
-    chosen = {"backend": engines[0].backend.name}
-    whole, loaded = whole.model_copy(update=chosen), loaded.model_copy(update=chosen)
+    whole, loaded = (for_engines(r, engines, sets) for r in (whole, loaded))
     if eval_text is not None:
         check_text(Path(eval_text), "--eval-text")
     if schedules is not None and not tune:
@@ -153,6 +152,13 @@ def resolve_options(
         progress=progress,
         warnings=tuple(warnings),
     )
+
+
+def for_engines(recipe: Recipe, engines: Sequence[EngineRequest], sets: Sequence[str]) -> Recipe:
+    """The recipe with what these engines want of it; ``--set`` has the last word."""
+    kinds = {kind for e in engines for kind in (e.backend.name, e.target.kind)}
+    recipe = recipe.for_kinds(kinds, [text.partition("=")[0] for text in sets])
+    return recipe.model_copy(update={"backend": engines[0].backend.name})
 
 
 def build_limits(options: CompileOptions, model_context: int) -> BuildOptions:

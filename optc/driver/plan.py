@@ -23,7 +23,7 @@ from optc.driver.engines import EngineRequest, engine_name, name_engines
 from optc.driver.limits import predicted_bytes, weight_bytes
 from optc.driver.lowering import lower
 from optc.driver.memory import PeakMemory
-from optc.driver.options import CompileOptions, build_limits
+from optc.driver.options import CompileOptions, build_limits, for_engines
 from optc.driver.recipe_options import resolve_recipe
 from optc.errors import UnavailableError, UnsupportedError
 from optc.progress import Progress, no_progress
@@ -169,11 +169,13 @@ def plan(
         InputError, UnsupportedError: As of `optc.compile`, but not for nodes that a backend cannot
             take: those are in the plan.
     """
-    source = Path(model)
+    source, sets = Path(model), tuple(set)
     whole, draft_recipe, warnings = resolve_recipe(
-        recipe, source, set=set, calibration=calibration, adapters=adapters, medusa=medusa
+        recipe, source, set=sets, calibration=calibration, adapters=adapters, medusa=medusa
     )
     requests = _requests(backends, whole.backend)
+    if backends != ALL:
+        whole = for_engines(whole, requests, sets)
     options = CompileOptions(
         source,
         whole,

@@ -20,8 +20,9 @@ class QuantizedTile(NamedTuple):
         values: [n, K] int8 (symmetric) or uint8 (asymmetric), one value a byte at any bit width.
         scales: [n] float32 per channel, or [n, G].
         zero_points: uint8 [n] or [n, G], one for each scale or group; None if symmetric.
-        group_scales: uint8 [n, G], integer scales of groups beside ``scales`` [n]; None if
-            ``scales`` are of the groups themselves.
+        group_scales: uint8 [n, G], integer scales s of groups beside ``scales`` [n]; a weight is
+            then scale * (value * s - zero point). None if ``scales`` are of the groups themselves:
+            scale * (value - zero point).
     """
 
     values: Array
@@ -29,14 +30,15 @@ class QuantizedTile(NamedTuple):
     zero_points: Array | None
     group_scales: Array | None = None
 
-    def with_float_scales(self) -> QuantizedTile:
-        """The same weights with one float scale a group, rounded to float16 as others are."""
-        if self.group_scales is None:
+    def as_int8(self) -> QuantizedTile:
+        """The same weights as int8 per channel, where groups have integer scales."""
+        if self.group_scales is None or self.zero_points is None:
             return self
-        scales = self.scales[:, None] * self.group_scales.astype(np.float32)
-        return QuantizedTile(
-            self.values, scales.astype(np.float16).astype(np.float32), self.zero_points
-        )
+        n, groups = self.group_scales.shape
+        integers = self.values.reshape(n, groups, -1).astype(np.int16)
+        integers *= self.group_scales[:, :, None]
+        integers -= self.zero_points[:, :, None]
+        return QuantizedTile(integers.reshape(n, -1).astype(np.int8), self.scales, None)
 
 
 @dataclass(frozen=True)
@@ -63,14 +65,17 @@ class QuantizedRows:
     name: str
     integer_scales: bool = False
 
-    def with_float_scales(self) -> QuantizedRows:
-        """The same weight with one float scale a group, for engines that know no integer ones."""
+    def as_int8(self) -> QuantizedRows:
+        """The same weight as int8 per channel, for engines without kernels for integer scales."""
         if not self.integer_scales:
             return self
         read = self.read
         return replace(
             self,
-            read=lambda start, stop: read(start, stop).with_float_scales(),
+            read=lambda start, stop: read(start, stop).as_int8(),
+            bits=8,
+            group_size=0,
+            symmetric=True,
             integer_scales=False,
         )
 
@@ -117,10 +122,13 @@ class QuantizedRows:
         )
 
     def zero_points(self) -> LazyWeight | None:
-        """The zero points, a scale or group each, typed as the values; None if symmetric."""
+        """The zero points, a scale or group each; None if symmetric.
+
+        Typed as the values, UINT8 beside integer scales.
+        """
         if self.symmetric:
             return None
-        kind = ir.DataType.UINT8 if self.bits == 8 else ir.DataType.UINT4
+        kind = ir.DataType.UINT8 if self._wide_zero_points else ir.DataType.UINT4
         return LazyWeight(
             self._read_zero_points,
             self._parameter_shape(),
@@ -134,7 +142,11 @@ class QuantizedRows:
         zero_points = self.read(start, stop).zero_points
         if zero_points is None:
             raise ValueError(f"{self.name}: an asymmetric weight was read without zero points")
-        return zero_points if self.bits == 8 else zero_points.astype(ml_dtypes.uint4)
+        return zero_points if self._wide_zero_points else zero_points.astype(ml_dtypes.uint4)
+
+    @property
+    def _wide_zero_points(self) -> bool:
+        return self.bits == 8 or self.integer_scales
 
     def _read_group_scales(self, start: int, stop: int) -> Array:
         scales = self.read(start, stop).group_scales

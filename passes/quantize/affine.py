@@ -97,10 +97,10 @@ def dequantize_rows(tile: QuantizedTile, group_size: int) -> Float32:
     n, columns = tile.values.shape
     size = group_size or columns
     x = tile.values.reshape(n, -1, size).astype(np.float32)
-    if tile.zero_points is not None:
-        x -= tile.zero_points.reshape(n, -1, 1).astype(np.float32)
     if tile.group_scales is not None:
         x *= tile.group_scales.reshape(n, -1, 1).astype(np.float32)
+    if tile.zero_points is not None:
+        x -= tile.zero_points.reshape(n, -1, 1).astype(np.float32)
     x *= tile.scales.reshape(n, -1, 1)
     return x.reshape(n, columns)
 

@@ -41,22 +41,27 @@ def steps(x: Float32, scale: Float32, zero: Float32, scheme: Scheme, out: Float3
 def squared_error(
     x: Float32, scale: Float32, zero: Float32, scheme: Scheme, scratch: Float32
 ) -> Float32:
-    """Squared error [m] of a candidate; ``scratch`` is as large as x.
+    """Squared error [m] of a candidate; ``scratch`` is as large as x."""
+    steps(x, scale, zero, scheme, scratch)
+    scratch *= scale
+    scratch -= x
+    return sum_of_squares(scratch)
+
+
+def sum_of_squares(x: Float32) -> Float32:
+    """The sum [m] of the squares of x [g, m], which is lost.
 
     The order of the sum is fixed, since near ties turn on it: four partial sums, of the elements
     i, i + 4, ... each, taken in sixteens from the last four of a sixteen to its first.
     """
-    steps(x, scale, zero, scheme, scratch)
-    scratch *= scale
-    scratch -= x
     with np.errstate(over="ignore"):  # infinite is a fair error for weights near the largest float
-        scratch *= scratch
+        x *= x
         size, width = x.shape
         whole = size - size % 16
         starts = [16 * i + j for i in range(whole // 16) for j in (12, 8, 4, 0)]
         sums = np.zeros((4, width), np.float32)
         for start in (*starts, *range(whole, size, 4)):
-            fours = scratch[start : start + 4]
+            fours = x[start : start + 4]
             sums[: len(fours)] += fours
-        error: Float32 = (sums[0] + sums[1]) + (sums[2] + sums[3])
-    return error
+        total: Float32 = (sums[0] + sums[1]) + (sums[2] + sums[3])
+    return total

@@ -1,10 +1,11 @@
-"""Two-level quantization: the steps of a group are whole steps of its channel's int8 grid.
+"""Two-level quantization: the values of a group lie on its channel's int8 grid.
 
-A weight is ``c * (q - z) * s``: a float32 scale ``c`` for each output channel, an integer scale
-``s`` (1..16) and a zero point ``z`` (0..15) for each group, ``q`` in 0..15 ("progressive group
-quantization": Lin et al., QServe, 2024, arXiv:2405.04532). ``(q - z) * s`` is always within
--128..127: an int8 weight per channel that takes 16 values in each group, so that a matmul needs no
-float operation for each group.
+A weight is ``c * (q * s - z)``: a float32 scale ``c`` for each output channel, an integer scale
+``s`` (1..17) and a zero point ``z`` (0..128) for each group, ``q`` in 0..15. ``q * s - z`` always
+is within -128..127: an int8 weight per channel that takes 16 equally spaced values in each group,
+so that a matmul needs no float operation for each group ("progressive group quantization": Lin et
+al., QServe, 2024, arXiv:2405.04532, whose zero point is a multiple of s). A zero point on the int8
+grid costs no more; the 16 values need not hold zero then, and lie closer together.
 """
 
 from __future__ import annotations
@@ -14,24 +15,24 @@ from typing import NamedTuple
 import numpy as np
 
 from optc.ir.quantized_rows import QuantizedTile
-from optc.passes.quantize.rounding import Float32, group_ranges, squared_error, steps
+from optc.passes.quantize.rounding import Float32, group_ranges, sum_of_squares
 from optc.passes.quantize.scheme import CHUNK_ELEMENTS, Scheme
 
-#: Integer scales to try besides the one nearest to the group's whole range, counted from it.
-_FROM_NEAREST = (-1, -2, 1)
-_MOST = np.float32(15)
+#: What is tried: steps less than the integer scale nearest to the group's whole range, and where
+#: the 16 values lie, in steps above the middle of that range. Measured on the example model, more
+#: of them or other channel scales lower the squared error by 2 % at most.
+_CANDIDATES = (
+    *((0, 0.0), (0, 1 / 6), (0, -1 / 6), (0, 1 / 3), (0, -1 / 3), (0, 1 / 2)),
+    *((1, 1 / 4), (1, -1 / 4)),
+)
+_MOST = 15
+_GREATEST_SCALE = 17
+_INT8 = (-128, 127)
 
 
 class _Grid(NamedTuple):
-    """Of m groups, a channel's one after another.
+    """Of m groups: integer scales s [m] and zero points z [m], whole numbers."""
 
-    Attributes:
-        channel: c [m], equal within a channel.
-        scale: s [m], whole numbers.
-        zero: z [m], whole numbers.
-    """
-
-    channel: Float32
     scale: Float32
     zero: Float32
 
@@ -52,46 +53,65 @@ def quantize_two_level(rows: Float32, scheme: Scheme, name: str) -> QuantizedTil
     for start in range(0, n, step):
         part = slice(start, start + step)
         x = np.ascontiguousarray(rows[part].reshape(-1, size).T)
+        low, high = group_ranges(x, name)
+        channel = _channel_scales(low, high, groups)
+        x /= channel
         q = np.empty_like(x)
-        grid = _best_grid(x, groups, scheme, name, q)
-        steps(x, grid.channel * grid.scale, grid.zero, scheme, q)
-        q += grid.zero
+        grid = _best_grid(x, low / channel, high / channel, q)
+        _values(x, grid, q)
         values[part].reshape(-1, size)[...] = q.astype(np.uint8).T  # bytes move faster
-        channels[part] = grid.channel[::groups]
+        channels[part] = channel[::groups]
         scales[part] = grid.scale.reshape(-1, groups)
         zeros[part] = grid.zero.reshape(-1, groups)
     return QuantizedTile(values, channels, zeros, scales)
 
 
-def _best_grid(x: Float32, groups: int, scheme: Scheme, name: str, scratch: Float32) -> _Grid:
-    """The grid of groups x [g, m]: of integer scales, the first of those of least squared error.
+def _channel_scales(low: Float32, high: Float32, groups: int) -> Float32:
+    """c [m] of groups with these ranges: the least for which all ranges are within int8.
 
-    Narrower and wider channel scales with a search of their own lower the error by 0.6 % only.
+    Never zero or denormal, so that division is safe.
     """
-    low, high = group_ranges(x, name)
-    step = high / _MOST - low / _MOST  # of 16 values from low to high
-    zero: Float32 = np.clip(np.rint(-low / np.where(step > 0, step, np.float32(1))), 0, _MOST)
-    most = _greatest_scale(zero)
-    channel = np.repeat(_storable((step / most).reshape(-1, groups).max(axis=1)), groups)
-    nearest = np.rint(step / channel)
-    scale = np.clip(nearest, np.float32(1), most)
-    least_error = squared_error(x, channel * scale, zero, scheme, scratch)
-    for offset in _FROM_NEAREST:
-        other = np.clip(nearest + np.float32(offset), np.float32(1), most)
-        error = squared_error(x, channel * other, zero, scheme, scratch)
+    least, most = (np.float32(bound) for bound in _INT8)
+    span = most - least
+    needed = np.maximum(np.maximum(high / most, low / least), high / span - low / span)
+    channel = needed.reshape(-1, groups).max(axis=1)
+    channel = np.where(channel < np.finfo(np.float32).tiny, np.float32(1), channel)
+    return np.repeat(channel, groups)
+
+
+def _best_grid(x: Float32, low: Float32, high: Float32, scratch: Float32) -> _Grid:
+    """The first of those of least squared error; all in units of the channel's scale."""
+    nearest = np.rint((high - low) / np.float32(_MOST))
+    best = _grid(nearest, low, high, *_CANDIDATES[0])
+    least_error = _squared_error(x, best, scratch)
+    for candidate in _CANDIDATES[1:]:
+        other = _grid(nearest, low, high, *candidate)
+        error = _squared_error(x, other, scratch)
         better = error < least_error
-        scale, least_error = np.where(better, other, scale), np.where(better, error, least_error)
-    return _Grid(channel, scale, zero)
+        least_error = np.where(better, error, least_error)
+        best = _Grid(*(np.where(better, o, b) for o, b in zip(other, best, strict=True)))
+    return best
 
 
-def _greatest_scale(zero: Float32) -> Float32:
-    """The greatest s for which (0 - z) * s is at least -128 and (15 - z) * s at most 127."""
-    below = np.floor(np.float32(128) / np.maximum(zero, np.float32(1)))
-    above = np.floor(np.float32(127) / np.maximum(_MOST - zero, np.float32(1)))
-    greatest: Float32 = np.minimum(below, above)
-    return greatest
+def _grid(nearest: Float32, low: Float32, high: Float32, fewer: int, above: float) -> _Grid:
+    scale: Float32 = np.clip(nearest - np.float32(fewer), 1, _GREATEST_SCALE)
+    last = np.float32(_MOST) * scale
+    middle = (low + high) * np.float32(0.5) + np.float32(above) * scale
+    zero = np.rint(last * np.float32(0.5) - middle)
+    return _Grid(scale, np.clip(zero, np.maximum(last - np.float32(_INT8[1]), 0), -_INT8[0]))
 
 
-def _storable(channel: Float32) -> Float32:
-    """Channel scales; never zero or denormal, so that division is safe."""
-    return np.where(channel < np.finfo(np.float32).tiny, np.float32(1), channel)
+def _values(x: Float32, grid: _Grid, out: Float32) -> None:
+    """The q of x [g, m] into ``out``."""
+    np.add(x, grid.zero, out=out)
+    np.divide(out, grid.scale, out=out)
+    np.rint(out, out=out)
+    np.clip(out, 0, _MOST, out=out)
+
+
+def _squared_error(x: Float32, grid: _Grid, scratch: Float32) -> Float32:
+    _values(x, grid, scratch)
+    scratch *= grid.scale
+    scratch -= grid.zero
+    scratch -= x
+    return sum_of_squares(scratch)

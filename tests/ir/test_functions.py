@@ -174,12 +174,14 @@ def test_quantized_gather(bits: int, group: int, symmetric: bool, shape: tuple[i
 
 @pytest.mark.parametrize("bias", [False, True])
 def test_quantized_matmul_with_integer_scales(bias: bool) -> None:
-    weight, groups, zero = quantized_weight(4, 32, False)
+    weight, groups, _ = quantized_weight(4, 32, False)
     integers = np.random.default_rng(3).integers(1, 17, groups.shape).astype(np.uint8)
     scale = np.random.default_rng(4).uniform(0.01, 0.1, 5).astype(np.float32)
     q, s = oracle.quantize_activation(f32(3, 64))
     added = f32(5) if bias else None
-    dense = oracle.dequantize(weight, integers, zero) * scale
+    zero = np.random.default_rng(5).integers(0, 129, groups.shape).astype(np.uint8)
+    spaced = weight.astype(np.int64) * integers.repeat(32, 0) - zero.repeat(32, 0)
+    dense = spaced.astype(np.float64) * scale
     (got,) = call(
         "QuantizedMatMul", [q, s, weight, scale, zero, added, integers], bits=4, group_size=32
     )

@@ -146,7 +146,7 @@ class _Rewriter:
         source = weight.quantized
         if source is None:
             raise ValueError(f"{weight.name} is not quantized")
-        packed = PackedRows.of(source.with_float_scales())
+        packed = PackedRows.of(source.as_int8())
         if id(source) not in self._stored:
             self._stored[id(source)] = [
                 add_initializer(self._graph, part, part.name or "weight") for part in packed.parts()

@@ -48,22 +48,21 @@ def _gated_activation_quantize(attributes: Attributes, present: frozenset[str]) 
 
 
 def _dequantize(attributes: Attributes, present: frozenset[str], suffix: str = "") -> str:
-    """Statements: the float32 weight ``w`` [K, N]; scales are [N], or [K/group_size, N], or
-    both: [N] and integers of each group.
+    """Statements: the float32 weight ``w`` [K, N]: scale * (weight - zero point) with scales
+    [N] or [K/group_size, N]; with integer scales of groups beside scales [N],
+    scale * (weight * integer scale - zero point).
 
     Written with Cast, Sub and Mul: ONNX Runtime replaces DequantizeLinear + MatMul by a kernel
     that quantizes the activations once more, by blocks, which is another meaning.
     """
     weight, scale, zero = (f"{n}{suffix}" for n in ("weight", "w_scale", "w_zero_point"))
     group = int(attributes["group_size"])
-    asymmetric = "w_zero_point" in present
     two_level = bool(group) and "w_group_scale" in present
+    by_group = {"zeros": zero} if "w_zero_point" in present else {}
+    by_group |= {"factors": f"w_group_scale{suffix}"} if two_level else {}
     lines = [f"w_integers = Cast <to: int = 1> ({weight})"]
-    if asymmetric:
-        lines.append(f"zero_points = Cast <to: int = 1> ({zero})")
-    if two_level:
-        lines.append(f"integer_scales = Cast <to: int = 1> (w_group_scale{suffix})")
-    values, zeros, scales = "w_integers", "zero_points", scale
+    lines += [f"{name} = Cast <to: int = 1> ({part})" for name, part in by_group.items()]
+    values, scales, spread = "w_integers", scale, ""
     if group:
         lines += [
             integers("group_split", (-1, group)),
@@ -72,21 +71,20 @@ def _dequantize(attributes: Attributes, present: frozenset[str], suffix: str = "
             f"w_columns = Shape <start: int = 1> ({weight})",
             "grouped_shape = Concat <axis: int = 0> (group_split, w_columns)",
             "w_groups = Reshape (w_integers, grouped_shape)",
-            f"group_scales = Unsqueeze ({'integer_scales' if two_level else scale}, group_axis)",
+            *(f"group_{name} = Unsqueeze ({name}, group_axis)" for name in by_group),
         ]
-        values, scales = "w_groups", "group_scales"
-        if asymmetric:
-            lines.append("group_zeros = Unsqueeze (zero_points, group_axis)")
-            zeros = "group_zeros"
-    if asymmetric:
-        lines.append(f"w_centred = Sub ({values}, {zeros})")
+        values, spread = "w_groups", "group_"
+        if not two_level:
+            lines.append(f"group_scales = Unsqueeze ({scale}, group_axis)")
+            scales = "group_scales"
+    if two_level:
+        lines.append(f"w_spaced = Mul ({values}, group_factors)")
+        values = "w_spaced"
+    if by_group.get("zeros"):
+        lines.append(f"w_centred = Sub ({values}, {spread}zeros)")
         values = "w_centred"
     lines.append(f"{'w_scaled' if group else 'w'} = Mul ({values}, {scales})")
-    if group:
-        lines.append(f"{'w_steps' if two_level else 'w'} = Reshape (w_scaled, w_shape)")
-    if two_level:
-        lines.append(f"w = Mul (w_steps, {scale})")
-    return "\n".join(lines)
+    return "\n".join([*lines, *(["w = Reshape (w_scaled, w_shape)"] if group else [])])
 
 
 def _quantized_matmul(attributes: Attributes, present: frozenset[str]) -> str:

@@ -145,22 +145,19 @@ def two_level_case(config: TwoLevelMatmul, rows: int, seed: int = 0) -> tuple[In
     """The matmul by int8 weights that it stands for, and its own weights, packed."""
     rng = np.random.default_rng(seed)
     shape = (config.n, config.groups)
-    zeros = rng.integers(0, 16, shape)
-    zeros[0], zeros[1] = 8, 0
-    most = np.minimum(128 // np.maximum(zeros, 1), 127 // np.maximum(15 - zeros, 1))
-    scales = rng.integers(1, most + 1)
-    scales[:2] = most[:2]
+    scales = rng.integers(1, 18, shape)
+    scales[0], scales[1] = 17, 1
+    zeros = rng.integers(np.maximum(15 * scales - 127, 0), 129)
     stored = rng.integers(0, 16, (config.n, config.k), np.uint8)
-    stored[:2, ::3] = 0
+    stored[:2, ::3], stored[:2, 1::3] = 0, 15
     group = np.arange(config.k) // config.group_size
-    steps = (stored.astype(np.int64) - zeros[:, group]) * scales[:, group]
-    assert steps.min() == -128
-    assert steps.max() <= 127
+    steps = stored.astype(np.int64) * scales[:, group] - zeros[:, group]
+    assert (steps.min(), steps.max()) == (-128, 127)
     case = int_case(config.unpacked, rows, seed)
     case = replace(case, stored=(steps + 128).astype(np.uint8))
     packed = [
         pack_int(stored, 4),
-        pack_groups(scales.astype(np.uint8), (128 - zeros * scales).astype(np.uint8)),
+        pack_groups(scales.astype(np.uint8), (128 - zeros).astype(np.uint8)),
         pack_columns(case.scales, np.float32),
     ]
     return case, packed + [case.bias] * config.bias

@@ -30,7 +30,6 @@ from tests.families import model_after
 from tests.models import Dense, dense_model
 
 V3 = parse_target("x86-64-v3")
-INT4_4 = INT4_TWO_LEVEL.replace("group_scales=int,", "")
 
 
 def _lower(shape: Dense, pipeline: str) -> Lowered:
@@ -111,7 +110,7 @@ def test_a_tied_embedding_reads_the_packed_head() -> None:
     assert len(lowered.weights) == 2 * 6 + 3
 
 
-def test_integer_scales_have_kernels_on_cpus_and_are_floats_on_cuda() -> None:
+def test_integer_scales_have_kernels_on_cpus_and_are_int8_on_cuda() -> None:
     model = model_after(INT4_TWO_LEVEL, SHAPE)
     cpu, cuda = (lower_model(model, parse_target(t), OPTIONS) for t in ("x86-64-v3", "sm_80"))
     calls = [lowered.program.functions[0].calls for lowered in (cpu, cuda)]
@@ -122,8 +121,8 @@ def test_integer_scales_have_kernels_on_cpus_and_are_floats_on_cuda() -> None:
     packed = [weights[name] for name in calls[0][-2].inputs[3:]]
     assert packed[1].shape == (2, 2, 2, 64)
     assert [t.dtype for t in packed] == ["uint8", "uint8", "float32"]
-    float_scales = lower_model(model_after(INT4_4, SHAPE), parse_target("sm_80"), OPTIONS)
-    assert cuda.program == float_scales.program
+    int8 = lower_model(model_after(INT8, SHAPE), parse_target("sm_80"), OPTIONS)
+    assert [c.config for c in calls[1]] == [c.config for c in int8.program.functions[0].calls]
 
 
 def test_softcap_of_the_logits_is_one_call() -> None:

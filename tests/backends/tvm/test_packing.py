@@ -130,20 +130,22 @@ def test_integer_scales_are_packed_with_offsets(lazy: bool) -> None:
     assert [t.shape for t in packed.tensors] == [values.shape, groups.shape, scales.shape]
     np.testing.assert_array_equal(packing.unpack_int(values, 4)[:70, :96], tile.values)
     np.testing.assert_array_equal(packing.unpack_columns(groups[:, :, 0])[:70], tile.group_scales)
-    offsets = 128 - tile.zero_points.astype(int) * tile.group_scales
+    offsets = 128 - tile.zero_points.astype(int)
     np.testing.assert_array_equal(packing.unpack_columns(groups[:, :, 1])[:70], offsets)
     np.testing.assert_array_equal(packing.unpack_columns(scales)[:70, 0], tile.scales)
-    # engines without such kernels read the same weight with float scales
-    floats_packed = integer_weight("w", *parts, 4, 32)
-    (chunks,) = (dict(floats_packed.pack(*t)) for t in floats_packed.tiles)
-    expected = tile.with_float_scales().scales
-    np.testing.assert_array_equal(packing.unpack_columns(chunks[1])[:70], expected)
+    # engines without such kernels read the same weight as int8 per channel
+    int8 = integer_weight("w", *parts, 4, 32)
+    (chunks,) = (dict(int8.pack(*t)) for t in int8.tiles)
+    assert [t.shape for t in int8.tensors] == [chunks[0].shape, chunks[1].shape]
+    stored = packing.unpack_int(chunks[0], 8)[:70, :96].astype(int) - 128
+    np.testing.assert_array_equal(stored, tile.as_int8().values)
+    np.testing.assert_array_equal(packing.unpack_columns(chunks[1])[:70, 0], tile.scales)
 
 
 def test_groups_that_leave_int8_are_refused() -> None:
     one = np.ones((64, 1), np.uint8)
-    parts = (one.repeat(32, 1).T, np.ones(64, np.float32), 8 * one.T, 17 * one.T)
-    kinds = (ir.DataType.UINT4, ir.DataType.FLOAT, ir.DataType.UINT4, ir.DataType.UINT8)
+    parts = (one.repeat(32, 1).T, np.ones(64, np.float32), 127 * one.T, 17 * one.T)
+    kinds = (ir.DataType.UINT4, ir.DataType.FLOAT, ir.DataType.UINT8, ir.DataType.UINT8)
     tensors = [
         ir.Tensor(part.astype(kind.numpy()), dtype=kind)
         for part, kind in zip(parts, kinds, strict=True)
