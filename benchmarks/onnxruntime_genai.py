@@ -31,7 +31,9 @@ from benchmarks.peers import environments, measuring, variants
 from benchmarks.peers.__main__ import print_table, random_prompts, text_windows
 
 GENAI = variants.Variant("onnxruntime-genai", "int4", 4, "accuracy_level 4, blocks of 32")
-_SETTINGS = ("quantize-weights.symmetric=true", "quantize-weights.head_bits=4")
+_SETTINGS = tuple(
+    f"quantize-weights.{o}" for o in ("symmetric=true", "group_scales=float", "head_bits=4")
+)
 _ORDER = ("qkv", "o", "gate_up", "down")
 
 

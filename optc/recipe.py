@@ -10,7 +10,7 @@ pipeline:                      # a pass, a pass with options, or a whole group b
   - fuse-rotary: {optional: true}   # may fire zero times
 gates:                         # null: measured and reported, not judged
   kl_mean: 0.02
-for_engines:                   # of a backend or a kind of target: other options, for the whole compile
+for_engines:                   # with engines of a backend or kind of target: other options
   onnxruntime: {quantize-weights.symmetric: true}
 ```
 """
