@@ -100,8 +100,9 @@ def test_readers_read_every_word_once(streams: tuple[int, int]) -> None:
     assert len(np.unique(out)) > ceilings_module.CHUNKS
 
 
-def test_engines_without_ceilings_say_so(engines: GetEngine, tmp_path: Path) -> None:
-    data = {k: v for k, v in engines("int8").build.backend_data.items() if k != "costs"}
+def test_engines_without_ceilings_say_so(engines: GetEngine) -> None:
+    engine = engines("int8")
+    data = {k: v for k, v in engine.build.backend_data.items() if k != "costs"}
     with pytest.raises(UnavailableError, match=r"the engine states no costs \(compile it again\)"):
         BACKEND.step_costs(data)
 
@@ -114,7 +115,7 @@ def test_engines_without_ceilings_say_so(engines: GetEngine, tmp_path: Path) -> 
             return Empty()
 
     with pytest.raises(UnavailableError, match="the engine carries no ceiling kernels"):
-        measuring_kernels(Loader, tmp_path / "engine.so")  # type: ignore[arg-type]
+        measuring_kernels(Loader, engine.folder / "engine.so")  # type: ignore[arg-type]
 
 
 def test_ceilings_are_compiled_on_their_own(tmp_path: Path) -> None:
