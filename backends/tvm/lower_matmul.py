@@ -20,7 +20,7 @@ from optc.backends.tvm.weight_layouts import (
     table_weight,
     two_level_weight,
 )
-from optc.ir.functions import OPERATORS
+from optc.ir.functions import operand
 
 _FLOATS = (ir.DataType.FLOAT, ir.DataType.BFLOAT16)
 #: Types of quantized weights, by whether there are zero points.
@@ -116,8 +116,7 @@ def _two_level(lowering: Lowering, node: ir.Node) -> bool:
 
 
 def _has_integer_scales(node: ir.Node) -> bool:
-    at = OPERATORS[node.op_type].input_names.index("w_group_scale")
-    return len(node.inputs) > at and node.inputs[at] is not None
+    return operand(node, "w_group_scale") is not None
 
 
 def _form(lowering: Lowering, node: ir.Node) -> dict[str, int | bool]:

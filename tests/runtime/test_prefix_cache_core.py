@@ -14,6 +14,7 @@ from optc.runtime.kv_plan import KVPlan
 from optc.runtime.params import SamplingParams
 from optc.runtime.request import Request
 from tests.runtime.toy import ToyExecutable, generate_naively, toy_spec
+from tests.runtime.traffic import drain
 
 GREEDY = SamplingParams(temperature=0, max_tokens=5)
 
@@ -26,9 +27,7 @@ def make_core(spec: EngineSpec, blocks: int = 40) -> tuple[Core, ToyExecutable]:
 
 def run(core: Core, prompt: list[int], salt: str = "") -> Request:
     request = core.add(np.array(prompt, np.int32), GREEDY, seed=0, salt=salt)
-    while core.has_work:
-        core.step()
-        core.scheduler.check_integrity()
+    drain(core)
     return request
 
 

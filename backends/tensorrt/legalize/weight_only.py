@@ -9,7 +9,7 @@ import onnx_ir as ir
 
 from optc.errors import UnsupportedError
 from optc.ir.emit import Emitter, dims_of
-from optc.ir.functions import DOMAIN
+from optc.ir.functions import DOMAIN, operand
 from optc.ir.graph import add_initializer, constant, remove_unused, replace_node
 from optc.ir.quantizers import float_operand, is_quantizer
 from optc.ir.weights import LazyWeight
@@ -27,7 +27,7 @@ class WeightOnly(Pass):
         2. ``optc::QuantizedGather`` becomes Gather from a dequantized table;
         3. ``optc::Bf16MatMul`` and ``optc::Bf16Gather`` become MatMul and Gather.
 
-    Weights with zero points are refused: TensorRT has none for 4 bits.
+    Weights with zero points or integer scales of groups are refused: TensorRT has neither.
     """
 
     name: ClassVar[str] = "tensorrt-weight-only"
@@ -65,10 +65,9 @@ Rewritten = tuple[str, ir.Value]
 
 
 def _matmul(emit: Emitter, node: ir.Node, x: ir.Value | None) -> Rewritten:
-    inputs = [*node.inputs, None, None][:6]
-    weight, scale, zero_point, bias = inputs[2:]
+    weight, scale, bias = (operand(node, name) for name in ("weight", "w_scale", "bias"))
     values = _lazy(node, weight)
-    _refuse_zero_points(node, zero_point)
+    _refuse_zero_points(node)
     bits, block = _form(node)
     columns = values.rows_shape[0]
     options: dict[str, Any] = {"axis": 0, "block_size": block} if block else {"axis": 1}
@@ -98,9 +97,9 @@ def _product(
 
 def _gather(emit: Emitter, node: ir.Node, tokens: ir.Value | None) -> Rewritten:
     """A row of the table [V, D] for each token; the head's weight is its transpose."""
-    weight, scale, zero_point = [*node.inputs[1:], None][:3]
+    weight, scale = (operand(node, name) for name in ("weight", "w_scale"))
     values = _lazy(node, weight)
-    _refuse_zero_points(node, zero_point)
+    _refuse_zero_points(node)
     bits, block = _form(node)
     graph = node.graph
     if not isinstance(graph, ir.Graph):
@@ -140,10 +139,11 @@ def _lazy(node: ir.Node, value: ir.Value | None) -> LazyWeight:
     return tensor
 
 
-def _refuse_zero_points(node: ir.Node, zero_point: ir.Value | None) -> None:
-    if zero_point is not None:
+def _refuse_zero_points(node: ir.Node) -> None:
+    """Zero points and, beside them, integer scales of groups have no kernels."""
+    if any(operand(node, name) is not None for name in ("w_zero_point", "w_group_scale")):
         raise UnsupportedError(
-            "the weight has zero points, TensorRT takes none",
+            "the weight has zero points or integer scales of groups, TensorRT takes none",
             where=f"tensorrt backend, node {node.name}",
             hint="use the recipe trt-int4, or --set quantize-weights.symmetric=true "
             "with quantize-weights.group_scales=float",

@@ -28,6 +28,7 @@ __all__ = [
     "function_text",
     "is_op",
     "make_node",
+    "operand",
     "prune_functions",
 ]
 
@@ -160,6 +161,12 @@ def make_node(
 def is_op(node: ir.Node | None, *op_types: str, domain: str = "") -> bool:
     """Whether ``node`` is one of ``op_types`` of ``domain`` (standard operators by default)."""
     return node is not None and node.op_type in op_types and (node.domain or "") == domain
+
+
+def operand(node: ir.Node, name: str) -> ir.Value | None:
+    """The input of an optc operator by its formal name; None if it is left out."""
+    index = OPERATORS[node.op_type].input_names.index(name)
+    return node.inputs[index] if index < len(node.inputs) else None
 
 
 def attributes_of(node: ir.Node) -> dict[str, AttributeValue]:

@@ -22,35 +22,17 @@ from optc.ir.quantized_rows import QuantizedRows, QuantizedTile
 from optc.passes.quantize.calibrate import INPUT_RANGE
 from optc.passes.quantize.compute_type import ComputeType
 from optc.passes.quantize.quantize_static import QuantizeStatic
-from optc.pipeline.pipeline import Pipeline
 from tests import oracle
 from tests.backends.tensorrt.lowered import Array, run, step_feeds
+from tests.families import FAMILIES, FUSED, model_after
 from tests.ir_text import expected, f32, model_of, nodes_text
-from tests.models import Dense, dense_model
+from tests.models import Dense
 
-STEP = "fuse-qkv,fuse-gate-up,kv-cache,fuse-residual-norm,fuse-rotary"
-FAMILIES = {
-    "llama": Dense(tied=True),
-    "qwen3": Dense(qk_norm=True, heads=3, kv_heads=1),
-    "gemma2": Dense(
-        windows=(5, 0, 20),
-        softcap=3.0,
-        logit_softcap=2.0,
-        qkv_bias=True,
-        post_norms=True,
-        activation="gelu_tanh",
-    ),
-    "mistral": Dense(windows=(6, 6)),
-    "phi3": Dense(fused=True, rotary_dim=4),
-    "no positions": Dense(rotary_dim=0),
-}
 LENGTH = 32
 
 
 def _ragged(shape: Dense, more: str = "") -> ir.Model:
-    model = dense_model(shape)
-    Pipeline.parse(STEP + more, registry).run(model)
-    return model
+    return model_after(FUSED + more, shape)
 
 
 def _slots(model: ir.Model) -> ir.Model:
@@ -81,8 +63,7 @@ def test_float16_equals_the_slot_form(family: str, rows: int) -> None:
 def _nvfp4_step() -> ir.Model:
     """A step whose matmuls are NVFP4, the head not."""
     shape = Dense(hidden=32, heads=4, kv_heads=2, head_dim=16, rotary_dim=16, inner=48)
-    model = dense_model(shape)
-    Pipeline.parse(STEP, registry).run(model)
+    model = _ragged(shape)
     for value in model.graph.initializers.values():
         value.metadata_props[INPUT_RANGE] = "6.0"
     QuantizeStatic(dtype="nvfp4").run(model)
@@ -164,9 +145,11 @@ def test_quantized_recipes_become_weight_only(options: str, kinds: set[str]) -> 
     assert 0.0 < error < 0.03
 
 
-def test_weights_with_zero_points_are_refused_with_the_recipe_that_has_none() -> None:
-    model = _ragged(FAMILIES["llama"], ",quantize-weights{bits=4,group_size=32,symmetric=false}")
-    with pytest.raises(UnsupportedError, match="has zero points, TensorRT takes none") as caught:
+@pytest.mark.parametrize("scales", ["float", "int"])
+def test_weights_with_zero_points_are_refused_with_the_recipe_that_has_none(scales: str) -> None:
+    options = f"{{bits=4,group_size=32,symmetric=false,group_scales={scales}}}"
+    model = _ragged(FAMILIES["llama"], f",quantize-weights{options}")
+    with pytest.raises(UnsupportedError, match="TensorRT takes none") as caught:
         legalize(model, LENGTH)
     assert "trt-int4" in caught.value.hint
 

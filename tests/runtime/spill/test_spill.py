@@ -23,6 +23,7 @@ from optc.runtime.spill.spill import Spill
 from optc.runtime.spill.stores import Bytes, FileStore, HostStore, SpillWarning, Store
 from optc.runtime.spill.where import parse_spill
 from tests.runtime.toy import ToyExecutable, generate_naively, toy_spec
+from tests.runtime.traffic import drain
 
 GREEDY = SamplingParams(temperature=0, max_tokens=4)
 TEMPORARY = Path(tempfile.gettempdir())
@@ -39,9 +40,7 @@ def make_core(
 
 def run(core: Core, prompt: list[int], salt: str = "") -> Request:
     request = core.add(np.array(prompt, np.int32), GREEDY, seed=0, salt=salt)
-    while core.has_work:
-        core.step()
-        core.scheduler.check_integrity()
+    drain(core)
     return request
 
 
