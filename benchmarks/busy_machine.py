@@ -1,6 +1,7 @@
 """Decode steps beside other programs that want the same cores.
 
-    python -m benchmarks.busy_machine ARTIFACT… [--sequences 1,16] [--seconds 3] [--json FILE]
+    python -m benchmarks.busy_machine ARTIFACT… [--sequences 1,16] [--seconds 3] [--rounds N]
+                                      [--beside TEXT] [--json FILE]
 
 Steps a second of one engine alone, beside one busy loop, beside a busy loop a core, and of each of
 two engines at once, every time in processes of its own. Artifacts take turns within a round; the
@@ -85,6 +86,7 @@ def main() -> None:
     parser.add_argument("--sequences", default="1,16")
     parser.add_argument("--seconds", type=float, default=3)
     parser.add_argument("--rounds", type=int, default=1)
+    parser.add_argument("--beside", default="", help="only what is called so, for example alone")
     parser.add_argument("--json", type=Path)
     parser.add_argument("--serve", action="store_true", help=argparse.SUPPRESS)
     args = parser.parse_args()
@@ -101,13 +103,17 @@ def main() -> None:
     rows = []
     for sequences in counts:
         for name, (engines, loops) in situations.items():
+            if args.beside not in name:
+                continue
             found: dict[str, list[float]] = {folder.name: [] for folder in args.artifacts}
             for _ in range(args.rounds):
                 for folder in args.artifacts:
                     rate = steps_per_s(folder, sequences, args.seconds, engines, loops)
                     found[folder.name].append(rate)
             medians = {name: round(statistics.median(r), 1) for name, r in found.items()}
-            rows.append({"sequences": sequences, "beside": name, "steps_per_s": medians})
+            rows.append(
+                {"sequences": sequences, "beside": name, "steps_per_s": medians, "rounds": found}
+            )
             print(json.dumps(rows[-1]), flush=True)
     if args.json is not None:
         args.json.write_text(json.dumps(rows, indent=1) + "\n")

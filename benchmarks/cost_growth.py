@@ -1,6 +1,6 @@
 """Time of a step against rows, sequences, context and parameters, beside the roofline.
 
-    python -m benchmarks.cost_growth ARTIFACT… [--rounds 7] --json FILE [--plot FILE.svg]
+    python -m benchmarks.cost_growth ARTIFACT… [--rounds 7] [--coarse] --json FILE [--plot FILE.svg]
 
 Each series changes one quantity and keeps the others: rows of one sequence (what verification and
 chunks of prefill cost), sequences of one row (batched decode), tokens of context at one row. The
@@ -8,7 +8,8 @@ last panel has one decode step of every artifact against its parameters. A step'
 sum over its kernels of the longer of bytes at the read bandwidth and operations at the peak, all
 measured in the same run. A series' *unexplained step* is the largest growth from one point to the
 next beyond the roofline's own, as a share of the time before it. Points of a series are measured
-in turns, and the fastest of all rounds counts. Run it on an otherwise idle machine.
+in turns, and the fastest of all rounds counts. ``--coarse`` takes a third of the points, for models
+whose steps take long. Run it on an otherwise idle machine.
 """
 
 from __future__ import annotations
@@ -40,6 +41,8 @@ COUNTS = (*range(1, 20), 24, 31, 32, 33, 40, 48, 63, 64, 65)
 MANY_ROWS = (96, 128, 192, 256, 384, 512)
 CONTEXTS = (64, 128, 256, 512, 1024, 1536, 2048, 3072, 4096, 6144, 8192)
 CONTEXT = 128
+#: What of all these ``--coarse`` keeps: around the changes of tiles, and the ends.
+COARSE = (1, 2, 4, 6, 7, 8, 9, 12, 16, 17, 24, 32, 33, 64, 128, 256, 512, 2048, 8192)
 
 
 @dataclass
@@ -53,24 +56,28 @@ class Point:
     roof_s: float = 0.0
 
 
-def series(spec: EngineSpec) -> dict[str, list[Point]]:
+def series(spec: EngineSpec, *, coarse: bool) -> dict[str, list[Point]]:
     """The points of each series that the engine can run."""
     room, limit = spec.max_context, min(spec.max_sequences, spec.max_logit_rows)
-    rows = [n for n in (*COUNTS, *MANY_ROWS) if n <= min(spec.max_rows, room)]
+
+    def chosen(points: tuple[int, ...], most: int) -> list[int]:
+        return [n for n in points if n <= most and (n in COARSE or not coarse)]
+
+    rows = chosen((*COUNTS, *MANY_ROWS), min(spec.max_rows, room))
     return {
         "rows": [Point(1, n, max(CONTEXT, n)) for n in rows],
-        "sequences": [Point(n, 1, min(CONTEXT, room)) for n in COUNTS if n <= limit],
-        "context": [Point(1, 1, n) for n in CONTEXTS if n <= room],
+        "sequences": [Point(n, 1, min(CONTEXT, room)) for n in chosen(COUNTS, limit)],
+        "context": [Point(1, 1, n) for n in chosen(CONTEXTS, room)],
     }
 
 
-def measure(folder: Path, rounds: int) -> dict[str, Any]:
+def measure(folder: Path, rounds: int, *, coarse: bool = False) -> dict[str, Any]:
     """All series of one artifact."""
     artifact = Artifact.open(folder, "size")
     instruments = open_instruments(artifact, None)
     with loaded(artifact) as executable:
         spec = executable.spec
-        found = series(spec)
+        found = series(spec, coarse=coarse)
         for points in found.values():
             for _ in range(rounds):
                 sample(instruments.meter)
@@ -147,13 +154,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="benchmarks.cost_growth", description=__doc__)
     parser.add_argument("artifacts", nargs="+", type=Path)
     parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--coarse", action="store_true")
     parser.add_argument("--json", type=Path, required=True)
     parser.add_argument("--plot", type=Path)
     args = parser.parse_args()
     results = []
     for folder in args.artifacts:
         print(f"{folder.name} …", file=sys.stderr)
-        results.append(measure(folder, args.rounds))
+        results.append(measure(folder, args.rounds, coarse=args.coarse))
         for name, share in results[-1]["unexplained_step"].items():
             print(f"{folder.name}: {name}: unexplained step {share:.2f}")
     args.json.write_text(json.dumps(results, indent=1) + "\n")

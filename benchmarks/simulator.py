@@ -1,13 +1,19 @@
 """Simulated against real serving: how far off are latencies and throughput?
 
-    python -m benchmarks.simulator ARTIFACT... [--load 0.6] [--seconds 20] [--rounds 3]
+    python -m benchmarks.simulator ARTIFACT... [--loads 0.3,0.6,0.85] [--seconds 3] [--rounds 6]
         [--json FILE]
 
-For each artifact and round: measures step times, replays workloads on the real engine and simulates
-the same ones, with the engine's own limits and with a small token budget. One workload arrives at
-``--load`` of the rate that the simulated engine can serve, the other at once. Prints medians over
-the rounds of real and simulated figures, their ratio, and its mean distance from 1; beside it, how
-far the real engine's rounds are from their own median, which no simulation can be below.
+Steps are measured alone once, and in service in every round, as are real workloads: one that
+arrives at once, whose real completions a second (of the first round) are the capacity, and
+arrivals at shares of that, at one of them with a small token budget as well; other requests in
+every round. Then the same workloads are simulated with what all rounds of service gave. Prints
+medians over the rounds of real and simulated figures and their ratio, and beside it
+
+- how far the real engine's rounds are from their own median, which no simulation can be below;
+- ``step_ratio``: the time that the model gives the very steps that the real engine took, over what
+  they took: the error of step times, without queues that amplify it;
+- ``at_speed``: the ratios where step times are divided by the round's step ratio, as though they
+  had been measured during that very round: the error of all but the speed of steps.
 """
 
 from __future__ import annotations
@@ -17,120 +23,194 @@ import json
 import statistics
 import sys
 from collections.abc import Sequence
-from itertools import product
+from itertools import pairwise
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-import optc
+from optc import registry
 from optc.artifact import Artifact
 from optc.bench.replay import replay, warm_up
 from optc.bench.summary import summarize
 from optc.bench.workload import Job, make_jobs, read_workload
-from optc.simulate.artifact_times import artifact_step_times
+from optc.runtime.engine import Engine
+from optc.runtime.executable import EngineSpec, Executable
+from optc.runtime.loader import artifact_tokenizer
+from optc.simulate.fit_service import fit_service
+from optc.simulate.measure import measure_step_times
 from optc.simulate.serve import Settings, simulate
+from optc.simulate.service import ServedStep, Service, Watched, follows
+from optc.simulate.service import serve as serve_mix
 from optc.simulate.step_times import StepTimes
+from optc.target import usable_threads
 
-PROMPT, OUTPUT = "lognormal(160,0.6)", "lognormal(48,0.5)"
+LENGTHS = "prompt=lognormal(160,0.6),output=lognormal(48,0.5)"
+AT_ONCE = f"poisson:rate=1e6,requests=40,{LENGTHS}"
+SMALL_BUDGET = 64
 COMPARED = (
-    *(f"{name}_ms.{p}" for name in ("ttft", "tpot", "e2e") for p in ("p50", "p90", "p99")),
+    *(f"{name}_ms.{p}" for name in ("ttft", "tpot", "e2e") for p in ("p50", "p95")),
     "output_tokens_per_s",
 )
 
 
-def compare(path: Path, load: float, seconds: float, rounds: int) -> list[dict[str, Any]]:
-    """Medians over the rounds of an artifact's figures, for each workload and token budget."""
-    artifact = Artifact.open(path)
-    cases: list[tuple[str, Settings]] = []
-    measured: list[list[Case]] = []
-    for _ in range(rounds):
-        times = artifact_step_times(artifact, again=True)
-        cases = cases or cases_of(artifact, times, load, seconds)
-        measured.append([serve(path, artifact, times, *case) for case in cases])
-    found = []
-    for (workload, settings), of_rounds in zip(cases, zip(*measured, strict=True), strict=True):
-        figures = ratios(
-            {name: statistics.median(r.real[name] for r in of_rounds) for name in COMPARED},
-            {name: statistics.median(r.simulated[name] for r in of_rounds) for name in COMPARED},
-        )
-        medians = {name: values["real"] for name, values in figures.items()}
-        apart = [mean_error(ratios(medians, one.real)) for one in of_rounds]
-        found.append(
-            {
-                "artifact": path.name,
-                "workload": workload,
-                "token_budget": settings.token_budget,
-                "rounds": rounds,
-                "step_time_error": statistics.median(r.step_time_error for r in of_rounds),
-                "mean_error": mean_error(figures),
-                "real_from_its_median": statistics.mean(apart),
-                "figures": figures,
-            }
-        )
-    return found
-
-
 class Case(NamedTuple):
-    """Figures by name of one workload in one round, and the error of the step times."""
+    """A workload, its share of the capacity (0: all at once), and the settings."""
+
+    workload: str
+    load: float
+    settings: Settings
+
+
+class Outcome(NamedTuple):
+    """Figures by name of a case in one round; the others as above, the step
+    ratio also of steps without and with prompts."""
 
     real: dict[str, float]
     simulated: dict[str, float]
-    step_time_error: float
+    at_speed: dict[str, float]
+    step_ratio: float
+    decode_ratio: float
+    prompt_ratio: float
 
 
-def cases_of(
-    artifact: Artifact, times: StepTimes, load: float, seconds: float
-) -> list[tuple[str, Settings]]:
-    """Workloads and settings: the same in all rounds."""
+class Served(NamedTuple):
+    """What the real engine made of jobs: its figures, and its steps."""
+
+    jobs: Sequence[Job]
+    figures: dict[str, Any]
+    steps: list[ServedStep]
+
+
+def compare(path: Path, loads: list[float], seconds: float, rounds: int) -> list[dict[str, Any]]:
+    """Medians over the rounds of an artifact's figures, for each case."""
+    artifact = Artifact.open(path)
     spec = artifact.engine().spec
     most = min(spec.max_sequences, spec.max_logit_rows)
     full = Settings(spec.max_rows, most, prefix_cache=False)
-    rate = load * capacity(artifact, times, full)
-    lengths = f"prompt={PROMPT},output={OUTPUT}"
-    steady = f"poisson:rate={rate:.3g},requests={max(20, int(rate * seconds))},{lengths}"
-    at_once = f"poisson:rate=1e6,requests=40,{lengths}"
-    return list(product((steady, at_once), (full, Settings(64, most, prefix_cache=False))))
+    executable = opened(artifact)
+    alone = measure_step_times(executable)
+    executable.close()
+    cases = [Case(AT_ONCE, 0.0, full)]
+    service = Service()
+    served: list[list[Served]] = []
+    for number in range(rounds):
+        service.add(serve_mix(lambda: opened(artifact), artifact_tokenizer(artifact)))
+        found = [serve(artifact, cases[0], number)]
+        if not number:
+            cases += arriving(float(found[0].figures["requests_per_s"]), loads, seconds, full)
+        served.append(found + [serve(artifact, case, number) for case in cases[1:]])
+        print(f"round {number + 1} of {rounds}", file=sys.stderr, flush=True)
+    times = fit_service(alone, service)
+    return [
+        summary(path, case, [outcome(spec, times, case, one) for one in of_rounds])
+        for case, of_rounds in zip(cases, zip(*served, strict=True), strict=True)
+    ]
 
 
-def serve(
-    path: Path, artifact: Artifact, times: StepTimes, workload: str, settings: Settings
-) -> Case:
-    """One workload on the real engine and on the simulated one."""
-    jobs = jobs_of(artifact, workload)
-    with optc.load(path, verify="size", **settings.load_options()) as engine:
+def opened(artifact: Artifact) -> Executable:
+    """The engine that suits this machine best."""
+    entry = artifact.engine()
+    folder = artifact.engine_folder(entry)
+    return registry.backend(entry.backend).load(folder, entry.spec, entry.data, usable_threads())
+
+
+def arriving(capacity: float, loads: list[float], seconds: float, full: Settings) -> list[Case]:
+    """Arrivals at shares of the capacity, and at the middle one with a small token budget."""
+    cases = []
+    for load in loads:
+        rate = load * capacity
+        workload = f"poisson:rate={rate:.3g},requests={max(20, int(rate * seconds))},{LENGTHS}"
+        cases.append(Case(workload, load, full))
+    middle = cases[len(cases) // 2]
+    small = Settings(SMALL_BUDGET, full.max_sequences, prefix_cache=False)
+    return [*cases, middle._replace(settings=small)]
+
+
+def serve(artifact: Artifact, case: Case, seed: int) -> Served:
+    """One case on the real engine."""
+    jobs = jobs_of(artifact, case.workload, seed)
+    watched: list[Watched] = []
+
+    def watching() -> Executable:
+        watched.append(Watched(opened(artifact)))
+        return cast("Executable", watched[-1])
+
+    options = case.settings.load_options()
+    with Engine(watching, tokenizer=artifact_tokenizer(artifact), **options) as engine:
         warm_up(engine)
-        real = summarize(replay(engine, jobs, warmup=len(jobs) // 10))
-    spec = artifact.engine().spec
-    virtual = summarize(simulate(spec, times, jobs, settings, warmup=len(jobs) // 10))
-    return Case(
-        {name: pick(real, name) for name in COMPARED},
-        {name: pick(virtual, name) for name in COMPARED},
-        times.error,
-    )
+        watched[0].steps.clear()
+        figures = summarize(replay(engine, jobs, warmup=len(jobs) // 10))
+    return Served(jobs, figures, watched[0].steps)
 
 
-def capacity(artifact: Artifact, times: StepTimes, settings: Settings) -> float:
-    """Requests a second that the simulated engine serves when all arrive at once."""
-    jobs = jobs_of(artifact, f"poisson:rate=1e6,requests=100,prompt={PROMPT},output={OUTPUT}")
-    run = simulate(artifact.engine().spec, times, jobs, settings)
-    return float(summarize(run)["requests_per_s"])
+def outcome(spec: EngineSpec, times: StepTimes, case: Case, served: Served) -> Outcome:
+    """The same jobs simulated."""
+    ratio = step_ratio(times, served.steps)
+    simulated = [
+        summarize(simulate(spec, each, served.jobs, case.settings, warmup=len(served.jobs) // 10))
+        for each in (times, times.slower(1 / ratio))
+    ]
+    figures = [
+        {name: pick(found, name) for name in COMPARED} for found in (served.figures, *simulated)
+    ]
+    decode, prompt = (step_ratio(times, served.steps, prompts) for prompts in (False, True))
+    return Outcome(figures[0], figures[1], figures[2], ratio, decode, prompt)
 
 
-def jobs_of(artifact: Artifact, workload: str) -> Sequence[Job]:
+def step_ratio(times: StepTimes, steps: Sequence[ServedStep], prompts: bool | None = None) -> float:
+    """Modelled over real seconds of the steps, each up to the next one's begin; of those with or
+    without ``prompts``, None for all."""
+    modelled = real = 0.0
+    for before, after in pairwise(steps):
+        kind = any(new > 1 for new, _ in before.sequences)
+        if follows(after) and prompts in (None, kind):
+            modelled += times.step_s(before.sequences, before.logit_rows)
+            real += after.began_s - before.began_s
+    return modelled / real if real else 1.0
+
+
+def jobs_of(artifact: Artifact, workload: str, seed: int) -> Sequence[Job]:
     """Random prompts, shortened to the context."""
     spec = artifact.engine().spec
-    jobs, _ = make_jobs(read_workload(workload), spec.vocab_size, spec.max_context)
+    jobs, _ = make_jobs(read_workload(workload, seed), spec.vocab_size, spec.max_context)
     return jobs
+
+
+def summary(path: Path, case: Case, rounds: list[Outcome]) -> dict[str, Any]:
+    """Medians over the rounds of a case."""
+    figures = ratios(
+        {name: statistics.median(r.real[name] for r in rounds) for name in COMPARED},
+        {name: statistics.median(r.simulated[name] for r in rounds) for name in COMPARED},
+    )
+    at_speed = {name: statistics.median(r.at_speed[name] for r in rounds) for name in COMPARED}
+    for name, values in figures.items():
+        values["at_speed"] = round(at_speed[name] / values["real"], 4)
+    medians = {name: values["real"] for name, values in figures.items()}
+    apart = [mean_error(ratios(medians, one.real)) for one in rounds]
+    return {
+        "artifact": path.name,
+        "workload": case.workload,
+        "load": case.load or "at once",
+        "token_budget": case.settings.token_budget,
+        "rounds": len(rounds),
+        "step_ratio": round(statistics.median(r.step_ratio for r in rounds), 4),
+        "step_ratios": [round(r.step_ratio, 3) for r in rounds],
+        "step_ratio_decode": round(statistics.median(r.decode_ratio for r in rounds), 4),
+        "step_ratio_prompt": round(statistics.median(r.prompt_ratio for r in rounds), 4),
+        "mean_error": round(mean_error(figures), 4),
+        "real_from_its_median": round(statistics.mean(apart), 4),
+        "figures": figures,
+    }
 
 
 def ratios(real: dict[str, float], simulated: dict[str, float]) -> dict[str, dict[str, float]]:
     """Real and simulated figures, and simulated over real."""
     return {
         name: {
-            "real": real[name],
-            "simulated": simulated[name],
-            "ratio": simulated[name] / real[name],
+            "real": round(real[name], 3),
+            "simulated": round(simulated[name], 3),
+            "ratio": round(simulated[name] / real[name], 4),
         }
         for name in COMPARED
     }
@@ -152,24 +232,26 @@ def pick(figures: dict[str, Any], name: str) -> float:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("artifacts", nargs="+", type=Path)
-    parser.add_argument("--load", type=float, default=0.6)
-    parser.add_argument("--seconds", type=float, default=20)
-    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--loads", default="0.3,0.6,0.85")
+    parser.add_argument("--seconds", type=float, default=3)
+    parser.add_argument("--rounds", type=int, default=6)
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
+    loads = [float(load) for load in options.loads.split(",")]
     found: list[dict[str, Any]] = []
     for path in options.artifacts:
-        found += compare(path, options.load, options.seconds, options.rounds)
+        found += compare(path, loads, options.seconds, options.rounds)
     for entry in found:
         print(
-            f"{entry['artifact']}, {entry['workload']}, "
-            f"token budget {entry['token_budget']}: mean error {entry['mean_error']:.3f}, "
-            f"real rounds from their median {entry['real_from_its_median']:.3f}"
+            f"{entry['artifact']}, load {entry['load']}, token budget {entry['token_budget']}: "
+            f"mean error {entry['mean_error']:.3f}, real rounds from their median "
+            f"{entry['real_from_its_median']:.3f}, steps {entry['step_ratios']}, decode "
+            f"{entry['step_ratio_decode']} prompt {entry['step_ratio_prompt']}"
         )
         for name, values in entry["figures"].items():
             print(f"  {name:22}" + "".join(f"{k} {v:8.4g}  " for k, v in values.items()))
     if options.json:
-        options.json.write_text(json.dumps(found, indent=2) + "\n")
+        options.json.write_text(json.dumps(found, indent=1) + "\n")
 
 
 if __name__ == "__main__":

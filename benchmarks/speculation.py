@@ -8,6 +8,9 @@ turns, batch by batch; what counts is the time after all of a batch have their f
 requests of a batch get as many tokens, so that it stays full. On a machine that others use, single
 ratios say little: their median and quartiles do, over many short turns (``--rounds``, each with
 prompts of its own: an engine that drafts remembers texts).
+``overhead_us`` is measured directly: what an engine that may draft spends in its speculator in a
+step without drafts, and ``overhead_share`` that time's share of those steps. It resolves what
+ratios of noisy speeds cannot.
 Quality of drafts needs a trained model, and what speculation is worth needs one that memory bounds:
 `benchmarks.grow_model` makes both of the shipped example.
 """
@@ -16,15 +19,22 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import re
 import statistics
+import time
 from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 
 import optc
+from optc.runtime.request import Request
+from optc.runtime.speculative.speculator import Speculator
 
 #: Modules of the standard library that no training step saw.
 TEXT = Path(__file__).parents[1] / "examples/text/code_heldout.jsonl"
@@ -90,6 +100,47 @@ def decode(
     }
 
 
+@dataclass
+class Overhead:
+    """Time in the speculator, of steps that came to no drafts.
+
+    Attributes:
+        spent_s: Deciding, looking and taking note.
+        steps_s: Of the steps as a whole.
+        steps: How many there were.
+    """
+
+    spent_s: float = 0.0
+    steps_s: float = 0.0
+    steps: int = 0
+
+    def watch(self, stack: ExitStack) -> None:
+        """Time all speculators of the process from now until ``stack`` ends."""
+        propose, observe = Speculator.propose, Speculator.observe_step
+        looked = 0.0
+
+        def timed_propose(speculator: Speculator, running: Sequence[Request]) -> bool:
+            nonlocal looked
+            started = time.perf_counter()
+            drafted = propose(speculator, running)
+            looked = math.nan if drafted else time.perf_counter() - started
+            return drafted
+
+        def timed_observe(
+            speculator: Speculator, sequences: int, rows: int, seconds: float, *, mixed: bool
+        ) -> None:
+            started = time.perf_counter()
+            observe(speculator, sequences, rows, seconds, mixed=mixed)
+            noted = time.perf_counter() - started
+            if not mixed and not math.isnan(looked):
+                self.spent_s += looked + noted
+                self.steps_s += seconds + noted
+                self.steps += 1
+
+        stack.enter_context(patch.object(Speculator, "propose", timed_propose))
+        stack.enter_context(patch.object(Speculator, "observe_step", timed_observe))
+
+
 def measure(arguments: argparse.Namespace) -> dict[str, Any]:
     """Both engines in turns over all batches."""
     options: dict[str, Any] = {"prefix_cache": False, "verify": "size"}
@@ -99,6 +150,7 @@ def measure(arguments: argparse.Namespace) -> dict[str, Any]:
     with (
         optc.load(arguments.artifact, **options) as plain,
         optc.load(arguments.artifact, **options, **drafting) as drafted,
+        ExitStack() as stack,
     ):
         count = arguments.prompts * arguments.batch
         all_prompts: list[Any] = []
@@ -119,6 +171,8 @@ def measure(arguments: argparse.Namespace) -> dict[str, Any]:
         for engine in (plain, drafted):
             engine.generate([[5, 6, 7]], optc.SamplingParams(max_tokens=8, ignore_eos=True))
         rounds = []
+        overhead = Overhead()
+        overhead.watch(stack)
         for start in range(0, len(all_prompts), arguments.batch):
             batch = all_prompts[start : start + arguments.batch]
             own = params[start : start + arguments.batch]
@@ -127,7 +181,11 @@ def measure(arguments: argparse.Namespace) -> dict[str, Any]:
             if results[True]["ids"] != results[False]["ids"]:
                 raise AssertionError("speculation changed the text")
             rounds.append((results[False], results[True]))
-    return summary(arguments, rounds)
+    return summary(arguments, rounds) | {
+        "plain_steps": overhead.steps,
+        "overhead_us": round(1e6 * overhead.spent_s / max(1, overhead.steps), 1),
+        "overhead_share": round(overhead.spent_s / max(1e-9, overhead.steps_s), 5),
+    }
 
 
 def summary(

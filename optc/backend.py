@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
 
-from optc.runtime.executable import EngineSpec, Executable
+from optc.runtime.executable import EngineSpec, Executable, KVGroup, LayerKV
 from optc.target import Target
 
 if TYPE_CHECKING:  # onnx_ir is a compile-time package; the runtime must not need it
@@ -102,6 +103,33 @@ class BuildOptions:
     tune: bool = False
     schedules: Path | None = None
     scratch: Path | None = None
+
+
+def slot_engine_spec(
+    model: ir.Model, options: BuildOptions, layers: Sequence[LayerKV]
+) -> EngineSpec:
+    """What the scheduler has to know of the engine that a model in slot form gives.
+
+    Args:
+        model: Its first output is the logits, with a static width.
+        options: Limits.
+        layers: Keys and values of a slot, all in group 0.
+    """
+    logits = model.graph.outputs[0].shape
+    if logits is None or not isinstance(logits[-1], int):
+        raise ValueError("the logits have no static width")
+    return EngineSpec(
+        vocab_size=logits[-1],
+        max_context=options.max_context,
+        max_rows=options.max_rows,
+        max_sequences=options.max_sequences,
+        max_logit_rows=options.max_logit_rows,
+        block_multiple=1,
+        batch_invariant=False,
+        groups=(KVGroup(0, tuple(range(len(layers)))),),
+        layers=tuple(layers),
+        kv_layout="slots",
+    )
 
 
 class Backend(Protocol):

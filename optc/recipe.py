@@ -1,4 +1,4 @@
-"""Recipes: a named pipeline with its backend and gates, written in YAML.
+"""Recipes: a named pipeline with its backend and gates, written in YAML (docs/recipes.md).
 
 ```yaml
 name: int4-fused

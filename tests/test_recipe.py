@@ -49,6 +49,7 @@ def test_bounds_of_the_quantized_recipes() -> None:
     int8, int4 = load_recipe("int8-fused").gates, load_recipe("int4-fused").gates
     assert (int8["kl_mean"], int8["top1_agreement"]) == (0.0015, 0.978)
     assert (int4["kl_mean"], int4["top1_agreement"]) == (0.02, 0.92)
+    assert load_recipe("trt-nvfp4").gates == load_recipe("trt-int4").gates
 
 
 def test_kv_types_of_the_shipped_recipes() -> None:

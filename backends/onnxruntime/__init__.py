@@ -41,7 +41,7 @@ class OnnxRuntimeBackend:
         """Native where ONNX Runtime has an operator for ``node``, else what becomes of it."""
         from optc.backends.onnxruntime.support import support_of
 
-        return support_of(node)
+        return support_of(node, target)
 
     def shares_weights(self, built: Target, other: Target) -> bool:
         """A model refers to weights beside it only."""

@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
+import json
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import onnx_ir as ir
 
-from optc.backend import BuildOptions, EngineBuild
-from optc.backends.onnxruntime.legalize import legalize
+from optc.backend import BuildOptions, EngineBuild, slot_engine_spec
+from optc.backends.onnxruntime.legalize import legalize, legalize_pages
+from optc.backends.onnxruntime.legalize.pages import KV_METADATA, is_paged
 from optc.backends.onnxruntime.loader import MODEL_FILE, WEIGHTS_FILE
 from optc.backends.onnxruntime.packages import CPU_PACKAGE, GPU_PACKAGE, OLDEST
 from optc.backends.onnxruntime.providers import CPU, CUDA
 from optc.backends.onnxruntime.weights import store_weights
 from optc.runtime.executable import EngineSpec, KVGroup, LayerKV
 from optc.target import Target
+
+#: Tokens of a block of PagedAttention, at least: any power of two from 16 on is taken
+#: (contrib_ops/cuda/bert/paged_attention_helper.h), FlashAttention's kernels want a whole tile.
+PAGE_MULTIPLE = 256
 
 
 def build_engine(
@@ -28,14 +35,18 @@ def build_engine(
     started = time.perf_counter()
     cuda = target.kind == "cuda"
     narrow = any(node.op_type.startswith("Bf16") for node in model.graph)
-    runs = legalize(model, options.max_context + 1, half=cuda)
+    paged = cuda and any(map(is_paged, model.graph))
+    if paged:
+        runs = legalize_pages(model, options.max_context + 1)
+    else:
+        runs = legalize(model, options.max_context + 1, half=cuda)
     legalized_at = time.perf_counter()
     size = store_weights(model, workdir / WEIGHTS_FILE)
     ir.save(model, workdir / MODEL_FILE)
     ended = time.perf_counter()
     return EngineBuild(
         files=(MODEL_FILE, WEIGHTS_FILE),
-        spec=engine_spec(model, options),
+        spec=(paged_spec if paged else engine_spec)(model, options),
         requires={GPU_PACKAGE if cuda else CPU_PACKAGE: f">={OLDEST}"},
         backend_data={"provider": CUDA if cuda else CPU, "release": OLDEST},
         report={
@@ -47,8 +58,9 @@ def build_engine(
         },
         warnings=() if cuda else _warnings(narrow),
         weight_bytes=size,
-        # float16 operators have CPU kernels too: a machine without a GPU can measure the gates
-        lowered_onnx=workdir / MODEL_FILE if cuda else None,
+        # float16 operators but PagedAttention have CPU kernels too: a machine without a GPU can
+        # measure the gates
+        lowered_onnx=workdir / MODEL_FILE if cuda and not paged else None,
     )
 
 
@@ -64,26 +76,23 @@ def _warnings(narrow: bool) -> tuple[str, ...]:
 def engine_spec(model: ir.Model, options: BuildOptions) -> EngineSpec:
     """Limits and KV of the engine that a legalized model gives."""
     layers = []
-    vocab = model.graph.outputs[0].shape
-    if vocab is None or not isinstance(vocab[-1], int):
-        raise ValueError("the logits have no static width")
     inputs = {str(value.name): value for value in model.graph.inputs}
     count = sum(name.startswith("past_k.") for name in inputs)
     for index in range(count):
         k, v = (_dims(inputs[f"past_{kind}.{index}"]) for kind in "kv")
         half = inputs[f"past_k.{index}"].dtype is ir.DataType.FLOAT16
         layers.append(LayerKV(0, k[0], k[1], v[1], "float16" if half else "float32"))
-    return EngineSpec(
-        vocab_size=vocab[-1],
-        max_context=options.max_context,
-        max_rows=options.max_rows,
-        max_sequences=options.max_sequences,
-        max_logit_rows=options.max_logit_rows,
-        block_multiple=1,
-        batch_invariant=False,
-        groups=(KVGroup(0, tuple(range(count))),),
-        layers=tuple(layers),
-        kv_layout="slots",
+    return slot_engine_spec(model, options, layers)
+
+
+def paged_spec(model: ir.Model, options: BuildOptions) -> EngineSpec:
+    """Limits and KV of an engine over pages: the groups and windows of the ragged step."""
+    layout = json.loads(model.metadata_props[KV_METADATA])
+    return replace(
+        slot_engine_spec(model, options, [LayerKV(**layer) for layer in layout["layers"]]),
+        block_multiple=PAGE_MULTIPLE,
+        groups=tuple(KVGroup(g["window"], tuple(g["layers"])) for g in layout["groups"]),
+        kv_layout="paged",
     )
 
 

@@ -14,6 +14,7 @@ import numpy.typing as npt
 
 from optc.errors import InputError
 from optc.runtime.executable import EngineSpec, Int32, StepBatch
+from optc.runtime.step_limits import check_limits
 
 Int64 = npt.NDArray[np.int64]
 
@@ -36,6 +37,16 @@ class Call(NamedTuple):
     logit_rows: Int64 | Int32
 
 
+def check_linear(batch: StepBatch) -> None:
+    """Check for what only TVM's engines take.
+
+    Raises:
+        InputError: There are trees or adapters.
+    """
+    if batch.tree_parent is not None or batch.adapters is not None:
+        raise InputError("the engine takes no trees of drafts and no adapters", where="step")
+
+
 def check_step(batch: StepBatch, spec: EngineSpec, slots: int, tokens: int) -> None:
     """Check a step against the engine's limits and its slots.
 
@@ -43,17 +54,8 @@ def check_step(batch: StepBatch, spec: EngineSpec, slots: int, tokens: int) -> N
         InputError: A limit is exceeded, there are trees or adapters, or a sequence does not lie in
             one slot.
     """
-    for what, value, limit in (
-        ("rows", batch.tokens.size, spec.max_rows),
-        ("sequences", batch.block_tables.shape[1], spec.max_sequences),
-        ("rows of logits", batch.logit_rows.size, spec.max_logit_rows),
-    ):
-        if not 0 < value <= limit:
-            raise InputError(
-                f"{value} {what}; the engine takes 1 to {limit} in one step", where="step"
-            )
-    if batch.tree_parent is not None or batch.adapters is not None:
-        raise InputError("the engine takes no trees of drafts and no adapters", where="step")
+    check_limits(batch, spec)
+    check_linear(batch)
     held = batch.block_tables[0, :, 0].tolist()
     if max(batch.kv_lengths[0].tolist()) > tokens or min(held) < 0 or max(held) >= slots:
         raise InputError(

@@ -5,8 +5,9 @@ from __future__ import annotations
 import onnx_ir as ir
 
 from optc.backend import BuildOptions
-from optc.backends.onnxruntime.build import engine_spec
-from optc.backends.onnxruntime.legalize import legalize
+from optc.backends.onnxruntime.build import engine_spec, paged_spec
+from optc.backends.onnxruntime.legalize import legalize, legalize_pages
+from optc.backends.onnxruntime.legalize.pages import is_paged
 from optc.bench.estimate import EngineEstimate
 from optc.bench.graph_costs import attention_heads, graph_costs, stored_bytes
 from optc.target import Target
@@ -20,8 +21,12 @@ def estimate_engine(model: ir.Model, target: Target, options: BuildOptions) -> E
     """
     cuda = target.kind == "cuda"
     heads = attention_heads(model)
-    legalize(model, options.max_context + 1, half=cuda)
-    spec = engine_spec(model, options)
+    if cuda and any(map(is_paged, model.graph)):
+        legalize_pages(model, options.max_context + 1)
+        spec = paged_spec(model, options)
+    else:
+        legalize(model, options.max_context + 1, half=cuda)
+        spec = engine_spec(model, options)
     peak_of, floats = (_on_cuda, "fp16") if cuda else (_on_cpu, "fp32")
     return EngineEstimate(
         spec, stored_bytes(model), graph_costs(model, spec, heads, peak_of, floats)

@@ -14,6 +14,7 @@ from optc.backends.onnxruntime.packages import (
     problem,
     version_problem,
 )
+from optc.backends.onnxruntime.pages import PagedExecutable
 from optc.backends.onnxruntime.providers import CPU, device_of, open_session
 from optc.backends.onnxruntime.slots import MakeMemory
 from optc.errors import ArtifactError, UnavailableError
@@ -25,7 +26,7 @@ WEIGHTS_FILE = "weights.bin"
 
 def load_engine(
     folder: Path, spec: EngineSpec, data: dict[str, Any], threads: int
-) -> SlotExecutable:
+) -> SlotExecutable | PagedExecutable:
     """Load what `optc.backends.onnxruntime.build.build_engine` wrote into ``folder``.
 
     Raises:
@@ -44,7 +45,10 @@ def load_engine(
                 hint="the artifact is incomplete: copy it again",
             )
     session = open_session(folder / MODEL_FILE, provider, threads)
-    return SlotExecutable(session, spec, _memory(device_of(provider).kind))
+    memory = _memory(device_of(provider).kind)
+    if spec.kv_layout == "paged":
+        return PagedExecutable(session, spec, memory)
+    return SlotExecutable(session, spec, memory)
 
 
 def _memory(kind: str) -> MakeMemory:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import onnx_ir as ir
 
 from optc.backend import NATIVE, Support
+from optc.backends.onnxruntime.legalize.pages import is_paged
 from optc.ir.functions import DOMAIN
+from optc.target import Target
 
 _DECOMPOSED = {
     "PagedAttention": "GroupQueryAttention over slots",
@@ -28,8 +30,10 @@ _UNSUPPORTED = {
 }
 
 
-def support_of(node: ir.Node) -> Support:
+def support_of(node: ir.Node, target: Target) -> Support:
     """How a node is taken; standard operators are ONNX Runtime's own."""
+    if target.kind == "cuda" and is_paged(node):
+        return Support("decomposed", "PagedAttention over pages of float16")
     if node.domain != DOMAIN:
         return NATIVE
     if node.op_type in _UNSUPPORTED:

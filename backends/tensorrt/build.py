@@ -13,7 +13,7 @@ from typing import Any
 import onnx
 import onnx_ir as ir
 
-from optc.backend import BuildOptions, EngineBuild
+from optc.backend import BuildOptions, EngineBuild, slot_engine_spec
 from optc.backends.tensorrt.builder import run_builder
 from optc.backends.tensorrt.dialect import check_model
 from optc.backends.tensorrt.layers import parse_table
@@ -25,7 +25,7 @@ from optc.backends.tensorrt.report import Expected, describe, findings
 from optc.backends.tensorrt.request import BuildRequest
 from optc.errors import UnavailableError
 from optc.ir.graph import is_constant
-from optc.runtime.executable import EngineSpec, KVGroup, LayerKV
+from optc.runtime.executable import EngineSpec, LayerKV
 from optc.target import Target
 
 TABLE_FILE = "layers.txt"
@@ -160,25 +160,11 @@ def _report(
 def engine_spec(model: ir.Model, legalized: Legalized, options: BuildOptions) -> EngineSpec:
     """Limits and KV of the engine that a legalized model gives."""
     layout: dict[str, Any] = json.loads(model.metadata_props[_KV_METADATA])
-    layers = tuple(
+    layers = [
         LayerKV(0, one["kv_heads"], one["key_dim"], one["value_dim"], legalized.dtype)
         for one in layout["layers"]
-    )
-    vocabulary = model.graph.outputs[0].shape
-    if vocabulary is None or not isinstance(vocabulary[-1], int):
-        raise ValueError("the logits have no width")
-    return EngineSpec(
-        vocab_size=vocabulary[-1],
-        max_context=options.max_context,
-        max_rows=options.max_rows,
-        max_sequences=options.max_sequences,
-        max_logit_rows=options.max_logit_rows,
-        block_multiple=1,
-        batch_invariant=False,
-        groups=(KVGroup(0, tuple(range(len(layers)))),),
-        layers=layers,
-        kv_layout="slots",
-    )
+    ]
+    return slot_engine_spec(model, options, layers)
 
 
 def _backend_data(

@@ -122,6 +122,7 @@ def _backend_data(
         "features": list(isa.features),
         "costs": costs_json(step_costs(lowered.program, bf16=isa.bf16)),
         "ffi": ffi_version(),
+        "pooled": True,  # results are apart (`optc.backends.tvm.result_memory`)
         "schedules": schedules_json(schedules),
         "weights": [p.to_json() for p in placed],
     }

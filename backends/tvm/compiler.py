@@ -18,6 +18,7 @@ from optc.backends.tvm.kernels.replay import replay_kernel
 from optc.backends.tvm.link import link
 from optc.backends.tvm.program import Function, Program, replayable
 from optc.backends.tvm.replay import REPLAY
+from optc.backends.tvm.result_memory import results_apart
 from optc.backends.tvm.thread_pool import SOURCE as THREAD_POOL
 from optc.backends.tvm.trim import trim
 from optc.target import Target
@@ -40,7 +41,7 @@ def compile_program(program: Program, engine: Path) -> dict[str, Any]:
     executable = relax.build(
         module,
         target=isa.tvm_target(),
-        relax_pipeline=relax_pipeline(program),
+        relax_pipeline=tvm.transform.Sequential([relax_pipeline(program), results_apart]),
         tir_pipeline=pipeline.register(),
     )
     export(executable, engine, THREAD_POOL)

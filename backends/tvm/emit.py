@@ -39,7 +39,7 @@ KERNELS: dict[str, tuple[str, str, str]] = {
     "sampling": ("sampling", "Sampling", "sampling"),
     "copy_kv": ("copy_kv", "CopyKV", "copy_kv"),
     "tree_kv": ("tree_kv", "TreeKV", "tree_kv"),
-    "int_matmul": ("matmul_int", "IntMatmul", "int_matmul"),
+    "int_matmul": ("matmul_int_tiles", "IntMatmul", "int_matmul"),
     "two_level_matmul": ("matmul_two_level", "TwoLevelMatmul", "two_level_matmul"),
     "float_matmul": ("matmul_float", "FloatMatmul", "float_matmul"),
 }

@@ -14,7 +14,8 @@ import tvm
 import tvm_ffi
 
 from optc.backends.tvm.isa import Isa
-from optc.backends.tvm.kernels.matmul_int import SUM_WIDTH, IntMatmul, int_matmul
+from optc.backends.tvm.kernels.matmul_int import SUM_WIDTH, IntMatmul
+from optc.backends.tvm.kernels.matmul_int_tiles import int_matmul
 from optc.backends.tvm.kernels.matmul_two_level import TwoLevelMatmul, two_level_matmul
 from optc.backends.tvm.schedule import TWO_LEVEL, Schedule, Workload
 from optc.backends.tvm.tuning import choose

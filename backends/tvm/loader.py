@@ -34,10 +34,10 @@ from optc.runtime.executable import (
 )
 from optc.target import Target, host_features
 
-#: Device type CPU, device 0, the C library's allocator. TVM's pool keeps what is freed for requests
-#: of the very same size: with every new number of rows with logits it would grow by such a result,
-#: to a gigabyte and more with 128,256 tokens.
+#: Device type CPU, device 0, the C library's allocator.
 _CPU_UNPOOLED = (1, 0, 1)
+#: The CPU with TVM's pool, and without for results (`optc.backends.tvm.result_memory`).
+_CPU_POOLED = (1, 0, 2, *_CPU_UNPOOLED)
 
 
 class TvmExecutable:
@@ -93,6 +93,7 @@ class TvmExecutable:
                 no KV pools were allocated.
         """
         inputs, fixed = self._arguments(batch)
+        self._logits = None  # their memory is free for the new ones
         replayed = None if self._replays is None else self._replays.step(inputs, fixed)
         results = replayed or tensors_of(self._step(*inputs.tensors, *fixed))
         self._logits = results[0]
@@ -174,6 +175,7 @@ class TvmExecutable:
         self._pools.release()
         self._adapters.release()
         self._weights.close()
+        self._ffi.get_global_func("vm.builtin.memory_manager.clear")()
 
 
 def _array(tensor: Any) -> Float32:
@@ -203,7 +205,8 @@ def load_engine(
     placed = [placed_from_json(item) for item in data["weights"]]
     weights = MappedWeights(shared / WEIGHTS_FILE, placed)
     engine = folder / ENGINE_FILE
-    vm = open_vm(ffi, engine)
+    devices = vm_devices(data)
+    vm = open_vm(ffi, engine, devices)
     names = ["step", *(f"copy_kv_{g}" for g in range(len(spec.groups)))]
     if spec.accept_rates:
         names.append("medusa")
@@ -211,18 +214,22 @@ def load_engine(
         names.append("sample")
     functions = {name: vm[name] for name in names}
     weight_names = [p.tensor.name for p in placed]
-    replays = _replays(ffi, engine, "step")
-    head_replays = _replays(ffi, engine, "medusa") if spec.accept_rates else None
+    replays = _replays(ffi, engine, devices, "step")
+    head_replays = _replays(ffi, engine, devices, "medusa") if spec.accept_rates else None
     return TvmExecutable(ffi, functions, spec, weights, weight_names, replays, head_replays)
 
 
-def _replays(ffi: ModuleType, engine: Path, function: str) -> Replays | None:
+def _replays(
+    ffi: ModuleType, engine: Path, devices: tuple[int, ...], function: str
+) -> Replays | None:
     """Of one function; None where the engine was compiled before it could replay steps."""
     library = kernel_library(ffi, engine, REPLAY)
     if library is None:
         return None
     run = library.get_function(REPLAY)
-    return Replays(ffi, engine, run, lambda: Recorder(open_vm(ffi, engine), library, function))
+    return Replays(
+        ffi, engine, run, lambda: Recorder(open_vm(ffi, engine, devices), library, function)
+    )
 
 
 def kernel_library(ffi: ModuleType, engine: Path, kernel: str) -> Any:
@@ -267,7 +274,13 @@ def _set_threads(threads: int) -> None:
     os.environ.setdefault("TVM_BIND_THREADS", "0")
 
 
-def open_vm(ffi: ModuleType, engine: Path, devices: tuple[int, ...] = _CPU_UNPOOLED) -> Any:
+def vm_devices(data: dict[str, Any]) -> tuple[int, ...]:
+    """Devices of the virtual machines of a CPU engine with the build's ``data``; one compiled
+    before its results had memory of their own has none in a pool."""
+    return _CPU_POOLED if data.get("pooled") else _CPU_UNPOOLED
+
+
+def open_vm(ffi: ModuleType, engine: Path, devices: tuple[int, ...]) -> Any:
     """A virtual machine of its own that runs the functions of ``engine``.
 
     ``devices`` are triples of device type, device and allocator.

@@ -15,6 +15,7 @@ from optc.backends.tvm.lower import (
 )
 from optc.backends.tvm.program import Tensor
 from optc.backends.tvm.weight_layouts import (
+    WeightParts,
     float_weight,
     integer_weight,
     table_weight,
@@ -85,29 +86,33 @@ def _group_check(node: ir.Node) -> str:
     return ""
 
 
-def _packed_integers(
-    lowering: Lowering,
-    node: ir.Node,
-    values: ir.Value | None,
-    scale: ir.Value | None,
-    zero_point: ir.Value | None,
-    group_scale: ir.Value | None,
-) -> tuple[tuple[Tensor, ...], int, int]:
+def _packed_integers(lowering: Lowering, node: ir.Node) -> tuple[tuple[Tensor, ...], int, int]:
     """The packed weight of a quantized matmul or lookup, and its K and N."""
-    weight = lowering.initializer(values, "weight")
-    scales = lowering.initializer(scale, "scale")
-    zeros = None if zero_point is None else lowering.initializer(zero_point, "zero point")
-    integers = None if group_scale is None else lowering.initializer(group_scale, "group scale")
-    parts = (weight, scales, zeros, integers)
-    bits, group = (node.attributes.get_int(name, 0) for name in ("bits", "group_size"))
-    if ir.DataType(weight.dtype) not in _INTEGERS[zeros is not None]:
-        how = "without" if zeros is None else "with"
-        raise Refused(f"no kernel for {weight.dtype} weights {how} zero points")
-    k, n = (int(d) for d in weight.shape.numpy())
+    parts = _weight_parts(lowering, node)
+    if ir.DataType(parts.values.dtype) not in _INTEGERS[parts.zero_points is not None]:
+        how = "without" if parts.zero_points is None else "with"
+        raise Refused(f"no kernel for {parts.values.dtype} weights {how} zero points")
+    k, n = (int(d) for d in parts.values.shape.numpy())
+    values = operand(node, "weight")
     name = f"{values.name if values else ''}.packed"
     pack = two_level_weight if _two_level(lowering, node) else integer_weight
-    packed = lowering.weight(name, lambda: pack(name, *parts, bits, group))
+    packed = lowering.weight(name, lambda: pack(name, parts))
     return packed, k, n
+
+
+def _weight_parts(lowering: Lowering, node: ir.Node) -> WeightParts:
+    def optional(name: str, what: str) -> ir.TensorProtocol | None:
+        value = operand(node, name)
+        return None if value is None else lowering.initializer(value, what)
+
+    return WeightParts(
+        values=lowering.initializer(operand(node, "weight"), "weight"),
+        scales=lowering.initializer(operand(node, "w_scale"), "scale"),
+        zero_points=optional("w_zero_point", "zero point"),
+        group_scales=optional("w_group_scale", "group scale"),
+        bits=node.attributes.get_int("bits", 0),
+        group_size=node.attributes.get_int("group_size", 0),
+    )
 
 
 def _two_level(lowering: Lowering, node: ir.Node) -> bool:
@@ -129,16 +134,14 @@ def _form(lowering: Lowering, node: ir.Node) -> dict[str, int | bool]:
 
 def _integer_matmul(lowering: Lowering, node: ir.Node) -> None:
     """optc::QuantizedMatMul: q, s, weight, w_scale, w_zero_point?, bias?, w_group_scale?."""
-    inputs = [*node.inputs, *(None,) * (7 - len(node.inputs))]
-    q, s = lowering.tensor(inputs[0]), lowering.tensor(inputs[1])
-    values, scale, zero_point, bias, group_scale = inputs[2:]
+    q, s = lowering.tensor(node.inputs[0]), lowering.tensor(node.inputs[1])
     sums = lowering.sums.get(q.name)
     if sums is None:
         raise Refused("its activations do not come from a quantizing kernel")
-    packed, k, n = _packed_integers(lowering, node, values, scale, zero_point, group_scale)
+    packed, k, n = _packed_integers(lowering, node)
     if width_of(q) != round_up(k, SUM_WIDTH):
         raise Refused(f"q has {width_of(q)} columns and the weight {k} rows")
-    biases = _bias(lowering, bias, n)
+    biases = _bias(lowering, operand(node, "bias"), n)
     config: dict[str, int | bool] = {
         "n": n,
         "k": k,
@@ -179,9 +182,8 @@ def _packed_floats(
 
 def _quantized_gather(lowering: Lowering, node: ir.Node) -> None:
     """optc::QuantizedGather: tokens, the head's weight [D, V] and its parameters."""
-    inputs = [*node.inputs, *(None,) * (5 - len(node.inputs))]
-    tokens = lowering.tensor(inputs[0])
-    packed, width, vocab = _packed_integers(lowering, node, *inputs[1:5])
+    tokens = lowering.tensor(node.inputs[0])
+    packed, width, vocab = _packed_integers(lowering, node)
     config = {
         "vocab": vocab,
         "width": width,

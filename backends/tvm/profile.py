@@ -18,7 +18,7 @@ import numpy as np
 
 from optc.backends.tvm.ceilings import NOTHING, NOTHING_OPERANDS, measuring_kernels
 from optc.backends.tvm.engine_files import ENGINE_FILE
-from optc.backends.tvm.loader import TvmExecutable, load_engine, open_vm
+from optc.backends.tvm.loader import TvmExecutable, load_engine, open_vm, vm_devices
 from optc.backends.tvm.recording import Recorder
 from optc.backends.tvm.runtime_libs import import_ffi
 from optc.bench.measurable import KernelTime, StepTimes
@@ -96,7 +96,8 @@ def open_profiler(
     executable = load_engine(folder, spec, data, threads)
     ffi, engine = import_ffi(), folder / ENGINE_FILE
     library = measuring_kernels(ffi, engine)
-    return TvmProfiler(executable, ffi, library, Recorder(open_vm(ffi, engine), library))
+    recorder = Recorder(open_vm(ffi, engine, vm_devices(data)), library)
+    return TvmProfiler(executable, ffi, library, recorder)
 
 
 def _replay(calls: list[_Call]) -> list[float]:

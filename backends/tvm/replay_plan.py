@@ -47,7 +47,7 @@ class _Kind:
 
 
 @dataclass(frozen=True)
-class _Use:
+class Use:
     """An argument of a recorded call: its address, shape and element type."""
 
     start: int
@@ -121,7 +121,7 @@ class PlanMemory:
             NotReplayableError: Not all of the step are kernels on tensors, tensors overlap in
                 part, or the buffers are others than those of the steps before.
         """
-        uses = _uses(recording)
+        uses = uses_of(recording)
         places = self._places(uses, {tensor.data_ptr() for tensor in (*inputs, *fixed)})
         moved = self._reserve(uses, places)
         addresses = np.array([use.start for use in uses], np.uint64)
@@ -140,9 +140,9 @@ class PlanMemory:
         found = [(places_of, first[places_of]) for places_of in those]
         return Plan(table, results, tensors, dims, arguments, found), moved
 
-    def _places(self, uses: Sequence[_Use], given: set[int]) -> list[int]:
+    def _places(self, uses: Sequence[Use], given: set[int]) -> list[int]:
         """The buffer of each tensor."""
-        _check_apart(uses)
+        check_apart(uses)
         numbers: dict[int, int] = {}
         places = [
             _OUTSIDE if use.start in given else numbers.setdefault(use.start, len(numbers))
@@ -153,7 +153,7 @@ class PlanMemory:
         self._pattern = places
         return places
 
-    def _reserve(self, uses: Sequence[_Use], places: Sequence[int]) -> bool:
+    def _reserve(self, uses: Sequence[Use], places: Sequence[int]) -> bool:
         """Make the buffers large enough; whether one moved."""
         sizes = [0] * (max(places, default=_OUTSIDE) + 1)
         for use, place in zip(uses, places, strict=True):
@@ -178,7 +178,7 @@ class PlanMemory:
         return table
 
     def _result(
-        self, result: Any, uses: Sequence[_Use], places: Sequence[int]
+        self, result: Any, uses: Sequence[Use], places: Sequence[int]
     ) -> npt.NDArray[np.float32]:
         start = result.data_ptr()
         for use, place in zip(uses, places, strict=True):
@@ -194,8 +194,12 @@ def _buffer(size: int) -> npt.NDArray[np.uint8]:
     return aligned(max(1 << (size - 1).bit_length(), 64) // 4).view(np.uint8)
 
 
-def _uses(recording: Recording) -> list[_Use]:
-    """All arguments of all calls in order."""
+def uses_of(recording: Recording) -> list[Use]:
+    """All arguments of all calls in order.
+
+    Raises:
+        NotReplayableError: One is no tensor, or there is more than kernels.
+    """
     if not recording.complete:
         raise NotReplayableError("the virtual machine itself computes a part of it")
     kinds: dict[tuple[str, int], _Kind] = {}  # asking a tensor takes longer than all the rest
@@ -209,12 +213,16 @@ def _uses(recording: Recording) -> list[_Use]:
                 dtype = tensor.dtype
                 kind = _Kind(dtype.type_code, dtype.bits, dtype.lanes)
                 kinds[call.name, index] = kind
-            uses.append(_Use(tensor.data_ptr(), tuple(tensor.shape), kind))
+            uses.append(Use(tensor.data_ptr(), tuple(tensor.shape), kind))
     return uses
 
 
-def _check_apart(uses: Sequence[_Use]) -> None:
-    """Tensors start at the same address or share no byte."""
+def check_apart(uses: Sequence[Use]) -> None:
+    """Check that tensors start at the same address or share no byte.
+
+    Raises:
+        NotReplayableError: Two overlap in part.
+    """
     ends: dict[int, int] = {}
     for use in uses:
         ends[use.start] = max(ends.get(use.start, 0), use.end)
@@ -224,7 +232,7 @@ def _check_apart(uses: Sequence[_Use]) -> None:
 
 
 def _tensors(
-    uses: Sequence[_Use], addresses: npt.NDArray[np.uint64]
+    uses: Sequence[Use], addresses: npt.NDArray[np.uint64]
 ) -> tuple[npt.NDArray[Any], Int64, Int64]:
     """DLTensors at ``addresses``, their shapes and strides, and where each tensor's begin."""
     tensors = np.zeros(len(uses), _TENSOR)

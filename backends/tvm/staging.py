@@ -11,6 +11,7 @@ import numpy as np
 from optc.backends.tvm.tree_paths import Paths, cut, no_copies
 from optc.errors import InputError
 from optc.runtime.executable import EngineSpec, Int32, StepBatch
+from optc.runtime.step_limits import check_limits
 
 #: Kernels assume that buffers start at a multiple of this many bytes.
 ALIGNMENT = 64
@@ -87,7 +88,7 @@ class Staging:
             InputError: A limit is exceeded, shapes do not fit together, or there are trees that
                 the engine does not take.
         """
-        self._check_limits(batch)
+        check_limits(batch, self._spec)
         step, tiles, slots = self._paths(batch)
         arrays = [
             step.tokens,
@@ -130,18 +131,6 @@ class Staging:
                 hint="compile it with --set kv-cache.tree=true",
             )
         return cut(batch, int(self._block_size[0]), self._scratch)
-
-    def _check_limits(self, batch: StepBatch) -> None:
-        spec = self._spec
-        for what, value, limit in (
-            ("rows", batch.tokens.size, spec.max_rows),
-            ("sequences", batch.block_tables.shape[1], spec.max_sequences),
-            ("rows of logits", batch.logit_rows.size, spec.max_logit_rows),
-        ):
-            if not 0 < value <= limit:
-                raise InputError(
-                    f"{value} {what}; the engine takes 1 to {limit} in one step", where="step"
-                )
 
     def _make(self, shape: Shape) -> StepInputs:
         rows, sequences, blocks, wanted, tiles, slots = shape

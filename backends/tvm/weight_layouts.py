@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 
 import numpy as np
 import onnx_ir as ir
@@ -12,10 +13,54 @@ from optc.backends.tvm.program import Tensor
 from optc.backends.tvm.weights_file import Chunk, PackedWeight
 from optc.errors import UnsupportedError
 from optc.ir.quantized_rows import QuantizedTile
-from optc.ir.weights import LazyWeight, as_lazy
+from optc.ir.weights import as_lazy
 
 #: Added to signed values so that the kernels see unsigned ones.
 _OFFSETS = {ir.DataType.INT8: 128, ir.DataType.INT4: 8, ir.DataType.UINT8: 0, ir.DataType.UINT4: 0}
+
+
+@dataclass(frozen=True)
+class WeightParts:
+    """What a quantized weight seen as [K, N] is made of (docs/normal-form.md).
+
+    Attributes:
+        values: [K, N] INT8, UINT8, INT4 or UINT4.
+        scales: [N], or [K / group_size, N] of groups that have float scales.
+        zero_points: A scale or group each; None if symmetric.
+        group_scales: UINT8 [K / group_size, N], integer scales beside those of the channels; None
+            if there are none.
+        bits: 8 or 4.
+        group_size: Values along K that share a scale; 0 is per channel.
+    """
+
+    values: ir.TensorProtocol
+    scales: ir.TensorProtocol
+    zero_points: ir.TensorProtocol | None
+    group_scales: ir.TensorProtocol | None
+    bits: int
+    group_size: int
+
+    def reader(self) -> Callable[[int, int], QuantizedTile]:
+        """Reads values, scales and zero points of some rows; at once where they are computed."""
+        rows = as_lazy(self.values, transposed=True)
+        if rows.quantized is not None:
+            return rows.quantized.read
+        grouped = bool(self.group_size)
+        scales = as_lazy(self.scales, transposed=grouped and self.group_scales is None)
+        zeros = None if self.zero_points is None else as_lazy(self.zero_points, transposed=grouped)
+        integers = (
+            None if self.group_scales is None else as_lazy(self.group_scales, transposed=True)
+        )
+
+        def read(start: int, stop: int) -> QuantizedTile:
+            return QuantizedTile(
+                rows.read_rows(start, stop).astype(np.int8),
+                scales.read_rows(start, stop),
+                None if zeros is None else zeros.read_rows(start, stop).astype(np.uint8),
+                None if integers is None else integers.read_rows(start, stop),
+            )
+
+        return read
 
 
 def raw_weight(name: str, tensor: ir.TensorProtocol) -> PackedWeight:
@@ -62,29 +107,22 @@ def float_weight(name: str, tensor: ir.TensorProtocol) -> PackedWeight:
     return PackedWeight((packed,), tuple(rows.tiles(packing.BLOCK)), pack)
 
 
-def integer_weight(
-    name: str,
-    weight: ir.TensorProtocol,
-    scale: ir.TensorProtocol,
-    zero_point: ir.TensorProtocol | None,
-    group_scale: ir.TensorProtocol | None,
-    bits: int,
-    group_size: int,
-) -> PackedWeight:
+def integer_weight(name: str, parts: WeightParts) -> PackedWeight:
     """A quantized matmul's weight seen as [K, N], its scales and zero points.
 
     With integer scales of groups it becomes int8 per channel (`QuantizedTile.as_int8`), whatever
-    ``bits`` and ``group_size`` say.
+    their bits and group size.
 
     Tensors: values u8 [N/64, Kp/4 or Kp/8, 64, 4], scales [N/64, G, 64] (float32 per channel,
     float16 with groups) and, if asymmetric, zero points u8 [N/64, G, 64].
     """
-    rows = as_lazy(weight, transposed=True)
-    read = _tile_reader(rows, scale, zero_point, group_scale, group_size)
+    rows, read = as_lazy(parts.values, transposed=True), parts.reader()
     n, k = rows.rows_shape
+    bits, group_size = parts.bits, parts.group_size
+    asymmetric = parts.zero_points is not None
     offset = np.uint8(_OFFSETS[ir.DataType(rows.dtype)])
-    if group_scale is not None:
-        bits, group_size, zero_point = 8, 0, None
+    if parts.group_scales is not None:
+        bits, group_size, asymmetric = 8, 0, False
         offset = np.uint8(_OFFSETS[ir.DataType.INT8])
     blocks, groups = -(-n // packing.BLOCK), -(-k // group_size) if group_size else 1
     steps = -(-k // packing.K_MULTIPLE) * packing.K_MULTIPLE * bits // 32
@@ -94,7 +132,7 @@ def integer_weight(
         Tensor(f"{name}.values", "uint8", (blocks, steps, packing.BLOCK, 4)),
         Tensor(f"{name}.scales", np.dtype(scale_type).name, shape),
     ]
-    if zero_point is not None:
+    if asymmetric:
         tensors.append(Tensor(f"{name}.zeros", "uint8", shape))
 
     def pack(start: int, stop: int) -> Iterator[Chunk]:
@@ -108,15 +146,7 @@ def integer_weight(
     return PackedWeight(tuple(tensors), tuple(rows.tiles(packing.BLOCK)), pack)
 
 
-def two_level_weight(
-    name: str,
-    weight: ir.TensorProtocol,
-    scale: ir.TensorProtocol,
-    zero_point: ir.TensorProtocol | None,
-    group_scale: ir.TensorProtocol | None,
-    bits: int,
-    group_size: int,
-) -> PackedWeight:
+def two_level_weight(name: str, parts: WeightParts) -> PackedWeight:
     """An int4 weight seen as [K, N] whose groups have integer scales.
 
     Tensors: values u8 [N/64, Kp/8, 64, 4]; groups u8 [N/64, G, 2, 64], the integer scale s and the
@@ -126,11 +156,10 @@ def two_level_weight(
     Raises (when packed):
         UnsupportedError: A group leaves int8.
     """
-    rows = as_lazy(weight, transposed=True)
-    read = _tile_reader(rows, scale, zero_point, group_scale, group_size)
+    rows, read = as_lazy(parts.values, transposed=True), parts.reader()
     n, k = rows.rows_shape
-    blocks, groups = -(-n // packing.BLOCK), -(-k // group_size)
-    steps = -(-k // packing.K_MULTIPLE) * packing.K_MULTIPLE * bits // 32
+    blocks, groups = -(-n // packing.BLOCK), -(-k // parts.group_size)
+    steps = -(-k // packing.K_MULTIPLE) * packing.K_MULTIPLE * parts.bits // 32
     tensors = (
         Tensor(f"{name}.values", "uint8", (blocks, steps, packing.BLOCK, 4)),
         Tensor(f"{name}.groups", "uint8", (blocks, groups, 2, packing.BLOCK)),
@@ -139,7 +168,7 @@ def two_level_weight(
 
     def pack(start: int, stop: int) -> Iterator[Chunk]:
         tile = read(start, stop)
-        yield 0, packing.pack_int(tile.values.view(np.uint8), bits)
+        yield 0, packing.pack_int(tile.values.view(np.uint8), parts.bits)
         yield 1, packing.pack_groups(*_int8_groups(tile, name))
         yield 2, packing.pack_columns(tile.scales, np.float32)
 
@@ -159,28 +188,3 @@ def _int8_groups(tile: QuantizedTile, name: str) -> tuple[packing.U8, packing.U8
             hint="docs/normal-form.md says what integer scales may be",
         )
     return scales.astype(np.uint8), offsets.astype(np.uint8)
-
-
-def _tile_reader(
-    rows: LazyWeight,
-    scale: ir.TensorProtocol,
-    zero_point: ir.TensorProtocol | None,
-    group_scale: ir.TensorProtocol | None,
-    group_size: int,
-) -> Callable[[int, int], QuantizedTile]:
-    """Reads values, scales and zero points of some rows; at once where they are computed."""
-    if rows.quantized is not None:
-        return rows.quantized.read
-    scales = as_lazy(scale, transposed=bool(group_size) and group_scale is None)
-    zeros = None if zero_point is None else as_lazy(zero_point, transposed=bool(group_size))
-    integers = None if group_scale is None else as_lazy(group_scale, transposed=True)
-
-    def read(start: int, stop: int) -> QuantizedTile:
-        return QuantizedTile(
-            rows.read_rows(start, stop).astype(np.int8),
-            scales.read_rows(start, stop),
-            None if zeros is None else zeros.read_rows(start, stop).astype(np.uint8),
-            None if integers is None else integers.read_rows(start, stop),
-        )
-
-    return read

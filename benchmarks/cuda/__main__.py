@@ -3,6 +3,7 @@
     python -m benchmarks.cuda ARTIFACT [--model FOLDER] [--context 512] [--concurrency 1,8,32]
         [--rounds 20] [--json FILE]
 
+Steps are timed as CUDA graphs (optc) and kernel by kernel (optc without graphs), in turns.
 Peaks of the GPU (read bandwidth, bf16, int8, fp32) are measured through PyTorch. Steps of the
 engine and of the model under torch.compile (``--model``, bfloat16) are timed in turns; the fastest
 and the median of the rounds are stated, with inputs from and results to host memory. MBU and MFU
@@ -18,7 +19,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from benchmarks.cuda.steps import EngineSteps, fitting, utilization
+from benchmarks.cuda.steps import ENGINES, engine_timers, fitting, utilization
 from optc import registry
 from optc.artifact import Artifact
 from optc.bench.profile import Shape
@@ -71,7 +72,7 @@ def measure(
     peer = None if model is None else TorchModel(str(model))
     rows = []
     for shape in fitting(entry.spec, shapes):
-        timers: dict[str, Any] = {"optc": EngineSteps(engine, shape)}
+        timers: dict[str, Any] = engine_timers(engine, shape)
         if peer is not None:
             timers["torch"] = TorchSteps(peer, shape, rounds + WARM_UP)
         times: dict[str, list[float]] = {name: [] for name in timers}
@@ -83,7 +84,8 @@ def measure(
         row: dict[str, Any] = {**vars(shape)}
         for name, seen in times.items():
             row[name] = {"best_ms": 1e3 * min(seen), "median_ms": 1e3 * statistics.median(seen)}
-        row["optc"] |= utilization(shape, min(times["optc"]), entry.spec, costs, peaks)
+        for name in row.keys() & ENGINES:
+            row[name] |= utilization(shape, min(times[name]), entry.spec, costs, peaks)
         if peer is not None:
             read = peer.weight_bytes() / min(times["torch"]) / peaks["read"]
             row["torch"]["weights_mbu"] = read
@@ -99,11 +101,12 @@ def show(report: dict[str, Any]) -> None:
         f"{report['artifact']}: read {peaks['read'] / 1e9:.0f} GB/s; Top/s: "
         + ", ".join(f"{name} {peaks[name] / 1e12:.0f}" for name in ("bf16", "int8", "fp32"))
     )
-    print("phase    sequences  rows  context   optc ms    MBU    MFU  torch ms  ratio")
+    print("phase    sequences  rows  context   optc ms    MBU    MFU  no graphs  torch ms  ratio")
     for row in report["steps"]:
         ours, torch = row["optc"], row.get("torch")
         line = f"{row['phase']:8} {row['sequences']:9} {row['rows']:5} {row['context']:8}"
         line += f" {ours['best_ms']:9.3f} {ours['mbu']:6.2f} {ours['mfu']:6.2f}"
+        line += f" {row['optc without graphs']['best_ms']:10.3f}"
         if torch is not None:
             line += f" {torch['best_ms']:9.3f} {torch['best_ms'] / ours['best_ms']:6.2f}"
         print(line)

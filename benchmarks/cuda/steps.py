@@ -6,29 +6,45 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from optc.backends.tvm.cuda.executable import CudaExecutable
+from optc.backends.tvm.cuda.graphs import PATIENCE
 from optc.bench.batches import block_count, step_batch
 from optc.bench.costs import StepCosts, step_work
 from optc.bench.profile import BLOCK_SIZE, Shape
-from optc.runtime.executable import EngineSpec, Executable
+from optc.runtime.executable import EngineSpec, StepBatch
 from optc.runtime.kv_layout import block_size_for
+
+#: What `engine_timers` times: steps as CUDA graphs, and kernel by kernel.
+ENGINES = frozenset({"optc", "optc without graphs"})
 
 
 class EngineSteps:
-    """Steps of one shape on an engine."""
+    """Steps of one shape on an engine whose pools are allocated."""
 
-    def __init__(self, engine: Executable, shape: Shape) -> None:
-        spec = engine.spec
-        block = block_size_for(spec, shape.context, about=BLOCK_SIZE)
-        blocks = block_count(shape.sequences, shape.context, block)
-        engine.allocate_kv((blocks,) * len(spec.groups), block)
+    def __init__(self, engine: CudaExecutable, batch: StepBatch, *, graphs: bool) -> None:
         self._engine = engine
-        self._batch = step_batch(spec, shape.sequences, shape.rows, shape.context, block)
+        self._batch = batch
+        self._graphs = graphs
 
     def time(self) -> float:
         """Seconds of one step, inputs from and logits to host memory."""
+        self._engine.graphs.enabled = self._graphs
         start = time.perf_counter()
         self._engine.step(self._batch)
         return time.perf_counter() - start
+
+
+def engine_timers(engine: CudaExecutable, shape: Shape) -> dict[str, EngineSteps]:
+    """Timers of `ENGINES` on one engine, which gets pools for them."""
+    spec = engine.spec
+    block = block_size_for(spec, shape.context, about=BLOCK_SIZE)
+    blocks = block_count(shape.sequences, shape.context, block)
+    engine.allocate_kv((blocks,) * len(spec.groups), block)
+    batch = step_batch(spec, shape.sequences, shape.rows, shape.context, block)
+    engine.graphs.enabled = True
+    for _ in range(PATIENCE):  # so that what is timed is captured
+        engine.step(batch)
+    return {name: EngineSteps(engine, batch, graphs=name == "optc") for name in sorted(ENGINES)}
 
 
 def fitting(spec: EngineSpec, shapes: Sequence[Shape]) -> list[Shape]:

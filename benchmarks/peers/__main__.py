@@ -5,7 +5,7 @@
 
 Installs each peer into an environment of its own under the work folder, converts the model to
 each format, then measures all of them in turns: prefill tokens/s, decode tokens/s of one
-sequence, aggregate decode tokens/s of 8 and 16. Figures are medians over rounds. With ``--text``
+sequence, aggregate decode tokens/s of 8 and 16. Figures are medians over turns. With ``--text``
 (a trained model) perplexity as well; ``--perplexity-of`` takes it from the results of such a run,
 for a model with random weights. A second table compares optc with the peers of its bit width
 (`comparison`). Run it on an otherwise idle machine.
@@ -36,7 +36,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))
     parser.add_argument("--prompt", type=int, default=512)
     parser.add_argument("--context", type=int, default=128, help="tokens before decoding")
-    parser.add_argument("--new", type=int, default=128, help="tokens decoded at batch 1")
+    parser.add_argument("--new", type=int, default=128, help="tokens of each sequence a round")
     parser.add_argument("--text", type=Path)
     parser.add_argument("--perplexity-of", type=Path, help="results of a trained model")
     parser.add_argument("--json", type=Path)
@@ -83,11 +83,14 @@ def measure(args: argparse.Namespace) -> list[dict[str, Any]]:
             worker = stack.enter_context(measuring.started(command))
             print(f"{variant.label}: ready, {worker.about['version']}", file=sys.stderr)
             workers.append((variant, model, worker, measuring.Samples()))
-        for _, _, worker, _ in workers:
-            measuring.measure_round(worker, plan.warm_up(), prompts, measuring.Samples())
-        for variant, _, worker, samples in workers * args.rounds:
-            measuring.measure_round(worker, plan, prompts, samples)
-            print(f"{variant.label}: {len(samples.rates['prefill'])} rounds", file=sys.stderr)
+        measuring.measure_round(
+            [(worker, measuring.Samples()) for _, _, worker, _ in workers],
+            plan.warm_up().columns(prompts),
+        )
+        for done in range(args.rounds):
+            measured = [(worker, samples) for _, _, worker, samples in workers]
+            measuring.measure_round(measured, plan.columns(prompts))
+            print(f"round {done + 1} of {args.rounds}", file=sys.stderr)
         parameters = comparison.parameter_count(args.model)
         known = comparison.perplexities(args.perplexity_of)
         for variant, model, worker, samples in workers:
@@ -114,7 +117,7 @@ def row(
         "bits": variant.bits,
         "settings": variant.settings,
         **{column: round(samples.median(column), 1) for column in samples.rates},
-        "rounds": {c: [round(x, 1) for x in r] for c, r in samples.rates.items()},
+        "turns": {c: [round(x, 1) for x in r] for c, r in samples.rates.items()},
         "peak_rss_mb": round(worker.ask("memory")["peak_rss"] / 1e6),
         "disk_mb": round(model.bytes_on_disk / 1e6, 1),
         "convert_s": round(model.seconds, 1),
@@ -127,7 +130,7 @@ def row(
 
 def print_table(rows: list[dict[str, Any]]) -> None:
     """Markdown on stdout."""
-    columns = [c for c in rows[0] if c not in ("rounds", "settings")]
+    columns = [c for c in rows[0] if c not in ("turns", "settings")]
     print("| " + " | ".join(columns) + " |")
     print("|" + "---|" * len(columns))
     for entry in rows:
@@ -145,8 +148,9 @@ def main() -> None:
     rows = measure(args)
     ratios = comparison.ratios(rows)
     print_table(rows)
-    print()
-    print_table(ratios)
+    if ratios:
+        print()
+        print_table(ratios)
     if args.json:
         found = {"model": args.model.name, "plan": plan_of(args), "rows": rows, "ratios": ratios}
         args.json.write_text(json.dumps(found, indent=1) + "\n")

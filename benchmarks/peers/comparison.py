@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import math
+import statistics
 import struct
 from pathlib import Path
 from typing import Any
@@ -37,8 +38,9 @@ def perplexities(results: Path | None) -> dict[str, float]:
 
 
 def ratios(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """For each row of optc and each of `RATES`: its rate over the best peer's of the same bits,
-    with that peer's name, over all of them and over those that compare fairly."""
+    """For each row of optc and each of `RATES`: the median over turns of its rate over the best
+    peer's of the same bits in the same turn, with that peer's name, over all of them and over
+    those that compare fairly."""
     found = []
     for own in (r for r in rows if r["peer"] == "optc"):
         peers = [r for r in rows if r["peer"] != "optc" and r["bits"] == own["bits"]]
@@ -63,4 +65,6 @@ def _against_best(own: dict[str, Any], peers: list[dict[str, Any]], column: str)
     if not peers:
         return "-"
     best = max(peers, key=lambda p: p[column])
-    return f"{own[column] / best[column]:.2f} ({best['peer']} {best['format']})"
+    turns = zip(own["turns"][column], best["turns"][column], strict=True)
+    ratio = statistics.median(ours / theirs for ours, theirs in turns)
+    return f"{ratio:.2f} ({best['peer']} {best['format']})"

@@ -52,47 +52,78 @@ def started(command: Sequence[str]) -> Iterator[Worker]:
 
 
 @dataclass(frozen=True)
+class Column:
+    """One figure of the table: what is asked of a worker, how often a round.
+
+    Attributes:
+        name: Heading; tokens per second.
+        operation: Of `workers/serving.py`.
+        arguments: Its arguments.
+        tokens: Tokens that the answer's seconds were spent on.
+        turns: How often a round; short turns let peers meet the same moments of the machine.
+    """
+
+    name: str
+    operation: str
+    arguments: dict[str, Any]
+    tokens: int
+    turns: int
+
+
+@dataclass(frozen=True)
 class Plan:
     """Token counts of one model's measurement.
 
     Attributes:
         prompt: Tokens of the prefill.
         context: Tokens of each prompt before decoding.
-        new: Tokens decoded at batch 1.
-        batches: Batch sizes beyond 1, decoding ``new`` // 2 tokens each.
+        new: Tokens of each sequence decoded in a round.
+        batches: How many sequences are decoded together.
     """
 
     prompt: int = 512
     context: int = 128
     new: int = 128
-    batches: tuple[int, ...] = (8, 16)
+    batches: tuple[int, ...] = (1, 8, 16)
+
+    def columns(self, prompts: list[list[int]]) -> list[Column]:
+        """What is measured, with prompts cut to length."""
+        found = [
+            Column("prefill", "prefill", {"tokens": prompts[0][: self.prompt]}, self.prompt, 2)
+        ]
+        for batch in self.batches:
+            # Many sequences spend most of their time on prompts, so that they have one turn.
+            turns = 4 if batch == 1 else 1
+            new = self.new // 4 if batch == 1 else self.new // 2
+            starts = [prompt[: self.context] for prompt in prompts[:batch]]
+            asked = {"prompts": starts, "new": new}
+            found.append(Column(f"decode {batch}", "decode", asked, batch * new, turns))
+        return found
 
     def warm_up(self) -> Plan:
         """The same shapes with a few tokens each; what is compiled at first use is compiled."""
-        return replace(self, new=8)
+        return replace(self, new=16)
 
 
 @dataclass
 class Samples:
-    """Tokens per second of each round by column."""
+    """Tokens per second of each turn by column."""
 
     rates: dict[str, list[float]] = field(default_factory=dict)
 
     def add(self, column: str, rate: float) -> None:
-        """One more round."""
+        """One more turn."""
         self.rates.setdefault(column, []).append(rate)
 
     def median(self, column: str) -> float:
-        """Median over rounds, tokens per second."""
+        """Median over turns, tokens per second."""
         return statistics.median(self.rates[column])
 
 
-def measure_round(worker: Worker, plan: Plan, prompts: list[list[int]], out: Samples) -> None:
-    """One round of all columns with one worker."""
-    seconds = worker.ask("prefill", tokens=prompts[0][: plan.prompt])["seconds"]
-    out.add("prefill", plan.prompt / seconds)
-    for batch in (1, *plan.batches):
-        new = plan.new if batch == 1 else plan.new // 2
-        starts = [prompt[: plan.context] for prompt in prompts[:batch]]
-        seconds = worker.ask("decode", prompts=starts, new=new)["seconds"]
-        out.add(f"decode {batch}", batch * new / seconds)
+def measure_round(rows: Sequence[tuple[Worker, Samples]], columns: Sequence[Column]) -> None:
+    """One round: every turn of every column, workers one after the other within a turn."""
+    for column in columns:
+        for _ in range(column.turns):
+            for worker, samples in rows:
+                seconds = worker.ask(column.operation, **column.arguments)["seconds"]
+                samples.add(column.name, column.tokens / seconds)

@@ -1,12 +1,19 @@
 #!/usr/bin/env python3
 """Train Medusa heads (Cai et al., 2024) for a frozen Hugging Face model, on a CPU in minutes.
 
-    train_medusa.py MODEL --text examples/text/code_calibration.jsonl --out MODEL-medusa
+    optc compile MODEL --recipe int8-fused -o ARTIFACT
+    train_medusa.py MODEL --own ARTIFACT --text FILE.jsonl --source FOLDER --out MODEL-medusa
 
-Head k guesses the token k places after the next one from the model's last hidden state x (behind
-the last norm): one residual block ``x + SiLU(W x + b)``, then the model's own head, which stays
-frozen, so that a head is a D x D matrix. Its target is the model's own distribution at that place
-of the text (self-distillation), because that is what a draft must meet to be accepted.
+The shipped heads were trained with ``--own`` (`examples/README.md`). Head k guesses the token k
+places after the next one from the model's last hidden state x (behind the last norm): one residual
+block ``x + SiLU(W x + b)``, then the model's own head, which stays frozen, so that a head is a
+D x D matrix. Its target is the model's own distribution at that place (self-distillation), because
+that is what a draft must meet to be accepted.
+
+Heads only ever draft behind what the model itself has said, which is not like the text that it was
+trained on: a small model repeats itself. So with ``--own`` an artifact of the model goes on from
+the first `BEGINNING` tokens of each window of text, every other time greedily and else at
+temperature 0.7, and the heads see nothing but what it said. Without, they are trained on the text.
 
 Writes ``medusa_heads.safetensors`` (bf16, named as the authors' checkpoints name them:
 ``K.0.linear.weight``, ``K.0.linear.bias``) and ``config.json`` with the measured rates: how often
@@ -30,10 +37,14 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
+import optc
+
 #: One window in this many is kept for measuring.
 HELD_BACK = 16
 #: Ranks whose rates are measured.
 RANKS = 10
+#: Tokens of a window that the model goes on from, and the temperatures of that, in turns.
+BEGINNING, TEMPERATURES = 64, (0.0, 0.7)
 #: Folders of a source tree that are left out.
 SKIPPED = {"test", "tests", "site-packages", "__pycache__"}
 
@@ -74,6 +85,24 @@ def documents(file: Path) -> list[tuple[str, str]]:
     return [(row["name"], row["text"]) for row in rows]
 
 
+def own_windows(artifact: Path, windows: Tensor) -> Tensor:
+    """Windows [N, S] of which an artifact of the model wrote all but the beginnings."""
+    params = [
+        optc.SamplingParams(
+            temperature=TEMPERATURES[seed % len(TEMPERATURES)],
+            max_tokens=windows.shape[1] - BEGINNING,
+            seed=seed,
+            ignore_eos=True,
+        )
+        for seed in range(len(windows))
+    ]
+    beginnings = windows[:, :BEGINNING].tolist()
+    with optc.load(artifact, prefix_cache=False) as engine:
+        outputs = engine.generate(beginnings, params)
+    said = [list(output.raise_for_error().token_ids) for output in outputs]
+    return torch.tensor([[*a, *b] for a, b in zip(beginnings, said, strict=True)])
+
+
 @torch.no_grad()
 def hidden_states(model: nn.Module, windows: Tensor, batch: int) -> Tensor:
     """[N, S, D] last hidden states of windows [N, S], in bfloat16."""
@@ -81,17 +110,21 @@ def hidden_states(model: nn.Module, windows: Tensor, batch: int) -> Tensor:
     return torch.cat(parts)
 
 
-def distillation_loss(heads: Heads, lm_head: Tensor, hidden: Tensor) -> Tensor:
-    """Cross-entropy of every head [B, S, D] against the model's distribution, summed."""
+def distill(heads: Heads, lm_head: Tensor, hidden: Tensor) -> float:
+    """Gradients of every head's cross-entropy against the model's distribution over hidden states
+    [B, S, D]; the sum of the losses. Logits are computed in bfloat16, and of one head at a time:
+    they are large."""
     with torch.no_grad():
-        teacher = (hidden @ lm_head.T).softmax(-1)
-    loss = torch.zeros(())
+        teacher = (hidden @ lm_head.T).float().softmax(-1)
+    total = 0.0
     for head in range(len(heads.blocks)):
         ahead = head + 1
-        guess = heads(hidden[:, :-ahead], head) @ lm_head.T
+        guess = heads(hidden[:, :-ahead].float(), head).bfloat16() @ lm_head.T
         target = teacher[:, ahead:]
-        loss = loss + F.cross_entropy(guess.flatten(0, 1), target.flatten(0, 1))
-    return loss
+        loss = F.cross_entropy(guess.float().flatten(0, 1), target.flatten(0, 1))
+        loss.backward()
+        total += loss.item()
+    return total
 
 
 @torch.no_grad()
@@ -121,12 +154,11 @@ def train(heads: Heads, lm_head: Tensor, hidden: Tensor, arguments: argparse.Nam
         for group in optimizer.param_groups:
             group["lr"] = arguments.rate * warm * 0.5 * (1 + math.cos(math.pi * part))
         chosen = torch.randint(len(hidden), (arguments.batch,))
-        loss = distillation_loss(heads, lm_head, hidden[chosen].float())
         optimizer.zero_grad()
-        loss.backward()
+        loss = distill(heads, lm_head.bfloat16(), hidden[chosen])
         optimizer.step()
         if step % 20 == 0 or step + 1 == arguments.steps:
-            print(f"step {step} loss {float(loss):.4f} {time.time() - started:.0f} s", flush=True)
+            print(f"step {step} loss {loss:.4f} {time.time() - started:.0f} s", flush=True)
 
 
 def save(heads: Heads, rates: list[list[float]], out: Path) -> None:
@@ -148,15 +180,18 @@ def main() -> None:
     parser.add_argument("--text", type=Path, nargs="*", default=[], help="JSON-lines files")
     parser.add_argument("--source", type=Path, nargs="*", default=[], help="folders of *.py")
     parser.add_argument("--exclude", type=Path, nargs="*", default=[], help="JSON-lines files")
+    parser.add_argument("--own", type=Path, help="artifact of the model; it writes the windows")
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--heads", type=int, default=4)
     parser.add_argument("--window", type=int, default=512)
     parser.add_argument("--tokens", type=int, default=400_000, help="most tokens of text")
+    parser.add_argument("--threads", type=int, default=torch.get_num_threads())
     parser.add_argument("--steps", type=int, default=300)
     parser.add_argument("--batch", type=int, default=8, help="windows a step")
     parser.add_argument("--rate", type=float, default=1e-3)
     arguments = parser.parse_args()
     torch.manual_seed(0)
+    torch.set_num_threads(arguments.threads)
     tokenizer = AutoTokenizer.from_pretrained(arguments.model)
     model = AutoModelForCausalLM.from_pretrained(arguments.model, dtype=torch.float32).eval()
     ids: list[int] = []
@@ -167,7 +202,12 @@ def main() -> None:
     count = len(ids) // arguments.window
     windows = torch.tensor(ids[: count * arguments.window]).view(count, arguments.window)
     print(f"{count} windows of {arguments.window} tokens", flush=True)
+    if arguments.own is not None:
+        windows = own_windows(arguments.own, windows)
+        print("the model has gone on from their beginnings", flush=True)
     hidden = hidden_states(model, windows, arguments.batch)
+    if arguments.own is not None:
+        hidden = hidden[:, BEGINNING - 1 :]
     measured = torch.arange(count) % HELD_BACK == 0
     lm_head = model.lm_head.weight.detach()
     heads = Heads(arguments.heads, lm_head.shape[1])

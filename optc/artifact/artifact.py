@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -15,7 +16,7 @@ from optc.artifact.manifest import (
     Manifest,
 )
 from optc.artifact.parse_manifest import parse_manifest
-from optc.artifact.verify import check_files
+from optc.artifact.verify import check_files, contents_checked_beside
 from optc.errors import ArtifactError
 from optc.machine import Machine
 
@@ -50,6 +51,17 @@ class Artifact:
         manifest = read_manifest(folder)
         check_files(folder, manifest.files, contents=verify == "full")
         return cls(folder, manifest)
+
+    def contents_checked(self, verify: Verify) -> AbstractContextManager[None]:
+        """Do what ``open(path, verify)`` does beyond ``open(path, "size")`` beside the body of a
+        ``with``, at whose end all files are checked; those of less than 16 MiB are before it.
+
+        Raises:
+            ArtifactError: A file is damaged; in place of what the body raises.
+        """
+        if verify == "size":
+            return nullcontext()
+        return contents_checked_beside(self.path, self.manifest.files)
 
     @property
     def digest(self) -> str:

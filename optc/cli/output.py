@@ -69,14 +69,34 @@ def reserved_stdout() -> Iterator[None]:
         os.close(saved)
 
 
-def table(title: str, *columns: str, numbers: Sequence[str] = ()) -> Table:
-    """A table with a title; columns named in ``numbers`` are right-aligned."""
+#: Columns of results that go into a file or a pipe, where no terminal says how wide it is.
+_FILE_WIDTH = 160
+
+
+def table(
+    title: str, *columns: str, numbers: Sequence[str] = (), prose: Sequence[str] = ()
+) -> Table:
+    """A table with a title.
+
+    Args:
+        title: Above it.
+        columns: Their headings.
+        numbers: Columns that are right-aligned.
+        prose: Columns that wrap where the terminal is narrow, beside the last one; others hold
+            names, which are of no use if they are cut.
+    """
     from rich.box import SIMPLE_HEAD
     from rich.table import Table
 
     made = Table(title=title, box=SIMPLE_HEAD, title_justify="left", pad_edge=False)
     for column in columns:
-        made.add_column(column, justify="right" if column in numbers else "left")
+        number, wraps = column in numbers, column in prose or column == columns[-1]
+        made.add_column(
+            column,
+            justify="right" if number else "left",
+            no_wrap=not (number or wraps),  # of numbers only the heading has places to wrap at
+            overflow="fold" if wraps else "ellipsis",
+        )
     return made
 
 
@@ -84,7 +104,8 @@ def show(*renderables: Any) -> None:
     """Print tables and texts on stdout."""
     from rich.console import Console
 
-    console = Console(highlight=False, markup=False, soft_wrap=False)
+    width = None if sys.stdout.isatty() or "COLUMNS" in os.environ else _FILE_WIDTH
+    console = Console(highlight=False, markup=False, soft_wrap=False, width=width)
     for renderable in renderables:
         console.print(renderable)
 

@@ -10,7 +10,7 @@ from optc.cli.output import byte_text, figure, table
 if TYPE_CHECKING:
     from rich.table import Table
 
-_MEASURED_ON = {"lowered-onnx": " (lowered ONNX)"}
+_MEASURED_ON = {"lowered-onnx": "on the lowered ONNX"}
 _VERDICTS = {True: "passed", False: "FAILED", None: "-"}
 
 
@@ -33,20 +33,31 @@ def engines_table(engines: Sequence[Mapping[str, Any]]) -> Table:
     return rows
 
 
-def gates_table(gates: Sequence[Mapping[str, Any]]) -> Table:
-    """Each gate's value, bound and verdict; with its engine where there are several."""
-    several = len({gate.get("engine") for gate in gates}) > 1
-    lead = ("engine",) if several else ()
-    rows = table(
-        "gates", *lead, "name", "value", "bound", "verdict", "why", numbers=("value", "bound")
-    )
+def gates_tables(gates: Sequence[Mapping[str, Any]]) -> list[Table]:
+    """Each gate's value, bound and verdict, a table for each engine."""
+    engines = dict.fromkeys(gate.get("engine") for gate in gates)
+    several = len(engines) > 1
+    return [
+        _gates_table(
+            f"gates of {engine}" if several else "gates",
+            [gate for gate in gates if gate.get("engine") == engine],
+        )
+        for engine in engines
+    ]
+
+
+def _gates_table(title: str, gates: Sequence[Mapping[str, Any]]) -> Table:
+    rows = table(title, "name", "value", "bound", "verdict", "why", numbers=("value", "bound"))
+    reasons: set[str] = set()
     for gate in gates:
+        reason = gate.get("reason", "")
+        why = (_MEASURED_ON.get(gate["measured_on"], ""), '"' if reason in reasons else reason)
+        reasons.update([reason] if reason else [])
         rows.add_row(
-            *((gate["engine"],) if several else ()),
-            gate["name"] + _MEASURED_ON.get(gate["measured_on"], ""),
+            gate["name"],
             figure(gate["value"]),
             figure(gate["bound"]),
             _VERDICTS[gate["passed"]],
-            gate.get("reason", ""),
+            ": ".join(filter(None, why)),
         )
     return rows

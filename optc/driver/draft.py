@@ -18,6 +18,7 @@ from optc.driver.options import CompileOptions
 from optc.driver.tokenizer import write_tokenizer
 from optc.errors import InputError
 from optc.importer import ImportedModel
+from optc.ir.graph import width
 from optc.runtime.speculative.draft_artifact import check_same_tokenizer
 
 ROLE = "draft"
@@ -41,32 +42,59 @@ class Draft:
     warnings: tuple[str, ...] = ()
 
 
-def build_draft(
+def import_draft(
     options: CompileOptions,
     source: Path,
     writer: ArtifactWriter,
     tokenizer: TokenizerEntry | None,
-    targets: Sequence[Built],
-) -> Draft:
-    """Compile the model in ``source`` with the recipe of the target, beside it: for each target
-    engine one of the same backend and target, since both run on the same machine.
-
-    They are not gated: the target verifies every token that they draft.
+    vocabulary: int | None,
+) -> ImportedModel:
+    """The draft model, checked before the target is built.
 
     Args:
         options: Of the compile.
         source: Folder of the draft model.
         writer: Of the artifact.
         tokenizer: The target's.
-        targets: The target's engines.
+        vocabulary: Width of the target's logits.
 
     Raises:
         InputError: The folder is no model, or its tokenizer or vocabulary is not the target's.
-        UnsupportedError: Something in the draft is not recognized or cannot be lowered.
+        UnsupportedError: Something in the draft is not recognized.
     """
-    own = replace(options, source=source, recipe=options.draft_recipe, dump_dir=None)
-    imported = importer.import_model(own.source, allow_remote_code=own.allow_remote_code)
+    imported = importer.import_model(source, allow_remote_code=options.allow_remote_code)
     _check_tokenizer(imported, writer, tokenizer)
+    own = width(imported.model.graph.outputs[0])
+    if own != vocabulary:
+        raise InputError(
+            f"the draft model knows {own} tokens, the target {vocabulary}",
+            where="--draft",
+            hint="a draft must have the target's vocabulary",
+        )
+    return imported
+
+
+def build_draft(
+    options: CompileOptions,
+    imported: ImportedModel,
+    writer: ArtifactWriter,
+    targets: Sequence[Built],
+) -> Draft:
+    """Compile a draft model with the recipe of the target, beside it: for each target engine one of
+    the same backend and target, since both run on the same machine.
+
+    They are not gated: the target verifies every token that they draft.
+
+    Args:
+        options: Of the compile.
+        imported: The draft model, from `import_draft`.
+        writer: Of the artifact.
+        targets: The target's engines.
+
+    Raises:
+        UnsupportedError: Something in the draft cannot be lowered.
+    """
+    own = replace(options, recipe=options.draft_recipe, dump_dir=None)
     lowered = lower(imported.model, own)
     check_disk(lowered.model, writer)
     specs = [built.build.spec for built in targets]
@@ -79,13 +107,6 @@ def build_draft(
     described = Source(imported.name, imported.source_digest, imported.family, imported.config)
     builder = EngineBuilder(writer, own.engines, described)
     engines = tuple(builder.build_all(ROLE, lowered.model, lambda request: limits))
-    vocabulary = engines[0].build.spec.vocab_size
-    if vocabulary != specs[0].vocab_size:
-        raise InputError(
-            f"the draft model knows {vocabulary} tokens, the target {specs[0].vocab_size}",
-            where="--draft",
-            hint="a draft must have the target's vocabulary",
-        )
     return Draft(ROLE, engines, {"passes": [run.to_json() for run in lowered.runs]})
 
 

@@ -149,8 +149,9 @@ class _Compile:
         lowered = self._lower(imported)
         self._check_limits(lowered)
         tokenizer = self._tokenizer(imported)
+        draft = self._import_draft(lowered, tokenizer)
         engines = self._build(lowered, limits)
-        drafts = self._drafts(lowered, engines, limits, tokenizer)
+        drafts = self._drafts(draft, lowered, engines, limits, tokenizer)
         judgement = self._judge(lowered, engines, tokenizer)
         every = [*engines, *(built for draft in drafts for built in draft.engines)]
         files = self.writer.hashed_files()
@@ -217,6 +218,21 @@ class _Compile:
             imported.folder, imported.tokenizer_files, imported.config, self.writer.folder
         )
 
+    def _import_draft(
+        self, lowered: Lowered, tokenizer: TokenizerEntry | None
+    ) -> ImportedModel | None:
+        """The draft model, so that one that does not suit is refused before the long stages."""
+        if self.options.draft is None:
+            return None
+        with self._stage("import draft"):
+            from optc.driver.draft import import_draft
+            from optc.ir.graph import width
+
+            vocabulary = width(lowered.model.graph.outputs[0])
+            return import_draft(
+                self.options, self.options.draft, self.writer, tokenizer, vocabulary
+            )
+
     def _build(self, lowered: Lowered, limits: BuildOptions) -> list[Built]:
         def limits_of(request: EngineRequest) -> BuildOptions:
             scratch = self.scratch / request.name
@@ -229,6 +245,7 @@ class _Compile:
 
     def _drafts(
         self,
+        draft: ImportedModel | None,
         lowered: Lowered,
         engines: list[Built],
         limits: BuildOptions,
@@ -236,20 +253,19 @@ class _Compile:
     ) -> list[Draft]:
         options, writer = self.options, self.writer
         drafts: list[Draft] = []
-        if options.draft is not None:
+        if draft is not None:
             with self._stage("draft"):
                 from optc.driver.draft import build_draft
 
-                drafts.append(build_draft(options, options.draft, writer, tokenizer, engines))
+                drafts.append(build_draft(options, draft, writer, engines))
         if options.self_draft is not None:
             with self._stage("self-draft"):
                 from optc.driver.self_draft import build_self_draft
 
                 wanted = options.self_draft
-                draft = build_self_draft(
-                    options, wanted, writer, lowered, engines, limits, tokenizer
+                drafts.append(
+                    build_self_draft(options, wanted, writer, lowered, engines, limits, tokenizer)
                 )
-                drafts.append(draft)
         return drafts
 
     def _judge(

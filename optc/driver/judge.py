@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from optc.driver.built import Built
+from optc.driver.gates_text import gates_text
 from optc.driver.options import CompileOptions
 from optc.errors import GateError
 
@@ -46,12 +47,11 @@ class GatesFailedError(GateError):
     """
 
     def __init__(self, judgement: Judgement, report: dict[str, Any], kept: Path | None) -> None:
-        kept_text = f"the result is in {kept}" if kept else "--keep-failed keeps the result"
         several = len({gate.engine for gate in judgement.gates}) > 1
         super().__init__(
-            "; ".join(f"{gate_label(gate, several)}: {gate.reason}" for gate in judgement.failed),
+            gates_text(judgement.failed, several),
             where="gates",
-            hint=f"no artifact was written; --gate name=bound changes a bound, {kept_text}",
+            hint=f"no artifact was written; {_ways_out(judgement.failed, kept)}",
         )
         keys = ("passes", "gates", "peak_anon_bytes", "seconds")
         self.details = {
@@ -60,11 +60,16 @@ class GatesFailedError(GateError):
         }
 
 
-def gate_label(gate: GateResult, several: bool) -> str:
-    """A gate's name, with that of its engine where there are several, and what it was measured on
-    where that was not the engine."""
-    lowered = " (lowered ONNX)" if gate.measured_on == "lowered-onnx" else ""
-    return f"{gate.engine}: {gate.name}{lowered}" if several else f"{gate.name}{lowered}"
+def _ways_out(failed: Sequence[GateResult], kept: Path | None) -> str:
+    """What the user may do about gates that failed or have no value."""
+    ways = []
+    if any(gate.value is None for gate in failed):
+        ways.append("--allow-unmeasured lets through what cannot be measured here")
+    if any(gate.value is not None for gate in failed):
+        ways.append("--gate name=bound changes a bound")
+        ways.append("--eval-text FILE judges on text such as the model was trained on")
+    ways.append(f"the result is in {kept}" if kept else "--keep-failed keeps the result")
+    return ", ".join(ways)
 
 
 def not_judged(bounds: Mapping[str, float | None], engines: Sequence[Built]) -> Judgement:
@@ -114,11 +119,9 @@ def _judgement(verdicts: Mapping[str, EngineVerdict], options: CompileOptions) -
     failed = tuple(g for g in gates if g.passed is False)
     warnings = [text for verdict in verdicts.values() for text in verdict.warnings]
     if options.allow_unmeasured:
-        several = len(verdicts) > 1
-        warnings += [
-            f"gate {gate_label(gate, several)} was not measured: {gate.reason}"
-            for gate in unmeasured
-        ]
+        if unmeasured:
+            text = gates_text(unmeasured, several=len(verdicts) > 1)
+            warnings.append(f"gates without a value: {text}")
     else:
         failed += unmeasured
     return Judgement(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,12 +21,13 @@ from optc.bench.estimate import (
 )
 from optc.driver.engines import EngineRequest, engine_name, name_engines
 from optc.driver.limits import predicted_bytes, weight_bytes
-from optc.driver.lowering import lower
+from optc.driver.lowering import Lowered, lower
 from optc.driver.memory import PeakMemory
 from optc.driver.options import CompileOptions, build_limits, for_engines
 from optc.driver.recipe_options import resolve_recipe
 from optc.errors import UnavailableError, UnsupportedError
 from optc.progress import Progress, no_progress
+from optc.recipe import Recipe
 from optc.runtime.executable import LayerKV
 from optc.target import known_targets
 
@@ -111,7 +112,8 @@ class Plan:
     Attributes:
         model: Its name.
         recipe: The recipe's name.
-        pipeline: Spec of the passes.
+        pipeline: Spec of the passes; where all backends are asked, for the recipe's own (its
+            ``for_engines`` may give others other options).
         passes: What each did, as in the report of a compile.
         max_context: Longest sequence in tokens.
         weight_bytes: After the passes, without any backend's padding.
@@ -174,11 +176,12 @@ def plan(
         recipe, source, set=sets, calibration=calibration, adapters=adapters, medusa=medusa
     )
     requests = _requests(backends, whole.backend)
-    if backends != ALL:
-        whole = for_engines(whole, requests, sets)
+    # all backends are as many compiles; those that are named are one, with one graph
+    recipes = [for_engines(whole, [r] if backends == ALL else requests, sets) for r in requests]
+    main = next((i for i, r in enumerate(requests) if r.backend.name == whole.backend), 0)
     options = CompileOptions(
         source,
-        whole,
+        recipes[main],
         draft_recipe,
         Path(),
         requests,
@@ -193,8 +196,9 @@ def plan(
         imported = import_model(options.source, allow_remote_code=allow_remote_code)
         limits = build_limits(options, imported.max_context)
         progress("passes", 0, 0)
-        lowered = lower(imported.model, options)
+        each = _lower_each(imported.model, recipes, options)
         present = memory.sample()
+    lowered = each[main]
     layers = json.loads(lowered.model.metadata_props.get("optc.kv", '{"layers": []}'))["layers"]
     return Plan(
         imported.name,
@@ -206,7 +210,10 @@ def plan(
         sum(LayerKV(**layer).bytes_per_token for layer in layers),
         predicted_bytes(lowered.reference, present, gated=True),
         predicted_bytes(lowered.reference, present, gated=False),
-        tuple(_engine_plan(r, lowered.model, limits, ceilings) for r in requests),
+        tuple(
+            _engine_plan(request, mine.model, limits, ceilings)
+            for request, mine in zip(requests, each, strict=True)
+        ),
         (*warnings, *imported.warnings),
     )
 
@@ -218,6 +225,17 @@ def _requests(backends: str | Sequence[str], default: str) -> tuple[EngineReques
     targets = known_targets().values()
     pairs = [(b, target) for b in found for target in targets if not b.takes(target)]
     return tuple(EngineRequest(engine_name(*pair), *pair) for pair in pairs)
+
+
+def _lower_each(
+    model: ir.Model, recipes: Sequence[Recipe], options: CompileOptions
+) -> list[Lowered]:
+    """The model after the passes of each recipe; equal ones are run once."""
+    found: dict[str, Lowered] = {}
+    for recipe in recipes:
+        if recipe.spec() not in found:
+            found[recipe.spec()] = lower(model.clone(), replace(options, recipe=recipe))
+    return [found[recipe.spec()] for recipe in recipes]
 
 
 def _engine_plan(

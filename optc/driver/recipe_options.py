@@ -35,6 +35,12 @@ def resolve_recipe(
     warnings: list[str] = []
     if calibration is not None:
         loaded = _calibrated(loaded, Path(calibration), source, warnings)
+    elif calibrates(loaded):
+        raise InputError(
+            f"the recipe {loaded.name!r} calibrates, and there is no text to do it with",
+            where="--calibration",
+            hint="give one such as the model was trained on: .jsonl or plain text",
+        )
     whole = loaded if adapters is None else with_adapters(loaded, adapters)
     if medusa is not None:
         whole = _with_heads(whole, Path(medusa))

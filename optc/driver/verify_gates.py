@@ -14,6 +14,7 @@ from optc.artifact import Artifact, EngineEntry, Manifest
 from optc.artifact.choose import reason_against
 from optc.artifact.jsonio import pretty_json
 from optc.artifact.manifest import REPORT_NAME
+from optc.driver.gates_text import gates_text
 from optc.driver.machine import machine_facts
 from optc.driver.reference_model import check_source, import_reference
 from optc.errors import GateError, InputError
@@ -33,7 +34,7 @@ class OpenGatesError(GateError):
 
     def __init__(self, bad: Sequence[GateResult], every: Sequence[GateResult]) -> None:
         super().__init__(
-            "; ".join(f"{gate.engine}: {gate.name}: {gate.reason}" for gate in bad),
+            gates_text(bad, several=True),
             where="gates",
             hint="do not serve these engines before their gates hold on the machine they are for",
         )

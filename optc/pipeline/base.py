@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Final
 
@@ -65,6 +66,20 @@ class Pass:
     def run(self, model: ir.Model) -> PassReport:
         """Rewrite ``model`` in place and report."""
         raise NotImplementedError  # pragma: no cover - abstract
+
+    def check_option(self, option: str, allowed: Collection[object], hint: str = "") -> None:
+        """Check that an option has one of its values; for ``__post_init__``.
+
+        Raises:
+            InputError: It has another; the hint, if there is none of its own, names them all.
+        """
+        value = getattr(self, option)
+        if value not in allowed:
+            raise InputError(
+                f"{option}={value} is not possible",
+                where=f"pass {self.name}",
+                hint=hint or f"one of {', '.join(map(str, allowed))}",
+            )
 
     def spec(self) -> str:
         """The pass as text, ``name{option=value,…}``; options at their defaults and local ones are

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 import weakref
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from types import TracebackType
 
@@ -127,13 +127,13 @@ class Engine:
             salt, priority, deadline_s, adapter: As of `submit`.
 
         Raises:
-            RequestError: The number of params is not that of the prompts, or the priority or the
-                deadline is not allowed.
+            RequestError: The prompts are no list, the number of params is not that of the prompts,
+                or the salt, the priority or the deadline is not allowed.
             EngineError: The engine failed.
             UnavailableError: Structured output is wanted and llguidance is not installed.
         """
         terms = Terms(salt=salt, priority=priority, deadline_s=deadline_s, adapter=adapter)
-        wanted: list[Prompt] = [prompts] if isinstance(prompts, str) else list(prompts)
+        wanted = _listed(prompts)
         per_prompt = self._params_for(wanted, params)
         handles = self._prepare_all(wanted, per_prompt, terms)
         submissions = [entry for entry in handles if isinstance(entry, Submission)]
@@ -263,3 +263,11 @@ class Engine:
         except RequestError as error:
             failed = Completion(0, "", (), "error", None, RequestMetrics(arrived_s), error)
             return RequestOutput((), (failed,))
+
+
+def _listed(prompts: str | Sequence[Prompt]) -> list[Prompt]:
+    if isinstance(prompts, str):
+        return [prompts]
+    if isinstance(prompts, Iterable):
+        return list(prompts)
+    raise RequestError(f"prompts are a text or a list, not {prompts!r}", where="prompts")

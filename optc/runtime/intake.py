@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import reprlib
 import secrets
 import time
 from collections.abc import Callable, Iterable, Sequence
@@ -65,6 +66,11 @@ class Intake:
             UnavailableError: Structured output is wanted and llguidance is not installed.
         """
         arrived_s = time.perf_counter()
+        if not isinstance(params, SamplingParams):
+            raise RequestError(
+                f"sampling parameters are an optc.SamplingParams, not {reprlib.repr(params)}",
+                where="params",
+            )
         ids = self._encode(prompt)
         self._check(ids, params)
         streams: tuple[TextStream, ...] = ()
@@ -92,7 +98,7 @@ class Intake:
     def discard(self, submission: Submission) -> None:
         """Give back what a submission took that will not reach the engine."""
         if submission.adapter is not None:
-            for _ in range(submission.params.n):
+            for _ in range(submission.params.completions):
                 self._adapters.release(submission.adapter)
 
     def _constraints(self, params: SamplingParams) -> tuple[Constraint, ...]:
@@ -105,8 +111,12 @@ class Intake:
 
     def _encode(self, prompt: Prompt) -> Int32:
         if not isinstance(prompt, str):
-            if not all(isinstance(token, int | np.integer) for token in prompt):
-                raise RequestError("a prompt is a text or integers", where="prompt")
+            if not _are_token_ids(prompt):
+                raise RequestError(
+                    f"a prompt is a text or a list of token ids, not {reprlib.repr(prompt)}",
+                    where="prompt",
+                    hint="several prompts are a list of those",
+                )
             self._check_tokens("prompt", prompt)
             return np.array(prompt, np.int32)
         if self._tokenizer is None:
@@ -146,3 +156,12 @@ class Intake:
                 where=where,
                 hint=f"they go from 0 to {self._vocab_size - 1}",
             )
+
+
+def _are_token_ids(prompt: object) -> bool:
+    """Whether a prompt that is no text is integers; bytes are integers by accident."""
+    return (
+        isinstance(prompt, Sequence | np.ndarray)
+        and not isinstance(prompt, bytes | bytearray)
+        and all(isinstance(token, int | np.integer) for token in prompt)
+    )

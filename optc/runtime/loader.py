@@ -16,6 +16,7 @@ from optc.runtime.engine import Engine
 from optc.runtime.engine_info import EngineInfo
 from optc.runtime.eviction import Eviction
 from optc.runtime.executable import Executable
+from optc.runtime.heap import give_back_freed
 from optc.runtime.kv_plan import parse_bytes
 from optc.runtime.speculative.break_even import MAX_DRAFTED
 from optc.runtime.speculative.draft_artifact import find_draft
@@ -103,15 +104,17 @@ def load(
     )
     _check_threads(threads)
     budget = parse_bytes(kv_memory) if isinstance(kv_memory, str) else kv_memory
-    artifact = Artifact.open(path, verify)
     kinds = _kinds(speculate, draft)
-    choice = artifact.choose(name=engine)
     count = threads or usable_threads()
-    engines = {"target": _Engine(artifact, choice.entry, count)}
-    for role in MODELS:
-        if role in kinds:
-            found = find_draft(artifact, choice.entry, role, draft, verify)
-            engines[role] = _Engine(*found, count)
+    artifact = Artifact.open(path, "size")
+    with artifact.contents_checked(verify):  # no file of an engine is opened before its end
+        choice = artifact.choose(name=engine)
+        engines = {"target": _Engine(artifact, choice.entry, count)}
+        for role in MODELS:
+            if role in kinds:
+                found = find_draft(artifact, choice.entry, role, draft, verify)
+                engines[role] = _Engine(*found, count)
+        reader = artifact_tokenizer(artifact)
     drafting = Drafting(
         kinds,
         next((engines[role] for role in MODELS if role in engines), None),
@@ -124,10 +127,10 @@ def load(
         ),
     )
     tokenizer = artifact.manifest.tokenizer
-    return Engine(
+    loaded = Engine(
         engines["target"],
         info=EngineInfo.of(artifact.path, choice),
-        tokenizer=artifact_tokenizer(artifact),
+        tokenizer=reader,
         eos_token_ids=tokenizer.eos_token_ids if tokenizer else (),
         kv_memory_bytes=budget,
         token_budget=token_budget,
@@ -141,6 +144,8 @@ def load(
         batching=batching,
         batch_window_ms=batch_window_ms,
     )
+    give_back_freed()  # reading a tokenizer leaves tens of megabytes behind
+    return loaded
 
 
 def _check_counts(**counts: int | None) -> None:

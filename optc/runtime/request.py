@@ -75,8 +75,9 @@ class Request:
         self.rank = Rank(0, self.leader_id)
         self.idle = False
         self.adapter = adapter
-        # Keys and values depend on the adapter: those of another are another prefix.
-        self.salt = salt if adapter is None else f"{salt}\0{adapter.generation}"
+        # Keys and values depend on the adapter: those of another are another prefix. The number
+        # goes first, so that no salt that a caller chooses is read as another adapter's.
+        self.salt = f"{'' if adapter is None else adapter.generation}\0{salt}"
         self.params = params
         self.seed = seed
         self.index = index

@@ -20,7 +20,7 @@ class Terms:
         deadline_s: Seconds after its submission when it ends at the latest; None is never.
 
     Raises:
-        RequestError: The priority is no integer, or the deadline is not above 0.
+        RequestError: The salt is no text, the priority no integer, or the deadline not above 0.
     """
 
     salt: str = ""
@@ -29,6 +29,10 @@ class Terms:
     deadline_s: float | None = None
 
     def __post_init__(self) -> None:
+        if not isinstance(self.salt, str):
+            raise RequestError(
+                f"a salt of {self.salt!r} is not allowed", where="salt", hint="a text"
+            )
         if isinstance(self.priority, bool) or not isinstance(self.priority, Integral):
             raise RequestError(
                 f"a priority of {self.priority!r} is not allowed",

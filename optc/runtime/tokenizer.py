@@ -138,11 +138,7 @@ def read_tokenizer(path: Path) -> tokenizers.Tokenizer:
         ArtifactError: The file is not a tokenizer.
     """
     try:
-        text = path.read_text(encoding="utf-8")
-        loaded = json.loads(text)
-        if not isinstance(loaded, dict) or "model" not in loaded:
-            raise ValueError("it has no model")
-        backend: tokenizers.Tokenizer = tokenizers.Tokenizer.from_str(text)
+        backend: tokenizers.Tokenizer = tokenizers.Tokenizer.from_buffer(path.read_bytes())
     except (OSError, ValueError) as error:
         raise ArtifactError(f"not a tokenizer: {error}", where=str(path)) from error
     return backend

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from optc import registry
 from optc.artifact import Artifact
 from optc.progress import Progress, no_progress
 from optc.runtime.costs_cache import CostsCache
-from optc.runtime.loader import load
+from optc.runtime.executable import Executable
+from optc.runtime.loader import artifact_tokenizer
+from optc.simulate.fit_service import fit_service
 from optc.simulate.measure import measure_step_times
+from optc.simulate.service import serve
 from optc.simulate.step_times import StepTimes
-from optc.simulate.stopwatch import serve_steps
 from optc.target import usable_threads
 
 #: Another way to measure or to state them is another version.
-_KIND = "step-times.v2"
+_KIND = "step-times.v3"
 
 
 def artifact_step_times(
@@ -47,15 +47,16 @@ def artifact_step_times(
     kept = None if again else cache.read(_KIND, key, count)
     if kept is not None:
         return StepTimes.from_json(kept)
-    options: dict[str, Any] = {"threads": count, "prefix_cache": False, "verify": "size"}
-    with load(artifact.path, engine=entry.name, **options) as loaded:
-        served = serve_steps(loaded)
-    executable = registry.backend(entry.backend).load(
-        artifact.engine_folder(entry), entry.spec, entry.data, count
-    )
+
+    def opened() -> Executable:
+        backend = registry.backend(entry.backend)
+        return backend.load(artifact.engine_folder(entry), entry.spec, entry.data, count)
+
+    executable = opened()
     try:
-        found = measure_step_times(executable, served, progress=progress)
+        alone = measure_step_times(executable, progress=progress)
     finally:
         executable.close()
+    found = fit_service(alone, serve(opened, artifact_tokenizer(artifact)))
     cache.write(_KIND, key, count, found.to_json())
     return found

@@ -1,4 +1,4 @@
-"""Measuring `StepTimes` on a loaded engine: medians over rounds in which all shapes take turns."""
+"""Measuring `StepTimes` on a loaded engine: rounds in which all shapes take turns."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ import numpy as np
 from optc.progress import Progress, no_progress
 from optc.runtime.executable import EngineSpec, Executable
 from optc.simulate.step_times import Curve, Rows, StepTimes, group_shares
-from optc.simulate.stopwatch import ServedSteps, time_steps
+from optc.simulate.stopwatch import time_steps
 
-ROUNDS = 5
+ROUNDS = 8
 #: Memory for keys and values while measuring; long contexts of many sequences are left out.
 _KV_BYTES = 512 << 20
 _SHORT, _LONG = 32, 2048
@@ -25,17 +25,16 @@ TimeSteps = Callable[[Sequence[Shape]], list[float]]
 
 def measure_step_times(
     executable: Executable,
-    served: Sequence[ServedSteps],
     *,
     rounds: int = ROUNDS,
     progress: Progress = no_progress,
     clock: Callable[[], float] = time.perf_counter,
 ) -> StepTimes:
-    """Measure an engine that nobody else uses; its KV pools are replaced.
+    """Steps of an engine that nobody else uses, on their own; its KV pools are replaced. What
+    service adds is found by `optc.simulate.fit_service`.
 
     Args:
         executable: The engine.
-        served: What `optc.simulate.stopwatch.serve_steps` found for it.
         rounds: In which all shapes take turns.
         progress: Told how many have been timed.
         clock: Seconds of a monotonic clock.
@@ -43,17 +42,16 @@ def measure_step_times(
     return fit(
         executable.spec,
         lambda shapes: time_steps(executable, shapes, rounds, progress, clock),
-        served,
     )
 
 
-def fit(spec: EngineSpec, timed: TimeSteps, served: Sequence[ServedSteps]) -> StepTimes:
+def fit(spec: EngineSpec, timed: TimeSteps) -> StepTimes:
     """The curves that explain measured steps, and how well they explain others."""
     plan = _Plan.of(spec)
     seconds = dict(zip(plan.shapes, timed(plan.shapes), strict=True))
     windows, shares = group_shares(spec)
-    zero = Curve((0.0,), (0.0,))
-    times = StepTimes(windows, shares, zero, zero, zero, zero, zero, 0.0)
+    zero, one = Curve((0.0,), (0.0,)), Curve((0.0,), (1.0,))
+    times = StepTimes(windows, shares, zero, zero, zero, zero, one, zero, 0.0)
 
     def seen(shape: Shape) -> float:
         return sum(times.pairs(new, length) for new, length in shape)
@@ -68,16 +66,13 @@ def fit(spec: EngineSpec, timed: TimeSteps, served: Sequence[ServedSteps]) -> St
         token=_curve((n, per_pair(near, far)) for n, near, far in plan.decodes),
     )
     attention = times  # the other curves are what it does not explain
-    body = _curve((n, seconds[one] - attention.engine_s(one, 1)) for n, one in plan.prefills)
+    body = _curve((n, seconds[all_] - attention.engine_s(all_, 1)) for n, all_ in plan.prefills)
     times = replace(times, body=body)
     with_body = times
     extra = _curve((n, seconds[near] - with_body.engine_s(near, n)) for n, near, _ in plan.decodes)
     times = replace(times, extra=extra)
     errors = [abs(times.engine_s(shape, len(shape)) / seconds[shape] - 1) for shape in plan.checks]
-    host = _curve(
-        (n, around - times.engine_s((Rows(1, length),) * n, n)) for n, length, around in served
-    )
-    return replace(times, host=host, error=sum(errors) / max(1, len(errors)))
+    return replace(times, error=sum(errors) / max(1, len(errors)))
 
 
 @dataclass(frozen=True)

@@ -6,6 +6,7 @@ from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import accumulate
+from math import inf
 from typing import Any
 
 from optc.bench.replay import Run, Served, make_run
@@ -91,7 +92,7 @@ def simulate(
         settings: Of the server.
         warmup: So many of the first jobs are served but not counted.
         acceptance: Probability that a draft is accepted if those before it are.
-        seed: Of what is accepted.
+        seed: Of what is accepted, and of which steps are held up.
         check: Check after every step that no block is lost; slow.
 
     Raises:
@@ -112,12 +113,13 @@ def simulate(
     )
     before = core.metrics()
     requests: list[Request] = []
-    waiting = deque(enumerate(jobs))
+    waiting = deque(enumerate(reached_s(jobs, times)))
     while waiting or core.has_work:
         if not core.has_work:
-            clock.now = max(clock.now, waiting[0][1].arrival_s)
-        while waiting and waiting[0][1].arrival_s <= clock.now:
-            index, job = waiting.popleft()
+            clock.now = max(clock.now, waiting[0][1])
+        while waiting and waiting[0][1] <= clock.now:
+            index = waiting.popleft()[0]
+            job = jobs[index]
             before = core.metrics() if index == warmup else before
             if len(job.prompt) < plan.max_context:
                 request = _add(core, job, seed)
@@ -131,6 +133,16 @@ def simulate(
         raise _too_small(plan)
     core.scheduler.check_integrity()
     return make_run(jobs[warmup:], served, core.metrics().since(before), 0.0)
+
+
+def reached_s(jobs: Sequence[Job], times: StepTimes) -> list[float]:
+    """When the engine has each job: one caller hands them in when they are due, one after the
+    other."""
+    reached: list[float] = []
+    for job in jobs:
+        last = reached[-1] if reached else -inf
+        reached.append(max(job.arrival_s + times.reach_s, last + times.submit_s))
+    return reached
 
 
 def _speculator(settings: Settings, times: StepTimes, clock: VirtualClock) -> Speculator | None:

@@ -1,4 +1,4 @@
-"""An engine in virtual time: each step takes as long as `StepTimes` says, and computes nothing.
+"""An engine in virtual time: steps take as long as `StepTimes` says, and compute nothing.
 
 It gives logits of two tokens. Drafts always name token 1, and each row's largest logit is that of
 token 1 with the stated acceptance, so that the runtime's own verifier accepts drafts at that rate.
@@ -40,7 +40,7 @@ class VirtualEngine:
         times: How long its steps take.
         clock: What a step moves.
         acceptance: Probability that a draft is accepted if those before it are.
-        seed: Of what is accepted.
+        seed: Of what is accepted, and of which steps are held up.
     """
 
     def __init__(
@@ -58,6 +58,7 @@ class VirtualEngine:
         self._clock = clock
         self._acceptance = acceptance
         self._rng = np.random.default_rng(seed)
+        self._delays = np.random.default_rng([seed, 1])  # acceptance does not depend on them
 
     def allocate_kv(self, blocks_per_group: tuple[int, ...], block_size: int) -> None:
         """Nothing is stored."""
@@ -67,7 +68,8 @@ class VirtualEngine:
         new = np.diff(batch.query_starts).tolist()
         sequences = list(map(Rows, new, batch.kv_lengths[0].tolist()))
         rows = len(batch.logit_rows)
-        self._clock.now += self._times.step_s(sequences, rows)
+        expected_s = self._times.step_s(sequences, rows)
+        self._clock.now += self._times.drawn_s(expected_s, self._delays.random())
         logits = np.zeros((rows, 2), np.float32)
         accepted = self._rng.random(rows) < self._acceptance
         logits[np.arange(rows), np.where(accepted, _DRAFT, _REFUSED)] = 1

@@ -43,13 +43,17 @@ class AddAdapters(Pass):
     max: int = 8
     rank: int = 16
 
+    def __post_init__(self) -> None:
+        """Refuse room that no engine has.
+
+        Raises:
+            InputError: ``max`` or ``rank`` is out of range.
+        """
+        self.check_option("max", range(1, 257), "from 1 to 256")
+        self.check_option("rank", range(1, 257), "from 1 to 256")
+
     def requires(self, model: ir.Model) -> None:
-        """The options are usable, and the pass has not run before."""
-        for option, value in (("max", self.max), ("rank", self.rank)):
-            if not 1 <= value <= 256:
-                raise InputError(
-                    f"{option}={value}", where=f"pass {self.name}", hint="from 1 to 256"
-                )
+        """The pass has not run before."""
         if ADAPTERS_METADATA in model.metadata_props:
             raise InputError("the model has adapters already", where=f"pass {self.name}")
 

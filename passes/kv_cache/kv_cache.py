@@ -22,7 +22,7 @@ KV_METADATA = "optc.kv"
 TREE_PARENT = "tree_parent"
 
 #: Types of paged pools.
-_TYPES = ("float32", "bfloat16", "int8")
+_TYPES = ("float32", "bfloat16", "float16", "int8")
 _DENSE_INPUTS = ("input_ids", "position_ids")
 _STEP_INPUTS: dict[str, tuple[int | str, ...]] = {
     "slot_mapping": ("G", "T"),
@@ -43,7 +43,8 @@ class KVCache(Pass):
     Options:
         tree: The rows of a sequence may form a tree: the input ``tree_parent`` is added.
         dtype: What the pools hold: ``float32``; ``bfloat16``, queries and softmax weights rounded
-            to it, too; or ``int8``, symmetric, with one float32 scale for each token and KV head
+            to it, too; ``float16``, which ONNX Runtime's engines for CUDA keep in pages, and no
+            other engine; or ``int8``, symmetric, with one float32 scale for each token and KV head
             of K and of V. New rows are read back from the pools like all others.
         query_bits: 8: with int8 pools, queries are rounded to int8, too, one scale for each row and
             head, as SageAttention does (Zhang et al., 2024); 0: they are not. Pools of other types
@@ -65,18 +66,9 @@ class KVCache(Pass):
         Raises:
             InputError: ``dtype`` or ``query_bits`` is none that there is.
         """
-        if self.dtype not in _TYPES:
-            raise InputError(
-                f"dtype={self.dtype} is not possible",
-                where=f"pass {self.name}",
-                hint=f"one of {', '.join(_TYPES)}",
-            )
-        if self.query_bits not in (0, 8):
-            raise InputError(
-                f"query_bits={self.query_bits} is not possible",
-                where=f"pass {self.name}",
-                hint="8 rounds queries to int8 where pools hold int8, 0 does not",
-            )
+        self.check_option("dtype", _TYPES)
+        hint = "8 rounds queries to int8 where pools hold int8, 0 does not"
+        self.check_option("query_bits", (0, 8), hint)
 
     def requires(self, model: ir.Model) -> None:
         """The model is in dense form: two inputs, one output, at least one attention.

@@ -9,7 +9,6 @@ from typing import ClassVar
 import ml_dtypes
 import onnx_ir as ir
 
-from optc.errors import InputError
 from optc.ir.functions import is_op, make_node
 from optc.ir.graph import add_initializer, remove_unused, replace_node
 from optc.ir.linear import SOURCES, Linear, find_linear, head_of, sources
@@ -43,12 +42,7 @@ class CastWeights(Pass):
         Raises:
             InputError: ``dtype`` is not ``bfloat16``.
         """
-        if self.dtype != "bfloat16":
-            raise InputError(
-                f"dtype={self.dtype} is not possible",
-                where=f"pass {self.name}",
-                hint="the only type is bfloat16",
-            )
+        self.check_option("dtype", ("bfloat16",), "the only type is bfloat16")
 
     def run(self, model: ir.Model) -> PassReport:
         """Rewrite ``model`` in place."""

@@ -26,7 +26,7 @@ _BOOLEAN = ("And", "Equal", "Greater", "GreaterOrEqual", "Less", "LessOrEqual", 
 
 @dataclass(frozen=True)
 class ComputeType(Pass):
-    """All values, weights and caches of a slot form become of one type; the logits end in float32.
+    """All values, weights and caches of a step become of one type; the logits end in float32.
 
     What depends on positions alone, the angles and their cosines, is computed in float32 and
     rounded after. Norms sum in float32 by their definition (``stash_type``).
@@ -38,7 +38,6 @@ class ComputeType(Pass):
 
     name: ClassVar[str] = "compute-type"
     required: ClassVar[bool] = True
-    after: ClassVar[tuple[str, ...]] = ("kv-slots",)
 
     dtype: str = "float16"
 
@@ -48,11 +47,19 @@ class ComputeType(Pass):
         Raises:
             InputError: ``dtype`` is none of these.
         """
-        if self.dtype not in _TYPES:
+        self.check_option("dtype", _TYPES)
+
+    def requires(self, model: ir.Model) -> None:
+        """The model is a step: in slot form, or ragged.
+
+        Raises:
+            InputError: It has no positions.
+        """
+        if "positions" not in {value.name for value in model.graph.inputs}:
             raise InputError(
-                f"dtype={self.dtype} is not possible",
+                "the model is no step",
                 where=f"pass {self.name}",
-                hint=f"one of {', '.join(_TYPES)}",
+                hint="run kv-cache and, for engines without paged KV, kv-slots first",
             )
 
     def run(self, model: ir.Model) -> PassReport:

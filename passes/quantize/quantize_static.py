@@ -10,7 +10,6 @@ import ml_dtypes
 import numpy as np
 import onnx_ir as ir
 
-from optc.errors import InputError
 from optc.ir.emit import Emitter, dims_of
 from optc.ir.functions.block_fp4 import BLOCK
 from optc.ir.graph import add_initializer, remove_unused, replace_node
@@ -82,12 +81,7 @@ class QuantizeStatic(Pass):
         Raises:
             InputError: ``dtype`` is none of the three.
         """
-        if self.dtype not in _DTYPES:
-            raise InputError(
-                f"dtype={self.dtype} is not possible",
-                where=f"pass {self.name}",
-                hint=f"one of {', '.join(_DTYPES)}",
-            )
+        self.check_option("dtype", _DTYPES)
 
     def run(self, model: ir.Model) -> PassReport:
         """Rewrite ``model`` in place."""

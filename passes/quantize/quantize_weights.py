@@ -66,11 +66,11 @@ class QuantizeWeights(Pass):
         Raises:
             InputError: An option is out of range; named with what is possible.
         """
-        self._check("bits", self.bits, (8, 4))
-        self._check("head_bits", self.head_bits, (8, 4))
-        self._check("group_size", self.group_size, (0, *GROUP_SIZES))
-        self._check("group_scales", self.group_scales, ("float", "int"))
-        self._check("activations", self.activations, ("int8",))
+        self.check_option("bits", (8, 4))
+        self.check_option("head_bits", (8, 4))
+        self.check_option("group_size", (0, *GROUP_SIZES))
+        self.check_option("group_scales", ("float", "int"))
+        self.check_option("activations", ("int8",))
         if not self.group_size and (self.bits == 4 or not self.symmetric):
             raise InputError(
                 "int4 and asymmetric weights need groups",
@@ -86,14 +86,6 @@ class QuantizeWeights(Pass):
         if self.head and self.head_bits == 4 != self.bits:
             raise InputError(
                 "head_bits=4 needs bits=4", where=f"pass {self.name}", hint="set bits=4"
-            )
-
-    def _check(self, option: str, value: object, allowed: tuple[object, ...]) -> None:
-        if value not in allowed:
-            raise InputError(
-                f"{option}={value} is not possible",
-                where=f"pass {self.name}",
-                hint=f"one of {', '.join(map(str, allowed))}",
             )
 
     def run(self, model: ir.Model) -> PassReport:

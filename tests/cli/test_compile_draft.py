@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import onnx_ir as ir
 import pytest
 
 from optc import importer
@@ -15,10 +17,27 @@ from tests.cli.conftest import Optc
 from tests.runtime.texts import byte_level
 from tests.stub import StubBackend, write_tiny_model
 
+Change = Callable[[ImportedModel, Path], ImportedModel]
+ImportAs = Callable[[Change], None]
+
 
 @pytest.fixture
 def draft_folder(tmp_path: Path) -> Path:
     return write_tiny_model(tmp_path / "tiny-draft")
+
+
+@pytest.fixture
+def import_as(imported_tiny: ImportedModel, monkeypatch: pytest.MonkeyPatch) -> ImportAs:
+    """Imports are the tiny model, changed by what is given: copy and source to what is imported."""
+
+    def use(change: Change) -> None:
+        def import_model(source: Path, *, allow_remote_code: bool = False) -> ImportedModel:
+            copy = dataclasses.replace(imported_tiny, model=imported_tiny.model.clone())
+            return change(copy, Path(source))
+
+        monkeypatch.setattr(importer, "import_model", import_model)
+
+    return use
 
 
 def arguments(model: Path, draft: Path, output: Path) -> tuple[Any, ...]:
@@ -28,18 +47,12 @@ def arguments(model: Path, draft: Path, output: Path) -> tuple[Any, ...]:
 def test_the_artifact_holds_both_engines_and_runs(
     optc: Optc,
     stub: StubBackend,
-    imported_tiny: ImportedModel,
+    import_as: ImportAs,
     tiny_model: Path,
     draft_folder: Path,
     tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    def import_model(source: Path, *, allow_remote_code: bool = False) -> ImportedModel:
-        return dataclasses.replace(
-            imported_tiny, model=imported_tiny.model.clone(), name=source.name
-        )
-
-    monkeypatch.setattr(importer, "import_model", import_model)
+    import_as(lambda copy, source: dataclasses.replace(copy, name=source.name))
     output = tmp_path / "out/a"
     assert optc(*arguments(tiny_model, draft_folder, output)).code == 0
     artifact = Artifact.open(output)
@@ -65,26 +78,41 @@ def test_the_artifact_holds_both_engines_and_runs(
 def test_another_tokenizer_is_refused_and_nothing_is_left(
     optc: Optc,
     stub: StubBackend,
-    quick_import: None,
-    imported_tiny: ImportedModel,
+    import_as: ImportAs,
     tiny_model: Path,
     draft_folder: Path,
     tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     text = byte_level(bos=True).to_str().replace('"<s>"', '"<begin>"')
     (draft_folder / "tokenizer.json").write_text(text)
 
-    def import_model(source: Path, *, allow_remote_code: bool = False) -> ImportedModel:
-        return dataclasses.replace(
-            imported_tiny, model=imported_tiny.model.clone(), folder=Path(source)
-        )
-
-    monkeypatch.setattr(importer, "import_model", import_model)
+    import_as(lambda copy, source: dataclasses.replace(copy, folder=source))
     outcome = optc(*arguments(tiny_model, draft_folder, tmp_path / "out/a"))
     assert outcome.code == 2
     assert "the draft's tokenizer differs from the target's in its" in outcome.err
     assert "a draft must be trained with the target's tokenizer" in outcome.err
+    assert not stub.built, "before the long stages"
+    assert not (tmp_path / "out").exists()
+
+
+def test_another_vocabulary_is_refused_before_the_build(
+    optc: Optc,
+    stub: StubBackend,
+    import_as: ImportAs,
+    tiny_model: Path,
+    draft_folder: Path,
+    tmp_path: Path,
+) -> None:
+    def with_fewer_tokens(copy: ImportedModel, source: Path) -> ImportedModel:
+        if source == draft_folder:
+            copy.model.graph.outputs[0].shape = ir.Shape(["B", "S", 300])
+        return copy
+
+    import_as(with_fewer_tokens)
+    outcome = optc(*arguments(tiny_model, draft_folder, tmp_path / "out/a"))
+    assert outcome.code == 2
+    assert "--draft: the draft model knows 300 tokens, the target" in outcome.err
+    assert not stub.built
     assert not (tmp_path / "out").exists()
 
 
@@ -114,6 +142,6 @@ def test_layers_of_a_self_draft_are_a_number_or_auto(
     output = tmp_path / "out/a"
     outcome = optc("compile", tiny_model, "-o", output, "--self-draft", "some")
     assert outcome.code == 2
-    assert "'some' is not a valid integer" in outcome.err
+    assert "'--self-draft': 'some' is neither a number of layers nor auto" in outcome.err
     assert not stub.built
     assert not output.parent.exists()

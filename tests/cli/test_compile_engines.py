@@ -82,7 +82,8 @@ def test_an_engine_that_cannot_run_here_has_gates_without_values(
 ) -> None:
     outcome = compile_engines("tvm", "aot:sm_89", options=("--json",))
     assert outcome.code == 4
-    assert "aot-sm_89: kl_mean: it needs a CUDA device" in outcome.json["error"]["message"]
+    names = "kl_mean, kl_p99, top1_agreement, perplexity_ratio"
+    assert f"aot-sm_89: {names}: it needs a CUDA device" in outcome.json["error"]["message"]
     assert not (tmp_path / "out").exists()
     value = compile_engines("tvm", "aot:sm_89", options=("--json", "--allow-unmeasured")).json
     found = {(g["engine"], g["name"]): g for g in value["gates"]}
@@ -90,8 +91,22 @@ def test_an_engine_that_cannot_run_here_has_gates_without_values(
     null = found["aot-sm_89", "kl_mean"]
     assert (null["value"], null["passed"], null["measured_on"]) == (None, None, "none")
     assert null["reason"].startswith("it needs a CUDA device")
-    assert any("gate aot-sm_89: kl_mean was not measured" in text for text in value["warnings"])
+    assert any(
+        f"gates without a value: aot-sm_89: {names}: it" in text for text in value["warnings"]
+    )
     assert any("no installed backend runs lowered ONNX" in text for text in value["warnings"])
+
+
+def test_each_engine_has_a_table_whose_names_are_whole_and_a_reason_once(
+    compile_engines: Optc, measured: list[Any]
+) -> None:
+    outcome = compile_engines("tvm", "aot:sm_89", options=("--allow-unmeasured",))
+    first, second = outcome.out.split("gates of ")[1:]
+    assert first.startswith("tvm-native")
+    assert second.startswith("aot-sm_89")
+    assert "top1_agreement" in second
+    assert second.count("it needs a CUDA device") == 1
+    assert "…" not in outcome.out
 
 
 def test_what_it_was_lowered_to_is_judged_instead(

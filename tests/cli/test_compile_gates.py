@@ -55,6 +55,8 @@ def test_a_gate_that_fails_is_exit_code_4_and_leaves_nothing(
     outcome = compile_tiny(gates=True)
     assert outcome.code == 4
     assert "gates: kl_mean: 0.5 is above the bound 1e-06" in outcome.err
+    assert "--eval-text FILE judges on text such as the model was trained on" in outcome.err
+    assert "--allow-unmeasured" not in outcome.err, "it would not help"
     assert "FAILED" in outcome.out  # the table of what was measured
     assert nothing_left(tmp_path)
     value = compile_tiny("--json", gates=True).json
@@ -93,11 +95,14 @@ def test_gates_that_cannot_be_measured_fail_unless_allowed(
     monkeypatch.setattr("optc.driver.engines.parse_target", lambda *_: future)
     outcome = compile_tiny("--target", "x86-64-v9", gates=True)
     assert outcome.code == 4
-    assert "kl_mean: it needs avx9000, which this CPU lacks" in outcome.err
+    names = "kl_mean, kl_p99, top1_agreement, perplexity_ratio"
+    reason = "it needs avx9000, which this CPU lacks"
+    assert f"error: gates: {names}: {reason} (no artifact was written; " in outcome.err
+    assert "--allow-unmeasured lets through what cannot be measured here" in outcome.err
     assert nothing_left(tmp_path)
     value = compile_tiny("--target", "x86-64-v9", "--allow-unmeasured", "--json", gates=True).json
     assert {g["measured_on"] for g in value["gates"]} == {"none"}
-    assert any("gate kl_mean was not measured" in text for text in value["warnings"])
+    assert any(f"gates without a value: {names}: {reason}" in text for text in value["warnings"])
 
 
 def test_a_table_for_people(compile_tiny: Optc, fake_gates: dict[str, float | None]) -> None:

@@ -54,6 +54,12 @@ class Picky(StubBackend):
         return NATIVE
 
 
+def kv_type(node: ir.Node, target: Target) -> Support:
+    """Says what the pools hold, as the reason."""
+    attribute = node.attributes.get("kv_dtype")
+    return Support("decomposed", attribute.as_string()) if attribute else NATIVE
+
+
 @pytest.fixture
 def backends(monkeypatch: pytest.MonkeyPatch) -> dict[str, StubBackend]:
     found = {"tvm": Estimating("tvm", 20), "picky": Picky("picky", 30)}
@@ -68,6 +74,36 @@ def plan_tiny(
     optc: Optc, backends: dict[str, StubBackend], quick_import: None, tiny_model: Path
 ) -> Optc:
     return lambda *arguments: optc("plan", tiny_model, "--recipe", "fp32", *arguments)
+
+
+def test_each_backend_is_asked_about_what_the_recipe_makes_for_it(
+    optc: Optc,
+    backends: dict[str, StubBackend],
+    quick_import: None,
+    tiny_model: Path,
+    tmp_path: Path,
+) -> None:
+    recipe = tmp_path / "r.yaml"
+    recipe.write_text(
+        "name: r\npipeline: [canonicalize, kv-cache, fuse-residual-norm]\n"
+        "for_engines: {picky: {kv-cache.dtype: int8}}\n"
+    )
+
+    def types(*arguments: str) -> dict[str, str]:
+        call = ("plan", tiny_model, "--recipe", recipe, "--json", *arguments)
+        return {
+            engine["name"]: node["reason"]
+            for engine in optc(*call).json["engines"]
+            for node in engine["nodes"]
+            if node["operator"] == "optc::PagedAttention"
+        }
+
+    for backend in backends.values():
+        backend.supports = kv_type  # type: ignore[method-assign]
+    alone = {"tvm-native": "float32", "picky-sm_90": "int8"}
+    assert types().items() >= alone.items(), "as many compiles"
+    together = {"tvm-native": "int8", "picky-sm_90": "int8"}
+    assert types("--backends", "tvm,picky:sm_90") == together, "one compile, one graph"
 
 
 def test_every_node_has_a_verdict_for_every_backend_and_target(

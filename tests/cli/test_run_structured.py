@@ -31,6 +31,8 @@ def test_it_streams_and_batches(optc: Optc, artifact: Path) -> None:
     outcome = optc("run", artifact, "--prompt", "ab", "--choice", "just this")
     assert (outcome.code, outcome.out) == (0, "just this\n")
     assert "forced by the structure; ended by stop" in outcome.err
+    cut = optc("run", artifact, "--prompt", "ab", "--regex", "[ab]{9}", "--max-tokens", "3")
+    assert "ended by length, before the structure was whole" in cut.err
     outcome = optc("run", artifact, "--prompt", "a", "--prompt", "b", "--choice", "this")
     assert outcome.out == "── 'a'\nthis\n── 'b'\nthis\n"
 

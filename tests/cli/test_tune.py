@@ -26,7 +26,7 @@ def artifact(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     written = write_artifact(tmp_path / "toy")
     times = step_times(step=0.005, row=0.001).to_json()
     key = f"{written.digest}/{written.engine().name}"
-    CostsCache().write("step-times.v2", key, 1, times)
+    CostsCache().write("step-times.v3", key, 1, times)
     return written.path
 
 
@@ -76,7 +76,7 @@ def test_an_engine_by_name(optc: Optc, tmp_path: Path, monkeypatch: pytest.Monke
     written = write_artifact(tmp_path / "two", targets=targets)
     for name, row in (("target-any", 0.001), ("target-other", 0.004)):
         times = step_times(step=0.005, row=row).to_json()
-        CostsCache().write("step-times.v2", f"{written.digest}/{name}", 1, times)
+        CostsCache().write("step-times.v3", f"{written.digest}/{name}", 1, times)
     latencies = {}
     for name in ("target-any", "target-other"):
         found = optc("tune", written.path, *WANTED, *TRAFFIC, "--engine", name, "--json").json
@@ -91,7 +91,9 @@ def test_step_times_are_measured_where_none_are_kept(
     optc: Optc, artifact: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("optc.simulate.stopwatch._TURN_S", 0.0)
-    monkeypatch.setattr("optc.simulate.stopwatch._SERVED_S", 0.0)
+    monkeypatch.setattr("optc.simulate.service._DECODE_S", 0.0)
+    monkeypatch.setattr("optc.simulate.service._MIXED_S", 0.0)
+    monkeypatch.setattr("optc.simulate.service._ARRIVALS", 2)
     trace = ("--trace", "poisson:rate=5,requests=5,prompt=9,output=3")
     rest = ("--slo", "ttft=1s", *trace, "--threads", "2", "--json")
     assert optc("tune", artifact, *rest).json["step_time_error"][str(artifact)] > 0

@@ -77,7 +77,10 @@ def test_a_machine_that_cannot_run_it_either_says_so(
     before = (unjudged / "report.json").read_bytes()
     outcome = optc("verify", unjudged, "--gates", "--reference", tiny_model)
     assert outcome.code == 4
-    assert "aot-sm_89: kl_mean: it needs a CUDA device" in outcome.err
+    assert (
+        "aot-sm_89: kl_mean, kl_p99, top1_agreement, perplexity_ratio: it needs a CUDA"
+        in outcome.err
+    )
     assert (unjudged / "report.json").read_bytes() == before
 
 

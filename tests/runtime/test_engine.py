@@ -59,7 +59,11 @@ def test_invalid_prompts_get_their_error_and_the_others_go_on() -> None:
 @pytest.mark.parametrize(
     ("prompt", "params", "message"),
     [
-        ([1.5], GREEDY, "prompt: a prompt is a text or integers"),
+        ([1.5], GREEDY, "prompt: a prompt is a text or a list of token ids, not [1.5]"),
+        (None, GREEDY, "prompt: a prompt is a text or a list of token ids, not None"),
+        (b"text", GREEDY, "prompt: a prompt is a text or a list of token ids, not b'text'"),
+        ({1: 2}, GREEDY, "prompt: a prompt is a text or a list of token ids, not {1: 2}"),
+        ([1], {"n": 2}, "params: sampling parameters are an optc.SamplingParams, not {'n': 2}"),
         ([1], SamplingParams(stop="x"), "stop strings need a tokenizer (use stop_token_ids)"),
         ([1], SamplingParams(stop_token_ids=[-1]), "stop_token_ids: unknown token ids [-1]"),
         ([1], SamplingParams(logit_bias={99: 1}), "logit_bias: unknown token ids [99]"),
@@ -70,6 +74,17 @@ def test_invalid_submissions_raise(prompt: object, params: SamplingParams, messa
         with pytest.raises(RequestError) as caught:
             engine.submit(prompt, params)  # type: ignore[arg-type]
         assert str(caught.value).startswith(message)
+
+
+def test_prompts_that_are_no_list_of_prompts() -> None:
+    with Engine(lambda: ToyExecutable(toy_spec())) as engine:
+        with pytest.raises(RequestError, match="prompts are a text or a list, not 5"):
+            engine.generate(5)  # type: ignore[arg-type]
+        (result, _) = engine.generate([5, 6])  # type: ignore[list-item]
+        assert str(result.error) == (
+            "prompt: a prompt is a text or a list of token ids, not 5 "
+            "(several prompts are a list of those)"
+        )
 
 
 def test_params_for_each_prompt() -> None:

@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from optc.runtime.adapters.table import Adapter
 from optc.runtime.core import Core
 from optc.runtime.engine import Engine
 from optc.runtime.executable import EngineSpec
@@ -83,6 +84,18 @@ def test_engines_that_are_not_batch_invariant_have_no_cache() -> None:
     core, _ = make_core(replace(toy_spec(), batch_invariant=False))
     for _ in range(2):
         assert run(core, [1] * 30).metrics.cached_tokens == 0
+
+
+def test_no_salt_is_read_as_an_adapter() -> None:
+    core, _ = make_core(toy_spec())
+    adapter = Adapter("sql", slot=0, generation=1)
+    tokens = np.arange(20, dtype=np.int32) % 7
+    keys = [
+        core.add(tokens, GREEDY, seed=0, salt=salt, adapter=one).salt
+        for one in (None, adapter)
+        for salt in ("", "1", "\0", "\x001", "1\0", "a\x001", "a")
+    ]
+    assert len(set(keys)) == len(keys)
 
 
 def test_the_engine_keeps_tenants_apart() -> None:

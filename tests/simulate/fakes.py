@@ -21,6 +21,7 @@ def step_times(
         extra=line(0.0, logits),
         chunk=line(pair),
         token=line(pair),
+        service=line(1.0),
         host=line(host),
         error=0.0,
     )

@@ -8,7 +8,7 @@ import pytest
 
 from optc import registry
 from optc.runtime.costs_cache import CostsCache
-from optc.simulate import stopwatch
+from optc.simulate import service, stopwatch
 from optc.simulate.artifact_times import artifact_step_times
 from tests.runtime.artifacts import ToyBackend, write_artifact
 
@@ -19,12 +19,14 @@ def test_times_are_measured_once_and_again_on_demand(
     backend = ToyBackend()
     monkeypatch.setattr(registry, "backend", lambda name: backend)
     monkeypatch.setattr(stopwatch, "_TURN_S", 0.0)
-    monkeypatch.setattr(stopwatch, "_SERVED_S", 0.0)
+    monkeypatch.setattr(service, "_DECODE_S", 0.0)
+    monkeypatch.setattr(service, "_MIXED_S", 0.0)
+    monkeypatch.setattr(service, "_ARRIVALS", 2)
     artifact = write_artifact(tmp_path / "a")
     cache = CostsCache(tmp_path / "cache")
     first = artifact_step_times(artifact, 1, cache=cache)
     assert artifact_step_times(artifact, 1, cache=cache) == first
-    assert len(backend.calls) == 2  # served, and step by step
+    assert len(backend.calls) == 2  # step by step, and served
     artifact_step_times(artifact, 2, cache=cache)
     artifact_step_times(artifact, 1, cache=cache, again=True)
     assert [threads for _, _, threads in backend.calls] == [1, 1, 2, 2, 1, 1]

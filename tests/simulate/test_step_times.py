@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import itertools
 import json
+from dataclasses import replace
 
 import pytest
 
-from optc.runtime.engine import Engine
 from optc.runtime.executable import KVGroup, LayerKV
 from optc.simulate.measure import fit, measure_step_times
-from optc.simulate.step_times import Curve, Rows, StepTimes
-from optc.simulate.stopwatch import ServedSteps, serve_steps
+from optc.simulate.step_times import Curve, Rows, Spread, StepTimes
 from tests.runtime.toy import ToyExecutable, toy_spec
 from tests.simulate.fakes import step_times
 
@@ -33,8 +32,32 @@ def test_the_time_of_a_step_adds_up() -> None:
     assert step_times(step=1.0, host=-2.0).step_s(MIXED, 4) == 0
 
 
+def test_service_adds_to_a_step() -> None:
+    times = replace(
+        step_times(step=1.0, host=0.5),
+        service=Curve((1, 137), (1.0, 2.0)),
+        prompt_s=0.25,
+        arrival_s=0.125,
+    )
+    assert times.step_s(MIXED, 4) == pytest.approx(2 * 1.0 + 0.5 + 2 * 0.25)
+    assert times.step_s([*MIXED, Rows(7, 7)], 4) == pytest.approx(2 + 0.5 + 3 * 0.25 + 0.125)
+    twice = times.slower(2.0)
+    assert twice.step_s(MIXED, 4) == pytest.approx(2 * times.step_s(MIXED, 4))
+
+
+def test_steps_are_held_up_by_chance() -> None:
+    times = replace(
+        step_times(), spread=(Spread(1.0, (0.5, 1.5)), Spread(4.0, (0.9, 0.9, 0.9, 1.3)))
+    )
+    assert [times.drawn_s(1.0, chance) for chance in (0.0, 0.49, 0.5, 0.99)] == [0.5, 0.5, 1.5, 1.5]
+    assert times.drawn_s(2.0, 0.8) == times.drawn_s(8.0, 0.8) / 4 == 2.6
+    assert step_times().drawn_s(2.0, 0.8) == 2.0
+    again = StepTimes.from_json(json.loads(json.dumps(times.to_json())))
+    assert again == times
+
+
 def test_windows_bound_what_rows_see() -> None:
-    times = StepTimes((0, 8), (0.25, 0.75), *[Curve((0,), (0,))] * 5, 0.0)
+    times = StepTimes((0, 8), (0.25, 0.75), *[Curve((0,), (0,))] * 6, 0.0)
     assert times.pairs(1, 100) == 0.25 * 100 + 0.75 * 8
     assert times.pairs(2, 100) == 0.25 * 199 + 0.75 * 16
 
@@ -46,21 +69,17 @@ def test_fitting_recovers_known_costs(windows: tuple[int, ...]) -> None:
     true = StepTimes(
         windows,
         tuple(1 / len(windows) for _ in windows),
-        *(getattr(true, name) for name in ("body", "extra", "chunk", "token", "host")),
+        *(getattr(true, name) for name in ("body", "extra", "chunk", "token", "service", "host")),
         error=0.0,
     )
-    served = [ServedSteps(n, 40, true.step_s([Rows(1, 40)] * n, n)) for n in (1, 8, 32)]
     found = fit(
         spec,
         lambda shapes: [true.engine_s(shape, len(shape)) for shape in shapes],
-        served,
     )
     assert found.error < 1e-9
     for logit_rows in (1, 4, 13):
-        expected = true.step_s(MIXED, logit_rows)
-        assert found.step_s(MIXED, logit_rows) == pytest.approx(expected, rel=1e-6)
-    again = StepTimes.from_json(json.loads(json.dumps(found.to_json())))
-    assert again == found
+        expected = true.engine_s(MIXED, logit_rows)
+        assert found.engine_s(MIXED, logit_rows) == pytest.approx(expected, rel=1e-6)
 
 
 def test_the_error_is_that_of_mixed_steps() -> None:
@@ -69,7 +88,7 @@ def test_the_error_is_that_of_mixed_steps() -> None:
     def slow_when_mixed(shapes: list[tuple[Rows, ...]]) -> list[float]:
         return [1.25 if len(set(shape)) > 1 else 1.0 for shape in shapes]
 
-    assert fit(spec, slow_when_mixed, [ServedSteps(1, 1, 1.0)]).error == pytest.approx(0.2)
+    assert fit(spec, slow_when_mixed).error == pytest.approx(0.2)
 
 
 @pytest.mark.parametrize(
@@ -84,11 +103,7 @@ def test_every_measured_step_keeps_to_the_engine_limits(spec) -> None:
     """The toy engine checks every batch; time is one tick a look at the clock."""
     ticks = itertools.count()
     executable = ToyExecutable(spec)
-    with Engine(lambda: ToyExecutable(spec), prefix_cache=False) as engine:
-        served = serve_steps(engine)
-    assert [s.sequences for s in served][-1] == max(1, min(spec.max_sequences, spec.max_rows // 2))
-    assert all(s.seconds > 0 for s in served)
-    times = measure_step_times(executable, served, rounds=1, clock=lambda: next(ticks) * 0.01)
+    times = measure_step_times(executable, rounds=1, clock=lambda: next(ticks) * 0.01)
     assert times.body.knots[-1] == min(spec.max_rows, spec.max_context)
     assert times.token.knots[-1] == min(spec.max_sequences, spec.max_rows)
     assert times.windows == tuple(group.window for group in spec.groups)
@@ -106,6 +121,6 @@ def test_long_contexts_of_many_sequences_stay_within_the_memory() -> None:
         seen.extend(shapes)
         return [1.0] * len(shapes)
 
-    fit(heavy, remember, [ServedSteps(1, 1, 1.0)])
+    fit(heavy, remember)
     tokens = max(sum(length for _, length in shape) for shape in seen if len(set(shape)) == 1)
     assert tokens * heavy.kv_bytes_per_token <= max(512 << 20, 64 * 32 * heavy.kv_bytes_per_token)

@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from optc.backends.onnxruntime.legalize.legalize import legalize
+from optc.backends.onnxruntime.legalize.legalize import legalize, legalize_pages
 
-__all__ = ["legalize"]
+__all__ = ["legalize", "legalize_pages"]

@@ -8,14 +8,33 @@ from optc import registry
 from optc.backends.onnxruntime.legalize.attention import GroupQueryAttention
 from optc.backends.onnxruntime.legalize.fused import FuseOperators
 from optc.backends.onnxruntime.legalize.matmuls import LowerMatmuls
+from optc.backends.onnxruntime.legalize.pages import PagedAttentionOperator
 from optc.errors import UnsupportedError
 from optc.ir.functions import DOMAIN, is_op
 from optc.ir.graph import remove_unused
 from optc.pipeline.base import Pass
 from optc.pipeline.pipeline import PassRecord, Pipeline
 
-#: Inputs of the slot form that an engine lacks where nothing reads them.
+#: Inputs of a step that an engine lacks where nothing reads them.
 _OPTIONAL_INPUTS = ("positions", "write_indices")
+
+
+def legalize_pages(model: ir.Model, positions: int) -> tuple[PassRecord, ...]:
+    """Rewrite a ragged step into one over pages of float16, computed in float16, in place.
+
+    Args:
+        model: The ragged step.
+        positions: Rows of rotary tables.
+
+    Raises:
+        UnsupportedError: PagedAttention does not take one of its attentions.
+    """
+    compute_type = registry.passes()["compute-type"].from_options({"dtype": "float16"})
+    passes = (LowerMatmuls(), FuseOperators(), PagedAttentionOperator(positions), compute_type)
+    runs = Pipeline(passes).run(model)
+    remove_unused(model)
+    _drop_unread_inputs(model)
+    return tuple(runs)
 
 
 def legalize(model: ir.Model, positions: int, *, half: bool = False) -> tuple[PassRecord, ...]:
@@ -48,6 +67,10 @@ def legalize(model: ir.Model, positions: int, *, half: bool = False) -> tuple[Pa
             hint=runs[3].report.skipped[0],
         )
     remove_unused(model)
+    _drop_unread_inputs(model)
+    return tuple(runs)
+
+
+def _drop_unread_inputs(model: ir.Model) -> None:
     for value in [v for v in model.graph.inputs if v.name in _OPTIONAL_INPUTS and not v.uses()]:
         model.graph.inputs.remove(value)
-    return tuple(runs)

@@ -39,7 +39,6 @@ class LowerMatmuls(Pass):
 
     name: ClassVar[str] = "ort-matmuls"
     required: ClassVar[bool] = True
-    after: ClassVar[tuple[str, ...]] = ("kv-slots",)
 
     def run(self, model: ir.Model) -> PassReport:
         """Rewrite ``model`` in place."""

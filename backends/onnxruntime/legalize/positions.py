@@ -15,7 +15,7 @@ class RotaryTables:
     """Cosines and sines of all positions as initializers, where they depend on nothing else.
 
     Args:
-        model: In slot form; gets the tables.
+        model: In slot form, or a ragged step; gets the tables.
         positions: How many.
     """
 
@@ -33,10 +33,12 @@ class RotaryTables:
         options = [{name: attributes_of(n).get(name) for name in names} for n in (q, k)]
         if list(tables) != list(k.inputs[1:3]) or options[0] != options[1]:
             return None
-        found = [self._table(value) for value in tables if value is not None]
+        found = [self.table(value) for value in tables if value is not None]
         return [table for table in found if table is not None] if all(found) else None
 
-    def _table(self, value: ir.Value) -> ir.Value | None:
+    def table(self, value: ir.Value) -> ir.Value | None:
+        """``value`` of all positions as an initializer [positions, r/2]; None if it depends on
+        anything else."""
         if value not in self._tables:
             if not self._follows_from_positions(value):
                 return None
@@ -59,12 +61,13 @@ class RotaryTables:
         return True
 
     def _evaluate(self, value: ir.Value) -> Array:
-        """``value`` [1, positions, r/2] for all positions in order, as [positions, r/2]."""
+        """``value`` [(1,) positions, r/2] for all positions in order, as [positions, r/2]."""
         graph = ir.convenience.extract(self._model.graph, [self._input], [value])
         model = ir.Model(graph, ir_version=self._model.ir_version)
         session = ort.InferenceSession(
             ir.to_proto(model).SerializeToString(), providers=["CPUExecutionProvider"]
         )
-        positions = np.arange(self._positions, dtype=np.int32)[None]
+        rank = 1 if self._input.shape is None else len(self._input.shape)
+        positions = np.arange(self._positions, dtype=np.int32).reshape((1,) * (rank - 1) + (-1,))
         result: Array = session.run(None, {"positions": positions})[0]
         return np.ascontiguousarray(result.reshape(self._positions, -1))

@@ -15,10 +15,12 @@ from optc.backends.tvm.costs import costs_json, step_costs
 from optc.backends.tvm.cuda.images import image_file
 from optc.backends.tvm.cuda.limits import refusal
 from optc.backends.tvm.cuda.runtime import RUNTIME_LIBRARY
+from optc.backends.tvm.cuda.step_memory import step_range_values, with_step_memory
 from optc.backends.tvm.cuda.toolchain import device_compiler
 from optc.backends.tvm.engine_files import ENGINE_FILE
 from optc.backends.tvm.link import linker_command
 from optc.backends.tvm.lower_model import Lowered, lower_model
+from optc.backends.tvm.program import kernel_names
 from optc.backends.tvm.runtime_libs import FFI_PACKAGE, copy_libraries, ffi_version
 from optc.errors import UnsupportedError
 from optc.target import Target
@@ -38,7 +40,8 @@ def build_engine(
     started = time.perf_counter()
     _check(model)
     lowered = _sampled_by_host(lower_model(model, target, options))
-    with compiling(lowered.program, workdir) as finish:
+    program = with_step_memory(lowered.program)
+    with compiling(program, workdir) as finish:
         files, placed = pack_weights(lowered, workdir, options.shared)
         report = finish()
     libraries = copy_libraries(workdir, RUNTIME_LIBRARY)
@@ -49,7 +52,12 @@ def build_engine(
     images = {str(sm): image_file(sm) for sm in target.sm}
     shared = {} if options.shared is None else {"shared": options.shared.folder}
     data: dict[str, Any] = shared | {
-        "cuda": {"images": images, "digest": report.pop("digest")},
+        "cuda": {
+            "images": images,
+            "digest": report.pop("digest"),
+            "range_values": step_range_values(program),
+            "kernels": list(kernel_names(program).values()),
+        },
         "costs": costs_json(step_costs(lowered.program, bf16=True)),
         "ffi": ffi_version(),
         "weights": [p.to_json() for p in placed],

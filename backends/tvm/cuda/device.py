@@ -39,6 +39,11 @@ class Device:
         self._view = ffi.get_global_func("runtime.TVMTensorCreateView")
         self._copy = ffi.get_global_func("runtime.TVMTensorCopyFromTo")
 
+    @property
+    def handle(self) -> Any:
+        """The device as ``tvm_ffi`` names it."""
+        return self._device
+
     def empty(self, shape: Sequence[int], dtype: str) -> Any:
         """A new tensor whose contents are undefined.
 
@@ -83,6 +88,15 @@ class Device:
         """Copy a tensor into a C-contiguous array of as many bytes."""
         self._download(tensor, array.ctypes.data_as(ctypes.c_void_p), array.nbytes)
 
+    def copy(self, source: Any, target: Any) -> None:
+        """Start to copy a tensor of the device into another of its shape and type."""
+        self._copy(source, target)
+
+    def view(self, tensor: Any, shape: Sequence[int], dtype: Any, start: int = 0) -> Any:
+        """A view of a tensor's memory from byte ``start`` on."""
+        dims = self._ffi.Shape([int(dim) for dim in shape])
+        return self._view(tensor, dims, self._ffi.dtype(str(dtype)), start)
+
     def bytes_of(self, tensor: Any, start: int, count: int) -> Any:
         """A view of ``count`` bytes of a tensor's memory from byte ``start`` on."""
-        return self._view(tensor, self._ffi.Shape([count]), self._ffi.dtype("uint8"), start)
+        return self.view(tensor, [count], "uint8", start)

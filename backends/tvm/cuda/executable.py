@@ -4,17 +4,23 @@ memory. Needs NumPy, tvm_ffi and the artifact's own files."""
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from optc.backends.tvm.cuda.device import Device
+from optc.backends.tvm.cuda.graphs import Graphs
 from optc.backends.tvm.cuda.pools import DevicePools
+from optc.backends.tvm.cuda.results import Results
 from optc.backends.tvm.staging import Staging
 from optc.errors import InputError
 from optc.runtime.adapters.spec import ModuleWeights
 from optc.runtime.executable import EngineSpec, Float32, Int32, StepBatch
+
+#: Least width of block tables.
+_LEAST_BLOCKS = 8
 
 
 class CudaExecutable:
@@ -25,6 +31,11 @@ class CudaExecutable:
         functions: The engine's functions by name.
         spec: Limits and KV shape.
         weights: On the device, in the order of the step's arguments.
+        results: Memory for logits.
+        graphs: Launches steps that were captured.
+
+    Attributes:
+        graphs: ``graphs.enabled = False`` runs every step kernel by kernel.
     """
 
     def __init__(
@@ -33,11 +44,15 @@ class CudaExecutable:
         functions: dict[str, Callable[..., Any]],
         spec: EngineSpec,
         weights: list[Any],
+        results: Results,
+        graphs: Graphs,
     ) -> None:
         self.spec = spec
         self._device = device
         self._functions = functions
         self._weights = weights
+        self._results = results
+        self.graphs = graphs
         self._staging = Staging(spec, device.mirror)
         self._pools = DevicePools(spec, device)
 
@@ -50,6 +65,7 @@ class CudaExecutable:
         """
         if not self._weights:
             raise InputError("the engine is closed", where="allocate_kv")
+        self.graphs.clear()
         self._pools.allocate(blocks_per_group, block_size)
         self._staging.set_blocks(block_size, ())
 
@@ -62,12 +78,18 @@ class CudaExecutable:
         """
         if not self._pools.tensors:
             raise InputError("no KV pools: call allocate_kv first", where="step")
-        inputs = self._staging.fill(batch)
-        for mirror in inputs.tensors:
+        mirrors = self._staging.fill(_widened(batch))
+        for mirror in mirrors.tensors:
             self._device.refresh(mirror)
-        tensors = [mirror.tensor for mirror in inputs.tensors]
-        logits = self._functions["step"](*tensors, *self._weights, *self._pools.tensors)
-        result = np.empty((batch.logit_rows.size, self.spec.vocab_size), np.float32)
+        rows = batch.logit_rows.size
+        if self._results.reserve(rows):
+            self.graphs.clear()
+        ranges, logits = self._results.of(rows)
+        inputs = [mirror.tensor for mirror in mirrors.tensors]
+        fixed = (*self._weights, *self._pools.tensors, ranges, logits)
+        if not self.graphs.step(mirrors, (*inputs, *fixed)):
+            self._functions["step"](*inputs, *fixed)
+        result = np.empty((rows, self.spec.vocab_size), np.float32)
         self._device.download(logits, result)
         return result
 
@@ -101,5 +123,17 @@ class CudaExecutable:
 
     def close(self) -> None:
         """Release pools and weights; the engine cannot be used afterwards."""
+        self.graphs.clear()
         self._weights.clear()
         self._pools.release()
+
+
+def _widened(batch: StepBatch) -> StepBatch:
+    """The step with block tables of a power of two of columns, so that few widths come again."""
+    groups, sequences, blocks = batch.block_tables.shape
+    width = max(_LEAST_BLOCKS, 1 << (blocks - 1).bit_length())
+    if width == blocks:
+        return batch
+    tables = np.full((groups, sequences, width), -1, np.int32)
+    tables[:, :, :blocks] = batch.block_tables
+    return replace(batch, block_tables=tables)

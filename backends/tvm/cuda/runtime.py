@@ -7,6 +7,7 @@ import importlib.util
 from functools import cache
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 from optc.backends.tvm.runtime_libs import check_ffi_version, import_ffi, open_runtime
 from optc.errors import ArtifactError, UnavailableError
@@ -50,7 +51,7 @@ def _open_cuda(folder: Path) -> None:
 
     if tvm_ffi.get_global_func("ffi.Module.load_from_bytes.cuda", True) is not None:
         return
-    _open_cudart()
+    open_cudart()
     try:
         ctypes.CDLL(str(folder / RUNTIME_LIBRARY), mode=ctypes.RTLD_GLOBAL)
     except OSError as error:
@@ -61,8 +62,9 @@ def _open_cuda(folder: Path) -> None:
         ) from error
 
 
-def _open_cudart() -> None:
-    """Open CUDA's runtime library: the wheel's, else the system's.
+@cache
+def open_cudart() -> Any:
+    """CUDA's runtime library, as `ctypes` opens it: the wheel's, else the system's.
 
     Raises:
         UnavailableError: There is none.
@@ -72,10 +74,9 @@ def _open_cudart() -> None:
     wheels = [Path(location, "cu13", "lib", _CUDART) for location in locations]
     for candidate in [*(str(path) for path in wheels if path.is_file()), _CUDART]:
         try:
-            ctypes.CDLL(candidate, mode=ctypes.RTLD_GLOBAL)
+            return ctypes.CDLL(candidate, mode=ctypes.RTLD_GLOBAL)
         except OSError:
             continue
-        return
     raise UnavailableError(
         f"CUDA's runtime library {_CUDART} was not found",
         where="tvm engine",

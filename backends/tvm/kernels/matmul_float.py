@@ -17,15 +17,13 @@ from typing import Any
 from tvm.tirx.script.builder import ir as tir
 
 from optc.backends.tvm.isa import Isa
+from optc.backends.tvm.kernels.matmul_places import BLOCK, Place, fetch_ahead
 from optc.backends.tvm.kernels.matmul_tiles import (
-    BLOCK,
     Operand,
-    Place,
     Registers,
     argument,
     building,
     emit_tiles,
-    fetch_ahead,
     fma,
     round_up,
     store,

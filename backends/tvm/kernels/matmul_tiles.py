@@ -10,64 +10,30 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from tvm.script.ir_builder import IRBuilder
 from tvm.tirx.script.builder import ir as tir
 
+from optc.backends.tvm.kernels.matmul_places import BLOCK, PACE, Panel, Place
 from optc.backends.tvm.schedule import FEW_ROWS, Schedule
 
-#: Output channels of one block of packed weights.
-BLOCK = 64
 #: Weights up to which a parallel region (about 1 us) costs more than it saves at a few rows.
 SERIAL_WEIGHTS = 1 << 15
 #: Tasks that are enough for balance; fewer blocks than this also split the rows.
 TASKS = 64
-#: Two blocks of weights have to fit into the second-level cache beside the activations.
-FETCH_BYTES = 384 << 10
-#: Steps of a tile are counted in this many parts of a cache line that they fetch.
-PACE = 256
+#: Most rows of a task that keeps their sums from one panel of K to the next: 64 KiB.
+KEPT_ROWS = 256
 #: Shape and element type of an operand.
 Operand = tuple[tuple[int, ...], str]
 
 
-@dataclass(frozen=True)
-class Place:
-    """Where a tile lies, and which part of the next weights it fetches.
-
-    Attributes:
-        block: Index of its block of 64 channels.
-        column: First channel within the block.
-        width: Channels of the task, 64 or 32; the tile's parts cover them.
-        turn: Index among the tiles that fetch; behind the last one if it fetches nothing.
-        pace: Cache lines to fetch in one step over K, times PACE.
-    """
-
-    block: Any
-    column: Any
-    width: int
-    turn: Any
-    pace: Any
-
-    @property
-    def lines(self) -> int:
-        """Cache lines of one step over K: 64 bytes are 4 bytes of 16 channels."""
-        return self.width // 16
-
-    def next(self) -> tuple[Any, Any]:
-        """Block and first channel of the task behind this one."""
-        if self.width == BLOCK:
-            return self.block + 1, 0
-        after = self.column + self.width
-        return self.block + after // BLOCK, after % BLOCK
-
-
 #: Emits the code of one register tile: first row, number of rows, place.
 TileEmitter = Callable[[Any, int, Place], None]
-#: Emits what a task does before its tiles, from its block, first column and width; gives the tiles.
-Prepare = Callable[[Any, Any, int], TileEmitter]
+#: Emits what a task does before its tiles, from its place; gives the tiles.
+Prepare = Callable[[Place], TileEmitter]
 
 
 def round_up(value: int, multiple: int) -> int:
@@ -133,7 +99,7 @@ def fma(a: Any, b: Any, c: Any, lanes: int) -> Any:
 
 
 def _row_tiles(
-    first: Any, last: Any, task: Callable[[Any, Any], Place], heights: range, tile: TileEmitter
+    first: Any, last: Any, place_of: Callable[[Any, Any], Place], heights: range, tile: TileEmitter
 ) -> None:
     """Cover rows [first, last) of one task by tiles whose heights differ by one at most."""
     tallest = max(heights)
@@ -141,29 +107,37 @@ def _row_tiles(
     with tir.serial(count) as index:
         start = tir.bind(first + (last - first) * index // count)
         height = tir.bind(first + (last - first) * (index + 1) // count - start)
-        place = task(index, count)
+        place = place_of(index, count)
         for rows in reversed(heights):
             with tir.If(height == rows), tir.Then():
                 tile(start, rows, place)
 
 
-def _task(block: Any, column: Any, width: int, fetch: int) -> Callable[[Any, Any], Place]:
+def _shared(task: Place, fetch: int) -> Callable[[Any, Any], Place]:
     """The place of tile ``index`` of ``count`` in a task: its first tiles share the fetching."""
-    lines = width // 16
-    sharing = max(2, fetch * width // BLOCK)  # one tile never fetches all: see `fetch_ahead`
+    sharing = max(2, fetch * task.width // BLOCK)  # one tile never fetches all: see `fetch_ahead`
 
     def place(index: Any, count: Any) -> Place:
         turn = tir.bind(tir.Select(count == 1, sharing, tir.min(index, sharing)))
-        pace = tir.bind(PACE * lines // tir.max(1, tir.min(count, sharing)))
-        return Place(block, column, width, turn, pace)
+        pace = tir.bind(PACE * task.lines // tir.max(1, tir.min(count, sharing)))
+        return replace(task, turn=turn, pace=pace)
 
     return place
 
 
-def _shortest(tallest: int) -> int:
-    """The least height that more than FEW_ROWS rows are ever divided into."""
-    counts = range(FEW_ROWS + 1, FEW_ROWS + 1 + 2 * tallest)
-    return min(rows // -(-rows // tallest) for rows in counts)
+def _in_panels(
+    first: Any, task: Place, k: int, channels: int, cover: Callable[[Place], None]
+) -> None:
+    """Emit ``cover(place)`` for each panel of K; at most KEPT_ROWS rows from ``first`` on."""
+    kept = tir.alloc_buffer((KEPT_ROWS * task.width,), "int32")
+    with tir.serial(-(-k // channels)) as index:
+        cover(replace(task, panel=Panel(index, channels, k, kept, first)))
+
+
+def _heights(tallest: int, above: int) -> range:
+    """Heights of tiles that more than ``above`` rows are divided into."""
+    counts = range(above + 1, above + 1 + 2 * tallest)
+    return range(min(rows // -(-rows // tallest) for rows in counts), tallest + 1)
 
 
 def emit_tiles(
@@ -173,81 +147,71 @@ def emit_tiles(
     schedule: Schedule,
     tile: TileEmitter,
     prepare: Prepare | None = None,
+    panel_channels: int = 0,
 ) -> None:
-    """Emit the loops over blocks of 64 channels and tiles of rows around ``tile``.
+    """Emit the loops over blocks of 64 channels, panels of K and tiles of rows around ``tile``.
 
     Blocks, or halves of them, are split among threads; when they are few and rows are many, rows
-    are split as well. K is never split. A matmul too small to pay for a parallel region runs on
-    the caller's thread.
+    are split as well. K is never split among threads. A matmul too small to pay for a parallel
+    region runs on the caller's thread.
 
     Args:
         rows: T, an int32 variable.
         n: Output channels N.
-        k: Input channels K, for the decision what is small.
+        k: Input channels K of the packed weights.
         schedule: How the work is cut up.
         tile: ``tile(first_row, R, place)`` emits one tile; R is a Python int.
-        prepare: Where there are more than FEW_ROWS rows, ``prepare(block, column, width)`` emits
-            what a task does first, and gives the tiles that are used there instead of ``tile``.
+        prepare: Where there are more than FEW_ROWS rows, ``prepare(task)`` emits what a task does
+            first, and gives the tiles that are used there instead of ``tile``.
+        panel_channels: Input channels of a panel where a task has several tiles; 0 is no panels.
     """
     blocks = round_up(n, BLOCK) // BLOCK
     loop = tir.parallel if n * k > SERIAL_WEIGHTS else tir.serial
 
-    def tasks(parts: int, heights: range, prepare: Prepare | None = None) -> None:
+    def tasks(
+        parts: int, heights: range, prepare: Prepare | None = None, panels: bool = False
+    ) -> None:
         width, count = BLOCK // parts, blocks * parts
         chunks: Any = 1
         if count < TASKS:
             chunks = tir.bind(tir.max(1, tir.min(rows // schedule.chunk_rows, -(-TASKS // count))))
+        if panels:
+            chunks = tir.bind(tir.max(chunks, (rows + (KEPT_ROWS - 1)) // KEPT_ROWS))
         with loop(count * chunks) as index:
             chunk, part = index % chunks, tir.bind(index // chunks)
             column = tir.bind(part % parts * width) if parts > 1 else 0
-            block = tir.bind(part // parts)
-            _row_tiles(
-                tir.bind(rows * chunk // chunks),
-                tir.bind(rows * (chunk + 1) // chunks),
-                _task(block, column, width, schedule.fetch),
-                heights,
-                tile if prepare is None else prepare(block, column, width),
-            )
+            task = Place(tir.bind(part // parts), column, width)
+            first = tir.bind(rows * chunk // chunks)
+            last = tir.bind(rows * (chunk + 1) // chunks)
+
+            def cover(task: Place) -> None:
+                tiles = tile if prepare is None else prepare(task)
+                _row_tiles(first, last, _shared(task, schedule.fetch), heights, tiles)
+
+            if panels:
+                _in_panels(first, task, k, panel_channels, cover)
+            else:
+                cover(task)
+
+    def few() -> None:
+        if not panel_channels:
+            tasks(1, range(1, schedule.few + 1))
+            return
+        with tir.If(rows <= schedule.few):  # one tile: nothing computes while another could read
+            with tir.Then():
+                tasks(1, range(1, schedule.few + 1))
+            with tir.Else():
+                tasks(1, _heights(schedule.few, schedule.few), panels=True)
 
     if not schedule.many:
-        tasks(1, range(1, schedule.few + 1))
+        few()
         return
     with tir.If(rows > FEW_ROWS):
         with tir.Then():
-            heights = range(_shortest(schedule.many), schedule.many + 1)
-            tasks(1 + schedule.halves, heights, prepare)
+            heights = _heights(schedule.many, FEW_ROWS)
+            tasks(1 + schedule.halves, heights, prepare, bool(panel_channels))
         with tir.Else():
-            tasks(1, range(1, schedule.few + 1))
-
-
-def fetch_ahead(w: Any, place: Place, step: Any) -> None:
-    """In a step over K, fetch some lines of the next task's weights into the second-level cache.
-
-    With several tiles of rows, the first reads a block from memory and the others from the cache,
-    so memory would idle while they compute; the first few fetch a part of the next block each.
-
-    Args:
-        w: Packed weights [B, steps, 64, ...], 256 bytes a step.
-        place: Of the tile.
-        step: The current step.
-    """
-    blocks, steps = int(w.shape[0]), int(w.shape[1])
-    if 256 * steps > FETCH_BYTES:
-        return
-    lines = place.lines
-    block, column = place.next()
-    following = tir.min(block, blocks - 1)
-    at_once = lines // 2  # the pace of two tiles
-    line = (place.turn * steps + step) * place.pace // PACE
-    line = tir.bind(tir.min(line, steps * lines - at_once))
-    for offset in range(at_once):
-        at = line + offset
-        channel = column + at % lines * 16
-        spot = [following, at // lines, channel, *[0] * (len(w.shape) - 3)]
-        read, second_level, data = tir.int32(0), tir.int32(2), tir.int32(1)
-        address = tir.address_of(w[tuple(spot)])
-        name = "llvm.prefetch"
-        tir.evaluate(tir.call_llvm_intrin("void", name, address, read, second_level, data))
+            few()
 
 
 def store_tile(

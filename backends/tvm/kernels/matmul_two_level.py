@@ -15,16 +15,15 @@ from tvm.tirx.script.builder import ir as tir
 
 from optc.backends.tvm.isa import Isa
 from optc.backends.tvm.kernels.matmul_dot import dot_ops
-from optc.backends.tvm.kernels.matmul_int import SUM_WIDTH, IntMatmul, IntTiles
+from optc.backends.tvm.kernels.matmul_int import SUM_WIDTH, IntMatmul
+from optc.backends.tvm.kernels.matmul_int_tiles import IntTiles
+from optc.backends.tvm.kernels.matmul_places import BLOCK, Place, fetch_ahead
 from optc.backends.tvm.kernels.matmul_tiles import (
-    BLOCK,
     Operand,
-    Place,
     TileEmitter,
     argument,
     building,
     emit_tiles,
-    fetch_ahead,
     store,
 )
 from optc.backends.tvm.kernels.matmul_weights import Use, nibbles
@@ -241,10 +240,10 @@ def two_level_matmul(config: TwoLevelMatmul, isa: Isa) -> Any:
             ops = dot_ops(isa, 8)
             return IntTiles(plain, isa, ops, *activations, weights, source, out).emit
 
-        def prepare(block: Any, column: Any, width: int) -> TileEmitter:
-            buffer = tir.alloc_buffer((kp // 4, width // isa.lanes, 4 * isa.lanes), "uint8")
-            _unpack(packed, buffer, Place(block, column, width, 0, 0))
-            source = _Unpacked(buffer, column, weights["w"], isa, fetch)
+        def prepare(task: Place) -> TileEmitter:
+            buffer = tir.alloc_buffer((kp // 4, task.width // isa.lanes, 4 * isa.lanes), "uint8")
+            _unpack(packed, buffer, task)
+            source = _Unpacked(buffer, task.column, weights["w"], isa, fetch)
             return tiles(source, schedule.wide)
 
         emit_tiles(rows, config.n, kp, schedule, tiles(packed, WIDE), prepare)

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 from tvm.tirx.script.builder import ir as tir
 
 from optc.backends.tvm.isa import Isa
-from optc.backends.tvm.kernels.matmul_tiles import Place, fetch_ahead
+from optc.backends.tvm.kernels.matmul_places import Place, fetch_ahead
 
 #: ``use(k, vectors)``: u8 vectors of four input channels from k on, one for each ``lanes`` columns.
 Use = Callable[[Any, list[Any]], None]
@@ -19,11 +19,11 @@ class Weights(Protocol):
     """The weights of a matmul, as its tiles read them."""
 
     def each_four(self, place: Place, group: Any, column: Any, count: int, use: Use) -> None:
-        """Emit the loop over the input channels of one group, four of them at a time.
+        """Emit the loop over the input channels of one group or panel, four of them at a time.
 
         Args:
             place: Of the tile.
-            group: Index of the group; 0 where the sums run over all of K.
+            group: Index of the group; 0 where the sums run over all of K, or the place's panel.
             column: First column of the vectors within the block.
             count: Vectors.
             use: Called with the first channel and the vectors.
@@ -54,10 +54,13 @@ class PackedWeights:
         lanes = self.isa.lanes
         depth = 32 // self.bits  # input channels of one step
         total = int(self.w.shape[1])
-        steps = self.group_size // depth or total
-        number: Any = steps if total % steps == 0 else tir.min(steps, total - group * steps)
+        start, number = place.extent(total)
+        if self.group_size:
+            steps = self.group_size // depth
+            start = group * steps
+            number = steps if total % steps == 0 else tir.min(steps, total - start)
         with tir.serial(number) as step:
-            index = tir.bind(group * steps + step)
+            index = tir.bind(start + step)
             if self.fetch:
                 fetch_ahead(self.w, place, index)
             for half in range(depth // 4):

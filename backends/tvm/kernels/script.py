@@ -19,8 +19,8 @@ from tvm.tirx.script.builder import ir as tir
 
 #: An expression of TIR (tvm gives no types).
 Expr = Any
-#: DLPack's kinds of devices.
-CPU_DEVICE, CUDA_DEVICE = 1, 2
+#: DLPack's kind of device.
+_CPU = 1
 #: Float32 lanes of a vector, whatever the instruction set.
 LANES = 16
 #: Multiply-adds, or elements read, below which a parallel region costs more than it saves.
@@ -93,11 +93,8 @@ def scratch(shape: Sequence[Expr | int], dtype: str = "float32") -> Expr:
 
 
 @contextmanager
-def workspace(
-    shape: Sequence[Expr | int], dtype: str = "float32", device: int = CPU_DEVICE
-) -> Iterator[Expr]:
-    """Memory of the first device of a kind whose size the kernel itself has computed; freed after
-    the block.
+def workspace(shape: Sequence[Expr | int], dtype: str = "float32") -> Iterator[Expr]:
+    """Memory whose size the kernel itself has computed; freed after the block.
 
     The compiler moves what `scratch` allocates to the start of the function, where such a size is
     not yet known.
@@ -107,9 +104,9 @@ def workspace(
     size = tir.cast(count, "uint64") * tir.uint64(bits // 8)
     kind = tvm.ir.PointerType(tvm.ir.PrimType(dtype))
     allocate = "tirx.TVMBackendAllocWorkspace"
-    pointer = tir.bind(tir.call_intrin(kind, allocate, device, 0, size, 2, bits), kind)
+    pointer = tir.bind(tir.call_intrin(kind, allocate, _CPU, 0, size, 2, bits), kind)
     yield tir.decl_buffer(tuple(shape), dtype, data=pointer)
-    tir.evaluate(tir.TVMBackendFreeWorkspace(device, 0, pointer))
+    tir.evaluate(tir.TVMBackendFreeWorkspace(_CPU, 0, pointer))
 
 
 def lanes_of(value: Expr) -> int:

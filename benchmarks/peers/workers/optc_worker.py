@@ -35,12 +35,17 @@ class Optc:
         return {"seconds": self.times([request["tokens"]], 1)[0][0]}
 
     def decode(self, request: dict[str, Any]) -> dict[str, Any]:
-        """Time greedy decoding of several sequences together, from when all prompts are done."""
-        times = self.times(request["prompts"], request["new"] + 1)
-        begin = max(t[0] for t in times)
-        end = max(t[-1] for t in times)
-        tokens = sum(sum(x > begin for x in t) for t in times)
-        return {"seconds": (end - begin) * request["new"] * len(times) / tokens}
+        """Time greedy decoding of all sequences together, from when the last prompt is done.
+
+        Prompts are computed in chunks beside the first ones' decoding, so that sequences are given
+        more tokens than are timed: none ends before the last one has its own.
+        """
+        prompts, new = request["prompts"], request["new"]
+        times = self.times(prompts, 1 + new + len(prompts))
+        last = max(times, key=lambda t: t[0])
+        begin, end = last[0], last[new]
+        tokens = sum(sum(begin < x <= end for x in t) for t in times)
+        return {"seconds": (end - begin) * new * len(times) / tokens}
 
     def perplexity(self, request: dict[str, Any]) -> dict[str, Any]:
         """Sum the negative log-likelihood of windows."""

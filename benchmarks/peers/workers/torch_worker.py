@@ -7,8 +7,12 @@ import time
 from typing import Any
 
 import torch
+import torch._dynamo
 from serving import negative_log_likelihood, serve
 from transformers import AutoModelForCausalLM, StaticCache
+
+#: Caches are multiples of this, so that warm-up and measurement have the same shapes.
+CACHE_UNIT = 256
 
 
 class Compiled:
@@ -17,7 +21,10 @@ class Compiled:
     def __init__(self, folder: str, threads: int) -> None:
         torch.set_num_threads(threads)
         self.model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.bfloat16).eval()
+        # Beyond the limit (8), shapes would run uncompiled.
+        torch._dynamo.config.recompile_limit = 64
         self.forward = torch.compile(self.model.forward, dynamic=False)
+        self.caches: dict[tuple[int, int], Any] = {}
 
     @torch.inference_mode()
     def extend(self, tokens: torch.Tensor, cache: Any, start: int) -> torch.Tensor:
@@ -32,9 +39,15 @@ class Compiled:
         ).logits
         return logits.argmax(dim=-1)
 
+    @torch.inference_mode()
     def cache(self, batch: int, length: int) -> Any:
-        """An empty cache for ``length`` tokens of ``batch`` sequences."""
-        return StaticCache(config=self.model.config, max_cache_len=length)
+        """An empty cache for at least ``length`` tokens of ``batch`` sequences."""
+        length = -(-length // CACHE_UNIT) * CACHE_UNIT
+        if (batch, length) not in self.caches:
+            cache = StaticCache(config=self.model.config, max_cache_len=length)
+            self.caches[batch, length] = cache
+        self.caches[batch, length].reset()
+        return self.caches[batch, length]
 
     def prefill(self, request: dict[str, Any]) -> dict[str, Any]:
         """Time one prompt."""

@@ -16,7 +16,7 @@ from optc.cli.output import (
     show,
 )
 from optc.cli.progress import progress_on_stderr
-from optc.cli.tables import engines_table, gates_table, passes_table
+from optc.cli.tables import engines_table, gates_tables, passes_table
 from optc.errors import GateError
 
 if TYPE_CHECKING:
@@ -31,8 +31,9 @@ def _layers(
     """A number of layers, or ``auto``."""
     if value is None or value == "auto":
         return value
-    layers: int = click.IntRange(min=1)(value, parameter, context)
-    return layers
+    if not value.isdecimal() or int(value) < 1:
+        raise click.BadParameter(f"{value!r} is neither a number of layers nor auto")
+    return int(value)
 
 
 @click.command("compile", short_help="Compile a model folder into an artifact.")
@@ -79,7 +80,7 @@ def command(as_json: bool, sets: tuple[str, ...], gates: tuple[str, ...], **opti
         artifact = _compile(set=sets, gate=gates, **options)
     except GateError as error:
         if not as_json:
-            show(gates_table(getattr(error, "details", {}).get("gates", [])))
+            show(*gates_tables(getattr(error, "details", {}).get("gates", [])))
         raise
     report = artifact.report()
     values = {"artifact": str(artifact.path), "digest": artifact.digest}
@@ -92,7 +93,7 @@ def command(as_json: bool, sets: tuple[str, ...], gates: tuple[str, ...], **opti
         return
     print_warnings(report["warnings"])
     storage = report["storage"]
-    show(passes_table(report["passes"]), gates_table(report["gates"]))
+    show(passes_table(report["passes"]), *gates_tables(report["gates"]))
     if len(report["engines"]) > 1:
         show(engines_table(report["engines"]))
         click.echo(f"duplicated across engines: {byte_text(storage['duplicated_bytes'])}")

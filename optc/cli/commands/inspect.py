@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from optc.cli.output import byte_text, json_option, print_json, show, table
-from optc.cli.tables import gates_table, passes_table
+from optc.cli.tables import gates_tables, passes_table
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -36,7 +36,7 @@ def command(artifact: Path, as_json: bool) -> None:
         _identity(opened),
         _engines(opened.manifest, reasons),
         passes_table(report.get("passes", [])),
-        gates_table(report.get("gates", [])),
+        *gates_tables(report.get("gates", [])),
     )
 
 

@@ -29,7 +29,7 @@ def command(as_json: bool) -> None:
     if as_json:
         print_json("passes", {"passes": entries})
         return
-    rows = table("passes", "group", "name", "what", "options")
+    rows = table("passes", "group", "name", "what", "options", prose=["what"])
     for entry in entries:
         options = "\n".join(f"{k}={option_text(v)}" for k, v in entry["options"].items())
         rows.add_row(entry["group"], entry["name"], entry["description"], options)

@@ -121,10 +121,11 @@ def _engines(engines: Sequence[EnginePlan]) -> Table:
     numbers = ["weights", "a token reads"]
     if any(engine.bound for engine in engines):
         numbers += ["decode/s at most", "prefill/s at most"]
-    rows = table("engines", "name", "native, decomposed, unsupported", *numbers, numbers=numbers)
+    counts = "native, decomposed, unsupported"
+    rows = table("engines", "name", counts, *numbers, numbers=numbers, prose=[counts])
     for engine in engines:
-        counts = ", ".join(str(count) for count in engine.counts.values())
-        rows.add_row(engine.name, counts, *_figures(engine)[: len(numbers)])
+        found = ", ".join(str(count) for count in engine.counts.values())
+        rows.add_row(engine.name, found, *_figures(engine)[: len(numbers)])
     return rows
 
 

@@ -21,7 +21,7 @@ def command(as_json: bool) -> None:
     if as_json:
         print_json("recipes", {"recipes": [r.to_json() for r in recipes]})
         return
-    rows = table("recipes", "name", "what", "gates")
+    rows = table("recipes", "name", "what", "gates", prose=["what"])
     for recipe in recipes:
         bounds = [f"{k} {v:g}" for k, v in recipe.gates.items() if v is not None]
         rows.add_row(recipe.name, recipe.description, "\n".join(bounds))

@@ -155,7 +155,7 @@ def command(
             click.echo(f"── {text!r}\n{output.text}")
         elif params.beam_width is not None:  # is known at its end only
             click.echo(output.text)
-        click.echo(_summary(output), err=True)
+        click.echo(_summary(output, params.structure is not None), err=True)
     if loaded.info is not None and loaded.info.rejected:
         click.echo(chosen_text(loaded.info), err=True)
 
@@ -207,7 +207,7 @@ def _beams(output: RequestOutput) -> dict[str, Any]:
     }
 
 
-def _summary(output: RequestOutput) -> str:
+def _summary(output: RequestOutput, structured: bool) -> str:
     metrics = output.metrics
     text = f"{output.prompt_tokens} prompt tokens, {output.output_tokens} new ones"
     if metrics.ttft_s is not None:
@@ -218,7 +218,10 @@ def _summary(output: RequestOutput) -> str:
         text += f", {metrics.accepted_tokens} of {metrics.drafted_tokens} drafts accepted"
     if metrics.forced_tokens:
         text += f", {metrics.forced_tokens} forced by the structure"
-    return f"{text}; ended by {output.finish_reason}"
+    text = f"{text}; ended by {output.finish_reason}"
+    if structured and output.finish_reason == "length":
+        text += ", before the structure was whole: give it a larger --max-tokens"
+    return text
 
 
 def _milliseconds(seconds: float | None) -> float | None:

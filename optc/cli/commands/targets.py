@@ -35,7 +35,7 @@ def command(measure: bool, as_json: bool) -> None:
         print_json("targets", {"targets": entries, "host": machine}, warnings)
         return
     print_warnings(warnings)
-    rows = table("targets", "name", "kind", "runs here", "features")
+    rows = table("targets", "name", "kind", "runs here", "features", prose=["runs here"])
     for entry in entries:
         runs = "yes" if entry["runs_here"] else f"no: {entry['reason']}"
         rows.add_row(entry["name"], entry["kind"], runs, " ".join(entry["features"]))

@@ -17,7 +17,7 @@ from optc.cli.output import (
     show,
 )
 from optc.cli.progress import progress_on_stderr
-from optc.cli.tables import gates_table
+from optc.cli.tables import gates_tables
 
 if TYPE_CHECKING:
     from optc.artifact import Manifest
@@ -56,7 +56,7 @@ def command(
     if found is not None:
         warnings += found.warnings
         if not as_json:
-            show(gates_table([asdict(gate) for gate in found.gates]))
+            show(*gates_tables([asdict(gate) for gate in found.gates]))
         found.check()
     if as_json:
         print_json("verify", _values(artifact, manifest, found), warnings)

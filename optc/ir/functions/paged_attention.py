@@ -12,6 +12,8 @@ from optc.ir.functions.visible_tokens import visible
 
 #: A score that no softmax lets through, yet finite, so that a row that sees nothing stays finite.
 _MASKED = -3.0e38
+#: Narrow float types of pools, and ONNX's numbers of them.
+_NARROW = {"bfloat16": 16, "float16": 10}
 
 
 def _represented(kind: str, dtype: str) -> list[str]:
@@ -19,8 +21,11 @@ def _represented(kind: str, dtype: str) -> list[str]:
     rows, kept = f"{kind}_rows", f"{kind}_kept_rows"
     if dtype == "float32":
         return [f"{kept} = Identity ({rows})"]
-    if dtype == "bfloat16":
-        return [f"{kind}_narrow = Cast <to: int = 16> ({rows})", f"{kept} = {_widen(kind)}"]
+    if dtype in _NARROW:
+        return [
+            f"{kind}_narrow = Cast <to: int = {_NARROW[dtype]}> ({rows})",
+            f"{kept} = {_widen(kind)}",
+        ]
     return [
         integers(f"{kind}_last", (-1,)),
         real(f"{kind}_steps", 127.0),

@@ -88,8 +88,7 @@ class NGramText:
         """Add tokens [n] to the text."""
         start = len(self._tokens)
         self._tokens += tokens.tolist()
-        for token in self._tokens[start:]:
-            self._automaton.append(token)
+        self._automaton.extend(self._tokens[start:])
         self._pool.read(self._salt, self._tokens, start)
 
     def chain(self, count: int) -> Chain:

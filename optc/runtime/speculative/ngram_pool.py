@@ -9,6 +9,7 @@ texts of different salts share nothing here, as they share no cached prefix.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import repeat
 
 #: Longest contexts, in tokens.
 LONGEST = 3
@@ -38,14 +39,21 @@ class NGramPool:
 
     def read(self, salt: str, tokens: Sequence[int], start: int) -> None:
         """Take note of what ``tokens`` [n] are from ``start`` on; those before are context."""
-        young = self._young
-        for end in range(max(1, start), len(tokens)):
-            token = tokens[end]
-            for length in range(1, min(LONGEST, end) + 1):
-                young[hash((salt, *tokens[end - length : end]))] = token
-            if len(young) >= self._most:
-                self._old, self._young = young, {}
-                young = self._young
+        piece = max(1, self._most // LONGEST)
+        for first in range(max(1, start), len(tokens), piece):
+            self._note(salt, tokens, first, min(first + piece, len(tokens)))
+            if len(self._young) >= self._most:
+                self._old, self._young = self._young, {}
+
+    def _note(self, salt: str, tokens: Sequence[int], start: int, stop: int) -> None:
+        """Note the tokens from ``start`` to ``stop``. No loop over them here: prompts are long."""
+        for length in range(1, LONGEST + 1):
+            first = max(start, length)
+            columns = [
+                tokens[first - back : max(first, stop) - back] for back in range(length, 0, -1)
+            ]
+            contexts = map(hash, zip(repeat(salt), *columns, strict=False))
+            self._young.update(zip(contexts, tokens[first:stop], strict=True))
 
     def follower(self, salt: str, tokens: Sequence[int], longer_than: int) -> tuple[int, int]:
         """What last followed the longest known end of ``tokens``, and that end's length; length 0

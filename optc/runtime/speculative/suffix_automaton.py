@@ -7,6 +7,7 @@ reference) and Hu et al., 2024 (SAM decoding).
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import NamedTuple
 
 _ROOT = 0
@@ -31,21 +32,37 @@ class SuffixAutomaton:
         self._end = [0]  # by state: position after an occurrence of its strings
         self._last = _ROOT
         self._size = 0
-        self.match = Match(0, 0)
+        self._matched = self._matched_end = 0
 
-    def append(self, token: int) -> None:
-        """Add a token to the text and update ``match``."""
-        self._size += 1
-        state = self._add_state({}, _NONE, self._size, self._size)
-        at = self._last
-        while at != _NONE and token not in self._next[at]:
-            self._next[at][token] = state
-            at = self._link[at]
-        self._link[state] = _ROOT if at == _NONE else self._suffix_state(at, token)
-        self._last = state
-        longest = self._link[state]
-        self.match = Match(self._length[longest], self._end[longest])
-        self._end[longest] = self._size
+    @property
+    def match(self) -> Match:
+        """That of the text's end."""
+        return Match(self._matched, self._matched_end)
+
+    def extend(self, tokens: Iterable[int]) -> None:
+        """Add tokens to the text."""
+        following, link, length, end = self._next, self._link, self._length, self._end
+        last, size = self._last, self._size
+        longest, matched_end = _ROOT, 0
+        for token in tokens:
+            size += 1
+            state = len(link)
+            following.append({})
+            link.append(_ROOT)
+            length.append(size)
+            end.append(size)
+            at = last
+            while at != _NONE and token not in following[at]:
+                following[at][token] = state
+                at = link[at]
+            longest = _ROOT if at == _NONE else self._suffix_state(at, token)
+            link[state] = longest
+            matched_end = end[longest]
+            end[longest] = size
+            last = state
+        if size > self._size:
+            self._matched, self._matched_end = length[longest], matched_end
+        self._last, self._size = last, size
 
     def _suffix_state(self, at: int, token: int) -> int:
         """The state of exactly the longest string of ``at`` and ``token``; splits it off if it is

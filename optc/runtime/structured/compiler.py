@@ -118,7 +118,10 @@ def _json_grammar(schema: str) -> str:
     way: with whitespace where it likes, a small model may write nothing else."""
     from llguidance import LLMatcher
 
-    return LLMatcher.grammar_from_json_schema(
-        schema,
-        defaults={"whitespace_flexible": False, "item_separator": ", ", "key_separator": ": "},
-    )
+    try:
+        return LLMatcher.grammar_from_json_schema(
+            schema,
+            defaults={"whitespace_flexible": False, "item_separator": ", ", "key_separator": ": "},
+        )
+    except ValueError as error:  # it is JSON: what is left is how deep it is nested
+        raise RequestError(str(error), where="json_schema") from error

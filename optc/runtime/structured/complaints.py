@@ -17,6 +17,8 @@ Validate = Callable[[str], str]
 _MOST_PARTS = 500
 _CARET = re.compile(r"regex parse error:\n    (.*)\n    ( *)\^.*\nerror: (.*)")
 _LARK = re.compile(r"(?:at )?(\d+)\((\d+)\): (.*)")
+#: How llguidance reports an assertion of its own that failed.
+_PANIC = "panic: "
 #: How llguidance says that no token can come next.
 _DEAD_END = re.compile(r"NoExtension(Bias)?\b")
 
@@ -47,6 +49,8 @@ def reason(message: str) -> str:
     if caret:
         return caret[3]
     first = message.strip().split("\n", 1)[0]
+    if first.startswith(_PANIC):  # of a size that its tables do not hold
+        return "too large to compile"
     return "it allows no text from here" if _DEAD_END.match(first) else first
 
 

@@ -59,21 +59,21 @@ def structure_of(
 def _schema(schema: object) -> Structure | None:
     if schema is None:
         return None
-    if isinstance(schema, Mapping):
-        try:
-            return Structure("json_schema", json.dumps(schema, allow_nan=False))
-        except (TypeError, ValueError) as error:
-            raise RequestError(f"not JSON: {error}", where="json_schema") from error
-    if not isinstance(schema, str):
+    if not isinstance(schema, str | Mapping):
         raise _wrong("json_schema", schema, "a schema as a mapping or its JSON text")
     try:
-        parsed = json.loads(schema)
+        text = schema if isinstance(schema, str) else json.dumps(schema, allow_nan=False)
+        parsed = json.loads(text)
     except json.JSONDecodeError as error:
         where = f"json_schema, line {error.lineno}, column {error.colno}"
         raise RequestError(f"not JSON: {error.msg}", where=where) from error
+    except RecursionError as error:
+        raise RequestError("nested too deeply", where="json_schema") from error
+    except (TypeError, ValueError) as error:
+        raise RequestError(f"not JSON: {error}", where="json_schema") from error
     if not isinstance(parsed, dict):
         raise RequestError("not a JSON object", where="json_schema")
-    return Structure("json_schema", schema)
+    return Structure("json_schema", text)
 
 
 def _text(kind: Literal["regex", "grammar"], text: object) -> Structure | None:

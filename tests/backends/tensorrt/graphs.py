@@ -8,9 +8,12 @@ import numpy as np
 import onnx
 import onnx.parser
 import onnx_ir as ir
+import pytest
 from onnx import numpy_helper
 
+from optc.backends.tensorrt.dialect import check_model
 from optc.backends.tensorrt.request import BuildRequest, Profile
+from optc.errors import UnsupportedError
 
 LENGTH = 128
 
@@ -96,3 +99,10 @@ def request(
     return BuildRequest(
         str(path), str(folder / "engine.trt"), str(folder / "layers.txt"), architectures, profiles
     )
+
+
+def refusal(model: ir.Model, architectures: tuple[str, ...] = ("sm_89",)) -> str:
+    """What the check of the dialect says against a model."""
+    with pytest.raises(UnsupportedError) as caught:
+        check_model(model, architectures)
+    return caught.value.message

@@ -11,7 +11,13 @@ import numpy.typing as npt
 import onnx_ir as ir
 import onnxruntime as ort
 
+from optc import registry
+from tests.families import FUSED, model_after
+from tests.models import Dense
+
 Array = npt.NDArray[Any]
+#: Tokens of a slot.
+LENGTH = 32
 
 
 def session(model: ir.Model | Path) -> ort.InferenceSession:
@@ -61,3 +67,20 @@ def step_feeds(
             shape = [dim if isinstance(dim, int) else sizes[str(dim)] for dim in value.shape]
             feeds[str(value.name)] = 0.5 * rng.standard_normal(shape).astype(np.float32)
     return feeds
+
+
+def ragged(shape: Dense, more: str = "") -> ir.Model:
+    """A ragged step of a tiny model, ``more`` passes behind the usual ones."""
+    return model_after(FUSED + more, shape)
+
+
+def slot_form(model: ir.Model) -> ir.Model:
+    """The slot form of a ragged step, which legalization must keep the meaning of."""
+    reference = model.clone()
+    registry.passes()["kv-slots"]().run(reference)
+    return reference
+
+
+def operators(model: ir.Model) -> list[str]:
+    """Operators in order."""
+    return [node.op_type for node in model.graph]

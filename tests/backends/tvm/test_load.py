@@ -231,3 +231,8 @@ def test_backend_reports_what_is_missing(monkeypatch: pytest.MonkeyPatch) -> Non
     assert BACKEND.available() == ""
     monkeypatch.setattr(runtime_libs, "compiler_package", lambda: None)
     assert "optc[compile]" in BACKEND.available()
+
+
+def test_only_engines_with_results_apart_get_a_pool() -> None:
+    assert loader.vm_devices({}) == (1, 0, 1), "compiled before: results would stay in the pool"
+    assert loader.vm_devices({"pooled": True}) == (1, 0, 2, 1, 0, 1)

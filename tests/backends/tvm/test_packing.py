@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -10,10 +11,11 @@ import pytest
 import torch
 
 from optc.backends.tvm import packing
-from optc.backends.tvm.weight_layouts import integer_weight, two_level_weight
+from optc.backends.tvm.weight_layouts import WeightParts, integer_weight, two_level_weight
 from optc.backends.tvm.weights_file import write_weights
 from optc.errors import UnsupportedError
 from optc.ir import weights as weights_module
+from optc.ir.quantized_rows import QuantizedRows
 from optc.ir.weights import LazyWeight
 from optc.passes.quantize.affine import quantized_rows
 from optc.passes.quantize.scheme import Scheme
@@ -101,13 +103,26 @@ def test_neither_threads_nor_tiles_change_a_bit(
     files = []
     for threads, tile in [(1, 1 << 20), (1, 1 << 14), (3, 1 << 15), (4, 1 << 14)]:
         monkeypatch.setattr(weights_module, "TILE_ELEMENTS", tile)
-        parts = (rows.values(), rows.scales(), rows.zero_points(), rows.group_scales())
         pack = two_level_weight if scheme.integer_scales else integer_weight
-        packed = pack("w", *parts, scheme.bits, scheme.group_size)
+        packed = pack("w", _parts(rows))
         write_weights(tmp_path / "w", [packed], threads=threads)
         files.append((len(packed.tiles), (tmp_path / "w").read_bytes()))
     assert [count for count, _ in files] == [1, 11, 6, 11]
     assert len({content for _, content in files}) == 1
+
+
+def _parts(rows: QuantizedRows) -> WeightParts:
+    tensors = (rows.values(), rows.scales(), rows.zero_points(), rows.group_scales())
+    return WeightParts(*tensors, bits=rows.bits, group_size=rows.group_size)
+
+
+def _stored(parts: WeightParts) -> WeightParts:
+    """The same weight as plain tensors, as a file has them."""
+    names = ("values", "scales", "zero_points", "group_scales")
+    tensors = {name: getattr(parts, name) for name in names}
+    return replace(
+        parts, **{name: ir.Tensor(t.numpy(), dtype=t.dtype) for name, t in tensors.items()}
+    )
 
 
 @pytest.mark.parametrize("lazy", [True, False])
@@ -119,10 +134,8 @@ def test_integer_scales_are_packed_with_offsets(lazy: bool) -> None:
     tile = rows.read(0, 70)
     assert tile.zero_points is not None
     assert tile.group_scales is not None
-    parts = (rows.values(), rows.scales(), rows.zero_points(), rows.group_scales())
-    if not lazy:
-        parts = tuple(ir.Tensor(p.numpy(), dtype=p.dtype) for p in parts if p is not None)
-    packed = two_level_weight("w", *parts, 4, 32)
+    parts = _parts(rows) if lazy else _stored(_parts(rows))
+    packed = two_level_weight("w", parts)
     values, groups, scales = (
         np.concatenate(c)
         for c in zip(*([chunk for _, chunk in packed.pack(*t)] for t in packed.tiles), strict=True)
@@ -134,7 +147,7 @@ def test_integer_scales_are_packed_with_offsets(lazy: bool) -> None:
     np.testing.assert_array_equal(packing.unpack_columns(groups[:, :, 1])[:70], offsets)
     np.testing.assert_array_equal(packing.unpack_columns(scales)[:70, 0], tile.scales)
     # engines without such kernels read the same weight as int8 per channel
-    int8 = integer_weight("w", *parts, 4, 32)
+    int8 = integer_weight("w", parts)
     (chunks,) = (dict(int8.pack(*t)) for t in int8.tiles)
     assert [t.shape for t in int8.tensors] == [chunks[0].shape, chunks[1].shape]
     stored = packing.unpack_int(chunks[0], 8)[:70, :96].astype(int) - 128
@@ -150,6 +163,6 @@ def test_groups_that_leave_int8_are_refused() -> None:
         ir.Tensor(part.astype(kind.numpy()), dtype=kind)
         for part, kind in zip(parts, kinds, strict=True)
     ]
-    packed = two_level_weight("w", *tensors, 4, 32)
+    packed = two_level_weight("w", WeightParts(*tensors, bits=4, group_size=32))
     with pytest.raises(UnsupportedError, match=r"weight w: .*not within -128\.\.127"):
         list(packed.pack(0, 64))

@@ -1,42 +1,63 @@
-"""The virtual machine keeps no memory for results of sizes that came before."""
+"""Results of many sizes leave no memory behind; what a step computes in between is pooled."""
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from pathlib import Path
 
-#: A function whose result has as many rows as its argument, 64 KiB each.
+#: A function whose result has as many rows as its argument, 64 KiB each, and that computes as much
+#: before it.
 BUILD = """
 import sys
-import tvm
-from tvm import relax, tirx
+from pathlib import Path
+from optc.backends.tvm.compiler import compile_program
+from optc.backends.tvm.program import Call, Function, Program, Tensor
+from optc.target import parse_target
 
-builder = relax.BlockBuilder()
-x = relax.Var("x", relax.TensorType([tirx.Var("n", "int64"), 16384], "float32"))
-with builder.function("main", [x]):
-    builder.emit_func_output(builder.emit(relax.op.add(x, x)))
-tvm.compile(builder.get(), tvm.target.Target({"kind": "llvm"})).export_library(sys.argv[1])
+def rows(name):
+    return Tensor(name, "float32", ("T", 16384))
+
+calls = (
+    Call("relax.multiply", {}, ("x", "x"), (rows("square"),)),
+    Call("relax.add", {}, ("square", "x"), (rows("sum"),)),
+)
+target = parse_target("native")
+step = Function("step", (rows("x"),), calls, "sum")
+program = Program((step,), {"T": 120}, target.name, target.features)
+compile_program(program, Path(sys.argv[1]))
 """
-#: Results of 1 to 120 rows are 454 MiB together, the largest 7.5 MiB.
+#: Results of 1 to 120 rows are 454 MiB together, the largest 7.5 MiB, as is what comes before it.
 RUN = """
-import resource, sys
+import json, resource, sys
 from pathlib import Path
 import numpy as np
-from optc.backends.tvm.loader import open_vm
+from optc.backends.tvm.loader import open_vm, vm_devices
 from optc.backends.tvm.runtime_libs import copy_libraries, import_ffi, open_runtime
+from optc.backends.tvm.staging import aligned
 
 library = Path(sys.argv[1])
 copy_libraries(library.parent)
 ffi = import_ffi()
 open_runtime(library.parent)
-run = open_vm(ffi, library)["main"]
-rows = np.ones((120, 16384), np.float32)
+vm = open_vm(ffi, library, vm_devices({"pooled": True}))
+storages = []
+
+def note(_, name, before, __, *arguments):
+    if before and name == "vm.builtin.alloc_storage":
+        storages.append((list(arguments[1]), arguments[2]))
+    return 0
+
+vm["set_instrument"](note)
+rows = aligned(120 * 16384).view(np.float32).reshape(120, 16384)
+rows[:] = 1
 before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 for n in range(1, 121):
-    result = run(ffi.from_dlpack(rows[:n]))
-    assert np.from_dlpack(result).shape == (n, 16384)
-print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
+    result = vm["step"](ffi.from_dlpack(rows[:n]))
+    assert (np.from_dlpack(result) == np.full((n, 16384), 2)).all()
+grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
+print(json.dumps({"grown_kib": grown, "storages": storages}))
 """
 
 
@@ -45,8 +66,15 @@ def _python(code: str, argument: Path) -> str:
     return subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
 
 
-def test_results_of_new_sizes_take_no_new_memory(tmp_path: Path) -> None:
+def test_only_what_every_step_takes_alike_is_pooled(tmp_path: Path) -> None:
     library = tmp_path / "module.so"
     _python(BUILD, library)
-    grown_kib = int(_python(RUN, library))
-    assert grown_kib < 64 << 10
+    found = json.loads(_python(RUN, library))
+    row, most = 4 * 16384, 120
+    for rows, (between, result) in enumerate(
+        zip(found["storages"][::2], found["storages"][1::2], strict=True), start=1
+    ):
+        assert between == [[most * row], 0], "the pool, and the same in every step"
+        assert result == [[rows * row], 1], "memory of its own"
+    assert len(found["storages"]) == 2 * most
+    assert found["grown_kib"] < 64 << 10

@@ -19,7 +19,7 @@ SIGNATURE = "g (int64[B,S] input_ids, int64[B,S] position_ids) => (float[B,S,10]
 def test_unknown_kv_type_is_refused() -> None:
     with pytest.raises(InputError, match="dtype=int4 is not possible") as caught:
         KVCache(dtype="int4")
-    assert caught.value.hint == "one of float32, bfloat16, int8"
+    assert caught.value.hint == "one of float32, bfloat16, float16, int8"
 
 
 def test_what_is_no_dense_form_is_refused() -> None:

@@ -19,7 +19,7 @@ def longest_match(text: list[int]) -> int:
 def test_the_match_is_the_longest_and_really_occurs_before(text: list[int]) -> None:
     automaton = SuffixAutomaton()
     for size, token in enumerate(text, 1):
-        automaton.append(token)
+        automaton.extend([token])
         length, end = automaton.match
         assert length == longest_match(text[:size])
         if length:
@@ -29,6 +29,14 @@ def test_the_match_is_the_longest_and_really_occurs_before(text: list[int]) -> N
 
 def test_a_later_occurrence_is_preferred() -> None:
     automaton = SuffixAutomaton()
-    for token in [1, 2, 7, 1, 2, 8, 1, 2]:
-        automaton.append(token)
+    automaton.extend([1, 2, 7, 1, 2, 8, 1, 2])
     assert automaton.match == (2, 5)
+
+
+@given(st.lists(st.lists(st.integers(0, 2), max_size=20), max_size=5))
+def test_a_text_may_come_in_pieces(pieces: list[list[int]]) -> None:
+    whole, parts = SuffixAutomaton(), SuffixAutomaton()
+    whole.extend([token for piece in pieces for token in piece])
+    for piece in pieces:
+        parts.extend(piece)
+    assert parts.match == whole.match

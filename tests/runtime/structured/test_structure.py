@@ -93,6 +93,26 @@ def test_wrong_parameters(asked: dict[str, Any], message: str) -> None:
     assert str(caught.value) == message
 
 
+def test_a_schema_may_be_nested_too_deeply() -> None:
+    schema: dict[str, Any] = {}
+    for _ in range(20_000):
+        schema = {"items": schema}
+    for given in (schema, '{"items": ' * 200_000):
+        with pytest.raises(RequestError) as caught:
+            SamplingParams(json_schema=given)
+        assert str(caught.value) == "json_schema: nested too deeply"
+
+
+def test_a_schema_may_be_nested_deeper_than_is_compiled(compiler: GrammarCompiler) -> None:
+    text = '{"items": ' * 400 + "{}" + "}" * 400
+    assert complaint(compiler, json_schema=text).startswith("json_schema: recursion limit exceeded")
+
+
+def test_a_choice_may_be_too_large(compiler: GrammarCompiler) -> None:
+    texts = [f"c{i}" for i in range(70_000)]
+    assert complaint(compiler, choice=texts) == "choice: too large to compile"
+
+
 DEEP = {
     "type": "object",
     "properties": {

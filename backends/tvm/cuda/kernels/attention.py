@@ -1,4 +1,4 @@
-"""Paged attention over ragged rows: prefill, decode and verification in one kernel."""
+"""Paged attention over ragged rows: prefill, decode and verification."""
 
 from __future__ import annotations
 
@@ -9,33 +9,39 @@ from tvm.tirx.script.builder import ir as tir
 
 from optc.backends.tvm.cuda.kernels.kv import POOLS
 from optc.backends.tvm.cuda.kernels.launch import float_bits, launch, template
+from optc.backends.tvm.cuda.step_memory import ROW_RANGES, SPLIT_ROWS
 from optc.backends.tvm.kernels.attention_rows import PagedAttention
 from optc.backends.tvm.kernels.pools import KVShape, pool_arguments
-from optc.backends.tvm.kernels.script import CUDA_DEVICE, Expr, kernel, workspace
+from optc.backends.tvm.kernels.script import Expr, kernel
 
-#: Query heads that a block of threads computes together, if so many share a KV head and their
-#: values fit its shared memory.
-_VECTORS, _VALUES = 8, 2048
-#: Values of a block's warps that fit its shared memory with eight warps.
-_EIGHT_WARPS = 1024
+#: Query heads that a block of threads computes together, if so many share a KV head: rows of a
+#: fragment, or on the ordinary units what registers hold.
+_VECTORS = {True: 16, False: 8}
+#: Their values, and those up to which eight warps' results fit shared memory, not four's.
+_VALUES, _EIGHT_WARPS = 2048, 1024
+#: Key dimension beyond which queries leave room for half of that.
+_WIDE_KEYS = 192
 _WARP = 32
-#: Ranges of a row's tokens, as in the device code.
-_RANGES = 8
-#: Rows up to which, and blocks of a table beyond which, ranges are computed by blocks of their own.
-_SPLIT_ROWS, _SPLIT_BLOCKS = 64, 8
+#: Rows of a fragment, as in the device code.
+_FRAGMENT = 16
+#: Blocks of a table beyond which ranges of few rows are computed by blocks of their own.
+_SPLIT_BLOCKS = 8
+#: Steps with more rows compute sequences with more than so many new rows by tiles of rows.
+_TILED_STEP, _TILED_ROWS = 32, 8
+#: No sequence has more new rows.
+_ALL = 2**31 - 1
 _MERGE_THREADS = 64
 
 
 def paged_attention(config: PagedAttention) -> tvm.tirx.PrimFunc:
-    """As `optc.backends.tvm.kernels.attention.paged_attention`; a block of threads computes one row
-    and up to eight heads that share a KV head.
+    """As `optc.backends.tvm.kernels.attention.paged_attention`, with memory for ranges f32 [N], at
+    least `optc.backends.tvm.cuda.step_memory.range_values`, before the result.
 
     Raises:
         UnsupportedError: The pools have a shape or type without a kernel.
     """
     shape = KVShape(config.kv_heads, config.key_dim, config.value_dim, config.kv_dtype)
-    shared = config.heads // config.kv_heads
-    vectors = min(shared, _VECTORS, max(1, _VALUES // config.value_dim))
+    blocking = _Blocking.of(config)
     with kernel("paged_attention") as builder:
         rows, tiles, starts, blocks = (builder.size() for _ in range(4))
         q = builder.argument("q", (rows, config.heads * config.key_dim))
@@ -45,8 +51,115 @@ def paged_attention(config: PagedAttention) -> tvm.tirx.PrimFunc:
         lengths = builder.argument("kv_lengths", (config.groups, sequences), "int32")
         tables = builder.argument("block_tables", (config.groups, sequences, blocks), "int32")
         block_size = builder.argument("block_size", (1,), "int32")
+        ranges = builder.argument("ranges", (builder.size(),))
         out = builder.argument("out", (rows, config.heads * config.value_dim))
-        kind = template(
+        step = _Step(
+            config,
+            blocking,
+            rows,
+            (q, k_pool, v_pool, query_starts, lengths, tables, block_size),
+            (sequences, blocks),
+        )
+        with tir.If(tir.And(rows <= SPLIT_ROWS, blocks > _SPLIT_BLOCKS)):
+            with tir.Then():
+                step.split(ranges, out)
+            with tir.Else():
+                step.whole(out)
+    return builder.finish()
+
+
+@dataclass(frozen=True)
+class _Blocking:
+    """How the work is cut.
+
+    Attributes:
+        tensor: On tensor cores: pools of bfloat16 and int8.
+        vectors: Query heads that are computed together.
+        warps: Of a block that computes a row.
+        tile_warps: Of a block that computes tiles of rows.
+    """
+
+    tensor: bool
+    vectors: int
+    warps: int
+    tile_warps: int
+
+    @staticmethod
+    def of(config: PagedAttention) -> _Blocking:
+        """The blocking of a configuration."""
+        tensor = config.kv_dtype != "float32"
+        wide = config.key_dim > _WIDE_KEYS
+        values = _VALUES // 2 if wide else _VALUES
+        vectors = min(config.shared, _VECTORS[tensor], max(1, values // config.value_dim))
+        warps = 4 if wide or config.value_dim * vectors > _EIGHT_WARPS else 8
+        terms = 2 if config.kv_dtype == "int8" and not config.query_bits else 1
+        return _Blocking(tensor, vectors, warps, 2 if terms * config.key_dim > 256 else 4)
+
+
+@dataclass(frozen=True)
+class _Step:
+    """The operands of a call.
+
+    Attributes:
+        config: The configuration.
+        blocking: Of it.
+        rows: T.
+        buffers: Those that are read.
+        sizes: Sequences, and blocks of a table.
+    """
+
+    config: PagedAttention
+    blocking: _Blocking
+    rows: Expr
+    buffers: tuple[Expr, ...]
+    sizes: tuple[Expr, Expr]
+
+    def whole(self, out: Expr) -> None:
+        """A block for each row; in steps of many rows sequences of many rows by tiles."""
+        if not self.blocking.tensor:
+            self._rows(out, tir.int32(_ALL))
+            return
+        tiled = self.rows > _TILED_STEP
+        self._rows(out, tir.Select(tiled, tir.int32(_TILED_ROWS), tir.int32(_ALL)))
+        with tir.If(tiled), tir.Then():
+            self._tiles(out)
+
+    def split(self, ranges: Expr, out: Expr) -> None:
+        """Ranges of tokens in blocks of their own, then their merge: few rows alone would leave
+        most of the device idle."""
+        warps = self.blocking.warps
+        grid = (self.rows, self._runs, ROW_RANGES // warps)
+        function = self._function("attention_ranges")
+        launch(function, grid, warps * _WARP, (*self.buffers, ranges), *self.sizes)
+        function = template("merge_ranges", self._kind)
+        launch(function, (self.rows, self.config.heads), _MERGE_THREADS, (ranges, out))
+
+    def _rows(self, out: Expr, most: Expr) -> None:
+        function = self._function("attention_rows")
+        grid, threads = (self.rows, self._runs), self.blocking.warps * _WARP
+        launch(function, grid, threads, (*self.buffers, out), *self.sizes, most)
+
+    def _tiles(self, out: Expr) -> None:
+        warps = self.blocking.tile_warps
+        function = self._function("attention_tiles", warps)
+        run = warps * (_FRAGMENT // self.blocking.vectors)
+        grid = ((self.rows + run - 1) // run, self._runs)
+        operands = (*self.buffers, out)
+        launch(function, grid, warps * _WARP, operands, *self.sizes, tir.int32(_TILED_ROWS))
+
+    def _function(self, name: str, *more: int) -> str:
+        return template(name, self._kind, self.config.window, self.config.group, *more)
+
+    @property
+    def _runs(self) -> int:
+        """Runs of query heads that blocks compute."""
+        return self.config.kv_heads * -(-self.config.shared // self.blocking.vectors)
+
+    @property
+    def _kind(self) -> str:
+        """The configuration as a type of the device code."""
+        config = self.config
+        return template(
             "Attention",
             POOLS[config.kv_dtype],
             config.heads,
@@ -55,52 +168,7 @@ def paged_attention(config: PagedAttention) -> tvm.tirx.PrimFunc:
             config.value_dim,
             float_bits(config.scale),
             float_bits(config.softcap),
-            vectors,
+            config.query_bits,
+            self.blocking.vectors,
+            self.blocking.warps,
         )
-        warps = 8 if config.value_dim * vectors <= _EIGHT_WARPS else 4
-        step = _Step(
-            kind,
-            (rows, config.kv_heads * -(-shared // vectors)),
-            warps * _WARP,
-            (q, k_pool, v_pool, query_starts, lengths, tables, block_size),
-            (sequences, blocks),
-        )
-        with tir.If(tir.And(rows <= _SPLIT_ROWS, blocks > _SPLIT_BLOCKS)):
-            with tir.Then():
-                _split(config, step, out)
-            with tir.Else():
-                function = template("paged_attention", kind, config.window, config.group)
-                launch(function, step.grid, step.threads, (*step.buffers, out), *step.sizes)
-    return builder.finish()
-
-
-@dataclass(frozen=True)
-class _Step:
-    """The operands of a call.
-
-    Attributes:
-        kind: The configuration as a type of the device code.
-        grid: Rows, and runs of query heads.
-        threads: Of a block.
-        buffers: Those that are read.
-        sizes: Sequences, and blocks of a table.
-    """
-
-    kind: str
-    grid: tuple[Expr, int]
-    threads: int
-    buffers: tuple[Expr, ...]
-    sizes: tuple[Expr, Expr]
-
-
-def _split(config: PagedAttention, step: _Step, out: Expr) -> None:
-    """Ranges of tokens in blocks of their own, then their merge: few rows alone would leave most of
-    the device idle."""
-    rows, _ = step.grid
-    shape = (rows, config.heads, _RANGES, config.value_dim + 2)
-    with workspace(shape, device=CUDA_DEVICE) as ranges:
-        function = template("attention_range", step.kind, config.window, config.group)
-        grid = (*step.grid, _RANGES)
-        launch(function, grid, step.threads, (*step.buffers, ranges), *step.sizes)
-        function = template("merge_ranges", step.kind)
-        launch(function, (rows, config.heads), _MERGE_THREADS, (ranges, out))

@@ -1,136 +1,93 @@
-// Paged attention over ragged rows: prefill, decode and verification of drafts.
-//
-// The tokens that a row sees are cut into partitions at fixed absolute positions; a warp takes a
-// partition with an online softmax (Dao et al., 2022). The partitions form up to RANGES ranges, which
-// one block of threads computes one after the other, or as many blocks at once (Flash-Decoding: Dao
-// et al., 2023). Results are merged in order, within ranges and then over ranges, and all places
-// follow from the row alone, so that a row's bits depend on its query and its K and V. Weights are
-// powers of two relative to an integer, so that rescaling is exact. A block computes a run of query
-// heads that share a KV head.
+// Paged attention, a block of threads for each row and run of query heads that share a KV head: its
+// warps take the row's ranges. Where rows are few, several blocks share a row (Flash-Decoding: Dao
+// et al., 2023).
 #ifndef OPTC_ATTENTION_CUH
 #define OPTC_ATTENTION_CUH
 namespace optc {
 
-constexpr int RANGES = 8;       // of a row
-constexpr int LEAST_RANGE = 8;  // partitions: whole rounds of a block's warps
+// How one warp computes ranges of a row, by the type of the pools.
+template <class A, class Element> struct RowWarps {
+  TileQueries<A> queries;
 
-// The running result of a block, of which each thread holds some values.
-template <class A> struct Running {
-  static constexpr int THREADS = A::WARPS * WARP;
-  static constexpr int MINE = ceil_div(A::VECTORS * A::DV, THREADS);
-  float largest[MINE], norm[MINE], total[MINE];
-
-  __device__ void clear() {
-#pragma unroll
-    for (int i = 0; i < MINE; ++i) {
-      largest[i] = lowest();
-      norm[i] = total[i] = 0.0f;
-    }
+  __device__ void fetch(const float* q, int heads) {
+    for (int m = warp(); m < TILE_VECTORS; m += A::WARPS) queries.fetch(m, q + m * A::DK, m < heads);
   }
-
-  // Merge one warp's partition into the values of this thread.
-  __device__ void merge(int i, float top, float weight, float value) {
-    if (top == lowest()) return;
-    const float larger = fmaxf(largest[i], top);
-    const float kept = largest[i] == lowest() ? 0.0f : power_of_two(largest[i] - larger);
-    const float added = power_of_two(top - larger);
-    norm[i] = fmaf(norm[i], kept, weight * added);
-    total[i] = fmaf(total[i], kept, value * added);
-    largest[i] = larger;
+  __device__ void attend(Result<A>& result, const Element* k_pool, const Element* v_pool,
+      int kv_head, int first, int stop, const Span& span, const Pages& pages) {
+    TileRange<A> range;
+    range.clear();
+    const Span nothing = {0, 0};
+    const Span spans[2] = {lane() / 4 < A::VECTORS ? span : nothing,
+        lane() / 4 + 8 < A::VECTORS ? span : nothing};
+    for (int p = first; p < stop && p * PARTITION < span.end; ++p)
+      attend_partition<A>(
+          range, queries, k_pool, v_pool, kv_head, p * PARTITION, spans, span, pages);
+    range.keep(result);
   }
 };
 
-// What a block computes: VECTORS query heads of a row.
-template <class A> struct Block {
-  int row, kv_head, first_head, vectors;
+template <class A> struct RowWarps<A, float> {
+  ScalarQueries<A> queries;
+  float weights[A::WARPS][A::VECTORS][TILE];
 
-  __device__ Block() : row(blockIdx.x), kv_head(blockIdx.y / A::RUNS) {
-    const int skipped = blockIdx.y % A::RUNS * A::VECTORS;
-    first_head = kv_head * A::SHARED + skipped;
-    vectors = min(A::VECTORS, A::SHARED - skipped);
+  __device__ void fetch(const float* q, int heads) { queries.fetch(q, heads); }
+  __device__ void attend(Result<A>& result, const float* k_pool, const float* v_pool, int kv_head,
+      int first, int stop, const Span& span, const Pages& pages) {
+    ScalarRange<A> range;
+    attend_scalar<A>(range, queries, weights[warp()], k_pool, v_pool, kv_head, first, stop, span,
+        pages);
+    range.keep(result);
   }
 };
 
-// Partitions of a row's range: size whole rounds, from the row's first partition on.
-__device__ __forceinline__ int range_size(const Seen& seen) {
-  const int count = ceil_div(seen.end, PARTITION) - seen.low / PARTITION;
-  return round_up(max(1, ceil_div(count, RANGES)), LEAST_RANGE);
-}
-
-// The queries of a block in shared memory, zeros for heads that it lacks.
 template <class A>
-__device__ void fetch_queries(float (*queries)[A::DK], const float* q, const Block<A>& block) {
-  const float* source = q + ((long long)block.row * A::HEADS + block.first_head) * A::DK;
-  for (int i = threadIdx.x; i < A::VECTORS * A::DK; i += blockDim.x) {
-    const float value = i < block.vectors * A::DK ? source[i] : 0.0f;
-    queries[i / A::DK][i % A::DK] = A::Pool::NARROW ? bf16_float(bf16_bits(value)) : value;
-  }
-  __syncthreads();
+__device__ __forceinline__ const float* queries_of(const float* q, int row, const Heads<A>& heads) {
+  return q + ((long long)row * A::HEADS + heads.first) * A::DK;
 }
 
-// All of a block's warps take a range of partitions, in rounds.
-template <class A>
-__device__ void attend_range(Running<A>& running, const float (*queries)[A::DK],
-    const typename A::Pool::Element* k_pool, const typename A::Pool::Element* v_pool, int kv_head,
-    int begin, int stop, const Seen& seen) {
-  __shared__ float weights[A::WARPS][A::VECTORS][TILE];
-  __shared__ float tops[A::WARPS][A::VECTORS], norms[A::WARPS][A::VECTORS];
-  __shared__ float totals[A::WARPS][A::VECTORS][A::DV];
-  running.clear();
-  for (int round = begin; round < stop && round * PARTITION < seen.end; round += A::WARPS) {
-    Partial<A> partial;
-    attend_partition<A>(partial, queries, weights[warp()], k_pool, v_pool, kv_head,
-        (round + warp()) * PARTITION, seen);
-#pragma unroll
-    for (int v = 0; v < A::VECTORS; ++v) {
-      if (lane() == 0) tops[warp()][v] = partial.largest[v];
-      if (lane() == 0) norms[warp()][v] = partial.norm[v];
-#pragma unroll
-      for (int i = 0; i < A::PARTS; ++i)
-        if (A::DV % WARP == 0 || i * WARP + lane() < A::DV)
-          totals[warp()][v][i * WARP + lane()] = partial.total[v][i];
-    }
-    __syncthreads();
-#pragma unroll
-    for (int i = 0; i < Running<A>::MINE; ++i) {
-      const int value = i * blockDim.x + threadIdx.x, v = value / A::DV;
-      if (v >= A::VECTORS) continue;
-      for (int w = 0; w < A::WARPS; ++w)
-        running.merge(i, tops[w][v], norms[w][v], totals[w][v][value % A::DV]);
-    }
-    __syncthreads();
-  }
-}
-
-// Whole rows. q f32 [T, H*DK] -> out f32 [T, H*DV]; grid (T, KV_HEADS * RUNS).
+// Rows of sequences with at most `most` new rows; rows of no sequence become zero.
+// q f32 [T, H*DK] -> out f32 [T, H*DV]; grid (T, KV_HEADS * RUNS).
 template <class A, int WINDOW, int GROUP>
-__device__ void paged_attention(const float* q, const typename A::Pool::Element* k_pool,
+__device__ void attention_rows(const float* q, const typename A::Pool::Element* k_pool,
     const typename A::Pool::Element* v_pool, const int* query_starts, const int* kv_lengths,
-    const int* block_tables, const int* block_size, float* out, int sequences, int blocks) {
-  __shared__ float queries[A::VECTORS][A::DK];
-  const Block<A> block;
-  float* results = out + ((long long)block.row * A::HEADS + block.first_head) * A::DV;
-  Seen seen;
-  if (!find_row<WINDOW, GROUP>(seen, block.row, query_starts, kv_lengths, block_tables, block_size,
-          sequences, blocks)) {
-    for (int i = threadIdx.x; i < block.vectors * A::DV; i += blockDim.x) results[i] = 0.0f;
-    return;
-  }
-  fetch_queries<A>(queries, q, block);
-  Running<A> whole, range;
-  whole.clear();
-  const int size = range_size(seen);
-  for (int begin = seen.low / PARTITION; begin * PARTITION < seen.end; begin += size) {
-    attend_range<A>(
-        range, queries, k_pool, v_pool, block.kv_head, begin, begin + size, seen);
+    const int* block_tables, const int* block_size, float* out, int sequences, int blocks,
+    int most) {
+  __shared__ __align__(16) RowWarps<A, typename A::Pool::Element> warps;
+  __shared__ Result<A> results[A::WARPS];
+  constexpr int THREADS = A::WARPS * WARP, MINE = ceil_div(A::VECTORS * A::DV, THREADS);
+  const Step step = {query_starts, kv_lengths, block_tables, block_size, sequences, blocks};
+  const Heads<A> heads;
+  const int row = blockIdx.x, b = step.sequence(row);
+  if (b >= 0 && step.fresh(b) > most) return;
+  Merged merged[MINE];
 #pragma unroll
-    for (int i = 0; i < Running<A>::MINE; ++i)
-      whole.merge(i, range.largest[i], range.norm[i], range.total[i]);
-  }
+  for (int i = 0; i < MINE; ++i) merged[i].clear();
+  if (b >= 0) {
+    const Span span = span_of<WINDOW>(step.length(GROUP, b), query_starts[b + 1] - 1 - row);
+    const Pages pages = step.pages(GROUP, b);
+    const int size = span.size(), ranges = ceil_div(span.count(), size);
+    warps.fetch(queries_of(q, row, heads), heads.count);
+    __syncthreads();
+    for (int first = 0; first < ranges; first += A::WARPS) {
+      const int begin = span.first() + (first + warp()) * size;
+      warps.attend(
+          results[warp()], k_pool, v_pool, heads.kv_head, begin, begin + size, span, pages);
+      __syncthreads();
 #pragma unroll
-  for (int i = 0; i < Running<A>::MINE; ++i) {
-    const int value = i * blockDim.x + threadIdx.x;
-    if (value < block.vectors * A::DV) results[value] = whole.total[i] / whole.norm[i];
+      for (int i = 0; i < MINE; ++i) {
+        const int value = i * THREADS + threadIdx.x, v = value / A::DV;
+        if (v >= A::VECTORS) continue;
+        for (int w = 0; w < A::WARPS; ++w)
+          merged[i].add(results[w].top[v], results[w].norm[v], results[w].total[v][value % A::DV]);
+      }
+      __syncthreads();
+    }
+  }
+  float* place = out + ((long long)row * A::HEADS + heads.first) * A::DV;
+#pragma unroll
+  for (int i = 0; i < MINE; ++i) {
+    const int value = i * THREADS + threadIdx.x;
+    if (value < heads.count * A::DV) place[value] = merged[i].value();
   }
 }
 
@@ -140,33 +97,34 @@ __device__ __forceinline__ float* range_result(float* ranges, int row, int head,
   return ranges + (((long long)row * A::HEADS + head) * RANGES + range) * (A::DV + 2);
 }
 
-// One range a block. ranges f32 [T, H, RANGES, DV + 2]; grid (T, KV_HEADS * RUNS, RANGES).
+// One range a warp. ranges f32 [T, H, RANGES, DV + 2]; grid (T, KV_HEADS * RUNS, RANGES / WARPS).
 template <class A, int WINDOW, int GROUP>
-__device__ void attention_range(const float* q, const typename A::Pool::Element* k_pool,
+__device__ void attention_ranges(const float* q, const typename A::Pool::Element* k_pool,
     const typename A::Pool::Element* v_pool, const int* query_starts, const int* kv_lengths,
     const int* block_tables, const int* block_size, float* ranges, int sequences, int blocks) {
-  __shared__ float queries[A::VECTORS][A::DK];
-  const Block<A> block;
-  Seen seen;
-  Running<A> running;
-  running.clear();
-  if (find_row<WINDOW, GROUP>(seen, block.row, query_starts, kv_lengths, block_tables, block_size,
-          sequences, blocks)) {
-    const int size = range_size(seen), begin = seen.low / PARTITION + blockIdx.z * size;
-    if (begin * PARTITION < seen.end) {
-      fetch_queries<A>(queries, q, block);
-      attend_range<A>(
-          running, queries, k_pool, v_pool, block.kv_head, begin, begin + size, seen);
-    }
+  __shared__ __align__(16) RowWarps<A, typename A::Pool::Element> warps;
+  __shared__ Result<A> results[A::WARPS];
+  const Step step = {query_starts, kv_lengths, block_tables, block_size, sequences, blocks};
+  const Heads<A> heads;
+  const int row = blockIdx.x, b = step.sequence(row), range = blockIdx.z * A::WARPS + warp();
+  Result<A>& result = results[warp()];
+  for (int v = lane(); v < A::VECTORS; v += WARP) result.top[v] = lowest();
+  if (b >= 0) {
+    const Span span = span_of<WINDOW>(step.length(GROUP, b), query_starts[b + 1] - 1 - row);
+    const int begin = span.first() + range * span.size();
+    warps.fetch(queries_of(q, row, heads), heads.count);
+    __syncthreads();
+    if (begin * PARTITION < span.end)
+      warps.attend(result, k_pool, v_pool, heads.kv_head, begin, begin + span.size(), span,
+          step.pages(GROUP, b));
   }
-#pragma unroll
-  for (int i = 0; i < Running<A>::MINE; ++i) {
-    const int value = i * blockDim.x + threadIdx.x, v = value / A::DV, d = value % A::DV;
-    if (v >= block.vectors) continue;
-    float* result = range_result<A>(ranges, block.row, block.first_head + v, blockIdx.z);
-    result[d] = running.total[i];
-    if (d == 0) result[A::DV] = running.largest[i];
-    if (d == 0) result[A::DV + 1] = running.norm[i];
+  __syncwarp();
+  for (int v = 0; v < heads.count; ++v) {
+    float* place = range_result<A>(ranges, row, heads.first + v, range);
+    if (lane() == 0) place[A::DV] = result.top[v];
+    if (result.top[v] == lowest()) continue;
+    if (lane() == 0) place[A::DV + 1] = result.norm[v];
+    for (int d = lane(); d < A::DV; d += WARP) place[d] = result.total[v][d];
   }
 }
 
@@ -174,14 +132,13 @@ __device__ void attention_range(const float* q, const typename A::Pool::Element*
 template <class A> __device__ void merge_ranges(float* ranges, float* out) {
   const int row = blockIdx.x, head = blockIdx.y;
   for (int d = threadIdx.x; d < A::DV; d += blockDim.x) {
-    Running<A> whole;
-    whole.clear();
+    Merged merged;
+    merged.clear();
     for (int range = 0; range < RANGES; ++range) {
       const float* result = range_result<A>(ranges, row, head, range);
-      whole.merge(0, result[A::DV], result[A::DV + 1], result[d]);
+      merged.add(result[A::DV], result[A::DV + 1], result[d]);
     }
-    out[((long long)row * A::HEADS + head) * A::DV + d] =
-        whole.largest[0] == lowest() ? 0.0f : whole.total[0] / whole.norm[0];
+    out[((long long)row * A::HEADS + head) * A::DV + d] = merged.value();
   }
 }
 

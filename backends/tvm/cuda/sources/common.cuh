@@ -40,22 +40,30 @@ __device__ __forceinline__ float half_float(unsigned bits) {
   return __uint_as_float(sign | __float_as_uint(value));
 }
 
-__device__ __forceinline__ float warp_sum(float value) {
+// Of every LANES neighbouring lanes, for all of them.
+template <int LANES = WARP> __device__ __forceinline__ float warp_sum(float value) {
 #pragma unroll
-  for (int mask = WARP / 2; mask; mask /= 2) value += __shfl_xor_sync(ALL_LANES, value, mask);
+  for (int mask = LANES / 2; mask; mask /= 2) value += __shfl_xor_sync(ALL_LANES, value, mask);
   return value;
 }
 
-__device__ __forceinline__ int warp_sum(int value) {
+template <int LANES = WARP> __device__ __forceinline__ int warp_sum(int value) {
 #pragma unroll
-  for (int mask = WARP / 2; mask; mask /= 2) value += __shfl_xor_sync(ALL_LANES, value, mask);
+  for (int mask = LANES / 2; mask; mask /= 2) value += __shfl_xor_sync(ALL_LANES, value, mask);
   return value;
 }
 
-__device__ __forceinline__ float warp_max(float value) {
+template <int LANES = WARP> __device__ __forceinline__ float warp_max(float value) {
 #pragma unroll
-  for (int mask = WARP / 2; mask; mask /= 2)
+  for (int mask = LANES / 2; mask; mask /= 2)
     value = fmaxf(value, __shfl_xor_sync(ALL_LANES, value, mask));
+  return value;
+}
+
+template <int LANES = WARP> __device__ __forceinline__ int warp_max(int value) {
+#pragma unroll
+  for (int mask = LANES / 2; mask; mask /= 2)
+    value = max(value, __shfl_xor_sync(ALL_LANES, value, mask));
   return value;
 }
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from functools import cache
 from typing import Any
 
@@ -14,8 +15,10 @@ from optc.backends.tvm.cuda.gpu import tvm_target
 from optc.backends.tvm.cuda.images import COMPILE
 from optc.backends.tvm.cuda.kernels.launch import device_source
 from optc.backends.tvm.cuda.kernels.table import device_function
+from optc.backends.tvm.cuda.step_memory import range_values
 from optc.backends.tvm.cuda.toolchain import device_compiler
 from optc.backends.tvm.emit import KERNELS
+from optc.backends.tvm.kernels.attention import PagedAttention
 from optc.machine import this_machine
 from optc.target import cuda_target
 
@@ -41,6 +44,8 @@ def run(config: Any, *arrays: Array) -> list[Array]:
     """Call a kernel on copies of ``arrays``; returns all of them as they are afterwards. float16
     passes as its bits."""
     bits = [a.view(np.uint16) if a.dtype == np.float16 else a for a in arrays]
+    if isinstance(config, PagedAttention):  # its own memory for ranges, before the result
+        bits.insert(-1, np.full(range_values(asdict(config)), np.nan, np.float32))
     tensors = [tvm.runtime.tensor(np.ascontiguousarray(a), tvm.cuda()) for a in bits]
     compiled(config)["main"](*tensors)
     return [tensor.numpy() for tensor in tensors]

@@ -22,6 +22,7 @@ from optc.backends.tvm.cuda.kernels.launch import device_source
 from optc.backends.tvm.cuda.kernels.table import FUNCTIONS, device_function
 from optc.backends.tvm.cuda.toolchain import device_compiler
 from optc.backends.tvm.emit import KERNELS
+from optc.backends.tvm.kernels.attention import PagedAttention
 from optc.backends.tvm.kernels.matmul_float import FloatMatmul
 from optc.backends.tvm.kernels.matmul_int import IntMatmul
 from optc.errors import UnavailableError, UnsupportedError
@@ -36,9 +37,34 @@ MATMULS = {
 }
 
 
+#: One on the ordinary units, one of each kind on tensor cores; 128 is the widest common head.
+ATTENTIONS = {
+    "fp32": PagedAttention(16, 4, 128, 128, 0.09),
+    "bf16": PagedAttention(16, 4, 128, 128, 0.09, kv_dtype="bfloat16"),
+    "int8": PagedAttention(16, 4, 128, 128, 0.09, kv_dtype="int8", query_bits=8),
+}
+
+
 @cache
 def emitted() -> str:
     """The device code of all matmuls."""
+    kinds = {"int8": "int_matmul", "int4": "int_matmul", "bf16": "float_matmul"}
+    return emit(
+        {
+            name: device_function(kinds.get(name, "float_matmul"), config)
+            for name, config in MATMULS.items()
+        }
+    )
+
+
+@cache
+def emitted_attention() -> str:
+    """The device code of the kernels of attention."""
+    return emit({n: device_function("paged_attention", c) for n, c in ATTENTIONS.items()})
+
+
+def emit(functions: dict[str, tvm.tirx.PrimFunc]) -> str:
+    """The device code of functions of TIR."""
     codes: list[str] = []
 
     def take(code: str, _: Any) -> str:
@@ -48,14 +74,8 @@ def emitted() -> str:
     tvm_ffi.register_global_func(EDIT, take, override=True)
     if tvm_ffi.get_global_func(CREATE, True) is not None:
         tvm_ffi.remove_global_func(CREATE)
-    kinds = {"int8": "int_matmul", "int4": "int_matmul", "bf16": "float_matmul"}
-    functions = {
-        name: device_function(kinds.get(name, "float_matmul"), config).with_attr(
-            "global_symbol", name
-        )
-        for name, config in MATMULS.items()
-    }
-    tvm.compile(tvm.IRModule(functions), tvm_target(cuda_target(80)))
+    named = {name: f.with_attr("global_symbol", name) for name, f in functions.items()}
+    tvm.compile(tvm.IRModule(named), tvm_target(cuda_target(80)))
     return codes[0]
 
 
@@ -71,6 +91,20 @@ def test_matmuls_use_the_tensor_cores_of_their_architecture(sm: int) -> None:
     copied_ahead = {name for name, counts in kernels.items() if counts[LDGSTS]}
     assert len(copied_ahead) == 3  # those for many rows on tensor cores
     assert {name.split("_")[0] for name in copied_ahead} == {"int8", "int4", "bf16"}
+
+
+@pytest.mark.parametrize("sm", [80, 86, 89, 90])
+def test_attention_over_narrow_pools_uses_the_tensor_cores(sm: int) -> None:
+    """Rows alone and their ranges multiply as tiles of rows do; what merges them does not."""
+    kernels = opcodes(device_compiler()(emitted_attention(), sm))
+    found: dict[str, list[bool]] = {}
+    for name, counts in sorted(kernels.items()):
+        found.setdefault(name.split("_")[0], []).append(counts[HMMA] > 0)
+    assert {name: sorted(uses) for name, uses in found.items()} == {
+        "fp32": [False, False, False],
+        "bf16": [False, True, True, True],
+        "int8": [False, True, True, True],
+    }
 
 
 def test_every_kernel_of_the_table_is_one_of_the_cpu() -> None:

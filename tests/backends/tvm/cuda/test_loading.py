@@ -21,7 +21,8 @@ from optc.target import parse_target
 from tests.backends.tvm.engine_driver import INT8, OPTIONS, SHAPE
 from tests.families import model_after
 
-DATA = {"cuda": {"images": {"90": image_file(90)}, "digest": "0"}, "ffi": "", "weights": []}
+CODE = {"images": {"90": image_file(90)}, "digest": "0", "range_values": 1, "kernels": ["a"]}
+DATA = {"cuda": CODE, "ffi": "", "weights": []}
 SPEC = EngineSpec(8, 64, 8, 8, 8, 16, True, (), ())
 
 
@@ -36,6 +37,13 @@ def test_a_missing_file_is_named(folder: Path) -> None:
     (folder / image_file(90)).unlink()
     with pytest.raises(ArtifactError, match=r"kernels\.sm_90\.cubin: the file is missing"):
         BACKEND.load(folder, SPEC, DATA, 1)
+
+
+def test_an_engine_of_an_older_build_is_refused(folder: Path) -> None:
+    older = {name: CODE[name] for name in ("images", "digest")}
+    with pytest.raises(ArtifactError, match="an older optc compiled it") as caught:
+        BACKEND.load(folder, SPEC, {**DATA, "cuda": older}, 1)
+    assert "compile the artifact again" in caught.value.hint
 
 
 def test_without_a_driver_the_reason_is_said(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,12 +7,15 @@
 #include <dlfcn.h>
 #include <string>
 #include <unistd.h>
+#include <unordered_map>
+#include <vector>
 
 namespace {
 
 struct Module { void* library; };
 using Launch = void (*)(void (*)(void**), void**, const unsigned*, const unsigned*);
-struct Function { void (*kernel)(void**); Launch launch; };
+using Keep = void** (*)(void**);
+struct Function { void (*kernel)(void**); Launch launch; Keep keep; };
 
 struct LaunchConfig {
   unsigned grid[3], block[3], shared_bytes;
@@ -26,12 +29,42 @@ int capability() {
   return sm ? std::atoi(sm) : 90;
 }
 
-enum { SUCCESS = 0, OUT_OF_MEMORY = 2, BAD_IMAGE = 200, NOT_FOUND = 500 };
+enum {
+  SUCCESS = 0,
+  BAD_POINTER = 1,
+  OUT_OF_MEMORY = 2,
+  BAD_IMAGE = 200,
+  NOT_FOUND = 500,
+  NOT_IN_CAPTURE = 900
+};
+
+// A launch that was captured, with copies of its arguments.
+struct Node { Function* function; void** values; unsigned grid[3], block[3]; };
+using Nodes = std::vector<Node>;
+
+constexpr size_t MEMORY = size_t(1) << 33;
+void* const STREAM = (void*)0x100; // the one that is not the default stream
+
+// What both libraries know.
+struct State {
+  size_t used = 0;                         // bytes of device memory
+  std::unordered_map<void*, size_t> sizes; // of what is allocated, as a device counts them
+  Nodes* captured = nullptr;               // while STREAM captures
+};
+State& state() {
+  using Get = State* (*)();
+  static State* const found = ((Get)dlsym(dlopen("libcuda.so.1", RTLD_NOW), "cuEmulatorState"))();
+  return *found;
+}
 
 } // namespace
 
 #define API extern "C" __attribute__((visibility("default")))
 
+API State* cuEmulatorState() {
+  static State state;
+  return &state;
+}
 API int cuInit(unsigned) { return SUCCESS; }
 API int cuDeviceGetCount(int* count) { *count = 1; return SUCCESS; }
 API int cuDeviceGet(int* device, int number) { *device = number; return SUCCESS; }
@@ -70,11 +103,20 @@ API int cuModuleUnload(Module* module) { delete module; return SUCCESS; }
 API int cuModuleGetFunction(Function** function, Module* module, const char* name) {
   void* kernel = dlsym(module->library, (std::string("emulated_") + name).c_str());
   void* launch = dlsym(module->library, "emulator_launch");
-  if (!kernel || !launch) return NOT_FOUND;
-  *function = new Function{(void (*)(void**))kernel, (Launch)launch};
+  void* keep = dlsym(module->library, (std::string("kept_") + name).c_str());
+  if (!kernel || !launch || !keep) return NOT_FOUND;
+  *function = new Function{(void (*)(void**))kernel, (Launch)launch, (Keep)keep};
   return SUCCESS;
 }
 API int cuLaunchKernelEx(const LaunchConfig* config, Function* function, void** values, void**) {
+  if (state().captured) {
+    if (config->stream != STREAM) return NOT_IN_CAPTURE;
+    Node node{function, function->keep(values), {}, {}};
+    std::memcpy(node.grid, config->grid, sizeof node.grid);
+    std::memcpy(node.block, config->block, sizeof node.block);
+    state().captured->push_back(node);
+    return SUCCESS;
+  }
   function->launch(function->kernel, values, config->grid, config->block);
   return SUCCESS;
 }
@@ -92,15 +134,28 @@ API int cudaDeviceGetAttribute(int* value, int attribute, int) {
   return SUCCESS;
 }
 API int cudaMalloc(void** memory, size_t size) {
-  *memory = std::aligned_alloc(512, (size + 511) / 512 * 512);
+  if (state().captured) return NOT_IN_CAPTURE;
+  const size_t taken = (size + 511) / 512 * 512;
+  *memory = std::aligned_alloc(512, taken);
   if (!*memory) return OUT_OF_MEMORY;
   std::memset(*memory, 0xff, size); // NaN: nobody may count on zeros
+  state().sizes[*memory] = taken;
+  state().used += taken;
   return SUCCESS;
 }
-API int cudaFree(void* memory) { std::free(memory); return SUCCESS; }
+API int cudaFree(void* memory) {
+  if (state().captured) return NOT_IN_CAPTURE;
+  const auto found = state().sizes.find(memory);
+  if (found == state().sizes.end()) return memory ? BAD_POINTER : SUCCESS;
+  state().used -= found->second;
+  state().sizes.erase(found);
+  std::free(memory);
+  return SUCCESS;
+}
 API int cudaMallocHost(void** memory, size_t size) { *memory = std::malloc(size); return SUCCESS; }
 API int cudaFreeHost(void* memory) { std::free(memory); return SUCCESS; }
 API int cudaMemcpyAsync(void* to, const void* from, size_t size, int, void*) {
+  if (state().captured) return NOT_IN_CAPTURE;
   std::memmove(to, from, size);
   return SUCCESS;
 }
@@ -109,7 +164,8 @@ API int cudaMemcpyPeerAsync(void* to, int, const void* from, int, size_t size, v
   return SUCCESS;
 }
 API int cudaMemGetInfo(size_t* left, size_t* total) {
-  *left = *total = size_t(1) << 33;
+  *left = MEMORY - state().used;
+  *total = MEMORY;
   return SUCCESS;
 }
 API int cudaSetDevice(int) { return SUCCESS; }
@@ -123,16 +179,32 @@ API const char* cudaGetErrorString(int error) {
   return error == OUT_OF_MEMORY ? "out of memory" : "emulated error";
 }
 API int cudaStreamCreate(void** stream) { *stream = nullptr; return SUCCESS; }
-API int cudaStreamCreateWithFlags(void** stream, unsigned) { *stream = nullptr; return SUCCESS; }
+API int cudaStreamCreateWithFlags(void** stream, unsigned) { *stream = STREAM; return SUCCESS; }
 API int cudaStreamDestroy(void*) { return SUCCESS; }
-API int cudaStreamSynchronize(void*) { return SUCCESS; }
+API int cudaStreamSynchronize(void*) { return state().captured ? NOT_IN_CAPTURE : SUCCESS; }
 API int cudaStreamWaitEvent(void*, void*, unsigned) { return SUCCESS; }
-API int cudaStreamBeginCapture(void*, int) { return NOT_FOUND; }
-API int cudaStreamEndCapture(void*, void**) { return NOT_FOUND; }
-API int cudaGraphInstantiate(void**, void*, unsigned long long) { return NOT_FOUND; }
-API int cudaGraphLaunch(void*, void*) { return NOT_FOUND; }
-API int cudaGraphDestroy(void*) { return SUCCESS; }
-API int cudaGraphExecDestroy(void*) { return SUCCESS; }
+API int cudaStreamBeginCapture(void* stream, int) {
+  if (stream != STREAM || state().captured) return NOT_IN_CAPTURE;
+  state().captured = new Nodes;
+  return SUCCESS;
+}
+API int cudaStreamEndCapture(void*, Nodes** graph) {
+  if (!state().captured) return NOT_IN_CAPTURE;
+  *graph = state().captured;
+  state().captured = nullptr;
+  return SUCCESS;
+}
+API int cudaGraphInstantiate(Nodes** made, Nodes* graph, unsigned long long) {
+  *made = new Nodes(*graph);
+  return SUCCESS;
+}
+API int cudaGraphLaunch(Nodes* graph, void*) {
+  for (const Node& node : *graph)
+    node.function->launch(node.function->kernel, node.values, node.grid, node.block);
+  return SUCCESS;
+}
+API int cudaGraphDestroy(Nodes* graph) { delete graph; return SUCCESS; }
+API int cudaGraphExecDestroy(Nodes* graph) { delete graph; return SUCCESS; }
 API int cudaEventCreate(void** event) { *event = nullptr; return SUCCESS; }
 API int cudaEventDestroy(void*) { return SUCCESS; }
 API int cudaEventRecord(void*, void*) { return SUCCESS; }

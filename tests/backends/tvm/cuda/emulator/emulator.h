@@ -168,6 +168,15 @@ template <class... Types> void call(void (*function)(Types...), void** values) {
   call(function, values, std::index_sequence_for<Types...>());
 }
 
+// Copies of a kernel's arguments.
+template <class... Types, size_t... At>
+void** keep(void (*)(Types...), void** values, std::index_sequence<At...>) {
+  return new void*[sizeof...(Types)]{new Types(*static_cast<Types*>(values[At]))...};
+}
+template <class... Types> void** keep(void (*function)(Types...), void** values) {
+  return keep(function, values, std::index_sequence_for<Types...>());
+}
+
 } // namespace emulator
 
 extern "C" inline __attribute__((used, visibility("default"))) void emulator_launch(

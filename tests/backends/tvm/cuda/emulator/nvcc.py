@@ -20,10 +20,7 @@ def main(arguments: list[str]) -> None:
     image, source = Path(arguments[arguments.index("-o") + 1]), Path(arguments[-1])
     code = source.read_text()
     names = dict.fromkeys(_KERNEL.findall(code))
-    entries = "\n".join(
-        f'extern "C" void emulated_{name}(void** values) {{ emulator::call(&{name}, values); }}'
-        for name in names
-    )
+    entries = "\n".join(map(_entries, names))
     with tempfile.TemporaryDirectory() as folder:
         unit, library = Path(folder, "kernels.cpp"), Path(folder, "kernels.so")
         unit.write_text(f'#include "emulator.h"\n{code}\n{entries}\n')
@@ -32,6 +29,15 @@ def main(arguments: list[str]) -> None:
         subprocess.run([*command, "-o", str(library), str(unit)], check=True)
         content = library.read_bytes()
     image.write_bytes(b"OPTCEMUL" + len(content).to_bytes(8, "little") + content)
+
+
+def _entries(name: str) -> str:
+    """C functions that call a kernel, and that copy its arguments."""
+    return (
+        f'extern "C" void emulated_{name}(void** values) {{ emulator::call(&{name}, values); }}\n'
+        f'extern "C" void** kept_{name}(void** values) '
+        f"{{ return emulator::keep(&{name}, values); }}"
+    )
 
 
 if __name__ == "__main__":

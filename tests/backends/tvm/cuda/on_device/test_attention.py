@@ -9,14 +9,23 @@ import pytest
 
 from optc.backends.tvm.kernels.attention import PagedAttention
 from tests.backends.tvm import test_attention as cpu
-from tests.backends.tvm.attention_cases import MIXED, SMALL, attend, oracle, part, sequences
+from tests.backends.tvm.attention_cases import (
+    ARITHMETICS,
+    MIXED,
+    SMALL,
+    attend,
+    oracle,
+    part,
+    sequences,
+)
 from tests.backends.tvm.kernel_cases import DEVICE, sqnr
 from tests.backends.tvm.kv_pools import KV_TYPES
 
-#: Each shape in one KV type, all three types in turn.
+#: Each shape in two arithmetics, all four in turn.
 CASES = [
-    pytest.param(replace(config, kv_dtype=KV_TYPES[i % 3]), id=f"{name}-{KV_TYPES[i % 3]}")
+    pytest.param(replace(config, kv_dtype=dtype, query_bits=bits), id=f"{name}-{dtype}-{bits}")
     for i, (name, config) in enumerate(cpu.CONFIGS.items())
+    for dtype, bits in (ARITHMETICS[i % 4], ARITHMETICS[(i + 1) % 4])
 ]
 
 
@@ -25,9 +34,10 @@ def test_against_float64(config: PagedAttention) -> None:
     cpu.test_against_float64(config, DEVICE)
 
 
-@pytest.mark.parametrize("dtype", KV_TYPES)
-def test_a_row_has_the_same_bits_in_any_blocks_batch_and_chunks(dtype: str) -> None:
-    config = replace(SMALL, kv_dtype=dtype)
+@pytest.mark.parametrize(("dtype", "bits"), ARITHMETICS)
+def test_a_row_has_the_same_bits_in_any_blocks_batch_and_chunks(dtype: str, bits: int) -> None:
+    """Alone, in blocks for each row and in tiles of rows, of which the first ones are others."""
+    config = replace(SMALL, kv_dtype=dtype, query_bits=bits)
     step = sequences(config, MIXED)
     together = attend(config, DEVICE, step, 16)
     np.testing.assert_array_equal(attend(config, DEVICE, step, 128), together)
@@ -38,6 +48,8 @@ def test_a_row_has_the_same_bits_in_any_blocks_batch_and_chunks(dtype: str) -> N
         last = len(rows) - 1
         alone = attend(config, DEVICE, [part(sequence, last, last + 1)], 32)
         np.testing.assert_array_equal(alone[0], rows[last])
+        some = attend(config, DEVICE, [part(sequence, last // 3, last + 1)], 32)
+        np.testing.assert_array_equal(some, rows[last // 3 :])
 
 
 @pytest.mark.parametrize("dtype", KV_TYPES)

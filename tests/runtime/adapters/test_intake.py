@@ -1,0 +1,23 @@
+"""What a request takes before it runs: given back if it never does."""
+
+from __future__ import annotations
+
+import pytest
+
+from optc.runtime.adapters.spec import AdapterSpec
+from optc.runtime.adapters.table import AdapterTable
+from optc.runtime.intake import Intake
+from optc.runtime.params import SamplingParams
+from optc.runtime.terms import Terms
+
+WAYS = [SamplingParams(), SamplingParams(n=3), SamplingParams(beam_width=3)]
+
+
+@pytest.mark.parametrize("params", WAYS, ids=["one", "n", "beams"])
+def test_a_discarded_request_gives_its_adapter_back(params: SamplingParams) -> None:
+    table = AdapterTable(AdapterSpec(max=1, rank=2, modules=()))
+    table.publish(table.reserve("sql"))
+    intake = Intake(None, 48, 64, 8, (), table, lambda handle: None)
+    intake.discard(intake.submission([1, 2], params, Terms(adapter="sql")))
+    table.unload("sql")
+    assert table.reserve("other").slot == 0, "the only slot is free again"

@@ -1,0 +1,38 @@
+"""docs/recipes.md: every key and gate of a recipe, and an example that loads."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from optc.recipe import GATE_NAMES, Recipe, load_recipe
+
+PAGE = (Path(__file__).parents[1] / "docs/recipes.md").read_text(encoding="utf-8")
+
+
+def _first_column(header: str) -> list[str]:
+    """Names in the first column of the table that begins with ``header``."""
+    table = PAGE.split(header, 1)[1].split("\n\n", 1)[0]
+    return [
+        name
+        for row in table.splitlines()
+        if row.startswith("| `")
+        for name in re.findall(r"`([a-z0-9_]+)`", row.split("|")[1])
+    ]
+
+
+def test_every_key_of_a_recipe_is_described() -> None:
+    assert _first_column("| key | is |") == list(Recipe.model_fields)
+
+
+def test_every_gate_is_described() -> None:
+    assert tuple(_first_column("| gate | is,")) == GATE_NAMES
+
+
+def test_the_example_is_a_recipe_with_every_key(tmp_path: Path) -> None:
+    (text,) = re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL)
+    path = tmp_path / "example.yaml"
+    path.write_text(text)
+    recipe = load_recipe(path)
+    assert recipe.model_fields_set == set(Recipe.model_fields)
+    assert recipe.for_kinds({"onnxruntime"}).spec() != recipe.for_kinds({"cuda"}).spec()
