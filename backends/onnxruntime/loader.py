@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
 from optc.backends.onnxruntime.executable import SlotExecutable
 from optc.backends.onnxruntime.memory import DeviceMemory, HostMemory
 from optc.backends.onnxruntime.packages import (
-    import_onnxruntime,
     installed,
     problem,
     version_problem,
@@ -17,6 +16,7 @@ from optc.backends.onnxruntime.packages import (
 from optc.backends.onnxruntime.pages import PagedExecutable
 from optc.backends.onnxruntime.providers import CPU, device_of, open_session
 from optc.backends.onnxruntime.slots import MakeMemory
+from optc.cuda_device import CudaDevice
 from optc.errors import ArtifactError, UnavailableError
 from optc.runtime.executable import EngineSpec
 
@@ -31,7 +31,8 @@ def load_engine(
 
     Raises:
         ArtifactError: A file is missing or damaged.
-        UnavailableError: ONNX Runtime is missing or too old, or its provider does not start.
+        UnavailableError: ONNX Runtime is missing or too old, or its provider does not start, or
+            there is no driver.
     """
     provider: str = data["provider"]
     why = unusable(provider, data["release"])
@@ -54,7 +55,13 @@ def load_engine(
 def _memory(kind: str) -> MakeMemory:
     if kind == "cpu":
         return HostMemory
-    return partial(DeviceMemory, import_onnxruntime(kind), kind)
+    return partial(DeviceMemory, _gpu(), kind)
+
+
+@cache
+def _gpu() -> CudaDevice:
+    """What all engines of this process copy by."""
+    return CudaDevice()
 
 
 def open_lowered(model: Path, spec: EngineSpec, threads: int) -> SlotExecutable:

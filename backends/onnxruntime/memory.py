@@ -1,19 +1,26 @@
-"""Memory of slots: the host's, or a device's that ONNX Runtime allocates."""
+"""Memory of keys and values: the host's, or a CUDA device's. Only what is asked for moves."""
 
 from __future__ import annotations
 
 import math
 import mmap
+import weakref
+from collections.abc import Iterator, Sequence
 from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
-Array = npt.NDArray[Any]
+from optc.cuda_device import Device
+from optc.errors import InputError
+from optc.runtime.executable import Int32
+
+Bytes = npt.NDArray[np.uint8]
 
 
 class Memory(Protocol):
-    """Keys or values of one layer [slots, heads, tokens, width].
+    """Keys or values of one layer, blocks [n, ...] one after the other. What is started is done
+    after `wait`, in order.
 
     Attributes:
         device: As ONNX Runtime names it: ``cpu`` or ``cuda``.
@@ -25,16 +32,33 @@ class Memory(Protocol):
     shape: tuple[int, ...]
     dtype: np.dtype[Any]
 
-    def address(self, slot: int) -> int:
-        """Where a slot begins, in the device's addresses."""
+    def address(self, block: int) -> int:
+        """Where a block begins, in the device's addresses."""
         ...
 
-    def load(self) -> Array:
-        """The contents, to be read or changed on the host; `store` afterwards."""
+    def read(self, block: int, data: Bytes) -> None:
+        """Start to copy a block to the host; ``data`` [bytes of a block] is contiguous."""
         ...
 
-    def store(self, array: Array) -> None:
-        """Put back what `load` gave."""
+    def write(self, block: int, data: Bytes) -> None:
+        """Start to replace a block; ``data`` [bytes of a block] is contiguous."""
+        ...
+
+    def copy_rows(self, target: int, source: int, width: int, rows: int, pitch: int) -> None:
+        """Start to copy ``rows`` runs of ``width`` bytes that lie ``pitch`` bytes apart; the whole
+        is a multiple of ``pitch``.
+
+        Args:
+            target: Byte where the first goes; it lies in no run that is read.
+            source: Byte where the first is.
+            width: At most the rest of ``pitch`` bytes from either on.
+            rows: How many.
+            pitch: Bytes between them.
+        """
+        ...
+
+    def wait(self) -> None:
+        """Until all copies are done."""
         ...
 
 
@@ -45,48 +69,134 @@ class HostMemory:
 
     def __init__(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> None:
         pages = mmap.mmap(-1, math.prod(shape) * dtype.itemsize)
-        self._array: Array = np.frombuffer(pages, dtype).reshape(shape)
+        self._bytes: Bytes = np.frombuffer(pages, np.uint8)
+        self._blocks = self._bytes.reshape(shape[0], -1)
         self.shape, self.dtype = shape, dtype
 
-    def address(self, slot: int) -> int:
-        """Where a slot begins."""
-        return int(self._array.ctypes.data) + slot * int(self._array.strides[0])
+    def address(self, block: int) -> int:
+        """Where a block begins."""
+        return int(self._blocks.ctypes.data) + block * self._blocks.shape[1]
 
-    def load(self) -> Array:
-        """The memory itself."""
-        return self._array
+    def read(self, block: int, data: Bytes) -> None:
+        """Copy a block."""
+        data[:] = self._blocks[block]
 
-    def store(self, array: Array) -> None:
+    def write(self, block: int, data: Bytes) -> None:
+        """Replace a block."""
+        self._blocks[block] = data
+
+    def copy_rows(self, target: int, source: int, width: int, rows: int, pitch: int) -> None:
+        """Copy runs in place."""
+        table = self._bytes.reshape(-1, pitch)
+        (to, place), (of, start) = divmod(target, pitch), divmod(source, pitch)
+        table[to : to + rows, place : place + width] = table[of : of + rows, start : start + width]
+
+    def wait(self) -> None:
         """Nothing is left to do."""
 
 
 class DeviceMemory:
-    """Zeroed memory of a device. ONNX Runtime moves whole tensors between it and the host, so that
-    copying slots, for forks and beams, costs as much as all of it.
+    """Zeroed memory of a device, which it has back when this object goes.
+
+    ONNX Runtime waits for its own stream at the end of a run, and whoever starts copies waits for
+    them, so that neither sees the other's work half done.
 
     Args:
-        runtime: The module ``onnxruntime``.
-        device: Its name of the device.
-        shape: Of the tensor.
+        gpu: Allocates, copies, and orders what it is asked for.
+        device: ONNX Runtime's name of it.
+        shape: Of the whole.
         dtype: Of an element.
+
+    Raises:
+        UnavailableError: The device has no memory left.
     """
 
     def __init__(
-        self, runtime: Any, device: str, shape: tuple[int, ...], dtype: np.dtype[Any]
+        self, gpu: Device, device: str, shape: tuple[int, ...], dtype: np.dtype[Any]
     ) -> None:
         self.device, self.shape, self.dtype = device, shape, dtype
-        self._value = runtime.OrtValue.ortvalue_from_shape_and_type(shape, dtype.type, device, 0)
-        self.store(np.zeros(shape, dtype))
+        self._gpu = gpu
+        size = math.prod(shape) * dtype.itemsize
+        self._block_bytes = size // shape[0]
+        self._start = gpu.allocate(size)
+        weakref.finalize(self, gpu.free, self._start).atexit = False  # the process ends anyway
+        gpu.clear(self._start, size)
+        gpu.wait()
 
-    def address(self, slot: int) -> int:
-        """Where a slot begins on the device."""
-        size = math.prod(self.shape[1:]) * self.dtype.itemsize
-        return int(self._value.data_ptr()) + slot * size
+    def address(self, block: int) -> int:
+        """Where a block begins on the device."""
+        return self._start + block * self._block_bytes
 
-    def load(self) -> Array:
-        """A copy on the host."""
-        return np.array(self._value.numpy())
+    def read(self, block: int, data: Bytes) -> None:
+        """Start to copy a block to the host."""
+        self._gpu.download(data, self.address(block))
 
-    def store(self, array: Array) -> None:
-        """Copy all of it to the device."""
-        self._value.update_inplace(np.ascontiguousarray(array))
+    def write(self, block: int, data: Bytes) -> None:
+        """Start to copy a block to the device."""
+        self._gpu.upload(self.address(block), data)
+
+    def copy_rows(self, target: int, source: int, width: int, rows: int, pitch: int) -> None:
+        """Start to copy runs, on the device."""
+        if rows == 1:
+            pitch = width  # the driver bounds it, and nothing lies behind
+        self._gpu.copy_rows(self._start + target, self._start + source, width, rows, pitch)
+
+    def wait(self) -> None:
+        """Until all copies are done."""
+        self._gpu.wait()
+
+
+def read_blocks(memories: Sequence[Memory], blocks: Int32) -> Bytes:
+    """Contents [n, bytes] of blocks [n] in all ``memories``, one after the other.
+
+    Raises:
+        InputError: There is no such block.
+    """
+    data = np.empty((len(blocks), sum(map(_block_bytes, memories))), np.uint8)
+    for memory, block, part in _parts(memories, blocks, data, "read_blocks"):
+        memory.read(block, part)
+    _wait(memories)
+    return data
+
+
+def write_blocks(memories: Sequence[Memory], blocks: Int32, data: Bytes) -> None:
+    """Replace the contents of blocks [n] by what `read_blocks` gave.
+
+    Raises:
+        InputError: There is no such block.
+    """
+    held = np.ascontiguousarray(data)
+    for memory, block, part in _parts(memories, blocks, held, "write_blocks"):
+        memory.write(block, part)
+    _wait(memories)
+
+
+def check_inside(numbers: Int32, count: int, what: str, where: str) -> None:
+    """Check that addresses made of ``numbers`` will lie in memory that has ``count`` of them.
+
+    Raises:
+        InputError: One does not.
+    """
+    if numbers.size and not (numbers.min() >= 0 and numbers.max() < count):
+        raise InputError(f"{what} must lie within 0 and {count - 1}", where=where)
+
+
+def _parts(
+    memories: Sequence[Memory], blocks: Int32, data: Bytes, where: str
+) -> Iterator[tuple[Memory, int, Bytes]]:
+    start = 0
+    for memory in memories:
+        check_inside(blocks, memory.shape[0], "blocks", where)
+        stop = start + _block_bytes(memory)
+        for row, block in zip(data, blocks.tolist(), strict=True):
+            yield memory, block, row[start:stop]
+        start = stop
+
+
+def _block_bytes(memory: Memory) -> int:
+    return math.prod(memory.shape[1:]) * memory.dtype.itemsize
+
+
+def _wait(memories: Sequence[Memory]) -> None:
+    for memory in memories[:1]:  # all are on one device
+        memory.wait()

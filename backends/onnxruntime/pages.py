@@ -7,15 +7,21 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from optc.backends.onnxruntime.calls import check_linear
-from optc.backends.onnxruntime.memory import Memory
+from optc.backends.onnxruntime.memory import (
+    Bytes,
+    Memory,
+    check_inside,
+    read_blocks,
+    write_blocks,
+)
 from optc.backends.onnxruntime.slots import MakeMemory
 from optc.errors import InputError
 from optc.runtime.adapters.spec import ModuleWeights
 from optc.runtime.executable import EngineSpec, Float32, Int32, StepBatch
 from optc.runtime.step_limits import check_limits
+from optc.runtime.token_runs import token_runs
 
 _TYPE = np.dtype(np.float16)
 
@@ -98,31 +104,32 @@ class PagedExecutable:
             InputError: A slot lies outside of the pools.
         """
         limit = self._blocks[group] * self._block_size if self._blocks else 0
-        both = np.stack([src_slots, dst_slots])
-        if both.size and not (both.min() >= 0 and both.max() < limit):
-            raise InputError(f"slots must lie within 0 and {limit - 1}", where="copy_kv")
-        for pool in self._of_group(group):
-            array = pool.load()
-            rows = array.reshape(-1, *array.shape[2:])
-            for source, target in zip(src_slots, dst_slots, strict=True):
-                rows[target] = rows[source]
-            pool.store(array)
+        check_inside(np.stack([src_slots, dst_slots]), limit, "slots", "copy_kv")
+        pools = self._of_group(group)
+        for source, target, count in token_runs(src_slots, dst_slots, limit):
+            for pool in pools:
+                # blocks lie one after the other, and so do their tokens
+                token = math.prod(pool.shape[2:]) * pool.dtype.itemsize
+                size = limit * token
+                pool.copy_rows(target * token, source * token, count * token, 1, size)
+        for pool in pools[:1]:
+            pool.wait()
 
-    def read_blocks(self, group: int, blocks: Int32) -> npt.NDArray[np.uint8]:
-        """Contents [n, bytes] of blocks [n] in all layers of ``group``."""
-        parts = [pool.load()[blocks].reshape(len(blocks), -1) for pool in self._of_group(group)]
-        return np.concatenate(parts, axis=1).view(np.uint8)
+    def read_blocks(self, group: int, blocks: Int32) -> Bytes:
+        """Contents [n, bytes] of blocks [n] in all layers of ``group``.
 
-    def write_blocks(self, group: int, blocks: Int32, data: npt.NDArray[np.uint8]) -> None:
-        """Replace the contents of blocks [n] by what `read_blocks` gave."""
-        values = np.ascontiguousarray(data).view(_TYPE)
-        start = 0
-        for pool in self._of_group(group):
-            array = pool.load()
-            size = math.prod(array.shape[1:])
-            array[blocks] = values[:, start : start + size].reshape(len(blocks), *array.shape[1:])
-            pool.store(array)
-            start += size
+        Raises:
+            InputError: There is no such block.
+        """
+        return read_blocks(self._of_group(group), blocks)
+
+    def write_blocks(self, group: int, blocks: Int32, data: Bytes) -> None:
+        """Replace the contents of blocks [n] by what `read_blocks` gave.
+
+        Raises:
+            InputError: There is no such block.
+        """
+        write_blocks(self._of_group(group), blocks, data)
 
     def write_adapter(self, slot: int, modules: Sequence[ModuleWeights | None]) -> None:
         """There are none.

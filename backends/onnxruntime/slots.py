@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from optc.backends.onnxruntime.memory import Memory
+from optc.backends.onnxruntime.memory import (
+    Bytes,
+    Memory,
+    check_inside,
+    read_blocks,
+    write_blocks,
+)
 from optc.errors import InputError
 from optc.runtime.executable import EngineSpec, Int32
+from optc.runtime.token_runs import token_runs
 
 MakeMemory = Callable[[tuple[int, ...], np.dtype[Any]], Memory]
 
@@ -91,37 +97,30 @@ class Slots:
             InputError: No slots, or one lies outside of them.
         """
         both = np.stack([source, target])
-        if both.size and not (both.min() >= 0 and both.max() < self.count * self.tokens):
-            raise InputError(
-                f"slots must lie within 0 and {self.count * self.tokens - 1}", where="copy_kv"
-            )
-        for cache in self.caches:
-            array = cache.memory.load()
-            for start, stop in _runs(both):
-                (old, first), (new, place) = (divmod(int(x), self.tokens) for x in both[:, start])
-                n = stop - start
-                moved = array[old, :, first : first + n].copy()  # may overlap
-                array[new, :, place : place + n] = moved
-                self.lengths[new] = max(self.lengths[new], place + n)
-            cache.memory.store(array)
+        check_inside(both, self.count * self.tokens, "slots", "copy_kv")
+        for old, new, n in token_runs(source, target, self.tokens):
+            (slot, first), (place, start) = (divmod(token, self.tokens) for token in (old, new))
+            for cache in self.caches:
+                _copy_run(cache.memory, (slot, first), (place, start), n)
+            self.lengths[place] = max(self.lengths[place], start + n)
+        for cache in self.caches[:1]:
+            cache.memory.wait()
 
-    def read(self, slots: Int32) -> npt.NDArray[np.uint8]:
-        """Contents [n, bytes] of slots [n] in all layers."""
-        return np.concatenate(
-            [c.memory.load()[slots].reshape(len(slots), -1).view(np.uint8) for c in self.caches],
-            axis=1,
-        )
+    def read(self, slots: Int32) -> Bytes:
+        """Contents [n, bytes] of slots [n] in all layers.
 
-    def write(self, slots: Int32, data: npt.NDArray[np.uint8]) -> None:
-        """Replace what `read` gave."""
-        start = 0
-        for cache in self.caches:
-            array = cache.memory.load()
-            size = array[0].nbytes
-            part = np.ascontiguousarray(data[:, start : start + size]).view(self._dtype)
-            array[slots] = part.reshape(len(slots), *array.shape[1:])
-            cache.memory.store(array)
-            start += size
+        Raises:
+            InputError: There is no such slot.
+        """
+        return read_blocks(self._memories(), slots)
+
+    def write(self, slots: Int32, data: Bytes) -> None:
+        """Replace what `read` gave.
+
+        Raises:
+            InputError: There is no such slot.
+        """
+        write_blocks(self._memories(), slots, data)
         self.lengths[slots] = self.tokens
 
     def release(self) -> None:
@@ -130,11 +129,14 @@ class Slots:
         self.tokens = 0
         self.lengths = np.zeros(0, np.int64)
 
+    def _memories(self) -> list[Memory]:
+        return [cache.memory for cache in self.caches]
 
-def _runs(pairs: Int32) -> Sequence[tuple[int, int]]:
-    """[start, stop) of runs in which both rows of ``pairs`` [2, n] ascend by one."""
-    if not pairs.shape[1]:
-        return []
-    breaks = np.flatnonzero((np.diff(pairs, axis=1) != 1).any(axis=0)) + 1
-    edges = [0, *breaks.tolist(), pairs.shape[1]]
-    return list(pairwise(edges))
+
+def _copy_run(memory: Memory, source: tuple[int, int], target: tuple[int, int], count: int) -> None:
+    """Copy ``count`` tokens, of all heads, from (slot, token) on."""
+    _, heads, length, width = memory.shape
+    row = width * memory.dtype.itemsize
+    pitch = length * row
+    of, to = (slot * heads * pitch + first * row for slot, first in (source, target))
+    memory.copy_rows(to, of, count * row, heads, pitch)

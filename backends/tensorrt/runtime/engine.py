@@ -8,9 +8,9 @@ from typing import Any, Protocol
 import numpy as np
 
 from optc.backends.tensorrt.limits import Limits
-from optc.backends.tensorrt.runtime.device import Device, Graph
 from optc.backends.tensorrt.runtime.plan import DECODE, Call
 from optc.backends.tensorrt.runtime.slots import Slots
+from optc.cuda_device import Device, Graph
 from optc.errors import UnavailableError
 from optc.runtime.executable import Float32
 

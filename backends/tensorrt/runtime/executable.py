@@ -8,10 +8,10 @@ import numpy as np
 import numpy.typing as npt
 
 from optc.backends.tensorrt.limits import Limits
-from optc.backends.tensorrt.runtime.device import Device
 from optc.backends.tensorrt.runtime.engine import ProfileRunner
 from optc.backends.tensorrt.runtime.plan import plan_calls
 from optc.backends.tensorrt.runtime.slots import Slots
+from optc.cuda_device import Device
 from optc.errors import InputError
 from optc.runtime.adapters.spec import ModuleWeights
 from optc.runtime.executable import EngineSpec, Float32, Int32, StepBatch

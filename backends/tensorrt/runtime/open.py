@@ -8,9 +8,9 @@ from typing import Any
 
 from optc.backends.tensorrt.limits import Limits
 from optc.backends.tensorrt.provider import Provider, load_provider
-from optc.backends.tensorrt.runtime.device import CudaDevice, Device
 from optc.backends.tensorrt.runtime.engine import ProfileRunner, contexts_of, uses_graphs
 from optc.backends.tensorrt.runtime.executable import SlotExecutable
+from optc.cuda_device import CudaDevice, Device
 from optc.errors import ArtifactError, UnavailableError
 from optc.runtime.executable import EngineSpec
 

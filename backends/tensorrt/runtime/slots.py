@@ -12,8 +12,9 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from optc.backends.tensorrt.runtime.device import Device
+from optc.cuda_device import Device
 from optc.runtime.executable import KV_TYPES, EngineSpec, Int32
+from optc.runtime.token_runs import token_runs
 
 
 @dataclass(frozen=True)
@@ -63,7 +64,7 @@ class Slots:
 
     def copy(self, sources: Int32, targets: Int32, block_size: int) -> None:
         """Copy tokens; a token is ``slot * block_size + place``."""
-        for source, target, count in _runs(sources, targets, block_size):
+        for source, target, count in token_runs(sources, targets, block_size):
             for pool in self.pools:
                 to, of = (
                     pool.address
@@ -102,20 +103,3 @@ class Slots:
         for pool in self.pools:
             self._device.free(pool.address)
         self.pools.clear()
-
-
-def _runs(sources: Int32, targets: Int32, block_size: int) -> Iterator[tuple[int, int, int]]:
-    """Source, target and number of tokens that lie one after the other in both; runs stay within a
-    slot, and within one slot are no longer than the way that they move."""
-    pairs = list(zip(sources.tolist(), targets.tolist(), strict=True))
-    start = 0
-    for index in range(1, len(pairs) + 1):
-        source, target = pairs[start]
-        count = index - start
-        if index < len(pairs) and pairs[index] == (source + count, target + count):
-            inside = all((one + count) % block_size for one in (source, target))
-            same = source // block_size == target // block_size
-            if inside and not (same and count >= abs(source - target)):
-                continue
-        yield source, target, count
-        start = index

@@ -6,7 +6,6 @@ from functools import partial
 from pathlib import Path
 
 import numpy as np
-import onnxruntime
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -15,6 +14,7 @@ from optc.backends.onnxruntime import providers
 from optc.backends.onnxruntime.executable import SlotExecutable
 from optc.backends.onnxruntime.memory import DeviceMemory
 from optc.errors import InputError
+from tests.backends.onnxruntime.counting_device import CountingDevice
 from tests.backends.onnxruntime.engines import FAMILIES, Driver, open_engine
 from tests.families import FUSED, model_after
 from tests.models import dense_model
@@ -190,12 +190,11 @@ def _unallocated(engine: object) -> Driver:
     return driver
 
 
-def test_slots_on_a_device_are_moved_through_the_host(tmp_path: Path) -> None:
-    """Memory that ONNX Runtime allocates, of the CPU here: addresses, copies, reading, writing."""
+def test_slots_on_a_device_are_bound_copied_read_and_written(tmp_path: Path) -> None:
     shape = FAMILIES["llama"]
     host = open_engine(shape, FUSED, tmp_path)
     session = providers.open_session(tmp_path / "model.onnx", providers.CPU, 1)
-    engine = SlotExecutable(session, host.spec, partial(DeviceMemory, onnxruntime, "cpu"))
+    engine = SlotExecutable(session, host.spec, partial(DeviceMemory, CountingDevice(), "cpu"))
     driver = Driver(engine)
     tokens = list(range(10))
     want = run_dense(dense_model(shape), [*tokens, 7])[-1:]

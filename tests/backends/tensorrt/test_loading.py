@@ -86,7 +86,7 @@ def test_a_damaged_engine_is_refused_before_the_driver_is_looked_for(
 
 def test_loading_needs_no_compiler() -> None:
     """The modules that run an engine import neither ONNX nor TensorRT until it is opened."""
-    names = ("loading", "runtime.open", "runtime.executable", "runtime.device")
+    names = ("loading", "runtime.open", "runtime.executable")
     modules = ", ".join(f"optc.backends.tensorrt.{name}" for name in names)
     code = f"import {modules}; print('tensorrt_rtx' in sys.modules)"
     assert run_lean(code) == "False"

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from optc.backends.tensorrt.runtime.device import CudaDevice
+from optc.cuda_device import CudaDevice
 from optc.errors import UnavailableError
 
 
