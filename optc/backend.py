@@ -156,6 +156,12 @@ class Backend(Protocol):
         """How the node of a ragged step is taken for a target that the backend `takes`."""
         ...
 
+    def kv_pools(self, dtype: str, target: Target) -> Support:
+        """How engines for a target that the backend `takes` keep keys and values where the model
+        asks for a type of `optc.runtime.executable.KV_TYPES`: as it asks (native), as what the
+        reason says (decomposed), or not at all."""
+        ...
+
     def shares_weights(self, built: Target, other: Target) -> bool:
         """Whether an engine for ``other`` can read the weights of one for ``built``
         (``BuildOptions.shared``) instead of a copy of its own."""

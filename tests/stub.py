@@ -38,6 +38,9 @@ class StubBackend:
     def supports(self, node: ir.Node, target: Target) -> Support:
         return NATIVE
 
+    def kv_pools(self, dtype: str, target: Target) -> Support:
+        return NATIVE
+
     def shares_weights(self, built: Target, other: Target) -> bool:
         return built.kind == other.kind
 

@@ -5,7 +5,10 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+from optc import registry
 from optc.recipe import GATE_NAMES, Recipe, load_recipe
+from optc.runtime.executable import KV_TYPES
+from optc.target import parse_target
 
 PAGE = (Path(__file__).parents[1] / "docs/recipes.md").read_text(encoding="utf-8")
 
@@ -36,3 +39,24 @@ def test_the_example_is_a_recipe_with_every_key(tmp_path: Path) -> None:
     recipe = load_recipe(path)
     assert recipe.model_fields_set == set(Recipe.model_fields)
     assert recipe.for_kinds({"onnxruntime"}).spec() != recipe.for_kinds({"cuda"}).spec()
+
+
+def test_the_table_of_kv_types_is_what_backends_say() -> None:
+    table = PAGE.split("| `kv-cache.dtype` |", 1)[1].split("\n\n", 1)[0].splitlines()
+    kinds = {"CPU": "native", "CUDA": "cuda:sm_90"}
+    engines = [cell.strip().split(", ") for cell in table[0].strip("| ").split("|")]
+    assert [name for name, *_ in engines] == [
+        "tvm",
+        "tvm",
+        "onnxruntime",
+        "onnxruntime",
+        "tensorrt",
+    ]
+    rows = [[cell.strip(" `") for cell in row.strip("| ").split("|")] for row in table[2:]]
+    assert [dtype for dtype, *_ in rows] == list(KV_TYPES)
+    for dtype, *cells in rows:
+        for (name, *kind), cell in zip(engines, cells, strict=True):
+            target = parse_target(kinds[kind[0]] if kind else "cuda:sm_90")
+            found = registry.backend(name).kv_pools(dtype, target)
+            said = {"native": "as it is", "unsupported": "refused"}.get(found.how, found.reason)
+            assert cell == said, (name, dtype)

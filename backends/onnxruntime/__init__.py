@@ -43,6 +43,12 @@ class OnnxRuntimeBackend:
 
         return support_of(node, target)
 
+    def kv_pools(self, dtype: str, target: Target) -> Support:
+        """Pages of float16 on CUDA, where they are asked for; else slots of what is computed in."""
+        from optc.backends.onnxruntime.support import kv_pools
+
+        return kv_pools(dtype, target)
+
     def shares_weights(self, built: Target, other: Target) -> bool:
         """A model refers to weights beside it only."""
         return False

@@ -5,7 +5,7 @@ from __future__ import annotations
 import onnx_ir as ir
 
 from optc.backend import NATIVE, Support
-from optc.backends.onnxruntime.legalize.pages import is_paged
+from optc.backends.onnxruntime.legalize.pages import PAGED_TYPE, is_paged
 from optc.ir.functions import DOMAIN
 from optc.target import Target
 
@@ -28,6 +28,13 @@ _UNSUPPORTED = {
     "QuantizedAdapterMatMul": "slots have no room for LoRA adapters",
     "ResidualHeads": "slots have no room for Medusa heads",
 }
+
+
+def kv_pools(dtype: str, target: Target) -> Support:
+    """How keys and values of a KV type are kept."""
+    if target.kind == "cuda":
+        return NATIVE if dtype == PAGED_TYPE else Support("decomposed", "slots of float16")
+    return Support("decomposed", "slots of float32")
 
 
 def support_of(node: ir.Node, target: Target) -> Support:

@@ -53,6 +53,12 @@ class TensorRTBackend:
 
         return support_of(node)
 
+    def kv_pools(self, dtype: str, target: Target) -> Support:
+        """Slots of the type that the engine computes in, whatever is asked for."""
+        from optc.backend import Support
+
+        return Support("decomposed", "slots of float16, or of bfloat16 if matmuls are")
+
     def shares_weights(self, built: Target, other: Target) -> bool:
         """Never: an engine has its weights in it."""
         return False

@@ -64,6 +64,14 @@ class TvmBackend:
         reason = check_node(node, HANDLERS)
         return Support("unsupported", reason) if reason else NATIVE
 
+    def kv_pools(self, dtype: str, target: Target) -> Support:
+        """Native where kernels read pools of ``dtype``; the same types on CPUs and CUDA."""
+        from optc.backend import NATIVE, Support
+        from optc.backends.tvm.kv_layout import pool_problem
+
+        reason = pool_problem(dtype)
+        return Support("unsupported", reason) if reason else NATIVE
+
     def estimate(self, model: ir.Model, target: Target, options: BuildOptions) -> EngineEstimate:
         """What the lowering alone tells; see `optc.backends.tvm.estimate`."""
         from optc.backends.tvm.estimate import estimate_engine

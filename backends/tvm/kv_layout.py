@@ -49,6 +49,13 @@ POOL_TYPES = {
 }
 
 
+def pool_problem(dtype: str) -> str:
+    """Empty if kernels read pools of a KV type, else the reason."""
+    if dtype in POOL_TYPES:
+        return ""
+    return f"no TVM kernel reads KV pools of {dtype}, only {', '.join(POOL_TYPES)}"
+
+
 def pool_shapes(tiles: int, layer: LayerKV) -> tuple[tuple[int, int, int], tuple[int, int, int]]:
     """Shapes of a layer's K and V pool."""
     width = POOL_TYPES[layer.dtype].width

@@ -6,7 +6,7 @@ from typing import Any
 
 import onnx_ir as ir
 
-from optc.backends.tvm.kv_layout import POOL_TYPES
+from optc.backends.tvm.kv_layout import POOL_TYPES, pool_problem
 from optc.backends.tvm.lower import Handler, Lowering, Refused, rows_of, width_of
 from optc.backends.tvm.program import Tensor
 
@@ -21,7 +21,7 @@ def _attention_check(node: ir.Node) -> str:
     heads = node.attributes.get_int("num_heads", 0)
     if kv_heads <= 0 or heads % kv_heads:
         return f"{heads} query heads are not a multiple of {kv_heads} KV heads"
-    return ""
+    return pool_problem(node.attributes.get_string("kv_dtype", ""))
 
 
 def _layer(lowering: Lowering, node: ir.Node) -> dict[str, Any]:
@@ -32,8 +32,6 @@ def _layer(lowering: Lowering, node: ir.Node) -> dict[str, Any]:
     for kind in ("key_dim", "value_dim"):
         if entry[kind] % 8:
             raise Refused(f"{kind} {entry[kind]} is not a multiple of 8")
-    if entry["dtype"] not in POOL_TYPES:
-        raise Refused(f"no kernel for a KV pool of {entry['dtype']}")
     if entry["dtype"] != node.attributes.get_string("kv_dtype", ""):
         raise Refused("the node's KV type is not that of the model's KV metadata")
     return entry

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from optc.bench.ceilings import Ceiling
 from optc.bench.costs import StepCosts, step_work
@@ -15,6 +15,9 @@ if TYPE_CHECKING:
     import onnx_ir as ir
 
     from optc.backend import BuildOptions
+
+#: Tokens of the sequence and prompt for which plans state figures.
+CONTEXT = 512
 
 
 @dataclass(frozen=True)
@@ -89,3 +92,18 @@ def speed_bound(
         for work in (decode_work(estimate.spec, context), prefill_work(estimate.spec, context))
     )
     return SpeedBound(1 / decode, context / prefill)
+
+
+def estimate_json(estimate: EngineEstimate) -> dict[str, Any]:
+    """Bytes of weights, bytes that a decode step of one sequence reads and operations of a
+    prompt's token, at `CONTEXT` tokens or the context."""
+    context = min(CONTEXT, estimate.spec.max_context)
+    costs = estimate.costs
+    return {
+        "weight_bytes": estimate.weight_bytes,
+        "kv_bytes_per_token": estimate.spec.kv_bytes_per_token,
+        "context": context,
+        "decode_bytes": costs.bytes_of(decode_work(estimate.spec, context)),
+        "prefill_ops_per_token": costs.ops_of(prefill_work(estimate.spec, context)) / context,
+        "peak": costs.peak,
+    }

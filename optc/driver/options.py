@@ -9,6 +9,7 @@ from typing import Literal
 
 from optc.backend import BuildOptions
 from optc.driver.engines import EngineRequest, check_self_draft, parse_engines
+from optc.driver.kv_types import check_kv_type
 from optc.driver.memory import parse_bytes
 from optc.driver.recipe_options import check_text, resolve_recipe
 from optc.errors import InputError
@@ -105,6 +106,7 @@ def resolve_options(
     Raises:
         InputError: An unknown name, a bad value or a missing file.
         UnavailableError: A backend cannot build here.
+        UnsupportedError: An engine cannot keep keys and values of the recipe's type.
     """
     source, sets = Path(model), tuple(set)
     whole, loaded, warnings = resolve_recipe(
@@ -118,6 +120,7 @@ def resolve_options(
     )
     engines = parse_engines(backend, target, loaded.backend)
     whole, loaded = (for_engines(r, engines, sets) for r in (whole, loaded))
+    check_kv_type(whole, engines)
     if eval_text is not None:
         check_text(Path(eval_text), "--eval-text")
     if schedules is not None and not tune:

@@ -5,21 +5,22 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from optc import registry
 from optc.backend import Backend, BuildOptions, Support
 from optc.bench.estimate import (
+    CONTEXT,
     EngineEstimate,
     EstimatingBackend,
     SpeedBound,
-    decode_work,
-    prefill_work,
+    estimate_json,
     speed_bound,
 )
 from optc.driver.engines import EngineRequest, engine_name, name_engines
+from optc.driver.kv_types import kv_supports
 from optc.driver.limits import predicted_bytes, weight_bytes
 from optc.driver.lowering import Lowered, lower
 from optc.driver.memory import PeakMemory
@@ -37,8 +38,6 @@ if TYPE_CHECKING:
     from optc.bench.ceilings import Ceiling
 
 ALL = "all"
-#: Tokens of the sequence and prompt for which speeds are bounded.
-CONTEXT = 512
 
 
 @dataclass(frozen=True)
@@ -70,6 +69,7 @@ class EnginePlan:
         nodes: By operator, those that are not supported first.
         estimate: Weights and costs; None where the backend makes none.
         no_estimate: Why it makes none.
+        kv_types: How keys and values are kept, by the type that the model asks for.
         bound: On this machine; None where it was not measured, or cannot be stated.
     """
 
@@ -81,6 +81,7 @@ class EnginePlan:
     estimate: EngineEstimate | None = None
     no_estimate: str = ""
     bound: SpeedBound | None = None
+    kv_types: Mapping[str, Support] = field(default_factory=dict)
 
     @property
     def counts(self) -> dict[str, int]:
@@ -99,6 +100,7 @@ class EnginePlan:
             "unavailable": self.unavailable,
             "counts": self.counts,
             "nodes": [asdict(node) for node in self.nodes],
+            "kv_types": {dtype: asdict(support) for dtype, support in self.kv_types.items()},
             "estimate": None if self.estimate is None else estimate_json(self.estimate),
             "no_estimate": self.no_estimate,
             "bound": None if self.bound is None else asdict(self.bound),
@@ -254,7 +256,15 @@ def _engine_plan(
         bound = speed_bound(estimate, min(CONTEXT, limits.max_context), ceilings)
     name = engine_name(backend, target)
     return EnginePlan(
-        name, backend.name, target.name, backend.available(), nodes, estimate, reason, bound
+        name,
+        backend.name,
+        target.name,
+        backend.available(),
+        nodes,
+        estimate,
+        reason,
+        bound,
+        kv_supports(request),
     )
 
 
@@ -280,18 +290,3 @@ def _estimate(
         return backend.estimate(model.clone(), request.target, limits), ""
     except (UnavailableError, UnsupportedError) as error:
         return None, error.render()
-
-
-def estimate_json(estimate: EngineEstimate) -> dict[str, Any]:
-    """Bytes of weights, bytes that a decode step of one sequence reads and operations of a
-    prompt's token, at `CONTEXT` tokens or the context."""
-    context = min(CONTEXT, estimate.spec.max_context)
-    costs = estimate.costs
-    return {
-        "weight_bytes": estimate.weight_bytes,
-        "kv_bytes_per_token": estimate.spec.kv_bytes_per_token,
-        "context": context,
-        "decode_bytes": costs.bytes_of(decode_work(estimate.spec, context)),
-        "prefill_ops_per_token": costs.ops_of(prefill_work(estimate.spec, context)) / context,
-        "peak": costs.peak,
-    }

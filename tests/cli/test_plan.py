@@ -17,6 +17,7 @@ from optc.bench.estimate import EngineEstimate, speed_bound
 from optc.driver.plan import plan
 from optc.errors import UnavailableError
 from optc.importer import ImportedModel
+from optc.runtime.executable import KV_TYPES
 from optc.target import Target
 from tests.bench.fakes import FakeMeter
 from tests.cli.conftest import Optc
@@ -52,6 +53,9 @@ class Picky(StubBackend):
         if node.op_type == "AddRMSNorm":
             return Support("unsupported", "there is no such norm")
         return NATIVE
+
+    def kv_pools(self, dtype: str, target: Target) -> Support:
+        return Support("decomposed", "slots of halves") if dtype == "float16" else NATIVE
 
 
 def kv_type(node: ir.Node, target: Target) -> Support:
@@ -137,6 +141,10 @@ def test_every_node_has_a_verdict_for_every_backend_and_target(
     }
     assert picky["unavailable"] == "its compiler is not installed"
     assert (picky["estimate"], picky["no_estimate"]) == (None, "it cannot take every node")
+    native, halves = (
+        {"how": h, "reason": r} for h, r in (("native", ""), ("decomposed", "slots of halves"))
+    )
+    assert picky["kv_types"] == {t: halves if t == "float16" else native for t in KV_TYPES}
     assert not any(backend.built for backend in backends.values())
 
 
@@ -187,6 +195,8 @@ def test_the_table_names_operators_reasons_and_engines(plan_tiny: Optc) -> None:
         "unsupported",
         "there is no such norm",
         "attention over slots",
+        "keys and values by kv-cache.dtype",
+        "float16: slots",
         "picky-sm_90: its compiler is not installed",
         "tvm-x86-64-v3: nothing is known of old processors",
         "peak memory of a compile",

@@ -72,6 +72,7 @@ def command(as_json: bool, measure: bool, sets: tuple[str, ...], **options: Any)
     show(_whole(found))
     for verdict, engines in _alike(found.engines):
         show(_nodes(verdict, engines))
+    show(_kept(found.engines))
     show(_engines(found.engines), *_remarks(found.engines))
 
 
@@ -114,6 +115,24 @@ def _nodes(engine: EnginePlan, names: Sequence[str]) -> Table:
         column.overflow = "fold"  # names are long words
     for node in engine.nodes:
         rows.add_row(node.operator, str(node.count), node.how, node.reason)
+    return rows
+
+
+def _kept(engines: Sequence[EnginePlan]) -> Table:
+    """What engines keep, by the type that ``kv-cache.dtype`` asks for."""
+    names: dict[tuple[str, str, str], list[str]] = {}
+    for engine in engines:
+        kinds: dict[str, list[str]] = {"native": [], "unsupported": []}
+        for dtype, support in engine.kv_types.items():
+            how = support.reason if support.how == "decomposed" else support.how
+            kinds.setdefault(how, []).append(dtype)
+        kept, refused = (", ".join(kinds.pop(how)) for how in ("native", "unsupported"))
+        others = "; ".join(f"{', '.join(types)}: {what}" for what, types in kinds.items())
+        names.setdefault((kept, others, refused), []).append(engine.name)
+    columns = ("name", "as it is", "otherwise", "refused")
+    rows = table("keys and values by kv-cache.dtype", *columns, prose=columns)
+    for cells, named in names.items():
+        rows.add_row(", ".join(named), *cells)
     return rows
 
 
