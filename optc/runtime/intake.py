@@ -5,9 +5,12 @@ from __future__ import annotations
 import reprlib
 import secrets
 import time
+from array import array
 from collections.abc import Callable, Iterable, Sequence
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from optc.errors import RequestError
 from optc.runtime.adapters.table import AdapterTable
@@ -72,7 +75,7 @@ class Intake:
                 where="params",
             )
         ids = self._encode(prompt)
-        self._check(ids, params)
+        self._check(params)
         streams: tuple[TextStream, ...] = ()
         if self._tokenizer is not None:
             decode, context = self._tokenizer.decode, ids.tolist()
@@ -110,33 +113,37 @@ class Intake:
         return self._grammars.constraints(structure, params.completions)
 
     def _encode(self, prompt: Prompt) -> Int32:
-        if not isinstance(prompt, str):
-            if not _are_token_ids(prompt):
-                raise RequestError(
-                    f"a prompt is a text or a list of token ids, not {reprlib.repr(prompt)}",
-                    where="prompt",
-                    hint="several prompts are a list of those",
-                )
-            self._check_tokens("prompt", prompt)
-            return np.array(prompt, np.int32)
+        if isinstance(prompt, str):
+            ids = _token_ids(self._encode_text(prompt))
+            self._check_length(len(ids))
+        else:
+            if not _is_list(prompt):
+                raise _no_prompt(prompt)
+            self._check_length(len(prompt))
+            ids = _token_ids(prompt)
+        if ids.min() < 0 or ids.max() >= self._vocab_size:
+            self._check_tokens("prompt", ids.tolist())
+        return ids.astype(np.int32)
+
+    def _encode_text(self, prompt: str) -> list[int]:
         if self._tokenizer is None:
             raise RequestError("there is no tokenizer", where="prompt", hint="give token ids")
         if not prompt:
             raise RequestError("the prompt is empty", where="prompt", hint="give some text")
-        ids = self._tokenizer.encode(prompt)
-        self._check_tokens("prompt", ids)
-        return np.array(ids, np.int32)
+        return self._tokenizer.encode(prompt)
 
-    def _check(self, ids: Int32, params: SamplingParams) -> None:
-        if not len(ids):
+    def _check_length(self, tokens: int) -> None:
+        if not tokens:
             raise RequestError("the prompt is empty", where="prompt", hint="give some tokens")
-        if len(ids) >= self._max_context:
+        if tokens >= self._max_context:
             raise RequestError(
-                f"the prompt has {len(ids)} tokens; the context holds {self._max_context}, "
+                f"the prompt has {tokens} tokens; the context holds {self._max_context}, "
                 "prompt and output together",
                 where="prompt",
                 hint="shorten it",
             )
+
+    def _check(self, params: SamplingParams) -> None:
         if params.stop_strings and self._tokenizer is None:
             raise RequestError("stop strings need a tokenizer", hint="use stop_token_ids")
         if params.beam_width is not None and params.beam_width > self._max_beams:
@@ -158,10 +165,31 @@ class Intake:
             )
 
 
-def _are_token_ids(prompt: object) -> bool:
-    """Whether a prompt that is no text is integers; bytes are integers by accident."""
-    return (
-        isinstance(prompt, Sequence | np.ndarray)
-        and not isinstance(prompt, bytes | bytearray)
-        and all(isinstance(token, int | np.integer) for token in prompt)
+def _is_list(prompt: object) -> bool:
+    """Whether it may hold token ids; bytes are integers by accident."""
+    if isinstance(prompt, np.ndarray):
+        return prompt.ndim == 1
+    return isinstance(prompt, Sequence) and not isinstance(prompt, bytes | bytearray)
+
+
+def _token_ids(prompt: Sequence[Any] | npt.NDArray[Any]) -> npt.NDArray[np.integer]:
+    """[n] the integers of a list, by few calls however long it is: who runs Python holds up the
+    engine's thread.
+
+    Raises:
+        RequestError: Not all of them are integers, or some are of more than 64 bits.
+    """
+    try:
+        if isinstance(prompt, np.ndarray) and prompt.dtype.kind in "iu":
+            return prompt
+        return np.array(array("q", prompt))
+    except (TypeError, OverflowError) as error:
+        raise _no_prompt(prompt) from error
+
+
+def _no_prompt(prompt: object) -> RequestError:
+    return RequestError(
+        f"a prompt is a text or a list of token ids, not {reprlib.repr(prompt)}",
+        where="prompt",
+        hint="several prompts are a list of those",
     )

@@ -51,7 +51,9 @@ class Tokenizer:
             text.encode("utf-8")  # the tokenizer takes a lone surrogate for no text at all
         except UnicodeEncodeError as error:
             raise RequestError(f"not valid Unicode: {error.reason}", where="prompt") from error
-        ids: list[int] = self.backend.encode(text, add_special_tokens=add_special_tokens).ids
+        # Of a batch, because only then others may run Python meanwhile: the engine's thread.
+        batch = self.backend.encode_batch_fast([text], add_special_tokens=add_special_tokens)
+        ids: list[int] = batch[0].ids
         bos = self.bos_token_id
         if add_special_tokens and bos is not None and ids[:1] != [bos]:
             return [bos, *ids]

@@ -1,6 +1,9 @@
 from __future__ import annotations
 
 import re
+import sys
+import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -35,6 +38,30 @@ def test_exactly_one_bos_token_whoever_adds_it(adds: bool) -> None:
     assert tokenizer.encode("") == [0]
     without = Tokenizer(byte_level())
     assert 0 not in without.encode("a")
+
+
+def test_others_run_python_while_a_text_is_encoded() -> None:
+    tokenizer, counted, ended = Tokenizer(byte_level()), [0], threading.Event()
+
+    def count() -> None:
+        while not ended.is_set():
+            counted[0] += 1
+            time.sleep(0)
+
+    usual = sys.getswitchinterval()
+    thread = threading.Thread(target=count)
+    thread.start()
+    try:
+        sys.setswitchinterval(1e6)  # nobody takes the interpreter from this thread
+        before, seen = counted[0], False
+        for _ in range(50):
+            tokenizer.encode("a long text " * 10_000)
+            seen = seen or counted[0] > before
+    finally:
+        sys.setswitchinterval(usual)
+        ended.set()
+        thread.join()
+    assert seen
 
 
 def test_a_limit_in_the_file_is_lifted() -> None:
