@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import reprlib
 import secrets
 import time
 from array import array
@@ -14,6 +13,7 @@ import numpy.typing as npt
 
 from optc.errors import RequestError
 from optc.runtime.adapters.table import AdapterTable
+from optc.runtime.checks import shown
 from optc.runtime.detokenize import Detokenizer, TextStream
 from optc.runtime.executable import Int32
 from optc.runtime.handle import Handle
@@ -71,7 +71,7 @@ class Intake:
         arrived_s = time.perf_counter()
         if not isinstance(params, SamplingParams):
             raise RequestError(
-                f"sampling parameters are an optc.SamplingParams, not {reprlib.repr(params)}",
+                f"sampling parameters are an optc.SamplingParams, not {shown(params)}",
                 where="params",
             )
         ids = self._encode(prompt)
@@ -159,7 +159,7 @@ class Intake:
         wrong = [int(token) for token in tokens if not 0 <= token < self._vocab_size]
         if wrong:
             raise RequestError(
-                f"unknown token ids {wrong[:5]}",
+                f"unknown token ids {shown(wrong[:5])}",
                 where=where,
                 hint=f"they go from 0 to {self._vocab_size - 1}",
             )
@@ -189,7 +189,7 @@ def _token_ids(prompt: Sequence[Any] | npt.NDArray[Any]) -> npt.NDArray[np.integ
 
 def _no_prompt(prompt: object) -> RequestError:
     return RequestError(
-        f"a prompt is a text or a list of token ids, not {reprlib.repr(prompt)}",
+        f"a prompt is a text or a list of token ids, not {shown(prompt)}",
         where="prompt",
         hint="several prompts are a list of those",
     )

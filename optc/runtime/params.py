@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from numbers import Integral, Real
+from numbers import Integral
 from typing import TYPE_CHECKING
 
 from optc.errors import RequestError
+from optc.runtime.checks import as_tuple, check_int, check_number, invalid, shown
 from optc.runtime.structured.structure import Structure, structure_of
 
 if TYPE_CHECKING:  # NumPy is not needed to make parameters
@@ -16,6 +17,14 @@ if TYPE_CHECKING:  # NumPy is not needed to make parameters
 
 #: Most alternatives that a request may ask for at every position.
 MAX_LOGPROBS = 100
+#: Most completions of one prompt. Beams are bounded by what the engine serves at once.
+MAX_COMPLETIONS = 128
+#: Most stop strings, and their characters together; most stop tokens and biases. All are looked
+#: at for every token, on the engine's thread.
+MAX_STOPS, MAX_STOP_CHARACTERS = 64, 4096
+MAX_STOP_TOKENS = MAX_BIASES = 1024
+#: Biases beyond this one are infinite as float32.
+_LARGEST_BIAS = 3e38
 _SEED_LIMIT = 1 << 64
 
 
@@ -36,21 +45,24 @@ class SamplingParams:
         typical_p: Keeps the fewest tokens whose probabilities reach this sum, those first whose
             surprise is nearest to the expected one (Meister et al., 2023); 1 is all.
         seed: Same seed, same text, whatever else runs; None draws one. In [0, 2**64).
-        stop: Strings that end the text; they are cut off, with all that follows them.
-        stop_token_ids: Tokens that end the text, besides the model's own end tokens.
+        stop: Strings that end the text; they are cut off, with all that follows them. At most
+            `MAX_STOPS` of `MAX_STOP_CHARACTERS` together.
+        stop_token_ids: Tokens that end the text, besides the model's own end tokens; at most
+            `MAX_STOP_TOKENS`.
         logprobs: Report the drawn token's log-probability and this many of the likeliest ones,
             from the model's own distribution (before penalties, temperature and filters).
         repetition_penalty: Above 1 makes tokens of prompt and output less likely.
         presence_penalty: Subtracted once from the logit of every token of the output.
         frequency_penalty: Subtracted for every occurrence in the output.
-        logit_bias: Added to the logits of these tokens.
+        logit_bias: Added to the logits of these tokens, at most `MAX_BIASES`; -inf forbids one.
         beam_width: Beam search with this many beams (1 is one beam); the completions are the best
             hypotheses, best first, with their ``cumulative_logprob``. None samples. Filters,
             penalties, logprobs, n, stop strings and structured output must be left alone.
         length_penalty: Hypotheses of n tokens are ranked by log-probability / n ** this.
         early_stopping: Of a beam search: True stops when ``beam_width`` hypotheses ended, False
             when no beam can be better at its present length, ``"never"`` when none can be better.
-        n: Completions of the same prompt; completion i has noise of its own.
+        n: Completions of the same prompt, at most `MAX_COMPLETIONS`; completion i has noise of
+            its own.
         ignore_eos: Do not stop at the model's end tokens.
         json_schema: The output is JSON that this schema (a mapping or its text) describes.
         regex: The output matches this regular expression (Rust's syntax) as a whole.
@@ -95,52 +107,61 @@ class SamplingParams:
         self._check_beams()
 
     def _check_stops(self) -> None:
-        stop = _as_tuple("stop", (self.stop,) if isinstance(self.stop, str) else self.stop)
-        if any(not isinstance(text, str) or not text for text in stop):
-            raise _invalid("stop", self.stop, "non-empty strings")
-        tokens = _as_tuple("stop_token_ids", self.stop_token_ids)
+        given = (self.stop,) if isinstance(self.stop, str) else self.stop
+        listed = as_tuple("stop", given, MAX_STOPS)
+        stop = tuple(text for text in listed if isinstance(text, str))
+        if len(stop) < len(listed) or "" in stop:
+            raise invalid("stop", self.stop, "non-empty strings")
+        if sum(map(len, stop)) > MAX_STOP_CHARACTERS:
+            raise invalid("stop", self.stop, f"of {MAX_STOP_CHARACTERS} characters at most")
+        tokens = as_tuple("stop_token_ids", self.stop_token_ids, MAX_STOP_TOKENS)
         if any(not isinstance(token, Integral) for token in tokens):
-            raise _invalid("stop_token_ids", self.stop_token_ids, "integers")
+            raise invalid("stop_token_ids", self.stop_token_ids, "integers")
         # Copies: a list that the caller goes on to change must not change the request.
         object.__setattr__(self, "stop", stop)
         object.__setattr__(self, "stop_token_ids", tokens)
 
     def _check_lengths(self) -> None:
         if self.max_tokens is not None:
-            _check_int("max_tokens", self.max_tokens, 1, None, "; None is as many as fit")
-        _check_int("n", self.n, 1, None)
+            check_int("max_tokens", self.max_tokens, 1, None, "; None is as many as fit")
+        check_int("n", self.n, 1, MAX_COMPLETIONS)
         if self.logprobs is not None:
-            _check_int("logprobs", self.logprobs, 0, MAX_LOGPROBS)
+            check_int("logprobs", self.logprobs, 0, MAX_LOGPROBS)
         if self.seed is not None:
-            _check_int("seed", self.seed, 0, _SEED_LIMIT - 1)
+            check_int("seed", self.seed, 0, _SEED_LIMIT - 1)
 
     def _check_filters(self) -> None:
         for name in ("temperature", "top_p", "min_p", "typical_p"):
-            _check_number(name, getattr(self, name))
-        _check_int("top_k", self.top_k, -1, None, "; 0 keeps all tokens")
+            check_number(name, getattr(self, name))
+        check_int("top_k", self.top_k, -1, None, "; 0 keeps all tokens")
         if not 0 <= self.temperature < math.inf:
-            raise _invalid("temperature", self.temperature, "at least 0; 0 is greedy")
+            raise invalid("temperature", self.temperature, "at least 0; 0 is greedy")
         for name in ("top_p", "typical_p"):
             if not 0 < getattr(self, name) <= 1:
                 value = getattr(self, name)
-                raise _invalid(name, value, "above 0 and at most 1; 1 keeps all tokens")
+                raise invalid(name, value, "above 0 and at most 1; 1 keeps all tokens")
         if not 0 <= self.min_p <= 1:
-            raise _invalid("min_p", self.min_p, "from 0 to 1; 0 keeps all tokens")
+            raise invalid("min_p", self.min_p, "from 0 to 1; 0 keeps all tokens")
 
     def _check_penalties(self) -> None:
         for name in ("repetition_penalty", "presence_penalty", "frequency_penalty"):
-            _check_number(name, getattr(self, name))
+            check_number(name, getattr(self, name))
         if not 0 < self.repetition_penalty < math.inf:
-            raise _invalid("repetition_penalty", self.repetition_penalty, "above 0; 1 is none")
+            raise invalid("repetition_penalty", self.repetition_penalty, "above 0; 1 is none")
         for name in ("presence_penalty", "frequency_penalty"):
             if not math.isfinite(getattr(self, name)):
-                raise _invalid(name, getattr(self, name), "finite; 0 is none")
+                raise invalid(name, getattr(self, name), "finite; 0 is none")
         if not isinstance(self.logit_bias, Mapping):
-            raise _invalid("logit_bias", self.logit_bias, "a mapping from token ids to numbers")
+            raise invalid("logit_bias", self.logit_bias, "a mapping from token ids to numbers")
+        if len(self.logit_bias) > MAX_BIASES:
+            raise invalid("logit_bias", self.logit_bias, f"of {MAX_BIASES} tokens at most")
         for token, bias in self.logit_bias.items():
-            _check_number(f"logit_bias[{token}]", bias)
-            if not isinstance(token, Integral) or math.isnan(bias) or bias == math.inf:
-                raise _invalid("logit_bias", dict(self.logit_bias), "below infinity for token ids")
+            check_number(f"logit_bias[{shown(token)}]", bias)
+            if not isinstance(token, Integral):
+                raise invalid("logit_bias", self.logit_bias, "for token ids")
+            if not (-_LARGEST_BIAS <= bias <= _LARGEST_BIAS or bias == -math.inf):
+                allowed = f"from {-_LARGEST_BIAS} to {_LARGEST_BIAS}; -inf forbids the token"
+                raise invalid(f"logit_bias[{shown(token)}]", bias, allowed)
         object.__setattr__(self, "logit_bias", dict(self.logit_bias))
 
     def _check_structure(self) -> None:
@@ -151,14 +172,14 @@ class SamplingParams:
             object.__setattr__(self, "choice", tuple(self.choice))
 
     def _check_beams(self) -> None:
-        _check_number("length_penalty", self.length_penalty)
+        check_number("length_penalty", self.length_penalty)
         if not math.isfinite(self.length_penalty):
-            raise _invalid("length_penalty", self.length_penalty, "finite; 0 is none")
+            raise invalid("length_penalty", self.length_penalty, "finite; 0 is none")
         if self.early_stopping not in (True, False, "never"):
-            raise _invalid("early_stopping", self.early_stopping, "True, False or 'never'")
+            raise invalid("early_stopping", self.early_stopping, "True, False or 'never'")
         if self.beam_width is None:
             return
-        _check_int("beam_width", self.beam_width, 1, None)
+        check_int("beam_width", self.beam_width, 1, None)
         other = {
             "n": self.n != 1,
             "stop": bool(self.stop),
@@ -210,29 +231,3 @@ class SamplingParams:
     def penalizes(self) -> bool:
         """Some penalty depends on the tokens so far."""
         return bool(self.repetition_penalty != 1 or self.presence_penalty or self.frequency_penalty)
-
-
-def _check_int(name: str, value: object, low: int, high: int | None, note: str = "") -> None:
-    if isinstance(value, bool) or not isinstance(value, Integral):
-        raise _invalid(name, value, f"an integer{note}")
-    value = int(value)
-    if value < low or (high is not None and value > high):
-        span = f"from {low} to {high}" if high is not None else f"at least {low}"
-        raise _invalid(name, value, span + note)
-
-
-def _check_number(name: str, value: object) -> None:
-    if isinstance(value, bool) or not isinstance(value, Real):
-        raise _invalid(name, value, "a number")
-
-
-def _as_tuple(name: str, value: object) -> tuple[object, ...]:
-    if not isinstance(value, Iterable) or isinstance(value, str | bytes):
-        raise _invalid(name, value, "a list")
-    return tuple(value)
-
-
-def _invalid(name: str, value: object, allowed: str) -> RequestError:
-    return RequestError(
-        f"{name}={value!r} is not allowed", where="sampling parameters", hint=f"must be {allowed}"
-    )

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from numbers import Integral, Real
 
 from optc.errors import RequestError
+from optc.runtime.checks import encodes, shown
+
+#: Most characters of a salt, of which the prefix cache keeps one for each tenant.
+MAX_SALT = 1024
+#: A hundred years.
+_LONGEST_S = 100 * 366 * 86400
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -20,7 +25,8 @@ class Terms:
         deadline_s: Seconds after its submission when it ends at the latest; None is never.
 
     Raises:
-        RequestError: The salt is no text, the priority no integer, or the deadline not above 0.
+        RequestError: The salt or the adapter's name is no text, the salt is too long, the priority
+            no integer, or the deadline not above 0 or of more than a hundred years.
     """
 
     salt: str = ""
@@ -29,20 +35,33 @@ class Terms:
     deadline_s: float | None = None
 
     def __post_init__(self) -> None:
-        if not isinstance(self.salt, str):
-            raise RequestError(
-                f"a salt of {self.salt!r} is not allowed", where="salt", hint="a text"
-            )
+        self._check_salt()
         if isinstance(self.priority, bool) or not isinstance(self.priority, Integral):
             raise RequestError(
-                f"a priority of {self.priority!r} is not allowed",
+                f"a priority of {shown(self.priority)} is not allowed",
                 where="priority",
                 hint="an integer; higher goes first",
             )
-        seconds = self.deadline_s
-        if seconds is not None and not (isinstance(seconds, Real) and 0 < seconds < math.inf):
+        if self.adapter is not None and not isinstance(self.adapter, str):
             raise RequestError(
-                f"a deadline of {seconds!r} seconds is not allowed",
-                where="deadline_s",
-                hint="a number above 0; None is no deadline",
+                f"an adapter named {shown(self.adapter)} is not allowed",
+                where="adapter",
+                hint="a text; None is the model itself",
             )
+        seconds = self.deadline_s
+        if seconds is not None and not (isinstance(seconds, Real) and 0 < seconds <= _LONGEST_S):
+            raise RequestError(
+                f"a deadline of {shown(seconds)} seconds is not allowed",
+                where="deadline_s",
+                hint=f"a number above 0 and up to {_LONGEST_S}; None is no deadline",
+            )
+
+    def _check_salt(self) -> None:
+        salt: object = self.salt
+        if isinstance(salt, str) and len(salt) <= MAX_SALT and encodes(salt):
+            return
+        raise RequestError(
+            f"a salt of {shown(salt)} is not allowed",
+            where="salt",
+            hint=f"a text of at most {MAX_SALT} characters",
+        )

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import itertools
 import math
 from typing import Any
 
@@ -53,12 +54,55 @@ def test_numpy_numbers_are_numbers() -> None:
         ({"presence_penalty": math.inf}, "presence_penalty=inf is not allowed (must be finite"),
         ({"frequency_penalty": None}, "frequency_penalty=None is not allowed (must be a number)"),
         ({"logit_bias": [1]}, "logit_bias=[1] is not allowed (must be a mapping"),
-        ({"logit_bias": {1: math.inf}}, "logit_bias={1: inf} is not allowed (must be below"),
-        ({"logit_bias": {"a": 1}}, "logit_bias={'a': 1} is not allowed (must be below infinity"),
-        ({"n": 0}, "n=0 is not allowed (must be at least 1)"),
+        ({"logit_bias": {1: math.inf}}, "logit_bias[1]=inf is not allowed (must be from -3e+38 to"),
+        ({"logit_bias": {1: 1e39}}, "logit_bias[1]=1e+39 is not allowed (must be from -3e+38 to"),
+        ({"logit_bias": {"a": 1}}, "logit_bias={'a': 1} is not allowed (must be for token ids)"),
+        ({"n": 0}, "n=0 is not allowed (must be from 1 to 128)"),
     ],
 )
 def test_bad_values_are_named(options: dict[str, Any], message: str) -> None:
     with pytest.raises(RequestError) as caught:
         SamplingParams(**options)
     assert str(caught.value).startswith(f"sampling parameters: {message}")
+
+
+HUGE = 10**5000
+MANY = range(10**6)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"n": 129}, "n=129 is not allowed (must be from 1 to 128)"),
+        ({"n": HUGE}, "n=(a number of thousands of digits) is not allowed (must be from 1 to 128)"),
+        ({"stop": [f"{i}" for i in range(65)]}, "stop=['0', '1', '2', '3', '4', '5', ...] is not"),
+        ({"stop": itertools.repeat("a")}, "stop=repeat('a') is not allowed (must be a list of 64"),
+        (
+            {"stop": "a" * 4097},
+            "stop='aaaaaaaaaaaa...aaaaaaaaaaaaa' is not allowed (must be of 4096",
+        ),
+        ({"stop_token_ids": MANY}, "stop_token_ids=range(0, 1000000) is not allowed (must be a"),
+        ({"logit_bias": dict.fromkeys(MANY, 1)}, "logit_bias={0: 1, 1: 1, 2: 1, 3: 1, ...} is not"),
+        ({"temperature": HUGE}, "temperature=(a number of thousands of digits) is not allowed"),
+        ({"logit_bias": {1: HUGE}}, "logit_bias[1]=(a number of thousands of digits) is not"),
+        ({"length_penalty": 10**400}, "length_penalty=100000000000000000...0000000000000000000"),
+    ],
+)
+def test_what_would_hold_up_or_end_a_service_is_refused(
+    options: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(RequestError) as caught:
+        SamplingParams(**options)
+    assert str(caught.value).startswith(f"sampling parameters: {message}")
+    assert len(str(caught.value)) < 200
+
+
+def test_limits_may_be_reached() -> None:
+    SamplingParams(
+        n=128,
+        stop=["a" * 64] * 64,
+        stop_token_ids=range(1024),
+        logit_bias=dict.fromkeys(range(1024), -math.inf),
+        max_tokens=HUGE,
+        top_k=HUGE,
+    )

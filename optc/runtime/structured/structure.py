@@ -7,10 +7,17 @@ from collections.abc import Mapping, Sequence
 from typing import Literal, NamedTuple
 
 from optc.errors import RequestError
+from optc.runtime.checks import invalid
 
 #: The sampling parameters that ask for structured output.
 Kind = Literal["json_schema", "regex", "grammar", "choice"]
 
+#: Most characters of a structure's text, and most texts of a choice: llguidance takes seconds for
+#: much larger ones, and follows no more than 2,000 alternatives at once.
+MAX_CHARACTERS, MAX_CHOICES = 1 << 16, 1024
+#: Most characters of a regular expression or of one text of a choice. All that they force is cut
+#: into tokens at once, between two steps.
+MAX_FORCED = 1 << 13
 _NAMES = "json_schema, regex, grammar, choice"
 
 
@@ -35,7 +42,7 @@ def structure_of(
     """The structure that a request asks for; None if it asks for none.
 
     Raises:
-        RequestError: It asks for two, or one is not of its type or no JSON.
+        RequestError: It asks for two, or one is not of its type, no JSON, or too large.
     """
     found = [
         structure
@@ -53,14 +60,24 @@ def structure_of(
             where="sampling parameters",
             hint=f"give one of {_NAMES}",
         )
-    return found[0] if found else None
+    return _bounded(found[0]) if found else None
+
+
+def _bounded(structure: Structure) -> Structure:
+    if len(structure.text) > MAX_CHARACTERS:
+        raise RequestError(
+            f"{len(structure.text)} characters",
+            where=structure.kind,
+            hint=f"at most {MAX_CHARACTERS}: simplify it",
+        )
+    return structure
 
 
 def _schema(schema: object) -> Structure | None:
     if schema is None:
         return None
     if not isinstance(schema, str | Mapping):
-        raise _wrong("json_schema", schema, "a schema as a mapping or its JSON text")
+        raise invalid("json_schema", schema, "a schema as a mapping or its JSON text")
     try:
         text = schema if isinstance(schema, str) else json.dumps(schema, allow_nan=False)
         parsed = json.loads(text)
@@ -80,7 +97,9 @@ def _text(kind: Literal["regex", "grammar"], text: object) -> Structure | None:
     if text is None:
         return None
     if not isinstance(text, str) or not text:
-        raise _wrong(kind, text, "a non-empty text")
+        raise invalid(kind, text, "a non-empty text")
+    if kind == "regex" and len(text) > MAX_FORCED:
+        raise invalid(kind, text, f"of {MAX_FORCED} characters at most")
     return Structure(kind, text)
 
 
@@ -89,11 +108,8 @@ def _choice(choice: object) -> Structure | None:
         return None
     texts = list(choice) if isinstance(choice, Sequence) and not isinstance(choice, str) else []
     if not texts or any(not isinstance(text, str) or not text for text in texts):
-        raise _wrong("choice", choice, "a list of non-empty texts")
+        raise invalid("choice", choice, "a list of non-empty texts")
+    if len(texts) > MAX_CHOICES or max(map(len, texts)) > MAX_FORCED:
+        allowed = f"a list of {MAX_CHOICES} texts at most, each of {MAX_FORCED} characters at most"
+        raise invalid("choice", choice, allowed)
     return Structure("choice", json.dumps(texts))
-
-
-def _wrong(name: str, value: object, allowed: str) -> RequestError:
-    return RequestError(
-        f"{name}={value!r} is not allowed", where="sampling parameters", hint=f"must be {allowed}"
-    )

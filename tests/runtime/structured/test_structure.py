@@ -109,8 +109,42 @@ def test_a_schema_may_be_nested_deeper_than_is_compiled(compiler: GrammarCompile
 
 
 def test_a_choice_may_be_too_large(compiler: GrammarCompiler) -> None:
-    texts = [f"c{i}" for i in range(70_000)]
-    assert complaint(compiler, choice=texts) == "choice: too large to compile"
+    structure = Structure("choice", json.dumps([f"c{i}" for i in range(70_000)]))
+    with pytest.raises(RequestError) as caught:
+        compiler.constraints(structure, 1)
+    assert str(caught.value) == "choice: too large to compile"
+
+
+@pytest.mark.parametrize(
+    ("asked", "message"),
+    [
+        (
+            {"choice": ["a"] * 1025},
+            "sampling parameters: choice=['a', 'a', 'a', 'a', 'a', 'a', ...",
+        ),
+        (
+            {"choice": ["a" * 8193]},
+            "sampling parameters: choice=['aaaaaaaaaaaa...aaaaaaaaaaaaa'] is",
+        ),
+        ({"choice": ["a" * 8192] * 8}, "choice: 65568 characters (at most 65536: simplify it)"),
+        ({"regex": "a" * 8193}, "sampling parameters: regex='aaaaaaaaaaaa...aaaaaaaaaaaaa' is not"),
+        ({"grammar": "a" * 65537}, "grammar: 65537 characters (at most 65536: simplify it)"),
+        ({"json_schema": {"title": "a" * 65536}}, "json_schema: 65549 characters (at most 65536:"),
+    ],
+)
+def test_structures_that_are_too_large_are_refused(asked: dict[str, Any], message: str) -> None:
+    with pytest.raises(RequestError) as caught:
+        SamplingParams(**asked)
+    assert str(caught.value).startswith(message)
+    assert len(str(caught.value)) < 200
+
+
+def test_as_many_choices_as_are_allowed_can_be_followed(compiler: GrammarCompiler) -> None:
+    structure = SamplingParams(choice=[f"c{i}" for i in range(1024)]).structure
+    assert structure is not None
+    (constraint,) = compiler.constraints(structure, 1)
+    constraint.follow([Sampled(byte_level().token_to_id("c"), None)], SamplingParams())
+    assert not constraint.error
 
 
 DEEP = {
