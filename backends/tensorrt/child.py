@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import os
-import resource
 import sys
 import time
 from collections.abc import Sequence
@@ -23,6 +22,7 @@ from optc.backends.tensorrt.provider import (
 )
 from optc.backends.tensorrt.request import BuildRequest
 from optc.errors import OptcError, UnavailableError, UnsupportedError
+from optc.process_memory import own_peak_bytes
 
 #: Messages that begin so hold the table of layers of one or more profiles.
 TABLE = "Layers:"
@@ -72,7 +72,7 @@ def build(provider: Provider, request: BuildRequest) -> dict[str, Any]:
         "capabilities": provider.capabilities.to_json(),
         "parse_seconds": parsed - started,
         "builder_seconds": time.perf_counter() - parsed,
-        "builder_peak_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
+        "builder_peak_bytes": own_peak_bytes(),
         "engine_bytes": engine.nbytes,
         "network_layers": network.num_layers,
         "said": sorted({text for severity, text in log.messages if severity == "WARNING"}),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import resource
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -21,6 +20,7 @@ from optc.backends.tvm.replay import REPLAY
 from optc.backends.tvm.result_memory import results_apart
 from optc.backends.tvm.thread_pool import SOURCE as THREAD_POOL
 from optc.backends.tvm.trim import trim
+from optc.process_memory import own_peak_bytes
 from optc.target import Target
 
 
@@ -49,7 +49,7 @@ def compile_program(program: Program, engine: Path) -> dict[str, Any]:
         "isa": isa.name,
         "kernels": kernels,
         "calls": {f.name: len(f.calls) for f in program.functions},
-        "compiler_peak_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
+        "compiler_peak_bytes": own_peak_bytes(),
     }
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import hashlib
 import importlib
-import resource
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -23,6 +22,7 @@ from optc.backends.tvm.cuda.kernels.table import device_function
 from optc.backends.tvm.cuda.toolchain import device_compiler
 from optc.backends.tvm.emit import KERNELS, emit
 from optc.backends.tvm.program import Program, Tensor
+from optc.process_memory import own_peak_bytes
 from optc.target import Target, parse_target
 
 
@@ -47,7 +47,7 @@ def compile_program(program: Program, engine: Path) -> dict[str, Any]:
         "kernels": kernels,
         "calls": {f.name: len(f.calls) for f in program.functions},
         "image_bytes": {f"sm_{sm}": len(image) for sm, image in images.items()},
-        "compiler_peak_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
+        "compiler_peak_bytes": own_peak_bytes(),
     }
 
 
