@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from optc.backends.tvm.isa import Isa
-from optc.backends.tvm.kernels.matmul_places import BLOCK
+from optc.backends.tvm.kernels.matmul_places import BLOCK, Panels
 from optc.backends.tvm.kernels.matmul_tiles import (
     Operand,
     round_up,
@@ -25,6 +25,8 @@ SUM_WIDTH = 32
 WHOLE_CHANNELS = 6144
 #: Input channels of a panel of K where there are more.
 PANEL_CHANNELS = 2048
+#: Most rows of a task that keeps their sums from one panel of K to the next: 64 KiB.
+KEPT_ROWS = 256
 
 
 @dataclass(frozen=True)
@@ -73,10 +75,10 @@ class IntMatmul:
         return -(-self.k // self.group_size) if self.group_size else 1
 
     @property
-    def panel_channels(self) -> int:
-        """Input channels of a panel of K; 0 is no panels."""
+    def panels(self) -> Panels | None:
+        """How tasks of several tiles go through K; None is all of it at once."""
         whole = self.group_size or self.k_padded <= WHOLE_CHANNELS
-        return 0 if whole else PANEL_CHANNELS
+        return None if whole else Panels(PANEL_CHANNELS, KEPT_ROWS)
 
     def schedule_on(self, isa: Isa) -> Schedule:
         """The schedule it is built with."""

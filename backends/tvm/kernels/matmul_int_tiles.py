@@ -83,7 +83,7 @@ class IntTiles:
                 with tir.Then():
                     self._finish_channels(sums, result, start, place.block, column)
                 with tir.Else():
-                    for cell, spot in self._kept(sums, start, place, place.panel, column):
+                    for cell, spot in self._kept(sums, place, column):
                         store(place.panel.kept, sums[cell], [spot], lanes)
 
     def _continue(
@@ -94,17 +94,17 @@ class IntTiles:
             with tir.Then():
                 self._start(sums, start, place.block, 0, column)
             with tir.Else():
-                for cell, spot in self._kept(sums, start, place, panel, column):
+                for cell, spot in self._kept(sums, place, column):
                     sums[cell] = panel.kept.vload([spot], sums.dtype)
         self._add(sums, start, place, 0, column)
 
     def _kept(
-        self, sums: Registers, start: Any, place: Place, panel: Panel, column: Any
+        self, sums: Registers, place: Place, column: Any
     ) -> Iterator[tuple[tuple[int, int], Any]]:
         """Each vector of sums and where the task keeps it."""
         for r, c in sums.cells():
-            row = start - panel.first + r
-            yield (r, c), row * place.width + column - place.column + c * self.isa.lanes
+            spot = (place.kept + r) * place.width + (column - place.column)
+            yield (r, c), spot + c * self.isa.lanes
 
     def _finish_channels(
         self, sums: Registers, result: Registers, start: Any, block: Any, column: Any
@@ -232,5 +232,5 @@ def int_matmul(config: IntMatmul, isa: Isa) -> Any:
         fetch = bool(schedule.fetch)
         source = PackedWeights(weights["w"], config.bits, config.group_size, isa, fetch)
         tiles = IntTiles(config, isa, ops, xq, xs, xsum, weights, source, out)
-        emit_tiles(rows, config.n, kp, schedule, tiles.emit, panel_channels=config.panel_channels)
+        emit_tiles(rows, config.n, kp, schedule, tiles.emit, panels=config.panels)
     return builder.get()

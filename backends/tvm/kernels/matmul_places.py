@@ -2,8 +2,9 @@
 
 With several tiles of rows, the first reads a block of weights from memory and the others from the
 cache, so that memory would idle while they compute; so the first few fetch a part of the next
-weights each. Where two blocks do not fit into the second-level cache, a task goes through K in
-*panels*, each with all of its rows, and what is next is the next panel.
+weights each. Where a task goes through K in *panels*, each with all of its rows, what is next is
+the next panel. Panels are for blocks of which two do not fit into the second-level cache, and for
+weights that are unpacked into memory, of which a panel stays in the first-level cache.
 """
 
 from __future__ import annotations
@@ -22,42 +23,47 @@ PACE = 256
 
 
 @dataclass(frozen=True)
+class Panels:
+    """How tasks go through K.
+
+    Attributes:
+        channels: Input channels of a panel.
+        rows: Rows whose sums a task keeps from one panel to the next.
+        whole: Of more rows, a task goes through all of K at once; else it has at most ``rows``.
+    """
+
+    channels: int
+    rows: int
+    whole: bool = False
+
+
+@dataclass(frozen=True)
 class Panel:
     """One of the parts of K that a task goes through one after the other.
 
     Attributes:
         index: Which.
-        channels: Input channels of a panel; the last one may have fewer.
+        channels: Input channels of a panel, a number or an int32; the last one may have fewer.
         k: Input channels of the packed weights.
-        kept: int32 [rows * width of the task]: the sums of the panels before this one.
-        first: The row of the matmul whose sums are first there.
+        kept: int32 [at least rows * width of the task]: the sums of the panels before this one.
     """
 
     index: Any
-    channels: int
+    channels: Any
     k: int
     kept: Any
-    first: Any
-
-    @property
-    def count(self) -> int:
-        """Panels of all of K."""
-        return -(-self.k // self.channels)
 
     @property
     def is_last(self) -> Any:
         """Whether sums are complete behind it."""
-        return self.index == self.count - 1
+        return (self.index + 1) * self.channels >= self.k
 
-    def steps(self, total: int) -> int:
-        """Steps of a panel where those over all of K are ``total``."""
-        return self.channels * total // self.k
-
-    def extent(self, total: int) -> tuple[Any, Any]:
-        """First step and number of steps."""
-        steps = self.steps(total)
+    def extent(self, total: int, depth: int) -> tuple[Any, Any]:
+        """First step and number of steps, of ``total`` of ``depth`` channels over all of K."""
+        steps = self.channels // depth
         start = tir.bind(self.index * steps)
-        return start, steps if total % steps == 0 else tir.min(steps, total - start)
+        even = isinstance(steps, int) and total % steps == 0
+        return start, steps if even else tir.min(steps, total - start)
 
 
 @dataclass(frozen=True)
@@ -71,6 +77,7 @@ class Place:
         turn: Index among the tiles that fetch; behind the last one if it fetches nothing.
         pace: Cache lines to fetch in one step over K, times PACE.
         panel: The part of K; None is all of it.
+        kept: First row of the tile's sums among those that the panel keeps.
     """
 
     block: Any
@@ -79,22 +86,31 @@ class Place:
     turn: Any = 0
     pace: Any = 0
     panel: Panel | None = None
+    kept: Any = 0
 
     @property
     def lines(self) -> int:
         """Cache lines of one step over K: 64 bytes are 4 bytes of 16 channels."""
         return self.width // 16
 
-    def next(self) -> tuple[Any, Any]:
-        """Block and first channel of the task behind this one."""
-        if self.width == BLOCK:
-            return self.block + 1, 0
-        after = self.column + self.width
-        return self.block + after // BLOCK, after % BLOCK
+    def next(self, depth: int) -> tuple[Any, Any, Any]:
+        """Block, first channel and first step of ``depth`` channels, of what comes behind this."""
+        block, column = self.block + 1, 0
+        if self.width < BLOCK:
+            after = self.column + self.width
+            block, column = self.block + after // BLOCK, after % BLOCK
+        if self.panel is None:
+            return block, column, 0
+        last, step = self.panel.is_last, (self.panel.index + 1) * (self.panel.channels // depth)
+        return (
+            tir.Select(last, block, self.block),
+            tir.Select(last, column, self.column),
+            tir.Select(last, 0, step),
+        )
 
-    def extent(self, total: int) -> tuple[Any, Any]:
-        """First step over K and number of steps, of ``total`` over all of K."""
-        return (0, total) if self.panel is None else self.panel.extent(total)
+    def extent(self, total: int, depth: int) -> tuple[Any, Any]:
+        """First step and number of steps, of ``total`` of ``depth`` channels over all of K."""
+        return (0, total) if self.panel is None else self.panel.extent(total, depth)
 
 
 def fetch_ahead(w: Any, place: Place, step: Any) -> None:
@@ -107,19 +123,15 @@ def fetch_ahead(w: Any, place: Place, step: Any) -> None:
     """
     blocks, total = int(w.shape[0]), int(w.shape[1])
     panel, lines = place.panel, place.lines
-    steps = total if panel is None else panel.steps(total)
-    if 256 * steps > FETCH_BYTES:
+    depth = 1 if panel is None else panel.k // total
+    first, steps = (0, total) if panel is None else (panel.index, panel.channels // depth)
+    if 256 * (steps if isinstance(steps, int) else total) > FETCH_BYTES:
         return
     at_once = lines // 2  # the pace of two tiles
-    done = step if panel is None else step - panel.index * steps
-    line = (place.turn * steps + done) * place.pace // PACE
+    line = (place.turn * steps + (step - first * steps)) * place.pace // PACE
     line = tir.bind(tir.min(line, steps * lines - at_once))
-    if panel is None:
-        block, column = place.next()
-        block, origin = tir.min(block, blocks - 1), 0
-    else:
-        # Behind the last row of a block is the first one of the next, and nothing behind the last.
-        block, column, origin = place.block, place.column, tir.bind((panel.index + 1) * steps)
+    block, column, origin = place.next(depth)
+    block = tir.min(block, blocks - 1)
     for offset in range(at_once):
         at = line + offset
         channel = column + at % lines * 16

@@ -17,15 +17,13 @@ import numpy as np
 from tvm.script.ir_builder import IRBuilder
 from tvm.tirx.script.builder import ir as tir
 
-from optc.backends.tvm.kernels.matmul_places import BLOCK, PACE, Panel, Place
-from optc.backends.tvm.schedule import FEW_ROWS, Schedule
+from optc.backends.tvm.kernels.matmul_places import BLOCK, PACE, Panel, Panels, Place
+from optc.backends.tvm.schedule import FEW_ROWS, MAX_TILE_ROWS, Schedule
 
 #: Weights up to which a parallel region (about 1 us) costs more than it saves at a few rows.
 SERIAL_WEIGHTS = 1 << 15
 #: Tasks that are enough for balance; fewer blocks than this also split the rows.
 TASKS = 64
-#: Most rows of a task that keeps their sums from one panel of K to the next: 64 KiB.
-KEPT_ROWS = 256
 #: Shape and element type of an operand.
 Operand = tuple[tuple[int, ...], str]
 
@@ -62,6 +60,17 @@ def local(size: int, dtype: str) -> Any:
     others (of local scope in particular) come from a memory pool at run time.
     """
     return tir.alloc_buffer((size,), dtype, scope="global")
+
+
+def variable(value: Any) -> Any:
+    """An int32 that is computed here, once.
+
+    What is bound is put in wherever it is used, and the compiler takes minutes over addresses with
+    nested divisions.
+    """
+    cell = local(1, "int32")
+    tir.buffer_store(cell, value, [0])
+    return cell[0]
 
 
 class Registers:
@@ -105,9 +114,9 @@ def _row_tiles(
     tallest = max(heights)
     count = tir.bind((last - first + (tallest - 1)) // tallest)
     with tir.serial(count) as index:
-        start = tir.bind(first + (last - first) * index // count)
-        height = tir.bind(first + (last - first) * (index + 1) // count - start)
-        place = place_of(index, count)
+        start = variable(first + (last - first) * index // count)
+        height = variable(first + (last - first) * (index + 1) // count - start)
+        place = replace(place_of(index, count), kept=index * tallest)
         for rows in reversed(heights):
             with tir.If(height == rows), tir.Then():
                 tile(start, rows, place)
@@ -118,20 +127,24 @@ def _shared(task: Place, fetch: int) -> Callable[[Any, Any], Place]:
     sharing = max(2, fetch * task.width // BLOCK)  # one tile never fetches all: see `fetch_ahead`
 
     def place(index: Any, count: Any) -> Place:
-        turn = tir.bind(tir.Select(count == 1, sharing, tir.min(index, sharing)))
-        pace = tir.bind(PACE * task.lines // tir.max(1, tir.min(count, sharing)))
+        turn = variable(tir.Select(count == 1, sharing, tir.min(index, sharing)))
+        pace = variable(PACE * task.lines // tir.max(1, tir.min(count, sharing)))
         return replace(task, turn=turn, pace=pace)
 
     return place
 
 
 def _in_panels(
-    first: Any, task: Place, k: int, channels: int, cover: Callable[[Place], None]
+    rows: Any, task: Place, k: int, panels: Panels, cover: Callable[[Place], None]
 ) -> None:
-    """Emit ``cover(place)`` for each panel of K; at most KEPT_ROWS rows from ``first`` on."""
-    kept = tir.alloc_buffer((KEPT_ROWS * task.width,), "int32")
-    with tir.serial(-(-k // channels)) as index:
-        cover(replace(task, panel=Panel(index, channels, k, kept, first)))
+    """Emit ``cover(place)`` for each panel of K."""
+    # Each tile's sums have the room of the tallest tile's.
+    kept = tir.alloc_buffer(((panels.rows + MAX_TILE_ROWS) * task.width,), "int32")
+    channels: Any = panels.channels
+    if panels.whole:
+        channels = variable(tir.Select(rows > panels.rows, round_up(k, channels), channels))
+    with tir.serial((k + (channels - 1)) // channels) as index:
+        cover(replace(task, panel=Panel(index, channels, k, kept)))
 
 
 def _heights(tallest: int, above: int) -> range:
@@ -147,7 +160,7 @@ def emit_tiles(
     schedule: Schedule,
     tile: TileEmitter,
     prepare: Prepare | None = None,
-    panel_channels: int = 0,
+    panels: Panels | None = None,
 ) -> None:
     """Emit the loops over blocks of 64 channels, panels of K and tiles of rows around ``tile``.
 
@@ -163,45 +176,45 @@ def emit_tiles(
         tile: ``tile(first_row, R, place)`` emits one tile; R is a Python int.
         prepare: Where there are more than FEW_ROWS rows, ``prepare(task)`` emits what a task does
             first, and gives the tiles that are used there instead of ``tile``.
-        panel_channels: Input channels of a panel where a task has several tiles; 0 is no panels.
+        panels: Of K, where a task prepares something or has several tiles; None is all at once.
     """
     blocks = round_up(n, BLOCK) // BLOCK
     loop = tir.parallel if n * k > SERIAL_WEIGHTS else tir.serial
 
     def tasks(
-        parts: int, heights: range, prepare: Prepare | None = None, panels: bool = False
+        parts: int, heights: range, prepare: Prepare | None = None, panels: Panels | None = None
     ) -> None:
         width, count = BLOCK // parts, blocks * parts
         chunks: Any = 1
         if count < TASKS:
             chunks = tir.bind(tir.max(1, tir.min(rows // schedule.chunk_rows, -(-TASKS // count))))
-        if panels:
-            chunks = tir.bind(tir.max(chunks, (rows + (KEPT_ROWS - 1)) // KEPT_ROWS))
+        if panels and not panels.whole:
+            chunks = tir.bind(tir.max(chunks, (rows + (panels.rows - 1)) // panels.rows))
         with loop(count * chunks) as index:
-            chunk, part = index % chunks, tir.bind(index // chunks)
-            column = tir.bind(part % parts * width) if parts > 1 else 0
-            task = Place(tir.bind(part // parts), column, width)
-            first = tir.bind(rows * chunk // chunks)
-            last = tir.bind(rows * (chunk + 1) // chunks)
+            chunk, part = index % chunks, variable(index // chunks)
+            column = variable(part % parts * width) if parts > 1 else 0
+            task = Place(variable(part // parts), column, width)
+            first = variable(rows * chunk // chunks)
+            last = variable(rows * (chunk + 1) // chunks)
 
             def cover(task: Place) -> None:
                 tiles = tile if prepare is None else prepare(task)
                 _row_tiles(first, last, _shared(task, schedule.fetch), heights, tiles)
 
             if panels:
-                _in_panels(first, task, k, panel_channels, cover)
+                _in_panels(rows, task, k, panels, cover)
             else:
                 cover(task)
 
     def few() -> None:
-        if not panel_channels:
+        if panels is None or prepare is not None:
             tasks(1, range(1, schedule.few + 1))
             return
         with tir.If(rows <= schedule.few):  # one tile: nothing computes while another could read
             with tir.Then():
                 tasks(1, range(1, schedule.few + 1))
             with tir.Else():
-                tasks(1, _heights(schedule.few, schedule.few), panels=True)
+                tasks(1, _heights(schedule.few, schedule.few), panels=panels)
 
     if not schedule.many:
         few()
@@ -209,7 +222,7 @@ def emit_tiles(
     with tir.If(rows > FEW_ROWS):
         with tir.Then():
             heights = _heights(schedule.many, FEW_ROWS)
-            tasks(1 + schedule.halves, heights, prepare, bool(panel_channels))
+            tasks(1 + schedule.halves, heights, prepare, panels)
         with tir.Else():
             few()
 

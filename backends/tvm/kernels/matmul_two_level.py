@@ -3,7 +3,8 @@
 A weight is ``ws * (q - z) * s`` with a float scale of its output channel, and ``(q - z) * s`` is
 within -128..127: the matmul is that of int8 weights per channel, and has its bits. At a few rows
 tiles unpack in registers what they multiply; at more, a task unpacks its block of channels once,
-into memory that stays in the second-level cache, and multiplies from there.
+into memory, and multiplies from there: panel by panel of K, each of which stays in the first-level
+cache, and at many rows all of K, because then keeping the sums costs more.
 """
 
 from __future__ import annotations
@@ -17,13 +18,14 @@ from optc.backends.tvm.isa import Isa
 from optc.backends.tvm.kernels.matmul_dot import dot_ops
 from optc.backends.tvm.kernels.matmul_int import SUM_WIDTH, IntMatmul
 from optc.backends.tvm.kernels.matmul_int_tiles import IntTiles
-from optc.backends.tvm.kernels.matmul_places import BLOCK, Place, fetch_ahead
+from optc.backends.tvm.kernels.matmul_places import BLOCK, Panels, Place, fetch_ahead
 from optc.backends.tvm.kernels.matmul_tiles import (
     Operand,
     TileEmitter,
     argument,
     building,
     emit_tiles,
+    round_up,
     store,
 )
 from optc.backends.tvm.kernels.matmul_weights import Use, nibbles
@@ -35,6 +37,10 @@ _DEPTH = 8
 #: Rows of the tallest tile with 64 columns that unpacks in registers: each column has a scale and
 #: an offset in registers besides its sums.
 WIDE = 4
+#: Input channels of a panel of K that is unpacked, more or less: 16 KiB.
+PANEL_CHANNELS = 256
+#: Rows up to which K is unpacked in panels.
+PANEL_ROWS = 32
 
 
 @dataclass(frozen=True)
@@ -83,6 +89,13 @@ class TwoLevelMatmul:
         return -(-self.k // self.group_size)
 
     @property
+    def panels(self) -> Panels | None:
+        """How tasks that unpack go through K: in panels of whole groups, about equally long."""
+        count = max(1, round(self.k / PANEL_CHANNELS))
+        channels = round_up(-(-self.k // count), self.group_size)
+        return Panels(channels, PANEL_ROWS, whole=True) if channels < self.k_padded else None
+
+    @property
     def weights(self) -> dict[str, Operand]:
         """Shape and type of the packed operands, in the kernel's order."""
         operands = self.unpacked.weights
@@ -116,10 +129,12 @@ class _InRegisters:
     fetch: bool
 
     def each_four(self, place: Place, group: Any, column: Any, count: int, use: Use) -> None:
-        """All of K: a group's scales are spread to the lanes' bytes before its channels."""
+        """A group's scales are spread to the lanes' bytes before its channels."""
         lanes, steps = self.isa.lanes, self.group_size // _DEPTH
         total = int(self.w.shape[1])
-        with tir.serial(int(self.wg.shape[1])) as index:
+        first, groups = place.extent(int(self.wg.shape[1]), self.group_size)
+        with tir.serial(groups) as following:
+            index = tir.bind(first + following)
             spreads = [self._spread(place.block, index, column + c * lanes) for c in range(count)]
             number: Any = steps if total % steps == 0 else tir.min(steps, total - index * steps)
             with tir.serial(number) as step:
@@ -183,7 +198,8 @@ class _Unpacked:
     """A task's channels, unpacked before its tiles.
 
     Attributes:
-        buffer: u8 [Kp / 4, vectors, bytes of a vector], which hold the task's columns in order.
+        buffer: u8 [Kp / 4, vectors, bytes of a vector], which hold the task's columns in order,
+            from the first channel of the place's panel on.
         first: First channel of the task within its block.
         w: The packed weights, fetched ahead for the next task.
         isa: What the kernel is compiled for.
@@ -197,14 +213,16 @@ class _Unpacked:
     fetch: bool
 
     def each_four(self, place: Place, group: Any, column: Any, count: int, use: Use) -> None:
-        """All of K, in steps of a row of packed weights, by which the next ones are fetched."""
+        """In steps of a row of packed weights, by which the next ones are fetched."""
         lanes = self.isa.lanes
-        with tir.serial(int(self.w.shape[1])) as row:
+        first, number = place.extent(int(self.w.shape[1]), _DEPTH)
+        with tir.serial(number) as step:
+            row = tir.bind(first + step)
             if self.fetch:
                 fetch_ahead(self.w, place, row)
             for half in range(2):
                 vector = (column - self.first) // lanes
-                spots = [[row * 2 + half, vector + c, 0] for c in range(count)]
+                spots = [[step * 2 + half, vector + c, 0] for c in range(count)]
                 loads = [self.buffer.vload(spot, f"uint8x{4 * lanes}") for spot in spots]
                 use(row * _DEPTH + half * 4, [tir.bind(load) for load in loads])
 
@@ -246,17 +264,18 @@ def two_level_matmul(config: TwoLevelMatmul, isa: Isa) -> Any:
             source = _Unpacked(buffer, task.column, weights["w"], isa, fetch)
             return tiles(source, schedule.wide)
 
-        emit_tiles(rows, config.n, kp, schedule, tiles(packed, WIDE), prepare)
+        emit_tiles(rows, config.n, kp, schedule, tiles(packed, WIDE), prepare, config.panels)
     return builder.get()
 
 
 def _unpack(packed: _InRegisters, buffer: Any, place: Place) -> None:
     """Write a task's channels as u8, int8 + 128, into the buffer of `_Unpacked`."""
     lanes = packed.isa.lanes
+    origin = 0 if place.panel is None else place.panel.index * place.panel.channels
 
     def write(k: Any, vectors: list[Any]) -> None:
         for c, vector in enumerate(vectors):
-            store(buffer, vector, [k // 4, c, 0], 4 * lanes)
+            store(buffer, vector, [(k - origin) // 4, c, 0], 4 * lanes)
 
     _InRegisters(packed.w, packed.wg, packed.group_size, packed.isa, False).each_four(
         place, 0, place.column, place.width // lanes, write

@@ -54,7 +54,7 @@ class PackedWeights:
         lanes = self.isa.lanes
         depth = 32 // self.bits  # input channels of one step
         total = int(self.w.shape[1])
-        start, number = place.extent(total)
+        start, number = place.extent(total, depth)
         if self.group_size:
             steps = self.group_size // depth
             start = group * steps

@@ -64,7 +64,7 @@ PANELS = [IntMatmul(100, 6500, bias=True), IntMatmul(192, 8192, 8, 0, asymmetric
 @pytest.mark.parametrize("target", ISAS)
 @pytest.mark.parametrize("config", PANELS, ids=lambda config: config.name)
 def test_panels_of_k_give_the_bits_of_one_row_alone(config: IntMatmul, target: str) -> None:
-    assert config.panel_channels
+    assert config.panels
     isa = isa_that_runs(target)
     case = int_case(config, rows=300)  # more than a task keeps sums of
     whole = run(config, isa, case.inputs())

@@ -83,6 +83,47 @@ def test_a_row_has_the_same_bits_whatever_the_other_rows(
     np.testing.assert_array_equal(part, whole[rows])
 
 
+#: K in panels where there are up to 32 rows: ragged N and K, a last panel and group that are cut
+#: short, tasks of half and of whole blocks.
+PANELS = [
+    TwoLevelMatmul(100, 930, bias=True),
+    TwoLevelMatmul(192, 500, 64),
+    TwoLevelMatmul(128, 700, 128),
+]
+
+
+@pytest.mark.parametrize("target", ISAS)
+@pytest.mark.parametrize("config", PANELS, ids=lambda config: config.name)
+def test_panels_of_k_give_the_bits_of_one_row_and_of_all_of_k(
+    config: TwoLevelMatmul, target: str
+) -> None:
+    isa = isa_that_runs(target)
+    operands, expected = inputs(config, 80)
+    whole = run(config, isa, operands)
+    assert_close(whole, expected, 130)
+    np.testing.assert_array_equal(run(config, isa, some(operands, slice(7, 8))), whole[7:8])
+    for count in range(8, 35):
+        part = slice(count, 2 * count)
+        np.testing.assert_array_equal(run(config, isa, some(operands, part)), whole[part])
+
+
+@pytest.mark.parametrize(
+    ("k", "group", "channels"),
+    [(576, 32, 288), (2048, 32, 256), (2048, 96, 288), (2048, 512, 512), (8192, 128, 256)],
+)
+def test_panels_are_about_equally_long_and_of_whole_groups(
+    k: int, group: int, channels: int
+) -> None:
+    panels = TwoLevelMatmul(64, k, group).panels
+    assert panels is not None
+    assert panels.channels == channels
+
+
+@pytest.mark.parametrize(("k", "group"), [(256, 32), (300, 64), (96, 128), (2048, 2048)])
+def test_short_k_and_wide_groups_are_one_panel(k: int, group: int) -> None:
+    assert TwoLevelMatmul(64, k, group).panels is None
+
+
 def test_many_rows_split_among_threads_have_the_same_bits_as_one_thread() -> None:
     config = TwoLevelMatmul(640, 160)
     isa = isa_that_runs("x86-64-v3")
