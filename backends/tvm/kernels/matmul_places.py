@@ -75,7 +75,7 @@ class Place:
         column: First channel within the block.
         width: Channels of the task, 64 or 32; the tile's parts cover them.
         turn: Index among the tiles that fetch; behind the last one if it fetches nothing.
-        pace: Cache lines to fetch in one step over K, times PACE.
+        pace: Cache lines to fetch in one step over K, times PACE; None fetches nothing.
         panel: The part of K; None is all of it.
         kept: First row of the tile's sums among those that the panel keeps.
     """
@@ -84,7 +84,7 @@ class Place:
     column: Any
     width: int
     turn: Any = 0
-    pace: Any = 0
+    pace: Any = None
     panel: Panel | None = None
     kept: Any = 0
 
@@ -125,7 +125,7 @@ def fetch_ahead(w: Any, place: Place, step: Any) -> None:
     panel, lines = place.panel, place.lines
     depth = 1 if panel is None else panel.k // total
     first, steps = (0, total) if panel is None else (panel.index, panel.channels // depth)
-    if 256 * (steps if isinstance(steps, int) else total) > FETCH_BYTES:
+    if place.pace is None or 256 * (steps if isinstance(steps, int) else total) > FETCH_BYTES:
         return
     at_once = lines // 2  # the pace of two tiles
     line = (place.turn * steps + (step - first * steps)) * place.pace // PACE

@@ -124,6 +124,8 @@ def _row_tiles(
 
 def _shared(task: Place, fetch: int) -> Callable[[Any, Any], Place]:
     """The place of tile ``index`` of ``count`` in a task: its first tiles share the fetching."""
+    if not fetch:
+        return lambda index, count: task
     sharing = max(2, fetch * task.width // BLOCK)  # one tile never fetches all: see `fetch_ahead`
 
     def place(index: Any, count: Any) -> Place:
@@ -182,9 +184,14 @@ def emit_tiles(
     loop = tir.parallel if n * k > SERIAL_WEIGHTS else tir.serial
 
     def tasks(
-        parts: int, heights: range, prepare: Prepare | None = None, panels: Panels | None = None
+        parts: int,
+        heights: range,
+        prepare: Prepare | None = None,
+        panels: Panels | None = None,
+        alone: bool = False,
     ) -> None:
         width, count = BLOCK // parts, blocks * parts
+        fetch = 0 if alone else schedule.fetch  # one tile: nothing reads while it computes
         chunks: Any = 1
         if count < TASKS:
             chunks = tir.bind(tir.max(1, tir.min(rows // schedule.chunk_rows, -(-TASKS // count))))
@@ -199,7 +206,7 @@ def emit_tiles(
 
             def cover(task: Place) -> None:
                 tiles = tile if prepare is None else prepare(task)
-                _row_tiles(first, last, _shared(task, schedule.fetch), heights, tiles)
+                _row_tiles(first, last, _shared(task, fetch), heights, tiles)
 
             if panels:
                 _in_panels(rows, task, k, panels, cover)
@@ -208,11 +215,12 @@ def emit_tiles(
 
     def few() -> None:
         if panels is None or prepare is not None:
-            tasks(1, range(1, schedule.few + 1))
+            alone = bool(schedule.many) and schedule.few >= FEW_ROWS
+            tasks(1, range(1, schedule.few + 1), alone=alone)
             return
-        with tir.If(rows <= schedule.few):  # one tile: nothing computes while another could read
+        with tir.If(rows <= schedule.few):
             with tir.Then():
-                tasks(1, range(1, schedule.few + 1))
+                tasks(1, range(1, schedule.few + 1), alone=True)
             with tir.Else():
                 tasks(1, _heights(schedule.few, schedule.few), panels=panels)
 
