@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import onnx_ir as ir
 
-from optc.errors import InputError, UnsupportedError
+from optc.driver.early import check_layers
+from optc.errors import UnsupportedError
 from optc.gates.partition import Partition, partition
 from optc.ir.graph import remove_unused
 
@@ -25,13 +26,7 @@ def divided(model: ir.Model, count: int) -> Partition:
         UnsupportedError: Its layers cannot be told apart.
     """
     parts = partition(model)
-    most = len(parts.blocks) - 1
-    if not 1 <= count <= most:
-        raise InputError(
-            f"{count} of {len(parts.blocks)} layers",
-            where="--self-draft",
-            hint=f"1 to {most}" if most else "a model of one layer has no first layers",
-        )
+    check_layers(count, len(parts.blocks))
     return parts
 
 

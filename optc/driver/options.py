@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Literal
 
 from optc.backend import BuildOptions
+from optc.driver.early import check_additions, check_config, check_context, check_measurable
 from optc.driver.engines import EngineRequest, check_self_draft, parse_engines
 from optc.driver.kv_types import check_kv_type
 from optc.driver.memory import parse_bytes
@@ -106,7 +107,8 @@ def resolve_options(
     Raises:
         InputError: An unknown name, a bad value or a missing file.
         UnavailableError: A backend cannot build here.
-        UnsupportedError: An engine cannot keep keys and values of the recipe's type.
+        UnsupportedError: An engine cannot keep keys and values of the recipe's type, or has no code
+            for adapters or heads that are wanted.
     """
     source, sets = Path(model), tuple(set)
     whole, loaded, warnings = resolve_recipe(
@@ -121,6 +123,7 @@ def resolve_options(
     engines = parse_engines(backend, target, loaded.backend)
     whole, loaded = (for_engines(r, engines, sets) for r in (whole, loaded))
     check_kv_type(whole, engines)
+    check_additions(whole, engines)
     if eval_text is not None:
         check_text(Path(eval_text), "--eval-text")
     if schedules is not None and not tune:
@@ -133,6 +136,9 @@ def resolve_options(
             raise InputError(
                 f"{self_draft!r} layers", where="--self-draft", hint="a number, or auto"
             )
+    check_config(source, max_context, self_draft)
+    if not (no_gates or allow_unmeasured or keep_failed):
+        check_measurable(whole, engines)
     return CompileOptions(
         source=source,
         recipe=whole,
@@ -171,11 +177,8 @@ def build_limits(options: CompileOptions, model_context: int) -> BuildOptions:
         InputError: A longer one is wanted.
     """
     wanted = options.max_context
-    if wanted is not None and wanted > model_context:
-        raise InputError(
-            f"{wanted} tokens exceed the model's own context of {model_context}",
-            where="--max-context",
-        )
+    if wanted is not None:
+        check_context(wanted, model_context)
     return BuildOptions(
         max_context=wanted or min(model_context, DEFAULT_CONTEXT),
         max_ram_bytes=options.max_ram_bytes,

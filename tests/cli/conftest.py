@@ -73,6 +73,16 @@ def quick_import(imported_tiny: ImportedModel, monkeypatch: pytest.MonkeyPatch) 
 
 
 @pytest.fixture
+def no_import(quick_import: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Importing a model fails the test: what is wrong must have been seen before."""
+
+    def import_model(source: Path, *, allow_remote_code: bool = False) -> ImportedModel:
+        raise AssertionError(f"{source} is imported")
+
+    monkeypatch.setattr(importer, "import_model", import_model)
+
+
+@pytest.fixture
 def artifact(
     optc: Optc,
     stub: StubBackend,

@@ -11,8 +11,10 @@ from pathlib import Path
 import pytest
 
 from optc.artifact import Artifact
-from optc.errors import UnsupportedError
+from optc.driver.early import check_config
+from optc.errors import InputError, UnsupportedError
 from tests.cli.conftest import Optc, nothing_left
+from tests.heads import write_heads
 from tests.stub import StubBackend
 
 REPORT_KEYS = {
@@ -187,6 +189,51 @@ def test_unknown_names_and_bad_values(
     assert "Traceback" not in outcome.err
     assert outcome.out == ""
     assert nothing_left(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--max-context", "65"], "--max-context: 65 tokens exceed the model's own context of 64"),
+        (["--self-draft", "1"], "--self-draft: 1 of 1 layers (a model of one layer has no first"),
+        (
+            ["--adapters", "max=2,rank=4", "--backend", "onnxruntime"],
+            "--adapters: onnxruntime-native: slots have no room for LoRA adapters (leave it or",
+        ),
+        (
+            ["--medusa", "HEADS", "--backend", "onnxruntime"],
+            "--medusa: onnxruntime-native: slots have no room for Medusa heads (leave it or that",
+        ),
+    ],
+)
+def test_what_the_config_or_the_engine_rules_out_is_refused_before_the_import(
+    optc: Optc,
+    no_import: None,
+    tiny_model: Path,
+    tmp_path: Path,
+    arguments: list[str],
+    message: str,
+) -> None:
+    (tmp_path / "heads").mkdir()
+    write_heads(tmp_path / "heads", 2, 32)
+    given = [str(tmp_path / "heads") if text == "HEADS" else text for text in arguments]
+    options = ("-o", tmp_path / "out/a", "--recipe", "fp32", "--no-gates", *given)
+    outcome = optc("compile", tiny_model, *options)
+    assert outcome.code == 2
+    assert outcome.err.splitlines()[-1].startswith(f"error: {message}")
+    assert nothing_left(tmp_path)
+
+
+def test_text_models_within_others_and_configs_without_numbers(tmp_path: Path) -> None:
+    for config in ("{}", "[]", '{"max_position_embeddings": "many"}', "{"):
+        (tmp_path / "config.json").write_text(config)
+        check_config(tmp_path, 10**9, 10**9)
+    text = {"max_position_embeddings": 32, "num_hidden_layers": 4}
+    (tmp_path / "config.json").write_text(json.dumps({"text_config": text}))
+    check_config(tmp_path, 32, 3)
+    for asked in ((33, None), (None, 4), (None, 0)):
+        with pytest.raises(InputError):
+            check_config(tmp_path, *asked)
 
 
 def test_a_backend_that_cannot_build_here_is_exit_code_3(

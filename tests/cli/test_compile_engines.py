@@ -80,11 +80,11 @@ def test_every_engine_that_runs_here_is_judged_against_one_reference(
 def test_an_engine_that_cannot_run_here_has_gates_without_values(
     compile_engines: Optc, measured: list[Any], tmp_path: Path
 ) -> None:
-    outcome = compile_engines("tvm", "aot:sm_89", options=("--json",))
+    outcome = compile_engines("tvm", "aot:sm_89", options=("--json", "--keep-failed"))
     assert outcome.code == 4
     names = "kl_mean, kl_p99, top1_agreement, perplexity_ratio"
     assert f"aot-sm_89: {names}: it needs a CUDA device" in outcome.json["error"]["message"]
-    assert not (tmp_path / "out").exists()
+    assert [path.name for path in (tmp_path / "out").iterdir()] == ["a.failed"]
     value = compile_engines("tvm", "aot:sm_89", options=("--json", "--allow-unmeasured")).json
     found = {(g["engine"], g["name"]): g for g in value["gates"]}
     assert found["tvm-native", "kl_mean"]["passed"] is True
@@ -95,6 +95,24 @@ def test_an_engine_that_cannot_run_here_has_gates_without_values(
         f"gates without a value: aot-sm_89: {names}: it" in text for text in value["warnings"]
     )
     assert any("no installed backend runs lowered ONNX" in text for text in value["warnings"])
+
+
+@pytest.mark.parametrize("gates", [(), ("--gate", "kl_mean=none")])
+def test_gates_that_nobody_can_measure_here_are_refused_before_anything_begins(
+    compile_engines: Optc,
+    backends: dict[str, StubBackend],
+    measured: list[Any],
+    no_import: None,
+    tmp_path: Path,
+    gates: tuple[str, ...],
+) -> None:
+    outcome = compile_engines("tvm", "aot:sm_89", options=gates)
+    assert outcome.code == 2
+    told = "error: gates: the gates of aot-sm_89 cannot be measured here: it needs a CUDA device"
+    assert outcome.err.startswith(told)
+    assert "(--allow-unmeasured lets such engines through" in outcome.err
+    assert not backends["tvm"].built
+    assert not (tmp_path / "out").exists()
 
 
 def test_each_engine_has_a_table_whose_names_are_whole_and_a_reason_once(
@@ -116,7 +134,8 @@ def test_what_it_was_lowered_to_is_judged_instead(
     tmp_path: Path,
 ) -> None:
     backends["runner"] = Runner("runner")
-    assert compile_engines("aot:sm_89", options=()).code == 4, "it says nothing of the engine"
+    failed = compile_engines("aot:sm_89", options=("--keep-failed",))
+    assert failed.code == 4, "it says nothing of the engine"
     options = ("--json", "--allow-unmeasured")
     value = compile_engines("aot:sm_89", options=options).json
     kl = [g for g in value["gates"] if g["name"] == "kl_mean"]

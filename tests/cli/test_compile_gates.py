@@ -93,13 +93,15 @@ def test_gates_that_cannot_be_measured_fail_unless_allowed(
 ) -> None:
     future = Target("x86-64-v9", "cpu", ("avx9000",))
     monkeypatch.setattr("optc.driver.engines.parse_target", lambda *_: future)
-    outcome = compile_tiny("--target", "x86-64-v9", gates=True)
+    refused = compile_tiny("--target", "x86-64-v9", gates=True)
+    assert refused.code == 2
+    assert nothing_left(tmp_path)
+    outcome = compile_tiny("--target", "x86-64-v9", "--keep-failed", gates=True)
     assert outcome.code == 4
     names = "kl_mean, kl_p99, top1_agreement, perplexity_ratio"
     reason = "it needs avx9000, which this CPU lacks"
     assert f"error: gates: {names}: {reason} (no artifact was written; " in outcome.err
     assert "--allow-unmeasured lets through what cannot be measured here" in outcome.err
-    assert nothing_left(tmp_path)
     value = compile_tiny("--target", "x86-64-v9", "--allow-unmeasured", "--json", gates=True).json
     assert {g["measured_on"] for g in value["gates"]} == {"none"}
     assert any(f"gates without a value: {names}: {reason}" in text for text in value["warnings"])
