@@ -24,6 +24,8 @@ from optc.runtime.terms import Terms
 from optc.runtime.tokenizer import Tokenizer
 from optc.runtime.worker import Submission
 
+#: Characters of texts that are always encoded to see how many tokens they have.
+SHORT_TEXT = 1 << 16
 #: A text, which the tokenizer encodes (BOS included), or token ids, which are taken as they are.
 Prompt = str | Sequence[int]
 
@@ -130,6 +132,15 @@ class Intake:
             raise RequestError("there is no tokenizer", where="prompt", hint="give token ids")
         if not prompt:
             raise RequestError("the prompt is empty", where="prompt", hint="give some text")
+        if len(prompt) > SHORT_TEXT:  # to encode much longer ones takes minutes and gigabytes
+            most = max(SHORT_TEXT, self._max_context * self._tokenizer.longest_token)
+            if len(prompt) > most:
+                raise RequestError(
+                    f"the prompt has {len(prompt)} characters; the context holds "
+                    f"{self._max_context} tokens, which are {most} characters at most",
+                    where="prompt",
+                    hint="shorten it",
+                )
         return self._tokenizer.encode(prompt)
 
     def _check_length(self, tokens: int) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from datetime import datetime
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -41,18 +42,30 @@ class Tokenizer:
         backend.no_truncation()  # a tokenizer file may carry a training-time limit
         backend.no_padding()
 
+    @cached_property
+    def longest_token(self) -> int:
+        """Most characters of a token; a text has at least one token for so many of its own,
+        unless the tokenizer drops some."""
+        return max(map(len, self.backend.get_vocab(with_added_tokens=True)), default=1)
+
     def encode(self, text: str, *, add_special_tokens: bool = True) -> list[int]:
         """Token ids of ``text``, led by the BOS token if the model wants one.
 
         Raises:
-            RequestError: The text is not valid Unicode.
+            RequestError: The text is not valid Unicode, or the tokenizer gives up on it.
         """
         try:
             text.encode("utf-8")  # the tokenizer takes a lone surrogate for no text at all
         except UnicodeEncodeError as error:
             raise RequestError(f"not valid Unicode: {error.reason}", where="prompt") from error
-        # Of a batch, because only then others may run Python meanwhile: the engine's thread.
-        batch = self.backend.encode_batch_fast([text], add_special_tokens=add_special_tokens)
+        try:
+            # Of a batch, because only then others may run Python meanwhile: the engine's thread.
+            batch = self.backend.encode_batch_fast([text], add_special_tokens=add_special_tokens)
+        except BaseException as error:  # the package's panics are no Exception
+            if type(error).__name__ != "PanicException":
+                raise
+            message = f"the tokenizer cannot encode the text: {error}"
+            raise RequestError(message, where="prompt", hint="shorten or change it") from error
         ids: list[int] = batch[0].ids
         bos = self.bos_token_id
         if add_special_tokens and bos is not None and ids[:1] != [bos]:

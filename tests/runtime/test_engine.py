@@ -151,6 +151,23 @@ def test_texts_get_their_bos_token_and_end_at_eos_and_stop_strings() -> None:
     assert (ended.finish_reason, ended.token_ids, ended.text) == ("stop", (1,), "")
 
 
+def test_texts_that_cannot_fit_are_refused_before_they_are_encoded(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    tokenizer = Tokenizer(byte_level())
+    spec = toy_spec(vocab=259, max_context=32)
+    with Engine(lambda: ToyExecutable(spec), tokenizer=tokenizer) as engine:
+        with pytest.raises(RequestError, match="the prompt has 65536 tokens; the context holds 32"):
+            engine.submit("x" * 65536)
+        monkeypatch.setattr(tokenizer, "encode", None)
+        with pytest.raises(RequestError) as caught:
+            engine.submit("x" * 65537)
+    assert str(caught.value) == (
+        "prompt: the prompt has 65537 characters; the context holds 32 tokens, which are 65536 "
+        "characters at most (shorten it)"
+    )
+
+
 def test_a_lone_surrogate_is_refused() -> None:
     engine, _ = text_engine()
     with engine:

@@ -40,6 +40,20 @@ def test_exactly_one_bos_token_whoever_adds_it(adds: bool) -> None:
     assert 0 not in without.encode("a")
 
 
+def test_a_tokenizer_that_gives_up_is_an_error_of_the_request() -> None:
+    class PanicException(BaseException):
+        """As the package raises it."""
+
+    class Panics:
+        def encode_batch_fast(self, *_: object, **__: object) -> None:
+            raise PanicException("Onig: retry-limit-in-match over")
+
+    tokenizer = Tokenizer(byte_level())
+    tokenizer.backend = Panics()  # type: ignore[assignment]
+    with pytest.raises(RequestError, match="the tokenizer cannot encode the text: Onig: retry"):
+        tokenizer.encode("a")
+
+
 def test_others_run_python_while_a_text_is_encoded() -> None:
     tokenizer, counted, ended = Tokenizer(byte_level()), [0], threading.Event()
 
