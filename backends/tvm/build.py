@@ -18,6 +18,7 @@ from optc.backend import BuildOptions, EngineBuild, SharedWeights
 from optc.backends.tvm.child_environment import child_environment
 from optc.backends.tvm.costs import costs_json, step_costs
 from optc.backends.tvm.engine_files import ENGINE_FILE, WEIGHTS_FILE
+from optc.backends.tvm.given_logits import with_given_logits
 from optc.backends.tvm.isa import Isa, isa_of
 from optc.backends.tvm.link import linker_command
 from optc.backends.tvm.lower_model import Lowered, lower_model
@@ -55,7 +56,7 @@ def build_engine(
     program, schedules = with_schedules(lowered.program, known, isa)
     lowered = replace(lowered, program=program)
     tuned_at = time.perf_counter()
-    with compiling(lowered.program, workdir) as finish:
+    with compiling(with_given_logits(lowered.program), workdir) as finish:
         files, placed = pack_weights(lowered, workdir, options.shared)
         packed_at = time.perf_counter()
         report = finish()
@@ -122,6 +123,7 @@ def _backend_data(
         "features": list(isa.features),
         "costs": costs_json(step_costs(lowered.program, bf16=isa.bf16)),
         "ffi": ffi_version(),
+        "given_logits": True,  # `optc.backends.tvm.given_logits`
         "pooled": True,  # results are apart (`optc.backends.tvm.result_memory`)
         "schedules": schedules_json(schedules),
         "weights": [p.to_json() for p in placed],

@@ -18,7 +18,8 @@ import numpy as np
 
 from optc.backends.tvm.ceilings import NOTHING, NOTHING_OPERANDS, measuring_kernels
 from optc.backends.tvm.engine_files import ENGINE_FILE
-from optc.backends.tvm.loader import TvmExecutable, load_engine, open_vm, vm_devices
+from optc.backends.tvm.executable import TvmExecutable
+from optc.backends.tvm.loader import load_engine, open_vm, vm_devices
 from optc.backends.tvm.recording import Recorder
 from optc.backends.tvm.runtime_libs import import_ffi
 from optc.bench.measurable import KernelTime, StepTimes

@@ -80,7 +80,8 @@ class Replays:
 
         Args:
             inputs: The step's own tensors.
-            fixed: Weights and pools; `clear` has been called if they changed.
+            fixed: Weights, pools and given memory, the same for all steps of a shape; `clear` has
+                been called if they changed.
 
         Returns:
             Its results, valid until the next step; None if the caller has to run the step.
@@ -128,7 +129,10 @@ class Replays:
                     other.plan = other.table = None
             steps.plan, steps.inputs = plan, inputs
             steps.table = self._ffi.from_dlpack(plan.table)
-            steps.results = tuple(map(self._ffi.from_dlpack, plan.results))
+            steps.results = tuple(
+                given if ours is None else self._ffi.from_dlpack(ours)
+                for given, ours in zip(recording.results, plan.results, strict=True)
+            )
         return recording.results
 
     def _address_of(self, name: str) -> int:

@@ -66,7 +66,8 @@ class Plan:
 
     Attributes:
         table: int64 [calls, 3]: a function, its arguments and their number.
-        results: Where the calls leave the step's results, float32.
+        results: Where the calls leave the step's results, float32; None for one in memory that
+            the step was given.
         tensors: The DLTensors that the arguments point to.
         dims: Their shapes and strides.
         arguments: The arguments that the table points to.
@@ -75,7 +76,7 @@ class Plan:
     """
 
     table: Int64
-    results: list[npt.NDArray[np.float32]]
+    results: list[npt.NDArray[np.float32] | None]
     tensors: npt.NDArray[Any]
     dims: Int64
     arguments: npt.NDArray[Any]
@@ -112,7 +113,7 @@ class PlanMemory:
         Args:
             recording: Of the step.
             inputs: The step's own tensors.
-            fixed: Weights and pools. These and the inputs keep their memory.
+            fixed: Weights, pools and given memory. These and the inputs keep their memory.
 
         Returns:
             The plan, and whether buffers moved, which makes earlier plans invalid.
@@ -179,13 +180,16 @@ class PlanMemory:
 
     def _result(
         self, result: Any, uses: Sequence[Use], places: Sequence[int]
-    ) -> npt.NDArray[np.float32]:
+    ) -> npt.NDArray[np.float32] | None:
         start = result.data_ptr()
         for use, place in zip(uses, places, strict=True):
-            if use.start == start and place != _OUTSIDE:
-                shape = tuple(result.shape)
-                count = math.prod(shape)
-                return self._buffers[place][: 4 * count].view(np.float32).reshape(shape)
+            if use.start != start:
+                continue
+            if place == _OUTSIDE:
+                return None
+            shape = tuple(result.shape)
+            count = math.prod(shape)
+            return self._buffers[place][: 4 * count].view(np.float32).reshape(shape)
         raise NotReplayableError("its result is no kernel's output")
 
 

@@ -12,10 +12,11 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from optc.backends.tvm.program import Call, Function, Program, Tensor
+from optc.backends.tvm.given_logits import leaving_logits
+from optc.backends.tvm.program import Function, Program, Tensor
 
-#: The step's last arguments.
-RANGES, LOGITS = "attention_ranges", "logits_memory"
+#: The step's argument before the memory for its logits.
+RANGES = "attention_ranges"
 #: Rows up to which a row's ranges of tokens are computed by several blocks of threads, and ranges
 #: of a row, as in the device code.
 SPLIT_ROWS, ROW_RANGES = 16, 32
@@ -42,17 +43,9 @@ def with_step_memory(program: Program) -> Program:
 
 
 def _with_memory(step: Function, values: int) -> Function:
-    calls = [
+    calls = tuple(
         replace(call, updated=(RANGES,)) if call.kernel == "paged_attention" else call
         for call in step.calls
-    ]
-    (index,) = (i for i, c in enumerate(calls) if step.result in {t.name for t in c.outputs})
-    (logits,) = calls[index].outputs
-    if calls[index].kernel.startswith("relax."):
-        width = int(logits.shape[-1])
-        config = {"operation": "scale", "width": width, "constant": 1.0}
-        calls.append(Call("elementwise", config, (logits.name,), (), (LOGITS,)))
-    else:
-        calls[index] = replace(calls[index], outputs=(), updated=(LOGITS,))
-    memory = (Tensor(RANGES, "float32", (values,)), Tensor(LOGITS, "float32", logits.shape))
-    return replace(step, arguments=(*step.arguments, *memory), calls=tuple(calls), result=LOGITS)
+    )
+    ranges = Tensor(RANGES, "float32", (values,))
+    return leaving_logits(replace(step, arguments=(*step.arguments, ranges), calls=calls))

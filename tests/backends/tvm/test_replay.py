@@ -128,6 +128,7 @@ def test_what_cannot_be_replayed_says_why() -> None:
     memory = PlanMemory(lambda name: len(name))
     data = np.zeros(64, np.float32)
     given, whole, part = wrap(np.zeros(4, np.int32)), wrap(data[:32]), wrap(data[16:48])
+    stray = wrap(np.zeros(4, np.float32))
 
     def plan(*arguments: Any, result: Any = whole, complete: bool = True) -> None:
         recording = Recording((KernelCall("k", arguments),), (result,), complete)
@@ -139,10 +140,19 @@ def test_what_cannot_be_replayed_says_why() -> None:
         ((given, _Scalar(1)), {}, "an argument is of type _Scalar"),
         ((given, whole, part), {}, "two tensors overlap in part"),
         ((whole, given), {}, "its buffers are others"),
-        ((given, whole), {"result": given}, "its result is no kernel's output"),
+        ((given, whole), {"result": stray}, "its result is no kernel's output"),
     ):
         with pytest.raises(NotReplayableError, match=message):
             plan(*arguments, **options)  # type: ignore[arg-type]
+
+
+def test_a_result_in_given_memory_stays_there() -> None:
+    wrap = import_ffi().from_dlpack
+    given, logits = wrap(np.zeros(4, np.int32)), wrap(np.zeros((2, 4), np.float32))
+    recording = Recording((KernelCall("k", (given, logits)),), (logits,), True)
+    plan, _ = PlanMemory(lambda name: 1).plan(recording, (given,), (logits,))
+    assert plan.results == [None]
+    assert plan.tensors["data"].tolist() == [given.data_ptr(), logits.data_ptr()]
 
 
 def test_buffers_grow_and_say_that_they_moved() -> None:
@@ -156,8 +166,10 @@ def test_buffers_grow_and_say_that_they_moved() -> None:
         plan, moves = memory.plan(recording, (given,), ())
         moved.append(moves)
         # constants that kernels read are copied with the rest
-        np.testing.assert_array_equal(plan.results[0], np.arange(count, dtype=np.float32))
-        assert plan.results[0].ctypes.data % 64 == 0
+        (result,) = plan.results
+        assert result is not None
+        np.testing.assert_array_equal(result, np.arange(count, dtype=np.float32))
+        assert result.ctypes.data % 64 == 0
     assert moved == [False, False, True, False]
 
 
