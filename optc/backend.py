@@ -194,6 +194,19 @@ class Backend(Protocol):
 
 
 @runtime_checkable
+class PreparedBackend(Protocol):
+    """A backend that can do a part of `Backend.load` before the files of an engine are checked."""
+
+    def prepare(self) -> None:
+        """Import what `Backend.load` needs; opens no file of an artifact.
+
+        Raises:
+            optc.errors.UnavailableError: A package is missing.
+        """
+        ...
+
+
+@runtime_checkable
 class LoweredOnnxBackend(Protocol):
     """A backend that can run, on the CPU, what another one lowered (`EngineBuild.lowered_onnx`)."""
 

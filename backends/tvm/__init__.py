@@ -101,6 +101,13 @@ class TvmBackend:
         required = engine.requires.get(FFI_PACKAGE, "")
         return machine.misfit(engine.target) or (ffi_mismatch(required) if required else "")
 
+    def prepare(self) -> None:
+        """Import the loader and tvm_ffi, which take as long as all the rest of a load."""
+        from optc.backends.tvm import loader  # noqa: F401
+        from optc.backends.tvm.runtime_libs import import_ffi
+
+        import_ffi()
+
     def load(
         self, folder: Path, spec: EngineSpec, data: dict[str, Any], threads: int
     ) -> Executable:

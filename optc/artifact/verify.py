@@ -22,7 +22,7 @@ VerifyProgress = Callable[[str, int], None]
 _HINT = "copy the artifact again or compile the model again"
 #: Bytes of a file that are mapped and hashed at once. Other threads have Python's lock meanwhile,
 #: and where they are busy the hashing waits some milliseconds for it before each piece.
-_PIECE = 64 << 20
+_PIECE = 256 << 20
 #: Files from this size on are hashed beside other work.
 _LARGE = 16 << 20
 

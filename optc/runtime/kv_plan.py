@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,7 +10,6 @@ from optc.errors import InputError
 from optc.runtime.executable import EngineSpec
 from optc.runtime.kv_blocks import blocks_needed
 
-_UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
 #: KV blocks hold about this many tokens unless the engine's multiple is larger: small enough to
 #: waste little on short requests, large enough to keep tables short.
 _BLOCK_TOKENS = 32
@@ -164,19 +162,6 @@ def _block_size(spec: EngineSpec, wanted: int | None) -> int:
             hint=f"a multiple of {multiple}",
         )
     return wanted
-
-
-def parse_bytes(text: str) -> int:
-    """The number of bytes that ``text`` states: ``2GiB``, ``512M``, ``1000000``; units are
-    powers of 1024.
-
-    Raises:
-        InputError: It is not a size.
-    """
-    match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([KMGT]?)(?:i?B)?\s*", text, re.IGNORECASE)
-    if not match:
-        raise InputError(f"{text!r} is not a size", where="kv_memory", hint="for example 2GiB")
-    return int(float(match[1]) * _UNITS[match[2].upper()])
 
 
 def available_memory() -> int:

@@ -1,29 +1,31 @@
-"""`load`: from an artifact folder to an `Engine`, without any compile-time package."""
+"""`load`: from an artifact folder to an `Engine`, without any compile-time package.
+
+Most of the time of a load its weights are hashed, on a thread. What the engine needs is imported
+meanwhile, so imports of this module are few.
+"""
 
 from __future__ import annotations
 
 import os
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from optc import registry
 from optc.artifact import Artifact, EngineEntry
+from optc.backend import PreparedBackend
 from optc.errors import InputError
-from optc.runtime.batching import BatchingMode
-from optc.runtime.costs_cache import CostsCache
-from optc.runtime.engine import Engine
-from optc.runtime.engine_info import EngineInfo
-from optc.runtime.eviction import Eviction
-from optc.runtime.executable import Executable
+from optc.runtime.byte_size import parse_bytes
 from optc.runtime.heap import give_back_freed
-from optc.runtime.kv_plan import parse_bytes
-from optc.runtime.speculative.break_even import MAX_DRAFTED
-from optc.runtime.speculative.draft_artifact import find_draft
-from optc.runtime.speculative.drafting import Drafting, MeasuredCosts
-from optc.runtime.speculative.kinds import MODELS, parse_kinds
-from optc.runtime.tokenizer import Tokenizer, read_tokenizer
+from optc.runtime.speculative.kinds import MAX_DRAFTED, MODELS, parse_kinds
 from optc.target import usable_threads
+
+if TYPE_CHECKING:
+    from optc.runtime.batching import BatchingMode
+    from optc.runtime.engine import Engine
+    from optc.runtime.eviction import Eviction
+    from optc.runtime.executable import Executable
+    from optc.runtime.tokenizer import Tokenizer
 
 
 def load(
@@ -108,6 +110,12 @@ def load(
     count = threads or usable_threads()
     artifact = Artifact.open(path, "size")
     with artifact.contents_checked(verify):  # no file of an engine is opened before its end
+        from optc.runtime.costs_cache import CostsCache
+        from optc.runtime.engine import Engine
+        from optc.runtime.engine_info import EngineInfo
+        from optc.runtime.speculative.draft_artifact import find_draft
+        from optc.runtime.speculative.drafting import Drafting, MeasuredCosts
+
         choice = artifact.choose(name=engine)
         engines = {"target": _Engine(artifact, choice.entry, count)}
         for role in MODELS:
@@ -115,6 +123,8 @@ def load(
                 found = find_draft(artifact, choice.entry, role, draft, verify)
                 engines[role] = _Engine(*found, count)
         reader = artifact_tokenizer(artifact)
+        for opened in engines.values():
+            opened.prepare()
     drafting = Drafting(
         kinds,
         next((engines[role] for role in MODELS if role in engines), None),
@@ -191,6 +201,12 @@ class _Engine:
         folder = self.artifact.engine_folder(self.entry)
         return backend.load(folder, self.entry.spec, self.entry.data, self.threads)
 
+    def prepare(self) -> None:
+        """Import what loading it needs."""
+        backend = registry.backend(self.entry.backend)
+        if isinstance(backend, PreparedBackend):
+            backend.prepare()
+
     @property
     def key(self) -> str:
         """Tells engines apart in the cache of measurements."""
@@ -206,6 +222,8 @@ def artifact_tokenizer(artifact: Artifact) -> Tokenizer | None:
     entry, path = artifact.manifest.tokenizer, artifact.tokenizer_file()
     if entry is None or path is None:
         return None
+    from optc.runtime.tokenizer import Tokenizer, read_tokenizer
+
     return Tokenizer(
         read_tokenizer(path),
         bos_token_id=entry.bos_token_id if entry.add_bos else None,

@@ -7,9 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from optc.errors import InputError
+from optc.runtime.byte_size import parse_bytes
 from optc.runtime.executable import EngineSpec
 from optc.runtime.kv_blocks import blocks_needed
-from optc.runtime.kv_plan import available_memory, parse_bytes, plan_kv, plan_with_draft
+from optc.runtime.kv_plan import available_memory, plan_kv, plan_with_draft
 from tests.runtime.toy import toy_spec
 
 

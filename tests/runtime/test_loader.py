@@ -1,11 +1,16 @@
 from __future__ import annotations
 
+import subprocess
+import sys
+import threading
 from pathlib import Path
 
 import pytest
 
 import optc
 from optc import registry
+from optc.artifact import verify
+from optc.artifact.manifest import FileEntry
 from optc.target import Target, parse_target, usable_threads
 from tests.runtime.artifacts import ToyBackend, write_artifact
 from tests.runtime.toy import ToyModel, generate_naively
@@ -82,6 +87,46 @@ def test_a_damaged_byte_is_found_before_loading(tmp_path: Path, backend: ToyBack
     assert caught.value.where == str(damaged)
     assert not backend.calls
     optc.load(tmp_path / "toy", verify="size").close()
+
+
+_HEAVY = ("optc.runtime.engine", "optc.runtime.speculative.drafting", "tokenizers", "tvm_ffi")
+_IMPORTED = f"import sys, optc.runtime.loader; print([m for m in {_HEAVY} if m in sys.modules])"
+
+
+def test_little_is_imported_before_weights_are_hashed() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", _IMPORTED], check=True, stdout=subprocess.PIPE, text=True
+    )
+    assert done.stdout.strip() == "[]"
+
+
+class PreparedToy(ToyBackend):
+    prepared: threading.Event
+
+    def prepare(self) -> None:
+        assert not self.calls
+        self.prepared.set()
+
+
+def test_backends_are_prepared_while_weights_are_hashed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    toy = PreparedToy()
+    toy.prepared = threading.Event()
+    monkeypatch.setattr(registry, "backend", {"toy": toy}.__getitem__)
+    monkeypatch.setattr(verify, "_LARGE", 0)  # all files count as large
+    check, waited = verify.check_contents, []
+
+    def wait(folder: Path, entry: FileEntry) -> None:
+        waited.append(toy.prepared.wait(60))
+        check(folder, entry)
+
+    monkeypatch.setattr(verify, "check_contents", wait)
+    write_artifact(tmp_path / "toy")
+    optc.load(tmp_path / "toy").close()
+    assert waited
+    assert all(waited)
+    assert len(toy.calls) == 1
 
 
 @pytest.mark.parametrize(

@@ -74,7 +74,7 @@ def command(
     """
     from optc.bench.slo import parse_slo
     from optc.bench.workload import read_workload
-    from optc.runtime.kv_plan import parse_bytes
+    from optc.runtime.byte_size import parse_bytes
     from optc.simulate.tune import ATTAINED, Tuner
 
     bounds = parse_slo(slo)

@@ -7,12 +7,11 @@ from collections.abc import Sequence
 
 from optc.runtime.speculative.chain_planner import ChainPlanner, Planner
 from optc.runtime.speculative.controller import Drafted, StepTimes
+from optc.runtime.speculative.kinds import MAX_DRAFTED
 from optc.runtime.speculative.ledger import MOST_OF_SHARE, SHARE, Ledger
 from optc.runtime.speculative.live_costs import LiveCosts
 from optc.runtime.speculative.plan_drafts import Costs
 
-#: Most drafts of a request in a step.
-MAX_DRAFTED = 16
 #: One step in so many is plain, to know what those take now.
 _PLAIN_EVERY = 64
 #: Of steps in which nobody looked for drafts, one in so many is learned from.

@@ -14,6 +14,8 @@ KINDS = {
 }
 #: Those that need an engine of their own; an engine has one of them.
 MODELS = ("draft", "self")
+#: Most drafts of a request in a step.
+MAX_DRAFTED = 16
 
 
 def parse_kinds(text: str) -> tuple[str, ...]:

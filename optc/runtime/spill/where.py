@@ -6,7 +6,7 @@ import shutil
 from pathlib import Path
 
 from optc.errors import InputError
-from optc.runtime.kv_plan import parse_bytes
+from optc.runtime.byte_size import parse_bytes
 from optc.runtime.spill.stores import FileStore, HostStore, Store
 
 

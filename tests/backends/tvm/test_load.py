@@ -170,6 +170,17 @@ def test_importing_the_backend_loads_nothing_heavy() -> None:
     assert done.stdout.strip() == "[]"
 
 
+def test_preparing_imports_the_runtime_but_no_compiler() -> None:
+    script = (
+        "import sys; from optc.backends.tvm import BACKEND; BACKEND.prepare()\n"
+        "print([m for m in ('tvm', 'tvm_ffi', 'torch', 'onnx_ir') if m in sys.modules])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True
+    )
+    assert done.stdout.strip() == "['tvm_ffi']"
+
+
 def _batch(driver: EngineDriver, rows: int) -> StepBatch:
     return driver.sequences.batch({0: [1] * rows})
 
