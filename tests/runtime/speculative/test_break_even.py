@@ -5,8 +5,9 @@ from __future__ import annotations
 
 import pytest
 
-from optc.runtime.speculative.break_even import MAX_DRAFTED, BreakEven
+from optc.runtime.speculative.break_even import BreakEven
 from optc.runtime.speculative.controller import Drafted, Fixed, StepTimes
+from optc.runtime.speculative.kinds import MAX_DRAFTED
 from optc.runtime.speculative.ledger import AT_FIRST, LEAST, LINE, MOST, MOST_LENT, SHARE, Ledger
 from optc.runtime.speculative.plan_drafts import Costs
 from optc.runtime.speculative.rate import Line, Rate, RecentMedian
