@@ -64,7 +64,7 @@ class TvmExecutable:
         self._replays = replays
         self._weights = weights
         self._weight_tensors = [ffi.from_dlpack(weights.array(name)) for name in weight_names]
-        self._staging = Staging(spec, ffi.from_dlpack)
+        self._staging = Staging.on_host(spec, ffi.from_dlpack)
         self._pools = KVPools(spec, ffi.from_dlpack)
         self._adapters = AdapterPools(spec.adapters, ffi.from_dlpack)
         self._sampling = SampleStaging(ffi.from_dlpack)

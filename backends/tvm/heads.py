@@ -7,9 +7,10 @@ from typing import Any
 
 import numpy as np
 
+from optc.backends.tvm.input_memory import aligned
 from optc.backends.tvm.recording import tensors_of
 from optc.backends.tvm.replay import Replays
-from optc.backends.tvm.staging import StepInputs, aligned
+from optc.backends.tvm.staging import StepInputs
 from optc.errors import InputError
 from optc.runtime.executable import Float32, Int32
 

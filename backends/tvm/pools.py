@@ -9,8 +9,8 @@ import numpy as np
 import numpy.typing as npt
 
 from optc.backends.tvm.huge_pages import anonymous
+from optc.backends.tvm.input_memory import aligned
 from optc.backends.tvm.kv_layout import POOL_TYPES, TILE, check_allocation, pool_shapes
-from optc.backends.tvm.staging import aligned
 from optc.backends.tvm.tree_paths import SCRATCH_BLOCKS
 from optc.errors import InputError
 from optc.runtime.executable import EngineSpec, Int32

@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from optc.backends.tvm.input_memory import aligned
 from optc.backends.tvm.recording import Recording
-from optc.backends.tvm.staging import aligned
 
 #: A DLTensor (DLPack's C structure), and a TVMFFIAny that points to one.
 _TENSOR = np.dtype(

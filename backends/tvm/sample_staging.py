@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from optc.backends.tvm.staging import aligned
+from optc.backends.tvm.input_memory import aligned
 from optc.runtime.executable import SampleBatch, SampleResult
 
 #: Sets of sizes whose buffers are kept; decoding meets few of them again and again.

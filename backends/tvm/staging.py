@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
 
+from optc.backends.tvm.input_memory import HostInputs, InputMemory
 from optc.backends.tvm.tree_paths import Paths, cut, no_copies
 from optc.errors import InputError
 from optc.runtime.executable import EngineSpec, Int32, StepBatch
 from optc.runtime.step_limits import check_limits
 
-#: Kernels assume that buffers start at a multiple of this many bytes.
-ALIGNMENT = 64
 #: Shapes of steps whose views are kept; decoding meets few of them again and again.
 _CACHED_SHAPES = 64
+
+#: Inputs of every engine that come before the block size.
+_ALWAYS = 7
 
 #: Shape of one step: T, B, P, R, and how many tiles and slots are copied for trees.
 Shape = tuple[int, int, int, int, int, int]
@@ -31,34 +34,35 @@ class StepInputs:
             and nothing else depends on it.
         views: The buffers behind the tensors, without that of the block size.
         tensors: The tensors.
+        mirror: What has to be copied before the engine reads the tensors, and where, if anything.
     """
 
     shape: tuple[int, ...]
     views: list[Int32]
     tensors: list[Any]
-
-
-def aligned(count: int) -> Int32:
-    """Zeroed int32 [count] that starts at a multiple of 64 bytes."""
-    raw = np.zeros(4 * count + ALIGNMENT, np.uint8)
-    start = -raw.ctypes.data % ALIGNMENT
-    return raw[start : start + 4 * count].view(np.int32)
+    mirror: tuple[Any, ...] = ()
 
 
 class Staging:
     """Copies the arrays of a `StepBatch` into buffers that the engine can read.
 
     A caller's arrays may lie anywhere, but the kernels need aligned memory; the copies are a few
-    hundred bytes. The views and their DLPack wrappers are kept for each shape.
+    hundred bytes. The views and their tensors are kept for each shape.
+
+    Args:
+        spec: The engine's limits.
+        open_memory: Gives memory for inputs of so many elements, by name.
     """
 
-    def __init__(self, spec: EngineSpec, wrap: Callable[[Int32], Any]) -> None:
+    def __init__(
+        self, spec: EngineSpec, open_memory: Callable[[Mapping[str, int]], InputMemory]
+    ) -> None:
         self._spec = spec
-        self._wrap = wrap
         groups = len(spec.groups)
         # For the kernels each run of a tree is a sequence of its own.
         sequences = spec.max_rows if spec.tree else spec.max_sequences
         sizes = {
+            "block_size": 1,
             "tokens": spec.max_rows,
             "positions": spec.max_rows,
             "slot_mapping": groups * spec.max_rows,
@@ -68,17 +72,22 @@ class Staging:
             "adapters": spec.max_rows,
             "logit_adapters": spec.max_logit_rows,
         }
-        self._buffers = {name: aligned(size) for name, size in sizes.items()}
-        self._block_size = aligned(1)
-        self._block_size_tensor = wrap(self._block_size)
+        self._memory = open_memory(sizes)
+        self._block_size = 0
         self._scratch: tuple[range, ...] = ()
         self._no_copies = no_copies(groups)
         self._views: dict[Shape, StepInputs] = {}
 
+    @classmethod
+    def on_host(cls, spec: EngineSpec, wrap: Callable[[Int32], Any]) -> Staging:
+        """Buffers that the engine reads itself; ``wrap`` makes tensors of them."""
+        return cls(spec, partial(HostInputs, wrap))
+
     def set_blocks(self, block_size: int, scratch: tuple[range, ...]) -> None:
         """State the tokens of a KV block for the steps to come, and by KV group the blocks that
         the paths of trees may use."""
-        self._block_size[0] = block_size
+        self._block_size = block_size
+        self._views.clear()  # it is written where inputs are placed
         self._scratch = scratch
 
     def fill(self, batch: StepBatch) -> StepInputs:
@@ -130,12 +139,13 @@ class Staging:
                 where="step",
                 hint="compile it with --set kv-cache.tree=true",
             )
-        return cut(batch, int(self._block_size[0]), self._scratch)
+        return cut(batch, self._block_size, self._scratch)
 
     def _make(self, shape: Shape) -> StepInputs:
         rows, sequences, blocks, wanted, tiles, slots = shape
         groups = len(self._spec.groups)
         shapes: dict[str, tuple[int, ...]] = {
+            "block_size": (1,),  # first: it stays where it is
             "tokens": (rows,),
             "positions": (rows,),
             "slot_mapping": (groups, rows),
@@ -144,33 +154,30 @@ class Staging:
             "block_tables": (groups, sequences, blocks),
             "logit_rows": (wanted,),
         }
-        optional: dict[str, tuple[int, ...]] = {}
         if self._spec.adapters is not None:
-            optional |= {"adapters": (rows,), "logit_adapters": (wanted,)}
+            shapes |= {"adapters": (rows,), "logit_adapters": (wanted,)}
         if self._spec.tree:
-            optional |= {"tree_tiles": (groups, 2, tiles), "tree_slots": (groups, 2, slots)}
-        for name, dims in (shapes | optional).items():
-            self._grow(name, int(np.prod(dims)))
-        views = [self._view(name, dims) for name, dims in shapes.items()]
-        tensors = [*(self._wrap(view) for view in views), self._block_size_tensor]
-        more = [self._view(name, dims) for name, dims in optional.items()]
-        views, tensors = [*views, *more], [*tensors, *(self._wrap(view) for view in more)]
+            shapes |= {"tree_tiles": (groups, 2, tiles), "tree_slots": (groups, 2, slots)}
+        placed = self._memory.place(shapes)
+        if placed.moved:
+            self._views.clear()
         if len(self._views) >= _CACHED_SHAPES:
             self._views.pop(next(iter(self._views)))
-        without_tables = (rows, sequences, wanted, tiles, slots)
-        return self._views.setdefault(shape, StepInputs(without_tables, views, tensors))
+        placed.views["block_size"][0] = self._block_size
+        views = [view for name, view in placed.views.items() if name != "block_size"]
+        inputs = StepInputs(
+            (rows, sequences, wanted, tiles, slots),
+            views,
+            [placed.tensors[name] for name in _in_order(shapes)],
+            placed.mirror,
+        )
+        return self._views.setdefault(shape, inputs)
 
-    def _view(self, name: str, dims: tuple[int, ...]) -> Int32:
-        count = int(np.prod(dims))
-        return self._buffers[name][:count].reshape(dims)
 
-    def _grow(self, name: str, needed: int) -> None:
-        """Make room in arrays without a stated limit (block tables depend on the block size) by
-        doubling."""
-        capacity = self._buffers[name].size if name in self._buffers else 0
-        if needed > capacity:
-            self._buffers[name] = aligned(max(needed, 2 * capacity, 1024))
-            self._views.clear()
+def _in_order(names: Iterable[str]) -> list[str]:
+    """The engine's order of a step's inputs: the block size behind those that every engine has."""
+    _, *others = names
+    return [*others[:_ALWAYS], "block_size", *others[_ALWAYS:]]
 
 
 def _adapter_rows(batch: StepBatch) -> tuple[Int32, Int32]:

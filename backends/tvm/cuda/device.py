@@ -6,29 +6,23 @@ from __future__ import annotations
 import ctypes
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from types import ModuleType
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from optc.backends.tvm.cuda.raw_tensor import Int32At
 from optc.errors import UnavailableError
 
 Array = npt.NDArray[Any]
-
-
-@dataclass(frozen=True)
-class Mirror:
-    """Host memory, and a tensor of the device that `Device.refresh` makes equal to it."""
-
-    host: Any
-    tensor: Any
+#: DLPack's type of host memory that CUDA has pinned; the package has no name for it.
+_PINNED = 3
 
 
 class Device:
-    """A CUDA device. Copies but those of mirrors wait until they are done, and for all work that
-    was started before them."""
+    """A CUDA device. Uploads and downloads wait until they are done, and for all work that was
+    started before them."""
 
     def __init__(self, ffi: ModuleType, index: int = 0) -> None:
         self._ffi = ffi
@@ -71,14 +65,14 @@ class Device:
         self.upload(array, tensor)
         return tensor
 
-    def mirror(self, array: Array) -> Mirror:
-        """A mirror of ``array``, which must lie where the runtime's own arrays may."""
-        return Mirror(self._ffi.from_dlpack(array), self.empty(array.shape, array.dtype.name))
-
-    def refresh(self, mirror: Mirror) -> None:
-        """Start to copy a mirror's host memory; whatever is started later finds it there. The
-        memory may change once something was downloaded."""
-        self._copy(mirror.host, mirror.tensor)
+    def pinned(self, count: int) -> tuple[Any, npt.NDArray[np.int32]]:
+        """A tensor int32 [count] in host memory that the device copies from by itself, and the same
+        memory as an array, which is valid as long as the tensor is."""
+        shape = self._ffi.Shape([count])
+        host = self._ffi.device(_PINNED, 0)
+        tensor = self._allocate(shape, self._ffi.dtype("int32"), host, None)
+        memory = (ctypes.c_int32 * count).from_address(tensor.data_ptr())
+        return tensor, np.ctypeslib.as_array(memory)
 
     def upload(self, array: Array, tensor: Any) -> None:
         """Copy a C-contiguous array into a tensor of as many bytes."""
@@ -89,13 +83,20 @@ class Device:
         self._download(tensor, array.ctypes.data_as(ctypes.c_void_p), array.nbytes)
 
     def copy(self, source: Any, target: Any) -> None:
-        """Start to copy a tensor of the device into another of its shape and type."""
+        """Start to copy a tensor into another of its shape and type; whatever is started later
+        finds it there. What lies in host memory may change once something was downloaded."""
         self._copy(source, target)
 
     def view(self, tensor: Any, shape: Sequence[int], dtype: Any, start: int = 0) -> Any:
         """A view of a tensor's memory from byte ``start`` on."""
         dims = self._ffi.Shape([int(dim) for dim in shape])
         return self._view(tensor, dims, self._ffi.dtype(str(dtype)), start)
+
+    def part(self, tensor: Any, shape: Sequence[int], start: int) -> Any:
+        """int32 in a tensor's memory from byte ``start`` on, as kernels take it; it may be used as
+        long as the tensor is kept."""
+        where = int(self._device.dlpack_device_type()), int(self._device.index)
+        return self._ffi.from_dlpack(Int32At(tensor.data_ptr() + start, shape, where))
 
     def bytes_of(self, tensor: Any, start: int, count: int) -> Any:
         """A view of ``count`` bytes of a tensor's memory from byte ``start`` on."""

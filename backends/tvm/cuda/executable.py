@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ import numpy.typing as npt
 
 from optc.backends.tvm.cuda.device import Device
 from optc.backends.tvm.cuda.graphs import Graphs
+from optc.backends.tvm.cuda.packed_inputs import PackedInputs
 from optc.backends.tvm.cuda.pools import DevicePools
 from optc.backends.tvm.cuda.results import Results
 from optc.backends.tvm.staging import Staging
@@ -53,7 +55,7 @@ class CudaExecutable:
         self._weights = weights
         self._results = results
         self.graphs = graphs
-        self._staging = Staging(spec, device.mirror)
+        self._staging = Staging(spec, partial(PackedInputs, device))
         self._pools = DevicePools(spec, device)
 
     def allocate_kv(self, blocks_per_group: tuple[int, ...], block_size: int) -> None:
@@ -78,17 +80,15 @@ class CudaExecutable:
         """
         if not self._pools.tensors:
             raise InputError("no KV pools: call allocate_kv first", where="step")
-        mirrors = self._staging.fill(_widened(batch))
-        for mirror in mirrors.tensors:
-            self._device.refresh(mirror)
+        inputs = self._staging.fill(_widened(batch))
+        self._device.copy(*inputs.mirror)
         rows = batch.logit_rows.size
         if self._results.reserve(rows):
             self.graphs.clear()
         ranges, logits = self._results.of(rows)
-        inputs = [mirror.tensor for mirror in mirrors.tensors]
         fixed = (*self._weights, *self._pools.tensors, ranges, logits)
-        if not self.graphs.step(mirrors, (*inputs, *fixed)):
-            self._functions["step"](*inputs, *fixed)
+        if not self.graphs.step(inputs, (*inputs.tensors, *fixed)):
+            self._functions["step"](*inputs.tensors, *fixed)
         result = np.empty((rows, self.spec.vocab_size), np.float32)
         self._device.download(logits, result)
         return result

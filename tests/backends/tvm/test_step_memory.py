@@ -35,7 +35,7 @@ from pathlib import Path
 import numpy as np
 from optc.backends.tvm.loader import open_vm, vm_devices
 from optc.backends.tvm.runtime_libs import copy_libraries, import_ffi, open_runtime
-from optc.backends.tvm.staging import aligned
+from optc.backends.tvm.input_memory import aligned
 from optc.process_memory import own_peak_bytes
 
 library = Path(sys.argv[1])

@@ -50,6 +50,7 @@ struct State {
   size_t used = 0;                         // bytes of device memory
   std::unordered_map<void*, size_t> sizes; // of what is allocated, as a device counts them
   Nodes* captured = nullptr;               // while STREAM captures
+  int copies[5] = {};                      // by their kind
 };
 State& state() {
   using Get = State* (*)();
@@ -154,11 +155,14 @@ API int cudaFree(void* memory) {
 }
 API int cudaMallocHost(void** memory, size_t size) { *memory = std::malloc(size); return SUCCESS; }
 API int cudaFreeHost(void* memory) { std::free(memory); return SUCCESS; }
-API int cudaMemcpyAsync(void* to, const void* from, size_t size, int, void*) {
+API int cudaMemcpyAsync(void* to, const void* from, size_t size, int kind, void*) {
   if (state().captured) return NOT_IN_CAPTURE;
+  ++state().copies[kind];
   std::memmove(to, from, size);
   return SUCCESS;
 }
+// Copies so far of a kind: 1 to the device, 2 to the host, 3 within the device.
+API int cudaEmulatorCopies(int kind) { return state().copies[kind]; }
 API int cudaMemcpyPeerAsync(void* to, int, const void* from, int, size_t size, void*) {
   std::memmove(to, from, size);
   return SUCCESS;

@@ -58,6 +58,27 @@ def test_graphs_have_the_bits_of_kernels_one_by_one(
     loaded.close()
 
 
+def test_inputs_of_a_step_are_copied_at_once(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where a graph runs, whose inputs lie where they lay, while block tables grow."""
+    copies = getattr(open_cudart(), "cudaEmulatorCopies", None)
+    if copies is None:
+        pytest.skip("only the emulator counts copies")
+    loaded: Any = engine.load()
+    driver = EngineDriver(loaded)
+    monkeypatch.setattr(graphs_module, "PATIENCE", 3)
+    driver.step({0: TOKENS[0][:30], 1: TOKENS[1][:3]})
+    for token in range(30, 90):
+        before = [copies(kind) for kind in (1, 2)]
+        launched = loaded.graphs.launched
+        driver.step({0: [TOKENS[0][token]], 1: [TOKENS[1][token]]})
+        captured = token == 30 + 2 and not launched
+        assert captured or [copies(kind) for kind in (1, 2)] == [before[0] + 1, before[1] + 1]
+    assert loaded.graphs.launched > 40
+    loaded.close()
+
+
 def test_few_shapes_are_kept(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
     """Shapes that fall out are captured again; results stay the same."""
     loaded: Any = engine.load()
