@@ -51,6 +51,7 @@ def formats(n: int, k: int) -> dict[str, Config]:
         "int4g32zp": IntMatmul(n, k, 4, 32, asymmetric=True),
         "int4g128": IntMatmul(n, k, 4, 128),
         "int4g32int": TwoLevelMatmul(n, k, 32),
+        "int6g32int": TwoLevelMatmul(n, k, 32, bits=6),
         "bf16": FloatMatmul(n, k, "bfloat16"),
         "fp32": FloatMatmul(n, k),
     }

@@ -93,7 +93,7 @@ class KernelTimer:
 def _config(workload: Workload) -> IntMatmul | TwoLevelMatmul:
     w = workload
     if w.kernel == TWO_LEVEL:
-        return TwoLevelMatmul(w.n, w.k, w.group_size)
+        return TwoLevelMatmul(w.n, w.k, w.group_size, bits=w.bits)
     return IntMatmul(w.n, w.k, w.bits, w.group_size, w.asymmetric)
 
 

@@ -81,7 +81,8 @@ def _float_matmul(lowering: Lowering, node: ir.Node) -> None:
 def _group_check(node: ir.Node) -> str:
     bits = node.attributes.get_int("bits", 0)
     group = node.attributes.get_int("group_size", 0)
-    if bits not in (4, 8) or group < 0 or group % SUM_WIDTH:
+    known = (4, 6) if _has_integer_scales(node) else (4, 8)
+    if bits not in known or group < 0 or group % SUM_WIDTH:
         return f"no kernel for {bits} bits in groups of {group}"
     return ""
 
@@ -152,7 +153,7 @@ def _integer_matmul(lowering: Lowering, node: ir.Node) -> None:
     kernel = "int_matmul"
     if _two_level(lowering, node):
         kernel = "two_level_matmul"
-        config = {name: config[name] for name in ("n", "k", "group_size", "bias")}
+        config = {name: config[name] for name in ("n", "k", "bits", "group_size", "bias")}
     outputs = [("float32", (rows_of(q, "int8"), n))]
     (out,) = lowering.call(kernel, config, [q, s, sums, *packed, *biases], outputs)
     lowering.tensors[node.outputs[0]] = out

@@ -39,23 +39,36 @@ def pack_int(q_rows: U8, bits: int) -> U8:
 
     Args:
         q_rows: u8 [n, K], the stored values: w + 128 (or the asymmetric value) for 8 bits,
-            w + 8 (or the asymmetric value), 0..15, for 4 bits.
-        bits: 8 or 4.
+            w + 8 (or the asymmetric value), 0..15, for 4 bits, the asymmetric value for 6.
+        bits: 8, 6 or 4.
 
     Returns:
-        u8 [n/64, Kp/4, 64, 4] for 8 bits; [n/64, Kp/8, 64, 4] for 4 bits with input channels
-        k..k+3 in low nibbles and k+4..k+7 in high nibbles. n/64 is rounded up.
+        u8 [n/64, Kp * bits / 32, 64, 4], n/64 rounded up. 8 bits: a row has input channels
+        k..k+3. 4 bits: k..k+3 in low nibbles and k+4..k+7 in high nibbles. 6 bits: two rows of
+        nibbles as these, then one row with the two high bits of their 16 channels, those of k..k+3
+        lowest.
     """
     padded = _pad(q_rows, _round_up(q_rows.shape[1], K_MULTIPLE))
     if bits == 4:
-        eights = padded.view(np.uint64)
-        # Little endian: the low half of the word holds k..k+3.
-        fours = (eights | (eights >> np.uint64(28))).astype(np.uint32)
+        fours = _nibbles(padded)
+    elif bits == 6:
+        lows = _nibbles(padded & np.uint8(15)).reshape(len(padded), -1, 2)
+        highs = (padded >> np.uint8(4)).view(np.uint32).reshape(len(padded), -1, 4)
+        shifts = np.array([0, 2, 4, 6], np.uint32)
+        pairs = np.bitwise_or.reduce(highs << shifts, axis=2, keepdims=True)
+        fours = np.concatenate([lows, pairs], axis=2).reshape(len(padded), -1)
     else:
         fours = padded.view(np.uint32)
     blocks = fours.reshape(-1, BLOCK, fours.shape[1])
     packed = np.ascontiguousarray(blocks.transpose(0, 2, 1)).view(np.uint8)
     return packed.reshape(len(blocks), fours.shape[1], BLOCK, 4)
+
+
+def _nibbles(values: U8) -> npt.NDArray[np.uint32]:
+    """Values u8 [n, Kp] below 16 as words [n, Kp / 8] of eight."""
+    eights = np.ascontiguousarray(values).view(np.uint64)
+    # Little endian: the low half of the word holds k..k+3.
+    return (eights | (eights >> np.uint64(28))).astype(np.uint32)
 
 
 def unpack_int(packed: U8, bits: int) -> U8:
@@ -66,6 +79,12 @@ def unpack_int(packed: U8, bits: int) -> U8:
     rows = rows.reshape(blocks * BLOCK, steps, 4)
     if bits == 4:
         rows = np.stack([rows & 15, rows >> 4], axis=2)
+    elif bits == 6:
+        units = rows.reshape(len(rows), -1, 3, 4)
+        low = np.stack([units[:, :, :2] & 15, units[:, :, :2] >> 4], axis=3)
+        shifts = np.array([0, 2, 4, 6], np.uint8)[:, None]
+        high = (units[:, :, 2:] >> shifts) & 3
+        rows = low.reshape(*high.shape) | high << 4
     return rows.reshape(blocks * BLOCK, -1)
 
 

@@ -75,11 +75,11 @@ class Workload:
         isa: Name of the instruction set.
         n: Output channels N.
         k: Input channels K.
-        bits: 8 or 4.
+        bits: 8, 6 or 4.
         group_size: Input channels that share a scale; 0 is one scale per channel.
         asymmetric: Whether there are zero points.
 
-    A two-level matmul has 4 bits and zero points.
+    A two-level matmul has zero points.
     """
 
     kernel: str
@@ -107,7 +107,7 @@ def default_schedule(blocks: int, group_size: int, isa: Isa) -> Schedule:
 
 
 def two_level_schedule(blocks: int, isa: Isa) -> Schedule:
-    """That of a matmul by int4 weights with integer scales: of int8 weights behind the unpacking.
+    """That of a matmul by weights with integer scales: of int8 weights behind the unpacking.
 
     At up to eight rows tiles unpack in registers, and as tall ones as there can be do so once.
     """
@@ -120,7 +120,7 @@ def workload_of(call: Call, isa: Isa) -> Workload | None:
     """What the call's schedule is looked up by; None if its kernel has none."""
     if call.kernel not in KERNELS:
         return None
-    config = {"bits": 4, "asymmetric": True, **call.config}
+    config = {"asymmetric": True, **call.config}
     keys = ("n", "k", "bits", "group_size", "asymmetric")
     return Workload(call.kernel, isa.name, *(config[key] for key in keys))
 

@@ -29,7 +29,7 @@ class WeightParts:
         zero_points: A scale or group each; None if symmetric.
         group_scales: UINT8 [K / group_size, N], integer scales beside those of the channels; None
             if there are none.
-        bits: 8 or 4.
+        bits: 8, 6 or 4.
         group_size: Values along K that share a scale; 0 is per channel.
     """
 
@@ -147,11 +147,11 @@ def integer_weight(name: str, parts: WeightParts) -> PackedWeight:
 
 
 def two_level_weight(name: str, parts: WeightParts) -> PackedWeight:
-    """An int4 weight seen as [K, N] whose groups have integer scales.
+    """A weight of 4 or 6 bits seen as [K, N] whose groups have integer scales.
 
-    Tensors: values u8 [N/64, Kp/8, 64, 4]; groups u8 [N/64, G, 2, 64], the integer scale s and the
-    offset 128 - zero point, so that value * s + offset is an int8 weight + 128; scales float32
-    [N/64, 1, 64].
+    Tensors: values u8 [N/64, Kp*bits/32, 64, 4]; groups u8 [N/64, G, 2, 64], the integer scale s
+    and the offset 128 - zero point, so that value * s + offset is an int8 weight + 128; scales
+    float32 [N/64, 1, 64].
 
     Raises (when packed):
         UnsupportedError: A group leaves int8.
@@ -169,19 +169,19 @@ def two_level_weight(name: str, parts: WeightParts) -> PackedWeight:
     def pack(start: int, stop: int) -> Iterator[Chunk]:
         tile = read(start, stop)
         yield 0, packing.pack_int(tile.values.view(np.uint8), parts.bits)
-        yield 1, packing.pack_groups(*_int8_groups(tile, name))
+        yield 1, packing.pack_groups(*_int8_groups(tile, parts.bits, name))
         yield 2, packing.pack_columns(tile.scales, np.float32)
 
     return PackedWeight(tensors, tuple(rows.tiles(packing.BLOCK)), pack)
 
 
-def _int8_groups(tile: QuantizedTile, name: str) -> tuple[packing.U8, packing.U8]:
+def _int8_groups(tile: QuantizedTile, bits: int, name: str) -> tuple[packing.U8, packing.U8]:
     """Integer scales and offsets u8 [n, G] of a tile."""
     if tile.group_scales is None or tile.zero_points is None:
         raise ValueError(f"{name}: a weight was read without integer scales or zero points")
     scales = tile.group_scales.astype(np.int32)
     offsets = 128 - tile.zero_points.astype(np.int32)
-    if offsets.min() < 0 or (offsets + 15 * scales).max() > 255:
+    if offsets.min() < 0 or (offsets + ((1 << bits) - 1) * scales).max() > 255:
         raise UnsupportedError(
             "value * integer scale - zero point of a group is not within -128..127",
             where=f"tvm backend, weight {name}",

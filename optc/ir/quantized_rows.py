@@ -49,7 +49,7 @@ class QuantizedRows:
         read: ``read(start, stop)`` quantizes these rows.
         rows: N.
         columns: K.
-        bits: 8 or 4.
+        bits: 8, 6 or 4.
         group_size: Columns that share a scale; 0 is all of them (per channel).
         symmetric: No zero points, and signed values.
         name: Of the float weight, for messages and the names of the parts.
@@ -84,6 +84,7 @@ class QuantizedRows:
         kinds = {
             (8, True): (ir.DataType.INT8, np.dtype(np.int8)),
             (8, False): (ir.DataType.UINT8, np.dtype(np.uint8)),
+            (6, False): (ir.DataType.UINT8, np.dtype(np.uint8)),
             (4, True): (ir.DataType.INT4, np.dtype(ml_dtypes.int4)),
             (4, False): (ir.DataType.UINT4, np.dtype(ml_dtypes.uint4)),
         }
@@ -146,7 +147,7 @@ class QuantizedRows:
 
     @property
     def _wide_zero_points(self) -> bool:
-        return self.bits == 8 or self.integer_scales
+        return self.bits != 4 or self.integer_scales
 
     def _read_group_scales(self, start: int, stop: int) -> Array:
         scales = self.read(start, stop).group_scales

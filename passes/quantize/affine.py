@@ -8,7 +8,7 @@ n rows, K columns, G = K / group_size groups (1 per channel), b bits.
 | int8 asymmetric | uint8 [n, K] | (max - min) / 255, range includes 0 | uint8 |
 | int4 symmetric | int8 [n, K] in [-8, 7] | best of max|w| / 7 … / 8.75 | |
 | int4 asymmetric | uint8 [n, K] in [0, 15] | best of (max - min) / 15 and narrower | uint8 |
-| the same with integer scales | uint8 [n, K] in [0, 15] | `two_level` | uint8 |
+| int4, int6 with integer scales | uint8 [n, K] in [0, 15], [0, 63] | `two_level` | uint8 |
 
 Scales are float32 [n] per channel; [n, G] in groups, rounded to float16 *before* the values are
 computed, so that what an engine stores is what was computed. "Best" is the least squared error

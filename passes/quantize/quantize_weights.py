@@ -32,7 +32,8 @@ class QuantizeWeights(Pass):
         1. any linear layer [K, N] whose K the group size divides, its bias folded in;
         2. K not a multiple of the group size: the largest smaller group size that divides K,
            else int8 per channel, reported;
-        3. the head, if ``head``: in ``head_bits``; in groups only if these are the layers' bits;
+        3. the head, if ``head``: in ``head_bits``; of 8 bits, per channel unless these are the
+           layers' bits;
         4. the embedding, if ``embedding``: the quantized head itself where they are tied, else
            int8 per row.
 
@@ -44,7 +45,7 @@ class QuantizeWeights(Pass):
             float scale for each channel (`two_level`), for asymmetric int4.
         activations: ``int8``: dynamic and symmetric, per token.
         head: Quantize the head.
-        head_bits: 8 or 4.
+        head_bits: 8, 4, or 6 beside layers with integer scales of groups.
         embedding: Quantize the embedding.
     """
 
@@ -67,7 +68,7 @@ class QuantizeWeights(Pass):
             InputError: An option is out of range; named with what is possible.
         """
         self.check_option("bits", (8, 4))
-        self.check_option("head_bits", (8, 4))
+        self.check_option("head_bits", (8, 6, 4))
         self.check_option("group_size", (0, *GROUP_SIZES))
         self.check_option("group_scales", ("float", "int"))
         self.check_option("activations", ("int8",))
@@ -86,6 +87,12 @@ class QuantizeWeights(Pass):
         if self.head and self.head_bits == 4 != self.bits:
             raise InputError(
                 "head_bits=4 needs bits=4", where=f"pass {self.name}", hint="set bits=4"
+            )
+        if self.head and self.head_bits == 6 and self.group_scales != "int":
+            raise InputError(
+                "head_bits=6 needs integer scales of groups",
+                where=f"pass {self.name}",
+                hint="set group_scales=int, or head_bits=8",
             )
 
     def run(self, model: ir.Model) -> PassReport:
@@ -113,14 +120,15 @@ class QuantizeWeights(Pass):
         return report
 
     def _scheme(self, linear: Linear, report: PassReport) -> Scheme:
-        integer = self.group_scales == "int"
-        wanted = Scheme(self.bits, self.group_size, self.symmetric, integer)
-        return _fitting(wanted, linear, report)
+        return _fitting(self._wanted(self.bits), linear, report)
 
     def _head_scheme(self, linear: Linear, report: PassReport) -> Scheme:
-        if self.head_bits == self.bits:
-            return self._scheme(linear, report)
-        return _PER_CHANNEL
+        if self.head_bits == 8 != self.bits:
+            return _PER_CHANNEL
+        return _fitting(self._wanted(self.head_bits), linear, report)
+
+    def _wanted(self, bits: int) -> Scheme:
+        return Scheme(bits, self.group_size, self.symmetric, self.group_scales == "int")
 
 
 def _fitting(wanted: Scheme, linear: Linear, report: PassReport) -> Scheme:

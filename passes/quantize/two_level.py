@@ -1,11 +1,12 @@
 """Two-level quantization: the values of a group lie on its channel's int8 grid.
 
 A weight is ``c * (q * s - z)``: a float32 scale ``c`` for each output channel, an integer scale
-``s`` (1..17) and a zero point ``z`` (0..128) for each group, ``q`` in 0..15. ``q * s - z`` always
-is within -128..127: an int8 weight per channel that takes 16 equally spaced values in each group,
-so that a matmul needs no float operation for each group ("progressive group quantization": Lin et
-al., QServe, 2024, arXiv:2405.04532, whose zero point is a multiple of s). A zero point on the int8
-grid costs no more; the 16 values need not hold zero then, and lie closer together.
+``s`` and a zero point ``z`` (0..128) for each group, ``q`` of 4 bits (then s is 1..17) or 6 (1..4).
+``q * s - z`` always is within -128..127: an int8 weight per channel that takes 16 or 64 equally
+spaced values in each group, so that a matmul needs no float operation for each group ("progressive
+group quantization": Lin et al., QServe, 2024, arXiv:2405.04532, whose zero point is a multiple of
+s). A zero point on the int8 grid costs no more; the values need not hold zero then, and lie closer
+together.
 """
 
 from __future__ import annotations
@@ -18,16 +19,38 @@ from optc.ir.quantized_rows import QuantizedTile
 from optc.passes.quantize.rounding import Float32, group_ranges, sum_of_squares
 from optc.passes.quantize.scheme import CHUNK_ELEMENTS, Scheme
 
-#: What is tried: steps less than the integer scale nearest to the group's whole range, and where
-#: the 16 values lie, in steps above the middle of that range. Measured on the example model, more
-#: of them or other channel scales lower the squared error by 2 % at most.
-_CANDIDATES = (
-    *((0, 0.0), (0, 1 / 6), (0, -1 / 6), (0, 1 / 3), (0, -1 / 3), (0, 1 / 2)),
-    *((1, 1 / 4), (1, -1 / 4)),
-)
-_MOST = 15
-_GREATEST_SCALE = 17
 _INT8 = (-128, 127)
+
+
+class _Range(NamedTuple):
+    """What q and s may be at a number of bits, and what is tried.
+
+    Attributes:
+        most: Greatest q.
+        greatest_scale: Greatest s; the least is 1.
+        candidates: Steps less than the integer scale nearest to the group's whole range, and where
+            the values lie, in steps above the middle of that range.
+    """
+
+    most: int
+    greatest_scale: int
+    candidates: tuple[tuple[int, float], ...]
+
+
+_RANGES = {
+    # Measured on the example model, more of them or other channel scales lower the squared error
+    # by 2 % at most.
+    4: _Range(
+        15,
+        17,
+        (
+            *((0, 0.0), (0, 1 / 6), (0, -1 / 6), (0, 1 / 3), (0, -1 / 3), (0, 1 / 2)),
+            *((1, 1 / 4), (1, -1 / 4)),
+        ),
+    ),
+    # Scales are so small that the nearest one may cut off much of the range: one more covers it.
+    6: _Range(63, 4, ((0, 0.0), (-1, 0.0))),
+}
 
 
 class _Grid(NamedTuple):
@@ -44,7 +67,7 @@ def quantize_two_level(rows: Float32, scheme: Scheme, name: str) -> QuantizedTil
         InputError: ``rows`` holds infinities or NaN; ``name`` says of which weight.
     """
     n, columns = rows.shape
-    size = scheme.group_size
+    size, limits = scheme.group_size, _RANGES[scheme.bits]
     groups = columns // size
     values = np.empty((n, columns), np.uint8)
     channels = np.empty(n, np.float32)
@@ -57,8 +80,8 @@ def quantize_two_level(rows: Float32, scheme: Scheme, name: str) -> QuantizedTil
         channel = _channel_scales(low, high, groups)
         x /= channel
         q = np.empty_like(x)
-        grid = _best_grid(x, low / channel, high / channel, q)
-        _values(x, grid, q)
+        grid = _best_grid(x, low / channel, high / channel, limits, q)
+        _values(x, grid, limits.most, q)
         values[part].reshape(-1, size)[...] = q.astype(np.uint8).T  # bytes move faster
         channels[part] = channel[::groups]
         scales[part] = grid.scale.reshape(-1, groups)
@@ -79,38 +102,41 @@ def _channel_scales(low: Float32, high: Float32, groups: int) -> Float32:
     return np.repeat(channel, groups)
 
 
-def _best_grid(x: Float32, low: Float32, high: Float32, scratch: Float32) -> _Grid:
+def _best_grid(x: Float32, low: Float32, high: Float32, limits: _Range, scratch: Float32) -> _Grid:
     """The first of those of least squared error; all in units of the channel's scale."""
-    nearest = np.rint((high - low) / np.float32(_MOST))
-    best = _grid(nearest, low, high, *_CANDIDATES[0])
-    least_error = _squared_error(x, best, scratch)
-    for candidate in _CANDIDATES[1:]:
-        other = _grid(nearest, low, high, *candidate)
-        error = _squared_error(x, other, scratch)
+    nearest = np.rint((high - low) / np.float32(limits.most))
+    first, *others = (
+        _grid(nearest, low, high, limits, *candidate) for candidate in limits.candidates
+    )
+    best, least_error = first, _squared_error(x, first, limits.most, scratch)
+    for other in others:
+        error = _squared_error(x, other, limits.most, scratch)
         better = error < least_error
         least_error = np.where(better, error, least_error)
         best = _Grid(*(np.where(better, o, b) for o, b in zip(other, best, strict=True)))
     return best
 
 
-def _grid(nearest: Float32, low: Float32, high: Float32, fewer: int, above: float) -> _Grid:
-    scale: Float32 = np.clip(nearest - np.float32(fewer), 1, _GREATEST_SCALE)
-    last = np.float32(_MOST) * scale
+def _grid(
+    nearest: Float32, low: Float32, high: Float32, limits: _Range, fewer: int, above: float
+) -> _Grid:
+    scale: Float32 = np.clip(nearest - np.float32(fewer), 1, limits.greatest_scale)
+    last = np.float32(limits.most) * scale
     middle = (low + high) * np.float32(0.5) + np.float32(above) * scale
     zero = np.rint(last * np.float32(0.5) - middle)
     return _Grid(scale, np.clip(zero, np.maximum(last - np.float32(_INT8[1]), 0), -_INT8[0]))
 
 
-def _values(x: Float32, grid: _Grid, out: Float32) -> None:
+def _values(x: Float32, grid: _Grid, most: int, out: Float32) -> None:
     """The q of x [g, m] into ``out``."""
     np.add(x, grid.zero, out=out)
     np.divide(out, grid.scale, out=out)
     np.rint(out, out=out)
-    np.clip(out, 0, _MOST, out=out)
+    np.clip(out, 0, most, out=out)
 
 
-def _squared_error(x: Float32, grid: _Grid, scratch: Float32) -> Float32:
-    _values(x, grid, scratch)
+def _squared_error(x: Float32, grid: _Grid, most: int, scratch: Float32) -> Float32:
+    _values(x, grid, most, scratch)
     scratch *= grid.scale
     scratch -= grid.zero
     scratch -= x

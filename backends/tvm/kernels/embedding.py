@@ -56,7 +56,7 @@ class QuantizedEmbedding:
     Attributes:
         vocab: V, output channels of the head.
         width: D, input channels of the head.
-        bits: 8 or 4.
+        bits: 8 or 4; 4 or 6 with ``two_level``.
         group_size: Input channels that share a scale; 0 is one scale per channel.
         asymmetric: There are zero points; else stored values are q + 128 or q + 8.
         two_level: Groups have integer scales and offsets, as `two_level_matmul`'s.
@@ -147,7 +147,7 @@ def _packed_embedding(config: Embedding) -> tvm.tirx.PrimFunc:
 
 
 def quantized_embedding(config: QuantizedEmbedding, isa: Isa) -> tvm.tirx.PrimFunc:
-    """tokens i32 [T], w u8 [N/64,Kp/4,64,4] (4 bits: [N/64,Kp/8,64,4]), ws [N/64,G,64] (f32 per
+    """tokens i32 [T], w u8 [N/64,Kp*bits/32,64,4], ws [N/64,G,64] (f32 per
     channel, f16 with groups), [wz u8 [N/64,G,64]] -> out f32 [T,D]; with ``two_level`` wg u8
     [N/64,G,2,64] and ws f32 [N/64,1,64] behind w.
 
@@ -237,18 +237,26 @@ def _parameters(
 
 
 def _stored_four(w: Expr, bits: int, block: Expr, column: Expr, k: Expr | int) -> Expr:
-    """Stored values of channels 4k .. 4k + 3, int32x4; high nibbles hold every second four."""
+    """Stored values of channels 4k .. 4k + 3, int32x4, as `pack_int` lays them out."""
     if bits == 8:
         return tir.cast(load(w, block, k, column, 0, lanes=_FOUR), "int32x4")
-    both = tir.cast(load(w, block, k // 2, column, 0, lanes=_FOUR), "int32x4")
-    shift = splat(k % 2 * 4, "int32", _FOUR)
-    return (both >> shift) & splat(15, "int32", _FOUR)
+    unit = k // 4
+    row = unit * 3 + k % 4 // 2 if bits == 6 else k // 2
+    both = tir.cast(load(w, block, row, column, 0, lanes=_FOUR), "int32x4")
+    low = (both >> splat(k % 2 * 4, "int32", _FOUR)) & splat(15, "int32", _FOUR)
+    if bits == 4:
+        return low
+    pairs = tir.cast(load(w, block, unit * 3 + 2, column, 0, lanes=_FOUR), "int32x4")
+    high = (pairs >> splat(k % 4 * 2, "int32", _FOUR)) & splat(3, "int32", _FOUR)
+    return low | (high << splat(4, "int32", _FOUR))
 
 
 def _check(config: QuantizedEmbedding) -> None:
-    if config.bits not in (4, 8) or config.group_size % _K_MULTIPLE:
+    known = (4, 6) if config.two_level else (4, 8)
+    if config.bits not in known or config.group_size % _K_MULTIPLE:
         raise UnsupportedError(
             f"no packed layout for {config.bits} bits in groups of {config.group_size}",
             where="QuantizedEmbedding",
-            hint="bits 4 or 8; group_size 0 (per channel) or a multiple of 32",
+            hint="bits 4 or 8, with integer scales 4 or 6; group_size 0 (per channel) or a "
+            "multiple of 32",
         )

@@ -10,6 +10,7 @@ weights that are unpacked into memory, of which a panel stays in the first-level
 from __future__ import annotations
 
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import Any
 
 from tvm.tirx.script.builder import ir as tir
@@ -93,15 +94,16 @@ class Place:
         """Cache lines of one step over K: 64 bytes are 4 bytes of 16 channels."""
         return self.width // 16
 
-    def next(self, depth: int) -> tuple[Any, Any, Any]:
-        """Block, first channel and first step of ``depth`` channels, of what comes behind this."""
+    def next(self, steps: Any) -> tuple[Any, Any, Any]:
+        """Block, first channel and first step over K of what comes behind this, where a panel has
+        ``steps``."""
         block, column = self.block + 1, 0
         if self.width < BLOCK:
             after = self.column + self.width
             block, column = self.block + after // BLOCK, after % BLOCK
         if self.panel is None:
             return block, column, 0
-        last, step = self.panel.is_last, (self.panel.index + 1) * (self.panel.channels // depth)
+        last, step = self.panel.is_last, (self.panel.index + 1) * steps
         return (
             tir.Select(last, block, self.block),
             tir.Select(last, column, self.column),
@@ -123,14 +125,16 @@ def fetch_ahead(w: Any, place: Place, step: Any) -> None:
     """
     blocks, total = int(w.shape[0]), int(w.shape[1])
     panel, lines = place.panel, place.lines
-    depth = 1 if panel is None else panel.k // total
-    first, steps = (0, total) if panel is None else (panel.index, panel.channels // depth)
+    first, steps = 0, total
+    if panel is not None:
+        share = Fraction(total, panel.k)  # steps of an input channel
+        first, steps = panel.index, panel.channels * share.numerator // share.denominator
     if place.pace is None or 256 * (steps if isinstance(steps, int) else total) > FETCH_BYTES:
         return
     at_once = lines // 2  # the pace of two tiles
     line = (place.turn * steps + (step - first * steps)) * place.pace // PACE
     line = tir.bind(tir.min(line, steps * lines - at_once))
-    block, column, origin = place.next(depth)
+    block, column, origin = place.next(steps)
     block = tir.min(block, blocks - 1)
     for offset in range(at_once):
         at = line + offset

@@ -1,4 +1,4 @@
-"""Matmul of int8 activations by int4 weights whose groups have integer scales.
+"""Matmul of int8 activations by weights of 4 or 6 bits whose groups have integer scales.
 
 A weight is ``ws * (q - z) * s`` with a float scale of its output channel, and ``(q - z) * s`` is
 within -128..127: the matmul is that of int8 weights per channel, and has its bits. At a few rows
@@ -9,6 +9,7 @@ cache, and at many rows all of K, because then keeping the sums costs more.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -28,12 +29,22 @@ from optc.backends.tvm.kernels.matmul_tiles import (
     round_up,
     store,
 )
-from optc.backends.tvm.kernels.matmul_weights import Use, nibbles
+from optc.backends.tvm.kernels.matmul_weights import Use, high_pairs, nibbles
 from optc.backends.tvm.schedule import Schedule, two_level_schedule
 from optc.errors import UnsupportedError
 
-#: Input channels of a row of packed weights.
-_DEPTH = 8
+
+@dataclass(frozen=True)
+class _Unit:
+    """Rows of packed weights that hold the same input channels, and how many these are."""
+
+    rows: int
+    channels: int
+
+
+#: By bits. A row of nibbles has 8 channels; two of them, then one with the two high bits of their
+#: 16 channels.
+_UNITS = {4: _Unit(1, 8), 6: _Unit(3, 16)}
 #: Rows of the tallest tile with 64 columns that unpacks in registers: each column has a scale and
 #: an offset in registers besides its sums.
 WIDE = 4
@@ -52,6 +63,7 @@ class TwoLevelMatmul:
         k: Input channels K, as the model has them.
         group_size: Input channels that share an integer scale and a zero point.
         bias: A bias is an operand.
+        bits: 4 or 6.
         schedule: How its work is cut up; None is the default of the instruction set.
     """
 
@@ -59,14 +71,15 @@ class TwoLevelMatmul:
     k: int
     group_size: int = 32
     bias: bool = False
+    bits: int = 4
     schedule: Schedule | None = None
 
     def __post_init__(self) -> None:
-        if self.group_size <= 0 or self.group_size % SUM_WIDTH:
+        if self.bits not in _UNITS or self.group_size <= 0 or self.group_size % SUM_WIDTH:
             raise UnsupportedError(
-                f"no matmul with integer scales of groups of {self.group_size}",
+                f"no matmul by {self.bits} bits with integer scales of groups of {self.group_size}",
                 where="two_level_matmul",
-                hint="group_size a multiple of 32",
+                hint="bits 4 or 6; group_size a multiple of 32",
             )
 
     @property
@@ -100,22 +113,24 @@ class TwoLevelMatmul:
         """Shape and type of the packed operands, in the kernel's order."""
         operands = self.unpacked.weights
         blocks = self.unpacked.blocks
-        operands["w"] = ((blocks, self.k_padded // _DEPTH, BLOCK, 4), "uint8")
+        operands["w"] = ((blocks, self.k_padded * self.bits // 32, BLOCK, 4), "uint8")
         packed = {"w": operands.pop("w"), "wg": ((blocks, self.groups, 2, BLOCK), "uint8")}
         return {**packed, **operands}
 
     @property
     def name(self) -> str:
         """Name of the function, distinct for each config but for its schedule."""
-        return f"matmul_two_level_g{self.group_size}{'_bias' * self.bias}_{self.n}x{self.k}"
+        bias = "_bias" * self.bias
+        return f"matmul_two_level{self.bits}_g{self.group_size}{bias}_{self.n}x{self.k}"
 
 
 @dataclass(frozen=True)
 class _InRegisters:
-    """Nibbles times their group's scale, moved to the unsigned values of int8 weights.
+    """Values times their group's scale, moved to the unsigned values of int8 weights.
 
     Attributes:
-        w: u8 [B, Kp / 8, 64, 4].
+        w: u8 [B, Kp * bits / 32, 64, 4].
+        bits: 4 or 6.
         wg: u8 [B, G, 2, 64]: integer scales, and what is added to their products.
         group_size: Input channels of a group.
         isa: What the kernel is compiled for.
@@ -123,6 +138,7 @@ class _InRegisters:
     """
 
     w: Any
+    bits: int
     wg: Any
     group_size: int
     isa: Isa
@@ -130,29 +146,45 @@ class _InRegisters:
 
     def each_four(self, place: Place, group: Any, column: Any, count: int, use: Use) -> None:
         """A group's scales are spread to the lanes' bytes before its channels."""
-        lanes, steps = self.isa.lanes, self.group_size // _DEPTH
-        total = int(self.w.shape[1])
+        lanes, unit = self.isa.lanes, _UNITS[self.bits]
+        steps, total = self.group_size // unit.channels, int(self.w.shape[1]) // unit.rows
         first, groups = place.extent(int(self.wg.shape[1]), self.group_size)
         with tir.serial(groups) as following:
             index = tir.bind(first + following)
             spreads = [self._spread(place.block, index, column + c * lanes) for c in range(count)]
             number: Any = steps if total % steps == 0 else tir.min(steps, total - index * steps)
             with tir.serial(number) as step:
-                row = tir.bind(index * steps + step)
-                if self.fetch:
-                    self._fetch(place, row, column, count * lanes)
-                raws = [
-                    tir.bind(
-                        self.w.vload(
-                            [place.block, row, column + c * lanes, 0], f"uint8x{4 * lanes}"
-                        )
-                    )
-                    for c in range(count)
+                number_of_unit = tir.bind(index * steps + step)
+                values = self._values(place, number_of_unit, column, count)
+                for four, vectors in enumerate(values):
+                    pairs = zip(vectors, spreads, strict=True)
+                    scaled = [tir.bind(self._scaled(vector, *by)) for vector, by in pairs]
+                    use(number_of_unit * unit.channels + four * 4, scaled)
+
+    def _values(self, place: Place, unit: Any, column: Any, count: int) -> Iterator[list[Any]]:
+        """Vectors of values u8, for four input channels of a unit after the other."""
+        lanes, rows = self.isa.lanes, _UNITS[self.bits].rows
+        if self.bits == 4:
+            both = self._row(place, unit, column, count)
+            for half in range(2):
+                yield [nibbles(raw, half, lanes) for raw in both]
+            return
+        tops = self._row(place, unit * rows + 2, column, count)
+        for part in range(2):
+            lows = self._row(place, unit * rows + part, column, count)
+            for half in range(2):
+                yield [
+                    nibbles(low, half, lanes) | high_pairs(top, part * 2 + half, lanes)
+                    for low, top in zip(lows, tops, strict=True)
                 ]
-                for half in range(2):
-                    pairs = zip(raws, spreads, strict=True)
-                    vectors = [tir.bind(self._scaled(raw, half, *by)) for raw, by in pairs]
-                    use(row * _DEPTH + half * 4, vectors)
+
+    def _row(self, place: Place, row: Any, column: Any, count: int) -> list[Any]:
+        """Vectors of a row of packed weights."""
+        lanes = self.isa.lanes
+        if self.fetch:
+            self._fetch(place, row, column, count * lanes)
+        spots = ([place.block, row, column + c * lanes, 0] for c in range(count))
+        return [tir.bind(self.w.vload(spot, f"uint8x{4 * lanes}")) for spot in spots]
 
     def _fetch(self, place: Place, row: Any, column: Any, width: int) -> None:
         """Fetch ahead; a tile of a part of its task's columns fetches those of the next part."""
@@ -182,13 +214,11 @@ class _InRegisters:
             spreads.append(tir.bind(tir.call_llvm_pure_intrin(kind, name, bytes_, places)))
         return spreads[0], spreads[1]
 
-    def _scaled(self, raw: Any, half: int, scale: Any, offset: Any) -> Any:
-        """u8: nibble * scale + offset; no product of a byte carries into the next one."""
+    def _scaled(self, values: Any, scale: Any, offset: Any) -> Any:
+        """u8: value * scale + offset; no product of a byte carries into the next one."""
         lanes = self.isa.lanes
         words = f"uint16x{2 * lanes}"
-        product = tir.reinterpret(nibbles(raw, half, lanes), dtype=words) * tir.reinterpret(
-            scale, dtype=words
-        )
+        product = tir.reinterpret(values, dtype=words) * tir.reinterpret(scale, dtype=words)
         unsigned = f"uint8x{4 * lanes}"
         return tir.reinterpret(product, dtype=unsigned) + tir.reinterpret(offset, dtype=unsigned)
 
@@ -202,6 +232,7 @@ class _Unpacked:
             from the first channel of the place's panel on.
         first: First channel of the task within its block.
         w: The packed weights, fetched ahead for the next task.
+        bits: Of them.
         isa: What the kernel is compiled for.
         fetch: Whether tiles fetch them.
     """
@@ -209,22 +240,24 @@ class _Unpacked:
     buffer: Any
     first: Any
     w: Any
+    bits: int
     isa: Isa
     fetch: bool
 
     def each_four(self, place: Place, group: Any, column: Any, count: int, use: Use) -> None:
-        """In steps of a row of packed weights, by which the next ones are fetched."""
-        lanes = self.isa.lanes
-        first, number = place.extent(int(self.w.shape[1]), _DEPTH)
+        """In steps of a unit of packed weights, by which the next ones are fetched."""
+        lanes, unit = self.isa.lanes, _UNITS[self.bits]
+        fours = unit.channels // 4
+        first, number = place.extent(int(self.w.shape[1]) // unit.rows, unit.channels)
         with tir.serial(number) as step:
-            row = tir.bind(first + step)
-            if self.fetch:
-                fetch_ahead(self.w, place, row)
-            for half in range(2):
+            index = tir.bind(first + step)
+            for row in range(unit.rows if self.fetch else 0):
+                fetch_ahead(self.w, place, index * unit.rows + row)
+            for four in range(fours):
                 vector = (column - self.first) // lanes
-                spots = [[step * 2 + half, vector + c, 0] for c in range(count)]
+                spots = [[step * fours + four, vector + c, 0] for c in range(count)]
                 loads = [self.buffer.vload(spot, f"uint8x{4 * lanes}") for spot in spots]
-                use(row * _DEPTH + half * 4, [tir.bind(load) for load in loads])
+                use(index * unit.channels + four * 4, [tir.bind(load) for load in loads])
 
 
 def two_level_matmul(config: TwoLevelMatmul, isa: Isa) -> Any:
@@ -234,7 +267,7 @@ def two_level_matmul(config: TwoLevelMatmul, isa: Isa) -> Any:
         xq int8 [T, Kp]: quantized activations, within +-127, 0 beyond K.
         xs float32 [T]: their scales.
         xsum int32 [T, Kp/32]: sums of each 32 of them.
-        w uint8 [B, Kp/8, 64, 4]: packed q, as `int_matmul`'s of 4 bits.
+        w uint8 [B, Kp*bits/32, 64, 4]: packed q (`optc.backends.tvm.packing.pack_int`).
         wg uint8 [B, G, 2, 64]: s, and 128 - z * s, of each group.
         ws float32 [B, 1, 64]: scales of the channels.
         bias float32 [N]: only if ``bias``.
@@ -251,7 +284,9 @@ def two_level_matmul(config: TwoLevelMatmul, isa: Isa) -> Any:
         weights = {name: argument(name, *operand) for name, operand in config.weights.items()}
         out = argument("out", (rows, config.n), "float32")
         fetch = bool(schedule.fetch)
-        packed = _InRegisters(weights["w"], weights["wg"], config.group_size, isa, fetch)
+        packed = _InRegisters(
+            weights["w"], config.bits, weights["wg"], config.group_size, isa, fetch
+        )
 
         def tiles(source: Any, wide: int) -> TileEmitter:
             plain = replace(config.unpacked, schedule=replace(schedule, wide=wide))
@@ -261,7 +296,7 @@ def two_level_matmul(config: TwoLevelMatmul, isa: Isa) -> Any:
         def prepare(task: Place) -> TileEmitter:
             buffer = tir.alloc_buffer((kp // 4, task.width // isa.lanes, 4 * isa.lanes), "uint8")
             _unpack(packed, buffer, task)
-            source = _Unpacked(buffer, task.column, weights["w"], isa, fetch)
+            source = _Unpacked(buffer, task.column, weights["w"], config.bits, isa, fetch)
             return tiles(source, schedule.wide)
 
         emit_tiles(rows, config.n, kp, schedule, tiles(packed, WIDE), prepare, config.panels)
@@ -277,6 +312,4 @@ def _unpack(packed: _InRegisters, buffer: Any, place: Place) -> None:
         for c, vector in enumerate(vectors):
             store(buffer, vector, [(k - origin) // 4, c, 0], 4 * lanes)
 
-    _InRegisters(packed.w, packed.wg, packed.group_size, packed.isa, False).each_four(
-        place, 0, place.column, place.width // lanes, write
-    )
+    replace(packed, fetch=False).each_four(place, 0, place.column, place.width // lanes, write)

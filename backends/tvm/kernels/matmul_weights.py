@@ -79,3 +79,14 @@ def nibbles(packed: Any, half: int, lanes: int) -> Any:
         words = tir.shift_right(words, tir.broadcast(tir.uint16(4), 2 * lanes))
     mask = tir.broadcast(tir.uint16(0x0F0F), 2 * lanes)
     return tir.reinterpret(tir.bitwise_and(words, mask), dtype=f"uint8x{4 * lanes}")
+
+
+def high_pairs(packed: Any, four: int, lanes: int) -> Any:
+    """Bits 4 and 5 of the values of four channels, u8 lanes: the pair ``four`` of packed bytes."""
+    words, count = tir.reinterpret(packed, dtype=f"uint16x{2 * lanes}"), 2 * lanes
+    if four < 2:
+        words = tir.shift_left(words, tir.broadcast(tir.uint16(4 - 2 * four), count))
+    elif four == 3:
+        words = tir.shift_right(words, tir.broadcast(tir.uint16(2), count))
+    mask = tir.broadcast(tir.uint16(0x3030), count)
+    return tir.reinterpret(tir.bitwise_and(words, mask), dtype=f"uint8x{4 * lanes}")

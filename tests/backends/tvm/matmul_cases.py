@@ -146,18 +146,20 @@ def two_level_case(config: TwoLevelMatmul, rows: int, seed: int = 0) -> tuple[In
     """The matmul by int8 weights that it stands for, and its own weights, packed."""
     rng = np.random.default_rng(seed)
     shape = (config.n, config.groups)
-    scales = rng.integers(1, 18, shape)
-    scales[0], scales[1] = 17, 1
-    zeros = rng.integers(np.maximum(15 * scales - 127, 0), 129)
-    stored = rng.integers(0, 16, (config.n, config.k), np.uint8)
-    stored[:2, ::3], stored[:2, 1::3] = 0, 15
+    most, greatest_scale = {4: (15, 17), 6: (63, 4)}[config.bits]
+    scales = rng.integers(1, greatest_scale + 1, shape)
+    scales[:2], scales[2] = greatest_scale, 1
+    zeros = rng.integers(np.maximum(most * scales - 127, 0), 129)
+    zeros[0], zeros[1] = most * greatest_scale - 127, 128
+    stored = rng.integers(0, most + 1, (config.n, config.k), np.uint8)
+    stored[:3, ::3], stored[:3, 1::3] = 0, most
     group = np.arange(config.k) // config.group_size
     steps = stored.astype(np.int64) * scales[:, group] - zeros[:, group]
     assert (steps.min(), steps.max()) == (-128, 127)
     case = int_case(config.unpacked, rows, seed)
     case = replace(case, stored=(steps + 128).astype(np.uint8))
     packed = [
-        pack_int(stored, 4),
+        pack_int(stored, config.bits),
         pack_groups(scales.astype(np.uint8), (128 - zeros).astype(np.uint8)),
         pack_columns(case.scales, np.float32),
     ]

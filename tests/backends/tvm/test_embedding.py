@@ -73,11 +73,12 @@ def test_packed_head(isa: Isa, bits: int, group: int, asymmetric: bool, width: i
     np.testing.assert_array_equal(out, rows[tokens])
 
 
-def test_packed_head_with_integer_scales(isa: Isa) -> None:
+@pytest.mark.parametrize(("bits", "greatest_scale"), [(4, 8), (6, 2)])
+def test_packed_head_with_integer_scales(isa: Isa, bits: int, greatest_scale: int) -> None:
     rng = np.random.default_rng(11)
-    stored = rng.integers(0, 16, (130, 96), np.uint8)
+    stored = rng.integers(0, 1 << bits, (130, 96), np.uint8)
     scales, offsets = (
-        rng.integers(1, 9, (130, 3), np.uint8),
+        rng.integers(1, greatest_scale + 1, (130, 3), np.uint8),
         rng.integers(8, 129, (130, 3), np.uint8),
     )
     channels = rng.standard_normal(130).astype(np.float32)
@@ -85,11 +86,11 @@ def test_packed_head_with_integer_scales(isa: Isa) -> None:
     steps = stored.astype(int) * scales[:, group] + offsets[:, group].astype(int) - 128
     tokens = np.array([0, 129, 64, 63, 64], np.int32)
     operands = [
-        pack_int(stored, 4),
+        pack_int(stored, bits),
         pack_groups(scales, offsets),
         pack_columns(channels, np.float32),
     ]
-    config = QuantizedEmbedding(130, 96, 4, 32, True, two_level=True)
+    config = QuantizedEmbedding(130, 96, bits, 32, True, two_level=True)
     out = run(config, isa, tokens, *operands, blank(5, 96))[-1]
     np.testing.assert_array_equal(out, (steps.astype(np.float32) * channels[:, None])[tokens])
 
@@ -101,5 +102,7 @@ def test_unknown_layouts_are_refused(isa: Isa) -> None:
         embedding(Embedding(4, 8, packed=True), isa)
     with pytest.raises(UnsupportedError, match="no packed layout for 3 bits in groups of 0"):
         quantized_embedding(QuantizedEmbedding(4, 8, 3), isa)
+    with pytest.raises(UnsupportedError, match="6 bits in groups of 32"):
+        quantized_embedding(QuantizedEmbedding(4, 64, 6, 32), isa)
     with pytest.raises(UnsupportedError, match="4 bits in groups of 24"):
         quantized_embedding(QuantizedEmbedding(4, 48, 4, 24), isa)

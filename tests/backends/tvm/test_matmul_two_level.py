@@ -1,4 +1,4 @@
-"""Matmul by int4 weights with integer group scales: exactly the one by int8 weights per channel."""
+"""Matmul by weights with integer group scales: exactly the one by int8 weights per channel."""
 
 from __future__ import annotations
 
@@ -33,6 +33,8 @@ CONFIGS = [
     TwoLevelMatmul(100, 77, bias=True),
     TwoLevelMatmul(200, 300, 64),
     TwoLevelMatmul(64, 96, 128),
+    TwoLevelMatmul(200, 300, bits=6),
+    TwoLevelMatmul(64, 77, 64, True, 6),
 ]
 ISAS = ["x86-64-v3", "x86-64-v4-vnni"]
 #: Unpacked in registers, and in memory from nine rows on; one and several tiles of each.
@@ -70,7 +72,10 @@ def test_has_the_bits_of_int8_weights_per_channel(config: TwoLevelMatmul, target
 
 @settings(max_examples=40, deadline=None)
 @given(
-    st.sampled_from(CONFIGS[:3]), st.sampled_from(ISAS), st.integers(0, 149), st.integers(1, 150)
+    st.sampled_from([*CONFIGS[:3], CONFIGS[4]]),
+    st.sampled_from(ISAS),
+    st.integers(0, 149),
+    st.integers(1, 150),
 )
 def test_a_row_has_the_same_bits_whatever_the_other_rows(
     config: TwoLevelMatmul, target: str, start: int, count: int
@@ -180,3 +185,8 @@ def test_refuses_groups_without_a_kernel(group: int) -> None:
     with pytest.raises(UnsupportedError, match=f"integer scales of groups of {group}") as caught:
         TwoLevelMatmul(64, 64, group)
     assert "multiple of 32" in caught.value.hint
+
+
+def test_refuses_bits_without_a_kernel() -> None:
+    with pytest.raises(UnsupportedError, match="no matmul by 5 bits with integer scales"):
+        TwoLevelMatmul(64, 64, bits=5)

@@ -22,7 +22,7 @@ from optc.passes.quantize.scheme import Scheme
 
 
 @pytest.mark.parametrize(("n", "k"), [(64, 32), (128, 96), (100, 77), (1, 1)])
-@pytest.mark.parametrize("bits", [8, 4])
+@pytest.mark.parametrize("bits", [8, 6, 4])
 def test_integers_round_trip_and_padding_is_zero(n: int, k: int, bits: int) -> None:
     rows = np.random.default_rng(0).integers(0, 1 << bits, (n, k), np.uint8)
     packed = packing.pack_int(rows, bits)
@@ -125,12 +125,13 @@ def _stored(parts: WeightParts) -> WeightParts:
     )
 
 
+@pytest.mark.parametrize("bits", [4, 6])
 @pytest.mark.parametrize("lazy", [True, False])
-def test_integer_scales_are_packed_with_offsets(lazy: bool) -> None:
+def test_integer_scales_are_packed_with_offsets(lazy: bool, bits: int) -> None:
     """Weights computed on demand, and plain tensors as a file has them."""
     floats = np.random.default_rng(8).standard_normal((70, 96), np.float32)
     weight = LazyWeight(lambda a, b: floats[a:b], floats.shape, ir.DataType.FLOAT, "w")
-    rows = quantized_rows(weight, Scheme(4, 32, False, integer_scales=True), "w")
+    rows = quantized_rows(weight, Scheme(bits, 32, False, integer_scales=True), "w")
     tile = rows.read(0, 70)
     assert tile.zero_points is not None
     assert tile.group_scales is not None
@@ -141,7 +142,7 @@ def test_integer_scales_are_packed_with_offsets(lazy: bool) -> None:
         for c in zip(*([chunk for _, chunk in packed.pack(*t)] for t in packed.tiles), strict=True)
     )
     assert [t.shape for t in packed.tensors] == [values.shape, groups.shape, scales.shape]
-    np.testing.assert_array_equal(packing.unpack_int(values, 4)[:70, :96], tile.values)
+    np.testing.assert_array_equal(packing.unpack_int(values, bits)[:70, :96], tile.values)
     np.testing.assert_array_equal(packing.unpack_columns(groups[:, :, 0])[:70], tile.group_scales)
     offsets = 128 - tile.zero_points.astype(int)
     np.testing.assert_array_equal(packing.unpack_columns(groups[:, :, 1])[:70], offsets)

@@ -97,6 +97,26 @@ head.scale, head.zero_point, , head.group_scale)"""
     assert report.facts["bits_per_weight"] == pytest.approx(bits / (64 * 96 + 96 * 10))
 
 
+def test_a_head_of_six_bits() -> None:
+    model = model_of(
+        "g (float[S,64] x) => (float[S,10] y)", "y = MatMul (x, head)", {"head": f32(64, 10)}
+    )
+    report = QuantizeWeights(**INT4, group_scales="int", head_bits=6).run(model)
+    assert nodes_text(model) == expected(
+        """
+        x.q, x.s = optc.QuantizeActivation (x)
+        y = optc.QuantizedMatMul <bits = 6, group_size = 32> (x.q, x.s, head.quantized, \
+head.scale, head.zero_point, , head.group_scale)"""
+    )
+    assert report.details == {"int6 groups of 32 asymmetric, integer": 1}
+    values = lazy(model, "head.quantized")
+    assert (values.dtype, values.numpy().max()) == (ir.DataType.UINT8, 63)
+    assert report.facts["bits_per_weight"] == 6.5 + 32 / 64
+    x, rows = f32(5, 64), f32(64, 10)
+    want = fake_quantized(x, rows, Scheme(6, 32, False, integer_scales=True))
+    np.testing.assert_allclose(run(model, {"x": x})[0], want, rtol=1e-5, atol=1e-4)
+
+
 def fake_quantized(x: Array, weight: Array, scheme: Scheme) -> Array:
     """x [S, K] and weight [K, N] as the engine sees them, product in float64."""
     rows = dequantize_rows(quantize_rows(weight.T.copy(), scheme), scheme.group_size)
@@ -158,9 +178,10 @@ def test_tied_embedding_is_the_quantized_head() -> None:
     assert not any(name.startswith("embed") for name in model.graph.initializers)
 
 
-def test_a_tied_embedding_has_the_integer_scales_of_its_head() -> None:
+@pytest.mark.parametrize("bits", [4, 6])
+def test_a_tied_embedding_has_the_integer_scales_of_its_head(bits: int) -> None:
     model, plain = (dense_model(Dense(tied=True)) for _ in range(2))
-    options = {**INT4, "group_scales": "int", "head_bits": 4}
+    options = {**INT4, "group_scales": "int", "head_bits": bits}
     QuantizeWeights(**options).run(model)
     lookup = nodes_text(model).splitlines()[0]
     assert lookup.endswith("head.weight.scale, head.weight.zero_point, head.weight.group_scale)")
@@ -212,7 +233,7 @@ def test_chunks_equal_the_whole_prompt(options: dict[str, Any]) -> None:
     ("options", "message"),
     [
         ({"bits": 3}, "bits=3 is not possible (one of 8, 4)"),
-        ({"head_bits": 2}, "head_bits=2 is not possible (one of 8, 4)"),
+        ({"head_bits": 2}, "head_bits=2 is not possible (one of 8, 6, 4)"),
         ({"group_size": 48}, "group_size=48 is not possible (one of 0, 128, 64, 32)"),
         ({"activations": "fp8"}, "activations=fp8 is not possible (one of int8)"),
         ({"bits": 4}, "int4 and asymmetric weights need groups"),
@@ -224,6 +245,7 @@ def test_chunks_equal_the_whole_prompt(options: dict[str, Any]) -> None:
             "integer group scales are for asymmetric int4",
         ),
         ({"head_bits": 4}, "head_bits=4 needs bits=4"),
+        ({**INT4, "head_bits": 6}, "head_bits=6 needs integer scales of groups"),
     ],
 )
 def test_impossible_options_are_refused(options: dict[str, Any], message: str) -> None:
