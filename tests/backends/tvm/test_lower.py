@@ -115,11 +115,13 @@ def test_integer_scales_have_kernels_on_cpus_and_are_int8_on_cuda() -> None:
     cpu, cuda = (lower_model(model, parse_target(t), OPTIONS) for t in ("x86-64-v3", "sm_80"))
     calls = [lowered.program.functions[0].calls for lowered in (cpu, cuda)]
     assert [c.kernel for c in calls[0]].count("two_level_matmul") == 9
-    assert calls[0][-2].config == {"n": 128, "k": 64, "group_size": 32, "bias": False}
+    head = {"n": 128, "k": 64, "bits": 6, "group_size": 32, "bias": False}
+    assert calls[0][-2].config == head
+    assert {c.config["bits"] for c in calls[0][:-2] if c.kernel == "two_level_matmul"} == {4}
     assert calls[0][0].config["two_level"]
     weights = {t.name: t for t in cpu.program.functions[0].arguments}
     packed = [weights[name] for name in calls[0][-2].inputs[3:]]
-    assert packed[1].shape == (2, 2, 2, 64)
+    assert [t.shape for t in packed] == [(2, 12, 64, 4), (2, 2, 2, 64), (2, 1, 64)]
     assert [t.dtype for t in packed] == ["uint8", "uint8", "float32"]
     int8 = lower_model(model_after(INT8, SHAPE), parse_target("sm_80"), OPTIONS)
     assert [c.config for c in calls[1]] == [c.config for c in int8.program.functions[0].calls]
