@@ -8,22 +8,74 @@ namespace optc {
 // Rows of a warp.
 template <class A> constexpr int ROWS = TILE_VECTORS / A::VECTORS;
 
-// Merge a lane's range of the vectors in row `half` of the fragments, and clear it.
-template <class A>
-__device__ void merge_tile(TileRange<A>& whole, TileRange<A>& range, int half) {
+// Whether a lane's sums of whole rows lie in the result's memory meanwhile: registers hold those of
+// a range and, up to 128 values, of all of them.
+template <class A> constexpr bool WIDE = A::DV > 128;
+
+// What a lane has of whole rows, as TileRange has of ranges.
+template <class A> struct TileRows {
+  float largest[2], norm[2], total[WIDE<A> ? 1 : OnTensorCores<A>::COLUMNS][4];
+
+  __device__ void clear() {
 #pragma unroll
-  for (int n = 0; n < OnTensorCores<A>::COLUMNS; ++n)
-#pragma unroll
-    for (int i = 0; i < 2; ++i) {
-      Merged value = {whole.largest[half], 0.0f, whole.total[n][2 * half + i]};
-      value.add(range.largest[half], 0.0f, range.total[n][2 * half + i]);
-      whole.total[n][2 * half + i] = value.total;
+    for (int half = 0; half < 2; ++half) {
+      largest[half] = lowest();
+      norm[half] = 0.0f;
     }
-  Merged norm = {whole.largest[half], whole.norm[half], 0.0f};
-  norm.add(range.largest[half], range.norm[half], 0.0f);
-  whole.largest[half] = norm.top;
-  whole.norm[half] = norm.norm;
-  range.clear(half);
+    if constexpr (!WIDE<A>) {
+#pragma unroll
+      for (int n = 0; n < OnTensorCores<A>::COLUMNS; ++n)
+#pragma unroll
+        for (int i = 0; i < 4; ++i) total[n][i] = 0.0f;
+    }
+  }
+
+  // Merge the range of the vectors in row `half` of the fragments, and clear it.
+  __device__ void merge(TileRange<A>& range, int half, float* place) {
+#pragma unroll
+    for (int n = 0; n < OnTensorCores<A>::COLUMNS; ++n)
+#pragma unroll
+      for (int i = 0; i < 2; ++i) {
+        float sum;
+        if constexpr (WIDE<A>)
+          sum = largest[half] == lowest() ? 0.0f : place[n * 8 + i];
+        else
+          sum = total[n][2 * half + i];
+        Merged value = {largest[half], 0.0f, sum};
+        value.add(range.largest[half], 0.0f, range.total[n][2 * half + i]);
+        if constexpr (WIDE<A>)
+          place[n * 8 + i] = value.total;
+        else
+          total[n][2 * half + i] = value.total;
+      }
+    Merged all = {largest[half], norm[half], 0.0f};
+    all.add(range.largest[half], range.norm[half], 0.0f);
+    largest[half] = all.top;
+    norm[half] = all.norm;
+    range.clear(half);
+  }
+
+  // Write the result of row `half`.
+  __device__ void finish(int half, float* place) const {
+#pragma unroll
+    for (int n = 0; n < OnTensorCores<A>::COLUMNS; ++n)
+#pragma unroll
+      for (int i = 0; i < 2; ++i) {
+        float& value = place[n * 8 + i];
+        if constexpr (WIDE<A>)
+          value = value / norm[half];
+        else
+          value = total[n][2 * half + i] / norm[half];
+      }
+  }
+};
+
+// Where this lane's values of a row go, of row `half` of the fragments.
+template <class A>
+__device__ __forceinline__ float* place_of(
+    float* out, const Heads<A>& heads, int row, int half) {
+  const int head = heads.first + (lane() / 4 + 8 * half) % A::VECTORS;
+  return out + ((long long)row * A::HEADS + head) * A::DV + lane() % 4 * 2;
 }
 
 // Rows first .. stop - 1 of sequence b, by one warp.
@@ -52,7 +104,8 @@ __device__ void attend_rows(TileQueries<A>& queries, const float* q,
   }
   const Span seen = {span_of<WINDOW>(length, last - first).low, length - (last - (stop - 1))};
   const Pages pages = step.pages(GROUP, b);
-  TileRange<A> whole, range;
+  TileRows<A> whole;
+  TileRange<A> range;
   whole.clear();
   range.clear();
   for (int p = seen.first(); p * PARTITION < seen.end; ++p) {
@@ -60,19 +113,11 @@ __device__ void attend_rows(TileQueries<A>& queries, const float* q,
         range, queries, k_pool, v_pool, heads.kv_head, p * PARTITION, spans, seen, pages);
 #pragma unroll
     for (int half = 0; half < 2; ++half)
-      if (spans[half].closes(p)) merge_tile<A>(whole, range, half);
+      if (spans[half].closes(p)) whole.merge(range, half, place_of<A>(out, heads, rows[half], half));
   }
 #pragma unroll
-  for (int half = 0; half < 2; ++half) {
-    if (rows[half] < 0) continue;
-    const int head = heads.first + (lane() / 4 + 8 * half) % A::VECTORS;
-    float* place = out + ((long long)rows[half] * A::HEADS + head) * A::DV + lane() % 4 * 2;
-#pragma unroll
-    for (int n = 0; n < OnTensorCores<A>::COLUMNS; ++n)
-#pragma unroll
-      for (int i = 0; i < 2; ++i)
-        place[n * 8 + i] = whole.total[n][2 * half + i] / whole.norm[half];
-  }
+  for (int half = 0; half < 2; ++half)
+    if (rows[half] >= 0) whole.finish(half, place_of<A>(out, heads, rows[half], half));
 }
 
 // Rows of sequences with more than `most` new rows, a run of rows a warp; others are left alone.

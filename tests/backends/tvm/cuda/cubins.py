@@ -7,6 +7,8 @@ from collections import Counter
 
 #: Opcodes (the low 12 bits of an instruction of 16 bytes) from sm_80 to sm_120.
 IMMA, HMMA, LDGSTS = 0x237, 0x23C, 0xFAE
+#: Of section .nv.info: an attribute with a size and values, the bytes of a function's frame.
+_SIZED, _FRAME = 4, 0x11
 
 
 def architecture(cubin: bytes) -> int:
@@ -24,6 +26,17 @@ def opcodes(cubin: bytes) -> dict[str, Counter[int]]:
         for name, code in _sections(cubin).items()
         if name.startswith(".text.")
     }
+
+
+def frames(cubin: bytes) -> list[int]:
+    """Bytes of local memory that a thread of each function takes: what registers could not hold."""
+    info, found, at = _sections(cubin)[".nv.info"], [], 0
+    while at < len(info):
+        form, attribute, size = struct.unpack_from("<BBH", info, at)
+        if (form, attribute) == (_SIZED, _FRAME):
+            found.append(struct.unpack_from("<II", info, at + 4)[1])
+        at += 4 + (size if form == _SIZED else 0)
+    return found
 
 
 def _sections(elf: bytes) -> dict[str, bytes]:

@@ -27,7 +27,7 @@ from optc.backends.tvm.kernels.matmul_float import FloatMatmul
 from optc.backends.tvm.kernels.matmul_int import IntMatmul
 from optc.errors import UnavailableError, UnsupportedError
 from optc.target import cuda_target
-from tests.backends.tvm.cuda.cubins import HMMA, IMMA, LDGSTS, architecture, opcodes
+from tests.backends.tvm.cuda.cubins import HMMA, IMMA, LDGSTS, architecture, frames, opcodes
 
 MATMULS = {
     "int8": IntMatmul(512, 1024),
@@ -37,6 +37,7 @@ MATMULS = {
 }
 
 
+INT8_KV: dict[str, Any] = {"kv_dtype": "int8", "query_bits": 8}
 #: One on the ordinary units, one of each kind on tensor cores; 128 is the widest common head.
 ATTENTIONS = {
     "fp32": PagedAttention(16, 4, 128, 128, 0.09),
@@ -105,6 +106,19 @@ def test_attention_over_narrow_pools_uses_the_tensor_cores(sm: int) -> None:
         "bf16": [False, True, True, True],
         "int8": [False, True, True, True],
     }
+
+
+@pytest.mark.parametrize("dim", [128, 192, 256])
+def test_registers_hold_what_attention_computes(dim: int) -> None:
+    """But some bytes that the compiler gives up by itself, to have more warps at once."""
+    types: dict[str, dict[str, Any]] = {"bf16": {"kv_dtype": "bfloat16"}, "int8": INT8_KV}
+    functions = {
+        name: device_function("paged_attention", PagedAttention(16, 4, dim, dim, 0.09, **kind))
+        for name, kind in types.items()
+    }
+    found = frames(device_compiler()(emit(functions), 90))
+    assert len(found) >= 7
+    assert max(found) <= 16
 
 
 def test_every_kernel_of_the_table_is_one_of_the_cpu() -> None:

@@ -34,10 +34,17 @@ def test_against_float64(config: PagedAttention) -> None:
     cpu.test_against_float64(config, DEVICE)
 
 
+#: Its sums do not fit registers: tiles of rows keep them in the result.
+WIDE = PagedAttention(4, 2, 32, 192, 0.2)
+
+
+@pytest.mark.parametrize("shape", [SMALL, WIDE], ids=["small", "wide"])
 @pytest.mark.parametrize(("dtype", "bits"), ARITHMETICS)
-def test_a_row_has_the_same_bits_in_any_blocks_batch_and_chunks(dtype: str, bits: int) -> None:
+def test_a_row_has_the_same_bits_in_any_blocks_batch_and_chunks(
+    dtype: str, bits: int, shape: PagedAttention
+) -> None:
     """Alone, in blocks for each row and in tiles of rows, of which the first ones are others."""
-    config = replace(SMALL, kv_dtype=dtype, query_bits=bits)
+    config = replace(shape, kv_dtype=dtype, query_bits=bits)
     step = sequences(config, MIXED)
     together = attend(config, DEVICE, step, 16)
     np.testing.assert_array_equal(attend(config, DEVICE, step, 128), together)
