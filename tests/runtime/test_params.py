@@ -98,7 +98,7 @@ def test_what_would_hold_up_or_end_a_service_is_refused(
 
 
 def test_limits_may_be_reached() -> None:
-    SamplingParams(
+    params = SamplingParams(
         n=128,
         stop=["a" * 64] * 64,
         stop_token_ids=range(1024),
@@ -106,3 +106,6 @@ def test_limits_may_be_reached() -> None:
         max_tokens=HUGE,
         top_k=HUGE,
     )
+    assert (params.completions, len(params.stop_strings)) == (128, 64)
+    assert (len(params.stop_token_ids), len(params.logit_bias)) == (1024, 1024)
+    assert params.max_tokens == params.top_k == HUGE

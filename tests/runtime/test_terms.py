@@ -40,4 +40,5 @@ def test_terms_that_no_engine_can_serve_are_refused(terms: dict[str, Any], messa
 
 
 def test_terms_may_reach_their_limits() -> None:
-    Terms(salt="é" * 1024, priority=-(10**400), deadline_s=1e9)
+    terms = Terms(salt="é" * 1024, priority=-(10**400), deadline_s=1e9)
+    assert (len(terms.salt), terms.priority, terms.deadline_s) == (1024, -(10**400), 1e9)
