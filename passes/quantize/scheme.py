@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-#: Elements that are quantized at a time, so that they stay in the processor's cache.
-CHUNK_ELEMENTS = 1 << 16
+#: Elements that are quantized at a time: 1 MiB in float32, so that they and as much scratch stay in
+#: the processor's cache, and an operation takes long enough beside the interpreter's lock, which
+#: threads wait for between any two.
+CHUNK_ELEMENTS = 1 << 18
 
 
 @dataclass(frozen=True)

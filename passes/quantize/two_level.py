@@ -16,7 +16,14 @@ from typing import NamedTuple
 import numpy as np
 
 from optc.ir.quantized_rows import QuantizedTile
-from optc.passes.quantize.rounding import Float32, group_ranges, sum_of_squares
+from optc.passes.quantize.rounding import (
+    Float32,
+    aligned_empty,
+    group_ranges,
+    sixteens,
+    sum_of_ordered_squares,
+    summed_order,
+)
 from optc.passes.quantize.scheme import CHUNK_ELEMENTS, Scheme
 
 _INT8 = (-128, 127)
@@ -54,14 +61,16 @@ _RANGES = {
 
 
 class _Grid(NamedTuple):
-    """Of m groups: integer scales s [m] and zero points z [m], whole numbers."""
+    """Of m groups: integer scales s [m] and zero points z [m], whole numbers; or [C, m] of them,
+    a candidate a row."""
 
     scale: Float32
     zero: Float32
 
 
 def quantize_two_level(rows: Float32, scheme: Scheme, name: str) -> QuantizedTile:
-    """Quantize rows [n, K]; K must be a multiple of the group size. Rows do not depend on others.
+    """Quantize rows [n, K]; K must be a multiple of the group size, and that of 16. Rows do not
+    depend on others.
 
     Raises:
         InputError: ``rows`` holds infinities or NaN; ``name`` says of which weight.
@@ -75,18 +84,27 @@ def quantize_two_level(rows: Float32, scheme: Scheme, name: str) -> QuantizedTil
     step = max(1, CHUNK_ELEMENTS // columns)
     for start in range(0, n, step):
         part = slice(start, start + step)
-        x = np.ascontiguousarray(rows[part].reshape(-1, size).T)
+        x = _columns(rows[part], size)
         low, high = group_ranges(x, name)
         channel = _channel_scales(low, high, groups)
         x /= channel
-        q = np.empty_like(x)
+        q = aligned_empty(x.shape)
         grid = _best_grid(x, low / channel, high / channel, limits, q)
         _values(x, grid, limits.most, q)
-        values[part].reshape(-1, size)[...] = q.astype(np.uint8).T  # bytes move faster
+        in_rows = values[part].reshape(-1, size).T
+        sixteens(in_rows)[...] = summed_order(q.astype(np.uint8))  # bytes move faster
         channels[part] = channel[::groups]
         scales[part] = grid.scale.reshape(-1, groups)
         zeros[part] = grid.zero.reshape(-1, groups)
     return QuantizedTile(values, channels, zeros, scales)
+
+
+def _columns(rows: Float32, size: int) -> Float32:
+    """The groups of rows [n, K] as columns [size, m], whose elements lie in `summed_order`."""
+    groups = rows.reshape(-1, size).T
+    x = aligned_empty(groups.shape)
+    summed_order(x)[...] = sixteens(groups)
+    return x
 
 
 def _channel_scales(low: Float32, high: Float32, groups: int) -> Float32:
@@ -104,40 +122,47 @@ def _channel_scales(low: Float32, high: Float32, groups: int) -> Float32:
 
 def _best_grid(x: Float32, low: Float32, high: Float32, limits: _Range, scratch: Float32) -> _Grid:
     """The first of those of least squared error; all in units of the channel's scale."""
-    nearest = np.rint((high - low) / np.float32(limits.most))
-    first, *others = (
-        _grid(nearest, low, high, limits, *candidate) for candidate in limits.candidates
-    )
-    best, least_error = first, _squared_error(x, first, limits.most, scratch)
+    first, *others = map(_Grid, *_grids(low, high, limits))
+    best = _Grid(first.scale.copy(), first.zero.copy())
+    least_error = _squared_error(x, first, limits.most, scratch)
     for other in others:
         error = _squared_error(x, other, limits.most, scratch)
         better = error < least_error
-        least_error = np.where(better, error, least_error)
-        best = _Grid(*(np.where(better, o, b) for o, b in zip(other, best, strict=True)))
+        for kept, new in zip((least_error, *best), (error, *other), strict=True):
+            np.copyto(kept, new, where=better)
     return best
 
 
-def _grid(
-    nearest: Float32, low: Float32, high: Float32, limits: _Range, fewer: int, above: float
-) -> _Grid:
-    scale: Float32 = np.clip(nearest - np.float32(fewer), 1, limits.greatest_scale)
-    last = np.float32(limits.most) * scale
-    middle = (low + high) * np.float32(0.5) + np.float32(above) * scale
-    zero = np.rint(last * np.float32(0.5) - middle)
-    return _Grid(scale, np.clip(zero, np.maximum(last - np.float32(_INT8[1]), 0), -_INT8[0]))
+def _grids(low: Float32, high: Float32, limits: _Range) -> _Grid:
+    """The candidates [C, m]: all in one operation each, as short ones keep threads waiting for the
+    interpreter."""
+    fewer, above = np.array(limits.candidates, np.float32).T[:, :, None]
+    scale: Float32 = np.rint((high - low) / np.float32(limits.most)) - fewer
+    np.clip(scale, 1, limits.greatest_scale, out=scale)
+    last = scale * np.float32(limits.most)
+    zero = above * scale
+    zero += (low + high) * np.float32(0.5)
+    np.subtract(last * np.float32(0.5), zero, out=zero)
+    np.rint(zero, out=zero)
+    last -= np.float32(_INT8[1])
+    np.clip(zero, np.maximum(last, 0, out=last), -_INT8[0], out=zero)
+    return _Grid(scale, zero)
 
 
 def _values(x: Float32, grid: _Grid, most: int, out: Float32) -> None:
     """The q of x [g, m] into ``out``."""
+    least, greatest = np.zeros_like(grid.scale), np.full_like(grid.scale, most)
     np.add(x, grid.zero, out=out)
     np.divide(out, grid.scale, out=out)
     np.rint(out, out=out)
-    np.clip(out, 0, most, out=out)
+    np.maximum(out, least, out=out)  # with vectors these are faster than with numbers, or clip
+    np.minimum(out, greatest, out=out)
 
 
 def _squared_error(x: Float32, grid: _Grid, most: int, scratch: Float32) -> Float32:
+    """The error [m] of a candidate for groups in `summed_order`; ``scratch`` is as large as x."""
     _values(x, grid, most, scratch)
     scratch *= grid.scale
     scratch -= grid.zero
     scratch -= x
-    return sum_of_squares(scratch)
+    return sum_of_ordered_squares(scratch)

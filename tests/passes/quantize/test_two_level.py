@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -9,7 +11,7 @@ from hypothesis import strategies as st
 
 from optc.errors import InputError
 from optc.passes.quantize.affine import dequantize_rows, quantize_rows
-from optc.passes.quantize.scheme import Scheme
+from optc.passes.quantize.scheme import CHUNK_ELEMENTS, Scheme
 from tests.ir_text import Array, f32
 
 TWO_LEVEL = Scheme(4, 32, False, integer_scales=True)
@@ -79,12 +81,24 @@ def test_equals_the_oracle(size: int, bits: int) -> None:
 
 
 def test_tiles_do_not_change_the_result() -> None:
-    rows = f32(50, 4096)  # more than one chunk
+    rows = f32(80, 4096)
+    assert rows.size > CHUNK_ELEMENTS
     whole = quantize_rows(rows, TWO_LEVEL)
-    for start, stop in [(0, 1), (7, 33), (33, 50)]:
+    for start, stop in [(0, 1), (7, 33), (33, 80)]:
         part = quantize_rows(rows[start:stop], TWO_LEVEL)
         for got, want in zip(part, whole, strict=True):
             np.testing.assert_array_equal(got, want[start:stop])
+
+
+@pytest.mark.parametrize("bits", [4, 6])
+def test_threads_do_not_change_the_result(bits: int) -> None:
+    rows, scheme = f32(96, 4096), Scheme(bits, 128, False, integer_scales=True)
+    whole = quantize_rows(rows, scheme)
+    with ThreadPoolExecutor(4) as pool:
+        starts = range(0, 96, 12)
+        parts = list(pool.map(lambda at: quantize_rows(rows[at : at + 12], scheme), starts))
+    for got, want in zip(zip(*parts, strict=True), whole, strict=True):
+        np.testing.assert_array_equal(np.concatenate(got), want)
 
 
 @settings(max_examples=100, deadline=None)
