@@ -41,7 +41,7 @@ class Artifact:
 
         Args:
             path: The folder.
-            verify: ``full`` hashes every file (about 0.6 s a GB); ``size`` trusts contents and
+            verify: ``full`` hashes every file on all usable threads; ``size`` trusts contents and
                 checks only that every file is there with its length.
 
         Raises:

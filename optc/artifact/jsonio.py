@@ -42,6 +42,12 @@ class Fields:
         self.values: Mapping[str, Any] = value
         self._where = where
 
+    def error(self, message: str) -> ArtifactError:
+        """An error about this object, to be raised."""
+        return ArtifactError(
+            message, where=self._where, hint="the artifact is of a newer optc, or damaged"
+        )
+
     def get(self, key: str, kind: type[T]) -> T:
         """The value of ``key``, which must be of ``kind``."""
         if key not in self.values:
@@ -80,11 +86,7 @@ class Fields:
         """The text under ``key``, which must be one of ``known``."""
         value, names = self.get(key, str), list(known)
         if value not in names:
-            raise ArtifactError(
-                f"the key {key!r} is {value!r}, none of {', '.join(names)}",
-                where=self._where,
-                hint="the artifact is of a newer optc, or damaged",
-            )
+            raise self.error(f"the key {key!r} is {value!r}, none of {', '.join(names)}")
         return value
 
     def child(self, key: str) -> Fields:

@@ -22,12 +22,33 @@ REPORT_NAME = "report.json"
 
 
 @dataclass(frozen=True)
+class Pieces:
+    """Digests of a large file's pieces, which threads check side by side.
+
+    Attributes:
+        bytes: Length of each piece but the last, which is what is left.
+        sha256: sha256 in hex of each, in order.
+    """
+
+    bytes: int
+    sha256: tuple[str, ...]
+
+
+@dataclass(frozen=True)
 class FileEntry:
-    """One file of the artifact: path (POSIX, relative to it), length in bytes and sha256 in hex."""
+    """One file of the artifact.
+
+    Attributes:
+        path: POSIX, relative to the artifact.
+        bytes: Its length.
+        sha256: sha256 in hex of the whole file.
+        pieces: The same bytes in pieces; None where they are few, or the artifact is older.
+    """
 
     path: str
     bytes: int
     sha256: str
+    pieces: Pieces | None = None
 
 
 @dataclass(frozen=True)
@@ -169,6 +190,9 @@ class Manifest:
         for engine in body["engines"]:
             if engine["source"] is None:  # as artifacts were written before there were drafts
                 del engine["source"]
+        for file in body["files"]:
+            if file["pieces"] is None:  # as before large files had pieces
+                del file["pieces"]
         for gate in body["gates"]:  # and before they had several target engines
             for key, default in (("engine", "target"), ("lowered", False)):
                 if gate[key] == default:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import PurePosixPath
 
 from optc.artifact.engine_spec import parse_spec
@@ -13,12 +14,17 @@ from optc.artifact.manifest import (
     GateEntry,
     Manifest,
     PassEntry,
+    Pieces,
     Source,
     TokenizerEntry,
     digest_of,
 )
 from optc.errors import ArtifactError
 from optc.target import Target
+
+#: Pieces of a file start at multiples of this many bytes, where every system can map it from.
+PIECE_MULTIPLE = 1 << 20
+_HEX = re.compile("[0-9a-f]{64}")
 
 
 def parse_manifest(value: object, where: str) -> Manifest:
@@ -30,7 +36,7 @@ def parse_manifest(value: object, where: str) -> Manifest:
 
     Raises:
         ArtifactError: Another format version, a key missing or of another type, an unsafe path,
-            or a digest that does not match.
+            pieces that do not make up their file, or a digest that does not match.
     """
     fields = Fields(value, where)
     _check_format(fields, where)
@@ -105,7 +111,26 @@ def _gate(f: Fields) -> GateEntry:
 
 
 def _file(f: Fields) -> FileEntry:
-    return FileEntry(f.get("path", str), f.get("bytes", int), f.get("sha256", str))
+    size = f.get("bytes", int)
+    pieces = None if f.optional("pieces", dict) is None else _pieces(f.child("pieces"), size)
+    return FileEntry(f.get("path", str), size, f.get("sha256", str), pieces)
+
+
+def _pieces(f: Fields, size: int) -> Pieces:
+    """The pieces of a file of ``size`` bytes."""
+    pieces = Pieces(f.get("bytes", int), f.each("sha256", str))
+    if pieces.bytes <= 0 or pieces.bytes % PIECE_MULTIPLE:
+        raise f.error(f"pieces of {pieces.bytes} bytes, which are no multiple of 1 MiB")
+    needed = -(-size // pieces.bytes)
+    if len(pieces.sha256) != needed:
+        raise f.error(
+            f"{len(pieces.sha256)} pieces, where {size} bytes in pieces of {pieces.bytes} "
+            f"are {needed}"
+        )
+    for index, digest in enumerate(pieces.sha256):
+        if not _HEX.fullmatch(digest):
+            raise f.error(f"the digest of piece {index} is no sha256 in hex: {digest[:80]!r}")
+    return pieces
 
 
 def _tokenizer(f: Fields) -> TokenizerEntry:

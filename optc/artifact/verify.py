@@ -1,42 +1,47 @@
-"""Check of an artifact's files against the sizes and hashes in its manifest.
-
-SHA-256 runs at about 1.5 to 2 GB/s on a core with SHA instructions, and the pages it reads stay in
-the page cache, where the memory-mapped weights then find them.
-"""
+"""Check of an artifact's files against the sizes and hashes in its manifest."""
 
 from __future__ import annotations
 
-import hashlib
-import mmap
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future
 from contextlib import contextmanager
 from pathlib import Path
+from typing import NamedTuple
 
+from optc.artifact.digests import hashing_threads, range_sha256
 from optc.artifact.manifest import MANIFEST_NAME, REPORT_NAME, FileEntry
 from optc.errors import ArtifactError
 
 #: ``progress(path, bytes done)`` after each file.
 VerifyProgress = Callable[[str, int], None]
+#: Each file with its checks, in order.
+_Begun = list[tuple[FileEntry, list[Future[None]]]]
 
 _HINT = "copy the artifact again or compile the model again"
-#: Bytes of a file that are mapped and hashed at once. Other threads have Python's lock meanwhile,
-#: and where they are busy the hashing waits some milliseconds for it before each piece.
-_PIECE = 256 << 20
 #: Files from this size on are hashed beside other work.
 _LARGE = 16 << 20
 
 
-def file_sha256(path: Path) -> str:
-    """sha256 in hex of a file, mapped in pieces, which spares a copy."""
-    digest = hashlib.sha256()
-    with path.open("rb") as stream:
-        size = path.stat().st_size
-        for start in range(0, size, _PIECE):
-            length = min(_PIECE, size - start)
-            with mmap.mmap(stream.fileno(), length, access=mmap.ACCESS_READ, offset=start) as piece:
-                digest.update(piece)
-    return digest.hexdigest()
+class Range(NamedTuple):
+    """Bytes ``start:stop`` of a file, their sha256 in hex, and what errors call that."""
+
+    start: int
+    stop: int
+    sha256: str
+    what: str
+
+
+def ranges_of(entry: FileEntry, *, whole: bool) -> list[Range]:
+    """What to hash of a file: its pieces, and all of it too if ``whole`` or where it has none."""
+    pieces = []
+    if entry.pieces is not None:
+        for index, digest in enumerate(entry.pieces.sha256):
+            start = index * entry.pieces.bytes
+            stop = min(start + entry.pieces.bytes, entry.bytes)
+            pieces.append(Range(start, stop, digest, f"the sha256 of its bytes {start}:{stop}"))
+    if pieces and not whole:
+        return pieces
+    return [Range(0, entry.bytes, entry.sha256, "its sha256"), *pieces]
 
 
 def check_size(folder: Path, entry: FileEntry) -> None:
@@ -57,21 +62,21 @@ def check_size(folder: Path, entry: FileEntry) -> None:
         )
 
 
-def check_contents(folder: Path, entry: FileEntry) -> None:
-    """Check a file's length and sha256.
+def check_contents(path: Path, part: Range) -> None:
+    """Check the sha256 of a part of a file.
 
     Raises:
-        ArtifactError: It is missing, unreadable, or differs from what was written; names it.
+        ArtifactError: The file is unreadable or differs from what was written; names it.
     """
-    check_size(folder, entry)
-    path = folder / entry.path
     try:
-        actual = file_sha256(path)
+        actual = range_sha256(path, part.start, part.stop)
     except OSError as error:
         raise ArtifactError(f"cannot be read: {error.strerror}", where=str(path)) from error
-    if actual != entry.sha256:
+    except ValueError as error:
+        raise ArtifactError("became shorter while it was read", where=str(path)) from error
+    if actual != part.sha256:
         raise ArtifactError(
-            "the file is corrupted: its sha256 differs from the manifest's",
+            f"the file is corrupted: {part.what} differs from the manifest's",
             where=str(path),
             hint=_HINT,
         )
@@ -82,6 +87,7 @@ def check_files(
     files: Sequence[FileEntry],
     *,
     contents: bool = True,
+    whole: bool = False,
     progress: VerifyProgress | None = None,
 ) -> None:
     """Check all files, sizes first so that a truncated file is found at once.
@@ -89,38 +95,67 @@ def check_files(
     Args:
         folder: The artifact.
         files: Entries of its manifest.
-        contents: Also hash every file.
+        contents: Also hash every file, on all usable threads.
+        whole: Check the sha256 of files that have pieces as well as the pieces'.
         progress: Called with each hashed file's path and length in bytes.
 
     Raises:
-        ArtifactError: The first file that is missing or differs.
+        ArtifactError: The first file that is missing or differs. No thread runs on.
     """
     for entry in files:
         check_size(folder, entry)
     if not contents:
         return
-    for entry in files:
-        check_contents(folder, entry)
-        if progress is not None:
-            progress(entry.path, entry.bytes)
+    with _begun(folder, files, whole=whole) as checks:
+        _finish(checks, progress)
 
 
 @contextmanager
 def contents_checked_beside(folder: Path, files: Sequence[FileEntry]) -> Iterator[None]:
-    """Hash small files before the body and large ones on a thread beside it.
+    """Hash small files before the body and large ones on threads beside it.
 
     Raises:
         ArtifactError: As `check_files`, also in place of an error of the body, because a damaged
             file may be what the body failed on.
     """
+    check_files(folder, files, contents=False)
     check_files(folder, [entry for entry in files if entry.bytes < _LARGE])
     large = [entry for entry in files if entry.bytes >= _LARGE]
-    with ThreadPoolExecutor(1, "optc-verify") as pool:
-        check = pool.submit(check_files, folder, large)
+    with _begun(folder, large, whole=False) as checks:
         try:
             yield
-        finally:
-            check.result()
+        except Exception:
+            _finish(checks)
+            raise
+        _finish(checks)
+
+
+@contextmanager
+def _begun(folder: Path, files: Sequence[FileEntry], *, whole: bool) -> Iterator[_Begun]:
+    """The checks of all files' contents, begun on threads; at the end of the body those that run
+    are waited for and others dropped."""
+    threads = hashing_threads()
+    try:
+        yield [
+            (
+                entry,
+                [
+                    threads.submit(check_contents, folder / entry.path, part)
+                    for part in ranges_of(entry, whole=whole)
+                ],
+            )
+            for entry in files
+        ]
+    finally:
+        threads.shutdown(cancel_futures=True)
+
+
+def _finish(checks: _Begun, progress: VerifyProgress | None = None) -> None:
+    for entry, parts in checks:
+        for part in parts:
+            part.result()
+        if progress is not None:
+            progress(entry.path, entry.bytes)
 
 
 def unlisted_files(folder: Path, files: Sequence[FileEntry]) -> list[str]:

@@ -17,10 +17,10 @@ from types import TracebackType
 from typing import Any
 
 from optc.artifact.artifact import Artifact
+from optc.artifact.digests import hashed_file, hashing_threads
 from optc.artifact.exchange import exchange
 from optc.artifact.jsonio import pretty_json
 from optc.artifact.manifest import MANIFEST_NAME, REPORT_NAME, FileEntry, Manifest
-from optc.artifact.verify import file_sha256
 from optc.errors import InputError
 
 _REASONS = {
@@ -105,10 +105,8 @@ class ArtifactWriter:
     def hashed_files(self) -> tuple[FileEntry, ...]:
         """Entries of all files written so far, sorted by path."""
         paths = sorted(p for p in self.folder.rglob("*") if p.is_file())
-        return tuple(
-            FileEntry(p.relative_to(self.folder).as_posix(), p.stat().st_size, file_sha256(p))
-            for p in paths
-        )
+        with hashing_threads() as threads:
+            return tuple(hashed_file(self.folder, path, threads) for path in paths)
 
     def store_once(self, files: Sequence[FileEntry]) -> int:
         """Make files of equal contents one file with several names (hard links).

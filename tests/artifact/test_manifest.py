@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from optc.artifact.jsonio import canonical_json
-from optc.artifact.manifest import FileEntry, GateEntry, digest_of
+from optc.artifact.manifest import FileEntry, GateEntry, Pieces, digest_of
 from optc.artifact.parse_manifest import parse_manifest
 from optc.errors import ArtifactError
 from tests.artifact.toy import toy_manifest
@@ -112,3 +112,44 @@ def test_gates_of_one_engine_are_written_as_before_there_were_several() -> None:
         {"name": "x", "bound": None, "passed": None, "lowered": True},
     ]
     assert parse_manifest(value, "m") == several
+
+
+PIECES = Pieces(1 << 20, ("01" * 32, "ab" * 32, "ff" * 32))
+LARGE = FileEntry("engines/target/weights.bin", (2 << 20) + 1, "00" * 32, PIECES)
+
+
+def with_pieces(change: dict[str, Any]) -> dict[str, Any]:
+    value = json.loads(json.dumps(toy_manifest((LARGE,)).to_json()))
+    value["files"][0]["pieces"].update(change)
+    return redigested(value)
+
+
+def test_pieces_are_read_back_and_absent_where_there_are_none() -> None:
+    assert parse_manifest(with_pieces({}), "m").files == (LARGE,)
+    assert "pieces" not in written()["files"][0]
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (
+            {"sha256": list(PIECES.sha256[:2])},
+            "2 pieces, where 2097153 bytes in pieces of 1048576 are 3",
+        ),
+        ({"sha256": []}, "0 pieces, where"),
+        ({"sha256": [*PIECES.sha256, "00" * 32]}, "4 pieces, where"),
+        ({"bytes": 2 << 20}, "3 pieces, where 2097153 bytes in pieces of 2097152 are 2"),
+        ({"bytes": 0}, "pieces of 0 bytes, which are no multiple of 1 MiB"),
+        ({"bytes": -(1 << 20)}, "pieces of -1048576 bytes"),
+        ({"bytes": (1 << 20) + 4096}, "no multiple of 1 MiB"),
+        ({"bytes": "64 MiB"}, "'bytes' is not int but str"),
+        ({"sha256": ["01" * 32, "AB" * 32, "ff" * 32]}, "piece 1 is no sha256 in hex: 'ABAB"),
+        ({"sha256": ["01" * 32, "ab" * 32, "ff" * 31]}, "piece 2 is no sha256 in hex"),
+        ({"sha256": ["01" * 32, "ab" * 32, "ff" * 32 + "\n"]}, "piece 2 is no sha256 in hex"),
+        ({"sha256": ["01" * 32, 7, "ff" * 32]}, "'sha256' holds int, not str"),
+    ],
+)
+def test_pieces_must_make_up_their_file(change: dict[str, Any], message: str) -> None:
+    with pytest.raises(ArtifactError, match=message) as caught:
+        parse_manifest(with_pieces(change), "m")
+    assert caught.value.where == "m: files[0]: pieces"

@@ -10,7 +10,6 @@ import pytest
 import optc
 from optc import registry
 from optc.artifact import verify
-from optc.artifact.manifest import FileEntry
 from optc.target import Target, parse_target, usable_threads
 from tests.runtime.artifacts import ToyBackend, write_artifact
 from tests.runtime.toy import ToyModel, generate_naively
@@ -117,9 +116,9 @@ def test_backends_are_prepared_while_weights_are_hashed(
     monkeypatch.setattr(verify, "_LARGE", 0)  # all files count as large
     check, waited = verify.check_contents, []
 
-    def wait(folder: Path, entry: FileEntry) -> None:
+    def wait(path: Path, part: verify.Range) -> None:
         waited.append(toy.prepared.wait(60))
-        check(folder, entry)
+        check(path, part)
 
     monkeypatch.setattr(verify, "check_contents", wait)
     write_artifact(tmp_path / "toy")

@@ -48,6 +48,7 @@ def command(
         check_files(
             artifact,
             manifest.files,
+            whole=True,
             progress=lambda path, count: progress(f"hashed {path}", count, count),
         )
     strangers = unlisted_files(artifact, manifest.files)
