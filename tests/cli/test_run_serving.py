@@ -27,8 +27,10 @@ def test_beams_are_those_of_the_library_best_first(optc: Optc, artifact: Path) -
     assert len(logprobs) == 3
     assert logprobs == sorted(logprobs, reverse=True)
     assert found["text"] == found["beams"][0]["text"]
+    assert found["output_tokens"] == len(found["token_ids"]) == 6
     outcome = optc("run", artifact, "--prompt", "ab", *RUN, *beams)
     assert outcome.out == found["text"] + "\n"
+    assert f"{found['prompt_tokens']} prompt tokens, 6 new ones" in outcome.err
 
 
 def test_beam_search_and_filters_do_not_go_together(optc: Optc, artifact: Path) -> None:

@@ -179,7 +179,7 @@ def _figures(output: RequestOutput) -> dict[str, Any]:
         "text": output.text,
         "token_ids": list(output.token_ids),
         "prompt_tokens": output.prompt_tokens,
-        "output_tokens": output.output_tokens,
+        "output_tokens": len(output.token_ids),  # of the text, not of all beams
         "finish_reason": output.finish_reason,
         "ttft_ms": _milliseconds(metrics.ttft_s),
         "tpot_ms": _milliseconds(metrics.tpot_s),
@@ -209,7 +209,7 @@ def _beams(output: RequestOutput) -> dict[str, Any]:
 
 def _summary(output: RequestOutput, structured: bool) -> str:
     metrics = output.metrics
-    text = f"{output.prompt_tokens} prompt tokens, {output.output_tokens} new ones"
+    text = f"{output.prompt_tokens} prompt tokens, {len(output.token_ids)} new ones"
     if metrics.ttft_s is not None:
         text += f", first after {metrics.ttft_s * 1e3:.1f} ms"
     if metrics.tpot_s:

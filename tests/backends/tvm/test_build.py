@@ -31,6 +31,8 @@ from optc.backends.tvm.weights_file import (
     placed_from_json,
     write_weights,
 )
+from optc.driver.limits import predicted_bytes
+from optc.driver.memory import PeakMemory
 from optc.errors import InputError, UnavailableError
 from optc.target import Target, parse_target
 from tests.backends.tvm.engine_driver import (
@@ -62,6 +64,15 @@ def test_files_of_an_engine(engines: GetEngine) -> None:
     assert left == set(engine.build.files)
     assert engine.build.requires.keys() == {"apache-tvm-ffi"}
     assert engine.build.report["kernels"] <= 20
+
+
+def test_memory_of_a_build_is_below_its_prediction_and_near_it(tmp_path: Path) -> None:
+    model = model_after(INT8, SMALL)
+    with PeakMemory() as memory:
+        before = memory.sample()
+        BACKEND.build(model, parse_target("x86-64-v3"), tmp_path, OPTIONS)
+    grown = memory.peak_bytes - before
+    assert grown < predicted_bytes(model, 0, gated=False) < 4 * grown
 
 
 def test_two_builds_are_identical(tmp_path: Path) -> None:
