@@ -11,11 +11,23 @@ import time
 import pytest
 
 from optc.driver.limits import check_memory, predicted_bytes, weight_bytes, weight_count
-from optc.driver.memory import PeakMemory, anonymous_bytes, parse_bytes, process_tree
+from optc.driver.memory import PeakMemory, anonymous_bytes, parse_bytes, process_tree, tree_bytes
 from optc.errors import InputError
 from tests.models import Dense, dense_model
 
 MEBIBYTE = 1 << 20
+FORK = """
+import os
+block = bytearray(b'x' * (100 << 20))
+read, write = os.pipe()
+if not os.fork():
+    os.read(read, 1)
+    os._exit(0)
+print('ready', flush=True)
+input()
+os.write(write, b'x')
+os.wait()
+"""
 HOLD = "import sys; block = bytearray(b'x' * (100 << 20)); print('ready', flush=True); input()"
 
 
@@ -57,6 +69,18 @@ def test_children_are_counted_and_gone_ones_are_not() -> None:
         assert memory.sample() < during - 90 * MEBIBYTE
     assert memory.peak_bytes >= during
     assert anonymous_bytes(child.pid) == 0
+
+
+def test_a_child_that_runs_no_program_yet_is_counted_with_its_parent() -> None:
+    before = tree_bytes(os.getpid())
+    with subprocess.Popen(
+        [sys.executable, "-c", FORK], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as child:
+        assert child.stdout is not None
+        assert child.stdout.readline() == "ready\n"
+        assert len(process_tree(child.pid)) == 2
+        assert 100 * MEBIBYTE < tree_bytes(os.getpid()) - before < 150 * MEBIBYTE
+        child.communicate("\n")
 
 
 def test_more_than_the_limit_stops_the_work() -> None:

@@ -14,6 +14,8 @@ from types import FrameType, TracebackType
 from optc.errors import InputError
 
 _PERIOD_S = 0.02
+#: Field 28 of /proc/PID/stat, counted from the third: the first behind the program's name.
+_START_OF_STACK = 25
 _UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12}
 _BINARY_UNITS = {"ki": 2**10, "mi": 2**20, "gi": 2**30, "ti": 2**40}
 
@@ -61,6 +63,29 @@ def process_tree(root: int) -> list[int]:
     return found
 
 
+def tree_bytes(root: int) -> int:
+    """`anonymous_bytes` of ``root`` and all its descendants.
+
+    A process that was forked and has not executed a program yet has its parent's pages, and the two
+    count once: where a compiler starts a linker they would be its memory twice.
+    """
+    largest: dict[tuple[str, bytes], int] = {}
+    for pid in process_tree(root):
+        program = _program(pid)
+        largest[program] = max(largest.get(program, 0), anonymous_bytes(pid))
+    return sum(largest.values())
+
+
+def _program(pid: int) -> tuple[str, bytes]:
+    """What a process shares with its parent until it executes a program of its own: where its stack
+    starts, which is random, and its command line."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        return fields[_START_OF_STACK], Path(f"/proc/{pid}/cmdline").read_bytes()
+    except OSError:  # it has ended
+        return str(pid), b""
+
+
 def _children(pid: int) -> list[int]:
     children: list[int] = []
     try:
@@ -84,7 +109,7 @@ class PeakMemory:
             Only the main thread can be interrupted; elsewhere the error comes at the block's end.
 
     Attributes:
-        peak_bytes: Largest sum of `anonymous_bytes` seen so far.
+        peak_bytes: Largest `tree_bytes` seen so far.
     """
 
     def __init__(self, limit_bytes: int = 0) -> None:
@@ -130,7 +155,7 @@ class PeakMemory:
 
     def sample(self) -> int:
         """Look once; returns the bytes of all processes now."""
-        total = sum(anonymous_bytes(pid) for pid in process_tree(os.getpid()))
+        total = tree_bytes(os.getpid())
         self.peak_bytes = max(self.peak_bytes, total)
         return total
 
