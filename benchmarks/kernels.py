@@ -21,11 +21,13 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import tvm
 import tvm_ffi
 
 from optc.backends.tvm.ceilings import Meter
 from optc.backends.tvm.ceilings_kernels import ceiling_kernels
+from optc.backends.tvm.huge_pages import anonymous
 from optc.backends.tvm.isa import Isa, isa_of
 from optc.backends.tvm.kernels.matmul_float import FloatMatmul, float_matmul
 from optc.backends.tvm.kernels.matmul_int import IntMatmul
@@ -33,8 +35,8 @@ from optc.backends.tvm.kernels.matmul_int_tiles import int_matmul
 from optc.backends.tvm.kernels.matmul_two_level import TwoLevelMatmul, two_level_matmul
 from optc.target import parse_target, usable_threads
 
-#: Weights of one format rotate through at least this much memory, several times any cache.
-ROTATION_BYTES = 192 << 20
+#: Weights of one format rotate through at least this much memory, more than caches hold.
+ROTATION_BYTES = 512 << 20
 #: Rows that are measured by default.
 ROWS = (1, 2, 4, 8, 16, 32, 512)
 
@@ -94,17 +96,25 @@ class Kernel:
         self.next = 0
 
     def _weights(self) -> list[Any]:
-        return [self._tensor(*operand) for operand in self.config.weights.values()]
+        return [self._in_huge_pages(*operand) for operand in self.config.weights.values()]
+
+    def _in_huge_pages(self, shape: tuple[int, ...], dtype: str) -> Any:
+        """Random values in memory like that of an engine's weights."""
+        values = self._values(shape, dtype)
+        memory = np.frombuffer(anonymous(values.nbytes), values.dtype).reshape(shape)
+        memory[...] = values
+        return tvm_ffi.from_dlpack(memory)
 
     def _tensor(self, shape: tuple[int, ...], dtype: str) -> Any:
+        return tvm.runtime.tensor(self._values(shape, dtype), tvm.cpu())
+
+    def _values(self, shape: tuple[int, ...], dtype: str) -> npt.NDArray[Any]:
         if dtype.startswith("float"):
-            values = self.rng.standard_normal(shape, np.float32).astype(dtype)
-        elif dtype == "uint16":
+            return self.rng.standard_normal(shape, np.float32).astype(dtype)
+        if dtype == "uint16":
             floats = self.rng.standard_normal(shape, np.float32)
-            values = (floats.view(np.uint32) >> 16).astype(np.uint16)
-        else:
-            values = self.rng.integers(0, 16, shape, np.uint8).astype(dtype)
-        return tvm.runtime.tensor(values, tvm.cpu())
+            return (floats.view(np.uint32) >> 16).astype(np.uint16)
+        return self.rng.integers(0, 16, shape, np.uint8).astype(dtype)
 
     def prepare(self, rows: int) -> Callable[[], float]:
         """A call with ``rows`` rows, each time on other weights; gives the seconds it took."""

@@ -47,7 +47,7 @@ class Schedule:
     many: int = 0
     wide: int = MAX_TILE_ROWS
     halves: bool = False
-    fetch: int = 4
+    fetch: int = 8
     chunk_rows: int = 48
 
     def __post_init__(self) -> None:

@@ -124,7 +124,7 @@ class _Tiles:
         for cell in sums.cells():
             sums[cell] = tir.broadcast(tir.float32(0), lanes)
         with tir.serial(self.steps) as index:
-            fetch_ahead(self.w, place, index)
+            fetch_ahead(self.w, place, index, column, width)
             self.step(sums, start, place.block, column, index)
         first = tir.bind(place.block * BLOCK + column)
 

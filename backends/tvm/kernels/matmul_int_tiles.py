@@ -57,8 +57,10 @@ class IntTiles:
         if width == place.width:
             self._part(start, rows, place, place.column, width)
             return
-        with tir.serial(place.width // width) as part:
-            self._part(start, rows, place, tir.bind(place.column + part * width), width)
+        parts = place.width // width
+        with tir.serial(parts) as part:
+            column = tir.bind(place.column + part * width)
+            self._part(start, rows, place.part(part, parts), column, width)
 
     def _part(self, start: Any, rows: int, place: Place, column: Any, width: int) -> None:
         lanes = self.isa.lanes
@@ -103,7 +105,7 @@ class IntTiles:
     ) -> Iterator[tuple[tuple[int, int], Any]]:
         """Each vector of sums and where the task keeps it."""
         for r, c in sums.cells():
-            spot = (place.kept + r) * place.width + (column - place.column)
+            spot = place.kept + r * place.width + (column - place.column)
             yield (r, c), spot + c * self.isa.lanes
 
     def _finish_channels(

@@ -1,15 +1,17 @@
 """Where a tile of a matmul lies, and which of the next weights it fetches meanwhile.
 
-With several tiles of rows, the first reads a block of weights from memory and the others from the
-cache, so that memory would idle while they compute; so the first few fetch a part of the next
-weights each. Where a task goes through K in *panels*, each with all of its rows, what is next is
-the next panel. Panels are for blocks of which two do not fit into the second-level cache, and for
-weights that are unpacked into memory, of which a panel stays in the first-level cache.
+A tile that is its task's only one reads weights from memory as fast as it multiplies, and fetches
+what it reads itself a little later. With several tiles of rows, the first reads a block of weights
+from memory and the others from the cache, so that memory would idle while they compute; so they
+fetch a part of the next weights each. Where a task goes through K in *panels*, each with all of its
+rows, what is next is the next panel. Panels are for blocks of which two do not fit into the
+second-level cache, and for weights that are unpacked into memory, of which a panel stays in the
+first-level cache.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
 
@@ -21,6 +23,9 @@ BLOCK = 64
 FETCH_BYTES = 384 << 10
 #: Steps of a tile are counted in this many parts of a cache line that they fetch.
 PACE = 256
+#: Steps over K, of 256 bytes, by which a lone tile fetches ahead of what it reads: farther than the
+#: processor itself does, which stops at the end of a page of 4 KiB.
+AHEAD = 32
 
 
 @dataclass(frozen=True)
@@ -75,10 +80,11 @@ class Place:
         block: Index of its block of 64 channels.
         column: First channel within the block.
         width: Channels of the task, 64 or 32; the tile's parts cover them.
-        turn: Index among the tiles that fetch; behind the last one if it fetches nothing.
-        pace: Cache lines to fetch in one step over K, times PACE; None fetches nothing.
+        turn: Index among the task's tiles.
+        pace: Cache lines of the next weights to fetch in one step over K, times PACE; None is a
+            lone tile, which fetches its own.
         panel: The part of K; None is all of it.
-        kept: First row of the tile's sums among those that the panel keeps.
+        kept: First of the tile's sums among those that the panel keeps.
     """
 
     block: Any
@@ -93,6 +99,12 @@ class Place:
     def lines(self) -> int:
         """Cache lines of one step over K: 64 bytes are 4 bytes of 16 channels."""
         return self.width // 16
+
+    def part(self, index: Any, count: int) -> Place:
+        """Of one of the parts of a tile's columns: it fetches its part of what the tile fetches."""
+        if self.pace is None:
+            return self
+        return replace(self, turn=self.turn * count + index, pace=self.pace // count)
 
     def next(self, steps: Any) -> tuple[Any, Any, Any]:
         """Block, first channel and first step over K of what comes behind this, where a panel has
@@ -115,32 +127,55 @@ class Place:
         return (0, total) if self.panel is None else self.panel.extent(total, depth)
 
 
-def fetch_ahead(w: Any, place: Place, step: Any) -> None:
-    """In a step over K, fetch some lines of the weights that come next into the second-level cache.
+def fetch_ahead(w: Any, place: Place, step: Any, column: Any, width: int) -> None:
+    """In a step over K, fetch some lines of weights into the second-level cache.
 
     Args:
         w: Packed weights [B, steps, 64, ...], 256 bytes a step.
         place: Of the tile.
         step: The current step over all of K.
+        column: First channel of the tile within its block.
+        width: Channels of the tile.
     """
-    blocks, total = int(w.shape[0]), int(w.shape[1])
-    panel, lines = place.panel, place.lines
+    if place.pace is None:
+        if width == place.width:
+            fetch_lines(w, [place.block, step + AHEAD, column], width // 16)
+        else:
+            after = column + width
+            fetch_lines(w, [place.block + after // BLOCK, step, after % BLOCK], width // 16)
+        return
+    panel, lines, total = place.panel, place.lines, int(w.shape[1])
     first, steps = 0, total
     if panel is not None:
         share = Fraction(total, panel.k)  # steps of an input channel
-        first, steps = panel.index, panel.channels * share.numerator // share.denominator
-    if place.pace is None or 256 * (steps if isinstance(steps, int) else total) > FETCH_BYTES:
+        steps = panel.channels * share.numerator // share.denominator
+        first = panel.index * steps
+    if 256 * (steps if isinstance(steps, int) else total) > FETCH_BYTES:
         return
-    at_once = lines // 2  # the pace of two tiles
-    line = (place.turn * steps + (step - first * steps)) * place.pace // PACE
-    line = tir.bind(tir.min(line, steps * lines - at_once))
-    block, column, origin = place.next(steps)
-    block = tir.min(block, blocks - 1)
-    for offset in range(at_once):
+    line = (place.turn * steps + (step - first)) * place.pace // PACE
+    if place.width == BLOCK:  # what is next lies behind this
+        fetch_lines(w, [place.block, first + steps, line * 16], lines // 2)
+        return
+    line = tir.bind(tir.min(line, steps * lines - lines // 2))
+    block, channel, origin = place.next(steps)
+    for offset in range(lines // 2):
         at = line + offset
-        channel = column + at % lines * 16
-        spot = [block, origin + at // lines, channel, *[0] * (len(w.shape) - 3)]
-        read, second_level, data = tir.int32(0), tir.int32(2), tir.int32(1)
-        address = tir.address_of(w[tuple(spot)])
-        name = "llvm.prefetch"
-        tir.evaluate(tir.call_llvm_intrin("void", name, address, read, second_level, data))
+        fetch_lines(w, [block, origin + at // lines, channel + at % lines * 16], 1)
+
+
+def fetch_lines(w: Any, spot: list[Any], lines: int, apart: int = 16) -> None:
+    """Fetch cache lines from an element on; that it lies beyond the buffer is no error.
+
+    Args:
+        w: Buffer [B, steps, channels or scales, ...].
+        spot: Indices of the first three axes.
+        lines: How many.
+        apart: Elements of the third axis, with what lies behind them, of one line.
+    """
+    read, second_level, data = tir.int32(0), tir.int32(2), tir.int32(1)
+    for line in range(lines):
+        element = [*spot[:-1], spot[-1] + line * apart, *[0] * (len(w.shape) - 3)]
+        address = tir.address_of(w[tuple(element)])
+        tir.evaluate(
+            tir.call_llvm_intrin("void", "llvm.prefetch", address, read, second_level, data)
+        )

@@ -108,32 +108,29 @@ def fma(a: Any, b: Any, c: Any, lanes: int) -> Any:
 
 
 def _row_tiles(
-    first: Any, last: Any, place_of: Callable[[Any, Any], Place], heights: range, tile: TileEmitter
+    first: Any, last: Any, task: Place, fetch: int, heights: range, tile: TileEmitter
 ) -> None:
-    """Cover rows [first, last) of one task by tiles whose heights differ by one at most."""
+    """Cover rows [first, last) of one task by tiles whose heights differ by one at most.
+
+    Its first ``fetch`` tiles share the fetching of what comes next; 0 is one lone tile.
+    """
     tallest = max(heights)
-    count = tir.bind((last - first + (tallest - 1)) // tallest)
+    total = tir.bind(last - first)
+    count = tir.bind((total + (tallest - 1)) // tallest)
+    least = variable(total // tir.max(1, count))
+    higher = variable(total - least * count)
+    if fetch:
+        sharing = variable(tir.min(count, fetch))
+        pace = variable(PACE * task.lines // tir.max(2, sharing))  # a tile emits at most half of it
     with tir.serial(count) as index:
-        start = variable(first + (last - first) * index // count)
-        height = variable(first + (last - first) * (index + 1) // count - start)
-        place = replace(place_of(index, count), kept=index * tallest)
+        start = variable(first + index * least + tir.min(index, higher))
+        height = variable(least + tir.cast(index < higher, "int32"))
+        place = replace(task, kept=index * (tallest * task.width))
+        if fetch:
+            place = replace(place, turn=index, pace=tir.Select(index < sharing, pace, 0))
         for rows in reversed(heights):
             with tir.If(height == rows), tir.Then():
                 tile(start, rows, place)
-
-
-def _shared(task: Place, fetch: int) -> Callable[[Any, Any], Place]:
-    """The place of tile ``index`` of ``count`` in a task: its first tiles share the fetching."""
-    if not fetch:
-        return lambda index, count: task
-    sharing = max(2, fetch * task.width // BLOCK)  # one tile never fetches all: see `fetch_ahead`
-
-    def place(index: Any, count: Any) -> Place:
-        turn = variable(tir.Select(count == 1, sharing, tir.min(index, sharing)))
-        pace = variable(PACE * task.lines // tir.max(1, tir.min(count, sharing)))
-        return replace(task, turn=turn, pace=pace)
-
-    return place
 
 
 def _in_panels(
@@ -149,10 +146,11 @@ def _in_panels(
         cover(replace(task, panel=Panel(index, channels, k, kept)))
 
 
-def _heights(tallest: int, above: int) -> range:
-    """Heights of tiles that more than ``above`` rows are divided into."""
-    counts = range(above + 1, above + 1 + 2 * tallest)
-    return range(min(rows // -(-rows // tallest) for rows in counts), tallest + 1)
+def _heights(tallest: int, above: int, most: int | None = None) -> range:
+    """Heights of tiles that more than ``above`` rows, at most ``most``, are divided into."""
+    counts = range(above + 1, (most or above + 2 * tallest) + 1)
+    heights = [rows // -(-rows // tallest) for rows in counts]
+    return range(min(heights), max(-(-rows // -(-rows // tallest)) for rows in counts) + 1)
 
 
 def emit_tiles(
@@ -191,10 +189,10 @@ def emit_tiles(
         alone: bool = False,
     ) -> None:
         width, count = BLOCK // parts, blocks * parts
-        fetch = 0 if alone else schedule.fetch  # one tile: nothing reads while it computes
         chunks: Any = 1
         if count < TASKS:
-            chunks = tir.bind(tir.max(1, tir.min(rows // schedule.chunk_rows, -(-TASKS // count))))
+            least = max(schedule.chunk_rows, FEW_ROWS + 1, schedule.few + 1)  # `heights` cover them
+            chunks = tir.bind(tir.max(1, tir.min(rows // least, -(-TASKS // count))))
         if panels and not panels.whole:
             chunks = tir.bind(tir.max(chunks, (rows + (panels.rows - 1)) // panels.rows))
         with loop(count * chunks) as index:
@@ -206,33 +204,34 @@ def emit_tiles(
 
             def cover(task: Place) -> None:
                 tiles = tile if prepare is None else prepare(task)
-                _row_tiles(first, last, _shared(task, fetch), heights, tiles)
+                _row_tiles(first, last, task, 0 if alone else schedule.fetch, heights, tiles)
 
             if panels:
                 _in_panels(rows, task, k, panels, cover)
             else:
                 cover(task)
 
-    def few() -> None:
-        if panels is None or prepare is not None:
-            alone = bool(schedule.many) and schedule.few >= FEW_ROWS
-            tasks(1, range(1, schedule.few + 1), alone=alone)
+    def few(most: int | None) -> None:
+        alone = range(1, schedule.few + 1)
+        if most is not None and most <= schedule.few:
+            tasks(1, alone, alone=True)
             return
         with tir.If(rows <= schedule.few):
             with tir.Then():
-                tasks(1, range(1, schedule.few + 1), alone=True)
+                tasks(1, alone, alone=True)
             with tir.Else():
-                tasks(1, _heights(schedule.few, schedule.few), panels=panels)
+                heights = _heights(schedule.few, schedule.few, most)
+                tasks(1, heights, panels=None if prepare else panels)
 
     if not schedule.many:
-        few()
+        few(None)
         return
     with tir.If(rows > FEW_ROWS):
         with tir.Then():
             heights = _heights(schedule.many, FEW_ROWS)
             tasks(1 + schedule.halves, heights, prepare, panels)
         with tir.Else():
-            few()
+            few(FEW_ROWS)
 
 
 def store_tile(

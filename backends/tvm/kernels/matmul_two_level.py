@@ -19,7 +19,14 @@ from optc.backends.tvm.isa import Isa
 from optc.backends.tvm.kernels.matmul_dot import dot_ops
 from optc.backends.tvm.kernels.matmul_int import SUM_WIDTH, IntMatmul
 from optc.backends.tvm.kernels.matmul_int_tiles import IntTiles
-from optc.backends.tvm.kernels.matmul_places import BLOCK, Panels, Place, fetch_ahead
+from optc.backends.tvm.kernels.matmul_places import (
+    AHEAD,
+    BLOCK,
+    Panels,
+    Place,
+    fetch_ahead,
+    fetch_lines,
+)
 from optc.backends.tvm.kernels.matmul_tiles import (
     Operand,
     TileEmitter,
@@ -47,7 +54,7 @@ class _Unit:
 _UNITS = {4: _Unit(1, 8), 6: _Unit(3, 16)}
 #: Rows of the tallest tile with 64 columns that unpacks in registers: each column has a scale and
 #: an offset in registers besides its sums.
-WIDE = 4
+WIDE = 3
 #: Input channels of a panel of K that is unpacked, more or less: 16 KiB.
 PANEL_CHANNELS = 256
 #: Rows up to which K is unpacked in panels.
@@ -151,6 +158,9 @@ class _InRegisters:
         first, groups = place.extent(int(self.wg.shape[1]), self.group_size)
         with tir.serial(groups) as following:
             index = tir.bind(first + following)
+            if self.fetch and place.pace is None:
+                ahead = max(1, AHEAD * unit.channels // unit.rows // self.group_size)
+                fetch_lines(self.wg, [place.block, index + ahead, 0], 2, apart=1)
             spreads = [self._spread(place.block, index, column + c * lanes) for c in range(count)]
             number: Any = steps if total % steps == 0 else tir.min(steps, total - index * steps)
             with tir.serial(number) as step:
@@ -182,21 +192,9 @@ class _InRegisters:
         """Vectors of a row of packed weights."""
         lanes = self.isa.lanes
         if self.fetch:
-            self._fetch(place, row, column, count * lanes)
+            fetch_ahead(self.w, place, row, column, count * lanes)
         spots = ([place.block, row, column + c * lanes, 0] for c in range(count))
         return [tir.bind(self.w.vload(spot, f"uint8x{4 * lanes}")) for spot in spots]
-
-    def _fetch(self, place: Place, row: Any, column: Any, width: int) -> None:
-        """Fetch ahead; a tile of a part of its task's columns fetches those of the next part."""
-        if width == place.width:
-            fetch_ahead(self.w, place, row)
-            return
-        after = column + width
-        block = tir.min(place.block + after // BLOCK, int(self.w.shape[0]) - 1)
-        for line in range(0, width, 16):
-            address = tir.address_of(self.w[block, row, after % BLOCK + line, 0])
-            hint = (tir.int32(0), tir.int32(2), tir.int32(1))  # read, second level, data
-            tir.evaluate(tir.call_llvm_intrin("void", "llvm.prefetch", address, *hint))
 
     def _spread(self, block: Any, group: Any, column: Any) -> tuple[Any, Any]:
         """A group's scale in both words of each lane, and its offset in all four bytes."""
@@ -252,7 +250,7 @@ class _Unpacked:
         with tir.serial(number) as step:
             index = tir.bind(first + step)
             for row in range(unit.rows if self.fetch else 0):
-                fetch_ahead(self.w, place, index * unit.rows + row)
+                fetch_ahead(self.w, place, index * unit.rows + row, column, count * lanes)
             for four in range(fours):
                 vector = (column - self.first) // lanes
                 spots = [[step * fours + four, vector + c, 0] for c in range(count)]

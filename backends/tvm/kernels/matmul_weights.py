@@ -62,7 +62,7 @@ class PackedWeights:
         with tir.serial(number) as step:
             index = tir.bind(start + step)
             if self.fetch:
-                fetch_ahead(self.w, place, index)
+                fetch_ahead(self.w, place, index, column, count * lanes)
             for half in range(depth // 4):
                 vectors = []
                 for c in range(count):

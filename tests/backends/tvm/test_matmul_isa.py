@@ -9,6 +9,7 @@ import pytest
 from optc.backends.tvm.isa import isa_of
 from optc.backends.tvm.kernels.matmul_float import FloatMatmul
 from optc.backends.tvm.kernels.matmul_int import IntMatmul
+from optc.backends.tvm.kernels.matmul_places import AHEAD, BLOCK
 from optc.errors import UnavailableError
 from optc.target import Target
 from tests.backends.tvm.matmul_cases import V3, V4, V4_BF16, assembly
@@ -50,6 +51,24 @@ def test_integer_kernels_use_the_dot_product_of_their_instruction_set(config: In
     assert re.search(r"vpmaddubsw\s+.*%ymm", narrow)
     assert "zmm" not in narrow
     assert "vpdpbusd" not in narrow
+
+
+def test_a_lone_tile_fetches_each_line_that_it_will_read() -> None:
+    loop = _innermost(assembly(BYTES, isa_of(V4)), "vpdpbusd", count=4)
+    fetched = re.findall(r"prefetcht1\s+(-?\d*)\((%\w+)\)", loop)
+    read = re.findall(r"vmovdqu64\s+(-?\d*)\((%\w+)\)", loop)
+    assert len(read) == BLOCK // 16
+    ahead = {(int(place or 0) - 256 * AHEAD, base) for place, base in fetched}
+    assert ahead == {(int(place or 0), base) for place, base in read}
+
+
+def _innermost(text: str, instruction: str, count: int) -> str:
+    """The first loop without a label inside that has the instruction ``count`` times."""
+    for label, body in re.findall(r"^(\.LBB\w+):\n((?:\t.*\n)*)", text, re.MULTILINE):
+        loop: str = body.partition(f"\t{label}\n")[0]
+        if loop != body and loop.count(instruction) == count:
+            return loop
+    raise AssertionError(f"no loop with {count} {instruction}")
 
 
 def test_float_kernels_use_fused_multiply_adds() -> None:

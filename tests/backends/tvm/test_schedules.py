@@ -250,9 +250,9 @@ def never() -> bool:
 
 
 def test_the_fastest_value_of_every_parameter_is_chosen() -> None:
-    timer = FakeTimer({("many", 8): 0.8, ("many", 6): 0.9, ("fetch", 8): 0.5, ("halves", 1): 0.99})
+    timer = FakeTimer({("many", 8): 0.8, ("many", 6): 0.9, ("fetch", 4): 0.5, ("halves", 1): 0.99})
     choice = choose(SHAPE, ISA, timer, never)
-    assert choice.schedule == Schedule(6, 8, 6, fetch=8)
+    assert choice.schedule == Schedule(6, 8, 6, fetch=4)
     assert choice.gain == pytest.approx(0.6)
     assert choose(SHAPE, ISA, FakeTimer(timer.factors), never) == choice
 
