@@ -95,15 +95,19 @@ def default_schedule(blocks: int, group_size: int, isa: Isa) -> Schedule:
     """The schedule of a shape that no database has.
 
     With groups the float sums take as many registers as the integer sums. On 32 registers, tiles
-    of eight rows and 32 columns unpack a weight half as often as four rows and 64. An odd number
-    of blocks is split in halves, so that an even number of threads has equal work.
+    of eight rows and 32 columns unpack a weight half as often as four rows and 64. Where memory
+    bounds, one tile of eight rows and 64 columns is faster than two, although some of its sums are
+    not in registers. An odd number of blocks is split in halves, so that an even number of threads
+    has equal work.
     """
-    few = min(isa.max_rows, 4) if group_size else isa.max_rows
-    many = 8 if isa.lanes == 16 else isa.max_rows
-    odd = bool(blocks % 2)
-    taller = bool(group_size) and many > few
-    wide = 4 if group_size else 6
-    return Schedule(few, many if taller or odd else 0, wide, halves=odd)
+    odd, large = bool(blocks % 2), isa.lanes == 16
+    tallest = 8 if large else isa.max_rows
+    if group_size:
+        few = min(isa.max_rows, 4)
+        return Schedule(few, tallest if tallest > few or odd else 0, wide=4, halves=odd)
+    if odd:
+        return Schedule(tallest, tallest, wide=tallest, halves=True)
+    return Schedule(tallest, isa.max_rows if large else 0, wide=tallest)
 
 
 def two_level_schedule(blocks: int, isa: Isa) -> Schedule:

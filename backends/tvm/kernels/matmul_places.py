@@ -26,6 +26,8 @@ PACE = 256
 #: Steps over K, of 256 bytes, by which a lone tile fetches ahead of what it reads: farther than the
 #: processor itself does, which stops at the end of a page of 4 KiB.
 AHEAD = 32
+#: Steps by which it then fetches into the first-level cache.
+NEAR = 8
 
 
 @dataclass(frozen=True)
@@ -138,6 +140,7 @@ def fetch_ahead(w: Any, place: Place, step: Any, column: Any, width: int) -> Non
         width: Channels of the tile.
     """
     if place.pace is None:
+        fetch_lines(w, [place.block, step + NEAR, column], width // 16, level=3)
         if width == place.width:
             fetch_lines(w, [place.block, step + AHEAD, column], width // 16)
         else:
@@ -163,7 +166,7 @@ def fetch_ahead(w: Any, place: Place, step: Any, column: Any, width: int) -> Non
         fetch_lines(w, [block, origin + at // lines, channel + at % lines * 16], 1)
 
 
-def fetch_lines(w: Any, spot: list[Any], lines: int, apart: int = 16) -> None:
+def fetch_lines(w: Any, spot: list[Any], lines: int, apart: int = 16, level: int = 2) -> None:
     """Fetch cache lines from an element on; that it lies beyond the buffer is no error.
 
     Args:
@@ -171,11 +174,10 @@ def fetch_lines(w: Any, spot: list[Any], lines: int, apart: int = 16) -> None:
         spot: Indices of the first three axes.
         lines: How many.
         apart: Elements of the third axis, with what lies behind them, of one line.
+        level: 3 fetches into the first-level cache, 2 into the second.
     """
-    read, second_level, data = tir.int32(0), tir.int32(2), tir.int32(1)
+    read, locality, data = tir.int32(0), tir.int32(level), tir.int32(1)
     for line in range(lines):
         element = [*spot[:-1], spot[-1] + line * apart, *[0] * (len(w.shape) - 3)]
         address = tir.address_of(w[tuple(element)])
-        tir.evaluate(
-            tir.call_llvm_intrin("void", "llvm.prefetch", address, read, second_level, data)
-        )
+        tir.evaluate(tir.call_llvm_intrin("void", "llvm.prefetch", address, read, locality, data))
