@@ -25,6 +25,10 @@ SUM_WIDTH = 32
 WHOLE_CHANNELS = 6144
 #: Input channels of a panel of K where there are more.
 PANEL_CHANNELS = 2048
+#: Input channels of a panel of K, 16 KiB of weights that stay in the first-level cache, and the rows
+#: up to which there are such: of more, keeping their sums takes longer than reading weights from the
+#: second-level cache.
+SHORT_CHANNELS, SHORT_ROWS = 256, 32
 #: Most rows of a task that keeps their sums from one panel of K to the next: 64 KiB.
 KEPT_ROWS = 256
 
@@ -79,6 +83,12 @@ class IntMatmul:
         """How tasks of several tiles go through K; None is all of it at once."""
         whole = self.group_size or self.k_padded <= WHOLE_CHANNELS
         return None if whole else Panels(PANEL_CHANNELS, KEPT_ROWS)
+
+    @property
+    def short_panels(self) -> Panels | None:
+        """The same for a few rows, if their sums are kept seldom enough."""
+        short = self.group_size or self.k_padded < 4 * SHORT_CHANNELS
+        return None if short else Panels(SHORT_CHANNELS, SHORT_ROWS)
 
     def schedule_on(self, isa: Isa) -> Schedule:
         """The schedule it is built with."""

@@ -234,5 +234,7 @@ def int_matmul(config: IntMatmul, isa: Isa) -> Any:
         fetch = bool(schedule.fetch)
         source = PackedWeights(weights["w"], config.bits, config.group_size, isa, fetch)
         tiles = IntTiles(config, isa, ops, xq, xs, xsum, weights, source, out)
-        emit_tiles(rows, config.n, kp, schedule, tiles.emit, panels=config.panels)
+        emit_tiles(
+            rows, config.n, kp, schedule, tiles.emit, None, config.panels, config.short_panels
+        )
     return builder.get()

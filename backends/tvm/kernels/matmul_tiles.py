@@ -161,6 +161,7 @@ def emit_tiles(
     tile: TileEmitter,
     prepare: Prepare | None = None,
     panels: Panels | None = None,
+    short: Panels | None = None,
 ) -> None:
     """Emit the loops over blocks of 64 channels, panels of K and tiles of rows around ``tile``.
 
@@ -177,6 +178,7 @@ def emit_tiles(
         prepare: Where there are more than FEW_ROWS rows, ``prepare(task)`` emits what a task does
             first, and gives the tiles that are used there instead of ``tile``.
         panels: Of K, where a task prepares something or has several tiles; None is all at once.
+        short: The same where there are no more rows than these panels keep, in code of its own.
     """
     blocks = round_up(n, BLOCK) // BLOCK
     loop = tir.parallel if n * k > SERIAL_WEIGHTS else tir.serial
@@ -211,6 +213,16 @@ def emit_tiles(
             else:
                 cover(task)
 
+    def several(parts: int, heights: range) -> None:
+        if short is None:
+            tasks(parts, heights, panels=None if prepare else panels)
+            return
+        with tir.If(rows <= short.rows):
+            with tir.Then():
+                tasks(parts, heights, panels=short)
+            with tir.Else():
+                tasks(parts, heights, panels=panels)
+
     def few(most: int | None) -> None:
         alone = range(1, schedule.few + 1)
         if most is not None and most <= schedule.few:
@@ -221,7 +233,7 @@ def emit_tiles(
                 tasks(1, alone, alone=True)
             with tir.Else():
                 heights = _heights(schedule.few, schedule.few, most)
-                tasks(1, heights, panels=None if prepare else panels)
+                several(1, heights)
 
     if not schedule.many:
         few(None)
@@ -229,7 +241,10 @@ def emit_tiles(
     with tir.If(rows > FEW_ROWS):
         with tir.Then():
             heights = _heights(schedule.many, FEW_ROWS)
-            tasks(1 + schedule.halves, heights, prepare, panels)
+            if prepare is None:
+                several(1 + schedule.halves, heights)
+            else:
+                tasks(1 + schedule.halves, heights, prepare, panels)
         with tir.Else():
             few(FEW_ROWS)
 
