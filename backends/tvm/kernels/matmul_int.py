@@ -25,9 +25,8 @@ SUM_WIDTH = 32
 WHOLE_CHANNELS = 6144
 #: Input channels of a panel of K where there are more.
 PANEL_CHANNELS = 2048
-#: Input channels of a panel of K, 16 KiB of weights that stay in the first-level cache, and the rows
-#: up to which there are such: of more, keeping their sums takes longer than reading weights from the
-#: second-level cache.
+#: Input channels of a panel of K, 16 KiB of weights that stay in the first-level cache, and the
+#: rows up to which there are such: of more, keeping their sums takes longer than it saves.
 SHORT_CHANNELS, SHORT_ROWS = 256, 32
 #: Most rows of a task that keeps their sums from one panel of K to the next: 64 KiB.
 KEPT_ROWS = 256

@@ -87,6 +87,7 @@ class Place:
             lone tile, which fetches its own.
         panel: The part of K; None is all of it.
         kept: First of the tile's sums among those that the panel keeps.
+        fetched: Cache lines of a step over K that the task fetches before its tiles.
     """
 
     block: Any
@@ -96,11 +97,17 @@ class Place:
     pace: Any = None
     panel: Panel | None = None
     kept: Any = 0
+    fetched: int = 0
 
     @property
     def lines(self) -> int:
         """Cache lines of one step over K: 64 bytes are 4 bytes of 16 channels."""
         return self.width // 16
+
+    @property
+    def early(self) -> int:
+        """Cache lines of a step over K that a task which prepares something fetches meanwhile."""
+        return self.lines // 4
 
     def part(self, index: Any, count: int) -> Place:
         """Of one of the parts of a tile's columns: it fetches its part of what the tile fetches."""
@@ -155,7 +162,7 @@ def fetch_ahead(w: Any, place: Place, step: Any, column: Any, width: int) -> Non
         first = panel.index * steps
     if 256 * (steps if isinstance(steps, int) else total) > FETCH_BYTES:
         return
-    line = (place.turn * steps + (step - first)) * place.pace // PACE
+    line = place.fetched * steps + (place.turn * steps + (step - first)) * place.pace // PACE
     if place.width == BLOCK:  # what is next lies behind this
         fetch_lines(w, [place.block, first + steps, line * 16], lines // 2)
         return

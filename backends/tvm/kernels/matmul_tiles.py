@@ -121,7 +121,8 @@ def _row_tiles(
     higher = variable(total - least * count)
     if fetch:
         sharing = variable(tir.min(count, fetch))
-        pace = variable(PACE * task.lines // tir.max(2, sharing))  # a tile emits at most half of it
+        lines = task.lines - task.fetched
+        pace = variable(PACE * lines // tir.max(2, sharing))  # a tile emits at most half of all
     with tir.serial(count) as index:
         start = variable(first + index * least + tir.min(index, higher))
         height = variable(least + tir.cast(index < higher, "int32"))
@@ -205,7 +206,10 @@ def emit_tiles(
             last = variable(rows * (chunk + 1) // chunks)
 
             def cover(task: Place) -> None:
-                tiles = tile if prepare is None else prepare(task)
+                tiles = tile
+                if prepare is not None:
+                    tiles = prepare(task)
+                    task = replace(task, fetched=task.early)
                 _row_tiles(first, last, task, 0 if alone else schedule.fetch, heights, tiles)
 
             if panels:

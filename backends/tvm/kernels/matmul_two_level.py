@@ -22,6 +22,7 @@ from optc.backends.tvm.kernels.matmul_int_tiles import IntTiles
 from optc.backends.tvm.kernels.matmul_places import (
     AHEAD,
     BLOCK,
+    PACE,
     Panels,
     Place,
     fetch_ahead,
@@ -158,7 +159,7 @@ class _InRegisters:
         first, groups = place.extent(int(self.wg.shape[1]), self.group_size)
         with tir.serial(groups) as following:
             index = tir.bind(first + following)
-            if self.fetch and place.pace is None:
+            if self.fetch:
                 ahead = max(1, AHEAD * unit.channels // unit.rows // self.group_size)
                 fetch_lines(self.wg, [place.block, index + ahead, 0], 2, apart=1)
             spreads = [self._spread(place.block, index, column + c * lanes) for c in range(count)]
@@ -310,4 +311,6 @@ def _unpack(packed: _InRegisters, buffer: Any, place: Place) -> None:
         for c, vector in enumerate(vectors):
             store(buffer, vector, [(k - origin) // 4, c, 0], 4 * lanes)
 
-    replace(packed, fetch=False).each_four(place, 0, place.column, place.width // lanes, write)
+    packed = replace(packed, fetch=packed.fetch and place.early > 0)
+    place = replace(place, pace=PACE * place.early)
+    packed.each_four(place, 0, place.column, place.width // lanes, write)
