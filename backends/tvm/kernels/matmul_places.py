@@ -155,16 +155,17 @@ def fetch_ahead(w: Any, place: Place, step: Any, column: Any, width: int) -> Non
             fetch_lines(w, [place.block + after // BLOCK, step, after % BLOCK], width // 16)
         return
     panel, lines, total = place.panel, place.lines, int(w.shape[1])
-    first, steps = 0, total
+    first, steps, behind = 0, total, total
     if panel is not None:
         share = Fraction(total, panel.k)  # steps of an input channel
         steps = panel.channels * share.numerator // share.denominator
         first = panel.index * steps
+        behind = tir.min(first + steps, total)  # the last panel may be shorter
     if 256 * (steps if isinstance(steps, int) else total) > FETCH_BYTES:
         return
     line = place.fetched * steps + (place.turn * steps + (step - first)) * place.pace // PACE
     if place.width == BLOCK:  # what is next lies behind this
-        fetch_lines(w, [place.block, first + steps, line * 16], lines // 2)
+        fetch_lines(w, [place.block, behind, line * 16], lines // 2)
         return
     line = tir.bind(tir.min(line, steps * lines - lines // 2))
     block, channel, origin = place.next(steps)

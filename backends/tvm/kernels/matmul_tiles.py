@@ -218,7 +218,7 @@ def emit_tiles(
                 cover(task)
 
     def several(parts: int, heights: range) -> None:
-        if short is None:
+        if prepare is not None or short is None:
             tasks(parts, heights, panels=None if prepare else panels)
             return
         with tir.If(rows <= short.rows):
@@ -228,27 +228,26 @@ def emit_tiles(
                 tasks(parts, heights, panels=panels)
 
     def few(most: int | None) -> None:
-        alone = range(1, schedule.few + 1)
+        lone = range(1, schedule.few + 1)
         if most is not None and most <= schedule.few:
-            tasks(1, alone, alone=True)
+            tasks(1, lone, alone=True)
             return
         with tir.If(rows <= schedule.few):
             with tir.Then():
-                tasks(1, alone, alone=True)
+                tasks(1, lone, alone=True)
             with tir.Else():
-                heights = _heights(schedule.few, schedule.few, most)
-                several(1, heights)
+                several(1, _heights(schedule.few, schedule.few, most))
 
     if not schedule.many:
         few(None)
         return
     with tir.If(rows > FEW_ROWS):
         with tir.Then():
-            heights = _heights(schedule.many, FEW_ROWS)
+            parts, heights = 1 + schedule.halves, _heights(schedule.many, FEW_ROWS)
             if prepare is None:
-                several(1 + schedule.halves, heights)
+                several(parts, heights)
             else:
-                tasks(1 + schedule.halves, heights, prepare, panels)
+                tasks(parts, heights, prepare, panels)
         with tir.Else():
             few(FEW_ROWS)
 
