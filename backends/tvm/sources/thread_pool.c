@@ -19,15 +19,17 @@ extern long syscall(long number, ...);
 #define LINE _Alignas(64)
 /* Cycles of the time stamp counter, some 3 per nanosecond. A worker spins over what lies between
 two steps, the launching thread for a task that takes as long as its own. What it waits longer is
-lost: its worker has no processor. It accepts to lose an eighth of its time, and MOST_LOST at once;
-then it leaves the workers out for a while, twice as long if that comes again soon. */
+lost: its worker has no processor. It accepts to lose a quarter of its time, and MOST_LOST at once;
+then it leaves the workers out for a while, twice as long if that comes again soon. It must not be
+long: a hypervisor takes a processor for some milliseconds now and then, and without the workers a
+step takes up to twice as long. */
 #define WORKER_SPIN (1ll << 20)
 #define LAUNCHER_SPIN (1ll << 17)
-#define TOLERANCE 8
+#define TOLERANCE 4
 #define MOST_UNHELPED 64
-#define MOST_LOST (1ll << 22)
+#define MOST_LOST (1ll << 23)
 #define LEAST_BACKOFF (1ll << 23)
-#define MOST_BACKOFF (1ll << 29)
+#define MOST_BACKOFF (1ll << 26)
 
 /* TVM's calling convention of a parallel loop's body: it does its share `task` of `tasks`. */
 struct group {
