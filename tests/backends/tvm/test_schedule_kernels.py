@@ -22,6 +22,7 @@ SCHEDULES = [
     Schedule(1, fetch=0, chunk_rows=1),
     Schedule(3, 7, 5, halves=True, fetch=2, chunk_rows=7),
     Schedule(12, 12, 0, fetch=8, chunk_rows=200),
+    Schedule(6, 8, 8, chunk_rows=1),  # rows are not split into fewer than a tile is made for
 ]
 CONFIGS = [IntMatmul(192, 256), IntMatmul(200, 100, 4, 32, asymmetric=True, bias=True)]
 
