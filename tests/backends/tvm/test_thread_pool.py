@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import ctypes
+import os
 import random
+import subprocess
+import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -18,6 +22,16 @@ from optc.backends.tvm.link import link
 from optc.backends.tvm.replay import PATIENCE
 from optc.backends.tvm.thread_pool import SOURCE, ThreadPool
 from tests.backends.tvm.engine_driver import Engine, EngineDriver
+
+#: The body of a loop that takes a fifth of a millisecond a task, and notes how many tasks it has.
+SPINNING = """
+int spin_body(int task, struct group *group, int *seen) {
+  unsigned long long begun = __builtin_ia32_rdtsc();
+  while (__builtin_ia32_rdtsc() - begun < 500000) __builtin_ia32_pause();
+  *seen = group->tasks;
+  return task < 0;
+}
+"""
 
 Body = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p)
 
@@ -73,10 +87,12 @@ def test_every_task_runs_once(code: ctypes.CDLL, threads: int) -> None:
 
 
 @pytest.mark.usefixtures("threads_end")
-def test_the_number_of_tasks_is_the_number_of_threads(code: ctypes.CDLL) -> None:
+def test_every_thread_has_the_same_number_of_tasks(code: ctypes.CDLL) -> None:
     pool = ThreadPool(code)
     pool.use(3)
-    assert {tasks for _, tasks in _launch(code, 0)[0]} <= {3, 1}  # 1: alone beside busy programs
+    tasks = {tasks for _, tasks in _launch(code, 0)[0]}
+    assert len(tasks) == 1
+    assert tasks <= {1, *range(3, 49, 3)}  # 1: alone beside busy programs
     pool.use(1)
     assert _launch(code, 0)[0] == [(0, 1)]
     code.optc_pool_use(None, 1)
@@ -146,6 +162,79 @@ def test_work_goes_on_where_a_worker_is_held_up(code: ctypes.CDLL) -> None:
         assert sorted(done) == list(range(20))
     assert all(in_time)
     code.optc_pool_use(None, 1)
+
+
+@pytest.mark.usefixtures("threads_end")
+def test_long_loops_are_cut_into_more_tasks_than_threads(code: ctypes.CDLL) -> None:
+    pool = ThreadPool(code)
+    pool.use(2)
+    seen: list[tuple[int, int]] = []
+
+    @Body
+    def body(task: int, group: int, _: int) -> int:
+        tasks = Group.from_address(group).tasks
+        seen.append((task, tasks))
+        time.sleep(0.01 / tasks)
+        return 0
+
+    counts = []
+    for _ in range(8):
+        seen.clear()
+        assert code.optc_pool_launch(body, None, 0) == 0
+        counts.append(seen[0][1])
+        assert sorted(seen) == [(task, counts[-1]) for task in range(counts[-1])]
+    assert counts[0] in (1, 2)
+    assert max(counts) > 8
+    code.optc_pool_use(None, 1)
+
+
+@pytest.mark.usefixtures("threads_end")
+def test_a_worker_that_no_program_held_up_is_not_left_out(code: ctypes.CDLL) -> None:
+    """It slept in a task, as a worker does whose processor a hypervisor has taken."""
+    pool = ThreadPool(code)
+    pool.use(2)
+    main = threading.get_ident()
+    helped: list[bool] = []
+
+    @Body
+    def body(task: int, group: int, _: int) -> int:
+        helped.append(threading.get_ident() != main)
+        time.sleep(0.3 if helped[-1] else 0.2)
+        return 0
+
+    for _ in range(3):
+        helped.clear()
+        assert code.optc_pool_launch(body, None, 2) == 0
+        assert any(helped)
+    code.optc_pool_use(None, 1)
+
+
+@pytest.mark.usefixtures("threads_end")
+@pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="needs two processors")
+def test_workers_beside_a_busy_program_are_left_out(tmp_path: Path) -> None:
+    """Some loops then run on the launching thread alone, in one task."""
+    source, library = tmp_path / "spinning.c", tmp_path / "spinning.so"
+    source.write_text(f'#include "{SOURCE}"\n{SPINNING}')
+    link(str(library), [], [str(source)])
+    code = ctypes.CDLL(str(library))
+    before = os.sched_getaffinity(0)
+    own, other = sorted(before)[:2]
+    os.sched_setaffinity(0, {other})  # the program and the worker inherit that
+    busy = subprocess.Popen([sys.executable, "-c", "while True: pass"])
+    try:
+        pool = ThreadPool(code)
+        pool.use(2)
+        os.sched_setaffinity(0, {own})
+        tasks = ctypes.c_int(0)
+        deadline = time.monotonic() + 60
+        while tasks.value != 1 and time.monotonic() < deadline:
+            assert code.optc_pool_launch(code.spin_body, ctypes.byref(tasks), 0) == 0
+        assert tasks.value == 1
+    finally:
+        busy.kill()
+        busy.wait()
+        os.sched_setaffinity(0, before)
+        code.optc_pool_use(None, 1)
 
 
 def test_engines_launch_their_loops_on_it(engines: Callable[[str], Engine]) -> None:
