@@ -88,6 +88,7 @@ class Place:
         panel: The part of K; None is all of it.
         kept: First of the tile's sums among those that the panel keeps.
         fetched: Cache lines of a step over K that the task fetches before its tiles.
+        single: Whether ``pace`` is at most one line, so that a step fetches no more.
     """
 
     block: Any
@@ -98,6 +99,7 @@ class Place:
     panel: Panel | None = None
     kept: Any = 0
     fetched: int = 0
+    single: bool = False
 
     @property
     def lines(self) -> int:
@@ -108,6 +110,11 @@ class Place:
     def early(self) -> int:
         """Cache lines of a step over K that a task which prepares something fetches meanwhile."""
         return self.lines // 4
+
+    @property
+    def burst(self) -> int:
+        """Cache lines of the next weights that a step over K fetches, some of them once more."""
+        return 1 if self.single else self.lines // 2
 
     def part(self, index: Any, count: int) -> Place:
         """Of one of the parts of a tile's columns: it fetches its part of what the tile fetches."""
@@ -165,11 +172,11 @@ def fetch_ahead(w: Any, place: Place, step: Any, column: Any, width: int) -> Non
         return
     line = place.fetched * steps + (place.turn * steps + (step - first)) * place.pace // PACE
     if place.width == BLOCK:  # what is next lies behind this
-        fetch_lines(w, [place.block, behind, line * 16], lines // 2)
+        fetch_lines(w, [place.block, behind, line * 16], place.burst)
         return
-    line = tir.bind(tir.min(line, steps * lines - lines // 2))
+    line = tir.bind(tir.min(line, steps * lines - place.burst))
     block, channel, origin = place.next(steps)
-    for offset in range(lines // 2):
+    for offset in range(place.burst):
         at = line + offset
         fetch_lines(w, [block, origin + at // lines, channel + at % lines * 16], 1)
 

@@ -108,27 +108,31 @@ def fma(a: Any, b: Any, c: Any, lanes: int) -> Any:
 
 
 def _row_tiles(
-    first: Any, last: Any, task: Place, fetch: int, heights: range, tile: TileEmitter
+    first: Any, last: Any, task: Place, fetch: int | None, heights: range, tile: TileEmitter
 ) -> None:
     """Cover rows [first, last) of one task by tiles whose heights differ by one at most.
 
-    Its first ``fetch`` tiles share the fetching of what comes next; 0 is one lone tile.
+    Its first ``fetch`` tiles share the fetching of what comes next; 0 is one lone tile, None are
+    all tiles of many rows.
     """
     tallest = max(heights)
     total = tir.bind(last - first)
     count = tir.bind((total + (tallest - 1)) // tallest)
     least = variable(total // tir.max(1, count))
     higher = variable(total - least * count)
-    if fetch:
-        sharing = variable(tir.min(count, fetch))
+    if fetch != 0:
+        sharing = variable(tir.min(count, fetch) if fetch else count)
         lines = task.lines - task.fetched
-        pace = variable(PACE * lines // tir.max(2, sharing))  # a tile emits at most half of all
+        most = tir.max(2, sharing)  # a tile emits at most half of all
+        pace = variable((PACE * lines + (most - 1)) // most)
     with tir.serial(count) as index:
         start = variable(first + index * least + tir.min(index, higher))
         height = variable(least + tir.cast(index < higher, "int32"))
         place = replace(task, kept=index * (tallest * task.width))
-        if fetch:
-            place = replace(place, turn=index, pace=tir.Select(index < sharing, pace, 0))
+        if fetch != 0:
+            place = replace(
+                place, turn=index, single=fetch is None, pace=tir.Select(index < sharing, pace, 0)
+            )
         for rows in reversed(heights):
             with tir.If(height == rows), tir.Then():
                 tile(start, rows, place)
@@ -189,7 +193,7 @@ def emit_tiles(
         heights: range,
         prepare: Prepare | None = None,
         panels: Panels | None = None,
-        alone: bool = False,
+        fetch: int | None = schedule.fetch,
     ) -> None:
         width, count = BLOCK // parts, blocks * parts
         chunks: Any = 1
@@ -210,7 +214,7 @@ def emit_tiles(
                 if prepare is not None:
                     tiles = prepare(task)
                     task = replace(task, fetched=task.early)
-                _row_tiles(first, last, task, 0 if alone else schedule.fetch, heights, tiles)
+                _row_tiles(first, last, task, fetch, heights, tiles)
 
             if panels:
                 _in_panels(rows, task, k, panels, cover)
@@ -225,16 +229,16 @@ def emit_tiles(
             with tir.Then():
                 tasks(parts, heights, panels=short)
             with tir.Else():
-                tasks(parts, heights, panels=panels)
+                tasks(parts, heights, panels=panels, fetch=None if schedule.fetch else 0)
 
     def few(most: int | None) -> None:
         lone = range(1, schedule.few + 1)
         if most is not None and most <= schedule.few:
-            tasks(1, lone, alone=True)
+            tasks(1, lone, fetch=0)
             return
         with tir.If(rows <= schedule.few):
             with tir.Then():
-                tasks(1, lone, alone=True)
+                tasks(1, lone, fetch=0)
             with tir.Else():
                 several(1, _heights(schedule.few, schedule.few, most))
 
