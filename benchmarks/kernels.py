@@ -14,10 +14,11 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import statistics
+import tempfile
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -27,12 +28,15 @@ import tvm_ffi
 
 from optc.backends.tvm.ceilings import Meter
 from optc.backends.tvm.ceilings_kernels import ceiling_kernels
+from optc.backends.tvm.compiler import export
 from optc.backends.tvm.huge_pages import anonymous
 from optc.backends.tvm.isa import Isa, isa_of
 from optc.backends.tvm.kernels.matmul_float import FloatMatmul, float_matmul
 from optc.backends.tvm.kernels.matmul_int import IntMatmul
 from optc.backends.tvm.kernels.matmul_int_tiles import int_matmul
 from optc.backends.tvm.kernels.matmul_two_level import TwoLevelMatmul, two_level_matmul
+from optc.backends.tvm.thread_pool import SOURCE as THREAD_POOL
+from optc.backends.tvm.thread_pool import load_library, want_threads
 from optc.target import parse_target, usable_threads
 
 #: Weights of one format rotate through at least this much memory, more than caches hold.
@@ -59,15 +63,23 @@ def formats(n: int, k: int) -> dict[str, Config]:
     }
 
 
+def built(functions: dict[str, Any], isa: Isa) -> Any:
+    """The functions as a library whose loops run on the threads of an engine's pool."""
+    with tempfile.TemporaryDirectory() as folder:
+        library = Path(folder) / "kernels.so"
+        export(tvm.compile(tvm.IRModule(functions), isa.tvm_target()), library, THREAD_POOL)
+        return load_library(tvm_ffi, library)
+
+
 class _Library:
     """The ceiling kernels, compiled in this process."""
 
     def __init__(self, isa: Isa) -> None:
-        self._compiled = tvm.compile(tvm.IRModule(ceiling_kernels(isa)), isa.tvm_target())
+        self._compiled = built(ceiling_kernels(isa), isa)
 
     def get_function(self, name: str) -> Callable[..., Any]:
         """A kernel by name."""
-        found: Callable[..., Any] = self._compiled[name]
+        found: Callable[..., Any] = self._compiled.get_function(name)
         return found
 
 
@@ -86,9 +98,9 @@ class Kernel:
         else:
             function = float_matmul(config, isa)
             self.peak = "bf16" if config.weight_dtype == "bfloat16" and isa.bf16 else "fp32"
-        library = tvm.compile(tvm.IRModule({config.name: function}), isa.tvm_target())
+        library = built({config.name: function}, isa)
         self.compile_s = time.perf_counter() - started
-        self.function = library[config.name]
+        self.function = library.get_function(config.name)
         first = self._weights()
         self.bytes = sum(w.numpy().nbytes for w in first)
         copies = -(-ROTATION_BYTES // self.bytes)
@@ -145,8 +157,7 @@ def measure(
 ) -> dict[str, Any]:
     """All figures of one run as one JSON object."""
     threads = 1 if cpu_time else usable_threads()
-    os.environ.setdefault("TVM_NUM_THREADS", str(threads))  # before the pool starts
-    tvm.get_global_func("runtime.config_threadpool")(1, threads)
+    want_threads(threads)
     clock = time.thread_time if cpu_time else time.perf_counter
     meter = Meter(tvm_ffi, _Library(isa), isa, threads, ROTATION_BYTES, clock)
     kernels = {
