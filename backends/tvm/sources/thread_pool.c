@@ -69,6 +69,7 @@ struct pool {
   long long lost;           /* waited in vain, less what has been forgiven since */
   long long last_stall;     /* when that was the case last */
   long long waited;         /* by the workers for processors, ns, when that was looked at last */
+  long long asked;          /* when that was */
   long long unhelped_since; /* no worker has done a task */
   int unhelped;             /* launches since then */
   struct pace paces[PACES];
@@ -188,9 +189,10 @@ void optc_pool_stop(struct pool *pool) {
   wake(&pool->launches);
 }
 
-/* Whether most of the cycles that were lost since this was asked last are those that workers waited
-for processors that other programs had; so it is taken to be where the system does not say. */
-static int was_crowded(struct pool *pool, long long cycles) {
+/* Whether workers waited for processors that other programs had, since this was asked last, for most
+of the cycles that were lost and a share of all that passed, in which many workers add up small
+waits; so it is taken to be where the system does not say. */
+static int was_crowded(struct pool *pool, long long cycles, long long time) {
   long long waited = 0;
   for (int i = 1; i < pool->threads; i++) {
     int id = LOAD(pool->ids[i]);
@@ -198,9 +200,10 @@ static int was_crowded(struct pool *pool, long long cycles) {
     if (wait < 0) return 1;
     waited += wait;
   }
-  long long since = waited - pool->waited;
+  long long since = (waited - pool->waited) * CYCLES, passed = time - pool->asked;
   pool->waited = waited;
-  return since * CYCLES >= cycles;
+  pool->asked = time;
+  return since >= cycles && since * TOLERANCE >= passed;
 }
 
 /* Leave the workers out for a while. */
@@ -215,7 +218,7 @@ static void leave_out(struct pool *pool, long long time) {
 
 /* The launching thread waited in vain from `begun` to `ended`. */
 static void note_stall(struct pool *pool, long long begun, long long ended) {
-  if (!was_crowded(pool, ended - begun)) return;
+  if (!was_crowded(pool, ended - begun, ended)) return;
   pool->lost -= (begun - pool->last_stall) / TOLERANCE;
   if (pool->lost < 0) pool->lost = 0;
   pool->lost += ended - begun;
@@ -229,7 +232,7 @@ static void note_no_help(struct pool *pool, long long begun) {
   long long since = begun - pool->unhelped_since;
   if (pool->unhelped <= MOST_UNHELPED || since <= MOST_LOST) return;
   pool->unhelped = 0;
-  if (was_crowded(pool, since)) leave_out(pool, begun);
+  if (was_crowded(pool, since, begun)) leave_out(pool, begun);
 }
 
 static int run_alone(body_function body, void *data, int tasks) {
