@@ -19,13 +19,18 @@ from tvm.tirx.script.builder import ir as tir
 
 #: Output channels of one block of packed weights.
 BLOCK = 64
+#: Channels whose weights of a step over K are a cache line.
+LINE = 16
 #: Two blocks of weights have to fit into the second-level cache beside the activations.
 FETCH_BYTES = 384 << 10
 #: Steps of a tile are counted in this many parts of a cache line that they fetch.
 PACE = 256
-#: Steps over K, of 256 bytes, by which a lone tile fetches ahead of what it reads: farther than the
-#: processor itself does, which stops at the end of a page of 4 KiB.
-AHEAD = 32
+#: Places from which next weights are fetched in turn. The processor fetches on by itself behind each
+#: of them, up to the end of a page of 4 KiB, and so has more lines under way than a core can ask for.
+STRANDS = 4
+#: Steps over K, of 256 bytes, of a window of weights; a lone tile fetches the one behind that which
+#: it reads, from all its pages of 4 KiB in turn.
+WINDOW = 16 * STRANDS
 #: Steps by which it then fetches into the first-level cache.
 NEAR = 8
 
@@ -156,7 +161,7 @@ def fetch_ahead(w: Any, place: Place, step: Any, column: Any, width: int) -> Non
     if place.pace is None:
         fetch_lines(w, [place.block, step + NEAR, column], width // 16, level=3)
         if width == place.width:
-            fetch_lines(w, [place.block, step + AHEAD, column], width // 16)
+            _fetch_window(w, place.block, step)
         else:
             after = column + width
             fetch_lines(w, [place.block + after // BLOCK, step, after % BLOCK], width // 16)
@@ -171,14 +176,41 @@ def fetch_ahead(w: Any, place: Place, step: Any, column: Any, width: int) -> Non
     if 256 * (steps if isinstance(steps, int) else total) > FETCH_BYTES:
         return
     line = place.fetched * steps + (place.turn * steps + (step - first)) * place.pace // PACE
-    if place.width == BLOCK:  # what is next lies behind this
+    if place.width < BLOCK:
+        line = tir.bind(tir.min(line, steps * lines - place.burst))
+        block, channel, origin = place.next(steps)
+        for offset in range(place.burst):
+            at = line + offset
+            fetch_lines(w, [block, origin + at // lines, channel + at % lines * 16], 1)
+    elif place.single or not isinstance(steps, int):
         fetch_lines(w, [place.block, behind, line * 16], place.burst)
-        return
-    line = tir.bind(tir.min(line, steps * lines - place.burst))
-    block, channel, origin = place.next(steps)
-    for offset in range(place.burst):
-        at = line + offset
-        fetch_lines(w, [block, origin + at // lines, channel + at % lines * 16], 1)
+    else:
+        apart = steps * lines // STRANDS * LINE
+        first = in_turn(line // place.burst, STRANDS // place.burst, apart)
+        first = tir.bind(tir.cast(first, "int64"))
+        origin = [tir.cast(place.block, "int64"), tir.cast(behind, "int64")]
+        for strand in range(0, STRANDS, STRANDS // place.burst):
+            fetch_lines(w, [*origin, first + tir.int64(strand * apart)], 1)
+
+
+def in_turn(index: Any, strands: int, apart: int) -> Any:
+    """First channel of a line, counted in the order of fetching from ``strands`` strands in turn
+    that are ``apart`` channels from each other."""
+    if apart & (apart - 1):
+        return tir.bitwise_and(index, strands - 1) * apart + index // strands * LINE
+    # One product moves the strand above the line within it, and a mask takes away the rest.
+    return tir.bitwise_and(index * (apart + LINE // strands), strands * apart - LINE)
+
+
+def _fetch_window(w: Any, block: Any, step: Any) -> None:
+    """Fetch a line from each strand of the window behind that of a block's step over K."""
+    position = tir.bind(block * int(w.shape[1]) + step)
+    within = tir.bind(tir.bitwise_and(position, WINDOW - 1))
+    first = (position - within + WINDOW) * BLOCK + within * 16
+    first = tir.bind(tir.cast(first, "int64"))
+    for strand in range(STRANDS):
+        offset = strand * (WINDOW // STRANDS) * BLOCK
+        fetch_lines(w, [tir.int64(0), tir.int64(0), first + tir.int64(offset)], 1)
 
 
 def fetch_lines(w: Any, spot: list[Any], lines: int, apart: int = 16, level: int = 2) -> None:

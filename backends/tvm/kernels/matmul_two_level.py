@@ -20,7 +20,6 @@ from optc.backends.tvm.kernels.matmul_dot import dot_ops
 from optc.backends.tvm.kernels.matmul_int import SUM_WIDTH, IntMatmul
 from optc.backends.tvm.kernels.matmul_int_tiles import IntTiles
 from optc.backends.tvm.kernels.matmul_places import (
-    AHEAD,
     BLOCK,
     PACE,
     Panels,
@@ -58,6 +57,8 @@ _UNITS = {4: _Unit(1, 8), 6: _Unit(3, 16)}
 WIDE = 3
 #: Input channels of a panel of K that is unpacked, more or less: 16 KiB.
 PANEL_CHANNELS = 256
+#: Rows of packed weights by which scales of groups are fetched ahead.
+SCALES_AHEAD = 32
 #: Rows up to which K is unpacked in panels.
 PANEL_ROWS = 32
 
@@ -160,7 +161,7 @@ class _InRegisters:
         with tir.serial(groups) as following:
             index = tir.bind(first + following)
             if self.fetch:
-                ahead = max(1, AHEAD * unit.channels // unit.rows // self.group_size)
+                ahead = max(1, SCALES_AHEAD * unit.channels // unit.rows // self.group_size)
                 fetch_lines(self.wg, [place.block, index + ahead, 0], 2, apart=1)
             spreads = [self._spread(place.block, index, column + c * lanes) for c in range(count)]
             number: Any = steps if total % steps == 0 else tir.min(steps, total - index * steps)

@@ -9,7 +9,7 @@ import pytest
 from optc.backends.tvm.isa import isa_of
 from optc.backends.tvm.kernels.matmul_float import FloatMatmul
 from optc.backends.tvm.kernels.matmul_int import IntMatmul
-from optc.backends.tvm.kernels.matmul_places import AHEAD, BLOCK
+from optc.backends.tvm.kernels.matmul_places import BLOCK, LINE, NEAR, STRANDS, WINDOW, in_turn
 from optc.errors import UnavailableError
 from optc.target import Target
 from tests.backends.tvm.matmul_cases import V3, V4, V4_BF16, assembly
@@ -55,11 +55,28 @@ def test_integer_kernels_use_the_dot_product_of_their_instruction_set(config: In
 
 def test_a_lone_tile_fetches_each_line_that_it_will_read() -> None:
     loop = _innermost(assembly(BYTES, isa_of(V4)), "vpdpbusd", count=4)
-    fetched = re.findall(r"prefetcht1\s+(-?\d*)\((%\w+)\)", loop)
-    read = re.findall(r"vmovdqu64\s+(-?\d*)\((%\w+)\)", loop)
+    read = _places("vmovdqu64", loop)
     assert len(read) == BLOCK // 16
-    ahead = {(int(place or 0) - 256 * AHEAD, base) for place, base in fetched}
-    assert ahead == {(int(place or 0), base) for place, base in read}
+    near = [(place - 256 * NEAR, base) for place, base in _places("prefetcht0", loop)]
+    assert sorted(near) == sorted(read)
+    far = sorted(place for place, _ in _places("prefetcht1", loop))
+    strand = WINDOW // STRANDS * 256
+    assert [place - far[0] for place in far] == [strand * index for index in range(STRANDS)]
+
+
+def _places(instruction: str, loop: str) -> list[tuple[int, str]]:
+    """What the instruction's memory operands are: distance and register."""
+    found = re.findall(rf"{instruction}\s+(-?\d*)\((%\w+(?:,%\w+)?)\)", loop)
+    return [(int(place or 0), base) for place, base in found]
+
+
+@pytest.mark.parametrize("strand", [1, 16, 48, 64])
+@pytest.mark.parametrize("strands", [2, 4])
+def test_every_line_of_what_is_next_has_its_turn(strand: int, strands: int) -> None:
+    apart = strand * LINE
+    order = [int(in_turn(index, strands, apart)) for index in range(strands * strand)]
+    assert [place // apart for place in order] == [index % strands for index in range(len(order))]
+    assert sorted(order) == [line * LINE for line in range(len(order))]
 
 
 def _innermost(text: str, instruction: str, count: int) -> str:
