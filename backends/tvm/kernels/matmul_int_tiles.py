@@ -85,7 +85,7 @@ class IntTiles:
                 with tir.Then():
                     self._finish_channels(sums, result, start, place.block, column)
                 with tir.Else():
-                    for cell, spot in self._kept(sums, place, column):
+                    for cell, spot in self._kept(sums, place, place.panel, column):
                         store(place.panel.kept, sums[cell], [spot], lanes)
 
     def _continue(
@@ -96,17 +96,18 @@ class IntTiles:
             with tir.Then():
                 self._start(sums, start, place.block, 0, column)
             with tir.Else():
-                for cell, spot in self._kept(sums, place, column):
+                for cell, spot in self._kept(sums, place, place.panel, column):
                     sums[cell] = panel.kept.vload([spot], sums.dtype)
         self._add(sums, start, place, 0, column)
 
     def _kept(
-        self, sums: Registers, place: Place, column: Any
+        self, sums: Registers, place: Place, panel: Panel, column: Any
     ) -> Iterator[tuple[tuple[int, int], Any]]:
         """Each vector of sums and where the task keeps it."""
+        # 64 bits, so that what is constant becomes part of the instructions' addresses.
+        first = tir.bind(tir.cast(place.kept + (column - place.column), "int64"))
         for r, c in sums.cells():
-            spot = place.kept + r * place.width + (column - place.column)
-            yield (r, c), spot + c * self.isa.lanes
+            yield (r, c), first + tir.int64(r * place.width + c * self.isa.lanes)
 
     def _finish_channels(
         self, sums: Registers, result: Registers, start: Any, block: Any, column: Any

@@ -59,12 +59,14 @@ class Panel:
         channels: Input channels of a panel, a number or an int32; the last one may have fewer.
         k: Input channels of the packed weights.
         kept: int32 [at least rows * width of the task]: the sums of the panels before this one.
+        room: Elements of it for each tile, as many as the tallest has.
     """
 
     index: Any
     channels: Any
     k: int
     kept: Any
+    room: Any
 
     @property
     def is_last(self) -> Any:
@@ -91,7 +93,7 @@ class Place:
         pace: Cache lines of the next weights to fetch in one step over K, times PACE; None is a
             lone tile, which fetches its own.
         panel: The part of K; None is all of it.
-        kept: First of the tile's sums among those that the panel keeps.
+        kept: Index of the tile among those whose sums the panel keeps.
         fetched: Cache lines of a step over K that the task fetches before its tiles.
         single: Whether ``pace`` is at most one line, so that a step fetches no more.
     """

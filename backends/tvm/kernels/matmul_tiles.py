@@ -128,7 +128,7 @@ def _row_tiles(
     with tir.serial(count) as index:
         start = variable(first + index * least + tir.min(index, higher))
         height = variable(least + tir.cast(index < higher, "int32"))
-        place = replace(task, kept=index * (tallest * task.width))
+        place = replace(task, kept=index)
         if fetch != 0:
             place = replace(
                 place, turn=index, single=fetch is None, pace=tir.Select(index < sharing, pace, 0)
@@ -139,16 +139,17 @@ def _row_tiles(
 
 
 def _in_panels(
-    rows: Any, task: Place, k: int, panels: Panels, cover: Callable[[Place], None]
+    rows: Any, task: Place, k: int, panels: Panels, tallest: int, cover: Callable[[Place], None]
 ) -> None:
-    """Emit ``cover(place)`` for each panel of K."""
-    # Each tile's sums have the room of the tallest tile's.
+    """Emit ``cover(place)`` for each panel of K, with tiles of at most ``tallest`` rows."""
     kept = tir.alloc_buffer(((panels.rows + MAX_TILE_ROWS) * task.width,), "int32")
+    # Not a constant to this compiler, which else divides each place by the lanes of a vector.
+    room = variable(tallest * task.width)
     channels: Any = panels.channels
     if panels.whole:
         channels = variable(tir.Select(rows > panels.rows, round_up(k, channels), channels))
     with tir.serial((k + (channels - 1)) // channels) as index:
-        cover(replace(task, panel=Panel(index, channels, k, kept)))
+        cover(replace(task, panel=Panel(index, channels, k, kept, room)))
 
 
 def _heights(tallest: int, above: int, most: int | None = None) -> range:
@@ -217,7 +218,7 @@ def emit_tiles(
                 _row_tiles(first, last, task, fetch, heights, tiles)
 
             if panels:
-                _in_panels(rows, task, k, panels, cover)
+                _in_panels(rows, task, k, panels, max(heights), cover)
             else:
                 cover(task)
 
