@@ -33,17 +33,18 @@ CHUNKS = 64
 SUMS = 12
 #: Iterations of a compute loop.
 ITERATIONS = 1 << 16
-#: Read kernels: how many places of a chunk at once, how many registers from each.
-READERS = ((1, 4), (1, 8), (2, 4), (4, 2))
+#: Read kernels: how many places of a chunk at once, how many registers from each, and how many
+#: cache lines ahead they are fetched.
+READERS = ((1, 4, 0), (1, 8, 0), (2, 4, 0), (4, 2, 0), (4, 2, 16))
 #: The empty kernel and its number of operands.
 NOTHING, NOTHING_OPERANDS = "ceiling_nothing", 6
 #: Products that one lane of a multiply-add takes.
 _PRODUCTS = {"int8": 4, "bf16": 2, "fp32": 1}
 
 
-def reader_name(streams: int, vectors: int) -> str:
+def reader_name(streams: int, vectors: int, ahead: int) -> str:
     """Name of a read kernel."""
-    return f"ceiling_read_{streams}_{vectors}"
+    return f"ceiling_read_{streams}_{vectors}" + (f"_{ahead}" if ahead else "")
 
 
 def peak_name(kind: str) -> str:
@@ -100,7 +101,8 @@ class Meter:
         data = np.ones((pieces, self._piece // 4), np.int32)
         self.read_bytes = data.nbytes
         self._data = cycle([wrap(piece) for piece in data])
-        self._readers = [library.get_function(reader_name(s, v)) for s, v in READERS]
+        names = [reader_name(*reader) for reader in READERS]  # older engines have fewer
+        self._readers = [library.get_function(n) for n in names if library.implements_function(n)]
         self._chunks = wrap(np.zeros((CHUNKS, 16), np.int32))
         self._operands = wrap(np.ones((2, 4 * isa.lanes), np.uint8))
         self._peaks = {}

@@ -25,6 +25,7 @@ from optc.backends.tvm.isa import Isa
 from optc.backends.tvm.kernels.matmul_dot import dot_ops
 from optc.backends.tvm.kernels.matmul_float import DOT_IR, DOT_NAME
 from optc.backends.tvm.kernels.matmul_tiles import argument, building, fma, local, store
+from optc.backends.tvm.kernels.script import prefetch
 
 #: int32 values that a read kernel takes at once, whatever the instruction set.
 _READ_LANES = 16
@@ -32,19 +33,20 @@ _READ_LANES = 16
 
 def ceiling_kernels(isa: Isa) -> dict[str, Any]:
     """The PrimFuncs of all ceilings by name: readers, a peak for each type, the empty kernel."""
-    functions = {reader_name(s, v): _read(s, v) for s, v in READERS}
+    functions = {reader_name(*reader): _read(*reader) for reader in READERS}
     functions |= {peak_name(kind): _peak(kind, isa) for kind in peaks_of(isa)}
     return {**functions, NOTHING: _nothing()}
 
 
-def _read(streams: int, vectors: int) -> Any:
+def _read(streams: int, vectors: int, ahead: int) -> Any:
     """XOR of a buffer: data int32 [n], out int32 [CHUNKS, 16].
 
-    A chunk is read at ``streams`` places at once, ``vectors`` registers from each in turn.
+    A chunk is read at ``streams`` places at once, ``vectors`` registers from each in turn, and
+    fetched ``ahead`` registers before.
     """
     lanes, kind = _READ_LANES, f"int32x{_READ_LANES}"
     cells = [(s, v) for s in range(streams) for v in range(vectors)]
-    with building(reader_name(streams, vectors)) as builder:
+    with building(reader_name(streams, vectors, ahead)) as builder:
         size = tir.int32()
         data = argument("data", (size,), "int32")
         out = argument("out", (CHUNKS, lanes), "int32")
@@ -56,6 +58,8 @@ def _read(streams: int, vectors: int) -> Any:
             with tir.serial(words // (vectors * lanes)) as index:
                 for cell, (s, v) in enumerate(cells):
                     place = (chunk * streams + s) * words + (index * vectors + v) * lanes
+                    if ahead:
+                        prefetch(data, place + ahead * lanes)
                     total = totals.vload([cell * lanes], kind)
                     total = tir.bitwise_xor(total, data.vload([place], kind))
                     store(totals, total, [cell * lanes], lanes)

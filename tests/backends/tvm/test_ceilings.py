@@ -89,7 +89,7 @@ def test_peaks_run_the_instructions_of_the_matmuls(
 
 
 @pytest.mark.parametrize("streams", ceilings_module.READERS)
-def test_readers_read_every_word_once(streams: tuple[int, int]) -> None:
+def test_readers_read_every_word_once(streams: tuple[int, int, int]) -> None:
     """The XOR of all words is that of the lanes of all chunks; one changed word changes it."""
     reader = Library("x86-64-v3").get_function(ceilings_module.reader_name(*streams))
     data = np.random.default_rng(0).integers(0, 1 << 30, 1 << 17, np.int32)
