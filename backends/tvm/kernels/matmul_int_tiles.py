@@ -80,13 +80,14 @@ class IntTiles:
             self._sum(sums, start, place, 0, column)
             self._finish_channels(sums, result, start, place.block, column)
         else:
-            self._continue(sums, start, place, place.panel, column)
-            with tir.If(place.panel.is_last):
+            panel = place.panel
+            self._continue(sums, start, place, panel, column)
+            with tir.If(panel.is_last):
                 with tir.Then():
                     self._finish_channels(sums, result, start, place.block, column)
                 with tir.Else():
-                    for cell, spot in self._kept(sums, place, place.panel, column):
-                        store(place.panel.kept, sums[cell], [spot], lanes)
+                    for cell, spot in self._kept(sums, place, panel, column):
+                        store(panel.kept, sums[cell], [spot], lanes)
 
     def _continue(
         self, sums: Registers, start: Any, place: Place, panel: Panel, column: Any
@@ -96,7 +97,7 @@ class IntTiles:
             with tir.Then():
                 self._start(sums, start, place.block, 0, column)
             with tir.Else():
-                for cell, spot in self._kept(sums, place, place.panel, column):
+                for cell, spot in self._kept(sums, place, panel, column):
                     sums[cell] = panel.kept.vload([spot], sums.dtype)
         self._add(sums, start, place, 0, column)
 
@@ -105,7 +106,7 @@ class IntTiles:
     ) -> Iterator[tuple[tuple[int, int], Any]]:
         """Each vector of sums and where the task keeps it."""
         # 64 bits, so that what is constant becomes part of the instructions' addresses.
-        first = tir.bind(tir.cast(place.kept + (column - place.column), "int64"))
+        first = tir.bind(tir.cast(place.kept * panel.room + (column - place.column), "int64"))
         for r, c in sums.cells():
             yield (r, c), first + tir.int64(r * place.width + c * self.isa.lanes)
 

@@ -25,8 +25,9 @@ LINE = 16
 FETCH_BYTES = 384 << 10
 #: Steps of a tile are counted in this many parts of a cache line that they fetch.
 PACE = 256
-#: Places from which next weights are fetched in turn. The processor fetches on by itself behind each
-#: of them, up to the end of a page of 4 KiB, and so has more lines under way than a core can ask for.
+#: Places from which next weights are fetched in turn. The processor fetches on by itself behind
+#: each of them, up to the end of a page of 4 KiB, and so has more lines under way than a core alone
+#: can ask for.
 STRANDS = 4
 #: Steps over K, of 256 bytes, of a window of weights; a lone tile fetches the one behind that which
 #: it reads, from all its pages of 4 KiB in turn.
