@@ -112,7 +112,7 @@ class Place:
     @property
     def lines(self) -> int:
         """Cache lines of one step over K: 64 bytes are 4 bytes of 16 channels."""
-        return self.width // 16
+        return self.width // LINE
 
     @property
     def early(self) -> int:
@@ -162,12 +162,12 @@ def fetch_ahead(w: Any, place: Place, step: Any, column: Any, width: int) -> Non
         width: Channels of the tile.
     """
     if place.pace is None:
-        fetch_lines(w, [place.block, step + NEAR, column], width // 16, level=3)
+        fetch_lines(w, [place.block, step + NEAR, column], width // LINE, level=3)
         if width == place.width:
             _fetch_window(w, place.block, step)
         else:
             after = column + width
-            fetch_lines(w, [place.block + after // BLOCK, step, after % BLOCK], width // 16)
+            fetch_lines(w, [place.block + after // BLOCK, step, after % BLOCK], width // LINE)
         return
     panel, lines, total = place.panel, place.lines, int(w.shape[1])
     first, steps, behind = 0, total, total
@@ -184,9 +184,10 @@ def fetch_ahead(w: Any, place: Place, step: Any, column: Any, width: int) -> Non
         block, channel, origin = place.next(steps)
         for offset in range(place.burst):
             at = line + offset
-            fetch_lines(w, [block, origin + at // lines, channel + at % lines * 16], 1)
+            fetch_lines(w, [block, origin + at // lines, channel + at % lines * LINE], 1)
     elif place.single or not isinstance(steps, int):
-        fetch_lines(w, [place.block, behind, line * 16], place.burst)
+        # Many rows, and panels of any length, which are unpacked: products take longer than memory.
+        fetch_lines(w, [place.block, behind, line * LINE], place.burst)
     else:
         apart = steps * lines // STRANDS * LINE
         first = in_turn(line // place.burst, STRANDS // place.burst, apart)
@@ -209,14 +210,14 @@ def _fetch_window(w: Any, block: Any, step: Any) -> None:
     """Fetch a line from each strand of the window behind that of a block's step over K."""
     position = tir.bind(block * int(w.shape[1]) + step)
     within = tir.bind(tir.bitwise_and(position, WINDOW - 1))
-    first = (position - within + WINDOW) * BLOCK + within * 16
+    first = (position - within + WINDOW) * BLOCK + within * LINE
     first = tir.bind(tir.cast(first, "int64"))
     for strand in range(STRANDS):
         offset = strand * (WINDOW // STRANDS) * BLOCK
         fetch_lines(w, [tir.int64(0), tir.int64(0), first + tir.int64(offset)], 1)
 
 
-def fetch_lines(w: Any, spot: list[Any], lines: int, apart: int = 16, level: int = 2) -> None:
+def fetch_lines(w: Any, spot: list[Any], lines: int, apart: int = LINE, level: int = 2) -> None:
     """Fetch cache lines from an element on; that it lies beyond the buffer is no error.
 
     Args:

@@ -14,6 +14,7 @@ from optc.backends.tvm import BACKEND
 from optc.backends.tvm import ceilings as ceilings_module
 from optc.backends.tvm.ceilings import Meter, measuring_kernels, peaks_of
 from optc.backends.tvm.ceilings_kernels import ceiling_kernels
+from optc.backends.tvm.engine_files import ENGINE_FILE
 from optc.backends.tvm.isa import isa_of
 from optc.backends.tvm.runtime_libs import import_ffi
 from optc.bench.batches import block_count, step_batch
@@ -98,6 +99,23 @@ def test_readers_read_every_word_once(streams: tuple[int, int, int]) -> None:
     reader(wrap(data), wrap(out))
     assert np.bitwise_xor.reduce(out, axis=None) == np.bitwise_xor.reduce(data)
     assert len(np.unique(out)) > ceilings_module.CHUNKS
+
+
+def test_engines_with_fewer_readers_are_measured_with_those(engines: GetEngine) -> None:
+    engine = engines("int8")
+    meter = BACKEND.open_meter(engine.folder, engine.build.backend_data, 1, 1)
+    ffi = import_ffi()
+    library = measuring_kernels(ffi, engine.folder / ENGINE_FILE)
+    known = [ceilings_module.reader_name(*r) for r in ceilings_module.READERS[:-1]]
+
+    class Older:
+        get_function = library.get_function
+
+        def implements_function(self, name: str) -> bool:
+            return name in known
+
+    assert len(meter._readers) == len(known) + 1
+    assert len(Meter(ffi, Older(), isa_of(parse_target("native")), 1, 1)._readers) == len(known)
 
 
 def test_engines_without_ceilings_say_so(engines: GetEngine) -> None:
