@@ -16,7 +16,7 @@ import tvm
 from tvm.tirx.script.builder import ir as tir
 
 from optc.backends.tvm.isa import Isa
-from optc.backends.tvm.kernels.attention_claims import CLAIM_IR, claim
+from optc.backends.tvm.kernels.attention_claims import CLAIM_IR, for_claimed
 from optc.backends.tvm.kernels.attention_numbers import numbers_of
 from optc.backends.tvm.kernels.attention_plan import (
     Items,
@@ -48,8 +48,6 @@ from optc.backends.tvm.kernels.script import (
     bind,
     kernel,
     load,
-    register,
-    scratch,
     splat,
     store,
     workspace,
@@ -59,8 +57,6 @@ __all__ = ["PagedAttention", "paged_attention"]
 
 #: Multiply-adds below which a parallel region costs more than it saves.
 _SERIAL_WORK = 1 << 18
-#: Most threads that take part; each does items until none is left.
-_WORKERS = 64
 
 
 @dataclass(frozen=True)
@@ -136,14 +132,7 @@ def _run(step: _Step, parallel: Expr) -> None:
     count = bind(step.items.count * heads)
     with tir.If(parallel):
         with tir.Then():
-            claims = scratch((1,), "int32")
-            store(claims, tir.int32(0), 0)
-            with (
-                tir.parallel(0, bind(tir.min(count, _WORKERS))) as _,
-                tir.If(claims[0] < count),
-                tir.Then(),
-            ):
-                _work(step, claims, count)
+            for_claimed(count, lambda index: _item(step, index, tir.min(index + 1, count - 1)))
         with tir.Else(), tir.serial(0, count) as index:
             _rows_alone(step, bind(index // heads), bind(index % heads))
     with (
@@ -152,16 +141,6 @@ def _run(step: _Step, parallel: Expr) -> None:
         tir.Then(),
     ):
         _merge_tile(step, tile)
-
-
-def _work(step: _Step, claims: Expr, count: Expr) -> None:
-    """Do items until none is left, and know the next one while one is done."""
-    current = register(0, "int32", 1)
-    current.set(claim(claims))
-    with tir.While(current.get() < count):
-        following = bind(claim(claims))
-        _item(step, bind(current.get()), bind(tir.min(following, count - 1)))
-        current.set(following)
 
 
 def _item(step: _Step, index: Expr, following: Expr) -> None:

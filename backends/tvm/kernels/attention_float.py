@@ -21,6 +21,7 @@ from optc.backends.tvm.kernels.script import (
     scratch,
     splat,
     store,
+    wide,
 )
 
 
@@ -56,7 +57,7 @@ class Float32:
         self, pool: Expr, at: tuple[Expr, Expr], first: Expr, lanes: int, kept: Expr | None = None
     ) -> tuple[Expr, ...]:
         """float32x16."""
-        return (bind(widened(load(pool, *at, first, lanes=lanes))),)
+        return (bind(widened(load(pool, *at, wide(first), lanes=lanes))),)
 
     def kept(self, word: Expr, low: Expr, end: Expr) -> Expr | None:
         """A word is one token."""
@@ -64,7 +65,7 @@ class Float32:
 
     def operand(self, operands: Operands, m: Expr, plane: int, word: Expr) -> Expr:
         """float32x16."""
-        return bind(splat(operands.elements[m, word]))
+        return bind(splat(operands.elements[wide(m), wide(word)]))
 
     def dot(self, total: Register, words: tuple[Expr, ...], operand: Expr) -> None:
         """One fused multiply-add."""
@@ -117,7 +118,7 @@ class BFloat16:
         self, pool: Expr, at: tuple[Expr, Expr], first: Expr, lanes: int, kept: Expr | None = None
     ) -> tuple[Expr, ...]:
         """u32x16, first element in the lower half."""
-        loaded = load(pool, *at, first * 2, lanes=2 * lanes)
+        loaded = load(pool, *at, wide(first) * 2, lanes=2 * lanes)
         whole = widened(tir.reinterpret(loaded, dtype=f"uint32x{lanes}"))
         return (bind(whole if kept is None else whole & splat(kept)),)
 
@@ -132,7 +133,9 @@ class BFloat16:
 
     def operand(self, operands: Operands, m: Expr, plane: int, word: Expr) -> Expr:
         """u32x16."""
-        two = tir.reinterpret(load(operands.elements, m, word * 2, lanes=2), dtype="uint32")
+        two = tir.reinterpret(
+            load(operands.elements, wide(m), wide(word) * 2, lanes=2), dtype="uint32"
+        )
         return bind(splat(two))
 
     def dot(self, total: Register, words: tuple[Expr, ...], operand: Expr) -> None:

@@ -25,6 +25,7 @@ from optc.backends.tvm.kernels.script import (
     scratch,
     splat,
     store,
+    wide,
 )
 from optc.backends.tvm.kernels.vectors import load_part, reduce_row, store_part
 
@@ -107,7 +108,7 @@ class Int8:
         self, pool: Expr, at: tuple[Expr, Expr], first: Expr, lanes: int, kept: Expr | None = None
     ) -> tuple[Expr, ...]:
         """u8x64, as the instruction set's dot product takes them, in halves for 8 lanes."""
-        loaded = load(pool, *at, first * 4, lanes=4 * lanes)
+        loaded = load(pool, *at, wide(first) * 4, lanes=4 * lanes)
         whole = bind(widened(tir.reinterpret(loaded, dtype=f"int32x{lanes}")))
         ops = dot_ops(self.isa, 8)
         return tuple(
@@ -122,7 +123,7 @@ class Int8:
 
     def operand(self, operands: Operands, m: Expr, plane: int, word: Expr) -> Expr:
         """s8, four repeated in every lane."""
-        four = load(operands.elements, m, plane, word * 4, lanes=4)
+        four = load(operands.elements, wide(m), wide(plane), wide(word) * 4, lanes=4)
         lanes = self.isa.lanes
         repeated = tir.broadcast(tir.reinterpret(four, dtype="int32"), lanes)
         return bind(tir.reinterpret(repeated, dtype=f"int8x{4 * lanes}"))

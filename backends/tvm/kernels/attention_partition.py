@@ -13,6 +13,7 @@ from tvm.tirx.script.builder import ir as tir
 
 from optc.backends.tvm.kernels import math
 from optc.backends.tvm.kernels.attention_blocking import for_blocks
+from optc.backends.tvm.kernels.attention_fetch import fetch
 from optc.backends.tvm.kernels.attention_score import score, score_unit
 from optc.backends.tvm.kernels.attention_softmax import LEAST, MASKED, Running, merge_factors
 from optc.backends.tvm.kernels.attention_state import (
@@ -21,7 +22,6 @@ from optc.backends.tvm.kernels.attention_state import (
     Place,
     Pools,
     Queries,
-    fetching,
     new_buffers,
 )
 from optc.backends.tvm.kernels.attention_weigh import weigh
@@ -70,10 +70,10 @@ def attend_partition(
     )
     limits = (bind(groups[0] * size.tiles), bind(groups[1] * size.tiles))
     part = Part(pools, queries, new_buffers(pools, size), place, following, limits)
-    if pools.numbers.scaled:
-        _gather_value_scales(part)
     with tir.serial(*groups) as group:
         for_blocks(size.vectors, size.score_block, lambda m, count: score(part, group, m, count))
+    if pools.numbers.scaled:
+        _gather_value_scales(part)
     # Loop after loop over the vectors: what one leaves for the next, the processor computes while
     # it has begun with another vector.
     with tir.serial(0, size.vectors) as m:
@@ -95,8 +95,7 @@ def _gather_value_scales(part: Part) -> None:
     """The scales of the partition's values in order; 0 for what is no number."""
     pools = part.pools
     with tir.serial(*part.limits) as i:
-        tile = bind(part.place.tiles[i])
-        scales = pools.scales(pools.v, tile, part.head, pools.shape.value_dim)
+        scales = pools.scales(pools.v, part.place.at(i), pools.shape.value_dim)
         known = tir.Select(scales < splat(_LARGEST_SCALE), scales, splat(0.0))
         store(part.buffers.scales, known, i * TILE)
 
@@ -116,20 +115,12 @@ def _mask(part: Part, m: Expr, seen: tuple[Expr, Expr]) -> None:
             store(part.buffers.scores, value, m, i * TILE)
 
 
-def _fetch_rest(part: Part, i: Expr, m: Expr) -> None:
-    """Fetch a vector's part of what is fetched during the softmax, for one tile of values and one
-    of the keys that follow."""
-    vectors = part.queries.blocking.vectors
-    value, key = bind(part.place.tiles[i]), bind(part.following.tiles[i])
-    part.pools.fetch_value(value, part.head, m, vectors, rest=True)
-    part.pools.fetch_key(key, part.following.head, m, vectors, rest=True)
-
-
 def _find_largest(part: Part, m: Expr) -> None:
     """Note the next integer from the largest masked score of vector m on, in powers of two."""
     buffers = part.buffers
     top = register(MASKED)
     with tir.serial(*part.limits) as i:
+        fetch(part, "largest", i, m, part.queries.blocking.vectors)
         top.set(tir.max(top.get(), load(buffers.scores, m, i * TILE)))
     largest = bind(tree_max(top.get()) * score_unit(part, m))
     store(buffers.largest, math.ceil(tir.max(largest, tir.float32(LEAST))), m)
@@ -143,7 +134,7 @@ def _exponentials(part: Part, m: Expr) -> None:
     largest = bind(splat(tir.float32(0) - buffers.largest[m]))
     sums, top = register(0.0), register(0.0)
     with tir.serial(*part.limits) as i:
-        fetching(part.queries, lambda: _fetch_rest(part, i, m))
+        fetch(part, "exponentials", i, m, part.queries.blocking.vectors)
         weight = math.exp2(fma(load(buffers.scores, m, i * TILE), unit, largest))
         sums.set(sums.get() + numbers.put(buffers.weights, weight, m, i * TILE))
         if numbers.scaled:
@@ -160,7 +151,10 @@ def _settle(part: Part, running: Running, m: Expr) -> None:
     numbers, buffers = part.pools.numbers, part.buffers
     old, new = merge_factors(running, m, bind(buffers.largest[m]), bind(buffers.norms[m]))
     if numbers.scaled:
-        numbers.settle(buffers.weights, buffers.scores, m, part.limits, bind(buffers.products[m]))
+        largest = bind(buffers.products[m])
+        with tir.serial(*part.limits) as i:
+            fetch(part, "settle", i, m, part.queries.blocking.vectors)
+        numbers.settle(buffers.weights, buffers.scores, m, part.limits, largest)
         new = new * buffers.weights.factor[m]
     store(buffers.factors, old, m, 0)
     store(buffers.factors, new, m, 1)

@@ -5,9 +5,10 @@ from __future__ import annotations
 from tvm.tirx.script.builder import ir as tir
 
 from optc.backends.tvm.kernels import math
-from optc.backends.tvm.kernels.attention_state import Part, fetching, new_sums
+from optc.backends.tvm.kernels.attention_fetch import fetch, fetch_scales
+from optc.backends.tvm.kernels.attention_state import Part, new_sums
 from optc.backends.tvm.kernels.pools import TILE
-from optc.backends.tvm.kernels.script import Expr, bind, splat, store
+from optc.backends.tvm.kernels.script import Expr, bind, splat, store, wide
 
 
 def score(part: Part, group: Expr, first: Expr | int, count: int) -> None:
@@ -15,25 +16,26 @@ def score(part: Part, group: Expr, first: Expr | int, count: int) -> None:
     `score_unit` tells."""
     pools, numbers = part.pools, part.pools.numbers
     operands, tiles = part.queries.operands, part.queries.blocking.tiles
-    places = [bind(part.place.tiles[group * tiles + u]) for u in range(tiles)]
+    places = [part.place.at(group * tiles + u) for u in range(tiles)]
     sums = new_sums(numbers, operands, (first, count), numbers.query_planes, tiles)
-    with tir.serial(0, pools.k_words) as word:
-
-        def fetch() -> None:
-            for place in places:
-                pools.fetch_value(place, part.head, word, pools.k_words)
-
-        fetching(part.queries, fetch)
-        keys = [numbers.words(pools.k, (place, part.head), word * TILE, TILE) for place in places]
-        for j in range(count):
-            for plane in range(numbers.query_planes):
-                operand = numbers.operand(operands, first + j, plane, word)
-                for u, key in enumerate(keys):
-                    numbers.dot(sums[j][u][plane], key, operand)
+    numbered = range(tiles)
+    for u in numbered:
+        fetch_scales(part, group * tiles + u, keys=False)
+    with tir.serial(0, pools.k_words // 2) as pair:
+        for odd in range(2):
+            for u in numbered[odd::2]:
+                fetch(part, "score", group * tiles + u, pair, pools.k_words // 2)
+            word = bind(wide(pair) * 2 + odd)
+            keys = [numbers.words(pools.k, place, word * TILE, TILE) for place in places]
+            for j in range(count):
+                for plane in range(numbers.query_planes):
+                    operand = numbers.operand(operands, first + j, plane, word)
+                    for u, key in enumerate(keys):
+                        numbers.dot(sums[j][u][plane], key, operand)
     scales: list[Expr] = []
     if numbers.scaled:
         dim = pools.shape.key_dim
-        scales = [pools.scales(pools.k, place, part.head, dim) for place in places]
+        scales = [pools.scales(pools.k, place, dim) for place in places]
     for j in range(count):
         for u in range(tiles):
             value = numbers.value([s.get() for s in sums[j][u]])

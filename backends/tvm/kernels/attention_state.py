@@ -15,12 +15,14 @@ from optc.backends.tvm.kernels.script import (
     Register,
     bind,
     load,
-    prefetch,
     register,
     scratch,
     splat,
+    wide,
 )
 
+#: A tile of the pools and a KV head, as int64.
+At = tuple[Expr, Expr]
 #: Tokens of a partition.
 PARTITION = 256
 
@@ -41,37 +43,10 @@ class Pools:
         """Vectors of words of a K tile."""
         return self.shape.key_dim // self.shape.type.pack
 
-    def scales(self, pool: Expr, tile: Expr, head: Expr, dim: int) -> Expr:
+    def scales(self, pool: Expr, at: At, dim: int) -> Expr:
         """float32 scales of a tile's 16 tokens."""
-        last = load(pool, tile, head, TILE * dim, lanes=TILE * self.shape.type.pack)
+        last = load(pool, *at, wide(TILE * dim), lanes=TILE * self.shape.type.pack)
         return bind(tir.reinterpret(last, dtype=f"float32x{TILE}"))
-
-    def fetch_value(
-        self, tile: Expr, head: Expr, part: Expr, parts: int, *, rest: bool = False
-    ) -> None:
-        """Fetch one of ``parts`` equal parts of a tile's values into the second-level cache; of the
-        ``rest`` of the tile, what is left for the softmax."""
-        self._fetch(self.v, self.shape.value_dim, (tile, head), (part, parts), rest)
-
-    def fetch_key(
-        self, tile: Expr, head: Expr, part: Expr, parts: int, *, rest: bool = False
-    ) -> None:
-        """The same of a tile's keys."""
-        self._fetch(self.k, self.shape.key_dim, (tile, head), (part, parts), rest)
-
-    def _fetch(
-        self, pool: Expr, dim: int, at: tuple[Expr, Expr], turn: tuple[Expr, int], rest: bool
-    ) -> None:
-        line = TILE * self.shape.type.pack  # elements of a cache line
-        lines = self.shape.type.width(dim) // line
-        # The softmax takes a good part of the time of narrow types, little of that of float32:
-        # memory should be as busy meanwhile as it is during the dot products.
-        middle = lines * 3 // 4 if self.shape.type.pack > 1 else lines
-        first, end = (middle, lines) if rest else (0, middle)
-        part, parts = turn
-        each = -(-(end - first) // parts)
-        for i in range(each):
-            prefetch(pool, *at, tir.min(part * each + (first + i), end - 1) * line)
 
 
 @dataclass(frozen=True)
@@ -107,6 +82,10 @@ class Place:
     head: Expr
     tiles: Expr
 
+    def at(self, i: Expr) -> At:
+        """Where tile ``i`` of the partition lies."""
+        return wide(self.tiles[i]), wide(self.head)
+
 
 @dataclass(frozen=True)
 class Buffers:
@@ -141,17 +120,6 @@ class Part:
     place: Place
     following: Place
     limits: tuple[Expr, Expr]
-
-    @property
-    def head(self) -> Expr:
-        """KV head."""
-        return self.place.head
-
-
-def fetching(queries: Queries, body: Callable[[], None]) -> None:
-    """Do ``body``, which fetches, if the queries want it."""
-    with tir.If(queries.fetch), tir.Then():
-        body()
 
 
 def new_buffers(pools: Pools, size: Blocking) -> Buffers:

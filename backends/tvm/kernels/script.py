@@ -134,6 +134,12 @@ def splat(value: Expr | float, dtype: str = "float32", lanes: int = LANES) -> Ex
     return scalar if lanes == 1 else tir.broadcast(scalar, lanes)
 
 
+def wide(index: Expr | int) -> Expr:
+    """An index as int64. Sums of such indices keep their constants in the addresses of the code;
+    those of int32 are computed for each access, for they might overflow."""
+    return tir.int64(index) if isinstance(index, int) else bind(tir.cast(index, "int64"))
+
+
 def like(value: float, vector: Expr) -> Expr:
     """A float constant with as many lanes as ``vector``."""
     return splat(value, "float32", lanes_of(vector))
