@@ -14,32 +14,27 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-
-from optc.target import parse_target, usable_threads
-
-# TVM's pool reads it when it starts; by default it has half of the hardware threads.
-os.environ.setdefault("TVM_NUM_THREADS", str(usable_threads()))
-
 import tvm
 import tvm_ffi
 
+from benchmarks.kernel_library import kernel_library
 from optc.backends.tvm.ceilings import Meter
 from optc.backends.tvm.ceilings_kernels import ceiling_kernels
 from optc.backends.tvm.huge_pages import HUGE_PAGE, anonymous
 from optc.backends.tvm.isa import Isa, isa_of
-from optc.backends.tvm.kernels import pipeline
 from optc.backends.tvm.kernels.attention import PagedAttention, paged_attention
 from optc.backends.tvm.kernels.rotary_kv import RotaryKV, rotary_kv
 from optc.backends.tvm.kv_layout import POOL_TYPES, pool_shapes
+from optc.backends.tvm.thread_pool import want_threads
 from optc.runtime.executable import LayerKV
+from optc.target import parse_target, usable_threads
 
 #: Pools go over at least this much memory, several times any cache.
 ROTATION_BYTES = 192 << 20
@@ -76,24 +71,6 @@ STEPS = (
     Step(1, 512, 512),
     Step(1, 2048, 2048),
 )
-
-
-def library(kernels: dict[str, Any], isa: Isa) -> Any:
-    """Compiled kernels by name."""
-    module = tvm.IRModule({n: f.with_attr("global_symbol", n) for n, f in kernels.items()})
-    return tvm.compile(module, isa.tvm_target(), tir_pipeline=pipeline.register())
-
-
-class Ceilings:
-    """The ceiling kernels, compiled in this process."""
-
-    def __init__(self, isa: Isa) -> None:
-        self._compiled = tvm.compile(tvm.IRModule(ceiling_kernels(isa)), isa.tvm_target())
-
-    def get_function(self, name: str) -> Callable[..., Any]:
-        """A kernel by name."""
-        found: Callable[..., Any] = self._compiled[name]
-        return found
 
 
 def tensor(array: Any) -> Any:
@@ -151,7 +128,8 @@ class Layers:
             tensor(half),
             tensor(slots.reshape(1, -1).astype(np.int32)),
         ]
-        self.attend, self.write_kv = compiled["attention"], compiled["write"]
+        self.attend = compiled.get_function("attention")
+        self.write_kv = compiled.get_function("write")
 
     def attention(self, index: int) -> None:
         """Attention over one of the pools."""
@@ -174,9 +152,9 @@ def measure(
 ) -> dict[str, Any]:
     """All figures of one run as one JSON object; ``query_bits`` are those over int8 pools."""
     heads, kv_heads, dim = shape
-    threads = int(os.environ["TVM_NUM_THREADS"])
-    tvm.get_global_func("runtime.config_threadpool")(1, threads)
-    meter = Meter(tvm_ffi, Ceilings(isa), isa, threads, ROTATION_BYTES)
+    threads = usable_threads()
+    want_threads(threads)
+    meter = Meter(tvm_ffi, kernel_library(ceiling_kernels(isa), isa), isa, threads, ROTATION_BYTES)
     results = []
     for dtype in types:
         bits = query_bits if dtype == "int8" else 0
@@ -185,7 +163,7 @@ def measure(
         )
         rotary = RotaryKV(heads, kv_heads, dim, dim, dim, kv_dtype=dtype)
         kernels = {"attention": paged_attention(config, isa), "write": rotary_kv(rotary, isa)}
-        compiled = library(kernels, isa)
+        compiled = kernel_library(kernels, isa)
         for step in STEPS:
             layers = Layers(heads, LayerKV(0, kv_heads, dim, dim, dtype), step, compiled)
             best = {"attention": float("inf"), "write": float("inf")}

@@ -1,6 +1,6 @@
 """Measure the matmul kernels next to what the machine can do, in one interleaved run.
 
-Run ``python benchmarks/kernels.py [--n 8192] [--k 2048] [--only int8,int4g32] [--json]``.
+Run ``python -m benchmarks.kernels [--n 8192] [--k 2048] [--only int8,int4g32] [--json]``.
 
 For each weight format: GB/s of weights at one row and its share of the best read bandwidth, Gop/s
 at more rows and their share of the peak of the instruction that does the work. Weights rotate
@@ -15,10 +15,8 @@ from __future__ import annotations
 import argparse
 import json
 import statistics
-import tempfile
 import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -26,17 +24,16 @@ import numpy.typing as npt
 import tvm
 import tvm_ffi
 
+from benchmarks.kernel_library import kernel_library
 from optc.backends.tvm.ceilings import Meter
 from optc.backends.tvm.ceilings_kernels import ceiling_kernels
-from optc.backends.tvm.compiler import export
 from optc.backends.tvm.huge_pages import anonymous
 from optc.backends.tvm.isa import Isa, isa_of
 from optc.backends.tvm.kernels.matmul_float import FloatMatmul, float_matmul
 from optc.backends.tvm.kernels.matmul_int import IntMatmul
 from optc.backends.tvm.kernels.matmul_int_tiles import int_matmul
 from optc.backends.tvm.kernels.matmul_two_level import TwoLevelMatmul, two_level_matmul
-from optc.backends.tvm.thread_pool import SOURCE as THREAD_POOL
-from optc.backends.tvm.thread_pool import load_library, want_threads
+from optc.backends.tvm.thread_pool import want_threads
 from optc.target import parse_target, usable_threads
 
 #: Weights of one format rotate through at least this much memory, more than caches hold.
@@ -63,26 +60,6 @@ def formats(n: int, k: int) -> dict[str, Config]:
     }
 
 
-def built(functions: dict[str, Any], isa: Isa) -> Any:
-    """The functions as a library whose loops run on the threads of an engine's pool."""
-    with tempfile.TemporaryDirectory() as folder:
-        library = Path(folder) / "kernels.so"
-        export(tvm.compile(tvm.IRModule(functions), isa.tvm_target()), library, THREAD_POOL)
-        return load_library(tvm_ffi, library)
-
-
-class _Library:
-    """The ceiling kernels, compiled in this process."""
-
-    def __init__(self, isa: Isa) -> None:
-        self._compiled = built(ceiling_kernels(isa), isa)
-
-    def get_function(self, name: str) -> Callable[..., Any]:
-        """A kernel by name."""
-        found: Callable[..., Any] = self._compiled.get_function(name)
-        return found
-
-
 class Kernel:
     """One compiled kernel with enough random weights that caches do not help."""
 
@@ -98,7 +75,7 @@ class Kernel:
         else:
             function = float_matmul(config, isa)
             self.peak = "bf16" if config.weight_dtype == "bfloat16" and isa.bf16 else "fp32"
-        library = built({config.name: function}, isa)
+        library = kernel_library({config.name: function}, isa)
         self.compile_s = time.perf_counter() - started
         self.function = library.get_function(config.name)
         first = self._weights()
@@ -159,7 +136,9 @@ def measure(
     threads = 1 if cpu_time else usable_threads()
     want_threads(threads)
     clock = time.thread_time if cpu_time else time.perf_counter
-    meter = Meter(tvm_ffi, _Library(isa), isa, threads, ROTATION_BYTES, clock)
+    meter = Meter(
+        tvm_ffi, kernel_library(ceiling_kernels(isa), isa), isa, threads, ROTATION_BYTES, clock
+    )
     kernels = {
         name: Kernel(c, isa, clock) for name, c in formats(n, k).items() if not only or name in only
     }

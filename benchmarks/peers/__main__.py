@@ -5,10 +5,12 @@
 
 Installs each peer into an environment of its own under the work folder, converts the model to
 each format, then measures all of them in turns: prefill tokens/s, decode tokens/s of one
-sequence, aggregate decode tokens/s of 8 and 16. Figures are medians over turns. With ``--text``
-(a trained model) perplexity as well; ``--perplexity-of`` takes it from the results of such a run,
-for a model with random weights. A second table compares optc with the peers of its bit width
-(`comparison`). Run it on an otherwise idle machine.
+sequence, aggregate decode tokens/s of 8 and 16. Figures are medians over turns. Each round starts
+the peers anew, from fresh copies of their files: the speed of memory depends on where in it the
+weights come to lie, on virtual machines by a quarter, and stays so for as long as a file is cached.
+With ``--text`` (a trained model) perplexity as well; ``--perplexity-of`` takes it from the results
+of such a run, for a model with random weights. A second table compares optc with the peers of its
+bit width (`comparison`). Run it on an otherwise idle machine.
 """
 
 from __future__ import annotations
@@ -73,32 +75,36 @@ def measure(args: argparse.Namespace) -> list[dict[str, Any]]:
     plan = measuring.Plan(args.prompt, args.context, args.new)
     prompts = random_prompts(args.model, args.prompt)
     windows = text_windows(args.text, args.model, args.prompt, 60) if args.text else []
-    rows, workers = [], []
-    with ExitStack() as stack:
-        for variant in chosen:
-            own = variant.peer == "optc"
-            binaries = here if own else environments.ensure(variant.peer, root)
-            model = variants.convert(variant, binaries, args.model.resolve(), root)
-            command = variants.worker_command(variant, binaries, model.path, args.threads)
-            worker = stack.enter_context(measuring.started(command))
-            print(f"{variant.label}: ready, {worker.about['version']}", file=sys.stderr)
-            workers.append((variant, model, worker, measuring.Samples()))
-        measuring.measure_round(
-            [(worker, measuring.Samples()) for _, _, worker, _ in workers],
-            plan.warm_up().columns(prompts),
-        )
-        for done in range(args.rounds):
-            measured = [(worker, samples) for _, _, worker, samples in workers]
-            measuring.measure_round(measured, plan.columns(prompts))
-            print(f"round {done + 1} of {args.rounds}", file=sys.stderr)
-        parameters = comparison.parameter_count(args.model)
-        known = comparison.perplexities(args.perplexity_of)
-        for variant, model, worker, samples in workers:
-            found = row(variant, model, worker, samples, windows)
-            found["bits_per_weight"] = round(8 * model.weight_bytes / parameters, 2)
-            if variant.label in known:
-                found["perplexity"] = known[variant.label]
-            rows.append(found)
+    models = []
+    for variant in chosen:
+        binaries = here if variant.peer == "optc" else environments.ensure(variant.peer, root)
+        model = variants.convert(variant, binaries, args.model.resolve(), root)
+        models.append((variant, binaries, model, measuring.Samples()))
+    parameters = comparison.parameter_count(args.model)
+    known = comparison.perplexities(args.perplexity_of)
+    rows: list[dict[str, Any]] = []
+    for number in range(1, args.rounds + 1):
+        last = number == args.rounds
+        with ExitStack() as stack:
+            workers = []
+            for variant, binaries, model, samples in models:
+                path = stack.enter_context(variants.fresh_copy(model, root))
+                command = variants.worker_command(variant, binaries, path, args.threads)
+                worker = stack.enter_context(measuring.started(command))
+                print(f"{variant.label}: ready, {worker.about['version']}", file=sys.stderr)
+                workers.append((worker, samples))
+            unused = [(worker, measuring.Samples()) for worker, _ in workers]
+            measuring.measure_round(unused, plan.warm_up().columns(prompts))
+            measuring.measure_round(workers, plan.columns(prompts))
+            print(f"round {number} of {args.rounds}", file=sys.stderr)
+            if not last:
+                continue
+            for (variant, _, model, samples), (worker, _) in zip(models, workers, strict=True):
+                found = row(variant, model, worker, samples, windows)
+                found["bits_per_weight"] = round(8 * model.weight_bytes / parameters, 2)
+                if variant.label in known:
+                    found["perplexity"] = known[variant.label]
+                rows.append(found)
     return rows
 
 

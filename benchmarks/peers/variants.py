@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 import subprocess
 import sys
+import tempfile
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -113,6 +118,19 @@ def convert(variant: Variant, binaries: Path, model: Path, root: Path) -> Conver
     files = [path] if path.is_file() else [f for f in path.rglob("*") if f.is_file()]
     weights = [f for f in files if f.suffix in _WEIGHT_FILES and "tokenizer" not in f.name]
     return Converted(path, float(stamp.read_text()), _bytes(files), _bytes(weights))
+
+
+@contextmanager
+def fresh_copy(model: Converted, root: Path) -> Iterator[Path]:
+    """A copy of a model's files, so that their place in memory is another one than last time's."""
+    with tempfile.TemporaryDirectory(dir=root) as folder:
+        copy = Path(folder) / model.path.name
+        if model.path.is_file():
+            shutil.copy(model.path, copy)
+        else:
+            shutil.copytree(model.path, copy)
+        os.sync()  # nothing is written while others are measured
+        yield copy
 
 
 def _bytes(files: list[Path]) -> int:
