@@ -18,12 +18,13 @@ def score(part: Part, group: Expr, first: Expr | int, count: int) -> None:
     operands, tiles = part.queries.operands, part.queries.blocking.tiles
     places = [part.place.at(group * tiles + u) for u in range(tiles)]
     sums = new_sums(numbers, operands, (first, count), numbers.query_planes, tiles)
-    numbered = range(tiles)
-    for u in numbered:
+    for u in range(tiles):
         fetch_scales(part, group * tiles + u, keys=False)
+    # Half of the tiles fetch in every other step. The number of words is even, because dimensions
+    # are multiples of 8.
     with tir.serial(0, pools.k_words // 2) as pair:
         for odd in range(2):
-            for u in numbered[odd::2]:
+            for u in range(odd, tiles, 2):
                 fetch(part, "score", group * tiles + u, pair, pools.k_words // 2)
             word = bind(wide(pair) * 2 + odd)
             keys = [numbers.words(pools.k, place, word * TILE, TILE) for place in places]
