@@ -7,7 +7,8 @@ Installs each peer into an environment of its own under the work folder, convert
 each format, then measures all of them in turns: prefill tokens/s, decode tokens/s of one
 sequence, aggregate decode tokens/s of 8 and 16. Figures are medians over turns. Each round starts
 the peers anew, from fresh copies of their files: the speed of memory depends on where in it the
-weights come to lie, on virtual machines by a quarter, and stays so for as long as a file is cached.
+weights come to lie (on the virtual machine of the recorded runs by a quarter), as long as a file
+is cached.
 With ``--text`` (a trained model) perplexity as well; ``--perplexity-of`` takes it from the results
 of such a run, for a model with random weights. A second table compares optc with the peers of its
 bit width (`comparison`). Run it on an otherwise idle machine.

@@ -37,6 +37,8 @@ def fetch(part: Part, loop: Loop, i: Expr, turn: Expr, turns: int) -> None:
     equal parts."""
     pools, shape = part.pools, part.pools.shape
     values, keys = _SCALED if pools.numbers.scaled else _NARROW if shape.type.pack > 1 else _WHOLE
+    if loop not in values and loop not in keys:
+        return
     with tir.If(part.queries.fetch), tir.Then():
         if loop in values:
             tile = (pools.v, part.place.at(i), shape.value_dim)

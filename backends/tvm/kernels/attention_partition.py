@@ -58,7 +58,7 @@ def attend_partition(
         queries: The query vectors.
         running: Their state.
         place: The partition.
-        following: The one that this thread takes next; its keys are fetched.
+        following: The one that this thread most likely takes next; its keys are fetched.
         seen: Range of tokens that at least one vector sees; some of it lies in the partition.
     """
     size, start = queries.blocking, place.start

@@ -80,7 +80,7 @@ class _Weighed:
                 fetch(self.part, "weigh", self.i, word, self.most)
             self._add(at, word, self.part.pools.numbers.kept(word, low, end))
 
-    def _add(self, at: At, word: Expr | int, kept: Expr | None) -> None:
+    def _add(self, at: At, word: Expr, kept: Expr | None) -> None:
         part, numbers = self.part, self.part.pools.numbers
         start = wide(word) * part.pools.shape.value_dim
         index = wide(self.i) * self.most + wide(word)
