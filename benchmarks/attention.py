@@ -24,20 +24,19 @@ import numpy as np
 import tvm
 import tvm_ffi
 
-from benchmarks.kernel_library import kernel_library
 from optc.backends.tvm.ceilings import Meter
 from optc.backends.tvm.ceilings_kernels import ceiling_kernels
+from optc.backends.tvm.compiled_kernels import compiled_kernels
 from optc.backends.tvm.huge_pages import HUGE_PAGE, anonymous
 from optc.backends.tvm.isa import Isa, isa_of
 from optc.backends.tvm.kernels.attention import PagedAttention, paged_attention
 from optc.backends.tvm.kernels.rotary_kv import RotaryKV, rotary_kv
 from optc.backends.tvm.kv_layout import POOL_TYPES, pool_shapes
 from optc.backends.tvm.thread_pool import want_threads
+from optc.cpu_caches import beyond_caches
 from optc.runtime.executable import LayerKV
 from optc.target import parse_target, usable_threads
 
-#: Pools go over at least this much memory, several times any cache.
-ROTATION_BYTES = 192 << 20
 BLOCK_SIZE = 32
 #: The instruction that multiplies, by KV type.
 PEAKS = {"float32": "fp32", "bfloat16": "bf16", "int8": "int8"}
@@ -105,7 +104,7 @@ class Layers:
         element = np.dtype(POOL_TYPES[layer.dtype].element)
         # Small numbers in every type.
         fill = np.frombuffer(b"\x3c" * element.itemsize, element)[0]
-        copies = max(2, -(-ROTATION_BYTES // self.kv_bytes))
+        copies = max(2, -(-beyond_caches() // self.kv_bytes))
         self.pools = pools_of(shapes, fill, min(copies, 64))
         table = np.arange(step.sequences * blocks, dtype=np.int32)
         rows = step.sequences * step.rows
@@ -154,7 +153,9 @@ def measure(
     heads, kv_heads, dim = shape
     threads = usable_threads()
     want_threads(threads)
-    meter = Meter(tvm_ffi, kernel_library(ceiling_kernels(isa), isa), isa, threads, ROTATION_BYTES)
+    meter = Meter(
+        tvm_ffi, compiled_kernels(ceiling_kernels(isa), isa), isa, threads, beyond_caches()
+    )
     results = []
     for dtype in types:
         bits = query_bits if dtype == "int8" else 0
@@ -163,7 +164,7 @@ def measure(
         )
         rotary = RotaryKV(heads, kv_heads, dim, dim, dim, kv_dtype=dtype)
         kernels = {"attention": paged_attention(config, isa), "write": rotary_kv(rotary, isa)}
-        compiled = kernel_library(kernels, isa)
+        compiled = compiled_kernels(kernels, isa)
         for step in STEPS:
             layers = Layers(heads, LayerKV(0, kv_heads, dim, dim, dtype), step, compiled)
             best = {"attention": float("inf"), "write": float("inf")}

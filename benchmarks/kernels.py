@@ -24,9 +24,9 @@ import numpy.typing as npt
 import tvm
 import tvm_ffi
 
-from benchmarks.kernel_library import kernel_library
 from optc.backends.tvm.ceilings import Meter
 from optc.backends.tvm.ceilings_kernels import ceiling_kernels
+from optc.backends.tvm.compiled_kernels import compiled_kernels
 from optc.backends.tvm.huge_pages import anonymous
 from optc.backends.tvm.isa import Isa, isa_of
 from optc.backends.tvm.kernels.matmul_float import FloatMatmul, float_matmul
@@ -34,10 +34,9 @@ from optc.backends.tvm.kernels.matmul_int import IntMatmul
 from optc.backends.tvm.kernels.matmul_int_tiles import int_matmul
 from optc.backends.tvm.kernels.matmul_two_level import TwoLevelMatmul, two_level_matmul
 from optc.backends.tvm.thread_pool import want_threads
+from optc.cpu_caches import beyond_caches
 from optc.target import parse_target, usable_threads
 
-#: Weights of one format rotate through at least this much memory, more than caches hold.
-ROTATION_BYTES = 512 << 20
 #: Rows that are measured by default.
 ROWS = (1, 2, 4, 8, 16, 32, 512)
 
@@ -75,12 +74,12 @@ class Kernel:
         else:
             function = float_matmul(config, isa)
             self.peak = "bf16" if config.weight_dtype == "bfloat16" and isa.bf16 else "fp32"
-        library = kernel_library({config.name: function}, isa)
+        library = compiled_kernels({config.name: function}, isa)
         self.compile_s = time.perf_counter() - started
         self.function = library.get_function(config.name)
         first = self._weights()
         self.bytes = sum(w.numpy().nbytes for w in first)
-        copies = -(-ROTATION_BYTES // self.bytes)
+        copies = -(-beyond_caches() // self.bytes)
         self.weights = [first, *(self._weights() for _ in range(copies))]
         self.next = 0
 
@@ -137,7 +136,7 @@ def measure(
     want_threads(threads)
     clock = time.thread_time if cpu_time else time.perf_counter
     meter = Meter(
-        tvm_ffi, kernel_library(ceiling_kernels(isa), isa), isa, threads, ROTATION_BYTES, clock
+        tvm_ffi, compiled_kernels(ceiling_kernels(isa), isa), isa, threads, beyond_caches(), clock
     )
     kernels = {
         name: Kernel(c, isa, clock) for name, c in formats(n, k).items() if not only or name in only

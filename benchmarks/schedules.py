@@ -1,6 +1,7 @@
 """Compare schedules of the integer matmul with the default, one changed parameter each.
 
-Run ``python -m benchmarks.schedules --shapes 3072x576,576x1536 [--seconds 7] [--write FILE]``.
+Run ``python -m benchmarks.schedules --shapes 3072x576,576x1536 [--seconds 7] [--write FILE]
+[--json FILE]``.
 
 For int8 (per channel), int4 (groups of 32, zero points) and the same with integer scales: time of
 every candidate over the default's by rows, medians of rounds in which they take turns, and the
@@ -11,16 +12,16 @@ each shape to a file: the best candidate if it wins by that rule, else the defau
 from __future__ import annotations
 
 import argparse
+import json
 import statistics
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
-
-import numpy as np
+from typing import Any
 
 from optc.backends.tvm.isa import Isa, isa_of
-from optc.backends.tvm.kernel_timer import ROTATION_BYTES, KernelTimer, set_threads
+from optc.backends.tvm.kernel_timer import KernelTimer, weight_pool
 from optc.backends.tvm.schedule import (
     FETCHERS,
     KERNEL,
@@ -30,6 +31,7 @@ from optc.backends.tvm.schedule import (
     schedule_without,
 )
 from optc.backends.tvm.schedule_files import read_schedules, write_schedules
+from optc.backends.tvm.thread_pool import want_threads
 from optc.backends.tvm.tuning import ROWS, fastest, score
 from optc.target import parse_target, usable_threads
 
@@ -66,20 +68,33 @@ def measure(
     return [{rows: statistics.median(s) for rows, s in sample.items()} for sample in samples]
 
 
-def compare(workload: Workload, isa: Isa, seconds: float) -> Schedule:
-    """Measure and print one workload; returns the winner."""
-    pool = np.random.default_rng(0).integers(0, 256, ROTATION_BYTES, np.uint8)
+def compare(workload: Workload, isa: Isa, seconds: float) -> tuple[Schedule, dict[str, Any]]:
+    """Measure and print one workload; returns the winner, and the figures for ``--json``."""
     default = schedule_without(workload, isa)
     schedules = list(candidates(default))
+    pool = weight_pool(workload.n * workload.k)
     times = measure(schedules, KernelTimer(workload, isa, pool), seconds)
-    microseconds = ", ".join(f"{rows}: {1e6 * t:.0f}" for rows, t in times[0].items())
+    microseconds = {rows: 1e6 * t for rows, t in times[0].items()}
     print(f"{workload.kernel} {workload.n}x{workload.k} int{workload.bits}, default us by rows:")
-    print(f"  {microseconds}")
+    print("  " + ", ".join(f"{rows}: {value:.0f}" for rows, value in microseconds.items()))
+    others = []
     for schedule, medians in zip(schedules[1:], times[1:], strict=True):
         changed = {k: v for k, v in vars(schedule).items() if v != getattr(default, k)}
-        ratios = "  ".join(f"{rows}: {medians[rows] / times[0][rows]:.3f}" for rows in ROWS)
-        print(f"  {changed!s:32} {score(medians, times[0]):.3f}  by rows {ratios}", flush=True)
-    return fastest(schedules, times)[0]
+        mean = score(medians, times[0])
+        ratios = {rows: medians[rows] / times[0][rows] for rows in ROWS}
+        by_rows = "  ".join(f"{rows}: {ratio:.3f}" for rows, ratio in ratios.items())
+        print(f"  {changed!s:32} {mean:.3f}  by rows {by_rows}", flush=True)
+        others.append({"changed": changed, "ratio": mean, "ratio_by_rows": ratios})
+    winner, ratio = fastest(schedules, times)
+    record = {
+        "workload": asdict(workload),
+        "default": asdict(default),
+        "default_us_by_rows": microseconds,
+        "others": others,
+        "winner": asdict(winner),
+        "ratio": ratio,
+    }
+    return winner, record
 
 
 def main() -> None:
@@ -88,18 +103,25 @@ def main() -> None:
     parser.add_argument("--shapes", required=True, help="NxK, separated by commas")
     parser.add_argument("--seconds", type=float, default=7, help="for each shape and format")
     parser.add_argument("--write", type=Path, help="file of schedules to extend")
+    parser.add_argument("--json", type=Path, help="file for all figures")
     arguments = parser.parse_args()
     isa = isa_of(parse_target("native"))
-    set_threads(usable_threads())
+    threads = usable_threads()
+    want_threads(threads)
     path: Path | None = arguments.write
     known = dict(read_schedules(path)) if path is not None and path.exists() else {}
+    records = []
     for shape in arguments.shapes.split(","):
         n, k = map(int, shape.split("x"))
         for kernel, *form in FORMATS:
             workload = Workload(kernel, isa.name, n, k, *form)
-            known[workload] = compare(workload, isa, arguments.seconds)
+            known[workload], record = compare(workload, isa, arguments.seconds)
+            records.append(record)
     if path is not None:
         write_schedules(path, known)
+    if arguments.json is not None:
+        report = {"schema": 1, "isa": isa.name, "threads": threads, "results": records}
+        arguments.json.write_text(json.dumps(report, indent=1) + "\n")
 
 
 if __name__ == "__main__":

@@ -123,6 +123,17 @@ def test_a_compile_that_cannot_fit_is_refused_with_the_figure() -> None:
     assert caught.value.hint == "allow more"  # the compiler is what needs most
 
 
+def test_a_compile_that_fits_but_for_tuning_says_so() -> None:
+    model = dense_model(Dense())
+    needed = predicted_bytes(model, 0, gated=False, tuned=True)
+    check_memory(model, 0, needed, gated=False, tuned=True)
+    check_memory(model, 0, needed - 1, gated=False)
+    with pytest.raises(InputError) as caught:
+        check_memory(model, 0, needed - 1, gated=False, tuned=True)
+    assert f"predicted to need {needed:,} bytes" in caught.value.message
+    assert caught.value.hint == "allow more, or leave --tune out"
+
+
 def test_the_prediction_follows_the_largest_layer_not_the_depth() -> None:
     small = predicted_bytes(dense_model(Dense(windows=(0,))), 0, gated=True)
     deep = predicted_bytes(dense_model(Dense(windows=(0,) * 4)), 0, gated=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import random
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -10,30 +9,35 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any, TypeVar
 
 import numpy as np
-import tvm
+import numpy.typing as npt
 import tvm_ffi
 
+from optc.backends.tvm.compiled_kernels import compiled_kernels
+from optc.backends.tvm.huge_pages import anonymous
 from optc.backends.tvm.isa import Isa
 from optc.backends.tvm.kernels.matmul_int import SUM_WIDTH, IntMatmul
 from optc.backends.tvm.kernels.matmul_int_tiles import int_matmul
 from optc.backends.tvm.kernels.matmul_two_level import TwoLevelMatmul, two_level_matmul
 from optc.backends.tvm.schedule import TWO_LEVEL, Schedule, Workload
+from optc.backends.tvm.thread_pool import want_threads
 from optc.backends.tvm.tuning import choose
+from optc.cpu_caches import beyond_caches
 
-#: Weights rotate through so much memory, several times any cache, as those of a model's layers do.
-ROTATION_BYTES = 128 << 20
 _T = TypeVar("_T")
 #: Products of a sample; less work is repeated, because a single short call is mostly noise.
 SAMPLE_WORK = 1 << 24
+#: Random bytes that are drawn at once.
+_DRAWN_BYTES = 16 << 20
 
 
 class KernelTimer:
-    """Compiles a workload's schedules when they are first asked for, and times them.
+    """Compiles a workload's schedules when they are first asked for, and times them on as many
+    threads as ``want_threads`` was told.
 
     Args:
         workload: The matmul.
         isa: What it is compiled for.
-        pool: Bytes that serve as weights.
+        pool: Bytes that serve as weights (`weight_pool`).
         clock: Seconds.
     """
 
@@ -41,7 +45,7 @@ class KernelTimer:
         self,
         workload: Workload,
         isa: Isa,
-        pool: np.ndarray[Any, np.dtype[np.uint8]],
+        pool: npt.NDArray[np.uint8],
         clock: Callable[[], float] = time.perf_counter,
     ) -> None:
         self._isa, self._clock = isa, clock
@@ -75,8 +79,8 @@ class KernelTimer:
             function = two_level_matmul(config, self._isa)
         else:
             function = int_matmul(config, self._isa)
-        module = tvm.IRModule({config.name: function})
-        compiled: Callable[..., Any] = tvm.compile(module, self._isa.tvm_target())[config.name]
+        library = compiled_kernels({config.name: function}, self._isa)
+        compiled: Callable[..., Any] = library.get_function(config.name)
         return compiled
 
     def _activations(self, rows: int) -> tuple[list[Any], Any]:
@@ -97,9 +101,7 @@ def _config(workload: Workload) -> IntMatmul | TwoLevelMatmul:
     return IntMatmul(w.n, w.k, w.bits, w.group_size, w.asymmetric)
 
 
-def _rotation(
-    config: IntMatmul | TwoLevelMatmul, pool: np.ndarray[Any, np.dtype[np.uint8]]
-) -> list[list[Any]]:
+def _rotation(config: IntMatmul | TwoLevelMatmul, pool: npt.NDArray[np.uint8]) -> list[list[Any]]:
     """As many sets of the kernel's weights as the pool has room for."""
     shape, _ = config.weights["w"]
     size = int(np.prod(shape))
@@ -112,13 +114,15 @@ def _rotation(
     return sets
 
 
-def set_threads(threads: int) -> None:
-    """Let kernels that this process compiles use so many threads; call it before the first one.
-
-    TVM uses half of the processors unless the environment says otherwise, whatever it is asked for.
-    """
-    os.environ["TVM_NUM_THREADS"] = str(threads)
-    tvm.get_global_func("runtime.config_threadpool")(1, threads)
+def weight_pool(least: int) -> npt.NDArray[np.uint8]:
+    """Random bytes in memory like that of an engine's weights, at least ``least`` and more than
+    caches hold: the weights of a model's layers come from memory."""
+    rng = np.random.default_rng(0)
+    pool = np.frombuffer(anonymous(max(beyond_caches(), least)), np.uint8)
+    for start in range(0, len(pool), _DRAWN_BYTES):
+        piece = pool[start : start + _DRAWN_BYTES]
+        piece[:] = rng.integers(0, 256, len(piece), np.uint8)
+    return pool
 
 
 def in_turns(sets: Sequence[_T]) -> Iterator[_T]:
@@ -151,9 +155,8 @@ def tune(
     Every workload may use an equal share of the time that is left when its turn comes; what it
     has begun to compare it finishes, so that the whole may take a few candidates longer.
     """
-    set_threads(threads)
-    largest = max((w.n + 63) // 64 * 64 * (w.k + 31) // 32 * 32 for w in workloads)
-    pool = np.random.default_rng(0).integers(0, 256, max(ROTATION_BYTES, largest), np.uint8)
+    want_threads(threads)
+    pool = weight_pool(max((w.n + 63) // 64 * 64 * (w.k + 31) // 32 * 32 for w in workloads))
     ending = time.perf_counter() + seconds
     chosen = []
     for index, workload in enumerate(workloads):

@@ -7,8 +7,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-#: Working set of ``read`` where nothing says how much a step reads: several times any cache.
-WORKING_SET_BYTES = 256 << 20
 #: Time that ceilings are measured before each round of a benchmark.
 SAMPLING_S = 0.1
 #: Share of the best that the median reaches on an idle machine.

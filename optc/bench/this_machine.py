@@ -6,8 +6,9 @@ import tempfile
 from pathlib import Path
 
 from optc import registry
-from optc.bench.ceilings import WORKING_SET_BYTES, Meter, sample
+from optc.bench.ceilings import Meter, sample
 from optc.bench.measurable import MeasurableBackend
+from optc.cpu_caches import beyond_caches
 from optc.errors import UnavailableError
 from optc.target import known_targets, usable_threads
 
@@ -32,7 +33,7 @@ def measure_machine(where: str) -> Meter:
             native = known_targets()["native"]
             with tempfile.TemporaryDirectory() as folder:
                 threads = usable_threads()
-                meter = backend.build_meter(native, Path(folder), threads, WORKING_SET_BYTES)
+                meter = backend.build_meter(native, Path(folder), threads, beyond_caches())
                 sample(meter, MEASURE_S)
             return meter
         reasons.append(f"{name}: {reason or 'measures no ceilings'}")

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 from optc import registry
 from optc.artifact import Artifact
-from optc.bench.ceilings import WORKING_SET_BYTES, Ceiling, Meter, ceilings_json
+from optc.bench.ceilings import Ceiling, Meter, ceilings_json
 from optc.bench.costs import StepCosts, step_work
 from optc.bench.measurable import MeasurableBackend
+from optc.cpu_caches import beyond_caches
 from optc.errors import OptcError, UnavailableError
 from optc.runtime.executable import EngineSpec
 from optc.target import usable_threads
@@ -93,7 +94,7 @@ def working_set(costs: StepCosts) -> int:
     """Bytes that the read kernels should go over for an engine: its weights, or enough of them
     that no cache holds them."""
     work = dict.fromkeys((kind for c in costs.kernels.values() for kind in c.bytes), 0.0)
-    return min(int(costs.bytes_of({**work, "1": 1.0})), WORKING_SET_BYTES)
+    return min(int(costs.bytes_of({**work, "1": 1.0})), beyond_caches())
 
 
 def with_utilization(

@@ -208,8 +208,13 @@ class _Compile:
             divided(lowered.reference, self.options.self_draft)
 
         check_disk(lowered.model, self.writer, weight_copies(self.options.engines))
-        limit, gated = self.options.max_ram_bytes, self.options.gated
-        check_memory(lowered.reference, self.memory.sample(), limit, gated=gated)
+        check_memory(
+            lowered.reference,
+            self.memory.sample(),
+            self.options.max_ram_bytes,
+            gated=self.options.gated,
+            tuned=self.options.tune,
+        )
 
     def _tokenizer(self, imported: ImportedModel) -> TokenizerEntry | None:
         from optc.driver.tokenizer import write_tokenizer

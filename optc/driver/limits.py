@@ -5,6 +5,7 @@ from __future__ import annotations
 import onnx_ir as ir
 
 from optc.artifact import ArtifactWriter
+from optc.cpu_caches import beyond_caches
 from optc.errors import InputError
 from optc.gates.partition import partition
 from optc.gates.reference import HIDDEN_BYTES, VOCAB_TILE
@@ -52,23 +53,30 @@ def check_disk(model: ir.Model, writer: ArtifactWriter, copies: int = 1) -> None
         )
 
 
-def predicted_bytes(reference: ir.Model, present_bytes: int, *, gated: bool) -> int:
+def predicted_bytes(
+    reference: ir.Model, present_bytes: int, *, gated: bool, tuned: bool = False
+) -> int:
     """Peak of anonymous and shared memory that the rest of a compile will reach.
 
     Args:
         reference: The model in dense form.
         present_bytes: What is taken now, with the model imported and its passes run.
         gated: Whether gates will be measured.
+        tuned: Whether schedules of kernels will be.
 
     Raises:
         UnsupportedError: Gates are wanted and the model cannot be cut into layers.
     """
-    tiles = usable_threads() + 1
-    build = COMPILER_BYTES + tiles * _TILE_COPIES * 4 * _tile_elements(reference)
+    largest = _largest_weight(reference)
+    pack = (usable_threads() + 1) * _TILE_COPIES * 4 * min(TILE_ELEMENTS, largest)
+    tune = max(beyond_caches(), largest) if tuned else 0
+    build = COMPILER_BYTES + max(pack, tune)
     return present_bytes + max(build, _gate_bytes(reference) if gated else 0)
 
 
-def check_memory(reference: ir.Model, present_bytes: int, limit: int, *, gated: bool) -> None:
+def check_memory(
+    reference: ir.Model, present_bytes: int, limit: int, *, gated: bool, tuned: bool = False
+) -> None:
     """Check that a compile is predicted to stay within ``limit`` bytes; 0 is no limit.
 
     Raises:
@@ -76,21 +84,29 @@ def check_memory(reference: ir.Model, present_bytes: int, limit: int, *, gated: 
     """
     if not limit:
         return
-    needed = predicted_bytes(reference, present_bytes, gated=gated)
+
+    def needs(gated: bool, tuned: bool) -> int:
+        return predicted_bytes(reference, present_bytes, gated=gated, tuned=tuned)
+
+    needed = needs(gated, tuned)
     if needed > limit:
-        helps = gated and predicted_bytes(reference, present_bytes, gated=False) <= limit
+        hint = "allow more"
+        if gated and needs(False, tuned) <= limit:
+            hint += ", or leave the gates out with --no-gates"
+        elif tuned and needs(gated, False) <= limit:
+            hint += ", or leave --tune out"
         raise InputError(
             f"this compile is predicted to need {needed:,} bytes of memory, "
             f"but {limit:,} are allowed",
             where="--max-ram",
-            hint="allow more" + (", or leave the gates out with --no-gates" if helps else ""),
+            hint=hint,
         )
 
 
-def _tile_elements(model: ir.Model) -> int:
+def _largest_weight(model: ir.Model) -> int:
+    """Elements of the largest weight."""
     values = model.graph.initializers.values()
-    largest = max((v.const_value.size for v in values if v.const_value is not None), default=0)
-    return min(TILE_ELEMENTS, largest)
+    return max((v.const_value.size for v in values if v.const_value is not None), default=0)
 
 
 def _gate_bytes(model: ir.Model) -> int:

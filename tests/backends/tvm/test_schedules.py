@@ -284,16 +284,19 @@ def test_when_time_is_over_what_was_not_compared_stays() -> None:
 
 
 def test_schedules_are_timed_on_all_threads() -> None:
-    """TVM gives a process half of the processors unless its environment says otherwise."""
+    """On the threads of an engine's pool, in a process of its own as with ``--tune``."""
     script = (
-        "import tvm\n"
-        "from optc.backends.tvm.kernel_timer import set_threads\n"
-        "set_threads(2)\n"
-        "print(tvm.get_global_func('runtime.NumThreads')())\n"
+        "import threading\n"
+        "from optc.backends.tvm.kernel_timer import tune\n"
+        "from optc.backends.tvm.schedule import Workload\n"
+        "from tests.backends.tvm.matmul_cases import isa_that_runs\n"
+        "isa = isa_that_runs('x86-64-v3')\n"
+        "[entry] = tune([Workload('int_matmul', isa.name, 256, 256, 8, 0, False)], isa, 3, 0.5)\n"
+        "names = [thread.name for thread in threading.enumerate()]\n"
+        "print(entry['workload']['n'], names.count('optc-worker'))\n"
     )
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)}
-    environment.pop("TVM_NUM_THREADS", None)
     done = subprocess.run(
         [sys.executable, "-c", script], capture_output=True, text=True, check=True, env=environment
     )
-    assert done.stdout.strip() == "2"
+    assert done.stdout.split() == ["256", "2"]  # and the thread that calls

@@ -1,4 +1,4 @@
-"""Kernels compiled and loaded as those of an engine are."""
+"""Kernels on their own, compiled and loaded as those of an engine are. Needs TVM."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from optc.backends.tvm.thread_pool import SOURCE as THREAD_POOL
 from optc.backends.tvm.thread_pool import load_library
 
 
-def kernel_library(functions: dict[str, Any], isa: Isa) -> Any:
+def compiled_kernels(functions: dict[str, Any], isa: Isa) -> Any:
     """The functions by name, as a library whose loops run on the threads of an engine's pool, as
     many as ``want_threads`` was told."""
     named = {name: f.with_attr("global_symbol", name) for name, f in functions.items()}

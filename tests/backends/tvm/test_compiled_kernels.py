@@ -1,4 +1,4 @@
-"""Kernels that benchmarks compile themselves run, and the ceilings with them."""
+"""Kernels that are compiled on their own run, and the ceilings with them."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from typing import Any
 
 import tvm_ffi
 
-from benchmarks.kernel_library import kernel_library
 from optc.backends.tvm.ceilings import Meter
 from optc.backends.tvm.ceilings_kernels import ceiling_kernels
+from optc.backends.tvm.compiled_kernels import compiled_kernels
 from optc.backends.tvm.isa import isa_of
 from optc.backends.tvm.thread_pool import want_threads
 from optc.target import parse_target
@@ -19,7 +19,7 @@ from optc.target import parse_target
 def _ceilings() -> Mapping[str, Any]:
     isa = isa_of(parse_target("native"))
     want_threads(1)
-    meter = Meter(tvm_ffi, kernel_library(ceiling_kernels(isa), isa), isa, 1, 8 << 20)
+    meter = Meter(tvm_ffi, compiled_kernels(ceiling_kernels(isa), isa), isa, 1, 8 << 20)
     meter.measure()
     return meter.ceilings()
 
