@@ -98,7 +98,7 @@ def step_work(
         wanted: Rows whose logits are wanted.
     """
     work = Work(tuple(group.window for group in spec.groups))
-    work.add_step(zip(new_rows, lengths, strict=True), wanted)
+    work.add_step(list(zip(new_rows, lengths, strict=True)), wanted)
     return work.factors()
 
 

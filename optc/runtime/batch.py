@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Iterator, Sequence
 from typing import Protocol, TypeVar
 
@@ -11,6 +12,10 @@ from optc.runtime.chunks import Chunk
 from optc.runtime.executable import Int32, StepBatch
 from optc.runtime.kv_blocks import RELEASED, BlockCopy, BlockTables
 from optc.runtime.tree import HasDrafts, place_drafts
+
+_ENTRY_BYTES = np.dtype(np.int32).itemsize
+#: A byte of -1, that of entries without a block.
+_PADDING = RELEASED.to_bytes(1, signed=True)
 
 
 class HasPath(HasDrafts, Protocol):
@@ -34,25 +39,29 @@ def build_batch(chunks: Sequence[Chunk[R]], groups: int, block_size: int) -> Ste
     drafts, in order. If none does, the last row is asked for all the same, so that R is never 0;
     its logits are of no use.
     """
-    if len(chunks) == 1 and chunks[0].rows == 1 and not chunks[0].drafted:
-        return one_row(chunks[0], block_size)
+    if all(chunk.rows == 1 and not chunk.drafted for chunk in chunks):
+        return one_row_each(chunks, block_size)
     return many_rows(chunks, groups, block_size)
 
 
-def one_row(chunk: Chunk[R], block_size: int) -> StepBatch:
-    """`build_batch` of one sequence with one row. A single user pays for every call of NumPy with
-    every token: here there are as few as there are arrays."""
-    request, start = chunk.request, chunk.start
-    blocks = request.tables.blocks
-    entry, offset = divmod(start, block_size)
+def one_row_each(chunks: Sequence[Chunk[R]], block_size: int) -> StepBatch:
+    """`build_batch` of a row for each sequence, without drafts. Decoding pays for every call of
+    NumPy with every token: here there are as few as there are arrays."""
+    starts = [chunk.start for chunk in chunks]
+    groups = list(zip(*(chunk.request.tables.blocks for chunk in chunks), strict=True))
+    slots = [
+        [table[at // block_size] * block_size + at % block_size for table, at in pairs]
+        for pairs in (zip(group, starts, strict=True) for group in groups)
+    ]
+    wanted = [row for row, chunk in enumerate(chunks) if chunk.completes]
     return StepBatch(
-        tokens=np.array(request.path[start : start + 1]),
-        positions=np.array([start], np.int32),
-        slot_mapping=np.array([[t[entry] * block_size + offset] for t in blocks], np.int32),
-        query_starts=np.array([0, 1], np.int32),
-        kv_lengths=np.array([[start + 1]] * len(blocks), np.int32),
-        block_tables=np.array([[table] for table in blocks], np.int32),
-        logit_rows=np.zeros(1, np.int32),
+        tokens=np.array([c.request.path.item(c.start) for c in chunks], np.int32),
+        positions=np.array(starts, np.int32),
+        slot_mapping=np.array(slots, np.int32),
+        query_starts=np.arange(len(chunks) + 1, dtype=np.int32),
+        kv_lengths=np.array([[at + 1 for at in starts]] * len(groups), np.int32),
+        block_tables=_block_tables(groups),
+        logit_rows=np.array(wanted or [len(chunks) - 1], np.int32),
         tree_parent=None,
     )
 
@@ -63,7 +72,7 @@ def many_rows(chunks: Sequence[Chunk[R]], groups: int, block_size: int) -> StepB
     starts = np.array([chunk.start for chunk in chunks], np.int32)
     query_starts = np.zeros(len(chunks) + 1, np.int32)
     np.cumsum(counts, out=query_starts[1:])
-    tables = _block_tables(chunks, groups)
+    tables = _block_tables(list(zip(*(c.request.tables.blocks for c in chunks), strict=True)))
     rows = np.arange(query_starts[-1], dtype=np.int32)
     indices = starts  # in the sequences' KV, in order of rows
     if len(rows) > len(chunks):  # not a row each, as in decode
@@ -105,11 +114,13 @@ def copied_slots(
         )
 
 
-def _block_tables(chunks: Sequence[Chunk[R]], groups: int) -> Int32:
-    """[G, B, P] block tables, padded with -1."""
-    width = max(len(chunk.request.tables.blocks[0]) for chunk in chunks)
-    tables = np.full((groups, len(chunks), width), RELEASED, np.int32)
-    for row, chunk in enumerate(chunks):
-        for group, table in enumerate(chunk.request.tables.blocks):
-            tables[group, row, : len(table)] = table
-    return tables
+def _block_tables(groups: Sequence[Sequence[array[int]]]) -> Int32:
+    """[G, B, P] block tables, padded with -1.
+
+    Args:
+        groups: By group, the tables of all sequences.
+    """
+    width = max(map(len, groups[0])) * _ENTRY_BYTES
+    rows = [table.tobytes().ljust(width, _PADDING) for group in groups for table in group]
+    tables = np.frombuffer(bytearray().join(rows), np.int32)
+    return tables.reshape(len(groups), len(groups[0]), -1)

@@ -212,7 +212,9 @@ class Core:
         copies += searched.copies  # after moving, the logits are not valid any more
         move_kv(self.executable, self.scheduler.blocks, copies, draws, verdicts)
         now = self._clock()
-        decodes = sum(c.completes and c.rows == c.drafted + 1 for c in chunks)
+        decodes = 0
+        if self._speculator:
+            decodes = sum(c.completes and c.rows == c.drafted + 1 for c in chunks)
         updates = [self._update(d, one, now) for d, one in zip(draws, judged, strict=True)]
         if self._speculator and decodes:
             rows, mixed = sum(chunk.rows for chunk in chunks), decodes < len(chunks)
@@ -264,9 +266,11 @@ class Core:
         if request.constraint is not None:
             drawn = request.constraint.follow(drawn, request.params)
         delta = advance(request, drawn, self._eos, now)
-        for metrics in (request.metrics, self._metrics):
-            metrics.forced_tokens += max(0, len(delta.token_ids) - len(verdict.drawn))
-        self._metrics.output_tokens += len(delta.token_ids)
+        count = len(delta.token_ids)
+        self._metrics.output_tokens += count
+        if count > len(verdict.drawn):
+            for metrics in (request.metrics, self._metrics):
+                metrics.forced_tokens += count - len(verdict.drawn)
         if delta.finish_reason is not None:
             self._finish(request, delta.finish_reason)
         elif verdict.accepted:

@@ -12,8 +12,8 @@ _REPLACEMENT = "\ufffd"
 _PROMPT_CONTEXT = 6
 #: Tokens that a UTF-8 character may be spread over before its last one.
 _MAX_UNFINISHED = 3
-#: A window is cut at a boundary from this length on (each cut costs one more decoding), …
-_CUT_WINDOW = 16
+#: A window is cut at a boundary from this length on (each cut costs one more short decoding), …
+_CUT_WINDOW = 4
 #: … and anywhere from this one on: that many tokens without an end of character are garbage.
 _MAX_WINDOW = 64
 
@@ -120,6 +120,9 @@ class TextStream:
         return piece
 
     def _advance(self, piece: str) -> str:
+        if not self._stop:
+            self._pieces.append(piece)
+            return piece
         buffer = self._held + piece
         found = [at for at in (buffer.find(stop) for stop in self._stop) if at >= 0]
         if found:

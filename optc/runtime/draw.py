@@ -37,13 +37,14 @@ class Draw(NamedTuple):
     def rows(self, masks: Mask | None) -> list[Row]:
         """[1 + drafted] what to sample, under the step's masks [R, words]."""
         request, drafted = self.request, self.drafted
-        path = request.path[: request.num_tokens + drafted]
+        path = request.path[: request.num_tokens + drafted] if drafted else request.tokens
         row = Row(request.params, request.seed, request.index, path, request.num_prompt)
-        constrains = masks is not None and request.constraint is not None
-        allowed = [masks[i] for i in self.at] if constrains and masks is not None else None
-        if not drafted:
-            return [row if allowed is None else row._replace(mask=allowed[0])]
-        return drafted_rows(row, self.drafts, allowed, self.parents)
+        allowed = None
+        if masks is not None and request.constraint is not None:
+            allowed = [masks[i] for i in self.at]
+        if drafted:
+            return drafted_rows(row, self.drafts, allowed, self.parents)
+        return [row if allowed is None else row._replace(mask=allowed[0])]
 
 
 class Judged(NamedTuple):
@@ -75,7 +76,8 @@ def judge(
     start = 0
     for draw in draws:
         end = start + draw.drafted + 1
-        verdict = verify(samples.drawn[start:end], draw.drafts, draw.parents)
+        sampled = samples.drawn[start:end]
+        verdict = verify(sampled, draw.drafts, draw.parents) if draw.drafted else Verdict(sampled)
         judged.append(Judged(verdict, samples.best[start:end]))
         start = end
     return judged

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from numbers import Integral
 from typing import TYPE_CHECKING
 
@@ -212,22 +213,28 @@ class SamplingParams:
         """``stop`` as a tuple."""
         return (self.stop,) if isinstance(self.stop, str) else tuple(self.stop)
 
-    @property
+    # Asked for with every token, and parameters do not change.
+    @cached_property
+    def plain(self) -> bool:
+        """The largest logit is wanted and nothing else."""
+        return self.greedy and not self.adjusts_logits and self.logprobs is None
+
+    @cached_property
     def greedy(self) -> bool:
         """No noise is drawn."""
         return self.temperature == 0
 
-    @property
+    @cached_property
     def filters(self) -> bool:
         """Some filter may keep tokens from being drawn."""
         return self.top_k > 0 or self.top_p < 1 or self.min_p > 0 or self.typical_p < 1
 
-    @property
+    @cached_property
     def adjusts_logits(self) -> bool:
         """Some penalty or bias changes the logits before they are filtered."""
         return self.penalizes or bool(self.logit_bias)
 
-    @property
+    @cached_property
     def penalizes(self) -> bool:
         """Some penalty depends on the tokens so far."""
         return bool(self.repetition_penalty != 1 or self.presence_penalty or self.frequency_penalty)

@@ -75,12 +75,11 @@ class _Packer:
         """Write the record of a row."""
         params = row.params
         where = index * _RECORD.size
-        adjusts = params.adjusts_logits
-        if params.greedy and not adjusts and row.mask is None and params.logprobs is None:
+        if params.plain and row.mask is None:
             _PLAIN.pack_into(self._buffer, where, logit_row, 1)
             return
         first_token, first_bias = self._token_count, len(self._bias_ids)
-        if adjusts:
+        if params.adjusts_logits:
             self._add_history(row)
         mask_row = -1
         if row.mask is not None:

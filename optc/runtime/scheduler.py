@@ -211,6 +211,8 @@ class Scheduler(Generic[R]):
         """Add rows for drafts, at most ``left``, as long as blocks are to be had."""
         for index, chunk in enumerate(chunks):
             request, start, rows, _ = chunk
+            if not request.num_drafted:
+                continue
             count = min(request.num_drafted, left) if chunk.completes else 0
             while count and not self.blocks.grow(request.tables, start + rows + count):
                 count -= 1

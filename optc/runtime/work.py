@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 
@@ -30,16 +30,19 @@ class Work:
         self.kv_tokens = self.kv_tokens or [0] * len(self.windows)
         self.pairs = self.pairs or [0] * len(self.windows)
 
-    def add_step(self, sequences: Iterable[tuple[int, int]], logit_rows: int) -> None:
+    def add_step(self, sequences: Sequence[tuple[int, int]], logit_rows: int) -> None:
         """Add a step: for each sequence its new rows and its tokens after them."""
         self.steps += 1
         self.logit_rows += logit_rows
-        for rows, length in sequences:
-            self.rows += rows
-            for group, window in enumerate(self.windows):
+        self.rows += sum(rows for rows, _ in sequences)
+        for group, window in enumerate(self.windows):
+            tokens = pairs = 0
+            for rows, length in sequences:
                 read = min(length, window + rows - 1) if window else length
-                self.kv_tokens[group] += read
-                self.pairs[group] += read if rows == 1 else visible_pairs(rows, length, window)
+                tokens += read
+                pairs += read if rows == 1 else visible_pairs(rows, length, window)
+            self.kv_tokens[group] += tokens
+            self.pairs[group] += pairs
 
     def copy(self) -> Work:
         """The same amounts in an object of its own."""

@@ -1,4 +1,4 @@
-"""The short way to the batch of one row gives the arrays of the general one."""
+"""The short way to the batch of a row for each sequence gives the arrays of the general one."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from optc.runtime.batch import build_batch, many_rows, one_row
+from optc.runtime.batch import build_batch, many_rows, one_row_each
 from optc.runtime.chunks import Chunk
 from optc.runtime.executable import Int32, StepBatch
 from optc.runtime.kv_blocks import BlockTables
@@ -47,21 +47,32 @@ def assert_same(a: StepBatch, b: StepBatch) -> None:
 
 
 @given(
-    tokens=st.integers(1, 90),
+    lengths=st.lists(st.tuples(st.integers(1, 90), st.integers(0, 3)), min_size=1, max_size=5),
     groups=st.integers(1, 3),
     block_size=st.integers(1, 32),
-    back=st.integers(0, 3),
     seed=st.integers(0, 9),
 )
-def test_one_row(tokens: int, groups: int, block_size: int, back: int, seed: int) -> None:
-    """The last token, or one before it, of a sequence that is computed up to there."""
-    sequence = a_sequence(tokens, groups, block_size, seed)
-    start = max(0, tokens - 1 - back)
-    chunk = Chunk(sequence, start, 1)
-    short = one_row(chunk, block_size)
-    assert_same(short, many_rows([chunk], groups, block_size))
-    assert_same(short, build_batch([chunk], groups, block_size))
-    assert not np.shares_memory(short.tokens, sequence.path)
+def test_one_row_each(
+    lengths: list[tuple[int, int]], groups: int, block_size: int, seed: int
+) -> None:
+    """The last token, or one before it, of sequences that are computed up to there."""
+    sequences = [
+        a_sequence(tokens, groups, block_size, seed + index)
+        for index, (tokens, _) in enumerate(lengths)
+    ]
+    chunks = [
+        Chunk(sequence, max(0, tokens - 1 - back), 1)
+        for sequence, (tokens, back) in zip(sequences, lengths, strict=True)
+    ]
+    short = one_row_each(chunks, block_size)
+    assert_same(short, many_rows(chunks, groups, block_size))
+    assert_same(short, build_batch(chunks, groups, block_size))
+    width = max(len(sequence.tables.blocks[0]) for sequence in sequences)
+    for row, sequence in enumerate(sequences):
+        assert not np.shares_memory(short.tokens, sequence.path)
+        for group, table in enumerate(sequence.tables.blocks):
+            padded = [*table, *[-1] * (width - len(table))]
+            assert short.block_tables[group, row].tolist() == padded
 
 
 def test_drafts_and_several_rows_take_the_general_way() -> None:
