@@ -127,7 +127,7 @@ class Place:
     def part(self, index: Any, count: int) -> Place:
         """Of one of the parts of a tile's columns: it fetches its part of what the tile fetches."""
         if self.pace is None:
-            return self
+            return replace(self, turn=index)
         return replace(self, turn=self.turn * count + index, pace=self.pace // count)
 
     def next(self, steps: Any) -> tuple[Any, Any, Any]:
@@ -165,10 +165,17 @@ def fetch_ahead(w: Any, place: Place, step: Any, column: Any, width: int) -> Non
         fetch_lines(w, [place.block, step + NEAR, column], width // LINE, level=3)
         if width == place.width:
             _fetch_window(w, place.block, step)
+        elif 256 * int(w.shape[1]) <= FETCH_BYTES:
+            _fetch_next(w, replace(place, pace=PACE * width // LINE), step)
         else:
             after = column + width
             fetch_lines(w, [place.block + after // BLOCK, step, after % BLOCK], width // LINE)
         return
+    _fetch_next(w, place, step)
+
+
+def _fetch_next(w: Any, place: Place, step: Any) -> None:
+    """In a step over K, fetch some lines of what comes behind the block or its panel."""
     panel, lines, total = place.panel, place.lines, int(w.shape[1])
     first, steps, behind = 0, total, total
     if panel is not None:

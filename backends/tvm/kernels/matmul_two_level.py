@@ -33,7 +33,7 @@ from optc.errors import UnsupportedError
 
 #: Rows of the tallest tile with 64 columns that unpacks in registers: each column has a scale and
 #: an offset in registers besides its sums.
-WIDE = 3
+WIDE = 4
 #: Input channels of a panel of K that is unpacked, more or less: 16 KiB.
 PANEL_CHANNELS = 256
 #: Rows up to which K is unpacked in panels.

@@ -10,12 +10,14 @@ from optc.backends.tvm.isa import isa_of
 from optc.backends.tvm.kernels.matmul_float import FloatMatmul
 from optc.backends.tvm.kernels.matmul_int import IntMatmul
 from optc.backends.tvm.kernels.matmul_places import BLOCK, LINE, NEAR, STRANDS, WINDOW, in_turn
+from optc.backends.tvm.kernels.matmul_two_level import TwoLevelMatmul
 from optc.errors import UnavailableError
 from optc.target import Target
 from tests.backends.tvm.matmul_cases import V3, V4, V4_BF16, assembly
 
 BYTES = IntMatmul(192, 256)
 NIBBLES = IntMatmul(200, 256, 4, 32)
+UNPACKED = TwoLevelMatmul(192, 512)
 FLOAT = FloatMatmul(192, 256)
 BFLOAT = FloatMatmul(128, 256, "bfloat16")
 
@@ -64,6 +66,16 @@ def test_a_lone_tile_fetches_each_line_that_it_will_read() -> None:
     assert [place - far[0] for place in far] == [strand * index for index in range(STRANDS)]
 
 
+def test_a_part_of_a_lone_tile_fetches_from_two_strands_of_the_next_block() -> None:
+    """Eight rows are too many for all columns at once: half of them, then the others."""
+    loop = _innermost(assembly(UNPACKED, isa_of(V4)), "vpdpbusd", 2 * 8 * 2, also="vpmullw")
+    assert len(_places("vmovdqu64", loop)) == 2
+    assert len(_places("prefetcht0", loop)) == 2
+    one, other = sorted(place for place, _ in _places("prefetcht1", loop))
+    block = UNPACKED.k * BLOCK * UNPACKED.bits // 8
+    assert other - one == block // STRANDS * 2
+
+
 def _places(instruction: str, loop: str) -> list[tuple[int, str]]:
     """What the instruction's memory operands are: distance and register."""
     found = re.findall(rf"{instruction}\s+(-?\d*)\((%\w+(?:,%\w+)?)\)", loop)
@@ -79,11 +91,12 @@ def test_every_line_of_what_is_next_has_its_turn(strand: int, strands: int) -> N
     assert sorted(order) == [line * LINE for line in range(len(order))]
 
 
-def _innermost(text: str, instruction: str, count: int) -> str:
-    """The first loop without a label inside that has the instruction ``count`` times."""
+def _innermost(text: str, instruction: str, count: int, also: str = "") -> str:
+    """The first loop without a label inside that has one instruction ``count`` times, and the
+    other one at all."""
     for label, body in re.findall(r"^(\.LBB\w+):\n((?:\t.*\n)*)", text, re.MULTILINE):
         loop: str = body.partition(f"\t{label}\n")[0]
-        if loop != body and loop.count(instruction) == count:
+        if loop != body and loop.count(instruction) == count and also in loop:
             return loop
     raise AssertionError(f"no loop with {count} {instruction}")
 
