@@ -15,6 +15,7 @@ from optc.bench.utilization import (
     with_utilization,
     working_set,
 )
+from optc.cpu_caches import beyond_caches
 from optc.errors import UnavailableError
 from optc.runtime.engine import Engine
 from tests.bench.fakes import COSTS, FakeMeter
@@ -94,7 +95,7 @@ def test_bench_measures_ceilings_before_every_round() -> None:
 def test_working_set_is_the_weights_within_what_no_cache_holds() -> None:
     assert working_set(COSTS) == 1000
     large = StepCosts("int8", {"m": KernelCost(1, "int8", {"1": 1e12, "T": 5.0}, {})})
-    assert working_set(large) == 256 << 20
+    assert working_set(large) == beyond_caches()
 
 
 def test_a_backend_may_measure_nothing(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,12 +1,12 @@
 """Where a tile of a matmul lies, and which of the next weights it fetches meanwhile.
 
 A tile that is its task's only one reads weights from memory as fast as it multiplies, and fetches
-what it reads itself a little later. With several tiles of rows, the first reads a block of weights
-from memory and the others from the cache, so that memory would idle while they compute; so they
-fetch a part of the next weights each. Where a task goes through K in *panels*, each with all of its
-rows, what is next is the next panel. Panels are for blocks of which two do not fit into the
-second-level cache, and for weights that are unpacked into memory, of which a panel stays in the
-first-level cache.
+what it reads itself a little later; in parts of its columns, a share of the next block each. With
+several tiles of rows, the first reads a block of weights from memory and the others from the cache,
+so that memory would idle while they compute; so they fetch a part of the next weights each. Where a
+task goes through K in *panels*, each with all of its rows, what is next is the next panel. Panels
+are for blocks of which two do not fit into the second-level cache, and for weights that are
+unpacked into memory, of which a panel stays in the first-level cache.
 """
 
 from __future__ import annotations
@@ -165,9 +165,9 @@ def fetch_ahead(w: Any, place: Place, step: Any, column: Any, width: int) -> Non
         fetch_lines(w, [place.block, step + NEAR, column], width // LINE, level=3)
         if width == place.width:
             _fetch_window(w, place.block, step)
-        elif 256 * int(w.shape[1]) <= FETCH_BYTES:
+        elif 256 * int(w.shape[1]) <= FETCH_BYTES:  # each part a share of the next block
             _fetch_next(w, replace(place, pace=PACE * width // LINE), step)
-        else:
+        else:  # the other part's columns
             after = column + width
             fetch_lines(w, [place.block + after // BLOCK, step, after % BLOCK], width // LINE)
         return
