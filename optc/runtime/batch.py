@@ -39,14 +39,33 @@ def build_batch(chunks: Sequence[Chunk[R]], groups: int, block_size: int) -> Ste
     drafts, in order. If none does, the last row is asked for all the same, so that R is never 0;
     its logits are of no use.
     """
+    if len(chunks) == 1 and chunks[0].rows == 1 and not chunks[0].drafted:
+        return one_row(chunks[0], block_size)
     if all(chunk.rows == 1 and not chunk.drafted for chunk in chunks):
         return one_row_each(chunks, block_size)
     return many_rows(chunks, groups, block_size)
 
 
+def one_row(chunk: Chunk[R], block_size: int) -> StepBatch:
+    """`build_batch` of one sequence with one row. A single user pays for every call of NumPy with
+    every token: here there are as few as there are arrays."""
+    request, start = chunk.request, chunk.start
+    blocks = request.tables.blocks
+    entry, offset = divmod(start, block_size)
+    return StepBatch(
+        tokens=np.array(request.path[start : start + 1]),
+        positions=np.array([start], np.int32),
+        slot_mapping=np.array([[t[entry] * block_size + offset] for t in blocks], np.int32),
+        query_starts=np.array([0, 1], np.int32),
+        kv_lengths=np.array([[start + 1]] * len(blocks), np.int32),
+        block_tables=np.array([[table] for table in blocks], np.int32),
+        logit_rows=np.zeros(1, np.int32),
+        tree_parent=None,
+    )
+
+
 def one_row_each(chunks: Sequence[Chunk[R]], block_size: int) -> StepBatch:
-    """`build_batch` of a row for each sequence, without drafts. Decoding pays for every call of
-    NumPy with every token: here there are as few as there are arrays."""
+    """`build_batch` of a row for each sequence, without drafts, in few calls of NumPy as well."""
     starts = [chunk.start for chunk in chunks]
     groups = list(zip(*(chunk.request.tables.blocks for chunk in chunks), strict=True))
     slots = [

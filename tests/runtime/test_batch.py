@@ -9,7 +9,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from optc.runtime.batch import build_batch, many_rows, one_row_each
+from optc.runtime.batch import build_batch, many_rows, one_row, one_row_each
 from optc.runtime.chunks import Chunk
 from optc.runtime.executable import Int32, StepBatch
 from optc.runtime.kv_blocks import BlockTables
@@ -67,6 +67,7 @@ def test_one_row_each(
     short = one_row_each(chunks, block_size)
     assert_same(short, many_rows(chunks, groups, block_size))
     assert_same(short, build_batch(chunks, groups, block_size))
+    assert_same(short if len(chunks) > 1 else one_row(chunks[0], block_size), short)
     width = max(len(sequence.tables.blocks[0]) for sequence in sequences)
     for row, sequence in enumerate(sequences):
         assert not np.shares_memory(short.tokens, sequence.path)
