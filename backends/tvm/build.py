@@ -121,7 +121,7 @@ def _backend_data(
     data = {} if shared is None else {"shared": shared.folder}
     return data | {
         "features": list(isa.features),
-        "costs": costs_json(step_costs(lowered.program, bf16=isa.bf16)),
+        "costs": costs_json(step_costs(lowered.program, isa.peaks)),
         "ffi": ffi_version(),
         "given_logits": True,  # `optc.backends.tvm.given_logits`
         "pooled": True,  # results are apart (`optc.backends.tvm.result_memory`)

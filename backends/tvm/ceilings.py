@@ -1,7 +1,7 @@
 """What this machine can do at best, measured by loops that every engine carries.
 
-``read`` is the best of several read kernels over one working set, ``int8``, ``bf16`` and ``fp32``
-are register-only loops of the instructions that the matmuls use. Needs no compiler.
+``read`` is the best of several read kernels over one working set, ``int8``, ``int4``, ``bf16`` and
+``fp32`` are register-only loops of the instructions that the matmuls use. Needs no compiler.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ READERS = ((1, 4, 0), (1, 8, 0), (2, 4, 0), (4, 2, 0), (4, 2, 16))
 #: The empty kernel and its number of operands.
 NOTHING, NOTHING_OPERANDS = "ceiling_nothing", 6
 #: Products that one lane of a multiply-add takes.
-_PRODUCTS = {"int8": 4, "bf16": 2, "fp32": 1}
+_PRODUCTS = {"int8": 4, "int4": 4, "bf16": 2, "fp32": 1}
 
 
 def reader_name(streams: int, vectors: int, ahead: int) -> str:
@@ -48,13 +48,8 @@ def reader_name(streams: int, vectors: int, ahead: int) -> str:
 
 
 def peak_name(kind: str) -> str:
-    """Name of the compute loop of ``int8``, ``bf16`` or ``fp32``."""
+    """Name of the compute loop of ``int8``, ``int4``, ``bf16`` or ``fp32``."""
     return f"ceiling_{kind}"
-
-
-def peaks_of(isa: Isa) -> tuple[str, ...]:
-    """The types whose multiply-add ``isa`` has."""
-    return ("int8", "bf16", "fp32") if isa.bf16 else ("int8", "fp32")
 
 
 def measuring_kernels(ffi: ModuleType, engine: Path) -> Any:
@@ -107,8 +102,10 @@ class Meter:
         self._operands = wrap(np.ones((2, 4 * isa.lanes), np.uint8))
         self._peaks = {}
         self._operations = {}
-        for kind in peaks_of(isa):
-            out = np.zeros((threads, SUMS * isa.lanes), np.int32 if kind == "int8" else np.float32)
+        kinds = [kind for kind in isa.peaks if library.implements_function(peak_name(kind))]
+        for kind in kinds:
+            dtype = np.int32 if kind.startswith("int") else np.float32
+            out = np.zeros((threads, SUMS * isa.lanes), dtype)
             self._peaks[kind] = (library.get_function(peak_name(kind)), wrap(out))
             self._operations[kind] = 2 * _PRODUCTS[kind] * out.size * ITERATIONS
         self._samples: dict[str, list[float]] = defaultdict(list)

@@ -18,11 +18,10 @@ from optc.backends.tvm.ceilings import (
     READERS,
     SUMS,
     peak_name,
-    peaks_of,
     reader_name,
 )
 from optc.backends.tvm.isa import Isa
-from optc.backends.tvm.kernels.matmul_dot import dot_ops
+from optc.backends.tvm.kernels.matmul_dot import add_pairs, dot_ops, multiply_bytes
 from optc.backends.tvm.kernels.matmul_float import DOT_IR, DOT_NAME
 from optc.backends.tvm.kernels.matmul_tiles import argument, building, fma, local, store
 from optc.backends.tvm.kernels.script import prefetch
@@ -34,7 +33,7 @@ _READ_LANES = 16
 def ceiling_kernels(isa: Isa) -> dict[str, Any]:
     """The PrimFuncs of all ceilings by name: readers, a peak for each type, the empty kernel."""
     functions = {reader_name(*reader): _read(*reader) for reader in READERS}
-    functions |= {peak_name(kind): _peak(kind, isa) for kind in peaks_of(isa)}
+    functions |= {peak_name(kind): _peak(kind, isa) for kind in isa.peaks}
     return {**functions, NOTHING: _nothing()}
 
 
@@ -73,7 +72,7 @@ def _read(streams: int, vectors: int, ahead: int) -> Any:
 def _peak(kind: str, isa: Isa) -> Any:
     """A loop of one multiply-add on registers: operands uint8 [2, 4 * lanes], out [tasks, …]."""
     lanes = isa.lanes
-    dtype = "int32" if kind == "int8" else "float32"
+    dtype = "int32" if kind.startswith("int") else "float32"
     places = range(0, SUMS * lanes, lanes)
     imported: AbstractContextManager[Any] = nullcontext()
     with building(peak_name(kind)) as builder:
@@ -99,11 +98,17 @@ def _multiply_add(kind: str, isa: Isa, data: Any, total: Any) -> Any:
     """One step of a sum; its operands stay in registers."""
     lanes = isa.lanes
     loads = [data.vload([i, 0], f"uint8x{4 * lanes}") for i in (0, 1)]
-    if kind == "int8":
+    if kind.startswith("int"):
         # without VNNI a product of constants would be moved out of the loop, so the sum is one
         signed = loads[1] if isa.vnni else total
         signed = tir.reinterpret(signed, dtype=f"int8x{4 * lanes}")
-        return dot_ops(isa, 4).dot(total, (loads[0],), signed)
+        if isa.vnni:
+            return dot_ops(isa).dot(total, (loads[0],), signed)
+        if kind == "int8":
+            return add_pairs(total, loads[0], signed, lanes)
+        words = tir.reinterpret(total, dtype=f"int16x{2 * lanes}")
+        words = words + multiply_bytes(loads[0], signed, lanes)
+        return tir.reinterpret(words, dtype=f"int32x{lanes}")
     if kind == "fp32":
         a, b = (tir.reinterpret(load, dtype=f"float32x{lanes}") for load in loads)
         return fma(a, b, total, lanes)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import asdict, dataclass, field
 
 from optc.backends.tvm.program import Call, Dim, Program, Tensor, kernel_names
@@ -13,6 +13,8 @@ from optc.runtime.executable import KV_TYPES
 
 #: Kernels that read single rows of their weights.
 _LOOKUPS = ("embedding", "quantized_embedding")
+#: What GPUs multiply.
+CUDA_PEAKS = ("int8", "bf16", "fp32")
 _INTEGER_MATMULS = ("int_matmul", "two_level_matmul")
 
 
@@ -26,10 +28,10 @@ class _Total:
     ops: defaultdict[str, float] = field(default_factory=lambda: defaultdict(float))
     shape: str = ""
 
-    def add(self, call: Call, tensors: Mapping[str, Tensor], bf16: bool) -> None:
+    def add(self, call: Call, tensors: Mapping[str, Tensor], peaks: Collection[str]) -> None:
         """Add one call."""
         self.calls += 1
-        self.peak = _peak(call, bf16)
+        self.peak = _peak(call, peaks)
         fixed = [tensors[name] for name in call.inputs if _is_fixed(tensors[name])]
         weight_bytes = sum(tensor_bytes(tensor) for tensor in fixed)
         config = call.config
@@ -53,10 +55,11 @@ class _Total:
         return KernelCost(self.calls, self.peak, dict(self.bytes), dict(self.ops), self.shape)
 
 
-def step_costs(program: Program, *, bf16: bool) -> StepCosts:
+def step_costs(program: Program, peaks: Collection[str]) -> StepCosts:
     """Costs of the program's function ``step``; operators that TVM lowers cost nothing here.
 
-    ``bf16`` says whether the target multiplies bfloat16; else it is widened to float32.
+    ``peaks`` are the types that the target multiplies: without ``bf16``, bfloat16 is widened to
+    float32, and without ``int4``, 4 bits to int8.
     """
     names = kernel_names(program)
     step = next(f for f in program.functions if f.name == "step")
@@ -65,7 +68,7 @@ def step_costs(program: Program, *, bf16: bool) -> StepCosts:
     for call in step.calls:
         tensors.update((t.name, t) for t in call.outputs)
         if call.key in names:
-            totals[names[call.key]].add(call, tensors, bf16)
+            totals[names[call.key]].add(call, tensors, peaks)
     kernels = {name: total.cost() for name, total in totals.items()}
     return StepCosts(main_peak(kernels), kernels)
 
@@ -75,11 +78,11 @@ def costs_json(costs: StepCosts) -> dict[str, object]:
     return asdict(costs)
 
 
-def _peak(call: Call, bf16: bool) -> str:
+def _peak(call: Call, peaks: Collection[str]) -> str:
     multiplied = call.config.get("weight_dtype", call.config.get("kv_dtype"))
     if call.kernel in _INTEGER_MATMULS or multiplied == "int8":
-        return "int8"
-    return "bf16" if bf16 and multiplied == "bfloat16" else "fp32"
+        return "int4" if "int4" in peaks and call.config.get("bits", 8) < 8 else "int8"
+    return "bf16" if "bf16" in peaks and multiplied == "bfloat16" else "fp32"
 
 
 def _is_fixed(tensor: Tensor) -> bool:

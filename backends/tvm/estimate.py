@@ -5,7 +5,7 @@ from __future__ import annotations
 import onnx_ir as ir
 
 from optc.backend import BuildOptions
-from optc.backends.tvm.costs import step_costs
+from optc.backends.tvm.costs import CUDA_PEAKS, step_costs
 from optc.backends.tvm.isa import isa_of
 from optc.backends.tvm.lower_model import lower_model
 from optc.backends.tvm.weights_file import tensor_bytes
@@ -22,5 +22,6 @@ def estimate_engine(model: ir.Model, target: Target, options: BuildOptions) -> E
     """
     lowered = lower_model(model, target, options)
     tensors = [tensor for weight in lowered.weights for tensor in weight.tensors]
-    costs = step_costs(lowered.program, bf16=target.kind == "cuda" or isa_of(target).bf16)
+    peaks = CUDA_PEAKS if target.kind == "cuda" else isa_of(target).peaks
+    costs = step_costs(lowered.program, peaks)
     return EngineEstimate(lowered.spec, sum(map(tensor_bytes, tensors)), costs)

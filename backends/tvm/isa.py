@@ -43,6 +43,12 @@ class Isa:
         """Whether vdpbf16ps exists: two bf16 products added to a float32."""
         return "avx512_bf16" in self.features
 
+    @property
+    def peaks(self) -> tuple[str, ...]:
+        """The types that it has a multiply-add for; without VNNI that of 4 bits is faster."""
+        integers = ("int8",) if self.vnni else ("int8", "int4")
+        return (*integers, "bf16", "fp32") if self.bf16 else (*integers, "fp32")
+
     def columns(self, rows: int) -> int:
         """Columns of the register tile that has ``rows`` rows; divides 64.
 

@@ -33,8 +33,8 @@ class Meter(Protocol):
         ...
 
     def ceilings(self) -> dict[str, Ceiling]:
-        """``read`` (bytes/s) and a peak (operations/s) for each of ``int8``, ``bf16``, ``fp32``
-        that the CPU has instructions for."""
+        """``read`` (bytes/s) and a peak (operations/s) for each of ``int8``, ``int4``, ``bf16``,
+        ``fp32`` that the CPU has instructions of its own for."""
         ...
 
 

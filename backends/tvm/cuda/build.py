@@ -11,7 +11,7 @@ import onnx_ir as ir
 
 from optc.backend import BuildOptions, EngineBuild
 from optc.backends.tvm.build import compiling, pack_weights
-from optc.backends.tvm.costs import costs_json, step_costs
+from optc.backends.tvm.costs import CUDA_PEAKS, costs_json, step_costs
 from optc.backends.tvm.cuda.images import image_file
 from optc.backends.tvm.cuda.limits import refusal
 from optc.backends.tvm.cuda.runtime import RUNTIME_LIBRARY
@@ -58,7 +58,7 @@ def build_engine(
             "range_values": step_range_values(program),
             "kernels": list(kernel_names(program).values()),
         },
-        "costs": costs_json(step_costs(lowered.program, bf16=True)),
+        "costs": costs_json(step_costs(lowered.program, CUDA_PEAKS)),
         "ffi": ffi_version(),
         "weights": [p.to_json() for p in placed],
     }

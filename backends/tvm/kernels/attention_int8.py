@@ -110,7 +110,7 @@ class Int8:
         """u8x64, as the instruction set's dot product takes them, in halves for 8 lanes."""
         loaded = load(pool, *at, wide(first) * 4, lanes=4 * lanes)
         whole = bind(widened(tir.reinterpret(loaded, dtype=f"int32x{lanes}")))
-        ops = dot_ops(self.isa, 8)
+        ops = dot_ops(self.isa)
         return tuple(
             prepared
             for part in self._parts(whole)
@@ -130,7 +130,7 @@ class Int8:
 
     def dot(self, total: Register, words: tuple[Expr, ...], operand: Expr) -> None:
         """Four products a lane, exact."""
-        ops = dot_ops(self.isa, 8)
+        ops = dot_ops(self.isa)
         parts = self._parts(total.get())
         each = len(words) // len(parts)
         sums = [
@@ -147,7 +147,7 @@ class Int8:
 
     def _set_start(self, operands: Operands, total: Register, m: Expr) -> None:
         """Codes have 128 too much, which counts as often as the operand's sum says."""
-        excess = 128 - dot_ops(self.isa, 8).offset
+        excess = 128 - dot_ops(self.isa).offset
         whole = intrinsic("llvm.vector.reduce.add", "int32", total.get())
         store(operands.start, whole * -excess, m)
 

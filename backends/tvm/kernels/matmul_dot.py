@@ -50,22 +50,6 @@ class VnniDot:
 
 
 @dataclass(frozen=True)
-class NibbleDot:
-    """vpmaddubsw of 4-bit weights: a pair of products is at most 2 * 15 * 127, no saturation."""
-
-    lanes: int
-    offset: int = 0
-
-    def prepare(self, weights: Any) -> tuple[Any, ...]:
-        """The weights as they are."""
-        return (weights,)
-
-    def dot(self, total: Any, weights: tuple[Any, ...], activations: Any) -> Any:
-        """Products of pairs as int16, then of fours as int32."""
-        return _add_pairs(total, weights[0], activations, self.lanes)
-
-
-@dataclass(frozen=True)
 class ByteDot:
     """vpmaddubsw of 8-bit weights by the sign trick.
 
@@ -86,7 +70,7 @@ class ByteDot:
     def dot(self, total: Any, weights: tuple[Any, ...], activations: Any) -> Any:
         """Move the weight's sign to the activation, then multiply."""
         magnitude, signed = weights
-        return _add_pairs(total, magnitude, self._sign(activations, signed), self.lanes)
+        return add_pairs(total, magnitude, self._sign(activations, signed), self.lanes)
 
     def _sign(self, value: Any, sign: Any) -> Any:
         return _call("int8", 4 * self.lanes, "llvm.x86.avx2.psign.b", value, sign)
@@ -96,14 +80,28 @@ def _call(dtype: str, lanes: int, name: str, *operands: Any) -> Any:
     return tir.call_llvm_pure_intrin(f"{dtype}x{lanes}", name, *operands)
 
 
-def _add_pairs(total: Any, unsigned: Any, signed: Any, lanes: int) -> Any:
-    pairs = _call("int16", 2 * lanes, "llvm.x86.avx2.pmadd.ub.sw", unsigned, signed)
+def repeated(xq: Any, row: Any, k: Any, lanes: int) -> Any:
+    """Four activations of a row from channel k on, s8, in every lane."""
+    four = tir.reinterpret(xq.vload([row, k], "int8x4"), dtype="int32")
+    return tir.bind(tir.reinterpret(tir.broadcast(four, lanes), dtype=f"int8x{4 * lanes}"))
+
+
+def multiply_bytes(unsigned: Any, signed: Any, lanes: int) -> Any:
+    """int16: products of u8 and s8, added in pairs, with saturation (vpmaddubsw of AVX2)."""
+    return _call("int16", 2 * lanes, "llvm.x86.avx2.pmadd.ub.sw", unsigned, signed)
+
+
+def add_words(total: Any, one: Any, other: Any, lanes: int) -> Any:
+    """``total`` plus the products of int16, added in pairs, int32 (vpmaddwd of AVX2)."""
+    return total + _call("int32", lanes, "llvm.x86.avx2.pmadd.wd", one, other)
+
+
+def add_pairs(total: Any, unsigned: Any, signed: Any, lanes: int) -> Any:
+    """``total`` plus the products of u8 and s8, added in fours; pairs of them with saturation."""
     ones = tir.broadcast(tir.int16(1), 2 * lanes)
-    return total + _call("int32", lanes, "llvm.x86.avx2.pmadd.wd", pairs, ones)
+    return add_words(total, multiply_bytes(unsigned, signed, lanes), ones, lanes)
 
 
-def dot_ops(isa: Isa, bits: int) -> DotOps:
-    """The dot product for weights of ``bits`` (8 or 4) on ``isa``."""
-    if isa.vnni:
-        return VnniDot(isa.lanes)
-    return ByteDot(isa.lanes) if bits == 8 else NibbleDot(isa.lanes)
+def dot_ops(isa: Isa) -> DotOps:
+    """The dot product of bytes on ``isa``."""
+    return VnniDot(isa.lanes) if isa.vnni else ByteDot(isa.lanes)

@@ -9,9 +9,10 @@ from typing import Any
 from tvm.tirx.script.builder import ir as tir
 
 from optc.backends.tvm.isa import Isa
-from optc.backends.tvm.kernels.matmul_dot import DotOps, dot_ops
 from optc.backends.tvm.kernels.matmul_int import SUM_WIDTH, IntMatmul
 from optc.backends.tvm.kernels.matmul_places import BLOCK, Panel, Place
+from optc.backends.tvm.kernels.matmul_products import Dots, Products
+from optc.backends.tvm.kernels.matmul_short_sums import ShortSums, sums_are_short
 from optc.backends.tvm.kernels.matmul_tiles import (
     Registers,
     argument,
@@ -22,7 +23,7 @@ from optc.backends.tvm.kernels.matmul_tiles import (
     store,
     store_tile,
 )
-from optc.backends.tvm.kernels.matmul_weights import PackedWeights, Weights
+from optc.backends.tvm.kernels.matmul_weights import PackedValues, PackedWeights
 
 
 @dataclass(frozen=True)
@@ -30,25 +31,21 @@ class IntTiles:
     """Emits register tiles; holds the operands.
 
     Attributes:
-        config: The matmul, whose bits and offset are those of the vectors that ``source`` gives.
+        config: The matmul, whose bits and offset are those of the weights that are multiplied.
         isa: What the kernel is compiled for.
-        ops: Its dot products.
-        xq: int8 [T, Kp]: activations.
+        products: Adds products of weights and activations to sums.
         xs: float32 [T]: their scales.
         xsum: int32 [T, Kp/32]: their sums.
         weights: Packed operands by name, as `IntMatmul.weights` says; ``w`` is not read from here.
-        source: The weights.
         out: float32 [T, N].
     """
 
     config: IntMatmul
     isa: Isa
-    ops: DotOps
-    xq: Any
+    products: Products
     xs: Any
     xsum: Any
     weights: dict[str, Any]
-    source: Weights
     out: Any
 
     def emit(self, start: Any, rows: int, place: Place) -> None:
@@ -99,7 +96,7 @@ class IntTiles:
             with tir.Else():
                 for cell, spot in self._kept(sums, place, panel, column):
                     sums[cell] = panel.kept.vload([spot], sums.dtype)
-        self._add(sums, start, place, 0, column)
+        self.products.add(sums, start, place, 0, column)
 
     def _kept(
         self, sums: Registers, place: Place, panel: Panel, column: Any
@@ -133,28 +130,23 @@ class IntTiles:
     def _sum(self, sums: Registers, start: Any, place: Place, group: Any, column: Any) -> None:
         """Integer products of one group (of all of K per channel), less the zero points'."""
         self._start(sums, start, place.block, group, column)
-        self._add(sums, start, place, group, column)
-
-    def _add(self, sums: Registers, start: Any, place: Place, group: Any, column: Any) -> None:
-        """Add the products of one group, or of the place's panel."""
-
-        def use(k: Any, vectors: list[Any]) -> None:
-            self._step(sums, start, k, [self.ops.prepare(vector) for vector in vectors])
-
-        self.source.each_four(place, group, column, sums.vectors, use)
+        self.products.add(sums, start, place, group, column)
 
     def _start(self, sums: Registers, start: Any, block: Any, group: Any, column: Any) -> None:
         """Start the sums at minus zero point times the sum of the group's activations."""
-        lanes = self.isa.lanes
-        offset = tir.broadcast(tir.int32(self.ops.offset), lanes)
+        lanes, excess = self.isa.lanes, self.products.offset
+        symmetric = excess - (1 << (self.config.bits - 1))
+        if not self.config.asymmetric and not symmetric:
+            for cell in sums.cells():
+                sums[cell] = tir.broadcast(tir.int32(0), lanes)
+            return
         zeros = []
         for c in range(sums.vectors):
             if self.config.asymmetric:
                 place = [block, group, column + c * lanes]
-                load = self.weights["wz"].vload(place, f"uint8x{lanes}")
-                zeros.append(tir.bind(offset - tir.cast(load, f"int32x{lanes}")))
+                load = tir.cast(self.weights["wz"].vload(place, f"uint8x{lanes}"), f"int32x{lanes}")
+                zeros.append(tir.bind(tir.broadcast(tir.int32(excess), lanes) - load))
             else:
-                symmetric = self.ops.offset - (1 << (self.config.bits - 1))
                 zeros.append(tir.broadcast(tir.int32(symmetric), lanes))
         totals = [self._activation_sum(start + r, group) for r in range(len(sums.rows))]
         for r, c in sums.cells():
@@ -183,16 +175,6 @@ class IntTiles:
             with tir.serial(tir.min(parts, total_parts - group * parts)) as i:
                 tir.buffer_store(total, total[0] + self.xsum[row, group * parts + i], [0])
         return tir.bind(total[0])
-
-    def _step(self, sums: Registers, start: Any, k: Any, weights: list[tuple[Any, ...]]) -> None:
-        """Multiply four activations of every row by the weights of all columns."""
-        lanes = self.isa.lanes
-        for r in range(len(sums.rows)):
-            four = tir.reinterpret(self.xq.vload([start + r, k], "int8x4"), dtype="int32")
-            repeated = tir.broadcast(four, lanes)
-            activations = tir.bind(tir.reinterpret(repeated, dtype=f"int8x{4 * lanes}"))
-            for c, weight in enumerate(weights):
-                sums[r, c] = self.ops.dot(sums[r, c], weight, activations)
 
     def _finish(self, result: Registers, start: Any, block: Any, column: Any) -> None:
         """Scale by the activations' scale, add the bias, write the tile out."""
@@ -231,11 +213,14 @@ def int_matmul(config: IntMatmul, isa: Isa) -> Any:
         xsum = argument("xsum", (rows, kp // SUM_WIDTH), "int32")
         weights = {name: argument(name, *operand) for name, operand in config.weights.items()}
         out = argument("out", (rows, config.n), "float32")
-        ops = dot_ops(isa, config.bits)
         schedule = config.schedule_on(isa)
-        fetch = bool(schedule.fetch)
-        source = PackedWeights(weights["w"], config.bits, config.group_size, isa, fetch)
-        tiles = IntTiles(config, isa, ops, xq, xs, xsum, weights, source, out)
+        values = PackedValues(weights["w"], config.bits, isa, bool(schedule.fetch))
+        products: Products
+        if sums_are_short(config.bits, isa):
+            products = ShortSums(values, config.group_size, isa, xq, xsum)
+        else:
+            products = Dots(PackedWeights(values, config.group_size), isa, xq)
+        tiles = IntTiles(config, isa, products, xs, xsum, weights, out)
         emit_tiles(
             rows, config.n, kp, schedule, tiles.emit, None, config.panels, config.short_panels
         )

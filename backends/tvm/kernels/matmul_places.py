@@ -1,7 +1,9 @@
 """Where a tile of a matmul lies, and which of the next weights it fetches meanwhile.
 
 A tile that is its task's only one reads weights from memory as fast as it multiplies, and fetches
-what it reads itself a little later; in parts of its columns, a share of the next block each. With
+what it reads itself a little later; in parts of its columns, a share of the next block each. One
+row without AVX-512 fetches nothing: it goes through parts of K in turn, and the processor, which
+fetches ahead by itself, behind each of them. With
 several tiles of rows, the first reads a block of weights from memory and the others from the cache,
 so that memory would idle while they compute; so they fetch a part of the next weights each. Where a
 task goes through K in *panels*, each with all of its rows, what is next is the next panel. Panels
@@ -11,6 +13,8 @@ unpacked into memory, of which a panel stays in the first-level cache.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
@@ -29,6 +33,9 @@ PACE = 256
 #: each of them, up to the end of a page of 4 KiB, and so has more lines under way than a core alone
 #: can ask for.
 STRANDS = 4
+#: The same of a tile that does not fetch but reads: by bits of its weights, how many parts of K it
+#: goes through in turn.
+READ_STRANDS = {8: 4, 6: 2, 4: 2}
 #: Steps over K, of 256 bytes, of a window of weights; a lone tile fetches the one behind that which
 #: it reads, from all its pages of 4 KiB in turn.
 WINDOW = 16 * STRANDS
@@ -97,6 +104,7 @@ class Place:
         kept: Index of the tile among those whose sums the panel keeps.
         fetched: Cache lines of a step over K that the task fetches before its tiles.
         single: Whether ``pace`` is at most one line, so that a step fetches no more.
+        parts: Parts of the tile's columns, of which this is one.
     """
 
     block: Any
@@ -108,6 +116,7 @@ class Place:
     kept: Any = 0
     fetched: int = 0
     single: bool = False
+    parts: int = 1
 
     @property
     def lines(self) -> int:
@@ -122,13 +131,19 @@ class Place:
     @property
     def burst(self) -> int:
         """Cache lines of the next weights that a step over K fetches, some of them once more."""
-        return 1 if self.single else self.lines // 2
+        return 1 if self.single else self.lines // max(2, self.parts)
+
+    @property
+    def fetches_rarely(self) -> bool:
+        """Whether every second step over K is enough to fetch the next weights."""
+        return self.pace is not None and self.parts >= self.lines
 
     def part(self, index: Any, count: int) -> Place:
         """Of one of the parts of a tile's columns: it fetches its part of what the tile fetches."""
         if self.pace is None:
-            return replace(self, turn=index)
-        return replace(self, turn=self.turn * count + index, pace=self.pace // count)
+            return replace(self, turn=index, parts=count)
+        turn, pace = self.turn * count + index, self.pace // count
+        return replace(self, turn=turn, pace=pace, parts=count)
 
     def next(self, steps: Any) -> tuple[Any, Any, Any]:
         """Block, first channel and first step over K of what comes behind this, where a panel has
@@ -149,6 +164,18 @@ class Place:
     def extent(self, total: int, depth: int) -> tuple[Any, Any]:
         """First step and number of steps, of ``total`` of ``depth`` channels over all of K."""
         return (0, total) if self.panel is None else self.panel.extent(total, depth)
+
+
+@contextmanager
+def in_strands(first: Any, number: Any, strands: int) -> Iterator[Any]:
+    """A loop over steps from ``first`` on, from as many parts of them in turn; gives the step."""
+    if strands == 1:
+        with tir.serial(number) as following:
+            yield tir.bind(first + following)
+        return
+    length = number // strands
+    with tir.serial(length) as following, tir.serial(strands) as strand:
+        yield tir.bind(first + strand * length + following)
 
 
 def fetch_ahead(w: Any, place: Place, step: Any, column: Any, width: int) -> None:

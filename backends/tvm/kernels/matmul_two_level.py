@@ -4,7 +4,8 @@ A weight is ``ws * (q - z) * s`` with a float scale of its output channel, and `
 within -128..127: the matmul is that of int8 weights per channel, and has its bits. At a few rows
 tiles unpack in registers what they multiply; at more, a task unpacks its block of channels once,
 into memory, and multiplies from there: panel by panel of K, each of which stays in the first-level
-cache, and at many rows all of K, because then keeping the sums costs more.
+cache, and at many rows all of K, because then keeping the sums costs more. Without VNNI every
+tile multiplies what is stored (`matmul_short_sums`).
 """
 
 from __future__ import annotations
@@ -15,10 +16,11 @@ from typing import Any
 from tvm.tirx.script.builder import ir as tir
 
 from optc.backends.tvm.isa import Isa
-from optc.backends.tvm.kernels.matmul_dot import dot_ops
 from optc.backends.tvm.kernels.matmul_int import SUM_WIDTH, IntMatmul
 from optc.backends.tvm.kernels.matmul_int_tiles import IntTiles
 from optc.backends.tvm.kernels.matmul_places import BLOCK, Panels, Place
+from optc.backends.tvm.kernels.matmul_products import Dots, Products
+from optc.backends.tvm.kernels.matmul_short_sums import ShortSums, sums_are_short
 from optc.backends.tvm.kernels.matmul_tiles import (
     Operand,
     TileEmitter,
@@ -27,13 +29,16 @@ from optc.backends.tvm.kernels.matmul_tiles import (
     emit_tiles,
     round_up,
 )
-from optc.backends.tvm.kernels.matmul_two_level_weights import UNITS, InRegisters, Unpacked, unpack
+from optc.backends.tvm.kernels.matmul_two_level_weights import InRegisters, Unpacked, unpack
+from optc.backends.tvm.kernels.matmul_weights import UNITS, GroupScales, PackedValues
 from optc.backends.tvm.schedule import Schedule, two_level_schedule
 from optc.errors import UnsupportedError
 
 #: Rows of the tallest tile with 64 columns that unpacks in registers: each column has a scale and
 #: an offset in registers besides its sums.
 WIDE = 4
+#: Rows of packed weights by which scales of groups are fetched ahead.
+SCALES_AHEAD = 32
 #: Input channels of a panel of K that is unpacked, more or less: 16 KiB.
 PANEL_CHANNELS = 256
 #: Rows up to which K is unpacked in panels.
@@ -61,7 +66,7 @@ class TwoLevelMatmul:
     schedule: Schedule | None = None
 
     def __post_init__(self) -> None:
-        if self.bits not in UNITS or self.group_size <= 0 or self.group_size % SUM_WIDTH:
+        if self.bits not in (4, 6) or self.group_size <= 0 or self.group_size % SUM_WIDTH:
             raise UnsupportedError(
                 f"no matmul by {self.bits} bits with integer scales of groups of {self.group_size}",
                 where="two_level_matmul",
@@ -134,20 +139,28 @@ def two_level_matmul(config: TwoLevelMatmul, isa: Isa) -> Any:
         weights = {name: argument(name, *operand) for name, operand in config.weights.items()}
         out = argument("out", (rows, config.n), "float32")
         fetch = bool(schedule.fetch)
-        packed = InRegisters(
-            weights["w"], config.bits, weights["wg"], config.group_size, isa, fetch
-        )
+        values = PackedValues(weights["w"], config.bits, isa, fetch)
+        unit = UNITS[config.bits]
+        ahead = max(1, SCALES_AHEAD * unit.channels // unit.rows // config.group_size)
+        scales = GroupScales(weights["wg"], isa, ahead if fetch else 0)
 
-        def tiles(source: Any, wide: int) -> TileEmitter:
+        def tiles(products: Products, wide: int) -> TileEmitter:
             plain = replace(config.unpacked, schedule=replace(schedule, wide=wide))
-            ops = dot_ops(isa, 8)
-            return IntTiles(plain, isa, ops, *activations, weights, source, out).emit
+            return IntTiles(plain, isa, products, *activations[1:], weights, out).emit
+
+        packed = InRegisters(values, scales, config.group_size)
 
         def prepare(task: Place) -> TileEmitter:
             buffer = tir.alloc_buffer((kp // 4, task.width // isa.lanes, 4 * isa.lanes), "uint8")
             unpack(packed, buffer, task)
-            source = Unpacked(buffer, task.column, weights["w"], config.bits, isa, fetch)
-            return tiles(source, schedule.wide)
+            source = Unpacked(buffer, task.column, values)
+            return tiles(Dots(source, isa, activations[0]), schedule.wide)
 
-        emit_tiles(rows, config.n, kp, schedule, tiles(packed, WIDE), prepare, config.panels)
+        if sums_are_short(config.bits, isa):
+            xq, _, xsum = activations
+            short = ShortSums(values, config.group_size, isa, xq, xsum, scales)
+            emit_tiles(rows, config.n, kp, schedule, tiles(short, schedule.wide))
+        else:
+            lone = tiles(Dots(packed, isa, activations[0]), WIDE)
+            emit_tiles(rows, config.n, kp, schedule, lone, prepare, config.panels)
     return builder.get()

@@ -5,6 +5,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 
 import pytest
 
+from optc.target import host_features, known_targets
 from tests.backends.tvm.engine_driver import (
     BF16,
     FUSED,
@@ -17,6 +18,9 @@ from tests.backends.tvm.engine_driver import (
     build_once,
 )
 
+_VNNI = known_targets()["x86-64-v4-vnni"]
+#: The named target of the most instructions that this machine has.
+NAMED = "x86-64-v3" if _VNNI.missing_on(host_features()) else _VNNI.name
 #: Every engine that the tests share: pipeline and target.
 ENGINES = {
     "fp32": (FUSED, "native"),
@@ -25,8 +29,8 @@ ENGINES = {
     "int8-v3": (INT8, "x86-64-v3"),
     "fp32-kv16": (FUSED_KV16, "native"),
     "fp32-kv8": (FUSED_KV8, "native"),
-    "int4": (INT4, "x86-64-v4-vnni"),
-    "int4-two-level": (INT4_TWO_LEVEL, "x86-64-v4-vnni"),
+    "int4": (INT4, NAMED),
+    "int4-two-level": (INT4_TWO_LEVEL, NAMED),
 }
 
 

@@ -12,7 +12,7 @@ import tvm
 
 from optc.backends.tvm import BACKEND
 from optc.backends.tvm import ceilings as ceilings_module
-from optc.backends.tvm.ceilings import Meter, measuring_kernels, peaks_of
+from optc.backends.tvm.ceilings import Meter, measuring_kernels
 from optc.backends.tvm.ceilings_kernels import ceiling_kernels
 from optc.backends.tvm.engine_files import ENGINE_FILE
 from optc.backends.tvm.isa import isa_of
@@ -37,7 +37,9 @@ def test_an_engine_measures_ceilings(engines: GetEngine, name: str) -> None:
     meter.measure()
     found = meter.ceilings()
     features = engine.build.backend_data["features"]
-    expected = {"read", "int8", "fp32"} | ({"bf16"} if "avx512_bf16" in features else set())
+    expected = {"read", "int8", "fp32"}
+    expected |= {"bf16"} if "avx512_bf16" in features else set()
+    expected |= set() if "avx512_vnni" in features else {"int4"}
     assert set(found) == expected
     assert all(ceiling.best >= ceiling.median > 0 for ceiling in found.values())
     assert meter.read_bytes == 1 << 20
@@ -69,7 +71,7 @@ class Library:
 @pytest.mark.parametrize(
     ("target", "instructions"),
     [
-        ("x86-64-v3", ("vpmaddubsw", "vfmadd")),
+        ("x86-64-v3", ("vpmaddubsw", "vpmaddwd", "vpaddw", "vfmadd")),
         ("x86-64-v4-vnni", ("vpdpbusd", "vfmadd")),
         ("native", ("vpdpbusd", "vfmadd", "vdpbf16ps")),
     ],
@@ -86,7 +88,8 @@ def test_peaks_run_the_instructions_of_the_matmuls(
         assert text.count(instruction) >= ceilings_module.SUMS, instruction
     register = "zmm" if isa.lanes == 16 else "ymm"
     assert register in text
-    assert peaks_of(isa) == (("int8", "bf16", "fp32") if isa.bf16 else ("int8", "fp32"))
+    peaks = {"int8", "fp32"} | ({"bf16"} if isa.bf16 else set()) | (set() if isa.vnni else {"int4"})
+    assert set(isa.peaks) == peaks
 
 
 @pytest.mark.parametrize("streams", ceilings_module.READERS)
@@ -140,7 +143,7 @@ def test_ceilings_are_compiled_on_their_own(tmp_path: Path) -> None:
     meter = BACKEND.build_meter(parse_target("x86-64-v3"), tmp_path, 1, 1 << 17)
     assert isinstance(meter, Meter)
     meter.measure()
-    assert set(meter.ceilings()) == {"read", "int8", "fp32"}
+    assert set(meter.ceilings()) == {"read", "int8", "int4", "fp32"}
     assert not list(tmp_path.glob("*.json"))
 
 

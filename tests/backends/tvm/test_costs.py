@@ -37,7 +37,7 @@ NORMS = 5 * 64 * 4
 def costs(pipeline: str, target: str = "x86-64-v4-vnni") -> StepCosts:
     chosen = parse_target(target)
     lowered = lower_model(model_after(pipeline, SHAPE), chosen, OPTIONS)
-    return step_costs(lowered.program, bf16=isa_of(chosen).bf16)
+    return step_costs(lowered.program, isa_of(chosen).peaks)
 
 
 #: Bytes of all weights and of one row of the embedding.
@@ -88,6 +88,8 @@ def test_the_head_counts_for_wanted_rows_only() -> None:
 
 def test_peak_is_that_of_the_weights() -> None:
     assert costs(INT8).peak == costs(INT4).peak == "int8"
+    # without VNNI, values of 4 bits are summed in half as many instructions
+    assert (costs(INT8, "x86-64-v3").peak, costs(INT4, "x86-64-v3").peak) == ("int8", "int4")
     assert costs(FUSED).peak == "fp32"
     # no bfloat16 instructions: those weights are multiplied as float32
     assert costs(BF16).peak == "fp32"
@@ -98,7 +100,7 @@ def test_every_kernel_of_the_step_has_its_costs() -> None:
     step = next(f for f in program.functions if f.name == "step")
     names = kernel_names(program)
     calls = Counter(names[c.key] for c in step.calls if c.key in names)
-    found = step_costs(program, bf16=isa_of(TARGET).bf16).kernels
+    found = step_costs(program, isa_of(TARGET).peaks).kernels
     assert {name: cost.calls for name, cost in found.items()} == calls
     # layers share their kernels: the names do not grow with depth
     assert max(calls.values()) >= LAYERS

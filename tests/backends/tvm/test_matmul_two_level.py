@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from dataclasses import replace
 
 import numpy as np
@@ -12,7 +13,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from optc.backends.tvm.isa import isa_of
+from optc.backends.tvm.kernels.matmul_places import BLOCK
+from optc.backends.tvm.kernels.matmul_short_sums import FOURS
 from optc.backends.tvm.kernels.matmul_two_level import TwoLevelMatmul
+from optc.backends.tvm.packing import pack_columns, pack_groups, pack_int
 from optc.backends.tvm.schedule import Schedule
 from optc.errors import UnsupportedError
 from optc.target import Target
@@ -37,7 +41,7 @@ CONFIGS = [
     TwoLevelMatmul(64, 77, 64, True, 6),
 ]
 ISAS = ["x86-64-v3", "x86-64-v4-vnni"]
-#: Unpacked in registers, and in memory from nine rows on; one and several tiles of each.
+#: With VNNI unpacked in registers, and in memory from nine rows on; one and several tiles of each.
 ROWS = (1, 2, 5, 8, 9, 23, 37)
 
 
@@ -176,8 +180,49 @@ def test_sums_stay_integers_over_all_of_k(target: Target, dot: str) -> None:
     found = loops(assembly(CONFIGS[0], isa_of(target)), dot)
     assert len(found) >= 8
     assert not any("vcvtdq2ps" in body or "vfmadd" in body for body in found)
-    assert 0 < sum("vpmullw" in body for body in found) < len(found)
     assert not any("zmm" in body for body in found) or target == V4
+    unpacking = sum("vpmullw" in body for body in found)
+    assert 0 < unpacking < len(found) if target == V4 else unpacking == 0
+
+
+@pytest.mark.parametrize("bits", [4, 6])
+def test_without_vnni_products_are_summed_as_words(bits: int) -> None:
+    """No weight is turned into int8, and few sums are widened: 4 bits' of 32 channels at once."""
+    found = loops(assembly(TwoLevelMatmul(192, 512, bits=bits), isa_of(V3)), "vpmaddubsw")
+    assert len(found) >= 8
+    for body in found:
+        counts = Counter(re.findall(r"^\t(vp\w+)", body, re.MULTILINE))
+        assert not counts["vpsignb"]
+        products = counts["vpmaddubsw"]
+        widened = products // FOURS[bits]
+        vectors = range(1, BLOCK // 8 + 1)  # an addition each moves offsets
+        assert counts["vpaddw"] - (products - widened) in vectors
+        assert counts["vpmaddwd"] == widened + products // 8  # and the offsets of 32 channels
+
+
+@pytest.mark.parametrize("target", ISAS)
+@pytest.mark.parametrize("activation", [127, -127])
+@pytest.mark.parametrize("bits", [4, 6])
+def test_the_greatest_products_do_not_overflow(bits: int, activation: int, target: str) -> None:
+    """Every value is the least or the greatest one, by the greatest scale, and so is int8's."""
+    config = TwoLevelMatmul(64, 256, bits=bits)
+    greatest, scale = {4: (15, 17), 6: (63, 4)}[bits]
+    stored = np.full((64, 256), greatest, np.uint8)
+    stored[::2] = 0
+    shape = (64, config.groups)
+    offsets = np.full(shape, 255 - greatest * scale, np.uint8)
+    ws = np.ones((64, 1), np.float32)
+    operands = [
+        np.full((3, 256), activation, np.int8),
+        np.ones(3, np.float32),
+        np.full((3, 8), 32 * activation, np.int32),
+        pack_int(stored, bits),
+        pack_groups(np.full(shape, scale, np.uint8), offsets),
+        pack_columns(ws, np.float32),
+    ]
+    weight = np.where(stored[:, 0] > 0, 127, 127 - greatest * scale)
+    exact = np.tile((256 * activation * weight).astype(np.float32), (3, 1))
+    np.testing.assert_array_equal(run(config, isa_that_runs(target), operands), exact)
 
 
 @pytest.mark.parametrize("group", [0, 16, -32])
@@ -187,6 +232,7 @@ def test_refuses_groups_without_a_kernel(group: int) -> None:
     assert "multiple of 32" in caught.value.hint
 
 
-def test_refuses_bits_without_a_kernel() -> None:
-    with pytest.raises(UnsupportedError, match="no matmul by 5 bits with integer scales"):
-        TwoLevelMatmul(64, 64, bits=5)
+@pytest.mark.parametrize("bits", [5, 8])
+def test_refuses_bits_without_a_kernel(bits: int) -> None:
+    with pytest.raises(UnsupportedError, match=f"no matmul by {bits} bits with integer scales"):
+        TwoLevelMatmul(64, 64, bits=bits)
