@@ -67,6 +67,8 @@ class Kernel:
         self.rng = np.random.default_rng(0)
         started = time.perf_counter()
         self.peak = "int8"
+        if "int4" in isa.peaks and not isinstance(config, FloatMatmul) and config.bits < 8:
+            self.peak = "int4"
         if isinstance(config, IntMatmul):
             function = int_matmul(config, isa)
         elif isinstance(config, TwoLevelMatmul):
