@@ -78,7 +78,7 @@ def _fetchers(best: Schedule, isa: Isa, n: int) -> Iterator[Schedule]:
 
 
 def _chunks(best: Schedule, isa: Isa, n: int) -> Iterator[Schedule]:
-    """Rows are split where there are fewer blocks than tasks should be (`matmul_tiles.TASKS`)."""
+    """Rows are split where there are fewer blocks than tasks should be (`matmul_tasks.TASKS`)."""
     for rows in (24, 96) if n < 64 * 64 else ():
         yield replace(best, chunk_rows=rows)
 

@@ -18,12 +18,12 @@ from tvm.tirx.script.builder import ir as tir
 
 from optc.backends.tvm.isa import Isa
 from optc.backends.tvm.kernels.matmul_places import BLOCK, Place, fetch_ahead
+from optc.backends.tvm.kernels.matmul_tasks import Work, emit_tiles
 from optc.backends.tvm.kernels.matmul_tiles import (
     Operand,
     Registers,
     argument,
     building,
-    emit_tiles,
     fma,
     round_up,
     store,
@@ -269,5 +269,5 @@ def float_matmul(config: FloatMatmul, isa: Isa) -> Any:
             config, isa, weights["w"], weights.get("bias"), out, k if wide else (k + 1) // 2, kind
         )
         with imported:
-            emit_tiles(rows, n, k, Schedule(isa.max_rows), tiles.emit)
+            emit_tiles(Work(rows, n, k, Schedule(isa.max_rows), tiles.emit))
     return builder.get()

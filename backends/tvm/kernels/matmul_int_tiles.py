@@ -9,15 +9,16 @@ from typing import Any
 from tvm.tirx.script.builder import ir as tir
 
 from optc.backends.tvm.isa import Isa
+from optc.backends.tvm.kernels.matmul_activations import AsStored
 from optc.backends.tvm.kernels.matmul_int import SUM_WIDTH, IntMatmul
 from optc.backends.tvm.kernels.matmul_places import BLOCK, Panel, Place
 from optc.backends.tvm.kernels.matmul_products import Dots, Products
 from optc.backends.tvm.kernels.matmul_short_sums import ShortSums, sums_are_short
+from optc.backends.tvm.kernels.matmul_tasks import Work, emit_tiles
 from optc.backends.tvm.kernels.matmul_tiles import (
     Registers,
     argument,
     building,
-    emit_tiles,
     fma,
     local,
     store,
@@ -38,6 +39,7 @@ class IntTiles:
         xsum: int32 [T, Kp/32]: their sums.
         weights: Packed operands by name, as `IntMatmul.weights` says; ``w`` is not read from here.
         out: float32 [T, N].
+        columns: Most columns of a tile.
     """
 
     config: IntMatmul
@@ -47,10 +49,11 @@ class IntTiles:
     xsum: Any
     weights: dict[str, Any]
     out: Any
+    columns: int = BLOCK
 
     def emit(self, start: Any, rows: int, place: Place) -> None:
         """One tile of ``rows`` rows and a task's channels, in parts that fit into registers."""
-        width = min(place.width, self.config.columns(rows, self.isa))
+        width = min(place.width, self.columns, self.config.columns(rows, self.isa))
         if width == place.width:
             self._part(start, rows, place, place.column, width)
             return
@@ -219,9 +222,9 @@ def int_matmul(config: IntMatmul, isa: Isa) -> Any:
         if sums_are_short(config.bits, isa):
             products = ShortSums(values, config.group_size, isa, xq, xsum)
         else:
-            products = Dots(PackedWeights(values, config.group_size), isa, xq)
+            weight = PackedWeights(values, config.group_size)
+            products = Dots(weight, isa, AsStored(xq, isa.lanes))
         tiles = IntTiles(config, isa, products, xs, xsum, weights, out)
-        emit_tiles(
-            rows, config.n, kp, schedule, tiles.emit, None, config.panels, config.short_panels
-        )
+        panels, short = config.panels, config.short_panels
+        emit_tiles(Work(rows, config.n, kp, schedule, tiles.emit, panels=panels, short=short))
     return builder.get()

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from optc.backends.tvm.isa import Isa
-from optc.backends.tvm.kernels.matmul_dot import dot_ops, repeated
+from optc.backends.tvm.kernels.matmul_activations import Activations
+from optc.backends.tvm.kernels.matmul_dot import dot_ops
 from optc.backends.tvm.kernels.matmul_places import Place
 from optc.backends.tvm.kernels.matmul_tiles import Registers
 from optc.backends.tvm.kernels.matmul_weights import Weights
@@ -40,12 +41,12 @@ class Dots:
     Attributes:
         weights: The weights.
         isa: What the kernel is compiled for.
-        xq: int8 [T, Kp]: activations.
+        activations: What they are multiplied by.
     """
 
     weights: Weights
     isa: Isa
-    xq: Any
+    activations: Activations
 
     @property
     def offset(self) -> int:
@@ -59,7 +60,7 @@ class Dots:
         def use(k: Any, vectors: list[Any]) -> None:
             prepared = [ops.prepare(vector) for vector in vectors]
             for r in range(len(sums.rows)):
-                activations = repeated(self.xq, start + r, k, self.isa.lanes)
+                activations = self.activations.four(start + r, k)
                 for c, weight in enumerate(prepared):
                     sums[r, c] = ops.dot(sums[r, c], weight, activations)
 

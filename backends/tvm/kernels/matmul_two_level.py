@@ -16,17 +16,17 @@ from typing import Any
 from tvm.tirx.script.builder import ir as tir
 
 from optc.backends.tvm.isa import Isa
+from optc.backends.tvm.kernels.matmul_activations import AsStored, interleave
 from optc.backends.tvm.kernels.matmul_int import SUM_WIDTH, IntMatmul
 from optc.backends.tvm.kernels.matmul_int_tiles import IntTiles
 from optc.backends.tvm.kernels.matmul_places import BLOCK, Panels, Place
 from optc.backends.tvm.kernels.matmul_products import Dots, Products
 from optc.backends.tvm.kernels.matmul_short_sums import ShortSums, sums_are_short
+from optc.backends.tvm.kernels.matmul_tasks import Tall, TileEmitter, Work, emit_tiles
 from optc.backends.tvm.kernels.matmul_tiles import (
     Operand,
-    TileEmitter,
     argument,
     building,
-    emit_tiles,
     round_up,
 )
 from optc.backends.tvm.kernels.matmul_two_level_weights import InRegisters, Unpacked, unpack
@@ -37,6 +37,8 @@ from optc.errors import UnsupportedError
 #: Rows of the tallest tile with 64 columns that unpacks in registers: each column has a scale and
 #: an offset in registers besides its sums.
 WIDE = 4
+#: Rows of the tallest tile, which has the columns of one vector.
+TALL_ROWS = 16
 #: Rows of packed weights by which scales of groups are fetched ahead.
 SCALES_AHEAD = 32
 #: Input channels of a panel of K that is unpacked, more or less: 16 KiB.
@@ -144,23 +146,29 @@ def two_level_matmul(config: TwoLevelMatmul, isa: Isa) -> Any:
         ahead = max(1, SCALES_AHEAD * unit.channels // unit.rows // config.group_size)
         scales = GroupScales(weights["wg"], isa, ahead if fetch else 0)
 
-        def tiles(products: Products, wide: int) -> TileEmitter:
+        def tiles(products: Products, wide: int, columns: int = BLOCK) -> TileEmitter:
             plain = replace(config.unpacked, schedule=replace(schedule, wide=wide))
-            return IntTiles(plain, isa, products, *activations[1:], weights, out).emit
+            return IntTiles(plain, isa, products, *activations[1:], weights, out, columns).emit
 
         packed = InRegisters(values, scales, config.group_size)
+        stored = AsStored(activations[0], isa.lanes)
+
+        def tall() -> TileEmitter:
+            beside = interleave(activations[0], rows, TALL_ROWS, isa.lanes)
+            return tiles(Dots(packed, isa, beside), WIDE, isa.lanes)
 
         def prepare(task: Place) -> TileEmitter:
             buffer = tir.alloc_buffer((kp // 4, task.width // isa.lanes, 4 * isa.lanes), "uint8")
             unpack(packed, buffer, task)
             source = Unpacked(buffer, task.column, values)
-            return tiles(Dots(source, isa, activations[0]), schedule.wide)
+            return tiles(Dots(source, isa, stored), schedule.wide)
 
         if sums_are_short(config.bits, isa):
             xq, _, xsum = activations
             short = ShortSums(values, config.group_size, isa, xq, xsum, scales)
-            emit_tiles(rows, config.n, kp, schedule, tiles(short, schedule.wide))
+            emit_tiles(Work(rows, config.n, kp, schedule, tiles(short, schedule.wide)))
         else:
-            lone = tiles(Dots(packed, isa, activations[0]), WIDE)
-            emit_tiles(rows, config.n, kp, schedule, lone, prepare, config.panels)
+            lone = tiles(Dots(packed, isa, stored), WIDE)
+            work = Work(rows, config.n, kp, schedule, lone, prepare, config.panels)
+            emit_tiles(replace(work, tall=Tall(TALL_ROWS, tall)))
     return builder.get()

@@ -10,7 +10,7 @@ from optc.backends.tvm.isa import isa_of
 from optc.backends.tvm.kernels.matmul_float import FloatMatmul
 from optc.backends.tvm.kernels.matmul_int import IntMatmul
 from optc.backends.tvm.kernels.matmul_places import BLOCK, LINE, NEAR, STRANDS, WINDOW, in_turn
-from optc.backends.tvm.kernels.matmul_two_level import TwoLevelMatmul
+from optc.backends.tvm.kernels.matmul_two_level import TALL_ROWS, TwoLevelMatmul
 from optc.errors import UnavailableError
 from optc.target import Target
 from tests.backends.tvm.matmul_cases import V3, V4, V4_BF16, assembly
@@ -68,12 +68,25 @@ def test_a_lone_tile_fetches_each_line_that_it_will_read() -> None:
 
 def test_a_part_of_a_lone_tile_fetches_from_two_strands_of_the_next_block() -> None:
     """Eight rows are too many for all columns at once: half of them, then the others."""
-    loop = _innermost(assembly(UNPACKED, isa_of(V4)), "vpdpbusd", 2 * 8 * 2, also="vpmullw")
+    also = ("vpmullw", "vpbroadcastd")
+    loop = _innermost(assembly(UNPACKED, isa_of(V4)), "vpdpbusd", 2 * 8 * 2, also)
     assert len(_places("vmovdqu64", loop)) == 2
     assert len(_places("prefetcht0", loop)) == 2
     one, other = sorted(place for place, _ in _places("prefetcht1", loop))
     block = UNPACKED.k * BLOCK * UNPACKED.bits // 8
     assert other - one == block // STRANDS * 2
+
+
+def test_a_tall_tile_unpacks_a_vector_for_all_of_its_rows() -> None:
+    """Each product reads its activations from memory, where those of all rows lie side by side."""
+    loop = _innermost(
+        assembly(UNPACKED, isa_of(V4)), "vpdpbusd", 2 * TALL_ROWS, ("vpmullw", "{1to16}")
+    )
+    assert loop.count("vpmullw") == 2
+    assert loop.count("vpsrlw") == 1
+    places = re.findall(r"vpdpbusd\s+(\d*)\((%\w+),%\w+,4\)\{1to16\}", loop)
+    assert sorted(int(place or 0) for place, _ in places) == sorted([*range(0, 64, 4)] * 2)
+    assert "rsp" not in loop
 
 
 def _places(instruction: str, loop: str) -> list[tuple[int, str]]:
@@ -91,12 +104,12 @@ def test_every_line_of_what_is_next_has_its_turn(strand: int, strands: int) -> N
     assert sorted(order) == [line * LINE for line in range(len(order))]
 
 
-def _innermost(text: str, instruction: str, count: int, also: str = "") -> str:
-    """The first loop without a label inside that has one instruction ``count`` times, and the
-    other one at all."""
+def _innermost(text: str, instruction: str, count: int, also: tuple[str, ...] = ()) -> str:
+    """The first loop without a label inside that has one instruction ``count`` times, and what
+    it has to have also."""
     for label, body in re.findall(r"^(\.LBB\w+):\n((?:\t.*\n)*)", text, re.MULTILINE):
         loop: str = body.partition(f"\t{label}\n")[0]
-        if loop != body and loop.count(instruction) == count and also in loop:
+        if loop != body and loop.count(instruction) == count and all(part in loop for part in also):
             return loop
     raise AssertionError(f"no loop with {count} {instruction}")
 
