@@ -36,7 +36,7 @@ from optc.errors import UnsupportedError
 
 #: Rows of the tallest tile with 64 columns that unpacks in registers: each column has a scale and
 #: an offset in registers besides its sums.
-WIDE = 4
+WIDE = 3
 #: Rows of the tallest tile, which has the columns of one vector.
 TALL_ROWS = 16
 #: Rows of packed weights by which scales of groups are fetched ahead.
