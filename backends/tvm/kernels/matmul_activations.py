@@ -7,7 +7,7 @@ from typing import Any, Protocol
 
 from tvm.tirx.script.builder import ir as tir
 
-from optc.backends.tvm.kernels.matmul_dot import repeated
+from optc.backends.tvm.kernels.matmul_dot import in_lanes, repeated
 
 #: Fours of input channels that a task interleaves.
 FOURS = 256
@@ -57,10 +57,7 @@ class Interleaved:
 
     def four(self, row: Any, k: Any) -> Any:
         """From the four's rows."""
-        value = self.buffer[k // 4 * self.rows + row]
-        return tir.bind(
-            tir.reinterpret(tir.broadcast(value, self.lanes), dtype=f"int8x{4 * self.lanes}")
-        )
+        return in_lanes(self.buffer[k // 4 * self.rows + row], self.lanes)
 
 
 def interleave(xq: Any, rows: Any, most: int, lanes: int) -> Interleaved:

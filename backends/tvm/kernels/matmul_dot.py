@@ -82,7 +82,11 @@ def _call(dtype: str, lanes: int, name: str, *operands: Any) -> Any:
 
 def repeated(xq: Any, row: Any, k: Any, lanes: int) -> Any:
     """Four activations of a row from channel k on, s8, in every lane."""
-    four = tir.reinterpret(xq.vload([row, k], "int8x4"), dtype="int32")
+    return in_lanes(tir.reinterpret(xq.vload([row, k], "int8x4"), dtype="int32"), lanes)
+
+
+def in_lanes(four: Any, lanes: int) -> Any:
+    """Four s8 of an int32 in every lane."""
     return tir.bind(tir.reinterpret(tir.broadcast(four, lanes), dtype=f"int8x{4 * lanes}"))
 
 
