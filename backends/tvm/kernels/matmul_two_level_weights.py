@@ -29,7 +29,10 @@ class InRegisters:
     group_size: int
 
     def each_four(self, place: Place, group: Any, column: Any, count: int, use: Use) -> None:
-        """A group's scales are spread to the lanes' bytes before its channels."""
+        """A group's scales are spread to the lanes' bytes before its channels.
+
+        Fetches lie between the channels: all of a unit of 6 bits at once hold up its loads.
+        """
         values, scales = self.values, self.scales
         channels, total = UNITS[values.bits].channels, values.units
         steps = self.group_size // channels
@@ -45,11 +48,11 @@ class InRegisters:
             number: Any = steps if total % steps == 0 else tir.min(steps, total - index * steps)
             with tir.serial(number) as step:
                 unit = tir.bind(index * steps + step)
-                values.fetch_unit(place, unit, column, count * values.isa.lanes)
                 for four, vectors in enumerate(values.unit(place, unit, column, count)):
                     pairs = zip(vectors, spreads, strict=True)
                     scaled = [tir.bind(self._scaled(vector, *by)) for vector, by in pairs]
                     use(unit * channels + four * 4, scaled)
+                    values.fetch_row(place, unit, four, column, count * values.isa.lanes)
 
     def _scaled(self, values: Any, scale: Any, offset: Any) -> Any:
         """u8: value * scale + offset; no product of a byte carries into the next one."""

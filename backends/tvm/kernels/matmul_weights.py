@@ -111,8 +111,13 @@ class PackedValues:
 
     def fetch_unit(self, place: Place, unit: Any, column: Any, width: int) -> None:
         """Fetch next weights, if tiles do, in the step of a unit; ``width`` columns of the tile."""
+        for row in range(UNITS[self.bits].rows):
+            self.fetch_row(place, unit, row, column, width)
+
+    def fetch_row(self, place: Place, unit: Any, row: int, column: Any, width: int) -> None:
+        """What `fetch_unit` fetches in one of the unit's rows; in none that it does not have."""
         rows = UNITS[self.bits].rows
-        for row in range(rows if self.fetch else 0):
+        if self.fetch and row < rows:
             fetch_ahead(self.w, place, unit * rows + row, column, width)
 
 
