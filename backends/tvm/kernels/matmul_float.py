@@ -32,6 +32,9 @@ from optc.backends.tvm.kernels.matmul_tiles import (
 from optc.backends.tvm.schedule import Schedule
 from optc.errors import UnsupportedError
 
+#: Rows of the tallest tile where memory bounds, with 32 registers: beside its 28 sums there is room
+#: for the weights of a step. Two tiles would read them twice.
+LONE_ROWS = 7
 #: Activations above which they are rounded to bfloat16 in parallel.
 PARALLEL_ROUNDING = 1 << 16
 #: The compiler turns bfloat16 operands of calls into float32 before it generates code, so
@@ -245,6 +248,13 @@ def _round(bits: Any, lanes: int) -> Any:
     return tir.shift_right(bits + constant(0x7FFF) + odd, constant(16))
 
 
+def _schedule(isa: Isa, *, widened: bool) -> Schedule:
+    """Weights that are widened take registers of their own."""
+    if isa.lanes < 16 or widened:
+        return Schedule(isa.max_rows)
+    return Schedule(LONE_ROWS, isa.max_rows)
+
+
 def float_matmul(config: FloatMatmul, isa: Isa) -> Any:
     """The kernel as a `tvm.tirx.PrimFunc`; T is dynamic.
 
@@ -269,5 +279,5 @@ def float_matmul(config: FloatMatmul, isa: Isa) -> Any:
             config, isa, weights["w"], weights.get("bias"), out, k if wide else (k + 1) // 2, kind
         )
         with imported:
-            emit_tiles(Work(rows, n, k, Schedule(isa.max_rows), tiles.emit))
+            emit_tiles(Work(rows, n, k, _schedule(isa, widened=not (paired or wide)), tiles.emit))
     return builder.get()

@@ -25,7 +25,8 @@ def test_matches_float64_and_rows_keep_their_bits(config: FloatMatmul, target: s
     x, operands, expected = float_case(config, rows=37)
     whole = run(config, isa, [x, *operands])
     assert_close(whole, expected, 115)
-    for start, stop in [(0, 1), (36, 37), (3, 5), (7, 10), (0, 4), (1, 6), (2, 8), (4, 17)]:
+    counts = [1, 2, 3, 4, 5, 6, 7, 8, 9, 13]
+    for start, stop in [(36, 37), *((count, 2 * count) for count in counts)]:
         part = run(config, isa, [x[start:stop], *operands])
         np.testing.assert_array_equal(part, whole[start:stop])
 
