@@ -32,8 +32,8 @@ from optc.backends.tvm.kernels.matmul_tiles import (
 from optc.backends.tvm.schedule import Schedule
 from optc.errors import UnsupportedError
 
-#: Rows of the tallest tile where memory bounds, with 32 registers: beside its 28 sums there is room
-#: for the weights of a step. Two tiles would read them twice.
+#: Rows of the tallest tile where memory bounds, with 32 registers: one or two of its 28 sums leave
+#: them for a while, which costs less than two tiles that read the weights twice.
 LONE_ROWS = 7
 #: Activations above which they are rounded to bfloat16 in parallel.
 PARALLEL_ROUNDING = 1 << 16

@@ -7,7 +7,7 @@ import re
 import pytest
 
 from optc.backends.tvm.isa import isa_of
-from optc.backends.tvm.kernels.matmul_float import FloatMatmul
+from optc.backends.tvm.kernels.matmul_float import LONE_ROWS, FloatMatmul
 from optc.backends.tvm.kernels.matmul_int import IntMatmul
 from optc.backends.tvm.kernels.matmul_places import BLOCK, LINE, NEAR, STRANDS, WINDOW, in_turn
 from optc.backends.tvm.kernels.matmul_two_level import TALL_ROWS, TwoLevelMatmul
@@ -18,6 +18,7 @@ from tests.backends.tvm.matmul_cases import V3, V4, V4_BF16, assembly
 BYTES = IntMatmul(192, 256)
 NIBBLES = IntMatmul(200, 256, 4, 32)
 UNPACKED = TwoLevelMatmul(192, 512)
+SIX_BITS = TwoLevelMatmul(192, 512, bits=6)
 FLOAT = FloatMatmul(192, 256)
 BFLOAT = FloatMatmul(128, 256, "bfloat16")
 
@@ -89,6 +90,29 @@ def test_a_tall_tile_unpacks_a_vector_for_all_of_its_rows() -> None:
     assert "rsp" not in loop
 
 
+def test_fetches_of_six_bits_lie_between_its_products() -> None:
+    """A unit has three rows of packed weights; their fetches at once would hold up its loads."""
+    loop = _innermost(assembly(SIX_BITS, isa_of(V4)), "vpdpbusd", 4 * 4, ("prefetcht0",))
+    runs = re.findall(r"(?:^\tprefetch.*\n)+", _only(loop, ("prefetch", "vpdpbusd")), re.MULTILINE)
+    assert len(runs) >= 3
+    assert max(run.count("prefetch") for run in runs) <= loop.count("prefetch") / 2
+
+
+@pytest.mark.parametrize(
+    ("config", "product"), [(FLOAT, "vfmadd"), (BFLOAT, "vdpbf16ps")], ids=["float32", "bfloat16"]
+)
+def test_seven_rows_by_float_weights_are_one_tile(config: FloatMatmul, product: str) -> None:
+    """One loop has all their products: weights are read once."""
+    loop = _innermost(assembly(config, isa_of(V4_BF16)), product, LONE_ROWS * BLOCK // 16)
+    assert len(_places("prefetcht0", loop)) == BLOCK // 16
+
+
+def _only(loop: str, instructions: tuple[str, ...]) -> str:
+    """The lines of a loop that have one of these."""
+    lines = loop.splitlines(keepends=True)
+    return "".join(line for line in lines if any(name in line for name in instructions))
+
+
 def _places(instruction: str, loop: str) -> list[tuple[int, str]]:
     """What the instruction's memory operands are: distance and register."""
     found = re.findall(rf"{instruction}\s+(-?\d*)\((%\w+(?:,%\w+)?)\)", loop)
@@ -107,6 +131,7 @@ def test_every_line_of_what_is_next_has_its_turn(strand: int, strands: int) -> N
 def _innermost(text: str, instruction: str, count: int, also: tuple[str, ...] = ()) -> str:
     """The first loop without a label inside that has one instruction ``count`` times, and what
     it has to have also."""
+    text = re.sub(r"^\.Ltmp\d+:\n", "", text, flags=re.MULTILINE)  # of debuggers
     for label, body in re.findall(r"^(\.LBB\w+):\n((?:\t.*\n)*)", text, re.MULTILINE):
         loop: str = body.partition(f"\t{label}\n")[0]
         if loop != body and loop.count(instruction) == count and all(part in loop for part in also):
