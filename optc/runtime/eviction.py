@@ -22,7 +22,8 @@ class Order(Protocol[K]):
         ...
 
     def touch(self, entry: K) -> None:
-        """The entry was used by a request that `use` was called for already."""
+        """A request that `use` was called for goes on with the entry, or the entry was brought back
+        for one: no use of its own."""
         ...
 
     def remove(self, entry: K) -> None:
@@ -70,8 +71,8 @@ class Lru(Generic[K]):
 class Lfu(Generic[K]):
     """Fewest uses first, among equals the least recently used (LFU-DA: Arlitt et al., 2000).
 
-    An entry's weight is the number of its uses and the weight of the last entry that was evicted
-    when it was used last, so that what was popular long ago goes in the end.
+    An entry's weight is the number of its uses, and the weight of the heaviest entry that had been
+    evicted when it was used or touched last, so that what was popular long ago goes in the end.
     """
 
     def __init__(self) -> None:
@@ -82,14 +83,11 @@ class Lfu(Generic[K]):
 
     def use(self, entry: K) -> None:
         """Count a use."""
-        self._uses[entry] = self._uses.get(entry, 0) + 1
-        self._leave(entry)
-        self._weights[entry] = weight = self._uses[entry] + self._age
-        self._entries.setdefault(weight, OrderedDict())[entry] = None
+        self._weigh(entry, self._uses.get(entry, 0) + 1)
 
     def touch(self, entry: K) -> None:
-        """Make the entry the most recent one of its weight."""
-        self._entries[self._weights[entry]].move_to_end(entry)
+        """Weigh the entry by the age of now; one that is new has no uses."""
+        self._weigh(entry, self._uses.get(entry, 0))
 
     def remove(self, entry: K) -> None:
         """Take an entry out and forget its uses."""
@@ -106,6 +104,12 @@ class Lfu(Generic[K]):
 
     def __contains__(self, entry: object) -> bool:
         return entry in self._uses
+
+    def _weigh(self, entry: K, uses: int) -> None:
+        self._leave(entry)
+        self._uses[entry] = uses
+        self._weights[entry] = weight = uses + self._age
+        self._entries.setdefault(weight, OrderedDict())[entry] = None
 
     def _leave(self, entry: K) -> None:
         weight = self._weights.get(entry)

@@ -11,20 +11,20 @@ The cache keeps blocks that nobody holds any more until someone needs the room. 
   group holds those of all its ancestors as well.
 - A node has a block in the full-attention group as long as it exists. A block of a windowed group
   can be missing (`ABSENT`): a hit only needs those that its next row sees.
-- Eviction (`optc.runtime.eviction`) takes the first block in its order that nobody holds. Uses are
-  recorded from the end of a path to its root, and who uses a node uses its ancestors: hence a node
-  of a full-attention group always goes after its children.
+- Eviction (`optc.runtime.eviction`) takes the first block in its order that nobody holds, in a
+  full-attention group only of nodes without children, whatever the order says.
+- Nothing is evicted while a path is filled again from the spill: the room is made before.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import NamedTuple
 
 from optc.runtime.block_pool import BlockPool
 from optc.runtime.eviction import Eviction, Order, make_order
 from optc.runtime.executable import Int32
 from optc.runtime.prefix_node import ABSENT, Node, descendants
+from optc.runtime.spill.plan import Lost, plan_restore
 from optc.runtime.spill.spill import Spill, chain, root_digest
 
 
@@ -80,28 +80,27 @@ class PrefixCache:
         if self._spill is None:
             return
         limit = (len(tokens) - 1) // self._block_size
-        plan = self._restorable(salt, tokens[: limit * self._block_size], self._spill)
+        whole = tokens[: limit * self._block_size]
+        nodes = list(self._walk(salt, whole))
+        plan = plan_restore(
+            root_digest(salt), self._keys(whole), nodes, self._windows, self.first_seen, self._spill
+        )
         gained = plan.length - len(self.match(salt, tokens))
         if gained <= 0 or not self._spill.pays(gained * self._block_size, len(plan.missing)):
             return
+        held = self._hold_seen(nodes[: plan.length], plan.length)
+        missing = self._make_room(plan.missing, self._spill)
         path = self._grow_path(salt, tokens[: plan.length * self._block_size])
-        seen = [path[first:] for first in self.first_seen(plan.length)]
-        held = [
-            [node.blocks[group] for node in nodes if node.blocks[group] != ABSENT]
-            for group, nodes in enumerate(seen)
-        ]
-        for pool, blocks in zip(self._pools, held, strict=True):
-            for block in blocks:
-                pool.share(block)
-        for group, index in plan.missing:
-            filled = self._refill(path[index], group, self._spill)
-            if filled is None:
+        for lost in missing:
+            block = self._refill(path[lost.index], lost.group, self._spill)
+            if block is None:
                 break
-            held[group].append(filled)
-        for group, nodes in enumerate(seen):
-            for node in reversed(nodes):
+            held[lost.group].append(block)
+        self._drop_useless(path)
+        for group, first in enumerate(self.first_seen(plan.length)):
+            for node in reversed(path[first:]):
                 if node.blocks[group] != ABSENT:
-                    self._used[group].use(node)
+                    self._used[group].touch(node)
             self._pools[group].release(held[group])
         self._prune(path[-1])
 
@@ -155,16 +154,9 @@ class PrefixCache:
 
     def evict(self, group: int, count: int) -> None:
         """Make ``count`` blocks of a group free; at most its pool's ``num_cached``."""
-        pool = self._pools[group]
-        victims: list[Node] = []
-        for node in self._used[group]:
-            if len(victims) == count:
-                break
-            if not pool.holders(node.blocks[group]):
-                victims.append(node)
         # Without a full-attention block its node is of no use: the windowed groups' blocks go too.
         groups = (group,) if self._windows[group] else range(len(self._pools))
-        for node in victims:
+        for node in self._victims(group, count):
             self._used[group].evicted(node)
             for other in groups:
                 if self._spill and node.blocks[other] != ABSENT:
@@ -217,45 +209,73 @@ class PrefixCache:
             node = child
         return path
 
-    def _restorable(self, salt: str, tokens: Int32, spill: Spill) -> _Plan:
-        """The longest path over ``tokens`` [m * block_size] that tree and spill have together."""
-        nodes = list(self._walk(salt, tokens))
-        digest = root_digest(salt)
-        run = [0] * len(self._windows)  # by group: blocks without a gap at the path's end
-        spilled: list[tuple[int, int]] = []
-        count = 0
-        for index, key in enumerate(self._keys(tokens)):
-            digest = chain(digest, key)
-            for group in range(len(run)):
-                kept = index < len(nodes) and nodes[index].blocks[group] != ABSENT
-                if not kept and spill.has(group, digest):
-                    spilled.append((group, index))
-                elif not kept:
-                    run[group] = -1
-                run[group] += 1
-            if any(not (window or have) for window, have in zip(self._windows, run, strict=True)):
+    def _victims(self, group: int, count: int) -> list[Node]:
+        """The first ``count`` nodes in the order whose block in a group may go; children before
+        their parent where the group's attention is full."""
+        pool, full = self._pools[group], not self._windows[group]
+        victims: dict[Node, None] = {}
+        passed: set[Node] = set()  # would go but for their children
+        for first in self._used[group]:
+            node: Node | None = None if pool.holders(first.blocks[group]) else first
+            while node is not None and len(victims) < count:
+                if full and any(child not in victims for child in node.children.values()):
+                    passed.add(node)
+                    break
+                victims[node] = None
+                node = node.parent if node.parent in passed else None
+            if len(victims) == count:
                 break
-            needed = [index + 1 - first for first in self.first_seen(index + 1)]
-            if all(have >= need for have, need in zip(run, needed, strict=True)):
-                count = index + 1
-        seen = self.first_seen(count)
-        return _Plan(count, [(g, i) for g, i in spilled if seen[g] <= i < count])
+        return list(victims)
+
+    def _hold_seen(self, nodes: list[Node], length: int) -> list[list[int]]:
+        """By group, the blocks that ``nodes`` have of those that the row after a path of ``length``
+        blocks sees. They are held from now on."""
+        held = [
+            [node.blocks[group] for node in nodes[first:] if node.blocks[group] != ABSENT]
+            for group, first in enumerate(self.first_seen(length))
+        ]
+        for pool, blocks in zip(self._pools, held, strict=True):
+            for block in blocks:
+                pool.share(block)
+        return held
+
+    def _make_room(self, missing: list[Lost], spill: Spill) -> list[Lost]:
+        """Make as many blocks free as those at the beginning of ``missing`` need that can be had;
+        returns these."""
+        left = [pool.num_free + pool.num_cached for pool in self._pools]
+        fitting = []
+        for lost in missing:
+            if not left[lost.group]:
+                break
+            left[lost.group] -= 1
+            fitting.append(lost)
+        for lost in reversed(fitting):  # what is evicted now must not take their room in the spill
+            spill.touch(lost.group, lost.digest)
+        for group, pool in enumerate(self._pools):
+            short = sum(lost.group == group for lost in fitting) - pool.num_free
+            if short > 0:
+                self.evict(group, short)
+        return fitting
 
     def _refill(self, node: Node, group: int, spill: Spill) -> int | None:
-        """Fill a block for a node, which the caller holds then; None without room or contents."""
+        """Fill a free block for a node, which the caller holds then; None without contents."""
         pool = self._pools[group]
-        if not pool.num_free and not pool.num_cached:
-            return None
-        if not pool.num_free:
-            self.evict(group, 1)
         (block,) = pool.take(1)
         if not spill.load(group, node.digest, block):
             pool.release([block])
             return None
         pool.keep(block)
         node.blocks[group] = block
-        self._used[group].use(node)
+        self._used[group].touch(node)
         return block
+
+    def _drop_useless(self, path: list[Node]) -> None:
+        """Forget the blocks of nodes that lack one of a full-attention group."""
+        full = [group for group, window in enumerate(self._windows) if not window]
+        for node in path:
+            if any(node.blocks[group] == ABSENT for group in full):
+                for group in range(len(self._pools)):
+                    self._forget(node, group)
 
     def _keys(self, tokens: Int32) -> Iterator[bytes]:
         size = self._block_size
@@ -277,11 +297,3 @@ class PrefixCache:
                 return
             del parent.children[node.key]
             node = parent
-
-
-class _Plan(NamedTuple):
-    """A path of ``length`` blocks; of those that are seen, the ``missing`` (group, index) must be
-    restored."""
-
-    length: int
-    missing: list[tuple[int, int]]

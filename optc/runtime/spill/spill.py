@@ -67,6 +67,10 @@ class Spill:
         """Whether the block of a prefix was spilled."""
         return (group, digest) in self._store
 
+    def touch(self, group: int, digest: bytes) -> None:
+        """Make a block that was spilled the last to be forgotten."""
+        self._store.touch((group, digest))
+
     def save(self, group: int, digest: bytes, block: int) -> None:
         """Keep what a block holds; the block may be overwritten afterwards."""
         key = (group, digest)
