@@ -16,12 +16,14 @@ Key = tuple[str, tuple[int, ...]]
 
 @dataclass(eq=False)
 class NaiveHolder:
-    """A request; ``held`` are by group the indices of the blocks that it holds."""
+    """A request; ``held`` are by group the indices of the blocks that it holds, all below
+    ``end``."""
 
     salt: str
     tokens: tuple[int, ...]
     computed: int
     held: list[set[int]]
+    end: int = 0
     counted: set[tuple[int, Key]] = field(default_factory=set)
 
 
@@ -29,7 +31,8 @@ class NaiveHolder:
 class NaivePrefixes:
     """Blocks of all groups. ``spilled`` are by group and key, the least recently used first, at
     most ``spill``. ``used`` is by group when each cached block was used last, ``uses`` by
-    how many requests, and ``weights`` that and the group's ``ages`` at its last use."""
+    how many requests since it is there, and ``weights`` that and the group's ``ages`` at its last
+    use."""
 
     windows: tuple[int, ...]
     totals: tuple[int, ...]
@@ -79,33 +82,49 @@ class NaivePrefixes:
         self.used = present
         if count <= self.hit(salt, tokens):
             return
+        groups = range(len(self.windows))
         keys = [(salt, tokens[: (j + 1) * self.size]) for j in range(count)]
-        seen = [keys[self.first_seen(g, count) :] for g in range(len(self.windows))]
-        kept = [
-            {key for key in keys if key in used} for keys, used in zip(seen, self.used, strict=True)
-        ]
-        for group, key in [(g, k) for k in keys for g in range(len(seen)) if k in seen[g]]:
-            if key not in self.used[group] and not self.take_back(group, key, kept):
-                break
-        for group, mine in enumerate(seen):
-            for key in reversed(mine):
+        seen = [keys[self.first_seen(group, count) :] for group in groups]
+        kept = [{key for key in seen[g] if key in self.used[g]} for g in groups]
+        self.take_back(
+            [(g, k) for k in keys for g in groups if k in seen[g] and k not in kept[g]], kept
+        )
+        for key in keys:  # without a full-attention block the others are of no use
+            if any(not w and key not in u for w, u in zip(self.windows, self.used, strict=True)):
+                for group in groups:
+                    self.drop(group, key)
+        for group in groups:
+            for key in reversed(seen[group]):
                 if key in self.used[group]:
-                    self.clock += 1
-                    self.used[group][key] = self.clock
+                    self.weigh(group, key, 0)
 
-    def take_back(self, group: int, key: Key, kept: list[set[Key]]) -> bool:
-        if not self.free(group):
-            if not set(self.used[group]) - self.held_keys(group) - kept[group]:
-                return False
-            self.evict(group, kept[group])
-        if (group, key) not in self.spilled:
-            return False
-        self.put((group, key))
+    def take_back(self, wanted: list[tuple[int, Key]], kept: list[set[Key]]) -> None:
+        """Restore ``wanted`` in order, as far as there is room beside what is held and ``kept``."""
+        groups = range(len(self.windows))
+        room = [self.free(g) + len(set(self.used[g]) - self.held_keys(g) - kept[g]) for g in groups]
+        fits = 0
+        for group, _ in wanted:
+            room[group] -= 1
+            if room[group] < 0:
+                break
+            fits += 1
+        for entry in reversed(wanted[:fits]):
+            self.put(entry)
+        for group in groups:
+            while self.free(group) < sum(group == other for other, _ in wanted[:fits]):
+                self.evict(group, kept[group])
+        for entry in wanted[:fits]:
+            if entry not in self.spilled:
+                break
+            self.put(entry)
+            self.weigh(*entry, 0)
+
+    def weigh(self, group: int, key: Key, uses: int) -> None:
+        """A block is used now, by so many more requests."""
         self.clock += 1
         self.used[group][key] = self.clock
-        self.weights[group][key] = 0
-        kept[group].add(key)
-        return True
+        self.uses[group][key] = self.uses[group].get(key, 0) + uses
+        self.weights[group][key] = self.uses[group][key] + self.ages[group]
 
     def put(self, entry: tuple[int, Key]) -> None:
         if entry in self.spilled:
@@ -118,7 +137,7 @@ class NaivePrefixes:
             return False
         groups = range(len(self.windows))
         holder.held = [set(range(self.first_seen(g, count), count)) for g in groups]
-        holder.computed = count * self.size
+        holder.computed, holder.end = count * self.size, count
         holder.counted.clear()
         self.touch(holder)
         return True
@@ -133,12 +152,8 @@ class NaivePrefixes:
             for index in sorted(indices, reverse=True):
                 key = self.key(holder, index)
                 if not isinstance(key, NaiveHolder):
-                    self.clock += 1
-                    self.used[group][key] = self.clock
-                    if (group, key) not in holder.counted:
-                        holder.counted.add((group, key))
-                        self.uses[group][key] = self.uses[group].get(key, 0) + 1
-                        self.weights[group][key] = self.uses[group][key] + self.ages[group]
+                    self.weigh(group, key, (group, key) not in holder.counted)
+                    holder.counted.add((group, key))
 
     def held_keys(self, group: int) -> set[Key]:
         keys = (self.key(h, index) for h in self.holders for index in h.held[group])
@@ -155,16 +170,21 @@ class NaivePrefixes:
     def cached(self, group: int) -> int:
         return len(set(self.used[group]) - self.held_keys(group))
 
-    def grow(self, holder: NaiveHolder, length: int) -> bool:
-        """Compute up to ``length`` tokens in one step."""
-        before, after = -(-holder.computed // self.size), -(-length // self.size)
-        groups = range(len(self.windows))
-        if any(after - before > self.free(g) + self.cached(g) for g in groups):
+    def take(self, holder: NaiveHolder, length: int) -> bool:
+        """Blocks for ``length`` tokens."""
+        end, groups = max(holder.end, -(-length // self.size)), range(len(self.windows))
+        new = set(range(holder.end, end))
+        if any(len(new) > self.free(group) + self.cached(group) for group in groups):
             return False
         for group in groups:
-            while self.free(group) < after - before:
+            while self.free(group) < len(new):
                 self.evict(group)
-            holder.held[group] |= set(range(before, after))
+            holder.held[group] |= new
+        holder.end = end
+        return True
+
+    def compute(self, holder: NaiveHolder, length: int) -> None:
+        """Compute up to ``length`` tokens in one step, for which it has the blocks."""
         crossed = holder.computed // self.size != length // self.size
         holder.computed = length
         if crossed:
@@ -173,15 +193,31 @@ class NaivePrefixes:
             if window:
                 first = max(0, length - window + 1) // self.size
                 holder.held[group] = {j for j in holder.held[group] if j >= first}
-        return True
+
+    def fork(self, source: NaiveHolder) -> NaiveHolder | None:
+        """Another request for the same tokens, all of them computed."""
+        full = source.computed // self.size
+        held = [{index for index in indices if index < full} for indices in source.held]
+        forked = NaiveHolder(source.salt, source.tokens, source.computed, held, full)
+        forked.counted = set(source.counted)
+        self.holders.append(forked)
+        if self.take(forked, source.computed):
+            return forked
+        self.holders.remove(forked)
+        return None
 
     def evict(self, group: int, kept: Collection[Key] = ()) -> None:
-        loose = set(self.used[group]) - self.held_keys(group) - set(kept)
-        lfu = self.eviction == "lfu"
-        key = min(loose, key=lambda k: (lfu * self.weights[group][k], self.used[group][k]))
+        used, lfu = self.used[group], self.eviction == "lfu"
+        loose = set(used) - self.held_keys(group) - set(kept)
+        if not self.windows[group]:  # what others go on from goes after them
+            loose -= {(salt, tokens[: -self.size]) for salt, tokens in used}
+        key = min(loose, key=lambda k: (lfu * self.weights[group][k], used[k]))
         self.ages[group] = max(self.ages[group], self.weights[group][key])
         for other in [group] if self.windows[group] else range(len(self.windows)):
             if key in self.used[other]:
                 self.put((other, key))
-            for figures in (self.used[other], self.uses[other], self.weights[other]):
-                figures.pop(key, None)
+            self.drop(other, key)
+
+    def drop(self, group: int, key: Key) -> None:
+        for figures in (self.used[group], self.uses[group], self.weights[group]):
+            figures.pop(key, None)
