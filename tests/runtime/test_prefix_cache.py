@@ -1,4 +1,4 @@
-"""The prefix cache against its oracle, and through the core: hits, windows, salts, eviction."""
+"""The prefix cache: hits, windows, salts, eviction. `test_kv_histories` holds it to its oracle."""
 
 from __future__ import annotations
 
@@ -7,8 +7,6 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from optc.errors import InputError
 from optc.runtime.engine import Engine
@@ -17,7 +15,6 @@ from optc.runtime.executable import Int32
 from optc.runtime.kv_blocks import BlockTables, KVBlocks
 from optc.runtime.spill.spill import Spill
 from optc.runtime.spill.stores import HostStore
-from tests.runtime.naive_prefixes import NaiveHolder, NaivePrefixes
 from tests.runtime.toy import ToyExecutable, toy_spec
 
 
@@ -176,59 +173,82 @@ class NoContents:
         assert data.shape == (len(blocks), 1)
 
 
-actions = st.lists(
-    st.tuples(
-        st.sampled_from(["admit", "compute", "compute", "catch up", "free"]),
-        st.integers(0, 5),  # which holder, or which salt
-        st.integers(1, 7),  # how many tokens
-        st.lists(st.integers(0, 1), min_size=1, max_size=16),  # prompt
-    ),
-    max_size=40,
-)
+def pass_by(blocks: KVBlocks, *prompts: list[int]) -> None:
+    """Requests that come, are computed and go."""
+    for prompt in prompts:
+        holder = admit(blocks, prompt)
+        assert compute(blocks, holder, len(prompt))
+        blocks.free(holder.tables)
 
 
-@settings(max_examples=300, deadline=None, derandomize=True)
-@given(
-    actions=actions,
-    windows=st.sampled_from([(0,), (0, 3), (0, 1), (0, 4, 9), (5,), (3, 8)]),
-    size=st.integers(1, 4),
-    total=st.integers(3, 14),
-    eviction=st.sampled_from(["lru", "lfu"]),
-    spill=st.integers(0, 20),
-)
-def test_any_history_equals_the_oracle(
-    actions: list[tuple[str, int, int, list[int]]],
-    windows: tuple[int, ...],
-    size: int,
-    total: int,
-    eviction: Eviction,
-    spill: int,
-) -> None:
-    """With and without a spill of ``spill`` blocks of one byte; frequencies without."""
-    spill *= eviction == "lru"
+@pytest.mark.parametrize("spill", [0, 8])
+def test_a_long_request_of_old_keeps_its_first_blocks_before_its_last(spill: int) -> None:
+    """Others made the cache age meanwhile, so that what is stored later weighs more."""
     store = Spill(HostStore(spill), NoContents()) if spill else None
-    totals = tuple(total - group for group in range(len(windows)))
-    blocks = make_blocks(windows, totals, size, eviction, store)
-    naive = NaivePrefixes(windows, totals, size, eviction, spill)
-    live: list[tuple[Holder, NaiveHolder]] = []
-    for action, number, count, prompt in actions:
-        if action == "admit":
-            salt = "ab"[number % 2]
-            live.append((admit(blocks, prompt, salt), naive.admit(salt, tuple(prompt))))
-            assert live[-1][0].num_computed == live[-1][1].computed
-        elif number < len(live):
-            holder, plain = live[number]
-            if action == "free":
-                blocks.free(holder.tables)
-                naive.holders.remove(plain)
-                del live[number]
-            elif action == "catch up":
-                assert blocks.catch_up(holder) == naive.catch_up(plain)
-                assert holder.num_computed == plain.computed
-            else:
-                length = min(len(holder.tokens), holder.num_computed + count)
-                assert compute(blocks, holder, length) == naive.grow(plain, length)
-        blocks.check_integrity(holder for holder, _ in live)
-        for group, pool in enumerate(blocks.pools):
-            assert (pool.num_free, pool.num_cached) == (naive.free(group), naive.cached(group))
-        assert store is None or store.num_blocks == len(naive.spilled)
+    blocks = make_blocks(totals=(3,), size=1, eviction="lfu", spill=store)
+    long = admit(blocks, [1, 2])
+    assert compute(blocks, long, 1)
+    pass_by(blocks, *([token] for token in range(10, 16)))
+    assert compute(blocks, long, 2)
+    blocks.free(long.tables)
+    other = admit(blocks, [20, 21])
+    assert compute(blocks, other, 2)
+    blocks.check_integrity([other])
+    blocks.free(other.tables)
+    assert blocks.prefixes is not None
+    assert len(blocks.prefixes.match("", np.array([1, 9], np.int32))) == 1
+
+
+@pytest.mark.parametrize(("room", "left"), [(4, 1), (5, 0)])
+def test_what_several_completions_made_goes_before_what_they_forked_from(
+    room: int, left: int
+) -> None:
+    """The prompt counts one use, what three completions said behind it three."""
+    blocks = make_blocks(totals=(5,), size=1, eviction="lfu")
+    leader = admit(blocks, [1])
+    assert compute(blocks, leader, 1)
+    forked = [Holder("", np.array([1, 2], np.int32), blocks.new_tables()) for _ in range(3)]
+    for other in forked:
+        assert blocks.fork(leader.tables, other.tables, 1) == []
+        other.num_computed = 1
+        assert compute(blocks, other, 2)
+    for holder in (leader, *forked):
+        blocks.free(holder.tables)
+    pressing = admit(blocks, list(range(10, 10 + room)))
+    assert compute(blocks, pressing, room)
+    blocks.check_integrity([pressing])
+    assert blocks.prefixes is not None
+    assert len(blocks.prefixes.match("", np.array([1, 2, 3], np.int32))) == left
+
+
+@pytest.mark.parametrize("eviction", ["lru", "lfu"])
+def test_no_block_is_evicted_from_under_a_path_that_is_restored(eviction: Eviction) -> None:
+    """Without full attention a block may go before what follows it, which then goes for its
+    return."""
+    store = Spill(HostStore(8), NoContents())
+    blocks = make_blocks((2,), (5,), 1, eviction, store)
+    pass_by(blocks, [1, 0], [1, 0, 0], [0, 0, 0, 0], [1, 0])
+    blocks.check_integrity([])
+    assert admit(blocks, [1, 0]).num_computed == 1
+
+
+def test_a_restored_block_counts_one_use() -> None:
+    store = Spill(HostStore(9), NoContents())
+    blocks = make_blocks(totals=(2,), size=1, eviction="lfu", spill=store)
+    pass_by(blocks, [1], [2], [3])
+    for again in (3, 1):  # the second is restored
+        blocks.free(admit(blocks, [again, 0]).tables)
+    assert store.restored_blocks == 1
+    pass_by(blocks, [5])
+    assert blocks.prefixes is not None
+    left = [len(blocks.prefixes.match("", np.array([n, 0], np.int32))) for n in (1, 3)]
+    assert left == [0, 1], "3 was used twice"
+
+
+def test_a_restore_does_not_push_out_what_it_restores() -> None:
+    """The spill is full, and what is evicted for the restore goes there too."""
+    store = Spill(HostStore(2), NoContents())
+    blocks = make_blocks(totals=(2,), size=1, spill=store)
+    pass_by(blocks, [1], [2], [3], [4])
+    assert store.num_blocks == 2
+    assert admit(blocks, [1, 0]).num_computed == 1
