@@ -263,5 +263,5 @@ def blocks_needed(length: int, chunk: int, window: int, block_size: int) -> int:
     whole = -(-length // block_size)
     if not window:
         return whole
-    # window - 1 earlier tokens and a chunk, at the worst alignment to blocks.
-    return min(whole, -(-(window - 1 + chunk) // block_size) + 1)
+    # window - 1 earlier tokens and a chunk; at the worst the first of them is a block's last.
+    return min(whole, 1 + -(-(window - 2 + chunk) // block_size))

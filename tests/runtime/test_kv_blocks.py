@@ -50,6 +50,25 @@ def test_the_group_of_a_leak_is_named() -> None:
         blocks.check_integrity([Holder(tables)])
 
 
+@pytest.mark.parametrize(
+    ("length", "window", "need"),
+    [(0, 0, 0), (1, 0, 1), (8, 0, 2), (9, 0, 3), (9, 5, 3), (99, 1, 2), (99, 5, 3), (99, 6, 3)],
+)
+def test_blocks_of_four_that_steps_of_three_need(length: int, window: int, need: int) -> None:
+    assert blocks_needed(length, 3, window, 4) == need
+
+
+@given(window=st.integers(1, 20), block_size=st.integers(1, 8), chunk=st.integers(1, 10))
+def test_no_less_than_the_stated_need_is_enough(window: int, block_size: int, chunk: int) -> None:
+    """Some step of a long request, wherever it begins, needs all of it."""
+    held = [
+        (start + chunk - 1) // block_size - max(0, start - window + 1) // block_size + 1
+        for start in range(window + block_size)
+    ]
+    length = window + block_size + chunk - 1
+    assert max(held) == blocks_needed(length, chunk, window, block_size)
+
+
 @given(
     window=st.integers(0, 20),
     block_size=st.integers(1, 8),
