@@ -3,30 +3,22 @@
 from __future__ import annotations
 
 import os
-import tempfile
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
-from optc.errors import InputError
 from optc.runtime.core import Core
-from optc.runtime.engine import Engine
 from optc.runtime.executable import Int32
 from optc.runtime.kv_plan import KVPlan
 from optc.runtime.params import SamplingParams
 from optc.runtime.request import Request
 from optc.runtime.spill.spill import Spill
 from optc.runtime.spill.stores import Bytes, FileStore, HostStore, SpillWarning, Store
-from optc.runtime.spill.where import parse_spill
 from tests.runtime.toy import ToyExecutable, generate_naively, toy_spec
 from tests.runtime.traffic import drain
 
 GREEDY = SamplingParams(temperature=0, max_tokens=4)
-TEMPORARY = Path(tempfile.gettempdir())
 LONG = [int(token) for token in np.random.default_rng(0).integers(0, 48, 40)]
 
 
@@ -89,73 +81,6 @@ def test_a_damaged_file_is_noticed_and_computed_again(tmp_path: Path) -> None:
     assert again.metrics.cached_tokens == 0
 
 
-def test_a_file_that_cannot_be_written_loses_blocks_with_a_warning(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def full(descriptor: int, data: bytes, offset: int) -> int:
-        raise OSError(28, "No space left on device")
-
-    store = FileStore(tmp_path, 1 << 20)
-    monkeypatch.setattr(os, "pwrite", full)
-    with pytest.warns(SpillWarning, match="No space left"):
-        store.put((0, b"a"), np.zeros(8, np.uint8))
-    assert len(store) == 0
-    monkeypatch.undo()
-    store.put((0, b"a"), np.ones(8, np.uint8))
-    assert store.get((0, b"a")) is not None
-
-
-def bytes_of(number: int, size: int) -> Bytes:
-    return np.full(size, number % 251, np.uint8)
-
-
-@settings(max_examples=100, deadline=None, derandomize=True)
-@given(
-    actions=st.lists(st.tuples(st.sampled_from("pgt"), st.integers(0, 6)), max_size=50),
-    capacity=st.integers(0, 40),
-    make=st.sampled_from([HostStore, lambda n: FileStore(TEMPORARY, n)]),
-)
-def test_stores_hold_the_most_recently_used(
-    actions: list[tuple[str, int]], capacity: int, make: Callable[[int], Store]
-) -> None:
-    """Blocks of one size behave as a list that is cut at its capacity."""
-    store, plain = make(capacity), list[int]()
-    for number, (action, name) in enumerate(actions):
-        key = (0, bytes([name]))
-        if action == "p":
-            store.put(key, bytes_of(name, 8))
-            plain = [*(n for n in plain if n != name), name]
-            plain = plain[-(capacity // 8) :] if capacity >= 8 else []
-        elif action == "g":
-            data = store.get(key)
-            assert (data is not None) == (name in plain), number
-            if data is not None:
-                assert data.tolist() == [name] * 8
-                plain = [*(n for n in plain if n != name), name]
-        elif key in store:
-            store.touch(key)
-            plain = [*(n for n in plain if n != name), name]
-        assert len(store) == len(plain)
-    store.close()
-
-
-@settings(max_examples=100, deadline=None, derandomize=True)
-@given(sizes=st.lists(st.integers(1, 30), max_size=40), capacity=st.integers(1, 60))
-def test_files_hold_blocks_of_any_size_within_their_capacity(
-    sizes: list[int], capacity: int
-) -> None:
-    store = FileStore(TEMPORARY, capacity)
-    for number, size in enumerate(sizes):
-        store.put((0, bytes([number])), bytes_of(number, size))
-        for other in range(number + 1):
-            data = store.get((0, bytes([other])))
-            if data is not None:
-                assert data.tolist() == bytes_of(other, sizes[other]).tolist()
-        assert os.fstat(store.descriptor).st_size <= capacity
-        assert ((0, bytes([number])) in store) == (size <= capacity)
-    store.close()
-
-
 class Ticking(ToyExecutable):
     """Takes ``seconds`` of the clock to write a block."""
 
@@ -179,25 +104,3 @@ def test_restoring_must_be_faster_than_computing(seconds: float, pays: bool) -> 
     spill.observe_step(rows=10, requests=1, seconds=3.0)
     answers = [spill.pays(tokens=4, blocks=1) for _ in range(64)]
     assert answers == ([True] * 64 if pays else [False] * 63 + [True]), "a probe at times"
-
-
-def test_users_say_where(tmp_path: Path) -> None:
-    assert isinstance(parse_spill("1MiB"), HostStore)
-    for where in (tmp_path, str(tmp_path), f"{tmp_path}:1MiB"):
-        store = parse_spill(where)
-        assert isinstance(store, FileStore)
-        store.close()
-
-
-@pytest.mark.parametrize(
-    ("where", "message"),
-    [
-        ("/no/such/folder", "prefix_spill: '/no/such/folder' is neither a size nor a folder"),
-        ("0", "prefix_spill: '0' holds no block"),
-        ("1 parsec", "'1 parsec' is not a size"),
-    ],
-)
-def test_what_is_no_place_is_refused(where: str, message: str) -> None:
-    with pytest.raises(InputError) as caught:
-        Engine(lambda: ToyExecutable(toy_spec()), prefix_spill=where)
-    assert message in str(caught.value)
