@@ -37,7 +37,7 @@ from types import FrameType
 from typing import Any
 
 import optc
-from benchmarks.soak_draws import Draws, Job, Manner
+from benchmarks.soak_draws import Draws, Job, Manner, draft_of
 from benchmarks.soak_memory import growth_percent, resident
 from benchmarks.soak_traffic import Clients, Outcome, Tally, differences, outcome
 from optc.runtime.core import Core
@@ -82,7 +82,7 @@ class Soak:
         """Rounds until a time of the monotonic clock."""
         rng = random.Random(f"{self.seed}/anchors")
         anchors = [self.draws.job(rng) for _ in range(ANCHORS)]
-        while time.monotonic() < until:
+        while not self.rounds or time.monotonic() < until:
             rng = random.Random(f"{self.seed}/{len(self.rounds)}")
             chosen = self.draws.settings(rng)
             jobs = anchors + [self.draws.job(rng) for _ in range(JOBS - ANCHORS)]
@@ -231,12 +231,13 @@ def sampled(engine: optc.Engine, note: dict[str, Any]) -> Iterator[None]:
             }
 
 
-def supported_kinds(artifact: Path, load: dict[str, Any]) -> tuple[str, ...]:
+def supported_kinds(artifact: Path, load: dict[str, Any], draft: Path | None) -> tuple[str, ...]:
     """The ways to draft that the artifact can; loads it for each."""
     found = []
     for kind in KINDS:
+        drafting = {"speculate": kind, "num_speculative_tokens": 1, **draft_of(kind, draft)}
         try:
-            optc.load(artifact, speculate=kind, num_speculative_tokens=1, **load).close()
+            optc.load(artifact, **load, **drafting).close()
         except optc.OptcError as error:
             print(f"{kind}: {error}", flush=True)
         else:
@@ -246,16 +247,13 @@ def supported_kinds(artifact: Path, load: dict[str, Any]) -> tuple[str, ...]:
 
 def prepared(arguments: argparse.Namespace, spill_folder: str) -> Soak:
     """A run that has not begun."""
-    load = {"threads": arguments.threads, "verify": "size"}
+    load: dict[str, Any] = {"threads": arguments.threads, "verify": "size"}
     with optc.load(arguments.artifact, **load) as engine:
         spec, tokenizer = engine.spec, engine.tokenizer
     if tokenizer is None or not spec.batch_invariant or spec.kv_layout != "paged":
         raise SystemExit("the artifact needs a tokenizer and a batch-invariant engine with pages")
-    kinds = supported_kinds(arguments.artifact, load)
-    if arguments.draft is not None:
-        load["draft"] = arguments.draft
-        kinds = ("draft", "ngram+draft")
-    draws = Draws(spec, kinds, tokenizer.encode, spill_folder)
+    kinds = supported_kinds(arguments.artifact, load, arguments.draft)
+    draws = Draws(spec, kinds, tokenizer.encode, spill_folder, arguments.draft)
     return Soak(arguments.artifact, load, draws, arguments.seed, arguments.clients)
 
 
@@ -276,7 +274,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("artifact", type=Path)
     parser.add_argument("--minutes", type=float, default=60)
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--draft", type=Path, help="artifact of a model that drafts, in all rounds")
+    parser.add_argument("--draft", type=Path, help="artifact of a model that drafts")
     parser.add_argument("--clients", type=int, default=6)
     parser.add_argument("--round-seconds", type=float, default=60)
     parser.add_argument("--threads", type=int, default=usable_threads())

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import optc
 from optc.runtime.executable import EngineSpec
 
-#: Longest prompt and output together: every setting's KV pools hold a request of so many tokens.
-LONGEST = 224
+#: Longest prompt and output together, where the engine's context is not shorter: every setting's
+#: KV pools hold a request of so many tokens.
+_LONGEST = 224
 #: Documents that prompts begin like; each is lines of one kind.
 FAMILIES = 12
 #: Most completions of one prompt, or beams.
@@ -53,6 +56,11 @@ class Manner:
     cancel_after: int | None = None
 
 
+def draft_of(kind: str, draft: Path | None) -> dict[str, Any]:
+    """Keywords of `optc.load` for a way to draft that needs another artifact."""
+    return {"draft": draft} if draft is not None and "draft" in kind else {}
+
+
 class Draws:
     """Draws for one artifact; the same seed draws the same.
 
@@ -61,13 +69,21 @@ class Draws:
         kinds: How its tokens can be drafted.
         encode: Tokens of a text.
         spill_folder: Where blocks may be spilled to.
+        draft: Artifact of a model that drafts; None is the artifact's own, if it has one.
     """
 
     def __init__(
-        self, spec: EngineSpec, kinds: tuple[str, ...], encode: Any, spill_folder: str
+        self,
+        spec: EngineSpec,
+        kinds: tuple[str, ...],
+        encode: Callable[[str], list[int]],
+        spill_folder: str,
+        draft: Path | None = None,
     ) -> None:
         self._spec = spec
         self._kinds = kinds
+        self._draft = draft
+        self._longest = min(_LONGEST, spec.max_context)
         self._lines = [
             tuple(encode(f"def f{i}(x):\n    return x + {i}\n")) for i in range(FAMILIES)
         ]
@@ -80,9 +96,9 @@ class Draws:
             kind = rng.choice(("draft", "ngram+draft"))
         size = self._spec.block_multiple * rng.choice((1, 1, 2, 3))
         rows = self._spec.max_rows
-        tokens = rng.choice((LONGEST + 4 * size, 640, 1024, 4096))
+        tokens = rng.choice((self._longest + 4 * size, 640, 1024, 4096))
         bytes_per_token = self._spec.kv_bytes_per_token * (2 if kind != "off" else 1)
-        return {
+        return draft_of(kind, self._draft) | {
             "kv_memory": (tokens + size) * bytes_per_token,
             "block_size": size,
             "prefix_cache": rng.random() < 0.9,
@@ -111,7 +127,7 @@ class Draws:
         if rng.random() < 0.3:
             prompt += tuple(rng.randrange(self._spec.vocab_size) for _ in range(rng.randint(1, 20)))
         output = rng.choice((1, 8, 40, 100))
-        return Job(prompt[: LONGEST - output], self._params(rng, output))
+        return Job(prompt[: self._longest - output], self._params(rng, output))
 
     def _params(self, rng: random.Random, output: int) -> optc.SamplingParams:
         common: dict[str, Any] = {"max_tokens": output, "ignore_eos": rng.random() < 0.5}

@@ -63,7 +63,7 @@ def outcome(completions: tuple[Completion, ...]) -> tuple[Outcome, ...]:
 def serve_one(engine: optc.Engine, job: Job, manner: Manner, tally: Tally) -> None:
     """Hand one request in and wait for its end."""
     handle = engine.submit(job.prompt, job.params, **manner.terms)
-    texts: Counter[int] | dict[int, str] = {}
+    texts: dict[int, str] = {}
     pieces = 0
     if manner.cancel_after == 0:
         handle.cancel()
@@ -126,7 +126,8 @@ class Clients:
 
     def _run(self, seed: str) -> None:
         rng = random.Random(seed)
-        while not self._stop.is_set():
+        done = False  # each hands in one request, however short the time
+        while not done:
             job, manner = self._draw(rng)
             try:
                 serve_one(self._engine, job, manner, self._tally)
@@ -135,6 +136,7 @@ class Clients:
                 return
             except optc.OptcError as error:
                 self._tally.fault(f"refused: {error}")
+            done = self._stop.is_set()
 
 
 def differences(tally: Tally, job: Job, alone: tuple[Outcome, ...]) -> list[str]:

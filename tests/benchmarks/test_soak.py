@@ -1,0 +1,179 @@
+"""The soak on a toy artifact: what it finds, and that it says so however it ends."""
+
+from __future__ import annotations
+
+import json
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import optc
+from benchmarks import soak
+from benchmarks.soak_draws import Job
+from benchmarks.soak_memory import growth_percent, resident
+from benchmarks.soak_traffic import Outcome, Tally, differences
+from optc import registry
+from optc.runtime.executable import EngineSpec, Executable, Float32, StepBatch
+from optc.runtime.params import SamplingParams
+from tests.runtime.artifacts import ToyBackend, write_artifact
+from tests.runtime.toy import ToyExecutable, toy_spec
+from tests.runtime.traffic import add, drain, make_core
+
+
+class Faulty(ToyExecutable):
+    """Wrong logits in its first steps, or an end after some."""
+
+    wrong_steps, last_step = 0, 10**9
+
+    def step(self, batch: StepBatch) -> Float32:
+        logits = super().step(batch)
+        if len(self.batches) > self.last_step:
+            raise RuntimeError("the engine broke")
+        return np.roll(logits, 1, axis=1) if len(self.batches) <= self.wrong_steps else logits
+
+
+class FaultyBackend(ToyBackend):
+    def load(
+        self, folder: Path, spec: EngineSpec, data: dict[str, Any], threads: int
+    ) -> Executable:
+        return Faulty(spec)
+
+
+@pytest.fixture
+def arguments(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
+    """A soak of one round, in which each client hands in one request."""
+    monkeypatch.setattr(registry, "backend", {"toy": FaultyBackend()}.__getitem__)
+    monkeypatch.setenv("OPTC_CACHE", str(tmp_path))
+    write_artifact(tmp_path / "artifact")
+    before = signal.getsignal(signal.SIGTERM)
+    yield [
+        str(tmp_path / "artifact"),
+        *("--minutes", "0", "--clients", "3", "--output", str(tmp_path / "soak.json")),
+    ]
+    signal.signal(signal.SIGTERM, before)
+
+
+def result(tmp_path: Path) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads((tmp_path / "soak.json").read_text())
+    return found
+
+
+def test_a_sound_engine_passes(
+    arguments: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert soak.main(arguments) == 0
+    found = result(tmp_path)
+    assert (found["rounds"], found["requests"], found["compared"]) == (1, 3, 3)
+    assert (found["differences"], found["errors"]) == (0, {})
+    assert found["steps"] > 0
+    assert '"requests": 3' in capsys.readouterr().out
+
+
+def test_other_tokens_than_alone_are_found(
+    arguments: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Faulty, "wrong_steps", 40)
+    assert soak.main(arguments) == 1
+    found = result(tmp_path)
+    assert found["differences"] > 0
+    assert "instead of" in found["first_differences"][0]
+
+
+def test_an_engine_that_dies_is_told_with_the_totals(
+    arguments: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Faulty, "last_step", 2)
+    assert soak.main(arguments) == 1
+    assert any("the engine broke" in error for error in result(tmp_path)["errors"])
+
+
+def test_totals_are_written_when_it_is_ended(
+    arguments: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def end(self: soak.Soak, *rest: object) -> None:
+        signal.raise_signal(signal.SIGTERM)
+
+    monkeypatch.setattr(soak.Soak, "traffic", end)
+    assert soak.main(arguments) == 130
+    assert result(tmp_path)["rounds"] == 1
+
+
+def test_blocks_that_do_not_come_back_are_found() -> None:
+    core, _ = make_core(toy_spec())
+    found: list[str] = []
+    add(core, [1] * 9, SamplingParams(max_tokens=3))
+    core.step()
+    soak.idle_faults(core, found)
+    assert found == ["idle, but 1 run and 0 wait", "(53,) of (56,) blocks are back"]
+    drain(core)
+    found.clear()
+    soak.idle_faults(core, found)
+    assert found == []
+    core.scheduler.blocks.pools[0].take(1)
+    soak.idle_faults(core, found)
+    assert found[0] == "(55,) of (56,) blocks are back"
+    assert found[1].startswith("integrity: KV group 0: holders of blocks")
+
+
+def outcomes(*pairs: tuple[tuple[int, ...], str]) -> tuple[Outcome, ...]:
+    return tuple(Outcome(tokens, reason, "") for tokens, reason in pairs)
+
+
+@pytest.mark.parametrize(
+    ("served", "same"),
+    [
+        (outcomes(((1, 2, 3), "length"), ((4,), "stop")), True),
+        (outcomes(((1, 2), "cancelled"), ((), "deadline")), True),
+        (outcomes(((1, 2), "length"), ((4,), "stop")), False),
+        (outcomes(((1, 3), "cancelled"), ((4,), "stop")), False),
+        (outcomes(((1, 2, 3), "length"), ((4,), "length")), False),
+    ],
+)
+def test_only_what_was_cut_may_be_shorter(served: tuple[Outcome, ...], same: bool) -> None:
+    job, tally = Job((1,), optc.SamplingParams(n=2)), Tally()
+    tally.outcomes[job] = soak.Counter({served: 1})
+    alone = outcomes(((1, 2, 3), "length"), ((4,), "stop"))
+    assert (differences(tally, job, alone) == []) == same
+
+
+@pytest.mark.parametrize(
+    ("amounts", "percent"),
+    [
+        ([50, 80, 100, 100, 100, 100, 100, 100], 0),  # what was taken at the beginning stays
+        ([1, 1, 1, 1, 100, 101, 102, 103], 100 * 3 / 101.5),
+        ([9, 9, 9, 9, 100, 100, 900, 100], 0),  # one high sample
+        ([9, 9, 9, 9, 103, 102, 101, 100], -100 * 3 / 101.5),
+    ],
+)
+def test_growth_is_of_the_second_half(amounts: list[float], percent: float) -> None:
+    samples = [(10.0 * at, amount) for at, amount in enumerate(amounts)]
+    assert growth_percent(samples) == pytest.approx(percent)
+    assert growth_percent(samples[:6]) is None
+
+
+def test_memory_that_is_taken_is_seen() -> None:
+    before = resident()
+    taken = np.ones(1 << 25, np.uint8)
+    after = resident()
+    assert after.anonymous - before.anonymous > len(taken) // 2
+    assert after.all > after.anonymous
+
+
+@pytest.mark.parametrize(
+    ("changes", "code"),
+    [
+        ({}, 0),
+        ({"compared": 0}, 1),
+        ({"differences": 1}, 1),
+        ({"errors": {"a request waits for ever": 1}}, 1),
+        ({"second_half_growth_percent": {"all": 1.9, "anonymous": None}}, 0),
+        ({"second_half_growth_percent": {"all": 1.9, "anonymous": 2.0}}, 1),
+    ],
+)
+def test_what_fails_a_soak(changes: dict[str, Any], code: int) -> None:
+    sound = {"compared": 5, "differences": 0, "errors": {}, "second_half_growth_percent": {}}
+    assert soak.verdict(sound | changes) == code
