@@ -6,7 +6,13 @@ from collections.abc import Sequence
 from difflib import get_close_matches
 
 
+def nearest(word: str, known: Sequence[str]) -> str | None:
+    """The known word that is most like ``word``; None where none is."""
+    matches = get_close_matches(word, known, n=1)
+    return matches[0] if matches else None
+
+
 def near(word: str, known: Sequence[str]) -> str:
     """A hint for an unknown word: the nearest known one, else all of them."""
-    matches = get_close_matches(word, known, n=1)
-    return f"did you mean {matches[0]!r}?" if matches else f"one of {', '.join(known)}"
+    found = nearest(word, known)
+    return f"did you mean {found!r}?" if found else f"one of {', '.join(known)}"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import sys
 import traceback
@@ -15,7 +14,9 @@ from typing import NoReturn
 import click
 
 from optc.cli.output import JSON_FLAG, print_error
+from optc.cli.streams import OutputError, ReaderLeftError, abandon_stdout, guard_streams
 from optc.errors import InputError, OptcError
+from optc.near import near, nearest
 
 EXIT_INTERNAL = 70
 EXIT_INTERRUPTED = 130
@@ -53,6 +54,21 @@ class LazyGroup(click.Group):
         command: click.Command = module.command
         return command
 
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """As click does it, with the name that may have been meant.
+
+        Raises:
+            InputError: No such command.
+        """
+        name = args[0]
+        if name not in COMMANDS and not name.startswith("-"):
+            raise InputError(
+                f"No such command {name!r}", where="optc", hint=near(name, list(COMMANDS))
+            )
+        return super().resolve_command(ctx, args)
+
 
 def _print_version(ctx: click.Context, parameter: click.Parameter, value: bool) -> None:
     if value:
@@ -62,7 +78,11 @@ def _print_version(ctx: click.Context, parameter: click.Parameter, value: bool) 
         ctx.exit()
 
 
-@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(
+    cls=LazyGroup,
+    invoke_without_command=True,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
 @click.option(
     "--version",
     is_flag=True,
@@ -71,56 +91,109 @@ def _print_version(ctx: click.Context, parameter: click.Parameter, value: bool) 
     callback=_print_version,
     help="Print the version.",
 )
-def cli() -> None:
+@click.pass_context
+def cli(context: click.Context) -> None:
     """Compile language models into artifacts, prove them against the source, and run them."""
+    if context.invoked_subcommand is None:
+        click.echo(context.get_help())
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Run one command and return its exit code.
+    """Run one command and return its exit code; docs/cli.md lists them.
 
-    0 done, 2 wrong usage or bad input, 3 target or dependency not available, 4 gate failed,
-    70 internal error (with its traceback), 130 interrupted.
+    Whatever stops a command, its message is printed here, under ``--json`` as one object on stdout.
     """
     as_json = JSON_FLAG in arguments
     try:
+        code = _run(arguments, as_json)
+        sys.stdout.flush()
+    except OutputError as error:
+        return lose_output(error)
+    return code
+
+
+def _run(arguments: Sequence[str], as_json: bool) -> int:
+    try:
         outcome = cli.main(list(arguments), prog_name="optc", standalone_mode=False)
+    except OutputError:
+        raise
     except click.UsageError as error:
-        return print_error(_usage_error(error), as_json)
+        return _print_error(_usage_error(error), as_json)
     except click.ClickException as error:
-        return print_error(InputError(error.format_message()), as_json)
+        return _print_error(InputError(error.format_message()), as_json)
     except OptcError as error:
-        return print_error(error, as_json)
-    except click.Abort:
-        click.echo("interrupted", err=True)
-        return EXIT_INTERRUPTED
-    except BrokenPipeError:
-        # The reader has gone; without this Python would complain again at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 1
+        return _print_error(error, as_json)
+    except (click.Abort, KeyboardInterrupt) as error:
+        if isinstance(error.__cause__, EOFError):  # click takes that for an interrupt
+            return _print_bug(error.__cause__, as_json)
+        return _print_stop(StoppedError("interrupted"), as_json)
+    except _Terminated:
+        return _print_stop(TerminatedError("terminated"), as_json)
     except Exception as error:  # noqa: BLE001 - the outermost frame: everything else is a bug
-        traceback.print_exc()
-        return print_error(_internal_error(error), as_json)
+        return _print_bug(error, as_json)
     return outcome if isinstance(outcome, int) else 0
+
+
+def lose_output(error: OutputError) -> int:
+    """Say on stderr that stdout takes no results, unless its reader wanted no more of them."""
+    abandon_stdout()
+    return (
+        error.exit_code if isinstance(error, ReaderLeftError) else print_error(error, as_json=False)
+    )
 
 
 def main() -> NoReturn:
     """Console script ``optc``."""
     with suppress(ValueError):  # not in the main thread
         signal.signal(signal.SIGTERM, _terminate)
+    try:
+        guard_streams()
+    except OutputError as error:
+        sys.exit(lose_output(error))
     sys.exit(run(sys.argv[1:]))
 
 
+class _Terminated(SystemExit):
+    """SIGTERM came."""
+
+
 def _terminate(number: int, frame: FrameType | None) -> None:
-    """Unwind the stack on SIGTERM, so that unfinished artifacts are removed."""
-    sys.exit(EXIT_TERMINATED)
+    """Unwind the stack on SIGTERM, so that unfinished artifacts are removed; a second one must not
+    disturb that."""
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    raise _Terminated(EXIT_TERMINATED)
 
 
 def _usage_error(error: click.UsageError) -> InputError:
-    """Click's message, with the near matches that click found."""
+    """Click's message; for an option that does not exist, the one that may have been meant."""
     where = error.ctx.command_path if error.ctx is not None else "optc"
-    return InputError(
-        error.format_message().rstrip("."), where=where, hint=f"'{where} --help' shows the usage"
-    )
+    message, hint = error.format_message().rstrip("."), f"'{where} --help' shows the usage"
+    if isinstance(error, click.NoSuchOption):
+        message = f"No such option {error.option_name!r}"
+        found = nearest(error.option_name, _options(error.ctx))
+        hint = f"did you mean {found!r}?" if found else hint
+    return InputError(message, where=where, hint=hint)
+
+
+def _options(context: click.Context | None) -> list[str]:
+    if context is None:
+        return []
+    parameters = context.command.get_params(context)
+    return [name for p in parameters if isinstance(p, click.Option) for name in p.opts]
+
+
+class StoppedError(OptcError):
+    """Ctrl-C, or SIGINT."""
+
+    kind = "interrupted"
+    exit_code = EXIT_INTERRUPTED
+
+
+class TerminatedError(OptcError):
+    """SIGTERM."""
+
+    kind = "terminated"
+    exit_code = EXIT_TERMINATED
 
 
 class InternalError(OptcError):
@@ -130,9 +203,26 @@ class InternalError(OptcError):
     exit_code = EXIT_INTERNAL
 
 
-def _internal_error(error: Exception) -> InternalError:
-    return InternalError(
+def _print_error(error: OptcError, as_json: bool) -> int:
+    """As `print_error`; on stderr where stdout does not take the object."""
+    try:
+        return print_error(error, as_json)
+    except OutputError:
+        abandon_stdout()
+        return print_error(error, as_json=False)
+
+
+def _print_stop(error: OptcError, as_json: bool) -> int:
+    """A line on stderr for whoever watches, and the object of ``--json``."""
+    click.echo(error.message, err=True)
+    return _print_error(error, as_json) if as_json else error.exit_code
+
+
+def _print_bug(error: BaseException, as_json: bool) -> int:
+    traceback.print_exception(error)
+    bug = InternalError(
         f"{type(error).__name__}: {error}",
         where="internal error",
         hint="please report it with the traceback",
     )
+    return _print_error(bug, as_json)

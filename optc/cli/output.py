@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from optc.cli.numbers import rounded
 from optc.errors import OptcError
 
 if TYPE_CHECKING:
@@ -28,18 +29,25 @@ def json_option(command: Command) -> Command:
 
 
 def print_json(command: str, values: Mapping[str, Any], warnings: Sequence[str] = ()) -> None:
-    """Print a command's one JSON object, with its ``schema`` and ``warnings``."""
+    """Print a command's one JSON object, with its ``schema`` and ``warnings``.
+
+    Numbers have the digits of `optc.cli.numbers`; text that stdout's encoding lacks is escaped.
+    """
     whole = {"schema": f"optc.{command}.v1", **values, "warnings": list(warnings)}
-    click.echo(json.dumps(whole, ensure_ascii=False, allow_nan=False))
+    escaped = (sys.stdout.encoding or "").lower().replace("-", "") != "utf8"
+    click.echo(json.dumps(rounded(whole), ensure_ascii=escaped, allow_nan=False))
 
 
 def print_error(error: OptcError, as_json: bool) -> int:
     """Print an error, on stderr or as JSON on stdout, and return its exit code.
 
-    An error may carry ``details``: what a failed gate measured belongs in the JSON object too.
+    An error may carry ``details``: what a failed gate measured belongs in the JSON object too, and
+    so do the ``warnings`` among them.
     """
     if as_json:
-        print_json("error", {"error": error.to_json(), **getattr(error, "details", {})})
+        details = dict(getattr(error, "details", {}))
+        warnings = details.pop("warnings", ())
+        print_json("error", {"error": error.to_json(), **details}, warnings)
     else:
         click.echo(f"error: {error.render()}", err=True)
     return error.exit_code
@@ -101,13 +109,15 @@ def table(
 
 
 def show(*renderables: Any) -> None:
-    """Print tables and texts on stdout."""
+    """Print tables and texts on stdout, their lines without blanks at the end."""
     from rich.console import Console
 
     width = None if sys.stdout.isatty() or "COLUMNS" in os.environ else _FILE_WIDTH
     console = Console(highlight=False, markup=False, soft_wrap=False, width=width)
-    for renderable in renderables:
-        console.print(renderable)
+    with console.capture() as captured:
+        for renderable in renderables:
+            console.print(renderable)
+    click.echo("\n".join(line.rstrip() for line in captured.get().split("\n")), nl=False)
 
 
 def byte_text(count: int) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import os
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -33,6 +33,13 @@ def test_help_lists_every_command(optc: Optc) -> None:
         assert f"  {name} " in outcome.out
 
 
+def test_without_arguments_the_help_is_a_result(optc: Optc) -> None:
+    outcome = optc()
+    assert (outcome.code, outcome.err) == (0, "")
+    assert outcome.out == optc("--help").out
+    assert outcome.out.startswith("Usage: optc")
+
+
 def test_version(optc: Optc) -> None:
     assert optc("--version").out.startswith("optc 0.")
 
@@ -43,6 +50,7 @@ def test_version(optc: Optc) -> None:
         (["comple"], "No such command 'comple'"),
         (["compile"], "Missing argument 'MODEL'"),
         (["compile", "m", "--frobnicate"], "No such option '--frobnicate'"),
+        (["--frobnicate"], "No such option '--frobnicate'"),
         (["compile", "m", "--max-context", "0"], "0 is not in the range x>=1"),
         (["run", "a"], "Missing option '--prompt'"),
         (["run", "a", "--prompt", "x", "--max-tokens", "many"], "'many' is not a valid integer"),
@@ -63,6 +71,34 @@ def test_wrong_usage_is_exit_code_2(optc: Optc, arguments: list[str], message: s
     assert message in error["message"]
 
 
+@pytest.mark.parametrize(
+    ("arguments", "error"),
+    [
+        (["rnu"], "optc: No such command 'rnu' (did you mean 'run'?)"),
+        (["comple", "m"], "optc: No such command 'comple' (did you mean 'compile'?)"),
+        (
+            ["run", "a", "--promt", "x"],
+            "optc run: No such option '--promt' (did you mean '--prompt'?)",
+        ),
+        (
+            ["compile", "m", "--ouput", "x"],
+            "optc compile: No such option '--ouput' (did you mean '--output'?)",
+        ),
+        (["--verison"], "optc: No such option '--verison' (did you mean '--version'?)"),
+        (
+            ["run", "a", "--xyz"],
+            "optc run: No such option '--xyz' ('optc run --help' shows the usage)",
+        ),
+    ],
+)
+def test_what_was_mistyped_is_suggested(optc: Optc, arguments: list[str], error: str) -> None:
+    assert optc(*arguments).err == f"error: {error}\n"
+
+
+def test_a_command_like_no_other_lists_them_all(optc: Optc) -> None:
+    assert "No such command 'xyzzy' (one of compile, plan, run," in optc("xyzzy").err
+
+
 def test_a_bug_shows_its_traceback_and_exits_with_70(
     optc: Optc, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -79,14 +115,57 @@ def test_a_bug_shows_its_traceback_and_exits_with_70(
     assert outcome.json["error"]["kind"] == "internal"
 
 
+def test_an_end_of_file_is_a_bug_and_no_interrupt(
+    optc: Optc, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def end() -> None:
+        raise EOFError("the child has gone")
+
+    monkeypatch.setattr(registry, "backend_names", end)
+    outcome = optc("backends", "--json")
+    assert outcome.code == 70
+    assert outcome.json["error"]["message"] == "EOFError: the child has gone"
+
+
 def test_interruption_is_exit_code_130(optc: Optc, monkeypatch: pytest.MonkeyPatch) -> None:
     def interrupt() -> None:
         raise KeyboardInterrupt
 
     monkeypatch.setattr(registry, "backend_names", interrupt)
     outcome = optc("backends")
-    assert outcome.code == 130
-    assert "Traceback" not in outcome.err
+    assert (outcome.code, outcome.out, outcome.err.strip()) == (130, "", "interrupted")
+    outcome = optc("backends", "--json")
+    assert (outcome.code, outcome.err.strip()) == (130, "interrupted")
+    error = {"kind": "interrupted", "message": "interrupted", "where": "", "hint": ""}
+    assert outcome.json["error"] == error
+
+
+TERMINATED_TWICE = """
+import os, signal, sys
+from optc import registry
+from optc.cli.main import main
+
+def names():
+    try:
+        os.kill(os.getpid(), signal.SIGTERM)
+    finally:
+        os.kill(os.getpid(), signal.SIGTERM)
+        print("cleaned up", file=sys.stderr)
+
+registry.backend_names = names
+main()
+"""
+
+
+@pytest.mark.parametrize("as_json", [False, True])
+def test_termination_is_exit_code_143_after_cleaning_up(as_json: bool) -> None:
+    command = [sys.executable, "-c", TERMINATED_TWICE, "backends", *["--json"] * as_json]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (143, "cleaned up\nterminated\n")
+    if as_json:
+        assert json.loads(done.stdout)["error"]["kind"] == "terminated"
+    else:
+        assert done.stdout == ""
 
 
 def test_a_missing_compile_package_says_how_to_get_it(
@@ -114,12 +193,3 @@ def test_the_installed_command_runs_and_starts_without_compile_packages() -> Non
     for arguments, code in ((["--help"], 0), (["run", "absent", "--prompt", "x"], 2)):
         done = subprocess.run([sys.executable, "-c", forbid, *arguments], capture_output=True)
         assert done.returncode == code, done.stderr.decode()
-
-
-def test_a_reader_that_goes_away_is_no_error() -> None:
-    read, write = os.pipe()
-    os.close(read)
-    done = subprocess.run([OPTC, "targets"], stdout=write, stderr=subprocess.PIPE)
-    os.close(write)
-    assert done.returncode == 1
-    assert done.stderr == b""
