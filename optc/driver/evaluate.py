@@ -2,16 +2,31 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from optc import registry
 from optc.artifact import Artifact, EngineEntry
-from optc.driver.reference_model import import_reference
+from optc.driver.reference_model import import_reference, other_source
 from optc.gates.measure import evaluate
 from optc.gates.text import EvalWindows, eval_windows
 from optc.progress import Progress, no_progress
 from optc.target import usable_threads
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """What was scored.
+
+    Attributes:
+        figures: tokens, perplexity; with a reference also kl_mean, kl_p99, kl_max, top1_agreement
+            and reference_perplexity; text and convention say what was scored.
+        warnings: What the user should know.
+    """
+
+    figures: dict[str, Any]
+    warnings: tuple[str, ...] = ()
 
 
 def evaluate_artifact(
@@ -22,38 +37,41 @@ def evaluate_artifact(
     threads: int | None = None,
     engine: str | None = None,
     progress: Progress = no_progress,
-) -> dict[str, Any]:
+) -> Evaluation:
     """Perplexity of an artifact on a text, and with a reference its divergence from it.
 
     Args:
         artifact: The artifact.
         text: ``.jsonl`` or plain text; None is the shipped one.
-        reference: Folder of the source model, run in float32.
+        reference: Folder of a model of the same vocabulary, run in float32; where it is not what
+            the engine was compiled from, that is a warning.
         threads: CPU threads of engine and reference; None is all usable ones.
         engine: Name of the artifact's engine; None is the one that suits this machine best.
         progress: Told what goes on.
 
-    Returns:
-        tokens, perplexity; with a reference also kl_mean, kl_p99, kl_max, top1_agreement and
-        reference_perplexity; text and convention say what was scored.
-
     Raises:
-        InputError: The text or the reference is unusable.
+        InputError: The text or the reference is unusable, or its vocabulary another one.
         UnavailableError: No engine runs here, or not that one.
     """
     count = threads or usable_threads()
     entry = artifact.engine(engine)
-    model = None if reference is None else import_reference(reference, progress).model
+    imported = None if reference is None else import_reference(reference, entry, progress)
+    warning = None if imported is None else other_source(imported, entry, artifact.manifest)
     windows = _windows(artifact, entry, text)
     executable = registry.backend(entry.backend).load(
         artifact.engine_folder(entry), entry.spec, entry.data, count
     )
     try:
-        return evaluate(
-            executable, windows, reference_model=model, threads=count, progress=progress
+        figures = evaluate(
+            executable,
+            windows,
+            reference_model=None if imported is None else imported.model,
+            threads=count,
+            progress=progress,
         )
     finally:
         executable.close()
+    return Evaluation(figures, () if warning is None else (warning,))
 
 
 def _windows(artifact: Artifact, engine: EngineEntry, text: Path | None) -> EvalWindows:

@@ -3,42 +3,95 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from optc import registry
-from optc.artifact import Manifest
+from optc.artifact import EngineEntry, Manifest
 from optc.errors import InputError
+from optc.importer.checkpoint import digest_source
+from optc.importer.config import read_config
 from optc.pipeline.pipeline import Pipeline
 from optc.progress import Progress
 
 if TYPE_CHECKING:
     from optc.importer import ImportedModel
 
+#: Hex digits of a digest that tell two models apart for a reader.
+_SHOWN = 12
 
-def import_reference(folder: Path, progress: Progress) -> ImportedModel:
-    """The model in ``folder``, in dense form.
+
+def import_reference(folder: Path, engine: EngineEntry, progress: Progress) -> ImportedModel:
+    """The model in ``folder``, in dense form, if an engine can be compared with it.
 
     Raises:
-        InputError: No model, or one that cannot be read.
+        InputError: No model, one that cannot be read, or one of another vocabulary than the
+            engine's; the latter is found by config.json, before the model is imported.
         UnsupportedError: Something in it is not recognized.
     """
+    config = read_config(folder, allow_remote_code=False)
+    _check_vocabulary(_stated_vocabulary(config), engine, folder)
     from optc.importer import import_model
+    from optc.ir.graph import width
 
     progress("import", 0, 0)
     imported = import_model(folder)
+    _check_vocabulary(width(imported.model.graph.outputs[0]), engine, folder)
     Pipeline.parse("canonicalize", registry).run(imported.model)
     return imported
 
 
-def check_source(imported: ImportedModel, manifest: Manifest, folder: Path) -> None:
-    """Check that an artifact was compiled from this model.
+def check_source(digest: str, manifest: Manifest, folder: Path) -> None:
+    """Check that an artifact was compiled from the model of this digest.
 
     Raises:
         InputError: Its config or weights differ from what was compiled.
     """
-    if imported.source_digest != manifest.source.digest:
+    if digest != manifest.source.digest:
         raise InputError(
-            f"is not the model that {manifest.name} was compiled from: config or weights differ",
+            f"is not the model that {manifest.name} was compiled from: config or weights differ, "
+            f"its digest is {digest[:_SHOWN]}…, not {manifest.source.digest[:_SHOWN]}…",
             where=str(folder),
-            hint=f"its digest is {manifest.source.digest}",
+            hint=f"give the folder of {manifest.source.name}",
         )
+
+
+def check_source_folder(folder: Path, manifest: Manifest) -> None:
+    """As `check_source`, of a folder that is not imported.
+
+    Raises:
+        InputError: As there, or the folder holds no model.
+    """
+    read_config(folder, allow_remote_code=True)  # nothing of it is run
+    check_source(digest_source(folder), manifest, folder)
+
+
+def other_source(imported: ImportedModel, engine: EngineEntry, manifest: Manifest) -> str | None:
+    """A warning where an engine was compiled from another model than this; None where it was not.
+
+    A model is compared with another one on purpose as well, so that this is no error.
+    """
+    source = engine.source or manifest.source
+    if imported.source_digest == source.digest:
+        return None
+    return (
+        f"{imported.name} (digest {imported.source_digest[:_SHOWN]}…) is not the model that the "
+        f"engine {engine.name} was compiled from ({source.name}, digest "
+        f"{source.digest[:_SHOWN]}…): the figures say how far two models are apart"
+    )
+
+
+def _check_vocabulary(known: int | None, engine: EngineEntry, folder: Path) -> None:
+    if known is not None and known != engine.spec.vocab_size:
+        raise InputError(
+            f"the reference knows {known} tokens, the engine {engine.name} "
+            f"{engine.spec.vocab_size}: their predictions cannot be compared",
+            where=str(folder),
+            hint="give the model that the artifact was compiled from",
+        )
+
+
+def _stated_vocabulary(config: dict[str, Any]) -> int | None:
+    """Of the text model, which multimodal configs hold apart; None where it is not stated."""
+    text = config.get("text_config")
+    stated = (text if isinstance(text, dict) else config).get("vocab_size")
+    return stated if isinstance(stated, int) else None

@@ -16,7 +16,7 @@ from optc.artifact.jsonio import pretty_json
 from optc.artifact.manifest import REPORT_NAME
 from optc.driver.gates_text import gates_text
 from optc.driver.machine import machine_facts
-from optc.driver.reference_model import check_source, import_reference
+from optc.driver.reference_model import check_source, check_source_folder, import_reference
 from optc.errors import GateError, InputError
 from optc.machine import this_machine
 from optc.progress import Progress, no_progress
@@ -90,14 +90,16 @@ def verify_gates(
 
     manifest, bounds = artifact.manifest, bounds_of(artifact.manifest)
     engines = without_verdict(manifest)
+    reasons = {engine.name: reason_against(engine, this_machine()) for engine in engines}
+    if all(reasons.values()):  # nothing will be measured, and so nothing imported
+        check_source_folder(reference, manifest)
     if not engines:
         return VerifiedGates((), ("no gate is without a verdict",))
-    reasons = {engine.name: reason_against(engine, this_machine()) for engine in engines}
     if all(reasons.values()):
         verdicts = [unmeasured(bounds, reasons[e.name], e.name) for e in engines]
         return VerifiedGates(tuple(gate for verdict in verdicts for gate in verdict.gates))
-    imported = import_reference(reference, progress)
-    check_source(imported, manifest, reference)
+    imported = import_reference(reference, engines[0], progress)
+    check_source(imported.source_digest, manifest, reference)
     context = GateContext(
         imported.model, bounds, artifact.path, manifest.tokenizer, eval_text, progress=progress
     )

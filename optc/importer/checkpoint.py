@@ -76,6 +76,16 @@ def read_checkpoint(files: list[Path]) -> dict[str, StoredTensor]:
     return tensors
 
 
+def digest_source(folder: Path) -> str:
+    """sha256 (hex) over config.json and every safetensors file of ``folder``: what identifies the
+    source of an artifact.
+
+    Raises: as `checkpoint_files`.
+    """
+    parts = [folder / "config.json", *checkpoint_files(folder)]
+    return digest_files({file.name: file for file in parts})
+
+
 def digest_files(files: Mapping[str, Path]) -> str:
     """sha256 (hex) over the names and contents of ``files``, streamed in 1 MiB pieces."""
     total = hashlib.sha256()

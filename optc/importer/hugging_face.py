@@ -12,7 +12,7 @@ from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_N
 
 from optc.errors import InputError, UnsupportedError
 from optc.importer.attach import attach_weights, match_checkpoint, unused_tensors
-from optc.importer.checkpoint import checkpoint_files, digest_files, read_checkpoint
+from optc.importer.checkpoint import checkpoint_files, digest_source, read_checkpoint
 from optc.importer.config import read_config
 from optc.importer.export import export_decoder, quiet
 from optc.importer.imported import ImportedModel
@@ -39,16 +39,14 @@ def import_folder(folder: Path, *, allow_remote_code: bool) -> ImportedModel:
         UnsupportedError: Not a decoder that optc can capture.
     """
     config = read_config(folder, allow_remote_code=allow_remote_code)
-    files = checkpoint_files(folder)
-    checkpoint = read_checkpoint(files)
+    checkpoint = read_checkpoint(checkpoint_files(folder))
     built = _build_config(folder, config, allow_remote_code)
     max_context = _max_context(built, folder)
     with quiet():
         skeleton = read_skeleton(built, allow_remote_code=allow_remote_code)
     matched = match_checkpoint(skeleton, checkpoint)  # before the export, which takes long
-    parts = {file.name: file for file in [folder / "config.json", *files]}
     with ThreadPoolExecutor(1, "optc-digest") as pool:
-        digest = pool.submit(digest_files, parts)
+        digest = pool.submit(digest_source, folder)
         exported = export_decoder(built, allow_remote_code=allow_remote_code)
     attach_weights(exported.model, skeleton, matched)
     unused = unused_tensors(skeleton, checkpoint)

@@ -51,6 +51,7 @@ def test_inspect(optc: Optc, artifact: Path) -> None:
     text = optc("inspect", artifact).out
     assert "toy (llama)" in text
     assert "x86-64-v3" in text
+    assert " gates      passed: 1 of 1 on target\n" in text
 
 
 @pytest.mark.parametrize("command", ["inspect", "verify"])

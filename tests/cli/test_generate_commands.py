@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import dataclasses
 import io
+import json
+import shutil
 from pathlib import Path
 
 import pytest
 
+from optc import importer
+from optc.importer import ImportedModel
 from optc.target import Target
 from tests.cli.conftest import Optc
 from tests.stub import StubBackend
@@ -162,6 +167,46 @@ def test_eval_with_a_reference_adds_the_divergence(
     assert value["kl_mean"] > 0  # the toy engine is another model
     assert value["kl_p99"] >= value["kl_mean"]
     assert 0 <= value["top1_agreement"] < 1
+    assert value["warnings"] == []
+
+
+def test_eval_with_another_reference_warns(
+    optc: Optc,
+    artifact: Path,
+    tiny_model: Path,
+    imported_tiny: ImportedModel,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    text = tmp_path / "t.txt"
+    text.write_text("some words to be scored")
+
+    def import_model(source: Path, *, allow_remote_code: bool = False) -> ImportedModel:
+        model = imported_tiny.model.clone()
+        return dataclasses.replace(imported_tiny, model=model, source_digest="c0ffee" + "0" * 58)
+
+    monkeypatch.setattr(importer, "import_model", import_model)
+    call = ("eval", artifact, "--text", text, "--reference", tiny_model)
+    (warning,) = optc(*call, "--json").json["warnings"]
+    assert warning.startswith(
+        "tiny (digest c0ffee000000…) is not the model that the engine target was compiled from "
+        f"(tiny, digest {imported_tiny.source_digest[:12]}…): "
+    )
+    assert f"warning: {warning}\n" in optc(*call).err
+
+
+def test_eval_with_a_reference_of_another_vocabulary(
+    optc: Optc, artifact: Path, tiny_model: Path, tmp_path: Path, no_import: None
+) -> None:
+    other = shutil.copytree(tiny_model, tmp_path / "other")
+    config = json.loads((other / "config.json").read_text())
+    (other / "config.json").write_text(json.dumps({**config, "vocab_size": 512}))
+    outcome = optc("eval", artifact, "--reference", other, "--json")
+    assert outcome.code == 2
+    assert outcome.json["error"]["where"] == str(other)
+    assert (
+        "the reference knows 512 tokens, the engine target 264" in outcome.json["error"]["message"]
+    )
 
 
 def test_eval_of_a_text_that_is_not_there(optc: Optc, artifact: Path) -> None:

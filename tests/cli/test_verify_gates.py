@@ -36,6 +36,14 @@ def gpu(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(module, "this_machine", lambda: GPU)
 
 
+@pytest.fixture
+def other_model(tiny_model: Path, tmp_path: Path) -> Path:
+    """A model whose config differs from that of the tiny one."""
+    other = shutil.copytree(tiny_model, tmp_path / "other")
+    (other / "config.json").write_text((other / "config.json").read_text() + "\n")
+    return other
+
+
 def test_they_are_measured_where_the_engine_runs(
     optc: Optc, unjudged: Path, gpu: None, measured: list[Any], tiny_model: Path
 ) -> None:
@@ -56,6 +64,11 @@ def test_they_are_measured_where_the_engine_runs(
     assert "kl_mean" in optc(*call).out
 
 
+def test_inspect_says_which_gates_are_open(optc: Optc, unjudged: Path) -> None:
+    line = "gates      passed: 1 of 1 on tvm-native; open: 4 of 4 on aot-sm_89"
+    assert line in optc("inspect", unjudged).out
+
+
 def test_one_that_fails_is_exit_code_4(
     optc: Optc, unjudged: Path, gpu: None, tiny_model: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -72,7 +85,7 @@ def test_one_that_fails_is_exit_code_4(
 
 
 def test_a_machine_that_cannot_run_it_either_says_so(
-    optc: Optc, unjudged: Path, tiny_model: Path
+    optc: Optc, unjudged: Path, tiny_model: Path, other_model: Path
 ) -> None:
     before = (unjudged / "report.json").read_bytes()
     outcome = optc("verify", unjudged, "--gates", "--reference", tiny_model)
@@ -82,10 +95,18 @@ def test_a_machine_that_cannot_run_it_either_says_so(
         in outcome.err
     )
     assert (unjudged / "report.json").read_bytes() == before
+    outcome = optc("verify", unjudged, "--gates", "--reference", other_model)
+    assert outcome.code == 2
+    assert "is not the model that tiny was compiled from" in outcome.err
 
 
 def test_an_artifact_with_all_verdicts_needs_nothing(
-    optc: Optc, compile_engines: Optc, measured: list[Any], tiny_model: Path, tmp_path: Path
+    optc: Optc,
+    compile_engines: Optc,
+    measured: list[Any],
+    tiny_model: Path,
+    other_model: Path,
+    tmp_path: Path,
 ) -> None:
     gates = [f"{name}=none" for name in ("kl_p99", "top1_agreement", "perplexity_ratio")]
     options = [part for gate in gates for part in ("--gate", gate)]
@@ -93,6 +114,10 @@ def test_an_artifact_with_all_verdicts_needs_nothing(
     path = tmp_path / "out/a"
     value = optc("verify", path, "--gates", "--reference", tiny_model, "--json").json
     assert (value["gates"], value["warnings"]) == ([], ["no gate is without a verdict"])
+    error = optc("verify", path, "--gates", "--reference", other_model, "--json").json["error"]
+    assert error["where"] == str(other_model)
+    assert "is not the model that tiny was compiled from" in error["message"]
+    assert "no config.json here" in optc("verify", path, "--gates", "--reference", tmp_path).err
 
 
 def test_another_model_is_no_reference(

@@ -3,16 +3,25 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
 from optc.cli.chosen import engine_option
 from optc.cli.needs import compile_packages
-from optc.cli.output import figure, json_option, print_json, reserved_stdout, show, table
+from optc.cli.output import (
+    figure,
+    json_option,
+    print_json,
+    print_warnings,
+    reserved_stdout,
+    show,
+    table,
+)
 from optc.cli.progress import progress_on_stderr
 
 if TYPE_CHECKING:
+    from optc.driver.evaluate import Evaluation
     from optc.progress import Progress
 
 _PATH = click.Path(path_type=Path)
@@ -45,14 +54,15 @@ def command(
 ) -> None:
     """Score a text with ARTIFACT; with --reference also against the float32 model."""
     with compile_packages(), reserved_stdout(), progress_on_stderr() as progress:
-        figures = _evaluate(artifact, text, reference, threads, engine, progress)
+        found = _evaluate(artifact, text, reference, threads, engine, progress)
     if as_json:
-        print_json("eval", figures)
+        print_json("eval", found.figures, found.warnings)
         return
+    print_warnings(found.warnings)
     rows = table(str(artifact), "", "")
     rows.show_header = False
     for key, label in _LABELS.items():
-        value = figures.get(key)
+        value = found.figures.get(key)
         if value is not None:
             rows.add_row(label, figure(value, 6) if isinstance(value, float) else str(value))
     show(rows)
@@ -65,7 +75,7 @@ def _evaluate(
     threads: int | None,
     engine: str | None,
     progress: Progress,
-) -> dict[str, Any]:
+) -> Evaluation:
     from optc.artifact import Artifact
     from optc.driver.evaluate import evaluate_artifact
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from optc.cli.gates_line import gates_line
 from optc.cli.output import byte_text, json_option, print_json, show, table
 from optc.cli.tables import gates_tables, passes_table
 
@@ -33,14 +35,14 @@ def command(artifact: Path, as_json: bool) -> None:
         print_json("inspect", {**values, "manifest": manifest, "report": report, "engines": here})
         return
     show(
-        _identity(opened),
+        _identity(opened, report),
         _engines(opened.manifest, reasons),
         passes_table(report.get("passes", [])),
         *gates_tables(report.get("gates", [])),
     )
 
 
-def _identity(artifact: Artifact) -> Table:
+def _identity(artifact: Artifact, report: Mapping[str, Any]) -> Table:
     manifest = artifact.manifest
     source = manifest.source
     size = sum({entry.sha256: entry.bytes for entry in manifest.files}.values())  # equal ones once
@@ -51,7 +53,7 @@ def _identity(artifact: Artifact) -> Table:
         "recipe": manifest.recipe.get("name", ""),
         "pipeline": manifest.pipeline,
         "files": f"{len(manifest.files)}, {byte_text(size)}",
-        "gates": "measured" if manifest.gated else "switched off",
+        "gates": gates_line(manifest, report),
         "source": source.digest,
         "digest": manifest.digest,
     }
