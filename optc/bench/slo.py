@@ -7,11 +7,16 @@ number per second (compare Zhong et al., 2024, DistServe).
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, fields
+from typing import Any
 
-from optc.errors import InputError
+from optc.errors import InputError, OptcError
 from optc.runtime.metrics import RequestMetrics
 
+#: Share of the requests that has to meet the objectives at a rate that is called served
+#: (Zhong et al., 2024).
+ATTAINED = 0.9
 _UNITS = {"us": 1e-6, "ms": 1e-3, "s": 1.0}
 
 
@@ -49,6 +54,40 @@ class Slo:
         """``ttft_ms``, ``tpot_ms``, ``e2e_ms`` and ``itl_ms``."""
         bounds: dict[str, float | None] = {f.name: getattr(self, f.name) for f in fields(self)}
         return {f"{k}_ms": None if v is None else 1000 * v for k, v in bounds.items()}
+
+
+class ObjectivesError(OptcError):
+    """Not one request met the objectives.
+
+    Args:
+        slo: The objectives.
+        figures: Of the run (`optc.bench.summary`): what was measured is set against each bound.
+        details: All values of the command, for the JSON object.
+    """
+
+    kind = "objectives"
+    exit_code = 4
+
+    def __init__(self, slo: Slo, figures: Mapping[str, Any], details: Mapping[str, Any]) -> None:
+        bounds = {key: bound for key, bound in slo.to_json().items() if bound is not None}
+        found = [
+            f"{key.removesuffix('_ms')} {figures[key]['p50']:.4g} ms of {bound:.4g} ms"
+            for key, bound in bounds.items()
+            if figures[key]["p50"] is not None
+        ]
+        super().__init__(
+            "not one request meets the objectives",
+            where="--slo",
+            hint=f"at the median, {', '.join(found)}" if found else "",
+        )
+        self.details = dict(details)
+
+
+def shortfall(share: float) -> list[str]:
+    """A warning where fewer requests than `ATTAINED` meet the objectives; else nothing."""
+    if share >= ATTAINED:
+        return []
+    return [f"{share:.1%} of the requests meet the objectives, fewer than {ATTAINED:.0%}"]
 
 
 def parse_slo(text: str) -> Slo:

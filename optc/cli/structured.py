@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 
 import click
 
+from optc.cli.valid_text import valid_text
 from optc.errors import InputError
 
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -18,11 +19,20 @@ _FILE = click.Path(path_type=Path, dir_okay=False)
 def structured_options(command: Command) -> Command:
     """Add ``--json-schema``, ``--regex``, ``--grammar`` and ``--choice`` to a command."""
     for option in (
-        click.option("--choice", multiple=True, help="The output is one of these texts."),
+        click.option(
+            "--choice",
+            multiple=True,
+            callback=valid_text,
+            help="The output is one of these texts.",
+        ),
         click.option(
             "--grammar", type=_FILE, help="The output is a text of this Lark grammar (a file)."
         ),
-        click.option("--regex", help="The output matches this regular expression as a whole."),
+        click.option(
+            "--regex",
+            callback=valid_text,
+            help="The output matches this regular expression as a whole.",
+        ),
         click.option(
             "--json-schema", type=_FILE, help="The output is JSON of this schema (a file)."
         ),

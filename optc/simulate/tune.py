@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from optc.bench.replay import Run
-from optc.bench.slo import Slo
+from optc.bench.slo import ATTAINED, Slo
 from optc.bench.summary import summarize
 from optc.bench.workload import Job
 from optc.errors import InputError
@@ -24,9 +24,6 @@ from optc.simulate.step_times import StepTimes
 #: Goodputs this close together are equal; then latencies decide.
 _CLOSE = 0.005
 _SWEEPS = 3
-#: Share of the requests that has to meet the objectives at a rate that is called served
-#: (Zhong et al., 2024).
-ATTAINED = 0.9
 #: The largest rate is sought within so many doublings, to within this factor.
 _OCTAVES, _RATE_STEP = 6, 1.03
 

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import pytest
+
+from optc.cli.commands import targets
+from optc.machine import Machine
 from tests.cli.conftest import Optc
 from tests.stub import StubBackend
 
@@ -40,3 +44,19 @@ def test_targets(optc: Optc) -> None:
     assert targets["cuda:sm_90"]["sm"] == [90]
     assert targets["cuda:sm_90"]["runs_here"] == (90 in value["host"]["sm"])
     assert "x86-64-v4-vnni" in optc("targets").out
+
+
+def test_a_reason_that_targets_share_stands_once_below(
+    optc: Optc, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    here = Machine(frozenset(("avx2", "f16c", "fma")), (), "no NVIDIA driver is installed")
+    monkeypatch.setattr(targets, "this_machine", lambda: here)
+    monkeypatch.setenv("COLUMNS", "60")
+    out = optc("targets").out
+    assert " cuda:sm_80       cuda   no\n" in out
+    note = " ".join(out.partition("\n\n")[2].split())
+    cuda = ", ".join(f"cuda:sm_{sm}" for sm in (80, 86, 89, 90, 120))
+    assert f"{cuda}: it needs a CUDA device: no NVIDIA driver is installed" in note
+    assert out.count("it needs a CUDA") == 1
+    assert "x86-64-v4-vnni: it needs avx2" not in note
+    assert "x86-64-v4-vnni: it needs avx512_vnni" in note

@@ -124,12 +124,12 @@ def test_profile_prints_a_table_for_each_step(
     optc: Optc, backend: MeasurableStub, artifact: Path
 ) -> None:
     backend.meter.best = {"read": 1e6, "int8": 2e6, "fp32": 1e6}
-    out = optc("bench", artifact, "--profile", "--prompt-tokens", "100000").out
+    out = optc("bench", artifact, "--profile").out
     assert "a: decode, 1 sequences, 1 rows, 64 tokens of context" in out
     assert "int_matmul_0 20x10" in out
     assert "step 10 ms = 7 ms in kernels + 3 ms around them" in out
-    outcome = optc("bench", artifact, "--profile", "--prompt-tokens", "100000", "--json")
-    assert outcome.json["warnings"] == ["the context holds 64 tokens"]
+    outcome = optc("bench", artifact, "--profile", "--json")
+    assert outcome.json["warnings"] == ["prompts have 64 tokens: more do not fit the context"]
 
 
 def test_profile_needs_a_backend_that_can_be_measured(
@@ -181,6 +181,20 @@ def test_a_workload_is_replayed_and_summed_up(optc: Optc, artifact: Path) -> Non
     assert "cost of a million tokens" in shown
 
 
+def test_objectives_that_no_request_meets_fail(optc: Optc, artifact: Path) -> None:
+    rest = ("--workload", TRAFFIC, "--slo", "ttft=0.0001us,tpot=100s")
+    found = optc("bench", artifact, *rest, "--json")
+    assert found.code == 4
+    assert found.json["error"]["kind"] == "objectives"
+    assert found.json["workload"]["goodput"]["share"] == 0
+    assert found.json["warnings"] == []
+    assert set(found.json) >= {"target", "engine", "results", "rounds", "ceilings"}
+    shown = optc("bench", artifact, *rest)
+    assert shown.code == 4
+    assert "goodput 0/s: 0 % of the requests" in shown.out
+    assert "error: --slo: not one request meets the objectives (at the median, ttft " in shown.err
+
+
 def test_a_workload_is_shortened_to_the_context(optc: Optc, artifact: Path) -> None:
     spec = "poisson:rate=500,requests=3,prompt=900,output=4"
     warnings = optc("bench", artifact, "--workload", spec, "--json").json["warnings"]
@@ -193,12 +207,34 @@ def test_a_workload_is_shortened_to_the_context(optc: Optc, artifact: Path) -> N
         (("--workload", "none"), "workload: 'none' is neither a file nor poisson:…"),
         (("--workload", TRAFFIC, "--slo", "fast"), "--slo: 'fast' is no objective"),
         (("--workload", TRAFFIC, "--warmup", "20"), "--warmup: the workload has 20 requests"),
-        (("--workload", TRAFFIC, "--profile"), "--profile: measures something else"),
         (("--slo", "ttft=1s"), "--slo: needs --workload"),
+        (("--settings", "tuned.json"), "--settings: needs --workload"),
         (("--price-per-hour", "1"), "--price-per-hour: needs --workload"),
+        (("--warmup", "1"), "--warmup: needs --workload"),
+        (("--seed", "0"), "--seed: needs --workload"),
+        *(
+            (("--workload", TRAFFIC, *option), f"{option[0]}: changes nothing with --workload")
+            for option in (
+                ("--prompt-tokens", "512"),
+                ("--output-tokens", "4"),
+                ("--concurrency", "1,8,16"),
+                ("--rounds", "3"),
+                ("--profile",),
+            )
+        ),
+        (("--profile", "--output-tokens", "4"), "--output-tokens: changes nothing with --profile"),
+        (("--profile", "--kv-memory", "1GiB"), "--kv-memory: changes nothing with --profile"),
+        (
+            ("--prompt-tokens", "61", "--output-tokens", "4"),
+            "--prompt-tokens: 61 prompt tokens do not fit the context of 64 tokens (at most 60)",
+        ),
+        (
+            ("--profile", "--prompt-tokens", "65"),
+            "do not fit the context of 64 tokens (at most 64)",
+        ),
     ],
 )
-def test_wrong_workload_options_are_refused(
+def test_options_that_are_wrong_or_would_be_ignored_are_refused_are_refused(
     optc: Optc, artifact: Path, options: tuple[str, ...], message: str
 ) -> None:
     outcome = optc("bench", artifact, *options)

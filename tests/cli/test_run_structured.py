@@ -68,3 +68,12 @@ def test_without_llguidance(optc: Optc, artifact: Path, monkeypatch: pytest.Monk
     outcome = optc("run", artifact, "--prompt", "ab", "--choice", "a")
     assert outcome.code == 3
     assert "pip install 'optc[structured]'" in outcome.err
+
+
+@pytest.mark.parametrize("option", ["--choice", "--regex", "--stop", "--prompt"])
+def test_text_that_the_locale_could_not_decode(optc: Optc, artifact: Path, option: str) -> None:
+    arguments = ("--prompt", "x", option, b"\xc3\xa9".decode("ascii", "surrogateescape"))
+    assert optc("run", artifact, *arguments).err == (
+        f"error: {option}: not valid Unicode: surrogates not allowed "
+        "(run it in a UTF-8 locale, such as LC_ALL=C.UTF-8)\n"
+    )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -68,6 +69,40 @@ def test_the_table_ends_with_the_call_to_make(optc: Optc, artifact: Path) -> Non
     assert "token_budget=" in unfolded
 
 
+NEVER = ("--slo", "ttft=0.001ms,itl=0.0001ms", "--threads", "1")
+
+
+def test_objectives_that_nothing_meets_recommend_nothing(optc: Optc, artifact: Path) -> None:
+    found = optc("tune", artifact, *NEVER, *TRAFFIC, "--json")
+    assert found.code == 4
+    error = found.json["error"]
+    assert (error["kind"], error["where"]) == ("objectives", "--slo")
+    assert error["message"] == "not one request meets the objectives"
+    assert re.fullmatch(
+        r"at the median, ttft [0-9.]+ ms of 0.001 ms, itl [0-9.]+ ms of 0.0001 ms", error["hint"]
+    )
+    assert [found.json[key] for key in ("artifact", "engine", "settings")] == [None] * 3
+    assert found.json["max_rate"]["requests_per_s"] is None
+    assert {c["goodput"]["share"] for c in found.json["candidates"]} == {0}
+    assert found.json["warnings"] == []
+    shown = optc("tune", artifact, *NEVER, *TRAFFIC)
+    assert shown.code == 4
+    assert "good %" in shown.out
+    assert "optc.load(" not in shown.out
+    assert "error: --slo: not one request meets the objectives" in shown.err
+
+
+def test_objectives_that_few_requests_meet_are_a_warning(optc: Optc, artifact: Path) -> None:
+    """Requests of one token take the time of their prompt: those of short prompts are in time."""
+    traffic = ("--rate", "1", "--prompt", "uniform(1,60)", "--output", "1")
+    found = optc("tune", artifact, "--slo", "e2e=20ms", "--threads", "1", *traffic, "--json").json
+    share = found["candidates"][0]["goodput"]["share"]
+    assert 0 < share < 0.9
+    (warning,) = found["warnings"]
+    assert warning == f"{share:.1%} of the requests meet the objectives, fewer than 90%"
+    assert found["settings"] is not None
+
+
 def test_an_engine_by_name(optc: Optc, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each engine of an artifact has step times of its own."""
     monkeypatch.setenv("OPTC_CACHE", str(tmp_path / "cache"))
@@ -107,6 +142,8 @@ def test_step_times_are_measured_where_none_are_kept(
         (("--slo", "ttft=1s", "--rate", "1", "--trace", "x"), "give either --rate or --trace"),
         (("--slo", "soon", "--rate", "1"), "--slo: 'soon' is no objective"),
         (("--slo", "ttft=1s", "--trace", "x"), "workload: 'x' is neither a file nor poisson:…"),
+        (("--slo", "ttft=1s", "--trace", "x", "--prompt", "9"), "--prompt: the trace states"),
+        (("--slo", "ttft=1s", "--trace", "x", "--output", "9"), "--output: the trace states"),
         (("--slo", "ttft=1s", "--rate", "1", "--prompt", "long"), "'long' is no distribution"),
         (("--slo", "ttft=1s", "--rate", "1", "--kv-memory", "much"), "'much' is not a size"),
     ],

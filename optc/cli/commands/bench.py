@@ -7,19 +7,33 @@ from pathlib import Path
 from typing import Any
 
 import click
+from click.core import ParameterSource
 
 from optc.cli.chosen import chosen_json, engine_option
 from optc.cli.commands.bench_instruments import find_instruments, found_ceilings
 from optc.cli.commands.bench_tables import print_profile, print_results
-from optc.cli.commands.bench_workload import Traffic, measure_workload, print_workload
+from optc.cli.commands.bench_workload import (
+    Traffic,
+    check_objectives,
+    measure_workload,
+    print_workload,
+)
 from optc.cli.output import json_option, print_json, print_warnings, reserved_stdout
 from optc.cli.progress import progress_on_stderr
 from optc.errors import InputError
 
+#: Options that mean nothing without ``--workload``, with it, and with ``--profile``.
+_OF_WORKLOADS = ("slo", "settings", "price_per_hour", "warmup", "seed")
+_NOT_OF_WORKLOADS = ("prompt_tokens", "output_tokens", "concurrency", "rounds", "profiled")
+_NOT_OF_PROFILES = ("output_tokens", "kv_memory")
+
 
 @dataclass(frozen=True)
 class _Options:
+    """Of a measurement without a workload; a prompt length that nobody ``asked`` for may shrink."""
+
     prompt_tokens: int
+    asked: bool
     output_tokens: int
     concurrency: list[int]
     rounds: int | None
@@ -49,7 +63,9 @@ class _Options:
 @click.option("--seed", type=int, default=0, help="Of a workload's random times and lengths.")
 @click.option("--profile", "profiled", is_flag=True, help="Time the kernels of a step instead.")
 @json_option
+@click.pass_context
 def command(
+    context: click.Context,
     artifact: Path,
     prompt_tokens: int,
     output_tokens: int,
@@ -74,19 +90,19 @@ def command(
 
     With --workload: latencies, throughput and goodput of requests that arrive by themselves, as
     poisson:rate=4,requests=200,prompt=lognormal(256,0.6),output=lognormal(64,0.5) or as recorded
-    in a file of JSON lines (docs/performance.md).
+    in a file of JSON lines (docs/performance.md). Exit code 4 if not one of them meets --slo.
     """
+    _refuse_ignored(context, workload is not None, profiled)
     if workload is not None:
         traffic = Traffic(
             workload, slo, price_per_hour, warmup, seed, threads, kv_memory, settings, engine
         )
-        _workload(artifact, traffic, profiled, as_json)
+        _workload(artifact, traffic, as_json)
         return
-    _refuse_without_workload(
-        slo=slo, settings=settings, price_per_hour=price_per_hour, warmup=warmup
+    counts, asked = _counts(concurrency), _is_given(context, "prompt_tokens")
+    options = _Options(
+        prompt_tokens, asked, output_tokens, counts, rounds, threads, kv_memory, engine
     )
-    counts = _counts(concurrency)
-    options = _Options(prompt_tokens, output_tokens, counts, rounds, threads, kv_memory, engine)
     warnings: list[str] = []
     with reserved_stdout():
         measure = _profile if profiled else _bench
@@ -98,24 +114,51 @@ def command(
     (print_profile if profiled else print_results)(artifact.name, values)
 
 
-def _workload(artifact: Path, traffic: Traffic, profiled: bool, as_json: bool) -> None:
-    if profiled:
-        raise InputError("measures something else", where="--profile", hint="leave out --workload")
+def _workload(artifact: Path, traffic: Traffic, as_json: bool) -> None:
     warnings: list[str] = []
     with reserved_stdout():
         values = measure_workload(artifact, traffic, warnings)
+    if not as_json:
+        print_warnings(warnings)
+        print_workload(artifact.name, values)
+    check_objectives(traffic, values, warnings)
     if as_json:
         print_json("bench", values, warnings)
+
+
+def _refuse_ignored(context: click.Context, workload: bool, profiled: bool) -> None:
+    """Refuse options that would change nothing, so that nobody takes them for measured."""
+    refused = {name: "needs --workload" for name in _OF_WORKLOADS if not workload}
+    if workload:
+        refused = dict.fromkeys(_NOT_OF_WORKLOADS, "changes nothing with --workload")
+    elif profiled:
+        refused |= dict.fromkeys(_NOT_OF_PROFILES, "changes nothing with --profile")
+    flags = {parameter.name: parameter.opts[0] for parameter in context.command.params}
+    for name, reason in refused.items():
+        if _is_given(context, name):
+            raise InputError(reason, where=flags[name], hint="optc bench --help")
+
+
+def _is_given(context: click.Context, name: str) -> bool:
+    """Whether an option is on the command line."""
+    return context.get_parameter_source(name) is ParameterSource.COMMANDLINE
+
+
+def _check_room(options: _Options, room: int, context: int, warnings: list[str]) -> None:
+    """A prompt longer than the ``room`` for it is refused if it was asked for; the default is not.
+
+    Raises:
+        InputError: It was asked for.
+    """
+    if room >= options.prompt_tokens:
         return
-    print_warnings(warnings)
-    print_workload(artifact.name, values)
-
-
-def _refuse_without_workload(**options: object) -> None:
-    for name, value in options.items():
-        if value is not None:
-            flag = "--" + name.replace("_", "-")
-            raise InputError("needs --workload", where=flag, hint="optc bench --help")
+    if options.asked:
+        raise InputError(
+            f"{options.prompt_tokens} prompt tokens do not fit the context of {context} tokens",
+            where="--prompt-tokens",
+            hint=f"at most {room}",
+        )
+    warnings.append(f"prompts have {room} tokens: more do not fit the context")
 
 
 def _bench(path: Path, options: _Options, warnings: list[str]) -> dict[str, Any]:
@@ -136,8 +179,7 @@ def _bench(path: Path, options: _Options, warnings: list[str]) -> dict[str, Any]
     ):
         artifact = Artifact.open(path, "size")  # loading has verified it
         fitting, _ = fit(options.prompt_tokens, options.output_tokens, engine.max_context)
-        if fitting < options.prompt_tokens:
-            warnings.append(f"prompts have {fitting} tokens: more do not fit the context")
+        _check_room(options, fitting, engine.max_context, warnings)
         instruments = find_instruments(artifact, options.threads, options.engine, warnings)
         results = bench(
             engine,
@@ -174,8 +216,7 @@ def _profile(path: Path, options: _Options, warnings: list[str]) -> dict[str, An
     try:
         instruments = open_instruments(artifact, threads, options.engine)
         wanted = shapes(entry.spec, options.prompt_tokens, options.concurrency)
-        if wanted[0].context < options.prompt_tokens:
-            warnings.append(f"the context holds {wanted[0].context} tokens")
+        _check_room(options, wanted[0].context, entry.spec.max_context, warnings)
         with progress_on_stderr() as progress:
             steps = profile(profiler, entry.spec, instruments, wanted, rounds, progress)
     finally:

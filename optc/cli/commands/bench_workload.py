@@ -57,7 +57,7 @@ def measure_workload(path: Path, traffic: Traffic, warnings: list[str]) -> dict[
     from optc.artifact import Artifact
     from optc.bench.ceilings import sample
     from optc.bench.replay import replay, warm_up
-    from optc.bench.slo import parse_slo
+    from optc.bench.slo import parse_slo, shortfall
     from optc.bench.summary import summarize
     from optc.bench.workload import make_jobs, read_workload
 
@@ -92,6 +92,8 @@ def measure_workload(path: Path, traffic: Traffic, warnings: list[str]) -> dict[
         if instruments is not None:
             sample(instruments.meter)
     values = summarize(run, slo=slo, price_per_hour=traffic.price_per_hour, instruments=instruments)
+    if values["goodput"] is not None and values["goodput"]["share"] > 0:
+        warnings += shortfall(values["goodput"]["share"])
     return {
         **chosen_json(engine.info),
         "results": [],
@@ -105,6 +107,20 @@ def measure_workload(path: Path, traffic: Traffic, warnings: list[str]) -> dict[
             **values,
         },
     }
+
+
+def check_objectives(traffic: Traffic, values: Mapping[str, Any], warnings: list[str]) -> None:
+    """Check that some request met the objectives, if there are any.
+
+    Raises:
+        ObjectivesError: None did; all figures are in its details.
+    """
+    from optc.bench.slo import ObjectivesError, parse_slo
+
+    found = values["workload"]
+    if traffic.slo is not None and not found["goodput"]["share"]:
+        details = {**values, "warnings": warnings}
+        raise ObjectivesError(parse_slo(traffic.slo), found, details)
 
 
 def _load_options(traffic: Traffic) -> dict[str, Any]:

@@ -11,6 +11,7 @@ import click
 from optc.cli.chosen import chosen_json, chosen_text, engine_option
 from optc.cli.output import json_option, print_json
 from optc.cli.structured import structured_options, structured_parameters
+from optc.cli.valid_text import valid_text
 from optc.errors import InputError
 from optc.runtime.batching import MODES, BatchingMode
 
@@ -23,7 +24,14 @@ _ADAPTER = "adapter"
 
 @click.command("run", short_help="Continue prompts with an artifact.")
 @click.argument("artifact", type=click.Path(path_type=Path))
-@click.option("--prompt", "prompts", multiple=True, required=True, help="Text, or - for stdin.")
+@click.option(
+    "--prompt",
+    "prompts",
+    multiple=True,
+    required=True,
+    callback=valid_text,
+    help="Text, or - for stdin.",
+)
 @click.option("--max-tokens", type=int, default=128, show_default=True)
 @click.option("--temperature", type=float, default=0.0, show_default=True, help="0 is greedy.")
 @click.option("--top-p", type=float, default=1.0, show_default=True)
@@ -43,7 +51,7 @@ _ADAPTER = "adapter"
     show_default=True,
     help="Beams of n tokens are ranked by log-probability / n ** this.",
 )
-@click.option("--stop", multiple=True, help="Text that ends the continuation.")
+@click.option("--stop", multiple=True, callback=valid_text, help="Text that ends the continuation.")
 @click.option("--ignore-eos", is_flag=True, help="Go on after the model's end token.")
 @click.option(
     "--timeout",

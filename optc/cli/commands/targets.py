@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import click
@@ -35,13 +36,22 @@ def command(measure: bool, as_json: bool) -> None:
         print_json("targets", {"targets": entries, "host": machine}, warnings)
         return
     print_warnings(warnings)
-    rows = table("targets", "name", "kind", "runs here", "features", prose=["runs here"])
+    rows = table("targets", "name", "kind", "runs here", "features")
     for entry in entries:
-        runs = "yes" if entry["runs_here"] else f"no: {entry['reason']}"
+        runs = "yes" if entry["runs_here"] else "no"
         rows.add_row(entry["name"], entry["kind"], runs, " ".join(entry["features"]))
-    show(rows)
+    show(rows, *_reasons(entries))
     if ceilings is not None:
         show(f"{usable_threads()} threads; {ceilings_text(ceilings)}")
+
+
+def _reasons(entries: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Why targets do not run here, one line a reason."""
+    names: dict[str, list[str]] = {}
+    for entry in entries:
+        if entry["reason"]:
+            names.setdefault(entry["reason"], []).append(entry["name"])
+    return [f"{', '.join(named)}: {reason}" for reason, named in names.items()]
 
 
 def _measure(warnings: list[str]) -> dict[str, Any]:

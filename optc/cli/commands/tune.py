@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from optc.progress import Progress
     from optc.simulate.tune import Candidate, Subject
 
+#: Lengths of prompts and outputs, unless they are given.
+_PROMPT, _OUTPUT = "lognormal(256,0.6)", "lognormal(64,0.5)"
 #: Requests of a simulated workload, unless a trace gives them.
 _REQUESTS = 300
 #: Lines of the printed table.
@@ -36,8 +38,8 @@ _NUMBERS = ("budget", "chunk", "at once", "drafts", "good %", "TTFT p90", "TPOT 
 @click.argument("artifacts", nargs=-1, required=True, type=click.Path(path_type=Path))
 @click.option("--slo", required=True, metavar="BOUNDS", help="ttft=200ms,tpot=50ms")
 @click.option("--rate", type=click.FloatRange(min=0, min_open=True), help="Requests a second.")
-@click.option("--prompt", default="lognormal(256,0.6)", show_default=True, help="Prompt lengths.")
-@click.option("--output", default="lognormal(64,0.5)", show_default=True, help="Output lengths.")
+@click.option("--prompt", metavar="LENGTHS", help=f"Of prompts [{_PROMPT}].")
+@click.option("--output", metavar="LENGTHS", help=f"Of outputs [{_OUTPUT}].")
 @click.option("--trace", metavar="SPEC", help="A recorded trace or poisson:… instead.")
 @click.option(
     "--acceptance",
@@ -54,8 +56,8 @@ def command(
     artifacts: tuple[Path, ...],
     slo: str,
     rate: float | None,
-    prompt: str,
-    output: str,
+    prompt: str | None,
+    output: str | None,
     trace: str | None,
     acceptance: float | None,
     kv_memory: str | None,
@@ -70,12 +72,13 @@ def command(
 
     Step times are measured once for each artifact on this machine; then serving is simulated by
     the runtime's own scheduler. Several artifacts (of other weight or KV types) are compared;
-    --engine names which engine of them is meant.
+    --engine names which engine of them is meant. Exit code 4 if no setting lets a single request
+    meet the objectives; none is recommended then.
     """
-    from optc.bench.slo import parse_slo
+    from optc.bench.slo import ATTAINED, ObjectivesError, parse_slo, shortfall
     from optc.bench.workload import read_workload
     from optc.runtime.byte_size import parse_bytes
-    from optc.simulate.tune import ATTAINED, Tuner
+    from optc.simulate.tune import Tuner
 
     bounds = parse_slo(slo)
     spec = _workload(rate, prompt, output, trace)
@@ -100,31 +103,39 @@ def command(
     others = [candidate for candidate in tuner.candidates if candidate is not best]
     others.sort(key=lambda c: (-c.goodput, c.figures["e2e_ms"]["p90"]))
     ordered = [best, *others]
+    met = best.goodput > 0
+    warnings += shortfall(best.goodput) if met else []
     values = {
         "workload": spec,
         "slo": bounds.to_json(),
-        "artifact": best.subject,
-        "engine": _engine_name(Path(best.subject), engine),
-        "settings": best.settings.load_options(),
+        "artifact": best.subject if met else None,
+        "engine": _engine_name(Path(best.subject), engine) if met else None,
+        "settings": best.settings.load_options() if met else None,
         "max_rate": {"requests_per_s": max_rate, "share": ATTAINED},
         "step_time_error": {subject.name: subject.times.error for subject in subjects},
         "candidates": [_candidate_json(candidate) for candidate in ordered],
     }
+    if not as_json:
+        print_warnings(warnings)
+        _print(values, ordered)
+    if not met:
+        raise ObjectivesError(bounds, best.figures, {**values, "warnings": warnings})
     if as_json:
         print_json("tune", values, warnings)
-        return
-    print_warnings(warnings)
-    _print(values, ordered)
 
 
-def _workload(rate: float | None, prompt: str, output: str, trace: str | None) -> str:
+def _workload(rate: float | None, prompt: str | None, output: str | None, trace: str | None) -> str:
     from optc.errors import InputError
 
     if (rate is None) == (trace is None):
         raise InputError("give either --rate or --trace", where="optc tune", hint="--rate 4")
-    if trace is not None:
-        return trace
-    return f"poisson:rate={rate},requests={_REQUESTS},prompt={prompt},output={output}"
+    if trace is None:
+        lengths = f"prompt={prompt or _PROMPT},output={output or _OUTPUT}"
+        return f"poisson:rate={rate},requests={_REQUESTS},{lengths}"
+    for option, given in (("--prompt", prompt), ("--output", output)):
+        if given is not None:
+            raise InputError("the trace states the lengths", where=option, hint="leave it out")
+    return trace
 
 
 def _engine_name(path: Path, engine: str | None) -> str:
@@ -199,13 +210,20 @@ def _print(values: Mapping[str, Any], ordered: Sequence[Candidate]) -> None:
             figure(found["tpot_ms"]["p90"], 3),
             figure(found["output_tokens_per_s"], 4),
         )
-    wanted = {"engine": values["engine"], **values["settings"]}
-    options = ", ".join(f"{key}={value!r}" for key, value in wanted.items())
     errors = ", ".join(figure(100 * e, 2) for e in values["step_time_error"].values())
     show(
         rows,
         f"{figure(values['max_rate']['requests_per_s'], 3)} requests a second with "
         f"{values['max_rate']['share']:.0%} of them within the objectives",
         f"of {len(ordered)} candidates; mean error of simulated step times {errors} %",
-        f"optc.load({values['artifact']!r}, {options})",
+        *_call(values),
     )
+
+
+def _call(values: Mapping[str, Any]) -> list[str]:
+    """The call to make, where something is recommended."""
+    if values["settings"] is None:
+        return []
+    wanted = {"engine": values["engine"], **values["settings"]}
+    options = ", ".join(f"{key}={value!r}" for key, value in wanted.items())
+    return [f"optc.load({values['artifact']!r}, {options})"]
