@@ -1,4 +1,4 @@
-"""docs/cli.md: the JSON keys, kinds of errors and exit codes that it lists are those that there are.
+"""docs/cli.md lists the JSON keys, kinds of errors and exit codes that there are, and no others.
 
 Every command runs on toy engines; what takes long (an artifact of the stub) is made once.
 """
@@ -6,7 +6,7 @@ Every command runs on toy engines; what takes long (an artifact of the stub) is 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Set
 from pathlib import Path
 from typing import Any
 
@@ -158,7 +158,7 @@ def check(
     command: str,
     found: list[dict[str, Any]],
     more: str = "",
-    elsewhere: frozenset[str] = frozenset(),
+    elsewhere: Set[str] = frozenset(),
 ) -> None:
     """The row of a command names the keys of its objects, and no others; keys further inside may
     stand in ``more``. Those of ``elsewhere`` are shown by other tests."""
