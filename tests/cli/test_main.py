@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -193,3 +194,12 @@ def test_the_installed_command_runs_and_starts_without_compile_packages() -> Non
     for arguments, code in ((["--help"], 0), (["run", "absent", "--prompt", "x"], 2)):
         done = subprocess.run([sys.executable, "-c", forbid, *arguments], capture_output=True)
         assert done.returncode == code, done.stderr.decode()
+
+
+def test_the_package_is_the_command_too_and_shells_can_ask_for_completions() -> None:
+    command = [sys.executable, "-m", "optc"]
+    done = subprocess.run([*command, "--version"], capture_output=True, check=True)
+    assert done.stdout.startswith(b"optc 0.")
+    asked = {**os.environ, "_OPTC_COMPLETE": "bash_complete", "COMP_WORDS": "optc ver"}
+    done = subprocess.run(command, capture_output=True, env={**asked, "COMP_CWORD": "1"})
+    assert (done.returncode, done.stdout) == (0, b"plain,verify\n")

@@ -1,8 +1,7 @@
-"""Peak memory over processes, its limit, and the prediction that refuses a compile up front."""
+"""Peak memory over processes, and its limit."""
 
 from __future__ import annotations
 
-import dataclasses
 import os
 import subprocess
 import sys
@@ -10,10 +9,8 @@ import time
 
 import pytest
 
-from optc.driver.limits import check_memory, predicted_bytes, weight_bytes, weight_count
 from optc.driver.memory import PeakMemory, anonymous_bytes, parse_bytes, process_tree, tree_bytes
 from optc.errors import InputError
-from tests.models import Dense, dense_model
 
 MEBIBYTE = 1 << 20
 FORK = """
@@ -102,39 +99,3 @@ def test_an_interrupt_within_the_limit_stays_an_interrupt() -> None:
 
     with pytest.raises(KeyboardInterrupt):
         interrupt()
-
-
-def test_weights_are_counted() -> None:
-    shape = Dense(vocab=61, hidden=32, tied=True)
-    model, wider = dense_model(shape), dense_model(dataclasses.replace(shape, vocab=62))
-    assert weight_count(wider) - weight_count(model) == 2 * 32  # embedding and head
-    assert weight_bytes(wider) - weight_bytes(model) == 2 * 4 * 32
-
-
-def test_a_compile_that_cannot_fit_is_refused_with_the_figure() -> None:
-    model = dense_model(Dense())
-    needed = predicted_bytes(model, 10**9, gated=True)
-    assert needed > 10**9
-    check_memory(model, 10**9, 0, gated=True)  # no limit
-    check_memory(model, 10**9, needed, gated=True)
-    with pytest.raises(InputError) as caught:
-        check_memory(model, 10**9, needed - 1, gated=True)
-    assert f"predicted to need {needed:,} bytes" in caught.value.message
-    assert caught.value.hint == "allow more"  # the compiler is what needs most
-
-
-def test_a_compile_that_fits_but_for_tuning_says_so() -> None:
-    model = dense_model(Dense())
-    needed = predicted_bytes(model, 0, gated=False, tuned=True)
-    check_memory(model, 0, needed, gated=False, tuned=True)
-    check_memory(model, 0, needed - 1, gated=False)
-    with pytest.raises(InputError) as caught:
-        check_memory(model, 0, needed - 1, gated=False, tuned=True)
-    assert f"predicted to need {needed:,} bytes" in caught.value.message
-    assert caught.value.hint == "allow more, or leave --tune out"
-
-
-def test_the_prediction_follows_the_largest_layer_not_the_depth() -> None:
-    small = predicted_bytes(dense_model(Dense(windows=(0,))), 0, gated=True)
-    deep = predicted_bytes(dense_model(Dense(windows=(0,) * 4)), 0, gated=True)
-    assert deep == small

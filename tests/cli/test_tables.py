@@ -1,0 +1,74 @@
+"""Tables that several commands print."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from optc.cli.output import show
+from optc.cli.tables import engines_table, gates_tables, passes_table
+
+
+def shown(capsys: pytest.CaptureFixture[str], *tables: Any) -> list[list[str]]:
+    """The words of each line that is not empty or a rule."""
+    show(*tables)
+    lines = [line.split() for line in capsys.readouterr().out.splitlines()]
+    return [words for words in lines if words and "─" not in words[0]]
+
+
+def gate(name: str, **more: Any) -> dict[str, Any]:
+    plain = {"value": None, "bound": 0.5, "passed": None, "measured_on": "none", "reason": ""}
+    return {"name": name, "engine": "a", **plain, **more}
+
+
+def test_passes(capsys: pytest.CaptureFixture[str]) -> None:
+    passes = [
+        {"name": "fuse-qkv", "count": 2, "seconds": 0.1234, "details": {"full": 1, "window": 3}},
+        {"name": "kv-cache", "count": 0, "seconds": 0.0},
+    ]
+    assert shown(capsys, passes_table(passes))[2:] == [
+        ["fuse-qkv", "2", "0.12", "full", "1,", "window", "3"],
+        ["kv-cache", "0", "0.00"],
+    ]
+
+
+def test_engines(capsys: pytest.CaptureFixture[str]) -> None:
+    own = {"name": "a", "bytes": 4096, "weight_bytes": 2048, "weights_of": "a", "seconds": 1.26}
+    other = {**own, "name": "b", "bytes": 10, "weight_bytes": 0}
+    assert shown(capsys, engines_table([own, other]))[2:] == [
+        ["a", "4.0", "KiB", "2.0", "KiB", "1.3"],
+        ["b", "10", "B", "of", "a", "1.3"],
+    ]
+
+
+def test_gates(capsys: pytest.CaptureFixture[str]) -> None:
+    gates = [
+        gate("kl_mean", value=0.123456, passed=True, measured_on="engine"),
+        gate("kl_p99", value=2.0, passed=False, measured_on="engine", reason="too much"),
+        gate("perplexity", value=7.0, bound=None, measured_on="engine"),
+        gate("top1_agreement", reason="no GPU"),
+        gate("perplexity_ratio", reason="no GPU"),
+        gate("kl_mean", value=0.1, passed=True, measured_on="lowered-onnx"),
+        gate("kl_p99", value=0.9, passed=False, measured_on="lowered-onnx", reason="above"),
+    ]
+    lines = shown(capsys, *gates_tables(gates))
+    assert lines[0] == ["gates"]
+    assert [" ".join(words) for words in lines[2:]] == [
+        "kl_mean 0.1235 0.5 passed",
+        "kl_p99 2 0.5 FAILED too much",
+        "perplexity 7 - -",
+        "top1_agreement - 0.5 - no GPU",
+        'perplexity_ratio - 0.5 - "',
+        "kl_mean 0.1 0.5 passed on the lowered ONNX",
+        "kl_p99 0.9 0.5 FAILED on the lowered ONNX: above",
+    ]
+
+
+def test_several_engines_have_a_table_each(capsys: pytest.CaptureFixture[str]) -> None:
+    lines = shown(capsys, *gates_tables([gate("kl_mean"), gate("kl_mean", engine="b")]))
+    assert [words for words in lines if words[0] == "gates"] == [
+        ["gates", "of", "a"],
+        ["gates", "of", "b"],
+    ]
+    assert gates_tables([]) == []

@@ -1,0 +1,19 @@
+"""Hints for words that are not known."""
+
+from __future__ import annotations
+
+from optc.near import near, nearest
+
+KNOWN = ["compile", "plan", "run"]
+
+
+def test_the_nearest_word() -> None:
+    assert nearest("comple", KNOWN) == "compile"
+    assert nearest("rnu", KNOWN) == "run"
+    assert nearest("xyzzy", KNOWN) is None
+    assert nearest("run", []) is None
+
+
+def test_the_nearest_word_or_all_of_them() -> None:
+    assert near("plna", KNOWN) == "did you mean 'plan'?"
+    assert near("xyzzy", KNOWN) == "one of compile, plan, run"
