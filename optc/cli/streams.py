@@ -41,7 +41,7 @@ class ReaderLeftError(OutputError):
 class _Stdout(io.FileIO):
     """A file whose writing fails with `OutputError`."""
 
-    def write(self, data: ReadableBuffer, /) -> int | None:
+    def write(self, data: ReadableBuffer, /) -> int:
         try:
             return super().write(data)
         except BrokenPipeError as error:
@@ -53,7 +53,7 @@ class _Stdout(io.FileIO):
 class _Stderr(io.FileIO):
     """A file that drops what cannot be written."""
 
-    def write(self, data: ReadableBuffer, /) -> int | None:
+    def write(self, data: ReadableBuffer, /) -> int:
         try:
             return super().write(data)
         except OSError:
