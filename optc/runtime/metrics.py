@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
@@ -127,7 +126,7 @@ class EngineMetrics:
     prefix_lookup_tokens: int = 0
     prefix_hit_tokens: int = 0
     preemptions: int = 0
-    finished: Counter[str] = field(default_factory=Counter)
+    finished: dict[str, int] = field(default_factory=dict)  # no Counter: asdict breaks those
     running: int = 0
     waiting: int = 0
     free_blocks: tuple[int, ...] = ()
@@ -162,9 +161,22 @@ class EngineMetrics:
 
     def count_end(self, reason: str, request: RequestMetrics) -> None:
         """Add a completion that has ended."""
-        self.finished[reason] += 1
+        self.finished[reason] = self.finished.get(reason, 0) + 1
         if reason in ("stop", "length"):
             self.latencies.observe(request)
+
+    def to_json(self) -> dict[str, Any]:
+        """All of it as JSON takes it: the counters by their names, shares and rates derived from
+        them, ``work``, and ``latencies`` as of `Latencies.to_json`, in milliseconds."""
+        plain = {f.name: getattr(self, f.name) for f in fields(self)}
+        derived = ("acceptance_rate", "tokens_per_pass", "kv_use_mean", "prefix_hit_rate")
+        return {
+            **{name: list(v) if isinstance(v, tuple) else v for name, v in plain.items()},
+            **{name: getattr(self, name) for name in derived},
+            "finished": dict(self.finished),
+            "work": asdict(self.work),
+            "latencies": self.latencies.to_json(),
+        }
 
     def copy(self) -> EngineMetrics:
         """The counters of now in an object of its own."""
@@ -179,7 +191,8 @@ class EngineMetrics:
         """What was counted after ``before``; queues, blocks, the peak and the latencies are those
         of now."""
         added = {name: getattr(self, name) - getattr(before, name) for name in _ADDED_UP}
-        finished = self.finished - before.finished
+        ended = {r: n - before.finished.get(r, 0) for r, n in self.finished.items()}
+        finished = {reason: count for reason, count in ended.items() if count}
         return replace(self, **added, finished=finished, work=self.work.since(before.work))
 
     @property

@@ -8,8 +8,8 @@ added. Durations from a microsecond to eleven days need 2,763 buckets at the def
 from __future__ import annotations
 
 import math
-from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -19,20 +19,23 @@ ERROR = 0.005
 SMALLEST, LARGEST = 1e-6, 1e6
 
 
+@dataclass
 class Quantiles:
     """Quantiles of values, in seconds or any other unit, that were added one by one.
 
-    Args:
+    Attributes:
         error: Relative error of `quantile` for values between `SMALLEST` and `LARGEST`.
+        count: Values.
+        total: Their sum.
+        zeros: Values that count as zero.
+        buckets: How many values each bucket holds.
     """
 
-    def __init__(self, error: float = ERROR) -> None:
-        self.error = error
-        self.count = 0
-        self.total = 0.0
-        self._base = math.log1p(2 * error / (1 - error))  # log g, g = (1 + error) / (1 - error)
-        self._zeros = 0
-        self._buckets: Counter[int] = Counter()
+    error: float = ERROR
+    count: int = 0
+    total: float = 0.0
+    zeros: int = 0
+    buckets: dict[int, int] = field(default_factory=dict)  # no Counter: asdict breaks those
 
     def add(self, value: float) -> None:
         """Add a value, at least 0."""
@@ -44,10 +47,9 @@ class Quantiles:
         self.count += array.size
         self.total += float(array.sum())
         counted = np.minimum(array[array >= SMALLEST], LARGEST)
-        self._zeros += array.size - counted.size
+        self.zeros += array.size - counted.size
         buckets, counts = np.unique(np.ceil(np.log(counted) / self._base), return_counts=True)
-        for bucket, count in zip(buckets.tolist(), counts.tolist(), strict=True):
-            self._buckets[int(bucket)] += count
+        self._count(dict(zip(map(int, buckets.tolist()), counts.tolist(), strict=True)))
 
     def merge(self, other: Quantiles) -> None:
         """Add all that ``other`` has seen.
@@ -59,14 +61,12 @@ class Quantiles:
             raise ValueError(f"errors {self.error} and {other.error} do not mix")
         self.count += other.count
         self.total += other.total
-        self._zeros += other._zeros
-        self._buckets.update(other._buckets)
+        self.zeros += other.zeros
+        self._count(other.buckets)
 
     def copy(self) -> Quantiles:
         """A sketch of its own that has seen the same."""
-        copied = Quantiles(self.error)
-        copied.merge(self)
-        return copied
+        return replace(self, buckets=self.buckets.copy())
 
     @property
     def mean(self) -> float | None:
@@ -78,11 +78,20 @@ class Quantiles:
         without any."""
         if not self.count:
             return None
-        left = max(1, math.ceil(share * self.count)) - self._zeros
+        left = max(1, math.ceil(share * self.count)) - self.zeros
         if left <= 0:
             return 0.0
-        for bucket in sorted(self._buckets):
-            left -= self._buckets[bucket]
+        for bucket in sorted(self.buckets):
+            left -= self.buckets[bucket]
             if left <= 0:
                 return math.exp(bucket * self._base) * (1 - self.error)
         raise AssertionError("the buckets hold fewer values than were counted")
+
+    @property
+    def _base(self) -> float:
+        """log g, g = (1 + error) / (1 - error)"""
+        return math.log1p(2 * self.error / (1 - self.error))
+
+    def _count(self, counts: Mapping[int, int]) -> None:
+        for bucket, count in counts.items():
+            self.buckets[bucket] = self.buckets.get(bucket, 0) + count

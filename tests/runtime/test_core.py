@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
-
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -109,7 +107,7 @@ def test_end_tokens_stop_tokens_and_lengths() -> None:
     drain(core)
     assert (stopped.finish_reason, stopped.output.tolist()) == ("stop", cut)
     assert (long.finish_reason, long.num_output) == ("length", 4)
-    assert core.metrics().finished == Counter(stop=1, length=1)
+    assert core.metrics().finished == {"stop": 1, "length": 1}
 
     spec = toy_spec()
     ending = Core(executable, tight_plan(spec, 16, 4), eos_token_ids=[end], token_budget=16)

@@ -1,11 +1,14 @@
 from __future__ import annotations
 
 import itertools
+import json
+from dataclasses import asdict
 
 import numpy as np
 import pytest
 
 from optc.runtime.core import Core
+from optc.runtime.engine import Engine
 from optc.runtime.kv_plan import KVPlan
 from optc.runtime.metrics import EngineMetrics, RequestMetrics
 from optc.runtime.params import SamplingParams
@@ -67,3 +70,18 @@ def test_the_core_counts_work_use_and_latencies() -> None:
     assert set(found) == {"ttft_ms", "tpot_ms", "itl_ms", "e2e_ms", "queue_ms"}
     assert set(found["ttft_ms"]) == {"p50", "p90", "p95", "p99", "mean"}
     assert found["itl_ms"]["p50"] == pytest.approx(1000 * min(kept.metrics.itl_s), rel=0.005)
+
+
+def test_the_counters_are_json() -> None:
+    with Engine(lambda: ToyExecutable(toy_spec((0, 6)))) as engine:
+        engine.generate([[1, 2]], SamplingParams(max_tokens=3))
+        metrics = engine.metrics()
+    as_json = json.loads(json.dumps(metrics.to_json()))
+    assert as_json["finished"] == {"length": 1}
+    assert as_json["work"]["rows"] == metrics.work.rows == 4
+    assert as_json["latencies"]["ttft_ms"]["p50"] > 0
+    assert as_json["total_blocks"] == list(metrics.total_blocks)
+    assert as_json["kv_use_mean"] == metrics.kv_use_mean
+    plain = json.loads(json.dumps(asdict(metrics)))
+    assert plain["finished"] == {"length": 1}
+    assert plain["latencies"]["itl"]["count"] == 2
