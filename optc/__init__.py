@@ -2,7 +2,7 @@
 
     artifact = optc.compile("path/to/model", recipe="int8-fused", output="artifacts/model")
     engine = optc.load("artifacts/model")
-    for result in engine.generate(["def fib(n):"], optc.SamplingParams(max_tokens=64)):
+    for result in engine.generate(["def fib(n):"], optc.SamplingParams(temperature=0)):
         print(result.text)
 
 Names are loaded when they are first used, so that ``import optc`` costs nothing and a serving
@@ -18,16 +18,19 @@ if TYPE_CHECKING:
     from optc.driver import compile as compile
     from optc.driver.plan import plan as plan
     from optc.errors import ArtifactError as ArtifactError
+    from optc.errors import EngineError as EngineError
     from optc.errors import GateError as GateError
     from optc.errors import InputError as InputError
     from optc.errors import OptcError as OptcError
     from optc.errors import RequestError as RequestError
+    from optc.errors import RequestTypeError as RequestTypeError
     from optc.errors import UnavailableError as UnavailableError
     from optc.errors import UnsupportedError as UnsupportedError
     from optc.runtime.engine import Engine as Engine
     from optc.runtime.loader import load as load
     from optc.runtime.outputs import RequestOutput as RequestOutput
     from optc.runtime.params import SamplingParams as SamplingParams
+    from optc.runtime.prompts import Chat as Chat
 
     __version__: str
 
@@ -35,16 +38,19 @@ _HOMES = {
     "compile": "optc.driver",
     "plan": "optc.driver.plan",
     "ArtifactError": "optc.errors",
+    "EngineError": "optc.errors",
     "GateError": "optc.errors",
     "InputError": "optc.errors",
     "OptcError": "optc.errors",
     "RequestError": "optc.errors",
+    "RequestTypeError": "optc.errors",
     "UnavailableError": "optc.errors",
     "UnsupportedError": "optc.errors",
     "Engine": "optc.runtime.engine",
     "load": "optc.runtime.loader",
     "RequestOutput": "optc.runtime.outputs",
     "SamplingParams": "optc.runtime.params",
+    "Chat": "optc.runtime.prompts",
 }
 
 

@@ -1,7 +1,8 @@
 """The error tree. A user error says what, where and what to do, and never shows a traceback.
 
 Exit codes (docs: README): 2 bad usage or input, 3 target or dependency not available,
-4 a gate failed, 70 internal error (an exception outside this tree; its traceback is shown).
+4 a gate failed, 70 internal error (an exception outside this tree, or an engine that failed; its
+traceback is shown).
 """
 
 from __future__ import annotations
@@ -66,11 +67,22 @@ class RequestError(InputError):
     kind = "request"
 
 
+class RequestTypeError(RequestError, TypeError):
+    """A request was made with a value of a type that is never right: the calling code is wrong."""
+
+
 class UnavailableError(OptcError):
     """A target, CPU feature or optional dependency is not available here."""
 
     kind = "unavailable"
     exit_code = 3
+
+
+class EngineError(OptcError, RuntimeError):
+    """A loaded engine failed or was closed; its cause, if any, is the original exception."""
+
+    kind = "engine"
+    exit_code = 70
 
 
 class GateError(OptcError):

@@ -151,7 +151,7 @@ def test_what_never_reaches_the_engine_gives_its_adapter_back(
 def test_refusals(adapted: optc.Engine, folders: dict[str, Path], tmp_path: Path) -> None:
     with pytest.raises(RequestError, match="all 2 places for adapters are in use"):
         adapted.load_adapter("third", folders["all"])
-    result = adapted.generate([PROMPTS[0]], GREEDY, adapter="unknown")[0]
-    assert result.finish_reason == "error"
+    with pytest.raises(RequestError, match="no adapter 'unknown' is loaded"):
+        adapted.generate([PROMPTS[0]], GREEDY, adapter="unknown")
     with pytest.raises(InputError, match=r"no adapter_config\.json"):
         adapted.load_adapter("none", tmp_path)

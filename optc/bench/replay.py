@@ -68,7 +68,7 @@ def replay(
         sleep: Waits so many seconds.
 
     Raises:
-        optc.runtime.handle.EngineError: The engine failed.
+        EngineError: The engine failed.
     """
     start = clock()
     before = engine.metrics()

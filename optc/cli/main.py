@@ -15,7 +15,7 @@ import click
 
 from optc.cli.output import JSON_FLAG, print_error
 from optc.cli.streams import OutputError, ReaderLeftError, abandon_stdout, guard_streams
-from optc.errors import InputError, OptcError
+from optc.errors import EngineError, InputError, OptcError
 from optc.near import near, nearest
 
 EXIT_INTERNAL = 70
@@ -121,6 +121,9 @@ def _run(arguments: Sequence[str], as_json: bool) -> int:
         return _print_error(_usage_error(error), as_json)
     except click.ClickException as error:
         return _print_error(InputError(error.format_message()), as_json)
+    except EngineError as error:  # its cause may be a bug
+        traceback.print_exc()
+        return _print_error(error, as_json)
     except OptcError as error:
         return _print_error(error, as_json)
     except (click.Abort, KeyboardInterrupt) as error:

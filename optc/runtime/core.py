@@ -169,9 +169,9 @@ class Core:
             deadline_s=deadline_s,
         )
         self._next_id += 1
-        self._deadlines.add(request)
         if request.beams is None or request.beams.join(request):
             self.scheduler.add(request)
+        self._deadlines.add(request)
         return request
 
     def cancel(self, request: Request) -> Update | None:

@@ -2,29 +2,32 @@
 
 from __future__ import annotations
 
-import time
 import weakref
-from collections.abc import Iterable, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 
-from optc.errors import RequestError
 from optc.runtime.adapters.loading import load_adapter
+from optc.runtime.awaiting import submitted
 from optc.runtime.batching import BatchingMode
 from optc.runtime.engine_info import EngineInfo
 from optc.runtime.eviction import Eviction
 from optc.runtime.executable import EngineSpec
 from optc.runtime.handle import Handle
-from optc.runtime.intake import Intake, Prompt
+from optc.runtime.intake import Intake
 from optc.runtime.kv_plan import KVPlan
-from optc.runtime.metrics import EngineMetrics, RequestMetrics
+from optc.runtime.metrics import EngineMetrics
 from optc.runtime.opening import OpenCore, OpenExecutable
-from optc.runtime.outputs import Completion, RequestOutput
+from optc.runtime.outputs import Delta, RequestOutput
 from optc.runtime.params import SamplingParams
+from optc.runtime.preparing import OnError, listed, params_for, prepare_all
+from optc.runtime.prompts import Chat, Prompt
 from optc.runtime.speculative.drafting import Drafting
+from optc.runtime.submission import Submission
 from optc.runtime.terms import Terms
-from optc.runtime.tokenizer import Tokenizer
-from optc.runtime.worker import Submission, Worker
+from optc.runtime.tokenizer import Message, Tokenizer
+from optc.runtime.worker import Worker
 
 
 class Engine:
@@ -108,45 +111,88 @@ class Engine:
 
     def generate(
         self,
-        prompts: str | Sequence[Prompt],
+        prompts: str | Chat | Sequence[Prompt],
         params: SamplingParams | Sequence[SamplingParams] | None = None,
         *,
         salt: str = "",
         priority: int = 0,
         deadline_s: float | None = None,
         adapter: str | None = None,
+        parse_special: bool = False,
+        on_error: OnError = "raise",
     ) -> list[RequestOutput]:
         """Continue all prompts, batched, and return their results in order.
 
-        An invalid prompt does not hold up the others: its result has the finish reason
-        ``error`` and carries the `RequestError` (``result.raise_for_error()``).
+        A request that fails while it runs does not hold up the others: its result has the finish
+        reason ``error`` and carries the `RequestError` (``result.raise_for_error()``).
 
         Args:
-            prompts: One text, or a sequence of prompts.
+            prompts: One text or conversation, or a sequence of prompts.
             params: For all prompts, or one for each.
-            salt, priority, deadline_s, adapter: As of `submit`.
+            salt, priority, deadline_s, adapter, parse_special: As of `submit`.
+            on_error: ``raise`` begins nothing if a request is invalid; ``return`` serves the others
+                and gives the invalid ones a result as of those that fail while they run.
 
         Raises:
-            RequestError: The prompts are no list, the number of params is not that of the prompts,
-                or the salt, the priority or the deadline is not allowed.
-            EngineError: The engine failed.
+            RequestError: A request is invalid and ``on_error`` is ``raise``, the number of params
+                is not that of the prompts, or the salt, the priority or the deadline is not
+                allowed.
+            RequestTypeError: Prompts or params are of a wrong type, whatever ``on_error`` is.
+            EngineError: The engine failed or is closed, or this is a fork of its process.
             UnavailableError: Structured output is wanted and llguidance is not installed.
         """
+        self._worker.check()
         terms = Terms(salt=salt, priority=priority, deadline_s=deadline_s, adapter=adapter)
-        wanted = _listed(prompts)
-        per_prompt = self._params_for(wanted, params)
-        handles = self._prepare_all(wanted, per_prompt, terms)
-        submissions = [entry for entry in handles if isinstance(entry, Submission)]
-        self._worker.submit(submissions)
+        wanted = listed(prompts)
+        each = params_for(len(wanted), params)
+        prepared = prepare_all(self._intake, wanted, each, terms, parse_special, on_error)
+        submissions = [entry for entry in prepared if isinstance(entry, Submission)]
         try:
+            self._worker.submit(submissions)
             return [
                 entry.handle.result() if isinstance(entry, Submission) else entry
-                for entry in handles
+                for entry in prepared
             ]
         finally:  # an interrupt must not leave requests running
             for submission in submissions:
                 if not submission.handle.done:
                     submission.handle.cancel()
+
+    def chat(
+        self,
+        messages: Sequence[Message],
+        params: SamplingParams | None = None,
+        *,
+        variables: Mapping[str, object] | None = None,
+        salt: str = "",
+        priority: int = 0,
+        deadline_s: float | None = None,
+        adapter: str | None = None,
+    ) -> RequestOutput:
+        """The assistant's next turn in a conversation.
+
+        The same as `generate` with one `optc.Chat`, which all other methods take as well. Only the
+        model's chat template writes control tokens: contents of messages are text.
+
+        Args:
+            messages: ``{"role": …, "content": …}`` in order.
+            params: How to continue.
+            variables: Further variables of the template, such as ``tools``.
+            salt, priority, deadline_s, adapter: As of `submit`.
+
+        Raises:
+            RequestError: There is no chat template, it refuses the messages, or as of `submit`.
+            EngineError, UnavailableError: As of `submit`.
+        """
+        (output,) = self.generate(
+            Chat(messages, variables or {}),
+            params,
+            salt=salt,
+            priority=priority,
+            deadline_s=deadline_s,
+            adapter=adapter,
+        )
+        return output
 
     def submit(
         self,
@@ -157,11 +203,12 @@ class Engine:
         priority: int = 0,
         deadline_s: float | None = None,
         adapter: str | None = None,
+        parse_special: bool = False,
     ) -> Handle:
-        """Start one request; iterate the handle to stream it.
+        """Start one request; iterate the handle to stream it, in a coroutine with ``async for``.
 
         Args:
-            prompt: Text or token ids.
+            prompt: Text, token ids or a conversation (`optc.Chat`).
             params: How to continue.
             salt: A tenant's name: requests of different salts share no cached prefixes, so that
                 latencies tell nothing about the prompts of others.
@@ -170,17 +217,63 @@ class Engine:
             deadline_s: Seconds from now when the request ends at the latest, with what it has
                 and the finish reason ``deadline``; seen between steps. None is no deadline.
             adapter: Name of a loaded LoRA adapter (`load_adapter`); None is the model itself.
+            parse_special: Take texts of control tokens (``<|end_of_text|>``) in the prompt for
+                these tokens; only for prompts that no user wrote. Without it they are text.
 
         Raises:
             RequestError: The prompt, the params, the priority or the deadline is invalid, or no
                 such adapter is loaded.
-            EngineError: The engine failed or is closed.
+            RequestTypeError: The prompt or the params are of a wrong type.
+            EngineError: The engine failed or is closed, or this is a fork of its process.
             UnavailableError: Structured output is wanted and llguidance is not installed.
         """
+        self._worker.check()
         terms = Terms(salt=salt, priority=priority, deadline_s=deadline_s, adapter=adapter)
-        submission = self._intake.submission(prompt, params or SamplingParams(), terms)
+        wanted = SamplingParams() if params is None else params
+        submission = self._intake.submission(prompt, wanted, terms, parse_special)
         self._worker.submit([submission])
         return submission.handle
+
+    async def stream(
+        self,
+        prompt: Prompt,
+        params: SamplingParams | None = None,
+        *,
+        salt: str = "",
+        priority: int = 0,
+        deadline_s: float | None = None,
+        adapter: str | None = None,
+        parse_special: bool = False,
+    ) -> AsyncIterator[Delta]:
+        """Deltas of one request as they come, for ``async for`` in any event loop.
+
+        The prompt is encoded on a thread of the loop's executor, so that the loop goes on. Leaving
+        the iteration, by an error or because its task is cancelled too, cancels the request. A
+        reader who is slow holds nobody up (`Handle`).
+
+        Args:
+            prompt, params, salt, priority, deadline_s, adapter, parse_special: As of `submit`.
+
+        Raises:
+            RequestError, EngineError, UnavailableError: As of `submit`, at the first delta; and
+                EngineError where the engine fails.
+        """
+        submit = partial(
+            self.submit,
+            prompt,
+            params,
+            salt=salt,
+            priority=priority,
+            deadline_s=deadline_s,
+            adapter=adapter,
+            parse_special=parse_special,
+        )
+        handle = await submitted(submit)
+        try:
+            async for delta in handle:
+                yield delta
+        finally:
+            handle.cancel()
 
     @property
     def adapters(self) -> tuple[str, ...]:
@@ -228,46 +321,7 @@ class Engine:
     ) -> None:
         self.close()
 
-    def _params_for(
-        self, prompts: Sequence[Prompt], params: SamplingParams | Sequence[SamplingParams] | None
-    ) -> list[SamplingParams]:
-        if params is None or isinstance(params, SamplingParams):
-            return [params or SamplingParams()] * len(prompts)
-        if len(params) != len(prompts):
-            raise RequestError(
-                f"{len(params)} sampling parameters for {len(prompts)} prompts",
-                hint="give one for all, or one for each",
-            )
-        return list(params)
-
-    def _prepare_all(
-        self, prompts: list[Prompt], params: list[SamplingParams], terms: Terms
-    ) -> list[Submission | RequestOutput]:
-        prepared: list[Submission | RequestOutput] = []
-        try:
-            for one, its in zip(prompts, params, strict=True):
-                prepared.append(self._prepare(one, its, terms))
-        except BaseException:
-            for entry in prepared:
-                if isinstance(entry, Submission):
-                    self._intake.discard(entry)
-            raise
-        return prepared
-
-    def _prepare(
-        self, prompt: Prompt, params: SamplingParams, terms: Terms
-    ) -> Submission | RequestOutput:
-        arrived_s = time.perf_counter()
-        try:
-            return self._intake.submission(prompt, params, terms)
-        except RequestError as error:
-            failed = Completion(0, "", (), "error", None, RequestMetrics(arrived_s), error)
-            return RequestOutput((), (failed,))
-
-
-def _listed(prompts: str | Sequence[Prompt]) -> list[Prompt]:
-    if isinstance(prompts, str):
-        return [prompts]
-    if isinstance(prompts, Iterable):
-        return list(prompts)
-    raise RequestError(f"prompts are a text or a list, not {prompts!r}", where="prompts")
+    def __repr__(self) -> str:
+        source = f"{self.info}, " if self.info else ""
+        kept = f"{self.kv_plan.bytes / 2**20:.1f} MiB for keys and values"
+        return f"<optc.Engine {source}{kept}, {self._worker.state}>"

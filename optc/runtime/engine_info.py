@@ -38,3 +38,6 @@ class EngineInfo:
         rejected = [{"name": other.name, "reason": other.reason} for other in self.rejected]
         names = {"name": self.name, "backend": self.backend, "target": self.target}
         return {**names, "rejected": rejected}
+
+    def __str__(self) -> str:
+        return f"{str(self.artifact)!r}: {self.name} ({self.backend} for {self.target})"

@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
-from queue import SimpleQueue
+from collections.abc import AsyncIterator, Callable, Generator, Iterator
+from queue import Empty, SimpleQueue
+from typing import TYPE_CHECKING
 
+from optc.errors import EngineError
 from optc.runtime.outputs import Completion, Delta, RequestOutput
+from optc.runtime.own_process import OwnProcess
 
-
-class EngineError(RuntimeError):
-    """The engine failed or was closed; its cause, if any, is the original exception."""
+if TYPE_CHECKING:
+    from optc.runtime.waking import Waker
 
 
 class Handle:
-    """One request in the engine. Iterate it to stream, or wait for its `result`.
+    """One request in the engine. Iterate it to stream, or wait for its `result`; in a coroutine
+    use ``async for`` and ``await``.
+
+    A caller who is slow holds nobody up: what was not fetched yet waits in the handle, at most one
+    delta for each token and completion.
 
     The engine's thread calls the methods ``push``, ``finish`` and ``fail``; all others are for
     the caller, from any thread.
@@ -31,10 +37,13 @@ class Handle:
         self.prompt_token_ids = prompt_token_ids
         self._n = n
         self._cancel = cancel
+        self._process = OwnProcess()
         self._deltas: SimpleQueue[Delta | None] = SimpleQueue()
         self._completions: list[Completion] = []
-        self._failure: BaseException | None = None
+        self._failure: tuple[str, BaseException] | None = None
         self._done = threading.Event()
+        self._wakers: tuple[Waker, ...] = ()
+        self._lock = threading.Lock()  # of the wakers
 
     @property
     def done(self) -> bool:
@@ -49,11 +58,12 @@ class Handle:
         """Deltas as they come, those of n completions interleaved; each is given once.
 
         Raises:
-            EngineError: The engine failed.
+            EngineError: The engine failed, or this is a fork of its process.
         """
+        self._process.check()
         while (delta := self._deltas.get()) is not None:
             yield delta
-        self._deltas.put(None)  # so that a second iteration ends as well
+        self._end_deltas()  # so that a second iteration ends as well
         self._raise_failure()
 
     def result(self, timeout_s: float | None = None) -> RequestOutput:
@@ -61,17 +71,45 @@ class Handle:
 
         Raises:
             TimeoutError: It has not ended after ``timeout_s``; it goes on.
-            EngineError: The engine failed.
+            EngineError: The engine failed, or this is a fork of its process.
         """
+        self._process.check()
         if not self._done.wait(timeout_s):
             raise TimeoutError(f"the request has not ended after {timeout_s} s")
         self._raise_failure()
         ordered = sorted(self._completions, key=lambda completion: completion.index)
         return RequestOutput(self.prompt_token_ids, tuple(ordered))
 
+    async def __aiter__(self) -> AsyncIterator[Delta]:
+        """As `__iter__`, in a coroutine of any event loop. A task that is cancelled while it waits
+        for a delta cancels the request; one that only leaves the loop does not.
+
+        Raises:
+            EngineError: The engine failed, or this is a fork of its process.
+        """
+        self._process.check()
+        waker = self._new_waker()
+        try:
+            while (delta := await self._next(waker)) is not None:
+                yield delta
+        finally:
+            self._drop(waker)
+        self._end_deltas()
+        self._raise_failure()
+
+    def __await__(self) -> Generator[None, None, RequestOutput]:
+        """The finished request, as `result` gives it. A task that is cancelled while it waits
+        cancels the request.
+
+        Raises:
+            EngineError: The engine failed, or this is a fork of its process.
+        """
+        return self._wait().__await__()
+
     def push(self, delta: Delta) -> None:
         """Add what a step gave."""
         self._deltas.put(delta)
+        self._notify()
 
     def finish(self, completion: Completion) -> None:
         """Add a finished completion; the last one ends the request."""
@@ -79,16 +117,65 @@ class Handle:
         if len(self._completions) == self._n:
             self._end()
 
-    def fail(self, error: BaseException) -> None:
-        """End the request with an error."""
+    def fail(self, error: BaseException, message: str = "the engine failed") -> None:
+        """End the request with an `EngineError` of this message and cause, unless it has ended."""
         if not self.done:
-            self._failure = error
+            self._failure = message, error
             self._end()
 
     def _end(self) -> None:
         self._done.set()
+        self._end_deltas()
+
+    def _end_deltas(self) -> None:
         self._deltas.put(None)
+        self._notify()
 
     def _raise_failure(self) -> None:
         if self._failure is not None:
-            raise EngineError("the engine failed") from self._failure
+            message, cause = self._failure
+            raise EngineError(message) from cause
+
+    async def _wait(self) -> RequestOutput:
+        self._process.check()
+        waker = self._new_waker()
+        try:
+            while not self.done:
+                await self._or_cancel(waker)
+        finally:
+            self._drop(waker)
+        return self.result()
+
+    async def _next(self, waker: Waker) -> Delta | None:
+        while True:
+            try:
+                return self._deltas.get_nowait()
+            except Empty:
+                await self._or_cancel(waker)
+
+    async def _or_cancel(self, waker: Waker) -> None:
+        """Wait for news; cancel the request if nobody waits for it any more."""
+        try:
+            await waker.wait()
+        except BaseException:
+            self.cancel()
+            raise
+
+    def _new_waker(self) -> Waker:
+        from asyncio import get_running_loop  # a program with coroutines has it already
+
+        from optc.runtime.waking import Waker
+
+        waker = Waker(get_running_loop())
+        with self._lock:
+            self._wakers += (waker,)
+        return waker
+
+    def _drop(self, waker: Waker) -> None:
+        with self._lock:
+            self._wakers = tuple(other for other in self._wakers if other is not waker)
+
+    def _notify(self) -> None:
+        for waker in self._wakers:
+            if not waker.notify():
+                self._drop(waker)

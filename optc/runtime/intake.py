@@ -5,29 +5,28 @@ from __future__ import annotations
 import secrets
 import time
 from array import array
-from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import islice
 
 import numpy as np
 import numpy.typing as npt
 
-from optc.errors import RequestError
+from optc.errors import RequestError, RequestTypeError
 from optc.runtime.adapters.table import AdapterTable
 from optc.runtime.checks import shown
 from optc.runtime.detokenize import Detokenizer, TextStream
 from optc.runtime.executable import Int32
 from optc.runtime.handle import Handle
 from optc.runtime.params import SamplingParams
+from optc.runtime.prompts import Chat, Prompt
 from optc.runtime.structured.compiler import GrammarCompiler
 from optc.runtime.structured.constraint import Constraint
+from optc.runtime.submission import Submission
 from optc.runtime.terms import Terms
 from optc.runtime.tokenizer import Tokenizer
-from optc.runtime.worker import Submission
 
 #: Characters of texts that are always encoded to see how many tokens they have.
 SHORT_TEXT = 1 << 16
-#: A text, which the tokenizer encodes (BOS included), or token ids, which are taken as they are.
-Prompt = str | Sequence[int]
 
 
 class Intake:
@@ -63,20 +62,29 @@ class Intake:
         if tokenizer is not None:
             self._grammars = GrammarCompiler(tokenizer, vocab_size, eos_token_ids)
 
-    def submission(self, prompt: Prompt, params: SamplingParams, terms: Terms) -> Submission:
+    def submission(
+        self, prompt: Prompt, params: SamplingParams, terms: Terms, parse_special: bool = False
+    ) -> Submission:
         """A request that the worker can take.
+
+        Args:
+            prompt: Copied before it is looked at: its owner may change it meanwhile.
+            params: How to continue.
+            terms: How it is served.
+            parse_special: Take texts of control tokens in the prompt for these tokens.
 
         Raises:
             RequestError: The prompt or the params are invalid, or no such adapter is loaded.
+            RequestTypeError: The prompt or the params are of a wrong type.
             UnavailableError: Structured output is wanted and llguidance is not installed.
         """
         arrived_s = time.perf_counter()
         if not isinstance(params, SamplingParams):
-            raise RequestError(
+            raise RequestTypeError(
                 f"sampling parameters are an optc.SamplingParams, not {shown(params)}",
                 where="params",
             )
-        ids = self._encode(prompt)
+        ids = self._encode(prompt, parse_special)
         self._check(params)
         streams: tuple[TextStream, ...] = ()
         if self._tokenizer is not None:
@@ -114,42 +122,61 @@ class Intake:
             raise RequestError("structured output needs a tokenizer", where=structure.kind)
         return self._grammars.constraints(structure, params.completions)
 
-    def _encode(self, prompt: Prompt) -> Int32:
-        if isinstance(prompt, str):
-            ids = _token_ids(self._encode_text(prompt))
-            self._check_length(len(ids))
-        else:
-            if not _is_list(prompt):
-                raise _no_prompt(prompt)
-            self._check_length(len(prompt))
-            ids = _token_ids(prompt)
+    def _encode(self, prompt: Prompt, parse_special: bool) -> Int32:
+        given: object = prompt
+        if isinstance(prompt, Chat):
+            given = self._encode_chat(prompt, parse_special)
+        elif isinstance(prompt, str):
+            given = self._encode_text(str.__str__(prompt), parse_special)
+        ids = _token_ids(given, self._max_context)
+        self._check_length(len(ids), given)
         if ids.min() < 0 or ids.max() >= self._vocab_size:
             self._check_tokens("prompt", ids.tolist())
         return ids.astype(np.int32)
 
-    def _encode_text(self, prompt: str) -> list[int]:
-        if self._tokenizer is None:
-            raise RequestError("there is no tokenizer", where="prompt", hint="give token ids")
+    def _encode_text(self, prompt: str, parse_special: bool) -> list[int]:
+        tokenizer = self._needed_tokenizer("give token ids")
         if not prompt:
             raise RequestError("the prompt is empty", where="prompt", hint="give some text")
-        if len(prompt) > SHORT_TEXT:  # to encode much longer ones takes minutes and gigabytes
-            most = max(SHORT_TEXT, self._max_context * self._tokenizer.longest_token)
-            if len(prompt) > most:
-                raise RequestError(
-                    f"the prompt has {len(prompt)} characters; the context holds "
-                    f"{self._max_context} tokens, which are {most} characters at most",
-                    where="prompt",
-                    hint="shorten it",
-                )
-        return self._tokenizer.encode(prompt)
+        self._check_characters(len(prompt), tokenizer)
+        return tokenizer.encode(prompt, parse_special=parse_special)
 
-    def _check_length(self, tokens: int) -> None:
+    def _encode_chat(self, chat: Chat, parse_special: bool) -> list[int]:
+        tokenizer = self._needed_tokenizer("give token ids")
+        rendered = tokenizer.mark_chat(chat.messages, **_variables(chat))
+        self._check_characters(len(rendered.text), tokenizer)
+        if parse_special:
+            rendered = rendered.unmarked
+        return tokenizer.encode_rendered(rendered)
+
+    def _needed_tokenizer(self, hint: str) -> Tokenizer:
+        if self._tokenizer is None:
+            raise RequestError("there is no tokenizer", where="prompt", hint=hint)
+        return self._tokenizer
+
+    def _check_characters(self, count: int, tokenizer: Tokenizer) -> None:
+        """Refuse a text that cannot fit: to encode one that is much too long takes minutes."""
+        if count <= SHORT_TEXT:
+            return
+        most = max(SHORT_TEXT, self._max_context * tokenizer.longest_token)
+        if count > most:
+            raise RequestError(
+                f"the prompt has {count} characters; the context holds "
+                f"{self._max_context} tokens, which are {most} characters at most",
+                where="prompt",
+                hint="shorten it",
+            )
+
+    def _check_length(self, tokens: int, given: object) -> None:
         if not tokens:
             raise RequestError("the prompt is empty", where="prompt", hint="give some tokens")
         if tokens >= self._max_context:
+            count = f"at least {tokens}"
+            if type(given) in (list, tuple, range, np.ndarray):  # no subclass, which may lie
+                count = str(len(given))  # type: ignore[arg-type]
             raise RequestError(
-                f"the prompt has {tokens} tokens; the context holds {self._max_context}, "
-                "prompt and output together",
+                f"the prompt has {count} tokens; the context holds "
+                f"{self._max_context}, prompt and output together",
                 where="prompt",
                 hint="shorten it",
             )
@@ -176,30 +203,37 @@ class Intake:
             )
 
 
-def _is_list(prompt: object) -> bool:
-    """Whether it may hold token ids; bytes are integers by accident."""
-    if isinstance(prompt, np.ndarray):
-        return prompt.ndim == 1
-    return isinstance(prompt, Sequence) and not isinstance(prompt, bytes | bytearray)
-
-
-def _token_ids(prompt: Sequence[Any] | npt.NDArray[Any]) -> npt.NDArray[np.integer]:
-    """[n] the integers of a list, by few calls however long it is: who runs Python holds up the
-    engine's thread.
+def _token_ids(prompt: object, most: int) -> npt.NDArray[np.integer]:
+    """A copy of the first ``most`` integers of a list, by few calls however long it is: who runs
+    Python holds up the engine's thread.
 
     Raises:
-        RequestError: Not all of them are integers, or some are of more than 64 bits.
+        RequestTypeError: Not all of them are integers, or some are of more than 64 bits.
     """
+    if isinstance(prompt, np.ndarray):
+        if prompt.ndim != 1 or isinstance(prompt, np.ma.MaskedArray):
+            raise _no_prompt(prompt)
+        if prompt.dtype.kind in "iu":
+            return np.array(prompt[:most])
+    elif not isinstance(prompt, Sequence) or isinstance(prompt, bytes | bytearray):
+        raise _no_prompt(prompt)  # bytes are integers by accident
     try:
-        if isinstance(prompt, np.ndarray) and prompt.dtype.kind in "iu":
-            return prompt
-        return np.array(array("q", prompt))
+        return np.array(array("q", islice(prompt, most)))
     except (TypeError, OverflowError) as error:
         raise _no_prompt(prompt) from error
 
 
-def _no_prompt(prompt: object) -> RequestError:
-    return RequestError(
+def _variables(chat: Chat) -> dict[str, object]:
+    names = dict(chat.variables) if isinstance(chat.variables, Mapping) else None
+    if names is None or not all(isinstance(name, str) for name in names):
+        raise RequestTypeError(
+            f"variables of a template are a mapping, not {shown(chat.variables)}", where="variables"
+        )
+    return names
+
+
+def _no_prompt(prompt: object) -> RequestTypeError:
+    return RequestTypeError(
         f"a prompt is a text or a list of token ids, not {shown(prompt)}",
         where="prompt",
         hint="several prompts are a list of those",

@@ -1,63 +1,29 @@
 """`Worker`: the one thread that calls the executable.
 
 Engines keep thread pools that belong to the calling thread, so the executable is loaded, run and
-closed here and nowhere else. Other threads leave messages in the inbox. An exception of this
-thread ends it, and reaches everyone who waits.
+closed here and nowhere else. Other threads leave messages in the inbox. A request that cannot be
+taken fails alone; any other exception of this thread ends it, and reaches everyone who waits: a
+message stays in the inbox or among those taken from it until it has been dealt with, and what it
+asked for is then among the requests.
 """
 
 from __future__ import annotations
 
 import threading
+from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import dataclass
 from queue import Empty, SimpleQueue
 from types import TracebackType
 
-from optc.errors import OptcError
-from optc.runtime.adapters.table import Adapter
+from optc.errors import EngineError, OptcError
 from optc.runtime.core import Core, Update
-from optc.runtime.detokenize import TextStream
-from optc.runtime.executable import Int32
-from optc.runtime.handle import EngineError, Handle
+from optc.runtime.handle import Handle
 from optc.runtime.metrics import EngineMetrics
-from optc.runtime.params import SamplingParams
+from optc.runtime.own_process import OwnProcess
 from optc.runtime.request import Request
-from optc.runtime.structured.constraint import Constraint
-from optc.runtime.terms import Terms
-
-
-@dataclass(frozen=True)
-class Submission:
-    """A valid request on its way to the engine.
-
-    Attributes:
-        handle: Where its output goes.
-        prompt: [n] token ids.
-        params: How to continue.
-        seed: First half of its noise key.
-        streams: Text of each of the n completions; empty without a tokenizer.
-        arrived_s: When the caller handed it in.
-        terms: How it is served.
-        constraints: One for each of the n completions; empty if any output is allowed.
-        adapter: Taken once for each of the n completions; None is none.
-    """
-
-    handle: Handle
-    prompt: Int32
-    params: SamplingParams
-    seed: int
-    streams: tuple[TextStream, ...]
-    arrived_s: float
-    terms: Terms
-    constraints: tuple[Constraint, ...] = ()
-    adapter: Adapter | None = None
-
-    @property
-    def ends_s(self) -> float | None:
-        """When it ends at the latest, on the clock of ``arrived_s``."""
-        seconds = self.terms.deadline_s
-        return None if seconds is None else self.arrived_s + seconds
+from optc.runtime.submission import Submission
 
 
 @dataclass(frozen=True)
@@ -92,7 +58,9 @@ class Worker:
     """
 
     def __init__(self, open_core: Callable[[], Core]) -> None:
+        self._process = OwnProcess()
         self._inbox: SimpleQueue[_Message] = SimpleQueue()
+        self._taken: deque[_Message] = deque()  # from the inbox, not dealt with to the end
         self._lock = threading.Lock()  # no message may enter after the end
         self._ended: BaseException | None = None
         self._ready = threading.Event()
@@ -101,38 +69,56 @@ class Worker:
         self._thread = threading.Thread(
             target=self._main, args=(open_core,), name="optc-engine", daemon=True
         )
-        self._thread.start()
-        self._ready.wait()
+        try:
+            self._thread.start()
+            self._ready.wait()
+        except BaseException:  # interrupted: nobody will ever close it
+            self._inbox.put(_Stop())
+            raise
         if self._ended is not None:
             raise self._ended
+
+    @property
+    def state(self) -> str:
+        """``running``, ``closed``, ``failed``, or ``forked`` where only another process has it."""
+        if not self._process.here:
+            return "forked"
+        if self._ended is None:
+            return "running"
+        return "closed" if isinstance(self._ended, EngineError) else "failed"
+
+    def check(self) -> None:
+        """Do nothing while requests can be handed in.
+
+        Raises:
+            EngineError: The engine failed or is closed, or this is a fork of its process.
+        """
+        self._process.check()
+        if self._ended is not None:
+            raise EngineError("the engine is not running any more") from self._ended
 
     def submit(self, submissions: list[Submission]) -> None:
         """Hand requests in; the next step sees all of them.
 
         Raises:
-            EngineError: The engine failed or is closed.
+            EngineError: As of `check`.
         """
-        with self._lock:
-            if self._ended is not None:
-                raise EngineError("the engine is not running any more") from self._ended
-            self._inbox.put(submissions)
+        self._put(submissions)
 
     def cancel(self, handle: Handle) -> None:
         """Ask for the end of a request."""
-        self._inbox.put(_Cancel(handle))
+        if self._process.here:
+            self._inbox.put(_Cancel(handle))
 
     def call(self, function: Callable[[Core], None]) -> None:
         """Run ``function`` on the engine's thread between two steps, and wait for it.
 
         Raises:
-            EngineError: The engine failed or is closed.
+            EngineError: As of `check`, or the function ended the engine.
             OptcError: What ``function`` raised.
         """
         done: Future[None] = Future()
-        with self._lock:
-            if self._ended is not None:
-                raise EngineError("the engine is not running any more") from self._ended
-            self._inbox.put(_Call(function, done))
+        self._put(_Call(function, done))
         done.result()
 
     def metrics(self) -> EngineMetrics:
@@ -140,10 +126,19 @@ class Worker:
         return self._core.metrics() if self._core else EngineMetrics()
 
     def close(self) -> None:
-        """Cancel what runs, release the engine and end the thread; again has no effect."""
+        """Cancel what runs, release the engine and end the thread; again has no effect, and none
+        in a fork of its process, where there is no thread."""
+        if not self._process.here:
+            return
         self._inbox.put(_Stop())
         if threading.current_thread() is not self._thread:
             self._thread.join()
+
+    def _put(self, message: list[Submission] | _Call) -> None:
+        self._process.check()  # a fork's lock may be held by nobody
+        with self._lock:
+            self.check()
+            self._inbox.put(message)
 
     def _main(self, open_core: Callable[[], Core]) -> None:
         with _Failures(self._end):
@@ -156,51 +151,49 @@ class Worker:
 
     def _serve(self, core: Core) -> None:
         while True:
-            for message in self._messages(core.wait_s()):
+            self._take(core.wait_s())
+            while self._taken:
+                message = self._taken[0]
                 if isinstance(message, _Stop):
                     self._publish([core.cancel(r) for _, r in self._requests.values()])
                     return
-                if isinstance(message, _Cancel):
-                    mine = [r for h, r in self._requests.values() if h is message.handle]
-                    self._publish([core.cancel(request) for request in mine])
-                elif isinstance(message, _Call):
-                    _answer(message, core)
-                else:
-                    self._add(core, message)
+                self._deal_with(message, core)
+                self._taken.popleft()
             if core.has_work:
                 self._publish(core.step())
 
-    def _messages(self, wait_s: float | None) -> list[_Message]:
-        """All messages; if there are none, the next one within ``wait_s`` (None: for ever)."""
-        messages: list[_Message] = []
+    def _take(self, wait_s: float | None) -> None:
+        """Take all messages; if there are none, the next one within ``wait_s`` (None: for ever)."""
         try:
             if wait_s != 0:
-                messages.append(self._inbox.get(timeout=wait_s))
+                self._taken.append(self._inbox.get(timeout=wait_s))
             while True:
-                messages.append(self._inbox.get_nowait())
+                self._taken.append(self._inbox.get_nowait())
         except Empty:
-            return messages
+            return
 
-    def _add(self, core: Core, submissions: list[Submission]) -> None:
-        for submission in submissions:
-            leader: Request | None = None
+    def _deal_with(self, message: list[Submission] | _Cancel | _Call, core: Core) -> None:
+        if isinstance(message, _Cancel):
+            mine = [r for h, r in self._requests.values() if h is message.handle]
+            self._publish([core.cancel(request) for request in mine])
+        elif isinstance(message, _Call):
+            _answer(message, core)
+        else:
+            for submission in message:
+                self._add(core, submission)
+
+    def _add(self, core: Core, submission: Submission) -> None:
+        """Give a request to the core; one that it cannot take fails alone."""
+        added: list[Request] = []
+        try:
             for index in range(submission.params.completions):
-                request = core.add(
-                    submission.prompt,
-                    submission.params,
-                    seed=submission.seed,
-                    index=index,
-                    stream=submission.streams[index] if submission.streams else None,
-                    arrived_s=submission.arrived_s,
-                    salt=submission.terms.salt,
-                    adapter=submission.adapter,
-                    leader=leader,
-                    constraint=submission.constraints[index] if submission.constraints else None,
-                    priority=submission.terms.priority,
-                    deadline_s=submission.ends_s,
-                )
-                leader = leader or request
-                self._requests[request.id] = submission.handle, request
+                added.append(_add_completion(core, submission, index, added[0] if added else None))
+        except Exception as error:  # noqa: BLE001 - whatever it is, it is about this request alone
+            _withdraw(core, submission, added)
+            reason = f"{type(error).__name__}: {error}"
+            submission.handle.fail(error, f"the engine cannot take the request: {reason}")
+            return
+        self._requests |= {request.id: (submission.handle, request) for request in added}
 
     def _publish(self, updates: list[Update] | list[Update | None]) -> None:
         for update in updates:
@@ -209,22 +202,52 @@ class Worker:
             handle, request = self._requests[update.request.id]
             handle.push(update.delta)
             if request.finish_reason is not None:
-                del self._requests[request.id]
                 handle.finish(request.completion())
+                del self._requests[request.id]
 
     def _end(self, error: BaseException | None) -> None:
-        """Let nobody wait for ever: not the opener, the running or those still in the inbox."""
+        """Let nobody wait for ever: not the opener, not the running, nor those whose message is
+        still in the inbox or taken from it."""
         with self._lock:
-            self._ended = error or EngineError("the engine was closed")
+            self._ended = ended = error or EngineError("the engine was closed")
         self._ready.set()
-        left = [handle for handle, _ in self._requests.values()]
-        for message in self._messages(wait_s=0):
+        for handle, _ in self._requests.values():
+            handle.fail(ended)
+        self._take(wait_s=0)
+        for message in self._taken:
             if isinstance(message, _Call):
-                message.done.set_exception(self._ended)
-            if isinstance(message, list):
-                left += [submission.handle for submission in message]
-        for handle in left:
-            handle.fail(self._ended)
+                _fail(message, ended)
+            elif isinstance(message, list):
+                for submission in message:
+                    submission.handle.fail(ended)
+
+
+def _add_completion(
+    core: Core, submission: Submission, index: int, leader: Request | None
+) -> Request:
+    return core.add(
+        submission.prompt,
+        submission.params,
+        seed=submission.seed,
+        index=index,
+        stream=submission.streams[index] if submission.streams else None,
+        arrived_s=submission.arrived_s,
+        salt=submission.terms.salt,
+        adapter=submission.adapter,
+        leader=leader,
+        constraint=submission.constraints[index] if submission.constraints else None,
+        priority=submission.terms.priority,
+        deadline_s=submission.ends_s,
+    )
+
+
+def _withdraw(core: Core, submission: Submission, added: list[Request]) -> None:
+    """Take the completions of a request back that were added before one could not be."""
+    for request in added:
+        core.cancel(request)  # which releases its adapter
+    if submission.adapter is not None:
+        for _ in range(submission.params.completions - len(added)):
+            core.adapters.release(submission.adapter)
 
 
 def _answer(call: _Call, core: Core) -> None:
@@ -235,6 +258,14 @@ def _answer(call: _Call, core: Core) -> None:
         call.done.set_exception(error)
     else:
         call.done.set_result(None)
+
+
+def _fail(call: _Call, error: BaseException) -> None:
+    """Answer a call that the engine did not live to answer."""
+    if not call.done.done():
+        failure = EngineError("the engine failed")
+        failure.__cause__ = error
+        call.done.set_exception(failure)
 
 
 class _Failures:

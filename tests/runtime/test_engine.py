@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from optc.errors import RequestError
+from optc.errors import RequestError, RequestTypeError
 from optc.runtime.engine import Engine
 from optc.runtime.handle import Handle
 from optc.runtime.outputs import Delta
@@ -39,7 +39,8 @@ def test_generate_gives_results_in_order_and_every_prompt_its_own() -> None:
 def test_invalid_prompts_get_their_error_and_the_others_go_on() -> None:
     executable = ToyExecutable(toy_spec())
     with Engine(lambda: executable) as engine:
-        results = engine.generate([[], [1, 2], [VOCAB], [3] * 64, "text"], GREEDY)
+        prompts = [[], [1, 2], [VOCAB], [3] * 64, "text"]
+        results = engine.generate(prompts, GREEDY, on_error="return")
         assert [str(r.error) if r.error else None for r in results] == [
             "prompt: the prompt is empty (give some tokens)",
             None,
@@ -83,11 +84,12 @@ def test_invalid_submissions_raise(prompt: object, params: SamplingParams, messa
 
 def test_prompts_that_are_no_list_of_prompts() -> None:
     with Engine(lambda: ToyExecutable(toy_spec())) as engine:
-        with pytest.raises(RequestError, match="prompts are a text or a list, not 5"):
+        with pytest.raises(TypeError, match="prompts are a text or a list, not 5"):
             engine.generate(5)  # type: ignore[arg-type]
-        (result, _) = engine.generate([5, 6])  # type: ignore[list-item]
-        assert str(result.error) == (
-            "prompt: a prompt is a text or a list of token ids, not 5 "
+        with pytest.raises(RequestTypeError) as caught:
+            engine.generate([5, 6], on_error="return")  # type: ignore[list-item]
+        assert str(caught.value) == (
+            "prompts[0]: a prompt is a text or a list of token ids, not 5 "
             "(several prompts are a list of those)"
         )
 
@@ -171,7 +173,7 @@ def test_texts_that_cannot_fit_are_refused_before_they_are_encoded(
 def test_a_lone_surrogate_is_refused() -> None:
     engine, _ = text_engine()
     with engine:
-        result = engine.generate(["\ud800", "fine"])
+        result = engine.generate(["\ud800", "fine"], on_error="return")
     assert str(result[0].error) == "prompt: not valid Unicode: surrogates not allowed"
     assert result[1].error is None
 
@@ -187,7 +189,7 @@ def test_an_interrupted_generate_leaves_nothing_running(monkeypatch: pytest.Monk
                 engine.generate([[1], [2]], SamplingParams(max_tokens=None, ignore_eos=True))
         assert engine.submit([3], GREEDY).result().finish_reason == "length"
         finished = engine.metrics().finished
-    assert finished["cancelled"] + finished["length"] == 3
+    assert finished.get("cancelled", 0) + finished["length"] == 3
 
 
 def test_limits_follow_the_memory() -> None:
@@ -197,7 +199,8 @@ def test_limits_follow_the_memory() -> None:
     with Engine(lambda: executable, kv_memory_bytes=5 * per_block, block_size=4) as engine:
         assert engine.max_context == 20
         assert engine.spec is spec
-        result = engine.generate([[1] * 10, [1] * 20], SamplingParams(max_tokens=None))
+        params = SamplingParams(max_tokens=None)
+        result = engine.generate([[1] * 10, [1] * 20], params, on_error="return")
         assert result[0].output_tokens == 10
         assert result[0].finish_reason == "length"
         assert "the context holds 20" in str(result[1].error)

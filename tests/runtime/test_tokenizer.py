@@ -45,6 +45,9 @@ def test_a_tokenizer_that_gives_up_is_an_error_of_the_request() -> None:
         """As the package raises it."""
 
     class Panics:
+        def get_added_tokens_decoder(self) -> dict[int, object]:
+            return {}
+
         def encode_batch_fast(self, *_: object, **__: object) -> None:
             raise PanicException("Onig: retry-limit-in-match over")
 

@@ -3,18 +3,26 @@
 from __future__ import annotations
 
 import gc
+import os
+import subprocess
+import sys
 import threading
+import time
 import weakref
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import numpy as np
 import pytest
 
-from optc.errors import InputError
+from optc.errors import EngineError, InputError
+from optc.runtime.core import Core
 from optc.runtime.engine import Engine
 from optc.runtime.executable import Float32, StepBatch
-from optc.runtime.handle import EngineError
+from optc.runtime.kv_plan import KVPlan
 from optc.runtime.params import SamplingParams
+from optc.runtime.request import Request
+from optc.runtime.worker import Worker
 from tests.runtime.toy import VOCAB, ToyExecutable, generate_naively, toy_spec
 
 GREEDY = SamplingParams(temperature=0, max_tokens=6)
@@ -175,3 +183,143 @@ def test_a_dropped_engine_ends_its_thread() -> None:
     gc.collect()
     assert gone() is None
     assert executable.closed
+
+
+def test_a_request_that_cannot_be_added_fails_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    executable = ThreadedToy(max_context=64)
+    executable.gate.clear()
+    add, broken = Core.add, SamplingParams(temperature=0, max_tokens=6, n=3)
+
+    def add_two(core: Core, *arguments: Any, index: int, **options: Any) -> Request:
+        if arguments[1] is broken and index == 2:
+            raise ValueError("no third one")
+        return add(core, *arguments, index=index, **options)
+
+    monkeypatch.setattr(Core, "add", add_two)
+    with Engine(lambda: executable) as engine:
+        running = engine.submit([1], GREEDY)
+        assert executable.started.wait(20)
+        wrong, waiting = engine.submit([2], broken), engine.submit([3], GREEDY)
+        executable.gate.set()
+        with pytest.raises(
+            EngineError, match="cannot take the request: ValueError: no third one"
+        ) as caught:
+            wrong.result(20)
+        assert isinstance(caught.value.__cause__, ValueError)
+        assert [h.result(20).finish_reason for h in (running, waiting)] == ["length"] * 2
+        metrics = engine.metrics()
+        assert (metrics.running, metrics.waiting) == (0, 0)
+        assert metrics.free_blocks == metrics.total_blocks
+        engine.submit([2], GREEDY).result(20)
+
+
+def test_what_is_handed_in_after_the_end_was_asked_for_ends() -> None:
+    executable = ThreadedToy()
+    executable.gate.clear()
+    engine = Engine(lambda: executable)
+    engine.submit([1], GREEDY)
+    assert executable.started.wait(20)
+    closer = threading.Thread(target=engine.close)
+    closer.start()
+    while not engine._worker._inbox.qsize():  # the end is in the inbox …
+        time.sleep(0)
+    late = engine.submit([2], GREEDY)  # … and this is behind it
+    executable.gate.set()
+    with pytest.raises(EngineError, match="the engine failed") as caught:
+        late.result(20)
+    assert str(caught.value.__cause__) == "the engine was closed"
+    closer.join()
+
+
+def test_a_call_that_ends_the_engine_is_answered() -> None:
+    engine = Engine(lambda: ToyExecutable(toy_spec()))
+    worker = engine._worker
+
+    def explode(core: Core) -> None:
+        raise ArithmeticError("the copy broke")
+
+    with pytest.raises(EngineError, match="the engine failed") as caught:
+        worker.call(explode)
+    assert isinstance(caught.value.__cause__, ArithmeticError)
+    with pytest.raises(EngineError, match="the engine is not running any more"):
+        worker.call(explode)
+    assert repr(engine).endswith("failed>")
+
+
+def test_what_a_call_refuses_is_its_callers_alone() -> None:
+    def refuse(core: Core) -> None:
+        raise InputError("no such adapter")
+
+    with Engine(lambda: ToyExecutable(toy_spec())) as engine:
+        with pytest.raises(InputError, match="no such adapter"):
+            engine._worker.call(refuse)
+        assert engine.submit([1], GREEDY).result(20).finish_reason == "length"
+
+
+def test_completions_take_over_the_prompt_of_the_first() -> None:
+    with Engine(lambda: ToyExecutable(toy_spec())) as engine:
+        engine.submit([1, 2, 3], SamplingParams(max_tokens=2, n=4, seed=1)).result(20)
+        metrics = engine.metrics()
+    assert (metrics.forked, metrics.prompt_tokens) == (3, 3)
+
+
+def test_an_interrupted_load_ends_its_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    executable, wait = ToyExecutable(toy_spec()), threading.Event.wait
+
+    def interrupt(event: threading.Event, timeout: float | None = None) -> bool:
+        if threading.current_thread() is threading.main_thread():
+            wait(event, timeout)
+            raise KeyboardInterrupt
+        return wait(event, timeout)
+
+    before = threading.active_count()
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Event, "wait", interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            Worker(lambda: Core(executable, KVPlan(4, (4,), 1, 16), token_budget=8))
+    for thread in threading.enumerate():
+        if thread.name == "optc-engine":
+            thread.join(20)
+    assert threading.active_count() == before
+    assert executable.closed
+
+
+FORKED = """
+import os, optc
+from optc.runtime.engine import Engine
+from tests.runtime.toy import ToyExecutable, toy_spec
+
+engine = Engine(lambda: ToyExecutable(toy_spec()))
+handle = engine.submit([1], optc.SamplingParams(max_tokens=2))
+handle.result()
+child = os.fork()
+if not child:
+    for call in (lambda: engine.submit([1]), lambda: engine.generate([[1]]), handle.result,
+                 lambda: list(handle), lambda: engine._worker.call(print)):
+        try:
+            call()
+        except optc.EngineError as error:
+            print(error.message, "|", error.hint)
+    handle.cancel()
+    print(repr(engine)[-7:])
+    engine.close()
+    raise SystemExit(0)
+assert os.waitpid(child, 0)[1] == 0
+print(engine.submit([1], optc.SamplingParams(max_tokens=2)).result().finish_reason)
+engine.close()
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
+def test_a_fork_has_no_engine_and_says_so() -> None:
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", FORKED],
+        check=True,
+        stdout=subprocess.PIPE,
+        text=True,
+        timeout=120,
+    )
+    refused = (
+        "a loaded engine does not survive a fork | call optc.load in each process, after the fork"
+    )
+    assert done.stdout.splitlines() == [refused] * 5 + ["forked>", "length"]

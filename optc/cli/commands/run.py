@@ -51,6 +51,11 @@ _ADAPTER = "adapter"
     show_default=True,
     help="Beams of n tokens are ranked by log-probability / n ** this.",
 )
+@click.option(
+    "--parse-special",
+    is_flag=True,
+    help="Take texts of control tokens in prompts for these tokens [they are text].",
+)
 @click.option("--stop", multiple=True, callback=valid_text, help="Text that ends the continuation.")
 @click.option("--ignore-eos", is_flag=True, help="Go on after the model's end token.")
 @click.option(
@@ -96,6 +101,7 @@ _ADAPTER = "adapter"
 def command(
     artifact: Path,
     prompts: tuple[str, ...],
+    parse_special: bool,
     timeout: float | None,
     threads: int | None,
     kv_memory: str | None,
@@ -135,7 +141,7 @@ def command(
         draft=draft,
         num_speculative_tokens=num_speculative_tokens,
     ) as loaded:
-        terms: dict[str, Any] = {"deadline_s": timeout}
+        terms: dict[str, Any] = {"deadline_s": timeout, "parse_special": parse_special}
         if adapter is not None:
             loaded.load_adapter(_ADAPTER, adapter)
             terms["adapter"] = _ADAPTER

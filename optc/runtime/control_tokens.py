@@ -1,0 +1,140 @@
+"""`ControlTokens`: encodings in which no text can write the tokens that control a model.
+
+A tokenizer turns the text of a special token, such as ``<|end_of_text|>``, into that token wherever
+it stands, and those of some models find it among their ordinary pieces as well. So there is a
+second tokenizer, equal but that control tokens have names that nobody can guess: what it finds of
+them, the caller has put there. It is made for the first text that needs it.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import secrets
+from collections.abc import Iterable
+from functools import cached_property
+from threading import Lock
+from typing import Any
+
+import tokenizers
+
+from optc.errors import RequestError
+from optc.runtime.chat_values import unmarked
+
+
+class ControlTokens:
+    """The control tokens of a tokenizer: its special ones and some others.
+
+    Args:
+        backend: The tokenizer.
+        others: Texts that may be added tokens which the tokenizer does not call special, but
+            which control the model all the same.
+    """
+
+    def __init__(self, backend: tokenizers.Tokenizer, others: Iterable[str] = ()) -> None:
+        self._backend = backend
+        self._lock = Lock()
+        self._renamed: tokenizers.Tokenizer | None = None
+        wanted = frozenset(others)
+        self.ids = {
+            token.content: token_id
+            for token_id, token in backend.get_added_tokens_decoder().items()
+            if token.content and (token.special or token.content in wanted)
+        }
+        nonce = secrets.token_hex(16)
+        self._names = {text: f"{nonce}{index:06d}" for index, text in enumerate(self.ids)}
+
+    def encode_text(self, text: str, add_special_tokens: bool) -> list[int]:
+        """Token ids of ``text``, all of it ordinary text.
+
+        Args:
+            text: The text.
+            add_special_tokens: Add those that the tokenizer's post-processor adds.
+
+        Raises:
+            RequestError: The text is not valid Unicode, or the tokenizer gives up on it.
+        """
+        encoding = encode_one(self._backend, text)
+        if not self._all_ids.isdisjoint(encoding.ids):
+            encoding = encode_one(self._without_names(), text)
+        ids: list[int] = self._backend.post_process(encoding, None, add_special_tokens).ids
+        return ids
+
+    def encode_parts(self, text: str, restored: dict[str, str]) -> list[int]:
+        """Token ids of a text in which control tokens count but where they are marked.
+
+        Args:
+            text: Its control texts are tokens.
+            restored: What single characters of it stand for, once control texts have been found.
+
+        Raises:
+            RequestError: The text is not valid Unicode, or the tokenizer gives up on it.
+        """
+        named = self._pattern.sub(lambda found: self._names[found.group()], text)
+        ids: list[int] = encode_one(self._without_names(), unmarked(named, restored)).ids
+        return ids
+
+    @cached_property
+    def _all_ids(self) -> frozenset[int]:
+        return frozenset(self.ids.values())
+
+    @cached_property
+    def _pattern(self) -> re.Pattern[str]:
+        longest_first = sorted(self.ids, key=len, reverse=True)
+        return re.compile("|".join(map(re.escape, longest_first)) or r"(?!)")
+
+    def _without_names(self) -> tokenizers.Tokenizer:
+        """The tokenizer whose control tokens have other names."""
+        with self._lock:
+            if self._renamed is None:
+                self._renamed = _rename(self._backend, self._names)
+            return self._renamed
+
+
+def added_texts(backend: tokenizers.Tokenizer) -> list[str]:
+    """Texts of the added tokens, but for those of whitespace, which are text in any case."""
+    added = backend.get_added_tokens_decoder().values()
+    return [token.content for token in added if token.content.strip()]
+
+
+def encode_one(backend: tokenizers.Tokenizer, text: str) -> tokenizers.Encoding:
+    """Encode ``text`` as it stands, with what the tokenizer takes for special tokens in it.
+
+    Raises:
+        RequestError: The text is not valid Unicode, or the tokenizer gives up on it.
+    """
+    try:
+        text.encode("utf-8")  # the tokenizer takes a lone surrogate for no text at all
+    except UnicodeEncodeError as error:
+        raise RequestError(f"not valid Unicode: {error.reason}", where="prompt") from error
+    try:
+        # Of a batch, because only then others may run Python meanwhile: the engine's thread.
+        return backend.encode_batch_fast([text], add_special_tokens=False)[0]
+    except BaseException as error:  # the package's panics are no Exception
+        if type(error).__name__ != "PanicException":
+            raise
+        message = f"the tokenizer cannot encode the text: {error}"
+        raise RequestError(message, where="prompt", hint="shorten or change it") from error
+
+
+def _rename(backend: tokenizers.Tokenizer, names: dict[str, str]) -> tokenizers.Tokenizer:
+    """A tokenizer that gives the same ids, but finds these tokens under other names.
+
+    They are renamed among the model's pieces too: Unigram and word models would find them there.
+    """
+    described: dict[str, Any] = json.loads(backend.to_str())
+    for token in described["added_tokens"]:
+        token["content"] = names.get(token["content"], token["content"])
+    model = described["model"]
+    pieces = model["vocab"]
+    if isinstance(pieces, dict):
+        model["vocab"] = {names.get(piece, piece): token_id for piece, token_id in pieces.items()}
+    else:
+        model["vocab"] = [[names.get(piece, piece), score] for piece, score in pieces]
+    unknown = model.get("unk_token")
+    if unknown is not None:
+        model["unk_token"] = names.get(unknown, unknown)
+    renamed: tokenizers.Tokenizer = tokenizers.Tokenizer.from_str(json.dumps(described))
+    renamed.no_truncation()
+    renamed.no_padding()
+    return renamed
