@@ -11,10 +11,11 @@ from __future__ import annotations
 import json
 import re
 import secrets
-from collections.abc import Iterable
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
 from threading import Lock
-from typing import Any
+from typing import Any, NamedTuple
 
 import tokenizers
 
@@ -70,9 +71,31 @@ class ControlTokens:
         Raises:
             RequestError: The text is not valid Unicode, or the tokenizer gives up on it.
         """
-        named = self._pattern.sub(lambda found: self._names[found.group()], text)
-        ids: list[int] = encode_one(self._without_names(), unmarked(named, restored)).ids
+        spans = list(self._named(text))
+        renamed = self._without_names()
+        encoding = encode_one(renamed, unmarked(_joined(spans), restored), offsets=True)
+        found = [
+            o for i, o in zip(encoding.ids, encoding.offsets, strict=True) if i in self._all_ids
+        ]
+        lost = _lost(spans, found)
+        if lost:  # a tokenizer that normalizes first may take no control token at such a place
+            spans = [s._replace(shown=s.written) if s in lost else s for s in spans]
+            encoding = encode_one(renamed, unmarked(_joined(spans), restored))
+        ids: list[int] = encoding.ids
         return ids
+
+    def _named(self, text: str) -> Iterator[_Span]:
+        """The text, its control texts under their other names."""
+        at = place = 0
+        for match in self._pattern.finditer(text):
+            for written, shown in (
+                (text[at : match.start()],) * 2,
+                (match.group(), self._names[match.group()]),
+            ):
+                yield _Span(written, shown, place)
+                place += len(shown)
+            at = match.end()
+        yield _Span(text[at:], text[at:], place)
 
     @cached_property
     def _all_ids(self) -> frozenset[int]:
@@ -91,14 +114,42 @@ class ControlTokens:
             return self._renamed
 
 
+class _Span(NamedTuple):
+    """A piece of a text: what is written there, what the tokenizer is shown instead, and where
+    that begins."""
+
+    written: str
+    shown: str
+    place: int
+
+
+def _joined(spans: Iterable[_Span]) -> str:
+    return "".join(span.shown for span in spans)
+
+
+def _lost(spans: Iterable[_Span], found: Sequence[tuple[int, int]]) -> set[_Span]:
+    """Names of control tokens that are in none of the places [(begin, end)] where some were."""
+    begins = [begin for begin, _ in found]
+    lost = set()
+    for span in spans:
+        before = bisect_right(begins, span.place) - 1
+        covered = before >= 0 and found[before][1] >= span.place + len(span.shown)
+        if span.shown != span.written and not covered:
+            lost.add(span)
+    return lost
+
+
 def added_texts(backend: tokenizers.Tokenizer) -> list[str]:
     """Texts of the added tokens, but for those of whitespace, which are text in any case."""
     added = backend.get_added_tokens_decoder().values()
     return [token.content for token in added if token.content.strip()]
 
 
-def encode_one(backend: tokenizers.Tokenizer, text: str) -> tokenizers.Encoding:
-    """Encode ``text`` as it stands, with what the tokenizer takes for special tokens in it.
+def encode_one(
+    backend: tokenizers.Tokenizer, text: str, *, offsets: bool = False
+) -> tokenizers.Encoding:
+    """Encode ``text`` as it stands, with what the tokenizer takes for special tokens in it; where
+    in the text each token is costs time.
 
     Raises:
         RequestError: The text is not valid Unicode, or the tokenizer gives up on it.
@@ -109,7 +160,8 @@ def encode_one(backend: tokenizers.Tokenizer, text: str) -> tokenizers.Encoding:
         raise RequestError(f"not valid Unicode: {error.reason}", where="prompt") from error
     try:
         # Of a batch, because only then others may run Python meanwhile: the engine's thread.
-        return backend.encode_batch_fast([text], add_special_tokens=False)[0]
+        encode = backend.encode_batch if offsets else backend.encode_batch_fast
+        return encode([text], add_special_tokens=False)[0]
     except BaseException as error:  # the package's panics are no Exception
         if type(error).__name__ != "PanicException":
             raise
