@@ -215,11 +215,11 @@ def _token_ids(prompt: object, most: int) -> npt.NDArray[np.integer]:
             raise _no_prompt(prompt)
         if prompt.dtype.kind in "iu":
             return np.array(prompt[:most])
-    elif not isinstance(prompt, Sequence) or isinstance(prompt, bytes | bytearray):
+    elif not isinstance(prompt, Sequence) or isinstance(prompt, bytes | bytearray | memoryview):
         raise _no_prompt(prompt)  # bytes are integers by accident
     try:
         return np.array(array("q", islice(prompt, most)))
-    except (TypeError, OverflowError) as error:
+    except (TypeError, ValueError, OverflowError) as error:
         raise _no_prompt(prompt) from error
 
 

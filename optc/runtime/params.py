@@ -26,6 +26,8 @@ MAX_STOPS, MAX_STOP_CHARACTERS = 64, 4096
 MAX_STOP_TOKENS = MAX_BIASES = 1024
 #: Biases beyond this one are infinite as float32.
 _LARGEST_BIAS = 3e38
+#: Powers of a length beyond this one may be more than a float holds.
+_LARGEST_LENGTH_PENALTY = 50
 _SEED_LIMIT = 1 << 64
 
 
@@ -59,7 +61,8 @@ class SamplingParams:
         beam_width: Beam search with this many beams (1 is one beam); the completions are the best
             hypotheses, best first, with their ``cumulative_logprob``. None samples. Filters,
             penalties, logprobs, n, stop strings and structured output must be left alone.
-        length_penalty: Hypotheses of n tokens are ranked by log-probability / n ** this.
+        length_penalty: Hypotheses of n tokens are ranked by log-probability / n ** this; from -50
+            to 50.
         early_stopping: Of a beam search: True stops when ``beam_width`` hypotheses ended, False
             when no beam can be better at its present length, ``"never"`` when none can be better.
         n: Completions of the same prompt, at most `MAX_COMPLETIONS`; completion i has noise of
@@ -174,9 +177,11 @@ class SamplingParams:
 
     def _check_beams(self) -> None:
         check_number("length_penalty", self.length_penalty)
-        if not math.isfinite(self.length_penalty):
-            raise invalid("length_penalty", self.length_penalty, "finite; 0 is none")
-        if self.early_stopping not in (True, False, "never"):
+        if not -_LARGEST_LENGTH_PENALTY <= self.length_penalty <= _LARGEST_LENGTH_PENALTY:
+            allowed = f"from {-_LARGEST_LENGTH_PENALTY} to {_LARGEST_LENGTH_PENALTY}; 0 is none"
+            raise invalid("length_penalty", self.length_penalty, allowed)
+        given: object = self.early_stopping
+        if not isinstance(given, bool) and not (isinstance(given, str) and given == "never"):
             raise invalid("early_stopping", self.early_stopping, "True, False or 'never'")
         if self.beam_width is None:
             return

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Literal, NamedTuple
 
 from optc.errors import RequestError
-from optc.runtime.checks import invalid
+from optc.runtime.checks import encodes, invalid
 
 #: The sampling parameters that ask for structured output.
 Kind = Literal["json_schema", "regex", "grammar", "choice"]
@@ -98,6 +98,8 @@ def _text(kind: Literal["regex", "grammar"], text: object) -> Structure | None:
         return None
     if not isinstance(text, str) or not text:
         raise invalid(kind, text, "a non-empty text")
+    if not encodes(text):
+        raise invalid(kind, text, "valid Unicode, without surrogates")
     if kind == "regex" and len(text) > MAX_FORCED:
         raise invalid(kind, text, f"of {MAX_FORCED} characters at most")
     return Structure(kind, text)
@@ -109,6 +111,8 @@ def _choice(choice: object) -> Structure | None:
     texts = list(choice) if isinstance(choice, Sequence) and not isinstance(choice, str) else []
     if not texts or any(not isinstance(text, str) or not text for text in texts):
         raise invalid("choice", choice, "a list of non-empty texts")
+    if not all(map(encodes, texts)):
+        raise invalid("choice", choice, "valid Unicode, without surrogates")
     if len(texts) > MAX_CHOICES or max(map(len, texts)) > MAX_FORCED:
         allowed = f"a list of {MAX_CHOICES} texts at most, each of {MAX_FORCED} characters at most"
         raise invalid("choice", choice, allowed)

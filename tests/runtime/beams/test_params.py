@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pytest
 
 from optc.errors import RequestError
@@ -41,12 +42,23 @@ def test_what_does_not_go_together_is_named(options: dict[str, Any], names: str)
         {"beam_width": 0},
         {"beam_width": 1.5},
         {"length_penalty": float("inf")},
+        {"length_penalty": 50.5},  # a power of a length beyond it may be no float
+        {"length_penalty": -51},
         {"early_stopping": "often"},
+        {"early_stopping": 1},
+        {"early_stopping": np.array([1, 2])},
     ],
 )
 def test_values_out_of_range_are_refused(options: dict[str, Any]) -> None:
     with pytest.raises(RequestError, match=f"{next(iter(options))}=.* is not allowed"):
         SamplingParams(**options)
+
+
+@pytest.mark.parametrize("length_penalty", [-50, 50])
+def test_the_largest_length_penalties_are_served(length_penalty: float) -> None:
+    params = SamplingParams(beam_width=2, length_penalty=length_penalty, max_tokens=60)
+    with Engine(lambda: ToyExecutable(toy_spec())) as engine:
+        assert engine.submit([1], params).result().output_tokens == 120
 
 
 def test_more_beams_than_sequences_are_refused() -> None:

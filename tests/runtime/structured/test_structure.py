@@ -57,6 +57,21 @@ def test_without_a_structure_there_is_none() -> None:
             "sampling parameters: regex and choice exclude each other "
             "(give one of json_schema, regex, grammar, choice)",
         ),
+        (
+            {"regex": "\ud800"},
+            "sampling parameters: regex='\\ud800' is not allowed "
+            "(must be valid Unicode, without surrogates)",
+        ),
+        (
+            {"grammar": 'start: "\ud800"'},
+            "sampling parameters: grammar='start: \"\\ud800\"' is not allowed "
+            "(must be valid Unicode, without surrogates)",
+        ),
+        (
+            {"choice": ["a", "\ud800"]},
+            "sampling parameters: choice=['a', '\\ud800'] is not allowed "
+            "(must be valid Unicode, without surrogates)",
+        ),
         ({"regex": ""}, "sampling parameters: regex='' is not allowed (must be a non-empty text)"),
         (
             {"choice": "ab"},

@@ -1,0 +1,353 @@
+"""The caller's end of a request: streams, results, coroutines."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable, Iterator
+
+import pytest
+
+import optc
+from optc.errors import EngineError, OptcError, RequestError
+from optc.runtime.engine import Engine
+from optc.runtime.executable import Float32, StepBatch
+from optc.runtime.handle import Handle
+from optc.runtime.metrics import RequestMetrics
+from optc.runtime.outputs import Completion, Delta
+from optc.runtime.params import SamplingParams
+from tests.runtime.toy import ToyExecutable, generate_naively, toy_spec
+
+GREEDY = SamplingParams(temperature=0, max_tokens=6)
+LONG = SamplingParams(max_tokens=None, ignore_eos=True, temperature=0)
+#: A hang is not waited for longer than this; nothing else depends on it.
+HANG_S = 30.0
+
+
+class Gated(ToyExecutable):
+    """Takes a step for each permission."""
+
+    def __init__(self) -> None:
+        super().__init__(toy_spec(max_context=64))
+        self.permits = threading.Semaphore(0)
+
+    def step(self, batch: StepBatch) -> Float32:
+        assert self.permits.acquire(timeout=HANG_S)
+        return super().step(batch)
+
+
+@pytest.fixture
+def gated() -> Iterator[tuple[Engine, Gated]]:
+    executable = Gated()
+    with Engine(lambda: executable) as engine:
+        yield engine, executable
+        executable.permits.release(1000)
+
+
+@pytest.fixture
+def engine() -> Iterator[Engine]:
+    with Engine(lambda: ToyExecutable(toy_spec(max_context=64))) as engine:
+        yield engine
+
+
+def completion(index: int) -> Completion:
+    return Completion(index, str(index), (index,), "length", None, RequestMetrics(0.0))
+
+
+def handle(n: int = 1, cancel: Callable[[Handle], None] = lambda handle: None) -> Handle:
+    return Handle((1, 2), n, cancel)
+
+
+def run(coroutine: object) -> object:
+    async def bounded() -> object:
+        return await asyncio.wait_for(coroutine, HANG_S)  # type: ignore[arg-type]
+
+    return asyncio.run(bounded())
+
+
+def test_it_ends_with_its_last_completion_and_orders_them() -> None:
+    one = handle(2)
+    one.finish(completion(1))
+    assert not one.done
+    with pytest.raises(TimeoutError):
+        one.result(0)
+    one.finish(completion(0))
+    assert one.done
+    assert [c.index for c in one.result().completions] == [0, 1]
+    assert one.result().prompt_token_ids == (1, 2)
+    assert list(one) == list(one) == []
+
+
+def test_a_failure_ends_it_once_and_has_its_cause() -> None:
+    one = handle()
+    cause = ArithmeticError("broken")
+    one.push(Delta(0, "a", (1,)))
+    one.fail(cause, "it cannot go on")
+    one.fail(ValueError("later"))
+    for wait in (one.result, lambda: list(one)):
+        with pytest.raises(EngineError, match="it cannot go on") as caught:
+            wait()
+        assert caught.value.__cause__ is cause
+    finished = handle()
+    finished.finish(completion(0))
+    finished.fail(cause)
+    assert finished.result().text == "0"
+
+
+def test_the_engines_error_is_one_of_optcs() -> None:
+    assert optc.EngineError is EngineError
+    assert issubclass(EngineError, OptcError)
+    assert issubclass(EngineError, RuntimeError)
+    assert (EngineError.kind, EngineError.exit_code) == ("engine", 70)
+
+
+def test_coroutines_get_results_and_streams(engine: Engine) -> None:
+    model = ToyExecutable(toy_spec(max_context=64)).model
+
+    async def use() -> None:
+        awaited = await engine.submit([1], GREEDY)
+        assert list(awaited.token_ids) == generate_naively(model, [1], 6)
+        streamed = engine.submit([2], GREEDY)
+        tokens = [t async for delta in streamed for t in delta.token_ids]
+        assert tokens == generate_naively(model, [2], 6)
+        assert (await streamed).token_ids == tuple(tokens)
+        assert [delta async for delta in streamed] == []
+        both = await asyncio.gather(*(engine.submit([i], GREEDY) for i in range(20)))
+        assert [list(r.token_ids) for r in both] == [
+            generate_naively(model, [i], 6) for i in range(20)
+        ]
+        deltas = [delta async for delta in engine.stream([3], GREEDY)]
+        assert deltas[-1].finish_reason == "length"
+        assert [t for d in deltas for t in d.token_ids] == generate_naively(model, [3], 6)
+
+    run(use())
+
+
+def test_streams_have_no_thread_of_their_own(gated: tuple[Engine, Gated]) -> None:
+    engine, executable = gated
+
+    async def use() -> int:
+        streams = [engine.submit([i % 40], GREEDY) for i in range(50)]
+
+        async def read(one: Handle) -> int:
+            return sum([len(delta.token_ids) async for delta in one])
+
+        tasks = [asyncio.create_task(read(one)) for one in streams]
+        await asyncio.sleep(0)
+        threads = threading.active_count()
+        executable.permits.release(1000)
+        assert await asyncio.gather(*tasks) == [6] * 50
+        return threads
+
+    before = threading.active_count()
+    assert run(use()) == before
+
+
+def test_a_cancelled_task_cancels_its_request(gated: tuple[Engine, Gated]) -> None:
+    engine, executable = gated
+
+    async def read(one: Handle) -> None:
+        async for _ in one:
+            pass
+
+    async def use(start: Callable[[Handle], object]) -> Handle:
+        one = engine.submit([1], LONG)
+        task = asyncio.ensure_future(start(one))  # type: ignore[arg-type]
+        await asyncio.sleep(0)  # it waits for the first token
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        executable.permits.release(2)
+        return one
+
+    for start in (read, lambda one: one):
+        one = run(use(start))
+        assert isinstance(one, Handle)
+        result = one.result(HANG_S)
+        assert result.finish_reason == "cancelled"
+        assert result.output_tokens < 63
+
+
+def test_a_wait_that_times_out_cancels(gated: tuple[Engine, Gated]) -> None:
+    engine, executable = gated
+
+    async def use() -> Handle:
+        one = engine.submit([1], LONG)
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(one, 0.01)
+        executable.permits.release(2)
+        return one
+
+    one = run(use())
+    assert isinstance(one, Handle)
+    assert one.result(HANG_S).finish_reason == "cancelled"
+
+
+def test_leaving_a_stream_cancels_its_request(
+    gated: tuple[Engine, Gated], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine, executable = gated
+    submitted: list[Handle] = []
+    submit = Engine.submit
+
+    def remember(self: Engine, *arguments: object, **options: object) -> Handle:
+        submitted.append(submit(self, *arguments, **options))  # type: ignore[arg-type]
+        return submitted[-1]
+
+    monkeypatch.setattr(Engine, "submit", remember)
+
+    async def leave(error: type[BaseException] | None) -> None:
+        executable.permits.release(3)
+        async for _ in engine.stream([1], LONG):
+            if error is not None:
+                raise error
+            break
+
+    async def use() -> None:
+        await leave(None)
+        with pytest.raises(ZeroDivisionError):
+            await leave(ZeroDivisionError)
+
+    run(use())
+    executable.permits.release(10)
+    assert [one.result(HANG_S).finish_reason for one in submitted] == ["cancelled"] * 2
+
+
+def test_a_task_that_is_cancelled_while_its_prompt_is_encoded(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun, go, submitted = threading.Event(), threading.Event(), []
+    submit = Engine.submit
+
+    def slowly(self: Engine, *arguments: object, **options: object) -> Handle:
+        begun.set()
+        assert go.wait(HANG_S)
+        submitted.append(submit(self, *arguments, **options))  # type: ignore[arg-type]
+        return submitted[-1]
+
+    monkeypatch.setattr(Engine, "submit", slowly)
+    cancelled: list[Handle] = []
+    cancel = Handle.cancel
+
+    def note(one: Handle) -> None:
+        cancelled.append(one)
+        cancel(one)
+
+    monkeypatch.setattr(Handle, "cancel", note)
+
+    async def use() -> None:
+        task = asyncio.ensure_future(anext(engine.stream([1], LONG)))
+        while not begun.is_set():
+            await asyncio.sleep(0)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        go.set()
+
+    run(use())
+    assert submitted == cancelled
+    assert submitted[0].result(HANG_S).finish_reason in ("cancelled", "length")
+
+
+def test_errors_reach_coroutines(gated: tuple[Engine, Gated]) -> None:
+    engine, executable = gated
+
+    async def use() -> None:
+        with pytest.raises(RequestError, match="the prompt is empty"):
+            await anext(engine.stream([]))
+        one, two = engine.submit([1], LONG), engine.submit([2], LONG)
+        task = asyncio.ensure_future(two)  # type: ignore[arg-type]
+        await asyncio.sleep(0)
+        executable.spec = None  # type: ignore[assignment]
+        executable.permits.release(1)
+        with pytest.raises(EngineError, match="the engine failed"):
+            async for _ in one:
+                pass
+        with pytest.raises(EngineError, match="the engine failed"):
+            await task
+        with pytest.raises(EngineError, match="not running any more"):
+            await anext(engine.stream([1]))
+
+    run(use())
+
+
+def test_a_slow_reader_holds_nobody_up(engine: Engine) -> None:
+    async def use() -> None:
+        slow, quick = engine.submit([1], LONG), engine.submit([2], GREEDY)
+        stream = aiter(slow)
+        first = await anext(stream)
+        assert (await quick).finish_reason == "length"
+        whole = await slow  # although only one delta was fetched
+        rest = [token async for delta in stream for token in delta.token_ids]
+        assert (*first.token_ids, *rest) == whole.token_ids
+
+    run(use())
+
+
+def test_two_readers_both_end(engine: Engine) -> None:
+    async def use() -> None:
+        one = engine.submit([1], GREEDY)
+
+        async def read() -> int:
+            return len([delta async for delta in one])
+
+        assert sum(await asyncio.gather(read(), read(), read())) == 6
+
+    run(use())
+
+
+def test_many_deltas_call_the_loop_once() -> None:
+    one, calls = handle(), 0
+
+    async def use() -> list[Delta]:
+        loop = asyncio.get_running_loop()
+        call = loop.call_soon_threadsafe
+
+        def count(*arguments: object) -> object:
+            nonlocal calls
+            calls += 1
+            return call(*arguments)  # type: ignore[arg-type]
+
+        loop.call_soon_threadsafe = count  # type: ignore[assignment, method-assign]
+        stream = aiter(one)
+        waiting = asyncio.ensure_future(anext(stream))
+        await asyncio.sleep(0)
+        for token in range(100):  # the loop does not get to run meanwhile
+            one.push(Delta(0, "", (token,)))
+        one.finish(completion(0))
+        return [await waiting, *[delta async for delta in stream]]
+
+    assert [d.token_ids[0] for d in run(use())] == list(range(100))  # type: ignore[attr-defined]
+    assert calls == 1
+
+
+def test_a_loop_that_is_gone_does_not_disturb_the_engine(gated: tuple[Engine, Gated]) -> None:
+    engine, executable = gated
+    one = engine.submit([1], GREEDY)
+    loop = asyncio.new_event_loop()
+    waiting = one.__await__()
+    loop.call_soon(lambda: None)
+
+    async def wait() -> None:
+        waiting.send(None)  # as far as it goes without news
+
+    loop.run_until_complete(wait())
+    loop.close()
+    executable.permits.release(1000)
+    assert one.result(HANG_S).output_tokens == 6
+    assert engine.submit([2], GREEDY).result(HANG_S).output_tokens == 6
+    waiting.close()
+
+
+def test_a_delta_is_there_before_anybody_is_woken() -> None:
+    one, seen = handle(), []
+
+    class Woken:
+        def notify(self) -> bool:
+            seen.append(one._deltas.get_nowait())
+            return True
+
+    one._wakers = (Woken(),)  # type: ignore[assignment]
+    one.push(Delta(0, "a", (1,)))
+    one.finish(completion(0))
+    assert seen == [Delta(0, "a", (1,)), None]
