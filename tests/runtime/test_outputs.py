@@ -1,0 +1,33 @@
+from __future__ import annotations
+
+import pytest
+
+from optc.errors import RequestError
+from optc.runtime.metrics import RequestMetrics
+from optc.runtime.outputs import Completion, RequestOutput, TokenLogprobs
+
+LIKELY = (TokenLogprobs(5, -0.5, ()),)
+
+
+def completion(index: int, error: RequestError | None = None) -> Completion:
+    tokens = tuple(range(5, 6 + index))
+    reason = "length" if error is None else "error"
+    return Completion(index, f"text {index}", tokens, reason, LIKELY, RequestMetrics(index), error)  # type: ignore[arg-type]
+
+
+def test_the_first_completion_speaks_for_the_request() -> None:
+    output = RequestOutput((1, 2, 3), (completion(0), completion(1)))
+    assert (output.text, output.token_ids, output.finish_reason) == ("text 0", (5,), "length")
+    assert output.logprobs == LIKELY
+    assert output.metrics.arrived_s == 0
+    assert (output.prompt_tokens, output.output_tokens) == (3, 1 + 2)
+    assert output.error is None
+    assert output.raise_for_error() is output
+
+
+def test_an_error_of_any_completion_is_the_requests() -> None:
+    first, second = RequestError("first"), RequestError("second")
+    output = RequestOutput((), (completion(0), completion(1, first), completion(2, second)))
+    assert output.error is first
+    with pytest.raises(RequestError, match="first"):
+        output.raise_for_error()
