@@ -63,7 +63,7 @@ def import_draft(
         UnsupportedError: Something in the draft is not recognized.
     """
     imported = importer.import_model(source, allow_remote_code=options.allow_remote_code)
-    _check_tokenizer(imported, writer, tokenizer)
+    _check_tokenizer(imported, writer, tokenizer, options.allow_remote_code)
     own = width(imported.model.graph.outputs[0])
     if own != vocabulary:
         raise InputError(
@@ -111,12 +111,21 @@ def build_draft(
 
 
 def _check_tokenizer(
-    imported: ImportedModel, writer: ArtifactWriter, target: TokenizerEntry | None
+    imported: ImportedModel,
+    writer: ArtifactWriter,
+    target: TokenizerEntry | None,
+    allow_remote_code: bool,
 ) -> None:
     """Compare tokenizers in the form that the artifact holds."""
     scratch = writer.subfolder(_SCRATCH)
     try:
-        draft = write_tokenizer(imported.folder, imported.tokenizer_files, imported.config, scratch)
+        draft = write_tokenizer(
+            imported.folder,
+            imported.tokenizer_files,
+            imported.config,
+            scratch,
+            allow_remote_code=allow_remote_code,
+        )
         check_same_tokenizer(
             None if target is None else writer.folder / target.files[0],
             None if draft is None else scratch / draft.files[0],

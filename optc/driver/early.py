@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from optc.driver.engines import EngineRequest, engine_name
 from optc.errors import InputError, UnsupportedError
+from optc.importer.json_file import read_object
 from optc.machine import this_machine
 from optc.recipe import Recipe
 
@@ -103,10 +103,9 @@ def check_measurable(recipe: Recipe, engines: Sequence[EngineRequest]) -> None:
 def _config(source: Path) -> dict[str, Any]:
     """A model's config.json; empty where the importer will say what is wrong with it."""
     try:
-        config = json.loads((source / "config.json").read_bytes())
-    except (OSError, ValueError):
+        return read_object(source / "config.json")
+    except InputError:
         return {}
-    return config if isinstance(config, dict) else {}
 
 
 def _number(config: dict[str, Any], key: str) -> int | None:

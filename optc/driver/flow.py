@@ -220,7 +220,11 @@ class _Compile:
         from optc.driver.tokenizer import write_tokenizer
 
         return write_tokenizer(
-            imported.folder, imported.tokenizer_files, imported.config, self.writer.folder
+            imported.folder,
+            imported.tokenizer_files,
+            imported.config,
+            self.writer.folder,
+            allow_remote_code=self.options.allow_remote_code,
         )
 
     def _import_draft(

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 from optc import registry
 from optc.artifact import EngineEntry, Manifest
 from optc.errors import InputError
-from optc.importer.checkpoint import digest_source
 from optc.importer.config import read_config
+from optc.importer.source_digest import digest_source
 from optc.pipeline.pipeline import Pipeline
 from optc.progress import Progress
 

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
-from collections.abc import Mapping
 from pathlib import Path
 
 from optc.errors import InputError, UnsupportedError
+from optc.importer.json_file import read_object
 from optc.importer.safetensors import StoredTensor, read_header
 
 _INDEX = "model.safetensors.index.json"
 _SINGLE = "model.safetensors"
 _PICKLES = ("*.bin", "*.pt", "*.pth", "*.ckpt", "*.pkl")
-_CHUNK_BYTES = 1 << 20
 
 
 def checkpoint_files(folder: Path) -> list[Path]:
@@ -45,10 +42,10 @@ def checkpoint_files(folder: Path) -> list[Path]:
 
 
 def _indexed_files(folder: Path, index: Path) -> list[Path]:
-    try:
-        names = sorted(set(json.loads(index.read_text())["weight_map"].values()))
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise InputError("not a safetensors index", where=str(index)) from error
+    named = read_object(index).get("weight_map")
+    if not isinstance(named, dict) or not all(isinstance(name, str) for name in named.values()):
+        raise InputError("weight_map does not map tensors to files", where=str(index))
+    names = sorted(set(named.values()))
     for name in names:
         if Path(name).name != name or not name.endswith(".safetensors"):
             raise InputError(f"{name!r} is not a safetensors file of this folder", where=str(index))
@@ -74,25 +71,3 @@ def read_checkpoint(files: list[Path]) -> dict[str, StoredTensor]:
                 )
             tensors[name] = tensor
     return tensors
-
-
-def digest_source(folder: Path) -> str:
-    """sha256 (hex) over config.json and every safetensors file of ``folder``: what identifies the
-    source of an artifact.
-
-    Raises: as `checkpoint_files`.
-    """
-    parts = [folder / "config.json", *checkpoint_files(folder)]
-    return digest_files({file.name: file for file in parts})
-
-
-def digest_files(files: Mapping[str, Path]) -> str:
-    """sha256 (hex) over the names and contents of ``files``, streamed in 1 MiB pieces."""
-    total = hashlib.sha256()
-    for name, file in sorted(files.items()):
-        one = hashlib.sha256()
-        with file.open("rb") as stream:
-            while chunk := stream.read(_CHUNK_BYTES):
-                one.update(chunk)
-        total.update(f"{one.hexdigest()}  {name}\n".encode())
-    return total.hexdigest()

@@ -1,56 +1,144 @@
-"""Reading and judging config.json before anything is built from it."""
+"""Reads config.json and judges it before anything is built from it."""
 
 from __future__ import annotations
 
-import json
+import re
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
 from optc.errors import InputError, UnsupportedError
+from optc.importer.json_file import read_object
+from optc.importer.remote_code import check_remote_code
+
+CONFIG_FILE = "config.json"
+_HINT = "is config.json the one of these weights?"
+#: Most labels, layers, heads or experts that a config may call for: transformers makes objects
+#: for each of them before any weight is looked at.
+_MOST = 1 << 16
+_LARGEST = 1 << 53
+_COUNT = re.compile(r"^num_labels$|layers?$|^depths?$|^(num|n)_.*(experts|heads?)$|^n_heads?$")
+#: Sizes and counts of all decoders, by the names that their families use: at least one.
+_POSITIVE = frozenset(
+    {
+        "hidden_size",
+        "n_embd",
+        "d_model",
+        "intermediate_size",
+        "vocab_size",
+        "head_dim",
+        "max_position_embeddings",
+        "n_positions",
+        "num_attention_heads",
+        "n_head",
+        "n_heads",
+        "num_key_value_heads",
+        "num_hidden_layers",
+        "n_layer",
+        "n_layers",
+        "num_layers",
+    }
+)
+_LAYERS = ("num_hidden_layers", "n_layer", "n_layers", "num_layers")
+_INDEX = re.compile(r"\.(\d{1,9})\.")
 
 
 def read_config(folder: Path, *, allow_remote_code: bool) -> dict[str, Any]:
     """The parsed config.json of ``folder``, checked for what optc refuses outright.
 
     Raises:
-        InputError: Missing, not JSON, or without ``architectures``.
-        UnsupportedError: It needs remote code that is not allowed, or the checkpoint is
-            quantized already.
+        InputError: Missing, not JSON, without ``architectures``, or with numbers that no model has.
+        UnsupportedError: It or the tokenizer needs remote code that is not allowed, or the
+            checkpoint is quantized already.
     """
-    file = folder / "config.json"
+    file = folder / CONFIG_FILE
     if not file.is_file():
         raise InputError(
             "no config.json here", where=str(folder), hint="give a Hugging Face model folder"
         )
-    try:
-        config = json.loads(file.read_text())
-    except (ValueError, OSError) as error:
-        raise InputError(f"not readable as JSON: {error}", where=str(file)) from error
-    if not isinstance(config, dict):
-        raise InputError("not a JSON object", where=str(file))
-    _check(config, file, allow_remote_code)
+    config = read_object(file)
+    _check_class(config, file)
+    check_remote_code(folder, allowed=allow_remote_code)
+    _check_unquantized(config, file)
+    for key, value in _numbers(config):
+        _check_number(key, value, file)
     return config
 
 
-def _check(config: dict[str, Any], file: Path, allow_remote_code: bool) -> None:
-    if not config.get("architectures") or not config.get("model_type"):
-        missing = "model_type" if config.get("architectures") else "architectures"
+def check_layers_held(config: dict[str, Any], tensors: Iterable[str], folder: Path) -> None:
+    """Check that a config calls for no more layers than there are tensors of.
+
+    Args:
+        config: From `read_config`.
+        tensors: Names of the checkpoint's tensors; numbers in them are those of layers.
+        folder: Where both are.
+
+    Raises:
+        InputError: It calls for more.
+    """
+    text = config.get("text_config")
+    wanted = text if isinstance(text, dict) else config
+    held = len({index for name in tensors for index in _INDEX.findall(name)})
+    for key in _LAYERS:
+        count = wanted.get(key)
+        if isinstance(count, int) and count > held:
+            raise InputError(
+                f"{key} is {count}, the checkpoint holds tensors of {held} layers",
+                where=str(folder / CONFIG_FILE),
+                hint=_HINT,
+            )
+
+
+def _check_class(config: dict[str, Any], file: Path) -> None:
+    architectures, family = config.get("architectures"), config.get("model_type")
+    if not architectures or not family:
+        missing = "model_type" if architectures else "architectures"
         raise InputError(
             f"{missing} is missing: the config does not say which model class it belongs to",
             where=str(file),
             hint='for example "architectures": ["LlamaForCausalLM"], "model_type": "llama"',
         )
-    if config.get("auto_map") and not allow_remote_code:
-        raise UnsupportedError(
-            "auto_map names Python code of the repository, which optc would have to run",
+    named = isinstance(architectures, list) and all(isinstance(a, str) for a in architectures)
+    if not named or not isinstance(family, str):
+        key = "model_type" if named else "architectures"
+        raise InputError(
+            f"{key} is not {'a text' if named else 'a list of texts'}",
             where=str(file),
-            hint="read that code, then allow it explicitly (allow_remote_code), or remove auto_map "
-            "to use the class that transformers itself has",
+            hint='for example "architectures": ["LlamaForCausalLM"], "model_type": "llama"',
         )
-    if config.get("quantization_config"):
-        method = config["quantization_config"].get("quant_method", "unknown")
+
+
+def _check_unquantized(config: dict[str, Any], file: Path) -> None:
+    quantization = config.get("quantization_config")
+    if quantization:
+        settings = quantization if isinstance(quantization, dict) else {}
         raise UnsupportedError(
-            f"the checkpoint is quantized already ({method})",
+            f"the checkpoint is quantized already ({settings.get('quant_method', 'unknown')})",
             where=str(file),
             hint="start from the unquantized model",
+        )
+
+
+def _numbers(value: object, key: str = "") -> Iterator[tuple[str, int]]:
+    """Every integer of a config with the key that it stands under; nesting is limited."""
+    if isinstance(value, dict):
+        for name, child in value.items():
+            yield from _numbers(child, name)
+    elif isinstance(value, list):
+        for child in value:
+            yield from _numbers(child, key)
+    elif isinstance(value, int) and not isinstance(value, bool):
+        yield key, value
+
+
+def _check_number(key: str, value: int, file: Path) -> None:
+    where = f"{file}: {key}"
+    if key in _POSITIVE and value < 1:
+        raise InputError(f"{value} is less than 1", where=where, hint="the config is damaged")
+    most = _MOST if _COUNT.search(key) else _LARGEST
+    if abs(value) > most:
+        raise InputError(
+            f"{value} is more than optc believes of any model ({most:,} at most)",
+            where=where,
+            hint="the config is damaged",
         )

@@ -12,11 +12,13 @@ from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_N
 
 from optc.errors import InputError, UnsupportedError
 from optc.importer.attach import attach_weights, match_checkpoint, unused_tensors
-from optc.importer.checkpoint import checkpoint_files, digest_source, read_checkpoint
-from optc.importer.config import read_config
+from optc.importer.checkpoint import checkpoint_files, read_checkpoint
+from optc.importer.config import check_layers_held, read_config
 from optc.importer.export import export_decoder, quiet
 from optc.importer.imported import ImportedModel
+from optc.importer.remote_code import never_ask
 from optc.importer.skeleton import first_line, read_skeleton
+from optc.importer.source_digest import digest_source
 
 _TOKENIZER_FILES = (
     "added_tokens.json",
@@ -30,6 +32,18 @@ _TOKENIZER_FILES = (
     "vocab.json",
 )
 
+#: What transformers raises at a config that it cannot make sense of.
+_REFUSALS = (
+    ValueError,
+    TypeError,
+    AttributeError,
+    LookupError,
+    ArithmeticError,
+    OSError,
+    ImportError,
+    StrictDataclassError,
+)
+
 
 def import_folder(folder: Path, *, allow_remote_code: bool) -> ImportedModel:
     """Import the decoder in ``folder``; see `optc.importer.import_model`.
@@ -40,13 +54,15 @@ def import_folder(folder: Path, *, allow_remote_code: bool) -> ImportedModel:
     """
     config = read_config(folder, allow_remote_code=allow_remote_code)
     checkpoint = read_checkpoint(checkpoint_files(folder))
+    check_layers_held(config, checkpoint, folder)
+    never_ask()
     built = _build_config(folder, config, allow_remote_code)
     max_context = _max_context(built, folder)
     with quiet():
-        skeleton = read_skeleton(built, allow_remote_code=allow_remote_code)
+        skeleton = read_skeleton(built, len(checkpoint), allow_remote_code=allow_remote_code)
     matched = match_checkpoint(skeleton, checkpoint)  # before the export, which takes long
     with ThreadPoolExecutor(1, "optc-digest") as pool:
-        digest = pool.submit(digest_source, folder)
+        digest = pool.submit(digest_source, folder, matched.values())
         exported = export_decoder(built, allow_remote_code=allow_remote_code)
     attach_weights(exported.model, skeleton, matched)
     unused = unused_tensors(skeleton, checkpoint)
@@ -54,7 +70,7 @@ def import_folder(folder: Path, *, allow_remote_code: bool) -> ImportedModel:
     if unused:
         warnings.append(f"{len(unused)} tensors of the checkpoint are not used, {unused[0]} first")
     if exported.fixed_rope:
-        max_context = _trained_context(built, max_context)
+        max_context = _trained_context(built, max_context, folder)
         warnings.append(
             f"rotary frequencies are those of up to {max_context} tokens, to which the context is "
             "limited: beyond, they would change with the length and void cached keys"
@@ -87,7 +103,7 @@ def _build_config(
         return AutoConfig.from_pretrained(
             folder, local_files_only=True, trust_remote_code=allow_remote_code
         )
-    except (ValueError, KeyError, TypeError, AttributeError, StrictDataclassError) as error:
+    except _REFUSALS as error:
         raise InputError(
             f"transformers does not accept this config: {first_line(error)}",
             where=str(folder / "config.json"),
@@ -104,9 +120,15 @@ def _max_context(config: PretrainedConfig, folder: Path) -> int:
     return tokens
 
 
-def _trained_context(config: PretrainedConfig, max_context: int) -> int:
+def _trained_context(config: PretrainedConfig, max_context: int, folder: Path) -> int:
     """Tokens up to which length-dependent rotary frequencies do not change."""
     rope = config.get_text_config().rope_parameters
     kinds = [rope, *(part for part in rope.values() if isinstance(part, dict))]
     lengths = [kind.get("original_max_position_embeddings") or max_context for kind in kinds]
-    return min(max_context, *(int(length) for length in lengths))
+    for length in lengths:
+        if not isinstance(length, int) or length < 1:
+            raise InputError(
+                f"original_max_position_embeddings is {length!r}, not a number of tokens",
+                where=str(folder / "config.json"),
+            )
+    return min(max_context, *lengths)

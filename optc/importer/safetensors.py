@@ -6,22 +6,33 @@ and the kernel may drop them (format: https://huggingface.co/docs/safetensors).
 
 from __future__ import annotations
 
-import json
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeGuard
 
 import numpy as np
 import numpy.typing as npt
 
 from optc.errors import InputError
+from optc.safe_json import JSONError, parse_json
 
 Float32 = npt.NDArray[np.float32]
 
-_HEADER_LIMIT_BYTES = 100 << 20
+#: As the format's own library.
+_HEADER_LIMIT_BYTES = 100_000_000
+#: More axes than any weight has; the product of a million of them would take long.
+_MOST_AXES = 16
 #: Element type as stored, by its name in the header. BF16 is read as its bits.
 _STORED = {"F64": "<f8", "F32": "<f4", "F16": "<f2", "BF16": "<u2"}
+#: Integers and truth values, which are never read.
+_OTHERS = {"I64": 8, "I32": 4, "I16": 2, "I8": 1, "U64": 8, "U32": 4, "U16": 2, "U8": 1, "BOOL": 1}
+#: Bytes of an element, of every type that may lie in a file.
+_BYTES = {name: np.dtype(kind).itemsize for name, kind in _STORED.items()} | _OTHERS
+_AGAIN = "download the file again"
+_WRITE_AGAIN = "write it again with the safetensors library"
 
 
 @dataclass(frozen=True)
@@ -42,15 +53,18 @@ class StoredTensor:
     shape: tuple[int, ...]
     offset: int
 
+    @property
+    def bytes(self) -> int:
+        """Bytes that it takes in the file."""
+        return math.prod(self.shape) * _BYTES[self.dtype]
+
     @cached_property
     def _stored(self) -> npt.NDArray[Any]:
         """The tensor as stored, flat, mapped on first use."""
-        count = int(np.prod(self.shape, dtype=np.int64))
         kind = np.dtype(_STORED[self.dtype])
-        if count == 0:
+        if not self.bytes:
             return np.empty(0, kind)
-        size = count * kind.itemsize
-        raw = np.memmap(self.file, np.uint8, "r", self.offset, (size,))
+        raw = np.memmap(self.file, np.uint8, "r", self.offset, (self.bytes,))
         return raw.view(np.ndarray).view(kind)
 
     def read_rows(self, start: int, stop: int) -> Float32:
@@ -77,21 +91,24 @@ def same_content(left: StoredTensor, right: StoredTensor) -> bool:
 
 
 def read_header(file: Path) -> dict[str, StoredTensor]:
-    """The float tensors of ``file`` by name, each checked to lie within the file.
+    """The float tensors of ``file`` by name.
+
+    As strict as the format: the tensors lie one behind the other, without holes, overlaps or
+    bytes behind the last, no name is there twice, and ``__metadata__`` maps texts to texts.
 
     Raises:
         InputError: The file is unreadable, truncated or not safetensors, or an entry is
             inconsistent; the message names the file and the tensor.
     """
     header, data_start, size = _load_header(file)
-    found: dict[str, StoredTensor] = {}
-    for name, entry in header.items():
-        if name == "__metadata__":
-            continue
-        tensor = _stored_tensor(file, name, entry, data_start, size)
-        if tensor is not None:
-            found[name] = tensor
-    return found
+    _check_metadata(header.pop("__metadata__", {}), file)
+    entries = [_entry(file, name, entry) for name, entry in header.items()]
+    _check_layout(entries, file, data_start, size)
+    return {
+        one.name: StoredTensor(file, one.name, one.dtype, one.shape, data_start + one.begin)
+        for one in entries
+        if one.dtype in _STORED
+    }
 
 
 def _load_header(file: Path) -> tuple[dict[str, Any], int, int]:
@@ -103,52 +120,92 @@ def _load_header(file: Path) -> tuple[dict[str, Any], int, int]:
                 raise InputError(
                     f"truncated or not a safetensors file: {size} bytes, header of {length}",
                     where=str(file),
-                    hint="download it again",
+                    hint=_AGAIN,
                 )
-            header = json.loads(stream.read(length))
+            header = parse_json(stream.read(length), unique_keys=True)
     except OSError as error:
         raise InputError(f"cannot be read: {error.strerror}", where=str(file)) from error
-    except ValueError as error:
+    except JSONError as error:
         raise InputError(
-            f"the safetensors header is not JSON: {error}",
-            where=str(file),
-            hint="download it again",
+            f"the safetensors header is not usable as JSON: {error}", where=str(file), hint=_AGAIN
         ) from error
     if not isinstance(header, dict):
         raise InputError("the safetensors header is not an object", where=str(file))
     return header, 8 + length, size
 
 
-def _stored_tensor(
-    file: Path, name: str, entry: Any, data_start: int, size: int
-) -> StoredTensor | None:
-    """The tensor that ``entry`` describes; None for integer and boolean ones."""
+def _check_metadata(metadata: object, file: Path) -> None:
+    if not isinstance(metadata, dict) or not all(isinstance(v, str) for v in metadata.values()):
+        raise InputError(
+            "it does not map texts to texts", where=f"{file}: __metadata__", hint=_WRITE_AGAIN
+        )
+
+
+@dataclass(frozen=True)
+class _Entry:
+    """A tensor as the header has it; ``begin`` and ``end`` count from the header's end."""
+
+    where: str
+    name: str
+    dtype: str
+    shape: tuple[int, ...]
+    begin: int
+    end: int
+
+
+def _entry(file: Path, name: str, entry: Any) -> _Entry:
+    """What the header says of a tensor, its size checked against its shape."""
     where = f"{file}: {name}"
-    try:
-        dtype = str(entry["dtype"])
-        shape = tuple(int(d) for d in entry["shape"])
-        begin, end = (int(o) for o in entry["data_offsets"])
-    except (KeyError, TypeError, ValueError) as error:
-        raise InputError("malformed entry in the safetensors header", where=where) from error
-    if dtype in ("I64", "I32", "I16", "I8", "U64", "U32", "U16", "U8", "BOOL"):
-        return None
-    if dtype not in _STORED:
+    fields = entry if isinstance(entry, dict) else {}
+    dtype, shape, offsets = (fields.get(key) for key in ("dtype", "shape", "data_offsets"))
+    if not (isinstance(dtype, str) and _counts(shape) and _counts(offsets) and len(offsets) == 2):
+        raise InputError("malformed entry in the safetensors header", where=where, hint=_AGAIN)
+    if dtype not in _BYTES:
         raise InputError(
             f"tensors of type {dtype} are not supported",
             where=where,
             hint=f"use a checkpoint in {', '.join(_STORED)}",
         )
-    expected = int(np.prod(shape, dtype=np.int64)) * np.dtype(_STORED[dtype]).itemsize
-    if min(shape, default=0) < 0 or begin < 0 or end - begin != expected:
+    begin, end = offsets
+    expected = math.prod(shape) * _BYTES[dtype]
+    if end - begin != expected:
         raise InputError(
-            f"{dtype} of shape {list(shape)} needs {expected} bytes, the header gives it "
-            f"{end - begin}",
+            f"{dtype} of shape {shape} needs {expected} bytes, the header gives it {end - begin}",
             where=where,
+            hint=_AGAIN,
         )
-    if data_start + end > size:
+    return _Entry(where, name, dtype, tuple(shape), begin, end)
+
+
+def _counts(values: Any) -> TypeGuard[list[int]]:
+    """Whether these are a few numbers of 0 to 2**63 - 1; ``true`` is none."""
+    if not isinstance(values, list) or len(values) > _MOST_AXES:
+        return False
+    return all(type(value) is int and 0 <= value < 1 << 63 for value in values)
+
+
+def _check_layout(entries: Sequence[_Entry], file: Path, data_start: int, size: int) -> None:
+    """Check that the tensors fill the file from the header to its end, each byte once."""
+    position = 0
+    for one in sorted(entries, key=lambda one: (one.begin, one.end)):
+        if data_start + one.end > size:
+            raise InputError(
+                f"truncated: the tensor ends at byte {data_start + one.end}, the file at {size}",
+                where=one.where,
+                hint=_AGAIN,
+            )
+        if one.begin != position:
+            problem = "overlaps the one before" if one.begin < position else "follows a hole"
+            raise InputError(
+                f"the tensor {problem}: it begins at byte {data_start + one.begin}, the one before "
+                f"ends at {data_start + position}",
+                where=one.where,
+                hint=_WRITE_AGAIN,
+            )
+        position = one.end
+    if data_start + position != size:
         raise InputError(
-            f"truncated: the tensor ends at byte {data_start + end}, the file at {size}",
-            where=where,
-            hint="download the file again",
+            f"{size - data_start - position} bytes follow the last tensor",
+            where=str(file),
+            hint=_WRITE_AGAIN,
         )
-    return StoredTensor(file, name, dtype, shape, data_start + begin)

@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import torch
+from torch.nn.modules.module import register_module_parameter_registration_hook
 from transformers import AutoModelForCausalLM, PretrainedConfig, PreTrainedModel
 
 from optc.errors import InputError, UnsupportedError
 from optc.importer import capture
+
+#: Parameters that a decoder may have beside two for each tensor of its checkpoint.
+_SLACK = 1000
+#: Largest buffer that is computed: 256 MiB of float32.
+_BUFFER_ELEMENTS = 1 << 26
 
 
 @dataclass(frozen=True)
@@ -46,10 +54,12 @@ def build_decoder(config: PretrainedConfig, *, allow_remote_code: bool) -> PreTr
     except (
         ValueError,
         TypeError,
-        KeyError,
+        LookupError,
         AttributeError,
         RuntimeError,
         ArithmeticError,
+        AssertionError,
+        ImportError,
     ) as error:
         raise InputError(
             f"transformers cannot build a model of {type(config).__name__}: {first_line(error)}",
@@ -57,20 +67,49 @@ def build_decoder(config: PretrainedConfig, *, allow_remote_code: bool) -> PreTr
         ) from error
 
 
-def read_skeleton(config: PretrainedConfig, *, allow_remote_code: bool) -> Skeleton:
+def read_skeleton(config: PretrainedConfig, tensors: int, *, allow_remote_code: bool) -> Skeleton:
     """Describe the decoder of ``config`` without allocating its parameters.
 
+    Args:
+        config: Of the decoder.
+        tensors: How many the checkpoint holds: a decoder with many more parameters is not built
+            to the end, since they could not all be matched.
+        allow_remote_code: Whether Python code of the model folder may run.
+
     Raises:
-        InputError: transformers refuses the config.
+        InputError: transformers refuses the config, or it asks for more than the checkpoint has.
         UnsupportedError: The decoder has a buffer whose value cannot be known.
     """
-    with torch.device("meta"):
+    with torch.device("meta"), _at_most(_SLACK + 2 * tensors):
         twin = build_decoder(config, allow_remote_code=allow_remote_code)
     return Skeleton(
         shapes={name: tuple(p.shape) for name, p in twin.named_parameters(remove_duplicate=False)},
         tied=dict(twin.all_tied_weights_keys),
         buffers=_buffers(twin),
     )
+
+
+@contextmanager
+def _at_most(parameters: int) -> Iterator[None]:
+    """While it lasts, so many parameters of modules may be made in this process."""
+    made = 0
+
+    def count(module: torch.nn.Module, name: str, parameter: torch.nn.Parameter | None) -> None:
+        nonlocal made
+        made += 1
+        if made > parameters:
+            raise InputError(
+                f"the config calls for more than {parameters} parameters, which is far more than "
+                "the checkpoint has tensors",
+                where="config.json",
+                hint="is it the config of these weights?",
+            )
+
+    hook = register_module_parameter_registration_hook(count)
+    try:
+        yield
+    finally:
+        hook.remove()
 
 
 @torch.no_grad()
@@ -86,6 +125,12 @@ def _buffers(twin: PreTrainedModel) -> dict[str, npt.NDArray[Any]]:
         if not own:
             continue
         for name, buffer in own.items():
+            if buffer.numel() > _BUFFER_ELEMENTS:
+                raise UnsupportedError(
+                    f"the model keeps a table of shape {list(buffer.shape)} that it computes",
+                    where=name,
+                    hint="are the sizes in config.json right?",
+                )
             # NaN shows which buffers were left alone
             filled = torch.full(buffer.shape, float("nan") if buffer.is_floating_point() else 0)
             setattr(module, name.rsplit(".", 1)[-1], filled.to(buffer.dtype))

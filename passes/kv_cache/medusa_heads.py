@@ -12,6 +12,7 @@ import onnx_ir as ir
 
 from optc.errors import InputError
 from optc.importer.heads import CONFIG_FILE, HINT, WEIGHTS_FILE, digest_heads
+from optc.importer.json_file import read_object
 from optc.importer.safetensors import StoredTensor, read_header
 from optc.ir.functions import make_node
 from optc.ir.graph import add_initializer, width
@@ -128,11 +129,10 @@ def read_heads(folder: Path, hidden: int) -> Heads:
 
 
 def _accept_rates(file: Path) -> list[list[float]]:
+    config = read_object(file, hint=HINT)
     try:
-        values: Any = json.loads(file.read_text())["accept_rates"]
+        values: Any = config["accept_rates"]
         rates = [[float(rate) for rate in row] for row in values]
-    except OSError as error:
-        raise InputError(f"cannot be read: {error.strerror}", where=str(file), hint=HINT) from error
     except (ValueError, KeyError, TypeError) as error:
         raise InputError("states no accept_rates", where=str(file), hint=HINT) from error
     if not rates or not all(row and all(0 <= rate <= 1 for rate in row) for row in rates):

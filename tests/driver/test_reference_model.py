@@ -23,7 +23,7 @@ from optc.driver.reference_model import (
 )
 from optc.errors import InputError
 from optc.importer import ImportedModel
-from optc.importer.checkpoint import digest_source
+from optc.importer.source_digest import digest_source
 from optc.progress import no_progress
 from tests.artifact.toy import toy_engine, toy_manifest
 from tests.models import Dense, dense_model

@@ -179,7 +179,7 @@ def test_config_missing_or_broken(broken: Path) -> None:
         ),
         (
             {"auto_map": {"AutoModelForCausalLM": "modeling_x.X"}},
-            "auto_map names Python code.*allow it explicitly",
+            "auto_map names Python code.*allow it with --allow-remote-code",
             UnsupportedError,
         ),
         (
@@ -190,7 +190,7 @@ def test_config_missing_or_broken(broken: Path) -> None:
         ({"model_type": "no-such-type"}, "transformers does not accept this config", InputError),
         ({"hidden_size": "many"}, "transformers does not accept this config", InputError),
         ({"hidden_act": "no-such-function"}, "transformers cannot build a model", InputError),
-        ({"max_position_embeddings": 0}, "max_position_embeddings is missing", InputError),
+        ({"max_position_embeddings": 0}, "max_position_embeddings: 0 is less than 1", InputError),
     ],
 )
 def test_configs_that_are_refused(
@@ -198,6 +198,50 @@ def test_configs_that_are_refused(
 ) -> None:
     edit_config(broken, **changes)
     raises(broken, message, kind)
+
+
+def test_code_that_only_processors_ask_for_never_runs(broken: Path) -> None:
+    """Nothing of it is needed, so that nobody has to allow it."""
+    trace = broken / "it ran"
+    evil = f"open({str(trace)!r}, 'w').close()\n"
+    (broken / "custom_generate").mkdir()
+    for name in ("evil.py", "custom_generate/generate.py"):
+        (broken / name).write_text(evil)
+    for name in ("processor_config.json", "preprocessor_config.json", "generation_config.json"):
+        (broken / name).write_text(json.dumps({"auto_map": {"AutoProcessor": "evil.Processor"}}))
+    import_model(broken)
+    assert not trace.exists()
+
+
+def test_code_of_the_tokenizer_is_refused_by_every_import(broken: Path) -> None:
+    """Also of drafts and references, and before anything is built."""
+    (broken / "tokenizer_config.json").write_text('{"auto_map": ["evil.Tokenizer", null]}')
+    error = raises(broken, "auto_map names Python code", UnsupportedError)
+    assert error.where == str(broken / "tokenizer_config.json")
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf")], ids=str)
+@pytest.mark.parametrize(
+    "name", ["model.norm.weight", "model.embed_tokens.weight", "model.layers.0.mlp.up_proj.weight"]
+)
+def test_weights_that_are_not_finite(name: str, value: float, broken: Path) -> None:
+    tensor = load_file(broken / "model.safetensors")[name].clone()
+    tensor.view(-1)[-1] = value
+    edit_weights(broken, **{name: tensor})
+    error = raises(broken, "the weight holds NaN or infinities")
+    assert error.where == f"{broken / 'model.safetensors'}: {name}"
+
+
+def test_unused_tensors_may_hold_anything(broken: Path) -> None:
+    edit_weights(broken, other=torch.tensor([float("nan")]))
+    assert import_model(broken).warnings == [
+        "1 tensors of the checkpoint are not used, other first"
+    ]
+
+
+def test_more_layers_than_the_checkpoint_holds(broken: Path) -> None:
+    edit_config(broken, num_hidden_layers=60_000, layer_types=None)
+    raises(broken, "num_hidden_layers is 60000, the checkpoint holds tensors of 1 layers")
 
 
 def test_truncated_weights(broken: Path) -> None:

@@ -6,7 +6,6 @@ A PEFT adapter adds ``scaling * B A x`` to a linear layer, with A [r, K], B [N, 
 
 from __future__ import annotations
 
-import json
 import math
 import re
 from collections.abc import Mapping
@@ -17,9 +16,11 @@ import numpy as np
 
 from optc.errors import InputError
 from optc.runtime.adapters.spec import AdapterModule, AdapterSpec, Float32, ModuleWeights
+from optc.safe_json import JSONError, parse_json
 
 CONFIG_FILE = "adapter_config.json"
 WEIGHTS_FILE = "adapter_model.safetensors"
+_CONFIG_BYTES = 1 << 20
 _TENSOR = re.compile(r"^(?:base_model\.model\.)?(.+)\.lora_([AB])(?:\.[^.]+)?\.weight$")
 #: Options of LoRA that change what is computed, with the values that mean "not used".
 _UNSUPPORTED: dict[str, tuple[object, ...]] = {
@@ -57,12 +58,12 @@ def read_peft(folder: str | Path, spec: AdapterSpec) -> tuple[ModuleWeights | No
 
 def _read_config(path: Path) -> dict[str, Any]:
     try:
-        config = json.loads(path.read_text(encoding="utf-8"))
+        config = parse_json(path.read_bytes(), max_bytes=_CONFIG_BYTES)
     except FileNotFoundError as error:
         raise InputError(
             f"no {path.name}", where=str(path.parent), hint="give a folder that PEFT saved"
         ) from error
-    except (OSError, UnicodeDecodeError, ValueError) as error:
+    except (OSError, JSONError) as error:
         raise InputError(f"cannot be read: {error}", where=str(path)) from error
     if not isinstance(config, dict) or config.get("peft_type") != "LORA":
         kind = config.get("peft_type") if isinstance(config, dict) else None
@@ -96,7 +97,10 @@ def _read_pairs(path: Path) -> dict[str, dict[str, Float32]]:
         match = _TENSOR.match(name)
         if match is None:
             raise InputError(f"the tensor {name} is none of a linear layer's", where=str(path))
-        pairs.setdefault(match[1], {})[match[2]] = _float32(name, tensor, path)
+        values = _float32(name, tensor, path)
+        if not np.isfinite(values).all():
+            raise InputError(f"the tensor {name} holds NaN or infinities", where=str(path))
+        pairs.setdefault(match[1], {})[match[2]] = values
     halves = sorted(layer for layer, pair in pairs.items() if len(pair) < 2)
     if halves:
         raise InputError(f"{halves[0]} lacks lora_A or lora_B", where=str(path))

@@ -1,0 +1,97 @@
+"""The digest of a model's files; on the way, every number of its weights is looked at.
+
+A checkpoint is read from end to end once: what is hashed is also checked, piece by piece.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import BinaryIO
+
+import numpy as np
+
+from optc.errors import InputError
+from optc.importer.checkpoint import checkpoint_files
+from optc.importer.safetensors import StoredTensor
+
+#: A multiple of every element's size.
+_PIECE_BYTES = 1 << 20
+#: By type: its bits as integers, those without the sign, and the first that no float32 holds as a
+#: finite number. Of float64 that is the half way from the largest float32 to the next.
+_LIMITS = {
+    "F64": ("<u8", (1 << 63) - 1, int(np.float64((2 - 2**-24) * 2.0**127).view(np.uint64))),
+    "F32": ("<u4", 0x7FFFFFFF, 0x7F800000),
+    "F16": ("<u2", 0x7FFF, 0x7C00),
+    "BF16": ("<u2", 0x7FFF, 0x7F80),
+}
+
+
+def digest_source(folder: Path, weights: Iterable[StoredTensor] = ()) -> str:
+    """sha256 (hex) over config.json and every safetensors file of ``folder``: what identifies the
+    source of an artifact.
+
+    Args:
+        folder: The model's.
+        weights: Tensors whose numbers must be finite.
+
+    Raises:
+        InputError: As `checkpoint_files` and `digest_files` say.
+    """
+    parts = [folder / "config.json", *checkpoint_files(folder)]
+    return digest_files({file.name: file for file in parts}, weights)
+
+
+def digest_files(files: Mapping[str, Path], weights: Iterable[StoredTensor] = ()) -> str:
+    """sha256 (hex) over the names and contents of ``files``, streamed in pieces of 1 MiB.
+
+    Args:
+        files: By the names that count.
+        weights: Tensors in these files whose numbers must be finite.
+
+    Raises:
+        InputError: A weight holds NaN or infinities; names the file and the tensor.
+    """
+    total = hashlib.sha256()
+    by_file: dict[Path, dict[int, StoredTensor]] = {}
+    for weight in weights:
+        if weight.bytes:
+            by_file.setdefault(weight.file, {})[weight.offset] = weight
+    for name, file in sorted(files.items()):
+        checked = [tensor for _, tensor in sorted(by_file.get(file, {}).items())]
+        total.update(f"{_digest(file, checked)}  {name}\n".encode())
+    return total.hexdigest()
+
+
+def _digest(file: Path, checked: list[StoredTensor]) -> str:
+    """sha256 (hex) of a file; ``checked`` are in the order in which they lie in it."""
+    digest = hashlib.sha256()
+    with file.open("rb") as stream:
+        for tensor in checked:
+            for piece in _pieces(stream, tensor.offset - stream.tell()):
+                digest.update(piece)
+            for piece in _pieces(stream, tensor.bytes):
+                digest.update(piece)
+                _check_finite(piece, tensor)
+        while piece := stream.read(_PIECE_BYTES):
+            digest.update(piece)
+    return digest.hexdigest()
+
+
+def _pieces(stream: BinaryIO, count: int) -> Iterator[bytes]:
+    """The next ``count`` bytes, or those that are left."""
+    while count > 0 and (piece := stream.read(min(count, _PIECE_BYTES))):
+        count -= len(piece)
+        yield piece
+
+
+def _check_finite(piece: bytes, tensor: StoredTensor) -> None:
+    kind, unsigned, limit = _LIMITS[tensor.dtype]
+    bits = np.frombuffer(piece, kind)
+    if int((bits & bits.dtype.type(unsigned)).max()) >= limit:
+        raise InputError(
+            "the weight holds NaN or infinities",
+            where=f"{tensor.file}: {tensor.name}",
+            hint="the checkpoint is damaged, or its training diverged",
+        )

@@ -1,0 +1,49 @@
+"""Decoders described without weights, and those that no checkpoint could fill."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from transformers import PretrainedConfig
+
+from optc.errors import InputError, UnsupportedError
+from optc.importer import skeleton
+from optc.importer.skeleton import read_skeleton
+from tests.importer.decoders import config_of
+
+
+def read(tensors: int = 100, **changes: object) -> skeleton.Skeleton:
+    config: PretrainedConfig = config_of("Llama", **changes)
+    return read_skeleton(config, tensors, allow_remote_code=False)
+
+
+def test_parameters_ties_and_buffers() -> None:
+    found = read(tie_word_embeddings=True)
+    assert found.shapes["model.norm.weight"] == (48,)
+    assert found.tied == {"lm_head.weight": "model.embed_tokens.weight"}
+    assert [name for name in found.buffers if name.endswith("inv_freq")]
+
+
+def test_building_stops_where_the_checkpoint_could_not_follow(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    made = []
+    monkeypatch.setattr(skeleton, "_SLACK", 10)
+    register = torch.nn.Module.register_parameter
+
+    def counted(self: torch.nn.Module, name: str, parameter: torch.nn.Parameter | None) -> None:
+        made.append(name)
+        register(self, name, parameter)
+
+    monkeypatch.setattr(torch.nn.Module, "register_parameter", counted)
+    with pytest.raises(InputError, match="calls for more than 14 parameters"):
+        read(tensors=2, num_hidden_layers=500)
+    assert len(made) < 50
+    torch.nn.Linear(2, 2)  # only decoders are counted, and only while they are built
+
+
+def test_tables_that_take_all_memory_are_not_computed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(skeleton, "_BUFFER_ELEMENTS", 1)
+    with pytest.raises(UnsupportedError, match="a table of shape") as caught:
+        read()
+    assert "inv_freq" in caught.value.where

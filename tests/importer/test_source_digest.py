@@ -1,0 +1,91 @@
+"""The digest of a model's files, and the look at every number of its weights."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from safetensors.torch import save_file
+
+from optc.errors import InputError
+from optc.importer import source_digest
+from optc.importer.safetensors import read_header
+from optc.importer.source_digest import digest_files
+
+DTYPES = [torch.float64, torch.float32, torch.float16, torch.bfloat16]
+
+
+def test_digest_depends_on_names_and_contents_only(tmp_path: Path) -> None:
+    first, second = tmp_path / "first", tmp_path / "second"
+    first.write_bytes(b"x" * (3 << 20))
+    second.write_bytes(b"x" * (3 << 20))
+    digest = digest_files({"a": first})
+    assert digest == digest_files({"a": second})
+    assert digest != digest_files({"b": first})
+    assert digest_files({"a": first, "b": second}) == digest_files({"b": second, "a": first})
+    second.write_bytes(b"x" * (3 << 20) + b"y")
+    assert digest != digest_files({"a": second})
+
+
+def looked_at(file: Path, *names: str) -> str:
+    tensors = read_header(file)
+    return digest_files({"m": file}, [tensors[name] for name in names or tensors])
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), float("-inf")], ids=str)
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_any_number_that_is_not_finite_is_named(
+    dtype: torch.dtype, value: float, tmp_path: Path
+) -> None:
+    file = tmp_path / "m.safetensors"
+    sound = {"a": torch.ones(5, 3, dtype=dtype), "norm": torch.full((7,), 3.0, dtype=dtype)}
+    save_file(sound, file)
+    plain = hashlib.sha256(f"{hashlib.sha256(file.read_bytes()).hexdigest()}  m\n".encode())
+    assert looked_at(file) == plain.hexdigest() == digest_files({"m": file})
+    sound["norm"][6] = value
+    save_file(sound, file)
+    with pytest.raises(InputError, match="holds NaN or infinities") as caught:
+        looked_at(file)
+    assert caught.value.where == f"{file}: norm"
+    assert looked_at(file, "a")  # what the model does not use may hold anything
+
+
+@given(place=st.integers(0, 99), piece=st.sampled_from([8, 16, 64, 1 << 20]))
+def test_pieces_hide_nothing(
+    place: int, piece: int, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    file = tmp_path_factory.mktemp("pieces") / "m.safetensors"
+    tensors = {"a": torch.ones(3, dtype=torch.float16), "b": torch.ones(100)}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(source_digest, "_PIECE_BYTES", piece)
+        save_file(tensors, file)
+        assert looked_at(file) == digest_files({"m": file})
+        tensors["b"][place] = float("nan")
+        save_file(tensors, file)
+        with pytest.raises(InputError, match="b: the weight holds NaN"):
+            looked_at(file)
+
+
+def test_float64_must_fit_float32(tmp_path: Path) -> None:
+    """Weights are read as float32, where more than the largest becomes an infinity."""
+    file, largest = tmp_path / "m.safetensors", float(np.finfo(np.float32).max)
+    for value, finite in ((largest, True), (largest * (1 + 2**-26), True), (1e300, False)):
+        save_file({"w": torch.tensor([1.0, -value], dtype=torch.float64)}, file)
+        with np.errstate(over="ignore"):
+            assert bool(np.isfinite(read_header(file)["w"].read_rows(0, 2)).all()) == finite
+        if finite:
+            looked_at(file)
+        else:
+            with pytest.raises(InputError, match="w: the weight holds NaN or infinities"):
+                looked_at(file)
+
+
+def test_empty_and_shared_tensors_are_fine(tmp_path: Path) -> None:
+    file = tmp_path / "m.safetensors"
+    save_file({"empty": torch.ones(0, 4), "w": torch.ones(2)}, file)
+    assert looked_at(file, "w", "empty", "w") == digest_files({"m": file})
