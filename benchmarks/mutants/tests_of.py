@@ -4,8 +4,39 @@ from __future__ import annotations
 
 from pathlib import Path, PurePath
 
-#: Tests of modules that are tested through others too, or only so.
-TESTED_ELSEWHERE: dict[str, tuple[str, ...]] = {}
+#: Tests of modules that are tested through others too, or only so; quick ones.
+TESTED_ELSEWHERE: dict[str, tuple[str, ...]] = {
+    "optc/runtime/beams/group.py": ("tests/runtime/beams/test_beams.py",),
+    "optc/runtime/beams/search.py": ("tests/runtime/beams/test_beams.py",),
+    "optc/runtime/block_pool.py": ("tests/runtime/test_kv_blocks.py",),
+    "optc/runtime/core.py": (
+        "tests/runtime/test_fork.py",
+        "tests/runtime/test_prefix_cache_core.py",
+    ),
+    "optc/runtime/kv_blocks.py": ("tests/runtime/test_prefix_cache.py",),
+    "optc/runtime/prefix_cache.py": ("tests/runtime/test_prefix_cache_core.py",),
+    "optc/runtime/sampler.py": ("tests/runtime/test_sampler_mask.py",),
+    "optc/runtime/scheduler.py": (
+        "tests/runtime/test_batching.py",
+        "tests/runtime/test_deadlines.py",
+        "tests/runtime/test_priorities.py",
+    ),
+    "optc/runtime/speculative/chain_planner.py": ("tests/runtime/speculative/test_break_even.py",),
+    "optc/runtime/speculative/drafted_text.py": ("tests/runtime/speculative/test_draft_model.py",),
+    "optc/runtime/speculative/drafting.py": ("tests/runtime/speculative/test_speculation.py",),
+    "optc/runtime/speculative/kinds.py": ("tests/runtime/speculative/test_speculation.py",),
+    "optc/runtime/speculative/ledger.py": ("tests/runtime/speculative/test_break_even.py",),
+    "optc/runtime/speculative/live_costs.py": ("tests/runtime/speculative/test_break_even.py",),
+    "optc/runtime/speculative/medusa_tree.py": ("tests/runtime/speculative/test_medusa.py",),
+    "optc/runtime/speculative/ngram_pool.py": ("tests/runtime/speculative/test_ngram.py",),
+    "optc/runtime/speculative/proposer.py": ("tests/runtime/speculative/test_lookahead.py",),
+    "optc/runtime/speculative/rate.py": ("tests/runtime/speculative/test_break_even.py",),
+    "optc/runtime/speculative/verifier.py": ("tests/runtime/speculative/test_tree_verifier.py",),
+    "optc/runtime/structured/compiler.py": ("tests/runtime/structured/test_structure.py",),
+    "optc/runtime/structured/complaints.py": ("tests/runtime/structured/test_structure.py",),
+    "optc/runtime/structured/constraint.py": ("tests/runtime/structured/test_structured_ends.py",),
+    "optc/runtime/structured/masks.py": ("tests/runtime/structured/test_structured_core.py",),
+}
 
 
 def mirrored_test(module: str) -> str:
