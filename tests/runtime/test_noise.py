@@ -53,3 +53,20 @@ def test_words_below_the_least_have_less_noise(noise: float) -> None:
     # And it is no more than a few steps too low.
     above = np.array([min(least + (4 << 12), _MASK)], np.uint64)
     assert least == 0 or noise > 30 or gumbel(above)[0] >= noise
+
+
+def test_the_rarest_words_are_in_the_middle_of_their_steps() -> None:
+    drawn = np.array([0, 1 << 12, _MASK], np.uint64)
+    uniform = np.array([0.5, 1.5, 2**52 - 0.5]) / 2**52
+    assert gumbel(drawn) == pytest.approx(-np.log(-np.log(uniform)), rel=1e-12)
+
+
+@pytest.mark.parametrize("noise", [-3.5, -1.0, 0.0, 5.0, 20.0])
+def test_the_least_word_leaves_out_nearly_all_that_have_less_noise(noise: float) -> None:
+    least = int(least_word(noise))
+    assert least > 0
+    assert gumbel(np.array([least + (4 << 12)], np.uint64))[0] >= noise
+
+
+def test_no_noise_is_too_low_to_be_asked_for() -> None:
+    assert least_word(-1e6) == 0

@@ -50,3 +50,23 @@ def test_nothing_has_no_quantiles() -> None:
     assert Quantiles().quantile(0.5) is Quantiles().mean is None
     with pytest.raises(ValueError, match=r"errors 0\.005 and 0\.1 do not mix"):
         Quantiles().merge(Quantiles(0.1))
+
+
+def test_single_values_and_merged_ones_count_in_the_mean() -> None:
+    sketch, other = Quantiles(), Quantiles()
+    sketch.add(2.0)
+    sketch.add(4.0)
+    other.add(9.0)
+    sketch.merge(other)
+    assert sketch.count == 3
+    assert sketch.mean == 5.0
+    assert other.mean == 9.0
+
+
+def test_values_beyond_the_range_count_as_its_ends() -> None:
+    sketch, largest = Quantiles(), Quantiles()
+    sketch.extend([1e9, 0.9e-6])
+    largest.add(1e6)
+    assert sketch.quantile(1) == largest.quantile(1)
+    assert sketch.quantile(0.5) == 0
+    assert sketch.mean == pytest.approx(5e8), "the mean is exact"
