@@ -1,0 +1,39 @@
+"""The formats by name."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tests.fuzz.form import Format
+from tests.fuzz.formats.chat import Chat
+from tests.fuzz.formats.config import Config
+from tests.fuzz.formats.manifest import (
+    ArtifactTokenizer,
+    ManifestBytes,
+    ManifestDigest,
+    ManifestJson,
+    Report,
+)
+from tests.fuzz.formats.recipes import Recipes
+from tests.fuzz.formats.requests import Requests
+from tests.fuzz.formats.safetensors import Safetensors
+from tests.fuzz.formats.texts import Texts
+from tests.fuzz.formats.tokenizer_files import TokenizerFiles
+
+FORMATS: dict[str, type[Format[Any]]] = {
+    kind.name: kind
+    for kind in (
+        Safetensors,
+        Config,
+        TokenizerFiles,
+        ManifestBytes,
+        ManifestJson,
+        ManifestDigest,
+        Report,
+        ArtifactTokenizer,
+        Chat,
+        Requests,
+        Recipes,
+        Texts,
+    )
+}
