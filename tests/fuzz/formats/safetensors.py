@@ -10,7 +10,7 @@ import numpy as np
 
 from optc.importer.checkpoint import checkpoint_files, read_checkpoint
 from tests.fuzz.edits import edit_json, edit_safetensors, header_length
-from tests.fuzz.form import FileFormat, Materials, expect
+from tests.fuzz.form import FileFormat, Materials, expect, read_files
 
 _INDEX = "model.safetensors.index.json"
 _ITEM = {"F64": 8, "F32": 4, "F16": 2, "BF16": 2, "I64": 8, "BOOL": 1}
@@ -20,6 +20,7 @@ class Safetensors(FileFormat):
     """Everything up to the first and last rows of every tensor, which are read."""
 
     name = "safetensors"
+    needs = frozenset({"model"})
 
     def read(self, materials: Materials) -> list[dict[str, bytes]]:
         single = safetensors({"a": ("F32", [3, 4]), "b": ("F64", [2]), "c": ("F16", [5, 1, 2])})
@@ -27,6 +28,7 @@ class Safetensors(FileFormat):
         weight_map = dict.fromkeys("abc", "m-1.safetensors") | {"d": "m-2.safetensors"}
         index = json.dumps({"metadata": {"total_size": 144}, "weight_map": weight_map}).encode()
         return [
+            read_files(materials.model, "model.safetensors"),
             {"model.safetensors": single},
             {"model.safetensors": other},
             {"m-1.safetensors": single, "m-2.safetensors": other, _INDEX: index},
