@@ -167,10 +167,10 @@ def _serve(form: Format[Any], draws: Sequence[Draw], folder: Path, pipe: Connect
     """The worker: opens the format and runs the inputs."""
     _silence()
     with (folder / "dump").open("w") as dump:
-        faulthandler.enable(dump)
         place = folder / "input"
         place.mkdir()
         form.open(place)
+        faulthandler.enable(dump)  # last: an engine's libraries bring handlers of their own
         _bound_memory()
         pipe.send("open")
         for draw in draws:

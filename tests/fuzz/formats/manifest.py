@@ -73,6 +73,7 @@ class ArtifactFormat(FileFormat):
         shutil.copytree(self.artifact, folder, dirs_exist_ok=True)
         entries = Artifact.open(folder, "size").manifest.engines
         self.engines = [entry.name for entry in entries if entry.role == "target"]
+        generate(folder, self.engines)  # undamaged: what a load brings once is there from now on
 
     def edit_file(self, random: Random, name: str, data: bytes) -> bytes:
         return edit_json(random, data, KNOWN)
