@@ -77,21 +77,26 @@ def edit_json(
     """
     if random.random() < broken:
         return edit_bytes(random, data)
-    try:
-        tree = json.loads(data)
-    except (ValueError, RecursionError):
-        return edit_bytes(random, data)
     if random.random() < 0.05:
         return _double_key(random, data)
-    raw = ""
+    try:
+        edited = _edited_tree(random, data, known, broken)
+    except (ValueError, RecursionError):  # it is no JSON, or too deep for Python
+        return edit_bytes(random, data)
+    return edited if len(edited) <= MOST_BYTES else data
+
+
+def _edited_tree(
+    random: Random, data: bytes, known: Mapping[str, Sequence[Any]], broken: float
+) -> bytes:
+    tree, raw = json.loads(data), ""
     if random.random() < broken:
         raw = random.choice(RAW)
         tree = _replaced(random, tree, lambda _: _PLACE)
     else:
         tree = _edit_tree(random, tree, known)
     text = json.dumps(tree, indent=random.choice((None, 1)))
-    edited = text.replace(json.dumps(_PLACE), raw).encode()
-    return edited if len(edited) <= MOST_BYTES else data
+    return text.replace(json.dumps(_PLACE), raw).encode()
 
 
 def _double_key(random: Random, data: bytes) -> bytes:

@@ -194,7 +194,7 @@ def _tried(form: Format[Any], draw: Draw) -> Outcome | str:
     try:
         value = form.make(draw)
     except Exception:  # noqa: BLE001 - told to the process that started this one
-        return traceback.format_exc()
+        return traceback.format_exc(limit=-9)
     return outcome_of(lambda: form.run(value))
 
 

@@ -36,7 +36,7 @@ def test_known_values_are_put_where_their_key_is() -> None:
 
 
 def test_broken_json_is_changed_on_as_bytes() -> None:
-    for broken in (b"", b"[" * 5000, b'{"a": ', b"\xff\xff"):
+    for broken in (b"", b"[" * 5000, b"[" * 900 + b"]" * 900, b'{"a": ', b"\xff\xff"):
         assert any(edit_json(Random(seed), broken) != broken for seed in range(9))
 
 
