@@ -137,8 +137,8 @@ class Backend(Protocol):
 
     Attributes:
         name: As in the entry point.
-        preference: Of engines that suit a machine alike, the one of the backend with the largest
-            is loaded (docs/runtime.md).
+        preference: Of engines between which nothing else decides, the one of the backend with the
+            largest is loaded (docs/runtime.md).
     """
 
     name: str
@@ -184,6 +184,11 @@ class Backend(Protocol):
         Cheap: what the target needs (`Machine.misfit`) and versions of installed packages; imports
         no runtime and opens no file. `load` may still fail.
         """
+        ...
+
+    def features_used(self, engine: EngineEntry) -> tuple[str, ...]:
+        """CPU features (Linux names) that the engine's own code uses: those of its target at most.
+        Empty where it has none, as it runs on a device or picks its kernels when it is loaded."""
         ...
 
     def load(

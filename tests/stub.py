@@ -47,6 +47,9 @@ class StubBackend:
     def can_load(self, engine: EngineEntry, machine: Machine) -> str:
         return machine.misfit(engine.target)
 
+    def features_used(self, engine: EngineEntry) -> tuple[str, ...]:
+        return tuple(engine.data.get("features", ()))
+
     def build(
         self, model: ir.Model, target: Target, workdir: Path, options: BuildOptions
     ) -> EngineBuild:

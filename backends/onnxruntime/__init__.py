@@ -74,6 +74,10 @@ class OnnxRuntimeBackend:
         data = engine.data
         return machine.misfit(engine.target) or unusable(data["provider"], data["release"])
 
+    def features_used(self, engine: EngineEntry) -> tuple[str, ...]:
+        """None: ONNX Runtime picks its kernels when it is loaded."""
+        return ()
+
     def load(
         self, folder: Path, spec: EngineSpec, data: dict[str, Any], threads: int
     ) -> Executable:

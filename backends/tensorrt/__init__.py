@@ -84,6 +84,10 @@ class TensorRTBackend:
 
         return gpu_mismatch(engine.target, machine) or release_mismatch(engine.requires)
 
+    def features_used(self, engine: EngineEntry) -> tuple[str, ...]:
+        """None: it runs on a CUDA device."""
+        return ()
+
     def load(
         self, folder: Path, spec: EngineSpec, data: dict[str, Any], threads: int
     ) -> Executable:

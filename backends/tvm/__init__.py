@@ -101,6 +101,10 @@ class TvmBackend:
         required = engine.requires.get(FFI_PACKAGE, "")
         return machine.misfit(engine.target) or (ffi_mismatch(required) if required else "")
 
+    def features_used(self, engine: EngineEntry) -> tuple[str, ...]:
+        """Those of the instruction set that its kernels were compiled for; none on CUDA."""
+        return tuple(engine.data.get("features", ()))
+
     def prepare(self) -> None:
         """Import the loader and tvm_ffi, which take as long as all the rest of a load."""
         from optc.backends.tvm import loader  # noqa: F401

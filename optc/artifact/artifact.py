@@ -15,10 +15,11 @@ from optc.artifact.manifest import (
     EngineEntry,
     Manifest,
 )
+from optc.artifact.measured import measured_speeds
 from optc.artifact.parse_manifest import parse_manifest
 from optc.artifact.verify import check_files, contents_checked_beside
 from optc.errors import ArtifactError
-from optc.machine import Machine
+from optc.machine import Machine, this_machine
 
 Verify = Literal["full", "size"]
 
@@ -89,14 +90,26 @@ class Artifact:
             InputError: The artifact has no engine of that role or name.
             UnavailableError: None of them can be loaded; gives the reason against each.
         """
+        here = this_machine() if machine is None else machine
         return choose_engine(
             self.manifest.engines,
             str(self.path),
             role=role,
             name=name,
             beside=beside,
-            machine=machine,
+            machine=here,
+            speeds=self.measured_speeds(here) if name is None else None,
         )
+
+    def measured_speeds(self, machine: Machine) -> dict[str, float]:
+        """Speed by engine name where the report has one of such a machine (`measured_speeds`);
+        empty where there is nothing to choose, or the report cannot be read."""
+        if len(self.manifest.engines) < 2:
+            return {}
+        try:
+            return measured_speeds(self.report(), self.manifest.engines, machine)
+        except ArtifactError:
+            return {}
 
     def engine_folder(self, engine: EngineEntry) -> Path:
         """Folder of an engine's files, as `optc.backend.Backend.load` takes it."""

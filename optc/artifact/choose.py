@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from optc import registry
@@ -12,7 +12,20 @@ from optc.machine import Machine, this_machine
 from optc.near import near
 
 #: What each part of `_score` is called in a reason.
-_WHY = ("it runs on a CUDA device", "it uses more of this CPU", "its backend goes first")
+_WHY = (
+    "it runs on a CUDA device",
+    "it keeps keys and values in pages",
+    "its logits do not depend on what shares a step",
+    "it takes trees of drafts",
+    "it has Medusa heads",
+    "it takes adapters",
+    "it samples on its device",
+    "it uses more of this CPU",
+    "its backend goes first",
+)
+#: Engines of at least this part of the fastest one's speed count as equally fast: medians of the
+#: gates' few rounds differ by as much from one measurement to the next.
+_AS_FAST = 0.9
 
 
 @dataclass(frozen=True)
@@ -39,12 +52,15 @@ def choose_engine(
     name: str | None = None,
     beside: EngineEntry | None = None,
     machine: Machine | None = None,
+    speeds: Mapping[str, float] | None = None,
 ) -> Choice:
     """The engine of ``role`` that suits the machine best.
 
-    Of those that can be loaded, one on a CUDA device goes before one on the CPU, then the one that
-    uses more CPU features, then that of the backend with the greater ``preference`` (TVM before
-    ONNX Runtime), then the one that was compiled first.
+    Of those that can be loaded, one on a CUDA device goes before one on the CPU. Of these, those
+    that were measured to be slower than the fastest drop out. Then what an engine can do decides:
+    paged KV, batch invariance, trees of drafts, Medusa heads, adapters, sampling. Then how many
+    features of the CPU its code uses, then the greater ``preference`` of its backend (TVM before
+    ONNX Runtime), then which was compiled first.
 
     Args:
         engines: Of the artifact.
@@ -53,6 +69,7 @@ def choose_engine(
         name: This one and no other.
         beside: A target engine; if there is one of the same backend and target, it is taken.
         machine: None is this one.
+        speeds: What is measured of some engines on such a machine, by name (`measured_speeds`).
 
     Raises:
         InputError: There is no engine of that role or name.
@@ -74,7 +91,8 @@ def choose_engine(
             where=where,
             hint="compile it for this machine (--target native), or install what is missing",
         )
-    best = max(fitting, key=_score)  # the first of equals
+    reasons |= _slower(fitting, speeds or {})
+    best = max((e for e in fitting if not reasons[e.name]), key=_score)  # the first of equals
     rejected = [
         Rejected(engine.name, reasons[engine.name] or _preferred(best, engine))
         for engine in candidates
@@ -115,9 +133,37 @@ def _named(candidates: Sequence[EngineEntry], name: str, where: str) -> EngineEn
     return by_name[name]
 
 
-def _score(engine: EngineEntry) -> tuple[bool, int, int]:
-    preference = registry.backend(engine.backend).preference
-    return engine.target.kind == "cuda", len(engine.target.features), preference
+def _slower(fitting: Sequence[EngineEntry], speeds: Mapping[str, float]) -> dict[str, str]:
+    """Why engines drop out that were measured to be slower than the fastest of their kind."""
+    found = {}
+    for kind in {engine.target.kind for engine in fitting}:
+        measured = [e for e in fitting if e.target.kind == kind and e.name in speeds]
+        fastest = max(measured, key=lambda engine: speeds[engine.name], default=None)
+        if fastest is None:
+            continue
+        for engine in measured:
+            times = speeds[fastest.name] / speeds[engine.name]
+            if times * _AS_FAST > 1:
+                found[engine.name] = (
+                    f"it fits, but the gates measured {fastest.name} to be {times:.2g} times as "
+                    "fast on such a machine"
+                )
+    return found
+
+
+def _score(engine: EngineEntry) -> tuple[int, ...]:
+    backend, spec = registry.backend(engine.backend), engine.spec
+    return (
+        engine.target.kind == "cuda",
+        spec.kv_layout == "paged",
+        spec.batch_invariant,
+        spec.tree,
+        bool(spec.accept_rates),
+        spec.adapters is not None,
+        spec.samples,
+        len(backend.features_used(engine)),
+        backend.preference,
+    )
 
 
 def _preferred(best: EngineEntry, engine: EngineEntry) -> str:

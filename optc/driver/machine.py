@@ -7,6 +7,7 @@ import platform
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
+from optc.machine import this_machine
 from optc.target import cpu_name, host_features, usable_threads
 
 #: Packages whose version can change what a compile writes.
@@ -37,11 +38,12 @@ def package_versions() -> dict[str, str]:
 
 
 def machine_facts() -> dict[str, Any]:
-    """Processor, usable threads, memory and system of this machine."""
+    """Processor, usable threads, CUDA devices, memory and system of this machine."""
     return {
         "cpu": cpu_name(),
         "features": sorted(host_features()),
         "threads": usable_threads(),
+        "sm": list(this_machine().sm),
         "memory_bytes": os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
         "system": platform.system(),
         "kernel": platform.release(),

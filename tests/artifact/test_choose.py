@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -11,6 +12,7 @@ from optc.artifact import EngineEntry
 from optc.artifact.choose import choose_engine
 from optc.errors import InputError, UnavailableError
 from optc.machine import Machine
+from optc.runtime.adapters.spec import AdapterSpec
 from optc.target import Target, parse_target
 from tests.artifact.toy import toy_engine
 from tests.stub import StubBackend
@@ -18,6 +20,7 @@ from tests.stub import StubBackend
 V3 = Target("x86-64-v3", "cpu", parse_target("x86-64-v3").features)
 V4 = parse_target("x86-64-v4-vnni")
 GPU = parse_target("cuda:sm_80+sm_90")
+ROOM = AdapterSpec(1, 4, ())
 LAPTOP = Machine(frozenset(V3.features), (), "no driver")
 SERVER = Machine(frozenset(V4.features), (90,), "")
 
@@ -36,10 +39,14 @@ def backends(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(registry, "backend", backend)
 
 
-def engine(backend: str, target: Target, role: str = "target") -> EngineEntry:
+def engine(backend: str, target: Target, role: str = "target", **spec: Any) -> EngineEntry:
+    """``ort`` has slots and code for every CPU, ``tvm`` uses what the target has."""
     name = f"{backend}-{target.arch or target.name}"
     made = toy_engine(name if role == "target" else f"{role}-{name}", target)
-    return replace(made, backend=backend, role=role)
+    if backend == "ort":
+        spec = {"kv_layout": "slots", "batch_invariant": False, **spec}
+    data = {"features": [] if backend == "ort" else list(target.features)}
+    return replace(made, backend=backend, role=role, data=data, spec=replace(made.spec, **spec))
 
 
 EVERY = [engine("ort", V4), engine("tvm", V3), engine("tvm", V4), engine("trt", GPU)]
@@ -51,12 +58,17 @@ EVERY = [engine("ort", V4), engine("tvm", V3), engine("tvm", V4), engine("trt", 
         (SERVER, EVERY, "trt-sm_80+sm_90"),
         (SERVER, [engine("tvm", GPU), engine("trt", GPU)], "trt-sm_80+sm_90"),
         (SERVER, EVERY[:3], "tvm-x86-64-v4-vnni"),
-        (SERVER, EVERY[:2], "ort-x86-64-v4-vnni"),
+        (SERVER, EVERY[:2], "tvm-x86-64-v3"),
+        (
+            SERVER,
+            [engine("ort", V4, kv_layout="paged", batch_invariant=True), EVERY[1]],
+            "tvm-x86-64-v3",
+        ),
         (LAPTOP, EVERY, "tvm-x86-64-v3"),
         (LAPTOP, [engine("ort", V3), engine("tvm", V3)], "tvm-x86-64-v3"),
     ],
 )
-def test_accelerator_then_instructions_then_backend(
+def test_accelerator_then_abilities_then_instructions_then_backend(
     machine: Machine, engines: list[EngineEntry], chosen: str
 ) -> None:
     assert choose_engine(engines, "a", machine=machine).entry.name == chosen
@@ -86,9 +98,75 @@ def test_the_reason_against_each_other_engine_is_given() -> None:
     }
     on_cpu = choose_engine(EVERY[:3], "a", machine=SERVER).rejected
     assert [other.reason.rpartition(": ")[2] for other in on_cpu] == [
-        "its backend goes first",
+        "it keeps keys and values in pages",
         "it uses more of this CPU",
     ]
+
+
+@pytest.mark.parametrize(
+    ("better", "worse", "reason"),
+    [
+        ({"kv_layout": "paged"}, {"kv_layout": "slots", "tree": True}, "keys and values in pages"),
+        ({"batch_invariant": True}, {"batch_invariant": False, "tree": True}, "shares a step"),
+        ({"tree": True}, {"accept_rates": ((0.5,),)}, "it takes trees of drafts"),
+        ({"accept_rates": ((0.5,),)}, {"adapters": ROOM}, "it has Medusa heads"),
+        ({"adapters": ROOM}, {"samples": True}, "it takes adapters"),
+        ({"samples": True}, {}, "it samples on its device"),
+    ],
+)
+def test_what_an_engine_can_do_goes_before_the_features_it_uses(
+    better: dict[str, Any], worse: dict[str, Any], reason: str
+) -> None:
+    pair = [engine("tvm", V4, **worse), engine("trt", V3, **better)]
+    choice = choose_engine(pair, "a", machine=SERVER)
+    assert choice.entry.name == "trt-x86-64-v3"
+    assert choice.rejected[0].reason.startswith("it fits, but trt-x86-64-v3 is preferred: ")
+    assert choice.rejected[0].reason.endswith(reason)
+
+
+def test_the_name_of_a_target_is_no_feature() -> None:
+    native = Target("native", "cpu", (*V4.features, "avx512_bf16"))
+    engines = [engine("ort", native), engine("tvm", V3), engine("tvm", V4)]
+    machine = Machine(frozenset(native.features))
+    assert choose_engine(engines, "a", machine=machine).entry.name == "tvm-x86-64-v4-vnni"
+
+
+def test_what_was_measured_decides_before_anything_else() -> None:
+    engines = [engine("ort", V4), engine("tvm", V3), engine("tvm", V4)]
+    speeds = {"ort-x86-64-v4-vnni": 6.2, "tvm-x86-64-v3": 3.1, "tvm-x86-64-v4-vnni": 2.0}
+    choice = choose_engine(engines, "a", machine=SERVER, speeds=speeds)
+    assert choice.entry.name == "ort-x86-64-v4-vnni"
+    assert [other.reason for other in choice.rejected] == [
+        f"it fits, but the gates measured ort-x86-64-v4-vnni to be {times} times as fast on such a "
+        "machine"
+        for times in ("2", "3.1")
+    ]
+
+
+def test_speeds_that_are_nearly_equal_leave_it_to_what_engines_can_do() -> None:
+    engines = [engine("ort", V4), engine("tvm", V3)]
+    names = [one.name for one in engines]
+    for tvm, chosen in ((0.91, names[1]), (0.89, names[0])):
+        speeds = dict(zip(names, (1.0, tvm), strict=True))
+        assert choose_engine(engines, "a", machine=SERVER, speeds=speeds).entry.name == chosen
+
+
+def test_an_engine_that_was_not_measured_is_compared_with_the_fastest_that_was() -> None:
+    engines = [engine("ort", V4), engine("tvm", V3), engine("tvm", V4)]
+    speeds = {"ort-x86-64-v4-vnni": 1.0, "tvm-x86-64-v3": 3.0}
+    choice = choose_engine(engines, "a", machine=SERVER, speeds=speeds)
+    assert choice.entry.name == "tvm-x86-64-v4-vnni"
+    assert [other.reason for other in choice.rejected] == [
+        "it fits, but the gates measured tvm-x86-64-v3 to be 3 times as fast on such a machine",
+        "it fits, but tvm-x86-64-v4-vnni is preferred: it uses more of this CPU",
+    ]
+    speeds = {"tvm-x86-64-v3": 0.5, "trt-sm_80+sm_90": 0.1}
+    assert choose_engine(EVERY, "a", machine=SERVER, speeds=speeds).entry.name == "trt-sm_80+sm_90"
+
+
+def test_only_engines_that_fit_are_compared_by_speed() -> None:
+    speeds = {"tvm-x86-64-v4-vnni": 9.0, "tvm-x86-64-v3": 1.0}
+    assert choose_engine(EVERY, "a", machine=LAPTOP, speeds=speeds).entry.name == "tvm-x86-64-v3"
 
 
 def test_where_none_fits_one_error_lists_every_reason() -> None:

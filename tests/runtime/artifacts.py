@@ -29,6 +29,9 @@ class ToyBackend:
     def can_load(self, engine: EngineEntry, machine: Machine) -> str:
         return machine.misfit(engine.target)
 
+    def features_used(self, engine: EngineEntry) -> tuple[str, ...]:
+        return engine.target.features
+
     def load(
         self, folder: Path, spec: EngineSpec, data: dict[str, Any], threads: int
     ) -> Executable:

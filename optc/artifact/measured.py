@@ -1,0 +1,76 @@
+"""How fast the gates measured an artifact's engines: a hint for choosing among them.
+
+The figures are in the report, which no digest covers and which may be gone or of another release:
+what cannot be read is left out, and nothing here fails.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from optc.artifact.manifest import EngineEntry
+from optc.machine import Machine
+
+_SPEEDS = ("prefill_speedup", "decode_speedup")
+
+
+def measured_speeds(
+    report: Mapping[str, Any], engines: Iterable[EngineEntry], machine: Machine
+) -> dict[str, float]:
+    """Speed by engine name, of those that were measured on a machine such as this one.
+
+    Args:
+        report: ``report.json``, or whatever is in its place.
+        engines: Of the artifact.
+        machine: Only what was measured on its CPU features counts, and for engines on CUDA devices
+            on its devices' compute capabilities.
+
+    Returns:
+        Times the speed of the float32 model in ONNX Runtime: the geometric mean of prefill and
+        decode. That model was timed in turns with each engine, so that the ratios can be compared
+        although the machine was not equally busy.
+    """
+    gates = _speed_gates(report)
+    found = {}
+    for engine in engines:
+        values = [gates.get((engine.name, name)) for name in _SPEEDS]
+        if _alike(_measured_on(report, engine.name), engine, machine) and None not in values:
+            found[engine.name] = math.sqrt(math.prod(v for v in values if v is not None))
+    return found
+
+
+def _speed_gates(report: Mapping[str, Any]) -> dict[tuple[str, str], float]:
+    """Values by engine and gate, of the engines themselves."""
+    found = {}
+    for gate in _objects(report.get("gates")):
+        engine, name, value = (gate.get(key) for key in ("engine", "name", "value"))
+        if gate.get("measured_on") == "engine" and _is_speed(value):
+            found[str(engine), str(name)] = float(value)
+    return found
+
+
+def _is_speed(value: Any) -> bool:
+    number = isinstance(value, int | float) and not isinstance(value, bool)
+    return number and 0 < value < math.inf
+
+
+def _measured_on(report: Mapping[str, Any], engine: str) -> Mapping[str, Any]:
+    """Facts of the machine that the engine's gates were measured on last."""
+    facts = report.get("machine")
+    for verified in _objects(report.get("verified")):  # in order of time
+        names = verified.get("engines")
+        if isinstance(names, list) and engine in names:
+            facts = verified.get("machine")
+    return facts if isinstance(facts, dict) else {}
+
+
+def _alike(facts: Mapping[str, Any], engine: EngineEntry, machine: Machine) -> bool:
+    if facts.get("features") != sorted(machine.features):
+        return False
+    return engine.target.kind != "cuda" or facts.get("sm") == list(machine.sm)
+
+
+def _objects(value: object) -> list[dict[str, Any]]:
+    return [one for one in value if isinstance(one, dict)] if isinstance(value, list) else []
