@@ -7,7 +7,7 @@ backend: tvm
 pipeline:                      # a pass, a pass with options, or a whole group by its name
   - canonicalize
   - quantize-weights: {bits: 4, group_size: 32}
-  - fuse-rotary: {optional: true}   # may fire zero times
+  - fuse-rotary: {optional: true}   # may fire zero times; required: true stops the compile then
 gates:                         # null: measured and reported, not judged
   kl_mean: 0.02
 for_engines:                   # with engines of a backend or kind of target: other options
@@ -29,7 +29,7 @@ from optc import registry
 from optc.errors import InputError
 from optc.near import near
 from optc.pipeline.pipeline import Pipeline
-from optc.pipeline.spec import OPTIONAL
+from optc.pipeline.spec import MARKS, OPTIONAL, REQUIRED
 
 #: Gates a recipe may bound. KL and perplexity have upper bounds, agreement and speedups lower ones.
 GATE_NAMES = (
@@ -46,16 +46,19 @@ Scalar = bool | int | float | str
 
 
 class Step(BaseModel):
-    """One entry of a pipeline: a pass or a group, its options, and whether it may fire never."""
+    """One entry of a pipeline: a pass or a group, its options, and whether it may or must not fire
+    never."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
     name: str
     options: dict[str, Scalar] = {}
     optional: bool = False
+    required: bool = False
 
     def spec(self) -> str:
         """The entry as text of a pipeline spec: ``name{option=value,…}``."""
-        options = {**self.options, OPTIONAL: True} if self.optional else self.options
+        marks = {OPTIONAL: self.optional, REQUIRED: self.required}
+        options = {**self.options, **{mark: True for mark, is_set in marks.items() if is_set}}
         texts = [f"{key}={option_text(value)}" for key, value in options.items()]
         return f"{self.name}{{{','.join(texts)}}}" if texts else self.name
 
@@ -192,8 +195,8 @@ def _steps(entry: object, where: str) -> list[dict[str, Any]]:
             )
         return [{"name": member.name} for member in groups[name]]
     _check_pass(name, where)
-    plain = {key: value for key, value in options.items() if key != OPTIONAL}
-    return [{"name": name, "options": plain, "optional": options.get(OPTIONAL, False)}]
+    plain = {key: value for key, value in options.items() if key not in MARKS}
+    return [{"name": name, "options": plain, **{m: options[m] for m in MARKS if m in options}}]
 
 
 def _with_sets(recipe: Recipe, sets: Iterable[str], where: str = "--set") -> Recipe:

@@ -25,6 +25,17 @@ FAMILIES = {
     "mistral": Dense(windows=(6, 6)),
     "phi3": Dense(fused=True, rotary_dim=4),
     "no positions": Dense(rotary_dim=0),
+    "olmo2": Dense(wide_qk_norm=True, pre_norms=False, post_norms=True),
+    "stablelm": Dense(layer_norms=True, rotary_dim=4),
+    "starcoder2": Dense(
+        layer_norms=True,
+        gated=False,
+        mlp_bias=True,
+        qkv_bias=True,
+        tied=True,
+        windows=(6, 6),
+        activation="gelu_tanh",
+    ),
 }
 
 

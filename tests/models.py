@@ -32,9 +32,14 @@ class Dense:
     rotary_dim: int = 8
     qkv_bias: bool = False
     qk_norm: bool = False
+    wide_qk_norm: bool = False
     fused: bool = False
     tied: bool = False
     activation: str = "silu"
+    gated: bool = True
+    mlp_bias: bool = False
+    layer_norms: bool = False
+    pre_norms: bool = True
     post_norms: bool = False
     seed: int = 0
 
@@ -129,9 +134,13 @@ class DenseBuilder:
             out = self.op("Add", [out, self.vector(f"{name}.bias", outer, 0.0)], outer)
         return out
 
-    def norm(self, x: ir.Value, name: str) -> Any:
-        scale = self.vector(f"{name}.weight", self.shape.hidden)
-        return self.op("RMSNormalization", [x, scale], self.shape.hidden, axis=-1, epsilon=1e-5)
+    def norm(self, x: ir.Value, name: str, width: int | None = None) -> Any:
+        width = width or self.shape.hidden
+        operands = [x, self.vector(f"{name}.weight", width)]
+        if self.shape.layer_norms:
+            operands.append(self.vector(f"{name}.bias", width, 0.0))
+        kind = "LayerNormalization" if self.shape.layer_norms else "RMSNormalization"
+        return self.op(kind, operands, width, axis=-1, epsilon=1e-5)
 
 
 def dense_model(shape: Dense) -> ir.Model:
@@ -142,11 +151,14 @@ def dense_model(shape: Dense) -> ir.Model:
     x = b.op("Gather", [b.constant(table, "embed.weight"), ids], shape.hidden, axis=0)
     rotary = _rotary_table(b, positions) if shape.rotary_dim else None
     for index, window in enumerate(shape.windows):
-        h = _attention(b, b.norm(x, f"{index}.input_norm"), index, window, rotary)
+        h = b.norm(x, f"{index}.input_norm") if shape.pre_norms else x
+        h = _attention(b, h, index, window, rotary)
         if shape.post_norms:
             h = b.norm(h, f"{index}.post_norm")
         x = b.op("Add", [x, h], shape.hidden)
-        h = _mlp(b, b.norm(x, f"{index}.mlp_norm"), index)
+        h = _mlp(b, b.norm(x, f"{index}.mlp_norm") if shape.pre_norms else x, index)
+        if not shape.pre_norms:
+            h = b.norm(h, f"{index}.mlp_norm")
         x = b.op("Add", [x, h], shape.hidden)
     x = b.norm(x, "final_norm")
     head = table if shape.tied else b.weight("head.weight", shape.vocab, shape.hidden)
@@ -192,6 +204,9 @@ def _attention(
     if s.qk_norm:
         q = _head_norm(b, q, f"{index}.q_norm", s.heads)
         k = _head_norm(b, k, f"{index}.k_norm", s.kv_heads)
+    if s.wide_qk_norm:
+        q = b.norm(q, f"{index}.q_norm", q_width)
+        k = b.norm(k, f"{index}.k_norm", kv_width)
     if rotary:
         q, k = _rotate(b, q, s.heads, rotary), _rotate(b, k, s.kv_heads, rotary)
     out = b.ours(
@@ -231,19 +246,28 @@ def _rotate(
 
 def _mlp(b: DenseBuilder, x: ir.Value, index: int) -> ir.Value:
     s = b.shape
+    if not s.gated:
+        up = b.linear(x, f"{index}.up", s.hidden, s.inner, s.mlp_bias)
+        plain: ir.Value = b.linear(_active(b, up), f"{index}.down", s.inner, s.hidden, s.mlp_bias)
+        return plain
     if s.fused:
         both = b.linear(x, f"{index}.gate_up", s.hidden, 2 * s.inner)
         sizes = b.constant(ir.tensor([s.inner, s.inner], ir.DataType.INT64), b.name("halves"))
         gate, up = b.op("Split", [both, sizes], s.inner, outputs=2, axis=-1)
     else:
-        gate = b.linear(x, f"{index}.gate", s.hidden, s.inner)
-        up = b.linear(x, f"{index}.up", s.hidden, s.inner)
+        gate = b.linear(x, f"{index}.gate", s.hidden, s.inner, s.mlp_bias)
+        up = b.linear(x, f"{index}.up", s.hidden, s.inner, s.mlp_bias)
+    product = b.op("Mul", [_active(b, gate), up], s.inner)
+    result: ir.Value = b.linear(product, f"{index}.down", s.inner, s.hidden, s.mlp_bias)
+    return result
+
+
+def _active(b: DenseBuilder, x: ir.Value) -> ir.Value:
+    s = b.shape
+    value: ir.Value
     if s.activation == "silu":
-        active = b.op("Mul", [gate, b.op("Sigmoid", [gate], s.inner)], s.inner)
+        value = b.op("Mul", [x, b.op("Sigmoid", [x], s.inner)], s.inner)
     else:
         how = "tanh" if s.activation == "gelu_tanh" else "none"
-        active = b.op("Gelu", [gate], s.inner, approximate=how)
-    result: ir.Value = b.linear(
-        b.op("Mul", [active, up], s.inner), f"{index}.down", s.inner, s.hidden
-    )
-    return result
+        value = b.op("Gelu", [x], s.inner, approximate=how)
+    return value

@@ -118,6 +118,26 @@ def test_optional_passes_keep_that_mark(tmp_path: Path) -> None:
     assert Pipeline.parse(recipe.spec(), registry).optional == {"fuse-qkv"}
 
 
+def test_a_step_can_be_required(tmp_path: Path) -> None:
+    text = "name: m\npipeline:\n  - canonicalize\n  - fuse-qkv: {required: true}\n  - kv-cache\n"
+    recipe = load_recipe(written(tmp_path, text))
+    assert recipe.spec() == "canonicalize,fuse-qkv{required=true},kv-cache"
+    assert Pipeline.parse(recipe.spec(), registry).required == {"fuse-qkv"}
+    by_option = load_recipe("fp32", sets=["fuse-qkv.required=true"])
+    assert Pipeline.parse(by_option.spec(), registry).required == {"fuse-qkv"}
+    refusal = refused(written(tmp_path, text.replace("required: true", "required: 3")))
+    assert "required" in refusal
+
+
+def test_what_changes_the_result_is_required_and_what_only_speeds_it_up_is_not() -> None:
+    known = registry.passes()
+    fusions = {p.name for p in registry.pass_groups()["fuse"]}
+    assert {name for name, one in known.items() if one.expected} == fusions
+    for group in ("quantize", "adapters"):
+        assert all(p.required for p in registry.pass_groups()[group])
+    assert not any(one.required and one.expected for one in known.values())
+
+
 def test_a_group_stands_for_its_passes(tmp_path: Path) -> None:
     recipe = load_recipe(written(tmp_path, "name: m\npipeline: [canonicalize, kv_cache]\n"))
     members = [p.name for p in registry.pass_groups()["kv_cache"]]

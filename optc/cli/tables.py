@@ -15,11 +15,12 @@ _VERDICTS = {True: "passed", False: "FAILED", None: "-"}
 
 
 def passes_table(passes: Sequence[Mapping[str, Any]]) -> Table:
-    """What each pass did: places rewritten, seconds, places by kind."""
+    """What each pass did: places rewritten, seconds, places by kind, or why there are none."""
     rows = table("passes", "name", "count", "seconds", "what", numbers=("count", "seconds"))
     for entry in passes:
         details = ", ".join(f"{k} {v}" for k, v in entry.get("details", {}).items())
-        rows.add_row(entry["name"], str(entry["count"]), f"{entry['seconds']:.2f}", details)
+        what = details or entry.get("warning", "")
+        rows.add_row(entry["name"], str(entry["count"]), f"{entry['seconds']:.2f}", what)
     return rows
 
 

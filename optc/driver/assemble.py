@@ -83,6 +83,7 @@ def assemble_report(
         "warnings": [
             *options.warnings,
             *imported.warnings,
+            *lowered.warnings,
             *(text for built in engines for text in built.build.warnings),
             *(text for draft in drafts for text in draft.warnings),
             *judgement.warnings,

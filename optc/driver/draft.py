@@ -107,7 +107,8 @@ def build_draft(
     described = Source(imported.name, imported.source_digest, imported.family, imported.config)
     builder = EngineBuilder(writer, own.engines, described)
     engines = tuple(builder.build_all(ROLE, lowered.model, lambda request: limits))
-    return Draft(ROLE, engines, {"passes": [run.to_json() for run in lowered.runs]})
+    warnings = tuple(f"draft: {text}" for text in (*imported.warnings, *lowered.warnings))
+    return Draft(ROLE, engines, {"passes": [run.to_json() for run in lowered.runs]}, warnings)
 
 
 def _check_tokenizer(

@@ -32,6 +32,11 @@ class Lowered:
     runs: tuple[PassRecord, ...]
     spec: str
 
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What passes should have found and did not, one sentence each."""
+        return tuple(run.warning for run in self.runs if run.warning)
+
 
 def lower(model: ir.Model, options: CompileOptions) -> Lowered:
     """Run the recipe's passes on ``model``, in place.

@@ -216,7 +216,7 @@ def plan(
             _engine_plan(request, mine.model, limits, ceilings)
             for request, mine in zip(requests, each, strict=True)
         ),
-        (*warnings, *imported.warnings),
+        (*warnings, *imported.warnings, *lowered.warnings),
     )
 
 

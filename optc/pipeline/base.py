@@ -48,11 +48,14 @@ class Pass:
     """A graph rewrite in place. Subclasses are frozen dataclasses whose fields are the options.
 
     ``name`` is the kebab-case name in recipes. ``required`` says that firing zero times fails
-    the compile with the nearest miss, unless the recipe sets ``optional``.
+    the compile with the nearest miss: without the pass, the result would be another one than the
+    recipe promises. ``expected`` says that it is a warning: the result is the same, only slower. A
+    recipe's ``required: true`` and ``optional: true`` go before both.
     """
 
     name: ClassVar[str]
     required: ClassVar[bool] = False
+    expected: ClassVar[bool] = False
     #: Names of passes that must have run before / must not have run before.
     after: ClassVar[tuple[str, ...]] = ()
     before: ClassVar[tuple[str, ...]] = ()

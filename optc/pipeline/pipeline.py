@@ -14,7 +14,7 @@ from optc.errors import InputError, UnsupportedError
 from optc.ir.functions import prune_functions
 from optc.pipeline.base import Pass, PassReport
 from optc.pipeline.instruments import Instrument
-from optc.pipeline.spec import OPTIONAL, SpecEntry, parse_spec
+from optc.pipeline.spec import MARKS, OPTIONAL, REQUIRED, SpecEntry, parse_spec
 
 
 class Registry(Protocol):
@@ -31,16 +31,20 @@ class Registry(Protocol):
 
 @dataclass(frozen=True)
 class PassRecord:
-    """One pass that ran: its place in the pipeline, what it did and how long it took."""
+    """One pass that ran: its place in the pipeline, what it did and how long it took.
+
+    ``warning`` is one sentence where it should have found something to rewrite, else empty.
+    """
 
     index: int
     name: str
     spec: str
     seconds: float
     report: PassReport
+    warning: str = ""
 
     def to_json(self) -> dict[str, Any]:
-        """For reports: name, count and seconds, and the details where there are any."""
+        """For reports."""
         return {
             "name": self.name,
             "count": self.report.count,
@@ -48,6 +52,7 @@ class PassRecord:
             "details": self.report.details,
             "skipped": self.report.skipped,
             "facts": self.report.facts,
+            "warning": self.warning,
         }
 
 
@@ -57,28 +62,31 @@ class Pipeline:
 
     Attributes:
         passes: In running order.
-        optional: Names of required passes that may fire zero times all the same.
+        optional: Names of passes that may fire zero times, whatever they say themselves.
+        required: Names of passes that must not.
     """
 
     passes: tuple[Pass, ...]
     optional: frozenset[str] = frozenset()
+    required: frozenset[str] = frozenset()
 
     @classmethod
     def parse(cls, text: str, registry: Registry) -> Pipeline:
         """Build and validate the pipeline that ``text`` spells; groups stand for their passes.
 
         Raises:
-            InputError: Bad syntax, unknown names or options, or an order that some pass forbids.
+            InputError: Bad syntax, unknown names or options, a pass that is both optional and
+                required, or an order that some pass forbids.
         """
         entries = [member for entry in parse_spec(text) for member in _expand(entry, registry)]
         _check_names(entries, registry)
         classes = registry.passes()
         passes = []
         for entry in entries:
-            options = {k: v for k, v in entry.options.items() if k != OPTIONAL}
+            options = {k: v for k, v in entry.options.items() if k not in MARKS}
             passes.append(classes[entry.name].from_options(options))
-        optional = frozenset(e.name for e in entries if e.options.get(OPTIONAL) == "true")
-        pipeline = cls(tuple(passes), optional)
+        marked = {mark: frozenset(e.name for e in entries if e.marked(mark)) for mark in MARKS}
+        pipeline = cls(tuple(passes), marked[OPTIONAL], marked[REQUIRED])
         pipeline.validate()
         return pipeline
 
@@ -88,19 +96,20 @@ class Pipeline:
 
     def _spec_of(self, one: Pass) -> str:
         text = one.spec()
-        if one.name not in self.optional:
+        if one.name not in self.optional | self.required:
             return text
-        mark = f"{OPTIONAL}=true"
+        mark = f"{OPTIONAL if one.name in self.optional else REQUIRED}=true"
         return f"{text[:-1]},{mark}}}" if text.endswith("}") else f"{text}{{{mark}}}"
 
     def validate(self) -> None:
-        """Check the order that the passes declare.
+        """Check the order that the passes declare, and that no pass is optional and required.
 
         Raises:
             InputError: All violations in one message.
         """
         names = [one.name for one in self.passes]
-        problems = []
+        both = sorted(self.optional & self.required)
+        problems = [f"{name} is both optional and required" for name in both]
         for index, one in enumerate(self.passes):
             missing = [name for name in one.after if name not in names[:index]]
             early = [name for name in one.before if name in names[:index]]
@@ -121,6 +130,7 @@ class Pipeline:
         Raises:
             InputError: A pass's precondition does not hold.
             UnsupportedError: A required pass found nothing to rewrite; the nearest miss is told.
+                What is only expected to find something gets a warning in its record.
         """
         self.validate()
         records = []
@@ -135,11 +145,14 @@ class Pipeline:
         start = time.perf_counter()
         one.requires(model)
         report = one.run(model)
-        if one.required and not report.count and one.name not in self.optional:
+        idle = not report.count and one.name not in self.optional
+        if idle and (one.required or one.name in self.required):
             raise _fired_never(one, report)
         one.ensures(model)
         prune_functions(model)
-        return PassRecord(index, one.name, one.spec(), time.perf_counter() - start, report)
+        warning = f"pass {one.name}: {_miss(report)}" if idle and one.expected else ""
+        seconds = time.perf_counter() - start
+        return PassRecord(index, one.name, one.spec(), seconds, report, warning)
 
 
 def _expand(entry: SpecEntry, registry: Registry) -> list[SpecEntry]:
@@ -147,7 +160,7 @@ def _expand(entry: SpecEntry, registry: Registry) -> list[SpecEntry]:
     groups = registry.pass_groups()
     if entry.name in registry.passes() or entry.name not in groups:
         return [entry]
-    if set(entry.options) - {OPTIONAL}:
+    if set(entry.options) - set(MARKS):
         raise InputError(
             f"the group {entry.name!r} takes no options", where="pipeline", hint="list its passes"
         )
@@ -168,10 +181,14 @@ def _check_names(entries: Sequence[SpecEntry], registry: Registry) -> None:
     )
 
 
+def _miss(report: PassReport) -> str:
+    nearest = report.skipped[0] if report.skipped else "no candidate was found"
+    return f"the pass found nothing to rewrite; nearest miss: {nearest}"
+
+
 def _fired_never(one: Pass, report: PassReport) -> UnsupportedError:
-    miss = report.skipped[0] if report.skipped else "no candidate was found"
     return UnsupportedError(
-        f"the pass found nothing to rewrite; nearest miss: {miss}",
+        _miss(report),
         where=f"pass {one.name}",
         hint=f"leave the pass out, or set {OPTIONAL}: true on it",
     )

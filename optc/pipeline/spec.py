@@ -6,8 +6,10 @@ from dataclasses import dataclass
 
 from optc.errors import InputError
 
-#: Option of every pass in a spec: firing zero times is then no error.
+#: Options of every pass in a spec: firing zero times is then no error and no warning, or an error.
 OPTIONAL = "optional"
+REQUIRED = "required"
+MARKS = (OPTIONAL, REQUIRED)
 
 
 @dataclass(frozen=True)
@@ -16,6 +18,20 @@ class SpecEntry:
 
     name: str
     options: dict[str, str]
+
+    def marked(self, mark: str) -> bool:
+        """Whether one of `MARKS` is set.
+
+        Raises:
+            InputError: It is neither true nor false.
+        """
+        text = self.options.get(mark, "false").lower()
+        if text not in ("true", "false"):
+            raise InputError(
+                f"option {mark}={self.options[mark]!r} is neither true nor false",
+                where=f"pass {self.name}",
+            )
+        return text == "true"
 
 
 def parse_spec(text: str) -> list[SpecEntry]:

@@ -33,7 +33,7 @@ class FuseGateUp(Pass):
     """
 
     name: ClassVar[str] = "fuse-gate-up"
-    required: ClassVar[bool] = True
+    expected: ClassVar[bool] = True
 
     def run(self, model: ir.Model) -> PassReport:
         """Rewrite ``model`` in place."""
@@ -41,6 +41,7 @@ class FuseGateUp(Pass):
         for node in list(model.graph):
             gate = _find(node)
             if gate is None:
+                _note_ungated(node, report)
                 continue
             both = _halves(gate) or _merged(model.graph, gate, report)
             if both is None:
@@ -69,6 +70,16 @@ def _find(node: ir.Node) -> _Gate | None:
             gate, name, nodes = found
             return _Gate(gate, up, name, [*nodes, node])
     return None
+
+
+def _note_ungated(node: ir.Node, report: PassReport) -> None:
+    """Near misses at activations: another one, or one whose result is multiplied by nothing."""
+    if is_op(node, "Relu"):
+        report.skip(node, "a gate's activation must be silu, gelu or gelu_tanh")
+    elif is_op(node, "Gelu", "Swish") and not any(
+        is_op(user, "Mul") for user in node.outputs[0].consumers()
+    ):
+        report.skip(node, "its result is multiplied by nothing: the MLP has no gate")
 
 
 def _activation(value: ir.Value | None) -> tuple[ir.Value, str, list[ir.Node]] | None:

@@ -22,7 +22,7 @@ class FuseNormQuantize(Pass):
     """
 
     name: ClassVar[str] = "fuse-norm-quantize"
-    required: ClassVar[bool] = True
+    expected: ClassVar[bool] = True
     after: ClassVar[tuple[str, ...]] = ("quantize-weights",)
 
     def run(self, model: ir.Model) -> PassReport:

@@ -27,7 +27,7 @@ class FuseQKV(Pass):
     """
 
     name: ClassVar[str] = "fuse-qkv"
-    required: ClassVar[bool] = True
+    expected: ClassVar[bool] = True
 
     def run(self, model: ir.Model) -> PassReport:
         """Rewrite ``model`` in place."""

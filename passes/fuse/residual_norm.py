@@ -11,6 +11,8 @@ from optc.ir.functions import is_op, make_node
 from optc.ir.graph import is_constant
 from optc.pipeline.base import Pass, PassReport
 
+_NORMS = ("RMSNormalization", "LayerNormalization")
+
 
 @dataclass(frozen=True)
 class FuseResidualNorm(Pass):
@@ -20,14 +22,15 @@ class FuseResidualNorm(Pass):
     """
 
     name: ClassVar[str] = "fuse-residual-norm"
-    required: ClassVar[bool] = True
+    expected: ClassVar[bool] = True
 
     def run(self, model: ir.Model) -> PassReport:
         """Rewrite ``model`` in place."""
-        report = PassReport()
-        for norm in [n for n in model.graph if is_op(n, "RMSNormalization")]:
+        report, others = PassReport(), PassReport()
+        for norm in [n for n in model.graph if is_op(n, *_NORMS)]:
             add = norm.inputs[0].producer() if norm.inputs[0] is not None else None
             if add is None or not is_op(add, "Add"):
+                others.skip(norm, "its operand is no sum")
                 continue
             reason = _refusal(add, norm)
             if reason:
@@ -35,10 +38,13 @@ class FuseResidualNorm(Pass):
                 continue
             _fuse(model, add, norm)
             report.add("add and norm")
+        report.skipped += others.skipped  # the nearer misses first
         return report
 
 
 def _refusal(add: ir.Node, norm: ir.Node) -> str:
+    if not is_op(norm, "RMSNormalization"):
+        return f"a {norm.op_type} is not fused with its Add"
     if any(is_constant(value) for value in add.inputs):
         return "the Add is a bias, not a residual"
     if len(add.outputs[0].consumers()) < 2:

@@ -33,7 +33,7 @@ class FuseRotary(Pass):
     """
 
     name: ClassVar[str] = "fuse-rotary"
-    required: ClassVar[bool] = True
+    expected: ClassVar[bool] = True
     after: ClassVar[tuple[str, ...]] = ("kv-cache",)
 
     def run(self, model: ir.Model) -> PassReport:

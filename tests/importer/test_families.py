@@ -146,6 +146,8 @@ FAMILIES = {
         context=32,
     ),
     "olmo2": Family("Olmo2"),
+    "stablelm": Family("StableLm", {"partial_rotary_factor": 0.5, "use_qkv_bias": True}),
+    "starcoder2": Family("Starcoder2", {"sliding_window": 8}, {"sliding_window": None}),
 }
 
 

@@ -39,6 +39,30 @@ def test_fusions_keep_the_meaning(family: str) -> None:
     assert not left & {"PagedAttention", "Split", "HeadRMSNorm", "RotaryEmbedding", "Sigmoid"}
 
 
+#: What the fusions leave of families that lack what some of them look for.
+OTHERS = {
+    "olmo2": {"RMSNormalization", "GatedActivation"},
+    "stablelm": {"LayerNormalization", "GatedActivation"},
+    "starcoder2": {"LayerNormalization", "Gelu"},
+}
+
+
+@pytest.mark.parametrize("family", OTHERS)
+@pytest.mark.parametrize("rest", ["", ",quantize-weights,fuse-norm-quantize", ",cast-weights"])
+def test_families_without_what_a_fusion_looks_for(family: str, rest: str) -> None:
+    shape = FAMILIES[family]
+    tokens = np.random.default_rng(1).integers(0, shape.vocab, 40).tolist()
+    logits, left = ragged_logits(shape, f"{FUSED}{rest}", tokens)
+    want = run_dense(dense_model(shape), tokens)
+    near = 0.05 * np.abs(want).max() if rest else 2e-5
+    np.testing.assert_allclose(logits, want, rtol=0 if rest else 1e-4, atol=near)
+    assert "RotaryPagedAttention" in left
+    if not rest:
+        assert OTHERS[family] <= left
+        assert "AddRMSNorm" not in left
+    assert ("MatMul" in left) == (not rest), "every layer is quantized all the same"
+
+
 @pytest.mark.parametrize("options", ["", "{bits=4,group_size=32,symmetric=false}"])
 def test_fusing_the_quantization_keeps_the_values(options: str) -> None:
     shape = SHAPES["gemma"]

@@ -45,6 +45,15 @@ class Rename(Pass):
 
 
 @dataclass(frozen=True)
+class Wish(Rename):
+    """What it does makes a model faster, not another one."""
+
+    name: ClassVar[str] = "wish"
+    required: ClassVar[bool] = False
+    expected: ClassVar[bool] = True
+
+
+@dataclass(frozen=True)
 class Late(Pass):
     name: ClassVar[str] = "late"
     after: ClassVar[tuple[str, ...]] = ("rename",)
@@ -82,7 +91,7 @@ class Known:
     """A registry of these passes."""
 
     def passes(self) -> dict[str, type[Pass]]:
-        return {one.name: one for one in (Rename, Late, Early, Strict)}
+        return {one.name: one for one in (Rename, Wish, Late, Early, Strict)}
 
     def pass_groups(self) -> dict[str, Sequence[type[Pass]]]:
         return {"both": (Rename, Late)}
@@ -100,10 +109,10 @@ def model(node: str = "y = Tanh (x)") -> ir.Model:
         share=st.floats(allow_nan=False, allow_infinity=False),
         loudly=st.booleans(),
     ),
-    st.booleans(),
+    st.sampled_from([{}, {"optional": frozenset({"rename"})}, {"required": frozenset({"rename"})}]),
 )
-def test_spec_round_trip(one: Rename, optional: bool) -> None:
-    pipeline = Pipeline((Early(), one, Late()), frozenset({"rename"} if optional else ()))
+def test_spec_round_trip(one: Rename, marks: dict[str, frozenset[str]]) -> None:
+    pipeline = Pipeline((Early(), one, Late()), **marks)
     assert Pipeline.parse(pipeline.spec(), Known()) == pipeline
 
 
@@ -124,7 +133,10 @@ def test_groups_stand_for_their_passes() -> None:
     ("text", "message"),
     [
         ("renam", "pipeline: unknown pass 'renam' (did you mean 'rename'?)"),
-        ("zzz,qqq", "pipeline: unknown pass 'zzz', 'qqq' (one of rename, late, early, strict)"),
+        (
+            "zzz,qqq",
+            "pipeline: unknown pass 'zzz', 'qqq' (one of rename, wish, late, early, strict)",
+        ),
         ("rename{to=a", "pipeline: a brace is never closed (in 'rename{to=a')"),
         ("rename}", "pipeline: unbalanced braces at '}'"),
         ("rename{a={b}}", "pipeline: unbalanced braces at '{b}}'"),
@@ -157,6 +169,9 @@ def test_bad_specs_are_refused(text: str, message: str) -> None:
     assert str(caught.value) == message
 
 
+EMPTY = {"skipped": [], "facts": {}, "warning": ""}
+
+
 def test_run_reports_each_pass() -> None:
     m = model()
     ensure_function(m, "AddRMSNorm", {"epsilon": 1e-5})
@@ -170,8 +185,8 @@ def test_run_reports_each_pass() -> None:
     as_json = [record.to_json() for record in records]
     assert all(entry.pop("seconds") >= 0 for entry in as_json)
     assert as_json == [
-        {"name": "rename", "count": 1, "details": {"tanh": 1}, "skipped": [], "facts": {}},
-        {"name": "late", "count": 0, "details": {}, "skipped": [], "facts": {"late": True}},
+        {"name": "rename", "count": 1, "details": {"tanh": 1}, **EMPTY},
+        {"name": "late", "count": 0, "details": {}, **EMPTY, "facts": {"late": True}},
     ]
     assert [record.spec for record in records] == ["rename{to=ab,times=2}", "late"]
 
@@ -185,6 +200,42 @@ def test_a_required_pass_that_never_fires_tells_the_nearest_miss() -> None:
     )
     records = Pipeline.parse("rename{optional=true}", Known()).run(model("y = Sin (x)"))
     assert records[0].report.count == 0
+
+
+def test_a_pass_that_is_only_expected_to_fire_warns_with_the_nearest_miss() -> None:
+    records = Pipeline.parse("wish", Known()).run(model("y = Sin (x)"))
+    assert records[0].to_json()["warning"] == (
+        "pass wish: the pass found nothing to rewrite; nearest miss: Sin: is no Tanh"
+    )
+    assert not Pipeline.parse("wish", Known()).run(model())[0].warning
+    assert not Pipeline.parse("wish{optional=true}", Known()).run(model("y = Sin (x)"))[0].warning
+
+
+@pytest.mark.parametrize("name", ["wish", "late"])
+def test_any_pass_can_be_required(name: str) -> None:
+    with pytest.raises(UnsupportedError, match=f"pass {name}: the pass found nothing to rewrite"):
+        Pipeline.parse(f"rename{{optional=true}},{name}{{required=true}}", Known()).run(
+            model("y = Sin (x)")
+        )
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (
+            "rename{optional=true,required=true}",
+            "pipeline: rename is both optional and required (the order was: rename)",
+        ),
+        (
+            "rename{required=yes}",
+            "pass rename: option required='yes' is neither true nor false",
+        ),
+    ],
+)
+def test_marks_that_make_no_sense_are_refused(text: str, message: str) -> None:
+    with pytest.raises(InputError) as caught:
+        Pipeline.parse(text, Known())
+    assert str(caught.value) == message
 
 
 def test_conditions_are_checked_around_the_pass() -> None:

@@ -44,6 +44,7 @@ def _describe(group: str, pass_class: type[Pass]) -> dict[str, Any]:
         "description": text.split("\n\n")[0].replace("\n", " "),
         "options": {f.name: f.default for f in dataclasses.fields(pass_class)},
         "required": pass_class.required,
+        "expected": pass_class.expected,
         "after": list(pass_class.after),
         "before": list(pass_class.before),
     }

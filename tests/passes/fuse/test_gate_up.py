@@ -75,6 +75,22 @@ def test_near_misses_are_told(up: str, reason: str) -> None:
     assert nodes_text(model) == before
 
 
+@pytest.mark.parametrize(
+    ("nodes", "reason"),
+    [
+        ("y = Gelu (g)", "Gelu: its result is multiplied by nothing: the MLP has no gate"),
+        (
+            "r = Relu (g)\ns = Mul (r, r)\ny = Mul (s, g)",
+            "Relu: a gate's activation must be silu, gelu or gelu_tanh",
+        ),
+    ],
+)
+def test_other_mlps_are_told(nodes: str, reason: str) -> None:
+    model = model_of(SIGNATURE, f"g = MatMul (x, w)\n{nodes}", {"w": f32(8, 6)})
+    report = FuseGateUp().run(model)
+    assert (report.count, report.skipped) == (0, [reason])
+
+
 def test_halves_in_the_other_order_are_left() -> None:
     nodes = "t = MatMul (x, w)\nu, g = Split <axis: int = -1> (t, s)\na = Gelu (g)\ny = Mul (a, u)"
     model = model_of(SIGNATURE, nodes, {"w": f32(8, 12), "s": np.array([6, 6])})

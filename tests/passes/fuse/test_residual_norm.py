@@ -60,6 +60,8 @@ def test_the_sum_may_be_used_before_the_norm() -> None:
             f"a = Add (x, x)\ns = Tanh (scale)\nb = {NORM} (a, s)\ny = Add (a, b)",
             "the norm's scale is computed",
         ),
+        (f"y = {NORM} (x, scale)", "its operand is no sum"),
+        (f"a = Tanh (x)\ny = {NORM} (a, scale)", "its operand is no sum"),
     ],
 )
 def test_near_misses_are_told(nodes: str, reason: str) -> None:
@@ -68,3 +70,14 @@ def test_near_misses_are_told(nodes: str, reason: str) -> None:
     report = FuseResidualNorm().run(model)
     assert (report.count, report.skipped) == (0, [f"RMSNormalization: {reason}"])
     assert nodes_text(model) == before
+
+
+def test_the_nearest_miss_is_told_first() -> None:
+    nodes = (
+        f"t = {NORM} (x, scale)\na = Add (t, x)\nn = LayerNormalization (a, scale)\ny = Add (a, n)"
+    )
+    model = model_of("g (float[S,8] x) => (float[S,8] y)", nodes, {"scale": f32(8)})
+    assert FuseResidualNorm().run(model).skipped == [
+        "LayerNormalization: a LayerNormalization is not fused with its Add",
+        "RMSNormalization: its operand is no sum",
+    ]
