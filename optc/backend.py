@@ -14,6 +14,7 @@ if TYPE_CHECKING:  # onnx_ir is a compile-time package; the runtime must not nee
     import onnx_ir as ir
 
     from optc.artifact import EngineEntry
+    from optc.artifact.files import EngineFiles
     from optc.machine import Machine
 
 
@@ -175,6 +176,17 @@ class Backend(Protocol):
         Raises:
             optc.errors.UnsupportedError: A node cannot be lowered; names it and why.
             optc.errors.UnavailableError: The compiler or linker is missing.
+        """
+        ...
+
+    def check(self, engine: EngineEntry, files: EngineFiles) -> None:
+        """Check what `load` will take from the manifest, on any machine: that ``engine.data`` is as
+        a build writes it, that the manifest lists every file that `load` opens, and that the
+        numbers of both fit those files. Does for `load` and ``optc verify`` what either would
+        refuse; imports no runtime.
+
+        Raises:
+            optc.errors.ArtifactError: Something is missing, of another type or out of range.
         """
         ...
 

@@ -1,8 +1,8 @@
 """The error tree. A user error says what, where and what to do, and never shows a traceback.
 
-Exit codes (docs: README): 2 bad usage or input, 3 target or dependency not available,
-4 a gate failed, 70 internal error (an exception outside this tree, or an engine that failed; its
-traceback is shown).
+Exit codes (docs/cli.md): 2 bad usage or input, 3 target or dependency not available, 4 a gate
+failed, 5 an artifact is damaged, 70 internal error (an exception outside this tree, or an engine
+that failed; its traceback is shown).
 """
 
 from __future__ import annotations
@@ -56,9 +56,17 @@ class UnsupportedError(InputError):
 
 
 class ArtifactError(InputError):
-    """An artifact is missing files, corrupted or of another format."""
+    """An artifact is missing files, corrupted, of another format, or not as a compile writes it."""
 
     kind = "artifact"
+    exit_code = 5
+
+
+class NoArtifactError(ArtifactError):
+    """There is no artifact where one was named, as after a slip in the path."""
+
+    kind = "input"
+    exit_code = InputError.exit_code
 
 
 class RequestError(InputError):

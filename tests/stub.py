@@ -9,6 +9,7 @@ from typing import Any
 import onnx_ir as ir
 
 from optc.artifact import EngineEntry
+from optc.artifact.files import EngineFiles
 from optc.backend import NATIVE, BuildOptions, EngineBuild, Support
 from optc.machine import Machine
 from optc.runtime.executable import EngineSpec, Executable
@@ -43,6 +44,9 @@ class StubBackend:
 
     def shares_weights(self, built: Target, other: Target) -> bool:
         return built.kind == other.kind
+
+    def check(self, engine: EngineEntry, files: EngineFiles) -> None:
+        files.entry("engine.bin")
 
     def can_load(self, engine: EngineEntry, machine: Machine) -> str:
         return machine.misfit(engine.target)

@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     import onnx_ir as ir
 
     from optc.artifact import EngineEntry
+    from optc.artifact.files import EngineFiles
     from optc.backend import BuildOptions, EngineBuild, Support
     from optc.bench.estimate import EngineEstimate
     from optc.machine import Machine
@@ -67,12 +68,19 @@ class OnnxRuntimeBackend:
 
         return estimate_engine(model, target, options)
 
+    def check(self, engine: EngineEntry, files: EngineFiles) -> None:
+        """Check ``engine.data`` and the files that a load opens."""
+        from optc.backends.onnxruntime.engine_data import check_engine
+
+        check_engine(engine, files)
+
     def can_load(self, engine: EngineEntry, machine: Machine) -> str:
         """Empty if the machine suits the engine's target and its ONNX Runtime is usable."""
+        from optc.backends.onnxruntime.engine_data import read_data
         from optc.backends.onnxruntime.loader import unusable
 
-        data = engine.data
-        return machine.misfit(engine.target) or unusable(data["provider"], data["release"])
+        data = read_data(engine.data)
+        return machine.misfit(engine.target) or unusable(data.provider, data.release)
 
     def features_used(self, engine: EngineEntry) -> tuple[str, ...]:
         """None: ONNX Runtime picks its kernels when it is loaded."""

@@ -10,9 +10,9 @@ from pathlib import Path
 import onnx_ir as ir
 
 from optc.backend import BuildOptions, EngineBuild, slot_engine_spec
+from optc.backends.onnxruntime.engine_data import MODEL_FILE, WEIGHTS_FILE
 from optc.backends.onnxruntime.legalize import legalize, legalize_pages
 from optc.backends.onnxruntime.legalize.pages import KV_METADATA, is_paged
-from optc.backends.onnxruntime.loader import MODEL_FILE, WEIGHTS_FILE
 from optc.backends.onnxruntime.packages import CPU_PACKAGE, GPU_PACKAGE, OLDEST
 from optc.backends.onnxruntime.providers import CPU, CUDA
 from optc.backends.onnxruntime.weights import store_weights

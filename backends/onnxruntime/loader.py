@@ -6,6 +6,7 @@ from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
+from optc.backends.onnxruntime.engine_data import MODEL_FILE, WEIGHTS_FILE, read_data
 from optc.backends.onnxruntime.executable import SlotExecutable
 from optc.backends.onnxruntime.memory import DeviceMemory, HostMemory
 from optc.backends.onnxruntime.packages import (
@@ -20,9 +21,6 @@ from optc.cuda_device import CudaDevice
 from optc.errors import ArtifactError, UnavailableError
 from optc.runtime.executable import EngineSpec
 
-MODEL_FILE = "model.onnx"
-WEIGHTS_FILE = "weights.bin"
-
 
 def load_engine(
     folder: Path, spec: EngineSpec, data: dict[str, Any], threads: int
@@ -34,8 +32,9 @@ def load_engine(
         UnavailableError: ONNX Runtime is missing or too old, or its provider does not start, or
             there is no driver.
     """
-    provider: str = data["provider"]
-    why = unusable(provider, data["release"])
+    found = read_data(data)
+    provider = found.provider
+    why = unusable(provider, found.release)
     if why:
         raise UnavailableError(why, where="onnxruntime engine")
     for name in (MODEL_FILE, WEIGHTS_FILE):
@@ -45,11 +44,25 @@ def load_engine(
                 where=name,
                 hint="the artifact is incomplete: copy it again",
             )
-    session = open_session(folder / MODEL_FILE, provider, threads)
+    session = _open(folder / MODEL_FILE, provider, threads)
     memory = _memory(device_of(provider).kind)
     if spec.kv_layout == "paged":
         return PagedExecutable(session, spec, memory)
     return SlotExecutable(session, spec, memory)
+
+
+def _open(model: Path, provider: str, threads: int) -> Any:
+    """A session on the model of an artifact."""
+    from onnxruntime.capi import onnxruntime_pybind11_state as ort
+
+    try:
+        return open_session(model, provider, threads)
+    except (ort.Fail, ort.InvalidArgument, ort.InvalidGraph, ort.InvalidProtobuf) as error:
+        raise ArtifactError(
+            f"ONNX Runtime cannot open the model: {str(error).splitlines()[0]}",
+            where=str(model),
+            hint="the file is damaged: compile or copy the artifact again",
+        ) from error
 
 
 def _memory(kind: str) -> MakeMemory:

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     import onnx_ir as ir
 
     from optc.artifact import EngineEntry
+    from optc.artifact.files import EngineFiles
     from optc.backend import BuildOptions, EngineBuild, Support
     from optc.bench.estimate import EngineEstimate
     from optc.machine import Machine
@@ -76,6 +77,12 @@ class TensorRTBackend:
         from optc.backends.tensorrt.estimate import estimate_engine
 
         return estimate_engine(model, target, options)
+
+    def check(self, engine: EngineEntry, files: EngineFiles) -> None:
+        """Check ``engine.data`` and the engine's file."""
+        from optc.backends.tensorrt.engine_data import check_files, read_data
+
+        check_files(read_data(engine.data), files)
 
     def can_load(self, engine: EngineEntry, machine: Machine) -> str:
         """Empty if the machine's first GPU is one of the engine's, and the release of TensorRT is

@@ -16,10 +16,10 @@ import onnx_ir as ir
 from optc.backend import BuildOptions, EngineBuild, slot_engine_spec
 from optc.backends.tensorrt.builder import run_builder
 from optc.backends.tensorrt.dialect import check_model
+from optc.backends.tensorrt.engine_data import ENGINE_FILE
 from optc.backends.tensorrt.layers import parse_table
 from optc.backends.tensorrt.legalize import Legalized, legalize
 from optc.backends.tensorrt.limits import Limits, slot_length
-from optc.backends.tensorrt.loading import ENGINE_FILE
 from optc.backends.tensorrt.profiles import limits_of, profiles_for
 from optc.backends.tensorrt.report import Expected, describe, findings
 from optc.backends.tensorrt.request import BuildRequest

@@ -6,16 +6,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from optc.backends.tensorrt.engine_data import ENGINE_FILE, RTX, EngineData, read_data
 from optc.backends.tensorrt.header import EngineHeader, check_header, read_header
 from optc.backends.tensorrt.provider import installed_version
 from optc.errors import UnavailableError
 from optc.machine import Machine, this_machine
 from optc.runtime.executable import EngineSpec, Executable
 from optc.target import Target
-
-#: The engine's file in its folder.
-ENGINE_FILE = "engine.trt"
-RTX = "tensorrt_rtx"
 
 
 def release_mismatch(requires: Mapping[str, str]) -> str:
@@ -54,19 +51,19 @@ def load_engine(folder: Path, spec: EngineSpec, data: dict[str, Any]) -> Executa
         UnavailableError: Another release of TensorRT, no driver, or no GPU that it was built for.
     """
     path = folder / ENGINE_FILE
-    package = str(data["package"])
-    problem = release_mismatch({package: str(data["version"])})
+    found = read_data(data)
+    problem = release_mismatch({found.package: found.version})
     if problem:
         raise UnavailableError(problem, where=str(path))
-    header = read_header(path) if package == RTX else None
-    check_device(header, data, this_machine(), str(path))
+    header = read_header(path) if found.package == RTX else None
+    check_device(header, found, this_machine(), str(path))
     from optc.backends.tensorrt.runtime.open import open_executable
 
-    return open_executable(path, spec, data)
+    return open_executable(path, spec, found)
 
 
 def check_device(
-    header: EngineHeader | None, data: dict[str, Any], machine: Machine, where: str
+    header: EngineHeader | None, data: EngineData, machine: Machine, where: str
 ) -> None:
     """Check that the first GPU of ``machine`` is one that the engine was built for.
 
@@ -83,10 +80,10 @@ def check_device(
             hint="load it on a machine with such a GPU; what was checked at build time holds",
         )
     if header is not None:
-        check_header(header, str(data["version"]), f"sm_{machine.sm[0]}", where)
+        check_header(header, data.version, f"sm_{machine.sm[0]}", where)
 
 
-def _product(data: dict[str, Any]) -> str:
+def _product(data: EngineData) -> str:
     names = {RTX: "TensorRT-RTX", "tensorrt": "TensorRT"}
-    release = ".".join(str(data["version"]).split(".")[:3])
-    return f"{names[str(data['package'])]} {release}"
+    release = ".".join(data.version.split(".")[:3])
+    return f"{names[data.package]} {release}"

@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     import onnx_ir as ir
 
     from optc.artifact import EngineEntry
+    from optc.artifact.files import EngineFiles
     from optc.backend import BuildOptions, EngineBuild, Support
     from optc.bench.ceilings import Meter
     from optc.bench.costs import StepCosts
@@ -93,6 +94,12 @@ class TvmBackend:
         from optc.backends.tvm.build import build_engine
 
         return build_engine(model, target, workdir, options)
+
+    def check(self, engine: EngineEntry, files: EngineFiles) -> None:
+        """Check ``engine.data`` and the files that it leads to."""
+        from optc.backends.tvm.engine_data import read_data
+
+        read_data(engine.data).check_files(files)
 
     def can_load(self, engine: EngineEntry, machine: Machine) -> str:
         """Empty if the machine has what the engine's target needs and its release of tvm_ffi."""

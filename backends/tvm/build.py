@@ -17,6 +17,7 @@ import onnx_ir as ir
 from optc.backend import BuildOptions, EngineBuild, SharedWeights
 from optc.backends.tvm.child_environment import child_environment
 from optc.backends.tvm.costs import costs_json, step_costs
+from optc.backends.tvm.engine_data import read_data
 from optc.backends.tvm.engine_files import ENGINE_FILE, WEIGHTS_FILE
 from optc.backends.tvm.given_logits import with_given_logits
 from optc.backends.tvm.isa import Isa, isa_of
@@ -26,7 +27,7 @@ from optc.backends.tvm.program import Program
 from optc.backends.tvm.runtime_libs import FFI_PACKAGE, copy_libraries, ffi_version
 from optc.backends.tvm.schedule_files import Schedules, schedules_json
 from optc.backends.tvm.tuned import known_schedules, with_schedules
-from optc.backends.tvm.weights_file import Placed, placed_from_json, write_weights
+from optc.backends.tvm.weights_file import Placed, write_weights
 from optc.errors import OptcError, UnavailableError, UnsupportedError
 from optc.target import Target
 
@@ -99,7 +100,7 @@ def pack_weights(
     if shared is None:
         libraries = copy_libraries(workdir)
         return (WEIGHTS_FILE, *libraries), write_weights(workdir / WEIGHTS_FILE, lowered.weights)
-    known = {p.tensor: p for p in map(placed_from_json, shared.data["weights"])}
+    known = {p.tensor: p for p in read_data(shared.data).weights}
     tensors = [tensor for weight in lowered.weights for tensor in weight.tensors]
     missing = [tensor.name for tensor in tensors if tensor not in known]
     if missing:

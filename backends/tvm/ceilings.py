@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from optc.backends.tvm.engine_data import read_data
 from optc.backends.tvm.engine_files import ENGINE_FILE
 from optc.backends.tvm.isa import Isa, isa_of
 from optc.backends.tvm.loader import kernel_library, start_runtime
@@ -149,7 +150,8 @@ def open_meter(folder: Path, data: dict[str, Any], threads: int, working_set_byt
     Raises:
         UnavailableError: The engine was built without ceilings, or for another CPU.
     """
-    ffi = start_runtime(folder, data, threads)
-    isa = isa_of(Target("", "cpu", tuple(data["features"])))
+    found = read_data(data)
+    ffi = start_runtime(folder, found, threads)
+    isa = isa_of(Target("", "cpu", found.features))
     library = measuring_kernels(ffi, folder / ENGINE_FILE)
     return Meter(ffi, library, isa, threads, working_set_bytes)

@@ -7,13 +7,14 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from optc.backends.tvm.engine_data import EngineData, read_data
 from optc.backends.tvm.engine_files import ENGINE_FILE, WEIGHTS_FILE, check_files
 from optc.backends.tvm.executable import TvmExecutable
 from optc.backends.tvm.recording import Recorder
 from optc.backends.tvm.replay import REPLAY, Replays
 from optc.backends.tvm.runtime_libs import LIBRARIES, check_ffi_version, import_ffi, open_runtime
 from optc.backends.tvm.thread_pool import load_library, want_threads
-from optc.backends.tvm.weights_file import MappedWeights, placed_from_json
+from optc.backends.tvm.weights_file import MappedWeights
 from optc.errors import ArtifactError, UnavailableError
 from optc.runtime.executable import (
     EngineSpec,
@@ -41,13 +42,13 @@ def load_engine(
         UnavailableError: The CPU lacks features of the engine, or tvm_ffi is of another release.
         ArtifactError: A file is missing, truncated or cannot be opened.
     """
-    shared = folder / data.get("shared", ".")  # another engine's, with these weights among its own
+    found = read_data(data)
+    shared = folder / found.shared  # another engine's, with these weights among its own
     check_files(folder / ENGINE_FILE, *(shared / name for name in (WEIGHTS_FILE, *LIBRARIES)))
-    ffi = start_runtime(shared, data, threads)
-    placed = [placed_from_json(item) for item in data["weights"]]
-    weights = MappedWeights(shared / WEIGHTS_FILE, placed)
+    ffi = start_runtime(shared, found, threads)
+    weights = MappedWeights(shared / WEIGHTS_FILE, found.weights)
     engine = folder / ENGINE_FILE
-    devices = vm_devices(data)
+    devices = vm_devices(found)
     vm = open_vm(ffi, engine, devices)
     names = ["step", *(f"copy_kv_{g}" for g in range(len(spec.groups)))]
     if spec.accept_rates:
@@ -55,10 +56,9 @@ def load_engine(
     if spec.samples:
         names.append("sample")
     functions = {name: vm[name] for name in names}
-    weight_names = [p.tensor.name for p in placed]
+    weight_names = [p.tensor.name for p in found.weights]
     replays = _replays(ffi, engine, devices, "step")
     head_replays = _replays(ffi, engine, devices, "medusa") if spec.accept_rates else None
-    given_logits = data.get("given_logits", False)  # not in engines compiled before
     return TvmExecutable(
         ffi,
         functions,
@@ -67,7 +67,7 @@ def load_engine(
         weight_names,
         replays,
         head_replays,
-        given_logits=given_logits,
+        given_logits=found.given_logits,
     )
 
 
@@ -92,14 +92,14 @@ def kernel_library(ffi: ModuleType, engine: Path, kernel: str) -> Any:
     return None
 
 
-def start_runtime(folder: Path, data: dict[str, Any], threads: int) -> ModuleType:
+def start_runtime(folder: Path, data: EngineData, threads: int) -> ModuleType:
     """TVM's runtime, ``threads`` for what the calling thread loads next; returns ``tvm_ffi``.
 
     Raises:
         UnavailableError, ArtifactError: As `load_engine`.
     """
-    _check_cpu(tuple(data["features"]))
-    check_ffi_version(data["ffi"])
+    _check_cpu(data.features)
+    check_ffi_version(data.ffi)
     ffi = import_ffi()
     _set_threads(threads)
     open_runtime(folder)
@@ -126,10 +126,10 @@ def _set_threads(threads: int) -> None:
     os.environ.setdefault("TVM_BIND_THREADS", "0")
 
 
-def vm_devices(data: dict[str, Any]) -> tuple[int, ...]:
+def vm_devices(data: EngineData) -> tuple[int, ...]:
     """Devices of the virtual machines of a CPU engine with the build's ``data``; one compiled
     before its results had memory of their own has none in a pool."""
-    return _CPU_POOLED if data.get("pooled") else _CPU_UNPOOLED
+    return _CPU_POOLED if data.pooled else _CPU_UNPOOLED
 
 
 def open_vm(ffi: ModuleType, engine: Path, devices: tuple[int, ...]) -> Any:

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from optc.backends.tvm.ceilings import NOTHING, NOTHING_OPERANDS, measuring_kernels
+from optc.backends.tvm.engine_data import read_data
 from optc.backends.tvm.engine_files import ENGINE_FILE
 from optc.backends.tvm.executable import TvmExecutable
 from optc.backends.tvm.loader import load_engine, open_vm, vm_devices
@@ -97,7 +98,7 @@ def open_profiler(
     executable = load_engine(folder, spec, data, threads)
     ffi, engine = import_ffi(), folder / ENGINE_FILE
     library = measuring_kernels(ffi, engine)
-    recorder = Recorder(open_vm(ffi, engine, vm_devices(data)), library)
+    recorder = Recorder(open_vm(ffi, engine, vm_devices(read_data(data))), library)
     return TvmProfiler(executable, ffi, library, recorder)
 
 

@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from optc.backends.tvm.huge_pages import HugePageWriter, map_now
-from optc.backends.tvm.program import Tensor, tensor_from_json
+from optc.backends.tvm.program import Tensor
 from optc.errors import ArtifactError
 from optc.target import usable_threads
 
@@ -61,13 +61,8 @@ class Placed:
         return self.offset + tensor_bytes(self.tensor)
 
     def to_json(self) -> dict[str, Any]:
-        """The entry of the index, as `placed_from_json` reads it."""
+        """The entry of the index, as `optc.backends.tvm.engine_data` reads it."""
         return {**asdict(self.tensor), "offset": self.offset}
-
-
-def placed_from_json(data: dict[str, Any]) -> Placed:
-    """An entry of the index."""
-    return Placed(tensor_from_json(data), int(data["offset"]))
 
 
 def tensor_bytes(tensor: Tensor) -> int:

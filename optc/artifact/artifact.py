@@ -2,23 +2,28 @@
 
 from __future__ import annotations
 
-import json
+import os
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+from optc import registry
 from optc.artifact.choose import Choice, choose_engine
+from optc.artifact.files import ArtifactFiles
+from optc.artifact.jsonio import read_json
 from optc.artifact.manifest import (
     MANIFEST_NAME,
     REPORT_NAME,
+    TOKENIZER_FILE,
     EngineEntry,
     Manifest,
 )
 from optc.artifact.measured import measured_speeds
 from optc.artifact.parse_manifest import parse_manifest
+from optc.artifact.report import read_report
 from optc.artifact.verify import check_files, contents_checked_beside
-from optc.errors import ArtifactError
+from optc.errors import ArtifactError, InputError, NoArtifactError
 from optc.machine import Machine, this_machine
 
 Verify = Literal["full", "size"]
@@ -43,15 +48,31 @@ class Artifact:
         Args:
             path: The folder.
             verify: ``full`` hashes every file on all usable threads; ``size`` trusts contents and
-                checks only that every file is there with its length.
+                checks all the rest: the manifest, what each backend will take from it, and that
+                every file is there with its length and none is opened that is not listed.
 
         Raises:
-            ArtifactError: Not an artifact, another format, or a file missing or damaged.
+            NoArtifactError: There is no artifact.
+            ArtifactError: Another format, a file missing or damaged, or a manifest that no compile
+                wrote.
         """
         folder = Path(path)
-        manifest = read_manifest(folder)
-        check_files(folder, manifest.files, contents=verify == "full")
-        return cls(folder, manifest)
+        artifact = cls(folder, read_manifest(folder))
+        artifact.files.check(artifact.manifest)
+        for engine in artifact.manifest.engines:
+            artifact._check_engine(engine)
+        if verify == "full":
+            check_files(folder, artifact.manifest.files)
+        return artifact
+
+    def _check_engine(self, engine: EngineEntry) -> None:
+        """Check what the engine's backend will take from the manifest. An engine of a backend that
+        is not installed cannot be loaded, so nothing of it is used."""
+        try:
+            backend = registry.backend(engine.backend)
+        except InputError:
+            return
+        backend.check(engine, self.files.of_engine(engine))
 
     def contents_checked(self, verify: Verify) -> AbstractContextManager[None]:
         """Do what ``open(path, verify)`` does beyond ``open(path, "size")`` beside the body of a
@@ -63,6 +84,11 @@ class Artifact:
         if verify == "size":
             return nullcontext()
         return contents_checked_beside(self.path, self.manifest.files)
+
+    @property
+    def files(self) -> ArtifactFiles:
+        """Gives the paths of its files."""
+        return ArtifactFiles(self.path, self.manifest.files)
 
     @property
     def digest(self) -> str:
@@ -117,65 +143,48 @@ class Artifact:
 
     def tokenizer_file(self) -> Path | None:
         """Path of ``tokenizer.json``, or None where the artifact has no tokenizer."""
-        tokenizer = self.manifest.tokenizer
-        if tokenizer is None:
+        if self.manifest.tokenizer is None:
             return None
-        return next(self.path / f for f in tokenizer.files if f.endswith("tokenizer.json"))
+        return self.files.path(TOKENIZER_FILE, "the tokenizer")
 
     def chat_template(self) -> str:
-        """Text of the chat template; empty where there is none."""
+        """Text of the chat template; empty where there is none.
+
+        Raises:
+            ArtifactError: It is not UTF-8.
+        """
         tokenizer = self.manifest.tokenizer
         if tokenizer is None or not tokenizer.chat_template:
             return ""
-        return (self.path / tokenizer.chat_template).read_text(encoding="utf-8")
+        path = self.files.path(tokenizer.chat_template, "the tokenizer")
+        try:
+            return path.read_text(encoding="utf-8")
+        except UnicodeDecodeError as error:
+            raise ArtifactError(f"is not UTF-8: {error.reason}", where=str(path)) from error
 
     def report(self) -> dict[str, Any]:
-        """Figures, timings and machine facts of the compile; empty where the file is gone.
+        """Figures, timings and machine facts of the compile; empty where the file is gone. It is
+        not part of the digest (`optc.artifact.report`).
 
         Raises:
-            ArtifactError: The report is not JSON.
+            ArtifactError: The report is damaged.
         """
         path = self.path / REPORT_NAME
-        return read_json(path) if path.is_file() else {}
+        return read_report(path) if os.path.lexists(path) else {}
 
 
 def read_manifest(folder: Path) -> Manifest:
     """The manifest of an artifact folder, its own digest checked, its files not.
 
     Raises:
-        ArtifactError: The folder is missing, holds no manifest, or holds a damaged one.
+        NoArtifactError: The folder is missing or holds no manifest.
+        ArtifactError: The manifest is damaged.
     """
+    hint = "give the folder that optc compile wrote"
     if not folder.is_dir():
         problem = "is a file, not an artifact folder" if folder.exists() else "no such artifact"
-        raise ArtifactError(
-            problem, where=str(folder), hint="give the folder that optc compile wrote"
-        )
+        raise NoArtifactError(problem, where=str(folder), hint=hint)
     path = folder / MANIFEST_NAME
-    if not path.is_file():
-        raise ArtifactError(
-            f"holds no {MANIFEST_NAME}",
-            where=str(folder),
-            hint="give the folder that optc compile wrote",
-        )
+    if not os.path.lexists(path):
+        raise NoArtifactError(f"holds no {MANIFEST_NAME}", where=str(folder), hint=hint)
     return parse_manifest(read_json(path), str(path))
-
-
-def read_json(path: Path) -> dict[str, Any]:
-    """The JSON object in a file.
-
-    Raises:
-        ArtifactError: Unreadable or not a JSON object.
-    """
-    try:
-        value = json.loads(path.read_bytes())
-    except OSError as error:
-        raise ArtifactError(f"cannot be read: {error.strerror}", where=str(path)) from error
-    except ValueError as error:  # UnicodeDecodeError and JSONDecodeError
-        raise ArtifactError(
-            f"is not JSON: {error}",
-            where=str(path),
-            hint="copy the artifact again or compile the model again",
-        ) from error
-    if not isinstance(value, dict):
-        raise ArtifactError("is not a JSON object", where=str(path))
-    return value

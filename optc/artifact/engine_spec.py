@@ -2,61 +2,91 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from itertools import chain
+
 from optc.artifact.jsonio import Fields
 from optc.runtime.adapters.spec import AdapterModule, AdapterPart, AdapterSpec
 from optc.runtime.executable import KV_TYPES, EngineSpec, KVGroup, LayerKV
+from optc.runtime.kv_layout import KVLayout
+
+#: Most KV heads of a layer, and most elements of a head: far above any model's, and low enough that
+#: sizes computed from them stay within int64.
+_MAX_HEADS = _MAX_DIM = 1 << 16
 
 
 def parse_spec(f: Fields) -> EngineSpec:
     """The spec in a manifest's JSON object.
 
     Raises:
-        ArtifactError: A key is missing or of another type.
+        ArtifactError: A key is missing, of another type or out of range, or groups and layers do
+            not name each other.
     """
+    layers = tuple(_layer(layer) for layer in f.children("layers"))
+    groups = tuple(
+        KVGroup(g.count("window"), g.counts("layers", 0, len(layers) - 1))
+        for g in f.children("groups")
+    )
+    _check_groups(f, groups, layers)
     return EngineSpec(
-        vocab_size=f.get("vocab_size", int),
-        max_context=f.get("max_context", int),
-        max_rows=f.get("max_rows", int),
-        max_sequences=f.get("max_sequences", int),
-        max_logit_rows=f.get("max_logit_rows", int),
-        block_multiple=f.get("block_multiple", int),
+        vocab_size=f.count("vocab_size", 1),
+        max_context=f.count("max_context", 1),
+        max_rows=f.count("max_rows", 1),
+        max_sequences=f.count("max_sequences", 1),
+        max_logit_rows=f.count("max_logit_rows", 1),
+        block_multiple=f.count("block_multiple", 1),
         batch_invariant=f.get("batch_invariant", bool),
-        groups=tuple(
-            KVGroup(g.get("window", int), g.each("layers", int)) for g in f.children("groups")
-        ),
-        layers=tuple(
-            LayerKV(
-                layer.get("group", int),
-                layer.get("kv_heads", int),
-                layer.get("key_dim", int),
-                layer.get("value_dim", int),
-                layer.choice("dtype", KV_TYPES),
-            )
-            for layer in f.children("layers")
-        ),
+        groups=groups,
+        layers=layers,
         tree=bool(f.optional("tree", bool)),
         accept_rates=_accept_rates(f),
         samples=bool(f.optional("samples", bool)),
-        kv_layout="slots" if f.optional("kv_layout", str) == "slots" else "paged",
+        kv_layout=_kv_layout(f),
         adapters=None if f.optional("adapters", dict) is None else _adapters(f.child("adapters")),
     )
 
 
+def _layer(f: Fields) -> LayerKV:
+    return LayerKV(
+        f.count("group"),
+        f.count("kv_heads", 1, _MAX_HEADS),
+        f.count("key_dim", 1, _MAX_DIM),
+        f.count("value_dim", 1, _MAX_DIM),
+        f.choice("dtype", KV_TYPES),
+    )
+
+
+def _check_groups(f: Fields, groups: Sequence[KVGroup], layers: Sequence[LayerKV]) -> None:
+    listed = sorted((index, g) for g, group in enumerate(groups) for index in group.layers)
+    if listed != [(index, layer.group) for index, layer in enumerate(layers)]:
+        raise f.error("the layers that 'groups' lists are not those that 'layers' puts there")
+
+
+def _kv_layout(f: Fields) -> KVLayout:
+    if f.optional("kv_layout", str) is None:  # as before there were slots
+        return "paged"
+    return "slots" if f.choice("kv_layout", ("paged", "slots")) == "slots" else "paged"
+
+
 def _accept_rates(f: Fields) -> tuple[tuple[float, ...], ...]:
-    rows = f.optional("accept_rates", list)
-    return () if rows is None else tuple(tuple(float(rate) for rate in row) for row in rows)
+    if f.optional("accept_rates", list) is None:
+        return ()
+    rows = f.each("accept_rates", list)
+    for rate in chain.from_iterable(rows):
+        if isinstance(rate, bool) or not isinstance(rate, int | float) or not 0 <= rate <= 1:
+            raise f.error(f"the key 'accept_rates' holds {rate!r:.80}, which is no rate")
+    return tuple(tuple(map(float, row)) for row in rows)
 
 
 def _adapters(f: Fields) -> AdapterSpec:
-    modules = tuple(
-        AdapterModule(
-            m.get("k", int),
-            m.get("n", int),
-            tuple(
-                AdapterPart(p.get("name", str), p.get("start", int), p.get("stop", int))
-                for p in m.children("parts")
-            ),
-        )
-        for m in f.children("modules")
-    )
-    return AdapterSpec(f.get("max", int), f.get("rank", int), modules)
+    modules = tuple(_module(module) for module in f.children("modules"))
+    return AdapterSpec(f.count("max", 1), f.count("rank", 1), modules)
+
+
+def _module(f: Fields) -> AdapterModule:
+    n = f.count("n", 1)
+    parts = []
+    for part in f.children("parts"):
+        start = part.count("start", 0, n - 1)
+        parts.append(AdapterPart(part.get("name", str), start, part.count("stop", start + 1, n)))
+    return AdapterModule(f.count("k", 1), n, tuple(parts))

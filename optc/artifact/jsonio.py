@@ -1,14 +1,28 @@
-"""Canonical JSON and typed reading of JSON objects, with errors that name the key."""
+"""Canonical JSON, and reading of an artifact's JSON, with errors that name file and key."""
 
 from __future__ import annotations
 
+import errno
 import json
+import math
+import os
+import stat
 from collections.abc import Iterable, Mapping
+from pathlib import Path
 from typing import Any, TypeVar
 
 from optc.errors import ArtifactError
+from optc.safe_json import JSONError, parse_json
 
 T = TypeVar("T")
+
+#: Largest number of rows, tokens, blocks and the like: engines count them in int32.
+MAX_COUNT = 2**31 - 1
+#: Largest integer of an artifact's JSON: file sizes and offsets are int64.
+MAX_INT = 2**63 - 1
+_NEWER = "the artifact is of a newer optc, or damaged"
+#: No text of an artifact's JSON that anything is called by is longer.
+_SHOWN = 80
 
 
 def canonical_json(value: object) -> bytes:
@@ -23,6 +37,38 @@ def pretty_json(value: object) -> bytes:
     """JSON as written to disk: sorted keys, two spaces, a final newline."""
     text = json.dumps(value, sort_keys=True, indent=2, ensure_ascii=False, allow_nan=False)
     return text.encode() + b"\n"
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """The JSON object in a file, which must be a regular one.
+
+    Raises:
+        ArtifactError: Unreadable, not a JSON object, or JSON that is not safe to use
+            (`optc.safe_json`).
+    """
+    where = str(path)
+    flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
+    try:
+        descriptor = os.open(path, flags)
+        with open(descriptor, "rb") as stream:
+            if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+                raise ArtifactError("is no regular file", where=where)
+            text = stream.read()
+    except OSError as error:
+        linked = error.errno == errno.ELOOP  # what O_NOFOLLOW makes of a symbolic link
+        problem = "is a symbolic link" if linked else f"cannot be read: {error.strerror}"
+        raise ArtifactError(problem, where=where) from error
+    try:
+        value = parse_json(text)
+    except JSONError as error:
+        raise ArtifactError(
+            f"is not JSON that can be used: {error}",
+            where=where,
+            hint="copy the artifact again or compile the model again",
+        ) from error
+    if not isinstance(value, dict):
+        raise ArtifactError("is not a JSON object", where=where)
+    return value
 
 
 class Fields:
@@ -44,38 +90,66 @@ class Fields:
 
     def error(self, message: str) -> ArtifactError:
         """An error about this object, to be raised."""
-        return ArtifactError(
-            message, where=self._where, hint="the artifact is of a newer optc, or damaged"
-        )
+        return ArtifactError(message, where=self._where, hint=_NEWER)
+
+    def require(self, *keys: str) -> None:
+        """Refuse an object without one of these keys."""
+        for key in keys:
+            if key not in self.values:
+                raise ArtifactError(f"the key {key!r} is missing", where=self._where)
 
     def get(self, key: str, kind: type[T]) -> T:
         """The value of ``key``, which must be of ``kind``."""
-        if key not in self.values:
-            raise ArtifactError(f"the key {key!r} is missing", where=self._where)
+        self.require(key)
         value = self.values[key]
-        # bool is an int to isinstance, but 'true' is no byte count.
-        if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
+        if not _is(value, kind):
             raise ArtifactError(
                 f"the key {key!r} is not {kind.__name__} but {type(value).__name__}",
                 where=self._where,
             )
+        if isinstance(value, int) and not -MAX_INT <= value <= MAX_INT:
+            raise self.error(f"the key {key!r} is an integer of more than 64 bits")
+        made: T = value
+        return made
+
+    def count(self, key: str, least: int = 0, most: int = MAX_COUNT) -> int:
+        """The integer under ``key``, which must lie in ``least`` to ``most``."""
+        value = self.get(key, int)
+        if not least <= value <= most:
+            raise self.error(f"the key {key!r} is {value}, not within {least} to {most}")
         return value
+
+    def counts(self, key: str, least: int = 0, most: int = MAX_COUNT) -> tuple[int, ...]:
+        """The list under ``key`` of integers within ``least`` to ``most``."""
+        values = self.each(key, int)
+        for value in values:
+            if not least <= value <= most:
+                raise self.error(f"the key {key!r} holds {value}, not within {least} to {most}")
+        return values
+
+    def texts(self, key: str) -> dict[str, str]:
+        """The object under ``key``, whose values must be texts."""
+        child = self.child(key)
+        return {name: child.get(name, str) for name in child.values}
 
     def optional(self, key: str, kind: type[T]) -> T | None:
         """The value of ``key``, or None where it is null."""
         return None if self.values.get(key) is None else self.get(key, kind)
 
     def number(self, key: str) -> float | None:
-        """The number under ``key``, or None where it is null."""
+        """The finite number under ``key``, or None where it is null."""
         if isinstance(self.values.get(key), int):
             return self.get(key, int)
-        return self.optional(key, float)
+        value = self.optional(key, float)
+        if value is not None and not math.isfinite(value):
+            raise self.error(f"the key {key!r} is {value}")
+        return value
 
     def each(self, key: str, kind: type[T]) -> tuple[T, ...]:
         """The list under ``key``, whose elements must be of ``kind``."""
         values = self.get(key, list)
         for value in values:
-            if not isinstance(value, kind):
+            if not _is(value, kind):
                 raise ArtifactError(
                     f"the key {key!r} holds {type(value).__name__}, not {kind.__name__}",
                     where=self._where,
@@ -86,7 +160,8 @@ class Fields:
         """The text under ``key``, which must be one of ``known``."""
         value, names = self.get(key, str), list(known)
         if value not in names:
-            raise self.error(f"the key {key!r} is {value!r}, none of {', '.join(names)}")
+            shown = value[:_SHOWN]
+            raise self.error(f"the key {key!r} is {shown!r}, none of {', '.join(names)}")
         return value
 
     def child(self, key: str) -> Fields:
@@ -99,3 +174,8 @@ class Fields:
             Fields(value, f"{self._where}: {key}[{index}]")
             for index, value in enumerate(self.get(key, list))
         ]
+
+
+def _is(value: object, kind: type) -> bool:
+    """Whether a value is of a kind; True is an int to isinstance, but no byte count."""
+    return isinstance(value, kind) and not (kind is int and isinstance(value, bool))

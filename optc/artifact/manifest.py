@@ -19,6 +19,9 @@ from optc.target import Target
 FORMAT_VERSION = 2
 MANIFEST_NAME = "manifest.json"
 REPORT_NAME = "report.json"
+TOKENIZER_FILE = "tokenizer/tokenizer.json"
+#: Of engines.
+ROLES = ("target", "draft", "self")
 
 
 @dataclass(frozen=True)

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
+from collections.abc import Sequence
 from pathlib import PurePosixPath
 
 from optc.artifact.engine_spec import parse_spec
-from optc.artifact.jsonio import Fields
+from optc.artifact.jsonio import MAX_INT, Fields
 from optc.artifact.manifest import (
     FORMAT_VERSION,
+    ROLES,
+    TOKENIZER_FILE,
     EngineEntry,
     FileEntry,
     GateEntry,
@@ -25,6 +29,7 @@ from optc.target import Target
 #: Pieces of a file start at multiples of this many bytes, where every system can map it from.
 PIECE_MULTIPLE = 1 << 20
 _HEX = re.compile("[0-9a-f]{64}")
+_ARCH = re.compile(r"sm_[0-9]{2,3}(\+sm_[0-9]{2,3})*")
 
 
 def parse_manifest(value: object, where: str) -> Manifest:
@@ -35,8 +40,8 @@ def parse_manifest(value: object, where: str) -> Manifest:
         where: Path of the file, for messages.
 
     Raises:
-        ArtifactError: Another format version, a key missing or of another type, an unsafe path,
-            pieces that do not make up their file, or a digest that does not match.
+        ArtifactError: Another format version, a key missing, of another type or out of range, an
+            unsafe path, pieces that do not make up their file, or a digest that does not match.
     """
     fields = Fields(value, where)
     _check_format(fields, where)
@@ -54,12 +59,10 @@ def parse_manifest(value: object, where: str) -> Manifest:
         files=tuple(_file(f) for f in fields.children("files")),
         gated=fields.get("gated", bool),
         gates=tuple(_gate(f) for f in fields.children("gates")),
-        packages=fields.get("packages", dict),
+        packages=fields.texts("packages"),
     )
-    folders = [engine.folder for engine in manifest.engines]
-    texts = [] if manifest.tokenizer is None else manifest.tokenizer.files
-    for path in (*(entry.path for entry in manifest.files), *folders, *texts):
-        _check_path(path, where)
+    _check_unique("file", [entry.path for entry in manifest.files], where)
+    _check_unique("engine", [engine.name for engine in manifest.engines], where)
     return manifest
 
 
@@ -82,10 +85,20 @@ def _check_digest(fields: Fields, where: str) -> None:
         )
 
 
-def _check_path(path: str, where: str) -> None:
+def _path(f: Fields, path: str) -> str:
+    """A path that names something in the artifact, in the one form in which it can be written."""
     parts = PurePosixPath(path)
     if parts.is_absolute() or ".." in parts.parts or not parts.parts:
-        raise ArtifactError(f"the path {path!r} leaves the artifact", where=where)
+        raise f.error(f"the path {path[:80]!r} leaves the artifact")
+    if parts.as_posix() != path or not path.isprintable() or "\\" in path:
+        raise f.error(f"the path {path[:80]!r} is not one that optc compile writes")
+    return path
+
+
+def _check_unique(what: str, names: Sequence[str], where: str) -> None:
+    twice = [name for name, count in Counter(names).items() if count > 1]
+    if twice:
+        raise ArtifactError(f"the {what} {twice[0]!r} is listed more than once", where=where)
 
 
 def _source(f: Fields) -> Source:
@@ -96,8 +109,12 @@ def _source(f: Fields) -> Source:
 
 def _pass(f: Fields) -> PassEntry:
     return PassEntry(
-        f.get("name", str), f.get("spec", str), f.get("count", int), f.get("details", dict)
+        f.get("name", str), f.get("spec", str), f.get("count", int), _details(f.child("details"))
     )
+
+
+def _details(f: Fields) -> dict[str, int]:
+    return {name: f.get(name, int) for name in f.values}
 
 
 def _gate(f: Fields) -> GateEntry:
@@ -111,9 +128,12 @@ def _gate(f: Fields) -> GateEntry:
 
 
 def _file(f: Fields) -> FileEntry:
-    size = f.get("bytes", int)
+    size = f.count("bytes", 0, MAX_INT)
     pieces = None if f.optional("pieces", dict) is None else _pieces(f.child("pieces"), size)
-    return FileEntry(f.get("path", str), size, f.get("sha256", str), pieces)
+    path, digest = _path(f, f.get("path", str)), f.get("sha256", str)
+    if not _HEX.fullmatch(digest):
+        raise f.error(f"the digest is no sha256 in hex: {digest[:80]!r}")
+    return FileEntry(path, size, digest, pieces)
 
 
 def _pieces(f: Fields, size: int) -> Pieces:
@@ -134,33 +154,39 @@ def _pieces(f: Fields, size: int) -> Pieces:
 
 
 def _tokenizer(f: Fields) -> TokenizerEntry:
+    files = tuple(_path(f, path) for path in f.each("files", str))
+    if TOKENIZER_FILE not in files:
+        raise f.error(f"the key 'files' lacks {TOKENIZER_FILE}")
+    template = f.get("chat_template", str)
     return TokenizerEntry(
-        files=f.each("files", str),
-        bos_token_id=f.optional("bos_token_id", int),
-        eos_token_ids=f.each("eos_token_ids", int),
+        files=files,
+        bos_token_id=None if f.optional("bos_token_id", int) is None else f.count("bos_token_id"),
+        eos_token_ids=f.counts("eos_token_ids"),
         add_bos=f.get("add_bos", bool),
         bos_token=f.get("bos_token", str),
         eos_token=f.get("eos_token", str),
-        chat_template=f.get("chat_template", str),
+        chat_template=_path(f, template) if template else "",
     )
 
 
+def _target(f: Fields) -> Target:
+    arch = f.get("arch", str)
+    if arch and not _ARCH.fullmatch(arch):
+        raise f.error(f"the key 'arch' is {arch[:80]!r}, not sm_90 or sm_80+sm_89")
+    kind = f.choice("kind", ("cpu", "cuda"))
+    return Target(f.get("name", str), kind, f.each("features", str), arch)
+
+
 def _engine(f: Fields) -> EngineEntry:
-    target = f.child("target")
     return EngineEntry(
         name=f.get("name", str),
-        role=f.get("role", str),
+        role=f.choice("role", ROLES),
         backend=f.get("backend", str),
-        target=Target(
-            target.get("name", str),
-            target.get("kind", str),
-            target.each("features", str),
-            target.get("arch", str),
-        ),
-        requires=f.get("requires", dict),
+        target=_target(f.child("target")),
+        requires=f.texts("requires"),
         spec=parse_spec(f.child("spec")),
         data=f.get("data", dict),
-        folder=f.get("folder", str),
-        files=f.each("files", str),
+        folder=_path(f, f.get("folder", str)),
+        files=tuple(_path(f, path) for path in f.each("files", str)),
         source=_source(f.child("source")) if f.optional("source", dict) else None,
     )

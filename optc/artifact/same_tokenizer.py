@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from optc.artifact.artifact import read_json
+from optc.artifact.jsonio import read_json
 
 #: What ids depend on; truncation, padding and the template of special tokens do not change them.
 _PARTS = ("model", "added_tokens", "normalizer", "pre_tokenizer")
@@ -14,7 +14,7 @@ def tokenizer_difference(first: Path, second: Path) -> str:
     """The first part in which two tokenizers differ; empty if ids mean the same to both.
 
     Raises:
-        ArtifactError: One of them is not JSON.
+        ArtifactError: One of them is not JSON that can be used.
     """
     if first.read_bytes() == second.read_bytes():
         return ""

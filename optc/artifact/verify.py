@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from optc.artifact.digests import hashing_threads, range_sha256
+from optc.artifact.files import check_size
 from optc.artifact.manifest import MANIFEST_NAME, REPORT_NAME, FileEntry
 from optc.errors import ArtifactError
 
@@ -42,24 +43,6 @@ def ranges_of(entry: FileEntry, *, whole: bool) -> list[Range]:
     if pieces and not whole:
         return pieces
     return [Range(0, entry.bytes, entry.sha256, "its sha256"), *pieces]
-
-
-def check_size(folder: Path, entry: FileEntry) -> None:
-    """Check that a file exists and has its length.
-
-    Raises:
-        ArtifactError: It is missing or of another length; names it.
-    """
-    path = folder / entry.path
-    if not path.is_file():
-        raise ArtifactError("the file is missing", where=str(path), hint=_HINT)
-    size = path.stat().st_size
-    if size != entry.bytes:
-        raise ArtifactError(
-            f"the file has {size} bytes where the manifest says {entry.bytes}",
-            where=str(path),
-            hint=_HINT,
-        )
 
 
 def check_contents(path: Path, part: Range) -> None:

@@ -6,16 +6,21 @@ the bytes that cannot be in a cache, weights and KV, and the arithmetic of matmu
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from optc.artifact.jsonio import Fields
 from optc.runtime.executable import EngineSpec
 from optc.runtime.work import Work
 
 #: Amounts of work by name: ``1`` (once a step), ``T`` rows, ``R`` rows with logits and, for each
 #: KV group g, ``kv<g>`` tokens whose K and V are read, ``pairs<g>`` pairs of a row and a token.
 Factors = Mapping[str, float]
+_KIND = re.compile("1|T|R|(kv|pairs)[0-9]+")
+#: Ceilings of arithmetic.
+PEAKS = ("int4", "int8", "fp4", "fp8", "fp16", "bf16", "fp32")
 
 
 @dataclass(frozen=True)
@@ -24,8 +29,7 @@ class KernelCost:
 
     Attributes:
         calls: Calls in a step.
-        peak: Ceiling of its arithmetic: ``int8``, ``bf16`` or ``fp32``; of GPUs ``fp16``, ``fp8``
-            and ``fp4`` too.
+        peak: Ceiling of its arithmetic, one of `PEAKS`.
         bytes: Bytes that must come from memory, by kind of work.
         ops: Operations (a multiply-add is two), by kind of work.
         shape: For a reader: ``NxK`` of a matmul, else empty.
@@ -72,9 +76,17 @@ class StepCosts:
 
     @staticmethod
     def from_json(data: Mapping[str, Any]) -> StepCosts:
-        """The costs that ``asdict`` turned into JSON."""
-        kernels = {name: KernelCost(**cost) for name, cost in data["kernels"].items()}
-        return StepCosts(data["peak"], kernels)
+        """The costs that ``asdict`` turned into JSON.
+
+        Raises:
+            ArtifactError: They are not.
+        """
+        f = Fields(data, "costs")
+        kernels = f.child("kernels")
+        return StepCosts(
+            f.choice("peak", PEAKS),
+            {name: _kernel(kernels.child(name)) for name in kernels.values},
+        )
 
 
 def main_peak(kernels: Mapping[str, KernelCost]) -> str:
@@ -100,6 +112,26 @@ def step_work(
     work = Work(tuple(group.window for group in spec.groups))
     work.add_step(list(zip(new_rows, lengths, strict=True)), wanted)
     return work.factors()
+
+
+def _kernel(f: Fields) -> KernelCost:
+    return KernelCost(
+        f.count("calls"),
+        f.choice("peak", PEAKS),
+        _terms(f.child("bytes")),
+        _terms(f.child("ops")),
+        f.get("shape", str),
+    )
+
+
+def _terms(f: Fields) -> dict[str, float]:
+    terms: dict[str, float] = {}
+    for kind in f.values:
+        value = f.number(kind)
+        if value is None or value < 0 or not _KIND.fullmatch(kind):
+            raise f.error(f"{kind[:80]!r} is {value}, which is no cost")
+        terms[kind] = value
+    return terms
 
 
 def _evaluate(terms: Mapping[str, float], work: Factors) -> float:

@@ -17,7 +17,7 @@ from optc.artifact.manifest import REPORT_NAME
 from optc.driver.gates_text import gates_text
 from optc.driver.machine import machine_facts
 from optc.driver.reference_model import check_source, check_source_folder, import_reference
-from optc.errors import GateError, InputError
+from optc.errors import GateError
 from optc.machine import this_machine
 from optc.progress import Progress, no_progress
 
@@ -146,18 +146,3 @@ def _keep(
     except OSError as error:
         return (f"{path} could not be written, so the verdicts are not kept: {error.strerror}",)
     return ()
-
-
-def need_reference(reference: Path | None) -> Path:
-    """The reference that ``--gates`` needs.
-
-    Raises:
-        InputError: There is none.
-    """
-    if reference is None:
-        raise InputError(
-            "needs the model that the artifact was compiled from",
-            where="--gates",
-            hint="--reference MODEL",
-        )
-    return reference

@@ -1,8 +1,12 @@
-"""A small artifact made without a compile: two files and a tokenizer entry."""
+"""A small artifact made without a compile: an engine's files and data, and a tokenizer entry."""
 
 from __future__ import annotations
 
+import json
+from collections.abc import Callable
+from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 from optc.artifact import (
     Artifact,
@@ -15,10 +19,24 @@ from optc.artifact import (
     Source,
     TokenizerEntry,
 )
+from optc.artifact.digests import hashed_file, hashing_threads
+from optc.artifact.manifest import digest_of
 from optc.runtime.executable import EngineSpec, KVGroup, LayerKV
 from optc.target import Target, parse_target
 
 WEIGHTS = bytes(range(256)) * 40
+TOKENIZER = '{"model":{"type":"BPE","vocab":{},"merges":[]}}'
+#: Beside the weights; their contents are nothing that could be loaded.
+CODE = ("engine.so", "libtvm_runtime.so", "libtvm_runtime_extra.so")
+#: As the TVM backend writes them.
+DATA: dict[str, Any] = {
+    "features": ["avx2"],
+    "ffi": "0.1.15",
+    "weights": [
+        {"name": "a", "dtype": "float32", "shape": [16, 8], "offset": 0},
+        {"name": "b", "dtype": "int8", "shape": [9728], "offset": 512},
+    ],
+}
 
 
 def toy_spec() -> EngineSpec:
@@ -43,9 +61,9 @@ def toy_engine(name: str = "target", target: Target | None = None) -> EngineEntr
         target=target or parse_target("x86-64-v3"),
         requires={},
         spec=toy_spec(),
-        data={"tensors": [1, 2]},
+        data=DATA,
         folder=f"engines/{name}",
-        files=("weights.bin",),
+        files=("weights.bin", *CODE),
     )
 
 
@@ -67,11 +85,35 @@ def toy_manifest(files: tuple[FileEntry, ...], *engines: EngineEntry) -> Manifes
 
 
 def write_files(writer: ArtifactWriter) -> None:
-    (writer.subfolder("engines/target") / "weights.bin").write_bytes(WEIGHTS)
-    (writer.subfolder("tokenizer") / "tokenizer.json").write_text("{}")
+    folder = writer.subfolder("engines/target")
+    (folder / "weights.bin").write_bytes(WEIGHTS)
+    for name in CODE:
+        (folder / name).write_bytes(b"code")
+    (writer.subfolder("tokenizer") / "tokenizer.json").write_text(TOKENIZER)
 
 
 def write_toy(output: Path, *engines: EngineEntry, force: bool = False) -> Artifact:
     with ArtifactWriter(output, force=force) as writer:
         write_files(writer)
         return writer.commit(toy_manifest(writer.hashed_files(), *engines), {"seconds": 1.5})
+
+
+def forge(artifact: Path, change: Callable[[dict[str, Any]], object]) -> None:
+    """Change an artifact's manifest as someone does who knows how its digest is made."""
+    path = artifact / "manifest.json"
+    value = json.loads(path.read_bytes())
+    change(value)
+    path.write_text(json.dumps({**value, "digest": digest_of(value)}))
+
+
+def list_files(artifact: Path) -> None:
+    """Put all files that there are into the manifest, with their sizes and digests."""
+
+    def change(value: dict[str, Any]) -> None:
+        texts = (artifact / "manifest.json", artifact / "report.json")
+        paths = [p for p in artifact.rglob("*") if p.is_file() and p not in texts]
+        with hashing_threads() as threads:
+            found = [asdict(hashed_file(artifact, path, threads)) for path in sorted(paths)]
+        value["files"] = [{k: v for k, v in f.items() if k != "pieces"} for f in found]
+
+    forge(artifact, change)

@@ -18,7 +18,7 @@ def artifact(tmp_path: Path) -> Path:
 def test_verify(optc: Optc, artifact: Path) -> None:
     value = optc("verify", artifact, "--json").json
     assert value["ok"] is True
-    assert (value["files"], value["bytes"]) == (2, 10242)
+    assert (value["files"], value["bytes"]) == (5, 10299)
     assert value["digest"] in optc("verify", artifact).out
     assert value["warnings"] == []
 
@@ -38,7 +38,7 @@ def test_verify_and_load_name_a_corrupted_file(
     data[777] ^= 0x10
     path.write_bytes(data)
     outcome = optc(*command, artifact)
-    assert outcome.code == 2
+    assert outcome.code == 5
     assert f"error: {path}: the file is corrupted" in outcome.err
     assert optc(*command, artifact, "--json").json["error"]["kind"] == "artifact"
 

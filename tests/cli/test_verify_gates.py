@@ -145,4 +145,5 @@ def test_usage(optc: Optc, unjudged: Path, tmp_path: Path) -> None:
     )
     copied = shutil.copytree(unjudged, tmp_path / "copy")
     (copied / "engines/tvm-native/weights.bin").write_bytes(b"other")
-    assert optc("verify", copied, "--gates", "--reference", tmp_path).code == 2
+    assert optc("verify", copied, "--gates", "--reference", tmp_path).code == 5
+    assert optc("verify", copied, "--gates").code == 2, "asked for before anything is checked"

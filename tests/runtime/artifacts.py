@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from optc.artifact import Artifact, ArtifactWriter, EngineEntry, Manifest, Source, TokenizerEntry
+from optc.artifact.files import EngineFiles
 from optc.machine import Machine
 from optc.runtime.executable import EngineSpec, Executable
 from optc.target import Target
@@ -25,6 +26,9 @@ class ToyBackend:
     def __init__(self) -> None:
         self.calls: list[tuple[Path, dict[str, Any], int]] = []
         self.loaded: list[ToyExecutable] = []
+
+    def check(self, engine: EngineEntry, files: EngineFiles) -> None:
+        files.entry("engine.bin")
 
     def can_load(self, engine: EngineEntry, machine: Machine) -> str:
         return machine.misfit(engine.target)

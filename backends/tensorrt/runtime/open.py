@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from optc.backends.tensorrt.limits import Limits
+from optc.backends.tensorrt.engine_data import EngineData
 from optc.backends.tensorrt.provider import Provider, load_provider
 from optc.backends.tensorrt.runtime.engine import ProfileRunner, contexts_of, uses_graphs
 from optc.backends.tensorrt.runtime.executable import SlotExecutable
@@ -15,7 +14,7 @@ from optc.errors import ArtifactError, UnavailableError
 from optc.runtime.executable import EngineSpec
 
 
-def open_executable(path: Path, spec: EngineSpec, data: dict[str, Any]) -> SlotExecutable:
+def open_executable(path: Path, spec: EngineSpec, data: EngineData) -> SlotExecutable:
     """The engine in ``path``, ready to run.
 
     Raises:
@@ -35,10 +34,10 @@ def open_executable(path: Path, spec: EngineSpec, data: dict[str, Any]) -> SlotE
 
 
 def build_executable(
-    provider: Provider, engine: Any, device: Device, spec: EngineSpec, data: dict[str, Any]
+    provider: Provider, engine: Any, device: Device, spec: EngineSpec, data: EngineData
 ) -> SlotExecutable:
     """The runners of a loaded engine's profiles."""
-    limits = [Limits(**one) for one in data["profiles"]]
+    limits = list(data.profiles)
     config = _runtime_config(provider, engine)
     contexts = contexts_of(engine, device, len(limits), config)
     runners = [
@@ -47,26 +46,26 @@ def build_executable(
             device,
             limit,
             spec.vocab_size,
-            data["inputs"],
+            data.inputs,
             graphs=uses_graphs(index, native=config is not None),
         )
         for index, (context, limit) in enumerate(zip(contexts, limits, strict=True))
     ]
-    return SlotExecutable(spec, device, runners, limits, int(data["slot_length"]))
+    return SlotExecutable(spec, device, runners, limits, data.slot_length)
 
 
-def check_tensors(engine: Any, provider: Provider, data: Mapping[str, Any], where: str) -> None:
+def check_tensors(engine: Any, provider: Provider, data: EngineData, where: str) -> None:
     """Check inputs, outputs and which of them share memory against what the build stated.
 
     Raises:
         ArtifactError: They differ; names the first that does.
     """
     names = {engine.get_tensor_name(index) for index in range(engine.num_io_tensors)}
-    stated = {*data["inputs"], *data["aliases"], "logits"}
+    stated = {*data.inputs, *data.aliases, "logits"}
     if names != stated:
         odd = sorted(names ^ stated)
         raise ArtifactError(f"the engine and its manifest differ in {odd[0]}", where=where)
-    for output, given in data["aliases"].items():
+    for output, given in data.aliases.items():
         found = engine.get_aliased_input_tensor(output)
         if found != given:
             raise ArtifactError(

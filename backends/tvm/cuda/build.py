@@ -14,10 +14,9 @@ from optc.backends.tvm.build import compiling, pack_weights
 from optc.backends.tvm.costs import CUDA_PEAKS, costs_json, step_costs
 from optc.backends.tvm.cuda.images import image_file
 from optc.backends.tvm.cuda.limits import refusal
-from optc.backends.tvm.cuda.runtime import RUNTIME_LIBRARY
 from optc.backends.tvm.cuda.step_memory import step_range_values, with_step_memory
 from optc.backends.tvm.cuda.toolchain import device_compiler
-from optc.backends.tvm.engine_files import ENGINE_FILE
+from optc.backends.tvm.engine_files import ENGINE_FILE, RUNTIME_LIBRARY
 from optc.backends.tvm.link import linker_command
 from optc.backends.tvm.lower_model import Lowered, lower_model
 from optc.backends.tvm.program import kernel_names

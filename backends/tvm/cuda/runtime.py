@@ -9,12 +9,11 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from optc.backends.tvm.engine_files import RUNTIME_LIBRARY
 from optc.backends.tvm.runtime_libs import check_ffi_version, import_ffi, open_runtime
 from optc.errors import ArtifactError, UnavailableError
 from optc.machine import this_machine
 
-#: The CUDA part; opened behind the others.
-RUNTIME_LIBRARY = "libtvm_runtime_cuda.so"
 #: What it needs besides the driver.
 _CUDART = "libcudart.so.13"
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from optc.cli.gates_line import gates_line
-from optc.cli.output import byte_text, json_option, print_json, show, table
+from optc.cli.output import byte_text, json_option, print_json, print_warnings, show, table
 from optc.cli.tables import gates_tables, passes_table
 
 if TYPE_CHECKING:
@@ -26,13 +26,15 @@ def command(artifact: Path, as_json: bool) -> None:
     from optc.artifact import Artifact
 
     opened = Artifact.open(artifact, verify="size")
-    report = opened.report()
+    report, warnings = _report(opened)
     reasons = _reasons(opened.manifest)
     if as_json:
         manifest = opened.manifest.to_json()
         values = {"artifact": str(artifact), "digest": opened.digest}
         here = [{"name": n, "loads_here": not why, "reason": why} for n, why in reasons.items()]
-        print_json("inspect", {**values, "manifest": manifest, "report": report, "engines": here})
+        print_json(
+            "inspect", {**values, "manifest": manifest, "report": report, "engines": here}, warnings
+        )
         return
     show(
         _identity(opened, report),
@@ -40,6 +42,18 @@ def command(artifact: Path, as_json: bool) -> None:
         passes_table(report.get("passes", [])),
         *gates_tables(report.get("gates", [])),
     )
+    print_warnings(warnings)
+
+
+def _report(artifact: Artifact) -> tuple[dict[str, Any], list[str]]:
+    """The report, and a warning where it is damaged: nothing but this command shows it, and what
+    the artifact is stands in the manifest."""
+    from optc.errors import ArtifactError
+
+    try:
+        return artifact.report(), []
+    except ArtifactError as error:
+        return {}, [f"the report is left out: {error.render()}"]
 
 
 def _identity(artifact: Artifact, report: Mapping[str, Any]) -> Table:

@@ -18,6 +18,7 @@ from optc.cli.output import (
 )
 from optc.cli.progress import progress_on_stderr
 from optc.cli.tables import gates_tables
+from optc.errors import InputError
 
 if TYPE_CHECKING:
     from optc.artifact import Manifest
@@ -37,13 +38,19 @@ def command(
 ) -> None:
     """Check size and sha256 of every file of ARTIFACT; name the first one that differs.
 
+    Checked is also all else that a load would refuse on any machine: what the manifest says of
+    every engine, and that no file is opened that it does not list.
+
     With --gates: measure, on this machine, the gates of engines that could not run where the
     artifact was compiled; exit code 4 if one does not hold or cannot be measured here either.
     """
-    from optc.artifact import Artifact, read_manifest
+    from optc.artifact import Artifact
     from optc.artifact.verify import check_files, unlisted_files
+    from optc.runtime.loader import artifact_tokenizer
 
-    manifest = read_manifest(artifact)
+    model = _reference(reference) if gated else None
+    opened = Artifact.open(artifact, "size")
+    manifest = opened.manifest
     with progress_on_stderr() as progress:
         check_files(
             artifact,
@@ -51,9 +58,10 @@ def command(
             whole=True,
             progress=lambda path, count: progress(f"hashed {path}", count, count),
         )
+    artifact_tokenizer(opened)  # whose files a load parses, and may refuse
     strangers = unlisted_files(artifact, manifest.files)
     warnings = [f"{name} is not in the manifest" for name in strangers]
-    found = _gates(Artifact(artifact, manifest), reference, eval_text) if gated else None
+    found = None if model is None else _gates(opened, model, eval_text)
     if found is not None:
         warnings += found.warnings
         if not as_json:
@@ -68,15 +76,24 @@ def command(
     click.echo(f"digest {manifest.digest}")
 
 
-def _gates(artifact: Any, reference: Path | None, eval_text: Path | None) -> VerifiedGates:
+def _reference(given: Path | None) -> Path:
+    """The model that ``--gates`` needs; asked for before anything is hashed."""
+    if given is None:
+        raise InputError(
+            "needs the model that the artifact was compiled from",
+            where="--gates",
+            hint="--reference MODEL",
+        )
+    return given
+
+
+def _gates(artifact: Any, reference: Path, eval_text: Path | None) -> VerifiedGates:
     from optc.cli.needs import compile_packages
 
     with compile_packages(), reserved_stdout(), progress_on_stderr() as progress:
-        from optc.driver.verify_gates import need_reference, verify_gates
+        from optc.driver.verify_gates import verify_gates
 
-        return verify_gates(
-            artifact, need_reference(reference), eval_text=eval_text, progress=progress
-        )
+        return verify_gates(artifact, reference, eval_text=eval_text, progress=progress)
 
 
 def _values(artifact: Path, manifest: Manifest, found: VerifiedGates | None) -> dict[str, Any]:

@@ -83,3 +83,12 @@ def test_engines_for_cuda_need_the_other_package(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(loader, "installed", lambda: have)
     assert loader.unusable(CPU, "1.31") == ""
     assert loader.unusable(CUDA, "1.31").startswith("onnxruntime-gpu is not installed")
+
+
+@pytest.mark.parametrize("damage", [b"\xff" * 8, b"", b"\x08\x09"])
+def test_a_model_that_is_none_is_one_clear_error(tmp_path: Path, damage: bytes) -> None:
+    spec = open_engine(FAMILIES["llama"], FUSED, tmp_path).spec
+    (tmp_path / "model.onnx").write_bytes(damage)
+    with pytest.raises(ArtifactError, match="ONNX Runtime cannot open the model") as caught:
+        load_engine(tmp_path, spec, DATA, 1)
+    assert caught.value.where == str(tmp_path / "model.onnx")

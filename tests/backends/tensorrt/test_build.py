@@ -12,8 +12,8 @@ import pytest
 
 from optc import registry
 from optc.backend import BuildOptions, EngineBuild
+from optc.backends.tensorrt.engine_data import ENGINE_FILE
 from optc.backends.tensorrt.header import read_header
-from optc.backends.tensorrt.loading import ENGINE_FILE
 from optc.backends.tensorrt.provider import missing_reason
 from optc.driver.engine_gates import lowered_runner
 from optc.errors import UnsupportedError

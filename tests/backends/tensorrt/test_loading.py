@@ -9,6 +9,7 @@ import pytest
 
 from optc import registry
 from optc.backends.tensorrt import loading
+from optc.backends.tensorrt.engine_data import ENGINE_FILE, read_data
 from optc.backends.tensorrt.header import SIZE, parse_header
 from optc.backends.tensorrt.loading import check_device, gpu_mismatch, release_mismatch
 from optc.errors import UnavailableError
@@ -16,7 +17,15 @@ from optc.machine import Machine
 from optc.target import parse_target
 from tests.runtime.test_lean_import import run as run_lean
 
-_DATA = {"package": "tensorrt_rtx", "version": "1.7.1.116"}
+_JSON = {
+    "package": "tensorrt_rtx",
+    "version": "1.7.1.116",
+    "slot_length": 16,
+    "profiles": [{"name": "decode", "batch": 1, "rows": 1, "logits": 1}],
+    "inputs": ["tokens"],
+    "aliases": {},
+}
+_DATA = read_data(_JSON)
 
 
 def _header(mask: int) -> bytes:
@@ -79,9 +88,9 @@ def test_a_damaged_engine_is_refused_before_the_driver_is_looked_for(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(loading, "installed_version", lambda _: "1.7.1.116")
-    (tmp_path / loading.ENGINE_FILE).write_bytes(_header(0x8)[:-1])
+    (tmp_path / ENGINE_FILE).write_bytes(_header(0x8)[:-1])
     with pytest.raises(Exception, match="no TensorRT-RTX engine"):
-        loading.load_engine(tmp_path, None, _DATA)  # type: ignore[arg-type]
+        loading.load_engine(tmp_path, None, _JSON)  # type: ignore[arg-type]
 
 
 def test_loading_needs_no_compiler() -> None:

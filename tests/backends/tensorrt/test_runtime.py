@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 
 import numpy as np
 import onnx_ir as ir
 import pytest
 
 from optc.backends.tensorrt.build import save
+from optc.backends.tensorrt.engine_data import EngineData
 from optc.backends.tensorrt.legalize import legalize
 from optc.backends.tensorrt.limits import Limits, slot_length
 from optc.backends.tensorrt.runtime.engine import ProfileRunner
@@ -198,13 +198,11 @@ class _Engine:
 
 
 def test_tensors_and_aliases_must_be_those_of_the_manifest() -> None:
-    data: dict[str, Any] = {
-        "inputs": ["tokens", "past_k.0"],
-        "aliases": {"present_k.0": "past_k.0"},
-    }
+    inputs, aliases = ("tokens", "past_k.0"), {"present_k.0": "past_k.0"}
+    data = EngineData("tensorrt_rtx", "1.7.1.116", 16, (), inputs, aliases)
     names = ["tokens", "past_k.0", "logits", "present_k.0"]
     provider = SimpleNamespace()
-    check_tensors(_Engine(names, data["aliases"]), provider, data, "engine")  # type: ignore[arg-type]
+    check_tensors(_Engine(names, aliases), provider, data, "engine")  # type: ignore[arg-type]
     with pytest.raises(ArtifactError, match=r"differ in past_k\.0"):
         check_tensors(_Engine(["tokens", "logits", "present_k.0"], {}), provider, data, "e")  # type: ignore[arg-type]
     with pytest.raises(ArtifactError, match=r"shares its memory with nothing, not with past_k\.0"):

@@ -21,6 +21,7 @@ import pytest
 from optc.backends.tvm import BACKEND, packing, tuned
 from optc.backends.tvm import build as build_module
 from optc.backends.tvm import link as link_module
+from optc.backends.tvm.engine_data import read_data
 from optc.backends.tvm.program import Tensor
 from optc.backends.tvm.schedule import Schedule, Workload
 from optc.backends.tvm.schedule_files import write_schedules
@@ -28,7 +29,6 @@ from optc.backends.tvm.weights_file import (
     Chunk,
     MappedWeights,
     PackedWeight,
-    placed_from_json,
     write_weights,
 )
 from optc.driver.limits import predicted_bytes
@@ -127,7 +127,7 @@ def test_shapes_that_tuning_did_not_reach_are_a_warning(
 def test_packed_weights_are_the_quantized_ones(engines: GetEngine) -> None:
     """Values and scales read back from the file are those of the model's initializers."""
     engine = engines("int8")
-    placed = [placed_from_json(item) for item in engine.build.backend_data["weights"]]
+    placed = read_data(engine.build.backend_data).weights
     assert all(p.offset % 64 == 0 for p in placed)
     mapped = MappedWeights(engine.folder / "weights.bin", placed)
     node = next(n for n in engine.model.graph if n.op_type == "QuantizedMatMul")

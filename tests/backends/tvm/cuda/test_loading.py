@@ -11,8 +11,7 @@ import pytest
 from optc.backends.tvm import BACKEND
 from optc.backends.tvm.cuda import loader, runtime
 from optc.backends.tvm.cuda.images import best_image, image_file
-from optc.backends.tvm.cuda.runtime import RUNTIME_LIBRARY
-from optc.backends.tvm.engine_files import ENGINE_FILE, WEIGHTS_FILE
+from optc.backends.tvm.engine_files import ENGINE_FILE, RUNTIME_LIBRARY, WEIGHTS_FILE
 from optc.backends.tvm.runtime_libs import LIBRARIES, ffi_version
 from optc.errors import ArtifactError, UnavailableError, UnsupportedError
 from optc.machine import Machine
