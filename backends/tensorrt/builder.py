@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
-import sys
 import tempfile
 import time
 from pathlib import Path
 from typing import Any
 
 from optc.backends.tensorrt.request import BuildRequest
+from optc.child_process import child_command, child_environment
 from optc.errors import OptcError, UnavailableError, UnsupportedError
 
 #: Module that runs in the builder's process.
@@ -62,14 +61,13 @@ def run_builder(
 
 def _run(child: str, arguments: list[str], log: Path, max_bytes: int, timeout_s: float) -> str:
     """Run the process to its end, or kill it; how it ended, in words."""
-    environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
     with log.open("wb") as stream:
         process = subprocess.Popen(
-            [sys.executable, "-m", child, *arguments],
+            child_command(child, *arguments),
             stdin=subprocess.DEVNULL,
             stdout=stream,
             stderr=subprocess.STDOUT,
-            env=environment,
+            env=child_environment(),
         )
     try:
         return _watch(process, max_bytes, timeout_s)

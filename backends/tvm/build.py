@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -15,7 +14,6 @@ from typing import Any
 import onnx_ir as ir
 
 from optc.backend import BuildOptions, EngineBuild, SharedWeights
-from optc.backends.tvm.child_environment import child_environment
 from optc.backends.tvm.costs import costs_json, step_costs
 from optc.backends.tvm.engine_data import read_data
 from optc.backends.tvm.engine_files import ENGINE_FILE, WEIGHTS_FILE
@@ -28,6 +26,7 @@ from optc.backends.tvm.runtime_libs import FFI_PACKAGE, copy_libraries, ffi_vers
 from optc.backends.tvm.schedule_files import Schedules, schedules_json
 from optc.backends.tvm.tuned import known_schedules, with_schedules
 from optc.backends.tvm.weights_file import Placed, write_weights
+from optc.child_process import child_command, child_environment
 from optc.errors import OptcError, UnavailableError, UnsupportedError
 from optc.target import Target
 
@@ -158,7 +157,7 @@ def _start_compiler(compiled: Program, workdir: Path) -> subprocess.Popen[bytes]
     arguments = [str(program), str(result), str(workdir / ENGINE_FILE)]
     with log.open("wb") as stream:
         return subprocess.Popen(
-            [sys.executable, "-m", CHILD, *arguments],
+            child_command(CHILD, *arguments),
             stdin=subprocess.DEVNULL,
             stdout=stream,
             stderr=subprocess.STDOUT,

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import subprocess
-import sys
 import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
@@ -16,7 +15,6 @@ from pathlib import Path
 from typing import Any
 
 from optc.backend import BuildOptions
-from optc.backends.tvm.child_environment import child_environment
 from optc.backends.tvm.isa import Isa
 from optc.backends.tvm.program import Call, Program
 from optc.backends.tvm.schedule import Workload, parse_schedule, workload_of
@@ -26,6 +24,7 @@ from optc.backends.tvm.schedule_files import (
     read_schedules,
     write_schedules,
 )
+from optc.child_process import child_command, child_environment
 from optc.errors import InputError, UnavailableError
 from optc.runtime.costs_cache import cache_folder
 from optc.target import host_features, usable_threads
@@ -113,7 +112,7 @@ def _measure_in_child(workloads: Sequence[Workload], isa: Isa) -> list[dict[str,
         asked, result = Path(folder, "request.json"), Path(folder, "result.json")
         asked.write_text(json.dumps(request))
         done = subprocess.run(
-            [sys.executable, "-m", CHILD, str(asked), str(result)],
+            child_command(CHILD, str(asked), str(result)),
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,

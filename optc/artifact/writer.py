@@ -1,7 +1,8 @@
 """Atomic writing: an artifact is built in a folder beside its place and renamed when complete.
 
 Whatever ends the work earlier (an error, a full disk, Ctrl-C, SIGTERM raised as an exception)
-removes that folder and leaves what was there before untouched.
+removes that folder and leaves what was there before untouched. What a killed process left is
+removed by the next one that writes the same artifact.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from optc.artifact.digests import hashed_file, hashing_threads
 from optc.artifact.exchange import exchange
 from optc.artifact.jsonio import pretty_json
 from optc.artifact.manifest import MANIFEST_NAME, REPORT_NAME, FileEntry, Manifest
+from optc.artifact.reservation import HeldError, Reservation
 from optc.errors import InputError
 
 _REASONS = {
@@ -44,11 +46,13 @@ class ArtifactWriter:
 
     Args:
         output: Folder of the artifact to be.
-        force: Replace an artifact that is there; only once the new one is complete.
+        force: Replace an artifact that is there; only once the new one is complete. An empty
+            folder is replaced without it.
 
     Raises:
         InputError: The output exists and ``force`` is off, or is something that must not be
-            replaced, or cannot be written (permissions, read-only or full disk).
+            replaced, another process is writing it, or it cannot be written (permissions,
+            read-only or full disk).
     """
 
     def __init__(self, output: str | Path, *, force: bool = False) -> None:
@@ -56,18 +60,25 @@ class ArtifactWriter:
         self._place = self.output.resolve()
         self._force = force
         self._made: list[Path] = []
+        self._reservation = Reservation(self._place)
         self.folder = self._place.with_name(f".{self._place.name}.partial-{os.getpid()}")
 
     def __enter__(self) -> ArtifactWriter:
         """Check the output and make the work folder beside it."""
         try:
             self._check_output()
-            for parent in reversed(self._missing_parents()):
-                parent.mkdir()
-                self._made.append(parent)
-            shutil.rmtree(self.folder, ignore_errors=True)  # a killed process of the same number
+            self._make_parents()
+            self._reservation.acquire()
             self.folder.mkdir()
             self._made.append(self.folder)
+        except HeldError as error:
+            self._clean_up()
+            holder = f" (process {error.holder})" if error.holder else ""
+            raise InputError(
+                f"another compile is writing it{holder}",
+                where=str(self.output),
+                hint="wait for its end, or name another output with -o",
+            ) from error
         except OSError as error:
             self._clean_up()
             raise self._input_error(error) from error
@@ -141,10 +152,12 @@ class ArtifactWriter:
         """
         self._write_texts(manifest, report)
         try:
+            if self._place.exists():
+                shutil.copymode(self._place, self.folder)
             if self._force and self._place.exists():
                 exchange(self.folder, self._place)  # the folder now holds the old artifact
             else:
-                self.folder.rename(self._place)
+                self.folder.rename(self._place)  # which also takes the place of an empty folder
                 self._made.clear()
         except OSError as error:
             if error.errno in (errno.ENOTEMPTY, errno.EEXIST):
@@ -172,30 +185,44 @@ class ArtifactWriter:
     def _check_output(self) -> None:
         if not os.path.lexists(self._place):
             return
+        if self._place.is_mount():
+            raise InputError(
+                "is a mount point, which cannot be replaced",
+                where=str(self.output),
+                hint="name a folder in it with -o",
+            )
+        if self._place.is_dir() and not any(self._place.iterdir()):
+            return
         if not self._force:
             raise self._exists()
-        is_artifact = (self._place / MANIFEST_NAME).is_file()
-        if not is_artifact and not (self._place.is_dir() and not any(self._place.iterdir())):
+        if not (self._place / MANIFEST_NAME).is_file():
             raise InputError(
                 f"exists and is no artifact (it holds no {MANIFEST_NAME}); not replaced",
                 where=str(self.output),
                 hint="choose another folder with -o",
             )
 
-    def _missing_parents(self) -> list[Path]:
-        missing = []
-        for parent in self._place.parents:
-            if parent.exists():
-                break
-            missing.append(parent)
-        return missing
+    def _make_parents(self) -> None:
+        for parent in reversed([p for p in self._place.parents if not p.exists()]):
+            try:
+                parent.mkdir()
+            except FileExistsError:  # another process was faster, or it is a file
+                if not parent.is_dir():
+                    raise
+            else:
+                self._made.append(parent)
 
     def _clean_up(self) -> None:
+        if self.folder in self._made:
+            self._made.remove(self.folder)
+            shutil.rmtree(self.folder, ignore_errors=True)
+        self._reservation.release()
         for folder in reversed(self._made):
-            if folder == self.folder:
-                shutil.rmtree(folder, ignore_errors=True)
-            elif not any(folder.iterdir()):
+            try:
                 folder.rmdir()
+            except OSError as error:
+                if error.errno != errno.ENOTEMPTY:
+                    raise
         self._made.clear()
 
     def _exists(self) -> InputError:
