@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from optc import registry
+from optc.errors import EngineError
 from tests.cli.conftest import Optc
 
 OPTC = str(Path(sys.executable).with_name("optc"))
@@ -116,6 +117,19 @@ def test_a_bug_shows_its_traceback_and_exits_with_70(
     assert outcome.json["error"]["kind"] == "internal"
 
 
+def test_an_engine_that_failed_shows_the_traceback_of_its_cause(
+    optc: Optc, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail() -> None:
+        raise EngineError("the engine failed") from ZeroDivisionError("by zero")
+
+    monkeypatch.setattr(registry, "backend_names", fail)
+    outcome = optc("backends", "--json")
+    assert outcome.code == 70
+    assert outcome.json["error"]["kind"] == "engine"
+    assert "ZeroDivisionError: by zero" in outcome.err
+
+
 def test_an_end_of_file_is_a_bug_and_no_interrupt(
     optc: Optc, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -144,6 +158,7 @@ def test_interruption_is_exit_code_130(optc: Optc, monkeypatch: pytest.MonkeyPat
 TERMINATED_TWICE = """
 import os, signal, sys
 from optc import registry
+from optc.errors import EngineError
 from optc.cli.main import main
 
 def names():
