@@ -1,8 +1,8 @@
 """The error tree. A user error says what, where and what to do, and never shows a traceback.
 
-Exit codes (docs/cli.md lists all): 2 bad usage or input, 3 target or dependency not available, 4 a gate
-failed, 5 an artifact is damaged, 70 internal error (an exception outside this tree, or an engine
-that failed; its traceback is shown).
+Exit codes (docs/cli.md lists all): 2 bad usage or input, 3 target or dependency not available,
+4 a gate failed, 5 an artifact is damaged, 70 internal error (an exception outside this tree, or an
+engine that failed; its traceback is shown).
 """
 
 from __future__ import annotations
