@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import weakref
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -46,16 +47,17 @@ class Recorder:
         self._library = library
         self._calls: list[KernelCall] = []
         self._complete = True
-        vm["set_instrument"](self._note)
+        vm["set_instrument"](_noting(weakref.ref(self)))
         self._run = vm[function]
 
     def record(self, arguments: Sequence[Any]) -> Recording:
         """Run the function with ``arguments``; it does all that it does elsewhere."""
         self._calls, self._complete = [], True
         results = tensors_of(self._run(*arguments))
-        return Recording(tuple(self._calls), results, self._complete)
+        calls, self._calls = tuple(self._calls), []
+        return Recording(calls, results, self._complete)
 
-    def _note(self, _: Any, name: Any, before: bool, __: Any, *arguments: Any) -> int:
+    def note(self, _: Any, name: Any, before: bool, __: Any, *arguments: Any) -> int:
         """Called before and after each call; the returned 0 lets the machine go on."""
         if before and not str(name).startswith(_BOOKKEEPING):
             if self._library.implements_function(name):
@@ -63,6 +65,17 @@ class Recorder:
             else:
                 self._complete = False
         return 0
+
+
+def _noting(recorder: weakref.ref[Recorder]) -> Callable[..., int]:
+    """What a machine tells its calls. It must not hold the recorder, which holds the machine: the
+    machine's own references are unknown to Python, so that neither would ever be freed."""
+
+    def note(*call: Any) -> int:
+        told = recorder()
+        return 0 if told is None else told.note(*call)
+
+    return note
 
 
 def tensors_of(result: Any) -> tuple[Any, ...]:
