@@ -78,6 +78,7 @@ class _Own(threading.local):
 _own = _Own()
 _lock = threading.Lock()  # several threads may load engines
 _code_of_process: list[ctypes.CDLL] = []
+_modules: dict[tuple[int, int, int], Any] = {}  # by device, inode and time of change
 
 
 def want_threads(threads: int) -> None:
@@ -90,7 +91,7 @@ def load_library(ffi: ModuleType, engine: Path) -> Any:
 
     Engines that were compiled without one use TVM's.
     """
-    module = ffi.load_module(str(engine))
+    module = _module(ffi, engine)
     if _own.threads is None:
         return module
     code = _pool_code(engine)
@@ -105,6 +106,17 @@ def load_library(ffi: ModuleType, engine: Path) -> Any:
         launch = ctypes.cast(code.optc_pool_launch, ctypes.c_void_p)
         ctypes.c_void_p.in_dll(library, _LAUNCHER).value = launch.value
     return module
+
+
+def _module(ffi: ModuleType, engine: Path) -> Any:
+    """TVM's module of the file that ``engine`` is now. A process has one for each file, because
+    TVM does not free all of a module that it loads again (50 KB)."""
+    status = engine.stat()
+    file = (status.st_dev, status.st_ino, status.st_mtime_ns)
+    with _lock:
+        if file not in _modules:
+            _modules[file] = ffi.load_module(str(engine))
+        return _modules[file]
 
 
 @cache

@@ -269,6 +269,24 @@ def test_an_engine_without_a_pool_is_loaded_with_tvms(tmp_path: Path) -> None:
     assert asked == [("runtime.config_threadpool", 1, 2)]
 
 
+def test_a_file_is_loaded_once_until_it_is_another(tmp_path: Path) -> None:
+    library, source = tmp_path / "engine.so", tmp_path / "engine.c"
+    loaded: list[str] = []
+
+    def load_module(path: str) -> int:
+        loaded.append(path)
+        return len(loaded)
+
+    ffi = SimpleNamespace(load_module=load_module, get_global_func=lambda name: lambda *given: None)
+    thread_pool.want_threads(1)
+    for number in (1, 2):
+        source.write_text(f"int number = {number};\n")
+        link(str(tmp_path / "new.so"), [], [str(source)])
+        (tmp_path / "new.so").replace(library)
+        assert [thread_pool.load_library(ffi, library) for _ in range(2)] == [number] * 2
+    assert loaded == [str(library)] * 2
+
+
 def test_the_source_is_compiled_for_any_cpu_by_zig_too(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
