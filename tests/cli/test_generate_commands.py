@@ -14,6 +14,7 @@ from optc import importer
 from optc.importer import ImportedModel
 from optc.target import Target
 from tests.cli.conftest import Optc
+from tests.runtime.toy import ToyExecutable
 from tests.stub import StubBackend
 
 RUN_KEYS = {
@@ -213,3 +214,24 @@ def test_eval_of_a_text_that_is_not_there(optc: Optc, artifact: Path) -> None:
     outcome = optc("eval", artifact, "--text", "absent.txt")
     assert outcome.code == 2
     assert "absent.txt: cannot read the text" in outcome.err
+
+
+def test_run_takes_control_texts_for_tokens_if_asked_to(optc: Optc, artifact: Path) -> None:
+    arguments = ("run", artifact, "--prompt", "a</s>", "--max-tokens", "1", "--json")
+    assert optc(*arguments).json["prompt_tokens"] == 6  # BOS and five bytes
+    assert optc(*arguments, "--parse-special").json["prompt_tokens"] == 3
+
+
+def test_an_engine_that_dies_is_an_internal_error(
+    optc: Optc, artifact: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def explode(self: object, batch: object) -> None:
+        raise ArithmeticError("the kernel broke")
+
+    monkeypatch.setattr(ToyExecutable, "step", explode)
+    outcome = optc("run", artifact, "--prompt", "a", "--json")
+    assert outcome.code == 70
+    assert outcome.json["error"]["kind"] == "engine"
+    assert outcome.json["error"]["message"] == "the engine failed"
+    assert "ArithmeticError: the kernel broke" in outcome.err
+    assert "Traceback" in outcome.err

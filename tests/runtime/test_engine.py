@@ -212,3 +212,61 @@ def test_numpy_prompts_are_prompts() -> None:
         prompt = np.array([1, 2, 3], np.int64)
         result = engine.generate([prompt], GREEDY)[0]  # type: ignore[list-item]
     assert list(result.token_ids) == generate_naively(executable.model, [1, 2, 3], 6)
+
+
+def test_an_invalid_request_raises_before_anything_begins() -> None:
+    executable = ToyExecutable(toy_spec())
+    with Engine(lambda: executable) as engine:
+        with pytest.raises(RequestError) as caught:
+            engine.generate([[1], [VOCAB]], GREEDY)
+        assert str(caught.value).startswith(f"prompts[1]: unknown token ids [{VOCAB}]")
+        with pytest.raises(RequestError, match=r"prompts\[1\], stop_token_ids: unknown"):
+            engine.generate([[1], [2]], [GREEDY, SamplingParams(stop_token_ids=[99])])
+        with pytest.raises(RequestError) as caught:
+            engine.generate([[]])
+        assert str(caught.value).startswith("prompt: the prompt is empty"), "there is but one"
+        with pytest.raises(RequestError, match="on_error: 'ignore' is not known"):
+            engine.generate([[1]], on_error="ignore")  # type: ignore[arg-type]
+        assert not executable.batches
+
+
+@pytest.mark.parametrize("on_error", ["raise", "return"])
+@pytest.mark.parametrize("prompt", [None, b"abc", [None], 3])
+def test_prompts_of_a_wrong_type_are_errors_of_the_program(prompt: object, on_error: str) -> None:
+    with Engine(lambda: ToyExecutable(toy_spec())) as engine, pytest.raises(RequestTypeError):
+        engine.generate([[1], prompt], GREEDY, on_error=on_error)  # type: ignore[list-item, arg-type]
+
+
+@pytest.mark.parametrize("params", [{"max_tokens": 3}, [{}], "x", 5])
+def test_params_of_a_wrong_type_are_errors_of_the_program(params: object) -> None:
+    with Engine(lambda: ToyExecutable(toy_spec())) as engine:
+        for call in (engine.generate, engine.submit):
+            with pytest.raises(RequestTypeError, match="sampling parameters are an") as caught:
+                call(
+                    [[1]] if call == engine.generate else [1],
+                    params,
+                )  # type: ignore[operator]
+            assert isinstance(caught.value, TypeError)
+
+
+def test_what_fails_while_it_runs_is_a_result() -> None:
+    """No token is allowed after the first: only the engine finds that out."""
+    with Engine(lambda: ToyExecutable(toy_spec())) as engine:
+        nothing = SamplingParams(logit_bias=dict.fromkeys(range(VOCAB), -np.inf))
+        wrong, right = engine.generate([[1], [2]], [nothing, GREEDY])
+    assert (wrong.finish_reason, right.finish_reason) == ("error", "length")
+    with pytest.raises(RequestError, match="output token 0"):
+        wrong.raise_for_error()
+
+
+def test_control_tokens_of_prompts_are_text_unless_asked_for() -> None:
+    engine, _ = text_engine()
+    with engine:
+        plain, parsed = (
+            engine.generate("a</s>", GREEDY, parse_special=parse)[0].prompt_token_ids
+            for parse in (False, True)
+        )
+        handle = engine.submit("a</s>", GREEDY, parse_special=True)
+    assert (plain[0], plain.count(1), len(plain)) == (0, 0, 6)
+    assert parsed == handle.prompt_token_ids
+    assert (parsed[0], parsed[-1], len(parsed)) == (0, 1, 3)

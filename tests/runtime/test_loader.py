@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import threading
@@ -150,3 +151,44 @@ def test_bad_options_are_named(
     with pytest.raises(optc.InputError) as caught:
         optc.load(tmp_path / "toy", **options)  # type: ignore[arg-type]
     assert str(caught.value).startswith(message)
+
+
+def test_as_many_threads_as_cpus_are_allowed(
+    tmp_path: Path, backend: ToyBackend, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_artifact(tmp_path / "toy")
+    monkeypatch.setattr(os, "cpu_count", lambda: 3)
+    for threads in (1, 3):
+        optc.load(tmp_path / "toy", threads=threads).close()
+    assert [count for *_, count in backend.calls] == [1, 3]
+    with pytest.raises(optc.InputError, match="4 threads on a machine with 3 CPUs"):
+        optc.load(tmp_path / "toy", threads=4)
+
+
+def test_an_engine_shows_what_it_is(tmp_path: Path, backend: ToyBackend) -> None:
+    write_artifact(tmp_path / "toy")
+    engine = optc.load(tmp_path / "toy", kv_memory="1MiB")
+    shown = f"<optc.Engine '{tmp_path / 'toy'}': target (toy for any), "
+    size = f"{engine.kv_plan.bytes / 2**20:.1f} MiB for keys and values"
+    assert repr(engine) == f"{shown}{size}, running>"
+    engine.close()
+    assert repr(engine) == f"{shown}{size}, closed>"
+
+
+def test_an_engine_takes_conversations(tmp_path: Path, backend: ToyBackend) -> None:
+    write_artifact(tmp_path / "toy")
+    greedy = optc.SamplingParams(temperature=0, max_tokens=5)
+    messages = [{"role": "user", "content": "hi</s>"}]
+    with optc.load(tmp_path / "toy", kv_memory="1MiB") as engine:
+        output = engine.chat(messages, greedy)
+        assert engine.tokenizer is not None
+        assert list(output.prompt_token_ids) == engine.tokenizer.encode_chat(messages)
+        assert 1 not in output.prompt_token_ids, "contents are text"
+        chat = optc.Chat(messages)
+        assert engine.submit(chat, greedy).result().token_ids == output.token_ids
+        for prompts in (chat, [chat]):
+            assert engine.generate(prompts, greedy)[0].token_ids == output.token_ids
+        named = engine.chat(messages, greedy, variables={"bos_token": ""}, salt="a")
+        assert named.prompt_token_ids == output.prompt_token_ids[1:]
+        with pytest.raises(optc.RequestError, match="messages: the chat template fails"):
+            engine.chat([])
