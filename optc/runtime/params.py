@@ -1,4 +1,5 @@
-"""`SamplingParams`: how one request is to be continued. Names and defaults are vLLM's."""
+"""`SamplingParams`: how one request is to be continued. Names and defaults are vLLM's; those of
+``optc run`` differ (docs/runtime.md, Requests)."""
 
 from __future__ import annotations
 

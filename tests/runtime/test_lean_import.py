@@ -95,6 +95,7 @@ print(next(iter(handle)).index)
 def test_names_of_the_package() -> None:
     assert {"compile", "load", "SamplingParams", "OptcError", "__version__"} <= set(dir(optc))
     assert optc.__version__.count(".") == 2
-    assert issubclass(optc.RequestError, optc.OptcError)
+    for error in (optc.RequestError, optc.RequestTypeError, optc.EngineError):
+        assert issubclass(error, optc.OptcError)
     with pytest.raises(AttributeError, match="module 'optc' has no attribute 'nothing'"):
         optc.nothing  # noqa: B018
