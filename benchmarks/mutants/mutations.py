@@ -2,7 +2,7 @@
 
 Left out, because nobody tests it or a test could not see it: annotations, docstrings and other
 strings, f-strings, what is raised with an error, asserts, decorators, log lines, `__repr__`,
-`if TYPE_CHECKING`, protocols, abstract methods, and `strict` of a `zip`.
+`if TYPE_CHECKING`, protocols, abstract methods, `strict` of a `zip`, and levels of logs.
 """
 
 from __future__ import annotations
@@ -40,6 +40,7 @@ _ARITHMETIC: dict[type[ast.operator], tuple[str, str]] = {
     ast.MatMult: ("@", "*"),
 }
 _LOGS = {"log", "logger", "logging"}
+_UNTESTED_KEYWORDS = {"strict", "log_level"}
 _UNTESTED_ERRORS = {"AssertionError", "NotImplementedError"}
 
 
@@ -225,7 +226,7 @@ class _Finder(ast.NodeVisitor):
     def visit_Call(self, node: ast.Call) -> None:
         self.visit(node.func)
         self._visit_all(node.args)
-        self._visit_all([keyword for keyword in node.keywords if keyword.arg != "strict"])
+        self._visit_all([each for each in node.keywords if each.arg not in _UNTESTED_KEYWORDS])
 
     def visit_AnnAssign(self, node: ast.AnnAssign) -> None:
         if node.value is not None:

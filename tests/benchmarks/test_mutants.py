@@ -96,7 +96,7 @@ def test_what_no_test_could_see_is_left_alone() -> None:
     assert 1 < 2
     log.info(3)
     f"{1 + 2}"
-    zip(strict=True)
+    zip(strict=True, log_level=1)
     Union = int | A | None
     raise NotImplementedError(1)
     if __name__ == "__main__":

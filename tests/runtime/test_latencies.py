@@ -40,11 +40,12 @@ def test_what_a_request_does_not_have_is_not_counted() -> None:
 
 def test_percentiles_are_in_milliseconds() -> None:
     latencies = Latencies()
-    for hundredths in range(1, 101):
-        latencies.observe(ended(1 + hundredths / 100))
+    seconds = [1.01**step for step in range(1, 1001)]
+    for each in seconds:
+        latencies.observe(ended(1 + each))
     found = latencies.to_json()["ttft_ms"]
-    wanted = {"p50": 500, "p90": 900, "p95": 950, "p99": 990, "mean": 505}
-    assert found == pytest.approx(wanted, rel=0.02)
+    wanted = {f"p{p}": 1000 * seconds[10 * p - 1] for p in (50, 90, 95, 99)}
+    assert found == pytest.approx(wanted | {"mean": sum(seconds)}, rel=0.006)
 
 
 def test_a_copy_sees_nothing_that_comes_later() -> None:

@@ -48,7 +48,7 @@ def reason(message: str) -> str:
     caret = _CARET.search(message)
     if caret:
         return caret[3]
-    first = message.strip().split("\n", 1)[0]
+    first = message.strip().partition("\n")[0]
     if first.startswith(_PANIC):  # of a size that its tables do not hold
         return "too large to compile"
     return "it allows no text from here" if _DEAD_END.match(first) else first

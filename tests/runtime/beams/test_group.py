@@ -47,9 +47,11 @@ class Stream:
         return "."
 
 
-def group(width: int = 2, *, stream: bool = False, **options: Any) -> BeamGroup:
-    params = SamplingParams(beam_width=width, max_tokens=4, **options)
-    made = BeamGroup(params, frozenset({END}), 4)
+def group(
+    width: int = 2, *, stream: bool = False, max_tokens: int = 4, **options: Any
+) -> BeamGroup:
+    params = SamplingParams(beam_width=width, max_tokens=max_tokens, **options)
+    made = BeamGroup(params, frozenset({END}), max_tokens)
     for index in range(width):
         member = Request(
             10 + index,
@@ -186,6 +188,30 @@ def test_a_search_that_others_end_gives_hypotheses_and_then_beams() -> None:
     logprobs = [member.cumulative_logprob for member in made.members]
     assert logprobs == pytest.approx(np.log([0.5, 0.3, 0.1]), abs=1e-5)
     assert [delta.text for delta in found] == [""] * 3, "there is no tokenizer"
+
+
+def test_beams_that_did_not_end_are_shown_whole() -> None:
+    made, scheduler = group(2, stream=True), Scheduler()
+    first_step(made, scheduler)
+    texts = [made.result(member, scheduler, "cancelled").text for member in made.members]
+    assert texts == ["3 .", "4 ."]
+
+
+def test_only_the_end_token_is_not_shown() -> None:
+    made, scheduler = group(1, stream=True), Scheduler()
+    for token in (3, 4, END):
+        made.offer(made.members[0], logits(**{f"t{token}": 1.0}))
+        made.advance(scheduler, 1.0)
+    assert made.result(made.members[0], scheduler, None).text == "3 4 ."
+
+
+def test_a_vocabulary_with_fewer_texts_than_beams_leaves_results_empty() -> None:
+    made, scheduler = group(3, max_tokens=1), Scheduler()
+    made.offer(made.members[0], np.zeros(2, np.float32))
+    made.advance(scheduler, 1.0)
+    found = [made.result(member, scheduler, None) for member in made.members]
+    assert [delta.token_ids for delta in found] == [(0,), (1,), ()]
+    assert [delta.finish_reason for delta in found] == ["length"] * 3
 
 
 def test_a_search_that_never_began_gives_empty_results() -> None:

@@ -153,6 +153,14 @@ def test_a_beam_that_may_win_goes_on() -> None:
     assert not found.done, "-1 a token is better than -3"
 
 
+def test_a_negative_penalty_makes_longer_texts_no_better() -> None:
+    found = search(1, early_stopping="never", length_penalty=-0.5)
+    found.hypotheses = [Hypothesis(-3.0, -3.0, (END,), True)]
+    found.logprobs = [-1.0]
+    found.advance([candidates((-0.5, 2), (-4.0, 3))], [(1,)])
+    assert not found.done, "-2.1 now is better than -3, -4.7 at ten tokens is not"
+
+
 def test_stopping_early_keeps_the_first_hypotheses() -> None:
     found = search(1, early_stopping=True)
     found.hypotheses = [Hypothesis(-3.0, -3.0, (END,), True)]
@@ -173,6 +181,13 @@ def test_the_likeliest_tokens_have_their_log_probabilities(count: int) -> None:
     exact = logits.astype(np.float64)
     wanted = exact - np.log(np.exp(exact).sum())
     assert [each.logprob for each in found] == pytest.approx([wanted[e.token] for e in found])
+
+
+def test_the_likeliest_of_many() -> None:
+    logits = np.random.default_rng(0).permutation(300).astype(np.float32)
+    for count in (1, 7, 150, 299):
+        found = [candidate.token for candidate in likeliest(logits, count)]
+        assert found == np.argsort(-logits)[:count].tolist()
 
 
 def test_of_equally_likely_tokens_the_lowest_ids_are_taken() -> None:

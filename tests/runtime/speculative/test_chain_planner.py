@@ -96,6 +96,13 @@ def test_reading_pays_if_it_wins_twice_as_much_until_the_end(plans: Plans) -> No
     assert experienced().plan(requests, 2, COSTS, 9.0).counts == [0, 2]
 
 
+def test_reading_that_wins_just_twice_as_much_is_done(plans: Plans) -> None:
+    plans.gain = 1.0  # a token saves half a step
+    costs = Costs(RowCosts((1,), (1.0,)), RowCosts((1,), (1 / 128,)))
+    assert experienced().plan([Drafted(0, 1, 32)], 1, costs, 9.0).counts == [2]
+    assert experienced().plan([Drafted(0, 1, 33)], 1, costs, 9.0).counts == [0]
+
+
 def test_the_time_of_reading_is_part_of_the_plans(plans: Plans) -> None:
     plan = experienced().plan([Drafted(0, 9999, 300), Drafted(1, 9999, 200)], 2, COSTS, 1.0)
     assert plan.counts == [2, 2]

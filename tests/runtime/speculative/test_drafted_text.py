@@ -75,7 +75,8 @@ def test_a_new_text_is_the_request_with_nothing_computed() -> None:
     text = DraftedText(target(), BlockTables.empty(1))
     assert (text.id, text.leader_id, text.num_prompt, text.draft_parents) == (5, 4, 3, None)
     assert text.salt == "\0s"
-    assert (text.num_tokens, text.num_pending, text.drafts()) == (0, 0, [])
+    assert (text.num_tokens, text.num_pending, text.num_drafted) == (0, 0, 0)
+    assert (text.written, text.chance) == (0, 1.0)
     text.resume()
     assert ints(text.tokens) == [10, 11, 12, 13]
     assert (text.num_computed, text.num_pending, text.num_drafted) == (0, 4, 0)
@@ -111,6 +112,16 @@ def test_confirmed_drafts_stay_computed_up_to_the_first_wrong_one() -> None:
     assert text.drafts() == []
     text.draft(drawn(40))
     assert text.drafts() == [40]
+
+
+def test_nothing_behind_the_first_wrong_draft_stays_computed() -> None:
+    request = target()
+    text = drafted(request, 20, 21, 22, 23)
+    for token in (20, 30, 31, 32):
+        request.append(token)
+    text.resume()
+    assert (text.num_computed, text.written, text.num_pending) == (5, 5, 3)
+    assert ints(text.tokens) == [10, 11, 12, 13, 20, 30, 31, 32]
 
 
 def test_when_all_drafts_hold_the_last_token_is_still_to_be_computed() -> None:

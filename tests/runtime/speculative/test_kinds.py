@@ -3,7 +3,12 @@ from __future__ import annotations
 import pytest
 
 from optc.errors import InputError
+from optc.runtime.speculative.break_even import BreakEven
+from optc.runtime.speculative.controller import Drafted
+from optc.runtime.speculative.drafting import Drafting
 from optc.runtime.speculative.kinds import KINDS, MODELS, parse_kinds
+from optc.runtime.speculative.plan_drafts import Costs
+from optc.runtime.speculative.row_costs import RowCosts
 
 
 @pytest.mark.parametrize(
@@ -37,3 +42,12 @@ def test_two_models_cannot_both_draft(text: str) -> None:
     with pytest.raises(InputError) as caught:
         parse_kinds(text)
     assert str(caught.value) == "speculate: two models cannot both draft (draft or self)"
+
+
+def test_at_most_sixteen_drafts_of_a_request_if_nothing_is_said() -> None:
+    assert Drafting().limit == 16
+    controller = BreakEven(Costs(RowCosts((1, 101), (1.0, 1.001))))
+    for _ in range(9):
+        controller.learn(1, 40, 40)
+    rates = controller._planner.plan([Drafted(1, 99)], 1, controller._costs, 9.0)
+    assert rates.counts == [16]

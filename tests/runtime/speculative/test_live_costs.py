@@ -49,6 +49,17 @@ def test_a_row_of_a_prompt_costs_what_the_last_rows_do() -> None:
     assert LiveCosts(Costs(RowCosts((2,), (8.0,)))).row_s(3) == 4.0
 
 
+def test_two_measured_steps_say_what_a_row_costs() -> None:
+    assert LiveCosts(Costs(RowCosts((1, 3), (8.0, 12.0)))).row_s(1) == 2.0
+
+
+def test_what_rows_cost_is_rounded_to_a_thousandth_of_a_step() -> None:
+    costs = LiveCosts(Costs(TARGET))
+    for _ in range(3):
+        costs.observe_drafts(1, 2, 12.0 + 1.2345678)
+    assert costs.now(1).row_extra == pytest.approx(1.23, abs=1e-9)
+
+
 def test_rows_of_drafts_cost_what_they_took_beyond_the_measured_times() -> None:
     costs = after_plain(2, 2.0)
     # 4 rows were to take 16, are twice as slow, and took 6 more: 3 for each of two drafts.

@@ -79,6 +79,20 @@ def test_a_long_text_is_read_in_pieces_of_one_generation() -> None:
     assert known == [-1] * 46 + [47, 48, 49]
 
 
+def test_a_pool_of_one_context_keeps_the_last_token_of_a_text() -> None:
+    pool = NGramPool(1)
+    pool.read("", [1, 2, 3, 4, 5], 0)
+    assert len(pool) == 3
+    assert [pool.follower("", [token], 0)[0] for token in (1, 2, 3, 4)] == [-1, -1, -1, 5]
+
+
+def test_a_pool_holds_the_latest_twenty_thousand_tokens_but_not_all() -> None:
+    pool = NGramPool()
+    pool.read("", range(100_000), 0)
+    assert pool.follower("", [80_000], 0) == (80_001, 1)
+    assert len(pool) < 200_000, "of 300,000 contexts"
+
+
 def test_the_younger_of_two_followers_is_found() -> None:
     pool = NGramPool(1)
     pool.read("", [1, 2], 0)

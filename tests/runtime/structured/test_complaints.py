@@ -55,6 +55,7 @@ def test_a_grammar_says_its_line_and_column() -> None:
         ("(", "(", 0, 0),
         ("a\nb(", "a\\nb(", 4, 3),
         ("/\n(", "\\/\\n(", 4, 2),
+        ("ab(\n", "ab(\\n", 2, 2),
         ("ab", "ab", 2, 2),
         ("ab", "ab   ", 5, 2),
     ],
@@ -122,7 +123,7 @@ def test_parts_are_asked_about_with_the_shared_definitions() -> None:
     assert all("title" not in asked for asked in validator.asked)
 
 
-@pytest.mark.parametrize(("before", "where"), [(498, ", at /bad part"), (499, "")])
+@pytest.mark.parametrize(("before", "where"), [(498, ", at /bad part"), (499, ""), (520, "")])
 def test_only_so_many_parts_are_looked_at(before: int, where: str) -> None:
     schema = {f"p{i}": {} for i in range(before)} | {"bad part": BAD}
     said, validator = about_schema(schema)
