@@ -21,6 +21,9 @@ TESTED_ELSEWHERE: dict[str, tuple[str, ...]] = {
         "tests/runtime/test_deadlines.py",
         "tests/runtime/test_priorities.py",
     ),
+    "optc/runtime/speculative/break_even.py": (
+        "tests/runtime/speculative/test_break_even_calls.py",
+    ),
     "optc/runtime/speculative/chain_planner.py": ("tests/runtime/speculative/test_break_even.py",),
     "optc/runtime/speculative/drafted_text.py": ("tests/runtime/speculative/test_draft_model.py",),
     "optc/runtime/speculative/drafting.py": ("tests/runtime/speculative/test_speculation.py",),
@@ -28,6 +31,7 @@ TESTED_ELSEWHERE: dict[str, tuple[str, ...]] = {
     "optc/runtime/speculative/ledger.py": ("tests/runtime/speculative/test_break_even.py",),
     "optc/runtime/speculative/live_costs.py": ("tests/runtime/speculative/test_break_even.py",),
     "optc/runtime/speculative/medusa_tree.py": ("tests/runtime/speculative/test_medusa.py",),
+    "optc/runtime/speculative/ngram.py": ("tests/runtime/speculative/test_ngram_pool.py",),
     "optc/runtime/speculative/ngram_pool.py": ("tests/runtime/speculative/test_ngram.py",),
     "optc/runtime/speculative/proposer.py": ("tests/runtime/speculative/test_lookahead.py",),
     "optc/runtime/speculative/rate.py": ("tests/runtime/speculative/test_break_even.py",),

@@ -62,6 +62,14 @@ def test_an_output_may_complete_a_character_of_the_prompt() -> None:
     assert pieces(BYTES, ids[:2], ids[2:]) == ["", "€", "y", ""]
 
 
+@pytest.mark.parametrize("cut", [1, 2, 3])
+def test_a_prompt_may_end_anywhere_in_a_character(cut: int) -> None:
+    ids = BYTES.encode("xyz🙂y")
+    missing = 4 - cut
+    got = pieces(BYTES, ids[: 3 + cut], ids[3 + cut :])
+    assert got == [""] * (missing - 1) + ["🙂", "y", ""]
+
+
 def test_the_first_space_of_an_output_stays() -> None:
     ids = FALLBACK.encode("ab cd")
     at = FALLBACK.encode("ab")

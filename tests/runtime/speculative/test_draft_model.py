@@ -10,9 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from optc.runtime.executable import EngineSpec
+from optc.runtime.kv_blocks import BlockTables
+from optc.runtime.metrics import RequestMetrics
 from optc.runtime.params import SamplingParams
 from optc.runtime.request import Request
 from optc.runtime.speculative.draft_model import DraftModel
+from optc.runtime.speculative.proposer import Wanted
 from tests.runtime.toy import VOCAB, ToyExecutable, toy_spec
 from tests.runtime.traffic import (
     Arrival,
@@ -196,6 +199,40 @@ def test_blocks_of_requests_that_are_not_drafted_for_are_taken() -> None:
         assert request.output.tolist() == expected.output.tolist()
     assert second.metrics.drafted_tokens > 0
     assert draft.available() == draft.plan.blocks
+
+
+def long_request(number: int, tokens: int) -> Request:
+    return Request(
+        number,
+        np.full(tokens, number + 1, np.int32),
+        SamplingParams(temperature=0),
+        seed=0,
+        index=0,
+        max_length=60,
+        tables=BlockTables.empty(1),
+        metrics=RequestMetrics(0.0),
+        stream=None,
+    )
+
+
+def drafts_of(draft: DraftModel, request: Request) -> list[int]:
+    """One draft, however many steps it takes to read the prompt."""
+    for _ in range(9):
+        (made,) = draft.propose([Wanted(request, 1)])
+        draft.check_integrity()
+        if made.tokens:
+            return made.tokens
+    raise AssertionError("nothing was drafted")
+
+
+def test_no_more_blocks_are_taken_than_are_needed() -> None:
+    draft = draft_model(spare=0, prefix_cache=False)
+    (total,) = draft.available()
+    first, second, third = (long_request(number, 4 * (total // 2 - 1)) for number in range(3))
+    for request in (first, second, third):
+        drafts_of(draft, request)
+    pending = [draft.pending(request) for request in (first, second, third)]
+    assert pending == [first.num_tokens, 0, 0], "the first gave its blocks, which were enough"
 
 
 def replace_tokens(params: SamplingParams, count: int) -> SamplingParams:

@@ -5,8 +5,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from optc.runtime.speculative.ngram import NGramText
+from optc.runtime.speculative.ngram import NGramProposer, NGramText
 from optc.runtime.speculative.ngram_pool import LONGEST, NGramPool
+from optc.runtime.speculative.proposer import Wanted
+from tests.runtime.speculative.test_speculator import request as new_request
 
 
 def text_of(tokens: list[int], pool: NGramPool | None = None, salt: str = "") -> NGramText:
@@ -108,3 +110,39 @@ def test_a_text_read_in_parts_is_read_as_a_whole() -> None:
     for end in range(1, 200):
         context = tokens[:end].tolist()
         assert whole.follower("", context, 0) == parts.follower("", context, 0)
+
+
+def test_a_proposer_knows_each_requests_text_and_what_followed_in_others() -> None:
+    proposer = NGramProposer(4)
+    first, second, third = (new_request(number) for number in range(3))
+    for token in (1, 2):
+        first.append(token)  # 0 1 2 3 1 2
+    for token in (9, 7):
+        second.append(token)  # 0 1 2 3 9 7
+    third.append(9)  # 0 1 2 3 9
+    wanted = [Wanted(first, 4), Wanted(second, 4), Wanted(third, 2)]
+    assert [drafts.tokens for drafts in proposer.propose(wanted)] == [[3, 1, 2, 3], [], [7]]
+    assert proposer.grades(first) == [2, 2, 3, 3]
+    assert proposer.grades(second) == []
+    assert proposer.propose([Wanted(first, 2)])[0].tokens == [3, 1]
+
+
+def test_drafts_are_looked_up_again_when_the_text_has_grown() -> None:
+    proposer, request = NGramProposer(3), new_request(0)
+    request.append(1)
+    assert proposer.grades(request) == [1, 2, 2]
+    request.append(2)
+    assert proposer.propose([Wanted(request, 3)])[0].tokens == [3, 1, 2]
+    assert proposer.grades(request) == [2, 2, 3]
+
+
+def test_what_a_request_that_ended_said_stays_in_the_pool() -> None:
+    proposer, request = NGramProposer(2), new_request(0)
+    for token in (7, 8):
+        request.append(token)
+    proposer.propose([Wanted(request, 2)])
+    proposer.forget(request)
+    proposer.forget(new_request(5))
+    again = new_request(0)
+    again.append(7)
+    assert proposer.propose([Wanted(again, 2)])[0].tokens == [8]

@@ -56,6 +56,18 @@ def test_an_engine_is_measured_within_its_limits() -> None:
     assert all(len(b.logit_rows) == len(b.tokens) for b in executable.batches)
 
 
+@pytest.mark.parametrize(
+    ("limits", "rows"),
+    [
+        ({"max_context": 8, "max_rows": 16, "max_logit_rows": 16}, (1, 2, 3, 4, 5, 6)),
+        ({"max_context": 9, "max_rows": 16, "max_logit_rows": 16}, (1, 2, 3, 4, 5, 6, 8)),
+        ({"max_context": 64, "max_rows": 3, "max_logit_rows": 16}, (1, 2, 3)),
+    ],
+)
+def test_steps_fit_behind_one_token_at_least(limits: dict[str, int], rows: tuple[int, ...]) -> None:
+    assert measure_row_costs(TimedToy(Clock(), **limits), Clock()).rows == rows
+
+
 @pytest.mark.parametrize("held_up", [0.3, 0.6])
 def test_steps_that_are_held_up_do_not_count(held_up: float) -> None:
     clock = Clock()
