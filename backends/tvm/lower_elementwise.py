@@ -176,7 +176,7 @@ def _axis_check(node: ir.Node) -> str:
 def _cut(lowering: Lowering, x: Tensor, start: int, stop: int) -> Tensor:
     if (start, stop) == (0, width_of(x)):
         return x
-    config = {"start": start, "stop": stop}
+    config = {"start": start, "stop": stop, "axis": len(x.shape) - 1}
     shape = (*x.shape[:-1], stop - start)
     return lowering.call("relax.slice", config, [x], [(x.dtype, shape)])[0]
 

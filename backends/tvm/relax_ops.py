@@ -51,8 +51,9 @@ def relax_call(call: Call, operands: list[Any]) -> Any:
     if name == "concat":
         return relax.op.concat(operands, axis=-1)
     if name == "slice":
-        start, stop = call.config["start"], call.config["stop"]
-        return relax.op.strided_slice(operands[0], axes=[-1], begin=[start], end=[stop])
+        # with a symbolic axis, TVM does not take an axis that is counted from the end
+        axis, start, stop = (call.config[key] for key in ("axis", "start", "stop"))
+        return relax.op.strided_slice(operands[0], axes=[axis], begin=[start], end=[stop])
     raise ValueError(f"no Relax operator for {call.kernel}")
 
 

@@ -1,0 +1,76 @@
+"""Families that lack what some fusion looks for, compiled by the shipped recipes and run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+import optc
+from optc.driver.plan import plan
+from optc.recipe import load_recipe
+from tests.importer.decoders import build, config_of, save, tokens
+
+#: Heads of 16: the kernels take multiples of 8.
+SIZES = {"hidden_size": 64, "intermediate_size": 96}
+#: What differs from the base, and which fusions find nothing in fp32.
+FAMILIES: dict[str, tuple[dict[str, Any], set[str]]] = {
+    "Olmo2": ({}, {"fuse-residual-norm"}),
+    "StableLm": ({"partial_rotary_factor": 0.5, "use_qkv_bias": True}, {"fuse-residual-norm"}),
+    "Starcoder2": ({"sliding_window": 8}, {"fuse-gate-up", "fuse-residual-norm"}),
+}
+NEW = 20
+
+
+def greedy(model: torch.nn.Module, prompt: list[int]) -> tuple[int, ...]:
+    """What transformers generates after ``prompt``, without its cache."""
+    ids = torch.tensor([prompt])
+    with torch.no_grad():
+        for _ in range(NEW):
+            following = model(input_ids=ids, use_cache=False).logits[:, -1].argmax(-1)
+            ids = torch.cat([ids, following[:, None]], dim=1)
+    return tuple(ids[0, len(prompt) :].tolist())
+
+
+@pytest.mark.parametrize("kind", FAMILIES)
+def test_fp32_generates_what_transformers_does(kind: str, tmp_path: Path) -> None:
+    options, idle = FAMILIES[kind]
+    model = build(config_of(kind, **SIZES, **options))
+    path = save(model, tmp_path / "model")
+    artifact = optc.compile(path, "fp32", tmp_path / "artifact")  # its gates hold
+    warnings = [text for text in artifact.report()["warnings"] if text.startswith("pass ")]
+    assert {text.split()[1].rstrip(":") for text in warnings} == idle
+    assert all("found nothing to rewrite; nearest miss: node" in text for text in warnings)
+    prompts = [row[:length].tolist() for row, length in zip(tokens(), (7, 12), strict=True)]
+    with optc.load(artifact.path, kv_memory="4MiB") as engine:
+        sampling = optc.SamplingParams(temperature=0, max_tokens=NEW, ignore_eos=True)
+        found = [result.token_ids for result in engine.generate(prompts, sampling)]
+    assert found == [greedy(model, prompt) for prompt in prompts]
+
+
+@pytest.mark.parametrize("kind", FAMILIES)
+def test_int8_is_measured_against_the_reference(kind: str, tmp_path: Path) -> None:
+    path = save(build(config_of(kind, **SIZES, **FAMILIES[kind][0])), tmp_path / "model")
+    # the recipe's bounds are for trained models, whose logits are further apart
+    bounds = {"kl_mean": 0.02, "kl_p99": 0.2, "top1_agreement": 0.9, "perplexity_ratio": 1.02}
+    gates = [f"{name}={bound}" for name, bound in bounds.items()]
+    report = optc.compile(path, "int8-fused", tmp_path / "artifact", gate=gates).report()
+    values = {gate["name"]: gate["value"] for gate in report["gates"]}
+    assert values["kl_mean"] > 1e-6, "the weights are quantized"
+    (quantized,) = [one for one in report["passes"] if one["name"] == "quantize-weights"]
+    assert quantized["count"] > 5
+
+
+@pytest.mark.parametrize("kind", FAMILIES)
+def test_every_recipe_takes_them(kind: str, tmp_path: Path) -> None:
+    path = save(build(config_of(kind, **SIZES, **FAMILIES[kind][0])), tmp_path / "model")
+    backends = {"tvm": "tvm", "onnxruntime": "onnxruntime", "tensorrt": "tensorrt:sm_89"}
+    for recipe in ("bf16-fused", "int4-fused", "trt-int8"):
+        name = load_recipe(recipe).backend
+        for backend in {name, "onnxruntime"}:
+            found = plan(path, recipe, backends=backends[backend])
+            (engine,) = found.engines
+            assert engine.counts["unsupported"] == 0, [n for n in engine.nodes if n.reason]
+            assert any(text.startswith("pass fuse-residual-norm") for text in found.warnings)
