@@ -254,13 +254,6 @@ def test_dump(tmp_path: Path) -> None:
     assert "[t] y = Tanh (x)" in (tmp_path / "ir" / files[0]).read_text()
 
 
-def test_dump_into_a_file_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("")
-    with pytest.raises(InputError, match="cannot write the IR dump: ") as caught:
-        Pipeline.parse("rename", Known()).run(model(), [dump_to(tmp_path / "file")])
-    assert caught.value.where == str(tmp_path / "file" / "00-rename.onnx.txt")
-
-
 def test_the_whole_pipeline_of_the_project_parses() -> None:
     text = (
         "canonicalize,fuse-qkv,fuse-gate-up,kv-cache,fuse-residual-norm,fuse-rotary,"
