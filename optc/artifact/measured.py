@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, TypeGuard
 
 from optc.artifact.manifest import EngineEntry
 from optc.machine import Machine
@@ -47,13 +47,12 @@ def _speed_gates(report: Mapping[str, Any]) -> dict[tuple[str, str], float]:
     for gate in _objects(report.get("gates")):
         engine, name, value = (gate.get(key) for key in ("engine", "name", "value"))
         if gate.get("measured_on") == "engine" and _is_speed(value):
-            found[str(engine), str(name)] = float(value)
+            found[str(engine), str(name)] = value
     return found
 
 
-def _is_speed(value: Any) -> bool:
-    number = isinstance(value, int | float) and not isinstance(value, bool)
-    return number and 0 < value < math.inf
+def _is_speed(value: object) -> TypeGuard[float]:
+    return isinstance(value, int | float) and not isinstance(value, bool) and 0 < value < math.inf
 
 
 def _measured_on(report: Mapping[str, Any], engine: str) -> Mapping[str, Any]:

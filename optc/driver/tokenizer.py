@@ -131,7 +131,7 @@ def _ids(settings: dict[str, Any], key: str, fallback: int | None, source: Path)
         InputError: Something under ``key`` is no token id.
     """
     configured = settings.get(key)
-    tokens = configured if isinstance(configured, list) else [configured]
+    tokens: list[Any] = configured if isinstance(configured, list) else [configured]
     if configured is None:
         tokens = [] if fallback is None else [fallback]
     for token in tokens:

@@ -92,7 +92,7 @@ class PrefixCache:
         missing = self._make_room(plan.missing, self._spill)
         path = self._grow_path(salt, tokens[: plan.length * self._block_size])
         for lost in missing:
-            block = self._refill(path[lost.index], lost.group, self._spill)
+            block = self._refill(path[lost.place], lost.group, self._spill)
             if block is None:
                 break
             held[lost.group].append(block)

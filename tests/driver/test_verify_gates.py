@@ -16,10 +16,8 @@ from optc.driver.verify_gates import (
     OpenGatesError,
     VerifiedGates,
     bounds_of,
-    need_reference,
     without_verdict,
 )
-from optc.errors import InputError
 from optc.gates.measure import GateResult
 from tests.artifact.toy import toy_engine, toy_manifest, write_toy
 
@@ -113,9 +111,3 @@ def test_a_report_that_cannot_be_written_is_a_warning(
         "report.json could not be written, so the verdicts are not kept: No space left on device"
     )
     assert artifact.report() == before
-
-
-def test_a_reference_is_needed() -> None:
-    assert need_reference(Path("m")) == Path("m")
-    with pytest.raises(InputError, match=r"^--gates: needs the model .* \(--reference MODEL\)$"):
-        need_reference(None)

@@ -13,7 +13,7 @@ class Lost(NamedTuple):
     """A block of a path that is only in the spill: its place on the path, and its key there."""
 
     group: int
-    index: int
+    place: int
     digest: bytes
 
 
@@ -61,4 +61,4 @@ def plan_restore(
         if all(have >= need for have, need in zip(run, needed, strict=True)):
             count = index + 1
     seen = first_seen(count)
-    return Plan(count, [lost for lost in spilled if seen[lost.group] <= lost.index < count])
+    return Plan(count, [lost for lost in spilled if seen[lost.group] <= lost.place < count])

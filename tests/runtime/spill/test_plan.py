@@ -41,12 +41,12 @@ def plan(windows: tuple[int, ...], kept: list[str], spilled: list[str]) -> Plan:
         return [max(0, count - window + 1) if window else 0 for window in windows]
 
     made = plan_restore(ROOT, KEYS, nodes, windows, first_seen, spill)
-    assert all(lost.digest == digest(lost.index) for lost in made.missing)
+    assert all(lost.digest == digest(lost.place) for lost in made.missing)
     return made
 
 
 def names(made: Plan) -> list[str]:
-    return [f"{lost.group}{'abcd'[lost.index]}" for lost in made.missing]
+    return [f"{lost.group}{'abcd'[lost.place]}" for lost in made.missing]
 
 
 @pytest.mark.parametrize(
