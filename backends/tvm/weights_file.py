@@ -9,7 +9,7 @@ import os
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -62,7 +62,9 @@ class Placed:
 
     def to_json(self) -> dict[str, Any]:
         """The entry of the index, as `optc.backends.tvm.engine_data` reads it."""
-        return {**asdict(self.tensor), "offset": self.offset}
+        tensor = self.tensor
+        shape = list(tensor.shape)  # as JSON reads it back
+        return {"name": tensor.name, "dtype": tensor.dtype, "shape": shape, "offset": self.offset}
 
 
 def tensor_bytes(tensor: Tensor) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, redirect_stdout
@@ -38,6 +39,16 @@ def print_json(command: str, values: Mapping[str, Any], warnings: Sequence[str] 
     click.echo(json.dumps(rounded(whole), ensure_ascii=escaped, allow_nan=False))
 
 
+#: What moves a terminal's cursor, colours its text or turns it around; not line ends and tabs.
+_CONTROL = re.compile("[\\x00-\\x08\\x0b-\\x1f\\x7f-\\x9f\\u202a-\\u202e\\u2066-\\u2069]")
+
+
+def visible(text: str) -> str:
+    """A text with its control characters spelled out, such as ``\\x1b``: names in an artifact or a
+    model come from others, and a terminal obeys what it is shown."""
+    return _CONTROL.sub(lambda found: ascii(found[0])[1:-1], text)
+
+
 def print_error(error: OptcError, as_json: bool) -> int:
     """Print an error, on stderr or as JSON on stdout, and return its exit code.
 
@@ -49,14 +60,14 @@ def print_error(error: OptcError, as_json: bool) -> int:
         warnings = details.pop("warnings", ())
         print_json("error", {"error": error.to_json(), **details}, warnings)
     else:
-        click.echo(f"error: {error.render()}", err=True)
+        click.echo(f"error: {visible(error.render())}", err=True)
     return error.exit_code
 
 
 def print_warnings(warnings: Sequence[str]) -> None:
     """Print warnings on stderr, one a line."""
     for text in warnings:
-        click.echo(f"warning: {text}", err=True)
+        click.echo(f"warning: {visible(text)}", err=True)
 
 
 @contextmanager
@@ -111,9 +122,16 @@ def table(
 def show(*renderables: Any) -> None:
     """Print tables and texts on stdout, their lines without blanks at the end."""
     from rich.console import Console
+    from rich.text import Text
+
+    class VisibleConsole(Console):
+        """All texts of a table pass here: titles, headings and cells."""
+
+        def render_str(self, text: str, **options: Any) -> Text:
+            return super().render_str(visible(text), **options)
 
     width = None if sys.stdout.isatty() or "COLUMNS" in os.environ else _FILE_WIDTH
-    console = Console(highlight=False, markup=False, soft_wrap=False, width=width)
+    console = VisibleConsole(highlight=False, markup=False, soft_wrap=False, width=width)
     with console.capture() as captured:
         for renderable in renderables:
             console.print(renderable)

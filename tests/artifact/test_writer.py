@@ -74,16 +74,6 @@ def test_force_replaces_only_when_the_new_one_is_complete(
     assert names(tmp_path) == ["a"]
 
 
-def test_exchange_by_renames_puts_everything_back_when_it_fails(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(exchange_module, "_renameat2", lambda a, b: False)
-    (tmp_path / "b").mkdir()
-    with pytest.raises(FileNotFoundError):
-        exchange_module.exchange(tmp_path / "absent", tmp_path / "b")
-    assert names(tmp_path) == ["b"]
-
-
 def test_force_never_replaces_what_is_no_artifact(tmp_path: Path) -> None:
     (tmp_path / "thesis").mkdir()
     (tmp_path / "thesis/chapter1.txt").write_text("precious")

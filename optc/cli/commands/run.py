@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from optc.cli.chosen import chosen_json, chosen_text, engine_option
-from optc.cli.output import json_option, print_json
+from optc.cli.output import json_option, print_json, visible
 from optc.cli.structured import structured_options, structured_parameters
 from optc.cli.valid_text import valid_text
 from optc.errors import InputError
@@ -171,7 +171,7 @@ def command(
             click.echo(output.text)
         click.echo(_summary(output, params.structure is not None), err=True)
     if loaded.info is not None and loaded.info.rejected:
-        click.echo(chosen_text(loaded.info), err=True)
+        click.echo(visible(chosen_text(loaded.info)), err=True)
 
 
 def _stream(

@@ -1,0 +1,65 @@
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, replace
+from typing import Any
+
+import pytest
+
+from optc.artifact.engine_spec import parse_spec
+from optc.artifact.jsonio import Fields
+from optc.errors import ArtifactError
+from optc.runtime.adapters.spec import AdapterModule, AdapterPart, AdapterSpec
+from tests.artifact.toy import toy_spec
+
+PART = AdapterPart("w", 0, 8)
+FULL = replace(
+    toy_spec(),
+    tree=True,
+    samples=True,
+    kv_layout="slots",
+    accept_rates=((0.5, 1.0), (0.0,)),
+    adapters=AdapterSpec(2, 8, (AdapterModule(8, 16, (PART, AdapterPart("v", 8, 16))),)),
+)
+
+
+def parsed(spec: object, **changes: Any) -> Any:
+    return parse_spec(Fields({**json.loads(json.dumps(spec)), **changes}, "spec"))
+
+
+def test_specs_are_read_back() -> None:
+    for spec in (toy_spec(), FULL):
+        assert parsed(asdict(spec)) == spec
+
+
+def test_specs_of_older_artifacts_lack_keys() -> None:
+    older = asdict(toy_spec())
+    for key in ("tree", "adapters", "accept_rates", "samples", "kv_layout"):
+        del older[key]
+    assert parsed(older) == toy_spec()
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"max_sequences": 0}, "'max_sequences' is 0, not within 1"),
+        ({"max_logit_rows": 2**31}, "'max_logit_rows' is 2147483648, not within 1"),
+        ({"groups": [{"window": -1, "layers": [0, 1]}]}, "'window' is -1"),
+        ({"groups": [{"window": 0, "layers": [0, 2]}]}, "'layers' holds 2, not within 0 to 1"),
+        ({"groups": [{"window": 0, "layers": [0, 1]}]}, "the layers that 'groups' lists"),
+        ({"groups": [{"window": 0, "layers": [0, 0]}]}, "the layers that 'groups' lists"),
+        ({"groups": []}, "the layers that 'groups' lists"),
+        ({"accept_rates": [[1.5]]}, "holds 1.5, which is no rate"),
+        ({"accept_rates": [[True]]}, "holds True, which is no rate"),
+        ({"accept_rates": [0.5]}, "'accept_rates' holds float, not list"),
+        ({"adapters": {"max": 0, "rank": 1, "modules": []}}, "'max' is 0"),
+        (
+            {"adapters": {"max": 1, "rank": 1, "modules": [{"k": 1, "n": 8, "parts": [
+                {"name": "w", "start": 0, "stop": 9}]}]}},
+            "'stop' is 9, not within 1 to 8",
+        ),
+    ],
+)  # fmt: skip
+def test_what_no_build_writes_is_refused(changes: dict[str, Any], message: str) -> None:
+    with pytest.raises(ArtifactError, match=message):
+        parsed(asdict(toy_spec()), **changes)

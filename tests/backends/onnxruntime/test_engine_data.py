@@ -1,0 +1,51 @@
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from optc.artifact.files import ArtifactFiles
+from optc.artifact.manifest import FileEntry
+from optc.backends.onnxruntime import BACKEND
+from optc.errors import ArtifactError
+from optc.target import parse_target
+from tests.artifact.toy import toy_engine
+
+DATA = {"provider": "CPUExecutionProvider", "release": "1.31"}
+
+
+def check(data: dict[str, Any], target: str = "x86-64-v3", *, without: str = "") -> None:
+    engine = replace(toy_engine(), data=data, target=parse_target(target))
+    names = [name for name in ("model.onnx", "weights.bin") if name != without]
+    entries = [FileEntry(f"engines/target/{name}", 1, "00" * 32) for name in names]
+    BACKEND.check(engine, ArtifactFiles(Path("a"), entries).of_engine(engine))
+
+
+def test_what_a_build_writes_is_taken() -> None:
+    check(DATA)
+    check({**DATA, "provider": "CUDAExecutionProvider"}, "cuda:sm_90")
+
+
+@pytest.mark.parametrize("name", ["model.onnx", "weights.bin"])
+def test_both_files_must_be_listed(name: str) -> None:
+    with pytest.raises(ArtifactError, match=f"engines/target/{name}', which the manifest does not"):
+        check(DATA, without=name)
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        ({}, "the key 'release' is missing"),
+        ({**DATA, "provider": "x"}, "'provider' is 'x', none of CPUExecutionProvider"),
+        ({**DATA, "provider": ["x"]}, "'provider' is not str but list"),
+        ({**DATA, "release": 1.31}, "'release' is not str but float"),
+        ({**DATA, "release": "1.x"}, "'release' is '1.x', which is no release"),
+        ({**DATA, "release": "9" * 5000}, "which is no release"),
+        ({**DATA, "provider": "CUDAExecutionProvider"}, "for a cpu target and runs on CUDA"),
+    ],
+)
+def test_what_no_build_writes_is_refused(data: dict[str, Any], message: str) -> None:
+    with pytest.raises(ArtifactError, match=message):
+        check(data)
