@@ -1,7 +1,7 @@
 """``report.json``: what a compile measured. It is not part of an artifact's digest.
 
-Nothing that loads an artifact reads it, so a damaged one does not make the artifact unusable; who
-reads it is told. Checked are the parts that commands show.
+A load takes nothing from it but speeds, a hint for choosing among engines, so a damaged one does
+not make the artifact unusable; who asks for it is told. Checked are the parts that commands show.
 """
 
 from __future__ import annotations

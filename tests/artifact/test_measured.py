@@ -24,7 +24,14 @@ A, B = toy_engine("a", V3), toy_engine("b", V3)
 def gates(engine: str, prefill: Any, decode: Any, measured_on: str = "engine") -> list[Any]:
     speeds = {"prefill_speedup": prefill, "decode_speedup": decode}
     return [
-        {"engine": engine, "name": name, "value": value, "measured_on": measured_on}
+        {
+            "engine": engine,
+            "name": name,
+            "value": value,
+            "bound": None,
+            "passed": None,
+            "measured_on": measured_on,
+        }
         for name, value in speeds.items()
     ]
 

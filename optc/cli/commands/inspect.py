@@ -46,8 +46,8 @@ def command(artifact: Path, as_json: bool) -> None:
 
 
 def _report(artifact: Artifact) -> tuple[dict[str, Any], list[str]]:
-    """The report, and a warning where it is damaged: nothing but this command shows it, and what
-    the artifact is stands in the manifest."""
+    """The report, and a warning where it is damaged: what the artifact is stands in the
+    manifest."""
     from optc.errors import ArtifactError
 
     try:

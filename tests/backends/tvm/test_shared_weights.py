@@ -90,7 +90,9 @@ def test_what_an_engine_holds_and_costs_is_known_before_it_is_built(engines: Get
 
 def test_weights_that_the_other_engine_lacks_are_named(tmp_path: Path) -> None:
     model = model_after(FUSED, SHAPE)
-    options = replace(OPTIONS, shared=SharedWeights("../target", {"features": [], "ffi": "", "weights": []}))
+    options = replace(
+        OPTIONS, shared=SharedWeights("../target", {"features": [], "ffi": "", "weights": []})
+    )
     with pytest.raises(UnsupportedError, match="the other engine lacks"):
         BACKEND.build(model, parse_target("native"), tmp_path, options)
     assert not (tmp_path / "engine.so").exists()
