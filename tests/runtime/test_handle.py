@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import threading
 from collections.abc import Callable, Iterator
 
@@ -10,6 +11,7 @@ import pytest
 
 import optc
 from optc.errors import EngineError, OptcError, RequestError
+from optc.runtime.awaiting import submitted
 from optc.runtime.engine import Engine
 from optc.runtime.executable import Float32, StepBatch
 from optc.runtime.handle import Handle
@@ -247,6 +249,32 @@ def test_a_task_that_is_cancelled_while_its_prompt_is_encoded(
     run(use())
     assert submitted == cancelled
     assert submitted[0].result(HANG_S).finish_reason in ("cancelled", "length")
+
+
+def test_an_invalid_request_whose_task_is_gone_disturbs_nobody() -> None:
+    complaints: list[object] = []
+
+    async def use() -> None:
+        loop = asyncio.get_running_loop()
+        loop.set_exception_handler(lambda _, context: complaints.append(context))
+        go = threading.Event()
+
+        def refuse() -> Handle:
+            assert go.wait(HANG_S)
+            raise RequestError("no prompt")
+
+        task = asyncio.ensure_future(submitted(refuse))
+        await asyncio.sleep(0)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        go.set()
+        await loop.shutdown_default_executor()
+        await asyncio.sleep(0)
+
+    run(use())
+    gc.collect()
+    assert complaints == []
 
 
 def test_errors_reach_coroutines(gated: tuple[Engine, Gated]) -> None:

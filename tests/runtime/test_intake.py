@@ -192,6 +192,28 @@ def test_what_needs_a_tokenizer(prompt: Any) -> None:
         make(tokenizer=False).submission(prompt, SamplingParams(), Terms())
 
 
+def test_stop_strings_need_a_tokenizer() -> None:
+    ids_only = make(tokenizer=False)
+    assert ids_only.submission([1], SamplingParams(), Terms()).streams == ()
+    with pytest.raises(RequestError, match="stop strings need a tokenizer"):
+        ids_only.submission([1], SamplingParams(stop="a"), Terms())
+    assert len(submit([1], stop="a").streams) == 1
+
+
+@pytest.mark.parametrize(
+    ("params", "message"),
+    [
+        ({"beam_width": 5}, "beam_width: a beam width of 5 (at most 4, the sequences of one step)"),
+        ({"stop_token_ids": [0, VOCAB]}, "stop_token_ids: unknown token ids [259]"),
+        ({"logit_bias": {-1: 2}}, "logit_bias: unknown token ids [-1]"),
+    ],
+)
+def test_parameters_that_the_engine_does_not_take(params: dict[str, Any], message: str) -> None:
+    with pytest.raises(RequestError) as caught:
+        submit([1], **params)
+    assert str(caught.value).startswith(message)
+
+
 @pytest.mark.parametrize("params", [{}, None, 0, [SamplingParams()]])
 def test_parameters_of_another_type(params: Any) -> None:
     with pytest.raises(RequestTypeError, match="params: sampling parameters are an"):

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from optc.errors import RequestError
@@ -16,7 +18,8 @@ def completion(index: int, error: RequestError | None = None) -> Completion:
 
 
 def test_the_first_completion_speaks_for_the_request() -> None:
-    output = RequestOutput((1, 2, 3), (completion(0), completion(1)))
+    second = replace(completion(1), finish_reason="stop", logprobs=())
+    output = RequestOutput((1, 2, 3), (completion(0), second))
     assert (output.text, output.token_ids, output.finish_reason) == ("text 0", (5,), "length")
     assert output.logprobs == LIKELY
     assert output.metrics.arrived_s == 0

@@ -104,8 +104,9 @@ def test_rows_find_their_own_tokens_biases_and_masks() -> None:
 
 
 def test_more_than_the_vocabulary_is_all_of_it() -> None:
-    batch = pack([row(top_k=V, logprobs=100), row(top_k=V - 1), row(top_k=-1)], [0, 1, 2], V)
-    assert [fields(r)["top_k"] for r in batch.records] == [0, V - 1, 0]
+    rows = [row(top_k=V, logprobs=100), row(top_k=V - 1), row(top_k=-1), row(top_k=1)]
+    batch = pack(rows, range(4), V)
+    assert [fields(r)["top_k"] for r in batch.records] == [0, V - 1, 0, 1]
     assert fields(batch.records[0])["logprobs"] == V
     assert fields(batch.records[1])["logprobs"] == -1
     assert batch.top == V
