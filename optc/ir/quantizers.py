@@ -20,6 +20,31 @@ def is_quantizer(node: ir.Node | None) -> bool:
     return is_op(node, *_FLOAT, domain=DOMAIN)
 
 
+class FloatOperands:
+    """What the quantizers of a model quantize, for a rewrite of the operators that read them.
+
+    Args:
+        model: Gets nodes for float values that only quantizers held (`float_operand`).
+    """
+
+    def __init__(self, model: ir.Model) -> None:
+        self._made = {n: float_operand(model, n) for n in model.graph if is_quantizer(n)}
+
+    def __len__(self) -> int:
+        return len(self._made)
+
+    def of(self, quantized: ir.Value | None) -> ir.Value | None:
+        """The float value behind the first output of a quantizer; None if it is none.
+
+        An operand of ``QuantizeActivation`` is looked up now: the rewrite may have replaced the
+        node that gave it before.
+        """
+        node = None if quantized is None else quantized.producer()
+        if node is None or node not in self._made:
+            return None
+        return node.inputs[0] if _FLOAT[node.op_type] is None else self._made[node]
+
+
 def float_operand(model: ir.Model, node: ir.Node) -> ir.Value | None:
     """The float value that ``node`` quantizes, computed by a new node before it if there is none.
 

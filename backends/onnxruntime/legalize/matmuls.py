@@ -12,7 +12,7 @@ from optc.ir.emit import Emitter, dims_of
 from optc.ir.functions import DOMAIN, is_op
 from optc.ir.graph import add_initializer, constant, remove_unused, replace_node
 from optc.ir.linear import find_linear
-from optc.ir.quantizers import float_operand, is_quantizer
+from optc.ir.quantizers import FloatOperands
 from optc.ir.weights import LazyWeight
 from optc.pipeline.base import Pass, PassReport
 
@@ -52,15 +52,14 @@ class LowerMatmuls(Pass):
                 report.add(kind)
         model.opset_imports[CONTRIB] = 1
         remove_unused(model)
-        report.facts = {"activations_no_longer_quantized": work.float_operands}
+        report.facts = {"activations_no_longer_quantized": len(work.floats)}
         return report
 
 
 class _Rewriter:
     def __init__(self, model: ir.Model) -> None:
         self._graph = model.graph
-        self._floats = {n: float_operand(model, n) for n in model.graph if is_quantizer(n)}
-        self.float_operands = len(self._floats)
+        self.floats = FloatOperands(model)
         #: Initializers of a weight, whoever reads it: a tied head is the embedding's table.
         self._stored: dict[object, list[ir.Value]] = {}
         for value in self._graph.initializers.values():
@@ -96,9 +95,7 @@ class _Rewriter:
     def _quantized_matmul(self, emit: Emitter, node: ir.Node) -> _Rewritten:
         weight, bias = _weight(node), [*node.inputs, None][5:6]
         packed, parts = self._packed(weight)
-        q = node.inputs[0]
-        producer = None if q is None else q.producer()
-        x = self._floats.get(producer) if producer is not None else None
+        x = self.floats.of(node.inputs[0])
         if x is None:
             raise ValueError(f"{node.name}: its activations are quantized by nothing known")
         operands = [x, *parts, *[None] * (4 - len(parts))]

@@ -11,7 +11,7 @@ from optc.errors import UnsupportedError
 from optc.ir.emit import Emitter, dims_of
 from optc.ir.functions import DOMAIN, operand
 from optc.ir.graph import add_initializer, constant, remove_unused, replace_node
-from optc.ir.quantizers import float_operand, is_quantizer
+from optc.ir.quantizers import FloatOperands
 from optc.ir.weights import LazyWeight
 from optc.pipeline.base import Pass, PassReport
 
@@ -46,17 +46,16 @@ class WeightOnly(Pass):
             "Bf16MatMul": _bf16_matmul,
             "Bf16Gather": _bf16_gather,
         }
-        quantizers = {n: float_operand(model, n) for n in model.graph if is_quantizer(n)}
+        floats = FloatOperands(model)
         for node in [n for n in model.graph if n.domain == DOMAIN and n.op_type in rules]:
             name = node.name or node.outputs[0].name or node.op_type
             emit = Emitter(model.graph, name)
-            x = node.inputs[0]
-            producer = None if x is None else x.producer()
-            source = quantizers.get(producer, x) if producer is not None else x
-            kind, output = rules[node.op_type](emit, node, source)
+            source = floats.of(node.inputs[0])
+            x = node.inputs[0] if source is None else source
+            kind, output = rules[node.op_type](emit, node, x)
             replace_node([node], emit.nodes, node.outputs, [output])
             report.add(kind)
-        report.facts = {"activations_no_longer_quantized": len(quantizers)}
+        report.facts = {"activations_no_longer_quantized": len(floats)}
         remove_unused(model)
         return report
 

@@ -22,7 +22,7 @@ from tests.models import Dense
 FAMILIES = {
     **{
         name: replace(families.FAMILIES[name], head_dim=16, rotary_dim=16)
-        for name in ("llama", "qwen3", "gemma2")
+        for name in ("llama", "qwen3", "gemma2", "olmo2", "starcoder2")
     },
     "phi3": Dense(head_dim=32, rotary_dim=16, fused=True),
     "odd heads": Dense(head_dim=6, rotary_dim=4),

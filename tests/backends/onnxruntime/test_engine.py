@@ -56,7 +56,7 @@ def test_chunks_and_batches_equal_the_dense_model(family: str, spec: str, tmp_pa
         ("cast-weights", 0.01),
     ],
 )
-@pytest.mark.parametrize("family", ["llama", "gemma2"])
+@pytest.mark.parametrize("family", ["llama", "gemma2", "olmo2", "starcoder2"])
 def test_quantized_engines_are_near_the_ragged_step(
     family: str, options: str, error: float, tmp_path: Path
 ) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import onnx_ir as ir
 import pytest
@@ -25,7 +27,6 @@ from tests.backends.tensorrt.lowered import (
 )
 from tests.families import FAMILIES
 from tests.ir_text import f32, model_of
-from tests.models import Dense
 
 
 @pytest.mark.parametrize(
@@ -35,8 +36,9 @@ from tests.models import Dense
         ("{bits=8}", {"int8 per channel", "embedding int8"}),
     ],
 )
-def test_quantized_recipes_become_weight_only(options: str, kinds: set[str]) -> None:
-    shape = Dense(hidden=64, inner=96, tied=True)
+@pytest.mark.parametrize("family", ["llama", "olmo2"])
+def test_quantized_recipes_become_weight_only(options: str, kinds: set[str], family: str) -> None:
+    shape = replace(FAMILIES[family], hidden=64, inner=96, tied=True)
     model = ragged(shape, f",quantize-weights{options},fuse-norm-quantize")
     reference = slot_form(model)
     runs = {run.name: run.report for run in legalize(model, LENGTH).runs}

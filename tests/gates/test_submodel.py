@@ -1,0 +1,64 @@
+"""Parts of a model as models of their own."""
+
+from __future__ import annotations
+
+import numpy as np
+import onnx_ir as ir
+import pytest
+
+from optc.gates.submodel import SubModel, extract, open_session, run_session, weight_array
+from tests.ir_text import f32, model_of
+from tests.ragged import run
+
+SIGNATURE = "g (float[S,48] x) => (float[S,40] y)"
+NODES = """
+    c = Neg (bias)
+    a = Tanh (x)
+    b = MatMul (a, w)
+    y = Add (b, c)"""
+WEIGHTS = {"w": f32(48, 40), "bias": f32(40)}
+
+
+def part_of(model: ir.Model, first: int, *, by_rows: bool) -> SubModel:
+    nodes = list(model.graph)[first:]
+    given = nodes[0].inputs[0]
+    assert given is not None
+    return extract(model, nodes, [given], [nodes[-1].outputs[0]], by_rows=by_rows)
+
+
+@pytest.mark.parametrize("by_rows", [True, False])
+def test_a_part_computes_what_the_whole_does(by_rows: bool) -> None:
+    model = model_of(SIGNATURE, NODES, WEIGHTS)
+    x = f32(3, 48)
+    part = part_of(model, 2, by_rows=by_rows)
+    assert [value.name for value in part.model.graph.inputs] == ["a", "w"]
+    assert list(part.model.graph.initializers) == ["bias"], "what is small lies inside"
+    feeds = part.feeds()
+    assert feeds["w"].shape == ((40, 48) if by_rows else (48, 40))
+    (found,) = run_session(open_session(part.model, 1), {**feeds, "a": np.tanh(x)})
+    np.testing.assert_allclose(found, run(model, {"x": x})[0], rtol=1e-5, atol=1e-5)
+
+
+def test_what_a_part_is_not_given_is_named() -> None:
+    model = model_of(SIGNATURE, NODES, WEIGHTS)
+    nodes = list(model.graph)
+    with pytest.raises(ValueError, match="the part reads a, which it is not given"):
+        extract(model, nodes[2:], [model.graph.inputs[0]], [nodes[-1].outputs[0]])
+    model.graph.initializers["bias"].const_value = None
+    with pytest.raises(ValueError, match="initializer bias has no value"):
+        part_of(model, 1, by_rows=True)
+
+
+def test_weights_as_the_graph_sees_them_or_as_rows() -> None:
+    value = model_of(SIGNATURE, NODES, WEIGHTS).graph.initializers["w"]
+    np.testing.assert_array_equal(weight_array(value, by_rows=False), WEIGHTS["w"])
+    np.testing.assert_array_equal(weight_array(value, by_rows=True), WEIGHTS["w"].T)
+
+
+def test_results_own_their_memory() -> None:
+    session = open_session(model_of(SIGNATURE, NODES, WEIGHTS), 1)
+    first = run_session(session, {"x": f32(3, 48)})[0]
+    kept = first.copy()
+    run_session(session, {"x": f32(3, 48, seed=1)})
+    np.testing.assert_array_equal(first, kept)
+    assert first.base is None
