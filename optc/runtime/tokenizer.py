@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
-from datetime import datetime
 from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple, cast
@@ -12,6 +10,7 @@ from typing import Any, NamedTuple, cast
 import tokenizers
 
 from optc.errors import ArtifactError, RequestError, RequestTypeError
+from optc.runtime.chat_template import render_template
 from optc.runtime.chat_values import Marks, plain_values, unmarked
 from optc.runtime.checks import shown
 from optc.runtime.control_tokens import ControlTokens, added_texts, encode_one
@@ -190,40 +189,6 @@ def _plain_chat(messages: Sequence[Message], variables: Mapping[str, object]) ->
         **{name: plain_values(value, name) for name, value in variables.items()},
         "messages": plain,
     }
-
-
-def render_template(source: str, variables: Mapping[str, object]) -> str:
-    """Render a chat template in Jinja's sandbox: it comes with a model and is not trusted.
-
-    Raises:
-        RequestError: The template is wrong or refuses the variables.
-    """
-    from jinja2 import TemplateError  # only conversations need it
-    from jinja2.sandbox import ImmutableSandboxedEnvironment
-
-    environment = ImmutableSandboxedEnvironment(
-        trim_blocks=True, lstrip_blocks=True, extensions=["jinja2.ext.loopcontrols"]
-    )
-    environment.filters["tojson"] = _to_json
-    environment.globals["raise_exception"] = _refuse
-    environment.globals["strftime_now"] = _now
-    try:
-        return environment.from_string(source).render(**variables)
-    except (TemplateError, TypeError) as error:  # TypeError: text + None and the like
-        raise RequestError(f"the chat template fails: {error}", where="messages") from error
-
-
-def _to_json(value: object, indent: int | None = None) -> str:
-    return json.dumps(value, ensure_ascii=False, indent=indent)
-
-
-def _now(pattern: str) -> str:
-    """Templates may state the date of the conversation."""
-    return datetime.now().strftime(pattern)
-
-
-def _refuse(message: str) -> None:
-    raise RequestError(message, where="messages", hint="the model's chat template refuses them")
 
 
 def read_tokenizer(path: Path) -> tokenizers.Tokenizer:
