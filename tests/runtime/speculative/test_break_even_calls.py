@@ -170,6 +170,15 @@ def test_what_a_step_wins_and_loses(step: StepTimes, won: float) -> None:
     assert draft_step(controller, step) == pytest.approx(won)
 
 
+def test_a_step_for_which_nothing_was_planned_loses_no_more_than_a_plain_one() -> None:
+    controller = seasoned(Plans())
+    controller.ready()
+    assert controller.counts([], 1) == []
+    controller.observe(StepTimes(1, 1, 6.0, 5.0))
+    assert balance_of(controller) == 1.0
+    assert controller._live.now(1).making == 0.0, "nor is the time taken for that of drafts"
+
+
 def test_losses_are_counted_in_steps_of_now() -> None:
     controller = BreakEven(COSTS, planner=Plans(3, extra=0.5), share=SHARE)
     for _ in range(3):

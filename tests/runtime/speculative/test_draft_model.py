@@ -235,6 +235,14 @@ def test_no_more_blocks_are_taken_than_are_needed() -> None:
     assert pending == [first.num_tokens, 0, 0], "the first gave its blocks, which were enough"
 
 
+def test_no_step_has_more_sequences_than_the_engine_takes() -> None:
+    draft = draft_model()
+    wanted = [Wanted(long_request(number, 1), 1) for number in range(8)]
+    made = draft.propose(wanted)
+    assert batches_of(draft) == [[1] * 6]
+    assert [len(drafts.tokens) for drafts in made] == [1] * 6 + [0] * 2
+
+
 def replace_tokens(params: SamplingParams, count: int) -> SamplingParams:
     return replace(params, max_tokens=count)
 

@@ -161,6 +161,17 @@ def test_only_what_pays_is_drafted() -> None:
     assert planner.plan(one, 1, costs, 9.0).counts == [0]
 
 
+def test_what_came_of_trees_is_weighed_against_what_was_promised() -> None:
+    proposer = MedusaProposer(HeadedToy(toy_spec(tree=True)), 8)
+    promised = proposer.gains
+    proposer.learn(request(1), Checked(3, (0, 1), [0] * 4))
+    expected, accepted = 4 * 0.98 + sum(promised[:3]), 4 * 0.98 + 2
+    assert proposer.gains == pytest.approx([gain * accepted / expected for gain in promised])
+    proposer.learn(request(1), Checked(1, (), [0] * 2))
+    expected, accepted = expected * 0.98 + promised[0], accepted * 0.98
+    assert proposer.gains == pytest.approx([gain * accepted / expected for gain in promised])
+
+
 def test_time_that_heads_take_is_learned_and_charged() -> None:
     """Heads that take half of a step win nothing; they are tried rarely."""
     proposer = MedusaProposer(HeadedToy(toy_spec(tree=True)), 8)

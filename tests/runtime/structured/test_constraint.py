@@ -207,6 +207,13 @@ def test_a_row_without_a_token_is_passed_on() -> None:
     assert constraint.follow([*drawn(*ids("a")), NoToken.NAN], PLAIN)[-1] is NoToken.NAN
 
 
+def test_a_token_that_the_grammar_forbids_is_said_to_be_the_last() -> None:
+    constraint = start(regex="ab?")
+    taken = constraint.follow(drawn(*ids("aab")), PLAIN)
+    assert taken == [*drawn(*ids("aa")), NoToken.NOTHING_ALLOWED]
+    assert constraint.error
+
+
 def test_a_grammar_that_fails_half_way_allows_nothing_and_says_why() -> None:
     constraint = start(grammar='start: "a" endless | "b"\nendless: "c" endless')
     taken = constraint.follow(drawn(*ids("a")), PLAIN)
