@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -101,7 +102,7 @@ def test_a_report_that_is_gone_or_damaged_stops_nothing(
     report = artifact.path / "report.json"
     measured = [*gates("target", 1, 1), *gates("other", 2, 2)]
     for value, chosen in ((measured, "other"), ([], "target")):
-        report.write_text(str({"machine": FACTS, "gates": value}).replace("'", '"'))
+        report.write_text(json.dumps({"machine": FACTS, "gates": value}))
         assert artifact.choose(machine=HERE).entry.name == chosen
     for damaged in (b"", b"\xff{", b"[]", b"{"):
         report.write_bytes(damaged)
