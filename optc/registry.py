@@ -37,6 +37,7 @@ def backend_names() -> tuple[str, ...]:
     return tuple(sorted(point.name for point in entry_points(group="optc.backends")))
 
 
+@cache
 def backend(name: str) -> Backend:
     """The backend called ``name``.
 
