@@ -18,8 +18,9 @@ from functools import wraps
 from typing import Any
 
 from jinja2 import nodes
+from jinja2.exceptions import SecurityError
 from jinja2.runtime import Context
-from jinja2.sandbox import ImmutableSandboxedEnvironment, SecurityError
+from jinja2.sandbox import ImmutableSandboxedEnvironment
 from jinja2.utils import _PassArg
 from jinja2.visitor import NodeTransformer
 
@@ -129,7 +130,8 @@ class BoundedEnvironment(ImmutableSandboxedEnvironment):
         filters = {**self.filters, "tojson": _to_json, _JOIN: _joined}
         self.filters = {n: _paying(n, f) for n, f in filters.items() if n not in _LEFT_OUT}
         self.filters[_COUNT] = _counted
-        self.tests = {name: _paying(name, test) for name, test in self.tests.items()}
+        tests: dict[str, Any] = self.tests
+        self.tests = {name: _paying(name, test) for name, test in tests.items()}
 
     @staticmethod
     def concat(texts: Iterable[str]) -> str:
@@ -139,7 +141,7 @@ class BoundedEnvironment(ImmutableSandboxedEnvironment):
         joined: str = _BUDGET.get().made("".join(pieces))
         return joined
 
-    def call(self, context: Context, function: Any, *args: Any, **kwargs: Any) -> Any:  # type: ignore[override]
+    def call(self, context: Context, function: Any, *args: Any, **kwargs: Any) -> Any:
         """Calls a method, a macro or a global function."""
         method = getattr(function, "__wrapped__", function)  # of a format that Jinja guards
         receiver = getattr(method, "__self__", None)
@@ -196,8 +198,9 @@ class _Instrument(NodeTransformer):
         return _filter(nodes.List(node.nodes, lineno=node.lineno), _JOIN)
 
 
-def _filter(node: nodes.Expr, name: str) -> nodes.Filter:
-    return nodes.Filter(node, name, [], [], None, None, lineno=node.lineno)
+def _filter(node: nodes.Node, name: str) -> nodes.Filter:
+    operand: Any = node
+    return nodes.Filter(operand, name, [], [], None, None, lineno=node.lineno)
 
 
 def _paying(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
