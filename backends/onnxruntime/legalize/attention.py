@@ -10,7 +10,7 @@ import onnx_ir as ir
 from optc.backends.onnxruntime.legalize.positions import RotaryTables
 from optc.ir.emit import dims_of
 from optc.ir.functions import DOMAIN, attributes_of, is_op
-from optc.ir.graph import constant_ints, replace_node
+from optc.ir.graph import constant_ints, replace_node, width
 from optc.pipeline.base import Pass, PassReport
 
 CONTRIB = "com.microsoft"
@@ -33,8 +33,8 @@ class GroupQueryAttention(Pass):
 
     Legal cases:
         1. keys and values of one width: GroupQueryAttention, with softcap and window;
-        2. and q and k rotated by the same tables of positions: the operator rotates them, by
-           tables that are computed when the engine is built;
+        2. and q and k rotated by the same tables of positions, in which multiples of 8 columns
+           are: the operator rotates them, by tables that are computed when the engine is built;
         3. and q, k and v the outputs of one Split: the operator takes them side by side.
 
     Everything else keeps its function: TensorScatter and Attention.
@@ -88,7 +88,7 @@ def _replace(node: ir.Node, tables: RotaryTables, lengths: list[ir.Value]) -> st
     q, k = (_rotated(value) for value in node.inputs[:2])
     rotary: list[ir.Value] | None = None
     options: dict[str, Any] = {}
-    if q.rotary is not None and k.rotary is not None:
+    if q.rotary is not None and k.rotary is not None and _eights(q.rotary.inputs[1]):
         rotary = tables.of(q.rotary, k.rotary)
     if rotary is not None and q.rotary is not None:
         options = {
@@ -127,6 +127,12 @@ def _replace(node: ir.Node, tables: RotaryTables, lengths: list[ir.Value]) -> st
     return " and ".join(
         filter(None, ["attention", "rotary" if rotary else "", "packed" if packed else ""])
     )
+
+
+def _eights(table: ir.Value | None) -> bool:
+    """Whether a rotary table has a multiple of 8 columns, as the operator wants it."""
+    columns = None if table is None else width(table)
+    return columns is not None and columns % 8 == 0
 
 
 def _rotated(value: ir.Value | None) -> _Rotated:

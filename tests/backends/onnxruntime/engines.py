@@ -25,6 +25,7 @@ FAMILIES = {
         for name in ("llama", "qwen3", "gemma2", "olmo2", "starcoder2")
     },
     "phi3": Dense(head_dim=32, rotary_dim=16, fused=True),
+    "stablelm": replace(families.FAMILIES["stablelm"], head_dim=16),  # 4 of 16 are rotated
     "odd heads": Dense(head_dim=6, rotary_dim=4),
     "no positions": families.FAMILIES["no positions"],
 }

@@ -100,6 +100,7 @@ def test_float_weights_are_stored_by_output_channel() -> None:
         ("llama", "attention and rotary and packed"),
         ("qwen3", "attention and rotary"),  # head norms lie between
         ("no positions", "attention and packed"),
+        ("stablelm", "attention"),  # the operator rotates multiples of 16 only
     ],
 )
 def test_how_attention_is_taken(family: str, kind: str) -> None:
