@@ -67,7 +67,7 @@ class StubBackend:
             tuple(files),
             toy_spec(max_context=options.max_context, vocab=VOCAB),
             {},
-            {"nodes": len(list(model.graph))},
+            {"nodes": len(list(model.graph)), "features": list(target.features)},
             {"made": "up"},
             weight_bytes=0 if options.shared else 4096,
         )
