@@ -27,7 +27,7 @@ from pydantic import BaseModel, ConfigDict, FiniteFloat, ValidationError
 
 from optc import registry
 from optc.errors import InputError
-from optc.near import near
+from optc.near import near, nearest
 from optc.pipeline.pipeline import Pipeline
 from optc.pipeline.spec import MARKS, OPTIONAL, REQUIRED
 
@@ -253,9 +253,22 @@ def _bound(gate: str, text: str) -> float:
 
 
 def _check_pass(name: str, where: str) -> None:
-    known = [*registry.passes(), *registry.pass_groups()]
-    if name not in registry.passes():
-        raise InputError(f"unknown pass {name!r}", where=where, hint=near(name, known))
+    known = list(registry.passes())
+    if name in known:
+        return
+    groups = [group for group in registry.pass_groups() if group not in known]
+    if name in groups:
+        members = ", ".join(member.name for member in registry.pass_groups()[name])
+        raise InputError(
+            f"{name!r} is a group of passes", where=where, hint=f"name one of them: {members}"
+        )
+    found = nearest(name, [*known, *groups])
+    lists = f"passes: {', '.join(known)}; groups: {', '.join(groups)}"
+    raise InputError(
+        f"unknown pass {name!r}",
+        where=where,
+        hint=f"did you mean {found!r}?" if found else lists,
+    )
 
 
 def _check_gate(name: str, where: str) -> None:

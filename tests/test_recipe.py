@@ -165,6 +165,17 @@ def test_unknown_names_are_told_with_the_nearest_one(tmp_path: Path) -> None:
     assert refused(path) == f"{path}: unknown gate 'kl_meen' (did you mean 'kl_mean'?)"
 
 
+def test_unknown_passes_are_answered_with_passes_and_groups_each_once() -> None:
+    passes, groups = registry.passes(), registry.pass_groups()
+    text = refused("fp32", sets=("foo.bar=1",))
+    listed = text.removesuffix(")").split("passes: ")[1]
+    assert listed.split("; groups: ")[0].split(", ") == list(passes)
+    assert listed.split("; groups: ")[1].split(", ") == [g for g in groups if g not in passes]
+    assert refused("fp32", sets=("fuse.bits=4",)).startswith(
+        "--set: 'fuse' is a group of passes (name one of them: fuse-qkv, fuse-gate-up, "
+    )
+
+
 def test_bad_overrides_say_what_is_wrong() -> None:
     assert refused("fp32", sets=("bits=4",)) == "--set: 'bits=4' is not pass.option=value"
     assert refused("fp32", sets=("quantize-weight.bits=4",)) == (

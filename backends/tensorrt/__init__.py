@@ -52,7 +52,7 @@ class TensorRTBackend:
         """How a node of the ragged step is legalized."""
         from optc.backends.tensorrt.support import support_of
 
-        return support_of(node)
+        return support_of(node, target)
 
     def kv_pools(self, dtype: str, target: Target) -> Support:
         """Slots of the type that the engine computes in, whatever is asked for."""

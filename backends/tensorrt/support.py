@@ -5,8 +5,10 @@ from __future__ import annotations
 import onnx_ir as ir
 
 from optc.backend import NATIVE, Support
+from optc.backends.tensorrt.dialect.check import no_kernels
 from optc.backends.tensorrt.dialect.operators import STANDARD
-from optc.ir.functions import DOMAIN
+from optc.ir.functions import DOMAIN, operand
+from optc.target import Target
 
 #: Into what operators of ours are decomposed (`legalize`).
 _DECOMPOSED = {
@@ -26,20 +28,41 @@ _DECOMPOSED = {
     "Bf16MatMul": "MatMul in bfloat16",
     "Bf16Gather": "Gather in bfloat16",
 }
-_ZERO_POINTS = "TensorRT takes no weights with zero points; quantize symmetrically"
-#: Where operators of quantized weights have their zero points.
-_ZERO_POINT_INPUT = {"QuantizedMatMul": 4, "QuantizedGather": 3}
+_COMPUTES_IN = {"BlockFp4MatMul": ir.DataType.FLOAT4E2M1}
+#: Operands of weights that nothing in TensorRT reads.
+_NO_FORM = ("w_zero_point", "w_group_scale")
+ZERO_POINTS = (
+    "TensorRT takes no weights with zero points or integer scales of groups: quantize "
+    "symmetrically and with float scales, as the recipe trt-int4 does"
+)
 
 
-def support_of(node: ir.Node) -> Support:
+def support_of(node: ir.Node, target: Target) -> Support:
     """Native in the dialect, decomposed by legalization, or not supported and why."""
+    architectures = [f"sm_{sm}" for sm in target.sm]
+    for dtype in _types(node):
+        reason = no_kernels(dtype, architectures)
+        if reason:
+            return Support("unsupported", reason)
     if not node.domain:
         if node.op_type in STANDARD:
             return NATIVE
         return Support("unsupported", f"{node.op_type} is not known to be built as it is meant")
     if node.domain != DOMAIN or node.op_type not in _DECOMPOSED:
         return Support("unsupported", f"{node.op_type} has no form in TensorRT's operators")
-    at = _ZERO_POINT_INPUT.get(node.op_type)
-    if at is not None and len(node.inputs) > at and node.inputs[at] is not None:
-        return Support("unsupported", _ZERO_POINTS)
+    if has_zero_points(node):
+        return Support("unsupported", ZERO_POINTS)
     return Support("decomposed", _DECOMPOSED[node.op_type])
+
+
+def has_zero_points(node: ir.Node) -> bool:
+    """Whether a node reads zero points of a weight, or the integer scales that go with them."""
+    quantized = node.domain == DOMAIN and node.op_type in ("QuantizedMatMul", "QuantizedGather")
+    return quantized and any(operand(node, name) is not None for name in _NO_FORM)
+
+
+def _types(node: ir.Node) -> list[ir.DataType]:
+    """Types that a node needs kernels for."""
+    own = _COMPUTES_IN.get(node.op_type) if node.domain == DOMAIN else None
+    found = [own, *(v.dtype for v in (*node.inputs, *node.outputs) if v is not None)]
+    return [dtype for dtype in found if dtype is not None]

@@ -9,6 +9,7 @@ from typing import Literal
 
 from optc.backend import BuildOptions
 from optc.driver.early import check_additions, check_config, check_context, check_measurable
+from optc.driver.early_nodes import check_options
 from optc.driver.engines import EngineRequest, check_self_draft, parse_engines
 from optc.driver.kv_types import check_kv_type
 from optc.driver.memory import parse_bytes
@@ -108,7 +109,7 @@ def resolve_options(
         InputError: An unknown name, a bad value or a missing file.
         UnavailableError: A backend cannot build here.
         UnsupportedError: An engine cannot keep keys and values of the recipe's type, or has no code
-            for adapters or heads that are wanted.
+            for its weights, or for adapters or heads that are wanted.
     """
     source, sets = Path(model), tuple(set)
     whole, loaded, warnings = resolve_recipe(
@@ -124,6 +125,7 @@ def resolve_options(
     whole, loaded = (for_engines(r, engines, sets) for r in (whole, loaded))
     check_kv_type(whole, engines)
     check_additions(whole, engines)
+    check_options(whole, engines)
     if eval_text is not None:
         check_text(Path(eval_text), "--eval-text")
     if schedules is not None and not tune:

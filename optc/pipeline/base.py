@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Final
 
@@ -69,6 +69,11 @@ class Pass:
     def run(self, model: ir.Model) -> PassReport:
         """Rewrite ``model`` in place and report."""
         raise NotImplementedError  # pragma: no cover - abstract
+
+    def samples(self) -> Sequence[ir.Node]:
+        """Nodes such as it writes into any model, by which backends tell before there is a model
+        whether they take its options; none where that depends on the model."""
+        return ()
 
     def check_option(self, option: str, allowed: Collection[object], hint: str = "") -> None:
         """Check that an option has one of its values; for ``__post_init__``.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -13,6 +14,7 @@ from optc.ir.functions import is_op, make_node
 from optc.ir.graph import add_initializer, remove_unused, replace_node
 from optc.ir.linear import SOURCES, Linear, find_linear, head_of, sources
 from optc.ir.weights import Array, LazyWeight
+from optc.passes.quantize.sample import sample_nodes
 from optc.pipeline.base import Pass, PassReport
 
 
@@ -43,6 +45,10 @@ class CastWeights(Pass):
             InputError: ``dtype`` is not ``bfloat16``.
         """
         self.check_option("dtype", ("bfloat16",), "the only type is bfloat16")
+
+    def samples(self) -> Sequence[ir.Node]:
+        """An embedding, a linear layer and a head."""
+        return sample_nodes(self)
 
     def run(self, model: ir.Model) -> PassReport:
         """Rewrite ``model`` in place."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -17,6 +18,7 @@ from optc.ir.linear import SOURCES, Linear, find_linear, head_of, sources
 from optc.ir.weights import Array, LazyWeight
 from optc.passes.quantize.block_fp4 import rewrite_block_fp4
 from optc.passes.quantize.calibrate import INPUT_RANGE
+from optc.passes.quantize.sample import sample_nodes
 from optc.passes.quantize.static_scales import storable
 from optc.pipeline.base import Pass, PassReport
 
@@ -82,6 +84,10 @@ class QuantizeStatic(Pass):
             InputError: ``dtype`` is none of the three.
         """
         self.check_option("dtype", _DTYPES)
+
+    def samples(self) -> Sequence[ir.Node]:
+        """An embedding, a linear layer and a head."""
+        return sample_nodes(self)
 
     def run(self, model: ir.Model) -> PassReport:
         """Rewrite ``model`` in place."""

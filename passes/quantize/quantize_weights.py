@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
@@ -15,6 +16,7 @@ from optc.ir.linear import SOURCES, Linear, find_linear, head_of, sources
 from optc.ir.quantized_rows import QuantizedRows
 from optc.ir.weights import LazyWeight
 from optc.passes.quantize.affine import quantized_rows
+from optc.passes.quantize.sample import sample_nodes
 from optc.passes.quantize.scheme import Scheme
 from optc.pipeline.base import Pass, PassReport
 
@@ -94,6 +96,10 @@ class QuantizeWeights(Pass):
                 where=f"pass {self.name}",
                 hint="set group_scales=int, or head_bits=8",
             )
+
+    def samples(self) -> Sequence[ir.Node]:
+        """An embedding, a linear layer and a head."""
+        return sample_nodes(self)
 
     def run(self, model: ir.Model) -> PassReport:
         """Rewrite ``model`` in place."""

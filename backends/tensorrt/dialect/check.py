@@ -127,13 +127,20 @@ def _type_problems(model: ir.Model, architectures: Sequence[str]) -> Iterator[st
     for value in _values(model.graph):
         if value.dtype is not None and value.dtype not in used:
             used[value.dtype] = value.name or ""
-    for dtype, least in _NEEDS.items():
-        lacking = [one for one in architectures if int(one.removeprefix("sm_")) < least]
-        if dtype in used and lacking:
-            yield (
-                f"{dtype.name.lower()} ({used[dtype]}) has no kernels on {', '.join(lacking)},"
-                f" only from sm_{least} on"
-            )
+    for dtype, name in used.items():
+        reason = no_kernels(dtype, architectures)
+        if reason:
+            yield f"{name}: {reason}"
+
+
+def no_kernels(dtype: ir.DataType, architectures: Sequence[str]) -> str:
+    """Why some of the GPUs cannot compute with a type; empty if all can."""
+    least = _NEEDS.get(dtype, 0)
+    lacking = [one for one in architectures if int(one.removeprefix("sm_")) < least]
+    if not lacking:
+        return ""
+    kind = dtype.name.lower()
+    return f"{kind} has no kernels on {', '.join(lacking)}, only from sm_{least} on"
 
 
 def _values(graph: ir.Graph) -> Iterator[ir.Value]:

@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 
 import onnx_ir as ir
 
+from optc.backends.tensorrt.support import ZERO_POINTS, has_zero_points
 from optc.errors import UnsupportedError
 from optc.ir.emit import Emitter, dims_of
 from optc.ir.functions import DOMAIN, operand
@@ -140,10 +141,5 @@ def _lazy(node: ir.Node, value: ir.Value | None) -> LazyWeight:
 
 def _refuse_zero_points(node: ir.Node) -> None:
     """Zero points and, beside them, integer scales of groups have no kernels."""
-    if any(operand(node, name) is not None for name in ("w_zero_point", "w_group_scale")):
-        raise UnsupportedError(
-            "the weight has zero points or integer scales of groups, TensorRT takes none",
-            where=f"tensorrt backend, node {node.name}",
-            hint="use the recipe trt-int4, or --set quantize-weights.symmetric=true "
-            "with quantize-weights.group_scales=float",
-        )
+    if has_zero_points(node):
+        raise UnsupportedError(ZERO_POINTS, where=f"tensorrt backend, node {node.name}")

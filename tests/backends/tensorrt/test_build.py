@@ -99,7 +99,7 @@ def test_nvfp4_is_refused_by_name_where_a_gpu_lacks_it(tmp_path: Path) -> None:
     for name in list(model.graph.initializers):
         model.graph.initializers[name].metadata_props[INPUT_RANGE] = "8.0"
     QuantizeStatic(dtype="nvfp4").run(model)
-    with pytest.raises(UnsupportedError, match=r"float4e2m1 .* has no kernels on sm_89, only from"):
+    with pytest.raises(UnsupportedError, match="float4e2m1 has no kernels on sm_89, only from"):
         _build(model, "sm_89+sm_120", tmp_path)
     assert list((tmp_path / "work").iterdir()) == []
 
@@ -142,8 +142,9 @@ def test_asymmetric_weights_are_refused_before_anything_is_built(tmp_path: Path)
     support = backend.supports(nodes[0], target)
     assert support.how == "unsupported"
     assert "quantize symmetrically" in support.reason
-    with pytest.raises(UnsupportedError, match="has zero points"):
+    with pytest.raises(UnsupportedError, match="zero points") as caught:
         _build(model, "sm_89", tmp_path)
+    assert caught.value.message == support.reason
     assert list((tmp_path / "work").iterdir()) == []
 
 
