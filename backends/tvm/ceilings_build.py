@@ -20,5 +20,5 @@ def build_meter(target: Target, folder: Path, threads: int, working_set_bytes: i
     copy_libraries(folder)
     with compiling(Program((), {}, target.name, target.features), folder) as finish:
         finish()
-    data = {"features": list(isa.features), "ffi": ffi_version()}
+    data = {"features": list(isa.features), "ffi": ffi_version(), "weights": []}
     return open_meter(folder, data, threads, working_set_bytes)
