@@ -26,10 +26,12 @@ import yaml
 from pydantic import BaseModel, ConfigDict, FiniteFloat, ValidationError
 
 from optc import registry
+from optc.artifact.jsonio import canonical_json
 from optc.errors import InputError
 from optc.near import near, nearest
 from optc.pipeline.pipeline import Pipeline
 from optc.pipeline.spec import MARKS, OPTIONAL, REQUIRED
+from optc.runtime.checks import shown
 
 #: Gates a recipe may bound. KL and perplexity have upper bounds, agreement and speedups lower ones.
 GATE_NAMES = (
@@ -41,6 +43,9 @@ GATE_NAMES = (
     "prefill_speedup",
     "decode_speedup",
 )
+
+#: Largest recipe that is read: many times the longest one, and done in a second.
+MAX_CHARACTERS = 1 << 16
 
 Scalar = bool | int | float | str
 
@@ -127,9 +132,11 @@ def load_recipe(
     """
     text, where = _read(source)
     recipe = _parse(text, where)
+    _check_storable(recipe, where)
     for options in recipe.for_engines.values():
         _with_engine_options(recipe, options, (), where)
     recipe = _with_sets(recipe, sets)
+    _check_storable(recipe, "--set")
     recipe = _with_gates(recipe, gates)
     Pipeline.parse(recipe.spec(), registry)
     return recipe
@@ -140,10 +147,15 @@ def _read(source: str | Path) -> tuple[str, str]:
     path = Path(source)
     if isinstance(source, Path) or path.suffix in (".yaml", ".yml"):
         try:
-            return path.read_text(encoding="utf-8"), str(path)
+            text = path.read_text(encoding="utf-8")
         except (OSError, UnicodeDecodeError) as error:
             reason = getattr(error, "strerror", None) or str(error)
             raise InputError(f"cannot read the recipe: {reason}", where=str(path)) from error
+        if len(text) > MAX_CHARACTERS:
+            raise InputError(
+                f"has {len(text)} characters, a recipe {MAX_CHARACTERS} at most", where=str(path)
+            )
+        return text, str(path)
     known = registry.recipe_files()
     if source not in known:
         raise InputError(
@@ -157,6 +169,11 @@ def _parse(text: str, where: str) -> Recipe:
         raw = yaml.safe_load(text)
     except yaml.YAMLError as error:
         raise InputError(f"is not YAML: {' '.join(str(error).split())}", where=where) from error
+    except RecursionError as error:
+        raise InputError("is nested too deeply", where=where) from error
+    # What PyYAML makes of a value that is not of the type that its tag or form announces.
+    except (ValueError, LookupError, AttributeError, TypeError) as error:
+        raise InputError(f"holds a value that YAML does not allow: {error}", where=where) from error
     if not isinstance(raw, dict):
         raise InputError("is not a mapping of keys to values", where=where)
     steps = raw.get("pipeline")
@@ -172,6 +189,14 @@ def _parse(text: str, where: str) -> Recipe:
     return recipe
 
 
+def _check_storable(recipe: Recipe, where: str) -> None:
+    """The recipe goes into the manifest, which takes no NaN and no half of a surrogate pair."""
+    try:
+        canonical_json(recipe.model_dump())
+    except ValueError as error:
+        raise InputError(f"holds what no manifest can: {error}", where=where) from error
+
+
 def _steps(entry: object, where: str) -> list[dict[str, Any]]:
     """The steps of one pipeline entry: one pass, or every pass of a group."""
     if isinstance(entry, str):
@@ -180,13 +205,9 @@ def _steps(entry: object, where: str) -> list[dict[str, Any]]:
         (name, options) = next(iter(entry.items()))
         options = {} if options is None else options
     else:
-        raise InputError(
-            f"{entry!r} is no pipeline entry", where=where, hint="write 'pass' or 'pass: {…}'"
-        )
+        raise _no_entry(entry, where)
     if not isinstance(name, str) or not isinstance(options, dict):
-        raise InputError(
-            f"{entry!r} is no pipeline entry", where=where, hint="write 'pass' or 'pass: {…}'"
-        )
+        raise _no_entry(entry, where)
     groups = registry.pass_groups()
     if name in groups and name not in registry.passes():
         if options:
@@ -197,6 +218,15 @@ def _steps(entry: object, where: str) -> list[dict[str, Any]]:
     _check_pass(name, where)
     plain = {key: value for key, value in options.items() if key not in MARKS}
     return [{"name": name, "options": plain, **{m: options[m] for m in MARKS if m in options}}]
+
+
+def _no_entry(entry: object, where: str) -> InputError:
+    """The message is of bounded length: a few aliases of YAML make a value of gigabytes."""
+    return InputError(
+        f"{shown(entry)} is no pipeline entry",
+        where=where,
+        hint="write 'pass' or 'pass: {…}'",
+    )
 
 
 def _with_sets(recipe: Recipe, sets: Iterable[str], where: str = "--set") -> Recipe:

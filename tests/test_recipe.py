@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import re
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -209,6 +211,36 @@ def test_files_that_are_no_recipes(tmp_path: Path) -> None:
     for bound in ("low", ".nan", ".inf"):
         path = written(tmp_path, MINIMAL + f"gates: {{kl_mean: {bound}}}\n")
         assert "gates.kl_mean" in refused(path)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("[" * 3000, "is nested too deeply"),
+        ("name: !!float x\n", "holds a value that YAML does not allow"),
+        ("name: !!timestamp x\n", "holds a value that YAML does not allow"),
+        ("name: !!bool x\n", "holds a value that YAML does not allow"),
+        ("name: 2001-99-01\n", "holds a value that YAML does not allow"),
+        ('name: "\\ud800"\npipeline: [canonicalize]\n', "holds what no manifest can: .*surrogat"),
+        ("name: m\npipeline: [quantize-weights: {bits: .nan}]\n", "holds what no manifest can"),
+        (f"name: m\npipeline: [kv-cache: {{dtype: 0x{'f' * 5000}}}]\n", "holds what no manifest"),
+        ("x" * 70_000, "has 70000 characters, a recipe 65536 at most"),
+    ],
+    ids=lambda text: text[:20],
+)
+def test_values_that_no_recipe_holds(tmp_path: Path, text: str, message: str) -> None:
+    assert re.search(message, refused(written(tmp_path, text)))
+
+
+def test_overrides_are_valid_unicode() -> None:
+    assert "--set: holds what no manifest can" in refused("fp32", sets=("kv-cache.dtype=\udcff",))
+
+
+def test_a_value_of_many_aliases_is_refused_in_few_words(tmp_path: Path) -> None:
+    lines = ["a: &a [x, x, x, x, x, x, x, x, x]"]
+    lines += [f"{n}: &{n} [{', '.join(['*' + m] * 9)}]" for m, n in pairwise("abcdefghijkl")]
+    text = "\n".join([*lines, "name: m", "pipeline: [*l]", ""])
+    assert len(refused(written(tmp_path, text))) < 1000
 
 
 def test_an_order_that_a_pass_forbids_is_refused(tmp_path: Path) -> None:

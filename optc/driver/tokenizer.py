@@ -14,6 +14,7 @@ from optc.artifact import TokenizerEntry
 from optc.errors import InputError, UnsupportedError
 from optc.importer.json_file import read_object
 from optc.importer.remote_code import check_remote_code, never_ask
+from optc.runtime.rust_errors import RustError, rust_errors
 
 FOLDER = "tokenizer"
 #: Stands for none in some configs.
@@ -67,7 +68,7 @@ def write_tokenizer(
         files=tuple(written),
         bos_token_id=bos,
         eos_token_ids=_ids(settings, "eos_token_id", tokenizer.eos_token_id, source),
-        add_bos=bos is not None and tokenizer.backend_tokenizer.encode("a").ids[:1] == [bos],
+        add_bos=bos is not None and _first_id(tokenizer, source) == bos,
         bos_token=tokenizer.bos_token or "",
         eos_token=tokenizer.eos_token or "",
         chat_template=written[-1] if template else "",
@@ -83,17 +84,14 @@ def _load(source: Path, files: Sequence[Path], allow_remote_code: bool) -> Any:
             read_object(file, finite=False)  # transformers' own messages say less, or nothing
     never_ask()
     try:
-        tokenizer = AutoTokenizer.from_pretrained(
-            source, local_files_only=True, trust_remote_code=allow_remote_code
-        )
+        with rust_errors():  # panics are no Exception
+            tokenizer = AutoTokenizer.from_pretrained(
+                source, local_files_only=True, trust_remote_code=allow_remote_code
+            )
     # The tokenizers library raises plain Exception at a tokenizer.json that it does not
     # understand, and transformers' classes whatever a setting of a wrong type leads to.
     except Exception as error:
-        raise InputError(
-            f"the tokenizer cannot be read: {type(error).__name__}: {_one_line(error)}",
-            where=str(source),
-            hint="its files are damaged, or not of this version of transformers",
-        ) from error
+        raise _unreadable(error, source) from error
     if not hasattr(tokenizer, "backend_tokenizer"):
         raise UnsupportedError(
             f"{type(tokenizer).__name__} has no fast tokenizer",
@@ -101,6 +99,24 @@ def _load(source: Path, files: Sequence[Path], allow_remote_code: bool) -> Any:
             hint="convert it to a tokenizer.json",
         )
     return tokenizer
+
+
+def _first_id(tokenizer: Any, source: Path) -> int | None:
+    """The first token of a text."""
+    try:
+        with rust_errors():
+            ids: list[int] = tokenizer.backend_tokenizer.encode("a").ids
+    except RustError as error:
+        raise _unreadable(error, source) from error
+    return next(iter(ids), None)
+
+
+def _unreadable(error: Exception, source: Path) -> InputError:
+    return InputError(
+        f"the tokenizer cannot be read: {type(error).__name__}: {_one_line(error)}",
+        where=str(source),
+        hint="its files are damaged, or not of this version of transformers",
+    )
 
 
 def _generation_settings(files: Sequence[Path]) -> dict[str, Any]:

@@ -9,7 +9,6 @@ window is seen, and no BOS is put at its start.
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Iterable
 from dataclasses import dataclass
 from importlib.resources import files
@@ -19,6 +18,8 @@ import numpy as np
 
 from optc.errors import InputError
 from optc.runtime.executable import Int32
+from optc.runtime.rust_errors import RustError, rust_errors
+from optc.safe_json import JSONError, parse_json
 
 #: Tokens scored per window and number of windows, unless the model is too large (`windows_for`).
 WINDOW_TOKENS = 512
@@ -97,9 +98,11 @@ def _parse_documents(content: str, where: str, *, jsonl: bool) -> list[str]:
 def _document(line: str, where: str) -> str:
     hint = 'one JSON object a line, such as {"name": "a.py", "text": "…"}'
     try:
-        text = json.loads(line)["text"]
-    except (ValueError, KeyError, TypeError) as error:
+        text = parse_json(line)["text"]
+    except (KeyError, TypeError) as error:
         raise InputError("not a document", where=where, hint=hint) from error
+    except JSONError as error:
+        raise InputError(f"not a document: {error}", where=where, hint=hint) from error
     if not isinstance(text, str):
         raise InputError("text is not a string", where=where, hint=hint)
     return text
@@ -111,23 +114,28 @@ def token_stream(
     """All documents as one stream of ids, each framed by BOS and EOS where the model has them.
 
     Raises:
-        InputError: The tokenizer file cannot be read.
+        InputError: The tokenizer file cannot be read, or the tokenizer gives up on a document.
     """
     import tokenizers  # a heavy import that random ids do not need
 
-    tokenizer = tokenizers.Tokenizer.from_str(_tokenizer_json(tokenizer_file))
+    content = _tokenizer_json(tokenizer_file)
     head = [] if bos is None else [bos]
     tail = [] if eos is None else [eos]
     stream: list[int] = []
-    for text in documents:
-        stream += head + tokenizer.encode(text, add_special_tokens=False).ids + tail
+    try:
+        with rust_errors():
+            tokenizer = tokenizers.Tokenizer.from_str(content)
+            for text in documents:
+                stream += head + tokenizer.encode(text, add_special_tokens=False).ids + tail
+    except RustError as error:
+        raise InputError(f"the tokenizer gives up: {error}", where=str(tokenizer_file)) from error
     return np.asarray(stream, np.int32)
 
 
 def _tokenizer_json(path: Path) -> str:
     try:
         content = path.read_text("utf-8")
-        known = "model" in json.loads(content)
+        known = "model" in parse_json(content)
     except (OSError, ValueError, TypeError) as error:
         raise InputError(f"cannot read the tokenizer: {error}", where=str(path)) from error
     if not known:

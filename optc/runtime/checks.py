@@ -9,6 +9,9 @@ from numbers import Integral, Real
 
 from optc.errors import RequestError
 
+_SHORT = reprlib.Repr()
+_SHORT.maxlevel = 2  # its own 6 show 6**6 elements
+
 
 def check_int(name: str, value: object, low: int, high: int | None, note: str = "") -> None:
     """Refuse what is no integer from ``low`` to ``high`` (None: any); ``note`` ends the hint."""
@@ -34,7 +37,11 @@ def as_tuple(name: str, value: object, most: int) -> tuple[object, ...]:
     """A copy of a list of at most ``most`` elements."""
     if not isinstance(value, Iterable) or isinstance(value, str | bytes):
         raise invalid(name, value, "a list")
-    elements = tuple(islice(value, most + 1))  # it may have no end
+    try:
+        iterator = iter(value)
+    except TypeError as error:  # arrays of no dimension call themselves iterable
+        raise invalid(name, value, "a list") from error
+    elements = tuple(islice(iterator, most + 1))  # it may have no end
     if len(elements) > most:
         raise invalid(name, value, f"a list of {most} at most")
     return elements
@@ -52,7 +59,7 @@ def invalid(name: str, value: object, allowed: str) -> RequestError:
 def shown(value: object) -> str:
     """A value as a message may show it."""
     try:
-        return reprlib.repr(value)
+        return _SHORT.repr(value)
     except ValueError:  # Python writes no integers of thousands of digits
         return "(a number of thousands of digits)"
 

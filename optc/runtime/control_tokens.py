@@ -13,6 +13,7 @@ import re
 import secrets
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import cached_property
 from threading import Lock
 from typing import Any, NamedTuple
@@ -21,6 +22,7 @@ import tokenizers
 
 from optc.errors import RequestError
 from optc.runtime.chat_values import unmarked
+from optc.runtime.rust_errors import RustError, rust_errors
 
 
 class ControlTokens:
@@ -58,8 +60,7 @@ class ControlTokens:
         encoding = encode_one(self._backend, text)
         if not self._all_ids.isdisjoint(encoding.ids):
             encoding = encode_one(self._without_names(), text)
-        ids: list[int] = self._backend.post_process(encoding, None, add_special_tokens).ids
-        return ids
+        return with_special_tokens(self._backend, encoding, add_special_tokens)
 
     def encode_parts(self, text: str, restored: dict[str, str]) -> list[int]:
         """Token ids of a text in which control tokens count but where they are marked.
@@ -158,13 +159,31 @@ def encode_one(
         text.encode("utf-8")  # the tokenizer takes a lone surrogate for no text at all
     except UnicodeEncodeError as error:
         raise RequestError(f"not valid Unicode: {error.reason}", where="prompt") from error
-    try:
-        # Of a batch, because only then others may run Python meanwhile: the engine's thread.
-        encode = backend.encode_batch if offsets else backend.encode_batch_fast
+    # Of a batch, because only then others may run Python meanwhile: the engine's thread.
+    encode = backend.encode_batch if offsets else backend.encode_batch_fast
+    with _given_up():
         return encode([text], add_special_tokens=False)[0]
-    except BaseException as error:  # the package's panics are no Exception
-        if type(error).__name__ != "PanicException":
-            raise
+
+
+def with_special_tokens(
+    backend: tokenizers.Tokenizer, encoding: tokenizers.Encoding, add: bool
+) -> list[int]:
+    """The ids of what `encode_one` gave, with those that the post-processor adds if ``add``.
+
+    Raises:
+        RequestError: The tokenizer gives up on it.
+    """
+    with _given_up():
+        ids: list[int] = backend.post_process(encoding, None, add).ids
+        return ids
+
+
+@contextmanager
+def _given_up() -> Iterator[None]:
+    try:
+        with rust_errors():
+            yield
+    except RustError as error:
         message = f"the tokenizer cannot encode the text: {error}"
         raise RequestError(message, where="prompt", hint="shorten or change it") from error
 
@@ -186,7 +205,8 @@ def _rename(backend: tokenizers.Tokenizer, names: dict[str, str]) -> tokenizers.
     unknown = model.get("unk_token")
     if unknown is not None:
         model["unk_token"] = names.get(unknown, unknown)
-    renamed: tokenizers.Tokenizer = tokenizers.Tokenizer.from_str(json.dumps(described))
+    with _given_up():
+        renamed: tokenizers.Tokenizer = tokenizers.Tokenizer.from_str(json.dumps(described))
     renamed.no_truncation()
     renamed.no_padding()
     return renamed

@@ -13,7 +13,13 @@ from optc.errors import ArtifactError, RequestError, RequestTypeError
 from optc.runtime.chat_template import render_template
 from optc.runtime.chat_values import Marks, plain_values, unmarked
 from optc.runtime.checks import shown
-from optc.runtime.control_tokens import ControlTokens, added_texts, encode_one
+from optc.runtime.control_tokens import (
+    ControlTokens,
+    added_texts,
+    encode_one,
+    with_special_tokens,
+)
+from optc.runtime.rust_errors import rust_errors
 
 Message = Mapping[str, Any]
 #: Conversations that show what a template puts around messages, whose content is no token.
@@ -103,7 +109,7 @@ class Tokenizer:
         """
         if parse_special:
             encoding = encode_one(self.backend, text)
-            ids: list[int] = self.backend.post_process(encoding, None, add_special_tokens).ids
+            ids = with_special_tokens(self.backend, encoding, add_special_tokens)
         else:
             ids = self.control.encode_text(text, add_special_tokens)
         bos = self.bos_token_id
@@ -198,7 +204,8 @@ def read_tokenizer(path: Path) -> tokenizers.Tokenizer:
         ArtifactError: The file is not a tokenizer.
     """
     try:
-        backend: tokenizers.Tokenizer = tokenizers.Tokenizer.from_buffer(path.read_bytes())
+        with rust_errors():
+            backend: tokenizers.Tokenizer = tokenizers.Tokenizer.from_buffer(path.read_bytes())
     except (OSError, ValueError) as error:
         raise ArtifactError(f"not a tokenizer: {error}", where=str(path)) from error
     return backend

@@ -85,11 +85,15 @@ def toy_manifest(files: tuple[FileEntry, ...], *engines: EngineEntry) -> Manifes
 
 
 def write_files(writer: ArtifactWriter) -> None:
+    write_engine(writer)
+    (writer.subfolder("tokenizer") / "tokenizer.json").write_text(TOKENIZER)
+
+
+def write_engine(writer: ArtifactWriter) -> None:
     folder = writer.subfolder("engines/target")
     (folder / "weights.bin").write_bytes(WEIGHTS)
     for name in CODE:
         (folder / name).write_bytes(b"code")
-    (writer.subfolder("tokenizer") / "tokenizer.json").write_text(TOKENIZER)
 
 
 def write_toy(output: Path, *engines: EngineEntry, force: bool = False) -> Artifact:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import shutil
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -147,6 +148,17 @@ def test_damaged_files_are_named(model: Path, file: str, text: str, message: str
     (model / file).write_text(text)
     with pytest.raises(InputError, match=message):
         write(model)
+
+
+def test_a_tokenizer_that_the_package_panics_at_is_a_user_error(model: Path) -> None:
+    template = {"type": "TemplateProcessing", "pair": [], "special_tokens": {}}
+    template["single"] = [{"SpecialToken": {"id": "<x>", "type_id": 0}}]
+    for part in ({"normalizer": {"type": "Precompiled"}}, {"post_processor": template}):
+        described = json.loads(byte_level().to_str())
+        (model / "tokenizer.json").write_text(json.dumps({**described, **part}))
+        with pytest.raises(InputError, match="the tokenizer cannot be read: RustError: "):
+            write(model, bos_token_id=0)
+        shutil.rmtree(model.parent / "artifact")
 
 
 @pytest.mark.parametrize(

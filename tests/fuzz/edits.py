@@ -16,6 +16,8 @@ MOST_BYTES = 4 << 20
 _PLACE = "@@raw@@"
 #: Containers of more children are sampled, and trees are not looked at below this depth.
 _FEW, _DEEPEST = 24, 40
+#: JSON of fewer bytes may become many times as long.
+_SMALL = 4096
 _KEY = re.compile(rb'"([^"\\]{1,40})"\s*:')
 
 
@@ -95,7 +97,8 @@ def _edited_tree(
         tree = _replaced(random, tree, lambda _: _PLACE)
     else:
         tree = _edit_tree(random, tree, known)
-    text = json.dumps(tree, indent=random.choice((None, 1)))
+    lines = len(data) < _SMALL and random.random() < 0.5  # Python writes them far more slowly
+    text = json.dumps(tree, indent=1 if lines else None)
     return text.replace(json.dumps(_PLACE), raw).encode()
 
 
@@ -164,7 +167,7 @@ def _resized(random: Random, tree: Any) -> Any:
     elif node and random.random() < 0.5:
         del node[random.randrange(len(node))]
     elif node and random.random() < 0.5:
-        node *= random.choice((2, 3, 1000 if len(node) < 100 else 2))
+        node *= random.choice((2, 3, 1000 if len(json.dumps(node)) < _SMALL else 2))
     else:
         node.insert(random.randrange(len(node) + 1), odd_value(random))
     return tree

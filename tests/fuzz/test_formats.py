@@ -45,3 +45,4 @@ def test_no_input_of_a_short_run_is_a_finding(
     assert ended.returncode == 0, ended.stdout + ended.stderr
     counts = json.loads((tmp_path / "result.json").read_text())["formats"]
     assert {name: counts[name]["inputs"] for name in names} == dict.fromkeys(names, GROUPS[names])
+    assert [name for name in names if not counts[name]["accepted"]] == []

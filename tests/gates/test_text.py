@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -143,6 +144,8 @@ def test_a_tokenizer_of_another_model_is_refused(tmp_path: Path, tokenizer_file:
         ('{"name": "a"}\n', r"t\.jsonl:1: not a document"),
         ("[1]\n", r"t\.jsonl:1: not a document"),
         ('{"text": 3}\n', r"t\.jsonl:1: text is not a string"),
+        ('{"text": "\\ud800"}\n', r"t\.jsonl:1: not a document: .*half of a surrogate pair"),
+        ("[" * 100_000, r"t\.jsonl:1: not a document: it is nested more than"),
     ],
 )
 def test_bad_texts_are_named(tmp_path: Path, content: str, message: str) -> None:
@@ -167,3 +170,18 @@ def test_damaged_tokenizers_are_named(tmp_path: Path, content: str, message: str
     (tmp_path / "tokenizer.json").write_text(content)
     with pytest.raises(InputError, match=message):
         token_stream(["a"], tmp_path / "tokenizer.json", None, None)
+
+
+@pytest.mark.parametrize(
+    "part",
+    [
+        {"normalizer": {"type": "Precompiled"}},
+        {"model": {"type": "WordLevel", "vocab": {"x": 0}, "unk_token": "?"}},
+    ],
+    ids=["it cannot be read", "it cannot encode"],
+)
+def test_a_tokenizer_that_gives_up_is_named(tokenizer_file: Path, part: dict[str, Any]) -> None:
+    described = json.loads(tokenizer_file.read_text())
+    tokenizer_file.write_text(json.dumps({**described, **part}))
+    with pytest.raises(InputError, match=r"tokenizer\.json: the tokenizer gives up: "):
+        token_stream(["a"], tokenizer_file, None, None)

@@ -66,7 +66,7 @@ def test_lists_are_copied_and_bounded() -> None:
         as_tuple("stop", itertools.count(), 2)
 
 
-@pytest.mark.parametrize("value", ["ab", b"ab", 3, None])
+@pytest.mark.parametrize("value", ["ab", b"ab", 3, None, np.array(3), np.ma.masked])
 def test_what_is_no_list(value: Any) -> None:
     with pytest.raises(RequestError, match=r"must be a list\)"):
         as_tuple("stop", value, 9)
@@ -75,6 +75,10 @@ def test_what_is_no_list(value: Any) -> None:
 def test_messages_are_of_bounded_length() -> None:
     assert len(str(invalid("stop", ["x" * 10**6] * 10**6, "short"))) < 300
     assert shown(10**5000) == "(a number of thousands of digits)"
+    nested: object = "x"
+    for _ in range(9):
+        nested = [nested] * 9
+    assert len(shown(nested)) < 300
     assert shown("a") == "'a'"
 
 

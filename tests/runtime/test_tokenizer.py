@@ -1,12 +1,15 @@
 from __future__ import annotations
 
+import json
 import re
 import sys
 import threading
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
+import tokenizers
 
 from optc.errors import ArtifactError, RequestError
 from optc.runtime.tokenizer import Tokenizer, read_tokenizer
@@ -29,6 +32,17 @@ def chat(template: str = TEMPLATE) -> Tokenizer:
 def test_texts_come_back(text: str) -> None:
     tokenizer = Tokenizer(byte_level())
     assert tokenizer.decode(tokenizer.encode(text)) == text
+
+
+#: A post-processor that names a token which it does not describe.
+CLASHING = {
+    "post_processor": {
+        "type": "TemplateProcessing",
+        "single": [{"SpecialToken": {"id": "<x>", "type_id": 0}}],
+        "pair": [],
+        "special_tokens": {},
+    }
+}
 
 
 @pytest.mark.parametrize("adds", [False, True])
@@ -133,6 +147,36 @@ def test_what_is_no_tokenizer_is_named(tmp_path: Path, contents: str) -> None:
     with pytest.raises(ArtifactError, match="not a tokenizer") as caught:
         read_tokenizer(path)
     assert caught.value.where == str(path)
+
+
+@pytest.mark.parametrize(
+    "part",
+    [{"normalizer": {"type": "Precompiled"}}, {"model": {"type": "BPE", "vocab": {"a": -1}}}],
+    ids=["a panic", "an error"],
+)
+def test_what_the_package_cannot_read_is_named(tmp_path: Path, part: dict[str, Any]) -> None:
+    path = tmp_path / "tokenizer.json"
+    path.write_text(json.dumps({**json.loads(byte_level().to_str()), **part}))
+    with pytest.raises(ArtifactError, match=f"^{path}: not a tokenizer: "):
+        read_tokenizer(path)
+
+
+@pytest.mark.parametrize(
+    ("part", "message"),
+    [
+        (CLASHING, "no entry found for key"),
+        ({"model": {"type": "WordLevel", "vocab": {"x": 0}, "unk_token": "?"}}, "unk"),
+    ],
+    ids=["a panic", "an error"],
+)
+@pytest.mark.parametrize("parse_special", [False, True])
+def test_what_the_package_cannot_encode_is_an_error_of_the_request(
+    part: dict[str, Any], message: str, parse_special: bool
+) -> None:
+    text = json.dumps({**json.loads(byte_level().to_str()), **part})
+    tokenizer = Tokenizer(tokenizers.Tokenizer.from_str(text))
+    with pytest.raises(RequestError, match=f"(?i)the tokenizer cannot encode .*{message}"):
+        tokenizer.encode("a", parse_special=parse_special)
 
 
 def test_a_missing_tokenizer_is_named(tmp_path: Path) -> None:

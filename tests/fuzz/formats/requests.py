@@ -12,7 +12,7 @@ import numpy as np
 
 from tests.fuzz.edits import edit_json, edit_text
 from tests.fuzz.form import Files, Format, Materials, expect
-from tests.fuzz.odd import NUMBERS, TEXTS, odd_container, odd_value, words
+from tests.fuzz.odd import NUMBERS, TEXTS, odd_container, words
 from tests.fuzz.odd_objects import odd_object
 
 #: What is asked for: the call, the prompt, and keyword arguments of parameters and terms.
@@ -146,7 +146,7 @@ class Requests(Format[Request]):
             return {**value, "terms": {**value["terms"], name: _any(random, _TERMS[name])}}
         params = value["params"] if isinstance(value["params"], dict) else {}
         if kind == 2 and random.random() < 0.1:
-            return {**value, "params": random.choice(([params], [params] * 3, odd_value(random)))}
+            return {**value, "params": random.choice(([params], [params] * 3, odd_object(random)))}
         if kind == 3:
             return {**value, "params": {**params, **_structure(random)}}
         name = random.choice(sorted(_FIELDS))
@@ -157,9 +157,9 @@ class Requests(Format[Request]):
 
         try:
             given = value["params"]
-            if isinstance(given, dict):
+            if isinstance(given, dict) and set(given) <= set(_FIELDS):
                 given = SamplingParams(**given)
-            elif isinstance(given, list) and given and isinstance(given[0], dict):
+            elif isinstance(given, list) and all(isinstance(one, dict) for one in given):
                 given = [SamplingParams(**one) for one in given]
             self._call(value["call"], value["prompt"], given, value["terms"])
         finally:

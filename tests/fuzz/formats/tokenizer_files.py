@@ -11,7 +11,7 @@ from typing import Any
 
 from optc.artifact import Artifact, ArtifactWriter
 from optc.errors import OptcError
-from tests.artifact.toy import toy_manifest
+from tests.artifact.toy import toy_manifest, write_engine
 from tests.fuzz.edits import edit_json, edit_text
 from tests.fuzz.form import FileFormat, Materials, expect, read_files
 from tests.fuzz.formats.chat import WORDS
@@ -90,8 +90,10 @@ class TokenizerFiles(FileFormat):
         shutil.rmtree(output, ignore_errors=True)
         files = [folder / name for name in _NAMES if (folder / name).is_file()]
         with ArtifactWriter(output) as writer:
-            (writer.subfolder("engines/target") / "weights.bin").write_bytes(b"w")
-            entry = write_tokenizer(folder, files, {"bos_token_id": 0}, writer.folder)
+            write_engine(writer)
+            entry = write_tokenizer(
+                folder, files, {"bos_token_id": 0}, writer.folder, allow_remote_code=False
+            )
             manifest = toy_manifest(writer.hashed_files())
             writer.commit(dataclasses.replace(manifest, tokenizer=entry), {})
         _load(output)
