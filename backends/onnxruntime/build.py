@@ -9,8 +9,9 @@ from pathlib import Path
 
 import onnx_ir as ir
 
+from optc.artifact.spec_digest import spec_digest
 from optc.backend import BuildOptions, EngineBuild, slot_engine_spec
-from optc.backends.onnxruntime.engine_data import MODEL_FILE, WEIGHTS_FILE
+from optc.backends.onnxruntime.engine_data import MODEL_FILE, SPEC_METADATA, WEIGHTS_FILE
 from optc.backends.onnxruntime.legalize import legalize, legalize_pages
 from optc.backends.onnxruntime.legalize.pages import KV_METADATA, is_paged
 from optc.backends.onnxruntime.packages import CPU_PACKAGE, GPU_PACKAGE, OLDEST
@@ -42,11 +43,13 @@ def build_engine(
         runs = legalize(model, options.max_context + 1, half=cuda)
     legalized_at = time.perf_counter()
     size = store_weights(model, workdir / WEIGHTS_FILE)
+    spec = (paged_spec if paged else engine_spec)(model, options)
+    model.metadata_props[SPEC_METADATA] = spec_digest(spec).hex()
     ir.save(model, workdir / MODEL_FILE)
     ended = time.perf_counter()
     return EngineBuild(
         files=(MODEL_FILE, WEIGHTS_FILE),
-        spec=(paged_spec if paged else engine_spec)(model, options),
+        spec=spec,
         requires={GPU_PACKAGE if cuda else CPU_PACKAGE: f">={OLDEST}"},
         backend_data={"provider": CUDA if cuda else CPU, "release": OLDEST},
         report={

@@ -14,6 +14,8 @@ from optc.backends.onnxruntime.providers import CPU, CUDA, TENSORRT, device_of
 
 MODEL_FILE = "model.onnx"
 WEIGHTS_FILE = "weights.bin"
+#: Metadata of the model: digest of the spec that it was built with (`optc.artifact.spec_digest`).
+SPEC_METADATA = "optc.spec"
 _RELEASE = re.compile("[0-9]{1,4}([.][0-9]{1,4}){1,3}")
 
 

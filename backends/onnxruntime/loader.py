@@ -6,7 +6,8 @@ from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
-from optc.backends.onnxruntime.engine_data import MODEL_FILE, WEIGHTS_FILE, read_data
+from optc.artifact.spec_digest import spec_digest
+from optc.backends.onnxruntime.engine_data import MODEL_FILE, SPEC_METADATA, WEIGHTS_FILE, read_data
 from optc.backends.onnxruntime.executable import SlotExecutable
 from optc.backends.onnxruntime.memory import DeviceMemory, HostMemory
 from optc.backends.onnxruntime.packages import (
@@ -28,7 +29,7 @@ def load_engine(
     """Load what `optc.backends.onnxruntime.build.build_engine` wrote into ``folder``.
 
     Raises:
-        ArtifactError: A file is missing or damaged.
+        ArtifactError: A file is missing or damaged, or the spec is not that of the model.
         UnavailableError: ONNX Runtime is missing or too old, or its provider does not start, or
             there is no driver.
     """
@@ -45,10 +46,27 @@ def load_engine(
                 hint="the artifact is incomplete: copy it again",
             )
     session = _open(folder / MODEL_FILE, provider, threads)
+    _check_spec(session, spec)
     memory = _memory(device_of(provider).kind)
     if spec.kv_layout == "paged":
         return PagedExecutable(session, spec, memory)
     return SlotExecutable(session, spec, memory)
+
+
+def _check_spec(session: Any, spec: EngineSpec) -> None:
+    """Check that the model was built with this spec, if it says so: older ones do not.
+
+    Raises:
+        ArtifactError: It was built with another.
+    """
+    digest = session.get_modelmeta().custom_metadata_map.get(SPEC_METADATA)
+    if digest is not None and digest != spec_digest(spec).hex():
+        raise ArtifactError(
+            "the manifest describes another engine: its limits or KV shape are not those that the "
+            "model was built with",
+            where=MODEL_FILE,
+            hint="copy the artifact again or compile the model again",
+        )
 
 
 def _open(model: Path, provider: str, threads: int) -> Any:

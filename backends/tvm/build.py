@@ -17,6 +17,7 @@ from optc.backend import BuildOptions, EngineBuild, SharedWeights
 from optc.backends.tvm.costs import costs_json, step_costs
 from optc.backends.tvm.engine_data import read_data
 from optc.backends.tvm.engine_files import ENGINE_FILE, WEIGHTS_FILE
+from optc.backends.tvm.fingerprint import fingerprint
 from optc.backends.tvm.given_logits import with_given_logits
 from optc.backends.tvm.isa import Isa, isa_of
 from optc.backends.tvm.link import linker_command
@@ -54,6 +55,8 @@ def build_engine(
     lowered_at = time.perf_counter()
     known, tuning = known_schedules(lowered.program, isa, options)
     program, schedules = with_schedules(lowered.program, known, isa)
+    tensors = [tensor for weight in lowered.weights for tensor in weight.tensors]
+    program = replace(program, fingerprint=fingerprint(lowered.spec, tensors))
     lowered = replace(lowered, program=program)
     tuned_at = time.perf_counter()
     with compiling(with_given_logits(lowered.program), workdir) as finish:

@@ -11,8 +11,10 @@ from tvm import relax
 
 from optc.backends.tvm.ceilings_kernels import ceiling_kernels
 from optc.backends.tvm.emit import emit, make_kernel
+from optc.backends.tvm.fingerprint import FINGERPRINT
 from optc.backends.tvm.isa import isa_of
 from optc.backends.tvm.kernels import pipeline
+from optc.backends.tvm.kernels.fingerprint import fingerprint_kernel
 from optc.backends.tvm.kernels.replay import replay_kernel
 from optc.backends.tvm.link import link
 from optc.backends.tvm.program import Function, Program, replayable
@@ -38,6 +40,8 @@ def compile_program(program: Program, engine: Path) -> dict[str, Any]:
         module[name] = ceiling
     if replayable(program):
         module[REPLAY] = replay_kernel()
+    if program.fingerprint:
+        module[FINGERPRINT] = fingerprint_kernel(program.fingerprint)
     executable = relax.build(
         module,
         target=isa.tvm_target(),

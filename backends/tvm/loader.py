@@ -10,6 +10,7 @@ from typing import Any
 from optc.backends.tvm.engine_data import EngineData, read_data
 from optc.backends.tvm.engine_files import ENGINE_FILE, WEIGHTS_FILE, check_files
 from optc.backends.tvm.executable import TvmExecutable
+from optc.backends.tvm.fingerprint import FINGERPRINT, check_fingerprint
 from optc.backends.tvm.recording import Recorder
 from optc.backends.tvm.replay import REPLAY, Replays
 from optc.backends.tvm.runtime_libs import LIBRARIES, check_ffi_version, import_ffi, open_runtime
@@ -40,14 +41,18 @@ def load_engine(
 
     Raises:
         UnavailableError: The CPU lacks features of the engine, or tvm_ffi is of another release.
-        ArtifactError: A file is missing, truncated or cannot be opened.
+        ArtifactError: A file is missing, truncated or cannot be opened, or the spec or the weights
+            are not those of the engine.
     """
     found = read_data(data)
     shared = folder / found.shared  # another engine's, with these weights among its own
     check_files(folder / ENGINE_FILE, *(shared / name for name in (WEIGHTS_FILE, *LIBRARIES)))
     ffi = start_runtime(shared, found, threads)
-    weights = MappedWeights(shared / WEIGHTS_FILE, found.weights)
     engine = folder / ENGINE_FILE
+    library = kernel_library(ffi, engine, FINGERPRINT)
+    if library is not None:  # else it was compiled before engines had one
+        check_fingerprint(ffi, library, spec, found)
+    weights = MappedWeights(shared / WEIGHTS_FILE, found.weights)
     devices = vm_devices(found)
     vm = open_vm(ffi, engine, devices)
     names = ["step", *(f"copy_kv_{g}" for g in range(len(spec.groups)))]

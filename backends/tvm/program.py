@@ -76,12 +76,15 @@ class Program:
         bounds: Largest value of each symbol that intermediate tensors depend on.
         target: Name of the compilation target.
         features: CPU features of the target.
+        fingerprint: What the engine says that it was compiled for
+            (`optc.backends.tvm.fingerprint`); empty where it says nothing.
     """
 
     functions: tuple[Function, ...]
     bounds: dict[str, int]
     target: str
     features: tuple[str, ...] = field(default=())
+    fingerprint: tuple[int, ...] = ()
 
     def to_json(self) -> str:
         """The program as JSON text; the same program gives the same text."""
@@ -92,7 +95,13 @@ class Program:
         """The program that `to_json` wrote."""
         data = json.loads(text)
         functions = tuple(_function(item) for item in data["functions"])
-        return Program(functions, data["bounds"], data["target"], tuple(data["features"]))
+        return Program(
+            functions,
+            data["bounds"],
+            data["target"],
+            tuple(data["features"]),
+            tuple(data["fingerprint"]),
+        )
 
 
 def kernel_names(program: Program) -> dict[str, str]:
