@@ -103,13 +103,14 @@ def run(
 
 def _verdicts(root: Path, drawn: Sequence[Mutation], jobs: int) -> dict[str, list[dict[str, Any]]]:
     """The mutants by what becomes of them."""
-    reasons = read_equivalent(root / EQUIVALENT)
+    equivalents = read_equivalent(root / EQUIVALENT)
     verdicts: dict[str, list[dict[str, Any]]] = {verdict: [] for verdict in VERDICTS}
     to_try: list[tuple[Mutation, list[str]]] = []
     for mutation in drawn:
         tests = tests_of(root, mutation.module)
-        if mutation.key in reasons:
-            verdicts["equivalent"].append(_shown(mutation) | {"reason": reasons[mutation.key]})
+        reasons = [each.reason for each in equivalents if each.names(mutation)]
+        if reasons:
+            verdicts["equivalent"].append(_shown(mutation) | {"reason": reasons[0]})
         elif not tests:
             verdicts["not tested"].append(_shown(mutation))
         else:
@@ -133,6 +134,7 @@ def _verdicts(root: Path, drawn: Sequence[Mutation], jobs: int) -> dict[str, lis
 def _shown(mutation: Mutation) -> dict[str, Any]:
     return {
         "where": f"{mutation.module}:{mutation.lineno}",
+        "scope": mutation.scope,
         "kind": mutation.kind,
         "line": mutation.line,
         "becomes": mutation.becomes,
@@ -143,7 +145,7 @@ def _print(result: dict[str, Any]) -> None:
     counts = " · ".join(f"{verdict} {count}" for verdict, count in result["counts"].items())
     print(f"drawn {result['drawn']} of {result['lines']} lines, seed {result['seed']}: {counts}")
     for mutant in result["survived"]:
-        print(f"\nsurvived: {mutant['where']}  {mutant['kind']}")
+        print(f"\nsurvived: {mutant['where']}  {mutant['scope']}  {mutant['kind']}")
         print(f"  - {mutant['line']}\n  + {mutant['becomes']}")
     untested = Counter(mutant["where"].rsplit(":", 1)[0] for mutant in result["not_tested"])
     for module, count in sorted(untested.items()):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import tomllib
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
 
@@ -48,7 +49,29 @@ def draw(lines: Sequence[Sequence[Mutation]], count: int | None, seed: int) -> l
     return sorted(chance.choice(line) for line in drawn)
 
 
-def read_equivalent(file: Path) -> dict[tuple[str, str, str], str]:
-    """Why each change in the file changes nothing, by module, line and what it becomes."""
-    entries = tomllib.loads(file.read_text())["mutant"]
-    return {(it["module"], it["line"], it["becomes"]): it["reason"] for it in entries}
+@dataclass(frozen=True)
+class Equivalent:
+    """A change that changes nothing, named so that it is found again when its line moves.
+
+    Attributes:
+        module, line, becomes: As of `Mutation`.
+        reason: Why it changes nothing.
+        scope: As of `Mutation`, where a module has the line more than once; None is anywhere.
+    """
+
+    module: str
+    line: str
+    becomes: str
+    reason: str
+    scope: str | None = None
+
+    def names(self, mutation: Mutation) -> bool:
+        """Whether a mutation is this change."""
+        same = (self.module, self.line, self.becomes)
+        named = (mutation.module, mutation.line, mutation.becomes)
+        return same == named and self.scope in (None, mutation.scope)
+
+
+def read_equivalent(file: Path) -> list[Equivalent]:
+    """The changes that the file lists."""
+    return [Equivalent(**entry) for entry in tomllib.loads(file.read_text())["mutant"]]

@@ -51,6 +51,7 @@ class Mutation:
     Attributes:
         module: Path of the module in the repository.
         lineno: Line that changes, from 1.
+        scope: Classes and function around it, joined by points; empty at the top.
         line: What it says, without indentation.
         becomes: What it says afterwards.
         kind: What is done.
@@ -60,6 +61,7 @@ class Mutation:
 
     module: str
     lineno: int
+    scope: str
     line: str
     becomes: str
     kind: str
@@ -70,11 +72,6 @@ class Mutation:
     def apply(self, code: bytes) -> bytes:
         """The changed module."""
         return code[: self.start] + self.new.encode() + code[self.end :]
-
-    @property
-    def key(self) -> tuple[str, str, str]:
-        """What names it as long as its line stays the same, wherever that moves."""
-        return self.module, self.line, self.becomes
 
 
 def find_mutations(module: str, text: str) -> list[Mutation]:
@@ -89,6 +86,7 @@ class _Finder(ast.NodeVisitor):
         self.module, self.source = module, source
         self.found: list[Mutation] = []
         self._functions: list[ast.FunctionDef | ast.AsyncFunctionDef] = []
+        self._scope: list[str] = []
 
     def _add(self, kind: str, span: tuple[int, int], new: str) -> None:
         start, end = span
@@ -97,9 +95,8 @@ class _Finder(ast.NodeVisitor):
         line, rest = (code[at:].split(b"\n", 1)[0].decode() for at in (first, end))
         becomes = (code[first:start].decode() + new + rest).split("\n", 1)[0]
         lineno = self.source.line_number(start)
-        self.found.append(
-            Mutation(self.module, lineno, line.strip(), becomes.strip(), kind, start, end, new)
-        )
+        shown = ".".join(self._scope), line.strip(), becomes.strip()
+        self.found.append(Mutation(self.module, lineno, *shown, kind, start, end, new))
 
     # operators
 
@@ -238,20 +235,25 @@ class _Finder(ast.NodeVisitor):
             return
         self._visit_all([*node.args.defaults, *(d for d in node.args.kw_defaults if d)])
         self._functions.append(node)
-        self._visit_all(node.body)
+        self._visit_inside(node)
         self._functions.pop()
 
     visit_AsyncFunctionDef = visit_FunctionDef  # noqa: N815
 
     def visit_ClassDef(self, node: ast.ClassDef) -> None:
         if not any(self.source.text(base).split("[")[0] == "Protocol" for base in node.bases):
-            self._visit_all(node.body)
+            self._visit_inside(node)
 
     def visit_Assert(self, node: ast.Assert) -> None:
         pass
 
     def visit_JoinedStr(self, node: ast.JoinedStr) -> None:
         pass
+
+    def _visit_inside(self, node: ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef) -> None:
+        self._scope.append(node.name)
+        self._visit_all(node.body)
+        self._scope.pop()
 
     def _visit_all(self, nodes: list[ast.expr] | list[ast.stmt] | list[ast.keyword]) -> None:
         for node in nodes:

@@ -56,12 +56,48 @@ def test_parts_and_padding(tmp_path: Path) -> None:
         ({"alpha_pattern": {"k": 6}}, 3.0),
         ({"alpha_pattern": {"l.k": 6}}, 3.0),
         ({"alpha_pattern": {"other": 6}}, 4.0),
+        ({"alpha_pattern": {"k": 6, "l.k": 2}}, 3.0),
     ],
 )
 def test_scaling(tmp_path: Path, options: dict[str, Any], scaling: float) -> None:
     merged = read_peft(saved(tmp_path, **options), SPEC)[0]
     assert merged is not None
     np.testing.assert_array_equal(merged.b[:2, 3:], B.T * np.float32(scaling))
+
+
+def test_alpha_is_eight_if_nothing_is_said_as_in_peft(tmp_path: Path) -> None:
+    saved(tmp_path)
+    (tmp_path / "adapter_config.json").write_text('{"peft_type": "LORA"}')
+    merged = read_peft(tmp_path, SPEC)[0]
+    assert merged is not None
+    np.testing.assert_array_equal(merged.b[:2, 3:], B.T * np.float32(4))
+
+
+def test_the_largest_rank_is_taken(tmp_path: Path) -> None:
+    down, up = np.ones((16, 6), np.float32), np.ones((2, 16), np.float32)
+    merged = read_peft(saved(tmp_path, {f"{PREFIX}A.weight": down, f"{PREFIX}B.weight": up}), SPEC)
+    assert merged[0] is not None
+    assert merged[0].a[:, 16:].all()
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+def test_weights_are_finite(tmp_path: Path, value: float) -> None:
+    down = A.copy()
+    down[1, 2] = value
+    tensors = {f"{PREFIX}A.weight": down, f"{PREFIX}B.weight": B}
+    with pytest.raises(InputError) as caught:
+        read_peft(saved(tmp_path, tensors), SPEC)
+    assert caught.value.message == f"the tensor {PREFIX}A.weight holds NaN or infinities"
+
+
+def test_a_configuration_has_a_mebibyte_at_most(tmp_path: Path) -> None:
+    saved(tmp_path)
+    file = tmp_path / "adapter_config.json"
+    file.write_text(file.read_text().ljust(1 << 20))
+    read_peft(tmp_path, SPEC)
+    file.write_text(file.read_text() + " ")
+    with pytest.raises(InputError, match="cannot be read"):
+        read_peft(tmp_path, SPEC)
 
 
 def test_half_precision(tmp_path: Path) -> None:
@@ -90,6 +126,10 @@ def test_bfloat16(tmp_path: Path) -> None:
     [
         ({"peft_type": "LOHA"}, "peft_type is 'LOHA'"),
         ({"use_dora": True}, "use_dora=True is not served"),
+        ({"fan_in_fan_out": True}, "fan_in_fan_out=True is not served"),
+        ({"lora_bias": True}, "lora_bias=True is not served"),
+        ({"use_qalora": True}, "use_qalora=True is not served"),
+        ({"alora_invocation_tokens": [1]}, "alora_invocation_tokens=[1] is not served"),
         ({"bias": "all"}, "bias='all' is not served"),
         ({"modules_to_save": ["lm_head"]}, "modules_to_save=['lm_head'] is not served"),
     ],

@@ -65,3 +65,29 @@ def test_messages() -> None:
     assert caught.value.hint == "loaded: sql"
     with pytest.raises(RequestError, match="the artifact takes no adapters"):
         AdapterTable(None).take("x", 1)
+
+
+def test_slots_are_given_in_order_and_again_when_nobody_uses_them() -> None:
+    table = AdapterTable(SPEC)
+    adapters = [table.reserve(name) for name in "abc"]
+    assert [adapter.slot for adapter in adapters] == [0, 1, 2]
+    for adapter in adapters:
+        table.publish(adapter)
+    held = table.take("b", 2)
+    table.unload("b")
+    for _ in range(2):
+        with pytest.raises(RequestError, match="all 3 places for adapters are in use"):
+            table.reserve("d")
+        table.release(held)
+    again = table.reserve("b")
+    assert again.slot == held.slot == 1
+    assert again.generation != held.generation
+    table.publish(again)
+    for name in "abc":
+        table.unload(name)
+    assert table._users == {}
+
+
+def test_an_engine_without_room_has_no_slot() -> None:
+    with pytest.raises(RequestError, match="all 0 places for adapters are in use"):
+        AdapterTable(None).reserve("sql")

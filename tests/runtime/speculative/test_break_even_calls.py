@@ -179,6 +179,16 @@ def test_a_step_for_which_nothing_was_planned_loses_no_more_than_a_plain_one() -
     assert controller._live.now(1).making == 0.0, "nor is the time taken for that of drafts"
 
 
+def test_what_was_planned_for_one_step_says_nothing_of_the_next() -> None:
+    controller = seasoned(Plans(3, extra=0.5), balance=5.0)
+    draft_step(controller, StepTimes(1, 4, 1.0, 0.0, 3, 0))
+    before = balance_of(controller)
+    controller.ready()
+    controller.counts([], 1)
+    controller.observe(StepTimes(1, 1, 6.0, 5.0))
+    assert balance_of(controller) == before - 1.0
+
+
 def test_losses_are_counted_in_steps_of_now() -> None:
     controller = BreakEven(COSTS, planner=Plans(3, extra=0.5), share=SHARE)
     for _ in range(3):
@@ -220,6 +230,8 @@ def test_after_thirty_two_steps_without_drafts_the_cheapest_is_tried() -> None:
     controller.observe(StepTimes(1, 2, 50.0, 0.0, 1, 0))
     assert balance_of(controller) - before == pytest.approx(-1.125)
     idle(controller, 32, REQUESTS)
+    controller.ready()
+    assert any(controller.counts(REQUESTS, 1))
 
 
 @pytest.mark.parametrize(("balance", "tried"), [(0.34375, False), (0.375, True)])
@@ -234,10 +246,11 @@ def test_a_probe_must_be_affordable(balance: float, tried: bool) -> None:
 
 
 def test_steps_at_rest_bring_a_probe_nearer() -> None:
-    controller = seasoned(Plans(), balance=-0.5)
+    controller = seasoned(Plans(), balance=-3.0)
     controller.counts(REQUESTS, 1)
     resting = rests(controller)
-    controller._ledger.settle(5.0)
+    assert resting == 10, "what is lent, 0.75, is there; 2.25 are owed"
+    controller._ledger.settle(9.0)
     idle(controller, 31 - resting, REQUESTS)
     controller.ready()
     assert any(controller.counts(REQUESTS, 1))
@@ -272,8 +285,24 @@ def test_what_drafts_have_won_pays_for_more_looks() -> None:
     assert draft_step(controller, StepTimes(1, 4, 1.0, 0.0, 3, 3)) == pytest.approx(3.0)
     plans.drafts = 0
     controller._ledger.settle(0.5 - balance_of(controller))
-    look(controller, 0.5)  # 0.1, of 0.0025 + 0.25 * (0.09 - 0.03 * 0.59)
-    assert rests(controller) == 4
+    look(controller, 0.52)  # 0.104, of 0.0025 + 0.25 * (0.09 - 0.03 * 0.61)
+    assert rests(controller) == 5
+
+
+def test_the_time_of_looks_is_a_moving_mean() -> None:
+    controller = seasoned(Plans(), balance=0.5)
+    look(controller, 0.125)  # 0.025
+    rests(controller)
+    controller.counts([Drafted(0, 100)], 1)
+    controller.observe(StepTimes(1, 1, 1.125, 0.125))  # 0.045
+    assert rests(controller) == pytest.approx(18, abs=1)
+
+
+def test_a_ledger_that_is_just_full_allows_the_next_look() -> None:
+    controller = seasoned(Plans(), balance=1.125)
+    look(controller, 0.125)
+    assert balance_of(controller) == 1.0
+    assert controller.ready()
 
 
 def test_making_drafts_takes_a_step_for_each_depth() -> None:

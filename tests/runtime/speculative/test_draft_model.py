@@ -235,6 +235,25 @@ def test_no_more_blocks_are_taken_than_are_needed() -> None:
     assert pending == [first.num_tokens, 0, 0], "the first gave its blocks, which were enough"
 
 
+def test_a_request_beyond_the_context_does_not_keep_others_from_drafts() -> None:
+    draft = draft_model()
+    draft.plan = replace(draft.plan, max_context=12)
+    longer, other = long_request(0, 5), long_request(1, 6)
+    made = draft.propose([Wanted(longer, 8), Wanted(other, 2)])
+    assert [len(drafts.tokens) for drafts in made] == [0, 2]
+
+
+def test_prefixes_are_kept_if_nothing_is_said() -> None:
+    executable = DraftExecutable((0,), 0.0)
+    draft = DraftModel(executable, tiny_plan(executable.spec, 12, 60), token_budget=12)
+    for number in (0, 1):
+        request = long_request(0, 11)
+        request.id = number
+        drafts_of(draft, request)
+        draft.forget(request)
+    assert batches_of(draft) == [[11], [3]], "two blocks of four are found"
+
+
 def test_no_step_has_more_sequences_than_the_engine_takes() -> None:
     draft = draft_model()
     wanted = [Wanted(long_request(number, 1), 1) for number in range(8)]

@@ -161,6 +161,16 @@ def test_only_what_pays_is_drafted() -> None:
     assert planner.plan(one, 1, costs, 9.0).counts == [0]
 
 
+@pytest.mark.parametrize("limit", [1, 7, 8, 9])
+def test_as_many_guesses_as_are_wanted(limit: int) -> None:
+    executable = HeadedToy(toy_spec(tree=True))
+    executable.guess = lambda rows: np.eye(3, VOCAB, dtype=np.float32)[None]  # type: ignore[method-assign]
+    proposer = MedusaProposer(executable, 8)
+    proposer.note_rows({1: 0})
+    (made,) = proposer.propose([Wanted(request(1), limit)])
+    assert len(made.tokens) == min(limit, 8)
+
+
 def test_what_came_of_trees_is_weighed_against_what_was_promised() -> None:
     proposer = MedusaProposer(HeadedToy(toy_spec(tree=True)), 8)
     promised = proposer.gains

@@ -52,6 +52,7 @@ def test_the_longer_the_match_the_higher_the_grade() -> None:
         ([3, 7, 3], "", [7, 3, 7, 3], "its own is as long a match"),
         ([2, 3, 8, 2, 3], "", [8, 2, 3, 8], "its own is long enough"),
         ([3, 8, 2, 3], "", [4, 5, 6, 1], "the pool's match is longer"),
+        ([2, 3, 8, 1, 2, 3], "", [8, 1, 2, 3], "two tokens of its own are enough"),
         ([9, 2, 3], "another", [], "salts share nothing"),
     ],
 )
@@ -143,6 +144,14 @@ def test_what_a_request_that_ended_said_stays_in_the_pool() -> None:
     proposer.propose([Wanted(request, 2)])
     proposer.forget(request)
     proposer.forget(new_request(5))
+    assert proposer._texts == proposer._chains == {}
     again = new_request(0)
     again.append(7)
     assert proposer.propose([Wanted(again, 2)])[0].tokens == [8]
+
+
+def test_drafts_go_on_behind_single_tokens() -> None:
+    pool = NGramPool()
+    text_of([5, 1, 2], pool)
+    text_of([7, 2, 9], pool)
+    assert propose(text_of([8, 1], pool), 4) == [2, 9]

@@ -68,6 +68,13 @@ def test_steps_fit_behind_one_token_at_least(limits: dict[str, int], rows: tuple
     assert measure_row_costs(TimedToy(Clock(), **limits), Clock()).rows == rows
 
 
+def test_steps_of_more_than_sixteen_rows_have_fewer_rounds() -> None:
+    executable = TimedToy(Clock(), max_rows=20, max_logit_rows=20)
+    measure_row_costs(executable, executable.clock)
+    rows = [len(batch.tokens) for batch in executable.batches]
+    assert (rows.count(12), rows.count(16), rows.count(20)) == (4, 4, 3), "with one that warms up"
+
+
 @pytest.mark.parametrize("held_up", [0.3, 0.6])
 def test_steps_that_are_held_up_do_not_count(held_up: float) -> None:
     clock = Clock()
