@@ -67,3 +67,11 @@ def test_what_is_kept_is_bounded_and_forgotten(history: list[tuple[int, int, int
     assert not acceptance._own
     assert not acceptance._grades
     assert len(acceptance._of_all) <= 3
+
+
+def test_verifications_of_all_requests_are_counted() -> None:
+    acceptance = Acceptance()
+    for request_id in (1, 1, 2):
+        acceptance.learn(request_id, 3, 0)
+    acceptance.forget(1)
+    assert acceptance.verifications == 3
