@@ -11,8 +11,13 @@ machine never imports what only a compile needs.
 
 from __future__ import annotations
 
+import os
 from importlib import import_module
 from typing import TYPE_CHECKING
+
+# ONNX Runtime reports to Microsoft, and writes session files, from the moment that it is imported
+# (from 1.29 on, on Linux). A user who wants that sets the variable to 0 (docs/onnxruntime.md).
+os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
 
 if TYPE_CHECKING:
     from optc.driver import compile as compile

@@ -15,6 +15,7 @@ from optc.driver.kv_types import check_kv_type
 from optc.driver.memory import parse_bytes
 from optc.driver.recipe_options import check_text, resolve_recipe
 from optc.errors import InputError
+from optc.importer.model_folder import model_folder, model_name
 from optc.progress import Progress, no_progress
 from optc.recipe import Recipe
 
@@ -111,7 +112,7 @@ def resolve_options(
         UnsupportedError: An engine cannot keep keys and values of the recipe's type, or has no code
             for its weights, or for adapters or heads that are wanted.
     """
-    source, sets = Path(model), tuple(set)
+    source, sets = model_folder(Path(model)), tuple(set)
     whole, loaded, warnings = resolve_recipe(
         recipe,
         source,
@@ -130,7 +131,7 @@ def resolve_options(
         check_text(Path(eval_text), "--eval-text")
     if schedules is not None and not tune:
         check_text(Path(schedules), "--schedules")
-    if draft is not None and not (Path(draft) / "config.json").is_file():
+    if draft is not None and not (model_folder(Path(draft)) / "config.json").is_file():
         raise InputError(f"no model (config.json) in {draft}", where="--draft")
     if self_draft is not None:
         check_self_draft(engines)
@@ -190,7 +191,7 @@ def build_limits(options: CompileOptions, model_context: int) -> BuildOptions:
 
 
 def _default_output(source: Path, recipe: Recipe) -> Path:
-    return Path("artifacts") / f"{source.resolve().name}-{recipe.name}"
+    return Path("artifacts") / f"{model_name(source).rsplit('/', 1)[-1]}-{recipe.name}"
 
 
 def _bytes(size: str | int | None) -> int:

@@ -27,6 +27,7 @@ from optc.driver.memory import PeakMemory
 from optc.driver.options import CompileOptions, build_limits, for_engines
 from optc.driver.recipe_options import resolve_recipe
 from optc.errors import UnavailableError, UnsupportedError
+from optc.importer.model_folder import model_folder
 from optc.progress import Progress, no_progress
 from optc.recipe import Recipe
 from optc.runtime.executable import LayerKV
@@ -173,7 +174,7 @@ def plan(
         InputError, UnsupportedError: As of `optc.compile`, but not for nodes that a backend cannot
             take: those are in the plan.
     """
-    source, sets = Path(model), tuple(set)
+    source, sets = model_folder(Path(model)), tuple(set)
     whole, draft_recipe, warnings = resolve_recipe(
         recipe, source, set=sets, calibration=calibration, adapters=adapters, medusa=medusa
     )

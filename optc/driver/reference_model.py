@@ -9,6 +9,7 @@ from optc import registry
 from optc.artifact import EngineEntry, Manifest
 from optc.errors import InputError
 from optc.importer.config import read_config
+from optc.importer.model_folder import model_folder
 from optc.importer.source_digest import digest_source
 from optc.pipeline.pipeline import Pipeline
 from optc.progress import Progress
@@ -28,6 +29,7 @@ def import_reference(folder: Path, engine: EngineEntry, progress: Progress) -> I
             engine's; the latter is found by config.json, before the model is imported.
         UnsupportedError: Something in it is not recognized.
     """
+    folder = model_folder(folder)
     config = read_config(folder, allow_remote_code=False)
     _check_vocabulary(_stated_vocabulary(config), engine, folder)
     from optc.importer import import_model
@@ -61,6 +63,7 @@ def check_source_folder(folder: Path, manifest: Manifest) -> None:
     Raises:
         InputError: As there, or the folder holds no model.
     """
+    folder = model_folder(folder)
     read_config(folder, allow_remote_code=True)  # nothing of it is run
     check_source(digest_source(folder), manifest, folder)
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from optc.errors import InputError, UnsupportedError
+from optc.errors import UnsupportedError
 from optc.importer.imported import ImportedModel
+from optc.importer.model_folder import missing_model, model_folder
+from optc.importer.private_caches import private_caches
 
 __all__ = ["ImportedModel", "import_model"]
 
@@ -13,7 +15,8 @@ _PICKLES = (".bin", ".pt", ".pth", ".ckpt", ".pkl")
 
 
 def import_model(source: str | Path, *, allow_remote_code: bool = False) -> ImportedModel:
-    """Import the model at ``source``: a Hugging Face folder (config.json and safetensors).
+    """Import the model at ``source``: a Hugging Face folder (config.json and safetensors), or a
+    model's root in the Hugging Face cache.
 
     The graph is float32, opset 23, with ``input_ids i64[B, S]`` and ``position_ids i64[B, S]``
     as inputs and ``logits f32[B, S, V]`` as output; weights are `optc.ir.weights.LazyWeight`
@@ -24,16 +27,15 @@ def import_model(source: str | Path, *, allow_remote_code: bool = False) -> Impo
         InputError: Nothing usable at ``source``, or a broken config or checkpoint.
         UnsupportedError: A kind of source, or a model, that optc does not take.
     """
-    path = Path(source)
+    path = model_folder(Path(source))
     if not path.exists():
-        raise InputError(
-            "no such model folder", where=str(source), hint="give a folder with config.json"
-        )
+        raise missing_model(path)
     if path.is_dir():
         # torch and transformers take seconds to import: only when a model is really imported
-        from optc.importer.hugging_face import import_folder
+        with private_caches():
+            from optc.importer.hugging_face import import_folder
 
-        return import_folder(path, allow_remote_code=allow_remote_code)
+            return import_folder(path, allow_remote_code=allow_remote_code)
     if path.suffix in _PICKLES:
         raise UnsupportedError(
             "pickle checkpoints are refused: loading one runs whatever code it holds",

@@ -16,6 +16,7 @@ from optc.importer.checkpoint import checkpoint_files, read_checkpoint
 from optc.importer.config import check_layers_held, read_config
 from optc.importer.export import export_decoder, quiet
 from optc.importer.imported import ImportedModel
+from optc.importer.model_folder import model_name
 from optc.importer.remote_code import never_ask
 from optc.importer.skeleton import first_line, read_skeleton
 from optc.importer.source_digest import digest_source
@@ -79,7 +80,7 @@ def import_folder(folder: Path, *, allow_remote_code: bool) -> ImportedModel:
         model=exported.model,
         config=config,
         family=config["model_type"],
-        name=folder.resolve().name,
+        name=model_name(folder),
         folder=folder,
         source_digest=digest.result(),
         tokenizer_files=[folder / n for n in _TOKENIZER_FILES if (folder / n).is_file()],

@@ -18,7 +18,7 @@ class ImportedModel:
             initializers are lazy.
         config: The parsed config.json.
         family: The config's ``model_type``, e.g. ``llama``.
-        name: The folder's name.
+        name: The folder's name, or of a snapshot in the Hugging Face cache ``owner/name``.
         folder: Where the model was read from.
         source_digest: sha256 (hex) over config.json and every safetensors file.
         tokenizer_files: Tokenizer, chat template and generation settings, sorted by name.

@@ -292,3 +292,43 @@ def test_the_default_output_is_named_after_model_and_recipe(
     outcome = optc("compile", tiny_model, "--no-gates", "--json")
     assert outcome.json["artifact"] == "artifacts/tiny-int8-fused"
     assert json.loads((tmp_path / "artifacts/tiny-int8-fused/manifest.json").read_text())
+
+
+def test_a_link_gives_the_default_output_its_own_name(
+    optc: Optc,
+    stub: StubBackend,
+    quick_import: None,
+    tiny_model: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("link").symlink_to(tiny_model)
+    assert optc("compile", "link", "--no-gates", "--json").json["artifact"] == (
+        "artifacts/link-int8-fused"
+    )
+
+
+def test_a_model_of_the_hugging_face_cache_is_found_and_named(
+    optc: Optc,
+    stub: StubBackend,
+    quick_import: None,
+    tiny_model: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    root = Path("models--acme--small")
+    (root / "refs").mkdir(parents=True)
+    (root / "refs/main").write_text("abc123")
+    (root / "snapshots").mkdir()
+    (root / "snapshots/abc123").symlink_to(tiny_model)
+    for source in (root, root / "snapshots/abc123"):
+        outcome = optc("compile", source, "--no-gates", "--force", "--json")
+        assert outcome.json["artifact"] == "artifacts/small-int8-fused"
+
+
+def test_an_id_of_the_hub_is_told_how_to_download(optc: Optc, stub: StubBackend) -> None:
+    outcome = optc("compile", "acme/small", "--no-gates")
+    assert outcome.code == 2
+    assert "hf download acme/small --local-dir small" in outcome.err

@@ -7,6 +7,7 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -115,6 +116,19 @@ def check_graph(imported: ImportedModel) -> None:
     assert "model.embed_tokens.weight" in weights
     assert "lm_head.weight" not in weights, "a tied head is the embedding"
     assert not any(node.metadata_props for node in graph), "stack traces hold paths"
+
+
+def test_an_import_leaves_nothing_behind(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither in the folder of temporary files, under names that others can guess, nor in the
+    environment."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    monkeypatch.delenv("TORCHINDUCTOR_CACHE_DIR", raising=False)
+    before = dict(os.environ)
+    import_model(folder)
+    assert not list(tmp_path.iterdir())
+    assert dict(os.environ) == before
 
 
 def test_the_graph_depends_on_the_model_only(folder: Path, broken: Path) -> None:
