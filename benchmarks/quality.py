@@ -17,7 +17,7 @@ from pathlib import Path
 
 import optc
 from benchmarks.numpy_llama import FakeQuant, NumpyLlama, divergence
-from optc.gates.text import cut_windows, read_documents, token_stream
+from optc.reference.text import cut_windows, read_documents, token_stream
 
 ROOT = Path(__file__).resolve().parent.parent
 MODEL = ROOT / "examples/models/pycode"

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from benchmarks.numpy_llama import FakeQuant, NumpyLlama, divergence
-from optc.gates.text import cut_windows, read_documents, token_stream
+from optc.reference.text import cut_windows, read_documents, token_stream
 from tests.runtime.test_lean_import import run as run_lean
 from tests.shared import made_once
 

@@ -18,7 +18,7 @@ import pytest
 import optc
 from optc import registry
 from optc.artifact import Artifact
-from optc.gates.teacher import SingleSequence
+from optc.reference.teacher_forcing import SingleSequence
 from optc.runtime.noise import gumbel, words
 from tests.shared import made_once
 from tests.test_equivalence import (

@@ -17,8 +17,8 @@ import numpy as np
 import onnx_ir as ir
 
 from optc.driver.layer_skip import keep_first_layers
-from optc.gates.partition import Block, Partition, partition
-from optc.gates.reference import BlockwiseReference
+from optc.reference.blockwise import BlockwiseReference
+from optc.reference.partition import Block, Partition, partition
 from optc.runtime.executable import Int32
 
 #: Windows of text and their tokens: agreement within about two hundredths.

@@ -15,10 +15,10 @@ from optc.driver.limits import weight_count
 from optc.errors import OptcError
 from optc.gates import measure
 from optc.gates.measure import GateReport, GateResult, judge
-from optc.gates.reference import BlockwiseReference
-from optc.gates.text import EvalWindows, eval_windows
 from optc.machine import this_machine
 from optc.progress import Progress, no_progress
+from optc.reference.blockwise import BlockwiseReference
+from optc.reference.text import EvalWindows, eval_windows
 from optc.runtime.executable import Executable
 from optc.target import usable_threads
 

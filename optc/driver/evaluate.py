@@ -10,8 +10,8 @@ from optc import registry
 from optc.artifact import Artifact, EngineEntry
 from optc.driver.reference_model import import_reference, other_source
 from optc.gates.measure import evaluate
-from optc.gates.text import EvalWindows, eval_windows
 from optc.progress import Progress, no_progress
+from optc.reference.text import EvalWindows, eval_windows
 from optc.target import usable_threads
 
 

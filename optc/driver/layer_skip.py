@@ -11,8 +11,8 @@ import onnx_ir as ir
 
 from optc.driver.early import check_layers
 from optc.errors import UnsupportedError
-from optc.gates.partition import Partition, partition
 from optc.ir.graph import remove_unused
+from optc.reference.partition import Partition, partition
 
 #: What may stand between the last layer and the head.
 _NORMS = ("RMSNormalization", "LayerNormalization")

@@ -7,10 +7,10 @@ import onnx_ir as ir
 from optc.artifact import ArtifactWriter
 from optc.cpu_caches import beyond_caches
 from optc.errors import InputError
-from optc.gates.partition import partition
-from optc.gates.reference import HIDDEN_BYTES, VOCAB_TILE
-from optc.gates.text import WINDOW_TOKENS, windows_for
 from optc.ir.weights import TILE_ELEMENTS
+from optc.reference.blockwise import HIDDEN_BYTES, VOCAB_TILE
+from optc.reference.partition import partition
+from optc.reference.text import WINDOW_TOKENS, windows_for
 from optc.target import usable_threads
 
 #: What the compiler's process takes, and a linker or assembler beside it: 150 to 195 MiB were

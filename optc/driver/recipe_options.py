@@ -63,7 +63,7 @@ def _calibrated(recipe: Recipe, text: Path, source: Path, warnings: list[str]) -
     if not calibrates(recipe):
         warnings.append(f"recipe {recipe.name} has no pass that calibrates: the text is not used")
         return recipe
-    from optc.gates.text import digest_text
+    from optc.reference.text import digest_text
 
     return with_calibration(recipe, text, source, digest_text(text))
 

@@ -81,7 +81,7 @@ def _choose(
 ) -> LayerChoice:
     """By the text of the gates."""
     from optc.driver.choose_layers import TOKENS, WINDOWS, choose_layers
-    from optc.gates.text import cut_windows, default_documents, read_documents, token_stream
+    from optc.reference.text import cut_windows, default_documents, read_documents, token_stream
 
     if tokenizer is None:
         raise InputError(

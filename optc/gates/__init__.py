@@ -1,1 +1,1 @@
-"""Gates: what the engine's logits and speed are worth against the float32 reference."""
+"""Gates: divergence and speed of an engine against the reference, and the verdicts."""

@@ -18,11 +18,11 @@ from optc.gates.divergence import (
     negative_log_likelihood,
     summarize,
 )
-from optc.gates.reference import BlockwiseReference
 from optc.gates.speed import SpeedFigures, measure_speed
-from optc.gates.teacher import SingleSequence, window_logits
-from optc.gates.text import EvalWindows
 from optc.progress import Progress, no_progress
+from optc.reference.blockwise import BlockwiseReference
+from optc.reference.teacher_forcing import SingleSequence, window_logits
+from optc.reference.text import EvalWindows
 from optc.runtime.executable import Executable, Float32
 from optc.target import usable_threads
 

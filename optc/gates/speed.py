@@ -14,10 +14,10 @@ import numpy as np
 import onnx_ir as ir
 import onnxruntime as ort
 
-from optc.gates.baseline import Baseline, BaselinePart
-from optc.gates.submodel import Array
-from optc.gates.teacher import SingleSequence
 from optc.progress import Progress, no_progress
+from optc.reference.baseline import Baseline, BaselinePart
+from optc.reference.submodel import Array
+from optc.reference.teacher_forcing import SingleSequence
 from optc.runtime.executable import Executable, Int32
 
 #: Rounds whose median counts, and how long a round of the engine may take for that many.

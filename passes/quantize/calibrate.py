@@ -7,24 +7,32 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import ClassVar
 
+import numpy as np
 import onnx_ir as ir
 
 from optc.errors import InputError
 from optc.ir.linear import Linear, find_linear
 from optc.pipeline.base import LOCAL, Pass, PassReport
+from optc.reference.calibration import (
+    CalibrationStore,
+    calibration_of,
+    find_statistics,
+    weights_of,
+)
 from optc.runtime.executable import Int32
 from optc.target import usable_threads
 
-#: Metadata of a weight's initializer: the largest magnitude that its input had.
-INPUT_RANGE = "optc.input_range"
+#: Statistic of a weight: the largest magnitude that its layer's input had, float64 [].
+INPUT_RANGE = "input_range"
 
 
 @dataclass(frozen=True)
 class Calibrate(Pass):
     """Runs the float32 model over a text and notes the largest magnitude of each layer's input.
 
-    Nothing is changed but metadata of the weights, which static quantization reads. One layer
-    after the other is run by ONNX Runtime, for all windows, so that memory stays bounded.
+    The graph stays as it is: the magnitudes go into the model's calibration store, where static
+    quantization reads them. One layer after the other is run by ONNX Runtime, for all windows, so
+    that memory stays bounded.
 
     Attributes:
         text: ``.jsonl`` (one ``{"text": …}`` a line) or plain text; ``--calibration`` gives it.
@@ -61,38 +69,36 @@ class Calibrate(Pass):
             raise InputError("the model is not in dense form", where=f"pass {self.name}")
 
     def run(self, model: ir.Model) -> PassReport:
-        """Annotate the weights of ``model``.
+        """Calibrate ``model``.
 
         Raises:
             InputError: The text or the tokenizer cannot be used.
         """
-        from optc.gates.activation_ranges import activation_ranges  # brings ONNX Runtime
+        from optc.reference.activation_ranges import activation_ranges  # brings ONNX Runtime
 
         report = PassReport()
         tokens = self._tokens()
         linears = [linear for node in model.graph if (linear := find_linear(node)) is not None]
         inputs = {linear.x for linear in linears}
         ranges = activation_ranges(model, inputs, tokens, usable_threads())
+        store = calibration_of(model)
         for linear in linears:
-            self._note(linear, ranges[linear.x], report)
+            if ranges[linear.x] == 0.0:
+                report.skip(linear.matmul, "its input is zero on this text")
+            else:
+                note_input_range(store, linear, ranges[linear.x])
+                report.add("linear layer")
         largest = max(linears, key=lambda linear: ranges[linear.x])
         report.facts = {
             "tokens": int(tokens.size),
             "largest_input": {"weight": largest.name, "magnitude": ranges[largest.x]},
+            "statistics_sha256": store.digest(),
         }
         return report
 
-    def _note(self, linear: Linear, magnitude: float, report: PassReport) -> None:
-        if magnitude == 0.0:
-            report.skip(linear.matmul, "its input is zero on this text")
-            return
-        known = float(linear.initializer.metadata_props.get(INPUT_RANGE, "0"))
-        linear.initializer.metadata_props[INPUT_RANGE] = repr(max(known, magnitude))
-        report.add("linear layer")
-
     def _tokens(self) -> Int32:
         """Windows [W, S] of the text, documents framed as the model was trained."""
-        from optc.gates.text import cut_windows, digest_text, read_documents, token_stream
+        from optc.reference.text import cut_windows, digest_text, read_documents, token_stream
 
         path, folder = Path(self.text), Path(self.folder)
         if self.sha256 and digest_text(path) != self.sha256:
@@ -100,6 +106,18 @@ class Calibrate(Pass):
         bos, eos = _frame(folder)
         stream = token_stream(read_documents(path), folder / "tokenizer.json", bos, eos)
         return cut_windows(stream, self.window_tokens, self.windows)[:, :-1].copy()
+
+
+def note_input_range(store: CalibrationStore, linear: Linear, magnitude: float) -> None:
+    """Keep the largest magnitude of a layer's input, or a larger one that is known already."""
+    known = input_range(store, linear) or 0.0
+    store.put(weights_of(linear), INPUT_RANGE, np.array(max(known, magnitude)))
+
+
+def input_range(store: CalibrationStore, linear: Linear) -> float | None:
+    """The largest magnitude that a layer's input had; None if it is not calibrated."""
+    found = find_statistics(store, linear, INPUT_RANGE)
+    return max(float(array) for array in found) if found else None
 
 
 def _frame(folder: Path) -> tuple[int | None, int | None]:

@@ -17,10 +17,11 @@ from optc.ir.graph import add_initializer, remove_unused, replace_node
 from optc.ir.linear import SOURCES, Linear, find_linear, head_of, sources
 from optc.ir.weights import Array, LazyWeight
 from optc.passes.quantize.block_fp4 import rewrite_block_fp4
-from optc.passes.quantize.calibrate import INPUT_RANGE
+from optc.passes.quantize.calibrate import input_range
 from optc.passes.quantize.sample import sample_nodes
 from optc.passes.quantize.static_scales import storable
 from optc.pipeline.base import Pass, PassReport
+from optc.reference.calibration import calibration_of
 
 
 @dataclass(frozen=True)
@@ -93,16 +94,18 @@ class QuantizeStatic(Pass):
         """Rewrite ``model`` in place."""
         report = PassReport()
         head = head_of(model)
+        store = calibration_of(model)
         activations: dict[ir.Value, ir.Value] = {}
         for node in list(model.graph):
             linear = find_linear(node)
             if linear is None:
                 continue
+            known = input_range(store, linear)
             why = self._reason_against(linear, head)
-            if why:
-                report.skip(linear.matmul, why)
+            if why or known is None:
+                not_calibrated = f"the input of {linear.name} is not calibrated"
+                report.skip(linear.matmul, why or not_calibrated)
                 continue
-            known = float(linear.initializer.metadata_props[INPUT_RANGE])
             if self.dtype == _BLOCK_FP4:
                 rewrite_block_fp4(model, linear, known)
                 report.add(f"NVFP4 in blocks of {BLOCK}, activations too")
@@ -113,11 +116,9 @@ class QuantizeStatic(Pass):
         return report
 
     def _reason_against(self, linear: Linear, head: Linear | None) -> str:
-        """Why a layer stays as it is; empty if it is quantized."""
+        """Why a calibrated layer stays as it is; empty if it is quantized."""
         if head is not None and linear.matmul is head.matmul and not self.head:
             return "the head stays float (head=false)"
-        if INPUT_RANGE not in linear.initializer.metadata_props:
-            return f"the input of {linear.name} is not calibrated"
         columns = linear.weight.rows_shape[1]
         if self.dtype == _BLOCK_FP4 and columns % BLOCK:
             return f"K={columns} of {linear.name} is not a multiple of {BLOCK}: it stays float"

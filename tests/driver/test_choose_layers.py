@@ -17,7 +17,7 @@ from optc.driver.choose_layers import (
     predict,
 )
 from optc.driver.layer_skip import keep_first_layers
-from optc.gates.partition import partition
+from optc.reference.partition import partition
 from tests.models import Dense, dense_model
 
 SHAPE = Dense(windows=(0, 5, 0))

@@ -12,7 +12,7 @@ from optc.artifact import Artifact
 from optc.driver import evaluate
 from optc.driver.evaluate import evaluate_artifact
 from optc.errors import InputError
-from optc.gates.text import EvalWindows
+from optc.reference.text import EvalWindows
 from optc.runtime.executable import Executable
 from optc.target import Target, usable_threads
 from tests.runtime.artifacts import ToyBackend, write_artifact

@@ -9,7 +9,7 @@ import pytest
 
 from optc.driver.layer_skip import keep_first_layers
 from optc.errors import InputError, UnsupportedError
-from optc.gates.partition import partition
+from optc.reference.partition import partition
 from tests.models import Dense, dense_model
 
 SHAPE = Dense(windows=(0, 5, 0))

@@ -8,8 +8,8 @@ import pytest
 
 from optc.driver.recipe_options import check_text, resolve_recipe
 from optc.errors import InputError
-from optc.gates.text import digest_text
 from optc.recipe import Recipe
+from optc.reference.text import digest_text
 
 MODEL = Path("model")
 

@@ -7,8 +7,8 @@ import onnx_ir as ir
 import pytest
 
 from optc.errors import UnsupportedError
-from optc.gates.cached_attention import AttentionCopier, Cache
-from optc.gates.submodel import extract, open_session, run_session
+from optc.reference.cached_attention import AttentionCopier, Cache
+from optc.reference.submodel import extract, open_session, run_session
 from tests import oracle
 from tests.ir_text import f32, model_of
 

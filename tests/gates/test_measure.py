@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 from optc.gates.measure import evaluate, judge, measure_gates
-from optc.gates.text import EvalWindows
-from tests.gates.engines import RecomputingEngine
-from tests.gates.models import V, dense_model
+from optc.reference.text import EvalWindows
 from tests.gates.test_divergence import log_softmax
-from tests.gates.test_reference import whole_logits
+from tests.reference.test_blockwise import whole_logits
+from tests.support.dense_models import V, dense_model
+from tests.support.recomputing_engine import RecomputingEngine
 
 BOUNDS = {"kl_mean": 1e-6, "top1_agreement": 0.99, "perplexity_ratio": 1.001, "kl_p99": None}
 

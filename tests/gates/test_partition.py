@@ -5,7 +5,7 @@ from __future__ import annotations
 import onnx_ir as ir
 import pytest
 
-from optc.gates.partition import is_attention, is_constant, partition
+from optc.reference.partition import is_attention, is_constant, partition
 from tests.families import FAMILIES
 from tests.models import Dense, dense_model
 

@@ -6,13 +6,13 @@ import numpy as np
 import onnxruntime as ort
 import pytest
 
-from optc.gates import baseline as baseline_module
 from optc.gates import speed
-from optc.gates.baseline import Baseline
 from optc.gates.speed import PartRun, measure_speed
-from tests.gates.engines import RecomputingEngine
-from tests.gates.models import V, dense_model
-from tests.gates.test_reference import whole_logits
+from optc.reference import baseline as baseline_module
+from optc.reference.baseline import Baseline
+from tests.reference.test_blockwise import whole_logits
+from tests.support.dense_models import V, dense_model
+from tests.support.recomputing_engine import RecomputingEngine
 
 
 @pytest.mark.parametrize("options", [{}, {"window": 4, "softcap": 2.0}, {"bias": True}], ids=str)

@@ -6,7 +6,7 @@ import numpy as np
 import onnx_ir as ir
 import pytest
 
-from optc.gates.submodel import SubModel, extract, open_session, run_session, weight_array
+from optc.reference.submodel import SubModel, extract, open_session, run_session, weight_array
 from tests.ir_text import f32, model_of
 from tests.ragged import run
 

@@ -11,7 +11,7 @@ from serving import negative_log_likelihood, serve
 import optc
 from optc import registry
 from optc.artifact import Artifact
-from optc.gates.teacher import SingleSequence, window_logits
+from optc.reference.teacher_forcing import SingleSequence, window_logits
 
 
 class Optc:

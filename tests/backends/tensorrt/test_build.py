@@ -17,19 +17,19 @@ from optc.backends.tensorrt.header import read_header
 from optc.backends.tensorrt.provider import missing_reason
 from optc.driver.engine_gates import lowered_runner
 from optc.errors import UnsupportedError
-from optc.gates.text import digest_text
 from optc.importer import import_model
-from optc.passes.quantize.calibrate import INPUT_RANGE
 from optc.passes.quantize.quantize_static import QuantizeStatic
 from optc.pipeline.pipeline import Pipeline
 from optc.recipe import load_recipe
 from optc.recipe_additions import with_calibration
+from optc.reference.text import digest_text
 from optc.target import parse_target
 from tests.backends.tensorrt.lowered import run, step_feeds
 from tests.backends.tensorrt.test_plan import step
 from tests.families import FUSED, model_after
 from tests.models import Dense, dense_model
 from tests.ragged import run_dense
+from tests.support.calibration import set_input_ranges
 
 pytestmark = pytest.mark.skipif(bool(missing_reason()), reason=missing_reason())
 ROOT = Path(__file__).parents[3]
@@ -96,8 +96,7 @@ def test_nvfp4_is_refused_by_name_where_a_gpu_lacks_it(tmp_path: Path) -> None:
     shape = Dense(hidden=32, heads=2, kv_heads=1, head_dim=16, rotary_dim=16, inner=32)
     model = dense_model(shape)
     Pipeline.parse("kv-cache", registry).run(model)
-    for name in list(model.graph.initializers):
-        model.graph.initializers[name].metadata_props[INPUT_RANGE] = "8.0"
+    set_input_ranges(model, 8.0)
     QuantizeStatic(dtype="nvfp4").run(model)
     with pytest.raises(UnsupportedError, match="float4e2m1 has no kernels on sm_89, only from"):
         _build(model, "sm_89+sm_120", tmp_path)

@@ -14,7 +14,6 @@ from optc.backends.tensorrt.legalize.block_fp4 import BlockFp4
 from optc.backends.tensorrt.legalize.inline import Inline
 from optc.backends.tensorrt.legalize.names import UniqueNames
 from optc.errors import InputError, UnsupportedError
-from optc.passes.quantize.calibrate import INPUT_RANGE
 from optc.passes.quantize.compute_type import ComputeType
 from optc.passes.quantize.quantize_static import QuantizeStatic
 from tests import oracle
@@ -22,6 +21,7 @@ from tests.backends.tensorrt.lowered import LENGTH, operators, ragged, run, slot
 from tests.families import FAMILIES
 from tests.ir_text import expected, f32, model_of, nodes_text
 from tests.models import Dense
+from tests.support.calibration import set_input_ranges
 
 
 @pytest.mark.parametrize("rows", [1, 4])
@@ -43,8 +43,7 @@ def _nvfp4_step() -> ir.Model:
     """A step whose matmuls are NVFP4, the head not."""
     shape = Dense(hidden=32, heads=4, kv_heads=2, head_dim=16, rotary_dim=16, inner=48)
     model = ragged(shape)
-    for value in model.graph.initializers.values():
-        value.metadata_props[INPUT_RANGE] = "6.0"
+    set_input_ranges(model, 6.0)
     QuantizeStatic(dtype="nvfp4").run(model)
     return model
 
@@ -69,7 +68,7 @@ def test_nvfp4_is_legal_from_sm_100_on_and_its_portable_form_keeps_the_numbers()
 def test_nvfp4_weights_of_the_dialect_are_those_of_the_operator() -> None:
     signature = "g (float[B,S,48] x) => (float[B,S,8] y)"
     model = model_of(signature, "y = MatMul (x, w)", {"w": f32(48, 8)})
-    model.graph.initializers["w"].metadata_props[INPUT_RANGE] = "4.0"
+    set_input_ranges(model, 4.0, ["w"])
     QuantizeStatic(dtype="nvfp4", head=True).run(model)
     BlockFp4().run(model)
     text = nodes_text(model)

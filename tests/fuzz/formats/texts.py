@@ -43,7 +43,7 @@ class Texts(FileFormat):
         return b"\n".join(lines)
 
     def check(self, folder: Path) -> None:
-        from optc.gates.text import digest_text, eval_windows
+        from optc.reference.text import digest_text, eval_windows
 
         file = next(folder / name for name in (_LINES, _PLAIN) if (folder / name).is_file())
         digest_text(file)

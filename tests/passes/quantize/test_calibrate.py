@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import dataclasses
 import json
 from pathlib import Path
 
@@ -7,11 +8,12 @@ import pytest
 
 from optc import registry
 from optc.errors import InputError
-from optc.gates.text import digest_text
 from optc.ir.linear import find_linear
-from optc.passes.quantize.calibrate import INPUT_RANGE, Calibrate
+from optc.passes.quantize.calibrate import Calibrate, input_range, note_input_range
 from optc.pipeline.pipeline import Pipeline
-from tests.gates.models import V, dense_model
+from optc.reference.calibration import CalibrationStore, calibration_of
+from optc.reference.text import digest_text
+from tests.support.dense_models import V, dense_model
 
 
 @pytest.fixture
@@ -45,19 +47,42 @@ def test_every_linear_layer_gets_the_range_of_its_input(folder: Path) -> None:
     linears = [linear for node in model.graph if (linear := find_linear(node))]
     assert report.count == len(linears) > 0
     assert report.facts["tokens"] == 3 * 16
-    ranges = [float(one.initializer.metadata_props[INPUT_RANGE]) for one in linears]
-    assert min(ranges) > 0
-    assert max(ranges) == report.facts["largest_input"]["magnitude"]
+    ranges = [input_range(calibration_of(model), one) for one in linears]
+    assert min(known for known in ranges if known is not None) > 0
+    assert None not in ranges
+    assert (
+        max(known for known in ranges if known is not None)
+        == report.facts["largest_input"]["magnitude"]
+    )
+
+
+def test_what_was_measured_is_in_the_report_by_its_digest(folder: Path) -> None:
+    digests = set()
+    for windows in (3, 3, 2):
+        model = dense_model(1)
+        one = dataclasses.replace(_pass(folder), windows=windows)
+        digests.add(one.run(model).facts["statistics_sha256"])
+        assert calibration_of(model).digest() in digests
+    assert len(digests) == 2
+
+
+def test_a_weight_of_two_layers_has_the_larger_range(folder: Path) -> None:
+    model, store = dense_model(1), CalibrationStore()
+    linear = next(one for node in model.graph if (one := find_linear(node)))
+    assert input_range(store, linear) is None
+    for magnitude in (2.0, 5.0, 3.0):
+        note_input_range(store, linear, magnitude)
+    assert input_range(store, linear) == 5.0
 
 
 def test_layers_of_one_input_have_one_range(folder: Path) -> None:
     model = dense_model(1)
     _pass(folder).run(model)
-    by_input: dict[str, set[str]] = {}
+    by_input: dict[str, set[float | None]] = {}
     for node in model.graph:
         linear = find_linear(node)
         if linear is not None:
-            known = linear.initializer.metadata_props[INPUT_RANGE]
+            known = input_range(calibration_of(model), linear)
             by_input.setdefault(str(linear.x.name), set()).add(known)
     assert all(len(found) == 1 for found in by_input.values())
 

@@ -7,12 +7,13 @@ import onnxruntime as ort
 import pytest
 
 from optc.errors import InputError, UnsupportedError
-from optc.passes.quantize.calibrate import INPUT_RANGE, Calibrate
+from optc.passes.quantize.calibrate import Calibrate
 from optc.passes.quantize.quantize_static import QuantizeStatic
 from optc.pipeline.base import Pass
 from optc.pipeline.pipeline import Pipeline
 from tests import oracle
 from tests.ir_text import Array, expected, f32, model_of, nodes_text
+from tests.support.calibration import set_input_ranges
 
 SIGNATURE = "g (float[T,16] x) => (float[T,8] y, float[T,12] z)"
 NODES = """a = MatMul (x, w)
@@ -24,8 +25,7 @@ def _model(calibrated: bool = True) -> tuple[ir.Model, dict[str, Array]]:
     weights = {"w": f32(16, 8), "b": f32(8), "v": f32(16, 12)}
     model = model_of(SIGNATURE, NODES, weights)
     if calibrated:
-        for name in ("w", "v"):
-            model.graph.initializers[name].metadata_props[INPUT_RANGE] = "4.0"
+        set_input_ranges(model, 4.0, ("w", "v"))
     return model, weights
 
 
@@ -87,8 +87,7 @@ def _wide_model() -> tuple[ir.Model, dict[str, Array]]:
     weights = {"w": f32(48, 8), "b": f32(8), "v": f32(24, 12)}
     signature = "g (float[T,48] x, float[T,24] u) => (float[T,8] y, float[T,12] z)"
     model = model_of(signature, "a = MatMul (x, w)\ny = Add (a, b)\nz = MatMul (u, v)", weights)
-    for name in ("w", "v"):
-        model.graph.initializers[name].metadata_props[INPUT_RANGE] = "4.0"
+    set_input_ranges(model, 4.0, ("w", "v"))
     return model, weights
 
 
@@ -129,8 +128,7 @@ def test_nvfp4_numbers_are_those_of_the_definition() -> None:
 
 def test_scales_are_exact_in_float16_and_never_tiny() -> None:
     model, _ = _model()
-    model.graph.initializers["w"].metadata_props[INPUT_RANGE] = "1e-9"
-    model.graph.initializers["v"].metadata_props[INPUT_RANGE] = "1e-9"
+    set_input_ranges(model, 1e-9, ("w", "v"))
     QuantizeStatic(head=True).run(model)
     for name in ("x.int8.scale", "w.scale", "v.scale"):
         tensor = model.graph.initializers[name].const_value

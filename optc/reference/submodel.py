@@ -11,8 +11,8 @@ import numpy.typing as npt
 import onnx_ir as ir
 import onnxruntime as ort
 
-from optc.gates.partition import is_constant
 from optc.ir.weights import LazyWeight
+from optc.reference.partition import is_constant
 
 Array = npt.NDArray[Any]
 

@@ -11,7 +11,7 @@ import pytest
 import tokenizers
 
 from optc.errors import InputError
-from optc.gates.text import (
+from optc.reference.text import (
     cut_windows,
     default_documents,
     eval_windows,

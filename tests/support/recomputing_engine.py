@@ -7,7 +7,7 @@ import onnx_ir as ir
 import onnxruntime as ort
 
 from optc.runtime.executable import EngineSpec, KVGroup, LayerKV, StepBatch
-from tests.gates.models import HEAD, HKV, V
+from tests.support.dense_models import HEAD, HKV, V
 
 
 class RecomputingEngine:

@@ -7,10 +7,10 @@ import onnx_ir as ir
 import onnxruntime as ort
 import pytest
 
-from optc.gates import reference as reference_module
-from optc.gates.activation_ranges import activation_ranges
 from optc.ir.linear import find_linear
-from tests.gates.models import V, dense_model
+from optc.reference import blockwise as reference_module
+from optc.reference.activation_ranges import activation_ranges
+from tests.support.dense_models import V, dense_model
 
 
 @pytest.mark.parametrize("options", [{}, {"window": 4}, {"layers": 1}], ids=str)

@@ -2,23 +2,26 @@
 
 All windows go through one layer before the next layer's weights are read, so that the memory
 needed is one layer in float32 and the hidden states, never the model. The head is evaluated for
-tiles of the vocabulary from the kept last hidden states.
+tiles of the vocabulary from the kept last hidden states. Observers see the values of each block
+while the model runs, and may rewrite it (`optc.reference.observers`).
 """
 
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import onnx_ir as ir
 
-from optc.gates.partition import Block, Partition, partition
-from optc.gates.pieces import HeadTail, block_inputs, evaluate_shared
-from optc.gates.submodel import Array, extract, open_session, run_session
 from optc.ir.weights import as_lazy
+from optc.reference.block_run import BlockRun
+from optc.reference.observers import BlockObserver, BlockValues, all_watched
+from optc.reference.partition import Block, Partition, partition
+from optc.reference.pieces import HeadTail, evaluate_shared
+from optc.reference.submodel import Array, open_session, run_session
 from optc.runtime.executable import Float32, Int32
 
 #: Told (done, total) blocks.
@@ -54,6 +57,9 @@ class BlockwiseReference:
         model: Dense form, as `canonicalize` leaves it (inputs input_ids and position_ids).
         threads: Threads of ONNX Runtime.
 
+    Attributes:
+        parts: The model in pieces: what observers name blocks and values by.
+
     Raises:
         optc.errors.UnsupportedError: The model cannot be cut (see `partition`).
     """
@@ -61,8 +67,8 @@ class BlockwiseReference:
     def __init__(self, model: ir.Model, threads: int) -> None:
         self._model = model
         self._threads = threads
-        self._parts: Partition = partition(model)
-        self._tail = HeadTail(model, self._parts, by_rows=True)
+        self.parts: Partition = partition(model)
+        self._tail = HeadTail(model, self.parts, by_rows=True)
         self._tail_session = open_session(self._tail.model, threads)
         self._scratch: list[tempfile.TemporaryDirectory[str]] = []
         self._known: tuple[Int32, Float32] | None = None
@@ -78,19 +84,52 @@ class BlockwiseReference:
         The result may be memory-mapped; it is valid until `close`, and given again for the same
         tokens: several engines are compared with one run.
         """
-        if self._known is not None and np.array_equal(self._known[0], tokens):
-            return self._known[1]
+        if self._known is None or not np.array_equal(self._known[0], tokens):
+            self._known = tokens.copy(), self.run(tokens, progress=progress)
+        return self._known[1]
+
+    def run(
+        self,
+        tokens: Int32,
+        observers: Sequence[BlockObserver] = (),
+        *,
+        keep_original: bool = False,
+        progress: BlockProgress | None = None,
+    ) -> Float32:
+        """Take windows of tokens [W, S] through all blocks, under the eyes of ``observers``.
+
+        Args:
+            tokens: Windows; each starts at position 0.
+            observers: See the values of each block, and may rewrite it.
+            keep_original: Carry the hidden states of the unchanged model along, so that observers
+                see both. It costs one more run of every block and one more set of hidden states.
+            progress: Told after each block.
+
+        Returns:
+            Inputs of the head, [W * S, D], after all rewrites. They may be memory-mapped and are
+            valid until `close`.
+        """
         windows, size = tokens.shape
-        hidden = self._embed(tokens)
+        streams = [self._embed(tokens)]
+        if keep_original:
+            streams.append(self._copy(streams[0]))
         batch = min(windows, max(1, BLOCK_ROWS // size))
         positions = np.tile(np.arange(size, dtype=np.int64), (batch, 1))
-        shared = evaluate_shared(self._model, self._parts, positions, self._threads)
-        for index, block in enumerate(self._parts.blocks):
-            self._run_block(block, hidden, shared, batch)
+        shared = evaluate_shared(self._model, self.parts, positions, self._threads)
+        results = self._allocate(streams[0].shape) if observers else streams[0]
+        for index, block in enumerate(self.parts.blocks):
+            watched = all_watched(observers, block)
+            run = BlockRun(self._model, self.parts, block, shared, watched, self._threads)
+            _observe(run, block, streams, results, observers, batch)
+            rewritten = {v: a for one in observers for v, a in one.rewrite(block).items()}
+            if rewritten:
+                run.replace(rewritten)
+                for chunk in _chunks(windows, batch):
+                    results[chunk], _ = run.run(streams[0][chunk])
+            streams[0], results = results, streams[0]
             if progress is not None:
-                progress(index + 1, len(self._parts.blocks))
-        self._known = tokens.copy(), hidden.reshape(windows * size, -1)
-        return self._known[1]
+                progress(index + 1, len(self.parts.blocks))
+        return streams[0].reshape(windows * size, -1)
 
     def tiles(self) -> Iterator[HeadTile]:
         """The head in tiles over the vocabulary, in order."""
@@ -113,7 +152,7 @@ class BlockwiseReference:
 
     def _embed(self, tokens: Int32) -> Float32:
         """Embedding rows [W, S, D] of the tokens; each used row is read once."""
-        table = self._parts.embedding.const_value
+        table = self.parts.embedding.const_value
         if table is None:
             raise ValueError("the embedding has no value")
         rows = as_lazy(table)
@@ -126,6 +165,11 @@ class BlockwiseReference:
             target[where] = rows.read_rows(token, token + 1).astype(np.float32, copy=False)
         return hidden
 
+    def _copy(self, hidden: Float32) -> Float32:
+        copy = self._allocate(hidden.shape)
+        copy[:] = hidden
+        return copy
+
     def _allocate(self, shape: tuple[int, ...]) -> Float32:
         if int(np.prod(shape)) * 4 <= HIDDEN_BYTES:
             return np.empty(shape, np.float32)
@@ -133,16 +177,32 @@ class BlockwiseReference:
         self._scratch.append(folder)
         return np.memmap(Path(folder.name) / "hidden", np.float32, "w+", shape=shape)
 
-    def _run_block(
-        self, block: Block, hidden: Float32, shared: dict[str, Array], batch: int
-    ) -> None:
-        """Replace hidden states [W, S, D] by the block's result, ``batch`` windows at a time."""
-        inputs = block_inputs(block, self._parts)
-        part = extract(self._model, block.nodes, inputs, [block.result])
-        session = open_session(part.model, self._threads)
-        weights = part.feeds()
-        for start in range(0, hidden.shape[0], batch):
-            chunk = np.ascontiguousarray(hidden[start : start + batch])
-            feeds = {v.name or "": shared[v.name or ""][: len(chunk)] for v in inputs[1:]}
-            feeds[block.source.name or ""] = chunk
-            hidden[start : start + batch] = run_session(session, weights | feeds)[0]
+
+def _observe(
+    run: BlockRun,
+    block: Block,
+    streams: Sequence[Float32],
+    results: Float32,
+    observers: Sequence[BlockObserver],
+    batch: int,
+) -> None:
+    """Run the unchanged block over the streams [W, S, D] and show its values.
+
+    The first stream's results go to ``results``; the second stream, the original one, is replaced
+    by its own results.
+    """
+    for chunk in _chunks(len(results), batch):
+        ran = [run.run(stream[chunk]) for stream in streams]
+        (_, values), (_, original) = ran[0], ran[-1]
+        for observer in observers:
+            mine = observer.watched(block)
+            seen, before = ({v: found[v] for v in mine} for found in (values, original))
+            observer.on_values(BlockValues(block, chunk, seen, before))
+        # Only now: values of the source are views of the streams.
+        for target, (result, _) in zip([results, *streams[1:]], ran, strict=True):
+            target[chunk] = result
+
+
+def _chunks(windows: int, batch: int) -> Iterator[slice]:
+    for start in range(0, windows, batch):
+        yield slice(start, min(start + batch, windows))

@@ -80,7 +80,7 @@ def digest_text(path: Path) -> str:
 
 def default_documents() -> list[str]:
     """The text shipped with optc: public-domain prose and code of this project."""
-    content = (files("optc.gates") / "default_text.jsonl").read_text("utf-8")
+    content = (files("optc.reference") / "default_text.jsonl").read_text("utf-8")
     return _parse_documents(content, "default_text.jsonl", jsonl=True)
 
 

@@ -7,15 +7,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from optc.gates.baseline import Baseline
-from optc.gates.partition import is_attention, partition
-from optc.gates.reference import BlockwiseReference
 from optc.importer import import_model
 from optc.passes.canonicalize.canonicalize import Canonicalize
-from tests.gates.test_reference import blockwise_logits
+from optc.reference.baseline import Baseline
+from optc.reference.blockwise import BlockwiseReference
+from optc.reference.partition import is_attention, partition
 from tests.gates.test_speed import cached_logits
 from tests.importer.decoders import build, config_of, error, reference, save, tokens
 from tests.importer.test_families import FAMILIES
+from tests.reference.test_blockwise import blockwise_logits
 
 TOLERANCE = 2e-5
 

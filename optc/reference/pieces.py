@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import onnx_ir as ir
 
-from optc.gates.partition import Block, Partition
-from optc.gates.submodel import Array, extract, open_session, run_session, weight_array
 from optc.ir.weights import as_lazy
+from optc.reference.partition import Block, Partition
+from optc.reference.submodel import Array, extract, open_session, run_session, weight_array
 
 
 def evaluate_shared(

@@ -8,10 +8,10 @@ import onnxruntime as ort
 import pytest
 
 from optc.errors import UnsupportedError
-from optc.gates import reference as reference_module
-from optc.gates.partition import is_attention, partition
-from optc.gates.reference import BlockwiseReference
-from tests.gates.models import D, V, dense_builder, dense_model
+from optc.reference import blockwise as reference_module
+from optc.reference.blockwise import BlockwiseReference
+from optc.reference.partition import is_attention, partition
+from tests.support.dense_models import D, V, dense_builder, dense_model
 
 
 def whole_logits(model: ir.Model, tokens: np.ndarray) -> np.ndarray:

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from optc.errors import InputError
-from optc.gates.teacher import SingleSequence, window_logits
-from tests.gates.engines import RecomputingEngine
-from tests.gates.models import V, dense_model
-from tests.gates.test_reference import whole_logits
+from optc.reference.teacher_forcing import SingleSequence, window_logits
+from tests.reference.test_blockwise import whole_logits
+from tests.support.dense_models import V, dense_model
+from tests.support.recomputing_engine import RecomputingEngine
 
 
 def test_a_window_is_fed_in_chunks_the_engine_takes() -> None:

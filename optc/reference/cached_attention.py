@@ -8,9 +8,9 @@ import numpy as np
 import onnx_ir as ir
 
 from optc.errors import UnsupportedError
-from optc.gates.partition import is_attention
-from optc.gates.submodel import Array, copy_node
 from optc.ir.graph import width
+from optc.reference.partition import is_attention
+from optc.reference.submodel import Array, copy_node
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,1 @@
+"""The float32 reference of a model: what gates, calibrations and passes measure against."""

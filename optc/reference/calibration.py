@@ -1,0 +1,116 @@
+"""Statistics of a calibration, by weight: what passes of quantization and pruning read.
+
+A statistic is an array that belongs to the input of one or several linear layers: the largest
+magnitude, a Hessian, a histogram. It is kept under the names of the original tensors, so that it
+is found again after weights were merged. Arrays beyond a bound of memory lie in a temporary file.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import tempfile
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import onnx_ir as ir
+
+from optc.ir.linear import Linear, sources
+from optc.ir.weights import Array
+
+#: Bytes of statistics that are kept in memory.
+MEMORY_BYTES = 256 << 20
+#: Where a model keeps its statistics: beside the graph, never in a file.
+_META_KEY = "optc.calibration"
+
+
+@dataclass(frozen=True)
+class Statistic:
+    """One array of a calibration.
+
+    Attributes:
+        weight: Name of the original tensor whose layer's input it describes.
+        name: Which statistic.
+        shape: Shape of the array.
+        dtype: Its NumPy type, as text.
+        sha256: Of its bytes in C order, in hex.
+    """
+
+    weight: str
+    name: str
+    shape: tuple[int, ...]
+    dtype: str
+    sha256: str
+
+
+class CalibrationStore:
+    """Arrays by weight and statistic.
+
+    Args:
+        memory_bytes: Arrays that would take memory beyond this are written to a temporary folder
+            and memory-mapped when they are read.
+    """
+
+    def __init__(self, memory_bytes: int = MEMORY_BYTES) -> None:
+        self._free = memory_bytes
+        self._arrays: dict[tuple[str, str], Array | Path] = {}
+        self._known: dict[tuple[str, str], Statistic] = {}
+        self._folder: tempfile.TemporaryDirectory[str] | None = None
+
+    def put(self, weights: Iterable[str], statistic: str, array: Array) -> None:
+        """Keep ``array`` as a statistic of several weights, once; it replaces an earlier one."""
+        fixed = np.ascontiguousarray(array).reshape(np.shape(array))
+        digest = hashlib.sha256(fixed.tobytes()).hexdigest()
+        kept = self._keep(fixed)
+        for weight in weights:
+            key = weight, statistic
+            self._arrays[key] = kept
+            self._known[key] = Statistic(weight, statistic, fixed.shape, fixed.dtype.str, digest)
+
+    def find(self, weight: str, statistic: str) -> Array | None:
+        """The array, or None if there is none; it must not be written to."""
+        kept = self._arrays.get((weight, statistic))
+        return np.load(kept, mmap_mode="r") if isinstance(kept, Path) else kept
+
+    def statistics(self) -> Iterator[Statistic]:
+        """What is kept, by weight and name."""
+        return (self._known[key] for key in sorted(self._known))
+
+    def digest(self) -> str:
+        """sha256 over names, shapes, types and bytes of everything that is kept, in hex."""
+        whole = hashlib.sha256()
+        for one in self.statistics():
+            whole.update(repr((one.weight, one.name, one.shape, one.dtype, one.sha256)).encode())
+        return whole.hexdigest()
+
+    def _keep(self, array: Array) -> Array | Path:
+        if array.nbytes <= self._free:
+            self._free -= array.nbytes
+            copy = array.copy()
+            copy.flags.writeable = False
+            return copy
+        if self._folder is None:
+            self._folder = tempfile.TemporaryDirectory(prefix="optc-calibration-")
+        path = Path(self._folder.name) / f"{len(list(Path(self._folder.name).iterdir()))}.npy"
+        np.save(path, array)
+        return path
+
+
+def calibration_of(model: ir.Model) -> CalibrationStore:
+    """The statistics that belong to ``model`` and to its clones; empty until a pass calibrates."""
+    store = model.graph.meta.setdefault(_META_KEY, CalibrationStore())
+    if not isinstance(store, CalibrationStore):
+        raise TypeError(f"{_META_KEY} is a {type(store).__name__}")
+    return store
+
+
+def weights_of(linear: Linear) -> list[str]:
+    """Names of the original tensors that the weight of ``linear`` is made of."""
+    return list(dict.fromkeys(str(entry["name"]) for entry in sources([linear])))
+
+
+def find_statistics(store: CalibrationStore, linear: Linear, statistic: str) -> list[Array]:
+    """The statistic of every original tensor of ``linear`` that has it."""
+    found = (store.find(weight, statistic) for weight in weights_of(linear))
+    return [array for array in found if array is not None]
