@@ -28,6 +28,7 @@ from pydantic import BaseModel, ConfigDict, FiniteFloat, ValidationError
 from optc import registry
 from optc.artifact.jsonio import canonical_json
 from optc.errors import InputError
+from optc.forms.decoder import Exported
 from optc.near import near, nearest
 from optc.pipeline.pipeline import Pipeline
 from optc.pipeline.spec import MARKS, OPTIONAL, REQUIRED
@@ -138,7 +139,7 @@ def load_recipe(
     recipe = _with_sets(recipe, sets)
     _check_storable(recipe, "--set")
     recipe = _with_gates(recipe, gates)
-    Pipeline.parse(recipe.spec(), registry)
+    Pipeline.parse(recipe.spec(), registry).validate(Exported)
     return recipe
 
 

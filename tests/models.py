@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import onnx_ir as ir
 
+from optc.forms import decoder
 from optc.ir.functions import make_node
 from optc.ir.weights import LazyWeight, as_lazy
 
@@ -169,6 +170,7 @@ def dense_model(shape: Dense) -> ir.Model:
         logits = b.op("Mul", [b.op("Tanh", [logits], shape.vocab), cap], shape.vocab)
     logits.name = "logits"
     b.graph.outputs.append(logits)
+    decoder.Dense().attach(b.model)
     return b.model
 
 

@@ -11,7 +11,7 @@ import numpy.typing as npt
 import onnx_ir as ir
 import onnxruntime as ort
 
-from optc.passes.kv_cache.kv_cache import kv_layout
+from optc.forms.ragged import RaggedStep
 
 Array = npt.NDArray[Any]
 
@@ -59,13 +59,13 @@ class RaggedDriver:
 
     def __post_init__(self) -> None:
         self.session = session(self.model)
-        layout = kv_layout(self.model)
-        self.windows = [group["window"] for group in layout["groups"]]
+        kv = RaggedStep.of(self.model).kv
+        self.windows = [group.window for group in kv.groups]
         self.pools: dict[str, Array] = {}
         rng = np.random.default_rng(self.seed)
-        for index, layer in enumerate(layout["layers"]):
-            for kind, dim in (("k", layer["key_dim"]), ("v", layer["value_dim"])):
-                shape = (self.blocks, layer["kv_heads"], self.block_size, dim)
+        for index, layer in enumerate(kv.layers):
+            for kind, dim in (("k", layer.key_dim), ("v", layer.value_dim)):
+                shape = (self.blocks, layer.kv_heads, self.block_size, dim)
                 # garbage in the pools must not be seen
                 self.pools[f"{kind}_pool.{index}"] = rng.standard_normal(shape).astype(np.float32)
         self.free = [list(rng.permutation(self.blocks)) for _ in self.windows]

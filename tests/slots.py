@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import onnx_ir as ir
 
-from optc.passes.kv_cache.kv_cache import kv_layout
+from optc.forms.static_kv import StaticKV
 from tests.ir_text import Array
 from tests.ragged import session
 
@@ -27,10 +27,10 @@ class SlotDriver:
         self.session = session(self.model)
         rng = np.random.default_rng(self.seed)
         self.kv: dict[str, Array] = {}
-        for index, layer in enumerate(kv_layout(self.model)["layers"]):
-            for kind, dim in (("k", layer["key_dim"]), ("v", layer["value_dim"])):
+        for index, layer in enumerate(StaticKV.of(self.model).kv.layers):
+            for kind, dim in (("k", layer.key_dim), ("v", layer.value_dim)):
                 # garbage in the slots must not be seen
-                shape = (self.slots, layer["kv_heads"], self.capacity, dim)
+                shape = (self.slots, layer.kv_heads, self.capacity, dim)
                 self.kv[f"{kind}.{index}"] = rng.standard_normal(shape).astype(np.float32)
 
     def step(self, rows: Mapping[int, Sequence[int]], wanted: Sequence[int] | None = None) -> Array:

@@ -245,7 +245,13 @@ def test_a_value_of_many_aliases_is_refused_in_few_words(tmp_path: Path) -> None
 
 def test_an_order_that_a_pass_forbids_is_refused(tmp_path: Path) -> None:
     text = "name: m\npipeline: [kv-cache, canonicalize]\n"
-    assert "must come" in refused(written(tmp_path, text))
+    assert "canonicalize takes an exported decoder" in refused(written(tmp_path, text))
+
+
+def test_a_recipe_begins_with_an_exported_decoder(tmp_path: Path) -> None:
+    text = "name: m\npipeline: [kv-cache]\n"
+    said = refused(written(tmp_path, text))
+    assert "kv-cache takes the dense form, and is given an exported decoder" in said
 
 
 def test_room_for_adapters() -> None:

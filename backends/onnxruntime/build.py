@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -13,11 +12,12 @@ from optc.artifact.spec_digest import spec_digest
 from optc.backend import BuildOptions, EngineBuild, slot_engine_spec
 from optc.backends.onnxruntime.engine_data import MODEL_FILE, SPEC_METADATA, WEIGHTS_FILE
 from optc.backends.onnxruntime.legalize import legalize, legalize_pages
-from optc.backends.onnxruntime.legalize.pages import KV_METADATA, is_paged
+from optc.backends.onnxruntime.legalize.pages import is_paged
 from optc.backends.onnxruntime.packages import CPU_PACKAGE, GPU_PACKAGE, OLDEST
 from optc.backends.onnxruntime.providers import CPU, CUDA
 from optc.backends.onnxruntime.weights import store_weights
-from optc.runtime.executable import EngineSpec, KVGroup, LayerKV
+from optc.forms.engine import EngineForm
+from optc.runtime.executable import EngineSpec, LayerKV
 from optc.target import Target
 
 #: Tokens of a block of PagedAttention, at least: any power of two from 16 on is taken
@@ -90,11 +90,11 @@ def engine_spec(model: ir.Model, options: BuildOptions) -> EngineSpec:
 
 def paged_spec(model: ir.Model, options: BuildOptions) -> EngineSpec:
     """Limits and KV of an engine over pages: the groups and windows of the ragged step."""
-    layout = json.loads(model.metadata_props[KV_METADATA])
+    kv = EngineForm.of(model).kv
     return replace(
-        slot_engine_spec(model, options, [LayerKV(**layer) for layer in layout["layers"]]),
+        slot_engine_spec(model, options, kv.layers),
         block_multiple=PAGE_MULTIPLE,
-        groups=tuple(KVGroup(g["window"], tuple(g["layers"])) for g in layout["groups"]),
+        groups=kv.groups,
         kv_layout="paged",
     )
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
@@ -25,7 +24,7 @@ from optc.backends.tensorrt.report import Expected, describe, findings
 from optc.backends.tensorrt.request import BuildRequest
 from optc.errors import UnavailableError
 from optc.ir.graph import is_constant
-from optc.runtime.executable import EngineSpec, LayerKV
+from optc.runtime.executable import EngineSpec
 from optc.target import Target
 
 TABLE_FILE = "layers.txt"
@@ -34,7 +33,6 @@ ONNX_FILE = "model.onnx"
 BUILDER_FILE = "builder.onnx"
 WEIGHTS_FILE = "model.onnx.data"
 #: Metadata of the model: the shapes of its caches (docs/normal-form.md).
-_KV_METADATA = "optc.kv"
 
 
 def build_engine(
@@ -159,12 +157,7 @@ def _report(
 
 def engine_spec(model: ir.Model, legalized: Legalized, options: BuildOptions) -> EngineSpec:
     """Limits and KV of the engine that a legalized model gives."""
-    layout: dict[str, Any] = json.loads(model.metadata_props[_KV_METADATA])
-    layers = [
-        LayerKV(0, one["kv_heads"], one["key_dim"], one["value_dim"], legalized.dtype)
-        for one in layout["layers"]
-    ]
-    return slot_engine_spec(model, options, layers)
+    return slot_engine_spec(model, options, legalized.kv.layers)
 
 
 def _backend_data(

@@ -17,6 +17,7 @@ from optc.backends.tvm.program import Call, Dim, Tensor
 from optc.backends.tvm.weight_layouts import raw_weight
 from optc.backends.tvm.weights_file import PackedWeight
 from optc.errors import UnsupportedError
+from optc.runtime.executable import LayerKV
 
 #: Engine names of the ONNX element types that values between kernels may have.
 DTYPES = {
@@ -59,14 +60,14 @@ class Lowering:
         weights: Packed weights by key (initializer and layout); one copy of each.
         sums: Tensor with the sums of a quantized activation, by the name of its values.
         groups: Number of KV groups.
-        kv_layers: The layers' entries of the model's KV metadata.
+        kv_layers: Shape and type of the K and V of every layer.
         two_level: Whether kernels take integer scales of groups; else they become float ones.
         done: Nodes that an earlier one has taken in.
         failed: Reasons, by node, why something cannot be lowered.
     """
 
     groups: int
-    kv_layers: Sequence[dict[str, Any]]
+    kv_layers: Sequence[LayerKV]
     two_level: bool = True
     tensors: dict[ir.Value, Tensor] = field(default_factory=dict)
     calls: list[Call] = field(default_factory=list)

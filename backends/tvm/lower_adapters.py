@@ -2,31 +2,17 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import onnx_ir as ir
 
 from optc.backends.tvm.lower import Handler, Lowering, Refused, rows_of, width_of
 from optc.backends.tvm.program import Tensor
-from optc.ir.adapters import ADAPTERS_METADATA
 from optc.ir.functions.adapters import part_starts
-from optc.runtime.adapters.spec import AdapterModule, AdapterPart, AdapterSpec
+from optc.runtime.adapters.spec import AdapterSpec
 
 #: The slot of every row, and of every row with logits.
 STEP_INPUTS = (Tensor("adapters", "int32", ("T",)), Tensor("logit_adapters", "int32", ("R",)))
-
-
-def adapter_spec(model: ir.Model) -> AdapterSpec | None:
-    """What the pass `adapters` has stated; None where it did not run."""
-    if ADAPTERS_METADATA not in model.metadata_props:
-        return None
-    data = json.loads(model.metadata_props[ADAPTERS_METADATA])
-    modules = tuple(
-        AdapterModule(m["k"], m["n"], tuple(AdapterPart(**part) for part in m["parts"]))
-        for m in data["modules"]
-    )
-    return AdapterSpec(data["max"], data["rank"], modules)
 
 
 def adapter_pools(spec: AdapterSpec | None) -> list[Tensor]:

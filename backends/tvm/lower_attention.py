@@ -9,6 +9,8 @@ import onnx_ir as ir
 from optc.backends.tvm.kv_layout import POOL_TYPES, pool_problem
 from optc.backends.tvm.lower import Handler, Lowering, Refused, rows_of, width_of
 from optc.backends.tvm.program import Tensor
+from optc.forms.ragged import TREE_PARENT
+from optc.runtime.executable import LayerKV
 
 #: Names of the step's inputs that attention reads, beside the block size.
 _WHERE = ("query_starts", "kv_lengths", "block_tables")
@@ -24,31 +26,31 @@ def _attention_check(node: ir.Node) -> str:
     return pool_problem(node.attributes.get_string("kv_dtype", ""))
 
 
-def _layer(lowering: Lowering, node: ir.Node) -> dict[str, Any]:
+def _layer(lowering: Lowering, node: ir.Node) -> LayerKV:
     index = node.attributes.get_int("layer", -1)
     if not 0 <= index < len(lowering.kv_layers):
-        raise Refused(f"layer {index} is not in the model's KV metadata")
+        raise Refused(f"layer {index} is none of the model's KV layers")
     entry = lowering.kv_layers[index]
-    for kind in ("key_dim", "value_dim"):
-        if entry[kind] % 8:
-            raise Refused(f"{kind} {entry[kind]} is not a multiple of 8")
-    if entry["dtype"] != node.attributes.get_string("kv_dtype", ""):
-        raise Refused("the node's KV type is not that of the model's KV metadata")
+    for kind, size in (("key_dim", entry.key_dim), ("value_dim", entry.value_dim)):
+        if size % 8:
+            raise Refused(f"{kind} {size} is not a multiple of 8")
+    if entry.dtype != node.attributes.get_string("kv_dtype", ""):
+        raise Refused("the node's KV type is not that of the model's KV layer")
     return entry
 
 
-def kv_config(entry: dict[str, Any]) -> dict[str, Any]:
+def kv_config(entry: LayerKV) -> dict[str, Any]:
     """Shape and type of a layer's pools, as the kernels' configs state them."""
     return {
-        "kv_heads": entry["kv_heads"],
-        "key_dim": entry["key_dim"],
-        "value_dim": entry["value_dim"],
-        "kv_dtype": entry["dtype"],
+        "kv_heads": entry.kv_heads,
+        "key_dim": entry.key_dim,
+        "value_dim": entry.value_dim,
+        "kv_dtype": entry.dtype,
     }
 
 
-def _place(lowering: Lowering, entry: dict[str, Any]) -> dict[str, Any]:
-    return {**kv_config(entry), "group": entry["group"], "groups": lowering.groups}
+def _place(lowering: Lowering, entry: LayerKV) -> dict[str, Any]:
+    return {**kv_config(entry), "group": entry.group, "groups": lowering.groups}
 
 
 def pool_names(layer: int) -> tuple[str, str]:
@@ -60,11 +62,11 @@ def _step_input(name: str) -> Tensor:
     return Tensor(name, "int32", ())
 
 
-def _attend(lowering: Lowering, node: ir.Node, q: Tensor, entry: dict[str, Any]) -> None:
+def _attend(lowering: Lowering, node: ir.Node, q: Tensor, entry: LayerKV) -> None:
     """Append paged attention over the layer's pools, which hold this step's rows by now."""
-    element = POOL_TYPES[entry["dtype"]].element
+    element = POOL_TYPES[entry.dtype].element
     pools = [Tensor(name, element, ()) for name in _pools(node)]
-    if "tree_parent" in {value.name for value in node.inputs if value is not None}:
+    if TREE_PARENT in {value.name for value in node.inputs if value is not None}:
         copies = [_step_input(name) for name in TREE_INPUTS]
         lowering.call("tree_kv", _place(lowering, entry), copies, [], _pools(node))
     attributes = node.attributes
@@ -78,7 +80,7 @@ def _attend(lowering: Lowering, node: ir.Node, q: Tensor, entry: dict[str, Any])
         "query_bits": attributes.get_int("query_bits", 0),
     }
     inputs = [q, *pools, *(_step_input(name) for name in _WHERE), _step_input("block_size")]
-    shape = (q.shape[0], heads * entry["value_dim"])
+    shape = (q.shape[0], heads * entry.value_dim)
     (out,) = lowering.call("paged_attention", config, inputs, [("float32", shape)])
     lowering.tensors[node.outputs[0]] = out
 
@@ -117,7 +119,7 @@ def _rotary_paged_attention(lowering: Lowering, node: ir.Node) -> None:
         "epsilon": attributes.get_float("epsilon", 0.0),
     }
     inputs = [t for t in operands if t is not None] + [_step_input("slot_mapping")]
-    shape = (rows_of(qkv), heads * entry["key_dim"])
+    shape = (rows_of(qkv), heads * entry.key_dim)
     (q,) = lowering.call("rotary_kv", config, inputs, [("float32", shape)], _pools(node))
     _attend(lowering, node, q, entry)
 

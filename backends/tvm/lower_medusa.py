@@ -2,34 +2,25 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 
 import onnx_ir as ir
 
 from optc.backends.tvm.lower import Handler, Lowering, Refused, rows_of, width_of
 from optc.backends.tvm.program import Call, Function, Tensor
+from optc.forms.ragged import MEDUSA_HIDDEN
 
-#: Name of the function and of its argument, f32 [H, D].
+#: Name of the function; its argument is `MEDUSA_HIDDEN`, f32 [H, D].
 FUNCTION = "medusa"
-HIDDEN = "medusa_hidden"
-
-
-def accept_rates(model: ir.Model) -> tuple[tuple[float, ...], ...]:
-    """By head and rank, what the pass `medusa-heads` stated; nothing where it did not run."""
-    stated = model.metadata_props.get("optc.medusa")
-    if stated is None:
-        return ()
-    return tuple(tuple(row) for row in json.loads(stated)["accept_rates"])
 
 
 def hidden_input(model: ir.Model) -> Tensor:
     """The argument of the heads."""
-    value = next(value for value in model.graph.inputs if value.name == HIDDEN)
+    value = next(value for value in model.graph.inputs if value.name == MEDUSA_HIDDEN)
     shape = value.shape
     if shape is None or not isinstance(shape[1], int):
-        raise ValueError(f"{HIDDEN} has no width")
-    return Tensor(HIDDEN, "float32", ("H", shape[1]))
+        raise ValueError(f"{MEDUSA_HIDDEN} has no width")
+    return Tensor(MEDUSA_HIDDEN, "float32", ("H", shape[1]))
 
 
 def split_heads(

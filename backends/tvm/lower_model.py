@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import onnx_ir as ir
 
@@ -25,6 +23,8 @@ from optc.backends.tvm.lower_sampling import VOCAB_LIMIT, sample_function
 from optc.backends.tvm.program import Call, Function, Program, Tensor
 from optc.backends.tvm.weights_file import PackedWeight
 from optc.errors import InputError
+from optc.forms.kv_pools import KVPools
+from optc.forms.ragged import MEDUSA_LOGITS, TREE_PARENT, RaggedStep
 from optc.runtime.executable import EngineSpec, KVGroup, LayerKV
 from optc.target import Target
 
@@ -61,23 +61,16 @@ def lower_model(model: ir.Model, target: Target, options: BuildOptions) -> Lower
         UnsupportedError: Nodes cannot be lowered; all are listed with their reasons.
         InputError: The model is not a ragged step.
     """
-    if "optc.kv" not in model.metadata_props:
-        raise InputError(
-            "the model has no KV metadata",
-            where="tvm backend",
-            hint="the pass kv-cache must have run",
-        )
-    kv = json.loads(model.metadata_props["optc.kv"])
-    adapters = lower_adapters.adapter_spec(model)
-    tree = "tree_parent" in {value.name for value in model.graph.inputs}
-    inputs = step_inputs(len(kv["groups"]), adapters=adapters is not None, tree=tree)
+    form = RaggedStep.of(model)
+    kv, adapters, tree = form.kv, form.adapters, form.tree
+    inputs = step_inputs(len(kv.groups), adapters=adapters is not None, tree=tree)
     banks = lower_adapters.adapter_pools(adapters)
-    lowering = Lowering(len(kv["groups"]), kv["layers"], two_level=target.kind == "cpu")
-    rates = lower_medusa.accept_rates(model)
+    lowering = Lowering(len(kv.groups), kv.layers, two_level=target.kind == "cpu")
+    rates = form.accept_rates
     hidden = [lower_medusa.hidden_input(model)] if rates else []
     by_name = {t.name: t for t in (*inputs, *banks, *hidden)}
     for value in model.graph.inputs:
-        if value.name == "tree_parent":
+        if value.name == TREE_PARENT:
             continue  # attention takes tree_tiles and tree_slots instead
         if value.name in by_name:
             lowering.tensors[value] = by_name[value.name]
@@ -90,18 +83,18 @@ def lower_model(model: ir.Model, target: Target, options: BuildOptions) -> Lower
     lowering.run(model.graph, HANDLERS)
     logits = lowering.tensor(model.graph.outputs[0])
     weights = tuple(lowering.weights.values())
-    pools = [t for i, layer in enumerate(kv["layers"]) for t in pool_tensors(i, layer)]
+    pools = [t for i, layer in enumerate(kv.layers) for t in pool_tensors(i, layer)]
     packed = [tensor for weight in weights for tensor in weight.tensors]
     calls, results, functions = lowering.calls, [logits.name], []
     if rates:
         by_output = {value.name: value for value in model.graph.outputs}
-        guesses = lowering.tensor(by_output["medusa_logits"])
+        guesses = lowering.tensor(by_output[MEDUSA_LOGITS])
         calls, heads = lower_medusa.split_heads(calls, hidden[0], packed, guesses.name)
         results.append(lowering.tensor(by_output["hidden"]).name)
         functions.append(heads)
     arguments = (*inputs, *packed, *pools, *banks)
     step = Function("step", arguments, tuple(calls), results[0], tuple(results[1:]))
-    copies = (_copy_function(g, group, kv["layers"]) for g, group in enumerate(kv["groups"]))
+    copies = (_copy_function(g, group, kv.layers) for g, group in enumerate(kv.groups))
     bounds = {
         "T": options.max_rows,
         "B": options.max_rows if tree else options.max_sequences,
@@ -135,22 +128,22 @@ def step_inputs(groups: int, *, adapters: bool = False, tree: bool = False) -> t
     )
 
 
-def pool_tensors(index: int, layer: dict[str, Any]) -> tuple[Tensor, Tensor]:
+def pool_tensors(index: int, layer: LayerKV) -> tuple[Tensor, Tensor]:
     """A layer's K and V pool (`optc.backends.tvm.kv_layout`)."""
-    tiles, heads, kind = f"S{layer['group']}", layer["kv_heads"], POOL_TYPES[layer["dtype"]]
+    tiles, heads, kind = f"S{layer.group}", layer.kv_heads, POOL_TYPES[layer.dtype]
     k_name, v_name = pool_names(index)
     return (
-        Tensor(k_name, kind.element, (tiles, heads, kind.width(layer["key_dim"]))),
-        Tensor(v_name, kind.element, (tiles, heads, kind.width(layer["value_dim"]))),
+        Tensor(k_name, kind.element, (tiles, heads, kind.width(layer.key_dim))),
+        Tensor(v_name, kind.element, (tiles, heads, kind.width(layer.value_dim))),
     )
 
 
-def _copy_function(group: int, entry: dict[str, Any], layers: Sequence[dict[str, Any]]) -> Function:
+def _copy_function(group: int, entry: KVGroup, layers: Sequence[LayerKV]) -> Function:
     """``copy_kv_<group>(src_slots, dst_slots, pools of the group's layers…)``."""
     slots = (Tensor("src_slots", "int32", ("n",)), Tensor("dst_slots", "int32", ("n",)))
     pools: list[Tensor] = []
     calls = []
-    for index in entry["layers"]:
+    for index in entry.layers:
         pair = pool_tensors(index, layers[index])
         pools += pair
         config = kv_config(layers[index])
@@ -159,7 +152,7 @@ def _copy_function(group: int, entry: dict[str, Any], layers: Sequence[dict[str,
     return Function(f"copy_kv_{group}", (*slots, *pools), tuple(calls), slots[0].name)
 
 
-def _spec(kv: dict[str, Any], vocab_size: int, options: BuildOptions) -> EngineSpec:
+def _spec(kv: KVPools, vocab_size: int, options: BuildOptions) -> EngineSpec:
     return EngineSpec(
         vocab_size=vocab_size,
         max_context=options.max_context,
@@ -168,6 +161,6 @@ def _spec(kv: dict[str, Any], vocab_size: int, options: BuildOptions) -> EngineS
         max_logit_rows=options.max_logit_rows,
         block_multiple=TILE,
         batch_invariant=True,
-        groups=tuple(KVGroup(g["window"], tuple(g["layers"])) for g in kv["groups"]),
-        layers=tuple(LayerKV(**layer) for layer in kv["layers"]),
+        groups=kv.groups,
+        layers=kv.layers,
     )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
@@ -27,10 +26,11 @@ from optc.driver.memory import PeakMemory
 from optc.driver.options import CompileOptions, build_limits, for_engines
 from optc.driver.recipe_options import resolve_recipe
 from optc.errors import UnavailableError, UnsupportedError
+from optc.forms.find import form_type
+from optc.forms.ragged import RaggedStep
 from optc.importer.model_folder import model_folder
 from optc.progress import Progress, no_progress
 from optc.recipe import Recipe
-from optc.runtime.executable import LayerKV
 from optc.target import known_targets
 
 if TYPE_CHECKING:
@@ -202,7 +202,9 @@ def plan(
         each = _lower_each(imported.model, recipes, options)
         present = memory.sample()
     lowered = each[main]
-    layers = json.loads(lowered.model.metadata_props.get("optc.kv", '{"layers": []}'))["layers"]
+    kv_bytes = 0
+    if form_type(lowered.model) is RaggedStep:
+        kv_bytes = RaggedStep.of(lowered.model).kv.bytes_per_token
     return Plan(
         imported.name,
         whole.name,
@@ -210,7 +212,7 @@ def plan(
         tuple(run.to_json() for run in lowered.runs),
         limits.max_context,
         weight_bytes(lowered.model),
-        sum(LayerKV(**layer).bytes_per_token for layer in layers),
+        kv_bytes,
         predicted_bytes(lowered.reference, present, gated=True),
         predicted_bytes(lowered.reference, present, gated=False),
         tuple(

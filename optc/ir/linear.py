@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import onnx_ir as ir
 
 from optc.ir.functions import DOMAIN, is_op
 from optc.ir.graph import add_initializer, constant, is_constant
+from optc.ir.sources import Source, side_by_side, sources_metadata
 from optc.ir.weights import LazyWeight, as_lazy, concatenate_rows
-
-#: Metadata key of a merged initializer: the original tensors and their rows, as JSON.
-SOURCES = "optc.sources"
 
 
 @dataclass(frozen=True)
@@ -98,7 +94,7 @@ def merge_linears(graph: ir.Graph, parts: Sequence[Linear]) -> tuple[list[ir.Nod
     """
     name = merged_name([part.name for part in parts])
     weight = concatenate_rows([part.weight for part in parts], name)
-    initializer = add_initializer(graph, weight, name, {SOURCES: json.dumps(sources(parts))})
+    initializer = add_initializer(graph, weight, name, sources_metadata(sources(parts)))
     matmul = ir.Node("", "MatMul", [parts[0].x, initializer], name=f"{name}.matmul")
     nodes = [matmul]
     if any(part.bias is not None for part in parts):
@@ -135,20 +131,9 @@ def _shared(lists: Sequence[Sequence[str]]) -> list[str]:
     return shared
 
 
-def sources(parts: Sequence[Linear]) -> list[dict[str, object]]:
-    """Original tensors of the rows of ``parts`` side by side: name, and rows [start, stop)."""
-    found: list[dict[str, object]] = []
-    start = 0
-    for part in parts:
-        rows = part.weight.rows_shape[0]
-        known = part.initializer.metadata_props.get(SOURCES)
-        whole = [{"name": part.name, "rows": [0, rows]}]
-        entries: list[dict[str, Any]] = json.loads(known) if known else whole
-        for entry in entries:
-            low, high = entry["rows"]
-            found.append({"name": entry["name"], "rows": [start + low, start + high]})
-        start += rows
-    return found
+def sources(parts: Sequence[Linear]) -> tuple[Source, ...]:
+    """Original tensors of the rows of ``parts`` side by side."""
+    return side_by_side([(part.initializer, part.weight.rows_shape[0]) for part in parts])
 
 
 def _bias_array(part: Linear) -> np.ndarray[tuple[int, ...], np.dtype[np.float32]]:

@@ -10,6 +10,7 @@ from typing import Any, ClassVar, Final
 import onnx_ir as ir
 
 from optc.errors import InputError
+from optc.forms.form import Form
 
 #: Metadata of a field that says where something lies on this machine: such an option is taken, and
 #: left out of everything that is written, for an artifact does not depend on paths.
@@ -50,12 +51,16 @@ class Pass:
     ``name`` is the kebab-case name in recipes. ``required`` says that firing zero times fails
     the compile with the nearest miss: without the pass, the result would be another one than the
     recipe promises. ``expected`` says that it is a warning: the result is the same, only slower. A
-    recipe's ``required: true`` and ``optional: true`` go before both.
+    recipe's ``required: true`` and ``optional: true`` go before both. ``takes`` are the forms
+    of a model that the pass works on, none for any; ``gives`` is the form that it makes, None if
+    the form stays.
     """
 
     name: ClassVar[str]
     required: ClassVar[bool] = False
     expected: ClassVar[bool] = False
+    takes: ClassVar[tuple[type[Form], ...]] = ()
+    gives: ClassVar[type[Form] | None] = None
     #: Names of passes that must have run before / must not have run before.
     after: ClassVar[tuple[str, ...]] = ()
     before: ClassVar[tuple[str, ...]] = ()

@@ -11,6 +11,8 @@ from typing import Any, Protocol
 import onnx_ir as ir
 
 from optc.errors import InputError, UnsupportedError
+from optc.forms.find import form_type
+from optc.forms.form import Form
 from optc.ir.functions import prune_functions
 from optc.pipeline.base import Pass, PassReport
 from optc.pipeline.instruments import Instrument
@@ -101,8 +103,12 @@ class Pipeline:
         mark = f"{OPTIONAL if one.name in self.optional else REQUIRED}=true"
         return f"{text[:-1]},{mark}}}" if text.endswith("}") else f"{text}{{{mark}}}"
 
-    def validate(self) -> None:
-        """Check the order that the passes declare, and that no pass is optional and required.
+    def validate(self, start: type[Form] | None = None) -> None:
+        """Check the order that the passes declare, by the forms they take and by names, and that no
+        pass is optional and required.
+
+        Args:
+            start: The form that the first pass is given; None if it is not known.
 
         Raises:
             InputError: All violations in one message.
@@ -110,6 +116,7 @@ class Pipeline:
         names = [one.name for one in self.passes]
         both = sorted(self.optional & self.required)
         problems = [f"{name} is both optional and required" for name in both]
+        problems += self._wrong_forms(start)
         for index, one in enumerate(self.passes):
             missing = [name for name in one.after if name not in names[:index]]
             early = [name for name in one.before if name in names[:index]]
@@ -120,6 +127,17 @@ class Pipeline:
                 "; ".join(problems), where="pipeline", hint=f"the order was: {', '.join(names)}"
             )
 
+    def _wrong_forms(self, form: type[Form] | None) -> list[str]:
+        """Why passes cannot take the form that the passes before them leave."""
+        problems = []
+        for one in self.passes:
+            if form is not None and one.takes and form not in one.takes:
+                wanted = " or ".join(taken.title for taken in one.takes)
+                problems.append(f"{one.name} takes {wanted}, and is given {form.title}")
+            if one.gives is not None or (form is None and len(one.takes) == 1):
+                form = one.gives or one.takes[0]
+        return problems
+
     def run(self, model: ir.Model, on_pass: Sequence[Instrument] = ()) -> list[PassRecord]:
         """Run every pass on ``model`` in place.
 
@@ -128,11 +146,12 @@ class Pipeline:
             on_pass: Instruments, called after each pass.
 
         Raises:
-            InputError: A pass's precondition does not hold.
+            InputError: The order is not possible from the form of ``model`` on, or a pass's
+                precondition does not hold.
             UnsupportedError: A required pass found nothing to rewrite; the nearest miss is told.
                 What is only expected to find something gets a warning in its record.
         """
-        self.validate()
+        self.validate(form_type(model))
         records = []
         for index, one in enumerate(self.passes):
             record = self._run_one(index, one, model)
@@ -143,12 +162,16 @@ class Pipeline:
 
     def _run_one(self, index: int, one: Pass, model: ir.Model) -> PassRecord:
         start = time.perf_counter()
+        if one.takes:
+            form_type(model).of(model)
         one.requires(model)
         report = one.run(model)
         idle = not report.count and one.name not in self.optional
         if idle and (one.required or one.name in self.required):
             raise _fired_never(one, report)
         one.ensures(model)
+        if one.gives is not None:
+            one.gives.of(model)
         prune_functions(model)
         warning = f"pass {one.name}: {_miss(report)}" if idle and one.expected else ""
         seconds = time.perf_counter() - start

@@ -107,7 +107,7 @@ def calibration_of(model: ir.Model) -> CalibrationStore:
 
 def weights_of(linear: Linear) -> list[str]:
     """Names of the original tensors that the weight of ``linear`` is made of."""
-    return list(dict.fromkeys(str(entry["name"]) for entry in sources([linear])))
+    return list(dict.fromkeys(one.name for one in sources([linear])))
 
 
 def find_statistics(store: CalibrationStore, linear: Linear, statistic: str) -> list[Array]:

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any, ClassVar
+from dataclasses import dataclass, replace
+from typing import ClassVar
 
 import onnx_ir as ir
 
 from optc.errors import InputError
-from optc.ir.adapters import ADAPTERS_METADATA
+from optc.forms.form import Form
+from optc.forms.ragged import RaggedStep
 from optc.ir.functions import DOMAIN, is_op, make_node
 from optc.ir.graph import constant, remove_unused, width
-from optc.ir.linear import SOURCES, find_linear
+from optc.ir.linear import find_linear
+from optc.ir.sources import sources_of
 from optc.pipeline.base import Pass, PassReport
+from optc.runtime.adapters.spec import AdapterModule, AdapterPart, AdapterSpec
 
 #: Ranks are rounded up to a multiple of this, a vector of the kernels.
 RANK_MULTIPLE = 16
@@ -39,7 +41,8 @@ class AddAdapters(Pass):
 
     name: ClassVar[str] = "adapters"
     required: ClassVar[bool] = True
-    after: ClassVar[tuple[str, ...]] = ("kv-cache",)
+    takes: ClassVar[tuple[type[Form], ...]] = (RaggedStep,)
+    gives: ClassVar[type[Form]] = RaggedStep
     max: int = 8
     rank: int = 16
 
@@ -54,23 +57,21 @@ class AddAdapters(Pass):
 
     def requires(self, model: ir.Model) -> None:
         """The pass has not run before."""
-        if ADAPTERS_METADATA in model.metadata_props:
+        if RaggedStep.read(model).adapters is not None:
             raise InputError("the model has adapters already", where=f"pass {self.name}")
 
     def ensures(self, model: ir.Model) -> None:
-        """As many pools as modules."""
-        modules = json.loads(model.metadata_props[ADAPTERS_METADATA])["modules"]
-        pools = [v for v in model.graph.inputs if str(v.name).startswith("adapter_")]
-        if len(pools) != 2 * len(modules):
-            raise RuntimeError(f"{len(pools)} adapter pools for {len(modules)} linear layers")
+        """The step states its room, and has the pools for it."""
+        if RaggedStep.read(model).adapters is None:
+            raise RuntimeError("adapters made no room")
 
     def run(self, model: ir.Model) -> PassReport:
         """Rewrite ``model`` in place."""
-        report = PassReport()
+        report, step = PassReport(), RaggedStep.read(model)
         rank = -(-self.rank // RANK_MULTIPLE) * RANK_MULTIPLE
         rows = {name: _row_input(model.graph, name) for name in ROW_INPUTS}
         vocabulary = width(model.graph.outputs[0])
-        modules: list[dict[str, Any]] = []
+        modules: list[AdapterModule] = []
         for node in list(model.graph):
             layer = _layer(node)
             if layer is None or layer.n == vocabulary:
@@ -80,14 +81,13 @@ class AddAdapters(Pass):
                 report.skip(node, f"its rows are {symbol}, neither T nor R")
                 continue
             _adapt(model, layer, rows[symbol], len(modules), self.max, rank)
-            modules.append({"k": layer.k, "n": layer.n, "parts": layer.parts})
+            modules.append(AdapterModule(layer.k, layer.n, layer.parts))
             report.add("linear layer")
         for value in rows.values():
             if not value.consumers():
                 model.graph.inputs.remove(value)
-        model.metadata_props[ADAPTERS_METADATA] = json.dumps(
-            {"max": self.max, "rank": rank, "modules": modules}
-        )
+        spec = AdapterSpec(self.max, rank, tuple(modules))
+        replace(step, adapters=spec).attach(model)
         remove_unused(model)
         report.facts = {"max": self.max, "rank": rank}
         return report
@@ -103,7 +103,7 @@ class _Layer:
         operands: x, or q and s.
         k: Width of the operand.
         n: Width of the result.
-        parts: Original weights with their columns: name, start, stop.
+        parts: Original weights with their columns.
     """
 
     node: ir.Node
@@ -111,7 +111,7 @@ class _Layer:
     operands: Sequence[ir.Value | None]
     k: int
     n: int
-    parts: list[dict[str, Any]]
+    parts: tuple[AdapterPart, ...]
 
 
 def _layer(node: ir.Node) -> _Layer | None:
@@ -130,13 +130,9 @@ def _layer(node: ir.Node) -> _Layer | None:
     return _Layer(node, output, operands, k, n, _parts(weight, n))
 
 
-def _parts(weight: ir.Value, n: int) -> list[dict[str, Any]]:
-    known = weight.metadata_props.get(SOURCES)
-    entries = json.loads(known) if known else [{"name": weight.name, "rows": [0, n]}]
-    return [
-        {"name": e["name"], "start": e["rows"][0], "stop": e["rows"][1]}
-        for e in sorted(entries, key=lambda entry: entry["rows"][0])
-    ]
+def _parts(weight: ir.Value, n: int) -> tuple[AdapterPart, ...]:
+    entries = sorted(sources_of(weight, n), key=lambda entry: entry.start)
+    return tuple(AdapterPart(entry.name, entry.start, entry.stop) for entry in entries)
 
 
 def _row_symbol(node: ir.Node) -> str:
@@ -156,7 +152,7 @@ def _adapt(
     model: ir.Model, layer: _Layer, adapters: ir.Value, index: int, slots: int, rank: int
 ) -> None:
     """Insert the operator behind the layer, with pools of its own."""
-    starts = [part["start"] for part in layer.parts]
+    starts = [part.start for part in layer.parts]
     pools = [
         _pool(model.graph, f"adapter_a.{index}", (slots, layer.k, rank * len(starts))),
         _pool(model.graph, f"adapter_b.{index}", (slots, rank, layer.n)),

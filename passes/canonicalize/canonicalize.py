@@ -7,7 +7,8 @@ from typing import ClassVar
 
 import onnx_ir as ir
 
-from optc.errors import InputError
+from optc.forms.decoder import Dense, Exported
+from optc.forms.form import Form
 from optc.ir.functions import DOMAIN, is_op, prune_functions
 from optc.passes.canonicalize.dense_form import check_dense_form
 from optc.passes.canonicalize.find_attention import FindAttention
@@ -39,21 +40,8 @@ class Canonicalize(Pass):
 
     name: ClassVar[str] = "canonicalize"
     required: ClassVar[bool] = True
-    before: ClassVar[tuple[str, ...]] = ("kv-cache",)
-
-    def requires(self, model: ir.Model) -> None:
-        """The graph takes tokens and positions and gives logits.
-
-        Raises:
-            InputError: It has other inputs or outputs.
-        """
-        names = [value.name for value in model.graph.inputs]
-        if names != ["input_ids", "position_ids"] or len(model.graph.outputs) != 1:
-            raise InputError(
-                f"the graph has inputs {names} and {len(model.graph.outputs)} outputs",
-                where="pass canonicalize",
-                hint="it must take input_ids and position_ids and give the logits",
-            )
+    takes: ClassVar[tuple[type[Form], ...]] = (Exported,)
+    gives: ClassVar[type[Form]] = Dense
 
     def ensures(self, model: ir.Model) -> None:
         """No value with an axis of heads and no Transpose is left."""
@@ -77,4 +65,5 @@ class Canonicalize(Pass):
         prune_functions(model)
         check_dense_form(model)
         model.opset_imports.setdefault(DOMAIN, 1)
+        Dense().attach(model)
         return report

@@ -7,6 +7,8 @@ from typing import ClassVar
 
 import onnx_ir as ir
 
+from optc.forms.form import Form
+from optc.forms.ragged import RaggedStep
 from optc.ir.functions import DOMAIN, attributes_of, is_op, make_node
 from optc.ir.graph import remove_unused, replace_node, width
 from optc.pipeline.base import Pass, PassReport
@@ -34,7 +36,7 @@ class FuseRotary(Pass):
 
     name: ClassVar[str] = "fuse-rotary"
     expected: ClassVar[bool] = True
-    after: ClassVar[tuple[str, ...]] = ("kv-cache",)
+    takes: ClassVar[tuple[type[Form], ...]] = (RaggedStep,)
 
     def run(self, model: ir.Model) -> PassReport:
         """Rewrite ``model`` in place."""

@@ -2,29 +2,26 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import onnx_ir as ir
 
 from optc.errors import InputError, UnsupportedError
+from optc.forms.decoder import Dense
+from optc.forms.form import Form
+from optc.forms.kv_pools import KVPools
+from optc.forms.ragged import TREE_PARENT, RaggedStep
 from optc.ir.functions import DOMAIN, attributes_of, is_op, make_node
 from optc.ir.graph import remove_unused, replace_node, width
 from optc.passes.kv_cache.logit_rows import gather_logit_rows
 from optc.passes.kv_cache.token_rows import collapse, narrow_to_int32
 from optc.pipeline.base import Pass, PassReport
-
-#: Metadata key of the model: KV groups and layers as JSON.
-KV_METADATA = "optc.kv"
-
-#: Input of models whose rows may form trees: the row of the step that each row follows.
-TREE_PARENT = "tree_parent"
+from optc.runtime.executable import LayerKV
 
 #: Types of paged pools.
 _TYPES = ("float32", "bfloat16", "float16", "int8")
-_DENSE_INPUTS = ("input_ids", "position_ids")
-_STEP_INPUTS: dict[str, tuple[int | str, ...]] = {
+_STEP_SHAPES: dict[str, tuple[int | str, ...]] = {
     "slot_mapping": ("G", "T"),
     "query_starts": ("B+1",),
     "kv_lengths": ("G", "B"),
@@ -53,6 +50,8 @@ class KVCache(Pass):
 
     name: ClassVar[str] = "kv-cache"
     required: ClassVar[bool] = True
+    takes: ClassVar[tuple[type[Form], ...]] = (Dense,)
+    gives: ClassVar[type[Form]] = RaggedStep
     #: the walk to the last norm and the token-wise check read float operators
     before: ClassVar[tuple[str, ...]] = ("quantize-weights", "cast-weights")
 
@@ -71,18 +70,11 @@ class KVCache(Pass):
         self.check_option("query_bits", (0, 8), hint)
 
     def requires(self, model: ir.Model) -> None:
-        """The model is in dense form: two inputs, one output, at least one attention.
+        """The model has at least one attention.
 
         Raises:
-            InputError: What is missing.
+            InputError: It has none.
         """
-        names = tuple(value.name for value in model.graph.inputs)
-        if names != _DENSE_INPUTS or len(model.graph.outputs) != 1:
-            raise InputError(
-                f"inputs {names} and {len(model.graph.outputs)} outputs are not the dense form",
-                where="pass kv-cache",
-                hint=f"inputs must be {_DENSE_INPUTS} and the only output the logits",
-            )
         if not any(is_op(node, "Attention", domain=DOMAIN) for node in model.graph):
             raise InputError(
                 "the model has no optc::Attention",
@@ -91,12 +83,9 @@ class KVCache(Pass):
             )
 
     def ensures(self, model: ir.Model) -> None:
-        """No dense attention is left and the metadata names every layer."""
+        """No dense attention is left."""
         if any(is_op(node, "Attention", domain=DOMAIN) for node in model.graph):
             raise RuntimeError("kv-cache left a dense attention")
-        layers = kv_layout(model)["layers"]
-        if len(model.graph.outputs) != 1 + 2 * len(layers):
-            raise RuntimeError("kv-cache: pools do not match the layers")
 
     def run(self, model: ir.Model) -> PassReport:
         """Rewrite ``model`` in place.
@@ -106,7 +95,7 @@ class KVCache(Pass):
         """
         report = PassReport()
         attentions = [n for n in model.graph if is_op(n, "Attention", domain=DOMAIN)]
-        windows = sorted({_window(n) for n in attentions})
+        windows = tuple(sorted({_window(n) for n in attentions}))
         collapse(model)
         step = _replace_inputs(model.graph, tree=self.tree)
         layers = []
@@ -115,27 +104,12 @@ class KVCache(Pass):
             layers.append(_page(model, node, self, index, group, step))
             report.add(f"window {_window(node)}" if _window(node) else "full attention")
         gather_logit_rows(model.graph, step["logit_rows"])
-        groups = [
-            {"window": w, "layers": [i for i, n in enumerate(layers) if n["group"] == g]}
-            for g, w in enumerate(windows)
-        ]
-        model.metadata_props[KV_METADATA] = json.dumps({"groups": groups, "layers": layers})
+        pools = KVPools.grouped_by_window(windows, tuple(layers))
+        RaggedStep(pools, self.tree).attach(model)
         remove_unused(model)
-        report.facts = {"groups": groups, "layers": len(layers)}
+        report.facts = {"groups": pools.stated()["groups"], "layers": len(layers)}
         report.facts |= {"dtype": self.dtype, "query_bits": self.query_bits, "tree": self.tree}
         return report
-
-
-def kv_layout(model: ir.Model) -> dict[str, Any]:
-    """KV groups and layers of a ragged-step model (docs/normal-form.md).
-
-    Raises:
-        InputError: The model is not a ragged step.
-    """
-    if KV_METADATA not in model.metadata_props:
-        raise InputError("the model has no KV metadata", hint="run the pass kv-cache first")
-    layout: dict[str, Any] = json.loads(model.metadata_props[KV_METADATA])
-    return layout
 
 
 def _window(node: ir.Node) -> int:
@@ -148,7 +122,7 @@ def _replace_inputs(graph: ir.Graph, *, tree: bool) -> dict[str, ir.Value]:
     for value, name in zip(graph.inputs, ("tokens", "positions"), strict=True):
         value.name, value.shape = name, ir.Shape(["T"])
         narrow_to_int32(graph, value)
-    added = {**_STEP_INPUTS, **({TREE_PARENT: ("T",)} if tree else {})}
+    added = {**_STEP_SHAPES, **({TREE_PARENT: ("T",)} if tree else {})}
     for name, shape in added.items():
         graph.inputs.append(ir.Value(name=name, type=int32, shape=ir.Shape(shape)))
     return {str(value.name): value for value in graph.inputs}
@@ -161,8 +135,8 @@ def _page(
     layer: int,
     group: int,
     step: dict[str, ir.Value],
-) -> dict[str, int | str]:
-    """Replace one attention by its paged form; returns the layer's entry of the metadata."""
+) -> LayerKV:
+    """Replace one attention by its paged form; returns the shape of the layer's KV."""
     bits = options.query_bits if options.dtype == "int8" else 0
     attributes = attributes_of(node)
     kv_heads = int(attributes["kv_num_heads"])
@@ -201,13 +175,7 @@ def _page(
     shape = paged.outputs[0].shape
     replace_node([node], [paged], node.outputs, paged.outputs[:1])
     paged.outputs[0].shape = shape
-    return {
-        "group": group,
-        "kv_heads": kv_heads,
-        "key_dim": dims["k"],
-        "value_dim": dims["v"],
-        "dtype": options.dtype,
-    }
+    return LayerKV(group, kv_heads, dims["k"], dims["v"], options.dtype)
 
 
 def _head_width(node: ir.Node, index: int, kv_heads: int) -> int:

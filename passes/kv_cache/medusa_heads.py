@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import json
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -11,6 +10,8 @@ import numpy as np
 import onnx_ir as ir
 
 from optc.errors import InputError
+from optc.forms.form import Form
+from optc.forms.ragged import RaggedStep
 from optc.importer.heads import CONFIG_FILE, HINT, WEIGHTS_FILE, digest_heads
 from optc.importer.json_file import read_object
 from optc.importer.safetensors import StoredTensor, read_header
@@ -19,9 +20,6 @@ from optc.ir.graph import add_initializer, width
 from optc.ir.linear import Linear, head_of
 from optc.ir.weights import LazyWeight, concatenate_rows
 from optc.pipeline.base import LOCAL, Pass, PassReport
-
-#: Metadata key of the model: measured accept rates by head and rank, as JSON.
-MEDUSA_METADATA = "optc.medusa"
 
 
 @dataclass(frozen=True)
@@ -41,7 +39,8 @@ class MedusaHeads(Pass):
 
     name: ClassVar[str] = "medusa-heads"
     required: ClassVar[bool] = True
-    after: ClassVar[tuple[str, ...]] = ("kv-cache",)
+    takes: ClassVar[tuple[type[Form], ...]] = (RaggedStep,)
+    gives: ClassVar[type[Form]] = RaggedStep
     before: ClassVar[tuple[str, ...]] = ("quantize-weights", "cast-weights")
 
     folder: str = field(default="", metadata=LOCAL)
@@ -68,14 +67,15 @@ class MedusaHeads(Pass):
 
     def run(self, model: ir.Model) -> PassReport:
         """Extend ``model`` in place."""
-        report = PassReport()
+        report, step = PassReport(), RaggedStep.read(model)
         head = head_of(model)
         if head is None:
             raise RuntimeError("the model lost its head")
         heads = read_heads(Path(self.folder), head.weight.rows_shape[1])
         _expose(model, head)
         _append(model, head, heads)
-        model.metadata_props[MEDUSA_METADATA] = json.dumps({"accept_rates": heads.accept_rates})
+        rates = tuple(tuple(row) for row in heads.accept_rates)
+        replace(step, accept_rates=rates).attach(model)
         for _ in heads.weights:
             report.add("head")
         report.facts = {"heads": len(heads.weights)}

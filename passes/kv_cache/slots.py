@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import onnx_ir as ir
 
-from optc.errors import InputError, UnsupportedError
+from optc.errors import UnsupportedError
+from optc.forms.form import Form
+from optc.forms.kv_pools import KVPools
+from optc.forms.ragged import MEDUSA_LOGITS, TREE_PARENT, RaggedStep
+from optc.forms.static_kv import StaticKV
 from optc.ir.functions import DOMAIN, attributes_of, is_op
 from optc.ir.graph import int_initializer, is_constant, remove_unused, replace_node
-from optc.passes.kv_cache.kv_cache import KV_METADATA, kv_layout
 from optc.passes.kv_cache.slot_attention import add_slots, unmerged
 from optc.pipeline.base import Pass, PassReport
 
@@ -37,42 +39,31 @@ class KVSlots(Pass):
 
     name: ClassVar[str] = "kv-slots"
     required: ClassVar[bool] = True
+    takes: ClassVar[tuple[type[Form], ...]] = (RaggedStep,)
+    gives: ClassVar[type[Form]] = StaticKV
 
     def requires(self, model: ir.Model) -> None:
-        """The model is a ragged step without trees, adapters or heads.
+        """The step has no trees, adapters or heads.
 
         Raises:
-            InputError: It is no ragged step.
-            UnsupportedError: It has inputs or outputs that slots have no place for.
+            UnsupportedError: It has; slots have no place for these.
         """
-        layers = kv_layout(model)["layers"]
-        names = {str(value.name) for value in model.graph.inputs}
-        if not {"tokens", "positions", *_RAGGED_INPUTS} <= names:
-            raise InputError(
-                f"the inputs {', '.join(sorted(names))} are not the ragged step's",
-                where=f"pass {self.name}",
-                hint="run the pass kv-cache first, and kv-slots once",
-            )
-        known = {"tokens", "positions", *_RAGGED_INPUTS}
-        known |= {f"{kind}_pool.{i}" for kind in "kv" for i in range(len(layers))}
-        outputs = {str(value.name) for value in model.graph.outputs[1 + 2 * len(layers) :]}
-        more = sorted(names - known | outputs)
+        step = RaggedStep.read(model)
+        more = [TREE_PARENT] if step.tree else []
+        more += ["adapters"] if step.adapters is not None else []
+        more += [MEDUSA_LOGITS] if step.accept_rates else []
         if more:
             raise UnsupportedError(
-                f"slots have no place for {', '.join(more[:3])}",
+                f"slots have no place for {', '.join(more)}",
                 where=f"pass {self.name}",
                 hint="compile without LoRA adapters, Medusa heads and trees of drafts",
             )
 
     def ensures(self, model: ir.Model) -> None:
-        """No paged attention and no ragged input is left; every layer has its slots."""
+        """No paged attention is left."""
         left = [n for n in model.graph if is_op(n, *_ATTENTIONS, domain=DOMAIN)]
-        names = [value.name for value in model.graph.inputs]
-        wanted = ["tokens", "positions", "write_indices", "logit_index"]
-        layers = len(kv_layout(model)["layers"])
-        wanted += [f"past_{kind}.{i}" for i in range(layers) for kind in "kv"]
-        if left or names != wanted or len(model.graph.outputs) != 1 + 2 * layers:
-            raise RuntimeError(f"kv-slots left {len(left)} attentions and the inputs {names}")
+        if left:
+            raise RuntimeError(f"kv-slots left {len(left)} attentions")
 
     def run(self, model: ir.Model) -> PassReport:
         """Rewrite ``model`` in place.
@@ -82,13 +73,13 @@ class KVSlots(Pass):
         """
         report = PassReport()
         graph = model.graph
-        layout = kv_layout(model)
+        layers = RaggedStep.read(model).kv.layers
         inputs = {str(value.name): value for value in graph.inputs}
         for name in ("tokens", "positions"):
             inputs[name].shape = ir.Shape(["B", "S"])
         writes = _input("write_indices", ["B"])
         wanted = _input("logit_index", ["B", "R"])
-        narrow = {layer["dtype"] for layer in layout["layers"]} - {"float32"}
+        narrow = {layer.dtype for layer in layers} - {"float32"}
         for node in [n for n in graph if is_op(n, *_ATTENTIONS, domain=DOMAIN)]:
             merged = node.op_type != "PagedAttention"
             plain = unmerged(model, node) if merged else node
@@ -99,12 +90,10 @@ class KVSlots(Pass):
         _gather_by_sequence(graph, inputs["logit_rows"], wanted)
         _replace_inputs(graph, writes, wanted)
         _restate_shapes(graph)
-        for layer in layout["layers"]:
-            layer.update(group=0, dtype="float32")
-        layout["groups"] = [{"window": 0, "layers": list(range(len(layout["layers"])))}]
-        model.metadata_props[KV_METADATA] = json.dumps(layout)
+        wide = tuple(replace(layer, group=0, dtype="float32") for layer in layers)
+        StaticKV(KVPools.grouped_by_window((0,), wide)).attach(model)
         remove_unused(model)
-        report.facts = {"layers": len(layout["layers"]), "pools_were": sorted(narrow)}
+        report.facts = {"layers": len(layers), "pools_were": sorted(narrow)}
         return report
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-
 import ml_dtypes
 import numpy as np
 import onnx_ir as ir
@@ -12,7 +10,8 @@ from optc.ir.emit import Emitter
 from optc.ir.functions import make_node
 from optc.ir.functions.block_fp4 import BLOCK, FP4_MAX, FP8_MAX
 from optc.ir.graph import add_initializer, replace_node
-from optc.ir.linear import SOURCES, Linear, sources
+from optc.ir.linear import Linear, sources
+from optc.ir.sources import sources_metadata
 from optc.ir.weights import Array, LazyWeight
 from optc.passes.quantize.static_scales import storable
 
@@ -29,7 +28,7 @@ def rewrite_block_fp4(model: ir.Model, linear: Linear, magnitude: float) -> None
     """
     graph, name = model.graph, linear.name
     whole = _global_scale(_largest(linear.weight))
-    metadata = {SOURCES: json.dumps(sources([linear]))}
+    metadata = sources_metadata(sources([linear]))
     emit = Emitter(graph, name)
     operands = [
         linear.x,

@@ -11,6 +11,8 @@ import numpy as np
 import onnx_ir as ir
 
 from optc.errors import InputError
+from optc.forms.decoder import Dense
+from optc.forms.form import Form
 from optc.ir.linear import Linear, find_linear
 from optc.pipeline.base import LOCAL, Pass, PassReport
 from optc.reference.calibration import (
@@ -44,7 +46,7 @@ class Calibrate(Pass):
 
     name: ClassVar[str] = "calibrate"
     required: ClassVar[bool] = True
-    before: ClassVar[tuple[str, ...]] = ("kv-cache",)
+    takes: ClassVar[tuple[type[Form], ...]] = (Dense,)
 
     text: str = field(default="", metadata=LOCAL)
     folder: str = field(default="", metadata=LOCAL)
@@ -53,10 +55,10 @@ class Calibrate(Pass):
     window_tokens: int = 512
 
     def requires(self, model: ir.Model) -> None:
-        """The model is in dense form, and there is a text.
+        """There is a text.
 
         Raises:
-            InputError: What is missing.
+            InputError: There is none.
         """
         if not self.text:
             raise InputError(
@@ -64,9 +66,6 @@ class Calibrate(Pass):
                 where=f"pass {self.name}",
                 hint="give one with --calibration FILE, such as the model was trained on",
             )
-        names = [value.name for value in model.graph.inputs]
-        if names != ["input_ids", "position_ids"]:
-            raise InputError("the model is not in dense form", where=f"pass {self.name}")
 
     def run(self, model: ir.Model) -> PassReport:
         """Calibrate ``model``.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
@@ -12,7 +11,8 @@ import onnx_ir as ir
 
 from optc.ir.functions import is_op, make_node
 from optc.ir.graph import add_initializer, remove_unused, replace_node
-from optc.ir.linear import SOURCES, Linear, find_linear, head_of, sources
+from optc.ir.linear import Linear, find_linear, head_of, sources
+from optc.ir.sources import sources_metadata
 from optc.ir.weights import Array, LazyWeight
 from optc.passes.quantize.sample import sample_nodes
 from optc.pipeline.base import Pass, PassReport
@@ -113,7 +113,7 @@ def _lookup(graph: ir.Graph, node: ir.Node, table: LazyWeight) -> list[ir.Node]:
 
 def _cast(graph: ir.Graph, linear: Linear) -> ir.Value:
     weight: LazyWeight = linear.weight.map_rows(_to_bfloat16, ir.DataType.BFLOAT16)
-    metadata = {SOURCES: json.dumps(sources([linear]))}
+    metadata = sources_metadata(sources([linear]))
     return add_initializer(graph, weight, f"{linear.name}.bfloat16", metadata)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -11,10 +10,13 @@ import ml_dtypes
 import numpy as np
 import onnx_ir as ir
 
+from optc.forms.form import Form
+from optc.forms.ragged import RaggedStep
 from optc.ir.emit import Emitter, dims_of
 from optc.ir.functions.block_fp4 import BLOCK
 from optc.ir.graph import add_initializer, remove_unused, replace_node
-from optc.ir.linear import SOURCES, Linear, find_linear, head_of, sources
+from optc.ir.linear import Linear, find_linear, head_of, sources
+from optc.ir.sources import sources_metadata
 from optc.ir.weights import Array, LazyWeight
 from optc.passes.quantize.block_fp4 import rewrite_block_fp4
 from optc.passes.quantize.calibrate import input_range
@@ -73,7 +75,8 @@ class QuantizeStatic(Pass):
 
     name: ClassVar[str] = "quantize-static"
     required: ClassVar[bool] = True
-    after: ClassVar[tuple[str, ...]] = ("calibrate", "kv-cache")
+    takes: ClassVar[tuple[type[Form], ...]] = (RaggedStep,)
+    after: ClassVar[tuple[str, ...]] = ("calibrate",)
 
     dtype: str = "int8"
     head: bool = False
@@ -138,7 +141,7 @@ def _rewrite(
     if x is None:
         x = _quantized_activation(graph, linear, magnitude, chosen)
         activations[linear.x] = x
-    metadata = {SOURCES: json.dumps(sources([linear]))}
+    metadata = sources_metadata(sources([linear]))
     values = add_initializer(graph, _values(linear, chosen), f"{linear.name}.quantized", metadata)
     scales = add_initializer(graph, _scales(linear, chosen), f"{linear.name}.scale")
     rows, columns = linear.weight.rows_shape

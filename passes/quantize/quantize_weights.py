@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar
@@ -12,8 +11,9 @@ import onnx_ir as ir
 from optc.errors import InputError
 from optc.ir.functions import is_op, make_node
 from optc.ir.graph import add_initializer, remove_unused, replace_node
-from optc.ir.linear import SOURCES, Linear, find_linear, head_of, sources
+from optc.ir.linear import Linear, find_linear, head_of, sources
 from optc.ir.quantized_rows import QuantizedRows
+from optc.ir.sources import sources_metadata
 from optc.ir.weights import LazyWeight
 from optc.passes.quantize.affine import quantized_rows
 from optc.passes.quantize.sample import sample_nodes
@@ -186,7 +186,7 @@ class _Rewriter:
         """Case 1: replace the linear layer."""
         parts = self.weights.get(linear.initializer)
         if parts is None:
-            metadata = {SOURCES: json.dumps(sources([linear]))}
+            metadata = sources_metadata(sources([linear]))
             parts = self._add_parts(linear.weight, scheme, linear.name, metadata)
             self.weights[linear.initializer] = parts
         quantize = self._activations.get(linear.x)

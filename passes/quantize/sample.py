@@ -10,6 +10,7 @@ import onnx_ir as ir
 from optc.ir.weights import as_lazy
 from optc.passes.quantize.calibrate import INPUT_RANGE
 from optc.pipeline.base import Pass
+from optc.reference.calibration import calibration_of
 
 #: Every group and block size divides it.
 _WIDTH = 128
@@ -32,7 +33,6 @@ def _model() -> ir.Model:
         lazy = as_lazy(ir.tensor(rows, name=name))
         weight = _value(name, ir.DataType.FLOAT, [_WIDTH, _WIDTH])
         weight.const_value = lazy.transpose() if index else lazy
-        weight.metadata_props[INPUT_RANGE] = "1.0"  # as if calibrated
         graph.register_initializer(weight)
         inputs = [value, weight] if index else [weight, value]
         node = ir.Node("", "MatMul" if index else "Gather", inputs, name=f"{name}.node")
@@ -41,6 +41,8 @@ def _model() -> ir.Model:
         value.shape = ir.Shape(["R", _WIDTH])
         graph.append(node)
     graph.outputs.append(value)
+    # as if calibrated
+    calibration_of(model).put(list(graph.initializers), INPUT_RANGE, np.array(1.0))
     return model
 
 

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
-
 import numpy as np
 import pytest
 
 from optc.ir.graph import width
-from optc.ir.linear import SOURCES, find_linear, head_of, linear_of, merge_linears, merged_name
+from optc.ir.linear import find_linear, head_of, linear_of, merge_linears, merged_name
+from optc.ir.sources import Source, sources_of
 from tests.ir_text import f32, model_of
 
 
@@ -80,10 +79,7 @@ def test_merging_stacks_rows_and_remembers_sources() -> None:
     assert bias.const_value is not None
     np.testing.assert_array_equal(weight.const_value.numpy(), np.hstack([f32(4, 2), f32(4, 3)]))
     np.testing.assert_array_equal(bias.const_value.numpy(), [0, 0, *f32(3)])
-    assert json.loads(weight.metadata_props[SOURCES]) == [
-        {"name": "u", "rows": [0, 2]},
-        {"name": "v", "rows": [2, 5]},
-    ]
+    assert sources_of(weight, 5) == (Source("u", 0, 2), Source("v", 2, 5))
     # merging what was merged lists the originals
     model.graph.insert_before(model.graph[0], nodes)
     again = find_linear(nodes[0])
@@ -91,8 +87,7 @@ def test_merging_stacks_rows_and_remembers_sources() -> None:
     more, _ = merge_linears(model.graph, [first, again])
     merged = more[0].inputs[1]
     assert merged is not None
-    rows = [(s["name"], s["rows"]) for s in json.loads(merged.metadata_props[SOURCES])]
-    assert rows == [("u", [0, 2]), ("u", [2, 4]), ("v", [4, 7])]
+    assert sources_of(merged, 7) == (Source("u", 0, 2), Source("u", 2, 4), Source("v", 4, 7))
 
 
 def test_merged_names_state_what_is_shared_once() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import onnx_ir as ir
 
+from optc.forms.decoder import Dense
 from optc.ir.functions import make_node
 from optc.ir.weights import LazyWeight, as_lazy
 
@@ -121,6 +122,7 @@ def dense_builder(
     logits.name = "logits"
     logits.type = ir.TensorType(ir.DataType.FLOAT)
     b.model.graph.outputs.append(logits)
+    Dense().attach(b.model)
     return b
 
 

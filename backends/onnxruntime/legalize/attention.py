@@ -8,6 +8,9 @@ from typing import Any, ClassVar
 import onnx_ir as ir
 
 from optc.backends.onnxruntime.legalize.positions import RotaryTables
+from optc.forms.engine import EngineForm
+from optc.forms.form import Form
+from optc.forms.static_kv import StaticKV
 from optc.ir.emit import dims_of
 from optc.ir.functions import DOMAIN, attributes_of, is_op
 from optc.ir.graph import constant_ints, replace_node, width
@@ -44,13 +47,14 @@ class GroupQueryAttention(Pass):
     """
 
     name: ClassVar[str] = "ort-attention"
-    after: ClassVar[tuple[str, ...]] = ("kv-slots",)
+    takes: ClassVar[tuple[type[Form], ...]] = (StaticKV,)
+    gives: ClassVar[type[Form]] = EngineForm
 
     positions: int = 0
 
     def run(self, model: ir.Model) -> PassReport:
         """Rewrite ``model`` in place."""
-        report = PassReport()
+        report, form = PassReport(), StaticKV.read(model)
         graph = model.graph
         nodes = [n for n in graph if is_op(n, "SlotAttention", domain=DOMAIN)]
         tables = RotaryTables(model, self.positions)
@@ -62,6 +66,7 @@ class GroupQueryAttention(Pass):
             lengths = lengths or _length_inputs(graph)
             report.add(_replace(node, tables, lengths))
         model.opset_imports[CONTRIB] = 1
+        EngineForm(form.kv).attach(model)
         return report
 
 

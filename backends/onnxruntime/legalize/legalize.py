@@ -64,7 +64,9 @@ def legalize(model: ir.Model, positions: int, *, half: bool = False) -> tuple[Pa
         raise UnsupportedError(
             "GroupQueryAttention does not take this attention, and there is no other for CUDA",
             where=f"onnxruntime backend, node {left[0].name}",
-            hint=runs[3].report.skipped[0],
+            hint=next(run for run in runs if run.name == GroupQueryAttention.name).report.skipped[
+                0
+            ],
         )
     remove_unused(model)
     _drop_unread_inputs(model)

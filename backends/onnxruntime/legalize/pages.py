@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -10,13 +9,14 @@ import onnx_ir as ir
 
 from optc.backends.onnxruntime.legalize.positions import RotaryTables
 from optc.errors import UnsupportedError
+from optc.forms.engine import EngineForm
+from optc.forms.form import Form
+from optc.forms.ragged import RaggedStep
 from optc.ir.functions import DOMAIN, attributes_of, is_op
 from optc.ir.graph import remove_unused, replace_node
 from optc.pipeline.base import Pass, PassReport
 
 CONTRIB = "com.microsoft"
-#: Metadata of the model: KV groups and layers as JSON (docs/normal-form.md).
-KV_METADATA = "optc.kv"
 #: Type of the pools by which a model asks for pages.
 PAGED_TYPE = "float16"
 #: Inputs of the model instead of ``query_starts`` and ``kv_lengths``, int32 [B+1] and, in host
@@ -55,6 +55,8 @@ class PagedAttentionOperator(Pass):
 
     name: ClassVar[str] = "ort-pages"
     required: ClassVar[bool] = True
+    takes: ClassVar[tuple[type[Form], ...]] = (RaggedStep,)
+    gives: ClassVar[type[Form]] = EngineForm
 
     positions: int = 0
 
@@ -66,15 +68,13 @@ class PagedAttentionOperator(Pass):
                 step's block tables.
         """
         report = PassReport()
-        layout = json.loads(model.metadata_props[KV_METADATA])
-        work = _Work(model, RotaryTables(model, self.positions), len(layout["groups"]))
+        step = RaggedStep.read(model)
+        work = _Work(model, RotaryTables(model, self.positions), len(step.kv.groups))
         for node in [n for n in model.graph if is_op(n, *_ATTENTIONS, domain=DOMAIN)]:
             work.replace(node)
             report.add("attention")
         work.replace_inputs()
-        for layer in layout["layers"]:
-            layer["dtype"] = PAGED_TYPE
-        model.metadata_props[KV_METADATA] = json.dumps(layout)
+        EngineForm(step.kv.with_dtype(PAGED_TYPE)).attach(model)
         model.opset_imports[CONTRIB] = 1
         remove_unused(model)
         return report

@@ -8,6 +8,9 @@ from typing import ClassVar
 import numpy as np
 import onnx_ir as ir
 
+from optc.forms.engine import EngineForm
+from optc.forms.form import Form
+from optc.forms.static_kv import StaticKV
 from optc.ir.emit import Emitter, dims_of
 from optc.ir.functions import DOMAIN, attributes_of, is_op
 from optc.ir.graph import replace_node
@@ -33,13 +36,14 @@ class LowerAttention(Pass):
 
     name: ClassVar[str] = "tensorrt-attention"
     required: ClassVar[bool] = True
-    after: ClassVar[tuple[str, ...]] = ("kv-slots",)
+    takes: ClassVar[tuple[type[Form], ...]] = (StaticKV,)
+    gives: ClassVar[type[Form]] = EngineForm
 
     slot_length: int = 0
 
     def run(self, model: ir.Model) -> PassReport:
         """Rewrite ``model`` in place."""
-        report = PassReport()
+        report, form = PassReport(), StaticKV.read(model)
         graph = model.graph
         inputs = {str(value.name): value for value in graph.inputs}
         masks: dict[int, ir.Value] = {}
@@ -54,6 +58,7 @@ class LowerAttention(Pass):
             for value, shape in zip(outputs, shapes, strict=True):
                 value.shape = shape
             report.add("fused" if not node.attributes.get_float("softcap", 0.0) else "with softcap")
+        EngineForm(form.kv).attach(model)
         report.facts = {"masks": len(masks), "slot_length": self.slot_length}
         return report
 

@@ -9,6 +9,8 @@ import ml_dtypes
 import numpy as np
 import onnx_ir as ir
 
+from optc.forms.form import Form
+from optc.forms.static_kv import StaticKV
 from optc.ir.emit import Dims, Emitter, dims_of
 from optc.ir.functions import DOMAIN, is_op
 from optc.ir.functions.block_fp4 import BLOCK
@@ -32,7 +34,7 @@ class BlockFp4(Pass):
     """
 
     name: ClassVar[str] = "tensorrt-fp4"
-    after: ClassVar[tuple[str, ...]] = ("kv-slots",)
+    takes: ClassVar[tuple[type[Form], ...]] = (StaticKV,)
 
     def run(self, model: ir.Model) -> PassReport:
         """Rewrite ``model`` in place."""

@@ -12,6 +12,8 @@ from optc.backends.tensorrt.legalize.block_fp4 import BlockFp4
 from optc.backends.tensorrt.legalize.inline import Inline
 from optc.backends.tensorrt.legalize.names import UniqueNames
 from optc.backends.tensorrt.legalize.weight_only import WeightOnly
+from optc.forms.engine import EngineForm
+from optc.forms.kv_pools import KVPools
 from optc.ir.functions import DOMAIN, is_op
 from optc.pipeline.base import Pass
 from optc.pipeline.pipeline import PassRecord, Pipeline
@@ -27,11 +29,13 @@ class Legalized:
             computes in bfloat16 or NVFP4, which no kernel for the CPU has: then it computes in
             float32, with the same rounded weights, and NVFP4 is written out.
         runs: What each pass did.
+        kv: The caches, in the type that is computed in.
     """
 
     dtype: str
     portable: ir.Model
     runs: tuple[PassRecord, ...]
+    kv: KVPools
 
 
 def legalize(model: ir.Model, slot_length: int) -> Legalized:
@@ -50,7 +54,8 @@ def legalize(model: ir.Model, slot_length: int) -> Legalized:
         portable = model.clone()
         Pipeline((*_steps(slot_length), _computing_in("float32"))).run(portable)
     native = (*_steps(slot_length, BlockFp4()), _computing_in(dtype))
-    return Legalized(dtype, portable, tuple(Pipeline(native).run(model)))
+    runs = tuple(Pipeline(native).run(model))
+    return Legalized(dtype, portable, runs, EngineForm.of(model).kv.with_dtype(dtype))
 
 
 def _steps(slot_length: int, *native: Pass) -> tuple[Pass, ...]:

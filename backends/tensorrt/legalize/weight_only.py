@@ -9,6 +9,8 @@ import onnx_ir as ir
 
 from optc.backends.tensorrt.support import ZERO_POINTS, has_zero_points
 from optc.errors import UnsupportedError
+from optc.forms.form import Form
+from optc.forms.static_kv import StaticKV
 from optc.ir.emit import Emitter, dims_of
 from optc.ir.functions import DOMAIN, operand
 from optc.ir.graph import add_initializer, constant, remove_unused, replace_node
@@ -32,7 +34,7 @@ class WeightOnly(Pass):
     """
 
     name: ClassVar[str] = "tensorrt-weight-only"
-    after: ClassVar[tuple[str, ...]] = ("kv-slots",)
+    takes: ClassVar[tuple[type[Form], ...]] = (StaticKV,)
 
     def run(self, model: ir.Model) -> PassReport:
         """Rewrite ``model`` in place.

@@ -14,6 +14,8 @@ from optc.backends.tensorrt.legalize.block_fp4 import BlockFp4
 from optc.backends.tensorrt.legalize.inline import Inline
 from optc.backends.tensorrt.legalize.names import UniqueNames
 from optc.errors import InputError, UnsupportedError
+from optc.forms.kv_pools import KVPools
+from optc.forms.static_kv import StaticKV
 from optc.passes.quantize.compute_type import ComputeType
 from optc.passes.quantize.quantize_static import QuantizeStatic
 from tests import oracle
@@ -110,6 +112,7 @@ def test_attention_text() -> None:
         scale: float = 0.5, softcap: float = 0.0, window: int = 3>
         (q, k, v, past_k, past_v, write_indices)"""
     model = model_of(signature, nodes)
+    StaticKV(KVPools((), ())).attach(model)
     LowerAttention(slot_length=8).run(model)
     assert nodes_text(model) == expected(
         """\

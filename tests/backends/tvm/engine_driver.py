@@ -15,7 +15,7 @@ import pytest
 
 from optc.backend import BuildOptions, EngineBuild
 from optc.backends.tvm import BACKEND
-from optc.passes.kv_cache.kv_cache import kv_layout
+from optc.forms.ragged import RaggedStep
 from optc.runtime.executable import Executable, Float32, StepBatch
 from optc.target import parse_target
 from tests.families import FUSED, model_after
@@ -174,14 +174,14 @@ class OracleDriver:
         self.session = ort.InferenceSession(
             ir.to_proto(model).SerializeToString(), options, providers=["CPUExecutionProvider"]
         )
-        layout = kv_layout(model)
-        windows = [group["window"] for group in layout["groups"]]
+        kv = RaggedStep.of(model).kv
+        windows = [group.window for group in kv.groups]
         blocks = 1024 // block_size
         self.sequences = Sequences(windows, block_size, blocks, 7)
         self.pools: dict[str, npt.NDArray[Any]] = {}
-        for index, layer in enumerate(layout["layers"]):
-            for kind, dim in (("k", layer["key_dim"]), ("v", layer["value_dim"])):
-                shape = (blocks, layer["kv_heads"], block_size, dim)
+        for index, layer in enumerate(kv.layers):
+            for kind, dim in (("k", layer.key_dim), ("v", layer.value_dim)):
+                shape = (blocks, layer.kv_heads, block_size, dim)
                 self.pools[f"{kind}_pool.{index}"] = np.zeros(shape, np.float32)
 
     def step(

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import json
-
 import numpy as np
 import onnx_ir as ir
 import pytest
 
 from optc.errors import InputError
-from optc.ir.adapters import ADAPTERS_METADATA
-from optc.ir.linear import SOURCES
+from optc.forms.kv_pools import KVPools
+from optc.forms.ragged import RaggedStep
+from optc.ir.sources import Source, sources_metadata
 from optc.passes.adapters.add_adapters import AddAdapters
+from optc.runtime.adapters.spec import AdapterModule, AdapterPart, AdapterSpec
 from tests.ir_text import Array, f32, model_of, nodes_text
 from tests.ragged import run
 
@@ -34,8 +34,9 @@ def model() -> ir.Model:
             if value.name in shapes:
                 value.shape = ir.Shape(shapes[value.name])
                 value.type = ir.TensorType(ir.DataType.FLOAT)
-    merged = [{"name": "q", "rows": [0, 4]}, {"name": "k", "rows": [4, 6]}]
-    built.graph.initializers["w_qkv"].metadata_props[SOURCES] = json.dumps(merged)
+    merged = sources_metadata([Source("q", 0, 4), Source("k", 4, 6)])
+    built.graph.initializers["w_qkv"].metadata_props.update(merged)
+    RaggedStep(KVPools((), ())).attach(built)
     return built
 
 
@@ -59,21 +60,9 @@ def test_before_and_after() -> None:
         " (o, picked, logit_adapters, adapter_a.1, adapter_b.1)",
         "logits = MatMul (o.adapted, w_head)",
     ]
-    assert json.loads(built.metadata_props[ADAPTERS_METADATA]) == {
-        "max": 2,
-        "rank": 16,
-        "modules": [
-            {
-                "k": 8,
-                "n": 6,
-                "parts": [
-                    {"name": "q", "start": 0, "stop": 4},
-                    {"name": "k", "start": 4, "stop": 6},
-                ],
-            },
-            {"k": 6, "n": 4, "parts": [{"name": "w_o", "start": 0, "stop": 4}]},
-        ],
-    }
+    merged = AdapterModule(8, 6, (AdapterPart("q", 0, 4), AdapterPart("k", 4, 6)))
+    single = AdapterModule(6, 4, (AdapterPart("w_o", 0, 4),))
+    assert RaggedStep.read(built).adapters == AdapterSpec(2, 16, (merged, single))
 
 
 def oracle(x: Array, rows: Array, adapters: Array, pools: list[Array]) -> Array:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from optc.ir.linear import SOURCES
+from optc.ir.sources import Source, sources_of
 from optc.passes.fuse.qkv import FuseQKV
 from tests.ir_text import Array, expected, f32, model_of, nodes_text
 from tests.ragged import run
@@ -50,7 +50,7 @@ window = 0> (q, k, v)"""
     )
     np.testing.assert_allclose(run(model, feeds())[0], before[0], rtol=1e-5, atol=1e-6)
     merged = model.graph.initializers["wq+wk+wv"]
-    assert '{"name": "wk", "rows": [8, 12]}' in merged.metadata_props[SOURCES]
+    assert Source("wk", 8, 12) in sources_of(merged, 16)
     assert not {"wq", "wk", "wv", "bq"} & set(model.graph.initializers)
 
 

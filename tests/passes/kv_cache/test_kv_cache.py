@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
-
 import numpy as np
 import onnx_ir as ir
 import pytest
 
-from optc.passes.kv_cache.kv_cache import KV_METADATA, KVCache, kv_layout
+from optc.forms.ragged import RaggedStep
+from optc.passes.kv_cache.kv_cache import KVCache
+from optc.runtime.executable import KVGroup, LayerKV
 from tests.families import FAMILIES
 from tests.ir_text import expected, f32, model_of, nodes_text
 from tests.models import Dense, dense_model
@@ -108,19 +108,9 @@ def test_inputs_outputs_and_metadata() -> None:
     outputs = [v.name for v in model.graph.outputs]
     assert outputs[:3] == ["logits", "k_pool.0.out", "v_pool.0.out"]
     assert len(outputs) == 9
-    layout = kv_layout(model)
-    assert layout["groups"] == [
-        {"window": 0, "layers": [1, 3]},
-        {"window": 5, "layers": [2]},
-        {"window": 20, "layers": [0]},
-    ]
-    assert layout["layers"][2] == {
-        "group": 1,
-        "kv_heads": 2,
-        "key_dim": 8,
-        "value_dim": 8,
-        "dtype": "float32",
-    }
+    kv = RaggedStep.of(model).kv
+    assert kv.groups == (KVGroup(0, (1, 3)), KVGroup(5, (2,)), KVGroup(20, (0,)))
+    assert kv.layers[2] == LayerKV(1, 2, 8, 8, "float32")
     shapes = {v.name: [str(d) for d in v.shape or ()] for n in model.graph for v in n.outputs}
     assert shapes["logits"] == ["R", "61"]
     assert shapes["gather_out"] == ["T", "32"]
@@ -131,7 +121,7 @@ def test_kv_type_is_in_the_nodes_and_the_metadata(dtype: str) -> None:
     model = dense_model(Dense(windows=(20, 0)))
     report = KVCache(dtype=dtype).run(model)
     assert report.facts["dtype"] == dtype
-    assert [layer["dtype"] for layer in kv_layout(model)["layers"]] == [dtype, dtype]
+    assert [layer.dtype for layer in RaggedStep.of(model).kv.layers] == [dtype, dtype]
     paged = [n for n in model.graph if n.op_type == "PagedAttention"]
     assert [n.attributes.get_string("kv_dtype", "") for n in paged] == [dtype, dtype]
 
@@ -231,12 +221,6 @@ def test_integer_arithmetic_on_positions_keeps_int64() -> None:
     checked_run(KVCache(), model)
     assert "positions.wide = Cast <to = 7> (positions)" in nodes_text(model)
     np.testing.assert_allclose(RaggedDriver(model).step({0: tokens}), want, rtol=1e-5, atol=1e-6)
-
-
-def test_metadata_is_json() -> None:
-    model = dense_model(Dense())
-    checked_run(KVCache(), model)
-    assert json.loads(model.metadata_props[KV_METADATA]) == kv_layout(model)
 
 
 @pytest.mark.parametrize("family", ["llama", "gemma2"])

@@ -9,7 +9,8 @@ import onnx_ir as ir
 import pytest
 
 from optc.errors import InputError, UnsupportedError
-from optc.passes.kv_cache.kv_cache import KVCache, kv_layout
+from optc.passes.kv_cache.kv_cache import KVCache
+from optc.pipeline.pipeline import Pipeline
 from tests.ir_text import f32, model_of
 from tests.models import Dense, dense_model
 
@@ -25,14 +26,14 @@ def test_unknown_kv_type_is_refused() -> None:
 def test_what_is_no_dense_form_is_refused() -> None:
     model = dense_model(Dense())
     model.graph.inputs[0].name = "ids"
-    with pytest.raises(InputError, match=r"'ids', 'position_ids'.* are not the dense form"):
-        KVCache().requires(model)
+    with pytest.raises(InputError, match="the inputs ids, position_ids are not those of the dense"):
+        Pipeline((KVCache(),)).run(model)
     nodes = "h = Gather (t, input_ids)\nlogits = MatMul (h, w)"
     model = model_of(SIGNATURE, nodes, {"t": f32(10, 8), "w": f32(8, 10)})
     with pytest.raises(InputError, match="the model has no optc::Attention"):
         KVCache().requires(model)
-    with pytest.raises(InputError, match="run the pass kv-cache first"):
-        kv_layout(model)
+    with pytest.raises(InputError, match="kv-cache takes the dense form, and is given an exported"):
+        Pipeline((KVCache(),)).run(model)
 
 
 @pytest.mark.parametrize(

@@ -7,9 +7,12 @@ import pytest
 
 from optc import registry
 from optc.errors import InputError, UnsupportedError
-from optc.passes.kv_cache.kv_cache import KVCache, kv_layout
+from optc.forms import decoder
+from optc.forms.static_kv import StaticKV
+from optc.passes.kv_cache.kv_cache import KVCache
 from optc.passes.kv_cache.slots import KVSlots
 from optc.pipeline.pipeline import Pipeline
+from optc.runtime.executable import KVGroup
 from tests.families import FAMILIES, FUSED, model_after
 from tests.ir_text import Array, expected, f32, model_of, nodes_text
 from tests.models import Dense, dense_model
@@ -44,6 +47,7 @@ def test_text() -> None:
         "head": f32(8, 10),
     }
     model = model_of(signature, nodes, weights)
+    decoder.Dense().attach(model)
     model.graph[10].name = "attn"
     Pipeline.parse("kv-cache{dtype=int8},fuse-rotary", registry).run(model)
     report = checked_run(KVSlots(), model)
@@ -94,9 +98,9 @@ def test_inputs_outputs_and_metadata() -> None:
         "present_k.1 FLOAT ['B', '2', 'Smax', '8']",
         "present_v.1 FLOAT ['B', '2', 'Smax', '8']",
     ]
-    layout = kv_layout(model)
-    assert layout["groups"] == [{"window": 0, "layers": [0, 1]}]
-    assert [(layer["group"], layer["dtype"]) for layer in layout["layers"]] == [(0, "float32")] * 2
+    kv = StaticKV.of(model).kv
+    assert kv.groups == (KVGroup(0, (0, 1)),)
+    assert [(layer.group, layer.dtype) for layer in kv.layers] == [(0, "float32")] * 2
     shapes = {v.name: [str(d) for d in v.shape or ()] for n in model.graph for v in n.outputs}
     assert shapes["gather_out"] == ["B", "S", "32"]
 
@@ -147,12 +151,13 @@ def test_only_wanted_rows_have_logits() -> None:
 
 
 def test_what_is_no_ragged_step_is_refused() -> None:
-    with pytest.raises(InputError, match="run the pass kv-cache first"):
-        KVSlots().requires(dense_model(Dense()))
+    slots = Pipeline((KVSlots(),))
+    with pytest.raises(InputError, match="takes the ragged step, and is given the dense form"):
+        slots.run(dense_model(Dense()))
     model = model_after("kv-cache", Dense())
-    checked_run(KVSlots(), model)
-    with pytest.raises(InputError, match="are not the ragged step's"):
-        KVSlots().requires(model)
+    slots.run(model)
+    with pytest.raises(InputError, match="takes the ragged step, and is given the static-KV form"):
+        slots.run(model)
     tree = dense_model(Dense())
     KVCache(tree=True).run(tree)
     with pytest.raises(UnsupportedError, match="slots have no place for tree_parent") as caught:

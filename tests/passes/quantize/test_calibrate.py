@@ -96,8 +96,8 @@ def test_without_a_text_it_says_how_to_give_one() -> None:
 def test_it_runs_on_the_dense_form_only(folder: Path) -> None:
     model = dense_model(1)
     Pipeline.parse("kv-cache", registry).run(model)
-    with pytest.raises(InputError, match="not in dense form"):
-        _pass(folder).requires(model)
+    with pytest.raises(InputError, match="calibrate takes the dense form, and is given the ragged"):
+        Pipeline((_pass(folder),)).run(model)
 
 
 def test_another_text_than_recorded_is_refused(folder: Path) -> None:

@@ -9,7 +9,7 @@ import onnx_ir as ir
 import pytest
 
 from optc.errors import InputError
-from optc.ir.linear import SOURCES
+from optc.ir.sources import Source, sources_metadata, sources_of
 from optc.ir.weights import LazyWeight
 from optc.passes.kv_cache.kv_cache import KVCache
 from optc.passes.quantize.affine import dequantize_rows, quantize_rows
@@ -21,7 +21,7 @@ from tests.models import Dense, dense_model
 from tests.ragged import RaggedDriver, run
 
 #: Where the rows of a merged weight come from.
-ORIGIN = '[{"name": "u", "rows": [0, 32]}, {"name": "v", "rows": [32, 96]}]'
+ORIGIN = (Source("u", 0, 32), Source("v", 32, 96))
 INT4 = {"bits": 4, "group_size": 32, "symmetric": False}
 
 
@@ -41,7 +41,7 @@ def test_text_and_shared_activation() -> None:
         y = MatMul (c, head)"""
     weights = {"wa": f32(64, 96), "ba": f32(96), "wb": f32(64, 96, seed=1), "head": f32(96, 10)}
     model = model_of("g (float[S,64] x) => (float[S,10] y)", nodes, weights)
-    model.graph.initializers["wa"].metadata_props[SOURCES] = ORIGIN
+    model.graph.initializers["wa"].metadata_props.update(sources_metadata(ORIGIN))
     report = QuantizeWeights(bits=4, group_size=32, symmetric=False).run(model)
     assert nodes_text(model) == expected(
         """
@@ -57,9 +57,9 @@ wb.zero_point)
 head.scale)"""
     )
     assert report.details == {"int4 groups of 32 asymmetric": 2, "int8 per channel": 1}
-    sources = {n: v.metadata_props.get(SOURCES) for n, v in model.graph.initializers.items()}
-    assert sources["wa.quantized"] == ORIGIN
-    assert sources["wb.quantized"] == '[{"name": "wb", "rows": [0, 96]}]'
+    values = model.graph.initializers
+    assert sources_of(values["wa.quantized"], 96) == ORIGIN
+    assert sources_of(values["wb.quantized"], 96) == (Source("wb", 0, 96),)
     assert lazy(model, "wa.quantized").quantized is lazy(model, "wa.zero_point").quantized
     assert set(model.graph.initializers) == {
         *(f"{w}.{part}" for w in ("wa", "wb") for part in ("quantized", "scale", "zero_point")),

@@ -1,0 +1,95 @@
+"""The ragged step: the new rows of all sequences on one axis, over paged KV pools."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any, ClassVar, Self
+
+import onnx_ir as ir
+
+from optc.forms.form import Form
+from optc.forms.kv_pools import KVPools
+from optc.runtime.adapters.spec import AdapterModule, AdapterPart, AdapterSpec
+
+#: Inputs of every ragged step, in order; then those that only some have, and the pools.
+STEP_INPUTS = (
+    *("tokens", "positions", "slot_mapping", "query_starts", "kv_lengths", "block_tables"),
+    "logit_rows",
+)
+#: Input of steps whose rows may form trees: the row of the step that each row follows.
+TREE_PARENT = "tree_parent"
+#: Input and output of the second graph of a step with Medusa heads.
+MEDUSA_HIDDEN, MEDUSA_LOGITS = "medusa_hidden", "medusa_logits"
+
+
+@dataclass(frozen=True)
+class RaggedStep(Form):
+    """The ragged step of docs/normal-form.md.
+
+    Attributes:
+        kv: Its KV groups and layers.
+        tree: Rows of a sequence may form a tree: there is the input `TREE_PARENT`.
+        adapters: Room for LoRA adapters, if the pass ``adapters`` has made some.
+        accept_rates: Of Medusa heads, by head and rank: how often the guess of that rank was
+            right; empty without heads.
+    """
+
+    name: ClassVar[str] = "ragged-step"
+    title: ClassVar[str] = "the ragged step"
+    made_by: ClassVar[str] = "run the pass kv-cache first"
+
+    kv: KVPools
+    tree: bool = False
+    adapters: AdapterSpec | None = None
+    accept_rates: tuple[tuple[float, ...], ...] = ()
+
+    @classmethod
+    def parse(cls, model: ir.Model, stated: Mapping[str, Any]) -> Self:
+        """The form from what ``model`` states of it."""
+        rates = tuple(tuple(row) for row in stated["accept_rates"])
+        kv = KVPools.parse(stated["kv"])
+        return cls(kv, stated["tree"], _adapters(stated["adapters"]), rates)
+
+    def stated(self) -> dict[str, Any]:
+        """KV, trees, adapters and heads as JSON values."""
+        return {
+            "kv": self.kv.stated(),
+            "tree": self.tree,
+            "adapters": None if self.adapters is None else asdict(self.adapters),
+            "accept_rates": [list(row) for row in self.accept_rates],
+        }
+
+    def check(self, model: ir.Model) -> None:
+        """Every input of the step is there, every layer has its pools, and heads their graph."""
+        graph = model.graph
+        inputs = [v for v in graph.inputs if not _is_adapter_input(v) and v.name != MEDUSA_HIDDEN]
+        layers = range(len(self.kv.layers))
+        pools = [f"{kind}_pool.{i}" for i in layers for kind in "kv"]
+        wanted = [*STEP_INPUTS, *([TREE_PARENT] if self.tree else []), *pools]
+        self.require_values("inputs", inputs, wanted)
+        results = [str(value.name) for value in graph.outputs[:1]] or ["logits"]
+        results += [f"{name}.out" for name in pools]
+        results += ["hidden", MEDUSA_LOGITS] if self.accept_rates else []
+        self.require_values("outputs", graph.outputs, results)
+        if self.adapters is not None:
+            modules = range(len(self.adapters.modules))
+            found = [v for v in graph.inputs if str(v.name).startswith(("adapter_a", "adapter_b"))]
+            names = [f"adapter_{kind}.{i}" for i in modules for kind in "ab"]
+            self.require_values("adapter pools", found, names)
+
+
+def _is_adapter_input(value: ir.Value) -> bool:
+    return str(value.name) in ("adapters", "logit_adapters") or str(value.name).startswith(
+        ("adapter_a.", "adapter_b.")
+    )
+
+
+def _adapters(stated: Mapping[str, Any] | None) -> AdapterSpec | None:
+    if stated is None:
+        return None
+    modules = tuple(
+        AdapterModule(m["k"], m["n"], tuple(AdapterPart(**part) for part in m["parts"]))
+        for m in stated["modules"]
+    )
+    return AdapterSpec(stated["max"], stated["rank"], modules)
