@@ -16,27 +16,6 @@ from optc.errors import InputError
 _PERIOD_S = 0.02
 #: Field 28 of /proc/PID/stat, counted from the third: the first behind the program's name.
 _START_OF_STACK = 25
-_UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12}
-_BINARY_UNITS = {"ki": 2**10, "mi": 2**20, "gi": 2**30, "ti": 2**40}
-
-
-def parse_bytes(text: str, where: str) -> int:
-    """Bytes from ``3GB``, ``2.5GiB``, ``512M`` or a plain number.
-
-    Raises:
-        InputError: Not a positive size.
-    """
-    lowered = text.strip().lower().removesuffix("b")
-    number = lowered.rstrip("kmgti")
-    unit = lowered[len(number) :]
-    factor = {**_UNITS, **_BINARY_UNITS}.get(unit)
-    try:
-        value = int(float(number) * factor) if factor else 0
-    except (ValueError, OverflowError):
-        value = 0
-    if value <= 0:
-        raise InputError(f"{text!r} is no size", where=where, hint="for example 3GB or 2GiB")
-    return value
 
 
 def anonymous_bytes(pid: int) -> int:

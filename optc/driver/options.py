@@ -12,12 +12,12 @@ from optc.driver.early import check_additions, check_config, check_context, chec
 from optc.driver.early_nodes import check_options
 from optc.driver.engines import EngineRequest, check_self_draft, parse_engines
 from optc.driver.kv_types import check_kv_type
-from optc.driver.memory import parse_bytes
 from optc.driver.recipe_options import check_text, resolve_recipe
 from optc.errors import InputError
 from optc.importer.model_folder import model_folder, model_name
 from optc.progress import Progress, no_progress
 from optc.recipe import Recipe
+from optc.units import parse_bytes
 
 #: Longest sequence that an engine is compiled for unless ``max_context`` says otherwise.
 DEFAULT_CONTEXT = 32768

@@ -15,10 +15,10 @@ from optc import registry
 from optc.artifact import Artifact, EngineEntry
 from optc.backend import PreparedBackend
 from optc.errors import InputError
-from optc.runtime.byte_size import parse_bytes
 from optc.runtime.heap import give_back_freed
 from optc.runtime.speculative.kinds import MAX_DRAFTED, MODELS, parse_kinds
 from optc.target import usable_threads
+from optc.units import parse_bytes
 
 if TYPE_CHECKING:
     from optc.runtime.batching import BatchingMode
@@ -105,7 +105,7 @@ def load(
         max_drafted=max_drafted,
     )
     _check_threads(threads)
-    budget = parse_bytes(kv_memory) if isinstance(kv_memory, str) else kv_memory
+    budget = parse_bytes(kv_memory, "kv_memory") if isinstance(kv_memory, str) else kv_memory
     kinds = _kinds(speculate, draft)
     count = threads or usable_threads()
     artifact = Artifact.open(path, "size")

@@ -167,7 +167,10 @@ def test_a_disk_that_is_too_small_is_refused_before_the_build(
         (["--set", "kv-cash.x=1"], "--set: unknown pass 'kv-cash' (did you mean 'kv-cache'?)"),
         (["--set", "kv-cache.x=1"], "pass kv-cache: unknown option 'x'"),
         (["--gate", "kl=1"], "--gate: unknown gate 'kl'"),
-        (["--max-ram", "lots"], "--max-ram: 'lots' is no size (for example 3GB or 2GiB)"),
+        (
+            ["--max-ram", "lots"],
+            "--max-ram: 'lots' is not a size (write a size such as 2GiB; K, M, G are",
+        ),
         (["--eval-text", "absent.txt"], "--eval-text: no such file: absent.txt"),
         (["--schedules", "absent.json"], "--schedules: no such file: absent.json"),
         (["--calibration", "absent.txt"], "--calibration: no such file: absent.txt"),

@@ -9,7 +9,7 @@ import time
 
 import pytest
 
-from optc.driver.memory import PeakMemory, anonymous_bytes, parse_bytes, process_tree, tree_bytes
+from optc.driver.memory import PeakMemory, anonymous_bytes, process_tree, tree_bytes
 from optc.errors import InputError
 
 MEBIBYTE = 1 << 20
@@ -26,27 +26,6 @@ os.write(write, b'x')
 os.wait()
 """
 HOLD = "import sys; block = bytearray(b'x' * (100 << 20)); print('ready', flush=True); input()"
-
-
-@pytest.mark.parametrize(
-    ("text", "count"),
-    [
-        ("3GB", 3 * 10**9),
-        ("2.5GiB", 5 << 29),
-        ("512m", 512 * 10**6),
-        ("1 KiB", 1024),
-        ("7", 7),
-        ("1T", 10**12),
-    ],
-)
-def test_sizes(text: str, count: int) -> None:
-    assert parse_bytes(text, "--max-ram") == count
-
-
-@pytest.mark.parametrize("text", ["", "GB", "-1GB", "0", "three", "1XB", "nan", "1e999"])
-def test_what_is_no_size(text: str) -> None:
-    with pytest.raises(InputError, match="is no size"):
-        parse_bytes(text, "--max-ram")
 
 
 def test_children_are_counted_and_gone_ones_are_not() -> None:

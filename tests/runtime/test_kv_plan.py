@@ -7,32 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from optc.errors import InputError
-from optc.runtime.byte_size import parse_bytes
 from optc.runtime.executable import EngineSpec
 from optc.runtime.kv_blocks import blocks_needed
 from optc.runtime.kv_plan import available_memory, plan_kv, plan_with_draft
 from tests.runtime.toy import toy_spec
-
-
-@pytest.mark.parametrize(
-    ("text", "size"),
-    [
-        ("2GiB", 2 << 30),
-        ("512M", 512 << 20),
-        ("1.5 kb", 1536),
-        ("1000000", 1000000),
-        ("3TiB", 3 << 40),
-        ("7B", 7),
-    ],
-)
-def test_sizes(text: str, size: int) -> None:
-    assert parse_bytes(text) == size
-
-
-@pytest.mark.parametrize("text", ["", "GiB", "-1G", "2 GiB x", "two"])
-def test_what_is_no_size(text: str) -> None:
-    with pytest.raises(InputError, match="is not a size"):
-        parse_bytes(text)
 
 
 def test_the_default_holds_all_sequences_at_full_length() -> None:

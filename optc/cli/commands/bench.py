@@ -21,6 +21,7 @@ from optc.cli.commands.bench_workload import (
 from optc.cli.output import json_option, print_json, print_warnings, reserved_stdout
 from optc.cli.progress import progress_on_stderr
 from optc.errors import InputError
+from optc.units import SIZE_HELP
 
 #: Options that mean nothing without ``--workload``, with it, and with ``--profile``.
 _OF_WORKLOADS = ("slo", "settings", "price_per_hour", "warmup", "seed")
@@ -49,7 +50,7 @@ class _Options:
 @click.option("--concurrency", default="1,8,16", show_default=True, metavar="N,N,…")
 @click.option("--rounds", type=click.IntRange(min=1), help="[3; with --profile 20].")
 @click.option("--threads", type=click.IntRange(min=1), help="CPU threads [all usable].")
-@click.option("--kv-memory", metavar="SIZE", help="Memory for keys and values, such as 2GiB.")
+@click.option("--kv-memory", metavar="SIZE", help=f"Memory for keys and values, {SIZE_HELP}.")
 @engine_option
 @click.option("--workload", metavar="SPEC", help="Replay Poisson arrivals or a trace instead.")
 @click.option("--slo", metavar="BOUNDS", help="For the goodput: ttft=200ms,tpot=50ms.")

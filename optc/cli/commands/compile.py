@@ -18,6 +18,7 @@ from optc.cli.output import (
 from optc.cli.progress import progress_on_stderr
 from optc.cli.tables import engines_table, gates_tables, passes_table
 from optc.errors import GateError
+from optc.units import SIZE_HELP
 
 if TYPE_CHECKING:
     from optc.artifact import Artifact
@@ -52,7 +53,7 @@ def _layers(
 @click.option("--calibration", type=_PATH, help="Text for passes that calibrate.")
 @click.option("--eval-text", type=_PATH, help="Text for the gates: .jsonl or plain [shipped].")
 @click.option("--max-context", type=click.IntRange(min=1), help="Longest sequence [the model's].")
-@click.option("--max-ram", metavar="SIZE", help="Refuse to take more memory, such as 3GB.")
+@click.option("--max-ram", metavar="SIZE", help=f"Refuse to take more memory, {SIZE_HELP}.")
 @click.option("--draft", type=_PATH, help="Folder of a smaller model that drafts tokens for it.")
 @click.option("--medusa", type=_PATH, help="Folder of Medusa heads that draft tokens for it.")
 @click.option("--adapters", metavar="max=8,rank=16", help="Room for LoRA adapters at run time.")

@@ -14,6 +14,7 @@ from optc.cli.structured import structured_options, structured_parameters
 from optc.cli.valid_text import valid_text
 from optc.errors import InputError
 from optc.runtime.batching import MODES, BatchingMode
+from optc.units import SIZE_HELP
 
 if TYPE_CHECKING:
     from optc import Engine, RequestOutput, SamplingParams
@@ -65,7 +66,7 @@ _ADAPTER = "adapter"
     help="End each continuation after this time, with what it has.",
 )
 @click.option("--threads", type=click.IntRange(min=1), help="CPU threads [all usable].")
-@click.option("--kv-memory", metavar="SIZE", help="Memory for keys and values, such as 2GiB.")
+@click.option("--kv-memory", metavar="SIZE", help=f"Memory for keys and values, {SIZE_HELP}.")
 @click.option(
     "--batching",
     type=click.Choice(MODES),

@@ -20,6 +20,7 @@ from optc.cli.output import (
     table,
 )
 from optc.cli.progress import progress_on_stderr
+from optc.units import SIZE_HELP, parse_bytes
 
 if TYPE_CHECKING:
     from optc.progress import Progress
@@ -46,7 +47,7 @@ _NUMBERS = ("budget", "chunk", "at once", "drafts", "good %", "TTFT p90", "TPOT 
     type=click.FloatRange(min=0, max=1),
     help="Try speculation; the share of drafts that optc bench --workload saw accepted.",
 )
-@click.option("--kv-memory", metavar="SIZE", help="Memory for keys and values, such as 2GiB.")
+@click.option("--kv-memory", metavar="SIZE", help=f"Memory for keys and values, {SIZE_HELP}.")
 @click.option("--threads", type=click.IntRange(min=1), help="CPU threads [all usable].")
 @click.option("--seed", type=int, default=0, help="Of random times and lengths.")
 @click.option("--measure-again", is_flag=True, help="Measure step times anew.")
@@ -77,13 +78,12 @@ def command(
     """
     from optc.bench.slo import ATTAINED, ObjectivesError, parse_slo, shortfall
     from optc.bench.workload import read_workload
-    from optc.runtime.byte_size import parse_bytes
     from optc.simulate.tune import Tuner
 
     bounds = parse_slo(slo)
     spec = _workload(rate, prompt, output, trace)
     arrivals = read_workload(spec, seed)
-    budget = None if kv_memory is None else parse_bytes(kv_memory)
+    budget = None if kv_memory is None else parse_bytes(kv_memory, "--kv-memory")
     warnings: list[str] = []
     with reserved_stdout(), progress_on_stderr() as progress:
         subjects = [_subject(p, engine, threads, measure_again, progress) for p in artifacts]

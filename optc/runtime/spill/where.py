@@ -6,8 +6,8 @@ import shutil
 from pathlib import Path
 
 from optc.errors import InputError
-from optc.runtime.byte_size import parse_bytes
 from optc.runtime.spill.stores import FileStore, HostStore, Store
+from optc.units import parse_bytes
 
 
 def parse_spill(where: str | Path) -> Store:
@@ -19,7 +19,7 @@ def parse_spill(where: str | Path) -> Store:
     """
     text = str(where)
     if text[:1].isdigit():
-        return HostStore(_positive(parse_bytes(text), text))
+        return HostStore(parse_bytes(text, "prefix_spill"))
     folder, colon, size = text.rpartition(":")
     path = Path(folder if colon else text)
     if not path.is_dir():
@@ -28,11 +28,11 @@ def parse_spill(where: str | Path) -> Store:
             where="prefix_spill",
             hint="for example 1GiB, /var/tmp or /var/tmp:10GiB",
         )
-    capacity = parse_bytes(size) if colon else shutil.disk_usage(path).free // 4
-    return FileStore(path, _positive(capacity, text))
-
-
-def _positive(size: int, text: str) -> int:
-    if size < 1:
-        raise InputError(f"{text!r} holds no block", where="prefix_spill", hint="more than 0 bytes")
-    return size
+    if colon:
+        return FileStore(path, parse_bytes(size, "prefix_spill"))
+    capacity = shutil.disk_usage(path).free // 4
+    if not capacity:
+        raise InputError(
+            f"the disk of {text!r} is full", where="prefix_spill", hint="free room on it"
+        )
+    return FileStore(path, capacity)

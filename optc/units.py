@@ -1,0 +1,38 @@
+"""Sizes of memory as users write them: one reading for every option and parameter."""
+
+from __future__ import annotations
+
+import re
+from fractions import Fraction
+
+from optc.errors import InputError
+
+#: What ``--help`` and the docs say of sizes.
+SIZE_HELP = "such as 2GiB; K, M, G are powers of 1024, KB, MB, GB of 1000"
+
+_POWERS = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4}
+_SIZE = re.compile(r"\s*(\d+(?:\.\d+)?)\s*(?:([kmgt])(i?b)?|b)?\s*", re.IGNORECASE | re.ASCII)
+
+
+def parse_bytes(text: str, where: str) -> int:
+    """The bytes that ``text`` states, at least one.
+
+    Units are those of the field: ``GiB`` is 2^30 (IEC 80000-13), ``GB`` is 10^9 (SI), and a plain
+    ``G`` is 2^30, as ``du`` and Docker read it. Case does not matter; without a unit it is bytes.
+
+    Args:
+        text: Such as ``2GiB``, ``512M``, ``3.5 GB``, ``1000000``.
+        where: The option or parameter, for the message.
+
+    Raises:
+        InputError: It is not a size, or less than one byte.
+    """
+    match = _SIZE.fullmatch(text)
+    value = 0
+    if match is not None:
+        letter, suffix = (match[2] or "").lower(), (match[3] or "").lower()
+        base = 1000 if suffix == "b" else 1024
+        value = int(Fraction(match[1]) * base ** _POWERS[letter])
+    if value < 1:
+        raise InputError(f"{text!r} is not a size", where=where, hint=f"write a size {SIZE_HELP}")
+    return value
