@@ -93,7 +93,7 @@ def test_what_is_asked_for(model: Path, backends: dict[str, StubBackend], tmp_pa
         ({"self_draft": "some"}, "--self-draft: 'some' layers (a number, or auto)"),
         ({"self_draft": 4}, "--self-draft: 4 of 4 layers (1 to 3)"),
         ({"max_context": 65}, "--max-context: 65 tokens exceed the model's own context of 64"),
-        ({"max_ram": "much"}, "--max-ram: 'much' is no size"),
+        ({"max_ram": "much"}, "--max-ram: 'much' is not a size"),
         ({"backend": "aot:sm_89", "self_draft": 1}, "--self-draft: engines of the aot backend"),
         ({"backend": "aot:sm_89"}, "gates: the gates of aot-sm_89 cannot be measured here"),
     ],

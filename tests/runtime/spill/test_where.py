@@ -28,7 +28,7 @@ def test_users_say_where(tmp_path: Path) -> None:
     ("where", "message"),
     [
         ("/no/such/folder", "prefix_spill: '/no/such/folder' is neither a size nor a folder"),
-        ("0", "prefix_spill: '0' holds no block"),
+        ("0", "prefix_spill: '0' is not a size"),
         ("1 parsec", "'1 parsec' is not a size"),
     ],
 )
@@ -58,5 +58,5 @@ def test_the_size_is_what_is_said_or_a_quarter_of_the_free_disk(
 
 def test_a_disk_without_room_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(shutil, "disk_usage", lambda path: SimpleNamespace(free=3))
-    with pytest.raises(InputError, match="holds no block"):
+    with pytest.raises(InputError, match="the disk of .* is full"):
         parse_spill(tmp_path)
