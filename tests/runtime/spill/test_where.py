@@ -58,5 +58,5 @@ def test_the_size_is_what_is_said_or_a_quarter_of_the_free_disk(
 
 def test_a_disk_without_room_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(shutil, "disk_usage", lambda path: SimpleNamespace(free=3))
-    with pytest.raises(InputError, match="the disk of .* is full"):
+    with pytest.raises(InputError, match=r"the disk of .* is full"):
         parse_spill(tmp_path)
