@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import TYPE_CHECKING
 
 from optc.errors import RequestError
 
 if TYPE_CHECKING:
-    from jinja2 import Template
+    from jinja2 import Environment, Template
 
 #: Templates of models have up to 30,000 characters.
 _MOST_CHARACTERS = 1 << 20
@@ -23,11 +23,12 @@ def render_template(source: str, variables: Mapping[str, object]) -> str:
     """
     if len(source) > _MOST_CHARACTERS:
         raise RequestError(f"the chat template has {len(source)} characters", where="messages")
-    from optc.runtime.template_sandbox import budget  # only conversations need Jinja
+    from optc.runtime.template_budget import budget  # only conversations need Jinja
 
+    environment = _environment()
     try:
         with budget():
-            text: str = _compiled(source).render(**variables)
+            text: str = _compiled(environment, source).render(**variables)
             text.encode()  # half of a surrogate pair is no text
     except RequestError:
         raise
@@ -38,8 +39,13 @@ def render_template(source: str, variables: Mapping[str, object]) -> str:
     return text
 
 
-@lru_cache(maxsize=8)
-def _compiled(source: str) -> Template:
+@cache
+def _environment() -> Environment:
     from optc.runtime.template_sandbox import BoundedEnvironment
 
-    return BoundedEnvironment().from_string(source)
+    return BoundedEnvironment()
+
+
+@lru_cache(maxsize=8)
+def _compiled(environment: Environment, source: str) -> Template:
+    return environment.from_string(source)
