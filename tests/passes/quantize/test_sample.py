@@ -17,7 +17,7 @@ from optc.pipeline.base import Pass
         (QuantizeWeights(), {"QuantizeActivation", "QuantizedMatMul", "QuantizedGather"}),
         (QuantizeStatic(dtype="nvfp4"), {"Gather", "BlockFp4MatMul", "MatMul"}),
         (QuantizeStatic(), {"Gather", "QuantizeLinear", "DequantizeLinear", "MatMul"}),
-        (CastWeights(), {"Bf16MatMul", "Bf16Gather"}),
+        (CastWeights(), {"Gather", "Cast", "Bf16MatMul"}),
     ],
     ids=str,
 )
