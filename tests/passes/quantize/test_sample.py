@@ -19,7 +19,7 @@ from optc.pipeline.base import Pass
         (QuantizeStatic(), {"Gather", "QuantizeLinear", "DequantizeLinear", "MatMul"}),
         (CastWeights(), {"Gather", "Cast", "Bf16MatMul"}),
     ],
-    ids=str,
+    ids=["weights", "nvfp4", "static", "cast"],
 )
 def test_the_samples_are_what_the_pass_writes(one: Pass, operators: set[str]) -> None:
     assert {node.op_type for node in sample_nodes(one)} == operators
