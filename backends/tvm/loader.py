@@ -49,12 +49,12 @@ def load_engine(
     check_files(folder / ENGINE_FILE, *(shared / name for name in (WEIGHTS_FILE, *LIBRARIES)))
     ffi = start_runtime(shared, found, threads)
     engine = folder / ENGINE_FILE
+    devices = vm_devices(found)
+    vm = open_vm(ffi, engine, devices)
     library = kernel_library(ffi, engine, FINGERPRINT)
     if library is not None:  # else it was compiled before engines had one
         check_fingerprint(ffi, library, spec, found)
     weights = MappedWeights(shared / WEIGHTS_FILE, found.weights)
-    devices = vm_devices(found)
-    vm = open_vm(ffi, engine, devices)
     names = ["step", *(f"copy_kv_{g}" for g in range(len(spec.groups)))]
     if spec.accept_rates:
         names.append("medusa")

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import onnx
 import pytest
 
 from optc.backends.onnxruntime import BACKEND, loader, packages, providers
+from optc.backends.onnxruntime.engine_data import SPEC_METADATA
 from optc.backends.onnxruntime.loader import load_engine, open_lowered
 from optc.backends.onnxruntime.providers import CPU, CUDA, open_session
 from optc.errors import ArtifactError, UnavailableError
@@ -26,6 +29,24 @@ def test_missing_files_are_named(tmp_path: Path) -> None:
     assert str(caught.value) == (
         "weights.bin: the file is missing (the artifact is incomplete: copy it again)"
     )
+
+
+@pytest.mark.parametrize(
+    "change", [{"vocab_size": 1}, {"samples": True}, {"max_logit_rows": 2**31 - 1}]
+)
+def test_a_spec_that_is_not_the_models_is_refused(tmp_path: Path, change: dict[str, Any]) -> None:
+    spec = open_engine(FAMILIES["llama"], FUSED, tmp_path).spec
+    with pytest.raises(ArtifactError, match=r"model\.onnx: the manifest describes another engine"):
+        load_engine(tmp_path, replace(spec, **change), DATA, 1)
+
+
+def test_a_model_that_names_no_spec_is_loaded(tmp_path: Path) -> None:
+    spec = open_engine(FAMILIES["llama"], FUSED, tmp_path).spec
+    model = onnx.load(tmp_path / "model.onnx", load_external_data=False)
+    assert [entry.key for entry in model.metadata_props if entry.key == SPEC_METADATA]
+    del model.metadata_props[:]
+    onnx.save(model, tmp_path / "model.onnx")
+    assert load_engine(tmp_path, spec, DATA, 1).spec == spec
 
 
 def test_engines_of_a_newer_release_say_so(tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 from optc.backends.tvm import BACKEND, loader, runtime_libs
+from optc.backends.tvm.engine_data import read_data
 from optc.errors import ArtifactError, InputError, UnavailableError
 from optc.runtime.executable import StepBatch
 from optc.target import known_targets
@@ -248,5 +249,7 @@ def test_backend_reports_what_is_missing(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def test_only_engines_with_results_apart_get_a_pool() -> None:
-    assert loader.vm_devices({}) == (1, 0, 1), "compiled before: results would stay in the pool"
-    assert loader.vm_devices({"pooled": True}) == (1, 0, 2, 1, 0, 1)
+    data = {"ffi": "", "features": [], "weights": []}
+    before = loader.vm_devices(read_data(data))
+    assert before == (1, 0, 1), "compiled before: results would stay in the pool"
+    assert loader.vm_devices(read_data({**data, "pooled": True})) == (1, 0, 2, 1, 0, 1)

@@ -33,6 +33,7 @@ RUN = """
 import json, sys
 from pathlib import Path
 import numpy as np
+from optc.backends.tvm.engine_data import read_data
 from optc.backends.tvm.loader import open_vm, vm_devices
 from optc.backends.tvm.runtime_libs import copy_libraries, import_ffi, open_runtime
 from optc.backends.tvm.input_memory import aligned
@@ -42,7 +43,8 @@ library = Path(sys.argv[1])
 copy_libraries(library.parent)
 ffi = import_ffi()
 open_runtime(library.parent)
-vm = open_vm(ffi, library, vm_devices({"pooled": True}))
+data = {"ffi": "", "features": [], "weights": [], "pooled": True}
+vm = open_vm(ffi, library, vm_devices(read_data(data)))
 storages = []
 
 def note(_, name, before, __, *arguments):

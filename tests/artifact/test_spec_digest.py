@@ -1,0 +1,53 @@
+"""The digest of a spec tells every other spec, and outlives fields that are added later."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pytest
+
+from optc.artifact.spec_digest import spec_digest
+from optc.runtime.adapters.spec import AdapterModule, AdapterPart, AdapterSpec
+from optc.runtime.executable import EngineSpec, KVGroup, LayerKV
+from tests.artifact.toy import toy_spec
+
+ADAPTERS = AdapterSpec(2, 4, (AdapterModule(8, 8, (AdapterPart("q", 0, 8),)),))
+OTHERS: list[dict[str, Any]] = [
+    *({name: 1} for name in ("vocab_size", "max_context", "max_rows", "max_sequences")),
+    *({name: 1} for name in ("max_logit_rows", "block_multiple")),
+    *({name: True} for name in ("tree", "samples")),
+    {"batch_invariant": False},
+    {"groups": (KVGroup(8, (0,)), KVGroup(0, (1,)))},
+    {"layers": (LayerKV(0, 1, 8, 8, "float32"), LayerKV(1, 1, 8, 16, "float32"))},
+    {"layers": (LayerKV(0, 1, 8, 8, "float32"), LayerKV(1, 1, 8, 8, "int8"))},
+    {"accept_rates": ((0.5,),)},
+    {"kv_layout": "slots"},
+    {"adapters": ADAPTERS},
+    {"adapters": replace(ADAPTERS, rank=8)},
+]
+
+
+@pytest.mark.parametrize("change", OTHERS, ids=lambda change: next(iter(change)))
+def test_every_field_counts(change: dict[str, Any]) -> None:
+    assert spec_digest(replace(toy_spec(), **change)) != spec_digest(toy_spec())
+
+
+def test_the_digest_is_of_the_values() -> None:
+    assert spec_digest(toy_spec()) == spec_digest(toy_spec())
+    assert len(spec_digest(toy_spec())) == 32
+    assert spec_digest(toy_spec(), {"a": (1, 2)}) == spec_digest(toy_spec(), {"a": [1, 2]})
+    assert spec_digest(toy_spec(), [1]) != spec_digest(toy_spec(), [2])
+
+
+@dataclass(frozen=True)
+class LaterSpec(EngineSpec):
+    """As the spec may be one day."""
+
+    novelty: int = 0
+
+
+def test_a_field_that_is_added_changes_nothing_at_its_default() -> None:
+    later = LaterSpec(**vars(toy_spec()))
+    assert spec_digest(later) == spec_digest(toy_spec())
+    assert spec_digest(replace(later, novelty=1)) != spec_digest(toy_spec())
