@@ -129,7 +129,7 @@ def test_a_finding_lies_in_the_products_innermost_frame() -> None:
     from optc.artifact.artifact import read_json
 
     outcome = outcome_of(lambda: read_json(None))  # type: ignore[arg-type]
-    assert (outcome.kind, outcome.what) == ("raw", "AttributeError")
+    assert (outcome.kind, outcome.what) == ("raw", "TypeError")
     assert outcome.where.startswith("optc/artifact/artifact.py:")
     dump = f'''Thread 0x1 (most recent call first):
   File "/x/y/z.py", line 1 in wait

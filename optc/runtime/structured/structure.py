@@ -108,7 +108,8 @@ def _text(kind: Literal["regex", "grammar"], text: object) -> Structure | None:
 def _choice(choice: object) -> Structure | None:
     if choice is None:
         return None
-    texts = list(choice) if isinstance(choice, Sequence) and not isinstance(choice, str) else []
+    listed = isinstance(choice, Sequence) and not isinstance(choice, str)
+    texts = list(choice[: MAX_CHOICES + 1]) if isinstance(choice, Sequence) and listed else []
     if not texts or any(not isinstance(text, str) or not text for text in texts):
         raise invalid("choice", choice, "a list of non-empty texts")
     if not all(map(encodes, texts)):
