@@ -155,6 +155,6 @@ def test_a_flipped_byte_is_named(exact: Path, folder: Path) -> None:
     content[len(content) // 2] ^= 1
     weights.write_bytes(content)
     for command in (["verify", damaged], ["run", damaged, "--prompt", "x"]):
-        error = optc(*command, code=2)["error"]
+        error = optc(*command, code=5)["error"]
         assert error["kind"] == "artifact"
         assert "weights.bin" in error["message"] + error["where"]

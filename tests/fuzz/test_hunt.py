@@ -126,11 +126,11 @@ def test_a_finding_is_saved_with_as_few_edits_as_give_it(tmp_path: Path) -> None
 
 
 def test_a_finding_lies_in_the_products_innermost_frame() -> None:
-    from optc.artifact.artifact import read_json
+    from optc.artifact.jsonio import read_json
 
     outcome = outcome_of(lambda: read_json(None))  # type: ignore[arg-type]
     assert (outcome.kind, outcome.what) == ("raw", "TypeError")
-    assert outcome.where.startswith("optc/artifact/artifact.py:")
+    assert outcome.where.startswith("optc/artifact/jsonio.py:")
     dump = f'''Thread 0x1 (most recent call first):
   File "/x/y/z.py", line 1 in wait
 Current thread 0x2 (most recent call first):

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import os
+import pickle
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from dataclasses import asdict
 
 import numpy as np
 import pytest
@@ -130,18 +129,14 @@ def test_a_row_has_the_same_bits_in_any_chunks_batch_and_blocks(
 
 
 _THREADS_SCRIPT = """
-import hashlib, json, sys
+import hashlib, pickle, sys
 from pathlib import Path
 from optc.backends.tvm import BACKEND
-from optc.runtime.executable import EngineSpec, KVGroup, LayerKV
 from tests.backends.tvm.engine_driver import EngineDriver
 from tests.backends.tvm.test_engine import SCHEDULE, _rows
 folder, threads = Path(sys.argv[1]), int(sys.argv[2])
-data = json.loads((folder / "data.json").read_text())
-spec = data["spec"]
-spec["groups"] = tuple(KVGroup(**g) for g in spec["groups"])
-spec["layers"] = tuple(LayerKV(**x) for x in spec["layers"])
-driver = EngineDriver(BACKEND.load(folder, EngineSpec(**spec), data["backend"], threads))
+spec, data = pickle.loads((folder / "data.pickle").read_bytes())
+driver = EngineDriver(BACKEND.load(folder, spec, data, threads))
 digest, done = hashlib.sha256(), {}
 for counts in SCHEDULE:
     digest.update(driver.step(_rows(counts, done)).tobytes())
@@ -152,8 +147,8 @@ print(digest.hexdigest())
 @pytest.mark.parametrize("name", ["fp32-kv8", "fp32"])
 def test_one_thread_gives_the_bits_of_two(engines: GetEngine, name: str) -> None:
     engine = engines(name)
-    data = {"spec": asdict(engine.build.spec), "backend": engine.build.backend_data}
-    (engine.folder / "data.json").write_text(json.dumps(data))
+    data = (engine.build.spec, engine.build.backend_data)
+    (engine.folder / "data.pickle").write_bytes(pickle.dumps(data))
     digests = [_run_with_threads(engine, threads) for threads in (1, 2)]
     here = hashlib.sha256()
     driver = EngineDriver(engine.load())
