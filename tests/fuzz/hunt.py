@@ -170,7 +170,10 @@ def _serve(form: Format[Any], draws: Sequence[Draw], folder: Path, pipe: Connect
         place = folder / "input"
         place.mkdir()
         form.open(place)
-        faulthandler.enable(dump)  # last: an engine's libraries bring handlers of their own
+        # Last, and anew: an engine's libraries bring handlers of their own, and what is enabled
+        # already (by pytest) is not installed again.
+        faulthandler.disable()
+        faulthandler.enable(dump)
         _bound_memory()
         pipe.send("open")
         for draw in draws:

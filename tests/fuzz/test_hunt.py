@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import ctypes
+import faulthandler
 import json
 import os
+import signal
 from collections.abc import Callable
 from pathlib import Path
 from random import Random
@@ -96,6 +98,19 @@ def test_every_way_to_end_is_counted_and_the_hunt_goes_on() -> None:
     }
     places = {where for kind, _, where in tally.findings if kind == "crash"}
     assert any("string_at" in place for place in places)
+
+
+class OwnHandlers(Acts):
+    """As a library that is loaded with the engine and handles signals itself."""
+
+    def open(self, folder: Path) -> None:
+        faulthandler.enable()
+        signal.signal(signal.SIGSEGV, signal.SIG_DFL)
+
+
+def test_a_crash_has_its_place_whatever_handles_signals() -> None:
+    (finding,) = hunt(OwnHandlers(crash), draws(0), limit_s=PATIENT_S).findings.values()
+    assert "string_at" in finding.outcome.where
 
 
 def test_an_input_that_never_ends_is_stopped() -> None:
