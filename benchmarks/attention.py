@@ -24,17 +24,17 @@ import numpy as np
 import tvm
 import tvm_ffi
 
-from optc.backends.tvm.ceilings import Meter
-from optc.backends.tvm.ceilings_kernels import ceiling_kernels
-from optc.backends.tvm.compiled_kernels import compiled_kernels
-from optc.backends.tvm.huge_pages import HUGE_PAGE, anonymous
+from optc.backends.tvm.compiling.compiled_kernels import compiled_kernels
 from optc.backends.tvm.isa import Isa, isa_of
-from optc.backends.tvm.kernels.attention import PagedAttention, paged_attention
-from optc.backends.tvm.kernels.rotary_kv import RotaryKV, rotary_kv
+from optc.backends.tvm.kernels.attention.paged_attention import PagedAttention, paged_attention
+from optc.backends.tvm.kernels.kv.rotary_kv import RotaryKV, rotary_kv
 from optc.backends.tvm.kv_layout import POOL_TYPES, pool_shapes
-from optc.backends.tvm.thread_pool import want_threads
+from optc.backends.tvm.loaded.huge_pages import HUGE_PAGE, anonymous
+from optc.backends.tvm.loaded.thread_pool import want_threads
+from optc.backends.tvm.measuring.ceilings import Meter
+from optc.backends.tvm.measuring.ceilings_kernels import ceiling_kernels
 from optc.cpu_caches import beyond_caches
-from optc.runtime.executable import LayerKV
+from optc.executable.executable import LayerKV
 from optc.target import parse_target, usable_threads
 
 BLOCK_SIZE = 32

@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 import optc
-from optc.runtime.batching import MODES, BatchingMode
+from optc.runtime.scheduling.batching import MODES, BatchingMode
 
 
 def lengths_of(distribution: str, requests: int, rng: np.random.Generator) -> list[int]:

@@ -32,7 +32,7 @@ from optc.bench.batches import block_count, step_batch
 from optc.bench.ceilings import ceilings_json, sample
 from optc.bench.costs import step_work
 from optc.bench.utilization import Instruments, open_instruments
-from optc.runtime.executable import EngineSpec, Executable
+from optc.executable.executable import EngineSpec, Executable
 from optc.target import usable_threads
 
 BLOCK = 64

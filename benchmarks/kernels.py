@@ -24,16 +24,16 @@ import numpy.typing as npt
 import tvm
 import tvm_ffi
 
-from optc.backends.tvm.ceilings import Meter
-from optc.backends.tvm.ceilings_kernels import ceiling_kernels
-from optc.backends.tvm.compiled_kernels import compiled_kernels
-from optc.backends.tvm.huge_pages import anonymous
+from optc.backends.tvm.compiling.compiled_kernels import compiled_kernels
 from optc.backends.tvm.isa import Isa, isa_of
-from optc.backends.tvm.kernels.matmul_float import FloatMatmul, float_matmul
-from optc.backends.tvm.kernels.matmul_int import IntMatmul
-from optc.backends.tvm.kernels.matmul_int_tiles import int_matmul
-from optc.backends.tvm.kernels.matmul_two_level import TwoLevelMatmul, two_level_matmul
-from optc.backends.tvm.thread_pool import want_threads
+from optc.backends.tvm.kernels.matmul.int_tiles import int_matmul
+from optc.backends.tvm.kernels.matmul.matmul_float import FloatMatmul, float_matmul
+from optc.backends.tvm.kernels.matmul.matmul_int import IntMatmul
+from optc.backends.tvm.kernels.matmul.matmul_two_level import TwoLevelMatmul, two_level_matmul
+from optc.backends.tvm.loaded.huge_pages import anonymous
+from optc.backends.tvm.loaded.thread_pool import want_threads
+from optc.backends.tvm.measuring.ceilings import Meter
+from optc.backends.tvm.measuring.ceilings_kernels import ceiling_kernels
 from optc.cpu_caches import beyond_caches
 from optc.target import parse_target, usable_threads
 

@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any
 
 import optc
+from optc.executable.executable import KV_TYPES
 from optc.recipe import GATE_NAMES
-from optc.runtime.executable import KV_TYPES
 
 ROOT = Path(__file__).resolve().parent.parent
 MODEL = ROOT / "examples/models/pycode"

@@ -23,7 +23,7 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from benchmarks.build_random_llama import SHAPES, build
-from optc.driver.memory import anonymous_bytes, process_tree
+from optc.driver.compiling.memory import anonymous_bytes, process_tree
 
 LIMIT_BYTES = 3 * 10**9
 PERIOD_S = 0.02

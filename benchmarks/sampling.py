@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 
 from optc.runtime.params import SamplingParams
-from optc.runtime.sample_batch import pack
-from optc.runtime.sampler import Row, sample
+from optc.runtime.sampling.sample_batch import pack
+from optc.runtime.sampling.sampler import Row, sample
 from optc.target import parse_target
 
 CASES: dict[str, dict[str, Any]] = {
@@ -42,8 +42,8 @@ def kernel(vocab: int) -> Callable[..., None]:
     import tvm
 
     from optc.backends.tvm.isa import isa_of
-    from optc.backends.tvm.kernels import pipeline
-    from optc.backends.tvm.kernels.sampling import Sampling, sampling
+    from optc.backends.tvm.kernels.dsl import pipeline
+    from optc.backends.tvm.kernels.sampling.sampling import Sampling, sampling
 
     isa = isa_of(parse_target("native"))
     function = sampling(Sampling(vocab), isa).with_attr("global_symbol", "main")

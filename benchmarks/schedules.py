@@ -21,8 +21,9 @@ from pathlib import Path
 from typing import Any
 
 from optc.backends.tvm.isa import Isa, isa_of
-from optc.backends.tvm.kernel_timer import KernelTimer, weight_pool
-from optc.backends.tvm.schedule import (
+from optc.backends.tvm.loaded.thread_pool import want_threads
+from optc.backends.tvm.tuning.kernel_timer import KernelTimer, weight_pool
+from optc.backends.tvm.tuning.schedule import (
     FETCHERS,
     KERNEL,
     TWO_LEVEL,
@@ -30,9 +31,8 @@ from optc.backends.tvm.schedule import (
     Workload,
     schedule_without,
 )
-from optc.backends.tvm.schedule_files import read_schedules, write_schedules
-from optc.backends.tvm.thread_pool import want_threads
-from optc.backends.tvm.tuning import ROWS, fastest, score
+from optc.backends.tvm.tuning.schedule_files import read_schedules, write_schedules
+from optc.backends.tvm.tuning.tuning import ROWS, fastest, score
 from optc.target import parse_target, usable_threads
 
 #: Kernel, bits, group size, zero points.

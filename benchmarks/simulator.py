@@ -34,8 +34,8 @@ from optc.artifact import Artifact
 from optc.bench.replay import replay, warm_up
 from optc.bench.summary import summarize
 from optc.bench.workload import Job, make_jobs, read_workload
+from optc.executable.executable import EngineSpec, Executable
 from optc.runtime.engine import Engine
-from optc.runtime.executable import EngineSpec, Executable
 from optc.runtime.loader import artifact_tokenizer
 from optc.simulate.fit_service import fit_service
 from optc.simulate.measure import measure_step_times

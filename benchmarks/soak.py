@@ -40,9 +40,9 @@ import optc
 from benchmarks.soak_draws import Draws, Job, Manner, draft_of
 from benchmarks.soak_memory import growth_percent, resident
 from benchmarks.soak_traffic import Clients, Outcome, Tally, differences, outcome
-from optc.runtime.core import Core
 from optc.runtime.handle import EngineError
 from optc.runtime.heap import give_back_freed
+from optc.runtime.loop.core import Core
 from optc.runtime.speculative.draft_model import DraftModel
 from optc.runtime.speculative.kinds import KINDS
 from optc.target import usable_threads

@@ -33,7 +33,7 @@ from unittest.mock import patch
 import numpy as np
 
 import optc
-from optc.runtime.request import Request
+from optc.runtime.requests.request import Request
 from optc.runtime.speculative.speculator import Speculator
 
 #: Modules of the standard library that no training step saw.

@@ -24,13 +24,13 @@ import numpy as np
 import tokenizers
 
 import optc
-from optc.runtime import core
+from optc.runtime.loop import core
 from optc.runtime.params import SamplingParams
-from optc.runtime.sampler import Mask, Sampled, unpacked
+from optc.runtime.sampling.sampler import Mask, Sampled, unpacked
 from optc.runtime.structured.compiler import GrammarCompiler
 from optc.runtime.structured.constraint import Constraint
 from optc.runtime.structured.structure import Structure
-from optc.runtime.tokenizer import Tokenizer, read_tokenizer
+from optc.runtime.text.tokenizer import Tokenizer, read_tokenizer
 
 
 def schema_of(**text: int) -> dict[str, Any]:

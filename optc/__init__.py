@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from optc.runtime.loader import load as load
     from optc.runtime.outputs import RequestOutput as RequestOutput
     from optc.runtime.params import SamplingParams as SamplingParams
-    from optc.runtime.prompts import Chat as Chat
+    from optc.runtime.requests.prompts import Chat as Chat
 
     __version__: str
 
@@ -55,7 +55,7 @@ _HOMES = {
     "load": "optc.runtime.loader",
     "RequestOutput": "optc.runtime.outputs",
     "SamplingParams": "optc.runtime.params",
-    "Chat": "optc.runtime.prompts",
+    "Chat": "optc.runtime.requests.prompts",
 }
 
 

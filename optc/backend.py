@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
 
-from optc.runtime.executable import EngineSpec, Executable, KVGroup, LayerKV
+from optc.executable.executable import EngineSpec, Executable, KVGroup, LayerKV
 from optc.target import Target
 
 if TYPE_CHECKING:  # onnx_ir is a compile-time package; the runtime must not need it
@@ -159,7 +159,7 @@ class Backend(Protocol):
 
     def kv_pools(self, dtype: str, target: Target) -> Support:
         """How engines for a target that the backend `takes` keep keys and values where the model
-        asks for a type of `optc.runtime.executable.KV_TYPES`: as it asks (native), as what the
+        asks for a type of `optc.executable.executable.KV_TYPES`: as it asks (native), as what the
         reason says (decomposed), or not at all."""
         ...
 

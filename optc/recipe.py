@@ -32,7 +32,7 @@ from optc.forms.decoder import Exported
 from optc.near import near, nearest
 from optc.pipeline.pipeline import Pipeline
 from optc.pipeline.spec import MARKS, OPTIONAL, REQUIRED
-from optc.runtime.checks import shown
+from optc.runtime.requests.checks import shown
 
 #: Gates a recipe may bound. KL and perplexity have upper bounds, agreement and speedups lower ones.
 GATE_NAMES = (

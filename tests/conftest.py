@@ -7,7 +7,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 import optc
-from tests.shared import made_once
+from tests.support.shared import made_once
 
 MODELS = Path(__file__).parents[1] / "examples/models"
 

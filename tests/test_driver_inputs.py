@@ -11,7 +11,7 @@ import pytest
 
 from optc import registry
 from optc.cli.main import run
-from tests.stub import StubBackend, write_tiny_model
+from tests.support.stub import StubBackend, write_tiny_model
 
 Break = Callable[[Path], object]
 

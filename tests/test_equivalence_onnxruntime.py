@@ -19,8 +19,8 @@ import optc
 from optc import registry
 from optc.artifact import Artifact
 from optc.reference.teacher_forcing import SingleSequence
-from optc.runtime.noise import gumbel, words
-from tests.shared import made_once
+from optc.runtime.sampling.noise import gumbel, words
+from tests.support.shared import made_once
 from tests.test_equivalence import (
     DRAFTED,
     GRAMMARS,

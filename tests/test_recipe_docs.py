@@ -6,8 +6,8 @@ import re
 from pathlib import Path
 
 from optc import registry
+from optc.executable.executable import KV_TYPES
 from optc.recipe import GATE_NAMES, Recipe, load_recipe
-from optc.runtime.executable import KV_TYPES
 from optc.target import parse_target
 
 PAGE = (Path(__file__).parents[1] / "docs/recipes.md").read_text(encoding="utf-8")

@@ -16,8 +16,8 @@ from optc.backends.onnxruntime.legalize.pages import is_paged
 from optc.backends.onnxruntime.packages import CPU_PACKAGE, GPU_PACKAGE, OLDEST
 from optc.backends.onnxruntime.providers import CPU, CUDA
 from optc.backends.onnxruntime.weights import store_weights
+from optc.executable.executable import EngineSpec, LayerKV
 from optc.forms.engine import EngineForm
-from optc.runtime.executable import EngineSpec, LayerKV
 from optc.target import Target
 
 #: Tokens of a block of PagedAttention, at least: any power of two from 16 on is taken

@@ -13,8 +13,8 @@ import numpy as np
 import numpy.typing as npt
 
 from optc.errors import InputError
-from optc.runtime.executable import EngineSpec, Int32, StepBatch
-from optc.runtime.step_limits import check_limits
+from optc.executable.executable import EngineSpec, Int32, StepBatch
+from optc.executable.step_limits import check_limits
 
 Int64 = npt.NDArray[np.int64]
 

@@ -13,12 +13,12 @@ from optc.backends.onnxruntime.calls import Call, calls_of, check_step
 from optc.backends.onnxruntime.memory import HostMemory
 from optc.backends.onnxruntime.slots import MakeMemory, Slots
 from optc.errors import InputError
-from optc.runtime.adapters.spec import ModuleWeights
-from optc.runtime.executable import EngineSpec, Float32, Int32, StepBatch
+from optc.executable.adapter_spec import ModuleWeights
+from optc.executable.executable import EngineSpec, Float32, Int32, StepBatch
 
 
 class SlotExecutable:
-    """A model in slot form behind `optc.runtime.executable.Executable`. Use it from one thread.
+    """A model in slot form behind `optc.executable.executable.Executable`. Use it from one thread.
 
     Args:
         session: ``onnxruntime.InferenceSession`` of the model.

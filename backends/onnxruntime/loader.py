@@ -20,7 +20,7 @@ from optc.backends.onnxruntime.providers import CPU, device_of, open_session
 from optc.backends.onnxruntime.slots import MakeMemory
 from optc.cuda_device import CudaDevice
 from optc.errors import ArtifactError, UnavailableError
-from optc.runtime.executable import EngineSpec
+from optc.executable.executable import EngineSpec
 
 
 def load_engine(

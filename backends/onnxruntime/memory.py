@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from optc.cuda_device import Device
 from optc.errors import InputError
-from optc.runtime.executable import Int32
+from optc.executable.executable import Int32
 
 Bytes = npt.NDArray[np.uint8]
 

@@ -18,16 +18,16 @@ from optc.backends.onnxruntime.memory import (
 )
 from optc.backends.onnxruntime.slots import MakeMemory
 from optc.errors import InputError
-from optc.runtime.adapters.spec import ModuleWeights
-from optc.runtime.executable import EngineSpec, Float32, Int32, StepBatch
-from optc.runtime.step_limits import check_limits
-from optc.runtime.token_runs import token_runs
+from optc.executable.adapter_spec import ModuleWeights
+from optc.executable.executable import EngineSpec, Float32, Int32, StepBatch
+from optc.executable.step_limits import check_limits
+from optc.executable.token_runs import token_runs
 
 _TYPE = np.dtype(np.float16)
 
 
 class PagedExecutable:
-    """A model over pages behind `optc.runtime.executable.Executable`. Use it from one thread.
+    """A model over pages behind `optc.executable.executable.Executable`. Use it from one thread.
 
     Args:
         session: ``onnxruntime.InferenceSession`` of the model.

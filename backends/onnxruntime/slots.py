@@ -17,8 +17,8 @@ from optc.backends.onnxruntime.memory import (
     write_blocks,
 )
 from optc.errors import InputError
-from optc.runtime.executable import EngineSpec, Int32
-from optc.runtime.token_runs import token_runs
+from optc.executable.executable import EngineSpec, Int32
+from optc.executable.token_runs import token_runs
 
 MakeMemory = Callable[[tuple[int, ...], np.dtype[Any]], Memory]
 

@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from optc.artifact.files import EngineFiles
     from optc.backend import BuildOptions, EngineBuild, Support
     from optc.bench.estimate import EngineEstimate
+    from optc.executable.executable import EngineSpec, Executable
     from optc.machine import Machine
-    from optc.runtime.executable import EngineSpec, Executable
     from optc.target import Target
 
 __all__ = ["BACKEND", "TensorRTBackend"]

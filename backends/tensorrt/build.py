@@ -23,8 +23,8 @@ from optc.backends.tensorrt.profiles import limits_of, profiles_for
 from optc.backends.tensorrt.report import Expected, describe, findings
 from optc.backends.tensorrt.request import BuildRequest
 from optc.errors import UnavailableError
+from optc.executable.executable import EngineSpec
 from optc.ir.graph import is_constant
-from optc.runtime.executable import EngineSpec
 from optc.target import Target
 
 TABLE_FILE = "layers.txt"

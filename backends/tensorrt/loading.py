@@ -10,8 +10,8 @@ from optc.backends.tensorrt.engine_data import ENGINE_FILE, RTX, EngineData, rea
 from optc.backends.tensorrt.header import EngineHeader, check_header, read_header
 from optc.backends.tensorrt.provider import installed_version
 from optc.errors import UnavailableError
+from optc.executable.executable import EngineSpec, Executable
 from optc.machine import Machine, this_machine
-from optc.runtime.executable import EngineSpec, Executable
 from optc.target import Target
 
 

@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from optc.bench.costs import StepCosts
     from optc.bench.estimate import EngineEstimate
     from optc.bench.measurable import Profiler
+    from optc.executable.executable import EngineSpec, Executable
     from optc.machine import Machine
-    from optc.runtime.executable import EngineSpec, Executable
     from optc.target import Target
 
 __all__ = ["BACKEND", "TvmBackend"]
@@ -30,7 +30,7 @@ class TvmBackend:
 
     def available(self) -> str:
         """Empty if engines can be built here, else what is missing and how to get it."""
-        from optc.backends.tvm.link import linker_command
+        from optc.backends.tvm.compiling.link import linker_command
         from optc.backends.tvm.runtime_libs import compiler_package
         from optc.errors import UnavailableError
 
@@ -51,8 +51,8 @@ class TvmBackend:
         from optc.backend import NATIVE, Support
         from optc.backends.tvm.cuda.limits import refusal
         from optc.backends.tvm.isa import isa_of
-        from optc.backends.tvm.lower import check_node
-        from optc.backends.tvm.lower_model import HANDLERS
+        from optc.backends.tvm.lowering.lower_model import HANDLERS
+        from optc.backends.tvm.lowering.walk import check_node
         from optc.errors import UnavailableError
 
         if target.kind == "cuda":
@@ -74,8 +74,8 @@ class TvmBackend:
         return Support("unsupported", reason) if reason else NATIVE
 
     def estimate(self, model: ir.Model, target: Target, options: BuildOptions) -> EngineEstimate:
-        """What the lowering alone tells; see `optc.backends.tvm.estimate`."""
-        from optc.backends.tvm.estimate import estimate_engine
+        """What the lowering alone tells; see `optc.backends.tvm.lowering.estimate`."""
+        from optc.backends.tvm.lowering.estimate import estimate_engine
 
         return estimate_engine(model, target, options)
 
@@ -86,12 +86,12 @@ class TvmBackend:
     def build(
         self, model: ir.Model, target: Target, workdir: Path, options: BuildOptions
     ) -> EngineBuild:
-        """Build the ragged-step model; see `optc.backends.tvm.build.build_engine`."""
+        """Build the ragged-step model; see `optc.backends.tvm.compiling.build.build_engine`."""
         if target.kind == "cuda":
             from optc.backends.tvm.cuda.build import build_engine as build_cuda_engine
 
             return build_cuda_engine(model, target, workdir, options)
-        from optc.backends.tvm.build import build_engine
+        from optc.backends.tvm.compiling.build import build_engine
 
         return build_engine(model, target, workdir, options)
 
@@ -114,7 +114,7 @@ class TvmBackend:
 
     def prepare(self) -> None:
         """Import the loader and tvm_ffi, which take as long as all the rest of a load."""
-        from optc.backends.tvm import loader  # noqa: F401
+        from optc.backends.tvm.loaded import loader  # noqa: F401
         from optc.backends.tvm.runtime_libs import import_ffi
 
         import_ffi()
@@ -122,12 +122,12 @@ class TvmBackend:
     def load(
         self, folder: Path, spec: EngineSpec, data: dict[str, Any], threads: int
     ) -> Executable:
-        """Load what `build` wrote; see `optc.backends.tvm.loader.load_engine`."""
+        """Load what `build` wrote; see `optc.backends.tvm.loaded.loader.load_engine`."""
         if "cuda" in data:
             from optc.backends.tvm.cuda.loader import load_engine as load_cuda_engine
 
             return load_cuda_engine(folder, spec, data)
-        from optc.backends.tvm.loader import load_engine
+        from optc.backends.tvm.loaded.loader import load_engine
 
         return load_engine(folder, spec, data, threads)
 
@@ -145,26 +145,26 @@ class TvmBackend:
     def open_meter(
         self, folder: Path, data: dict[str, Any], threads: int, working_set_bytes: int
     ) -> Meter:
-        """The ceilings by an engine's own loops; see `optc.backends.tvm.ceilings`."""
+        """The ceilings by an engine's own loops; see `optc.backends.tvm.measuring.ceilings`."""
         _refuse_cuda(data)
-        from optc.backends.tvm.ceilings import open_meter
+        from optc.backends.tvm.measuring.ceilings import open_meter
 
         return open_meter(folder, data, threads, working_set_bytes)
 
     def build_meter(
         self, target: Target, folder: Path, threads: int, working_set_bytes: int
     ) -> Meter:
-        """The ceilings compiled on their own; see `optc.backends.tvm.ceilings_build`."""
-        from optc.backends.tvm.ceilings_build import build_meter
+        """The ceilings compiled on their own; see `optc.backends.tvm.measuring.ceilings_build`."""
+        from optc.backends.tvm.measuring.ceilings_build import build_meter
 
         return build_meter(target, folder, threads, working_set_bytes)
 
     def open_profiler(
         self, folder: Path, spec: EngineSpec, data: dict[str, Any], threads: int
     ) -> Profiler:
-        """Load the engine for profiling; see `optc.backends.tvm.profile`."""
+        """Load the engine for profiling; see `optc.backends.tvm.measuring.profile`."""
         _refuse_cuda(data)
-        from optc.backends.tvm.profile import open_profiler
+        from optc.backends.tvm.measuring.profile import open_profiler
 
         return open_profiler(folder, spec, data, threads)
 

@@ -15,7 +15,7 @@ from optc.artifact.jsonio import MAX_INT, Fields
 from optc.backends.tvm.engine_files import ENGINE_FILE, RUNTIME_LIBRARY, WEIGHTS_FILE
 from optc.backends.tvm.program import Tensor
 from optc.backends.tvm.runtime_libs import LIBRARIES
-from optc.backends.tvm.weights_file import ALIGNMENT, Placed
+from optc.backends.tvm.weights.weights_file import ALIGNMENT, Placed
 from optc.bench.costs import StepCosts
 from optc.errors import ArtifactError
 

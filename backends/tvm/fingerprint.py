@@ -13,7 +13,7 @@ from optc.backends.tvm.engine_data import EngineData
 from optc.backends.tvm.engine_files import ENGINE_FILE
 from optc.backends.tvm.program import Tensor
 from optc.errors import ArtifactError
-from optc.runtime.executable import EngineSpec, Int32
+from optc.executable.executable import EngineSpec, Int32
 
 #: The kernel that writes it; engines compiled before have none.
 FINGERPRINT = "engine_fingerprint"

@@ -15,7 +15,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from optc.errors import InputError
-from optc.runtime.executable import EngineSpec, LayerKV
+from optc.executable.executable import EngineSpec, LayerKV
 
 #: Slots of one tile; block sizes are multiples of it.
 TILE = 16

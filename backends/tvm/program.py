@@ -119,7 +119,7 @@ def kernel_names(program: Program) -> dict[str, str]:
 def replayable(program: Program) -> bool:
     """Whether no tensor that a step computes depends on P, the width of the block tables.
 
-    Recorded steps (`optc.backends.tvm.replay`) rely on it: P grows while a sequence does.
+    Recorded steps (`optc.backends.tvm.replay.replay`) rely on it: P grows while a sequence does.
     """
     steps = (f for f in program.functions if f.name == "step")
     outputs = (t for f in steps for call in f.calls for t in call.outputs)

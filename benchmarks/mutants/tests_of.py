@@ -8,20 +8,20 @@ from pathlib import Path, PurePath
 TESTED_ELSEWHERE: dict[str, tuple[str, ...]] = {
     "optc/runtime/beams/group.py": ("tests/runtime/beams/test_beams.py",),
     "optc/runtime/beams/search.py": ("tests/runtime/beams/test_beams.py",),
-    "optc/runtime/block_pool.py": ("tests/runtime/test_kv_blocks.py",),
-    "optc/runtime/core.py": (
-        "tests/runtime/test_deadlines.py",
+    "optc/runtime/kv/block_pool.py": ("tests/runtime/kv/test_kv_blocks.py",),
+    "optc/runtime/loop/core.py": (
+        "tests/runtime/requests/test_deadlines.py",
         "tests/runtime/test_fork.py",
-        "tests/runtime/test_prefix_cache_core.py",
+        "tests/runtime/kv/test_prefix_cache_core.py",
     ),
-    "optc/runtime/kv_blocks.py": ("tests/runtime/test_prefix_cache.py",),
+    "optc/runtime/kv/kv_blocks.py": ("tests/runtime/kv/test_prefix_cache.py",),
     "optc/runtime/params.py": ("tests/runtime/beams/test_params.py",),
-    "optc/runtime/prefix_cache.py": ("tests/runtime/test_prefix_cache_core.py",),
-    "optc/runtime/sampler.py": ("tests/runtime/test_sampler_mask.py",),
-    "optc/runtime/scheduler.py": (
-        "tests/runtime/test_batching.py",
-        "tests/runtime/test_deadlines.py",
-        "tests/runtime/test_priorities.py",
+    "optc/runtime/kv/prefix_cache.py": ("tests/runtime/kv/test_prefix_cache_core.py",),
+    "optc/runtime/sampling/sampler.py": ("tests/runtime/sampling/test_sampler_mask.py",),
+    "optc/runtime/scheduling/scheduler.py": (
+        "tests/runtime/scheduling/test_batching.py",
+        "tests/runtime/requests/test_deadlines.py",
+        "tests/runtime/scheduling/test_priorities.py",
         "tests/runtime/speculative/test_speculation.py",
     ),
     "optc/runtime/speculative/break_even.py": (

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from itertools import chain
 
 from optc.artifact.jsonio import Fields
-from optc.runtime.adapters.spec import AdapterModule, AdapterPart, AdapterSpec
-from optc.runtime.executable import KV_TYPES, EngineSpec, KVGroup, LayerKV
-from optc.runtime.kv_layout import KVLayout
+from optc.executable.adapter_spec import AdapterModule, AdapterPart, AdapterSpec
+from optc.executable.executable import KV_TYPES, EngineSpec, KVGroup, LayerKV
+from optc.executable.kv_layout import KVLayout
 
 #: Most KV heads of a layer, and most elements of a head: far above any model's, and low enough that
 #: sizes computed from them stay within int64.

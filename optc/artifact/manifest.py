@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from optc.artifact.jsonio import canonical_json
-from optc.runtime.executable import EngineSpec
+from optc.executable.executable import EngineSpec
 from optc.target import Target
 
 #: Raised when a reader of the previous number could no longer understand what is written.

@@ -13,7 +13,7 @@ from dataclasses import fields, is_dataclass
 from typing import Any
 
 from optc.artifact.jsonio import canonical_json
-from optc.runtime.executable import EngineSpec
+from optc.executable.executable import EngineSpec
 
 
 def spec_digest(spec: EngineSpec, *more: Any) -> bytes:

@@ -7,7 +7,7 @@ from itertools import accumulate
 
 import numpy as np
 
-from optc.runtime.executable import EngineSpec, Int32, StepBatch
+from optc.executable.executable import EngineSpec, Int32, StepBatch
 
 
 def block_count(sequences: int, length: int, block_size: int) -> int:

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from optc.artifact.jsonio import Fields
-from optc.runtime.executable import EngineSpec
-from optc.runtime.work import Work
+from optc.executable.executable import EngineSpec
+from optc.runtime.metrics.work import Work
 
 #: Amounts of work by name: ``1`` (once a step), ``T`` rows, ``R`` rows with logits and, for each
 #: KV group g, ``kv<g>`` tokens whose K and V are read, ``pairs<g>`` pairs of a row and a token.

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from optc.bench.ceilings import Ceiling
 from optc.bench.costs import StepCosts, step_work
-from optc.runtime.executable import EngineSpec
+from optc.executable.executable import EngineSpec
 from optc.target import Target
 
 if TYPE_CHECKING:

@@ -14,8 +14,8 @@ from dataclasses import dataclass, field
 import onnx_ir as ir
 
 from optc.bench.costs import KernelCost, StepCosts, main_peak
+from optc.executable.executable import EngineSpec
 from optc.ir.functions import DOMAIN
-from optc.runtime.executable import EngineSpec
 
 #: Ceiling of a matmul's arithmetic, by the node (`KernelCost.peak`).
 PeakOf = Callable[[ir.Node], str]

@@ -9,7 +9,7 @@ from typing import Any, Protocol, runtime_checkable
 
 from optc.bench.ceilings import Meter
 from optc.bench.costs import StepCosts
-from optc.runtime.executable import EngineSpec, StepBatch
+from optc.executable.executable import EngineSpec, StepBatch
 from optc.target import Target
 
 
@@ -44,7 +44,7 @@ class Profiler(Protocol):
     """A loaded engine whose kernels can be timed; every call must come from one thread."""
 
     def allocate_kv(self, blocks_per_group: tuple[int, ...], block_size: int) -> None:
-        """As `optc.runtime.executable.Executable.allocate_kv`."""
+        """As `optc.executable.executable.Executable.allocate_kv`."""
         ...
 
     def time_step(self, batch: StepBatch, rounds: int, before: Callable[[], None]) -> StepTimes:

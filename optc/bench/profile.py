@@ -18,9 +18,9 @@ from optc.bench.costs import KernelCost, StepCosts, step_work
 from optc.bench.measurable import KernelTime, Profiler, StepTimes
 from optc.bench.paired import paired_utilization
 from optc.bench.utilization import Instruments
+from optc.executable.executable import EngineSpec
+from optc.executable.kv_layout import block_size_for
 from optc.progress import Progress, no_progress
-from optc.runtime.executable import EngineSpec
-from optc.runtime.kv_layout import block_size_for
 
 #: Rounds of a step: the fastest counts.
 ROUNDS = 20

@@ -8,8 +8,8 @@ from optc.bench.replay import Run
 from optc.bench.slo import Slo
 from optc.bench.utilization import Instruments
 from optc.errors import RequestError
-from optc.runtime.latencies import Latencies
-from optc.runtime.quantiles import ERROR
+from optc.runtime.metrics.latencies import Latencies
+from optc.runtime.metrics.quantiles import ERROR
 
 
 def summarize(

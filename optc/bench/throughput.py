@@ -20,7 +20,7 @@ from optc.bench.utilization import Instruments, with_utilization
 from optc.errors import InputError
 from optc.progress import Progress, no_progress
 from optc.runtime.engine import Engine
-from optc.runtime.metrics import RequestMetrics
+from optc.runtime.metrics.engine_metrics import RequestMetrics
 from optc.runtime.outputs import RequestOutput
 from optc.runtime.params import SamplingParams
 

@@ -13,7 +13,7 @@ from optc.bench.costs import StepCosts, step_work
 from optc.bench.measurable import MeasurableBackend
 from optc.cpu_caches import beyond_caches
 from optc.errors import OptcError, UnavailableError
-from optc.runtime.executable import EngineSpec
+from optc.executable.executable import EngineSpec
 from optc.target import usable_threads
 
 if TYPE_CHECKING:

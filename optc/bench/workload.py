@@ -21,7 +21,7 @@ import numpy as np
 from optc.bench.lengths import draw_lengths
 from optc.bench.trace import read_trace
 from optc.errors import InputError
-from optc.runtime.executable import Int32
+from optc.executable.executable import Int32
 
 Encode = Callable[[str], Sequence[int]]
 

@@ -18,13 +18,13 @@ from optc.bench.estimate import (
     estimate_json,
     speed_bound,
 )
-from optc.driver.engines import EngineRequest, engine_name, name_engines
-from optc.driver.kv_types import kv_supports
-from optc.driver.limits import predicted_bytes, weight_bytes
-from optc.driver.lowering import Lowered, lower
-from optc.driver.memory import PeakMemory
-from optc.driver.options import CompileOptions, build_limits, for_engines
-from optc.driver.recipe_options import resolve_recipe
+from optc.driver.compiling.engines import EngineRequest, engine_name, name_engines
+from optc.driver.compiling.limits import predicted_bytes, weight_bytes
+from optc.driver.compiling.lowering import Lowered, lower
+from optc.driver.compiling.memory import PeakMemory
+from optc.driver.compiling.options import CompileOptions, build_limits, for_engines
+from optc.driver.recipes.kv_types import kv_supports
+from optc.driver.recipes.recipe_options import resolve_recipe
 from optc.errors import UnavailableError, UnsupportedError
 from optc.forms.find import form_type
 from optc.forms.ragged import RaggedStep

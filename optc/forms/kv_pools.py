@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Self
 
-from optc.runtime.executable import KVGroup, LayerKV
+from optc.executable.executable import KVGroup, LayerKV
 
 
 @dataclass(frozen=True)

@@ -8,9 +8,9 @@ from typing import Any, ClassVar, Self
 
 import onnx_ir as ir
 
+from optc.executable.adapter_spec import AdapterModule, AdapterPart, AdapterSpec
 from optc.forms.form import Form
 from optc.forms.kv_pools import KVPools
-from optc.runtime.adapters.spec import AdapterModule, AdapterPart, AdapterSpec
 
 #: Inputs of every ragged step, in order; then those that only some have, and the pools.
 STEP_INPUTS = (

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from optc.runtime.executable import Float32, Int32
+from optc.executable.executable import Float32, Int32
 
 Float64 = npt.NDArray[np.float64]
 

@@ -11,6 +11,7 @@ from typing import Any
 
 import onnx_ir as ir
 
+from optc.executable.executable import Executable, Float32
 from optc.gates.divergence import (
     Divergence,
     RowDivergence,
@@ -23,7 +24,6 @@ from optc.progress import Progress, no_progress
 from optc.reference.blockwise import BlockwiseReference
 from optc.reference.teacher_forcing import SingleSequence, window_logits
 from optc.reference.text import EvalWindows
-from optc.runtime.executable import Executable, Float32
 from optc.target import usable_threads
 
 #: Gates whose value must not exceed the bound; of the others it must not fall below.

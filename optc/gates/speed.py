@@ -14,11 +14,11 @@ import numpy as np
 import onnx_ir as ir
 import onnxruntime as ort
 
+from optc.executable.executable import Executable, Int32
 from optc.progress import Progress, no_progress
 from optc.reference.baseline import Baseline, BaselinePart
 from optc.reference.submodel import Array
 from optc.reference.teacher_forcing import SingleSequence
-from optc.runtime.executable import Executable, Int32
 
 #: Rounds whose median counts, and how long a round of the engine may take for that many.
 ROUNDS = 5

@@ -7,10 +7,10 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 import onnx_ir as ir
 
+from optc.executable.executable import Int32
 from optc.reference.blockwise import BlockwiseReference
 from optc.reference.observers import BlockValues, Watcher
 from optc.reference.partition import Block
-from optc.runtime.executable import Int32
 
 
 def activation_ranges(

@@ -17,11 +17,11 @@ import numpy as np
 import onnx_ir as ir
 import onnxruntime as ort
 
+from optc.executable.executable import Int32
 from optc.reference.cached_attention import AttentionCopier, Cache
 from optc.reference.partition import partition
 from optc.reference.pieces import HeadTail, block_inputs, evaluate_shared
 from optc.reference.submodel import Array, SubModel, extract, open_session, weight_array
-from optc.runtime.executable import Int32
 
 #: Vocabulary entries per tile of a head that is timed in tiles.
 HEAD_TILE = 32768

@@ -16,13 +16,13 @@ from pathlib import Path
 import numpy as np
 import onnx_ir as ir
 
+from optc.executable.executable import Float32, Int32
 from optc.ir.weights import as_lazy
 from optc.reference.block_run import BlockRun
 from optc.reference.observers import BlockObserver, BlockValues, all_watched
 from optc.reference.partition import Block, Partition, partition
 from optc.reference.pieces import HeadTail, evaluate_shared
 from optc.reference.submodel import Array, open_session, run_session
-from optc.runtime.executable import Float32, Int32
 
 #: Told (done, total) blocks.
 BlockProgress = Callable[[int, int], None]

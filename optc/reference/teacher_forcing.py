@@ -7,8 +7,8 @@ from collections.abc import Iterator
 import numpy as np
 
 from optc.errors import InputError
-from optc.runtime.executable import EngineSpec, Executable, Float32, Int32, StepBatch
-from optc.runtime.kv_layout import block_size_for
+from optc.executable.executable import EngineSpec, Executable, Float32, Int32, StepBatch
+from optc.executable.kv_layout import block_size_for
 
 
 class SingleSequence:

@@ -17,8 +17,8 @@ from pathlib import Path
 import numpy as np
 
 from optc.errors import InputError
-from optc.runtime.executable import Int32
-from optc.runtime.rust_errors import RustError, rust_errors
+from optc.executable.executable import Int32
+from optc.runtime.text.rust_errors import RustError, rust_errors
 from optc.safe_json import JSONError, parse_json
 
 #: Tokens scored per window and number of windows, unless the model is too large (`windows_for`).

@@ -8,26 +8,26 @@ from functools import partial
 from pathlib import Path
 from types import TracebackType
 
+from optc.executable.executable import EngineSpec
 from optc.runtime.adapters.loading import load_adapter
-from optc.runtime.awaiting import submitted
-from optc.runtime.batching import BatchingMode
 from optc.runtime.engine_info import EngineInfo
-from optc.runtime.eviction import Eviction
-from optc.runtime.executable import EngineSpec
 from optc.runtime.handle import Handle
-from optc.runtime.intake import Intake
-from optc.runtime.kv_plan import KVPlan
-from optc.runtime.metrics import EngineMetrics
-from optc.runtime.opening import OpenCore, OpenExecutable
+from optc.runtime.kv.eviction import Eviction
+from optc.runtime.kv.kv_plan import KVPlan
+from optc.runtime.loop.awaiting import submitted
+from optc.runtime.loop.opening import OpenCore, OpenExecutable
+from optc.runtime.loop.worker import Worker
+from optc.runtime.metrics.engine_metrics import EngineMetrics
 from optc.runtime.outputs import Delta, RequestOutput
 from optc.runtime.params import SamplingParams
-from optc.runtime.preparing import OnError, listed, params_for, prepare_all
-from optc.runtime.prompts import Chat, Prompt
+from optc.runtime.requests.intake import Intake
+from optc.runtime.requests.preparing import OnError, listed, params_for, prepare_all
+from optc.runtime.requests.prompts import Chat, Prompt
+from optc.runtime.requests.submission import Submission
+from optc.runtime.requests.terms import Terms
+from optc.runtime.scheduling.batching import BatchingMode
 from optc.runtime.speculative.drafting import Drafting
-from optc.runtime.submission import Submission
-from optc.runtime.terms import Terms
-from optc.runtime.tokenizer import Message, Tokenizer
-from optc.runtime.worker import Worker
+from optc.runtime.text.tokenizer import Message, Tokenizer
 
 
 class Engine:
@@ -37,14 +37,15 @@ class Engine:
         open_executable: Loads the engine; called on the engine's own thread.
         tokenizer: For prompts and results as text; without it prompts are token ids.
         eos_token_ids: Tokens that end a text.
-        kv_memory_bytes: Memory for keys and values; None chooses (`optc.runtime.kv_plan`).
+        kv_memory_bytes: Memory for keys and values; None chooses (`optc.runtime.kv.kv_plan`).
         token_budget: Most rows of one step; None is the engine's limit.
         max_sequences, prefill_chunk, block_size: As of `optc.load`.
         prefix_cache: Keep keys and values of prefixes for later requests.
-        prefix_eviction: Which of them goes first (`optc.runtime.eviction`).
+        prefix_eviction: Which of them goes first (`optc.runtime.kv.eviction`).
         prefix_spill: Where they go then (`optc.runtime.spill.where`); None is nowhere.
         drafting: With what tokens are drafted; None does not speculate.
-        batching, batch_window_ms: When waiting requests are admitted (`optc.runtime.batching`).
+        batching, batch_window_ms: When waiting requests are admitted
+        (`optc.runtime.scheduling.batching`).
         info: Where the engine comes from; None where it was not loaded from an artifact.
 
     Raises:
@@ -213,7 +214,8 @@ class Engine:
             salt: A tenant's name: requests of different salts share no cached prefixes, so that
                 latencies tell nothing about the prompts of others.
             priority: Higher goes first, and later ones make room for it; who waits gains on
-                newcomers, so that nobody starves (`optc.runtime.policy` states the bound).
+                newcomers, so that nobody starves (`optc.runtime.scheduling.policy` states the
+                bound).
             deadline_s: Seconds from now when the request ends at the latest, with what it has
                 and the finish reason ``deadline``; seen between steps. None is no deadline.
             adapter: Name of a loaded LoRA adapter (`load_adapter`); None is the model itself.

@@ -8,11 +8,11 @@ from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING
 
 from optc.errors import EngineError
+from optc.runtime.loop.own_process import OwnProcess
 from optc.runtime.outputs import Completion, Delta, RequestOutput
-from optc.runtime.own_process import OwnProcess
 
 if TYPE_CHECKING:
-    from optc.runtime.waking import Waker
+    from optc.runtime.loop.waking import Waker
 
 
 class Handle:
@@ -164,7 +164,7 @@ class Handle:
     def _new_waker(self) -> Waker:
         from asyncio import get_running_loop  # a program with coroutines has it already
 
-        from optc.runtime.waking import Waker
+        from optc.runtime.loop.waking import Waker
 
         waker = Waker(get_running_loop())
         with self._lock:

@@ -21,11 +21,11 @@ from optc.target import usable_threads
 from optc.units import parse_bytes
 
 if TYPE_CHECKING:
-    from optc.runtime.batching import BatchingMode
+    from optc.executable.executable import Executable
     from optc.runtime.engine import Engine
-    from optc.runtime.eviction import Eviction
-    from optc.runtime.executable import Executable
-    from optc.runtime.tokenizer import Tokenizer
+    from optc.runtime.kv.eviction import Eviction
+    from optc.runtime.scheduling.batching import BatchingMode
+    from optc.runtime.text.tokenizer import Tokenizer
 
 
 def load(
@@ -84,7 +84,7 @@ def load(
         num_speculative_tokens: Always so many drafts for a request; None is as many as pay, by
             what steps cost on this machine (measured at the first load, about a second).
         cost_cache: Keep these measurements in the user's cache folder
-            (`optc.runtime.costs_cache`); False measures at every load.
+            (`optc.runtime.speculative.costs_cache`); False measures at every load.
         batching: ``continuous`` admits requests at every step; ``static`` runs a batch to its end
             before it admits the next, ``dynamic`` collects one for ``batch_window_ms`` first:
             both for comparison. Never changes a result on batch-invariant engines.
@@ -110,9 +110,9 @@ def load(
     count = threads or usable_threads()
     artifact = Artifact.open(path, "size")
     with artifact.contents_checked(verify):  # no file of an engine is opened before its end
-        from optc.runtime.costs_cache import CostsCache
         from optc.runtime.engine import Engine
         from optc.runtime.engine_info import EngineInfo
+        from optc.runtime.speculative.costs_cache import CostsCache
         from optc.runtime.speculative.draft_artifact import find_draft
         from optc.runtime.speculative.drafting import Drafting, MeasuredCosts
 
@@ -222,7 +222,7 @@ def artifact_tokenizer(artifact: Artifact) -> Tokenizer | None:
     entry, path = artifact.manifest.tokenizer, artifact.tokenizer_file()
     if entry is None or path is None:
         return None
-    from optc.runtime.tokenizer import Tokenizer, read_tokenizer
+    from optc.runtime.text.tokenizer import Tokenizer, read_tokenizer
 
     return Tokenizer(
         read_tokenizer(path),

@@ -11,7 +11,7 @@ from numbers import Integral
 from typing import TYPE_CHECKING
 
 from optc.errors import RequestError
-from optc.runtime.checks import as_tuple, check_int, check_number, invalid, shown
+from optc.runtime.requests.checks import as_tuple, check_int, check_number, invalid, shown
 from optc.runtime.structured.structure import Structure, structure_of
 
 if TYPE_CHECKING:  # NumPy is not needed to make parameters

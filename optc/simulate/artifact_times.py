@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from optc import registry
 from optc.artifact import Artifact
+from optc.executable.executable import Executable
 from optc.progress import Progress, no_progress
-from optc.runtime.costs_cache import CostsCache
-from optc.runtime.executable import Executable
 from optc.runtime.loader import artifact_tokenizer
+from optc.runtime.speculative.costs_cache import CostsCache
 from optc.simulate.fit_service import fit_service
 from optc.simulate.measure import measure_step_times
 from optc.simulate.service import serve

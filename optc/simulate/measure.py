@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from optc.executable.executable import EngineSpec, Executable
 from optc.progress import Progress, no_progress
-from optc.runtime.executable import EngineSpec, Executable
 from optc.simulate.step_times import Curve, Rows, StepTimes, group_shares
 from optc.simulate.stopwatch import time_steps
 

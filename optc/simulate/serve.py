@@ -12,11 +12,11 @@ from typing import Any
 from optc.bench.replay import Run, Served, make_run
 from optc.bench.workload import Job
 from optc.errors import InputError
-from optc.runtime.core import Core
-from optc.runtime.executable import EngineSpec
-from optc.runtime.kv_plan import KVPlan, plan_kv
+from optc.executable.executable import EngineSpec
+from optc.runtime.kv.kv_plan import KVPlan, plan_kv
+from optc.runtime.loop.core import Core
 from optc.runtime.params import SamplingParams
-from optc.runtime.request import Request
+from optc.runtime.requests.request import Request
 from optc.runtime.speculative.break_even import BreakEven
 from optc.runtime.speculative.plan_drafts import Costs
 from optc.runtime.speculative.row_costs import RowCosts
@@ -46,7 +46,7 @@ class Settings:
         max_sequences: Most requests that are served at once.
         prefill_chunk: Most rows of a step for prompts while others decode; None is no limit.
         max_drafted: Most drafts of a request in a step; 0 does not speculate.
-        kv_memory: Bytes for keys and values; None chooses (`optc.runtime.kv_plan`).
+        kv_memory: Bytes for keys and values; None chooses (`optc.runtime.kv.kv_plan`).
         prefix_cache: Keep the keys and values of prefixes.
     """
 

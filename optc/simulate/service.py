@@ -15,12 +15,12 @@ from typing import Any, NamedTuple, cast
 import numpy as np
 
 from optc.bench.replay import warm_up
+from optc.executable.executable import Executable, Float32, StepBatch
 from optc.runtime.engine import Engine
-from optc.runtime.executable import Executable, Float32, StepBatch
 from optc.runtime.handle import Handle
-from optc.runtime.opening import OpenExecutable
+from optc.runtime.loop.opening import OpenExecutable
 from optc.runtime.params import SamplingParams
-from optc.runtime.tokenizer import Tokenizer
+from optc.runtime.text.tokenizer import Tokenizer
 from optc.simulate.step_times import Rows
 
 #: Decode steps of a request, and the tokens of its prompt, where nothing but decoding is seen.

@@ -21,8 +21,8 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any, NamedTuple
 
-from optc.runtime.executable import EngineSpec
-from optc.runtime.work import visible_pairs
+from optc.executable.executable import EngineSpec
+from optc.runtime.metrics.work import visible_pairs
 
 
 class Rows(NamedTuple):

@@ -7,9 +7,9 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from optc.bench.batches import ragged_batch
+from optc.executable.executable import Executable, StepBatch
+from optc.executable.kv_layout import block_size_for
 from optc.progress import Progress
-from optc.runtime.executable import Executable, StepBatch
-from optc.runtime.kv_layout import block_size_for
 from optc.simulate.step_times import Rows
 
 #: Tokens of a KV block, or the engine's own multiple if that is larger.

@@ -16,8 +16,8 @@ from optc.bench.slo import ATTAINED, Slo
 from optc.bench.summary import summarize
 from optc.bench.workload import Job
 from optc.errors import InputError
+from optc.executable.executable import EngineSpec
 from optc.progress import Progress, no_progress
-from optc.runtime.executable import EngineSpec
 from optc.simulate.serve import Settings, simulate
 from optc.simulate.step_times import StepTimes
 

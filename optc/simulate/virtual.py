@@ -12,9 +12,9 @@ from dataclasses import replace
 import numpy as np
 import numpy.typing as npt
 
-from optc.runtime.adapters.spec import ModuleWeights
-from optc.runtime.executable import EngineSpec, Float32, Int32, StepBatch
-from optc.runtime.request import Request
+from optc.executable.adapter_spec import ModuleWeights
+from optc.executable.executable import EngineSpec, Float32, Int32, StepBatch
+from optc.runtime.requests.request import Request
 from optc.runtime.speculative.proposer import Drafts, Wanted
 from optc.simulate.step_times import Rows, StepTimes
 
@@ -33,7 +33,7 @@ class VirtualClock:
 
 
 class VirtualEngine:
-    """An `optc.runtime.executable.Executable` whose steps only move the clock.
+    """An `optc.executable.executable.Executable` whose steps only move the clock.
 
     Args:
         spec: Of the engine that is simulated.

@@ -8,6 +8,7 @@ from typing import ClassVar
 import onnx_ir as ir
 
 from optc.errors import InputError, UnsupportedError
+from optc.executable.executable import LayerKV
 from optc.forms.decoder import Dense
 from optc.forms.form import Form
 from optc.forms.kv_pools import KVPools
@@ -17,7 +18,6 @@ from optc.ir.graph import remove_unused, replace_node, width
 from optc.passes.kv_cache.logit_rows import gather_logit_rows
 from optc.passes.kv_cache.token_rows import collapse, narrow_to_int32
 from optc.pipeline.base import Pass, PassReport
-from optc.runtime.executable import LayerKV
 
 #: Types of paged pools.
 _TYPES = ("float32", "bfloat16", "float16", "int8")

@@ -11,6 +11,7 @@ import numpy as np
 import onnx_ir as ir
 
 from optc.errors import InputError
+from optc.executable.executable import Int32
 from optc.forms.decoder import Dense
 from optc.forms.form import Form
 from optc.ir.linear import Linear, find_linear
@@ -21,7 +22,6 @@ from optc.reference.calibration import (
     find_statistics,
     weights_of,
 )
-from optc.runtime.executable import Int32
 from optc.target import usable_threads
 
 #: Statistic of a weight: the largest magnitude that its layer's input had, float64 [].

@@ -11,11 +11,11 @@ from optc import registry
 from optc.artifact import EngineEntry
 from optc.artifact.choose import choose_engine
 from optc.errors import InputError, UnavailableError
+from optc.executable.adapter_spec import AdapterSpec
 from optc.machine import Machine
-from optc.runtime.adapters.spec import AdapterSpec
 from optc.target import Target, parse_target
 from tests.artifact.toy import toy_engine
-from tests.stub import StubBackend
+from tests.support.stub import StubBackend
 
 V3 = Target("x86-64-v3", "cpu", parse_target("x86-64-v3").features)
 V4 = parse_target("x86-64-v4-vnni")

@@ -9,7 +9,7 @@ import pytest
 from optc.artifact.engine_spec import parse_spec
 from optc.artifact.jsonio import Fields
 from optc.errors import ArtifactError
-from optc.runtime.adapters.spec import AdapterModule, AdapterPart, AdapterSpec
+from optc.executable.adapter_spec import AdapterModule, AdapterPart, AdapterSpec
 from tests.artifact.toy import toy_spec
 
 PART = AdapterPart("w", 0, 8)

@@ -14,7 +14,7 @@ from optc.artifact.measured import measured_speeds
 from optc.machine import Machine
 from optc.target import Target, parse_target
 from tests.artifact.toy import toy_engine, write_toy
-from tests.stub import StubBackend
+from tests.support.stub import StubBackend
 
 V3 = parse_target("x86-64-v3")
 HERE = Machine(frozenset(V3.features))

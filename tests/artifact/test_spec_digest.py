@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from optc.artifact.spec_digest import spec_digest
-from optc.runtime.adapters.spec import AdapterModule, AdapterPart, AdapterSpec
-from optc.runtime.executable import EngineSpec, KVGroup, LayerKV
+from optc.executable.adapter_spec import AdapterModule, AdapterPart, AdapterSpec
+from optc.executable.executable import EngineSpec, KVGroup, LayerKV
 from tests.artifact.toy import toy_spec
 
 ADAPTERS = AdapterSpec(2, 4, (AdapterModule(8, 8, (AdapterPart("q", 0, 8),)),))

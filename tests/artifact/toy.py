@@ -21,7 +21,7 @@ from optc.artifact import (
 )
 from optc.artifact.digests import hashed_file, hashing_threads
 from optc.artifact.manifest import digest_of
-from optc.runtime.executable import EngineSpec, KVGroup, LayerKV
+from optc.executable.executable import EngineSpec, KVGroup, LayerKV
 from optc.target import Target, parse_target
 
 WEIGHTS = bytes(range(256)) * 40

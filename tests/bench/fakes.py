@@ -7,7 +7,7 @@ from collections.abc import Callable
 from optc.bench.ceilings import Ceiling
 from optc.bench.costs import KernelCost, StepCosts
 from optc.bench.measurable import KernelTime, StepTimes
-from optc.runtime.executable import StepBatch
+from optc.executable.executable import StepBatch
 
 #: A matmul over 1000 bytes of weights, attention over 10 bytes a token, a norm.
 COSTS = StepCosts(

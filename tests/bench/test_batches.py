@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from optc.bench.batches import block_count, ragged_batch, step_batch
-from tests.runtime.toy import ToyExecutable, toy_spec
+from tests.runtime.support.toy import ToyExecutable, toy_spec
 
 
 def test_the_engine_takes_them() -> None:

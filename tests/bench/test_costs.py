@@ -7,7 +7,7 @@ from dataclasses import asdict
 
 from optc.bench.costs import StepCosts, step_work
 from tests.bench.fakes import COSTS
-from tests.runtime.toy import toy_spec
+from tests.runtime.support.toy import toy_spec
 
 
 def test_work_of_ragged_rows() -> None:

@@ -13,7 +13,7 @@ from optc.bench.estimate import (
     prefill_work,
     speed_bound,
 )
-from tests.runtime.toy import toy_spec
+from tests.runtime.support.toy import toy_spec
 
 #: A matmul of 1000 bytes a step and 20 operations a row, attention of 10 bytes a token.
 COSTS = StepCosts(

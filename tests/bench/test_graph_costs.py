@@ -10,7 +10,7 @@ from optc.bench.estimate import EngineEstimate, EstimatingBackend, decode_work, 
 from optc.errors import UnsupportedError
 from optc.pipeline.pipeline import Pipeline
 from optc.target import parse_target
-from tests.models import Dense, dense_model
+from tests.support.models import Dense, dense_model
 
 SHAPE = Dense(hidden=64, heads=4, kv_heads=2, head_dim=16, rotary_dim=16, inner=96, vocab=80)
 STEP = "fuse-qkv,fuse-gate-up,kv-cache,fuse-residual-norm,fuse-rotary"

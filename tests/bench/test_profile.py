@@ -9,7 +9,7 @@ from optc.bench.measurable import KernelTime, StepTimes
 from optc.bench.profile import Shape, profile, shapes, step_json
 from optc.bench.utilization import Instruments
 from tests.bench.fakes import COSTS, FakeMeter, FakeProfiler
-from tests.runtime.toy import ToyExecutable, toy_spec
+from tests.runtime.support.toy import ToyExecutable, toy_spec
 
 
 @pytest.mark.parametrize(("sequences", "rows", "length"), [(1, 16, 16), (3, 1, 20), (2, 5, 7)])

@@ -15,10 +15,10 @@ from optc.bench.utilization import Instruments
 from optc.bench.workload import Job
 from optc.errors import RequestError
 from optc.runtime.engine import Engine
-from optc.runtime.metrics import EngineMetrics, RequestMetrics
-from optc.runtime.work import Work
+from optc.runtime.metrics.engine_metrics import EngineMetrics, RequestMetrics
+from optc.runtime.metrics.work import Work
 from tests.bench.fakes import COSTS, FakeMeter
-from tests.runtime.toy import ToyExecutable, toy_spec
+from tests.runtime.support.toy import ToyExecutable, toy_spec
 
 
 def job(at: float, prompt: int = 5, output: int = 3) -> Job:

@@ -8,8 +8,8 @@ from optc.bench import throughput
 from optc.bench.throughput import bench, fit, result_json
 from optc.errors import InputError, RequestError
 from optc.runtime.engine import Engine
-from optc.runtime.metrics import RequestMetrics
-from tests.runtime.toy import ToyExecutable, toy_spec
+from optc.runtime.metrics.engine_metrics import RequestMetrics
+from tests.runtime.support.toy import ToyExecutable, toy_spec
 
 
 @pytest.fixture

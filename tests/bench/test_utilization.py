@@ -19,8 +19,8 @@ from optc.cpu_caches import beyond_caches
 from optc.errors import UnavailableError
 from optc.runtime.engine import Engine
 from tests.bench.fakes import COSTS, FakeMeter
-from tests.runtime.toy import ToyExecutable, toy_spec
-from tests.stub import StubBackend
+from tests.runtime.support.toy import ToyExecutable, toy_spec
+from tests.support.stub import StubBackend
 
 PERCENTILES: dict[str, float | None] = {"p50": 1.0, "p90": 1.0, "p99": 1.0}
 #: 20 prompt tokens, 9 new ones: decode is counted at 25 tokens of context.

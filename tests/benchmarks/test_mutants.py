@@ -136,7 +136,7 @@ def test_every_change_of_this_repository_compiles() -> None:
 
 
 def test_a_seed_draws_the_same_lines_and_each_at_most_once() -> None:
-    lines = drawing.mutations_by_line(ROOT, ["optc/runtime/quantiles.py"])
+    lines = drawing.mutations_by_line(ROOT, ["optc/runtime/metrics/quantiles.py"])
     drawn = drawing.draw(lines, 10, seed=3)
     assert drawn == drawing.draw(lines, 10, seed=3) != drawing.draw(lines, 10, seed=4)
     assert len({mutation.lineno for mutation in drawn}) == 10
@@ -151,7 +151,7 @@ def test_paths_outside_are_refused() -> None:
 
 
 def test_mirrored_tests_are_found_behind_symbolic_links() -> None:
-    assert mapping.mirrored_test("optc/runtime/core.py") == "tests/runtime/test_core.py"
+    assert mapping.mirrored_test("optc/runtime/loop/core.py") == "tests/runtime/loop/test_core.py"
     (module,) = drawing.find_modules(ROOT, ["optc/passes/quantize/affine.py"])
     assert mapping.tests_of(ROOT, module) == ["tests/passes/quantize/test_affine.py"]
 

@@ -17,11 +17,11 @@ from benchmarks.soak_draws import Job
 from benchmarks.soak_memory import growth_percent, resident
 from benchmarks.soak_traffic import Outcome, Tally, differences
 from optc import registry
-from optc.runtime.executable import EngineSpec, Executable, Float32, StepBatch
+from optc.executable.executable import EngineSpec, Executable, Float32, StepBatch
 from optc.runtime.params import SamplingParams
-from tests.runtime.artifacts import ToyBackend, write_artifact
-from tests.runtime.toy import ToyExecutable, toy_spec
-from tests.runtime.traffic import add, drain, make_core
+from tests.runtime.support.artifacts import ToyBackend, write_artifact
+from tests.runtime.support.toy import ToyExecutable, toy_spec
+from tests.runtime.support.traffic import add, drain, make_core
 
 
 class Faulty(ToyExecutable):

@@ -15,8 +15,8 @@ from optc.cli.main import run
 from optc.gates import measure
 from optc.gates.measure import GateReport, judge
 from optc.importer import ImportedModel
-from tests.shared import made_once
-from tests.stub import AheadOfTime, StubBackend, write_tiny_model
+from tests.support.shared import made_once
+from tests.support.stub import AheadOfTime, StubBackend, write_tiny_model
 
 
 @dataclass(frozen=True)

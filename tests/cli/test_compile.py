@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 
 from optc.artifact import Artifact
-from optc.driver.early import check_config
+from optc.driver.compiling.preflight import check_config
 from optc.errors import InputError, UnsupportedError
 from tests.cli.conftest import Optc, nothing_left
-from tests.heads import write_heads
-from tests.stub import StubBackend
+from tests.support.heads import write_heads
+from tests.support.stub import StubBackend
 
 REPORT_KEYS = {
     "artifact",

@@ -14,8 +14,8 @@ from optc import importer
 from optc.artifact import Artifact
 from optc.importer import ImportedModel
 from tests.cli.conftest import Optc
-from tests.runtime.texts import byte_level
-from tests.stub import StubBackend, write_tiny_model
+from tests.runtime.support.texts import byte_level
+from tests.support.stub import StubBackend, write_tiny_model
 
 Change = Callable[[ImportedModel, Path], ImportedModel]
 ImportAs = Callable[[Change], None]

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from optc.artifact import Artifact
-from optc.driver.engines import split_engines
+from optc.driver.compiling.engines import split_engines
 from optc.target import host_features, known_targets
 from tests.cli.conftest import Optc
-from tests.stub import Runner, StubBackend
+from tests.support.stub import Runner, StubBackend
 
 
 def test_engines_have_names_and_folders_of_their_own(compile_engines: Optc, tmp_path: Path) -> None:

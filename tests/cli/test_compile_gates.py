@@ -92,7 +92,7 @@ def test_gates_that_cannot_be_measured_fail_unless_allowed(
     tmp_path: Path,
 ) -> None:
     future = Target("x86-64-v9", "cpu", ("avx9000",))
-    monkeypatch.setattr("optc.driver.engines.parse_target", lambda *_: future)
+    monkeypatch.setattr("optc.driver.compiling.engines.parse_target", lambda *_: future)
     refused = compile_tiny("--target", "x86-64-v9", gates=True)
     assert refused.code == 2
     assert nothing_left(tmp_path)

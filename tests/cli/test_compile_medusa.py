@@ -7,8 +7,8 @@ from typing import Any
 
 from optc.artifact import Artifact
 from tests.cli.conftest import Optc
-from tests.heads import write_heads
-from tests.stub import StubBackend
+from tests.support.heads import write_heads
+from tests.support.stub import StubBackend
 
 WIDTH = 32
 

@@ -7,7 +7,7 @@ import pytest
 from optc.cli.commands import targets
 from optc.machine import Machine
 from tests.cli.conftest import Optc
-from tests.stub import StubBackend
+from tests.support.stub import StubBackend
 
 
 def test_recipes(optc: Optc) -> None:

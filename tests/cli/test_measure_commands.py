@@ -10,11 +10,11 @@ import pytest
 
 from optc import registry
 from optc.bench.costs import StepCosts
-from optc.runtime.executable import EngineSpec
+from optc.executable.executable import EngineSpec
 from optc.target import Target
 from tests.bench.fakes import COSTS, FakeMeter, FakeProfiler
 from tests.cli.conftest import Optc
-from tests.stub import StubBackend
+from tests.support.stub import StubBackend
 
 FRAME = {"schema", "warnings"}
 #: More than the toy engine can reach.

@@ -16,13 +16,13 @@ from optc.bench.costs import KernelCost, StepCosts
 from optc.bench.estimate import EngineEstimate, speed_bound
 from optc.driver.plan import plan
 from optc.errors import UnavailableError
+from optc.executable.executable import KV_TYPES
 from optc.importer import ImportedModel
-from optc.runtime.executable import KV_TYPES
 from optc.target import Target
 from tests.bench.fakes import FakeMeter
 from tests.cli.conftest import Optc
-from tests.runtime.toy import toy_spec
-from tests.stub import VOCAB, StubBackend
+from tests.runtime.support.toy import toy_spec
+from tests.support.stub import VOCAB, StubBackend
 
 #: 1000 bytes a step, 20 operations a row.
 COSTS = StepCosts("int8", {"matmul": KernelCost(1, "int8", {"1": 1000.0}, {"T": 20.0})})

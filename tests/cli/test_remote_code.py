@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.conftest import Optc
-from tests.stub import StubBackend
+from tests.support.stub import StubBackend
 
 
 @pytest.fixture

@@ -10,10 +10,10 @@ import pytest
 
 import optc as package
 from optc import registry
-from optc.runtime.costs_cache import CostsCache
+from optc.runtime.speculative.costs_cache import CostsCache
 from optc.target import Target
 from tests.cli.conftest import Optc
-from tests.runtime.artifacts import ToyBackend, write_artifact
+from tests.runtime.support.artifacts import ToyBackend, write_artifact
 from tests.simulate.fakes import step_times
 
 WANTED = ("--slo", "ttft=200ms,tpot=20ms", "--threads", "1")

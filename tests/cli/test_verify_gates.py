@@ -11,7 +11,7 @@ import pytest
 
 from optc import importer
 from optc.artifact import Artifact
-from optc.driver import engine_gates, verify_gates
+from optc.driver.judging import engine_gates, verify_gates
 from optc.gates import measure
 from optc.importer import ImportedModel
 from optc.machine import Machine

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from optc import registry
-from tests.stub import AheadOfTime, StubBackend
+from tests.support.stub import AheadOfTime, StubBackend
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ import pytest
 from optc.backend import NATIVE, BuildOptions, Support
 from optc.bench.costs import StepCosts
 from optc.bench.estimate import EngineEstimate
-from optc.driver.engines import EngineRequest
+from optc.driver.compiling.engines import EngineRequest
 from optc.driver.plan import (
     EnginePlan,
     NodeVerdict,
@@ -22,8 +22,8 @@ from optc.driver.plan import (
 from optc.errors import UnavailableError
 from optc.recipe import load_recipe
 from optc.target import Target, parse_target
-from tests.runtime.toy import toy_spec
-from tests.stub import StubBackend
+from tests.runtime.support.toy import toy_spec
+from tests.support.stub import StubBackend
 
 
 class Picky(StubBackend):

@@ -7,6 +7,8 @@ import pytest
 
 from optc import registry
 from optc.errors import InputError
+from optc.executable.adapter_spec import AdapterModule, AdapterPart, AdapterSpec
+from optc.executable.executable import KVGroup, LayerKV
 from optc.forms.batched import BatchedTensors, NamedTensor
 from optc.forms.decoder import Dense, Exported
 from optc.forms.engine import EngineForm
@@ -16,10 +18,8 @@ from optc.forms.kv_pools import KVPools
 from optc.forms.ragged import RaggedStep
 from optc.forms.static_kv import StaticKV
 from optc.pipeline.pipeline import Pipeline
-from optc.runtime.adapters.spec import AdapterModule, AdapterPart, AdapterSpec
-from optc.runtime.executable import KVGroup, LayerKV
-from tests.models import Dense as Shape
-from tests.models import dense_model
+from tests.support.models import Dense as Shape
+from tests.support.models import dense_model
 
 LAYERS = (LayerKV(1, 2, 8, 16, "int8"), LayerKV(0, 2, 8, 16, "int8"), LayerKV(1, 1, 8, 8, "int8"))
 POOLS = KVPools.grouped_by_window((0, 20), LAYERS)

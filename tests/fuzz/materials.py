@@ -37,7 +37,7 @@ def _in_child(make: object, *paths: Path) -> None:
 
 
 def _write_model(folder: Path) -> None:
-    from tests.stub import write_tiny_model
+    from tests.support.stub import write_tiny_model
 
     folder.mkdir()
     write_tiny_model(folder)

@@ -6,8 +6,8 @@ import numpy as np
 import onnx_ir as ir
 
 from optc.ir.emit import Emitter, dims_of
-from tests.ir_text import model_of
-from tests.ragged import run
+from tests.support.ir_text import model_of
+from tests.support.ragged import run
 
 
 def test_operators_and_constants_are_named_typed_and_shaped() -> None:

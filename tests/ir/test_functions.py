@@ -19,9 +19,9 @@ from optc.ir.functions import (
     make_node,
     prune_functions,
 )
-from tests import oracle
-from tests.ir_text import Array, f32
-from tests.ragged import run
+from tests.support import oracle
+from tests.support.ir_text import Array, f32
+from tests.support.ragged import run
 
 
 def empty_model() -> ir.Model:

@@ -14,7 +14,7 @@ from optc.ir.graph import (
     replace_node,
     width,
 )
-from tests.ir_text import f32, model_of
+from tests.support.ir_text import f32, model_of
 
 
 def test_width_follows_the_nodes() -> None:

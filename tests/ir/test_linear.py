@@ -8,7 +8,7 @@ import pytest
 from optc.ir.graph import width
 from optc.ir.linear import find_linear, head_of, linear_of, merge_linears, merged_name
 from optc.ir.sources import Source, sources_of
-from tests.ir_text import f32, model_of
+from tests.support.ir_text import f32, model_of
 
 
 def test_the_bias_belongs_to_the_layer() -> None:

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests import oracle
 from tests.ir.test_functions import call
-from tests.ir_text import Array, f32
+from tests.support import oracle
+from tests.support.ir_text import Array, f32
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ import onnx_ir as ir
 import pytest
 
 from optc.ir.quantized_rows import QuantizedRows, QuantizedTile
-from tests.ir_text import Array
+from tests.support.ir_text import Array
 
 N, K, GROUP = 6, 64, 32
 

@@ -7,9 +7,9 @@ import onnx_ir as ir
 import pytest
 
 from optc.ir.quantizers import float_operand, is_quantizer
-from tests import oracle
-from tests.ir_text import f32, model_of
-from tests.ragged import run
+from tests.support import oracle
+from tests.support.ir_text import f32, model_of
+from tests.support.ragged import run
 
 SCALE = {"scale": f32(8)}
 NORM = "<epsilon: float = 0.5>"

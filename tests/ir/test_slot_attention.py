@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tests import oracle
 from tests.ir.test_functions import call
-from tests.ir_text import f32
+from tests.support import oracle
+from tests.support.ir_text import f32
 
 HEADS, KV_HEADS, KEY_DIM, VALUE_DIM, CAPACITY = 4, 2, 4, 6, 16
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tests import oracle
 from tests.ir.test_functions import call
 from tests.ir.test_paged_attention import (
     Case,
@@ -15,8 +14,9 @@ from tests.ir.test_paged_attention import (
     make_step,
     new_rows,
 )
-from tests.ir_text import Array, f32
-from tests.trees import path_to, random_parents
+from tests.support import oracle
+from tests.support.ir_text import Array, f32
+from tests.support.trees import path_to, random_parents
 
 CASES = [
     (Case(), (1, 1, 9)),

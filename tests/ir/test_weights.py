@@ -9,7 +9,7 @@ import pytest
 
 from optc.ir.quantized_rows import QuantizedRows, QuantizedTile
 from optc.ir.weights import TILE_ELEMENTS, LazyWeight, as_lazy, concatenate_rows
-from tests.ir_text import Array, f32
+from tests.support.ir_text import Array, f32
 
 
 class Counted:

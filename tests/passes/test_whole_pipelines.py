@@ -7,10 +7,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from tests.families import FAMILIES, FUSED, model_after
-from tests.ir_text import Array
-from tests.models import Dense, dense_model
-from tests.ragged import RaggedDriver, run_dense
+from tests.support.families import FAMILIES, FUSED, model_after
+from tests.support.ir_text import Array
+from tests.support.models import Dense, dense_model
+from tests.support.ragged import RaggedDriver, run_dense
 
 SHAPES = {
     "llama": FAMILIES["llama"],

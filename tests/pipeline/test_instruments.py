@@ -10,7 +10,7 @@ from optc.errors import InputError
 from optc.pipeline.base import PassReport
 from optc.pipeline.instruments import dump_to, model_text
 from optc.pipeline.pipeline import PassRecord
-from tests.ir_text import f32, model_of
+from tests.support.ir_text import f32, model_of
 
 RECORD = PassRecord(3, "rename", "rename", 0.5, PassReport())
 

@@ -18,7 +18,7 @@ from optc.ir.functions import ensure_function
 from optc.pipeline.base import Pass, PassReport
 from optc.pipeline.instruments import dump_to
 from optc.pipeline.pipeline import PassRecord, Pipeline
-from tests.ir_text import model_of
+from tests.support.ir_text import model_of
 
 
 @dataclass(frozen=True)

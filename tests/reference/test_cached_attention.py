@@ -9,8 +9,8 @@ import pytest
 from optc.errors import UnsupportedError
 from optc.reference.cached_attention import AttentionCopier, Cache
 from optc.reference.submodel import extract, open_session, run_session
-from tests import oracle
-from tests.ir_text import f32, model_of
+from tests.support import oracle
+from tests.support.ir_text import f32, model_of
 
 PLAIN = Cache(("pk", "pv"), ("nk", "nv"), 2, (8, 4), "", 0)
 WINDOWED = Cache(("pk", "pv"), ("nk", "nv"), 2, (8, 4), "mask", 3)

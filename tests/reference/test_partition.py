@@ -6,8 +6,8 @@ import onnx_ir as ir
 import pytest
 
 from optc.reference.partition import is_attention, is_constant, partition
-from tests.families import FAMILIES
-from tests.models import Dense, dense_model
+from tests.support.families import FAMILIES
+from tests.support.models import Dense, dense_model
 
 
 @pytest.mark.parametrize("family", FAMILIES)

@@ -8,9 +8,9 @@ import pytest
 from optc.reference.partition import partition
 from optc.reference.pieces import HeadTail, block_inputs, evaluate_shared
 from optc.reference.submodel import open_session, run_session
-from tests.models import Dense
-from tests.models import dense_model as other_model
 from tests.support.dense_models import HEAD, D, V, dense_model
+from tests.support.models import Dense
+from tests.support.models import dense_model as other_model
 
 
 def test_values_of_positions_are_computed_once_for_all_blocks() -> None:

@@ -7,8 +7,8 @@ import onnx_ir as ir
 import pytest
 
 from optc.reference.submodel import SubModel, extract, open_session, run_session, weight_array
-from tests.ir_text import f32, model_of
-from tests.ragged import run
+from tests.support.ir_text import f32, model_of
+from tests.support.ragged import run
 
 SIGNATURE = "g (float[S,48] x) => (float[S,40] y)"
 NODES = """

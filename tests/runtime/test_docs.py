@@ -12,7 +12,7 @@ import pytest
 import optc
 from optc import registry
 from optc.runtime.engine import Engine
-from tests.runtime.artifacts import ToyBackend, write_artifact
+from tests.runtime.support.artifacts import ToyBackend, write_artifact
 
 ROOT = Path(__file__).parents[2]
 #: Beginnings of calls in running text.

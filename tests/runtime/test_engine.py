@@ -10,9 +10,9 @@ from optc.runtime.engine import Engine
 from optc.runtime.handle import Handle
 from optc.runtime.outputs import Delta
 from optc.runtime.params import SamplingParams
-from optc.runtime.tokenizer import Tokenizer
-from tests.runtime.texts import byte_level
-from tests.runtime.toy import VOCAB, ToyExecutable, generate_naively, toy_spec
+from optc.runtime.text.tokenizer import Tokenizer
+from tests.runtime.support.texts import byte_level
+from tests.runtime.support.toy import VOCAB, ToyExecutable, generate_naively, toy_spec
 
 GREEDY = SamplingParams(temperature=0, max_tokens=6)
 

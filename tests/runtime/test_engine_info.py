@@ -4,7 +4,7 @@ from pathlib import Path
 
 from optc.artifact.choose import Choice, Rejected
 from optc.runtime.engine_info import EngineInfo
-from tests.runtime.artifacts import write_artifact
+from tests.runtime.support.artifacts import write_artifact
 
 
 def test_it_names_what_was_chosen_and_the_reasons_against_others(tmp_path: Path) -> None:

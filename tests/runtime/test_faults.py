@@ -9,18 +9,18 @@ from typing import Any
 import pytest
 
 from optc.errors import EngineError
-from optc.runtime.core import Core
-from optc.runtime.deadlines import Deadlines
-from optc.runtime.detokenize import TextStream
 from optc.runtime.engine import Engine
 from optc.runtime.handle import Handle
-from optc.runtime.kv_blocks import KVBlocks
+from optc.runtime.kv.kv_blocks import KVBlocks
+from optc.runtime.loop.core import Core
 from optc.runtime.params import SamplingParams
-from optc.runtime.request import Request
-from optc.runtime.scheduler import Scheduler
-from optc.runtime.tokenizer import Tokenizer
-from tests.runtime.texts import byte_level
-from tests.runtime.toy import ToyExecutable, toy_spec
+from optc.runtime.requests.deadlines import Deadlines
+from optc.runtime.requests.request import Request
+from optc.runtime.scheduling.scheduler import Scheduler
+from optc.runtime.text.detokenize import TextStream
+from optc.runtime.text.tokenizer import Tokenizer
+from tests.runtime.support.texts import byte_level
+from tests.runtime.support.toy import ToyExecutable, toy_spec
 
 #: A hang is not waited for longer than this; nothing else depends on it.
 HANG_S = 30.0

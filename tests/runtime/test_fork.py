@@ -5,14 +5,14 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from optc.runtime.core import Core
+from optc.executable.executable import EngineSpec, Int32
 from optc.runtime.engine import Engine
-from optc.runtime.executable import EngineSpec, Int32
-from optc.runtime.kv_blocks import KVBlocks, blocks_needed
-from optc.runtime.kv_plan import KVPlan
+from optc.runtime.kv.kv_blocks import KVBlocks, blocks_needed
+from optc.runtime.kv.kv_plan import KVPlan
+from optc.runtime.loop.core import Core
 from optc.runtime.params import SamplingParams
-from optc.runtime.request import Request
-from tests.runtime.toy import ToyExecutable, toy_spec
+from optc.runtime.requests.request import Request
+from tests.runtime.support.toy import ToyExecutable, toy_spec
 
 PARAMS = SamplingParams(temperature=1.1, max_tokens=12)
 

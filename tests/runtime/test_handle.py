@@ -11,14 +11,14 @@ import pytest
 
 import optc
 from optc.errors import EngineError, OptcError, RequestError
-from optc.runtime.awaiting import submitted
+from optc.executable.executable import Float32, StepBatch
 from optc.runtime.engine import Engine
-from optc.runtime.executable import Float32, StepBatch
 from optc.runtime.handle import Handle
-from optc.runtime.metrics import RequestMetrics
+from optc.runtime.loop.awaiting import submitted
+from optc.runtime.metrics.engine_metrics import RequestMetrics
 from optc.runtime.outputs import Completion, Delta
 from optc.runtime.params import SamplingParams
-from tests.runtime.toy import ToyExecutable, generate_naively, toy_spec
+from tests.runtime.support.toy import ToyExecutable, generate_naively, toy_spec
 
 GREEDY = SamplingParams(temperature=0, max_tokens=6)
 LONG = SamplingParams(max_tokens=None, ignore_eos=True, temperature=0)

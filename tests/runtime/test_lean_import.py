@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import optc
-from tests.runtime.artifacts import write_artifact
+from tests.runtime.support.artifacts import write_artifact
 
 ROOT = Path(__file__).parents[2]
 FORBID = """
@@ -69,7 +69,7 @@ def test_an_artifact_loads_and_generates(tmp_path: Path) -> None:
     code = """
 import optc
 from optc import registry
-from tests.runtime.artifacts import ToyBackend
+from tests.runtime.support.artifacts import ToyBackend
 registry.backend = {"toy": ToyBackend()}.__getitem__
 with optc.load(sys.argv[1], kv_memory="1MiB") as engine:
     result = engine.generate(["hello"], optc.SamplingParams(max_tokens=5, seed=1))[0]
@@ -83,7 +83,7 @@ def test_an_engine_that_nobody_closes_does_not_hold_up_the_exit(tmp_path: Path) 
     code = """
 import optc
 from optc import registry
-from tests.runtime.artifacts import ToyBackend
+from tests.runtime.support.artifacts import ToyBackend
 registry.backend = {"toy": ToyBackend()}.__getitem__
 engine = optc.load(sys.argv[1], kv_memory="1MiB")
 handle = engine.submit("hello", optc.SamplingParams(max_tokens=None, ignore_eos=True))

@@ -8,7 +8,7 @@ import pytest
 
 import optc
 from optc import registry
-from tests.runtime.artifacts import ToyBackend, write_artifact
+from tests.runtime.support.artifacts import ToyBackend, write_artifact
 
 GREEDY = optc.SamplingParams(temperature=0, max_tokens=24, ignore_eos=True)
 

@@ -12,8 +12,8 @@ import optc
 from optc import registry
 from optc.artifact import verify
 from optc.target import Target, parse_target, usable_threads
-from tests.runtime.artifacts import ToyBackend, write_artifact
-from tests.runtime.toy import ToyModel, generate_naively
+from tests.runtime.support.artifacts import ToyBackend, write_artifact
+from tests.runtime.support.toy import ToyModel, generate_naively
 
 
 @pytest.fixture

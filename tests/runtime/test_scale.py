@@ -8,8 +8,8 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from optc.runtime.policy import place, steps_when_first
-from tests.runtime.jobs import Job, World, make_world
+from optc.runtime.scheduling.policy import place, steps_when_first
+from tests.runtime.support.jobs import Job, World, make_world
 
 REQUESTS = 10_000
 BUDGET = 64

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from optc import registry
-from optc.runtime.costs_cache import CostsCache
+from optc.runtime.speculative.costs_cache import CostsCache
 from optc.simulate import service, stopwatch
 from optc.simulate.artifact_times import artifact_step_times
-from tests.runtime.artifacts import ToyBackend, write_artifact
+from tests.runtime.support.artifacts import ToyBackend, write_artifact
 
 
 def test_times_are_measured_once_and_again_on_demand(

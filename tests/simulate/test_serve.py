@@ -14,7 +14,7 @@ from optc.bench.summary import summarize
 from optc.bench.workload import Job, make_jobs, read_workload
 from optc.errors import InputError
 from optc.simulate.serve import Settings, simulate
-from tests.runtime.toy import toy_spec
+from tests.runtime.support.toy import toy_spec
 from tests.simulate.fakes import step_times
 
 SPEC = toy_spec(max_context=512, max_rows=64, max_sequences=16, max_logit_rows=64)

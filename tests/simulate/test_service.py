@@ -13,7 +13,7 @@ from optc.simulate.fit_service import fit_service
 from optc.simulate.serve import Settings, reached_s, simulate
 from optc.simulate.service import ServedStep, Service, begun, follows, serve
 from optc.simulate.step_times import Curve, Rows, Spread, StepTimes
-from tests.runtime.toy import ToyExecutable, toy_spec
+from tests.runtime.support.toy import ToyExecutable, toy_spec
 from tests.simulate.fakes import line, step_times
 
 ALONE = replace(step_times(step=1e-3, row=1e-4), body=Curve((1.0, 8.0, 64.0), (1.0, 2.0, 5.0)))

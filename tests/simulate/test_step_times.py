@@ -8,10 +8,10 @@ from dataclasses import replace
 
 import pytest
 
-from optc.runtime.executable import KVGroup, LayerKV
+from optc.executable.executable import KVGroup, LayerKV
 from optc.simulate.measure import fit, measure_step_times
 from optc.simulate.step_times import Curve, Rows, Spread, StepTimes
-from tests.runtime.toy import ToyExecutable, toy_spec
+from tests.runtime.support.toy import ToyExecutable, toy_spec
 from tests.simulate.fakes import step_times
 
 MIXED = [Rows(1, 90), Rows(1, 700), Rows(5, 300), Rows(130, 1000)]

@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from optc.runtime.executable import Float32, StepBatch
+from optc.executable.executable import Float32, StepBatch
 from optc.simulate import stopwatch
 from optc.simulate.step_times import Rows
 from optc.simulate.stopwatch import time_steps
-from tests.runtime.toy import ToyExecutable, toy_spec
+from tests.runtime.support.toy import ToyExecutable, toy_spec
 
 
 class Timed(ToyExecutable):

@@ -10,7 +10,7 @@ from optc.bench.workload import make_jobs, read_workload
 from optc.errors import InputError
 from optc.simulate.serve import Settings
 from optc.simulate.tune import Candidate, Subject, Tuner
-from tests.runtime.toy import toy_spec
+from tests.runtime.support.toy import toy_spec
 from tests.simulate.fakes import step_times
 
 SPEC = toy_spec(max_context=512, max_rows=256, max_sequences=16, max_logit_rows=256)

@@ -10,7 +10,7 @@ import numpy as np
 from optc.bench.batches import ragged_batch
 from optc.simulate.step_times import Spread
 from optc.simulate.virtual import VirtualClock, VirtualEngine, VirtualProposer
-from tests.runtime.toy import toy_spec
+from tests.runtime.support.toy import toy_spec
 from tests.simulate.fakes import step_times
 
 SPEC = toy_spec(max_rows=64, max_sequences=64, max_logit_rows=64)

@@ -6,7 +6,7 @@ import numpy as np
 import onnx_ir as ir
 import onnxruntime as ort
 
-from optc.runtime.executable import EngineSpec, KVGroup, LayerKV, StepBatch
+from optc.executable.executable import EngineSpec, KVGroup, LayerKV, StepBatch
 from tests.support.dense_models import HEAD, HKV, V
 
 

@@ -12,7 +12,7 @@ from optc.backends.tensorrt.runtime.plan import DECODE, Call
 from optc.backends.tensorrt.runtime.slots import Slots
 from optc.cuda_device import Device, Graph
 from optc.errors import UnavailableError
-from optc.runtime.executable import Float32
+from optc.executable.executable import Float32
 
 #: Shapes of decode calls that are kept as graphs.
 _MAX_GRAPHS = 64

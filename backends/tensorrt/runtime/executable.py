@@ -13,12 +13,12 @@ from optc.backends.tensorrt.runtime.plan import plan_calls
 from optc.backends.tensorrt.runtime.slots import Slots
 from optc.cuda_device import Device
 from optc.errors import InputError
-from optc.runtime.adapters.spec import ModuleWeights
-from optc.runtime.executable import EngineSpec, Float32, Int32, StepBatch
+from optc.executable.adapter_spec import ModuleWeights
+from optc.executable.executable import EngineSpec, Float32, Int32, StepBatch
 
 
 class SlotExecutable:
-    """Steps as batched calls over slots (`optc.runtime.executable.Executable`).
+    """Steps as batched calls over slots (`optc.executable.executable.Executable`).
 
     Args:
         spec: The engine's.

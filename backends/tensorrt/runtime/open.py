@@ -11,7 +11,7 @@ from optc.backends.tensorrt.runtime.engine import ProfileRunner, contexts_of, us
 from optc.backends.tensorrt.runtime.executable import SlotExecutable
 from optc.cuda_device import CudaDevice, Device
 from optc.errors import ArtifactError, UnavailableError
-from optc.runtime.executable import EngineSpec
+from optc.executable.executable import EngineSpec
 
 
 def open_executable(path: Path, spec: EngineSpec, data: EngineData) -> SlotExecutable:

@@ -13,8 +13,8 @@ import numpy as np
 import numpy.typing as npt
 
 from optc.cuda_device import Device
-from optc.runtime.executable import KV_TYPES, EngineSpec, Int32
-from optc.runtime.token_runs import token_runs
+from optc.executable.executable import KV_TYPES, EngineSpec, Int32
+from optc.executable.token_runs import token_runs
 
 
 @dataclass(frozen=True)

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from optc.backends.tvm.cuda.device import Device
-from optc.backends.tvm.recording import KernelCall, Recording
-from optc.backends.tvm.replay_plan import check_apart, uses_of
+from optc.backends.tvm.replay.recording import KernelCall, Recording
+from optc.backends.tvm.replay.replay_plan import check_apart, uses_of
 
 #: Buffers start at a multiple of so many bytes, and are no smaller.
 _LEAST = 256

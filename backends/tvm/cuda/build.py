@@ -1,4 +1,4 @@
-"""Building a CUDA engine: as `optc.backends.tvm.build`, with cubins beside the library."""
+"""Building a CUDA engine: as for the CPU, with cubins beside the library."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from typing import Any
 import onnx_ir as ir
 
 from optc.backend import BuildOptions, EngineBuild
-from optc.backends.tvm.build import compiling, pack_weights
-from optc.backends.tvm.costs import CUDA_PEAKS, costs_json, step_costs
+from optc.backends.tvm.compiling.build import compiling, pack_weights
+from optc.backends.tvm.compiling.link import linker_command
 from optc.backends.tvm.cuda.images import image_file
 from optc.backends.tvm.cuda.limits import refusal
 from optc.backends.tvm.cuda.step_memory import step_range_values, with_step_memory
 from optc.backends.tvm.cuda.toolchain import device_compiler
 from optc.backends.tvm.engine_files import ENGINE_FILE, RUNTIME_LIBRARY
-from optc.backends.tvm.link import linker_command
-from optc.backends.tvm.lower_model import Lowered, lower_model
+from optc.backends.tvm.lowering.costs import CUDA_PEAKS, costs_json, step_costs
+from optc.backends.tvm.lowering.lower_model import Lowered, lower_model
 from optc.backends.tvm.program import kernel_names
 from optc.backends.tvm.runtime_libs import FFI_PACKAGE, copy_libraries, ffi_version
 from optc.errors import UnsupportedError

@@ -14,13 +14,13 @@ import tvm_ffi
 from tvm import relax
 from tvm.s_tir import dlight
 
-from optc.backends.tvm.compiler import export, relax_pipeline
+from optc.backends.tvm.compiling.compiler import export, relax_pipeline
+from optc.backends.tvm.compiling.emit import KERNELS, emit
 from optc.backends.tvm.cuda.gpu import tvm_target
 from optc.backends.tvm.cuda.images import CREATE, EDIT, image_file, key_of
 from optc.backends.tvm.cuda.kernels.launch import device_source
 from optc.backends.tvm.cuda.kernels.table import device_function
 from optc.backends.tvm.cuda.toolchain import device_compiler
-from optc.backends.tvm.emit import KERNELS, emit
 from optc.backends.tvm.program import Program, Tensor
 from optc.process_memory import own_peak_bytes
 from optc.target import Target, parse_target

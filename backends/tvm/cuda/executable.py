@@ -16,17 +16,17 @@ from optc.backends.tvm.cuda.graphs import Graphs
 from optc.backends.tvm.cuda.packed_inputs import PackedInputs
 from optc.backends.tvm.cuda.pools import DevicePools
 from optc.backends.tvm.cuda.results import Results
-from optc.backends.tvm.staging import Staging
+from optc.backends.tvm.loaded.staging import Staging
 from optc.errors import InputError
-from optc.runtime.adapters.spec import ModuleWeights
-from optc.runtime.executable import EngineSpec, Float32, Int32, StepBatch
+from optc.executable.adapter_spec import ModuleWeights
+from optc.executable.executable import EngineSpec, Float32, Int32, StepBatch
 
 #: Least width of block tables.
 _LEAST_BLOCKS = 8
 
 
 class CudaExecutable:
-    """A loaded engine (`optc.runtime.executable.Executable`). Use it from one thread.
+    """A loaded engine (`optc.executable.executable.Executable`). Use it from one thread.
 
     Args:
         device: Where it runs.

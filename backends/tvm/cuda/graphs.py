@@ -15,9 +15,9 @@ from typing import Any
 
 from optc.backends.tvm.cuda.arena import Arena
 from optc.backends.tvm.cuda.capture import Capture, Graph, NotCapturedError
-from optc.backends.tvm.recording import KernelCall, Recorder
-from optc.backends.tvm.replay_plan import NotReplayableError
-from optc.backends.tvm.staging import StepInputs
+from optc.backends.tvm.loaded.staging import StepInputs
+from optc.backends.tvm.replay.recording import KernelCall, Recorder
+from optc.backends.tvm.replay.replay_plan import NotReplayableError
 
 #: Rows up to which it is worth while: larger steps keep the device busy for longer.
 MAX_ROWS = 64

@@ -16,13 +16,13 @@ from optc.backends.tvm.cuda.results import Results
 from optc.backends.tvm.cuda.runtime import open_cudart, start_runtime
 from optc.backends.tvm.engine_data import read_data
 from optc.backends.tvm.engine_files import ENGINE_FILE, RUNTIME_LIBRARY, WEIGHTS_FILE, check_files
-from optc.backends.tvm.loader import kernel_library, open_vm
-from optc.backends.tvm.recording import Recorder
+from optc.backends.tvm.loaded.loader import kernel_library, open_vm
+from optc.backends.tvm.replay.recording import Recorder
 from optc.backends.tvm.runtime_libs import LIBRARIES
-from optc.backends.tvm.weights_file import MappedWeights
+from optc.backends.tvm.weights.weights_file import MappedWeights
 from optc.errors import ArtifactError
+from optc.executable.executable import EngineSpec
 from optc.machine import this_machine
-from optc.runtime.executable import EngineSpec
 
 #: Device types CUDA and CPU (where shapes are computed), device 0, pooled allocators.
 _CUDA_POOLED = (2, 0, 2, 1, 0, 2)

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from optc.backends.tvm.cuda.device import Device
-from optc.backends.tvm.input_memory import ALIGNMENT, Placed, grown
-from optc.runtime.executable import Int32
+from optc.backends.tvm.loaded.input_memory import ALIGNMENT, Placed, grown
+from optc.executable.executable import Int32
 
 #: Inputs start at a multiple of so many elements.
 _STEP = ALIGNMENT // 4

@@ -12,7 +12,7 @@ import numpy.typing as npt
 from optc.backends.tvm.cuda.device import Device
 from optc.backends.tvm.kv_layout import POOL_TYPES, TILE, check_allocation, pool_shapes
 from optc.errors import InputError, UnavailableError
-from optc.runtime.executable import EngineSpec, Int32, LayerKV
+from optc.executable.executable import EngineSpec, Int32, LayerKV
 
 
 class DevicePools:

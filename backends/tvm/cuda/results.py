@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from optc.backends.tvm.cuda.device import Device
-from optc.runtime.executable import EngineSpec
+from optc.executable.executable import EngineSpec
 
 
 class Results:

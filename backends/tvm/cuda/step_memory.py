@@ -12,7 +12,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from optc.backends.tvm.given_logits import leaving_logits
+from optc.backends.tvm.lowering.given_logits import leaving_logits
 from optc.backends.tvm.program import Function, Program, Tensor
 
 #: The step's argument before the memory for its logits.

@@ -8,7 +8,7 @@ from typing import Any
 from tvm.tirx.script.builder import ir as tir
 
 from optc.backends.tvm.fingerprint import FINGERPRINT
-from optc.backends.tvm.kernels.matmul_tiles import argument, building
+from optc.backends.tvm.kernels.matmul.tiles import argument, building
 
 
 def fingerprint_kernel(words: Sequence[int]) -> Any:

@@ -1,4 +1,4 @@
-/* Threads of an engine's parallel loops, in place of TVM's pool (optc/backends/tvm/thread_pool.py).
+/* Threads of an engine's parallel loops, in place of TVM's pool (backends/tvm/loaded/thread_pool.py).
 
 TVM's threads wait by giving up the processor again and again (sched_yield). Beside other programs
 that puts them behind those for milliseconds, many times a step. Here

@@ -21,7 +21,7 @@ from optc.cli.output import (
 from optc.cli.progress import progress_on_stderr
 
 if TYPE_CHECKING:
-    from optc.driver.evaluate import Evaluation
+    from optc.driver.judging.evaluate import Evaluation
     from optc.progress import Progress
 
 _PATH = click.Path(path_type=Path)
@@ -77,7 +77,7 @@ def _evaluate(
     progress: Progress,
 ) -> Evaluation:
     from optc.artifact import Artifact
-    from optc.driver.evaluate import evaluate_artifact
+    from optc.driver.judging.evaluate import evaluate_artifact
 
     progress("check", 0, 0)
     return evaluate_artifact(

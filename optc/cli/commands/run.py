@@ -13,7 +13,7 @@ from optc.cli.output import json_option, print_json, visible
 from optc.cli.structured import structured_options, structured_parameters
 from optc.cli.valid_text import valid_text
 from optc.errors import InputError
-from optc.runtime.batching import MODES, BatchingMode
+from optc.runtime.scheduling.batching import MODES, BatchingMode
 from optc.units import SIZE_HELP
 
 if TYPE_CHECKING:

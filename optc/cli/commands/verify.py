@@ -22,7 +22,7 @@ from optc.errors import InputError
 
 if TYPE_CHECKING:
     from optc.artifact import Manifest
-    from optc.driver.verify_gates import VerifiedGates
+    from optc.driver.judging.verify_gates import VerifiedGates
 
 _PATH = click.Path(path_type=Path)
 
@@ -91,7 +91,7 @@ def _gates(artifact: Any, reference: Path, eval_text: Path | None) -> VerifiedGa
     from optc.cli.needs import compile_packages
 
     with compile_packages(), reserved_stdout(), progress_on_stderr() as progress:
-        from optc.driver.verify_gates import verify_gates
+        from optc.driver.judging.verify_gates import verify_gates
 
         return verify_gates(artifact, reference, eval_text=eval_text, progress=progress)
 

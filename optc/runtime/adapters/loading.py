@@ -7,15 +7,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from optc.errors import InputError
-from optc.runtime.adapters.spec import AdapterSpec
+from optc.executable.adapter_spec import AdapterSpec
 from optc.runtime.adapters.table import AdapterTable
 
 if TYPE_CHECKING:
-    from optc.runtime.core import Core
+    from optc.runtime.loop.core import Core
 
 
 class _Caller(Protocol):
-    """Runs something on the engine's thread and waits for it (`optc.runtime.worker.Worker`)."""
+    """Runs a function on the engine's thread and waits (`optc.runtime.loop.worker.Worker`)."""
 
     def call(self, function: Callable[[Core], None]) -> None: ...
 

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from optc.errors import InputError
-from optc.runtime.adapters.spec import AdapterModule, AdapterSpec, Float32, ModuleWeights
+from optc.executable.adapter_spec import AdapterModule, AdapterSpec, Float32, ModuleWeights
 from optc.safe_json import JSONError, parse_json
 
 CONFIG_FILE = "adapter_config.json"

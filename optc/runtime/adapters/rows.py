@@ -7,9 +7,9 @@ from dataclasses import replace
 
 import numpy as np
 
-from optc.runtime.chunks import Chunk
-from optc.runtime.executable import StepBatch
-from optc.runtime.request import Request
+from optc.executable.executable import StepBatch
+from optc.runtime.requests.request import Request
+from optc.runtime.scheduling.chunks import Chunk
 
 
 def with_adapters(batch: StepBatch, chunks: Sequence[Chunk[Request]]) -> StepBatch:

@@ -6,7 +6,7 @@ import threading
 from dataclasses import dataclass
 
 from optc.errors import RequestError
-from optc.runtime.adapters.spec import AdapterSpec
+from optc.executable.adapter_spec import AdapterSpec
 
 
 @dataclass(frozen=True)

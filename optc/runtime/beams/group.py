@@ -13,14 +13,14 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from optc.errors import RequestError
+from optc.executable.executable import Float32
 from optc.runtime.beams.search import BeamSearch, Branch, Candidate, Hypothesis, likeliest
-from optc.runtime.draw import Draw
-from optc.runtime.executable import Float32
-from optc.runtime.kv_blocks import BlockCopy
+from optc.runtime.kv.kv_blocks import BlockCopy
+from optc.runtime.loop.draw import Draw
 from optc.runtime.outputs import Delta, FinishReason
 from optc.runtime.params import SamplingParams
-from optc.runtime.request import Request
-from optc.runtime.scheduler import Scheduler
+from optc.runtime.requests.request import Request
+from optc.runtime.scheduling.scheduler import Scheduler
 
 
 class BeamGroup:

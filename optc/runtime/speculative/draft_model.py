@@ -13,14 +13,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from optc.runtime.batch import build_batch
-from optc.runtime.chunks import Chunk
-from optc.runtime.executable import Executable
-from optc.runtime.kv_blocks import KVBlocks
-from optc.runtime.kv_plan import KVPlan
-from optc.runtime.request import Request
-from optc.runtime.sample_step import sample_step
-from optc.runtime.sampler import NoToken
+from optc.executable.executable import Executable
+from optc.runtime.kv.kv_blocks import KVBlocks
+from optc.runtime.kv.kv_plan import KVPlan
+from optc.runtime.loop.batch import build_batch
+from optc.runtime.requests.request import Request
+from optc.runtime.sampling.sample_step import sample_step
+from optc.runtime.sampling.sampler import NoToken
+from optc.runtime.scheduling.chunks import Chunk
 from optc.runtime.speculative.drafted_text import DraftedText
 from optc.runtime.speculative.proposer import Drafts, Wanted
 

@@ -7,10 +7,10 @@ from dataclasses import replace
 
 import numpy as np
 
-from optc.runtime.executable import Int32
-from optc.runtime.kv_blocks import BlockTables
-from optc.runtime.request import Request
-from optc.runtime.sampler import Row, Sampled
+from optc.executable.executable import Int32
+from optc.runtime.kv.kv_blocks import BlockTables
+from optc.runtime.requests.request import Request
+from optc.runtime.sampling.sampler import Row, Sampled
 
 
 class DraftedText:

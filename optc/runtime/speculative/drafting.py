@@ -6,11 +6,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from optc.errors import InputError
-from optc.runtime.costs_cache import CostsCache
-from optc.runtime.executable import Executable, HeadedExecutable
+from optc.executable.executable import Executable, HeadedExecutable
 from optc.runtime.speculative.break_even import BreakEven
 from optc.runtime.speculative.chain_planner import Planner
 from optc.runtime.speculative.controller import Controller, Fixed
+from optc.runtime.speculative.costs_cache import CostsCache
 from optc.runtime.speculative.draft_model import DraftModel
 from optc.runtime.speculative.kinds import MAX_DRAFTED, MODELS
 from optc.runtime.speculative.ledger import SHARE

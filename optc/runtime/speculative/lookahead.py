@@ -20,7 +20,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from optc.runtime.request import Request
+from optc.runtime.requests.request import Request
 from optc.runtime.speculative.proposer import Checked, Drafts, Wanted
 
 #: Tokens of an n-gram.

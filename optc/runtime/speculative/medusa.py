@@ -10,8 +10,8 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from optc.runtime.executable import Float32, HeadedExecutable, Int32
-from optc.runtime.request import Request
+from optc.executable.executable import Float32, HeadedExecutable, Int32
+from optc.runtime.requests.request import Request
 from optc.runtime.speculative.controller import Drafted
 from optc.runtime.speculative.medusa_tree import Shape, likeliest, shape_of
 from optc.runtime.speculative.plan_drafts import MARGIN, Costs, DraftPlan

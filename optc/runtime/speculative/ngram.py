@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from optc.runtime.executable import Int32
-from optc.runtime.request import Request
+from optc.executable.executable import Int32
+from optc.runtime.requests.request import Request
 from optc.runtime.speculative.ngram_pool import LONGEST, NGramPool
 from optc.runtime.speculative.proposer import Drafts, Wanted
 from optc.runtime.speculative.suffix_automaton import SuffixAutomaton

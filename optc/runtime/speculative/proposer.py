@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
-from optc.runtime.request import Request
+from optc.runtime.requests.request import Request
 
 
 class Wanted(NamedTuple):

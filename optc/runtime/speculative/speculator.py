@@ -6,10 +6,10 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from optc.runtime.request import Request
+from optc.runtime.loop.tree import deepest_path
+from optc.runtime.requests.request import Request
 from optc.runtime.speculative.controller import PLACES, Controller, Drafted, StepTimes
 from optc.runtime.speculative.proposer import Checked, Learner, Proposer, Wanted
-from optc.runtime.tree import deepest_path
 
 
 @dataclass

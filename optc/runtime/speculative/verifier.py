@@ -1,11 +1,12 @@
 """The one verifier: plain sampling along the drafted path.
 
 At each drafted position the target model's token is drawn by the rule of plain decoding (the
-largest logit, or Gumbel-max with the noise of that output position, `optc.runtime.sampler`). As
-long as a draft that may follow here equals it, that draft is accepted and its row of the step is
-what plain decoding would have computed. So the output is that of plain decoding, greedy or seeded,
-whoever drafts, and in a tree of drafts whatever else is in it (drafter-invariant coupling: Daliri
-et al., 2025; compare Leviathan et al., 2023, and Chen et al., 2023; trees: Miao et al., 2024).
+largest logit, or Gumbel-max with the noise of that output position,
+`optc.runtime.sampling.sampler`). As long as a draft that may follow here equals it, that draft is
+accepted and its row of the step is what plain decoding would have computed. So the output is that
+of plain decoding, greedy or seeded, whoever drafts, and in a tree of drafts whatever else is in it
+(drafter-invariant coupling: Daliri et al., 2025; compare Leviathan et al., 2023, and Chen et al.,
+2023; trees: Miao et al., 2024).
 """
 
 from __future__ import annotations
@@ -15,8 +16,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from optc.runtime.executable import Int32
-from optc.runtime.sampler import Drawn, Mask, NoToken, Row
+from optc.executable.executable import Int32
+from optc.runtime.sampling.sampler import Drawn, Mask, NoToken, Row
 
 
 class Verdict(NamedTuple):

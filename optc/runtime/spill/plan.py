@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
-from optc.runtime.prefix_node import ABSENT, Node
+from optc.runtime.kv.prefix_node import ABSENT, Node
 from optc.runtime.spill.spill import Spill, chain
 
 

@@ -12,7 +12,7 @@ from optc.errors import RequestError, UnavailableError
 from optc.runtime.structured.complaints import complaint
 from optc.runtime.structured.constraint import Constraint
 from optc.runtime.structured.structure import Structure
-from optc.runtime.tokenizer import Tokenizer
+from optc.runtime.text.tokenizer import Tokenizer
 
 if TYPE_CHECKING:
     from llguidance import LLMatcher, LLTokenizer

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from optc.runtime.params import SamplingParams
-from optc.runtime.sampler import Drawn, Mask, NoToken, Sampled
+from optc.runtime.sampling.sampler import Drawn, Mask, NoToken, Sampled
 from optc.runtime.structured.complaints import reason
 
 if TYPE_CHECKING:

@@ -7,9 +7,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from optc.runtime.executable import EngineSpec
-from optc.runtime.request import Request
-from optc.runtime.sampler import Mask
+from optc.executable.executable import EngineSpec
+from optc.runtime.requests.request import Request
+from optc.runtime.sampling.sampler import Mask
 from optc.runtime.structured.constraint import Constraint
 
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Literal, NamedTuple
 
 from optc.errors import RequestError
-from optc.runtime.checks import encodes, invalid
+from optc.runtime.requests.checks import encodes, invalid
 
 #: The sampling parameters that ask for structured output.
 Kind = Literal["json_schema", "regex", "grammar", "choice"]

@@ -11,12 +11,12 @@ from optc.backend import BuildOptions
 from optc.backends.onnxruntime.build import build_engine
 from optc.backends.onnxruntime.executable import SlotExecutable
 from optc.backends.onnxruntime.loader import load_engine
-from optc.runtime.executable import StepBatch
+from optc.executable.executable import StepBatch
 from optc.target import parse_target
-from tests import families
-from tests.families import model_after
-from tests.ir_text import Array
-from tests.models import Dense
+from tests.support import families
+from tests.support.families import model_after
+from tests.support.ir_text import Array
+from tests.support.models import Dense
 
 #: Heads as wide as the operator for attention wants them: multiples of 8, rotary of 16.
 FAMILIES = {

@@ -14,7 +14,7 @@ from onnx.inliner import inline_local_functions
 from onnx.reference import ReferenceEvaluator
 from onnx.reference.op_run import OpRun
 
-from tests.ir_text import Array
+from tests.support.ir_text import Array
 
 _PAGED = ("com.microsoft", "PagedAttention")
 

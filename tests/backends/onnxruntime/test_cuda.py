@@ -20,9 +20,9 @@ from optc.backends.onnxruntime.loader import load_engine, open_lowered
 from optc.errors import UnavailableError, UnsupportedError
 from optc.target import parse_target
 from tests.backends.onnxruntime.engines import FAMILIES, OPTIONS, Driver
-from tests.families import FUSED, model_after
-from tests.models import dense_model
-from tests.ragged import RaggedDriver, run_dense
+from tests.support.families import FUSED, model_after
+from tests.support.models import dense_model
+from tests.support.ragged import RaggedDriver, run_dense
 
 FUSABLE = [name for name in FAMILIES if name != "odd heads"]
 

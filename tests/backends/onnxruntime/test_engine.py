@@ -16,9 +16,9 @@ from optc.backends.onnxruntime.memory import DeviceMemory
 from optc.errors import InputError
 from tests.backends.onnxruntime.counting_device import CountingDevice
 from tests.backends.onnxruntime.engines import FAMILIES, Driver, open_engine
-from tests.families import FUSED, model_after
-from tests.models import dense_model
-from tests.ragged import RaggedDriver, run_dense
+from tests.support.families import FUSED, model_after
+from tests.support.models import dense_model
+from tests.support.ragged import RaggedDriver, run_dense
 
 
 @pytest.mark.parametrize("family", FAMILIES)

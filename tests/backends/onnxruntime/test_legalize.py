@@ -11,9 +11,9 @@ from optc.ir.weights import LazyWeight
 from optc.passes.kv_cache.kv_cache import KVCache
 from optc.pipeline.pipeline import PassRecord
 from tests.backends.onnxruntime.engines import FAMILIES
-from tests.families import FUSED, model_after
-from tests.ir_text import expected, nodes_text
-from tests.models import Dense, dense_model
+from tests.support.families import FUSED, model_after
+from tests.support.ir_text import expected, nodes_text
+from tests.support.models import Dense, dense_model
 
 INT4 = "quantize-weights{bits=4,group_size=32,symmetric=false},fuse-norm-quantize"
 

@@ -16,7 +16,7 @@ from optc.backends.onnxruntime.loader import load_engine, open_lowered
 from optc.backends.onnxruntime.providers import CPU, CUDA, open_session
 from optc.errors import ArtifactError, UnavailableError
 from tests.backends.onnxruntime.engines import FAMILIES, Driver, open_engine
-from tests.families import FUSED
+from tests.support.families import FUSED
 
 DATA = {"provider": CPU, "release": "1.31"}
 

@@ -8,8 +8,8 @@ import pytest
 
 from optc.backends.onnxruntime.legalize.packed import PackedRows
 from optc.ir.quantized_rows import QuantizedRows, QuantizedTile
-from tests.ir_text import Array
-from tests.ragged import run
+from tests.support.ir_text import Array
+from tests.support.ragged import run
 
 
 def quantized(

@@ -20,9 +20,9 @@ from optc.target import parse_target
 from tests.backends.onnxruntime.engines import FAMILIES, OPTIONS
 from tests.backends.onnxruntime.paged_operator import ReferenceSession
 from tests.backends.tvm.engine_driver import Sequences
-from tests.families import FUSED, model_after
-from tests.models import Dense
-from tests.ragged import RaggedDriver
+from tests.support.families import FUSED, model_after
+from tests.support.models import Dense
+from tests.support.ragged import RaggedDriver
 
 CUDA = parse_target("cuda:sm_90")
 PAGED = FUSED.replace("kv-cache", "kv-cache{dtype=float16}")

@@ -12,8 +12,8 @@ import onnx_ir as ir
 import onnxruntime as ort
 
 from optc import registry
-from tests.families import FUSED, model_after
-from tests.models import Dense
+from tests.support.families import FUSED, model_after
+from tests.support.models import Dense
 
 Array = npt.NDArray[Any]
 #: Tokens of a slot.

@@ -15,7 +15,7 @@ from optc.backend import BuildOptions, EngineBuild
 from optc.backends.tensorrt.engine_data import ENGINE_FILE
 from optc.backends.tensorrt.header import read_header
 from optc.backends.tensorrt.provider import missing_reason
-from optc.driver.engine_gates import lowered_runner
+from optc.driver.judging.engine_gates import lowered_runner
 from optc.errors import UnsupportedError
 from optc.importer import import_model
 from optc.passes.quantize.quantize_static import QuantizeStatic
@@ -26,10 +26,10 @@ from optc.reference.text import digest_text
 from optc.target import parse_target
 from tests.backends.tensorrt.lowered import run, step_feeds
 from tests.backends.tensorrt.test_plan import step
-from tests.families import FUSED, model_after
-from tests.models import Dense, dense_model
-from tests.ragged import run_dense
 from tests.support.calibration import set_input_ranges
+from tests.support.families import FUSED, model_after
+from tests.support.models import Dense, dense_model
+from tests.support.ragged import run_dense
 
 pytestmark = pytest.mark.skipif(bool(missing_reason()), reason=missing_reason())
 ROOT = Path(__file__).parents[3]

@@ -11,13 +11,13 @@ from optc import registry
 from optc.backend import BuildOptions
 from optc.backends.tensorrt.loading import load_engine
 from optc.backends.tensorrt.provider import missing_reason
+from optc.executable.executable import Executable
 from optc.machine import this_machine
-from optc.runtime.executable import Executable
 from optc.target import cuda_target
 from tests.backends.tensorrt.test_plan import step
-from tests.families import model_after
-from tests.models import Dense, dense_model
-from tests.ragged import run_dense
+from tests.support.families import model_after
+from tests.support.models import Dense, dense_model
+from tests.support.ragged import run_dense
 
 _REASON = missing_reason() or this_machine().no_cuda
 pytestmark = [pytest.mark.gpu, pytest.mark.skipif(bool(_REASON), reason=_REASON)]

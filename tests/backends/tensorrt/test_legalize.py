@@ -18,12 +18,12 @@ from optc.forms.kv_pools import KVPools
 from optc.forms.static_kv import StaticKV
 from optc.passes.quantize.compute_type import ComputeType
 from optc.passes.quantize.quantize_static import QuantizeStatic
-from tests import oracle
 from tests.backends.tensorrt.lowered import LENGTH, operators, ragged, run, slot_form, step_feeds
-from tests.families import FAMILIES
-from tests.ir_text import expected, f32, model_of, nodes_text
-from tests.models import Dense
+from tests.support import oracle
 from tests.support.calibration import set_input_ranges
+from tests.support.families import FAMILIES
+from tests.support.ir_text import expected, f32, model_of, nodes_text
+from tests.support.models import Dense
 
 
 @pytest.mark.parametrize("rows", [1, 4])

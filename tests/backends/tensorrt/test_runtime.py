@@ -17,13 +17,13 @@ from optc.backends.tensorrt.runtime.engine import ProfileRunner
 from optc.backends.tensorrt.runtime.executable import SlotExecutable
 from optc.backends.tensorrt.runtime.open import check_tensors
 from optc.errors import ArtifactError, InputError
-from optc.runtime.executable import EngineSpec, KVGroup, LayerKV
+from optc.executable.executable import EngineSpec, KVGroup, LayerKV
 from tests.backends.tensorrt.fake_gpu import FakeContext, FakeDevice, fake_contexts
 from tests.backends.tensorrt.lowered import Array
 from tests.backends.tensorrt.test_plan import LIMITS, step
-from tests.families import model_after
-from tests.models import Dense, dense_model
-from tests.ragged import run_dense
+from tests.support.families import model_after
+from tests.support.models import Dense, dense_model
+from tests.support.ragged import run_dense
 
 CONTEXT = 40
 SHAPE = Dense(hidden=32, heads=4, kv_heads=2, head_dim=8, vocab=61, tied=True)

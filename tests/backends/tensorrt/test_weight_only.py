@@ -15,7 +15,6 @@ from optc.errors import UnsupportedError
 from optc.ir.functions import make_node, operand
 from optc.ir.graph import add_initializer, remove_unused
 from optc.ir.quantized_rows import QuantizedRows, QuantizedTile
-from tests import oracle
 from tests.backends.tensorrt.lowered import (
     LENGTH,
     Array,
@@ -25,8 +24,9 @@ from tests.backends.tensorrt.lowered import (
     slot_form,
     step_feeds,
 )
-from tests.families import FAMILIES
-from tests.ir_text import f32, model_of
+from tests.support import oracle
+from tests.support.families import FAMILIES
+from tests.support.ir_text import f32, model_of
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from optc.backends.tvm.isa import Isa
-from optc.backends.tvm.kernels.attention import PagedAttention
+from optc.backends.tvm.kernels.attention.paged_attention import PagedAttention
 from tests.backends.tvm.kernel_cases import Array, blank, isa_named, run
 from tests.backends.tvm.kv_pools import KV_TYPES, bf16_bits, bf16_value, garbage, put, represented
 

@@ -15,12 +15,12 @@ import pytest
 
 from optc.backend import BuildOptions, EngineBuild
 from optc.backends.tvm import BACKEND
+from optc.executable.executable import Executable, Float32, StepBatch
 from optc.forms.ragged import RaggedStep
-from optc.runtime.executable import Executable, Float32, StepBatch
 from optc.target import parse_target
-from tests.families import FUSED, model_after
-from tests.models import Dense
-from tests.shared import made_once
+from tests.support.families import FUSED, model_after
+from tests.support.models import Dense
+from tests.support.shared import made_once
 
 INT8 = f"{FUSED},quantize-weights,fuse-norm-quantize"
 INT4 = f"{FUSED},quantize-weights{{bits=4,group_size=32,symmetric=false}},fuse-norm-quantize"

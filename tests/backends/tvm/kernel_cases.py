@@ -15,21 +15,19 @@ import pytest
 import tvm
 
 from optc.backends.tvm.isa import Isa, isa_of
-from optc.backends.tvm.kernels import (
+from optc.backends.tvm.kernels.attention import paged_attention as attention
+from optc.backends.tvm.kernels.dsl import pipeline
+from optc.backends.tvm.kernels.kv import copy_kv, rotary_kv, tree_kv
+from optc.backends.tvm.kernels.sampling import sampling
+from optc.backends.tvm.kernels.token_wise import (
     activation,
     adapters,
-    attention,
-    copy_kv,
     elementwise,
     embedding,
     norm,
-    pipeline,
     quantize,
-    rotary_kv,
-    rows,
-    sampling,
-    tree_kv,
 )
+from optc.backends.tvm.kernels.token_wise import gather_rows as rows
 from optc.target import host_features, known_targets
 
 Array = npt.NDArray[Any]

@@ -16,11 +16,11 @@ import pytest
 import tvm
 
 from optc.backends.tvm.isa import Isa, isa_of
-from optc.backends.tvm.kernels.matmul_float import FloatMatmul, float_matmul
-from optc.backends.tvm.kernels.matmul_int import IntMatmul
-from optc.backends.tvm.kernels.matmul_int_tiles import int_matmul
-from optc.backends.tvm.kernels.matmul_two_level import TwoLevelMatmul, two_level_matmul
-from optc.backends.tvm.packing import (
+from optc.backends.tvm.kernels.matmul.int_tiles import int_matmul
+from optc.backends.tvm.kernels.matmul.matmul_float import FloatMatmul, float_matmul
+from optc.backends.tvm.kernels.matmul.matmul_int import IntMatmul
+from optc.backends.tvm.kernels.matmul.matmul_two_level import TwoLevelMatmul, two_level_matmul
+from optc.backends.tvm.weights.packing import (
     pack_bfloat16,
     pack_columns,
     pack_float32,

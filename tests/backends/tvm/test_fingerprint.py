@@ -9,9 +9,10 @@ from typing import Any
 
 import pytest
 
-from optc.backends.tvm import BACKEND, loader
+from optc.backends.tvm import BACKEND
 from optc.backends.tvm.engine_data import read_data
 from optc.backends.tvm.fingerprint import WORDS, fingerprint
+from optc.backends.tvm.loaded import loader
 from optc.backends.tvm.program import Tensor
 from optc.errors import ArtifactError
 from tests.artifact.toy import toy_spec

@@ -13,10 +13,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from optc.backends.tvm import BACKEND, loader, runtime_libs
+from optc.backends.tvm import BACKEND, runtime_libs
 from optc.backends.tvm.engine_data import read_data
+from optc.backends.tvm.loaded import loader
 from optc.errors import ArtifactError, InputError, UnavailableError
-from optc.runtime.executable import StepBatch
+from optc.executable.executable import StepBatch
 from optc.target import known_targets
 from tests.backends.tvm.conftest import NAMED
 from tests.backends.tvm.engine_driver import SHAPE, Engine, EngineDriver
@@ -106,7 +107,7 @@ def test_weights_cannot_be_written(engines: GetEngine) -> None:
     script = (
         "import sys, pathlib\n"
         "from optc.backends.tvm.program import Tensor\n"
-        "from optc.backends.tvm.weights_file import MappedWeights, Placed\n"
+        "from optc.backends.tvm.weights.weights_file import MappedWeights, Placed\n"
         "placed = [Placed(Tensor('w', 'float32', (4,)), 0)]\n"
         "MappedWeights(pathlib.Path(sys.argv[1]), placed).array('w')[0] = 1\n"
     )
@@ -130,7 +131,7 @@ sys.meta_path.insert(0, Forbidden())
 import numpy as np
 from pathlib import Path
 from optc.backends.tvm import BACKEND
-from optc.runtime.executable import StepBatch
+from optc.executable.executable import StepBatch
 with open(sys.argv[1], "rb") as file:
     folder, spec, data = pickle.load(file)
 engine = BACKEND.load(Path(folder), spec, data, 1)

@@ -7,10 +7,10 @@ import re
 import pytest
 
 from optc.backends.tvm.isa import isa_of
-from optc.backends.tvm.kernels.matmul_float import LONE_ROWS, FloatMatmul
-from optc.backends.tvm.kernels.matmul_int import IntMatmul
-from optc.backends.tvm.kernels.matmul_places import BLOCK, LINE, NEAR, STRANDS, WINDOW, in_turn
-from optc.backends.tvm.kernels.matmul_two_level import TALL_ROWS, TwoLevelMatmul
+from optc.backends.tvm.kernels.matmul.matmul_float import LONE_ROWS, FloatMatmul
+from optc.backends.tvm.kernels.matmul.matmul_int import IntMatmul
+from optc.backends.tvm.kernels.matmul.matmul_two_level import TALL_ROWS, TwoLevelMatmul
+from optc.backends.tvm.kernels.matmul.places import BLOCK, LINE, NEAR, STRANDS, WINDOW, in_turn
 from optc.errors import UnavailableError
 from optc.target import Target
 from tests.backends.tvm.matmul_cases import V3, V4, V4_BF16, assembly

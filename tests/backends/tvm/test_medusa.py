@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from optc.backends.tvm import replay as replay_module
-from optc.backends.tvm.replay import Replays
+from optc.backends.tvm.replay import replay as replay_module
+from optc.backends.tvm.replay.replay import Replays
 from optc.errors import InputError
-from optc.runtime.executable import HeadedExecutable
+from optc.executable.executable import HeadedExecutable
 from tests.backends.tvm.engine_driver import (
     FUSED,
     INT4,
@@ -20,9 +20,9 @@ from tests.backends.tvm.engine_driver import (
     EngineDriver,
     build,
 )
-from tests.families import model_after
-from tests.heads import RATES, write_heads
-from tests.ragged import RaggedDriver
+from tests.support.families import model_after
+from tests.support.heads import RATES, write_heads
+from tests.support.ragged import RaggedDriver
 
 ROWS = {0: [5, 6, 7, 8, 9], 1: [1, 2], 2: [99]}
 

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from optc.backends.tvm.pools import KVPools
-from optc.runtime.executable import EngineSpec, KVGroup, LayerKV
+from optc.backends.tvm.loaded.pools import KVPools
+from optc.executable.executable import EngineSpec, KVGroup, LayerKV
 
 LAYERS = (
     LayerKV(0, 2, 8, 16, "float32"),

@@ -12,9 +12,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from optc.backends.tvm.kernel_timer import SAMPLE_WORK, KernelTimer, in_turns, tune
-from optc.backends.tvm.kernels.matmul_int import IntMatmul
-from optc.backends.tvm.schedule import Schedule, Workload
+from optc.backends.tvm.kernels.matmul.matmul_int import IntMatmul
+from optc.backends.tvm.tuning.kernel_timer import SAMPLE_WORK, KernelTimer, in_turns, tune
+from optc.backends.tvm.tuning.schedule import Schedule, Workload
 from tests.backends.tvm.matmul_cases import int_case, isa_that_runs, run
 
 ISAS = ["x86-64-v3", "x86-64-v4-vnni"]
@@ -74,6 +74,6 @@ def test_the_measuring_process_answers_in_a_file(tmp_path: Path) -> None:
     workload = Workload("int_matmul", isa.name, 64, 32, 8, 0, False)
     asked = {"features": list(isa.features), "workloads": [asdict(workload)]}
     request.write_text(json.dumps({**asked, "threads": 1, "seconds": 0}))
-    module = "optc.backends.tvm.tuning_child"
+    module = "optc.backends.tvm.tuning.tuning_child"
     subprocess.run([sys.executable, "-m", module, str(request), str(result)], check=True)
     assert json.loads(result.read_text()) == []

@@ -14,18 +14,18 @@ from typing import Any
 import pytest
 
 from optc.backend import BuildOptions
-from optc.backends.tvm import tuned
 from optc.backends.tvm.isa import Isa, isa_of
 from optc.backends.tvm.program import Call, Function, Program, Tensor, kernel_names
-from optc.backends.tvm.schedule import Schedule, Workload, default_schedule, parse_schedule
-from optc.backends.tvm.schedule_files import (
+from optc.backends.tvm.tuning import tuned
+from optc.backends.tvm.tuning.schedule import Schedule, Workload, default_schedule, parse_schedule
+from optc.backends.tvm.tuning.schedule_files import (
     packaged_schedules,
     parse_schedules,
     read_schedules,
     write_schedules,
 )
-from optc.backends.tvm.tuned import known_schedules, with_schedules
-from optc.backends.tvm.tuning import MARGIN, ROUNDS, ROWS, TOLERANCE, choose
+from optc.backends.tvm.tuning.tuned import known_schedules, with_schedules
+from optc.backends.tvm.tuning.tuning import MARGIN, ROUNDS, ROWS, TOLERANCE, choose
 from optc.errors import InputError, UnavailableError
 from optc.target import known_targets
 
@@ -287,8 +287,8 @@ def test_schedules_are_timed_on_all_threads() -> None:
     """On the threads of an engine's pool, in a process of its own as with ``--tune``."""
     script = (
         "import threading\n"
-        "from optc.backends.tvm.kernel_timer import tune\n"
-        "from optc.backends.tvm.schedule import Workload\n"
+        "from optc.backends.tvm.tuning.kernel_timer import tune\n"
+        "from optc.backends.tvm.tuning.schedule import Workload\n"
         "from tests.backends.tvm.matmul_cases import isa_that_runs\n"
         "isa = isa_that_runs('x86-64-v3')\n"
         "[entry] = tune([Workload('int_matmul', isa.name, 256, 256, 8, 0, False)], isa, 3, 0.5)\n"

@@ -14,7 +14,7 @@ from optc import registry
 from optc.backend import SharedWeights
 from optc.backends.tvm import BACKEND
 from optc.bench.costs import StepCosts
-from optc.driver.layer_skip import keep_first_layers
+from optc.driver.drafts.layer_skip import keep_first_layers
 from optc.errors import ArtifactError, UnsupportedError
 from optc.pipeline.pipeline import Pipeline
 from optc.target import parse_target
@@ -27,8 +27,8 @@ from tests.backends.tvm.engine_driver import (
     OracleDriver,
     build,
 )
-from tests.families import model_after
-from tests.models import dense_model
+from tests.support.families import model_after
+from tests.support.models import dense_model
 
 GetEngine = Callable[[str], Engine]
 

@@ -12,7 +12,7 @@ from pathlib import Path
 BUILD = """
 import sys
 from pathlib import Path
-from optc.backends.tvm.compiler import compile_program
+from optc.backends.tvm.compiling.compiler import compile_program
 from optc.backends.tvm.program import Call, Function, Program, Tensor
 from optc.target import parse_target
 
@@ -34,9 +34,9 @@ import json, sys
 from pathlib import Path
 import numpy as np
 from optc.backends.tvm.engine_data import read_data
-from optc.backends.tvm.loader import open_vm, vm_devices
+from optc.backends.tvm.loaded.loader import open_vm, vm_devices
 from optc.backends.tvm.runtime_libs import copy_libraries, import_ffi, open_runtime
-from optc.backends.tvm.input_memory import aligned
+from optc.backends.tvm.loaded.input_memory import aligned
 from optc.process_memory import own_peak_bytes
 
 library = Path(sys.argv[1])

@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from optc.errors import InputError
-from optc.runtime.executable import Executable, Float32
+from optc.executable.executable import Executable, Float32
 from tests.backends.tvm.engine_driver import (
     FUSED,
     INT8,
@@ -22,7 +22,7 @@ from tests.backends.tvm.engine_driver import (
     OracleDriver,
     build_once,
 )
-from tests.trees import path_to, random_parents
+from tests.support.trees import path_to, random_parents
 
 #: Pipeline and KV type.
 PIPELINES = {

@@ -147,7 +147,7 @@ class Chat(FileFormat):
 
     def open(self, folder: Path) -> None:
         super().open(folder)
-        from tests.runtime.texts import byte_level
+        from tests.runtime.support.texts import byte_level
 
         self.backend = byte_level()
 
@@ -158,7 +158,7 @@ class Chat(FileFormat):
         return edit_json(random, data) if name == _MESSAGES else edit_text(random, data, WORDS)
 
     def check(self, folder: Path) -> None:
-        from optc.runtime.tokenizer import Tokenizer
+        from optc.runtime.text.tokenizer import Tokenizer
 
         template = (folder / _TEMPLATE).read_bytes().decode("utf-8", "surrogateescape")
         try:

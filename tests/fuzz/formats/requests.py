@@ -118,9 +118,9 @@ class Requests(Format[Request]):
 
     def open(self, folder: Path) -> None:
         from optc.runtime.engine import Engine
-        from optc.runtime.tokenizer import Tokenizer
-        from tests.runtime.texts import byte_level
-        from tests.runtime.toy import ToyExecutable, toy_spec
+        from optc.runtime.text.tokenizer import Tokenizer
+        from tests.runtime.support.texts import byte_level
+        from tests.runtime.support.toy import ToyExecutable, toy_spec
 
         spec = toy_spec((0, 6), vocab=_VOCAB, max_context=_CONTEXT)
         tokenizer = Tokenizer(byte_level(), bos_token_id=0)

@@ -9,7 +9,7 @@ from random import Random
 from tests.fuzz.edits import edit_json, edit_text
 from tests.fuzz.form import FileFormat, Materials
 from tests.fuzz.odd import RAW
-from tests.runtime.texts import TEXTS, byte_level
+from tests.runtime.support.texts import TEXTS, byte_level
 
 _LINES, _PLAIN = "text.jsonl", "text.txt"
 WORDS = ('{"text": ""}', '{"text": 3}', "[]", "3", '{"text": "a", "text": "b"}', *RAW)

@@ -84,7 +84,7 @@ class TokenizerFiles(FileFormat):
         return edit_json(random, data, KNOWN)
 
     def check(self, folder: Path) -> None:
-        from optc.driver.tokenizer import write_tokenizer
+        from optc.driver.compiling.tokenizer import write_tokenizer
 
         output = folder.with_name("artifact")
         shutil.rmtree(output, ignore_errors=True)

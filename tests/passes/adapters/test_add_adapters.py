@@ -7,13 +7,13 @@ import onnx_ir as ir
 import pytest
 
 from optc.errors import InputError
+from optc.executable.adapter_spec import AdapterModule, AdapterPart, AdapterSpec
 from optc.forms.kv_pools import KVPools
 from optc.forms.ragged import RaggedStep
 from optc.ir.sources import Source, sources_metadata
 from optc.passes.adapters.add_adapters import AddAdapters
-from optc.runtime.adapters.spec import AdapterModule, AdapterPart, AdapterSpec
-from tests.ir_text import Array, f32, model_of, nodes_text
-from tests.ragged import run
+from tests.support.ir_text import Array, f32, model_of, nodes_text
+from tests.support.ragged import run
 
 SIGNATURE = "g (float[T,8] x, int32[R] logit_rows) => (float[R,5] logits)"
 NODES = """

@@ -14,9 +14,9 @@ from optc.importer import import_model
 from optc.passes.canonicalize import PASSES, Canonicalize
 from optc.pipeline.pipeline import Pipeline
 from tests.importer.decoders import build, config_of, error, reference, run, save, tokens
-from tests.ir_text import expected, f32, nodes_text
-from tests.models import Dense, dense_model
 from tests.passes.canonicalize.texts import exported
+from tests.support.ir_text import expected, f32, nodes_text
+from tests.support.models import Dense, dense_model
 
 TOKENS = "(int64[B,S] input_ids, int64[B,S] position_ids)"
 

@@ -8,7 +8,7 @@ import pytest
 
 from optc.passes.canonicalize import dataflow
 from optc.pipeline.base import PassReport
-from tests.ir_text import expected, f32, model_of, nodes_text
+from tests.support.ir_text import expected, f32, model_of, nodes_text
 
 SIGNATURE = "g (float[B,S,8] x, float[B,S,8] z) => (float[B,S,N] y)"
 

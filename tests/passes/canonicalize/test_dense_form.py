@@ -8,8 +8,8 @@ import pytest
 from optc.errors import UnsupportedError
 from optc.passes.canonicalize.dataflow import MISS
 from optc.passes.canonicalize.dense_form import check_dense_form
-from tests.ir_text import f32, model_of
-from tests.models import Dense, dense_model
+from tests.support.ir_text import f32, model_of
+from tests.support.models import Dense, dense_model
 
 SIGNATURE = "g (float[B,S,8] x) => (float[B,S,N] y)"
 WEIGHTS = {"w": f32(8, 8), "two": np.array([2]), "nul": np.array([0]), "last": np.array([-1])}

@@ -7,8 +7,8 @@ import onnx_ir as ir
 import pytest
 
 from optc.passes.canonicalize.find_attention import FindAttention
-from tests.ir_text import expected, f32
 from tests.passes.canonicalize.texts import after, exported, unchanged
+from tests.support.ir_text import expected, f32
 
 CAPTURED = "<scale: float = 0.5, softcap: float = 5.0, window: int = 8>"
 SWAP = "Transpose <perm: ints = [0, 2, 1, 3]>"

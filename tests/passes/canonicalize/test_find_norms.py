@@ -7,8 +7,8 @@ import onnx_ir as ir
 import pytest
 
 from optc.passes.canonicalize.find_norms import FindNorms
-from tests.ir_text import expected, f32
 from tests.passes.canonicalize.texts import after, exported, unchanged
+from tests.support.ir_text import expected, f32
 
 CONSTANTS = {"two": np.float32(2), "eps": np.float32(1e-5), "last": np.array([-1])}
 SQUARE = {

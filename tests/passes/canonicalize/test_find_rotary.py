@@ -8,8 +8,8 @@ import pytest
 
 from optc.passes.canonicalize.find_rotary import FindRotary
 from optc.passes.canonicalize.fold_heads import FoldHeads
-from tests.ir_text import expected, f32
 from tests.passes.canonicalize.texts import after, exported, unchanged
+from tests.support.ir_text import expected, f32
 
 CONSTANTS = {
     "zero": np.array([0]),

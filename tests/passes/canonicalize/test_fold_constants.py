@@ -8,8 +8,8 @@ import onnx_ir as ir
 
 from optc.ir.weights import LazyWeight
 from optc.passes.canonicalize.fold_constants import FoldConstants
-from tests.ir_text import expected, f32
 from tests.passes.canonicalize.texts import after, exported
+from tests.support.ir_text import expected, f32
 
 SIGNATURE = "(float[B,S,8] x) => (float[B,S,8] y)"
 

@@ -6,8 +6,8 @@ import numpy as np
 import onnx_ir as ir
 
 from optc.passes.canonicalize.fold_heads import FoldHeads
-from tests.ir_text import expected, f32
 from tests.passes.canonicalize.texts import after, exported, unchanged
+from tests.support.ir_text import expected, f32
 
 CONSTANTS = {"split": np.array([0, 0, 4, 8]), "folded": np.array([0, 0, -1])}
 CONSTANTS |= {"factor": np.float32(0.5)}

@@ -8,8 +8,8 @@ import pytest
 
 from optc.ir.weights import LazyWeight
 from optc.passes.canonicalize.fold_weights import FoldWeights
-from tests.ir_text import expected, f32
 from tests.passes.canonicalize.texts import after, exported, unchanged
+from tests.support.ir_text import expected, f32
 
 SIGNATURE = "(float[B,S,8] x) => (float[B,S,6] y)"
 LINEAR = "t = Transpose <perm: ints = [1, 0]> (w) y = MatMul (x, t)"

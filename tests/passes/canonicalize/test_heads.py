@@ -7,8 +7,8 @@ import onnx_ir as ir
 import pytest
 
 from optc.passes.canonicalize.heads import Heads, fold, heads_of, split
-from tests.ir_text import expected, f32, model_of, nodes_text
-from tests.ragged import run
+from tests.support.ir_text import expected, f32, model_of, nodes_text
+from tests.support.ragged import run
 
 
 def graph(shape: str) -> tuple[ir.Model, ir.Node, ir.Value]:

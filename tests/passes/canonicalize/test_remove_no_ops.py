@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from optc.passes.canonicalize.remove_no_ops import RemoveNoOps
-from tests.ir_text import f32
 from tests.passes.canonicalize.texts import after, exported
+from tests.support.ir_text import f32
 
 CONSTANTS = {
     "zero": np.float32(0),

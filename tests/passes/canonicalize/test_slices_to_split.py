@@ -7,8 +7,8 @@ import onnx_ir as ir
 import pytest
 
 from optc.passes.canonicalize.slices_to_split import SlicesToSplit
-from tests.ir_text import expected, f32
 from tests.passes.canonicalize.texts import after, exported, unchanged
+from tests.support.ir_text import expected, f32
 
 CONSTANTS = {
     name: np.array([number])

@@ -12,7 +12,7 @@ import onnxruntime
 
 from optc.ir.weights import LazyWeight
 from optc.pipeline.base import Pass, PassReport
-from tests.ir_text import Array, nodes_text
+from tests.support.ir_text import Array, nodes_text
 
 HEADER = '<ir_version: 10, opset_import: ["" : 23, "optc" : 1]>'
 _KINDS = {"f": "float", "i": "int64"}

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from optc.passes.fuse.gate_up import FuseGateUp
-from tests.ir_text import expected, f32, model_of, nodes_text
-from tests.ragged import run
+from tests.support.ir_text import expected, f32, model_of, nodes_text
+from tests.support.ragged import run
 
 SIGNATURE = "g (float[S,8] x) => (float[S,6] y)"
 ACTIVATIONS = {

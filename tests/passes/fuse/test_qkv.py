@@ -7,8 +7,8 @@ import pytest
 
 from optc.ir.sources import Source, sources_of
 from optc.passes.fuse.qkv import FuseQKV
-from tests.ir_text import Array, expected, f32, model_of, nodes_text
-from tests.ragged import run
+from tests.support.ir_text import Array, expected, f32, model_of, nodes_text
+from tests.support.ragged import run
 
 SIGNATURE = "g (float[1,S,8] x, float[1,S,1] c, float[1,S,1] s) => (float[1,S,8] y)"
 OPTIONS = "num_heads: int = 4, kv_num_heads: int = 2, scale: float = 0.5, softcap: float = 0.0,"

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from optc.passes.fuse.residual_norm import FuseResidualNorm
-from tests.ir_text import expected, f32, model_of, nodes_text
-from tests.ragged import run
+from tests.support.ir_text import expected, f32, model_of, nodes_text
+from tests.support.ragged import run
 
 NORM = "RMSNormalization <axis: int = -1, epsilon: float = 0.5>"
 

@@ -7,8 +7,8 @@ import pytest
 
 from optc.passes.fuse.rotary import FuseRotary
 from tests.ir.test_paged_attention import Case, make_step
-from tests.ir_text import Array, f32, model_of, nodes_text
-from tests.ragged import run
+from tests.support.ir_text import Array, f32, model_of, nodes_text
+from tests.support.ragged import run
 
 CASE = Case(key_dim=4, value_dim=4, window=5)
 STEP = "slot_mapping, query_starts, kv_lengths, block_tables"

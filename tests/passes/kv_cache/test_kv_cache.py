@@ -6,15 +6,15 @@ import numpy as np
 import onnx_ir as ir
 import pytest
 
+from optc.executable.executable import KVGroup, LayerKV
 from optc.forms.ragged import RaggedStep
 from optc.passes.kv_cache.kv_cache import KVCache
-from optc.runtime.executable import KVGroup, LayerKV
-from tests.families import FAMILIES
-from tests.ir_text import expected, f32, model_of, nodes_text
-from tests.models import Dense, dense_model
 from tests.passes.checked import checked_run
-from tests.ragged import RaggedDriver, run_dense
-from tests.trees import path_to, random_parents
+from tests.support.families import FAMILIES
+from tests.support.ir_text import expected, f32, model_of, nodes_text
+from tests.support.models import Dense, dense_model
+from tests.support.ragged import RaggedDriver, run_dense
+from tests.support.trees import path_to, random_parents
 
 SIGNATURE = "g (int64[B,S] input_ids, int64[B,S] position_ids) => (float[B,S,10] logits)"
 

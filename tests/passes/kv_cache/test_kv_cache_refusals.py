@@ -11,8 +11,8 @@ import pytest
 from optc.errors import InputError, UnsupportedError
 from optc.passes.kv_cache.kv_cache import KVCache
 from optc.pipeline.pipeline import Pipeline
-from tests.ir_text import f32, model_of
-from tests.models import Dense, dense_model
+from tests.support.ir_text import f32, model_of
+from tests.support.models import Dense, dense_model
 
 SIGNATURE = "g (int64[B,S] input_ids, int64[B,S] position_ids) => (float[B,S,10] logits)"
 

@@ -7,8 +7,8 @@ import onnx_ir as ir
 import pytest
 
 from optc.passes.kv_cache.logit_rows import gather_logit_rows
-from tests.ir_text import expected, f32, model_of, nodes_text
-from tests.ragged import run
+from tests.support.ir_text import expected, f32, model_of, nodes_text
+from tests.support.ragged import run
 
 SIGNATURE = "g (float[T,8] x, int64[R] rows) => (float[T,10] logits)"
 WEIGHTS = {"w": f32(8, 8), "head": f32(8, 10), "scale": f32(8)}

@@ -15,11 +15,11 @@ from optc.importer.heads import digest_heads
 from optc.ir.linear import head_of
 from optc.passes.kv_cache.medusa_heads import MedusaHeads
 from optc.pipeline.pipeline import Pipeline
-from tests.families import model_after
-from tests.heads import write_heads
-from tests.models import Dense, dense_model
-from tests.oracle import Array
-from tests.ragged import RaggedDriver
+from tests.support.families import model_after
+from tests.support.heads import write_heads
+from tests.support.models import Dense, dense_model
+from tests.support.oracle import Array
+from tests.support.ragged import RaggedDriver
 
 SHAPE = Dense(hidden=32, vocab=61, tied=True)
 PIPELINE = "fuse-qkv,fuse-gate-up,kv-cache,medusa-heads{{folder={}}},fuse-residual-norm,fuse-rotary"

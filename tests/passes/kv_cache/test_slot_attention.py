@@ -7,9 +7,9 @@ import onnx_ir as ir
 import pytest
 
 from optc.passes.kv_cache.slot_attention import add_slots, unmerged
-from tests.families import FUSED, model_after
-from tests.models import Dense
-from tests.ragged import RaggedDriver
+from tests.support.families import FUSED, model_after
+from tests.support.models import Dense
+from tests.support.ragged import RaggedDriver
 
 SHAPE = Dense(qk_norm=True, kv_heads=1, heads=3, windows=(5, 0))
 

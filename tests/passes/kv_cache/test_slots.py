@@ -7,18 +7,18 @@ import pytest
 
 from optc import registry
 from optc.errors import InputError, UnsupportedError
+from optc.executable.executable import KVGroup
 from optc.forms import decoder
 from optc.forms.static_kv import StaticKV
 from optc.passes.kv_cache.kv_cache import KVCache
 from optc.passes.kv_cache.slots import KVSlots
 from optc.pipeline.pipeline import Pipeline
-from optc.runtime.executable import KVGroup
-from tests.families import FAMILIES, FUSED, model_after
-from tests.ir_text import Array, expected, f32, model_of, nodes_text
-from tests.models import Dense, dense_model
 from tests.passes.checked import checked_run
-from tests.ragged import RaggedDriver, run_dense
-from tests.slots import SlotDriver
+from tests.support.families import FAMILIES, FUSED, model_after
+from tests.support.ir_text import Array, expected, f32, model_of, nodes_text
+from tests.support.models import Dense, dense_model
+from tests.support.ragged import RaggedDriver, run_dense
+from tests.support.slots import SlotDriver
 
 
 def test_text() -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from optc.errors import UnsupportedError
 from optc.passes.kv_cache.token_rows import collapse, narrow_to_int32
-from tests.ir_text import expected, f32, model_of, nodes_text
+from tests.support.ir_text import expected, f32, model_of, nodes_text
 
 SIGNATURE = "g (float[B,S,8] x, int64[B,S] ids) => (float[B,S,N] y)"
 WEIGHTS = {

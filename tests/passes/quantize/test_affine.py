@@ -15,7 +15,7 @@ from optc.ir.quantized_rows import QuantizedTile
 from optc.ir.weights import LazyWeight
 from optc.passes.quantize.affine import dequantize_rows, quantize_rows, quantized_rows
 from optc.passes.quantize.scheme import Scheme
-from tests.ir_text import Array, f32
+from tests.support.ir_text import Array, f32
 
 INT8_ROWS = Scheme(8, 0, True)
 SCHEMES = [

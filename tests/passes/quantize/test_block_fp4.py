@@ -7,9 +7,9 @@ import pytest
 
 from optc.ir.linear import find_linear
 from optc.passes.quantize.block_fp4 import rewrite_block_fp4
-from tests import oracle
-from tests.ir_text import Array, f32, model_of, nodes_text
-from tests.ragged import run
+from tests.support import oracle
+from tests.support.ir_text import Array, f32, model_of, nodes_text
+from tests.support.ragged import run
 
 SIGNATURE = "g (float[S,32] x) => (float[S,6] y)"
 

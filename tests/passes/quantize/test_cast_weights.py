@@ -9,9 +9,9 @@ import pytest
 from optc.errors import InputError
 from optc.ir.weights import LazyWeight
 from optc.passes.quantize.cast_weights import CastWeights
-from tests.ir_text import expected, f32, model_of, nodes_text
-from tests.models import Dense, dense_model
-from tests.ragged import run
+from tests.support.ir_text import expected, f32, model_of, nodes_text
+from tests.support.models import Dense, dense_model
+from tests.support.ragged import run
 
 SIGNATURE = "g (float[S,8] x) => (float[S,5] y)"
 NODES = "h0 = MatMul (x, w)\nh = Add (h0, b)\ny = MatMul (h, head)"

@@ -9,11 +9,11 @@ import pytest
 
 from optc.errors import InputError
 from optc.passes.quantize.compute_type import ComputeType
-from tests.families import FUSED, model_after
-from tests.ir_text import expected, f32, model_of, nodes_text
-from tests.models import Dense
 from tests.passes.checked import checked_run
-from tests.ragged import run
+from tests.support.families import FUSED, model_after
+from tests.support.ir_text import expected, f32, model_of, nodes_text
+from tests.support.models import Dense
+from tests.support.ragged import run
 
 SIGNATURE = "g (float[T,8] x, int64[T] positions) => (float[T,6] logits)"
 NODES = """

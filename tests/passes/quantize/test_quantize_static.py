@@ -11,9 +11,9 @@ from optc.passes.quantize.calibrate import Calibrate
 from optc.passes.quantize.quantize_static import QuantizeStatic
 from optc.pipeline.base import Pass
 from optc.pipeline.pipeline import Pipeline
-from tests import oracle
-from tests.ir_text import Array, expected, f32, model_of, nodes_text
+from tests.support import oracle
 from tests.support.calibration import set_input_ranges
+from tests.support.ir_text import Array, expected, f32, model_of, nodes_text
 
 SIGNATURE = "g (float[T,16] x) => (float[T,8] y, float[T,12] z)"
 NODES = """a = MatMul (x, w)

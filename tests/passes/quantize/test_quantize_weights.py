@@ -15,10 +15,10 @@ from optc.passes.kv_cache.kv_cache import KVCache
 from optc.passes.quantize.affine import dequantize_rows, quantize_rows
 from optc.passes.quantize.quantize_weights import QuantizeWeights
 from optc.passes.quantize.scheme import Scheme
-from tests import oracle
-from tests.ir_text import Array, expected, f32, model_of, nodes_text
-from tests.models import Dense, dense_model
-from tests.ragged import RaggedDriver, run
+from tests.support import oracle
+from tests.support.ir_text import Array, expected, f32, model_of, nodes_text
+from tests.support.models import Dense, dense_model
+from tests.support.ragged import RaggedDriver, run
 
 #: Where the rows of a merged weight come from.
 ORIGIN = (Source("u", 0, 32), Source("v", 32, 96))

@@ -12,7 +12,7 @@ from optc.passes.quantize.rounding import (
     sum_of_squares,
     summed_order,
 )
-from tests.ir_text import f32
+from tests.support.ir_text import f32
 
 
 @pytest.mark.parametrize("size", [16, 32, 64, 128])

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from optc.errors import InputError
 from optc.passes.quantize.affine import dequantize_rows, quantize_rows
 from optc.passes.quantize.scheme import CHUNK_ELEMENTS, Scheme
-from tests.ir_text import Array, f32
+from tests.support.ir_text import Array, f32
 
 TWO_LEVEL = Scheme(4, 32, False, integer_scales=True)
 FLOAT_SCALES = Scheme(4, 32, False)

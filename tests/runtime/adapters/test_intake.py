@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from optc.runtime.adapters.spec import AdapterSpec
+from optc.executable.adapter_spec import AdapterSpec
 from optc.runtime.adapters.table import AdapterTable
-from optc.runtime.intake import Intake
 from optc.runtime.params import SamplingParams
-from optc.runtime.terms import Terms
+from optc.runtime.requests.intake import Intake
+from optc.runtime.requests.terms import Terms
 
 WAYS = [SamplingParams(), SamplingParams(n=3), SamplingParams(beam_width=3)]
 

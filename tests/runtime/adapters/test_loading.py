@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from optc.errors import InputError, RequestError
+from optc.executable.adapter_spec import ModuleWeights
 from optc.runtime.adapters.loading import load_adapter
-from optc.runtime.adapters.spec import ModuleWeights
 from optc.runtime.adapters.table import AdapterTable
 from tests.runtime.adapters.test_peft import SPEC, saved
 

@@ -2,11 +2,11 @@ from __future__ import annotations
 
 import numpy as np
 
+from optc.executable.executable import StepBatch
 from optc.runtime.adapters.rows import with_adapters
 from optc.runtime.adapters.table import Adapter
-from optc.runtime.chunks import Chunk
-from optc.runtime.executable import StepBatch
-from optc.runtime.request import Request
+from optc.runtime.requests.request import Request
+from optc.runtime.scheduling.chunks import Chunk
 from tests.runtime.speculative.test_speculator import request
 
 EMPTY = np.zeros(0, np.int32)

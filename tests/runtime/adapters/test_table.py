@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from optc.errors import RequestError
-from optc.runtime.adapters.spec import AdapterSpec
+from optc.executable.adapter_spec import AdapterSpec
 from optc.runtime.adapters.table import Adapter, AdapterTable
 
 SPEC = AdapterSpec(3, 16, ())

@@ -7,15 +7,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from optc.executable.executable import Float32, StepBatch
 from optc.runtime.beams.search import EarlyStopping
-from optc.runtime.core import Core
-from optc.runtime.executable import Float32, StepBatch
-from optc.runtime.kv_blocks import blocks_needed
-from optc.runtime.kv_plan import KVPlan
+from optc.runtime.kv.kv_blocks import blocks_needed
+from optc.runtime.kv.kv_plan import KVPlan
+from optc.runtime.loop.core import Core
 from optc.runtime.params import SamplingParams
-from optc.runtime.request import Request
+from optc.runtime.requests.request import Request
 from tests.runtime.beams.naive_beams import search_naively
-from tests.runtime.toy import ToyExecutable, generate_naively, naive_logits, toy_spec
+from tests.runtime.support.toy import ToyExecutable, generate_naively, naive_logits, toy_spec
 
 
 def make_core(

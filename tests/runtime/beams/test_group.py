@@ -7,13 +7,13 @@ from typing import Any
 import numpy as np
 import pytest
 
+from optc.executable.executable import Float32
 from optc.runtime.beams.group import BeamGroup, advance_beams, group_of
-from optc.runtime.draw import Draw
-from optc.runtime.executable import Float32
-from optc.runtime.kv_blocks import BlockCopy, BlockTables
-from optc.runtime.metrics import RequestMetrics
+from optc.runtime.kv.kv_blocks import BlockCopy, BlockTables
+from optc.runtime.loop.draw import Draw
+from optc.runtime.metrics.engine_metrics import RequestMetrics
 from optc.runtime.params import SamplingParams
-from optc.runtime.request import Request
+from optc.runtime.requests.request import Request
 
 END = 7
 VOCAB = 8

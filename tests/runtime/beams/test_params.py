@@ -10,10 +10,10 @@ import pytest
 from optc.errors import RequestError
 from optc.runtime.engine import Engine
 from optc.runtime.params import SamplingParams
-from optc.runtime.tokenizer import Tokenizer
+from optc.runtime.text.tokenizer import Tokenizer
 from tests.runtime.beams.naive_beams import search_naively
-from tests.runtime.texts import byte_level
-from tests.runtime.toy import ToyExecutable, naive_logits, toy_spec
+from tests.runtime.support.texts import byte_level
+from tests.runtime.support.toy import ToyExecutable, naive_logits, toy_spec
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from optc.artifact import Artifact
 from optc.errors import ArtifactError, InputError
 from optc.runtime.speculative.draft_artifact import check_same_tokenizer, find_draft
 from optc.target import Target
-from tests.runtime.artifacts import ToyBackend, write_artifact
+from tests.runtime.support.artifacts import ToyBackend, write_artifact
 
 
 @pytest.fixture(autouse=True)

@@ -9,15 +9,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from optc.runtime.executable import EngineSpec
-from optc.runtime.kv_blocks import BlockTables
-from optc.runtime.metrics import RequestMetrics
+from optc.executable.executable import EngineSpec
+from optc.runtime.kv.kv_blocks import BlockTables
+from optc.runtime.metrics.engine_metrics import RequestMetrics
 from optc.runtime.params import SamplingParams
-from optc.runtime.request import Request
+from optc.runtime.requests.request import Request
 from optc.runtime.speculative.draft_model import DraftModel
 from optc.runtime.speculative.proposer import Wanted
-from tests.runtime.toy import VOCAB, ToyExecutable, toy_spec
-from tests.runtime.traffic import (
+from tests.runtime.support.toy import VOCAB, ToyExecutable, toy_spec
+from tests.runtime.support.traffic import (
     Arrival,
     alone,
     arrivals,

@@ -7,13 +7,13 @@ import math
 import numpy as np
 import pytest
 
-from optc.runtime.executable import Int32
-from optc.runtime.kv_blocks import BlockTables
-from optc.runtime.metrics import RequestMetrics
+from optc.executable.executable import Int32
+from optc.runtime.kv.kv_blocks import BlockTables
+from optc.runtime.metrics.engine_metrics import RequestMetrics
 from optc.runtime.outputs import TokenLogprobs
 from optc.runtime.params import SamplingParams
-from optc.runtime.request import Request
-from optc.runtime.sampler import Mask, Sampled
+from optc.runtime.requests.request import Request
+from optc.runtime.sampling.sampler import Mask, Sampled
 from optc.runtime.speculative.drafted_text import DraftedText
 
 GREEDY = SamplingParams(temperature=0, logprobs=3)

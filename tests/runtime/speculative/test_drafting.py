@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 from optc.errors import InputError
-from optc.runtime.costs_cache import CostsCache
-from optc.runtime.executable import Executable
+from optc.executable.executable import Executable
 from optc.runtime.speculative import drafting as module
 from optc.runtime.speculative.break_even import BreakEven
 from optc.runtime.speculative.controller import Fixed
+from optc.runtime.speculative.costs_cache import CostsCache
 from optc.runtime.speculative.drafting import Drafting, MeasuredCosts
 from optc.runtime.speculative.ledger import SHARE
 from optc.runtime.speculative.lookahead import LookaheadProposer
@@ -23,7 +23,7 @@ from optc.runtime.speculative.row_costs import RowCosts
 from optc.runtime.speculative.speculator import Source
 from tests.runtime.speculative.test_draft_model import draft_model
 from tests.runtime.speculative.test_medusa import HeadedToy
-from tests.runtime.toy import ToyExecutable, toy_spec
+from tests.runtime.support.toy import ToyExecutable, toy_spec
 
 TARGET, DRAFT = ToyExecutable(toy_spec()), ToyExecutable(toy_spec(vocab=9))
 #: What measuring gives, by the engine's vocabulary.

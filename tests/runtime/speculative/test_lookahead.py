@@ -5,16 +5,16 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from optc.runtime.core import Core
-from optc.runtime.kv_plan import KVPlan
+from optc.runtime.kv.kv_plan import KVPlan
+from optc.runtime.loop.core import Core
 from optc.runtime.params import SamplingParams
-from optc.runtime.request import Request
+from optc.runtime.requests.request import Request
 from optc.runtime.speculative.controller import Fixed
 from optc.runtime.speculative.lookahead import LookaheadProposer
 from optc.runtime.speculative.proposer import Checked, Wanted
 from optc.runtime.speculative.speculator import Source, Speculator
 from tests.runtime.speculative.test_speculator import request as new_request
-from tests.runtime.toy import VOCAB, ToyExecutable, toy_spec
+from tests.runtime.support.toy import VOCAB, ToyExecutable, toy_spec
 
 
 def propose(proposer: LookaheadProposer, request: Request, limit: int = 8) -> list[int]:

@@ -10,10 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from optc.errors import InputError
-from optc.runtime.core import Core
+from optc.executable.executable import EngineSpec, Float32, HeadedExecutable, Int32, StepBatch
 from optc.runtime.engine import Engine
-from optc.runtime.executable import EngineSpec, Float32, HeadedExecutable, Int32, StepBatch
-from optc.runtime.kv_plan import KVPlan
+from optc.runtime.kv.kv_plan import KVPlan
+from optc.runtime.loop.core import Core
 from optc.runtime.params import SamplingParams
 from optc.runtime.speculative.break_even import BreakEven
 from optc.runtime.speculative.controller import Controller, Drafted, Fixed
@@ -27,7 +27,7 @@ from optc.runtime.speculative.speculator import Source, Speculator
 from tests.runtime.speculative.test_speculator import request
 from tests.runtime.speculative.virtual_time import World, line
 from tests.runtime.speculative.virtual_time import run as run_in_virtual_time
-from tests.runtime.toy import VOCAB, ToyExecutable, naive_logits, toy_spec
+from tests.runtime.support.toy import VOCAB, ToyExecutable, naive_logits, toy_spec
 
 RATES = ((0.6, 0.2, 0.1), (0.5, 0.1), (0.3, 0.2))
 

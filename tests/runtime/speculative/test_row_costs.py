@@ -6,11 +6,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from optc.runtime.costs_cache import CostsCache
-from optc.runtime.executable import Float32, StepBatch
+from optc.executable.executable import Float32, StepBatch
+from optc.runtime.speculative.costs_cache import CostsCache
 from optc.runtime.speculative.drafting import MeasuredCosts
 from optc.runtime.speculative.row_costs import RowCosts, measure_row_costs
-from tests.runtime.toy import ToyExecutable, toy_spec
+from tests.runtime.support.toy import ToyExecutable, toy_spec
 
 
 class Clock:

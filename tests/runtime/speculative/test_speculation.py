@@ -10,20 +10,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from optc.runtime.core import Core
+from optc.executable.executable import EngineSpec, Float32, StepBatch
 from optc.runtime.engine import Engine
-from optc.runtime.executable import EngineSpec, Float32, StepBatch
-from optc.runtime.kv_plan import KVPlan
+from optc.runtime.kv.kv_plan import KVPlan
+from optc.runtime.loop.core import Core
 from optc.runtime.params import SamplingParams
-from optc.runtime.request import Request
+from optc.runtime.requests.request import Request
 from optc.runtime.speculative.controller import Fixed
 from optc.runtime.speculative.drafting import Drafting
 from optc.runtime.speculative.kinds import parse_kinds
 from optc.runtime.speculative.ngram import NGramProposer
 from optc.runtime.speculative.proposer import Drafts, Wanted
 from optc.runtime.speculative.speculator import Source, Speculator
-from tests.runtime.toy import VOCAB, ToyExecutable, toy_spec
-from tests.runtime.traffic import (
+from tests.runtime.support.toy import VOCAB, ToyExecutable, toy_spec
+from tests.runtime.support.traffic import (
     Arrival,
     alone,
     arrivals,

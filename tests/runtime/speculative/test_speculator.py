@@ -7,10 +7,10 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
-from optc.runtime.kv_blocks import BlockTables
-from optc.runtime.metrics import RequestMetrics
+from optc.runtime.kv.kv_blocks import BlockTables
+from optc.runtime.metrics.engine_metrics import RequestMetrics
 from optc.runtime.params import SamplingParams
-from optc.runtime.request import Request
+from optc.runtime.requests.request import Request
 from optc.runtime.speculative.controller import Drafted, Fixed, StepTimes
 from optc.runtime.speculative.proposer import Checked, Drafts, Wanted
 from optc.runtime.speculative.speculator import Source, Speculator

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from optc.runtime.params import SamplingParams
-from optc.runtime.sampler import NoToken, Row, Sampled, sample
+from optc.runtime.sampling.sampler import NoToken, Row, Sampled, sample
 from optc.runtime.speculative.verifier import Verdict
 from tests.runtime.speculative.verifying import verify_logits
 

@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from optc.runtime.executable import EngineSpec
+from optc.executable.executable import EngineSpec
 from optc.runtime.params import SamplingParams
-from optc.runtime.request import Request
+from optc.runtime.requests.request import Request
 from optc.runtime.speculative.proposer import Drafts, Wanted
-from tests.runtime.toy import VOCAB, toy_spec
-from tests.runtime.traffic import (
+from tests.runtime.support.toy import VOCAB, toy_spec
+from tests.runtime.support.traffic import (
     Arrival,
     alone,
     arrivals,

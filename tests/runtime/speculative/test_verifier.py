@@ -7,9 +7,9 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from optc.runtime.executable import Float32, Int32
+from optc.executable.executable import Float32, Int32
 from optc.runtime.params import SamplingParams
-from optc.runtime.sampler import NoToken, Row, Sampled, sample
+from optc.runtime.sampling.sampler import NoToken, Row, Sampled, sample
 from optc.runtime.speculative.verifier import Verdict
 from tests.runtime.speculative.verifying import verify_logits as verify
 

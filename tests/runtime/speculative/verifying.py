@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from optc.runtime.executable import Float32, Int32
-from optc.runtime.sampler import Mask, Row, sample
+from optc.executable.executable import Float32, Int32
+from optc.runtime.sampling.sampler import Mask, Row, sample
 from optc.runtime.speculative.verifier import Verdict, drafted_rows, verify
 
 

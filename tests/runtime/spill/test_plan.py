@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from optc.runtime.prefix_node import Node
+from optc.runtime.kv.prefix_node import Node
 from optc.runtime.spill.plan import Plan, plan_restore
 from optc.runtime.spill.spill import Spill, chain, root_digest
 from optc.runtime.spill.stores import HostStore
-from tests.runtime.toy import ToyExecutable, toy_spec
+from tests.runtime.support.toy import ToyExecutable, toy_spec
 
 ROOT = root_digest("")
 KEYS = [b"a", b"b", b"c", b"d"]

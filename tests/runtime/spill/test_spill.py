@@ -8,15 +8,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from optc.runtime.core import Core
-from optc.runtime.executable import Int32
-from optc.runtime.kv_plan import KVPlan
+from optc.executable.executable import Int32
+from optc.runtime.kv.kv_plan import KVPlan
+from optc.runtime.loop.core import Core
 from optc.runtime.params import SamplingParams
-from optc.runtime.request import Request
+from optc.runtime.requests.request import Request
 from optc.runtime.spill.spill import Spill
 from optc.runtime.spill.stores import Bytes, FileStore, HostStore, SpillWarning, Store
-from tests.runtime.toy import ToyExecutable, generate_naively, toy_spec
-from tests.runtime.traffic import drain
+from tests.runtime.support.toy import ToyExecutable, generate_naively, toy_spec
+from tests.runtime.support.traffic import drain
 
 GREEDY = SamplingParams(temperature=0, max_tokens=4)
 LONG = [int(token) for token in np.random.default_rng(0).integers(0, 48, 40)]

@@ -13,7 +13,7 @@ from optc.errors import InputError
 from optc.runtime.engine import Engine
 from optc.runtime.spill.stores import FileStore, HostStore, Store
 from optc.runtime.spill.where import parse_spill
-from tests.runtime.toy import ToyExecutable, toy_spec
+from tests.runtime.support.toy import ToyExecutable, toy_spec
 
 
 def test_users_say_where(tmp_path: Path) -> None:

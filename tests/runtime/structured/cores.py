@@ -6,17 +6,17 @@ from typing import Any
 
 import numpy as np
 
-from optc.runtime.core import Core
-from optc.runtime.executable import EngineSpec
+from optc.executable.executable import EngineSpec
+from optc.runtime.loop.core import Core
 from optc.runtime.params import SamplingParams
-from optc.runtime.request import Request
+from optc.runtime.requests.request import Request
 from optc.runtime.speculative.proposer import Proposer
 from optc.runtime.structured.compiler import GrammarCompiler
-from optc.runtime.tokenizer import Tokenizer
-from tests.runtime import traffic
+from optc.runtime.text.tokenizer import Tokenizer
 from tests.runtime.structured.grammars import words
-from tests.runtime.texts import byte_level
-from tests.runtime.toy import ToyExecutable, toy_spec
+from tests.runtime.support import traffic
+from tests.runtime.support.texts import byte_level
+from tests.runtime.support.toy import ToyExecutable, toy_spec
 
 VOCAB = 259
 EOS = 1
@@ -33,7 +33,7 @@ def spec_of(windows: tuple[int, ...]) -> EngineSpec:
 def make_core(
     spec: EngineSpec, proposer: Proposer | None = None, **options: Any
 ) -> tuple[Core, ToyExecutable]:
-    """A core whose texts end (`tests.runtime.traffic.make_core`)."""
+    """A core whose texts end (`tests.runtime.support.traffic.make_core`)."""
     return traffic.make_core(spec, proposer, eos_token_ids=[EOS], **options)
 
 

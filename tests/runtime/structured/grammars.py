@@ -11,9 +11,9 @@ import llguidance
 import numpy as np
 
 from optc.runtime.params import SamplingParams
-from optc.runtime.sampler import Mask, Row, Sampled, sample
-from optc.runtime.tokenizer import Tokenizer
-from tests.runtime.toy import ToyModel, naive_logits
+from optc.runtime.sampling.sampler import Mask, Row, Sampled, sample
+from optc.runtime.text.tokenizer import Tokenizer
+from tests.runtime.support.toy import ToyModel, naive_logits
 
 #: Structures, and whether a text is one of their texts, without llguidance.
 STRUCTURES: tuple[tuple[dict[str, Any], Callable[[str], object]], ...] = (

@@ -11,11 +11,11 @@ import tokenizers
 
 from optc.errors import RequestError, UnavailableError
 from optc.runtime.params import SamplingParams
-from optc.runtime.sampler import NoToken, Sampled
+from optc.runtime.sampling.sampler import NoToken, Sampled
 from optc.runtime.structured.compiler import GrammarCompiler
 from optc.runtime.structured.structure import Kind, Structure
-from optc.runtime.tokenizer import Tokenizer
-from tests.runtime.texts import byte_level
+from optc.runtime.text.tokenizer import Tokenizer
+from tests.runtime.support.texts import byte_level
 
 BYTES = byte_level()
 TOKENIZER = Tokenizer(BYTES)

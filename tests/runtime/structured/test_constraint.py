@@ -11,12 +11,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from optc.runtime.params import SamplingParams
-from optc.runtime.sampler import NoToken, Sampled, unpacked
+from optc.runtime.sampling.sampler import NoToken, Sampled, unpacked
 from optc.runtime.structured.compiler import GrammarCompiler
 from optc.runtime.structured.constraint import Constraint
-from optc.runtime.tokenizer import Tokenizer
+from optc.runtime.text.tokenizer import Tokenizer
 from tests.runtime.structured.grammars import STRUCTURES, mask_of, matcher, words
-from tests.runtime.texts import byte_level, real_tokenizer
+from tests.runtime.support.texts import byte_level, real_tokenizer
 
 SETTINGS = settings(max_examples=80, deadline=None, derandomize=True)
 WORDS = (259 + 31) // 32

@@ -6,11 +6,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from optc.runtime.request import Request
-from optc.runtime.sampler import Mask
+from optc.runtime.requests.request import Request
+from optc.runtime.sampling.sampler import Mask
 from optc.runtime.structured.masks import Constrained, fill_masks, prune_drafts
 from tests.runtime.speculative.test_speculator import request
-from tests.runtime.toy import toy_spec
+from tests.runtime.support.toy import toy_spec
 
 
 class Marks:

@@ -10,11 +10,11 @@ import pytest
 
 from optc.errors import RequestError, UnavailableError
 from optc.runtime.params import SamplingParams
-from optc.runtime.sampler import Sampled
+from optc.runtime.sampling.sampler import Sampled
 from optc.runtime.structured.compiler import GrammarCompiler
 from optc.runtime.structured.structure import Structure
-from optc.runtime.tokenizer import Tokenizer
-from tests.runtime.texts import byte_level, real_tokenizer
+from optc.runtime.text.tokenizer import Tokenizer
+from tests.runtime.support.texts import byte_level, real_tokenizer
 
 
 @pytest.fixture(scope="module")

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from optc.runtime.executable import EngineSpec
+from optc.executable.executable import EngineSpec
 from optc.runtime.params import SamplingParams
-from optc.runtime.request import Request
+from optc.runtime.requests.request import Request
 from optc.runtime.speculative.draft_model import DraftModel
 from optc.runtime.speculative.ngram import NGramProposer
 from optc.runtime.speculative.proposer import Drafts, Proposer, Wanted
@@ -26,8 +26,8 @@ from tests.runtime.structured.cores import (
     spec_of,
 )
 from tests.runtime.structured.grammars import STRUCTURES, decode_naively, matcher
-from tests.runtime.toy import ToyExecutable, ToyModel
-from tests.runtime.traffic import (
+from tests.runtime.support.toy import ToyExecutable, ToyModel
+from tests.runtime.support.traffic import (
     Arrival,
     arrivals,
     drain,

@@ -7,7 +7,7 @@ import pytest
 
 from optc.runtime.params import SamplingParams
 from tests.runtime.structured.cores import BYTES, PROMPT, add, make_core, spec_of
-from tests.runtime.traffic import drain
+from tests.runtime.support.traffic import drain
 
 
 @pytest.mark.parametrize("limit", [1, 5, 11])

@@ -14,7 +14,7 @@ from optc.runtime.params import SamplingParams
 from optc.runtime.structured.compiler import GrammarCompiler
 from optc.runtime.structured.structure import Structure
 from tests.runtime.structured.cores import BYTES, EOS, spec_of
-from tests.runtime.toy import ToyExecutable
+from tests.runtime.support.toy import ToyExecutable
 
 
 @pytest.fixture

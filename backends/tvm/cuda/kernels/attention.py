@@ -10,9 +10,9 @@ from tvm.tirx.script.builder import ir as tir
 from optc.backends.tvm.cuda.kernels.kv import POOLS
 from optc.backends.tvm.cuda.kernels.launch import float_bits, launch, template
 from optc.backends.tvm.cuda.step_memory import ROW_RANGES, SPLIT_ROWS
-from optc.backends.tvm.kernels.attention_rows import PagedAttention
-from optc.backends.tvm.kernels.pools import KVShape, pool_arguments
-from optc.backends.tvm.kernels.script import Expr, kernel
+from optc.backends.tvm.kernels.attention.rows import PagedAttention
+from optc.backends.tvm.kernels.dsl.script import Expr, kernel
+from optc.backends.tvm.kernels.kv.pools import KVShape, pool_arguments
 
 #: Query heads that a block of threads computes together, if so many share a KV head: rows of a
 #: fragment, or on the ordinary units what registers hold.
@@ -34,8 +34,8 @@ _MERGE_THREADS = 64
 
 
 def paged_attention(config: PagedAttention) -> tvm.tirx.PrimFunc:
-    """As `optc.backends.tvm.kernels.attention.paged_attention`, with memory for ranges f32 [N], at
-    least `optc.backends.tvm.cuda.step_memory.range_values`, before the result.
+    """As `optc.backends.tvm.kernels.attention.paged_attention.paged_attention`, with memory for
+    ranges f32 [N], at least `optc.backends.tvm.cuda.step_memory.range_values`, before the result.
 
     Raises:
         UnsupportedError: The pools have a shape or type without a kernel.

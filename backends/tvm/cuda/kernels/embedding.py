@@ -6,9 +6,9 @@ import tvm
 
 from optc.backends.tvm.cuda.kernels.launch import launch, template
 from optc.backends.tvm.cuda.kernels.rows import THREADS
-from optc.backends.tvm.kernels.embedding import Embedding, QuantizedEmbedding
-from optc.backends.tvm.kernels.rows import RowGather
-from optc.backends.tvm.kernels.script import kernel, round_up
+from optc.backends.tvm.kernels.dsl.script import kernel, round_up
+from optc.backends.tvm.kernels.token_wise.embedding import Embedding, QuantizedEmbedding
+from optc.backends.tvm.kernels.token_wise.gather_rows import RowGather
 
 #: Output channels of a block of a packed weight, and the multiple K is padded to.
 _BLOCK, _K_MULTIPLE = 64, 32

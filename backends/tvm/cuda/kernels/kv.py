@@ -5,10 +5,10 @@ from __future__ import annotations
 import tvm
 
 from optc.backends.tvm.cuda.kernels.launch import float_bits, launch, template
-from optc.backends.tvm.kernels.copy_kv import CopyKV
-from optc.backends.tvm.kernels.pools import KVShape, pool_arguments
-from optc.backends.tvm.kernels.rotary_kv import Rotary, RotaryKV, WriteKV
-from optc.backends.tvm.kernels.script import Expr, KernelBuilder, kernel
+from optc.backends.tvm.kernels.dsl.script import Expr, KernelBuilder, kernel
+from optc.backends.tvm.kernels.kv.copy_kv import CopyKV
+from optc.backends.tvm.kernels.kv.pools import KVShape, pool_arguments
+from optc.backends.tvm.kernels.kv.rotary_kv import Rotary, RotaryKV, WriteKV
 
 #: Threads of a block: ``KV_WARPS`` of the device code.
 _THREADS = 256
@@ -17,7 +17,7 @@ POOLS = {"float32": "optc::PoolF32", "bfloat16": "optc::PoolBf16", "int8": "optc
 
 
 def rotary_kv(config: RotaryKV) -> tvm.tirx.PrimFunc:
-    """As `optc.backends.tvm.kernels.rotary_kv.rotary_kv`.
+    """As `optc.backends.tvm.kernels.kv.rotary_kv.rotary_kv`.
 
     Raises:
         UnsupportedError: The pools have a shape or type without a kernel.

@@ -15,7 +15,7 @@ from pathlib import Path
 from tvm.backend.cuda.op import cuda_func_call
 from tvm.tirx.script.builder import ir as tir
 
-from optc.backends.tvm.kernels.script import Expr
+from optc.backends.tvm.kernels.dsl.script import Expr
 
 _FOLDER = Path(__file__).parent.parent / "sources"
 #: Every file, in an order in which each finds what it needs.

@@ -11,9 +11,9 @@ import tvm
 from tvm.tirx.script.builder import ir as tir
 
 from optc.backends.tvm.cuda.kernels.launch import launch, template
-from optc.backends.tvm.kernels.matmul_float import FloatMatmul
-from optc.backends.tvm.kernels.matmul_int import SUM_WIDTH, IntMatmul
-from optc.backends.tvm.kernels.script import Expr, kernel
+from optc.backends.tvm.kernels.dsl.script import Expr, kernel
+from optc.backends.tvm.kernels.matmul.matmul_float import FloatMatmul
+from optc.backends.tvm.kernels.matmul.matmul_int import SUM_WIDTH, IntMatmul
 
 #: Rows and columns of a block of threads, and threads, as in the device code.
 _FEW_ROWS, _FEW_COLUMNS, _FEW_THREADS = 16, 32, 256

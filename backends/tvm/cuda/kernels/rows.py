@@ -5,11 +5,11 @@ from __future__ import annotations
 import tvm
 
 from optc.backends.tvm.cuda.kernels.launch import float_bits, launch, template
-from optc.backends.tvm.kernels.activation import GatedActivation
-from optc.backends.tvm.kernels.elementwise import Elementwise
-from optc.backends.tvm.kernels.norm import HeadRMSNorm, LayerNorm, RMSNorm
-from optc.backends.tvm.kernels.quantize import Quantize, quantized_arguments
-from optc.backends.tvm.kernels.script import kernel
+from optc.backends.tvm.kernels.dsl.script import kernel
+from optc.backends.tvm.kernels.token_wise.activation import GatedActivation
+from optc.backends.tvm.kernels.token_wise.elementwise import Elementwise
+from optc.backends.tvm.kernels.token_wise.norm import HeadRMSNorm, LayerNorm, RMSNorm
+from optc.backends.tvm.kernels.token_wise.quantize import Quantize, quantized_arguments
 from optc.errors import UnsupportedError
 
 #: Threads of a block; ``ROW_THREADS`` of the device code.
@@ -39,7 +39,7 @@ def quantize(config: Quantize) -> tvm.tirx.PrimFunc:
 
 
 def rms_norm(config: RMSNorm) -> tvm.tirx.PrimFunc:
-    """As `optc.backends.tvm.kernels.norm.rms_norm`."""
+    """As `optc.backends.tvm.kernels.token_wise.norm.rms_norm`."""
     width = config.width
     with kernel("rms_norm") as builder:
         rows = builder.size()

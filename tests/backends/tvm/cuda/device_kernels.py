@@ -11,14 +11,14 @@ import numpy.typing as npt
 import tvm
 import tvm_ffi
 
+from optc.backends.tvm.compiling.emit import KERNELS
 from optc.backends.tvm.cuda.gpu import tvm_target
 from optc.backends.tvm.cuda.images import COMPILE
 from optc.backends.tvm.cuda.kernels.launch import device_source
 from optc.backends.tvm.cuda.kernels.table import device_function
 from optc.backends.tvm.cuda.step_memory import range_values
 from optc.backends.tvm.cuda.toolchain import device_compiler
-from optc.backends.tvm.emit import KERNELS
-from optc.backends.tvm.kernels.attention import PagedAttention
+from optc.backends.tvm.kernels.attention.paged_attention import PagedAttention
 from optc.machine import this_machine
 from optc.target import cuda_target
 

@@ -15,16 +15,16 @@ import pytest
 import tvm
 import tvm_ffi
 
+from optc.backends.tvm.compiling.emit import KERNELS
 from optc.backends.tvm.cuda import toolchain
 from optc.backends.tvm.cuda.gpu import tvm_target
 from optc.backends.tvm.cuda.images import CREATE, EDIT, key_of
 from optc.backends.tvm.cuda.kernels.launch import device_source
 from optc.backends.tvm.cuda.kernels.table import FUNCTIONS, device_function
 from optc.backends.tvm.cuda.toolchain import device_compiler
-from optc.backends.tvm.emit import KERNELS
-from optc.backends.tvm.kernels.attention import PagedAttention
-from optc.backends.tvm.kernels.matmul_float import FloatMatmul
-from optc.backends.tvm.kernels.matmul_int import IntMatmul
+from optc.backends.tvm.kernels.attention.paged_attention import PagedAttention
+from optc.backends.tvm.kernels.matmul.matmul_float import FloatMatmul
+from optc.backends.tvm.kernels.matmul.matmul_int import IntMatmul
 from optc.errors import UnavailableError, UnsupportedError
 from optc.target import cuda_target
 from tests.backends.tvm.cuda.cubins import HMMA, IMMA, LDGSTS, architecture, frames, opcodes

@@ -14,11 +14,11 @@ from optc.backends.tvm.cuda.images import best_image, image_file
 from optc.backends.tvm.engine_files import ENGINE_FILE, RUNTIME_LIBRARY, WEIGHTS_FILE
 from optc.backends.tvm.runtime_libs import LIBRARIES, ffi_version
 from optc.errors import ArtifactError, UnavailableError, UnsupportedError
+from optc.executable.executable import EngineSpec
 from optc.machine import Machine
-from optc.runtime.executable import EngineSpec
 from optc.target import parse_target
 from tests.backends.tvm.engine_driver import INT8, OPTIONS, SHAPE
-from tests.families import model_after
+from tests.support.families import model_after
 
 CODE = {"images": {"90": image_file(90)}, "digest": "0", "range_values": 1, "kernels": ["a"]}
 DATA = {"cuda": CODE, "ffi": "", "weights": []}

@@ -11,7 +11,7 @@ import tvm_ffi
 
 from optc.backends.tvm.cuda.packed_inputs import PackedInputs
 from optc.backends.tvm.cuda.raw_tensor import Int32At
-from optc.backends.tvm.input_memory import aligned
+from optc.backends.tvm.loaded.input_memory import aligned
 
 
 class HostDevice:

@@ -9,7 +9,8 @@ import pytest
 from tvm import relax
 from tvm.s_tir import dlight
 
-from optc.backends.tvm.compiler import relax_pipeline
+from optc.backends.tvm.compiling.compiler import relax_pipeline
+from optc.backends.tvm.compiling.emit import emit
 from optc.backends.tvm.cuda.compiler import make_device_function
 from optc.backends.tvm.cuda.gpu import tvm_target
 from optc.backends.tvm.cuda.step_memory import (
@@ -18,13 +19,12 @@ from optc.backends.tvm.cuda.step_memory import (
     step_range_values,
     with_step_memory,
 )
-from optc.backends.tvm.emit import emit
-from optc.backends.tvm.given_logits import LOGITS
-from optc.backends.tvm.lower_model import lower_model
+from optc.backends.tvm.lowering.given_logits import LOGITS
+from optc.backends.tvm.lowering.lower_model import lower_model
 from optc.backends.tvm.program import Call, Function, Program, Tensor
 from optc.target import parse_target
 from tests.backends.tvm.engine_driver import BF16_KV, OPTIONS, SHAPE
-from tests.families import model_after
+from tests.support.families import model_after
 
 
 @pytest.fixture(scope="module")

@@ -7,8 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from optc.backends.tvm.kernels.attention import PagedAttention
-from tests.backends.tvm import test_attention as cpu
+from optc.backends.tvm.kernels.attention.paged_attention import PagedAttention
 from tests.backends.tvm.attention_cases import (
     ARITHMETICS,
     MIXED,
@@ -19,6 +18,7 @@ from tests.backends.tvm.attention_cases import (
     sequences,
 )
 from tests.backends.tvm.kernel_cases import DEVICE, sqnr
+from tests.backends.tvm.kernels.attention import test_paged_attention as cpu
 from tests.backends.tvm.kv_pools import KV_TYPES
 
 #: Each shape in two arithmetics, all four in turn.

@@ -13,8 +13,8 @@ from benchmarks.cuda.steps import ENGINES, engine_timers, fitting, utilization
 from optc.backends.tvm import BACKEND
 from optc.bench.profile import Shape
 from optc.errors import InputError, UnavailableError
+from optc.executable.executable import Executable
 from optc.machine import this_machine
-from optc.runtime.executable import Executable
 from tests.backends.tvm.engine_driver import (
     BF16_KV,
     FUSED,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tests.backends.tvm import test_rotary_kv as rotary_kv
 from tests.backends.tvm.kernel_cases import DEVICE
+from tests.backends.tvm.kernels.kv import test_rotary_kv as rotary_kv
 from tests.backends.tvm.kv_pools import KV_TYPES
 
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from optc.backends.tvm.kernels.matmul_float import FloatMatmul
-from optc.backends.tvm.kernels.matmul_int import IntMatmul
-from tests.backends.tvm import test_matmul_int as cpu
+from optc.backends.tvm.kernels.matmul.matmul_float import FloatMatmul
+from optc.backends.tvm.kernels.matmul.matmul_int import IntMatmul
 from tests.backends.tvm.kernel_cases import DEVICE
+from tests.backends.tvm.kernels.matmul import test_matmul_int as cpu
 from tests.backends.tvm.matmul_cases import assert_close, float_case, int_case, run
 
 #: Rows of one kernel and of the other, and of blocks of threads that are not full.

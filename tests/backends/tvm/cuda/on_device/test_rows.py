@@ -5,12 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tests.backends.tvm import test_activation as activation
-from tests.backends.tvm import test_elementwise as elementwise
-from tests.backends.tvm import test_embedding as embedding
-from tests.backends.tvm import test_norm as norm
-from tests.backends.tvm import test_quantize as quantize
 from tests.backends.tvm.kernel_cases import DEVICE
+from tests.backends.tvm.kernels.token_wise import test_activation as activation
+from tests.backends.tvm.kernels.token_wise import test_elementwise as elementwise
+from tests.backends.tvm.kernels.token_wise import test_embedding as embedding
+from tests.backends.tvm.kernels.token_wise import test_norm as norm
+from tests.backends.tvm.kernels.token_wise import test_quantize as quantize
 
 
 @pytest.mark.parametrize("width", [8, 100, 576])

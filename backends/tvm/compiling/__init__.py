@@ -1,0 +1,1 @@
+"""From a `Program` to a shared library, in a process of its own."""

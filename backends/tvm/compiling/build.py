@@ -1,0 +1,204 @@
+"""Building an engine: lower, start the compiler's process, pack weights meanwhile, wait for it."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import onnx_ir as ir
+
+from optc.backend import BuildOptions, EngineBuild, SharedWeights
+from optc.backends.tvm.compiling.link import linker_command
+from optc.backends.tvm.engine_data import read_data
+from optc.backends.tvm.engine_files import ENGINE_FILE, WEIGHTS_FILE
+from optc.backends.tvm.fingerprint import fingerprint
+from optc.backends.tvm.isa import Isa, isa_of
+from optc.backends.tvm.lowering.costs import costs_json, step_costs
+from optc.backends.tvm.lowering.given_logits import with_given_logits
+from optc.backends.tvm.lowering.lower_model import Lowered, lower_model
+from optc.backends.tvm.program import Program
+from optc.backends.tvm.runtime_libs import FFI_PACKAGE, copy_libraries, ffi_version
+from optc.backends.tvm.tuning.schedule_files import Schedules, schedules_json
+from optc.backends.tvm.tuning.tuned import known_schedules, with_schedules
+from optc.backends.tvm.weights.weights_file import Placed, write_weights
+from optc.child_process import child_command, child_environment
+from optc.errors import OptcError, UnavailableError, UnsupportedError
+from optc.target import Target
+
+#: Module that runs in the compiler's process.
+CHILD = "optc.backends.tvm.compiling.child"
+#: Longest time the compiler may take.
+TIMEOUT_S = 1800.0
+_SCRATCH = ("program.json", "result.json", "compiler.log")
+
+
+def build_engine(
+    model: ir.Model, target: Target, workdir: Path, options: BuildOptions
+) -> EngineBuild:
+    """Build ``model`` into ``workdir`` (see `optc.backend.Backend.build`).
+
+    Raises:
+        UnsupportedError: Nodes or a kernel configuration that the backend cannot take.
+        UnavailableError: No kernel for the target, no linker, or the compiler crashed.
+        InputError: The file of schedules is malformed, or nothing can be measured here.
+    """
+    isa = isa_of(target)
+    linker_command()
+    started = time.perf_counter()
+    lowered = lower_model(model, target, options)
+    lowered_at = time.perf_counter()
+    known, tuning = known_schedules(lowered.program, isa, options)
+    program, schedules = with_schedules(lowered.program, known, isa)
+    tensors = [tensor for weight in lowered.weights for tensor in weight.tensors]
+    program = replace(program, fingerprint=fingerprint(lowered.spec, tensors))
+    lowered = replace(lowered, program=program)
+    tuned_at = time.perf_counter()
+    with compiling(with_given_logits(lowered.program), workdir) as finish:
+        files, placed = pack_weights(lowered, workdir, options.shared)
+        packed_at = time.perf_counter()
+        report = finish()
+    weight_bytes = max((p.end for p in placed), default=0)
+    report.update(
+        lower_seconds=lowered_at - started,
+        tune_seconds=tuned_at - lowered_at,
+        tuning=tuning,
+        pack_seconds=packed_at - tuned_at,
+        build_seconds=time.perf_counter() - started,
+        weight_bytes=weight_bytes,
+    )
+    return EngineBuild(
+        files=(ENGINE_FILE, *files),
+        spec=lowered.spec,
+        requires={FFI_PACKAGE: ffi_version()},
+        backend_data=_backend_data(lowered, placed, isa, options.shared, schedules),
+        report=report,
+        warnings=_tuning_warnings(tuning),
+        weight_bytes=weight_bytes if options.shared is None else 0,
+    )
+
+
+def _tuning_warnings(tuning: dict[str, Any]) -> tuple[str, ...]:
+    left = tuning.get("unmeasured", 0)
+    if not left:
+        return ()
+    return (f"no time to measure schedules of {left} matmul shapes: run --tune again to go on",)
+
+
+def pack_weights(
+    lowered: Lowered, workdir: Path, shared: SharedWeights | None
+) -> tuple[tuple[str, ...], list[Placed]]:
+    """Write the weights and what else an engine needs beside its code, unless another engine has
+    it all; the files, and where each tensor lies.
+
+    Raises:
+        UnsupportedError: The other engine has no such weights.
+    """
+    if shared is None:
+        libraries = copy_libraries(workdir)
+        return (WEIGHTS_FILE, *libraries), write_weights(workdir / WEIGHTS_FILE, lowered.weights)
+    known = {p.tensor: p for p in read_data(shared.data).weights}
+    tensors = [tensor for weight in lowered.weights for tensor in weight.tensors]
+    missing = [tensor.name for tensor in tensors if tensor not in known]
+    if missing:
+        raise UnsupportedError(
+            f"the other engine lacks {len(missing)} weights, such as {missing[0]}",
+            where="tvm backend",
+            hint="engines that share weights must come from one recipe",
+        )
+    return (), [known[tensor] for tensor in tensors]
+
+
+def _backend_data(
+    lowered: Lowered,
+    placed: list[Placed],
+    isa: Isa,
+    shared: SharedWeights | None,
+    schedules: Schedules,
+) -> dict[str, Any]:
+    data = {} if shared is None else {"shared": shared.folder}
+    return data | {
+        "features": list(isa.features),
+        "costs": costs_json(step_costs(lowered.program, isa.peaks)),
+        "ffi": ffi_version(),
+        "given_logits": True,  # `optc.backends.tvm.lowering.given_logits`
+        "pooled": True,  # results are apart (`optc.backends.tvm.compiling.result_memory`)
+        "schedules": schedules_json(schedules),
+        "weights": [p.to_json() for p in placed],
+    }
+
+
+@contextmanager
+def compiling(program: Program, workdir: Path) -> Iterator[Callable[[], dict[str, Any]]]:
+    """Compile ``program`` into ``workdir``'s engine file in a process of its own.
+
+    Gives a function that waits for the compiler and returns its report. The process and its
+    scratch files are gone afterwards.
+
+    Raises:
+        UnsupportedError, UnavailableError: From that function: what the compiler says.
+    """
+    compiler = _start_compiler(program, workdir)
+    try:
+        yield lambda: _finish_compiler(compiler, workdir)
+    finally:
+        if compiler.poll() is None:
+            compiler.kill()
+            compiler.wait()
+        for name in _SCRATCH:
+            (workdir / name).unlink(missing_ok=True)
+
+
+def _start_compiler(compiled: Program, workdir: Path) -> subprocess.Popen[bytes]:
+    program, result, log = (workdir / name for name in _SCRATCH)
+    program.write_text(compiled.to_json())
+    arguments = [str(program), str(result), str(workdir / ENGINE_FILE)]
+    with log.open("wb") as stream:
+        return subprocess.Popen(
+            child_command(CHILD, *arguments),
+            stdin=subprocess.DEVNULL,
+            stdout=stream,
+            stderr=subprocess.STDOUT,
+            env=child_environment(),
+        )
+
+
+def _finish_compiler(compiler: subprocess.Popen[bytes], workdir: Path) -> dict[str, Any]:
+    """Wait; the report of a compiler that succeeded.
+
+    Raises:
+        UnsupportedError, UnavailableError: What the compiler says, or how it ended.
+    """
+    try:
+        status = compiler.wait(TIMEOUT_S)
+    except subprocess.TimeoutExpired as error:
+        raise _died(f"did not finish within {TIMEOUT_S:.0f} s", workdir) from error
+    result = workdir / _SCRATCH[1]
+    if not result.exists():
+        how = f"was killed by signal {-status}" if status < 0 else f"ended with status {status}"
+        raise _died(how, workdir)
+    outcome: dict[str, Any] = json.loads(result.read_text())
+    if "error" in outcome:
+        raise _as_error(outcome["error"])
+    report: dict[str, Any] = outcome["report"]
+    return report
+
+
+def _as_error(error: dict[str, str]) -> OptcError:
+    kind = UnavailableError if error["kind"] == UnavailableError.kind else UnsupportedError
+    return kind(error["message"], where=error["where"], hint=error["hint"])
+
+
+def _died(how: str, workdir: Path) -> UnavailableError:
+    lines = (workdir / _SCRATCH[2]).read_text(errors="replace").strip().splitlines()
+    said = " | ".join(line.strip() for line in lines[-6:])
+    return UnavailableError(
+        f"the compiler {how}" + (f"; its last lines: {said}" if said else ""),
+        where="tvm backend",
+        hint="if memory ran out, free some; otherwise please report this model and recipe",
+    )

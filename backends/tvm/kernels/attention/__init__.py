@@ -1,0 +1,1 @@
+"""Paged attention of ragged rows over float and quantized KV."""

@@ -1,0 +1,203 @@
+"""Attention of some rows of one sequence, for one KV head: their query vectors, partition after
+partition, and the write of the result."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tvm.tirx.script.builder import ir as tir
+
+from optc.backends.tvm.isa import Isa
+from optc.backends.tvm.kernels.attention.blocking import blocking
+from optc.backends.tvm.kernels.attention.partition import attend_partition
+from optc.backends.tvm.kernels.attention.plan import TILES, Ragged
+from optc.backends.tvm.kernels.attention.softmax import Running, new_running
+from optc.backends.tvm.kernels.attention.state import PARTITION, Place, Pools, Queries
+from optc.backends.tvm.kernels.dsl.script import Expr, bind, load, scratch, splat, store
+from optc.backends.tvm.kernels.kv.pools import for_parts
+from optc.errors import UnsupportedError
+
+#: Query vectors of a tile of several rows.
+_TILE_VECTORS = 16
+#: Most new rows of a sequence for which its K and V are fetched ahead.
+_FETCHED_ROWS = 16
+
+
+@dataclass(frozen=True)
+class PagedAttention:
+    """Attention of one layer.
+
+    Attributes:
+        heads: H.
+        kv_heads: Hkv, divides H.
+        key_dim: Dk, a multiple of 8.
+        value_dim: Dv, a multiple of 8.
+        scale: Factor of the dot products.
+        softcap: Scores become ``softcap * tanh(score / softcap)``; 0 = off.
+        window: Tokens that a row sees, itself included; 0 = all.
+        group: Row of kv_lengths and block_tables.
+        groups: G.
+        kv_dtype: Type of the pools.
+        query_bits: 8 if queries are multiplied with int8 pools as int8, rounded half to even in
+            units of each vector's largest magnitude / 127, which halves that work; 0 if they keep
+            15 bits. Other pools know 0 only.
+    """
+
+    heads: int
+    kv_heads: int
+    key_dim: int
+    value_dim: int
+    scale: float
+    softcap: float = 0.0
+    window: int = 0
+    group: int = 0
+    groups: int = 1
+    kv_dtype: str = "float32"
+    query_bits: int = 0
+
+    def __post_init__(self) -> None:
+        if self.heads % self.kv_heads:
+            raise UnsupportedError(
+                f"{self.heads} heads cannot share {self.kv_heads} KV heads evenly",
+                where="PagedAttention",
+                hint="the number of heads must be a multiple of that of KV heads",
+            )
+
+        if self.query_bits not in ((0, 8) if self.kv_dtype == "int8" else (0,)):
+            raise UnsupportedError(
+                f"queries of {self.query_bits} bits have no kernel for {self.kv_dtype} pools",
+                where="PagedAttention",
+                hint="int8 pools take 8 and 0 (all), others only 0",
+            )
+
+    @property
+    def shared(self) -> int:
+        """Heads that share a KV head."""
+        return self.heads // self.kv_heads
+
+    @property
+    def tile_rows(self) -> int:
+        """Rows of a tile of several rows."""
+        return max(1, _TILE_VECTORS // self.shared)
+
+
+@dataclass(frozen=True)
+class Operands:
+    """What all work of one call shares: q [T,H*Dk], the pools, the ragged step, out [T,H*Dv]."""
+
+    config: PagedAttention
+    isa: Isa
+    q: Expr
+    pools: Pools
+    ragged: Ragged
+    out: Expr
+
+
+@dataclass(frozen=True)
+class Start:
+    """Where some work begins: its sequence, KV head, first partition, and the range of tokens that
+    its rows see."""
+
+    sequence: Expr
+    head: Expr
+    partition: Expr
+    seen: tuple[Expr, Expr]
+
+
+@dataclass(frozen=True)
+class RowWork:
+    """Some rows of one sequence and one KV head.
+
+    Attributes:
+        sequence: The sequence.
+        row: First row of the operands.
+        rows: Number of rows.
+        most: Number of rows that the register tiles are made for; at least ``rows``.
+        head: KV head.
+        partitions: First partition, and the one after the last.
+        then: Where this thread's next work begins.
+    """
+
+    sequence: Expr
+    row: Expr
+    rows: Expr
+    most: int
+    head: Expr
+    partitions: tuple[Expr, Expr]
+    then: Start
+
+
+def attend_rows(operands: Operands, work: RowWork) -> Running:
+    """Take the rows through their partitions."""
+    config, ragged = operands.config, operands.ragged
+    seen = ragged.seen(work.sequence, work.row, work.rows)
+    queries = _queries(operands, work)
+    running = new_running(work.most * config.shared, config.value_dim)
+    first, end = work.partitions
+    tiles = scratch((TILES,), "int32")
+    ahead = scratch((TILES,), "int32")
+    ragged.find_tiles(tiles, work.sequence, first * PARTITION, seen)
+    with tir.serial(first, end) as partition:
+        place = Place(bind(partition * PARTITION), work.head, tiles)
+        following = _find_following(operands, work, seen, partition, ahead)
+        attend_partition(operands.pools, queries, running, place, following, seen)
+        store(tiles, load(ahead, 0), 0)
+    return running
+
+
+def _find_following(
+    operands: Operands, work: RowWork, seen: tuple[Expr, Expr], partition: Expr, ahead: Expr
+) -> Place:
+    """What this thread takes after ``partition``: the rows' next one, or that of the next work."""
+    ragged, then = operands.ragged, work.then
+    last = bind(partition + 1 >= work.partitions[1])
+    sequence = bind(tir.Select(last, then.sequence, work.sequence))
+    start = bind(tir.Select(last, then.partition, partition + 1) * PARTITION)
+    low, end = (bind(tir.Select(last, a, b)) for a, b in zip(then.seen, seen, strict=True))
+    ragged.find_tiles(ahead, sequence, start, (low, end))
+    return Place(start, bind(tir.Select(last, then.head, work.head)), ahead)
+
+
+def _queries(operands: Operands, work: RowWork) -> Queries:
+    """The query vectors; vector m is head ``m % shared`` of row ``m / shared``."""
+    config = operands.config
+    shared, dim = config.shared, config.key_dim
+    first_end = bind(operands.ragged.first_end(work.sequence, work.row))
+    numbers = operands.pools.numbers
+    size = blocking(work.most * shared, numbers, operands.isa)
+    column = bind(work.head * (shared * dim))
+
+    def row_of(m: Expr | int) -> Expr:
+        # Vectors beyond the last row repeat that row; they are not written.
+        return tir.min(m // shared, work.rows - 1)
+
+    def bounds(m: Expr | int) -> tuple[Expr, Expr]:
+        end = bind(first_end if work.most == 1 else first_end + row_of(m))
+        return bind(operands.ragged.low(end)), end
+
+    copy = scratch((work.most * shared, dim))
+    with tir.serial(0, work.most * shared) as m:
+        row, start = bind(work.row + row_of(m)), bind(column + m % shared * dim)
+        for_parts(
+            dim,
+            lambda d, lanes: store(copy, load(operands.q, row, start + d, lanes=lanes), m, d),
+        )
+    ragged = operands.ragged
+    new = ragged.starts[work.sequence + 1] - ragged.starts[work.sequence]
+    fetch = bind(new <= _FETCHED_ROWS)
+    return Queries(numbers.queries(copy, work.most * shared, dim), bounds, size, fetch)
+
+
+def write_rows(operands: Operands, work: RowWork, running: Running) -> None:
+    """Write finished rows."""
+    config = operands.config
+    with tir.serial(0, work.rows * config.shared) as m:
+        inverse = bind(tir.float32(1) / running.norm[m])
+        column = bind((work.head * config.shared + m % config.shared) * config.value_dim)
+        row = bind(work.row + m // config.shared)
+
+        def write(d: Expr, lanes: int) -> None:
+            value = load(running.total, m, d, lanes=lanes) * splat(inverse, lanes=lanes)
+            store(operands.out, value, row, column + d)
+
+        for_parts(config.value_dim, write)

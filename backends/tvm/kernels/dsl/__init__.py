@@ -1,0 +1,1 @@
+"""The words that kernels are written in: loops, registers, vectors, approximated functions."""

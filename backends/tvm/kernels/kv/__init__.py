@@ -1,0 +1,1 @@
+"""What is written into the KV pools, rotated, copied or moved in them."""

@@ -1,0 +1,100 @@
+"""The KV pools of one layer as arguments of kernels (`optc.backends.tvm.kv_layout`)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from tvm.tirx.script.builder import ir as tir
+
+from optc.backends.tvm.kernels.dsl.script import LANES, Expr, KernelBuilder, bind
+from optc.backends.tvm.kv_layout import POOL_TYPES, TILE, PoolType
+from optc.errors import UnsupportedError
+
+__all__ = [
+    "DIM_MULTIPLE",
+    "TILE",
+    "KVShape",
+    "for_parts",
+    "k_element",
+    "pool_arguments",
+    "v_element",
+]
+
+#: Head dimensions must be multiples of this.
+DIM_MULTIPLE = 8
+#: Largest key dimension of int8 pools: sums of products stay within int32.
+_INT8_KEY_DIM = 512
+
+
+@dataclass(frozen=True)
+class KVShape:
+    """Shape and type of one layer's pools.
+
+    Attributes:
+        kv_heads: Hkv.
+        key_dim: Dk, a multiple of 8.
+        value_dim: Dv, a multiple of 8.
+        dtype: KV type: ``float32``, ``bfloat16`` or ``int8``.
+
+    Raises:
+        UnsupportedError: The kernels cannot take the shape or type.
+    """
+
+    kv_heads: int
+    key_dim: int
+    value_dim: int
+    dtype: str = "float32"
+
+    def __post_init__(self) -> None:
+        for name, dim in (("key", self.key_dim), ("value", self.value_dim)):
+            if dim <= 0 or dim % DIM_MULTIPLE:
+                raise UnsupportedError(
+                    f"{name} dimension {dim} is no positive multiple of {DIM_MULTIPLE}",
+                    where="KV pool",
+                    hint="the CPU attention kernels take multiples of 8, such as 64, 80 or 128",
+                )
+        if self.dtype not in POOL_TYPES:
+            raise UnsupportedError(
+                f"KV type {self.dtype!r} has no CPU kernel",
+                where="KV pool",
+                hint=f"one of {', '.join(POOL_TYPES)}",
+            )
+        if self.dtype == "int8" and self.key_dim > _INT8_KEY_DIM:
+            raise UnsupportedError(
+                f"key dimension {self.key_dim} is too large for an int8 KV pool",
+                where="KV pool",
+                hint=f"at most {_INT8_KEY_DIM}; use kv-cache.dtype=bfloat16",
+            )
+
+    @property
+    def type(self) -> PoolType:
+        """The elements of the pools."""
+        return POOL_TYPES[self.dtype]
+
+
+def for_parts(dim: int, body: Callable[[Expr, int], None]) -> None:
+    """``body(d, lanes)`` for vectors of 16, or 8, that cover ``dim`` dimensions."""
+    lanes = LANES if dim % LANES == 0 else DIM_MULTIPLE
+    with tir.serial(0, dim // lanes) as part:
+        body(bind(part * lanes), lanes)
+
+
+def pool_arguments(builder: KernelBuilder, tiles: Expr, shape: KVShape) -> tuple[Expr, Expr]:
+    """Declare k_pool and v_pool as the next two arguments."""
+    kind, heads = shape.type, shape.kv_heads
+    k_pool = builder.argument("k_pool", (tiles, heads, kind.width(shape.key_dim)), kind.element)
+    v_pool = builder.argument("v_pool", (tiles, heads, kind.width(shape.value_dim)), kind.element)
+    return k_pool, v_pool
+
+
+def k_element(shape: KVShape, offset: Expr, d: Expr | int) -> Expr:
+    """Where dimension ``d`` of the token at ``offset`` lies in a K tile of one head."""
+    pack = shape.type.pack
+    return (d // pack * TILE + offset) * pack + d % pack
+
+
+def v_element(shape: KVShape, offset: Expr, d: Expr | int) -> Expr:
+    """Where dimension ``d`` of the token at ``offset`` lies in a V tile of one head."""
+    pack = shape.type.pack
+    return (offset // pack * shape.value_dim + d) * pack + offset % pack

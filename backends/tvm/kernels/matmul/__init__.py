@@ -1,0 +1,1 @@
+"""Products of activations with packed weights: float, 8-bit, and 4-bit with two-level scales."""

@@ -1,0 +1,73 @@
+"""Where the tiles of integer matmuls read their activations: as they are, or interleaved."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from tvm.tirx.script.builder import ir as tir
+
+from optc.backends.tvm.kernels.matmul.dot import in_lanes, repeated
+
+#: Fours of input channels that a task interleaves.
+FOURS = 256
+
+
+class Activations(Protocol):
+    """int8 activations of all rows."""
+
+    def four(self, row: Any, k: Any) -> Any:
+        """Those of a row from channel ``k`` on, s8, four of them in every lane."""
+        ...
+
+
+@dataclass(frozen=True)
+class AsStored:
+    """Row by row.
+
+    Attributes:
+        xq: int8 [T, Kp].
+        lanes: float32 values of one vector register.
+    """
+
+    xq: Any
+    lanes: int
+
+    def four(self, row: Any, k: Any) -> Any:
+        """From the row."""
+        return repeated(self.xq, row, k, self.lanes)
+
+
+@dataclass(frozen=True)
+class Interleaved:
+    """Fours of input channels one after the other, of all rows each.
+
+    Rows of some thousand channels lie a multiple of 4 KiB apart: of more rows than a set of the
+    first-level cache has lines, each would push the others out.
+
+    Attributes:
+        buffer: int32 [at least Kp / 4 * T]: four int8 each.
+        rows: T.
+        lanes: float32 values of one vector register.
+    """
+
+    buffer: Any
+    rows: Any
+    lanes: int
+
+    def four(self, row: Any, k: Any) -> Any:
+        """From the four's rows."""
+        return in_lanes(self.buffer[k // 4 * self.rows + row], self.lanes)
+
+
+def interleave(xq: Any, rows: Any, most: int, lanes: int) -> Interleaved:
+    """Emit the copy of int8 [T, Kp], T at most ``most``."""
+    fours = int(xq.shape[1]) // 4
+    buffer = tir.alloc_buffer((fours * most,), "int32")
+    loop = tir.parallel if fours > FOURS else tir.serial
+    with loop(-(-fours // FOURS)) as part, tir.serial(rows) as row:
+        first = part * FOURS
+        with tir.serial(tir.min(FOURS, fours - first)) as step:
+            four = tir.reinterpret(xq.vload([row, (first + step) * 4], "int8x4"), dtype="int32")
+            tir.buffer_store(buffer, four, [(first + step) * rows + row])
+    return Interleaved(buffer, rows, lanes)

@@ -1,0 +1,230 @@
+"""Register tiles of the matmuls that multiply integers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from tvm.tirx.script.builder import ir as tir
+
+from optc.backends.tvm.isa import Isa
+from optc.backends.tvm.kernels.matmul.activations import AsStored
+from optc.backends.tvm.kernels.matmul.matmul_int import SUM_WIDTH, IntMatmul
+from optc.backends.tvm.kernels.matmul.places import BLOCK, Panel, Place
+from optc.backends.tvm.kernels.matmul.products import Dots, Products
+from optc.backends.tvm.kernels.matmul.short_sums import ShortSums, sums_are_short
+from optc.backends.tvm.kernels.matmul.tasks import Work, emit_tiles
+from optc.backends.tvm.kernels.matmul.tiles import (
+    Registers,
+    argument,
+    building,
+    fma,
+    local,
+    store,
+    store_tile,
+)
+from optc.backends.tvm.kernels.matmul.weights import PackedValues, PackedWeights
+
+
+@dataclass(frozen=True)
+class IntTiles:
+    """Emits register tiles; holds the operands.
+
+    Attributes:
+        config: The matmul, whose bits and offset are those of the weights that are multiplied.
+        isa: What the kernel is compiled for.
+        products: Adds products of weights and activations to sums.
+        xs: float32 [T]: their scales.
+        xsum: int32 [T, Kp/32]: their sums.
+        weights: Packed operands by name, as `IntMatmul.weights` says; ``w`` is not read from here.
+        out: float32 [T, N].
+        columns: Most columns of a tile.
+    """
+
+    config: IntMatmul
+    isa: Isa
+    products: Products
+    xs: Any
+    xsum: Any
+    weights: dict[str, Any]
+    out: Any
+    columns: int = BLOCK
+
+    def emit(self, start: Any, rows: int, place: Place) -> None:
+        """One tile of ``rows`` rows and a task's channels, in parts that fit into registers."""
+        width = min(place.width, self.columns, self.config.columns(rows, self.isa))
+        if width == place.width:
+            self._part(start, rows, place, place.column, width)
+            return
+        parts = place.width // width
+        with tir.serial(parts) as part:
+            column = tir.bind(place.column + part * width)
+            self._part(start, rows, place.part(part, parts), column, width)
+
+    def _part(self, start: Any, rows: int, place: Place, column: Any, width: int) -> None:
+        lanes = self.isa.lanes
+        sums = Registers(rows, width // lanes, lanes, "int32")
+        result = Registers(rows, width // lanes, lanes, "float32")
+        if self.config.group_size:
+            for cell in result.cells():
+                result[cell] = tir.broadcast(tir.float32(0), lanes)
+            with tir.serial(self.config.groups) as group:
+                self._sum(sums, start, place, group, column)
+                scales = self._scales(place.block, group, column, width)
+                for r, c in result.cells():
+                    value = tir.cast(sums[r, c], f"float32x{lanes}")
+                    result[r, c] = fma(value, scales[c], result[r, c], lanes)
+            self._finish(result, start, place.block, column)
+        elif place.panel is None:
+            self._sum(sums, start, place, 0, column)
+            self._finish_channels(sums, result, start, place.block, column)
+        else:
+            panel = place.panel
+            self._continue(sums, start, place, panel, column)
+            with tir.If(panel.is_last):
+                with tir.Then():
+                    self._finish_channels(sums, result, start, place.block, column)
+                with tir.Else():
+                    for cell, spot in self._kept(sums, place, panel, column):
+                        store(panel.kept, sums[cell], [spot], lanes)
+
+    def _continue(
+        self, sums: Registers, start: Any, place: Place, panel: Panel, column: Any
+    ) -> None:
+        """Integer products of a panel, added to what the panels before it left."""
+        with tir.If(panel.index == 0):
+            with tir.Then():
+                self._start(sums, start, place.block, 0, column)
+            with tir.Else():
+                for cell, spot in self._kept(sums, place, panel, column):
+                    sums[cell] = panel.kept.vload([spot], sums.dtype)
+        self.products.add(sums, start, place, 0, column)
+
+    def _kept(
+        self, sums: Registers, place: Place, panel: Panel, column: Any
+    ) -> Iterator[tuple[tuple[int, int], Any]]:
+        """Each vector of sums and where the task keeps it."""
+        # 64 bits, so that what is constant becomes part of the instructions' addresses.
+        first = tir.bind(tir.cast(place.kept * panel.room + (column - place.column), "int64"))
+        for r, c in sums.cells():
+            yield (r, c), first + tir.int64(r * place.width + c * self.isa.lanes)
+
+    def _finish_channels(
+        self, sums: Registers, result: Registers, start: Any, block: Any, column: Any
+    ) -> None:
+        """Scale the sums over all of K by their channels' scales and write the tile out."""
+        lanes = self.isa.lanes
+        scales = self._scales(block, 0, column, sums.vectors * lanes)
+        for r, c in result.cells():
+            result[r, c] = tir.cast(sums[r, c], f"float32x{lanes}") * scales[c]
+        self._finish(result, start, block, column)
+
+    def _scales(self, block: Any, group: Any, column: Any, width: int) -> list[Any]:
+        """The scales of the tile's columns as float32 vectors."""
+        lanes = self.isa.lanes
+        dtype = f"{'float16' if self.config.group_size else 'float32'}x{lanes}"
+        loads = [
+            self.weights["ws"].vload([block, group, column + c * lanes], dtype)
+            for c in range(width // lanes)
+        ]
+        return [tir.bind(tir.cast(load, f"float32x{lanes}")) for load in loads]
+
+    def _sum(self, sums: Registers, start: Any, place: Place, group: Any, column: Any) -> None:
+        """Integer products of one group (of all of K per channel), less the zero points'."""
+        self._start(sums, start, place.block, group, column)
+        self.products.add(sums, start, place, group, column)
+
+    def _start(self, sums: Registers, start: Any, block: Any, group: Any, column: Any) -> None:
+        """Start the sums at minus zero point times the sum of the group's activations."""
+        lanes, excess = self.isa.lanes, self.products.offset
+        symmetric = excess - (1 << (self.config.bits - 1))
+        if not self.config.asymmetric and not symmetric:
+            for cell in sums.cells():
+                sums[cell] = tir.broadcast(tir.int32(0), lanes)
+            return
+        zeros = []
+        for c in range(sums.vectors):
+            if self.config.asymmetric:
+                place = [block, group, column + c * lanes]
+                load = tir.cast(self.weights["wz"].vload(place, f"uint8x{lanes}"), f"int32x{lanes}")
+                zeros.append(tir.bind(tir.broadcast(tir.int32(excess), lanes) - load))
+            else:
+                zeros.append(tir.broadcast(tir.int32(symmetric), lanes))
+        totals = [self._activation_sum(start + r, group) for r in range(len(sums.rows))]
+        for r, c in sums.cells():
+            sums[r, c] = zeros[c] * tir.broadcast(totals[r], lanes)
+
+    def _activation_sum(self, row: Any, group: Any) -> Any:
+        """The sum of a row's activations over one group (over all of K per channel)."""
+        total_parts = self.config.k_padded // SUM_WIDTH
+        parts = self.config.group_size // SUM_WIDTH
+        if parts == 1:
+            return tir.bind(self.xsum[row, group])
+        total = local(1, "int32")
+        tir.buffer_store(total, tir.int32(0), [0])
+        if not parts:
+            lanes = self.isa.lanes
+            wide = total_parts // lanes
+            with tir.serial(wide) as i:
+                part = self.xsum.vload([row, i * lanes], f"int32x{lanes}")
+                reduced = tir.call_llvm_pure_intrin(
+                    "int32", f"llvm.vector.reduce.add.v{lanes}i32", part
+                )
+                tir.buffer_store(total, total[0] + reduced, [0])
+            with tir.serial(total_parts - wide * lanes) as i:
+                tir.buffer_store(total, total[0] + self.xsum[row, wide * lanes + i], [0])
+        else:
+            with tir.serial(tir.min(parts, total_parts - group * parts)) as i:
+                tir.buffer_store(total, total[0] + self.xsum[row, group * parts + i], [0])
+        return tir.bind(total[0])
+
+    def _finish(self, result: Registers, start: Any, block: Any, column: Any) -> None:
+        """Scale by the activations' scale, add the bias, write the tile out."""
+        lanes = self.isa.lanes
+        first = tir.bind(block * BLOCK + column)
+        rows = range(len(result.rows))
+        scales = [tir.bind(tir.broadcast(self.xs[start + r], lanes)) for r in rows]
+
+        def value(r: int, c: int) -> Any:
+            if not self.config.bias:
+                return result[r, c] * scales[r]
+            bias = self.weights["bias"].vload([first + c * lanes], f"float32x{lanes}")
+            return fma(result[r, c], scales[r], bias, lanes)
+
+        store_tile(self.out, start, first, result, value)
+
+
+def int_matmul(config: IntMatmul, isa: Isa) -> Any:
+    """The kernel as a `tvm.tirx.PrimFunc`; T is dynamic.
+
+    Buffers in order (Kp = K up to 32, B = N/64 rounded up, G groups):
+        xq int8 [T, Kp]: quantized activations, within +-127, 0 beyond K.
+        xs float32 [T]: their scales.
+        xsum int32 [T, Kp/32]: sums of each 32 of them.
+        w uint8 [B, Kp/4, 64, 4] (8 bits) or [B, Kp/8, 64, 4] (4 bits): packed weights.
+        ws float32 [B, 1, 64] per channel, float16 [B, G, 64] with groups.
+        wz uint8 [B, G, 64]: only if asymmetric.
+        bias float32 [N]: only if ``bias``.
+        out float32 [T, N].
+    """
+    kp = config.k_padded
+    with building(config.name) as builder:
+        rows = tir.int32()
+        xq = argument("xq", (rows, kp), "int8")
+        xs = argument("xs", (rows,), "float32")
+        xsum = argument("xsum", (rows, kp // SUM_WIDTH), "int32")
+        weights = {name: argument(name, *operand) for name, operand in config.weights.items()}
+        out = argument("out", (rows, config.n), "float32")
+        schedule = config.schedule_on(isa)
+        values = PackedValues(weights["w"], config.bits, isa, bool(schedule.fetch))
+        products: Products
+        if sums_are_short(config.bits, isa):
+            products = ShortSums(values, config.group_size, isa, xq, xsum)
+        else:
+            weight = PackedWeights(values, config.group_size)
+            products = Dots(weight, isa, AsStored(xq, isa.lanes))
+        tiles = IntTiles(config, isa, products, xs, xsum, weights, out)
+        panels, short = config.panels, config.short_panels
+        emit_tiles(Work(rows, config.n, kp, schedule, tiles.emit, panels=panels, short=short))
+    return builder.get()

@@ -1,0 +1,67 @@
+"""Products of weights and activations in the tiles of the matmuls that multiply integers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from optc.backends.tvm.isa import Isa
+from optc.backends.tvm.kernels.matmul.activations import Activations
+from optc.backends.tvm.kernels.matmul.dot import dot_ops
+from optc.backends.tvm.kernels.matmul.places import Place
+from optc.backends.tvm.kernels.matmul.tiles import Registers
+from optc.backends.tvm.kernels.matmul.weights import Weights
+
+
+class Products(Protocol):
+    """How a tile multiplies."""
+
+    @property
+    def offset(self) -> int:
+        """``add`` multiplies (stored weight - offset)."""
+        ...
+
+    def add(self, sums: Registers, start: Any, place: Place, group: Any, column: Any) -> None:
+        """Add the products of one group, or of the place's panel where there are no groups.
+
+        Args:
+            sums: int32, of the tile.
+            start: First row of the tile.
+            place: Of the tile.
+            group: Index of the group; 0 where the sums run over all of K, or the place's panel.
+            column: First column of the tile within the block.
+        """
+        ...
+
+
+@dataclass(frozen=True)
+class Dots:
+    """Four input channels at a time, added to the sums.
+
+    Attributes:
+        weights: The weights.
+        isa: What the kernel is compiled for.
+        activations: What they are multiplied by.
+    """
+
+    weights: Weights
+    isa: Isa
+    activations: Activations
+
+    @property
+    def offset(self) -> int:
+        """That of the instruction set's dot product."""
+        return dot_ops(self.isa).offset
+
+    def add(self, sums: Registers, start: Any, place: Place, group: Any, column: Any) -> None:
+        """Multiply four activations of every row by the weights of all columns."""
+        ops = dot_ops(self.isa)
+
+        def use(k: Any, vectors: list[Any]) -> None:
+            prepared = [ops.prepare(vector) for vector in vectors]
+            for r in range(len(sums.rows)):
+                activations = self.activations.four(start + r, k)
+                for c, weight in enumerate(prepared):
+                    sums[r, c] = ops.dot(sums[r, c], weight, activations)
+
+        self.weights.each_four(place, group, column, sums.vectors, use)

@@ -1,0 +1,230 @@
+"""How a matmul's output is split among threads, and a task's part of it into register tiles.
+
+A kernel gives `emit_tiles` a function that emits the code of one register tile of R rows and 64
+output channels, over all of K. Every output element is computed by exactly one tile, in an order
+over K that depends on neither R nor the split, so that a row's bits are the same whatever the
+number of rows T, the tile it falls into and the number of threads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+from tvm.tirx.script.builder import ir as tir
+
+from optc.backends.tvm.kernels.matmul.places import BLOCK, PACE, Panel, Panels, Place
+from optc.backends.tvm.kernels.matmul.tiles import round_up, variable
+from optc.backends.tvm.tuning.schedule import FEW_ROWS, MAX_TILE_ROWS, Schedule
+
+#: Weights up to which a parallel region (about 1 us) costs more than it saves at a few rows.
+SERIAL_WEIGHTS = 1 << 15
+#: Tasks that are enough for balance; fewer blocks than this also split the rows.
+TASKS = 64
+
+#: Emits the code of one register tile: first row, number of rows, place.
+TileEmitter = Callable[[Any, int, Place], None]
+#: Emits what a task does before its tiles, from its place; gives the tiles.
+Prepare = Callable[[Place], TileEmitter]
+
+
+@dataclass(frozen=True)
+class Tall:
+    """Lone tiles of more than FEW_ROWS rows.
+
+    Attributes:
+        rows: Of the tallest one.
+        prepare: Emits what comes before the tasks; gives the tiles.
+    """
+
+    rows: int
+    prepare: Callable[[], TileEmitter]
+
+
+@dataclass(frozen=True)
+class Work:
+    """What there is to do, and in which tiles.
+
+    Attributes:
+        rows: T, an int32 variable.
+        n: Output channels N.
+        k: Input channels K of the packed weights.
+        schedule: How the work is cut up.
+        tile: ``tile(first_row, R, place)`` emits one tile; R is a Python int.
+        prepare: Where there are more than FEW_ROWS rows, ``prepare(task)`` emits what a task does
+            first, and gives the tiles that are used there instead of ``tile``.
+        panels: Of K, where a task prepares something or has several tiles; None is all at once.
+        short: The same where there are no more rows than these panels keep, in code of its own.
+        tall: Used instead of ``prepare`` up to its rows.
+    """
+
+    rows: Any
+    n: int
+    k: int
+    schedule: Schedule
+    tile: TileEmitter
+    prepare: Prepare | None = None
+    panels: Panels | None = None
+    short: Panels | None = None
+    tall: Tall | None = None
+
+
+@dataclass(frozen=True)
+class _Cut:
+    """How tasks of one kind cut up what there is to do.
+
+    Attributes:
+        parts: Of a block, each a task.
+        heights: Of tiles.
+        fetch: Tiles that share the fetching of what comes next; 0 is one lone tile, None are all
+            tiles of many rows.
+        prepare: As `Work.prepare`.
+        panels: Of K; None is all at once.
+    """
+
+    parts: int
+    heights: range
+    fetch: int | None
+    prepare: Prepare | None = None
+    panels: Panels | None = None
+
+
+def emit_tiles(work: Work) -> None:
+    """Emit the loops over blocks of 64 channels, panels of K and tiles of rows.
+
+    Blocks, or halves of them, are split among threads; when they are few and rows are many, rows
+    are split as well. K is never split among threads. A matmul too small to pay for a parallel
+    region runs on the caller's thread.
+    """
+    if not work.schedule.many:
+        _few(work, None)
+        return
+    with tir.If(work.rows > FEW_ROWS):
+        with tir.Then():
+            _many(work)
+        with tir.Else():
+            _few(work, FEW_ROWS)
+
+
+def _few(work: Work, most: int | None) -> None:
+    """At most ``most`` rows; None is any number."""
+    tallest = work.schedule.few
+    lone = _Cut(1, range(1, tallest + 1), fetch=0)
+    if most is not None and most <= tallest:
+        _tasks(work, lone)
+        return
+    with tir.If(work.rows <= tallest):
+        with tir.Then():
+            _tasks(work, lone)
+        with tir.Else():
+            _several(work, _Cut(1, _heights(tallest, tallest, most), work.schedule.fetch))
+
+
+def _many(work: Work) -> None:
+    """More than FEW_ROWS rows."""
+    schedule, tall = work.schedule, work.tall
+    cut = _Cut(1 + schedule.halves, _heights(schedule.many, FEW_ROWS), schedule.fetch)
+    if work.prepare is None:
+        _several(work, cut)
+        return
+    prepared = replace(cut, prepare=work.prepare, panels=work.panels)
+    if tall is None:
+        _tasks(work, prepared)
+        return
+    with tir.If(work.rows <= tall.rows):
+        with tir.Then():
+            lone = _Cut(cut.parts, range(FEW_ROWS + 1, tall.rows + 1), fetch=0)
+            _tasks(replace(work, tile=tall.prepare()), lone)
+        with tir.Else():
+            _tasks(work, prepared)
+
+
+def _several(work: Work, cut: _Cut) -> None:
+    """Several tiles a task, nothing prepared."""
+    if work.prepare is not None or work.short is None:
+        _tasks(work, replace(cut, panels=None if work.prepare else work.panels))
+        return
+    with tir.If(work.rows <= work.short.rows):
+        with tir.Then():
+            _tasks(work, replace(cut, panels=work.short))
+        with tir.Else():
+            fetch = None if work.schedule.fetch else 0
+            _tasks(work, replace(cut, panels=work.panels, fetch=fetch))
+
+
+def _tasks(work: Work, cut: _Cut) -> None:
+    """The parallel loop."""
+    rows, schedule, panels = work.rows, work.schedule, cut.panels
+    loop = tir.parallel if work.n * work.k > SERIAL_WEIGHTS else tir.serial
+    width, count = BLOCK // cut.parts, round_up(work.n, BLOCK) // BLOCK * cut.parts
+    chunks: Any = 1
+    if count < TASKS:
+        least = max(schedule.chunk_rows, FEW_ROWS + 1, schedule.few + 1)  # heights cover them
+        chunks = tir.bind(tir.max(1, tir.min(rows // least, -(-TASKS // count))))
+    if panels and not panels.whole:
+        chunks = tir.bind(tir.max(chunks, (rows + (panels.rows - 1)) // panels.rows))
+    with loop(count * chunks) as index:
+        chunk, part = index % chunks, variable(index // chunks)
+        column = variable(part % cut.parts * width) if cut.parts > 1 else 0
+        task = Place(variable(part // cut.parts), column, width)
+        first = variable(rows * chunk // chunks)
+        last = variable(rows * (chunk + 1) // chunks)
+
+        def cover(task: Place) -> None:
+            tile = work.tile
+            if cut.prepare is not None:
+                tile = cut.prepare(task)
+                task = replace(task, fetched=task.early)
+            _row_tiles(first, last, task, cut, tile)
+
+        if panels:
+            _in_panels(rows, task, work.k, panels, max(cut.heights), cover)
+        else:
+            cover(task)
+
+
+def _row_tiles(first: Any, last: Any, task: Place, cut: _Cut, tile: TileEmitter) -> None:
+    """Cover rows [first, last) of one task by tiles whose heights differ by one at most."""
+    tallest, fetch = max(cut.heights), cut.fetch
+    total = tir.bind(last - first)
+    count = tir.bind((total + (tallest - 1)) // tallest)
+    least = variable(total // tir.max(1, count))
+    higher = variable(total - least * count)
+    if fetch != 0:
+        sharing = variable(tir.min(count, fetch) if fetch else count)
+        lines = task.lines - task.fetched
+        most = tir.max(2, sharing)  # a tile emits at most half of all
+        pace = variable((PACE * lines + (most - 1)) // most)
+    with tir.serial(count) as index:
+        start = variable(first + index * least + tir.min(index, higher))
+        height = variable(least + tir.cast(index < higher, "int32"))
+        place = replace(task, kept=index)
+        if fetch != 0:
+            place = replace(
+                place, turn=index, single=fetch is None, pace=tir.Select(index < sharing, pace, 0)
+            )
+        for rows in reversed(cut.heights):
+            with tir.If(height == rows), tir.Then():
+                tile(start, rows, place)
+
+
+def _in_panels(
+    rows: Any, task: Place, k: int, panels: Panels, tallest: int, cover: Callable[[Place], None]
+) -> None:
+    """Emit ``cover(place)`` for each panel of K, with tiles of at most ``tallest`` rows."""
+    kept = tir.alloc_buffer(((panels.rows + MAX_TILE_ROWS) * task.width,), "int32")
+    # Not a constant to this compiler, which else divides each place by the lanes of a vector.
+    room = variable(tallest * task.width)
+    channels: Any = panels.channels
+    if panels.whole:
+        channels = variable(tir.Select(rows > panels.rows, round_up(k, channels), channels))
+    with tir.serial((k + (channels - 1)) // channels) as index:
+        cover(replace(task, panel=Panel(index, channels, k, kept, room)))
+
+
+def _heights(tallest: int, above: int, most: int | None = None) -> range:
+    """Heights of tiles that more than ``above`` rows, at most ``most``, are divided into."""
+    counts = range(above + 1, (most or above + 2 * tallest) + 1)
+    heights = [rows // -(-rows // tallest) for rows in counts]
+    return range(min(heights), max(-(-rows // -(-rows // tallest)) for rows in counts) + 1)

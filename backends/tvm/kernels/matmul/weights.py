@@ -1,0 +1,228 @@
+"""How packed integer weights become vectors of u8, four input channels of a column in each lane."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from tvm.tirx.script.builder import ir as tir
+
+from optc.backends.tvm.isa import Isa
+from optc.backends.tvm.kernels.matmul.places import (
+    READ_STRANDS,
+    Place,
+    fetch_ahead,
+    fetch_lines,
+    in_strands,
+)
+
+#: ``use(k, vectors)``: u8 vectors of four input channels from k on, one for each ``lanes`` columns.
+Use = Callable[[Any, list[Any]], None]
+
+
+class Weights(Protocol):
+    """The weights of a matmul, as its tiles read them."""
+
+    def each_four(self, place: Place, group: Any, column: Any, count: int, use: Use) -> None:
+        """Emit the loop over the input channels of one group or panel, four of them at a time.
+
+        Args:
+            place: Of the tile.
+            group: Index of the group; 0 where the sums run over all of K, or the place's panel.
+            column: First column of the vectors within the block.
+            count: Vectors.
+            use: Called with the first channel and the vectors.
+        """
+        ...
+
+
+@dataclass(frozen=True)
+class Unit:
+    """Rows of packed weights that hold the same input channels, and how many these are."""
+
+    rows: int
+    channels: int
+
+
+#: By bits. A row of nibbles has 8 channels. Two of them, then one with the two high bits of their
+#: 16 channels, are 6 bits.
+UNITS = {8: Unit(1, 4), 6: Unit(3, 16), 4: Unit(1, 8)}
+
+
+@dataclass(frozen=True)
+class PackedValues:
+    """Stored values, unsigned.
+
+    Attributes:
+        w: u8 [B, Kp * bits / 32, 64, 4].
+        bits: 8, 6 or 4.
+        isa: What the kernel is compiled for.
+        fetch: Whether tiles fetch the next block's weights.
+    """
+
+    w: Any
+    bits: int
+    isa: Isa
+    fetch: bool
+
+    @property
+    def units(self) -> int:
+        """Units of one block."""
+        return int(self.w.shape[1]) // UNITS[self.bits].rows
+
+    @property
+    def channels(self) -> int:
+        """Kp: input channels."""
+        return self.units * UNITS[self.bits].channels
+
+    def unit(self, place: Place, unit: Any, column: Any, count: int) -> Iterator[list[Any]]:
+        """``count`` vectors of values u8, for four input channels of a unit after the other."""
+        lanes, rows = self.isa.lanes, UNITS[self.bits].rows
+        if self.bits == 6:
+            tops = self._row(place, unit * rows + 2, column, count)
+        for part in range(2 if self.bits == 6 else 1):
+            raw = self._row(place, unit * rows + part, column, count)
+            if self.bits == 8:
+                yield raw
+                return
+            for half in range(2):
+                vectors = [nibbles(vector, half, lanes) for vector in raw]
+                if self.bits == 6:
+                    high = [high_pairs(top, part * 2 + half, lanes) for top in tops]
+                    vectors = [low | pair for low, pair in zip(vectors, high, strict=True)]
+                yield [tir.bind(vector) for vector in vectors]
+
+    def _row(self, place: Place, row: Any, column: Any, count: int) -> list[Any]:
+        """Vectors of a row of packed weights."""
+        lanes = self.isa.lanes
+        spots = ([place.block, row, column + c * lanes, 0] for c in range(count))
+        return [tir.bind(self.w.vload(spot, f"uint8x{4 * lanes}")) for spot in spots]
+
+    def strands(self, place: Place, width: int, pieces: int) -> int:
+        """From how many parts of K, of whole ``pieces``, a tile of ``width`` columns reads in turn;
+        1 is in order, and it fetches.
+
+        Tiles of parts of the columns come back for the others, and have to fetch.
+        """
+        alone = place.pace is None and place.panel is None and width == place.width
+        return math.gcd(READ_STRANDS[self.bits], pieces) if alone and self.isa.lanes == 8 else 1
+
+    def fetch_unit(self, place: Place, unit: Any, column: Any, width: int) -> None:
+        """Fetch next weights, if tiles do, in the step of a unit; ``width`` columns of the tile."""
+        for row in range(UNITS[self.bits].rows):
+            self.fetch_row(place, unit, row, column, width)
+
+    def fetch_row(self, place: Place, unit: Any, row: int, column: Any, width: int) -> None:
+        """What `fetch_unit` fetches in one of the unit's rows; in none that it does not have."""
+        rows = UNITS[self.bits].rows
+        if self.fetch and row < rows:
+            fetch_ahead(self.w, place, unit * rows + row, column, width)
+
+
+@dataclass(frozen=True)
+class PackedWeights:
+    """Stored values as they are.
+
+    Attributes:
+        values: The values.
+        group_size: Input channels of a group; 0 is all of K.
+    """
+
+    values: PackedValues
+    group_size: int
+
+    def each_four(self, place: Place, group: Any, column: Any, count: int, use: Use) -> None:
+        """Unit by unit."""
+        values, depth = self.values, UNITS[self.values.bits].channels
+        total = values.units
+        width, strands = count * values.isa.lanes, 1
+        if self.group_size:
+            steps = self.group_size // depth
+            start = group * steps
+            number = steps if total % steps == 0 else tir.min(steps, total - start)
+        else:
+            start, number = place.extent(total, depth)
+            strands = values.strands(place, width, total)
+        with in_strands(start, number, strands) as index:
+            if strands == 1:
+                values.fetch_unit(place, index, column, width)
+            for four, vectors in enumerate(values.unit(place, index, column, count)):
+                use(index * depth + four * 4, vectors)
+
+
+@dataclass(frozen=True)
+class GroupScales:
+    """Integer scales of groups, and what is added to their products for int8 + 128.
+
+    Attributes:
+        wg: u8 [B, G, 2, 64].
+        isa: What the kernel is compiled for.
+        ahead: Groups by which they are fetched ahead; 0 fetches nothing.
+    """
+
+    wg: Any
+    isa: Isa
+    ahead: int
+
+    def fetch(self, place: Place, group: Any) -> None:
+        """Fetch those of a later group."""
+        if self.ahead:
+            fetch_lines(self.wg, [place.block, group + self.ahead, 0], 2, apart=1)
+
+    def scale(self, block: Any, group: Any, column: Any) -> Any:
+        """The scale of each lane's column in both of its words, int16."""
+        return self._spread(block, group, 0, column, 0x80008000, 0x00040004, "int16")
+
+    def offset(self, block: Any, group: Any, column: Any) -> Any:
+        """What is added to four products, in all four bytes of a lane, u8."""
+        return self._spread(block, group, 1, column, 0, 0x04040404, "uint8")
+
+    def signed_offset(self, block: Any, group: Any, column: Any) -> Any:
+        """What is added to a product for int8, int16 in the low word of a lane; 0 in the other."""
+        lanes = self.isa.lanes
+        words = tir.reinterpret(self._wide(block, group, 1, column), dtype=f"int16x{2 * lanes}")
+        excess = tir.reinterpret(tir.broadcast(tir.int32(128), lanes), dtype=f"int16x{2 * lanes}")
+        return tir.bind(words - excess)
+
+    def _wide(self, block: Any, group: Any, part: int, column: Any) -> Any:
+        lanes = self.isa.lanes
+        load = self.wg.vload([block, group, part, column], f"uint8x{lanes}")
+        return tir.cast(load, f"uint32x{lanes}")
+
+    def _spread(
+        self, block: Any, group: Any, part: int, column: Any, first: int, step: int, dtype: str
+    ) -> Any:
+        """Each lane's byte where a mask has the byte's place among the 16 that a shuffle sees; the
+        mask of the first lane, and by how much the next one's is greater. 0x80 gives a zero."""
+        lanes = self.isa.lanes
+        mask = tir.ramp(tir.uint32(first), tir.uint32(step), lanes)
+        kind = f"int8x{4 * lanes}"
+        name = "llvm.x86.avx512.pshuf.b.512" if lanes == 16 else "llvm.x86.avx2.pshuf.b"
+        operands = (self._wide(block, group, part, column), mask)
+        spread = tir.call_llvm_pure_intrin(
+            kind, name, *(tir.reinterpret(value, dtype=kind) for value in operands)
+        )
+        count = 2 * lanes if dtype == "int16" else 4 * lanes
+        return tir.bind(tir.reinterpret(spread, dtype=f"{dtype}x{count}"))
+
+
+def nibbles(packed: Any, half: int, lanes: int) -> Any:
+    """The low (``half`` 0) or high nibbles of u8 lanes; shifted as words, then masked."""
+    words = tir.reinterpret(packed, dtype=f"uint16x{2 * lanes}")
+    if half:
+        words = tir.shift_right(words, tir.broadcast(tir.uint16(4), 2 * lanes))
+    mask = tir.broadcast(tir.uint16(0x0F0F), 2 * lanes)
+    return tir.reinterpret(tir.bitwise_and(words, mask), dtype=f"uint8x{4 * lanes}")
+
+
+def high_pairs(packed: Any, four: int, lanes: int) -> Any:
+    """Bits 4 and 5 of the values of four channels, u8 lanes: the pair ``four`` of packed bytes."""
+    words, count = tir.reinterpret(packed, dtype=f"uint16x{2 * lanes}"), 2 * lanes
+    if four < 2:
+        words = tir.shift_left(words, tir.broadcast(tir.uint16(4 - 2 * four), count))
+    elif four == 3:
+        words = tir.shift_right(words, tir.broadcast(tir.uint16(2), count))
+    mask = tir.broadcast(tir.uint16(0x3030), count)
+    return tir.reinterpret(tir.bitwise_and(words, mask), dtype=f"uint8x{4 * lanes}")

@@ -1,0 +1,1 @@
+"""Sampling on the engine: filters and draws over rows of logits."""

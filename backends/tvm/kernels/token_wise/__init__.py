@@ -1,0 +1,1 @@
+"""Kernels that compute each token's row alone: norms, activations, embeddings, adapters."""

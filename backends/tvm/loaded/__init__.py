@@ -1,0 +1,1 @@
+"""A loaded engine: its memory, its threads and its step."""

@@ -1,0 +1,194 @@
+"""A loaded engine: weights and KV pools in this process's memory, steps on its threads."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from optc.backends.tvm.loaded.adapter_pools import AdapterPools
+from optc.backends.tvm.loaded.logits_memory import LogitsMemory
+from optc.backends.tvm.loaded.medusa import Heads
+from optc.backends.tvm.loaded.pools import KVPools
+from optc.backends.tvm.loaded.sample_staging import SampleStaging
+from optc.backends.tvm.loaded.staging import Staging, StepInputs
+from optc.backends.tvm.replay.recording import tensors_of
+from optc.backends.tvm.replay.replay import Replays
+from optc.backends.tvm.weights.weights_file import MappedWeights
+from optc.errors import InputError
+from optc.executable.adapter_spec import ModuleWeights
+from optc.executable.executable import (
+    EngineSpec,
+    Float32,
+    Int32,
+    SampleBatch,
+    SampleResult,
+    StepBatch,
+)
+
+
+class TvmExecutable:
+    """A loaded engine (`optc.executable.executable.Executable`). Use it from one thread.
+
+    Args:
+        ffi: The ``tvm_ffi`` package.
+        functions: The engine's functions by name.
+        spec: Limits and KV shape.
+        weights: The mapped weights.
+        weight_names: Those of the step's arguments, in order.
+        replays: Replays steps; None never does.
+        head_replays: Replays the Medusa heads.
+        given_logits: Steps take memory for their logits
+        (`optc.backends.tvm.lowering.given_logits`); those
+            of engines compiled before return a tensor of their own.
+    """
+
+    def __init__(
+        self,
+        ffi: ModuleType,
+        functions: dict[str, Callable[..., Any]],
+        spec: EngineSpec,
+        weights: MappedWeights,
+        weight_names: list[str],
+        replays: Replays | None = None,
+        head_replays: Replays | None = None,
+        *,
+        given_logits: bool = True,
+    ) -> None:
+        self.spec = spec
+        self._ffi = ffi
+        self._functions = functions
+        self._step = functions["step"]
+        self._replays = replays
+        self._weights = weights
+        self._weight_tensors = [ffi.from_dlpack(weights.array(name)) for name in weight_names]
+        self._staging = Staging.on_host(spec, ffi.from_dlpack)
+        self._pools = KVPools(spec, ffi.from_dlpack)
+        self._adapters = AdapterPools(spec.adapters, ffi.from_dlpack)
+        self._sampling = SampleStaging(ffi.from_dlpack)
+        self._results = LogitsMemory(spec, ffi.from_dlpack) if given_logits else None
+        self._logits: Any = None
+        self._fixed: tuple[Any, ...] | None = None
+        self._heads: Heads | None = None
+        if spec.accept_rates:
+            run, tensors = functions["medusa"], self._weight_tensors
+            self._heads = Heads(run, tensors, ffi.from_dlpack, head_replays)
+
+    def allocate_kv(self, blocks_per_group: tuple[int, ...], block_size: int) -> None:
+        """Allocate zeroed pools; memory is taken as blocks are first written.
+
+        Raises:
+            InputError: ``block_size`` is not a multiple of ``spec.block_multiple``, or the
+                number of groups differs, or the engine is closed.
+        """
+        if not self._weight_tensors:
+            raise InputError("the engine is closed", where="allocate_kv")
+        self._forget()
+        self._pools.allocate(blocks_per_group, block_size)
+        self._staging.set_blocks(block_size, self._pools.scratch)
+        self._fixed = (*self._weight_tensors, *self._pools.tensors, *self._adapters.tensors)
+
+    def step(self, batch: StepBatch) -> Float32:
+        """Run one ragged step; returns logits [R, V], valid until the next call.
+
+        Raises:
+            InputError: The batch exceeds the engine's limits, its shapes do not fit together, or
+                no KV pools were allocated.
+        """
+        inputs, fixed = self._arguments(batch)
+        self._logits = None  # their memory is free for the new ones
+        replayed = None if self._replays is None else self._replays.step(inputs, fixed)
+        results = replayed or tensors_of(self._step(*inputs.tensors, *fixed))
+        self._logits = results[0]
+        if self._heads is not None:
+            self._heads.note(_array(results[1]))
+        return _array(self._logits)
+
+    def guess(self, rows: Int32) -> Float32:
+        """Logits [n, K, V] of the Medusa heads (`HeadedExecutable.guess`).
+
+        Raises:
+            InputError: There are no heads, or no step was run.
+        """
+        if self._heads is None:
+            raise InputError("the engine has no heads", where="guess")
+        return self._heads.guess(rows).reshape(len(rows), -1, self.spec.vocab_size)
+
+    def sample(self, batch: SampleBatch) -> SampleResult:
+        """Draw from rows of the last step's logits (`SamplingExecutable.sample`).
+
+        Raises:
+            InputError: There was no step.
+        """
+        if self._logits is None:
+            raise InputError("no step has run", where="sample")
+        tensors, result = self._sampling.fill(batch)
+        self._functions["sample"](self._logits, *tensors)
+        return result
+
+    def arguments(self, batch: StepBatch) -> tuple[Any, ...]:
+        """Arguments of the engine's function ``step``; raises as `step` does."""
+        inputs, fixed = self._arguments(batch)
+        return (*inputs.tensors, *fixed)
+
+    def _arguments(self, batch: StepBatch) -> tuple[StepInputs, tuple[Any, ...]]:
+        if self._fixed is None:
+            raise InputError("no KV pools: call allocate_kv first", where="step")
+        inputs = self._staging.fill(batch)
+        if self._results is None:
+            return inputs, self._fixed
+        return inputs, (*self._fixed, self._results.of(batch.logit_rows.size))
+
+    def _forget(self) -> None:
+        """Let go of all arguments but the weights, and of what was computed with them."""
+        self._fixed = self._logits = None
+        if self._heads is not None:
+            self._heads.note(None)
+        if self._replays is not None:
+            self._replays.clear()
+
+    def copy_kv(self, group: int, src_slots: Int32, dst_slots: Int32) -> None:
+        """Copy K and V of ``src_slots`` [n] to ``dst_slots`` [n] in every layer of ``group``,
+        one pair after the other.
+
+        Raises:
+            InputError: No pools were allocated, or a slot lies outside of them.
+        """
+        source, target = self._pools.check_slots(group, src_slots, dst_slots)
+        slots = (self._ffi.from_dlpack(source), self._ffi.from_dlpack(target))
+        self._functions[f"copy_kv_{group}"](*slots, *self._pools.of_group(group))
+
+    def read_blocks(self, group: int, blocks: Int32) -> npt.NDArray[np.uint8]:
+        """Contents [n, bytes] of blocks [n] in all layers of ``group``."""
+        return self._pools.read(group, blocks)
+
+    def write_blocks(self, group: int, blocks: Int32, data: npt.NDArray[np.uint8]) -> None:
+        """Replace the contents of blocks [n] by what `read_blocks` gave."""
+        self._pools.write(group, blocks, data)
+
+    def write_adapter(self, slot: int, modules: Sequence[ModuleWeights | None]) -> None:
+        """Set the LoRA adapter in ``slot`` (`Executable.write_adapter`).
+
+        Raises:
+            InputError: No such slot, or a shape does not fit.
+        """
+        self._adapters.write(slot, modules)
+
+    def close(self) -> None:
+        """Release the pools and the mapped weights; the engine cannot be used afterwards."""
+        self._forget()
+        self._weight_tensors.clear()
+        self._pools.release()
+        self._adapters.release()
+        self._results = None
+        self._weights.close()
+        self._ffi.get_global_func("vm.builtin.memory_manager.clear")()
+
+
+def _array(tensor: Any) -> Float32:
+    array: Any = np.from_dlpack(tensor)
+    result: Float32 = array
+    return result

@@ -1,0 +1,157 @@
+"""Loading an engine: needs NumPy, tvm_ffi and the artifact's own files."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from optc.backends.tvm.engine_data import EngineData, read_data
+from optc.backends.tvm.engine_files import ENGINE_FILE, WEIGHTS_FILE, check_files
+from optc.backends.tvm.fingerprint import FINGERPRINT, check_fingerprint
+from optc.backends.tvm.loaded.executable import TvmExecutable
+from optc.backends.tvm.loaded.thread_pool import load_library, want_threads
+from optc.backends.tvm.replay.recording import Recorder
+from optc.backends.tvm.replay.replay import REPLAY, Replays
+from optc.backends.tvm.runtime_libs import LIBRARIES, check_ffi_version, import_ffi, open_runtime
+from optc.backends.tvm.weights.weights_file import MappedWeights
+from optc.errors import ArtifactError, UnavailableError
+from optc.executable.executable import (
+    EngineSpec,
+)
+from optc.target import Target, host_features
+
+#: Device type CPU, device 0, the C library's allocator.
+_CPU_UNPOOLED = (1, 0, 1)
+#: The CPU with TVM's pool, and without for results (`optc.backends.tvm.compiling.result_memory`).
+_CPU_POOLED = (1, 0, 2, *_CPU_UNPOOLED)
+
+
+def load_engine(
+    folder: Path, spec: EngineSpec, data: dict[str, Any], threads: int
+) -> TvmExecutable:
+    """Load the engine in ``folder`` that `optc.backends.tvm.compiling.build.build_engine` wrote.
+
+    Args:
+        folder: Holds the engine's files.
+        spec: As the build gave it.
+        data: The build's ``backend_data``.
+        threads: Threads of every kernel.
+
+    Raises:
+        UnavailableError: The CPU lacks features of the engine, or tvm_ffi is of another release.
+        ArtifactError: A file is missing, truncated or cannot be opened, or the spec or the weights
+            are not those of the engine.
+    """
+    found = read_data(data)
+    shared = folder / found.shared  # another engine's, with these weights among its own
+    check_files(folder / ENGINE_FILE, *(shared / name for name in (WEIGHTS_FILE, *LIBRARIES)))
+    ffi = start_runtime(shared, found, threads)
+    engine = folder / ENGINE_FILE
+    devices = vm_devices(found)
+    vm = open_vm(ffi, engine, devices)
+    library = kernel_library(ffi, engine, FINGERPRINT)
+    if library is not None:  # else it was compiled before engines had one
+        check_fingerprint(ffi, library, spec, found)
+    weights = MappedWeights(shared / WEIGHTS_FILE, found.weights)
+    names = ["step", *(f"copy_kv_{g}" for g in range(len(spec.groups)))]
+    if spec.accept_rates:
+        names.append("medusa")
+    if spec.samples:
+        names.append("sample")
+    functions = {name: vm[name] for name in names}
+    weight_names = [p.tensor.name for p in found.weights]
+    replays = _replays(ffi, engine, devices, "step")
+    head_replays = _replays(ffi, engine, devices, "medusa") if spec.accept_rates else None
+    return TvmExecutable(
+        ffi,
+        functions,
+        spec,
+        weights,
+        weight_names,
+        replays,
+        head_replays,
+        given_logits=found.given_logits,
+    )
+
+
+def _replays(
+    ffi: ModuleType, engine: Path, devices: tuple[int, ...], function: str
+) -> Replays | None:
+    """Of one function; None where the engine was compiled before it could replay steps."""
+    library = kernel_library(ffi, engine, REPLAY)
+    if library is None:
+        return None
+    run = library.get_function(REPLAY)
+    return Replays(
+        ffi, engine, run, lambda: Recorder(open_vm(ffi, engine, devices), library, function)
+    )
+
+
+def kernel_library(ffi: ModuleType, engine: Path, kernel: str) -> Any:
+    """The module of ``engine`` that holds its kernels by name; None if ``kernel`` is not there."""
+    for library in load_library(ffi, engine).imports:
+        if library.implements_function(kernel):
+            return library
+    return None
+
+
+def start_runtime(folder: Path, data: EngineData, threads: int) -> ModuleType:
+    """TVM's runtime, ``threads`` for what the calling thread loads next; returns ``tvm_ffi``.
+
+    Raises:
+        UnavailableError, ArtifactError: As `load_engine`.
+    """
+    _check_cpu(data.features)
+    check_ffi_version(data.ffi)
+    ffi = import_ffi()
+    _set_threads(threads)
+    open_runtime(folder)
+    want_threads(threads)
+    return ffi
+
+
+def _check_cpu(features: tuple[str, ...]) -> None:
+    missing = Target("", "cpu", features).missing_on(host_features())
+    if missing:
+        raise UnavailableError(
+            f"this CPU lacks {', '.join(missing)}, which the engine was compiled for",
+            where="tvm engine",
+            hint="compile the artifact for this machine: --target native or x86-64-v3",
+        )
+
+
+def _set_threads(threads: int) -> None:
+    """Settings that TVM reads when it starts threads, for engines without a pool of their own.
+
+    Workers are not pinned: replicas on one machine would all be pinned to the same cores.
+    """
+    os.environ["TVM_NUM_THREADS"] = str(threads)
+    os.environ.setdefault("TVM_BIND_THREADS", "0")
+
+
+def vm_devices(data: EngineData) -> tuple[int, ...]:
+    """Devices of the virtual machines of a CPU engine with the build's ``data``; one compiled
+    before its results had memory of their own has none in a pool."""
+    return _CPU_POOLED if data.pooled else _CPU_UNPOOLED
+
+
+def open_vm(ffi: ModuleType, engine: Path, devices: tuple[int, ...]) -> Any:
+    """A virtual machine of its own that runs the functions of ``engine``.
+
+    ``devices`` are triples of device type, device and allocator.
+
+    Raises:
+        ArtifactError: The file is damaged.
+    """
+    try:
+        vm = load_library(ffi, engine)["vm_load_executable"]()
+    except (RuntimeError, AttributeError, OSError) as error:
+        raise ArtifactError(
+            f"cannot open the engine: {str(error).strip().splitlines()[-1]}",
+            where=engine.name,
+            hint="the file is damaged: compile or copy the artifact again",
+        ) from error
+    vm["vm_initialization"](*devices)
+    return vm

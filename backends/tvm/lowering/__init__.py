@@ -1,0 +1,1 @@
+"""From an ONNX graph to a `Program`: which kernel computes each node."""

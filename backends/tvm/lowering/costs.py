@@ -1,0 +1,96 @@
+"""What every kernel of a step must read and compute (`optc.bench.costs`), from the program."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Mapping
+from dataclasses import asdict, dataclass, field
+
+from optc.backends.tvm.program import Call, Dim, Program, Tensor, kernel_names
+from optc.backends.tvm.weights.weights_file import tensor_bytes
+from optc.bench.costs import KernelCost, StepCosts, main_peak
+from optc.executable.executable import KV_TYPES
+
+#: Kernels that read single rows of their weights.
+_LOOKUPS = ("embedding", "quantized_embedding")
+#: What GPUs multiply.
+CUDA_PEAKS = ("int8", "bf16", "fp32")
+_INTEGER_MATMULS = ("int_matmul", "two_level_matmul")
+
+
+@dataclass
+class _Total:
+    """Costs added up over the calls of one kernel."""
+
+    calls: int = 0
+    peak: str = "fp32"
+    bytes: defaultdict[str, float] = field(default_factory=lambda: defaultdict(float))
+    ops: defaultdict[str, float] = field(default_factory=lambda: defaultdict(float))
+    shape: str = ""
+
+    def add(self, call: Call, tensors: Mapping[str, Tensor], peaks: Collection[str]) -> None:
+        """Add one call."""
+        self.calls += 1
+        self.peak = _peak(call, peaks)
+        fixed = [tensors[name] for name in call.inputs if _is_fixed(tensors[name])]
+        weight_bytes = sum(tensor_bytes(tensor) for tensor in fixed)
+        config = call.config
+        if call.kernel in _LOOKUPS:
+            self.bytes[_rows(call)] += weight_bytes / config["vocab"]
+            return
+        if weight_bytes:
+            self.bytes["1"] += weight_bytes
+        if call.kernel in (*_INTEGER_MATMULS, "float_matmul"):
+            self.ops[_rows(call)] += 2 * config["n"] * config["k"]
+            self.shape = f"{config['n']}x{config['k']}"
+        if call.kernel == "paged_attention":
+            dims = config["key_dim"] + config["value_dim"]
+            element, scale = KV_TYPES[config["kv_dtype"]]
+            kv_bytes = config["kv_heads"] * (dims * element + 2 * scale)
+            self.bytes[f"kv{config['group']}"] += kv_bytes
+            self.ops[f"pairs{config['group']}"] += 2 * config["heads"] * dims
+
+    def cost(self) -> KernelCost:
+        """The sum."""
+        return KernelCost(self.calls, self.peak, dict(self.bytes), dict(self.ops), self.shape)
+
+
+def step_costs(program: Program, peaks: Collection[str]) -> StepCosts:
+    """Costs of the program's function ``step``; operators that TVM lowers cost nothing here.
+
+    ``peaks`` are the types that the target multiplies: without ``bf16``, bfloat16 is widened to
+    float32, and without ``int4``, 4 bits to int8.
+    """
+    names = kernel_names(program)
+    step = next(f for f in program.functions if f.name == "step")
+    tensors = {t.name: t for t in step.arguments}
+    totals: defaultdict[str, _Total] = defaultdict(_Total)
+    for call in step.calls:
+        tensors.update((t.name, t) for t in call.outputs)
+        if call.key in names:
+            totals[names[call.key]].add(call, tensors, peaks)
+    kernels = {name: total.cost() for name, total in totals.items()}
+    return StepCosts(main_peak(kernels), kernels)
+
+
+def costs_json(costs: StepCosts) -> dict[str, object]:
+    """The costs as JSON, read by `StepCosts.from_json`."""
+    return asdict(costs)
+
+
+def _peak(call: Call, peaks: Collection[str]) -> str:
+    multiplied = call.config.get("weight_dtype", call.config.get("kv_dtype"))
+    if call.kernel in _INTEGER_MATMULS or multiplied == "int8":
+        return "int4" if "int4" in peaks and call.config.get("bits", 8) < 8 else "int8"
+    return "bf16" if "bf16" in peaks and multiplied == "bfloat16" else "fp32"
+
+
+def _is_fixed(tensor: Tensor) -> bool:
+    """Weights are the inputs without symbols; ``block_size`` is a number, not a weight."""
+    return all(isinstance(d, int) for d in tensor.shape) and tensor.name != "block_size"
+
+
+def _rows(call: Call) -> str:
+    """The rows of a call's first output: ``T`` or ``R``, or ``1`` for a fixed number."""
+    rows: Dim = call.outputs[0].shape[0]
+    return rows if isinstance(rows, str) else "1"

@@ -1,0 +1,149 @@
+"""Lowering of attention, rotary embedding and KV writes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import onnx_ir as ir
+
+from optc.backends.tvm.kv_layout import POOL_TYPES, pool_problem
+from optc.backends.tvm.lowering.walk import Handler, Lowering, Refused, rows_of, width_of
+from optc.backends.tvm.program import Tensor
+from optc.executable.executable import LayerKV
+from optc.forms.ragged import TREE_PARENT
+
+#: Names of the step's inputs that attention reads, beside the block size.
+_WHERE = ("query_starts", "kv_lengths", "block_tables")
+#: Names of those that take the place of ``tree_parent`` (`optc.backends.tvm.loaded.tree_paths`).
+TREE_INPUTS = ("tree_tiles", "tree_slots")
+
+
+def _attention_check(node: ir.Node) -> str:
+    kv_heads = node.attributes.get_int("kv_num_heads", 0)
+    heads = node.attributes.get_int("num_heads", 0)
+    if kv_heads <= 0 or heads % kv_heads:
+        return f"{heads} query heads are not a multiple of {kv_heads} KV heads"
+    return pool_problem(node.attributes.get_string("kv_dtype", ""))
+
+
+def _layer(lowering: Lowering, node: ir.Node) -> LayerKV:
+    index = node.attributes.get_int("layer", -1)
+    if not 0 <= index < len(lowering.kv_layers):
+        raise Refused(f"layer {index} is none of the model's KV layers")
+    entry = lowering.kv_layers[index]
+    for kind, size in (("key_dim", entry.key_dim), ("value_dim", entry.value_dim)):
+        if size % 8:
+            raise Refused(f"{kind} {size} is not a multiple of 8")
+    if entry.dtype != node.attributes.get_string("kv_dtype", ""):
+        raise Refused("the node's KV type is not that of the model's KV layer")
+    return entry
+
+
+def kv_config(entry: LayerKV) -> dict[str, Any]:
+    """Shape and type of a layer's pools, as the kernels' configs state them."""
+    return {
+        "kv_heads": entry.kv_heads,
+        "key_dim": entry.key_dim,
+        "value_dim": entry.value_dim,
+        "kv_dtype": entry.dtype,
+    }
+
+
+def _place(lowering: Lowering, entry: LayerKV) -> dict[str, Any]:
+    return {**kv_config(entry), "group": entry.group, "groups": lowering.groups}
+
+
+def pool_names(layer: int) -> tuple[str, str]:
+    """Names of a layer's K and V pool."""
+    return f"k_pool.{layer}", f"v_pool.{layer}"
+
+
+def _step_input(name: str) -> Tensor:
+    return Tensor(name, "int32", ())
+
+
+def _attend(lowering: Lowering, node: ir.Node, q: Tensor, entry: LayerKV) -> None:
+    """Append paged attention over the layer's pools, which hold this step's rows by now."""
+    element = POOL_TYPES[entry.dtype].element
+    pools = [Tensor(name, element, ()) for name in _pools(node)]
+    if TREE_PARENT in {value.name for value in node.inputs if value is not None}:
+        copies = [_step_input(name) for name in TREE_INPUTS]
+        lowering.call("tree_kv", _place(lowering, entry), copies, [], _pools(node))
+    attributes = node.attributes
+    heads = attributes.get_int("num_heads", 0)
+    config = {
+        **_place(lowering, entry),
+        "heads": heads,
+        "scale": attributes.get_float("scale", 1.0),
+        "softcap": attributes.get_float("softcap", 0.0),
+        "window": attributes.get_int("window", 0),
+        "query_bits": attributes.get_int("query_bits", 0),
+    }
+    inputs = [q, *pools, *(_step_input(name) for name in _WHERE), _step_input("block_size")]
+    shape = (q.shape[0], heads * entry.value_dim)
+    (out,) = lowering.call("paged_attention", config, inputs, [("float32", shape)])
+    lowering.tensors[node.outputs[0]] = out
+
+
+def _pools(node: ir.Node) -> tuple[str, str]:
+    return pool_names(node.attributes.get_int("layer", -1))
+
+
+def _paged_attention(lowering: Lowering, node: ir.Node) -> None:
+    """q, k, v, k_pool, v_pool, … with K and V ready to be stored."""
+    entry = _layer(lowering, node)
+    q, k, v = (lowering.tensor(value) for value in node.inputs[:3])
+    rows_of(q), rows_of(k), rows_of(v)
+    lowering.call(
+        "write_kv", _place(lowering, entry), [k, v, _step_input("slot_mapping")], [], _pools(node)
+    )
+    _attend(lowering, node, q, entry)
+
+
+def _rotary_paged_attention(lowering: Lowering, node: ir.Node) -> None:
+    """qkv, cos?, sin?, q_scale?, k_scale?, k_pool, v_pool, …."""
+    entry = _layer(lowering, node)
+    attributes = node.attributes
+    heads = attributes.get_int("num_heads", 0)
+    operands = [lowering.tensor(v) if v is not None else None for v in node.inputs[:5]]
+    qkv = operands[0]
+    if qkv is None:
+        raise Refused("a required operand is absent")
+    config = {
+        **_place(lowering, entry),
+        "heads": heads,
+        "rotary_dim": attributes.get_int("rotary_embedding_dim", 0),
+        "interleaved": bool(attributes.get_int("interleaved", 0)),
+        "q_norm": operands[3] is not None,
+        "k_norm": operands[4] is not None,
+        "epsilon": attributes.get_float("epsilon", 0.0),
+    }
+    inputs = [t for t in operands if t is not None] + [_step_input("slot_mapping")]
+    shape = (rows_of(qkv), heads * entry.key_dim)
+    (q,) = lowering.call("rotary_kv", config, inputs, [("float32", shape)], _pools(node))
+    _attend(lowering, node, q, entry)
+
+
+def _rotary(lowering: Lowering, node: ir.Node) -> None:
+    x, cos, sin = (lowering.tensor(value) for value in node.inputs[:3])
+    heads = node.attributes.get_int("num_heads", 0)
+    if heads <= 0:
+        raise Refused("num_heads is missing")
+    dim = width_of(x) // heads
+    config = {
+        "heads": heads,
+        "dim": dim,
+        "rotary_dim": node.attributes.get_int("rotary_embedding_dim", 0) or dim,
+        "interleaved": bool(node.attributes.get_int("interleaved", 0)),
+    }
+    shape = (rows_of(x), width_of(x))
+    (out,) = lowering.call("rotary", config, [x, cos, sin], [("float32", shape)])
+    lowering.tensors[node.outputs[0]] = out
+
+
+HANDLERS = {
+    ("optc", "PagedAttention"): Handler(_paged_attention, _attention_check),
+    ("optc", "RotaryPagedAttention"): Handler(_rotary_paged_attention, _attention_check),
+    ("optc", "RotaryEmbedding"): Handler(_rotary),
+    ("", "RotaryEmbedding"): Handler(_rotary),
+}

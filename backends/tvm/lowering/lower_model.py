@@ -1,0 +1,166 @@
+"""The whole model as a `Program`: the step, the KV copies, the weights and the engine's spec."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import onnx_ir as ir
+
+from optc.backend import BuildOptions
+from optc.backends.tvm.kv_layout import POOL_TYPES, TILE
+from optc.backends.tvm.lowering import (
+    lower_adapters,
+    lower_attention,
+    lower_elementwise,
+    lower_matmul,
+    lower_medusa,
+    lower_rows,
+)
+from optc.backends.tvm.lowering.lower_attention import TREE_INPUTS, kv_config, pool_names
+from optc.backends.tvm.lowering.lower_sampling import VOCAB_LIMIT, sample_function
+from optc.backends.tvm.lowering.walk import Handler, Lowering
+from optc.backends.tvm.program import Call, Function, Program, Tensor
+from optc.backends.tvm.weights.weights_file import PackedWeight
+from optc.errors import InputError
+from optc.executable.executable import EngineSpec, KVGroup, LayerKV
+from optc.forms.kv_pools import KVPools
+from optc.forms.ragged import MEDUSA_LOGITS, TREE_PARENT, RaggedStep
+from optc.target import Target
+
+#: Every lowered operator by (domain, name).
+HANDLERS: dict[tuple[str, str], Handler] = {
+    **lower_adapters.HANDLERS,
+    **lower_attention.HANDLERS,
+    **lower_elementwise.HANDLERS,
+    **lower_matmul.HANDLERS,
+    **lower_medusa.HANDLERS,
+    **lower_rows.HANDLERS,
+}
+
+
+@dataclass(frozen=True)
+class Lowered:
+    """What the lowering gives to the build.
+
+    Attributes:
+        program: For the compiler.
+        weights: Packed weights, in the order of the step's arguments.
+        spec: Limits and KV shape.
+    """
+
+    program: Program
+    weights: tuple[PackedWeight, ...]
+    spec: EngineSpec
+
+
+def lower_model(model: ir.Model, target: Target, options: BuildOptions) -> Lowered:
+    """Lower a ragged-step model (docs/normal-form.md).
+
+    Raises:
+        UnsupportedError: Nodes cannot be lowered; all are listed with their reasons.
+        InputError: The model is not a ragged step.
+    """
+    form = RaggedStep.of(model)
+    kv, adapters, tree = form.kv, form.adapters, form.tree
+    inputs = step_inputs(len(kv.groups), adapters=adapters is not None, tree=tree)
+    banks = lower_adapters.adapter_pools(adapters)
+    lowering = Lowering(len(kv.groups), kv.layers, two_level=target.kind == "cpu")
+    rates = form.accept_rates
+    hidden = [lower_medusa.hidden_input(model)] if rates else []
+    by_name = {t.name: t for t in (*inputs, *banks, *hidden)}
+    for value in model.graph.inputs:
+        if value.name == TREE_PARENT:
+            continue  # attention takes tree_tiles and tree_slots instead
+        if value.name in by_name:
+            lowering.tensors[value] = by_name[value.name]
+        elif "_pool." not in str(value.name):
+            raise InputError(
+                f"unknown input {value.name}", where="tvm backend", hint="see docs/normal-form.md"
+            )
+        else:
+            lowering.tensors[value] = Tensor(str(value.name), "float32", ())
+    lowering.run(model.graph, HANDLERS)
+    logits = lowering.tensor(model.graph.outputs[0])
+    weights = tuple(lowering.weights.values())
+    pools = [t for i, layer in enumerate(kv.layers) for t in pool_tensors(i, layer)]
+    packed = [tensor for weight in weights for tensor in weight.tensors]
+    calls, results, functions = lowering.calls, [logits.name], []
+    if rates:
+        by_output = {value.name: value for value in model.graph.outputs}
+        guesses = lowering.tensor(by_output[MEDUSA_LOGITS])
+        calls, heads = lower_medusa.split_heads(calls, hidden[0], packed, guesses.name)
+        results.append(lowering.tensor(by_output["hidden"]).name)
+        functions.append(heads)
+    arguments = (*inputs, *packed, *pools, *banks)
+    step = Function("step", arguments, tuple(calls), results[0], tuple(results[1:]))
+    copies = (_copy_function(g, group, kv.layers) for g, group in enumerate(kv.groups))
+    bounds = {
+        "T": options.max_rows,
+        "B": options.max_rows if tree else options.max_sequences,
+        "R": options.max_logit_rows,
+        "H": options.max_sequences,
+    }
+    vocab = int(logits.shape[1])
+    samples = vocab < VOCAB_LIMIT
+    samplers = (sample_function(vocab),) if samples else ()
+    called = (step, *copies, *functions, *samplers)
+    program = Program(called, bounds, target.name, target.features)
+    spec = replace(_spec(kv, vocab, options), adapters=adapters, tree=tree)
+    return Lowered(program, weights, replace(spec, accept_rates=rates, samples=samples))
+
+
+def step_inputs(groups: int, *, adapters: bool = False, tree: bool = False) -> tuple[Tensor, ...]:
+    """The step's inputs in order, those for adapters and for trees last; all int32. ``block_size``
+    is beside `StepBatch`'s, as are those for trees (`optc.backends.tvm.loaded.tree_paths`)."""
+    copies = [Tensor(name, "int32", (groups, 2, f"{name}_n")) for name in TREE_INPUTS]
+    return (
+        Tensor("tokens", "int32", ("T",)),
+        Tensor("positions", "int32", ("T",)),
+        Tensor("slot_mapping", "int32", (groups, "T")),
+        Tensor("kv_lengths", "int32", (groups, "B")),
+        Tensor("query_starts", "int32", ("B+1",)),
+        Tensor("block_tables", "int32", (groups, "B", "P")),
+        Tensor("logit_rows", "int32", ("R",)),
+        Tensor("block_size", "int32", (1,)),
+        *(lower_adapters.STEP_INPUTS if adapters else ()),
+        *(copies if tree else ()),
+    )
+
+
+def pool_tensors(index: int, layer: LayerKV) -> tuple[Tensor, Tensor]:
+    """A layer's K and V pool (`optc.backends.tvm.kv_layout`)."""
+    tiles, heads, kind = f"S{layer.group}", layer.kv_heads, POOL_TYPES[layer.dtype]
+    k_name, v_name = pool_names(index)
+    return (
+        Tensor(k_name, kind.element, (tiles, heads, kind.width(layer.key_dim))),
+        Tensor(v_name, kind.element, (tiles, heads, kind.width(layer.value_dim))),
+    )
+
+
+def _copy_function(group: int, entry: KVGroup, layers: Sequence[LayerKV]) -> Function:
+    """``copy_kv_<group>(src_slots, dst_slots, pools of the group's layers…)``."""
+    slots = (Tensor("src_slots", "int32", ("n",)), Tensor("dst_slots", "int32", ("n",)))
+    pools: list[Tensor] = []
+    calls = []
+    for index in entry.layers:
+        pair = pool_tensors(index, layers[index])
+        pools += pair
+        config = kv_config(layers[index])
+        names = (slots[0].name, slots[1].name)
+        calls.append(Call("copy_kv", config, names, (), tuple(t.name for t in pair)))
+    return Function(f"copy_kv_{group}", (*slots, *pools), tuple(calls), slots[0].name)
+
+
+def _spec(kv: KVPools, vocab_size: int, options: BuildOptions) -> EngineSpec:
+    return EngineSpec(
+        vocab_size=vocab_size,
+        max_context=options.max_context,
+        max_rows=options.max_rows,
+        max_sequences=options.max_sequences,
+        max_logit_rows=options.max_logit_rows,
+        block_multiple=TILE,
+        batch_invariant=True,
+        groups=kv.groups,
+        layers=kv.layers,
+    )

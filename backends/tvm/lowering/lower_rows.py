@@ -1,0 +1,142 @@
+"""Lowering of norms, gated activations and activation quantization: kernels over rows."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import onnx_ir as ir
+
+from optc.backends.tvm.lowering.walk import (
+    SUM_WIDTH,
+    Handler,
+    Lowering,
+    Refused,
+    round_up,
+    rows_of,
+    width_of,
+)
+from optc.backends.tvm.program import Dim, Tensor
+
+_ACTIVATIONS = ("silu", "gelu", "gelu_tanh")
+
+
+def _quantized(rows: Dim, width: int) -> list[tuple[str, tuple[Dim, ...]]]:
+    """Outputs of a quantizing kernel: values, scales and the sums of each 32 values."""
+    padded = round_up(width, SUM_WIDTH)
+    return [
+        ("int8", (rows, padded)),
+        ("float32", (rows,)),
+        ("int32", (rows, padded // SUM_WIDTH)),
+    ]
+
+
+def _bind_quantized(lowering: Lowering, node: ir.Node, results: list[Tensor]) -> None:
+    """The last two outputs of ``node`` are q and s; results end in q, s, sums."""
+    q, s, sums = results[-3:]
+    lowering.tensors[node.outputs[-2]] = q
+    lowering.tensors[node.outputs[-1]] = s
+    lowering.sums[q.name] = sums
+
+
+def _vector(lowering: Lowering, value: ir.Value | None, width: int, what: str) -> Tensor:
+    tensor = lowering.tensor(value)
+    if tensor.shape != (width,):
+        raise Refused(f"the {what} has shape {list(tensor.shape)}, not [{width}]")
+    return tensor
+
+
+def _last_axis(node: ir.Node) -> str:
+    axis = node.attributes.get_int("axis", -1)
+    return "" if axis in (-1, 1) else f"normalization over axis {axis}, not the last"
+
+
+def _rms_norm(lowering: Lowering, node: ir.Node) -> None:
+    """RMSNormalization and our forms of it with a residual sum before or quantization behind."""
+    residual, quantized = node.op_type.startswith("Add"), node.op_type.endswith("Quantize")
+    operands = [lowering.tensor(v) for v in node.inputs[: 2 if residual else 1]]
+    rows, width = rows_of(operands[-1]), width_of(operands[-1])
+    scale = _vector(lowering, node.inputs[len(operands)], width, "scale")
+    config: dict[str, Any] = {
+        "width": width,
+        "epsilon": node.attributes.get_float("epsilon", 1e-5),
+        "residual": residual,
+        "quantized": quantized,
+    }
+    outputs: list[tuple[str, tuple[Dim, ...]]] = [("float32", (rows, width))] * residual
+    outputs += _quantized(rows, width) if quantized else [("float32", (rows, width))]
+    results = lowering.call("rms_norm", config, [*operands, scale], outputs)
+    if residual:
+        lowering.tensors[node.outputs[0]] = results[0]
+    if quantized:
+        _bind_quantized(lowering, node, results)
+    else:
+        lowering.tensors[node.outputs[int(residual)]] = results[-1]
+
+
+def _layer_norm(lowering: Lowering, node: ir.Node) -> None:
+    x = lowering.tensor(node.inputs[0])
+    rows, width = rows_of(x), width_of(x)
+    inputs = [x, _vector(lowering, node.inputs[1], width, "scale")]
+    bias = node.inputs[2] if len(node.inputs) > 2 else None
+    if bias is not None:
+        inputs.append(_vector(lowering, bias, width, "bias"))
+    epsilon = node.attributes.get_float("epsilon", 1e-5)
+    config = {"width": width, "epsilon": epsilon, "bias": bias is not None}
+    (out,) = lowering.call("layer_norm", config, inputs, [("float32", (rows, width))])
+    lowering.tensors[node.outputs[0]] = out
+
+
+def _head_rms_norm(lowering: Lowering, node: ir.Node) -> None:
+    x = lowering.tensor(node.inputs[0])
+    heads = node.attributes.get_int("num_heads", 1)
+    rows, width = rows_of(x), width_of(x)
+    scale = _vector(lowering, node.inputs[1], width // heads, "scale")
+    config = {
+        "heads": heads,
+        "dim": width // heads,
+        "epsilon": node.attributes.get_float("epsilon", 1e-5),
+    }
+    (out,) = lowering.call("head_rms_norm", config, [x, scale], [("float32", (rows, width))])
+    lowering.tensors[node.outputs[0]] = out
+
+
+def _activation_check(node: ir.Node) -> str:
+    name = node.attributes.get_string("activation", "")
+    return "" if name in _ACTIVATIONS else f"activation {name!r} has no kernel"
+
+
+def _gated_activation(lowering: Lowering, node: ir.Node) -> None:
+    x = lowering.tensor(node.inputs[0])
+    rows, width = rows_of(x), width_of(x) // 2
+    quantized = node.op_type.endswith("Quantize")
+    config = {
+        "width": width,
+        "activation": node.attributes.get_string("activation", ""),
+        "quantized": quantized,
+    }
+    outputs = _quantized(rows, width) if quantized else [("float32", (rows, width))]
+    results = lowering.call("gated_activation", config, [x], outputs)
+    if quantized:
+        _bind_quantized(lowering, node, results)
+    else:
+        lowering.tensors[node.outputs[0]] = results[0]
+
+
+def _quantize(lowering: Lowering, node: ir.Node) -> None:
+    x = lowering.tensor(node.inputs[0])
+    rows, width = rows_of(x), width_of(x)
+    results = lowering.call("quantize", {"width": width}, [x], _quantized(rows, width))
+    _bind_quantized(lowering, node, results)
+
+
+HANDLERS = {
+    ("", "RMSNormalization"): Handler(_rms_norm, _last_axis),
+    ("optc", "AddRMSNorm"): Handler(_rms_norm),
+    ("optc", "RMSNormQuantize"): Handler(_rms_norm),
+    ("optc", "AddRMSNormQuantize"): Handler(_rms_norm),
+    ("", "LayerNormalization"): Handler(_layer_norm, _last_axis),
+    ("optc", "HeadRMSNorm"): Handler(_head_rms_norm),
+    ("optc", "GatedActivation"): Handler(_gated_activation, _activation_check),
+    ("optc", "GatedActivationQuantize"): Handler(_gated_activation, _activation_check),
+    ("optc", "QuantizeActivation"): Handler(_quantize),
+}

@@ -1,0 +1,1 @@
+"""Schedules of kernels: files, lookup, and the choice among measured candidates."""

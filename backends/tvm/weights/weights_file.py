@@ -1,0 +1,198 @@
+"""The packed weights of an engine in one file: written as a stream, mapped read-only at load."""
+
+from __future__ import annotations
+
+import ctypes
+import math
+import mmap
+import os
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from optc.backends.tvm.loaded.huge_pages import HugePageWriter, map_now
+from optc.backends.tvm.program import Tensor
+from optc.errors import ArtifactError
+from optc.target import usable_threads
+
+#: Every tensor starts at a multiple of this many bytes: kernels load whole cache lines.
+ALIGNMENT = 64
+#: The file is padded to whole pages.
+_PAGE = 4096
+
+Array = npt.NDArray[Any]
+#: Index of a tensor of the group, and its next elements in memory order.
+Chunk = tuple[int, Array]
+
+
+@dataclass(frozen=True)
+class PackedWeight:
+    """Tensors that are packed together, and how to pack them tile by tile.
+
+    Attributes:
+        tensors: The packed tensors; shapes are numbers only.
+        tiles: Row ranges that cover the weight, in order.
+        pack: ``pack(start, stop)`` gives the contents of these rows, in every tensor's memory
+            those next to the rows before; called from several threads.
+    """
+
+    tensors: tuple[Tensor, ...]
+    tiles: tuple[tuple[int, int], ...]
+    pack: Callable[[int, int], Iterator[Chunk]]
+
+
+@dataclass(frozen=True)
+class Placed:
+    """A tensor and where it starts in the file."""
+
+    tensor: Tensor
+    offset: int
+
+    @property
+    def end(self) -> int:
+        """First byte behind the tensor."""
+        return self.offset + tensor_bytes(self.tensor)
+
+    def to_json(self) -> dict[str, Any]:
+        """The entry of the index, as `optc.backends.tvm.engine_data` reads it."""
+        tensor = self.tensor
+        shape = list(tensor.shape)  # as JSON reads it back
+        return {"name": tensor.name, "dtype": tensor.dtype, "shape": shape, "offset": self.offset}
+
+
+def tensor_bytes(tensor: Tensor) -> int:
+    """Bytes of a tensor without symbolic dimensions."""
+    return math.prod(int(d) for d in tensor.shape) * np.dtype(tensor.dtype).itemsize
+
+
+def place(weights: Sequence[PackedWeight]) -> list[Placed]:
+    """Offsets of all tensors, in the order of ``weights``."""
+    placed: list[Placed] = []
+    offset = 0
+    for weight in weights:
+        for tensor in weight.tensors:
+            placed.append(Placed(tensor, offset))
+            offset += -(-tensor_bytes(tensor) // ALIGNMENT) * ALIGNMENT
+    return placed
+
+
+def write_weights(
+    path: Path,
+    weights: Sequence[PackedWeight],
+    progress: Callable[[int], None] | None = None,
+    *,
+    threads: int | None = None,
+) -> list[Placed]:
+    """Stream all weights into ``path``; returns where each tensor lies.
+
+    Tiles are packed by ``threads`` threads (all usable ones by default) and written in order by
+    this one: the bytes do not depend on the threads, and memory is that of a tile each and one
+    more. ``progress`` is told the bytes of every chunk.
+
+    Raises:
+        RuntimeError: A weight's chunks do not fill its tensors (an internal error).
+    """
+    placed = place(weights)
+    total = -(-max((p.end for p in placed), default=1) // _PAGE) * _PAGE
+    positions: list[list[int]] = []
+    start = 0
+    for weight in weights:
+        slots = placed[start : start + len(weight.tensors)]
+        positions.append([slot.offset for slot in slots])
+        start += len(slots)
+    with path.open("wb") as file:
+        pages = HugePageWriter(file.fileno(), total)
+        for index, chunks in _packed_tiles(weights, threads or usable_threads()):
+            for tensor, array in chunks:
+                size = pages.write(array, positions[index][tensor])
+                positions[index][tensor] += size
+                if progress is not None:
+                    progress(size)
+    for slot, position in zip(placed, chain.from_iterable(positions), strict=True):
+        if position != slot.end:
+            raise RuntimeError(f"{slot.tensor.name}: packed {position - slot.end:+} bytes off")
+    return placed
+
+
+def _packed_tiles(
+    weights: Sequence[PackedWeight], threads: int
+) -> Iterator[tuple[int, list[Chunk]]]:
+    """Every tile's chunks, with the index of its weight, in order, packed by ``threads`` threads.
+
+    NumPy leaves the interpreter lock while it computes, so that threads are enough.
+    """
+    pending: deque[tuple[int, Future[list[Chunk]]]] = deque()
+    pool = ThreadPoolExecutor(threads, "optc-pack")
+    try:
+        for index, weight in enumerate(weights):
+            for start, stop in weight.tiles:
+                pending.append((index, pool.submit(_packed, weight, start, stop)))
+                if len(pending) > threads:
+                    yield _finished(pending)
+        while pending:
+            yield _finished(pending)
+    finally:
+        pool.shutdown(cancel_futures=True)
+
+
+def _packed(weight: PackedWeight, start: int, stop: int) -> list[Chunk]:
+    return list(weight.pack(start, stop))
+
+
+def _finished(
+    pending: deque[tuple[int, Future[list[Chunk]]]],
+) -> tuple[int, list[Chunk]]:
+    index, future = pending.popleft()
+    return index, future.result()
+
+
+class MappedWeights:
+    """The weights file mapped read-only: a write into it is a fault, not a silent change.
+
+    Pages are loaded at once and shared by all processes that serve the artifact.
+    """
+
+    def __init__(self, path: Path, placed: Sequence[Placed]) -> None:
+        """Map ``path``.
+
+        Raises:
+            ArtifactError: The file is missing or shorter than its index says.
+        """
+        needed = max((p.end for p in placed), default=1)
+        try:
+            with path.open("rb") as file:
+                size = os.fstat(file.fileno()).st_size
+                if size < max(needed, 1):
+                    raise ArtifactError(
+                        f"the file has {size} bytes, its index needs {needed}",
+                        where=path.name,
+                        hint="the artifact was truncated: compile or copy it again",
+                    )
+                self._map = mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ)
+                map_now(self._map)
+        except OSError as error:
+            raise ArtifactError(
+                f"cannot read the weights: {error.strerror}", where=path.name
+            ) from error
+        self._address = np.frombuffer(self._map, np.uint8).ctypes.data
+        self._placed = {p.tensor.name: p for p in placed}
+
+    def array(self, name: str) -> Array:
+        """The tensor ``name``. NumPy sees it as writable (DLPack refuses others); the pages are
+        not."""
+        slot = self._placed[name]
+        count = tensor_bytes(slot.tensor)
+        raw = (ctypes.c_uint8 * count).from_address(self._address + slot.offset)
+        flat = np.ctypeslib.as_array(raw).view(np.dtype(slot.tensor.dtype))
+        return flat.reshape([int(d) for d in slot.tensor.shape])
+
+    def close(self) -> None:
+        """Unmap; no array of this object may be used afterwards."""
+        self._map.close()

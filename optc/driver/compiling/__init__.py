@@ -1,0 +1,1 @@
+"""The stages of a compile: options, checks, lowering, building, assembling the artifact."""

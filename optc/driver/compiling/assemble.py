@@ -1,0 +1,92 @@
+"""Manifest and report of a compile from what its stages left."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+from optc.artifact import (
+    FileEntry,
+    GateEntry,
+    Manifest,
+    PassEntry,
+    Source,
+    TokenizerEntry,
+)
+from optc.driver.compiling.built import Built
+from optc.driver.compiling.machine import machine_facts, package_versions
+from optc.driver.compiling.options import CompileOptions
+from optc.driver.judging.judge import Judgement
+
+if TYPE_CHECKING:
+    from optc.driver.compiling.lowering import Lowered
+    from optc.driver.drafts.draft import Draft
+    from optc.importer import ImportedModel
+
+KIND = "language-model"
+
+
+def assemble_manifest(
+    options: CompileOptions,
+    imported: ImportedModel,
+    lowered: Lowered,
+    engines: Sequence[Built],
+    tokenizer: TokenizerEntry | None,
+    judgement: Judgement,
+    files: tuple[FileEntry, ...],
+) -> Manifest:
+    """The manifest: what identifies the artifact, nothing that was measured in time."""
+    return Manifest(
+        kind=KIND,
+        name=imported.name,
+        source=Source(imported.name, imported.source_digest, imported.family, imported.config),
+        recipe=options.recipe.to_json(),
+        pipeline=lowered.spec,
+        passes=tuple(
+            PassEntry(run.name, run.spec, run.report.count, dict(run.report.details))
+            for run in lowered.runs
+        ),
+        engines=tuple(built.entry for built in engines),
+        tokenizer=tokenizer,
+        files=files,
+        gated=judgement.measured,
+        gates=tuple(
+            GateEntry(g.name, g.bound, g.passed, g.engine, g.measured_on == "lowered-onnx")
+            for g in judgement.gates
+        ),
+        packages=package_versions(),
+    )
+
+
+def assemble_report(
+    options: CompileOptions,
+    imported: ImportedModel,
+    lowered: Lowered,
+    engines: Sequence[Built],
+    drafts: Sequence[Draft],
+    judgement: Judgement,
+    seconds: dict[str, float],
+    peak_anon_bytes: int,
+) -> dict[str, Any]:
+    """The report: figures, timings and facts of this machine, outside the digest."""
+    stages = {name: value for name, value in seconds.items() if name != "total"}
+    return {
+        "schema": "optc.report.v1",
+        "passes": [run.to_json() for run in lowered.runs],
+        "gates": [asdict(gate) for gate in judgement.gates],
+        "evaluation": judgement.facts,
+        "peak_anon_bytes": peak_anon_bytes,
+        "seconds": seconds["total"],
+        "stages": stages,
+        "machine": machine_facts(),
+        "warnings": [
+            *options.warnings,
+            *imported.warnings,
+            *lowered.warnings,
+            *(text for built in engines for text in built.build.warnings),
+            *(text for draft in drafts for text in draft.warnings),
+            *judgement.warnings,
+        ],
+        **{draft.role: draft.report for draft in drafts},
+    }

@@ -1,0 +1,127 @@
+"""Building engines of an artifact: the target's, and those that draft for it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from optc.artifact import ArtifactWriter, EngineEntry, Source
+from optc.backend import BuildOptions, EngineBuild, SharedWeights
+from optc.driver.compiling.engines import SOLE_ENGINE, EngineRequest
+
+if TYPE_CHECKING:
+    import onnx_ir as ir
+
+TARGET = "target"
+
+
+@dataclass(frozen=True)
+class Built:
+    """A built engine.
+
+    Attributes:
+        request: What was asked for.
+        entry: Its entry in the manifest.
+        build: What the backend returned.
+        weights: Where its weights are: its own entry's name, or that of the engine it reads.
+        seconds: That the build took.
+    """
+
+    request: EngineRequest
+    entry: EngineEntry
+    build: EngineBuild
+    weights: SharedWeights
+    seconds: float
+
+
+@dataclass(frozen=True)
+class EngineBuilder:
+    """Builds engines into an artifact.
+
+    Attributes:
+        writer: Of the artifact.
+        requests: All target engines; several builds get a model of their own each.
+        source: Of a draft model; None is the manifest's own.
+    """
+
+    writer: ArtifactWriter
+    requests: Sequence[EngineRequest]
+    source: Source | None = None
+
+    def build_all(
+        self,
+        role: str,
+        model: ir.Model,
+        options: Callable[[EngineRequest], BuildOptions],
+    ) -> list[Built]:
+        """An engine of ``role`` for every request; weights that fit several are written once.
+
+        Args:
+            role: As in `EngineEntry`.
+            model: The ragged step.
+            options: Limits of a request's engine; without weights to share, those of an earlier
+                engine are shared where the backend can.
+
+        Raises: as `optc.backend.Backend.build`.
+        """
+        built: list[Built] = []
+        for request in self.requests:
+            own = options(request)
+            shared = own.shared or shared_weights(built, request)
+            last = request is self.requests[-1]
+            built.append(
+                self._build(
+                    role, request, model if last else model.clone(), replace(own, shared=shared)
+                )
+            )
+        return built
+
+    def _build(
+        self, role: str, request: EngineRequest, model: ir.Model, options: BuildOptions
+    ) -> Built:
+        name = engine_of(role, request)
+        folder = f"engines/{name}"
+        started = time.perf_counter()
+        build = request.backend.build(model, request.target, self.writer.subfolder(folder), options)
+        entry = EngineEntry(
+            name=name,
+            role=role,
+            backend=request.backend.name,
+            target=request.target,
+            requires=build.requires,
+            spec=build.spec,
+            data=build.backend_data,
+            folder=folder,
+            files=build.files,
+            source=self.source,
+        )
+        weights = options.shared or SharedWeights(f"../{name}", build.backend_data)
+        return Built(request, entry, build, weights, time.perf_counter() - started)
+
+
+def engine_of(role: str, request: EngineRequest) -> str:
+    """Name of the engine of ``role`` beside the target engine ``request``."""
+    if role == TARGET:
+        return request.name
+    return role if request.name == SOLE_ENGINE else f"{role}-{request.name}"
+
+
+def shared_weights(built: Sequence[Built], request: EngineRequest) -> SharedWeights | None:
+    """The weights of an earlier engine that the one of ``request`` can read."""
+    return next((b.weights for b in built if _can_read(request, b.request)), None)
+
+
+def weight_copies(requests: Sequence[EngineRequest]) -> int:
+    """How many of the engines will have weights of their own."""
+    owners: list[EngineRequest] = []
+    for request in requests:
+        if not any(_can_read(request, owner) for owner in owners):
+            owners.append(request)
+    return len(owners)
+
+
+def _can_read(request: EngineRequest, owner: EngineRequest) -> bool:
+    same = owner.backend.name == request.backend.name
+    return same and request.backend.shares_weights(owner.target, request.target)

@@ -1,0 +1,83 @@
+"""The recipe's passes over an imported model, and the reference kept from before them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import onnx_ir as ir
+
+from optc import registry
+from optc.driver.compiling.options import CompileOptions
+from optc.pipeline.instruments import Instrument, dump_to
+from optc.pipeline.pipeline import PassRecord, Pipeline
+
+#: The group of passes whose result, the dense form, is what gates compare with.
+CANONICALIZE = "canonicalize"
+
+
+@dataclass(frozen=True)
+class Lowered:
+    """A model after its passes.
+
+    Attributes:
+        model: What the backend builds.
+        reference: The dense form before any pass changed what is computed; its weights are the
+            same lazy ones, so that it costs only its graph.
+        runs: What each pass did, in order.
+        spec: The pipeline as text.
+    """
+
+    model: ir.Model
+    reference: ir.Model
+    runs: tuple[PassRecord, ...]
+    spec: str
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What passes should have found and did not, one sentence each."""
+        return tuple(run.warning for run in self.runs if run.warning)
+
+
+def lower(model: ir.Model, options: CompileOptions) -> Lowered:
+    """Run the recipe's passes on ``model``, in place.
+
+    Raises:
+        InputError: A pass's precondition does not hold, or the dump folder cannot be written.
+        UnsupportedError: Something is not recognized, or a required pass found nothing.
+    """
+    pipeline, leading = _pipeline(options)
+    kept = [model.clone()] if leading == 0 else []
+
+    def keep(record: PassRecord, current: ir.Model) -> None:
+        if record.index == leading - 1:
+            kept.append(current.clone())
+
+    def tell(record: PassRecord, current: ir.Model) -> None:
+        options.progress("passes", record.index + 1, len(pipeline.passes))
+
+    instruments: list[Instrument] = [keep, tell]
+    if options.dump_dir is not None:
+        instruments.append(dump_to(options.dump_dir))
+    runs = pipeline.run(model, instruments)
+    return Lowered(model, kept[0], tuple(runs), pipeline.spec())
+
+
+def lower_dense(model: ir.Model, options: CompileOptions) -> tuple[PassRecord, ...]:
+    """Run those passes on ``model``, a `Lowered.reference`, that it has not seen, in place.
+
+    Raises:
+        UnsupportedError: Something is not recognized, or a required pass found nothing.
+    """
+    pipeline, leading = _pipeline(options)
+    rest = replace(pipeline, passes=pipeline.passes[leading:])
+    return tuple(rest.run(model, []))
+
+
+def _pipeline(options: CompileOptions) -> tuple[Pipeline, int]:
+    """The recipe's pipeline, and how many of its first passes lead to the dense form."""
+    pipeline = Pipeline.parse(options.recipe.spec(), registry)
+    dense = {p.name for p in registry.pass_groups()[CANONICALIZE]}
+    for index, one in enumerate(pipeline.passes):
+        if one.name not in dense:
+            return pipeline, index
+    return pipeline, len(pipeline.passes)

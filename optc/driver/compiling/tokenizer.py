@@ -1,0 +1,164 @@
+"""The tokenizer's way into the artifact: one ``tokenizer.json`` and the conventions around it.
+
+transformers' own view of the tokenizer is what is written: its classes change normalizers and
+post-processors of the file in the folder, and prompts must be encoded as its users know them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from optc.artifact import TokenizerEntry
+from optc.errors import InputError, UnsupportedError
+from optc.importer.json_file import read_object
+from optc.importer.remote_code import check_remote_code, never_ask
+from optc.runtime.text.rust_errors import RustError, rust_errors
+
+FOLDER = "tokenizer"
+#: Stands for none in some configs.
+_NO_TOKEN = -1
+#: More than any vocabulary has; ids are 32 bits in all engines.
+_MOST_TOKENS = 1 << 31
+_VOCABULARIES = frozenset({"tokenizer.json", "tokenizer.model", "vocab.json"})
+
+
+def write_tokenizer(
+    source: Path,
+    files: Sequence[Path],
+    config: dict[str, Any],
+    artifact: Path,
+    *,
+    allow_remote_code: bool,
+) -> TokenizerEntry | None:
+    """Write the tokenizer into the artifact's ``tokenizer`` folder.
+
+    Args:
+        source: The model's folder.
+        files: Its tokenizer and generation files.
+        config: Its config.json.
+        artifact: The artifact's folder.
+        allow_remote_code: Whether Python code of the model's folder may run.
+
+    Returns:
+        The manifest's entry, or None where the model has no tokenizer.
+
+    Raises:
+        InputError: The tokenizer's files are damaged.
+        UnsupportedError: It has no form that the tokenizers library can run, or it is code of the
+            folder's that may not run.
+    """
+    if not any(file.name in _VOCABULARIES for file in files):
+        return None
+    generation = _generation_settings(files)
+    tokenizer = _load(source, files, allow_remote_code)
+    folder = artifact / FOLDER
+    folder.mkdir()
+    text = tokenizer.backend_tokenizer.to_str(pretty=False)
+    (folder / "tokenizer.json").write_text(text, encoding="utf-8")
+    written = [f"{FOLDER}/tokenizer.json"]
+    template = _chat_template(tokenizer, source)
+    if template:
+        written.append(f"{FOLDER}/chat_template.jinja")
+        (artifact / written[-1]).write_text(template, encoding="utf-8")
+    settings = {**config, **generation}
+    bos = next(iter(_ids(settings, "bos_token_id", tokenizer.bos_token_id, source)), None)
+    return TokenizerEntry(
+        files=tuple(written),
+        bos_token_id=bos,
+        eos_token_ids=_ids(settings, "eos_token_id", tokenizer.eos_token_id, source),
+        add_bos=bos is not None and _first_id(tokenizer, source) == bos,
+        bos_token=tokenizer.bos_token or "",
+        eos_token=tokenizer.eos_token or "",
+        chat_template=written[-1] if template else "",
+    )
+
+
+def _load(source: Path, files: Sequence[Path], allow_remote_code: bool) -> Any:
+    from transformers import AutoTokenizer
+
+    check_remote_code(source, allowed=allow_remote_code)
+    for file in files:
+        if file.suffix == ".json":
+            read_object(file, finite=False)  # transformers' own messages say less, or nothing
+    never_ask()
+    try:
+        with rust_errors():  # panics are no Exception
+            tokenizer = AutoTokenizer.from_pretrained(
+                source, local_files_only=True, trust_remote_code=allow_remote_code
+            )
+    # The tokenizers library raises plain Exception at a tokenizer.json that it does not
+    # understand, and transformers' classes whatever a setting of a wrong type leads to.
+    except Exception as error:
+        raise _unreadable(error, source) from error
+    if not hasattr(tokenizer, "backend_tokenizer"):
+        raise UnsupportedError(
+            f"{type(tokenizer).__name__} has no fast tokenizer",
+            where=str(source),
+            hint="convert it to a tokenizer.json",
+        )
+    return tokenizer
+
+
+def _first_id(tokenizer: Any, source: Path) -> int | None:
+    """The first token of a text."""
+    try:
+        with rust_errors():
+            ids: list[int] = tokenizer.backend_tokenizer.encode("a").ids
+    except RustError as error:
+        raise _unreadable(error, source) from error
+    return next(iter(ids), None)
+
+
+def _unreadable(error: Exception, source: Path) -> InputError:
+    return InputError(
+        f"the tokenizer cannot be read: {type(error).__name__}: {_one_line(error)}",
+        where=str(source),
+        hint="its files are damaged, or not of this version of transformers",
+    )
+
+
+def _generation_settings(files: Sequence[Path]) -> dict[str, Any]:
+    for file in files:
+        if file.name == "generation_config.json":
+            return {key: value for key, value in read_object(file).items() if value is not None}
+    return {}
+
+
+def _chat_template(tokenizer: Any, source: Path) -> str:
+    """The template; of several named ones, the default."""
+    template = tokenizer.chat_template
+    if isinstance(template, dict):
+        template = template.get("default")
+    if template is not None and not isinstance(template, str):
+        raise InputError(
+            f"chat_template is not a text but {type(template).__name__}",
+            where=str(source / "tokenizer_config.json"),
+            hint="the tokenizer's files are damaged",
+        )
+    return template or ""
+
+
+def _ids(settings: dict[str, Any], key: str, fallback: int | None, source: Path) -> tuple[int, ...]:
+    """The token or tokens under ``key``, or the tokenizer's own.
+
+    Raises:
+        InputError: Something under ``key`` is no token id.
+    """
+    configured = settings.get(key)
+    tokens: list[Any] = configured if isinstance(configured, list) else [configured]
+    if configured is None:
+        tokens = [] if fallback is None else [fallback]
+    for token in tokens:
+        if type(token) is not int or not _NO_TOKEN <= token < _MOST_TOKENS:
+            raise InputError(
+                f"{key} is {token!r}, which is no token id",
+                where=str(source),
+                hint="mend it in generation_config.json or config.json",
+            )
+    return tuple(token for token in tokens if token != _NO_TOKEN)
+
+
+def _one_line(error: Exception) -> str:
+    return " ".join(str(error).split())[:300]

@@ -1,0 +1,1 @@
+"""Engines that draft for another one: draft models and self-drafts."""

@@ -1,0 +1,136 @@
+"""The draft model of a compile: engines of their own in the same artifact (``--draft MODEL``)."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from optc import importer
+from optc.artifact import ArtifactWriter, Source, TokenizerEntry
+from optc.backend import BuildOptions
+from optc.driver.compiling.built import Built, EngineBuilder
+from optc.driver.compiling.limits import check_disk
+from optc.driver.compiling.lowering import lower
+from optc.driver.compiling.options import CompileOptions
+from optc.driver.compiling.tokenizer import write_tokenizer
+from optc.errors import InputError
+from optc.importer import ImportedModel
+from optc.ir.graph import width
+from optc.runtime.speculative.draft_artifact import check_same_tokenizer
+
+ROLE = "draft"
+_SCRATCH = "draft-tokenizer"
+
+
+@dataclass(frozen=True)
+class Draft:
+    """Engines that draft, one for each target engine.
+
+    Attributes:
+        role: Theirs.
+        engines: Built, in the order of the target engines.
+        report: Passes and facts, for the report.
+        warnings: What the user should know, one sentence each.
+    """
+
+    role: str
+    engines: tuple[Built, ...]
+    report: dict[str, Any]
+    warnings: tuple[str, ...] = ()
+
+
+def import_draft(
+    options: CompileOptions,
+    source: Path,
+    writer: ArtifactWriter,
+    tokenizer: TokenizerEntry | None,
+    vocabulary: int | None,
+) -> ImportedModel:
+    """The draft model, checked before the target is built.
+
+    Args:
+        options: Of the compile.
+        source: Folder of the draft model.
+        writer: Of the artifact.
+        tokenizer: The target's.
+        vocabulary: Width of the target's logits.
+
+    Raises:
+        InputError: The folder is no model, or its tokenizer or vocabulary is not the target's.
+        UnsupportedError: Something in the draft is not recognized.
+    """
+    imported = importer.import_model(source, allow_remote_code=options.allow_remote_code)
+    _check_tokenizer(imported, writer, tokenizer, options.allow_remote_code)
+    own = width(imported.model.graph.outputs[0])
+    if own != vocabulary:
+        raise InputError(
+            f"the draft model knows {own} tokens, the target {vocabulary}",
+            where="--draft",
+            hint="a draft must have the target's vocabulary",
+        )
+    return imported
+
+
+def build_draft(
+    options: CompileOptions,
+    imported: ImportedModel,
+    writer: ArtifactWriter,
+    targets: Sequence[Built],
+) -> Draft:
+    """Compile a draft model with the recipe of the target, beside it: for each target engine one of
+    the same backend and target, since both run on the same machine.
+
+    They are not gated: the target verifies every token that they draft.
+
+    Args:
+        options: Of the compile.
+        imported: The draft model, from `import_draft`.
+        writer: Of the artifact.
+        targets: The target's engines.
+
+    Raises:
+        UnsupportedError: Something in the draft cannot be lowered.
+    """
+    own = replace(options, recipe=options.draft_recipe, dump_dir=None)
+    lowered = lower(imported.model, own)
+    check_disk(lowered.model, writer)
+    specs = [built.build.spec for built in targets]
+    limits = BuildOptions(
+        max_context=min(imported.max_context, *(spec.max_context for spec in specs)),
+        max_ram_bytes=own.max_ram_bytes,
+        tune=own.tune,
+        schedules=own.schedules,
+    )
+    described = Source(imported.name, imported.source_digest, imported.family, imported.config)
+    builder = EngineBuilder(writer, own.engines, described)
+    engines = tuple(builder.build_all(ROLE, lowered.model, lambda request: limits))
+    warnings = tuple(f"draft: {text}" for text in (*imported.warnings, *lowered.warnings))
+    return Draft(ROLE, engines, {"passes": [run.to_json() for run in lowered.runs]}, warnings)
+
+
+def _check_tokenizer(
+    imported: ImportedModel,
+    writer: ArtifactWriter,
+    target: TokenizerEntry | None,
+    allow_remote_code: bool,
+) -> None:
+    """Compare tokenizers in the form that the artifact holds."""
+    scratch = writer.subfolder(_SCRATCH)
+    try:
+        draft = write_tokenizer(
+            imported.folder,
+            imported.tokenizer_files,
+            imported.config,
+            scratch,
+            allow_remote_code=allow_remote_code,
+        )
+        check_same_tokenizer(
+            None if target is None else writer.folder / target.files[0],
+            None if draft is None else scratch / draft.files[0],
+            "--draft",
+        )
+    finally:
+        shutil.rmtree(scratch)

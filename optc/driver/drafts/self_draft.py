@@ -1,0 +1,102 @@
+"""The self-draft of a compile: engines of the target's first layers, on the target's weights."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from optc.artifact import ArtifactWriter, TokenizerEntry
+from optc.backend import BuildOptions
+from optc.driver.compiling.built import Built, EngineBuilder
+from optc.driver.compiling.engines import EngineRequest
+from optc.driver.compiling.lowering import Lowered, lower_dense
+from optc.driver.compiling.options import Auto, CompileOptions
+from optc.driver.drafts.draft import Draft
+from optc.driver.drafts.layer_skip import keep_first_layers
+from optc.errors import InputError
+from optc.target import usable_threads
+
+if TYPE_CHECKING:  # measures with ONNX Runtime
+    from optc.driver.drafts.choose_layers import LayerChoice
+
+ROLE = "self"
+
+
+def build_self_draft(
+    options: CompileOptions,
+    wanted: int | Auto,
+    writer: ArtifactWriter,
+    lowered: Lowered,
+    targets: Sequence[Built],
+    limits: BuildOptions,
+    tokenizer: TokenizerEntry | None,
+) -> Draft:
+    """Build engines of the target's first layers, one for each target engine; only code is new.
+
+    They are not gated: the target verifies every token that they draft.
+
+    Args:
+        options: Of the compile.
+        wanted: How many they have; ``auto`` chooses (`optc.driver.drafts.choose_layers`), and
+        builds
+            nothing if no number pays.
+        writer: Of the artifact.
+        lowered: The target; the reference is where its layers are cut.
+        targets: The target's engines.
+        limits: Theirs.
+        tokenizer: The target's; text to choose by needs one.
+
+    Raises:
+        InputError: The target has no more layers than that.
+        UnsupportedError: The layers cannot be told apart.
+    """
+    facts: dict[str, Any] = {}
+    layers = wanted
+    if isinstance(layers, str):
+        choice = _choose(options, writer, lowered, targets[0], tokenizer)
+        facts["choice"] = choice.to_json()
+        if choice.layers is None:
+            return Draft(ROLE, (), facts, (choice.warning,))
+        layers = choice.layers
+    weights = {built.request.name: built.weights for built in targets}
+
+    def on_the_targets_weights(request: EngineRequest) -> BuildOptions:
+        return replace(limits, shared=weights[request.name])
+
+    model = lowered.reference.clone()
+    keep_first_layers(model, layers)
+    runs = lower_dense(model, replace(options, recipe=options.draft_recipe))
+    builder = EngineBuilder(writer, options.engines)
+    engines = tuple(builder.build_all(ROLE, model, on_the_targets_weights))
+    facts |= {"layers": layers, "passes": [run.to_json() for run in runs]}
+    return Draft(ROLE, engines, facts)
+
+
+def _choose(
+    options: CompileOptions,
+    writer: ArtifactWriter,
+    lowered: Lowered,
+    target: Built,
+    tokenizer: TokenizerEntry | None,
+) -> LayerChoice:
+    """By the text of the gates."""
+    from optc.driver.drafts.choose_layers import TOKENS, WINDOWS, choose_layers
+    from optc.reference.text import cut_windows, default_documents, read_documents, token_stream
+
+    if tokenizer is None:
+        raise InputError(
+            "the model has no tokenizer, and no text to choose by",
+            where="--self-draft auto",
+            hint="give the number of layers",
+        )
+    text = options.eval_text
+    stream = token_stream(
+        default_documents() if text is None else read_documents(text),
+        writer.folder / tokenizer.files[0],
+        tokenizer.bos_token_id,
+        next(iter(tokenizer.eos_token_ids), None),
+    )
+    size = min(TOKENS, target.entry.spec.max_context)
+    windows = cut_windows(stream, size, WINDOWS)[:, :-1]
+    return choose_layers(lowered.reference, windows, usable_threads())

@@ -1,0 +1,133 @@
+"""The verdict on a compile: the gates of all its engines, and which of them forbid the artifact."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from optc.driver.compiling.built import Built
+from optc.driver.compiling.options import CompileOptions
+from optc.driver.judging.gates_text import gates_text
+from optc.errors import GateError
+
+if TYPE_CHECKING:  # the gates bring ONNX Runtime, which a compile without them does not need
+    from optc.artifact import TokenizerEntry
+    from optc.driver.compiling.lowering import Lowered
+    from optc.driver.judging.engine_gates import EngineVerdict
+    from optc.gates.measure import GateResult
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """All gates of a compile.
+
+    Attributes:
+        gates: Every gate of every engine that has a value or a bound.
+        measured: False where the gates were switched off.
+        failed: The gates that forbid the artifact.
+        facts: Tokens, windows, conventions and speeds by engine, for the report.
+        warnings: What the user should know.
+    """
+
+    gates: tuple[GateResult, ...]
+    measured: bool
+    failed: tuple[GateResult, ...] = ()
+    facts: dict[str, Any] = field(default_factory=dict)
+    warnings: tuple[str, ...] = ()
+
+
+class GatesFailedError(GateError):
+    """Gates that failed, with what was measured.
+
+    Attributes:
+        details: ``passes``, ``gates``, ``peak_anon_bytes`` and ``seconds`` of the compile, and
+            ``artifact``: where the failed result was kept, or None.
+    """
+
+    def __init__(self, judgement: Judgement, report: dict[str, Any], kept: Path | None) -> None:
+        several = len({gate.engine for gate in judgement.gates}) > 1
+        super().__init__(
+            gates_text(judgement.failed, several),
+            where="gates",
+            hint=f"no artifact was written; {_ways_out(judgement.failed, kept)}",
+        )
+        keys = ("passes", "gates", "peak_anon_bytes", "seconds")
+        self.details = {
+            "artifact": None if kept is None else str(kept),
+            **{key: report[key] for key in keys},
+        }
+
+
+def _ways_out(failed: Sequence[GateResult], kept: Path | None) -> str:
+    """What the user may do about gates that failed or have no value."""
+    ways = []
+    if any(gate.value is None for gate in failed):
+        ways.append("--allow-unmeasured lets through what cannot be measured here")
+    if any(gate.value is not None for gate in failed):
+        ways.append("--gate name=bound changes a bound")
+        ways.append("--eval-text FILE judges on text such as the model was trained on")
+    ways.append(f"the result is in {kept}" if kept else "--keep-failed keeps the result")
+    return ", ".join(ways)
+
+
+def not_judged(bounds: Mapping[str, float | None], engines: Sequence[Built]) -> Judgement:
+    """The judgement of a compile whose gates were switched off."""
+    from optc.driver.judging.engine_gates import unmeasured
+
+    reason = "the gates were switched off"
+    verdicts = [unmeasured(bounds, reason, built.entry.name) for built in engines]
+    warning = f"{reason}: nothing proves this artifact against its source"
+    gates = tuple(gate for verdict in verdicts for gate in verdict.gates)
+    return Judgement(gates, measured=False, warnings=(warning,))
+
+
+def judge(
+    options: CompileOptions,
+    lowered: Lowered,
+    engines: Sequence[Built],
+    tokenizer: TokenizerEntry | None,
+    artifact: Path,
+) -> Judgement:
+    """Measure the recipe's gates through every engine of the unfinished artifact that runs here.
+
+    Raises: as `optc.driver.judging.engine_gates.EngineGates.judge`.
+    """
+    from optc.driver.judging.engine_gates import EngineGates, GateContext
+
+    context = GateContext(
+        lowered.reference,
+        options.recipe.gates,
+        artifact,
+        tokenizer,
+        options.eval_text,
+        options.max_ram_bytes,
+        options.progress,
+    )
+    with EngineGates(context) as gates:
+        verdicts = {
+            built.entry.name: gates.judge(built.entry, built.build.lowered_onnx)
+            for built in engines
+        }
+    return _judgement(verdicts, options)
+
+
+def _judgement(verdicts: Mapping[str, EngineVerdict], options: CompileOptions) -> Judgement:
+    gates = tuple(gate for verdict in verdicts.values() for gate in verdict.gates)
+    unmeasured = tuple(g for g in gates if g.bound is not None and g.value is None)
+    failed = tuple(g for g in gates if g.passed is False)
+    warnings = [text for verdict in verdicts.values() for text in verdict.warnings]
+    if options.allow_unmeasured:
+        if unmeasured:
+            text = gates_text(unmeasured, several=len(verdicts) > 1)
+            warnings.append(f"gates without a value: {text}")
+    else:
+        failed += unmeasured
+    return Judgement(
+        gates,
+        measured=True,
+        failed=failed,
+        facts={name: verdict.facts for name, verdict in verdicts.items() if verdict.facts},
+        warnings=tuple(warnings),
+    )

@@ -1,0 +1,1 @@
+"""Options that add passes to a recipe."""

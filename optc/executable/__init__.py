@@ -1,0 +1,1 @@
+"""A loaded engine as the runtime sees it: its spec, its step, the layout of its KV cache."""

@@ -1,0 +1,247 @@
+"""The contract between the runtime and a loaded engine: `Executable` and the ragged step.
+
+One call covers prefill, a chunk of prefill, decode and verification of drafts: the T new rows of
+all B sequences are concatenated, and each sequence's KV lives in blocks that its block table
+names (PagedAttention: Kwon et al., 2023).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol, runtime_checkable
+
+import numpy as np
+import numpy.typing as npt
+
+from optc.executable.adapter_spec import AdapterSpec, ModuleWeights
+from optc.executable.kv_layout import KVLayout
+
+Int32 = npt.NDArray[np.int32]
+Float32 = npt.NDArray[np.float32]
+
+
+@dataclass(frozen=True)
+class KVGroup:
+    """Layers that share block tables and slots: full attention, or one sliding window.
+
+    Attributes:
+        window: Tokens that a row sees, itself included; 0 means all.
+        layers: Indices of the decoder layers in this group.
+    """
+
+    window: int
+    layers: tuple[int, ...]
+
+
+#: Types of KV pools: bytes of an element, and of the scale of each token and KV head.
+KV_TYPES = {"float32": (4, 0), "float16": (2, 0), "bfloat16": (2, 0), "int8": (1, 4)}
+
+
+@dataclass(frozen=True)
+class LayerKV:
+    """Shape of one layer's keys and values. ``dtype`` is the pool's, one of `KV_TYPES`."""
+
+    group: int
+    kv_heads: int
+    key_dim: int
+    value_dim: int
+    dtype: str
+
+    @property
+    def bytes_per_token(self) -> int:
+        """Bytes of K and V, scales included, that one token occupies in this layer."""
+        element, scale = KV_TYPES[self.dtype]
+        return self.kv_heads * ((self.key_dim + self.value_dim) * element + 2 * scale)
+
+
+@dataclass(frozen=True)
+class EngineSpec:
+    """What the scheduler has to know of an engine; written in the manifest.
+
+    Attributes:
+        vocab_size: V, the width of a row of logits.
+        max_context: Longest sequence, prompt and output together, in tokens.
+        max_rows: Largest T of one step.
+        max_sequences: Largest B of one step.
+        max_logit_rows: Largest R of one step.
+        block_multiple: KV block sizes must be multiples of this many tokens.
+        batch_invariant: A row's logits are bit-identical whatever shares its step.
+        groups: KV groups.
+        layers: KV shape of every decoder layer.
+        adapters: Room for LoRA adapters; None where it takes none.
+        tree: The rows of a sequence may form a tree (``StepBatch.tree_parent``).
+        accept_rates: Of Medusa's heads, by head and rank: how often the guess of that rank was
+            right when they were trained. Empty where there are no heads.
+        samples: The engine is a `SamplingExecutable`.
+        kv_layout: ``paged``, or ``slots``: a sequence has one block in each group, as long as the
+            longest sequence, so that block tables have one column.
+    """
+
+    vocab_size: int
+    max_context: int
+    max_rows: int
+    max_sequences: int
+    max_logit_rows: int
+    block_multiple: int
+    batch_invariant: bool
+    groups: tuple[KVGroup, ...]
+    layers: tuple[LayerKV, ...]
+    tree: bool = False
+    adapters: AdapterSpec | None = None
+    accept_rates: tuple[tuple[float, ...], ...] = ()
+    samples: bool = False
+    kv_layout: KVLayout = "paged"
+
+    @property
+    def kv_bytes_per_token(self) -> int:
+        """Bytes of KV pool that one token needs over all layers."""
+        return sum(layer.bytes_per_token for layer in self.layers)
+
+
+@dataclass(frozen=True)
+class StepBatch:
+    """Inputs of one step. All arrays are C-contiguous int32.
+
+    Shapes: T new rows, B sequences, G KV groups, P blocks a sequence at most, R wanted rows.
+
+    Attributes:
+        tokens: [T] token ids.
+        positions: [T] absolute position of each row in its sequence; in a tree, one more than
+            its parent's.
+        slot_mapping: [G, T] slot (block * block_size + offset) where the row's K and V go;
+            -1 is padding and not written.
+        query_starts: [B + 1] rows of sequence b are query_starts[b]:query_starts[b + 1].
+        kv_lengths: [G, B] tokens of each sequence in the pool after this step's writes. Row i of
+            the n rows of a sequence has KV index ``kv_lengths - n + i`` and sees indices up to
+            its own, and only the last ``window`` of them in a windowed group.
+        block_tables: [G, B, P] block of each run of block_size tokens; -1 where released.
+        logit_rows: [R] rows of the step whose logits are wanted; the scheduler always asks for
+            at least one.
+        tree_parent: [T] row of the step that each row follows: the row before in a linear
+            sequence, an earlier one of the same sequence in a tree, -1 at a sequence's first row.
+            A row sees its sequence's earlier tokens and its ancestors, not the other rows of the
+            step; windows count along that path. Slots and KV indices follow the order of rows all
+            the same. None, or the row before everywhere, is linear; else ``spec.tree`` must hold.
+        adapters: [T] slot of each row's LoRA adapter, -1 for none; None is none everywhere.
+    """
+
+    tokens: Int32
+    positions: Int32
+    slot_mapping: Int32
+    query_starts: Int32
+    kv_lengths: Int32
+    block_tables: Int32
+    logit_rows: Int32
+    tree_parent: Int32 | None = None
+    adapters: Int32 | None = None
+
+
+class Executable(Protocol):
+    """A loaded engine. Every call must come from one thread."""
+
+    spec: EngineSpec
+
+    def allocate_kv(self, blocks_per_group: tuple[int, ...], block_size: int) -> None:
+        """Allocate (or replace) the KV pools: ``blocks_per_group[g]`` blocks of ``block_size``
+        tokens for every layer of group g.
+
+        Raises:
+            optc.errors.InputError: ``block_size`` is not a multiple of ``spec.block_multiple``.
+        """
+        ...
+
+    def step(self, batch: StepBatch) -> Float32:
+        """Run one ragged step; returns logits [R, V]. The result is only valid until the next
+        call (it may be a view of the engine's own buffer)."""
+        ...
+
+    def copy_kv(self, group: int, src_slots: Int32, dst_slots: Int32) -> None:
+        """Copy K and V of ``src_slots`` [n] to ``dst_slots`` [n] in every layer of ``group``; no
+        slot is the target of one pair and the source of a later one."""
+        ...
+
+    def read_blocks(self, group: int, blocks: Int32) -> npt.NDArray[np.uint8]:
+        """Contents [n, bytes] of blocks [n] in all layers of ``group``, as opaque bytes: all that a
+        block holds, and of one size. Logits of the last step stay valid."""
+        ...
+
+    def write_blocks(self, group: int, blocks: Int32, data: npt.NDArray[np.uint8]) -> None:
+        """Replace the contents of blocks [n] by what `read_blocks` gave for n blocks."""
+        ...
+
+    def write_adapter(self, slot: int, modules: Sequence[ModuleWeights | None]) -> None:
+        """Set the LoRA adapter in ``slot``: weights for each module of ``spec.adapters``, None
+        where it has none."""
+        ...
+
+    def close(self) -> None:
+        """Release memory maps and pools."""
+        ...
+
+
+@runtime_checkable
+class HeadedExecutable(Protocol):
+    """What an engine can do besides whose ``spec.accept_rates`` state Medusa heads (Cai et al.,
+    2024)."""
+
+    spec: EngineSpec
+
+    def guess(self, rows: Int32) -> Float32:
+        """Logits [n, K, V] of the K heads behind ``rows`` [n] (at most ``spec.max_sequences``) of
+        the logits of the last step: head k guesses the token k + 1 places after the one that the
+        row's own logits give. Valid until the next call.
+
+        Raises:
+            optc.errors.InputError: There are no heads, or no step was run.
+        """
+        ...
+
+
+@dataclass(frozen=True)
+class SampleBatch:
+    """Rows of logits to sample; made by `optc.runtime.sampling.sample_batch`.
+
+    Shapes: N rows, F fields, V tokens.
+
+    Attributes:
+        records: int64 [N, F] a row's parameters (`optc.runtime.sampling.sample_batch.FIELDS`).
+        tokens: [t] prompts and outputs of the rows that penalties concern.
+        bias_ids: [b] tokens with a bias.
+        biases: [b] float32.
+        masks: uint32 [m, ceil(V / 32)]; bit i of word w allows token 32 w + i.
+        top: Most likely tokens to report of any row, at least 1.
+    """
+
+    records: npt.NDArray[np.int64]
+    tokens: Int32
+    bias_ids: Int32
+    biases: Float32
+    masks: npt.NDArray[np.uint32]
+    top: int
+
+
+class SampleResult(NamedTuple):
+    """What was drawn; arrays are only valid until the next call.
+
+    Attributes:
+        tokens: [N] tokens; negative where none could be drawn.
+        best: [N] the likeliest token of each row of logits as it is; -1 if it holds a NaN.
+        logprobs: float64 [N] log-probability of the token, of rows that want it.
+        top_ids: [N, top] likeliest tokens, of rows that want them.
+        top_logprobs: float64 [N, top] theirs.
+    """
+
+    tokens: Int32
+    best: Int32
+    logprobs: npt.NDArray[np.float64]
+    top_ids: Int32
+    top_logprobs: npt.NDArray[np.float64]
+
+
+class SamplingExecutable(Executable, Protocol):
+    """An engine that samples, with the results of `optc.runtime.sampling.sampler`, bit for bit."""
+
+    def sample(self, batch: SampleBatch) -> SampleResult:
+        """Draw from rows of the logits of the last step."""
+        ...

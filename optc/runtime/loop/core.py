@@ -1,0 +1,303 @@
+"""`Core`: draft -> schedule -> execute -> sample and verify -> update, on one thread."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import NamedTuple
+
+from optc.executable.executable import Executable, Int32
+from optc.runtime.adapters.rows import with_adapters
+from optc.runtime.adapters.table import Adapter, AdapterTable
+from optc.runtime.beams.group import advance_beams, group_of
+from optc.runtime.kv.eviction import Eviction
+from optc.runtime.kv.kv_blocks import BlockCopy, KVBlocks
+from optc.runtime.kv.kv_plan import KVPlan
+from optc.runtime.loop.advance import advance
+from optc.runtime.loop.batch import build_batch
+from optc.runtime.loop.draw import Draw, Judged, constrained, draws_of, judge, last_rows
+from optc.runtime.loop.moving import move_kv
+from optc.runtime.metrics.counting import count_drafts, count_queues, snapshot
+from optc.runtime.metrics.engine_metrics import EngineMetrics, RequestMetrics
+from optc.runtime.metrics.work import Work
+from optc.runtime.outputs import Delta, FinishReason
+from optc.runtime.params import SamplingParams
+from optc.runtime.requests.deadlines import Deadlines
+from optc.runtime.requests.request import Request
+from optc.runtime.scheduling.batching import Batching
+from optc.runtime.scheduling.chunks import Chunk
+from optc.runtime.scheduling.scheduler import Scheduler
+from optc.runtime.speculative.proposer import Checked
+from optc.runtime.speculative.speculator import Speculator
+from optc.runtime.spill.spill import Spill
+from optc.runtime.spill.stores import Store
+from optc.runtime.structured.constraint import Constraint
+from optc.runtime.structured.masks import fill_masks, prune_drafts
+from optc.runtime.text.detokenize import TextStream
+
+
+class Update(NamedTuple):
+    """What happened to one request in a step."""
+
+    request: Request
+    delta: Delta
+
+
+class Core:
+    """A loaded engine with its KV blocks and its requests. Not thread-safe.
+
+    Args:
+        executable: The engine; its KV pools are allocated here.
+        plan: Sizes of the KV pools.
+        eos_token_ids: Tokens that end a text.
+        token_budget: Most rows of one step; at most the engine's own limit.
+        prefix_cache: Keep the keys and values of prefixes for later requests. Without effect on
+            engines that are not batch-invariant, where it would change results.
+        prefix_eviction: Which of them goes first when others need the room.
+        spill_store: Where cached prefixes go then; None is nowhere.
+        speculator: Drafts tokens; None decodes one at a time. It does not change what is drawn,
+            if the engine is batch-invariant.
+        batching: Who may be admitted when; None is continuous batching.
+        max_sequences: Most requests that are served at once; None is the engine's limit.
+        prefill_chunk: Most rows of a step for prompts while others decode; None is no limit.
+        clock: Seconds of a monotonic clock.
+    """
+
+    def __init__(
+        self,
+        executable: Executable,
+        plan: KVPlan,
+        *,
+        eos_token_ids: Iterable[int] = (),
+        token_budget: int,
+        prefix_cache: bool = True,
+        prefix_eviction: Eviction = "lru",
+        spill_store: Store | None = None,
+        speculator: Speculator | None = None,
+        batching: Batching | None = None,
+        max_sequences: int | None = None,
+        prefill_chunk: int | None = None,
+        clock: Callable[[], float] = time.perf_counter,
+    ) -> None:
+        spec = executable.spec
+        self.executable = executable
+        self._block_size = plan.block_size
+        self._max_context = plan.max_context
+        self._eos = frozenset(eos_token_ids)
+        self._clock = clock
+        self._speculator = speculator
+        self.adapters = AdapterTable(spec.adapters)
+        self._spill: Spill | None = None
+        if spill_store is not None:
+            self._spill = Spill(spill_store, executable)
+        self._blocks = KVBlocks(
+            tuple(group.window for group in spec.groups),
+            plan.blocks,
+            plan.block_size,
+            prefix_cache=prefix_cache and spec.batch_invariant,
+            eviction=prefix_eviction,
+            spill=self._spill,
+        )
+        self.scheduler: Scheduler[Request] = Scheduler(
+            self._blocks,
+            min(token_budget, spec.max_rows),
+            min(max_sequences or spec.max_sequences, spec.max_sequences, spec.max_logit_rows),
+            spec.max_logit_rows,
+            batching,
+            prefill_chunk,
+        )
+        self._metrics = EngineMetrics(total_blocks=plan.blocks, work=Work(self._blocks.windows))
+        self._next_id = 0
+        self._deadlines = Deadlines()
+        executable.allocate_kv(plan.blocks, plan.block_size)
+
+    @property
+    def has_work(self) -> bool:
+        """Some request has not finished."""
+        return bool(self.scheduler.num_running or self.scheduler.num_waiting)
+
+    def wait_s(self) -> float | None:
+        """Seconds until `step` can do something, unless requests come or go; None without any."""
+        if not self.has_work:
+            return None
+        wait = self.scheduler.wait_s()
+        return max(0.0, min(wait, self._deadlines.next_s() - self._clock())) if wait else 0.0
+
+    def add(
+        self,
+        prompt: Int32,
+        params: SamplingParams,
+        *,
+        seed: int,
+        index: int = 0,
+        stream: TextStream | None = None,
+        arrived_s: float | None = None,
+        salt: str = "",
+        adapter: Adapter | None = None,
+        leader: Request | None = None,
+        constraint: Constraint | None = None,
+        priority: int = 0,
+        deadline_s: float | None = None,
+    ) -> Request:
+        """Queue one completion of a valid prompt (1 <= n < the plan's max_context tokens).
+
+        Requests of different ``salt`` share no cached prefixes. ``leader`` is the first of n
+        completions of one prompt, added just before the others, which take over its prompt.
+        ``constraint`` is the completion's own. ``adapter`` was taken from `adapters` and is
+        released when the request ends.
+        Higher ``priority`` goes first (`optc.runtime.scheduling.policy`). At ``deadline_s`` of the
+        clock the request ends with what it has.
+        """
+        room = self._max_context - len(prompt)
+        wanted = room if params.max_tokens is None else min(room, params.max_tokens)
+        request = Request(
+            self._next_id,
+            prompt,
+            params,
+            seed=seed,
+            index=index,
+            max_length=len(prompt) + wanted,
+            tables=self._blocks.new_tables(),
+            metrics=RequestMetrics(self._clock() if arrived_s is None else arrived_s),
+            stream=stream,
+            salt=salt,
+            adapter=adapter,
+            leader_id=None if leader is None else leader.id,
+            constraint=constraint,
+            beams=group_of(params, self._eos, wanted, leader),
+            priority=priority,
+            deadline_s=deadline_s,
+        )
+        self._next_id += 1
+        if request.beams is None or request.beams.join(request):
+            self.scheduler.add(request)
+        self._deadlines.add(request)
+        return request
+
+    def cancel(self, request: Request) -> Update | None:
+        """End a request; None if it has ended already."""
+        return None if request.finish_reason else self._cut(request, "cancelled")
+
+    def step(self) -> list[Update]:
+        """Run one step, unless `wait_s` says that there is none; what it added to the requests,
+        finished ones included. Those past their deadline end before it."""
+        late = [self._cut(request, "deadline") for request in self._expired()]
+        return late if self.scheduler.wait_s() or not self.has_work else late + self._step()
+
+    def _step(self) -> list[Update]:
+        begun = self._clock()
+        if self._speculator and self._speculator.propose(self.scheduler.running):
+            prune_drafts(self.scheduler.running)
+        chunks = self.scheduler.schedule()
+        if not chunks:
+            raise RuntimeError("the scheduler found no rows although requests wait")
+        count_queues(self._metrics, self.scheduler)
+        started = self._clock()
+        for chunk in chunks:
+            if chunk.request.metrics.scheduled_s is None:
+                chunk.request.metrics.scheduled_s = started
+        batch = build_batch(chunks, len(self._blocks.pools), self._block_size)
+        batch = with_adapters(batch, chunks)
+        draws = draws_of(chunks)
+        masks = fill_masks(constrained(draws), len(batch.logit_rows), self.executable.spec)
+        logits = self.executable.step(batch)
+        self._count(chunks, self._clock() - started)
+        self.scheduler.commit(chunks)
+        searched = advance_beams(draws, logits, self.scheduler, self._clock())
+        draws, copies = self._fork([d for d in draws if d.request.beams is None], started)
+        judged = judge(self.executable, logits, draws, masks)
+        verdicts = [one.verdict for one in judged]
+        if self._speculator and self._speculator.notes_rows:
+            self._speculator.note_rows(last_rows(draws, verdicts))
+        copies += searched.copies  # after moving, the logits are not valid any more
+        move_kv(self.executable, self.scheduler.blocks, copies, draws, verdicts)
+        now = self._clock()
+        decodes = 0
+        if self._speculator:
+            decodes = sum(c.completes and c.rows == c.drafted + 1 for c in chunks)
+        updates = [self._update(d, one, now) for d, one in zip(draws, judged, strict=True)]
+        if self._speculator and decodes:
+            rows, mixed = sum(chunk.rows for chunk in chunks), decodes < len(chunks)
+            self._speculator.observe_step(decodes, rows, self._clock() - begun, mixed=mixed)
+        return updates + [self._cut(request, None) for request in searched.ended]
+
+    def metrics(self) -> EngineMetrics:
+        """A copy of the counters, with the present queues and free blocks. Any thread may ask."""
+        return snapshot(self._metrics, self.scheduler, self._spill)
+
+    def requests(self) -> Iterator[Request]:
+        """All requests that have not finished, oldest first."""
+        return self.scheduler.requests()
+
+    def close(self) -> None:
+        """Release the engine and what drafts for it."""
+        if self._speculator:
+            self._speculator.close()
+        if self._spill:
+            self._spill.close()
+        self.executable.close()
+
+    def _fork(self, draws: list[Draw], started: float) -> tuple[list[Draw], list[BlockCopy]]:
+        """Add those who take over a prompt that is now computed, with the same logits."""
+        forked: list[Draw] = []
+        copies: list[BlockCopy] = []
+        for draw in draws:
+            if draw.request.num_output:
+                continue
+            for request, blocks in self.scheduler.fork(draw.request):
+                request.metrics.scheduled_s = started
+                forked.append(Draw(request, draw.first, 0))
+                copies += blocks
+        self._metrics.forked += len(forked)
+        return draws + forked, copies
+
+    def _count(self, chunks: Sequence[Chunk[Request]], seconds: float) -> None:
+        self._metrics.count_step(chunks, seconds, self._blocks.available())
+        if self._spill:
+            self._spill.observe_step(sum(chunk.rows for chunk in chunks), len(chunks), seconds)
+
+    def _update(self, draw: Draw, judged: Judged, now: float) -> Update:
+        request, (verdict, best) = draw.request, judged
+        if self._speculator and draw.drafted:
+            checked = Checked(draw.drafted, verdict.path, best)
+            count_drafts(self._metrics, request, checked)
+            self._speculator.learn(request, checked)
+        drawn = verdict.drawn
+        if request.constraint is not None:
+            drawn = request.constraint.follow(drawn, request.params)
+        delta = advance(request, drawn, self._eos, now)
+        count = len(delta.token_ids)
+        self._metrics.output_tokens += count
+        if count > len(verdict.drawn):
+            for metrics in (request.metrics, self._metrics):
+                metrics.forced_tokens += count - len(verdict.drawn)
+        if delta.finish_reason is not None:
+            self._finish(request, delta.finish_reason)
+        elif verdict.accepted:
+            self.scheduler.accept(request, verdict.accepted)
+        return Update(request, delta)
+
+    def _expired(self) -> list[Request]:
+        return self._deadlines.expired(self._clock()) if self._deadlines else []
+
+    def _cut(self, request: Request, reason: FinishReason | None) -> Update:
+        """End a request with what it has; without a ``reason`` a member of a finished search."""
+        if request.beams is not None:
+            delta = request.beams.result(request, self.scheduler, reason)
+            self._metrics.output_tokens += len(delta.token_ids)
+        else:
+            text = request.stream.finish() if request.stream else ""
+            delta = Delta(request.index, text, (), finish_reason=reason)
+        self._finish(request, delta.finish_reason or "stop")
+        return Update(request, delta)
+
+    def _finish(self, request: Request, reason: FinishReason) -> None:
+        request.finish_reason = reason
+        request.metrics.finished_s = self._clock()
+        self._metrics.count_end(reason, request.metrics)
+        if request.beams is None:  # a search removes its own beams
+            self.scheduler.remove(request)
+        if request.adapter is not None:
+            self.adapters.release(request.adapter)
+        if self._speculator:
+            self._speculator.forget(request)

@@ -1,0 +1,287 @@
+"""`Worker`: the one thread that calls the executable.
+
+Engines keep thread pools that belong to the calling thread, so the executable is loaded, run and
+closed here and nowhere else. Other threads leave messages in the inbox. A request that cannot be
+taken fails alone; any other exception of this thread ends it, and reaches everyone who waits: a
+message stays in the inbox or among those taken from it until it has been dealt with, and what it
+asked for is then among the requests.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import Future
+from dataclasses import dataclass
+from queue import Empty, SimpleQueue
+from types import TracebackType
+
+from optc.errors import EngineError, OptcError
+from optc.runtime.handle import Handle
+from optc.runtime.loop.core import Core, Update
+from optc.runtime.loop.own_process import OwnProcess
+from optc.runtime.metrics.engine_metrics import EngineMetrics
+from optc.runtime.requests.request import Request
+from optc.runtime.requests.submission import Submission
+
+
+@dataclass(frozen=True)
+class _Cancel:
+    handle: Handle
+
+
+@dataclass(frozen=True)
+class _Stop:
+    pass
+
+
+@dataclass(frozen=True)
+class _Call:
+    """Something to do between two steps."""
+
+    function: Callable[[Core], None]
+    done: Future[None]
+
+
+_Message = list[Submission] | _Cancel | _Call | _Stop
+
+
+class Worker:
+    """Runs a `Core` on a thread of its own until it is closed or fails.
+
+    Args:
+        open_core: Loads the engine; called on the thread.
+
+    Raises:
+        BaseException: Whatever ``open_core`` raised.
+    """
+
+    def __init__(self, open_core: Callable[[], Core]) -> None:
+        self._process = OwnProcess()
+        self._inbox: SimpleQueue[_Message] = SimpleQueue()
+        self._taken: deque[_Message] = deque()  # from the inbox, not dealt with to the end
+        self._lock = threading.Lock()  # no message may enter after the end
+        self._ended: BaseException | None = None
+        self._ready = threading.Event()
+        self._requests: dict[int, tuple[Handle, Request]] = {}
+        self._core: Core | None = None
+        self._thread = threading.Thread(
+            target=self._main, args=(open_core,), name="optc-engine", daemon=True
+        )
+        try:
+            self._thread.start()
+            self._ready.wait()
+        except BaseException:  # interrupted: nobody will ever close it
+            self._inbox.put(_Stop())
+            raise
+        if self._ended is not None:
+            raise self._ended
+
+    @property
+    def state(self) -> str:
+        """``running``, ``closed``, ``failed``, or ``forked`` where only another process has it."""
+        if not self._process.here:
+            return "forked"
+        if self._ended is None:
+            return "running"
+        return "closed" if isinstance(self._ended, EngineError) else "failed"
+
+    def check(self) -> None:
+        """Do nothing while requests can be handed in.
+
+        Raises:
+            EngineError: The engine failed or is closed, or this is a fork of its process.
+        """
+        self._process.check()
+        if self._ended is not None:
+            raise EngineError("the engine is not running any more") from self._ended
+
+    def submit(self, submissions: list[Submission]) -> None:
+        """Hand requests in; the next step sees all of them.
+
+        Raises:
+            EngineError: As of `check`.
+        """
+        self._put(submissions)
+
+    def cancel(self, handle: Handle) -> None:
+        """Ask for the end of a request."""
+        if self._process.here:
+            self._inbox.put(_Cancel(handle))
+
+    def call(self, function: Callable[[Core], None]) -> None:
+        """Run ``function`` on the engine's thread between two steps, and wait for it.
+
+        Raises:
+            EngineError: As of `check`, or the function ended the engine.
+            OptcError: What ``function`` raised.
+        """
+        done: Future[None] = Future()
+        self._put(_Call(function, done))
+        done.result()
+
+    def metrics(self) -> EngineMetrics:
+        """Counters and queues of now."""
+        return self._core.metrics() if self._core else EngineMetrics()
+
+    def close(self) -> None:
+        """Cancel what runs, release the engine and end the thread; again has no effect, and none
+        in a fork of its process, where there is no thread."""
+        if not self._process.here:
+            return
+        self._inbox.put(_Stop())
+        if threading.current_thread() is not self._thread:
+            self._thread.join()
+
+    def _put(self, message: list[Submission] | _Call) -> None:
+        self._process.check()  # a fork's lock may be held by nobody
+        with self._lock:
+            self.check()
+            self._inbox.put(message)
+
+    def _main(self, open_core: Callable[[], Core]) -> None:
+        with _Failures(self._end):
+            core = self._core = open_core()
+            self._ready.set()
+            try:
+                self._serve(core)
+            finally:
+                core.close()
+
+    def _serve(self, core: Core) -> None:
+        while True:
+            self._take(core.wait_s())
+            while self._taken:
+                message = self._taken[0]
+                if isinstance(message, _Stop):
+                    self._publish([core.cancel(r) for _, r in self._requests.values()])
+                    return
+                self._deal_with(message, core)
+                self._taken.popleft()
+            if core.has_work:
+                self._publish(core.step())
+
+    def _take(self, wait_s: float | None) -> None:
+        """Take all messages; if there are none, the next one within ``wait_s`` (None: for ever)."""
+        try:
+            if wait_s != 0:
+                self._taken.append(self._inbox.get(timeout=wait_s))
+            while True:
+                self._taken.append(self._inbox.get_nowait())
+        except Empty:
+            return
+
+    def _deal_with(self, message: list[Submission] | _Cancel | _Call, core: Core) -> None:
+        if isinstance(message, _Cancel):
+            mine = [r for h, r in self._requests.values() if h is message.handle]
+            self._publish([core.cancel(request) for request in mine])
+        elif isinstance(message, _Call):
+            _answer(message, core)
+        else:
+            for submission in message:
+                self._add(core, submission)
+
+    def _add(self, core: Core, submission: Submission) -> None:
+        """Give a request to the core; one that it cannot take fails alone."""
+        added: list[Request] = []
+        try:
+            for index in range(submission.params.completions):
+                added.append(_add_completion(core, submission, index, added[0] if added else None))
+        except Exception as error:  # noqa: BLE001 - whatever it is, it is about this request alone
+            _withdraw(core, submission, added)
+            reason = f"{type(error).__name__}: {error}"
+            submission.handle.fail(error, f"the engine cannot take the request: {reason}")
+            return
+        self._requests |= {request.id: (submission.handle, request) for request in added}
+
+    def _publish(self, updates: list[Update] | list[Update | None]) -> None:
+        for update in updates:
+            if update is None:
+                continue
+            handle, request = self._requests[update.request.id]
+            handle.push(update.delta)
+            if request.finish_reason is not None:
+                handle.finish(request.completion())
+                del self._requests[request.id]
+
+    def _end(self, error: BaseException | None) -> None:
+        """Let nobody wait for ever: not the opener, not the running, nor those whose message is
+        still in the inbox or taken from it."""
+        with self._lock:
+            self._ended = ended = error or EngineError("the engine was closed")
+        self._ready.set()
+        for handle, _ in self._requests.values():
+            handle.fail(ended)
+        self._take(wait_s=0)
+        for message in self._taken:
+            if isinstance(message, _Call):
+                _fail(message, ended)
+            elif isinstance(message, list):
+                for submission in message:
+                    submission.handle.fail(ended)
+
+
+def _add_completion(
+    core: Core, submission: Submission, index: int, leader: Request | None
+) -> Request:
+    return core.add(
+        submission.prompt,
+        submission.params,
+        seed=submission.seed,
+        index=index,
+        stream=submission.streams[index] if submission.streams else None,
+        arrived_s=submission.arrived_s,
+        salt=submission.terms.salt,
+        adapter=submission.adapter,
+        leader=leader,
+        constraint=submission.constraints[index] if submission.constraints else None,
+        priority=submission.terms.priority,
+        deadline_s=submission.ends_s,
+    )
+
+
+def _withdraw(core: Core, submission: Submission, added: list[Request]) -> None:
+    """Take the completions of a request back that were added before one could not be."""
+    for request in added:
+        core.cancel(request)  # which releases its adapter
+    if submission.adapter is not None:
+        for _ in range(submission.params.completions - len(added)):
+            core.adapters.release(submission.adapter)
+
+
+def _answer(call: _Call, core: Core) -> None:
+    """Do what a caller asked for; its errors are the caller's, not the engine's."""
+    try:
+        call.function(core)
+    except OptcError as error:
+        call.done.set_exception(error)
+    else:
+        call.done.set_result(None)
+
+
+def _fail(call: _Call, error: BaseException) -> None:
+    """Answer a call that the engine did not live to answer."""
+    if not call.done.done():
+        failure = EngineError("the engine failed")
+        failure.__cause__ = error
+        call.done.set_exception(failure)
+
+
+class _Failures:
+    """Gives the exception that ends a block, or None, to ``end`` and stops it there."""
+
+    def __init__(self, end: Callable[[BaseException | None], None]) -> None:
+        self._end = end
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> bool:
+        self._end(error)
+        return True

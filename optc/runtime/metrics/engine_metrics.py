@@ -1,0 +1,218 @@
+"""Latencies of requests and counters of the engine. Times are seconds of a monotonic clock."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field, fields, replace
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+from optc.runtime.metrics.latencies import Latencies
+from optc.runtime.metrics.work import Work
+
+if TYPE_CHECKING:
+    from optc.runtime.scheduling.chunks import Chunk
+
+
+@dataclass
+class RequestMetrics:
+    """When things happened to one completion.
+
+    Attributes:
+        arrived_s: The engine took the request.
+        scheduled_s: Its first row was computed; None before.
+        token_times_s: When each output token was drawn.
+        finished_s: It ended; None before.
+        preemptions: How often its KV blocks were taken and had to be computed again.
+        drafted_tokens: Tokens that were drafted for it and verified.
+        accepted_tokens: Those of them that the model drew too.
+        forced_tokens: Output that its grammar determined, so that it was not drawn.
+        cached_tokens: Tokens that the prefix cache saved it, after preemptions too.
+    """
+
+    arrived_s: float
+    scheduled_s: float | None = None
+    token_times_s: list[float] = field(default_factory=list)
+    finished_s: float | None = None
+    preemptions: int = 0
+    drafted_tokens: int = 0
+    accepted_tokens: int = 0
+    forced_tokens: int = 0
+    cached_tokens: int = 0
+
+    @property
+    def queue_s(self) -> float | None:
+        """Time until its first row was computed."""
+        return None if self.scheduled_s is None else self.scheduled_s - self.arrived_s
+
+    @property
+    def ttft_s(self) -> float | None:
+        """Time to first token; None if there is none."""
+        return self.token_times_s[0] - self.arrived_s if self.token_times_s else None
+
+    @property
+    def tpot_s(self) -> float | None:
+        """Mean time per output token after the first; None below two tokens."""
+        times = self.token_times_s
+        return (times[-1] - times[0]) / (len(times) - 1) if len(times) > 1 else None
+
+    @property
+    def itl_s(self) -> tuple[float, ...]:
+        """Inter-token latencies, one fewer than tokens."""
+        times = self.token_times_s
+        return tuple(b - a for a, b in pairwise(times))
+
+    @property
+    def e2e_s(self) -> float | None:
+        """From arrival to the end."""
+        return None if self.finished_s is None else self.finished_s - self.arrived_s
+
+
+#: Counters of `EngineMetrics` that only grow.
+_ADDED_UP = (
+    "steps",
+    "step_s",
+    "prompt_tokens",
+    "output_tokens",
+    "drafted_tokens",
+    "accepted_tokens",
+    "forked",
+    "prefix_lookup_tokens",
+    "prefix_hit_tokens",
+    "preemptions",
+    "kv_use_sum",
+)
+
+
+@dataclass
+class EngineMetrics:
+    """Counters since the engine started, and what it holds now.
+
+    Attributes:
+        steps: Calls of the executable.
+        step_s: Time inside the executable.
+        prompt_tokens: Rows computed for tokens of prompts, recomputed ones included.
+        output_tokens: Tokens drawn.
+        drafted_tokens: Tokens that were drafted and verified.
+        accepted_tokens: Those of them that the model drew too.
+        forced_tokens: Output that grammars determined, so that it was not drawn.
+        forked: Completions that took over the computed prompt of another one of n.
+        prefix_lookup_tokens: Tokens of requests at their admission, each preemption anew.
+        prefix_hit_tokens: Those of them whose keys and values came from the prefix cache.
+        preemptions: Requests whose blocks were taken.
+        finished: Completions by finish reason.
+        running: Completions that hold KV blocks now.
+        waiting: Completions in the queue now.
+        free_blocks: KV blocks by group that requests can have now, cached ones included.
+        spilled_blocks: Blocks outside of the pools, by `load`'s ``prefix_spill``.
+        restored_blocks: How often one of them was brought back.
+        cached_blocks: Those of them that hold a prefix which may be used again.
+        total_blocks: All KV blocks by group.
+        kv_use_sum: Share of the KV blocks that requests hold, of the fullest group, added up over
+            the steps.
+        kv_use_peak: Its largest value.
+        work: What the steps computed, for MBU and MFU.
+        latencies: Of the completions that ended, cancelled and failed ones left out.
+    """
+
+    steps: int = 0
+    step_s: float = 0.0
+    prompt_tokens: int = 0
+    output_tokens: int = 0
+    drafted_tokens: int = 0
+    accepted_tokens: int = 0
+    forced_tokens: int = 0
+    forked: int = 0
+    prefix_lookup_tokens: int = 0
+    prefix_hit_tokens: int = 0
+    preemptions: int = 0
+    finished: dict[str, int] = field(default_factory=dict)  # no Counter: asdict breaks those
+    running: int = 0
+    waiting: int = 0
+    free_blocks: tuple[int, ...] = ()
+    cached_blocks: tuple[int, ...] = ()
+    spilled_blocks: int = 0
+    restored_blocks: int = 0
+    total_blocks: tuple[int, ...] = ()
+    kv_use_sum: float = 0.0
+    kv_use_peak: float = 0.0
+    work: Work = field(default_factory=Work)
+    latencies: Latencies = field(default_factory=Latencies)
+
+    def count_step(
+        self, chunks: Sequence[Chunk[Any]], seconds: float, available: Sequence[int]
+    ) -> None:
+        """Add a step that took ``seconds``; ``available`` are the free blocks during it."""
+        self.steps += 1
+        self.step_s += seconds
+        wanted = 0
+        sequences = []
+        for request, start, rows, drafted in chunks:
+            length = start + rows
+            sequences.append((rows, length))
+            if start < request.num_prompt:
+                self.prompt_tokens += min(length, request.num_prompt) - start
+            if length - drafted == request.num_tokens:
+                wanted += drafted + 1
+        self.work.add_step(sequences, max(1, wanted))
+        use = 1 - min(a / t for a, t in zip(available, self.total_blocks, strict=True))
+        self.kv_use_sum += use
+        self.kv_use_peak = max(self.kv_use_peak, use)
+
+    def count_end(self, reason: str, request: RequestMetrics) -> None:
+        """Add a completion that has ended."""
+        self.finished[reason] = self.finished.get(reason, 0) + 1
+        if reason in ("stop", "length"):
+            self.latencies.observe(request)
+
+    def to_json(self) -> dict[str, Any]:
+        """All of it as JSON takes it: the counters by their names, shares and rates derived from
+        them, ``work``, and ``latencies`` as of `Latencies.to_json`, in milliseconds."""
+        plain = {f.name: getattr(self, f.name) for f in fields(self)}
+        derived = ("acceptance_rate", "tokens_per_pass", "kv_use_mean", "prefix_hit_rate")
+        return {
+            **{name: list(v) if isinstance(v, tuple) else v for name, v in plain.items()},
+            **{name: getattr(self, name) for name in derived},
+            "finished": dict(self.finished),
+            "work": asdict(self.work),
+            "latencies": self.latencies.to_json(),
+        }
+
+    def copy(self) -> EngineMetrics:
+        """The counters of now in an object of its own."""
+        return replace(
+            self,
+            finished=self.finished.copy(),
+            work=self.work.copy(),
+            latencies=self.latencies.copy(),
+        )
+
+    def since(self, before: EngineMetrics) -> EngineMetrics:
+        """What was counted after ``before``; queues, blocks, the peak and the latencies are those
+        of now."""
+        added = {name: getattr(self, name) - getattr(before, name) for name in _ADDED_UP}
+        ended = {r: n - before.finished.get(r, 0) for r, n in self.finished.items()}
+        finished = {reason: count for reason, count in ended.items() if count}
+        return replace(self, **added, finished=finished, work=self.work.since(before.work))
+
+    @property
+    def acceptance_rate(self) -> float | None:
+        """Fraction of the verified drafts that the model drew too; None without drafts."""
+        return self.accepted_tokens / self.drafted_tokens if self.drafted_tokens else None
+
+    @property
+    def tokens_per_pass(self) -> float | None:
+        """Tokens that a request gets from one pass of the model, 1 without speculation; None
+        before the first. Drafts accepted beyond the end of a request make it a little larger."""
+        passes = self.output_tokens - self.accepted_tokens
+        return self.output_tokens / passes if passes > 0 else None
+
+    @property
+    def kv_use_mean(self) -> float:
+        """Mean over the steps of the share of the KV blocks that requests hold."""
+        return self.kv_use_sum / max(1, self.steps)
+
+    @property
+    def prefix_hit_rate(self) -> float:
+        """Fraction of looked-up tokens that the prefix cache had; 0 before the first."""
+        return self.prefix_hit_tokens / max(1, self.prefix_lookup_tokens)

@@ -1,0 +1,36 @@
+"""`Deadlines`: which requests ran out of time."""
+
+from __future__ import annotations
+
+import heapq
+import math
+
+from optc.runtime.requests.request import Request
+
+
+class Deadlines:
+    """Requests with a deadline, the next one first."""
+
+    def __init__(self) -> None:
+        self._heap: list[tuple[float, int, Request]] = []
+
+    def add(self, request: Request) -> None:
+        """Watch a request; without effect if it has no deadline."""
+        if request.deadline_s is not None:
+            heapq.heappush(self._heap, (request.deadline_s, request.id, request))
+
+    def __bool__(self) -> bool:
+        return bool(self._heap)
+
+    def next_s(self) -> float:
+        """The next deadline; infinity if there is none."""
+        return self._heap[0][0] if self._heap else math.inf
+
+    def expired(self, now: float) -> list[Request]:
+        """Take out those whose deadline is ``now`` or before and that have not ended."""
+        late = []
+        while self._heap and self._heap[0][0] <= now:
+            request = heapq.heappop(self._heap)[2]
+            if request.finish_reason is None:
+                late.append(request)
+        return late

@@ -1,0 +1,240 @@
+"""`Intake`: from what a caller asks for to a valid submission, on the caller's thread."""
+
+from __future__ import annotations
+
+import secrets
+import time
+from array import array
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import islice
+
+import numpy as np
+import numpy.typing as npt
+
+from optc.errors import RequestError, RequestTypeError
+from optc.executable.executable import Int32
+from optc.runtime.adapters.table import AdapterTable
+from optc.runtime.handle import Handle
+from optc.runtime.params import SamplingParams
+from optc.runtime.requests.checks import shown
+from optc.runtime.requests.prompts import Chat, Prompt
+from optc.runtime.requests.submission import Submission
+from optc.runtime.requests.terms import Terms
+from optc.runtime.structured.compiler import GrammarCompiler
+from optc.runtime.structured.constraint import Constraint
+from optc.runtime.text.detokenize import Detokenizer, TextStream
+from optc.runtime.text.tokenizer import Tokenizer
+
+#: Characters of texts that are always encoded to see how many tokens they have.
+SHORT_TEXT = 1 << 16
+
+
+class Intake:
+    """Checks and encodes requests. Thread-safe.
+
+    Args:
+        tokenizer: None takes token ids only.
+        vocab_size: V of the engine.
+        max_context: Longest request in tokens, prompt and output together.
+        max_beams: Most beams of a search.
+        eos_token_ids: Tokens that end a text.
+        adapters: The loaded LoRA adapters.
+        cancel: Ends the request of a handle.
+    """
+
+    def __init__(
+        self,
+        tokenizer: Tokenizer | None,
+        vocab_size: int,
+        max_context: int,
+        max_beams: int,
+        eos_token_ids: tuple[int, ...],
+        adapters: AdapterTable,
+        cancel: Callable[[Handle], None],
+    ) -> None:
+        self._tokenizer = tokenizer
+        self._vocab_size = vocab_size
+        self._max_context = max_context
+        self._max_beams = max_beams
+        self._adapters = adapters
+        self._cancel = cancel
+        self._grammars: GrammarCompiler | None = None
+        if tokenizer is not None:
+            self._grammars = GrammarCompiler(tokenizer, vocab_size, eos_token_ids)
+
+    def submission(
+        self, prompt: Prompt, params: SamplingParams, terms: Terms, parse_special: bool = False
+    ) -> Submission:
+        """A request that the worker can take.
+
+        Args:
+            prompt: Copied before it is looked at: its owner may change it meanwhile.
+            params: How to continue.
+            terms: How it is served.
+            parse_special: Take texts of control tokens in the prompt for these tokens.
+
+        Raises:
+            RequestError: The prompt or the params are invalid, or no such adapter is loaded.
+            RequestTypeError: The prompt or the params are of a wrong type.
+            UnavailableError: Structured output is wanted and llguidance is not installed.
+        """
+        arrived_s = time.perf_counter()
+        if not isinstance(params, SamplingParams):
+            raise RequestTypeError(
+                f"sampling parameters are an optc.SamplingParams, not {shown(params)}",
+                where="params",
+            )
+        ids = self._encode(prompt, parse_special)
+        self._check(params)
+        streams: tuple[TextStream, ...] = ()
+        if self._tokenizer is not None:
+            decode, context = self._tokenizer.decode, ids.tolist()
+            streams = tuple(
+                TextStream(Detokenizer(decode, context), params.stop_strings)
+                for _ in range(params.completions)
+            )
+        constraints = self._constraints(params)
+        name = terms.adapter
+        return Submission(
+            handle=Handle(tuple(ids.tolist()), params.completions, self._cancel),
+            prompt=ids,
+            params=params,
+            seed=secrets.randbits(64) if params.seed is None else params.seed,
+            streams=streams,
+            arrived_s=arrived_s,
+            terms=terms,
+            constraints=constraints,
+            # Last: what is taken must reach the engine, which gives it back.
+            adapter=None if name is None else self._adapters.take(name, params.completions),
+        )
+
+    def discard(self, submission: Submission) -> None:
+        """Give back what a submission took that will not reach the engine."""
+        if submission.adapter is not None:
+            for _ in range(submission.params.completions):
+                self._adapters.release(submission.adapter)
+
+    def _constraints(self, params: SamplingParams) -> tuple[Constraint, ...]:
+        structure = params.structure
+        if structure is None:
+            return ()
+        if self._grammars is None:
+            raise RequestError("structured output needs a tokenizer", where=structure.kind)
+        return self._grammars.constraints(structure, params.completions)
+
+    def _encode(self, prompt: Prompt, parse_special: bool) -> Int32:
+        given: object = prompt
+        if isinstance(prompt, Chat):
+            given = self._encode_chat(prompt, parse_special)
+        elif isinstance(prompt, str):
+            given = self._encode_text(str.__str__(prompt), parse_special)
+        ids = _token_ids(given, self._max_context)
+        self._check_length(len(ids), given)
+        if ids.min() < 0 or ids.max() >= self._vocab_size:
+            self._check_tokens("prompt", ids.tolist())
+        return ids.astype(np.int32)
+
+    def _encode_text(self, prompt: str, parse_special: bool) -> list[int]:
+        tokenizer = self._needed_tokenizer("give token ids")
+        if not prompt:
+            raise RequestError("the prompt is empty", where="prompt", hint="give some text")
+        self._check_characters(len(prompt), tokenizer)
+        return tokenizer.encode(prompt, parse_special=parse_special)
+
+    def _encode_chat(self, chat: Chat, parse_special: bool) -> list[int]:
+        tokenizer = self._needed_tokenizer("give token ids")
+        rendered = tokenizer.mark_chat(chat.messages, **_variables(chat))
+        self._check_characters(len(rendered.text), tokenizer)
+        if parse_special:
+            rendered = rendered.unmarked
+        return tokenizer.encode_rendered(rendered)
+
+    def _needed_tokenizer(self, hint: str) -> Tokenizer:
+        if self._tokenizer is None:
+            raise RequestError("there is no tokenizer", where="prompt", hint=hint)
+        return self._tokenizer
+
+    def _check_characters(self, count: int, tokenizer: Tokenizer) -> None:
+        """Refuse a text that cannot fit: to encode one that is much too long takes minutes."""
+        if count <= SHORT_TEXT:
+            return
+        most = max(SHORT_TEXT, self._max_context * tokenizer.longest_token)
+        if count > most:
+            raise RequestError(
+                f"the prompt has {count} characters; the context holds "
+                f"{self._max_context} tokens, which are {most} characters at most",
+                where="prompt",
+                hint="shorten it",
+            )
+
+    def _check_length(self, tokens: int, given: object) -> None:
+        if not tokens:
+            raise RequestError("the prompt is empty", where="prompt", hint="give some tokens")
+        if tokens >= self._max_context:
+            count = f"at least {tokens}"
+            if type(given) in (list, tuple, range, np.ndarray):  # no subclass, which may lie
+                count = str(len(given))  # type: ignore[arg-type]
+            raise RequestError(
+                f"the prompt has {count} tokens; the context holds "
+                f"{self._max_context}, prompt and output together",
+                where="prompt",
+                hint="shorten it",
+            )
+
+    def _check(self, params: SamplingParams) -> None:
+        if params.stop_strings and self._tokenizer is None:
+            raise RequestError("stop strings need a tokenizer", hint="use stop_token_ids")
+        if params.beam_width is not None and params.beam_width > self._max_beams:
+            raise RequestError(
+                f"a beam width of {params.beam_width}",
+                where="beam_width",
+                hint=f"at most {self._max_beams}, the sequences of one step",
+            )
+        self._check_tokens("stop_token_ids", params.stop_token_ids)
+        self._check_tokens("logit_bias", params.logit_bias)
+
+    def _check_tokens(self, where: str, tokens: Iterable[int]) -> None:
+        wrong = [int(token) for token in tokens if not 0 <= token < self._vocab_size]
+        if wrong:
+            raise RequestError(
+                f"unknown token ids {shown(wrong[:5])}",
+                where=where,
+                hint=f"they go from 0 to {self._vocab_size - 1}",
+            )
+
+
+def _token_ids(prompt: object, most: int) -> npt.NDArray[np.integer]:
+    """A copy of the first ``most`` integers of a list, by few calls however long it is: who runs
+    Python holds up the engine's thread.
+
+    Raises:
+        RequestTypeError: Not all of them are integers, or some are of more than 64 bits.
+    """
+    if isinstance(prompt, np.ndarray):
+        if prompt.ndim != 1 or isinstance(prompt, np.ma.MaskedArray):
+            raise _no_prompt(prompt)
+        if prompt.dtype.kind in "iu":
+            return np.array(prompt[:most])
+    elif not isinstance(prompt, Sequence) or isinstance(prompt, bytes | bytearray | memoryview):
+        raise _no_prompt(prompt)  # bytes are integers by accident
+    try:
+        return np.array(array("q", islice(prompt, most)))
+    except (TypeError, ValueError, OverflowError) as error:
+        raise _no_prompt(prompt) from error
+
+
+def _variables(chat: Chat) -> dict[str, object]:
+    names = dict(chat.variables) if isinstance(chat.variables, Mapping) else None
+    if names is None or not all(isinstance(name, str) for name in names):
+        raise RequestTypeError(
+            f"variables of a template are a mapping, not {shown(chat.variables)}", where="variables"
+        )
+    return names
+
+
+def _no_prompt(prompt: object) -> RequestTypeError:
+    return RequestTypeError(
+        f"a prompt is a text or a list of token ids, not {shown(prompt)}",
+        where="prompt",
+        hint="several prompts are a list of those",
+    )

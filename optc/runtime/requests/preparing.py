@@ -1,0 +1,109 @@
+"""From the arguments of `optc.runtime.engine.Engine.generate` to submissions, one a prompt."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Sequence
+from typing import Literal
+
+from optc.errors import RequestError, RequestTypeError
+from optc.runtime.metrics.engine_metrics import RequestMetrics
+from optc.runtime.outputs import Completion, RequestOutput
+from optc.runtime.params import SamplingParams
+from optc.runtime.requests.checks import shown
+from optc.runtime.requests.intake import Intake
+from optc.runtime.requests.prompts import Chat, Prompt
+from optc.runtime.requests.submission import Submission
+from optc.runtime.requests.terms import Terms
+
+#: What becomes of an invalid request: it raises, or its result says so.
+OnError = Literal["raise", "return"]
+
+
+def listed(prompts: str | Chat | Sequence[Prompt]) -> list[Prompt]:
+    """The prompts, of which there may be one.
+
+    Raises:
+        RequestTypeError: They are no list.
+    """
+    if isinstance(prompts, str | Chat):
+        return [prompts]
+    if isinstance(prompts, Iterable):
+        return list(prompts)
+    raise RequestTypeError(f"prompts are a text or a list, not {shown(prompts)}", where="prompts")
+
+
+def params_for(
+    count: int, params: SamplingParams | Sequence[SamplingParams] | None
+) -> list[SamplingParams]:
+    """Sampling parameters for each of ``count`` prompts.
+
+    Raises:
+        RequestError: There are more or fewer.
+        RequestTypeError: They are no list.
+    """
+    if params is None or isinstance(params, SamplingParams):
+        return [params or SamplingParams()] * count
+    if not isinstance(params, Sequence) or isinstance(params, str):
+        raise RequestTypeError(
+            f"sampling parameters are an optc.SamplingParams, not {shown(params)}",
+            where="params",
+            hint="one for all prompts, or a list with one for each",
+        )
+    each = list(params)
+    if len(each) != count:
+        raise RequestError(
+            f"{len(each)} sampling parameters for {count} prompts",
+            where="params",
+            hint="give one for all, or one for each",
+        )
+    return each
+
+
+def prepare_all(
+    intake: Intake,
+    prompts: Sequence[Prompt],
+    params: Sequence[SamplingParams],
+    terms: Terms,
+    parse_special: bool,
+    on_error: OnError,
+) -> list[Submission | RequestOutput]:
+    """A submission of each prompt, or the result of one that is invalid.
+
+    Raises:
+        RequestError: A request is invalid and ``on_error`` is ``raise``; says which one.
+        RequestTypeError: A prompt or parameters are of a wrong type.
+    """
+    if on_error not in ("raise", "return"):
+        raise RequestError(
+            f"{shown(on_error)} is not known", where="on_error", hint="'raise' or 'return'"
+        )
+    prepared: list[Submission | RequestOutput] = []
+    try:
+        for index, (prompt, its) in enumerate(zip(prompts, params, strict=True)):
+            arrived_s = time.perf_counter()
+            try:
+                prepared.append(intake.submission(prompt, its, terms, parse_special))
+            except RequestError as error:
+                if on_error == "raise" or isinstance(error, RequestTypeError):
+                    if len(prompts) == 1:
+                        raise
+                    raise _of_prompt(error, index) from error
+                prepared.append(_failed(error, arrived_s))
+    except BaseException:
+        for entry in prepared:
+            if isinstance(entry, Submission):
+                intake.discard(entry)
+        raise
+    return prepared
+
+
+def _of_prompt(error: RequestError, index: int) -> RequestError:
+    """The error with the number of its prompt."""
+    rest = "" if error.where in ("", "prompt") else f", {error.where}"
+    return type(error)(error.message, where=f"prompts[{index}]{rest}", hint=error.hint)
+
+
+def _failed(error: RequestError, arrived_s: float) -> RequestOutput:
+    failed = Completion(0, "", (), "error", None, RequestMetrics(arrived_s), error)
+    return RequestOutput((), (failed,))

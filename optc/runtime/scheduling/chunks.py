@@ -1,0 +1,82 @@
+"""What the scheduler sees of a request, and the rows that it gives out."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Generic, NamedTuple, Protocol, TypeVar
+
+from optc.executable.executable import Int32
+from optc.runtime.kv.kv_blocks import BlockTables
+from optc.runtime.scheduling.policy import Rank
+
+
+class Counted(Protocol):
+    """Whose rows can be counted."""
+
+    num_tokens: int
+
+
+class Schedulable(Counted, Protocol):
+    """What the scheduler reads and writes of a request; tokens and salt only pass through to the
+    prefix cache.
+
+    ``leader_id`` is the id of the request whose prompt it shares, or its own. ``rank`` is set when
+    it is queued. ``idle`` requests get no rows. ``num_drafted`` tokens after the known ones may be
+    verified along with them."""
+
+    id: int
+    leader_id: int
+    priority: int
+    rank: Rank
+    idle: bool
+    salt: str
+    num_prompt: int
+    num_computed: int
+    num_drafted: int
+    tables: BlockTables
+
+    @property
+    def tokens(self) -> Int32:
+        """[num_tokens] all known tokens."""
+        ...
+
+
+R = TypeVar("R", bound=Schedulable)
+C = TypeVar("C", bound=Counted)
+
+
+class Chunk(NamedTuple, Generic[C]):
+    """``rows`` rows of ``request`` from its token ``start`` on, the last ``drafted`` of them
+    beyond its known tokens."""
+
+    request: C
+    start: int
+    rows: int
+    drafted: int = 0
+
+    @property
+    def completes(self) -> bool:
+        """The last known token is computed, so its logits give the next one."""
+        return self.start + self.rows - self.drafted == self.request.num_tokens
+
+
+@dataclass
+class Rows:
+    """The rows of a step that is being planned: how many are left, and who has how many."""
+
+    left: int
+    of: dict[int, int] = field(default_factory=dict)
+
+    def give(self, request_id: int, count: int) -> None:
+        """Set aside ``count`` rows."""
+        self.of[request_id] = count
+        self.left -= count
+
+    def take_back(self, request_id: int) -> None:
+        """Undo `give`."""
+        self.left += self.of.pop(request_id, 0)
+
+
+def pending(request: Schedulable) -> int:
+    """Rows that a request wants now."""
+    return 0 if request.idle else request.num_tokens - request.num_computed

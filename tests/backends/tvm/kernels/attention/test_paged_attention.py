@@ -1,0 +1,155 @@
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from optc.backends.tvm.isa import isa_of
+from optc.backends.tvm.kernels.attention.paged_attention import PagedAttention, paged_attention
+from optc.errors import UnsupportedError
+from optc.target import parse_target
+from tests.backends.tvm.attention_cases import (
+    ARITHMETICS,
+    MIXED,
+    SMALL,
+    attend,
+    oracle,
+    part,
+    sequences,
+)
+from tests.backends.tvm.kernel_cases import TARGETS, compiled, isa_named, sqnr
+
+#: With all that this machine has, such as vdpbf16ps.
+NATIVE = isa_of(parse_target("native"))
+CONFIGS = {
+    "gqa": SMALL,
+    "odd-dims": PagedAttention(3, 3, 24, 40, 0.2, group=1, groups=2),
+    "window-softcap": PagedAttention(8, 2, 80, 80, 0.11, softcap=30.0, window=100),
+    "mqa": PagedAttention(9, 1, 16, 16, 0.25, window=20),
+    "more-heads-than-a-tile": PagedAttention(19, 1, 96, 96, 0.1),
+    "wide": PagedAttention(2, 1, 256, 256, 1 / 16, window=300),
+    "seven-shared": PagedAttention(14, 2, 128, 128, 0.09),
+}
+#: Every configuration in every arithmetic, on one of the targets in turn.
+CASES = [
+    pytest.param(
+        replace(config, kv_dtype=dtype, query_bits=bits),
+        TARGETS[(i + j) % 2],
+        id=f"{name}-{dtype}-{bits}-{TARGETS[(i + j) % 2]}",
+    )
+    for i, (name, config) in enumerate(CONFIGS.items())
+    for j, (dtype, bits) in enumerate(ARITHMETICS)
+]
+#: Least signal to noise, dB, and largest error. bfloat16: a weight within float32's rounding of a
+#: tie may go the other way. int8: operands are fixed-point numbers of 14 and 15 bits, or
+#: queries the int8 that the oracle takes, too.
+BOUNDS = {"float32": (120, 1e-5), "bfloat16": (80, 4e-3), "int8": (65, 4e-3)}
+
+
+@pytest.mark.parametrize(("config", "target"), CASES)
+def test_against_float64(config: PagedAttention, target: str) -> None:
+    least, largest = BOUNDS[config.kv_dtype]
+    step = sequences(config, MIXED)
+    out = attend(config, isa_named(target), step, 16, padding=2)
+    expected = oracle(config, step)
+    assert not out[-2:].any()
+    assert sqnr(out[:-2], expected) > least
+    assert np.abs(out[:-2] - expected).max() < largest
+
+
+@pytest.mark.parametrize(("dtype", "bits"), ARITHMETICS)
+def test_bits_do_not_depend_on_instruction_set_or_block_size(dtype: str, bits: int) -> None:
+    config = replace(SMALL, kv_dtype=dtype, query_bits=bits)
+    step = sequences(config, MIXED)
+    reference = attend(config, isa_named(TARGETS[0]), step, 16)
+    for block_size in (16, 48, 128, 512):
+        out = attend(config, isa_named(TARGETS[1]), step, block_size)
+        np.testing.assert_array_equal(out, reference)
+
+
+@pytest.mark.parametrize(("dtype", "bits"), ARITHMETICS)
+@pytest.mark.parametrize("name", ["gqa", "window-softcap"])
+def test_bits_do_not_depend_on_batch_mates_or_chunks(name: str, dtype: str, bits: int) -> None:
+    config, isa = replace(CONFIGS[name], kv_dtype=dtype, query_bits=bits), NATIVE
+    step = sequences(config, MIXED)
+    together = attend(config, isa, step, 32)
+    first = 0
+    for sequence in step:
+        rows = together[first : first + len(sequence.q)]
+        first += len(sequence.q)
+        np.testing.assert_array_equal(attend(config, isa, [sequence], 32), rows)
+        for row in {0, len(rows) // 2, len(rows) - 1}:
+            alone = attend(config, isa, [part(sequence, row, row + 1)], 32)
+            np.testing.assert_array_equal(alone[0], rows[row])
+
+
+@pytest.mark.parametrize(("dtype", "bits"), ARITHMETICS)
+@settings(max_examples=15, deadline=None, database=None)
+@given(data=st.data())
+def test_any_split_into_chunks_gives_the_same_bits(
+    data: st.DataObject, dtype: str, bits: int
+) -> None:
+    config = replace(SMALL, kv_dtype=dtype, query_bits=bits)
+    rows = data.draw(st.integers(2, 60))
+    tokens = rows + data.draw(st.integers(0, 600))
+    sequence = sequences(config, [(rows, tokens)])[0]
+    cuts = sorted(data.draw(st.sets(st.integers(1, rows - 1), max_size=4)))
+    bounds = list(zip([0, *cuts], [*cuts, rows], strict=True))
+    whole = attend(config, NATIVE, [sequence], 16)
+    chunks = [attend(config, NATIVE, [part(sequence, a, b)], 48) for a, b in bounds]
+    np.testing.assert_array_equal(np.concatenate(chunks), whole)
+
+
+def test_bits_do_not_depend_on_threads() -> None:
+    isa_named("x86-64-v3")
+    command = [sys.executable, "-m", "tests.backends.tvm.attention_cases"]
+    runs = [
+        subprocess.Popen(
+            command, env={**os.environ, "TVM_NUM_THREADS": threads}, stdout=subprocess.PIPE
+        )
+        for threads in ("1", "2")
+    ]
+    digests = [process.communicate()[0] for process in runs]
+    assert [process.returncode for process in runs] == [0, 0]
+    assert digests[0] == digests[1]
+
+
+@pytest.mark.parametrize(
+    ("dtype", "bits", "target", "used", "unused"),
+    [
+        ("float32", 0, "x86-64-v4-vnni", ("vfmadd", "zmm"), ()),
+        ("float32", 0, "x86-64-v3", ("vfmadd", "ymm"), ("zmm",)),
+        ("bfloat16", 0, "native", ("vdpbf16ps",), ()),
+        ("bfloat16", 0, "x86-64-v4-vnni", ("vfmadd", "zmm"), ("vdpbf16ps",)),
+        ("bfloat16", 0, "x86-64-v3", ("vfmadd", "ymm"), ("zmm",)),
+        ("int8", 8, "x86-64-v4-vnni", ("vpdpbusd", "zmm"), ()),
+        ("int8", 0, "x86-64-v4-vnni", ("vpdpbusd", "zmm"), ()),
+        ("int8", 0, "x86-64-v3", ("vpmaddubsw", "vpmaddwd"), ("zmm",)),
+    ],
+)
+def test_assembly_uses_the_instructions_of_its_target(
+    dtype: str, bits: int, target: str, used: tuple[str, ...], unused: tuple[str, ...]
+) -> None:
+    isa = NATIVE if target == "native" else isa_named(target)
+    if "vdpbf16ps" in used and not isa.bf16:
+        pytest.skip("this machine lacks avx512_bf16")
+    config = replace(SMALL, kv_dtype=dtype, query_bits=bits)
+    text = compiled(config, isa).mod.inspect_source("s")
+    assert all(name in text for name in used)
+    assert not any(name in text for name in unused)
+
+
+def test_shapes_without_a_kernel_are_refused() -> None:
+    isa = isa_named(TARGETS[1])
+    with pytest.raises(UnsupportedError, match="5 heads cannot share 2 KV heads evenly"):
+        PagedAttention(5, 2, 64, 64, 1.0)
+    with pytest.raises(UnsupportedError, match="queries of 8 bits have no kernel for bfloat16"):
+        PagedAttention(4, 2, 64, 64, 1.0, kv_dtype="bfloat16", query_bits=8)
+    with pytest.raises(UnsupportedError, match="key dimension 20 is no positive multiple of 8"):
+        paged_attention(PagedAttention(4, 2, 20, 64, 1.0), isa)

@@ -1,0 +1,183 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from optc.backends.tvm.kernels.kv.copy_kv import CopyKV
+from optc.backends.tvm.kernels.kv.pools import KVShape
+from optc.backends.tvm.kernels.kv.rotary_kv import Rotary, RotaryKV, WriteKV
+from optc.backends.tvm.kernels.kv.tree_kv import TreeKV
+from optc.errors import UnsupportedError
+from tests.backends.tvm.kernel_cases import TARGETS, Array, blank, isa_named, run
+from tests.backends.tvm.kv_pools import KV_TYPES, garbage, put, represented, stored
+
+EPSILON = 1e-6
+ROWS, TILES = 7, 4
+
+
+def rotated(heads: Array, angles: Array, interleaved: bool) -> Array:
+    """float64 oracle; heads [T,n,d], angles [T,r/2]."""
+    half = angles.shape[1]
+    out = heads.astype(np.float64)
+    cos, sin = np.cos(angles)[:, None], np.sin(angles)[:, None]
+    first, second = (
+        (slice(0, 2 * half, 2), slice(1, 2 * half, 2))
+        if interleaved
+        else (slice(0, half), slice(half, 2 * half))
+    )
+    a, b = out[..., first].copy(), out[..., second].copy()
+    out[..., first], out[..., second] = a * cos - b * sin, b * cos + a * sin
+    return out
+
+
+def normed(heads: Array, scale: Array) -> Array:
+    heads = heads.astype(np.float64)
+    return heads / np.sqrt(np.square(heads).mean(-1, keepdims=True) + EPSILON) * scale
+
+
+@pytest.mark.parametrize("dtype", KV_TYPES)
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize(
+    ("heads", "kv_heads", "key_dim", "value_dim", "rotary_dim", "interleaved", "norm"),
+    [
+        (3, 1, 64, 64, 64, False, False),
+        (4, 2, 24, 40, 16, False, True),
+        (4, 2, 80, 80, 32, True, True),
+        (2, 2, 16, 16, 0, False, False),
+    ],
+)
+def test_rotary_kv(
+    target: str,
+    dtype: str,
+    heads: int,
+    kv_heads: int,
+    key_dim: int,
+    value_dim: int,
+    rotary_dim: int,
+    interleaved: bool,
+    norm: bool,
+) -> None:
+    rng = np.random.default_rng(key_dim)
+    q, k, v = (
+        rng.standard_normal((ROWS, n, d)).astype(np.float32)
+        for n, d in ((heads, key_dim), (kv_heads, key_dim), (kv_heads, value_dim))
+    )
+    angles = rng.uniform(-7, 7, (ROWS, rotary_dim // 2)).astype(np.float32)
+    q_scale, k_scale = rng.standard_normal((2, key_dim)).astype(np.float32)
+    slots = rng.permutation(TILES * 16)[: 2 * ROWS].reshape(2, ROWS).astype(np.int32)
+    slots[1, 3] = -1
+    shape = (heads, kv_heads, key_dim, value_dim, rotary_dim)
+    config = RotaryKV(*shape, interleaved, 1, 2, norm, norm, EPSILON, dtype)
+    arrays = run(
+        config,
+        isa_named(target),
+        np.concatenate([a.reshape(ROWS, -1) for a in (q, k, v)], axis=1),
+        *([np.cos(angles), np.sin(angles)] if rotary_dim else []),
+        *([q_scale, k_scale] if norm else []),
+        slots,
+        garbage(dtype, TILES, kv_heads, key_dim),
+        garbage(dtype, TILES, kv_heads, value_dim),
+        blank(ROWS, heads * key_dim),
+    )
+    k_pool, v_pool = arrays[-3:-1]
+    keys, values = stored(k_pool, "k", dtype, key_dim), stored(v_pool, "v", dtype, value_dim)
+    if norm:
+        q, k = normed(q, q_scale), normed(k, k_scale)
+    out = arrays[-1].reshape(q.shape)
+    assert np.abs(out - rotated(q, angles, interleaved)).max() < 3e-6
+    written = slots[1] >= 0
+    expected = rotated(k, angles, interleaved)[written]
+    assert np.abs(keys[slots[1][written]] - expected).max() < _step(dtype, expected) + 3e-6
+    np.testing.assert_array_equal(values[slots[1][written]], represented(v[written], dtype))
+    for pool, kind, dim in ((k_pool, "k", key_dim), (v_pool, "v", value_dim)):
+        untouched = garbage(dtype, TILES, kv_heads, dim)
+        put(pool, kind, dtype, slots[1][written], np.zeros((written.sum(), kv_heads, dim)))
+        put(untouched, kind, dtype, slots[1][written], np.zeros((written.sum(), kv_heads, dim)))
+        np.testing.assert_array_equal(pool.view(np.uint8), untouched.view(np.uint8))
+
+
+def _step(dtype: str, values: Array) -> float:
+    """The largest error of what a pool represents."""
+    largest = float(np.abs(values).max())
+    return {"float32": 0.0, "bfloat16": largest / 256, "int8": largest / 254}[dtype]
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize(
+    ("interleaved", "dtype"),
+    [(False, "float32"), (True, "float32"), (True, "bfloat16"), (False, "int8")],
+)
+def test_rotary_and_write_alone_equal_the_fused_kernel(
+    target: str, interleaved: bool, dtype: str
+) -> None:
+    isa, rng = isa_named(target), np.random.default_rng(0)
+    q, k, v = rng.standard_normal((3, 60, 2 * 40)).astype(np.float32)  # 60 rows go parallel
+    angles = rng.uniform(-3, 3, (60, 12)).astype(np.float32)
+    cos, sin = np.cos(angles), np.sin(angles)
+    slots = rng.permutation(64)[None, :60].astype(np.int32)
+    pools = [garbage(dtype, 4, 2, 40) for _ in range(2)]
+    fused = run(
+        RotaryKV(2, 2, 40, 40, 24, interleaved, kv_dtype=dtype),
+        isa,
+        np.concatenate([q, k, v], axis=1),
+        cos,
+        sin,
+        slots,
+        *pools,
+        blank(60, 80),
+    )
+    rotary = Rotary(2, 40, 24, interleaved)
+    np.testing.assert_array_equal(run(rotary, isa, q, cos, sin, blank(60, 80))[-1], fused[-1])
+    keys = run(rotary, isa, k, cos, sin, blank(60, 80))[-1]
+    alone = run(WriteKV(2, 40, 40, kv_dtype=dtype), isa, keys, v, slots, *pools)
+    np.testing.assert_array_equal(alone[-2], fused[-3])
+    np.testing.assert_array_equal(alone[-1], fused[-2])
+
+
+@pytest.mark.parametrize("dtype", KV_TYPES)
+@pytest.mark.parametrize("target", TARGETS)
+def test_copy_kv(target: str, dtype: str) -> None:
+    rng = np.random.default_rng(0)
+    pools = []
+    for kind, dim in (("k", 24), ("v", 40)):
+        pools.append(garbage(dtype, TILES, 2, dim))
+        values = rng.standard_normal((TILES * 16, 2, dim)).astype(np.float32)
+        put(pools[-1], kind, dtype, np.arange(TILES * 16), values)
+    sources, targets = np.array([3, 17, 5], np.int32), np.array([60, 5, 18], np.int32)
+    config = CopyKV(2, 24, 40, dtype)
+    copied = run(config, isa_named(target), sources, targets, *pools)[2:]
+    for before, after, kind, dim in zip(pools, copied, "kv", (24, 40), strict=True):
+        expected = stored(before, kind, dtype, dim)
+        for source, place in zip(sources, targets, strict=True):  # one after another: 17 reaches 18
+            expected[place] = expected[source]
+        np.testing.assert_array_equal(stored(after, kind, dtype, dim), expected)
+
+
+@pytest.mark.parametrize("dtype", KV_TYPES)
+def test_tree_kv_copies_tiles_then_slots(dtype: str) -> None:
+    rng = np.random.default_rng(0)
+    pools = []
+    for kind, dim in (("k", 24), ("v", 40)):
+        pools.append(garbage(dtype, TILES, 2, dim))
+        values = rng.standard_normal((TILES * 16, 2, dim)).astype(np.float32)
+        put(pools[-1], kind, dtype, np.arange(TILES * 16), values)
+    tiles = np.array([[[0, -1], [3, -1]]], np.int32)
+    slots = np.array([[[20, 21], [50, 63]]], np.int32)
+    config = TreeKV(2, 24, 40, kv_dtype=dtype)
+    copied = run(config, isa_named(TARGETS[1]), tiles, slots, *pools)[2:]
+    for before, after, kind, dim in zip(pools, copied, "kv", (24, 40), strict=True):
+        expected = stored(before, kind, dtype, dim)
+        expected[48:64] = expected[:16]
+        expected[[50, 63]] = expected[[20, 21]]
+        np.testing.assert_array_equal(stored(after, kind, dtype, dim), expected)
+
+
+def test_pools_without_a_kernel_are_refused() -> None:
+    with pytest.raises(UnsupportedError, match="key dimension 20 is no positive multiple of 8"):
+        KVShape(1, 20, 16)
+    with pytest.raises(UnsupportedError, match="value dimension 0 is no positive multiple of 8"):
+        KVShape(1, 16, 0)
+    with pytest.raises(UnsupportedError, match="KV type 'int4' has no CPU kernel"):
+        KVShape(1, 16, 16, "int4")
+    with pytest.raises(UnsupportedError, match="key dimension 520 is too large for an int8"):
+        KVShape(1, 520, 16, "int8")

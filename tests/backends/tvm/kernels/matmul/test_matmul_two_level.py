@@ -1,0 +1,238 @@
+"""Matmul by weights with integer group scales: exactly the one by int8 weights per channel."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import tvm
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from optc.backends.tvm.isa import isa_of
+from optc.backends.tvm.kernels.matmul.matmul_two_level import TwoLevelMatmul
+from optc.backends.tvm.kernels.matmul.places import BLOCK
+from optc.backends.tvm.kernels.matmul.short_sums import FOURS
+from optc.backends.tvm.tuning.schedule import Schedule
+from optc.backends.tvm.weights.packing import pack_columns, pack_groups, pack_int
+from optc.errors import UnsupportedError
+from optc.target import Target
+from tests.backends.tvm.matmul_cases import (
+    V3,
+    V4,
+    Array,
+    assembly,
+    assert_close,
+    isa_that_runs,
+    run,
+    two_level_case,
+)
+
+#: Odd and even numbers of blocks, ragged N and K, a last group that is cut short, odd groups.
+CONFIGS = [
+    TwoLevelMatmul(192, 256),
+    TwoLevelMatmul(100, 77, bias=True),
+    TwoLevelMatmul(200, 300, 64),
+    TwoLevelMatmul(64, 96, 128),
+    TwoLevelMatmul(200, 300, bits=6),
+    TwoLevelMatmul(64, 77, 64, True, 6),
+]
+ISAS = ["x86-64-v3", "x86-64-v4-vnni"]
+#: With VNNI unpacked in registers, and in memory from 17 rows on; one and several tiles of each.
+ROWS = (1, 2, 5, 8, 9, 16, 23, 37)
+
+
+def inputs(config: TwoLevelMatmul, rows: int) -> tuple[list[Array], Array]:
+    """The kernel's operands, and the product in float64."""
+    case, packed = two_level_case(config, rows)
+    return [*case.inputs()[:3], *packed], case.expected()
+
+
+def some(operands: list[Array], rows: slice) -> list[Array]:
+    """The operands with some of the rows."""
+    return [*(array[rows] for array in operands[:3]), *operands[3:]]
+
+
+@pytest.mark.parametrize("target", ISAS)
+@pytest.mark.parametrize("config", CONFIGS, ids=lambda config: config.name)
+def test_matches_exact_integers_scaled_in_float64(config: TwoLevelMatmul, target: str) -> None:
+    for rows in ROWS:
+        operands, expected = inputs(config, rows)
+        assert_close(run(config, isa_that_runs(target), operands), expected, 130)
+
+
+@pytest.mark.parametrize("target", ISAS)
+@pytest.mark.parametrize("config", CONFIGS, ids=lambda config: config.name)
+def test_has_the_bits_of_int8_weights_per_channel(config: TwoLevelMatmul, target: str) -> None:
+    isa = isa_that_runs(target)
+    case, packed = two_level_case(config, 37)
+    for rows in (slice(4, 7), slice(37)):
+        ours = run(config, isa, [*case.inputs(rows)[:3], *packed])
+        np.testing.assert_array_equal(ours, run(config.unpacked, isa, case.inputs(rows)))
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    st.sampled_from([*CONFIGS[:3], CONFIGS[4]]),
+    st.sampled_from(ISAS),
+    st.integers(0, 149),
+    st.integers(1, 150),
+)
+def test_a_row_has_the_same_bits_whatever_the_other_rows(
+    config: TwoLevelMatmul, target: str, start: int, count: int
+) -> None:
+    isa = isa_that_runs("x86-64-v4-vnni")
+    operands, _ = inputs(config, 150)
+    whole = run(config, isa, operands)
+    rows = slice(start, min(start + count, 150))
+    part = run(config, isa_that_runs(target), some(operands, rows))
+    np.testing.assert_array_equal(part, whole[rows])
+
+
+#: Interleaved activations up to 16 rows, K in panels up to 32: ragged N and K, a last panel and
+#: group that are cut short, tasks of half and of whole blocks.
+PANELS = [
+    TwoLevelMatmul(100, 930, bias=True),
+    TwoLevelMatmul(192, 500, 64),
+    TwoLevelMatmul(128, 700, 128),
+]
+
+
+@pytest.mark.parametrize("target", ISAS)
+@pytest.mark.parametrize("config", PANELS, ids=lambda config: config.name)
+def test_panels_of_k_give_the_bits_of_one_row_and_of_all_of_k(
+    config: TwoLevelMatmul, target: str
+) -> None:
+    isa = isa_that_runs(target)
+    operands, expected = inputs(config, 80)
+    whole = run(config, isa, operands)
+    assert_close(whole, expected, 130)
+    np.testing.assert_array_equal(run(config, isa, some(operands, slice(7, 8))), whole[7:8])
+    for count in range(8, 35):
+        part = slice(count, 2 * count)
+        np.testing.assert_array_equal(run(config, isa, some(operands, part)), whole[part])
+
+
+@pytest.mark.parametrize(
+    ("k", "group", "channels"),
+    [(576, 32, 288), (2048, 32, 256), (2048, 96, 288), (2048, 512, 512), (8192, 128, 256)],
+)
+def test_panels_are_about_equally_long_and_of_whole_groups(
+    k: int, group: int, channels: int
+) -> None:
+    panels = TwoLevelMatmul(64, k, group).panels
+    assert panels is not None
+    assert panels.channels == channels
+
+
+@pytest.mark.parametrize(("k", "group"), [(256, 32), (300, 64), (96, 128), (2048, 2048)])
+def test_short_k_and_wide_groups_are_one_panel(k: int, group: int) -> None:
+    assert TwoLevelMatmul(64, k, group).panels is None
+
+
+def test_many_rows_split_among_threads_have_the_same_bits_as_one_thread() -> None:
+    config = TwoLevelMatmul(640, 160)
+    isa = isa_that_runs("x86-64-v3")
+    operands, expected = inputs(config, 150)
+    set_threads = tvm.get_global_func("runtime.config_threadpool")
+    results = []
+    for threads in (2, 1):
+        set_threads(1, threads)
+        results.append(run(config, isa, operands))
+    set_threads(1, 2)
+    np.testing.assert_array_equal(results[0], results[1])
+    assert_close(results[0], expected, 130)
+
+
+@pytest.mark.parametrize("target", ISAS)
+@pytest.mark.parametrize(
+    "schedule",
+    [Schedule(1, 2, fetch=0, chunk_rows=1), Schedule(3, 7, 5, True, 2, 7)],
+    ids=lambda schedule: f"few{schedule.few}",
+)
+def test_a_schedule_changes_no_bit(schedule: Schedule, target: str) -> None:
+    config, isa = CONFIGS[1], isa_that_runs(target)
+    for rows in (1, 8, 9, 150):
+        operands, _ = inputs(config, rows)
+        np.testing.assert_array_equal(
+            run(replace(config, schedule=schedule), isa, operands), run(config, isa, operands)
+        )
+
+
+def test_no_rows_is_no_work() -> None:
+    operands, _ = inputs(CONFIGS[0], 1)
+    assert run(CONFIGS[0], isa_that_runs("x86-64-v3"), some(operands, slice(0))).shape == (0, 192)
+
+
+def loops(text: str, dot: str) -> list[str]:
+    """Bodies of the innermost loops that multiply."""
+    blocks = re.findall(r"\n(\.LBB\S+):(.*?)(?=\n\.LBB|$)", text, re.DOTALL)
+    bodies = [re.split(rf"\tj\w+\t{re.escape(label)}\b", body) for label, body in blocks]
+    return [parts[0] for parts in bodies if len(parts) > 1 and parts[0].count(dot) >= 8]
+
+
+@pytest.mark.parametrize(("target", "dot"), [(V4, "vpdpbusd"), (V3, "vpmaddubsw")])
+def test_sums_stay_integers_over_all_of_k(target: Target, dot: str) -> None:
+    """No float in a loop; some unpack by a multiplication of words, some find bytes in memory."""
+    found = loops(assembly(CONFIGS[0], isa_of(target)), dot)
+    assert len(found) >= 8
+    assert not any("vcvtdq2ps" in body or "vfmadd" in body for body in found)
+    assert not any("zmm" in body for body in found) or target == V4
+    unpacking = sum("vpmullw" in body for body in found)
+    assert 0 < unpacking < len(found) if target == V4 else unpacking == 0
+
+
+@pytest.mark.parametrize("bits", [4, 6])
+def test_without_vnni_products_are_summed_as_words(bits: int) -> None:
+    """No weight is turned into int8, and few sums are widened: 4 bits' of 32 channels at once."""
+    found = loops(assembly(TwoLevelMatmul(192, 512, bits=bits), isa_of(V3)), "vpmaddubsw")
+    assert len(found) >= 8
+    for body in found:
+        counts = Counter(re.findall(r"^\t(vp\w+)", body, re.MULTILINE))
+        assert not counts["vpsignb"]
+        products = counts["vpmaddubsw"]
+        widened = products // FOURS[bits]
+        vectors = range(1, BLOCK // 8 + 1)  # an addition each moves offsets
+        assert counts["vpaddw"] - (products - widened) in vectors
+        assert counts["vpmaddwd"] == widened + products // 8  # and the offsets of 32 channels
+
+
+@pytest.mark.parametrize("target", ISAS)
+@pytest.mark.parametrize("activation", [127, -127])
+@pytest.mark.parametrize("bits", [4, 6])
+def test_the_greatest_products_do_not_overflow(bits: int, activation: int, target: str) -> None:
+    """Every value is the least or the greatest one, by the greatest scale, and so is int8's."""
+    config = TwoLevelMatmul(64, 256, bits=bits)
+    greatest, scale = {4: (15, 17), 6: (63, 4)}[bits]
+    stored = np.full((64, 256), greatest, np.uint8)
+    stored[::2] = 0
+    shape = (64, config.groups)
+    offsets = np.full(shape, 255 - greatest * scale, np.uint8)
+    ws = np.ones((64, 1), np.float32)
+    operands = [
+        np.full((3, 256), activation, np.int8),
+        np.ones(3, np.float32),
+        np.full((3, 8), 32 * activation, np.int32),
+        pack_int(stored, bits),
+        pack_groups(np.full(shape, scale, np.uint8), offsets),
+        pack_columns(ws, np.float32),
+    ]
+    weight = np.where(stored[:, 0] > 0, 127, 127 - greatest * scale)
+    exact = np.tile((256 * activation * weight).astype(np.float32), (3, 1))
+    np.testing.assert_array_equal(run(config, isa_that_runs(target), operands), exact)
+
+
+@pytest.mark.parametrize("group", [0, 16, -32])
+def test_refuses_groups_without_a_kernel(group: int) -> None:
+    with pytest.raises(UnsupportedError, match=f"integer scales of groups of {group}") as caught:
+        TwoLevelMatmul(64, 64, group)
+    assert "multiple of 32" in caught.value.hint
+
+
+@pytest.mark.parametrize("bits", [5, 8])
+def test_refuses_bits_without_a_kernel(bits: int) -> None:
+    with pytest.raises(UnsupportedError, match=f"no matmul by {bits} bits with integer scales"):
+        TwoLevelMatmul(64, 64, bits=bits)

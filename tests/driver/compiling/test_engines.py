@@ -1,0 +1,92 @@
+"""Engines by name: ``--backend BACKEND[:TARGET]``."""
+
+from __future__ import annotations
+
+import pytest
+
+from optc.driver.compiling.engines import (
+    check_self_draft,
+    engine_name,
+    name_engines,
+    parse_engines,
+    split_engines,
+)
+from optc.errors import InputError, UnavailableError, UnsupportedError
+from optc.target import parse_target
+from tests.support.stub import StubBackend
+
+Backends = dict[str, StubBackend]
+
+
+@pytest.mark.parametrize(
+    ("named", "target", "found"),
+    [
+        (None, None, [("target", "tvm", "native")]),
+        ((), "x86-64-v3", [("target", "tvm", "x86-64-v3")]),
+        ("aot:sm_89", None, [("target", "aot", "cuda:sm_89")]),
+        (
+            ["tvm", "tvm:x86-64-v4-vnni"],
+            "x86-64-v3",
+            [
+                ("tvm-x86-64-v3", "tvm", "x86-64-v3"),
+                ("tvm-x86-64-v4-vnni", "tvm", "x86-64-v4-vnni"),
+            ],
+        ),
+        (
+            "tvm,aot:sm_89,sm_120",
+            None,
+            [
+                ("tvm-native", "tvm", "native"),
+                ("aot-sm_89+sm_120", "aot", "cuda:sm_89+sm_120"),
+            ],
+        ),
+    ],
+)
+def test_names(
+    backends: Backends, named: str | None, target: str | None, found: list[tuple[str, ...]]
+) -> None:
+    requests = name_engines(named, target, "tvm")
+    assert [(r.name, r.backend.name, r.target.name) for r in requests] == found
+
+
+@pytest.mark.parametrize(
+    ("named", "target", "message"),
+    [
+        ("tmv", None, "--backend: unknown backend 'tmv' (did you mean 'tvm'?)"),
+        ("tvm,tvm:native", None, "--backend: tvm for native is asked for twice"),
+        ("tvm:native", "x86-64-v3", "--target x86-64-v3: every --backend names its own target"),
+        ("aot", None, "--backend aot:native: it compiles for CUDA targets"),
+        ("tvm:x86-64-v7", None, "--backend tvm:x86-64-v7: "),
+    ],
+)
+def test_what_is_refused(backends: Backends, named: str, target: str | None, message: str) -> None:
+    with pytest.raises(InputError) as caught:
+        name_engines(named, target, "tvm")
+    assert caught.value.render().startswith(message)
+
+
+def test_a_backend_that_cannot_build_here_is_refused_only_where_it_must_build(
+    backends: Backends,
+) -> None:
+    backends["aot"].reason = "no compiler: install it"
+    assert len(name_engines("tvm,aot:sm_89", None, "tvm")) == 2
+    assert len(parse_engines("tvm", None, "tvm")) == 1
+    with pytest.raises(UnavailableError, match=r"^backend aot: no compiler: install it$"):
+        parse_engines("tvm,aot:sm_89", None, "tvm")
+
+
+def test_architectures_belong_to_the_item_before() -> None:
+    assert split_engines("tvm,aot:sm_89,sm_120,tvm:x") == ["tvm", "aot:sm_89+sm_120", "tvm:x"]
+    assert split_engines("sm_89") == ["sm_89"]
+
+
+def test_names_are_of_the_architectures_where_there_are_some() -> None:
+    stub = StubBackend("b")
+    assert engine_name(stub, parse_target("cuda:sm_80+sm_89")) == "b-sm_80+sm_89"
+    assert engine_name(stub, parse_target("x86-64-v3")) == "b-x86-64-v3"
+
+
+def test_a_draft_of_the_first_layers_needs_weights_that_can_be_shared(backends: Backends) -> None:
+    check_self_draft(name_engines("tvm", None, "tvm"))
+    with pytest.raises(UnsupportedError, match=r"^--self-draft: engines of the aot backend"):
+        check_self_draft(name_engines("tvm,aot:sm_89", None, "tvm"))

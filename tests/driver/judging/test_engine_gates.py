@@ -1,0 +1,194 @@
+"""Gates of engines: measured where an engine runs, on its lowered model where it does not."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, ClassVar
+
+import onnx_ir as ir
+import pytest
+
+from optc.driver.judging import engine_gates
+from optc.driver.judging.engine_gates import EngineGates, GateContext, lowered_runner, unmeasured
+from optc.errors import InputError, UnsupportedError
+from optc.executable.executable import EngineSpec, Executable
+from optc.gates import measure
+from optc.gates.measure import GateReport
+from optc.gates.measure import judge as verdict
+from optc.machine import Machine
+from optc.target import parse_target
+from tests.artifact.toy import toy_engine
+from tests.runtime.support.toy import ToyExecutable, toy_spec
+from tests.support.models import Dense, dense_model
+from tests.support.stub import Runner, StubBackend
+
+BOUNDS = {"kl_mean": 0.5, "perplexity": None, "decode_speedup": None}
+Backends = dict[str, StubBackend]
+
+
+class Opened(ToyExecutable):
+    """Remembers all that were opened."""
+
+    all: ClassVar[list[Opened]] = []
+
+    def __init__(self, spec: EngineSpec) -> None:
+        super().__init__(spec)
+        self.all.append(self)
+
+
+@pytest.fixture
+def measured(backends: Backends, monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
+    """What is measured: KL is half its bound, speed where it is wanted; the calls are returned."""
+    calls: list[dict[str, Any]] = []
+
+    def fake(
+        model: ir.Model,
+        executable: Executable,
+        windows: measure.EvalWindows,
+        bounds: Mapping[str, float | None],
+        **options: Any,
+    ) -> GateReport:
+        calls.append({"executable": executable, "windows": windows, "bounds": bounds, **options})
+        values = {"kl_mean": 0.25, "perplexity": 7.0}
+        values |= {"decode_speedup": 2.0} if options["speed"] else {}
+        gates = (verdict(n, values.get(n), bound, "no speed") for n, bound in bounds.items())
+        return GateReport(tuple(gates), {"tokens": 64})
+
+    def load(self: object, folder: Path, spec: EngineSpec, data: Any, threads: int) -> Executable:
+        assert folder == Path("artifact/engines/e")
+        return Opened(spec)
+
+    Opened.all = []
+    monkeypatch.setattr(measure, "measure_gates", fake)
+    monkeypatch.setattr(StubBackend, "load", load)
+    monkeypatch.setattr(engine_gates, "this_machine", lambda: Machine(frozenset(), (), "none"))
+    return calls
+
+
+def context(**more: Any) -> GateContext:
+    return GateContext(dense_model(Dense(windows=(0,))), BOUNDS, Path("artifact"), **more)
+
+
+def entry(target: str = "native") -> Any:
+    spec = toy_spec(vocab=61)
+    backend = "aot" if target.startswith("cuda") else "tvm"
+    return replace(
+        toy_engine("e", replace(parse_target(target), features=())), backend=backend, spec=spec
+    )
+
+
+def test_an_engine_that_runs_is_measured_and_closed(measured: list[dict[str, Any]]) -> None:
+    with EngineGates(context(max_ram_bytes=7)) as gates:
+        found = gates.judge(entry())
+        again = gates.judge(entry())
+    values = [(g.name, g.value, g.passed, g.measured_on, g.engine) for g in found.gates]
+    assert values == [
+        ("kl_mean", 0.25, True, "engine", "e"),
+        ("perplexity", 7.0, None, "engine", "e"),
+        ("decode_speedup", 2.0, None, "engine", "e"),
+    ]
+    assert (found.facts, found.warnings, again) == ({"tokens": 64}, (), found)
+    first, second = measured
+    assert first["reference"] is second["reference"], "the engines share one reference"
+    assert (first["max_ram_bytes"], first["bounds"]) == (7, BOUNDS)
+    assert len(Opened.all) == 2
+    assert all(executable.closed for executable in Opened.all)
+
+
+def test_it_is_closed_when_measuring_fails(
+    measured: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object, **__: object) -> GateReport:
+        raise InputError("no text")
+
+    monkeypatch.setattr(measure, "measure_gates", fail)
+    with EngineGates(context()) as gates, pytest.raises(InputError, match="no text"):
+        gates.judge(entry())
+    assert [executable.closed for executable in Opened.all] == [True]
+
+
+def test_the_reference_is_opened_once_it_is_needed_and_closed_at_the_end(
+    measured: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    events: list[str] = []
+
+    class Reference:
+        def __init__(self, model: ir.Model, threads: int) -> None:
+            events.append("open")
+
+        def close(self) -> None:
+            events.append("close")
+
+    monkeypatch.setattr(engine_gates, "BlockwiseReference", Reference)
+    with EngineGates(context()) as gates:
+        gates.judge(entry("cuda:sm_89"))
+        assert events == []
+        gates.judge(entry())
+    assert events == ["open", "close"]
+
+
+def test_an_engine_that_cannot_run_has_a_reason_for_every_gate(
+    measured: list[dict[str, Any]],
+) -> None:
+    with EngineGates(context()) as gates:
+        found = gates.judge(entry("cuda:sm_89"))
+    reason = "it needs a CUDA device: none"
+    assert found == unmeasured(BOUNDS, reason, "e")
+    assert {(g.value, g.passed, g.measured_on, g.reason, g.engine) for g in found.gates} == {
+        (None, None, "none", reason, "e")
+    }
+    assert [(g.name, g.bound) for g in found.gates] == list(BOUNDS.items())
+    assert measured == []
+
+
+def test_what_it_was_lowered_to_is_judged_in_its_stead(
+    measured: list[dict[str, Any]], backends: Backends, tmp_path: Path
+) -> None:
+    lowered = tmp_path / "lowered.onnx"
+    lowered.write_bytes(b"lowered")
+    backends["runner"] = Runner("runner")
+    assert lowered_runner() is backends["runner"]
+    with EngineGates(context()) as gates:
+        found = gates.judge(entry("cuda:sm_89"), lowered)
+    on = [(g.name, g.measured_on, g.value) for g in found.gates if g.measured_on != "none"]
+    assert on == [("kl_mean", "lowered-onnx", 0.25), ("perplexity", "lowered-onnx", 7.0)]
+    assert len(found.gates) == len(BOUNDS) + 2, "those of the engine stay open"
+    assert found.facts == {"lowered-onnx": {"tokens": 64}}
+    assert [call["speed"] for call in measured] == [False], "it is no engine whose speed counts"
+
+
+def test_a_lowered_model_that_cannot_be_judged_is_a_warning(
+    measured: list[dict[str, Any]], backends: Backends, tmp_path: Path
+) -> None:
+    with EngineGates(context()) as gates:
+        found = gates.judge(entry("cuda:sm_89"), tmp_path / "lowered.onnx")
+    told = "the model that e was lowered to was not judged: "
+    assert found.warnings == (f"{told}no installed backend runs lowered ONNX models",)
+
+    class Unable(Runner):
+        def open_lowered(self, model: Path, spec: EngineSpec, threads: int) -> Executable:
+            raise UnsupportedError("an operator is missing", where="Loop")
+
+    backends["runner"] = Unable("runner")
+    with EngineGates(context()) as gates:
+        found = gates.judge(entry("cuda:sm_89"), tmp_path / "lowered.onnx")
+    assert found.warnings == (f"{told}Loop: an operator is missing",)
+    assert found.facts == {}
+    assert all(gate.measured_on == "none" for gate in found.gates)
+
+
+def test_without_a_tokenizer_random_ids_are_scored(
+    measured: list[dict[str, Any]], tmp_path: Path
+) -> None:
+    with EngineGates(context()) as gates:
+        gates.judge(entry())
+    windows = measured[0]["windows"]
+    assert int(windows.ids.max()) < 61
+    assert windows.ids.shape[1] - 1 == 64, "no longer than the engine's context"
+    with (
+        EngineGates(context(eval_text=tmp_path / "t.txt")) as gates,
+        pytest.raises(InputError, match=r"the model has no tokenizer\.json"),
+    ):
+        gates.judge(entry())

@@ -1,0 +1,96 @@
+"""Scoring an artifact: what is loaded, with what, and that it is closed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from optc import registry
+from optc.artifact import Artifact
+from optc.driver.judging import evaluate
+from optc.driver.judging.evaluate import evaluate_artifact
+from optc.errors import InputError
+from optc.executable.executable import Executable
+from optc.reference.text import EvalWindows
+from optc.target import Target, usable_threads
+from tests.runtime.support.artifacts import ToyBackend, write_artifact
+
+
+@pytest.fixture
+def backend(monkeypatch: pytest.MonkeyPatch) -> ToyBackend:
+    made = ToyBackend()
+    monkeypatch.setattr(registry, "backend", lambda name: made)
+    return made
+
+
+@pytest.fixture
+def artifact(tmp_path: Path, backend: ToyBackend) -> Artifact:
+    targets = (Target("any", "cpu"), Target("other", "cpu"))
+    return write_artifact(tmp_path / "a", targets=targets)
+
+
+@pytest.fixture
+def scored(monkeypatch: pytest.MonkeyPatch) -> list[tuple[EvalWindows, dict[str, Any]]]:
+    """What would be scored."""
+    calls: list[tuple[EvalWindows, dict[str, Any]]] = []
+
+    def fake(executable: Executable, windows: EvalWindows, **options: Any) -> dict[str, Any]:
+        calls.append((windows, options))
+        return {"perplexity": 7.0}
+
+    monkeypatch.setattr(evaluate, "evaluate", fake)
+    return calls
+
+
+def test_the_named_engine_scores_the_text(
+    artifact: Artifact,
+    backend: ToyBackend,
+    scored: list[tuple[EvalWindows, dict[str, Any]]],
+    tmp_path: Path,
+) -> None:
+    text = tmp_path / "t.txt"
+    text.write_text("ab" * 50)
+    found = evaluate_artifact(artifact, text=text, threads=3, engine="target-other")
+    assert (found.figures, found.warnings) == ({"perplexity": 7.0}, ())
+    ((folder, data, threads),) = backend.calls
+    assert folder == artifact.path / "engines/target-other"
+    assert (data, threads) == ({"seed": 0}, 3)
+    ((windows, options),) = scored
+    assert (options["reference_model"], options["threads"]) == (None, 3)
+    assert windows.source == "t.txt"
+    assert windows.ids[0, 0] == 0, "documents begin with BOS"
+    assert windows.ids[-1, -1] == 1, "and end with EOS"
+    assert backend.loaded[0].closed
+
+
+def test_all_threads_and_the_shipped_text_unless_told(
+    artifact: Artifact, backend: ToyBackend, scored: list[tuple[EvalWindows, dict[str, Any]]]
+) -> None:
+    evaluate_artifact(artifact)
+    assert backend.calls[0][2] == scored[0][1]["threads"] == usable_threads()
+    assert scored[0][0].source == "shipped default text"
+    assert scored[0][0].ids.shape[1] - 1 == 128, "the engine's context"
+
+
+def test_the_engine_is_closed_when_scoring_fails(
+    artifact: Artifact, backend: ToyBackend, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise InputError("no")
+
+    monkeypatch.setattr(evaluate, "evaluate", fail)
+    with pytest.raises(InputError, match="no"):
+        evaluate_artifact(artifact)
+    assert backend.loaded[0].closed
+
+
+def test_nothing_is_loaded_for_a_text_that_is_not_there(
+    artifact: Artifact, backend: ToyBackend, tmp_path: Path
+) -> None:
+    with pytest.raises(InputError, match="cannot read the text"):
+        evaluate_artifact(artifact, text=tmp_path / "absent")
+    with pytest.raises(InputError, match="target-any"):
+        evaluate_artifact(artifact, engine="third")
+    assert backend.calls == []

@@ -1,0 +1,116 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from optc.errors import InputError
+from optc.executable.executable import EngineSpec
+from optc.runtime.kv.kv_blocks import blocks_needed
+from optc.runtime.kv.kv_plan import available_memory, plan_kv, plan_with_draft
+from tests.runtime.support.toy import toy_spec
+
+
+def test_the_default_holds_all_sequences_at_full_length() -> None:
+    spec = toy_spec((0, 8), max_context=64, max_sequences=8)
+    plan = plan_kv(spec, None, 16)
+    assert plan.block_size == 32
+    assert plan.max_context == 64
+    assert plan.blocks == (8 * 2, 8 * 2)
+    assert plan.bytes == sum(plan.blocks) * 32 * 64
+
+
+def test_too_little_memory_says_how_much_is_needed() -> None:
+    with pytest.raises(InputError) as caught:
+        plan_kv(toy_spec((0, 8)), 100, 16, 4)
+    assert str(caught.value) == (
+        "kv_memory: 100 bytes hold no KV block of 4 tokens "
+        "(at least 512 bytes; 5888 for a context of 64 tokens)"
+    )
+
+
+def test_the_block_size_must_suit_the_engine() -> None:
+    for size in (3, 0, -2):
+        with pytest.raises(InputError) as caught:
+            plan_kv(toy_spec(block_multiple=2), None, 16, size)
+        assert str(caught.value) == (
+            f"block_size: a KV block size of {size} tokens does not suit the engine "
+            "(a multiple of 2)"
+        )
+
+
+@given(
+    budget=st.integers(512, 100_000),
+    windows=st.sampled_from([(0,), (0, 8), (4, 20)]),
+    rows=st.integers(1, 16),
+    size=st.sampled_from([2, 4, 8]),
+)
+def test_the_budget_is_kept_and_a_longest_request_fits(
+    budget: int, windows: tuple[int, ...], rows: int, size: int
+) -> None:
+    spec = toy_spec(windows)
+    try:
+        plan = plan_kv(spec, budget, rows, size)
+    except InputError:
+        assert budget < size * spec.kv_bytes_per_token
+        return
+    assert plan.bytes <= budget
+    assert plan.bytes == sum(n * size * 64 for n in plan.blocks)
+    for blocks, window in zip(plan.blocks, windows, strict=True):
+        assert blocks >= blocks_needed(plan.max_context, rows, window, size)
+    if plan.max_context < spec.max_context:
+        longer = [blocks_needed(plan.max_context + size, rows, w, size) for w in windows]
+        assert sum(longer) * size * 64 > budget
+
+
+def test_available_memory_is_positive() -> None:
+    assert available_memory() > 0
+
+
+@pytest.mark.parametrize("budget", [None, 1 << 14, 1 << 16, 1 << 30])
+def test_a_target_and_its_draft_share_one_budget(budget: int | None) -> None:
+    target, draft = toy_spec((0, 0, 0)), toy_spec((0,))
+    plan, draft_plan = plan_with_draft(target, draft, budget, 16, 4)
+    tokens = [plan.blocks[0] * 4, draft_plan.blocks[0] * 4]
+    assert abs(tokens[0] - tokens[1]) <= 4
+    assert plan.max_context == draft_plan.max_context == 64
+    assert budget is None or plan.bytes + draft_plan.bytes <= budget
+    if budget in (None, 1 << 30):
+        assert plan == plan_kv(target, None, 16, 4)
+
+
+def slots(**options: int) -> EngineSpec:
+    return replace(toy_spec(max_context=64, max_sequences=4, **options), kv_layout="slots")
+
+
+def test_slots_hold_a_sequence_each() -> None:
+    spec = slots(block_multiple=1)
+    token = spec.kv_bytes_per_token
+    plan = plan_kv(spec, None, 16)
+    assert (plan.block_size, plan.blocks, plan.max_context) == (64, (4,), 64)
+    assert plan.bytes == 4 * 64 * token
+    # fewer slots where memory is short, then a shorter one
+    assert plan_kv(spec, 2 * 64 * token + 5, 16).blocks == (2,)
+    short = plan_kv(spec, 40 * token, 16)
+    assert (short.block_size, short.blocks, short.max_context) == (40, (1,), 40)
+    # shorter slots are more
+    chosen = plan_kv(spec, 64 * token, 16, 16)
+    assert (chosen.block_size, chosen.blocks, chosen.max_context) == (16, (4,), 16)
+
+
+def test_slots_that_do_not_fit_are_refused() -> None:
+    spec = slots(block_multiple=1)
+    token = spec.kv_bytes_per_token
+    with pytest.raises(InputError) as caught:
+        plan_kv(spec, None, 16, 65)
+    assert str(caught.value) == (
+        "block_size: a slot of 65 tokens is longer than the engine's context (at most 64)"
+    )
+    with pytest.raises(InputError) as caught:
+        plan_kv(spec, 7 * token, 16, 8)
+    assert str(caught.value) == (
+        f"kv_memory: {7 * token} bytes hold no slot of 8 tokens "
+        f"(at least {8 * token} bytes, or a smaller block_size)"
+    )

@@ -1,0 +1,91 @@
+"""From opened engines to a core, and back where something fails."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from optc.errors import InputError
+from optc.runtime.loop.opening import OpenCore, check_same_vocabulary
+from optc.runtime.speculative.drafting import Drafting
+from tests.runtime.support.toy import ToyExecutable, toy_spec
+
+SPEC = toy_spec(max_rows=16, max_sequences=8)
+
+
+def opened(**options: Any) -> tuple[OpenCore, ToyExecutable]:
+    executable = ToyExecutable(SPEC)
+    return OpenCore(lambda: executable, **options), executable
+
+
+def test_options_reach_the_core() -> None:
+    opening, executable = opened(
+        token_budget=10,
+        max_sequences=3,
+        block_size=4,
+        kv_memory_bytes=20 * 4 * SPEC.kv_bytes_per_token,
+    )
+    core = opening()
+    assert opening.spec is SPEC
+    assert (opening.plan.block_size, opening.plan.blocks) == (4, (20,))
+    assert (executable.block_size, executable.blocks) == (4, (20,))
+    assert core.scheduler.token_budget == 10
+    assert core.scheduler.max_running == 3
+    assert opening.adapters is core.adapters
+
+
+def test_the_engines_limits_hold_for_what_is_larger_or_not_said() -> None:
+    for options in ({}, {"token_budget": 99, "max_sequences": 99}):
+        core = opened(**options)[0]()
+        assert (core.scheduler.token_budget, core.scheduler.max_running) == (16, 8)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"kv_memory_bytes": 1}, "1 bytes hold no KV block"),
+        ({"token_budget": 0}, "token_budget: 0 rows"),
+        ({"prefix_spill": "nowhere"}, "prefix_spill: 'nowhere' is neither a size nor a folder"),
+        ({"batching": "sometimes"}, "batching"),
+    ],
+)
+def test_what_fails_closes_the_engine(options: dict[str, Any], message: str) -> None:
+    opening, executable = opened(**options)
+    with pytest.raises(InputError, match=message):
+        opening()
+    assert executable.closed
+
+
+def test_a_draft_that_does_not_fit_closes_both() -> None:
+    draft = ToyExecutable(replace(SPEC, vocab_size=SPEC.vocab_size + 1))
+    opening, executable = opened(drafting=Drafting(("draft",), lambda: draft, count=2))
+    with pytest.raises(InputError, match="the draft model knows 49 tokens, the target 48"):
+        opening()
+    assert (executable.closed, draft.closed) == (True, True)
+
+
+def test_a_draft_that_cannot_be_opened_closes_the_target() -> None:
+    def broken() -> ToyExecutable:
+        raise InputError("no such draft")
+
+    opening, executable = opened(drafting=Drafting(("draft",), broken, count=2))
+    with pytest.raises(InputError, match="no such draft"):
+        opening()
+    assert executable.closed
+
+
+def test_closing_the_core_closes_both() -> None:
+    draft = ToyExecutable(SPEC)
+    opening, executable = opened(drafting=Drafting(("draft",), lambda: draft, count=2))
+    core = opening()
+    assert (executable.closed, draft.closed) == (False, False)
+    core.close()
+    assert (executable.closed, draft.closed) == (True, True)
+
+
+def test_vocabularies() -> None:
+    check_same_vocabulary(SPEC, replace(SPEC, max_context=8))
+    with pytest.raises(InputError, match="a draft must have the target's vocabulary"):
+        check_same_vocabulary(SPEC, replace(SPEC, vocab_size=8))

@@ -1,0 +1,72 @@
+"""The sketch against exact quantiles."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from optc.runtime.metrics.quantiles import Quantiles
+
+values = st.lists(st.just(0.0) | st.floats(1e-6, 1e6), min_size=1, max_size=200)
+
+
+def exact(of: list[float], share: float) -> float:
+    return sorted(of)[max(1, math.ceil(share * len(of))) - 1]
+
+
+@given(values, st.floats(0, 1), st.sampled_from([0.005, 0.05]))
+def test_quantiles_are_within_the_stated_error(of: list[float], share: float, error: float) -> None:
+    sketch = Quantiles(error)
+    sketch.extend(of)
+    assert sketch.quantile(share) == pytest.approx(exact(of, share), rel=error * 1.0001, abs=0)
+    assert sketch.mean == pytest.approx(sum(of) / len(of))
+
+
+@given(values, values)
+def test_merging_equals_seeing_both(left: list[float], right: list[float]) -> None:
+    both, first, second = Quantiles(), Quantiles(), Quantiles()
+    both.extend(left + right)
+    first.extend(left)
+    second.extend(right)
+    copy = first.copy()
+    first.merge(second)
+    assert (first.count, copy.count) == (len(left + right), len(left))
+    for share in (0, 0.3, 0.5, 0.99, 1):
+        assert first.quantile(share) == both.quantile(share)
+
+
+def test_memory_is_bounded_by_the_range_not_by_the_count() -> None:
+    sketch = Quantiles()
+    sketch.extend([10 ** (-8 + 16 * i / 20_000) for i in range(20_001)])
+    assert len(sketch.buckets) <= 2764
+    assert sketch.quantile(0.01) == 0
+    assert sketch.quantile(1) == pytest.approx(1e6, rel=0.005)
+
+
+def test_nothing_has_no_quantiles() -> None:
+    assert Quantiles().quantile(0.5) is Quantiles().mean is None
+    with pytest.raises(ValueError, match=r"errors 0\.005 and 0\.1 do not mix"):
+        Quantiles().merge(Quantiles(0.1))
+
+
+def test_single_values_and_merged_ones_count_in_the_mean() -> None:
+    sketch, other = Quantiles(), Quantiles()
+    sketch.add(2.0)
+    sketch.add(4.0)
+    other.add(9.0)
+    sketch.merge(other)
+    assert sketch.count == 3
+    assert sketch.mean == 5.0
+    assert other.mean == 9.0
+
+
+def test_values_beyond_the_range_count_as_its_ends() -> None:
+    sketch, largest = Quantiles(), Quantiles()
+    sketch.extend([1e9, 0.9e-6])
+    largest.add(1e6)
+    assert sketch.quantile(1) == largest.quantile(1)
+    assert sketch.quantile(0.5) == 0
+    assert sketch.mean == pytest.approx(5e8), "the mean is exact"

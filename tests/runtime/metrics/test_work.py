@@ -1,0 +1,34 @@
+"""Amounts of work against counting one by one."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from optc.runtime.metrics.work import Work, visible_pairs
+
+sequences = st.lists(
+    st.integers(1, 40).flatmap(lambda n: st.tuples(st.integers(1, n), st.just(n))), max_size=5
+)
+
+
+@given(st.integers(1, 40), st.integers(1, 40), st.integers(0, 50))
+def test_pairs_equal_counting(rows: int, before: int, window: int) -> None:
+    length = before - 1 + rows
+    seen = [min(t, window or t) for t in range(length - rows + 1, length + 1)]
+    assert visible_pairs(rows, length, window) == sum(seen)
+
+
+@given(sequences, sequences)
+def test_amounts_add_up_over_steps(first: list[tuple[int, int]], second: list[tuple[int, int]]):
+    work, rest = Work((0, 7)), Work((0, 7))
+    work.add_step(first, 1)
+    before = work.copy()
+    work.add_step(second, 2)
+    rest.add_step(second, 2)
+    assert work.since(before) == rest
+    assert work.rows == sum(rows for rows, _ in first + second)
+    seen = [set(range(max(0, n - r - 6), n)) for r, n in first + second]
+    assert work.kv_tokens == [sum(n for _, n in first + second), sum(map(len, seen))]
+    assert work.factors()["1"] == work.factors()["R"] - 1 == 2
+    assert work.factors()["kv1"] == work.kv_tokens[1]

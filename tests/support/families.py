@@ -1,0 +1,46 @@
+"""Shapes that model families have, and tiny models of them behind passes."""
+
+from __future__ import annotations
+
+import onnx_ir as ir
+
+from optc import registry
+from optc.pipeline.pipeline import Pipeline
+from tests.support.models import Dense, dense_model
+
+#: The passes up to a fused step in float32.
+FUSED = "fuse-qkv,fuse-gate-up,kv-cache,fuse-residual-norm,fuse-rotary"
+FAMILIES = {
+    "llama": Dense(tied=True),
+    "qwen2": Dense(qkv_bias=True, kv_heads=4, tied=True),
+    "qwen3": Dense(qk_norm=True, heads=3, kv_heads=1),
+    "gemma2": Dense(
+        windows=(5, 0, 20),
+        softcap=3.0,
+        logit_softcap=2.0,
+        qkv_bias=True,
+        post_norms=True,
+        activation="gelu_tanh",
+    ),
+    "mistral": Dense(windows=(6, 6)),
+    "phi3": Dense(fused=True, rotary_dim=4),
+    "no positions": Dense(rotary_dim=0),
+    "olmo2": Dense(wide_qk_norm=True, pre_norms=False, post_norms=True),
+    "stablelm": Dense(layer_norms=True, rotary_dim=4),
+    "starcoder2": Dense(
+        layer_norms=True,
+        gated=False,
+        mlp_bias=True,
+        qkv_bias=True,
+        tied=True,
+        windows=(6, 6),
+        activation="gelu_tanh",
+    ),
+}
+
+
+def model_after(spec: str, shape: Dense) -> ir.Model:
+    """The seeded model of a shape, behind the passes of ``spec``."""
+    model = dense_model(shape)
+    Pipeline.parse(spec, registry).run(model)
+    return model

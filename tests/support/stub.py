@@ -1,0 +1,143 @@
+"""A backend whose engine is the toy model, and a tiny Hugging Face folder to compile with it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import onnx_ir as ir
+
+from optc.artifact import EngineEntry
+from optc.artifact.files import EngineFiles
+from optc.backend import NATIVE, BuildOptions, EngineBuild, Support
+from optc.executable.executable import EngineSpec, Executable
+from optc.machine import Machine
+from optc.target import Target
+from tests.runtime.support.texts import byte_level
+from tests.runtime.support.toy import ToyExecutable, toy_spec
+
+#: Ids of `byte_level`, rounded up.
+VOCAB = 264
+
+
+class StubBackend:
+    """Implements `optc.backend.Backend` without a compiler."""
+
+    def __init__(self, name: str = "stub", preference: int = 0) -> None:
+        self.name = name
+        self.preference = preference
+        self.built: list[tuple[Target, BuildOptions]] = []
+        self.reason = ""
+
+    def available(self) -> str:
+        return self.reason
+
+    def takes(self, target: Target) -> str:
+        return ""
+
+    def supports(self, node: ir.Node, target: Target) -> Support:
+        return NATIVE
+
+    def kv_pools(self, dtype: str, target: Target) -> Support:
+        return NATIVE
+
+    def shares_weights(self, built: Target, other: Target) -> bool:
+        return built.kind == other.kind
+
+    def check(self, engine: EngineEntry, files: EngineFiles) -> None:
+        files.entry("engine.bin")
+
+    def can_load(self, engine: EngineEntry, machine: Machine) -> str:
+        return machine.misfit(engine.target)
+
+    def features_used(self, engine: EngineEntry) -> tuple[str, ...]:
+        return tuple(engine.data.get("features", ()))
+
+    def build(
+        self, model: ir.Model, target: Target, workdir: Path, options: BuildOptions
+    ) -> EngineBuild:
+        self.built.append((target, options))
+        files = ["engine.bin"]
+        (workdir / "engine.bin").write_bytes(b"engine")
+        if options.shared is None:
+            files.append("weights.bin")
+            (workdir / "weights.bin").write_bytes(bytes(4096))
+        return EngineBuild(
+            tuple(files),
+            toy_spec(max_context=options.max_context, vocab=VOCAB),
+            {},
+            {"nodes": len(list(model.graph)), "features": list(target.features)},
+            {"made": "up"},
+            weight_bytes=0 if options.shared else 4096,
+        )
+
+    def load(
+        self, folder: Path, spec: EngineSpec, data: dict[str, Any], threads: int
+    ) -> Executable:
+        assert (folder / "engine.bin").read_bytes() == b"engine"
+        return ToyExecutable(spec)
+
+
+class AheadOfTime(StubBackend):
+    """Compiles for CUDA only, cannot share weights, and leaves a lowered model behind."""
+
+    def takes(self, target: Target) -> str:
+        return "" if target.kind == "cuda" else "it compiles for CUDA targets"
+
+    def shares_weights(self, built: Target, other: Target) -> bool:
+        return False
+
+    def load(
+        self, folder: Path, spec: EngineSpec, data: dict[str, Any], threads: int
+    ) -> Executable:
+        return ToyExecutable(spec)
+
+    def build(
+        self, model: ir.Model, target: Target, workdir: Path, options: BuildOptions
+    ) -> EngineBuild:
+        made = super().build(model, target, workdir, options)
+        (workdir / "engine.bin").write_bytes(b"engine for " + target.arch.encode())
+        if options.scratch is None:  # a draft is not judged
+            return made
+        lowered = options.scratch / "lowered.onnx"
+        lowered.write_bytes(b"lowered")
+        return EngineBuild(made.files, made.spec, {}, {}, weight_bytes=4096, lowered_onnx=lowered)
+
+
+class Runner(StubBackend):
+    """Runs lowered models as well."""
+
+    def open_lowered(self, model: Path, spec: EngineSpec, threads: int) -> Executable:
+        assert model.read_bytes() == b"lowered"
+        return ToyExecutable(spec)
+
+
+def write_tiny_model(folder: Path) -> Path:
+    """A llama of one layer with seeded random weights and a byte-level tokenizer with BOS."""
+    import torch
+    from transformers import LlamaConfig, LlamaForCausalLM
+
+    torch.manual_seed(0)
+    config = LlamaConfig(
+        vocab_size=VOCAB,
+        hidden_size=32,
+        intermediate_size=64,
+        num_hidden_layers=1,
+        num_attention_heads=2,
+        num_key_value_heads=1,
+        max_position_embeddings=64,
+        tie_word_embeddings=True,
+        bos_token_id=0,
+        eos_token_id=1,
+    )
+    LlamaForCausalLM(config).save_pretrained(folder)
+    byte_level(bos=True).save(str(folder / "tokenizer.json"))
+    settings = {
+        "tokenizer_class": "PreTrainedTokenizerFast",
+        "bos_token": "<s>",
+        "eos_token": "</s>",
+        "chat_template": "{{ bos_token }}{{ messages[0].content }}",
+    }
+    (folder / "tokenizer_config.json").write_text(json.dumps(settings))
+    return folder
