@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -22,13 +22,15 @@ from optc.driver.compiling.engines import EngineRequest, engine_name, name_engin
 from optc.driver.compiling.limits import predicted_bytes, weight_bytes
 from optc.driver.compiling.lowering import Lowered, lower
 from optc.driver.compiling.memory import PeakMemory
-from optc.driver.compiling.options import CompileOptions, build_limits, for_engines
+from optc.driver.compiling.options import ResolvedOptions, build_limits, for_engines
 from optc.driver.recipes.kv_types import kv_supports
 from optc.driver.recipes.recipe_options import resolve_recipe
 from optc.errors import UnavailableError, UnsupportedError
 from optc.forms.find import form_type
 from optc.forms.ragged import RaggedStep
 from optc.importer.model_folder import model_folder
+from optc.options import PLANNED, CompileOptions
+from optc.options.option import with_changes
 from optc.progress import Progress, no_progress
 from optc.recipe import Recipe
 from optc.target import known_targets
@@ -148,55 +150,47 @@ class Plan:
 
 def plan(
     model: str | Path,
-    recipe: str | Path = "int8-fused",
+    recipe: str | Path | None = None,
     *,
     backends: str | Sequence[str] = ALL,
-    set: Iterable[str] = (),
-    calibration: str | Path | None = None,
-    adapters: str | None = None,
-    medusa: str | Path | None = None,
-    max_context: int | None = None,
-    allow_remote_code: bool = False,
     ceilings: Mapping[str, Ceiling] | None = None,
     progress: Progress = no_progress,
+    **changes: Any,
 ) -> Plan:
     """Import a model, run the recipe's passes, and ask backends how they take the result.
 
     Args:
         model: Folder of the model, as of `optc.compile`.
-        recipe, set, calibration, adapters, medusa, max_context, allow_remote_code: As of
-            `optc.compile`.
+        recipe: As in `CompileOptions`; here it needs no name.
         backends: ``all`` installed ones for every target that they know, or as of `optc.compile`.
         ceilings: Of this machine, to bound the speed of engines that run here.
         progress: Told what goes on.
+        **changes: Those fields of `CompileOptions` that `PLANNED` names.
 
     Raises:
         InputError, UnsupportedError: As of `optc.compile`, but not for nodes that a backend cannot
             take: those are in the plan.
+        TypeError: There is no option of a name in ``changes``.
     """
-    source, sets = model_folder(Path(model)), tuple(set)
-    whole, draft_recipe, warnings = resolve_recipe(
-        recipe, source, set=sets, calibration=calibration, adapters=adapters, medusa=medusa
-    )
+    if recipe is not None:
+        changes["recipe"] = recipe
+    asked = with_changes(CompileOptions(), changes, PLANNED)
+    source = model_folder(Path(model))
+    whole, draft_recipe, warnings = resolve_recipe(source, asked)
     requests = _requests(backends, whole.backend)
     # all backends are as many compiles; those that are named are one, with one graph
-    recipes = [for_engines(whole, [r] if backends == ALL else requests, sets) for r in requests]
+    recipes = [
+        for_engines(whole, [r] if backends == ALL else requests, asked.set) for r in requests
+    ]
     main = next((i for i, r in enumerate(requests) if r.backend.name == whole.backend), 0)
-    options = CompileOptions(
-        source,
-        recipes[main],
-        draft_recipe,
-        Path(),
-        requests,
-        max_context=max_context,
-        allow_remote_code=allow_remote_code,
-        progress=progress,
+    options = ResolvedOptions(
+        asked, source, recipes[main], draft_recipe, Path(), requests, progress=progress
     )
     with PeakMemory() as memory:
         progress("import", 0, 0)
         from optc.importer import import_model
 
-        imported = import_model(options.source, allow_remote_code=allow_remote_code)
+        imported = import_model(source, allow_remote_code=asked.allow_remote_code)
         limits = build_limits(options, imported.max_context)
         progress("passes", 0, 0)
         each = _lower_each(imported.model, recipes, options)
@@ -233,7 +227,7 @@ def _requests(backends: str | Sequence[str], default: str) -> tuple[EngineReques
 
 
 def _lower_each(
-    model: ir.Model, recipes: Sequence[Recipe], options: CompileOptions
+    model: ir.Model, recipes: Sequence[Recipe], options: ResolvedOptions
 ) -> list[Lowered]:
     """The model after the passes of each recipe; equal ones are run once."""
     found: dict[str, Lowered] = {}

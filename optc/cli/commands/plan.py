@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from optc.cli.options import PATH, add_options
 from optc.cli.output import (
     byte_text,
     figure,
@@ -19,6 +19,7 @@ from optc.cli.output import (
     table,
 )
 from optc.cli.progress import progress_on_stderr
+from optc.options import PLANNED, CompileOptions
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -26,12 +27,10 @@ if TYPE_CHECKING:
     from optc.bench.ceilings import Ceiling
     from optc.driver.plan import EnginePlan, Plan
 
-_PATH = click.Path(path_type=Path)
-
 
 @click.command("plan", short_help="Say what backends make of a model; builds nothing.")
-@click.argument("model", type=_PATH)
-@click.option("--recipe", default="int8-fused", show_default=True, help="Recipe's name or file.")
+@click.argument("model", type=PATH)
+@add_options(CompileOptions, *PLANNED)
 @click.option(
     "--backends",
     default="all",
@@ -39,15 +38,9 @@ _PATH = click.Path(path_type=Path)
     metavar="all|BACKEND[:TARGET],…",
     help="Whom to ask.",
 )
-@click.option("--set", "sets", multiple=True, metavar="PASS.OPTION=VALUE", help="Pass option.")
-@click.option("--calibration", type=_PATH, help="Text for passes that calibrate.")
-@click.option("--max-context", type=click.IntRange(min=1), help="Longest sequence [the model's].")
-@click.option("--medusa", type=_PATH, help="Folder of Medusa heads that draft tokens for it.")
-@click.option("--adapters", metavar="max=8,rank=16", help="Room for LoRA adapters at run time.")
-@click.option("--allow-remote-code", is_flag=True, help="Run Python code from the model folder.")
 @click.option("--measure", is_flag=True, help="Measure this machine to bound the speed here.")
 @json_option
-def command(as_json: bool, measure: bool, sets: tuple[str, ...], **options: Any) -> None:
+def command(as_json: bool, measure: bool, **options: Any) -> None:
     """Import MODEL, run the recipe's passes, and list how each backend takes every kind of node.
 
     native is one operation of the backend, decomposed several of them; what is unsupported stops a
@@ -61,9 +54,7 @@ def command(as_json: bool, measure: bool, sets: tuple[str, ...], **options: Any)
         from optc.driver.plan import plan
 
         ceilings = _measure(warnings) if measure else None
-        found = plan(
-            options.pop("model"), set=sets, ceilings=ceilings, progress=progress, **options
-        )
+        found = plan(options.pop("model"), ceilings=ceilings, progress=progress, **options)
     warnings += found.warnings
     if as_json:
         print_json("plan", found.to_json(), warnings)

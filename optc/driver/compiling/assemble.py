@@ -16,7 +16,7 @@ from optc.artifact import (
 )
 from optc.driver.compiling.built import Built
 from optc.driver.compiling.machine import machine_facts, package_versions
-from optc.driver.compiling.options import CompileOptions
+from optc.driver.compiling.options import ResolvedOptions
 from optc.driver.judging.judge import Judgement
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ KIND = "language-model"
 
 
 def assemble_manifest(
-    options: CompileOptions,
+    options: ResolvedOptions,
     imported: ImportedModel,
     lowered: Lowered,
     engines: Sequence[Built],
@@ -60,7 +60,7 @@ def assemble_manifest(
 
 
 def assemble_report(
-    options: CompileOptions,
+    options: ResolvedOptions,
     imported: ImportedModel,
     lowered: Lowered,
     engines: Sequence[Built],

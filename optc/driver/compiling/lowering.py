@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 import onnx_ir as ir
 
 from optc import registry
-from optc.driver.compiling.options import CompileOptions
+from optc.driver.compiling.options import ResolvedOptions
 from optc.pipeline.instruments import Instrument, dump_to
 from optc.pipeline.pipeline import PassRecord, Pipeline
 
@@ -38,7 +38,7 @@ class Lowered:
         return tuple(run.warning for run in self.runs if run.warning)
 
 
-def lower(model: ir.Model, options: CompileOptions) -> Lowered:
+def lower(model: ir.Model, options: ResolvedOptions) -> Lowered:
     """Run the recipe's passes on ``model``, in place.
 
     Raises:
@@ -56,13 +56,13 @@ def lower(model: ir.Model, options: CompileOptions) -> Lowered:
         options.progress("passes", record.index + 1, len(pipeline.passes))
 
     instruments: list[Instrument] = [keep, tell]
-    if options.dump_dir is not None:
-        instruments.append(dump_to(options.dump_dir))
+    if options.asked.dump_dir is not None:
+        instruments.append(dump_to(options.asked.dump_dir))
     runs = pipeline.run(model, instruments)
     return Lowered(model, kept[0], tuple(runs), pipeline.spec())
 
 
-def lower_dense(model: ir.Model, options: CompileOptions) -> tuple[PassRecord, ...]:
+def lower_dense(model: ir.Model, options: ResolvedOptions) -> tuple[PassRecord, ...]:
     """Run those passes on ``model``, a `Lowered.reference`, that it has not seen, in place.
 
     Raises:
@@ -73,7 +73,7 @@ def lower_dense(model: ir.Model, options: CompileOptions) -> tuple[PassRecord, .
     return tuple(rest.run(model, []))
 
 
-def _pipeline(options: CompileOptions) -> tuple[Pipeline, int]:
+def _pipeline(options: ResolvedOptions) -> tuple[Pipeline, int]:
     """The recipe's pipeline, and how many of its first passes lead to the dense form."""
     pipeline = Pipeline.parse(options.recipe.spec(), registry)
     dense = {p.name for p in registry.pass_groups()[CANONICALIZE]}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,7 @@ from optc.backend import BuildOptions
 from optc.driver.compiling.built import Built, EngineBuilder
 from optc.driver.compiling.limits import check_disk
 from optc.driver.compiling.lowering import lower
-from optc.driver.compiling.options import CompileOptions
+from optc.driver.compiling.options import ResolvedOptions
 from optc.driver.compiling.tokenizer import write_tokenizer
 from optc.errors import InputError
 from optc.importer import ImportedModel
@@ -43,7 +43,7 @@ class Draft:
 
 
 def import_draft(
-    options: CompileOptions,
+    options: ResolvedOptions,
     source: Path,
     writer: ArtifactWriter,
     tokenizer: TokenizerEntry | None,
@@ -62,8 +62,8 @@ def import_draft(
         InputError: The folder is no model, or its tokenizer or vocabulary is not the target's.
         UnsupportedError: Something in the draft is not recognized.
     """
-    imported = importer.import_model(source, allow_remote_code=options.allow_remote_code)
-    _check_tokenizer(imported, writer, tokenizer, options.allow_remote_code)
+    imported = importer.import_model(source, allow_remote_code=options.asked.allow_remote_code)
+    _check_tokenizer(imported, writer, tokenizer, options.asked.allow_remote_code)
     own = width(imported.model.graph.outputs[0])
     if own != vocabulary:
         raise InputError(
@@ -75,7 +75,7 @@ def import_draft(
 
 
 def build_draft(
-    options: CompileOptions,
+    options: ResolvedOptions,
     imported: ImportedModel,
     writer: ArtifactWriter,
     targets: Sequence[Built],
@@ -94,15 +94,15 @@ def build_draft(
     Raises:
         UnsupportedError: Something in the draft cannot be lowered.
     """
-    own = replace(options, recipe=options.draft_recipe, dump_dir=None)
+    own = options.for_draft()
     lowered = lower(imported.model, own)
     check_disk(lowered.model, writer)
     specs = [built.build.spec for built in targets]
     limits = BuildOptions(
         max_context=min(imported.max_context, *(spec.max_context for spec in specs)),
         max_ram_bytes=own.max_ram_bytes,
-        tune=own.tune,
-        schedules=own.schedules,
+        tune=own.asked.tune,
+        schedules=own.asked.schedules,
     )
     described = Source(imported.name, imported.source_digest, imported.family, imported.config)
     builder = EngineBuilder(writer, own.engines, described)

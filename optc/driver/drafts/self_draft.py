@@ -11,10 +11,11 @@ from optc.backend import BuildOptions
 from optc.driver.compiling.built import Built, EngineBuilder
 from optc.driver.compiling.engines import EngineRequest
 from optc.driver.compiling.lowering import Lowered, lower_dense
-from optc.driver.compiling.options import Auto, CompileOptions
+from optc.driver.compiling.options import ResolvedOptions
 from optc.driver.drafts.draft import Draft
 from optc.driver.drafts.layer_skip import keep_first_layers
 from optc.errors import InputError
+from optc.options import Auto
 from optc.target import usable_threads
 
 if TYPE_CHECKING:  # measures with ONNX Runtime
@@ -24,7 +25,7 @@ ROLE = "self"
 
 
 def build_self_draft(
-    options: CompileOptions,
+    options: ResolvedOptions,
     wanted: int | Auto,
     writer: ArtifactWriter,
     lowered: Lowered,
@@ -66,7 +67,7 @@ def build_self_draft(
 
     model = lowered.reference.clone()
     keep_first_layers(model, layers)
-    runs = lower_dense(model, replace(options, recipe=options.draft_recipe))
+    runs = lower_dense(model, options.for_draft())
     builder = EngineBuilder(writer, options.engines)
     engines = tuple(builder.build_all(ROLE, model, on_the_targets_weights))
     facts |= {"layers": layers, "passes": [run.to_json() for run in runs]}
@@ -74,7 +75,7 @@ def build_self_draft(
 
 
 def _choose(
-    options: CompileOptions,
+    options: ResolvedOptions,
     writer: ArtifactWriter,
     lowered: Lowered,
     target: Built,
@@ -90,7 +91,7 @@ def _choose(
             where="--self-draft auto",
             hint="give the number of layers",
         )
-    text = options.eval_text
+    text = options.asked.eval_text
     stream = token_stream(
         default_documents() if text is None else read_documents(text),
         writer.folder / tokenizer.files[0],

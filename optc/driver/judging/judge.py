@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from optc.driver.compiling.built import Built
-from optc.driver.compiling.options import CompileOptions
+from optc.driver.compiling.options import ResolvedOptions
 from optc.driver.judging.gates_text import gates_text
 from optc.errors import GateError
 
@@ -84,7 +84,7 @@ def not_judged(bounds: Mapping[str, float | None], engines: Sequence[Built]) -> 
 
 
 def judge(
-    options: CompileOptions,
+    options: ResolvedOptions,
     lowered: Lowered,
     engines: Sequence[Built],
     tokenizer: TokenizerEntry | None,
@@ -101,7 +101,7 @@ def judge(
         options.recipe.gates,
         artifact,
         tokenizer,
-        options.eval_text,
+        options.asked.eval_text,
         options.max_ram_bytes,
         options.progress,
     )
@@ -113,12 +113,12 @@ def judge(
     return _judgement(verdicts, options)
 
 
-def _judgement(verdicts: Mapping[str, EngineVerdict], options: CompileOptions) -> Judgement:
+def _judgement(verdicts: Mapping[str, EngineVerdict], options: ResolvedOptions) -> Judgement:
     gates = tuple(gate for verdict in verdicts.values() for gate in verdict.gates)
     unmeasured = tuple(g for g in gates if g.bound is not None and g.value is None)
     failed = tuple(g for g in gates if g.passed is False)
     warnings = [text for verdict in verdicts.values() for text in verdict.warnings]
-    if options.allow_unmeasured:
+    if options.asked.allow_unmeasured:
         if unmeasured:
             text = gates_text(unmeasured, several=len(verdicts) > 1)
             warnings.append(f"gates without a value: {text}")

@@ -2,48 +2,39 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from pathlib import Path
 
 from optc.errors import InputError
+from optc.options import CompileOptions
 from optc.recipe import Recipe, load_recipe
 from optc.recipe_additions import calibrates, with_adapters, with_calibration, with_medusa
 
 
-def resolve_recipe(
-    recipe: str | Path,
-    source: Path,
-    *,
-    set: Iterable[str] = (),
-    gate: Iterable[str] = (),
-    calibration: str | Path | None = None,
-    adapters: str | None = None,
-    medusa: str | Path | None = None,
-) -> tuple[Recipe, Recipe, list[str]]:
+def resolve_recipe(source: Path, asked: CompileOptions) -> tuple[Recipe, Recipe, list[str]]:
     """The recipe of a model, that of a model that drafts for it, and warnings.
 
+    A draft gets neither room for adapters nor heads.
+
     Args:
-        recipe: Name or path.
         source: Folder of the model.
-        set, gate, calibration, adapters, medusa: As of `optc.compile`; a draft gets neither room
-            for adapters nor heads.
+        asked: What the user said.
 
     Raises:
         InputError: An unknown name, a bad value or a missing file.
     """
-    loaded = load_recipe(recipe, sets=set, gates=gate)
+    loaded = load_recipe(asked.recipe, sets=asked.set, gates=asked.gate)
     warnings: list[str] = []
-    if calibration is not None:
-        loaded = _calibrated(loaded, Path(calibration), source, warnings)
+    if asked.calibration is not None:
+        loaded = _calibrated(loaded, asked.calibration, source, warnings)
     elif calibrates(loaded):
         raise InputError(
             f"the recipe {loaded.name!r} calibrates, and there is no text to do it with",
             where="--calibration",
             hint="give one such as the model was trained on: .jsonl or plain text",
         )
-    whole = loaded if adapters is None else with_adapters(loaded, adapters)
-    if medusa is not None:
-        whole = _with_heads(whole, Path(medusa))
+    whole = loaded if asked.adapters is None else with_adapters(loaded, asked.adapters)
+    if asked.medusa is not None:
+        whole = _with_heads(whole, asked.medusa)
     return whole, loaded, warnings
 
 

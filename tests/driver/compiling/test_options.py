@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import json
 from dataclasses import replace
 from pathlib import Path
@@ -13,13 +12,13 @@ import pytest
 from optc.driver.compiling.engines import name_engines
 from optc.driver.compiling.options import (
     DEFAULT_CONTEXT,
-    CompileOptions,
+    ResolvedOptions,
     build_limits,
     for_engines,
     resolve_options,
 )
 from optc.errors import InputError, UnsupportedError
-from optc.progress import no_progress
+from optc.options import CompileOptions
 from optc.recipe import load_recipe
 from tests.support.stub import StubBackend
 
@@ -34,17 +33,13 @@ def model(tmp_path: Path) -> Path:
     return folder
 
 
-def resolve(model: Path, output: str | None = None, **more: Any) -> CompileOptions:
+def resolve(model: Path, output: str | None = None, **more: Any) -> ResolvedOptions:
     """The options of ``optc.compile(model, "fp32", output, **more)``."""
-    names = [
-        name
-        for name, parameter in inspect.signature(resolve_options).parameters.items()
-        if parameter.kind is parameter.KEYWORD_ONLY
-    ]
-    rest: dict[str, Any] = dict.fromkeys(names)
-    flags = ("no_gates", "allow_unmeasured", "keep_failed", "force", "allow_remote_code", "tune")
-    rest |= dict.fromkeys(flags, False) | {"set": (), "gate": (), "progress": no_progress}
-    return resolve_options(model, "fp32", output, **{**rest, **more})
+    return resolve_options(model, CompileOptions(recipe="fp32", output=output, **more))
+
+
+def wanting(options: ResolvedOptions, max_context: int) -> ResolvedOptions:
+    return replace(options, asked=replace(options.asked, max_context=max_context))
 
 
 def test_defaults(model: Path, backends: dict[str, StubBackend]) -> None:
@@ -55,8 +50,8 @@ def test_defaults(model: Path, backends: dict[str, StubBackend]) -> None:
         ("target", "tvm", "native")
     ]
     assert found.recipe == found.draft_recipe
-    assert (found.gated, found.max_ram_bytes, found.warnings) == (True, 0, ())
-    assert (found.eval_text, found.dump_dir, found.draft, found.schedules) == (None,) * 4
+    assert (found.asked.no_gates, found.max_ram_bytes, found.warnings) == (False, 0, ())
+    assert found.asked == CompileOptions(recipe="fp32")
 
 
 def test_what_is_asked_for(model: Path, backends: dict[str, StubBackend], tmp_path: Path) -> None:
@@ -77,9 +72,13 @@ def test_what_is_asked_for(model: Path, backends: dict[str, StubBackend], tmp_pa
     )
     assert found.output == Path("out")
     assert found.max_ram_bytes == 2 << 30
-    assert (found.eval_text, found.dump_dir, found.draft) == (text, Path("dumps"), model)
-    assert (found.self_draft, found.gated) == ("auto", False)
-    assert found.schedules == Path("new.json"), "which --tune makes"
+    assert (found.asked.eval_text, found.asked.dump_dir, found.asked.draft) == (
+        text,
+        Path("dumps"),
+        model,
+    )
+    assert (found.asked.self_draft, found.asked.no_gates) == ("auto", True)
+    assert found.asked.schedules == Path("new.json"), "which --tune makes"
     assert found.warnings == ("recipe fp32 has no pass that calibrates: the text is not used",)
     assert resolve(model, max_ram=5).max_ram_bytes == 5
 
@@ -122,10 +121,10 @@ def test_the_context_is_the_models_own_within_limits(
     assert limits.max_context == 100
     assert (limits.max_ram_bytes, limits.tune, limits.schedules) == (9, True, Path("s.json"))
     assert build_limits(options, DEFAULT_CONTEXT + 1).max_context == DEFAULT_CONTEXT
-    longer = replace(options, max_context=DEFAULT_CONTEXT + 1)
+    longer = wanting(options, DEFAULT_CONTEXT + 1)
     assert build_limits(longer, DEFAULT_CONTEXT + 1).max_context == DEFAULT_CONTEXT + 1
     with pytest.raises(InputError, match="exceed the model's own context of 64"):
-        build_limits(replace(options, max_context=65), 64)
+        build_limits(wanting(options, 65), 64)
 
 
 def test_engines_get_their_options_unless_the_user_says_otherwise(

@@ -9,7 +9,7 @@ from typing import Any, cast
 import pytest
 
 from optc.driver.compiling.built import Built
-from optc.driver.compiling.options import CompileOptions
+from optc.driver.compiling.options import ResolvedOptions
 from optc.driver.judging import engine_gates
 from optc.driver.judging.engine_gates import EngineVerdict
 from optc.driver.judging.judge import GatesFailedError, Judgement, judge, not_judged
@@ -60,13 +60,12 @@ def judged(
     ]
     options = SimpleNamespace(
         recipe=SimpleNamespace(gates={"kl_mean": 0.5}),
-        eval_text=None,
+        asked=SimpleNamespace(eval_text=None, allow_unmeasured=allow_unmeasured),
         max_ram_bytes=0,
         progress=None,
-        allow_unmeasured=allow_unmeasured,
     )
     return judge(
-        cast(CompileOptions, options),
+        cast(ResolvedOptions, options),
         cast(Any, SimpleNamespace(reference=None)),
         cast("list[Built]", engines),
         None,

@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from optc.driver.recipes.recipe_options import check_text, resolve_recipe
 from optc.errors import InputError
+from optc.options import CompileOptions
 from optc.recipe import Recipe
 from optc.reference.text import digest_text
 
 MODEL = Path("model")
+
+
+def resolved(recipe: str, **more: Any) -> tuple[Recipe, Recipe, list[str]]:
+    return resolve_recipe(MODEL, CompileOptions(recipe=recipe, **more))
 
 
 def passes(recipe: Recipe) -> list[str]:
@@ -27,7 +33,7 @@ def text(tmp_path: Path) -> Path:
 
 def test_overrides_reach_both_recipes() -> None:
     sets, gates = ["quantize-weights.group_size=64"], ["kl_mean=0.5"]
-    whole, draft, warnings = resolve_recipe("int8-fused", MODEL, set=sets, gate=gates)
+    whole, draft, warnings = resolved("int8-fused", set=sets, gate=gates)
     assert whole == draft
     assert "quantize-weights{bits=8,group_size=64}" in whole.spec()
     assert whole.gates["kl_mean"] == 0.5
@@ -38,9 +44,7 @@ def test_a_draft_gets_no_room_for_adapters_and_no_heads(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("optc.importer.heads.digest_heads", lambda folder: f"sha of {folder.name}")
-    whole, draft, _ = resolve_recipe(
-        "fp32", MODEL, adapters="max=8,rank=16", medusa=tmp_path / "heads"
-    )
+    whole, draft, _ = resolved("fp32", adapters="max=8,rank=16", medusa=tmp_path / "heads")
     assert passes(whole)[-1] == "adapters"
     assert "medusa-heads" in passes(whole)
     assert "sha256=sha of heads" in whole.spec()
@@ -49,9 +53,9 @@ def test_a_draft_gets_no_room_for_adapters_and_no_heads(
 
 def test_a_recipe_that_calibrates_needs_a_text(text: Path) -> None:
     with pytest.raises(InputError, match="calibrates, and there is no text") as caught:
-        resolve_recipe("trt-int8-qdq", MODEL)
+        resolved("trt-int8-qdq")
     assert caught.value.where == "--calibration"
-    whole, draft, warnings = resolve_recipe("trt-int8-qdq", MODEL, calibration=text)
+    whole, draft, warnings = resolved("trt-int8-qdq", calibration=text)
     (step,) = (s for s in whole.pipeline if s.name == "calibrate")
     stated = {key: step.options[key] for key in ("text", "folder", "sha256")}
     assert stated == {"text": str(text), "folder": "model", "sha256": digest_text(text)}
@@ -60,8 +64,8 @@ def test_a_recipe_that_calibrates_needs_a_text(text: Path) -> None:
 
 
 def test_a_text_that_is_not_used_is_a_warning(text: Path) -> None:
-    plain, _, _ = resolve_recipe("fp32", MODEL)
-    whole, _, warnings = resolve_recipe("fp32", MODEL, calibration=text)
+    plain, _, _ = resolved("fp32")
+    whole, _, warnings = resolved("fp32", calibration=text)
     assert whole == plain
     assert warnings == ["recipe fp32 has no pass that calibrates: the text is not used"]
 
@@ -71,4 +75,4 @@ def test_a_text_that_is_not_there(text: Path) -> None:
     with pytest.raises(InputError, match=r"^--eval-text: no such file: "):
         check_text(text.parent, "--eval-text")
     with pytest.raises(InputError, match=r"^--calibration: no such file: absent"):
-        resolve_recipe("fp32", MODEL, calibration="absent")
+        resolved("fp32", calibration="absent")

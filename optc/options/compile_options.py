@@ -1,0 +1,133 @@
+"""`CompileOptions`: what a user asks of a compile. The one list of its options."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from optc.options.option import normalize, option
+from optc.units import SIZE_HELP
+
+#: Chosen by what was measured.
+Auto = Literal["auto"]
+AUTO: Auto = "auto"
+#: What of `CompileOptions` a plan depends on.
+PLANNED = (
+    "recipe",
+    "set",
+    "calibration",
+    "max_context",
+    "medusa",
+    "adapters",
+    "allow_remote_code",
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class CompileOptions:
+    """Options of ``optc compile`` and `optc.compile`.
+
+    Paths may be given as text, and one text where several are possible.
+
+    Attributes:
+        recipe: Name of a shipped recipe, or path of a YAML file.
+        output: Folder to write; None is ``artifacts/<model>-<recipe>``.
+        backend: Instead of the recipe's: ``BACKEND`` or ``BACKEND:TARGET``; a sequence of them
+            gives as many engines in one artifact, of which `optc.load` picks.
+        target: Of backends that name none: ``native`` (the default), or a name that
+            `optc.target.known_targets` gives.
+        set: Overrides ``pass.option=value``.
+        gate: Overrides ``name=bound``; the bound ``none`` reports without judging.
+        calibration: Text for passes that calibrate.
+        eval_text: Text for the gates (``.jsonl`` or plain); None is the shipped one.
+        max_context: Longest sequence in tokens; None is the model's own, within 32,768.
+        max_ram: Most anonymous and shared memory of all processes together (``"3GB"`` or bytes);
+            a compile that is predicted to need more is refused before its long stages, and one
+            that takes more all the same is stopped.
+        draft: Folder of a smaller model with the same tokenizer, which drafts tokens for this one
+            (``optc.load(..., speculate="draft")``); compiled with the same recipe.
+        medusa: Folder of Medusa heads for this model (``examples/training/train_medusa.py`` trains
+            them), which draft tokens with ``optc.load(..., speculate="medusa")``.
+        adapters: Room for LoRA adapters at run time: ``max=8,rank=16``.
+        self_draft: Also build an engine of so many of the model's first layers and its head, on
+            the same weights, which drafts tokens (``optc.load(..., speculate="self")``); ``"auto"``
+            chooses how many by the gates' text, or builds none and warns if no number pays.
+        tune: Measure kernel schedules for the model's shapes on this machine, at most a minute an
+            engine, keep them in ``schedules`` and use them; they change speed, never results.
+        schedules: File of kernel schedules to use; None is none but the package's, or with ``tune``
+            the one in the user's cache folder.
+        no_gates: Measure nothing; the artifact is marked as ungated.
+        allow_unmeasured: Let gates through that cannot be measured on this machine.
+        keep_failed: Keep a result that failed its gates as ``<output>.failed``.
+        allow_remote_code: Run Python code that the model folder brings.
+        dump_dir: Write the graph after every pass here, as ONNX text without weights.
+        force: Replace an artifact at ``output``, once the new one is complete.
+    """
+
+    recipe: str | Path = option(
+        "int8-fused", "Recipe's name or file.", metavar="NAME|FILE", show_default=True
+    )
+    output: Path | None = option(
+        None,
+        "Folder to write [artifacts/MODEL-RECIPE].",
+        kind="path",
+        metavar="DIR",
+        short="-o",
+    )
+    backend: str | Sequence[str] | None = option(
+        None,
+        "Instead of the recipe's; repeated for several engines in one artifact.",
+        kind="texts",
+        metavar="BACKEND[:TARGET]",
+    )
+    target: str | None = option(
+        None, "Where --backend names none; see 'optc targets' [native].", metavar="T"
+    )
+    set: Sequence[str] = option((), "Pass option.", kind="texts", metavar="PASS.OPTION=VALUE")
+    gate: Sequence[str] = option((), "Gate's bound, or none.", kind="texts", metavar="NAME=BOUND")
+    calibration: Path | None = option(
+        None, "Text for passes that calibrate.", kind="path", metavar="FILE"
+    )
+    eval_text: Path | None = option(
+        None, "Text for the gates: .jsonl or plain [shipped].", kind="path", metavar="FILE"
+    )
+    max_context: int | None = option(
+        None, "Longest sequence [the model's].", kind="count", metavar="N"
+    )
+    max_ram: str | int | None = option(
+        None, f"Refuse to take more memory, {SIZE_HELP}.", metavar="SIZE"
+    )
+    draft: Path | None = option(
+        None, "Folder of a smaller model that drafts tokens for it.", kind="path", metavar="FOLDER"
+    )
+    medusa: Path | None = option(
+        None, "Folder of Medusa heads that draft tokens for it.", kind="path", metavar="FOLDER"
+    )
+    adapters: str | None = option(
+        None, "Room for LoRA adapters at run time.", metavar="max=8,rank=16"
+    )
+    self_draft: int | Auto | None = option(
+        None,
+        "Also build its first LAYERS as a draft of itself; auto measures how many pay.",
+        kind="count_or_auto",
+        metavar="LAYERS|auto",
+    )
+    tune: bool = option(False, "Measure kernel schedules here, a minute an engine.", kind="flag")
+    schedules: Path | None = option(
+        None, "File of kernel schedules [--tune: user's cache].", kind="path", metavar="FILE"
+    )
+    no_gates: bool = option(False, "Measure nothing; the artifact says so.", kind="flag")
+    allow_unmeasured: bool = option(
+        False, "Accept gates that cannot be measured here.", kind="flag"
+    )
+    keep_failed: bool = option(False, "Keep a gated-out result as OUTPUT.failed.", kind="flag")
+    allow_remote_code: bool = option(False, "Run Python code from the model folder.", kind="flag")
+    dump_dir: Path | None = option(
+        None, "Write the graph after every pass here.", kind="path", metavar="DIR"
+    )
+    force: bool = option(False, "Replace an artifact that is there.", kind="flag")
+
+    def __post_init__(self) -> None:
+        normalize(self)
