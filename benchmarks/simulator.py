@@ -37,9 +37,10 @@ from optc.bench.workload import Job, make_jobs, read_workload
 from optc.executable.executable import EngineSpec, Executable
 from optc.runtime.engine import Engine
 from optc.runtime.loader import artifact_tokenizer
+from optc.runtime.settings import ServeSettings
 from optc.simulate.fit_service import fit_service
 from optc.simulate.measure import measure_step_times
-from optc.simulate.serve import Settings, simulate
+from optc.simulate.serve import simulate
 from optc.simulate.service import ServedStep, Service, Watched, follows
 from optc.simulate.service import serve as serve_mix
 from optc.simulate.step_times import StepTimes
@@ -59,7 +60,7 @@ class Case(NamedTuple):
 
     workload: str
     load: float
-    settings: Settings
+    settings: ServeSettings
 
 
 class Outcome(NamedTuple):
@@ -87,7 +88,7 @@ def compare(path: Path, loads: list[float], seconds: float, rounds: int) -> list
     artifact = Artifact.open(path)
     spec = artifact.engine().spec
     most = min(spec.max_sequences, spec.max_logit_rows)
-    full = Settings(spec.max_rows, most, prefix_cache=False)
+    full = ServeSettings(token_budget=spec.max_rows, max_sequences=most, prefix_cache=False)
     executable = opened(artifact)
     alone = measure_step_times(executable)
     executable.close()
@@ -115,7 +116,9 @@ def opened(artifact: Artifact) -> Executable:
     return registry.backend(entry.backend).load(folder, entry.spec, entry.data, usable_threads())
 
 
-def arriving(capacity: float, loads: list[float], seconds: float, full: Settings) -> list[Case]:
+def arriving(
+    capacity: float, loads: list[float], seconds: float, full: ServeSettings
+) -> list[Case]:
     """Arrivals at shares of the capacity, and at the middle one with a small token budget."""
     cases = []
     for load in loads:
@@ -123,7 +126,9 @@ def arriving(capacity: float, loads: list[float], seconds: float, full: Settings
         workload = f"poisson:rate={rate:.3g},requests={max(20, int(rate * seconds))},{LENGTHS}"
         cases.append(Case(workload, load, full))
     middle = cases[len(cases) // 2]
-    small = Settings(SMALL_BUDGET, full.max_sequences, prefix_cache=False)
+    small = ServeSettings(
+        token_budget=SMALL_BUDGET, max_sequences=full.max_sequences, prefix_cache=False
+    )
     return [*cases, middle._replace(settings=small)]
 
 
@@ -136,8 +141,8 @@ def serve(artifact: Artifact, case: Case, seed: int) -> Served:
         watched.append(Watched(opened(artifact)))
         return cast("Executable", watched[-1])
 
-    options = case.settings.load_options()
-    with Engine(watching, tokenizer=artifact_tokenizer(artifact), **options) as engine:
+    tokenizer = artifact_tokenizer(artifact)
+    with Engine(watching, case.settings, tokenizer=tokenizer) as engine:
         warm_up(engine)
         watched[0].steps.clear()
         figures = summarize(replay(engine, jobs, warmup=len(jobs) // 10))

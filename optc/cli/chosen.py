@@ -1,23 +1,11 @@
-"""``--engine``, and which engine of an artifact a command has run."""
+"""Which engine of an artifact a command has run."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, TypeVar
-
-import click
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from optc.runtime.engine_info import EngineInfo
-
-Command = TypeVar("Command", bound=Callable[..., Any])
-
-
-def engine_option(command: Command) -> Command:
-    """Add ``--engine`` to a command."""
-    return click.option(
-        "--engine", metavar="NAME", help="Of the artifact's engines [the best for this machine]."
-    )(command)
 
 
 def chosen_json(info: EngineInfo | None) -> dict[str, Any]:

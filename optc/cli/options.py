@@ -46,6 +46,8 @@ def _click_option(name: str, one: Option, default: Any) -> Callable[[F], F]:
         more["type"] = click.IntRange(min=1)
     elif one.kind == "count_or_auto":
         more["callback"] = _count_or_auto
+    elif one.choices:
+        more |= {"type": click.Choice(one.choices), "metavar": None}
     if one.show_default:
         more |= {"default": default, "show_default": True}
     return click.option(*flags, name, **more)

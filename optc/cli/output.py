@@ -90,6 +90,8 @@ def reserved_stdout() -> Iterator[None]:
 
 #: Columns of results that go into a file or a pipe, where no terminal says how wide it is.
 _FILE_WIDTH = 160
+#: Most characters of one text of a table.
+_LONGEST_TEXT = 10_000
 
 
 def table(
@@ -119,6 +121,13 @@ def table(
     return made
 
 
+def _shortened(text: str) -> str:
+    """A text that a table can hold: laying out megabytes takes minutes, and nobody reads them."""
+    if len(text) <= _LONGEST_TEXT:
+        return text
+    return f"{text[:_LONGEST_TEXT]}… ({len(text)} characters, all of them with --json)"
+
+
 def show(*renderables: Any) -> None:
     """Print tables and texts on stdout, their lines without blanks at the end."""
     from rich.console import Console
@@ -128,7 +137,7 @@ def show(*renderables: Any) -> None:
         """All texts of a table pass here: titles, headings and cells."""
 
         def render_str(self, text: str, **options: Any) -> Text:
-            return super().render_str(visible(text), **options)
+            return super().render_str(_shortened(visible(text)), **options)
 
     width = None if sys.stdout.isatty() or "COLUMNS" in os.environ else _FILE_WIDTH
     console = VisibleConsole(highlight=False, markup=False, soft_wrap=False, width=width)

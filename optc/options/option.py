@@ -29,6 +29,7 @@ class Option:
         metavar: Stands for the value in ``--help`` and in docs/cli.md.
         short: Another name, such as ``-o``; docs/cli.md has this one.
         show_default: Whether ``--help`` says the default.
+        choices: All that a text may be; empty is any.
     """
 
     help: str
@@ -36,6 +37,7 @@ class Option:
     metavar: str = ""
     short: str = ""
     show_default: bool = False
+    choices: tuple[str, ...] = ()
 
 
 def option(default: Any, help: str, **more: Any) -> Any:
@@ -59,12 +61,12 @@ def with_changes(options: T, changes: Mapping[str, Any], allowed: Iterable[str] 
     Args:
         options: Of a class of options.
         changes: Values by name of the field.
-        allowed: The names that may occur; empty is all of the class.
+        allowed: The names that may occur; empty are all fields of the class.
 
     Raises:
         TypeError: Another name occurs; says which is nearest.
     """
-    names = tuple(allowed) or tuple(options_of(type(options)))
+    names = tuple(allowed) or tuple(f.name for f in fields(options))  # type: ignore[arg-type]
     for name in changes:
         if name not in names:
             near = get_close_matches(name, names, 1)

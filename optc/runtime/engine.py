@@ -12,7 +12,6 @@ from optc.executable.executable import EngineSpec
 from optc.runtime.adapters.loading import load_adapter
 from optc.runtime.engine_info import EngineInfo
 from optc.runtime.handle import Handle
-from optc.runtime.kv.eviction import Eviction
 from optc.runtime.kv.kv_plan import KVPlan
 from optc.runtime.loop.awaiting import submitted
 from optc.runtime.loop.opening import OpenCore, OpenExecutable
@@ -25,7 +24,7 @@ from optc.runtime.requests.preparing import OnError, listed, params_for, prepare
 from optc.runtime.requests.prompts import Chat, Prompt
 from optc.runtime.requests.submission import Submission
 from optc.runtime.requests.terms import Terms
-from optc.runtime.scheduling.batching import BatchingMode
+from optc.runtime.settings import ServeSettings
 from optc.runtime.speculative.drafting import Drafting
 from optc.runtime.text.tokenizer import Message, Tokenizer
 
@@ -35,17 +34,10 @@ class Engine:
 
     Args:
         open_executable: Loads the engine; called on the engine's own thread.
+        settings: How it serves; None are the defaults. What only a load needs is not looked at.
         tokenizer: For prompts and results as text; without it prompts are token ids.
         eos_token_ids: Tokens that end a text.
-        kv_memory_bytes: Memory for keys and values; None chooses (`optc.runtime.kv.kv_plan`).
-        token_budget: Most rows of one step; None is the engine's limit.
-        max_sequences, prefill_chunk, block_size: As of `optc.load`.
-        prefix_cache: Keep keys and values of prefixes for later requests.
-        prefix_eviction: Which of them goes first (`optc.runtime.kv.eviction`).
-        prefix_spill: Where they go then (`optc.runtime.spill.where`); None is nowhere.
         drafting: With what tokens are drafted; None does not speculate.
-        batching, batch_window_ms: When waiting requests are admitted
-        (`optc.runtime.scheduling.batching`).
         info: Where the engine comes from; None where it was not loaded from an artifact.
 
     Raises:
@@ -55,39 +47,19 @@ class Engine:
     def __init__(
         self,
         open_executable: OpenExecutable,
+        settings: ServeSettings | None = None,
         *,
         tokenizer: Tokenizer | None = None,
         eos_token_ids: Sequence[int] = (),
-        kv_memory_bytes: int | None = None,
-        token_budget: int | None = None,
-        max_sequences: int | None = None,
-        prefill_chunk: int | None = None,
-        block_size: int | None = None,
-        prefix_cache: bool = True,
-        prefix_eviction: Eviction = "lru",
-        prefix_spill: str | Path | None = None,
         drafting: Drafting | None = None,
-        batching: BatchingMode = "continuous",
-        batch_window_ms: float = 5.0,
         info: EngineInfo | None = None,
     ) -> None:
         self.info = info
+        self.settings = settings or ServeSettings()
         self.tokenizer = tokenizer
         self.eos_token_ids = tuple(eos_token_ids)
         opening = OpenCore(
-            open_executable,
-            drafting or Drafting(),
-            eos_token_ids=self.eos_token_ids,
-            kv_memory_bytes=kv_memory_bytes,
-            token_budget=token_budget,
-            max_sequences=max_sequences,
-            prefill_chunk=prefill_chunk,
-            block_size=block_size,
-            prefix_cache=prefix_cache,
-            prefix_eviction=prefix_eviction,
-            prefix_spill=prefix_spill,
-            batching=batching,
-            batch_window_ms=batch_window_ms,
+            open_executable, self.settings, drafting or Drafting(), self.eos_token_ids
         )
         self._worker = Worker(opening)
         self.spec: EngineSpec = opening.spec

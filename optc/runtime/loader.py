@@ -7,161 +7,93 @@ meanwhile, so imports of this module are few.
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any
 
 from optc import registry
 from optc.artifact import Artifact, EngineEntry
 from optc.backend import PreparedBackend
 from optc.errors import InputError
+from optc.options.option import with_changes
 from optc.runtime.heap import give_back_freed
-from optc.runtime.speculative.kinds import MAX_DRAFTED, MODELS, parse_kinds
+from optc.runtime.settings import ServeSettings
+from optc.runtime.speculative.kinds import MODELS, parse_kinds
 from optc.target import usable_threads
-from optc.units import parse_bytes
 
 if TYPE_CHECKING:
     from optc.executable.executable import Executable
     from optc.runtime.engine import Engine
-    from optc.runtime.kv.eviction import Eviction
-    from optc.runtime.scheduling.batching import BatchingMode
+    from optc.runtime.speculative.drafting import Drafting
     from optc.runtime.text.tokenizer import Tokenizer
 
 
-def load(
-    path: str | Path,
-    *,
-    engine: str | None = None,
-    kv_memory: str | int | None = None,
-    threads: int | None = None,
-    token_budget: int | None = None,
-    max_sequences: int | None = None,
-    prefill_chunk: int | None = None,
-    max_drafted: int = MAX_DRAFTED,
-    block_size: int | None = None,
-    prefix_cache: bool = True,
-    prefix_eviction: Eviction = "lru",
-    prefix_spill: str | Path | None = None,
-    speculate: str | None = None,
-    draft: str | Path | None = None,
-    num_speculative_tokens: int | None = None,
-    cost_cache: bool = True,
-    batching: BatchingMode = "continuous",
-    batch_window_ms: float = 5.0,
-    verify: Literal["full", "size"] = "full",
-) -> Engine:
+def load(path: str | Path, settings: ServeSettings | None = None, **changes: Any) -> Engine:
     """Load an artifact for generation.
 
     Args:
         path: The artifact's folder.
-        engine: Name of one of its engines; None is the one that suits this machine best
-            (docs/runtime.md). ``Engine.info`` says which that is and why not another.
-        kv_memory: Memory for keys and values, ``"2GiB"`` or bytes; None is enough for all
-            sequences at full length, at most 2 GiB and a quarter of the available memory.
-        threads: Threads of the engine, at most the CPUs of the machine; None is what this process
-            may use.
-        token_budget: Most rows of one step; None is the engine's limit.
-        max_sequences: Most requests that are served at once, others wait; None is the engine's
-            limit.
-        prefill_chunk: Most rows of a step that prompts get while others decode, which bounds how
-            long new prompts hold up running answers; None leaves that to ``token_budget``.
-        max_drafted: Most drafts of a request in a step, if ``speculate`` is on.
-        block_size: Tokens of a KV block; None chooses.
-        prefix_cache: Keep the keys and values of prefixes for later requests that begin alike;
-            never changes a result. Without effect on engines that are not batch-invariant.
-        prefix_eviction: Which of them goes first when others need the room: the least recently used
-            (``lru``), or the least frequently used (``lfu``), with aging.
-        prefix_spill: Where evicted ones go: ``"1GiB"`` of memory, or a folder, ``"/var/tmp"`` or
-            with the file's size ``"/var/tmp:10GiB"`` (default: a quarter of what is free).
-            Restored on a hit where that is faster than to compute them; None drops them.
-        speculate: Drafts tokens and verifies several in one step, while that pays: ``ngram`` what
-            the request's own text repeats, ``lookahead`` also what the model said behind rejected
-            drafts, ``draft`` what a smaller model says, ``self`` what the model's own first layers
-            say, ``ngram+draft`` several of these; ``off`` does not.
-            Never changes a result on batch-invariant engines. None is ``draft`` where one is
-            given, else ``off``.
-        draft: Artifact of a draft model with the same tokenizer; None is the artifact's own.
-        num_speculative_tokens: Always so many drafts for a request; None is as many as pay, by
-            what steps cost on this machine (measured at the first load, about a second).
-        cost_cache: Keep these measurements in the user's cache folder
-            (`optc.runtime.speculative.costs_cache`); False measures at every load.
-        batching: ``continuous`` admits requests at every step; ``static`` runs a batch to its end
-            before it admits the next, ``dynamic`` collects one for ``batch_window_ms`` first:
-            both for comparison. Never changes a result on batch-invariant engines.
-        batch_window_ms: Window of ``dynamic`` in milliseconds.
-        verify: ``full`` hashes every file first; ``size`` only looks at their lengths.
+        settings: How it serves; None are the defaults.
+        **changes: Fields of `ServeSettings` that differ from ``settings``.
 
     Raises:
         ArtifactError: Not an artifact, or damaged; names the file.
         UnavailableError: No engine can be loaded here; gives the reason against each.
-        InputError: There is no such ``engine``; ``kv_memory``, ``block_size``, ``threads``,
-            ``token_budget``, ``max_sequences`` or ``prefill_chunk`` is no usable size,
-            ``speculate`` is not known, or a draft model is missing or does not fit.
+        InputError: There is no such ``engine``, a setting is not usable, or a draft model is
+            missing or does not fit.
+        TypeError: There is no setting of a name in ``changes``.
     """
-    _check_counts(
-        threads=threads,
-        max_sequences=max_sequences,
-        prefill_chunk=prefill_chunk,
-        max_drafted=max_drafted,
-    )
-    _check_threads(threads)
-    budget = parse_bytes(kv_memory, "kv_memory") if isinstance(kv_memory, str) else kv_memory
-    kinds = _kinds(speculate, draft)
-    count = threads or usable_threads()
+    settings = with_changes(settings or ServeSettings(), changes)
+    _check_threads(settings.threads)
+    kinds = _kinds(settings.speculate, settings.draft)
+    count = settings.threads or usable_threads()
     artifact = Artifact.open(path, "size")
-    with artifact.contents_checked(verify):  # no file of an engine is opened before its end
+    # no file of an engine is opened before the end of this
+    with artifact.contents_checked(settings.verify):
         from optc.runtime.engine import Engine
         from optc.runtime.engine_info import EngineInfo
-        from optc.runtime.speculative.costs_cache import CostsCache
         from optc.runtime.speculative.draft_artifact import find_draft
-        from optc.runtime.speculative.drafting import Drafting, MeasuredCosts
 
-        choice = artifact.choose(name=engine)
+        choice = artifact.choose(name=settings.engine)
         engines = {"target": _Engine(artifact, choice.entry, count)}
         for role in MODELS:
             if role in kinds:
-                found = find_draft(artifact, choice.entry, role, draft, verify)
+                found = find_draft(artifact, choice.entry, role, settings.draft, settings.verify)
                 engines[role] = _Engine(*found, count)
         reader = artifact_tokenizer(artifact)
         for opened in engines.values():
             opened.prepare()
-    drafting = Drafting(
-        kinds,
-        next((engines[role] for role in MODELS if role in engines), None),
-        num_speculative_tokens,
-        max_drafted,
-        MeasuredCosts(
-            {role: opened.key for role, opened in engines.items()},
-            count,
-            CostsCache() if cost_cache else None,
-        ),
-    )
     tokenizer = artifact.manifest.tokenizer
     loaded = Engine(
         engines["target"],
+        settings,
         info=EngineInfo.of(artifact.path, choice),
         tokenizer=reader,
         eos_token_ids=tokenizer.eos_token_ids if tokenizer else (),
-        kv_memory_bytes=budget,
-        token_budget=token_budget,
-        max_sequences=max_sequences,
-        prefill_chunk=prefill_chunk,
-        block_size=block_size,
-        prefix_cache=prefix_cache,
-        prefix_eviction=prefix_eviction,
-        prefix_spill=prefix_spill,
-        drafting=drafting,
-        batching=batching,
-        batch_window_ms=batch_window_ms,
+        drafting=_drafting(kinds, engines, settings, count),
     )
     give_back_freed()  # reading a tokenizer leaves tens of megabytes behind
     return loaded
 
 
-def _check_counts(**counts: int | None) -> None:
-    for name, count in counts.items():
-        if count is not None and count < 1:
-            raise InputError(f"{count} is too few", where=name, hint="at least 1")
+def _drafting(
+    kinds: tuple[str, ...], engines: Mapping[str, _Engine], settings: ServeSettings, threads: int
+) -> Drafting:
+    from optc.runtime.speculative.costs_cache import CostsCache
+    from optc.runtime.speculative.drafting import Drafting, MeasuredCosts
+
+    return Drafting(
+        kinds,
+        next((engines[role] for role in MODELS if role in engines), None),
+        settings.num_speculative_tokens,
+        settings.max_drafted,
+        MeasuredCosts(
+            {role: opened.key for role, opened in engines.items()},
+            threads,
+            CostsCache() if settings.cost_cache else None,
+        ),
+    )
 
 
 def _check_threads(threads: int | None) -> None:

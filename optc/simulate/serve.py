@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import accumulate
 from math import inf
-from typing import Any
 
 from optc.bench.replay import Run, Served, make_run
 from optc.bench.workload import Job
@@ -17,6 +15,7 @@ from optc.runtime.kv.kv_plan import KVPlan, plan_kv
 from optc.runtime.loop.core import Core
 from optc.runtime.params import SamplingParams
 from optc.runtime.requests.request import Request
+from optc.runtime.settings import ServeSettings
 from optc.runtime.speculative.break_even import BreakEven
 from optc.runtime.speculative.plan_drafts import Costs
 from optc.runtime.speculative.row_costs import RowCosts
@@ -24,59 +23,12 @@ from optc.runtime.speculative.speculator import Source, Speculator
 from optc.simulate.step_times import Rows, StepTimes
 from optc.simulate.virtual import VirtualClock, VirtualEngine, VirtualProposer
 
-#: Options of `optc.load` that `Settings.load_options` may give.
-LOAD_OPTIONS = (
-    "token_budget",
-    "max_sequences",
-    "prefix_cache",
-    "prefill_chunk",
-    "kv_memory",
-    "speculate",
-    "max_drafted",
-)
-
-
-@dataclass(frozen=True)
-class Settings:
-    """What a server can be set to.
-
-    Attributes:
-        token_budget: Most rows of one step: how much of a prompt is computed between two tokens
-            of the others.
-        max_sequences: Most requests that are served at once.
-        prefill_chunk: Most rows of a step for prompts while others decode; None is no limit.
-        max_drafted: Most drafts of a request in a step; 0 does not speculate.
-        kv_memory: Bytes for keys and values; None chooses (`optc.runtime.kv.kv_plan`).
-        prefix_cache: Keep the keys and values of prefixes.
-    """
-
-    token_budget: int
-    max_sequences: int
-    prefill_chunk: int | None = None
-    max_drafted: int = 0
-    kv_memory: int | None = None
-    prefix_cache: bool = True
-
-    def load_options(self) -> dict[str, Any]:
-        """Keyword arguments of `optc.load`; drafts are n-grams, which need no other artifact."""
-        options: dict[str, Any] = {
-            "token_budget": self.token_budget,
-            "max_sequences": self.max_sequences,
-            "prefix_cache": self.prefix_cache,
-        }
-        for name in ("prefill_chunk", "kv_memory"):
-            if getattr(self, name) is not None:
-                options[name] = getattr(self, name)
-        if self.max_drafted:
-            options |= {"speculate": "ngram", "max_drafted": self.max_drafted}
-        return options
-
 
 def simulate(
     spec: EngineSpec,
     times: StepTimes,
     jobs: Sequence[Job],
-    settings: Settings,
+    settings: ServeSettings,
     *,
     warmup: int = 0,
     acceptance: float = 0.0,
@@ -89,7 +41,8 @@ def simulate(
         spec: Of the engine.
         times: How long its steps take.
         jobs: In order of time. Those that the KV memory cannot hold fail.
-        settings: Of the server.
+        settings: Of the server. Whatever ``speculate`` says, drafts are n-grams, which need no
+            other artifact.
         warmup: So many of the first jobs are served but not counted.
         acceptance: Probability that a draft is accepted if those before it are.
         seed: Of what is accepted, and of which steps are held up.
@@ -100,15 +53,12 @@ def simulate(
         RuntimeError: A block was lost.
     """
     clock = VirtualClock()
-    plan = plan_kv(spec, settings.kv_memory, min(settings.token_budget, spec.max_rows))
+    plan = plan_kv(spec, settings.kv_memory_bytes, settings.step_rows(spec.max_rows))
     core = Core(
         VirtualEngine(spec, times, clock, acceptance=acceptance, seed=seed),
         plan,
-        token_budget=settings.token_budget,
-        prefix_cache=settings.prefix_cache,
+        settings,
         speculator=_speculator(settings, times, clock),
-        max_sequences=settings.max_sequences,
-        prefill_chunk=settings.prefill_chunk,
         clock=clock,
     )
     before = core.metrics()
@@ -145,8 +95,10 @@ def reached_s(jobs: Sequence[Job], times: StepTimes) -> list[float]:
     return reached
 
 
-def _speculator(settings: Settings, times: StepTimes, clock: VirtualClock) -> Speculator | None:
-    if not settings.max_drafted:
+def _speculator(
+    settings: ServeSettings, times: StepTimes, clock: VirtualClock
+) -> Speculator | None:
+    if settings.speculate in (None, "off"):
         return None
     costs = Costs(_row_costs(times))
     return Speculator([Source(VirtualProposer(), BreakEven(costs, settings.max_drafted))], clock)

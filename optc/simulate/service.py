@@ -20,6 +20,7 @@ from optc.runtime.engine import Engine
 from optc.runtime.handle import Handle
 from optc.runtime.loop.opening import OpenExecutable
 from optc.runtime.params import SamplingParams
+from optc.runtime.settings import ServeSettings
 from optc.runtime.text.tokenizer import Tokenizer
 from optc.simulate.step_times import Rows
 
@@ -104,7 +105,7 @@ def serve(
         watched.append(Watched(open_executable(), clock))
         return cast("Executable", watched[-1])
 
-    with Engine(opened, tokenizer=tokenizer, prefix_cache=False) as engine:
+    with Engine(opened, ServeSettings(prefix_cache=False), tokenizer=tokenizer) as engine:
         warm_up(engine)
         watched[0].steps.clear()
         service = Service(watched[0].steps)

@@ -18,7 +18,9 @@ from optc.bench.workload import Job
 from optc.errors import InputError
 from optc.executable.executable import EngineSpec
 from optc.progress import Progress, no_progress
-from optc.simulate.serve import Settings, simulate
+from optc.runtime.settings import ServeSettings
+from optc.runtime.speculative.kinds import MAX_DRAFTED
+from optc.simulate.serve import simulate
 from optc.simulate.step_times import StepTimes
 
 #: Goodputs this close together are equal; then latencies decide.
@@ -42,7 +44,7 @@ class Candidate:
     """A subject with settings, and the figures of its run (`optc.bench.summary`)."""
 
     subject: str
-    settings: Settings
+    settings: ServeSettings
     figures: dict[str, Any]
 
     @property
@@ -96,38 +98,38 @@ class Tuner:
         return best
 
     def _best_of(self, subject: Subject) -> Candidate:
-        start = Settings(
-            subject.spec.max_rows,
-            min(subject.spec.max_sequences, subject.spec.max_logit_rows),
+        start = ServeSettings(
+            token_budget=subject.spec.max_rows,
+            max_sequences=min(subject.spec.max_sequences, subject.spec.max_logit_rows),
             kv_memory=self.kv_memory,
         )
         best = self._try(subject, start)
         for _ in range(_SWEEPS):
             before = best
-            for name, values in self._values(subject.spec).items():
-                for value in values:
-                    change: dict[str, Any] = {name: value}
-                    settings = replace(best.settings, **change)
-                    tried = self._try(subject, settings)
+            for changes in self._changes(subject.spec):
+                for change in changes:
+                    tried = self._try(subject, replace(best.settings, **change))
                     best = tried if tried.better_than(best) else best
             if best is before:
                 break
         return best
 
-    def _values(self, spec: EngineSpec) -> dict[str, list[int | None]]:
+    def _changes(self, spec: EngineSpec) -> list[list[dict[str, Any]]]:
         """What each setting may be, the gentlest change first."""
         rows = [n for n in (1024, 512, 256, 128, 64, 32) if n <= spec.max_rows]
         most = min(spec.max_sequences, spec.max_logit_rows)
-        values: dict[str, list[int | None]] = {
-            "token_budget": [*rows],
-            "prefill_chunk": [None, *(n for n in rows if n < spec.max_rows), 16],
-            "max_sequences": [n for n in (64, 32, 16, 8, 4, 2) if n <= most],
-        }
+        chunks = [None, *(n for n in rows if n < spec.max_rows), 16]
+        changes: list[list[dict[str, Any]]] = [
+            [{"token_budget": n} for n in rows],
+            [{"prefill_chunk": n} for n in chunks],
+            [{"max_sequences": n} for n in (64, 32, 16, 8, 4, 2) if n <= most],
+        ]
         if self.acceptance is not None:
-            values["max_drafted"] = [0, 2, 4, 8]
-        return values
+            drafts = ({"speculate": "ngram", "max_drafted": n} for n in (2, 4, 8))
+            changes.append([{"speculate": None, "max_drafted": MAX_DRAFTED}, *drafts])
+        return changes
 
-    def _try(self, subject: Subject, settings: Settings) -> Candidate:
+    def _try(self, subject: Subject, settings: ServeSettings) -> Candidate:
         for known in self.candidates:
             if known.subject == subject.name and known.settings == settings:
                 return known
@@ -152,12 +154,12 @@ class Tuner:
         offered = best.figures["offered_per_s"]
         return None if offered is None else float(offered) * low
 
-    def _attains(self, subject: Subject, settings: Settings, factor: float) -> bool:
+    def _attains(self, subject: Subject, settings: ServeSettings, factor: float) -> bool:
         self.progress("rates", 0, 1)
         run = self.run(subject, settings, factor)
         return float(summarize(run, slo=self.slo)["goodput"]["share"]) >= ATTAINED
 
-    def run(self, subject: Subject, settings: Settings, factor: float = 1.0) -> Run:
+    def run(self, subject: Subject, settings: ServeSettings, factor: float = 1.0) -> Run:
         """Simulate the workload with some settings, at ``factor`` times its rate."""
         jobs = [job._replace(arrival_s=job.arrival_s / factor) for job in self.jobs]
         return simulate(

@@ -25,6 +25,17 @@ def test_tables_have_no_blanks_at_the_ends_of_lines(
     assert 150 < max(map(len, lines)) <= 160  # a file has no width of its own
 
 
+def test_a_text_of_megabytes_is_cut(capsys: pytest.CaptureFixture[str]) -> None:
+    rows = table("title", "name", "what")
+    rows.add_row("a", "word " * 400_000)
+    rows.add_row("b", "x" * 10_000)
+    show(rows)
+    shown = capsys.readouterr().out
+    assert "… (2000000 characters, all of them with --json)" in " ".join(shown.split())
+    assert shown.count("word") == 2000
+    assert shown.count("x") == 10_000
+
+
 def test_json_is_one_line_with_rounded_numbers(capsys: pytest.CaptureFixture[str]) -> None:
     print_json("x", {"seconds": 55.741629889999786, "text": "é\n"}, ["careful"])
     assert capsys.readouterr().out == (

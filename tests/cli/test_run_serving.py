@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 import optc as package
+from optc.runtime.settings import ServeSettings
 from tests.cli.conftest import Optc
 
 RUN = ("--max-tokens", "6", "--ignore-eos")
@@ -45,9 +46,9 @@ def test_batching_reaches_the_engine_and_changes_no_text(
     loaded: list[tuple[Any, Any]] = []
     load = package.load
 
-    def noted(path: Path, **options: Any) -> package.Engine:
-        loaded.append((options["batching"], options["max_sequences"]))
-        return load(path, **options)
+    def noted(path: Path, settings: ServeSettings) -> package.Engine:
+        loaded.append((settings.batching, settings.max_sequences))
+        return load(path, settings)
 
     monkeypatch.setattr(package, "load", noted)
     prompts = [option for text in ("ab", "ba", "aab") for option in ("--prompt", text)]

@@ -161,7 +161,7 @@ def test_wrong_options_are_refused(
     [
         ("{", "tuned.json: is not what optc tune --json prints"),
         ('{"settings": 3}', "tuned.json: is not what optc tune --json prints"),
-        ('{"settings": {"speed": 9}}', "tuned.json: 'speed' is no setting (one of token_budget"),
+        ('{"settings": {"speed": 9}}', "tuned.json: 'speed' is no setting (one of engine, threads"),
     ],
 )
 def test_settings_that_are_none_are_refused(

@@ -10,6 +10,7 @@ from optc.runtime.engine import Engine
 from optc.runtime.handle import Handle
 from optc.runtime.outputs import Delta
 from optc.runtime.params import SamplingParams
+from optc.runtime.settings import ServeSettings
 from optc.runtime.text.tokenizer import Tokenizer
 from tests.runtime.support.texts import byte_level
 from tests.runtime.support.toy import VOCAB, ToyExecutable, generate_naively, toy_spec
@@ -196,7 +197,7 @@ def test_limits_follow_the_memory() -> None:
     spec = toy_spec(max_context=64)
     per_block = 4 * spec.kv_bytes_per_token
     executable = ToyExecutable(spec)
-    with Engine(lambda: executable, kv_memory_bytes=5 * per_block, block_size=4) as engine:
+    with Engine(lambda: executable, ServeSettings(kv_memory=5 * per_block, block_size=4)) as engine:
         assert engine.max_context == 20
         assert engine.spec is spec
         params = SamplingParams(max_tokens=None)

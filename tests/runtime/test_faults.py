@@ -17,6 +17,7 @@ from optc.runtime.params import SamplingParams
 from optc.runtime.requests.deadlines import Deadlines
 from optc.runtime.requests.request import Request
 from optc.runtime.scheduling.scheduler import Scheduler
+from optc.runtime.settings import ServeSettings
 from optc.runtime.text.detokenize import TextStream
 from optc.runtime.text.tokenizer import Tokenizer
 from tests.runtime.support.texts import byte_level
@@ -78,7 +79,9 @@ def serve(fault: Fault) -> None:
     executable = ToyExecutable(toy_spec((0, 6), vocab=259, max_context=48))
     tight = 20 * 4 * executable.spec.kv_bytes_per_token
     engine = Engine(
-        lambda: executable, tokenizer=Tokenizer(byte_level()), kv_memory_bytes=tight, block_size=4
+        lambda: executable,
+        ServeSettings(kv_memory=tight, block_size=4),
+        tokenizer=Tokenizer(byte_level()),
     )
     short = SamplingParams(max_tokens=4, seed=1)
     several = SamplingParams(max_tokens=5, n=3, seed=2, stop=["zz"])

@@ -12,6 +12,7 @@ from optc.runtime.kv.kv_plan import KVPlan
 from optc.runtime.loop.core import Core
 from optc.runtime.params import SamplingParams
 from optc.runtime.requests.request import Request
+from optc.runtime.settings import ServeSettings
 from tests.runtime.support.toy import ToyExecutable, toy_spec
 
 PARAMS = SamplingParams(temperature=1.1, max_tokens=12)
@@ -25,7 +26,9 @@ def make_core(
         blocks_needed(spec.max_context, budget, group.window, 4) + spare for group in spec.groups
     )
     plan = KVPlan(4, blocks, 0, spec.max_context)
-    return Core(executable, plan, token_budget=budget, prefix_cache=prefix_cache), executable
+    return Core(
+        executable, plan, ServeSettings(token_budget=budget, prefix_cache=prefix_cache)
+    ), executable
 
 
 def add_all(core: Core, prompt: list[int], count: int) -> list[Request]:
@@ -81,7 +84,7 @@ class CountingToy(ToyExecutable):
 def test_only_the_partial_block_is_copied() -> None:
     executable = CountingToy(toy_spec((0, 5)))
     plan = KVPlan(4, (30, 30), 0, 64)
-    core = Core(executable, plan, token_budget=16)
+    core = Core(executable, plan, ServeSettings(token_budget=16))
     add_all(core, [1] * 10, 3)
     core.step()
     # 10 = 2 * 4 + 2, for two requests in two groups

@@ -13,12 +13,13 @@ from optc.bench.slo import Slo
 from optc.bench.summary import summarize
 from optc.bench.workload import Job, make_jobs, read_workload
 from optc.errors import InputError
-from optc.simulate.serve import Settings, simulate
+from optc.runtime.settings import ServeSettings
+from optc.simulate.serve import simulate
 from tests.runtime.support.toy import toy_spec
 from tests.simulate.fakes import step_times
 
 SPEC = toy_spec(max_context=512, max_rows=64, max_sequences=16, max_logit_rows=64)
-EASY = Settings(token_budget=64, max_sequences=16)
+EASY = ServeSettings(token_budget=64, max_sequences=16)
 #: The block size is 32 tokens of 64 bytes.
 BLOCK_BYTES = 32 * 64
 
@@ -46,7 +47,7 @@ def test_a_smaller_budget_cuts_prompts_and_spares_those_who_decode() -> None:
     jobs = [job(0.0, 1, 40), job(1.0, 300, 2, token=1)]
     gaps = []
     for budget in (8, 64):
-        run = simulate(SPEC, times, jobs, Settings(budget, 4))
+        run = simulate(SPEC, times, jobs, ServeSettings(token_budget=budget, max_sequences=4))
         gaps.append(max(run.requests[0].metrics.itl_s))
     assert gaps == pytest.approx([0.1 + 0.8, 0.1 + 6.4])
 
@@ -54,7 +55,7 @@ def test_a_smaller_budget_cuts_prompts_and_spares_those_who_decode() -> None:
 def test_sequences_wait_for_their_turn() -> None:
     times = step_times(step=1.0)
     jobs = [job(0.0, 1, 4), job(0.0, 1, 4), job(0.0, 1, 4)]
-    run = simulate(SPEC, times, jobs, Settings(64, 1))
+    run = simulate(SPEC, times, jobs, replace(EASY, max_sequences=1))
     assert [r.metrics.ttft_s for r in run.requests] == pytest.approx([1, 5, 9])
 
 
@@ -69,7 +70,12 @@ def test_drafts_are_accepted_at_the_stated_rate(acceptance: float) -> None:
     times = step_times(step=1.0, row=0.0001)
     jobs = [job(0.0, 4, 500) for _ in range(4)]
     run = simulate(
-        SPEC, times, jobs, Settings(64, 16, max_drafted=4), acceptance=acceptance, check=True
+        SPEC,
+        times,
+        jobs,
+        replace(EASY, speculate="ngram", max_drafted=4),
+        acceptance=acceptance,
+        check=True,
     )
     # Of k drafts, those after a rejected one are not accepted: the expected share for k = 4.
     expected = sum(acceptance**k for k in range(1, 5)) / 4
@@ -87,7 +93,7 @@ def test_common_prefixes_are_computed_once() -> None:
     jobs, _ = make_jobs(read_workload(spec), 1000, 512)
     times = step_times(row=0.01)
     with_cache = simulate(SPEC, times, jobs, EASY)
-    without = simulate(SPEC, times, jobs, Settings(64, 16, prefix_cache=False))
+    without = simulate(SPEC, times, jobs, replace(EASY, prefix_cache=False))
     assert with_cache.counters.prefix_hit_tokens == 29 * 192
     ttft = [summarize(run)["ttft_ms"]["p50"] for run in (with_cache, without)]
     assert ttft == pytest.approx([80, 2000], rel=0.01)
@@ -102,7 +108,7 @@ def test_the_warmup_is_served_and_not_counted() -> None:
 
 
 def test_what_no_memory_holds_fails_and_the_others_are_served() -> None:
-    small = Settings(64, 16, kv_memory=4 * BLOCK_BYTES)
+    small = replace(EASY, kv_memory=4 * BLOCK_BYTES)
     jobs = [job(0.0, 300, 2), job(0.0, 20, 2)]
     run = simulate(SPEC, step_times(step=1.0), jobs, small)
     assert (len(run.requests), run.failed) == (1, 1)
@@ -115,7 +121,7 @@ def test_ten_thousand_requests_end_and_give_their_blocks_back() -> None:
     spec = "poisson:rate=900,requests=10000,prompt=lognormal(20,1),output=exponential(6),prefix=8"
     arrivals = read_workload(spec)
     jobs, _ = make_jobs(arrivals, 1000, 256)
-    tight = Settings(64, 16, kv_memory=16 * BLOCK_BYTES)
+    tight = replace(EASY, kv_memory=16 * BLOCK_BYTES)
     times = step_times(step=1e-3, row=1e-4)
     run = simulate(SPEC, times, jobs, tight)
     assert [r.output_tokens for r in run.requests] == [j.output_tokens for j in jobs]
@@ -155,7 +161,14 @@ def test_any_traffic_ends_with_all_blocks_where_they_belong(
         spec,
         step_times(step=0.5, row=0.01),
         jobs,
-        Settings(budget, sequences, chunk, drafted, memory),
+        ServeSettings(
+            token_budget=budget,
+            max_sequences=sequences,
+            prefill_chunk=chunk,
+            speculate="ngram" if drafted else None,
+            max_drafted=drafted or 1,
+            kv_memory=memory,
+        ),
         acceptance=0.6,
         check=True,
     )

@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 
 from optc.bench.workload import Job
+from optc.runtime.settings import ServeSettings
 from optc.simulate import service
 from optc.simulate.fit_service import fit_service
-from optc.simulate.serve import Settings, reached_s, simulate
+from optc.simulate.serve import reached_s, simulate
 from optc.simulate.service import ServedStep, Service, begun, follows, serve
 from optc.simulate.step_times import Curve, Rows, Spread, StepTimes
 from tests.runtime.support.toy import ToyExecutable, toy_spec
@@ -80,13 +81,13 @@ def test_delays_are_drawn_and_leave_acceptance_alone() -> None:
     jobs = [Job(0.0, np.zeros(4, np.int32), 400)]
     times = step_times(step=1.0)
     uneven = replace(times, spread=(Spread(9.0, (0.5,) * 9 + (5.5,)),))
-    settings = Settings(64, 16)
+    settings = ServeSettings(token_budget=64, max_sequences=16)
     even, drawn = (simulate(spec, t, jobs, settings) for t in (times, uneven))
     gaps = [round(gap, 6) for gap in drawn.requests[0].metrics.itl_s]
     assert set(gaps) == {0.5, 5.5}
     assert drawn.seconds == pytest.approx(even.seconds, rel=0.35)
     runs = [
-        simulate(spec, t, jobs, Settings(64, 16, max_drafted=1), acceptance=1.0)
+        simulate(spec, t, jobs, replace(settings, speculate="ngram", max_drafted=1), acceptance=1.0)
         for t in (times, uneven)
     ]
     assert runs[1].counters.acceptance_rate == runs[0].counters.acceptance_rate == 1.0

@@ -8,7 +8,7 @@ from optc.bench.slo import Slo
 from optc.bench.summary import summarize
 from optc.bench.workload import make_jobs, read_workload
 from optc.errors import InputError
-from optc.simulate.serve import Settings
+from optc.runtime.settings import ServeSettings
 from optc.simulate.tune import Candidate, Subject, Tuner
 from tests.runtime.support.toy import toy_spec
 from tests.simulate.fakes import step_times
@@ -28,7 +28,7 @@ def test_prompts_are_cut_where_tokens_may_not_wait() -> None:
     search = tuner("poisson:rate=1.5,requests=60,prompt=200,output=30", Slo(itl=0.05))
     best = search.search()
     start = search.candidates[0]
-    assert start.settings == Settings(256, 16)
+    assert start.settings == ServeSettings(token_budget=256, max_sequences=16)
     assert start.goodput < 0.9
     assert best.goodput > start.goodput + 0.05
     assert min(best.settings.token_budget, best.settings.prefill_chunk or 999) < 256
@@ -55,7 +55,7 @@ def test_speculation_is_chosen_where_drafts_are_accepted(acceptance: float, draf
         Slo(tpot=0.008),
         acceptance=acceptance,
     )
-    assert bool(search.search().settings.max_drafted) == drafts
+    assert bool(search.search().settings.speculate) == drafts
 
 
 def test_the_better_artifact_is_chosen() -> None:
@@ -71,30 +71,12 @@ def test_the_better_artifact_is_chosen() -> None:
         tuner("poisson:rate=1,requests=2", Slo(), subjects=[]).search()
 
 
-def test_settings_name_options_of_load() -> None:
-    assert Settings(64, 8).load_options() == {
-        "token_budget": 64,
-        "max_sequences": 8,
-        "prefix_cache": True,
-    }
-    full = Settings(64, 8, 32, 4, 1 << 20, False).load_options()
-    assert full == {
-        "token_budget": 64,
-        "max_sequences": 8,
-        "prefill_chunk": 32,
-        "max_drafted": 4,
-        "speculate": "ngram",
-        "kv_memory": 1 << 20,
-        "prefix_cache": False,
-    }
-
-
 def test_the_largest_rate_is_where_the_objectives_begin_to_be_missed() -> None:
     spec = "poisson:rate=1,requests=200,prompt=1,output=10"
     # One at a time, each 0.1 s: an M/D/1 queue. The time in it has p90 0.3 s at about 7.8/s.
     alone = step_times(step=0.01)
     search = tuner(spec, Slo(e2e=0.3), subjects=[Subject("a", SPEC, alone)])
-    one = search._try(search.subjects[0], Settings(256, 1))
+    one = search._try(search.subjects[0], ServeSettings(token_budget=256, max_sequences=1))
     rate = search.max_rate(one)
     assert rate is not None
     assert 5 < rate < 10
@@ -107,7 +89,7 @@ def test_the_largest_rate_is_where_the_objectives_begin_to_be_missed() -> None:
 def test_equal_goodput_is_decided_by_latency() -> None:
     def candidate(share: float, p90: float) -> Candidate:
         figures = {"goodput": {"share": share}, "e2e_ms": {"p90": p90}}
-        return Candidate("a", Settings(64, 8), figures)
+        return Candidate("a", ServeSettings(token_budget=64, max_sequences=8), figures)
 
     assert candidate(0.95, 100).better_than(candidate(0.9, 10))
     assert candidate(0.95, 10).better_than(candidate(0.95, 100))

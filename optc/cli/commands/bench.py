@@ -9,7 +9,7 @@ from typing import Any
 import click
 from click.core import ParameterSource
 
-from optc.cli.chosen import chosen_json, engine_option
+from optc.cli.chosen import chosen_json
 from optc.cli.commands.bench_instruments import find_instruments, found_ceilings
 from optc.cli.commands.bench_tables import print_profile, print_results
 from optc.cli.commands.bench_workload import (
@@ -18,10 +18,11 @@ from optc.cli.commands.bench_workload import (
     measure_workload,
     print_workload,
 )
+from optc.cli.options import add_options
 from optc.cli.output import json_option, print_json, print_warnings, reserved_stdout
 from optc.cli.progress import progress_on_stderr
 from optc.errors import InputError
-from optc.units import SIZE_HELP
+from optc.runtime.settings import ServeSettings
 
 #: Options that mean nothing without ``--workload``, with it, and with ``--profile``.
 _OF_WORKLOADS = ("slo", "settings", "price_per_hour", "warmup", "seed")
@@ -49,9 +50,7 @@ class _Options:
 @click.option("--output-tokens", type=click.IntRange(min=1), default=128, show_default=True)
 @click.option("--concurrency", default="1,8,16", show_default=True, metavar="N,N,…")
 @click.option("--rounds", type=click.IntRange(min=1), help="[3; with --profile 20].")
-@click.option("--threads", type=click.IntRange(min=1), help="CPU threads [all usable].")
-@click.option("--kv-memory", metavar="SIZE", help=f"Memory for keys and values, {SIZE_HELP}.")
-@engine_option
+@add_options(ServeSettings, "engine", "threads", "kv_memory")
 @click.option("--workload", metavar="SPEC", help="Replay Poisson arrivals or a trace instead.")
 @click.option("--slo", metavar="BOUNDS", help="For the goodput: ttft=200ms,tpot=50ms.")
 @click.option(

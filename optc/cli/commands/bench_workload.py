@@ -145,14 +145,14 @@ def _load_options(traffic: Traffic) -> dict[str, Any]:
 
 
 def _check_options(options: Mapping[str, Any], path: Path) -> None:
-    from optc.simulate.serve import LOAD_OPTIONS
+    from optc.runtime.settings import NAMES
 
-    unknown = sorted(set(options) - set(LOAD_OPTIONS))
+    unknown = sorted(set(options) - set(NAMES))
     if unknown:
         raise InputError(
             f"{unknown[0]!r} is no setting",
             where=str(path),
-            hint=f"one of {', '.join(LOAD_OPTIONS)}",
+            hint=f"one of {', '.join(NAMES)}",
         )
 
 

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from optc.cli.chosen import engine_option
 from optc.cli.needs import compile_packages
+from optc.cli.options import add_options
 from optc.cli.output import (
     figure,
     json_option,
@@ -19,6 +19,7 @@ from optc.cli.output import (
     table,
 )
 from optc.cli.progress import progress_on_stderr
+from optc.runtime.settings import ServeSettings
 
 if TYPE_CHECKING:
     from optc.driver.judging.evaluate import Evaluation
@@ -42,7 +43,7 @@ _LABELS = {
 @click.option("--text", type=_PATH, help="Text to score: .jsonl or plain [shipped].")
 @click.option("--reference", type=_PATH, help="Model folder: adds KL and top-1 agreement.")
 @click.option("--threads", type=click.IntRange(min=1), help="CPU threads [all usable].")
-@engine_option
+@add_options(ServeSettings, "engine")
 @json_option
 def command(
     artifact: Path,

@@ -8,19 +8,30 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from optc.cli.chosen import chosen_json, chosen_text, engine_option
+from optc.cli.chosen import chosen_json, chosen_text
+from optc.cli.options import add_options
 from optc.cli.output import json_option, print_json, visible
 from optc.cli.structured import structured_options, structured_parameters
 from optc.cli.valid_text import valid_text
 from optc.errors import InputError
-from optc.runtime.scheduling.batching import MODES, BatchingMode
-from optc.units import SIZE_HELP
+from optc.runtime.settings import ServeSettings
 
 if TYPE_CHECKING:
     from optc import Engine, RequestOutput, SamplingParams
 
 #: What the adapter of --adapter is called.
 _ADAPTER = "adapter"
+#: Settings of the engine that the command takes.
+_SERVED = (
+    "engine",
+    "threads",
+    "kv_memory",
+    "max_sequences",
+    "speculate",
+    "draft",
+    "num_speculative_tokens",
+    "batching",
+)
 
 
 @click.command("run", short_help="Continue prompts with an artifact.")
@@ -65,37 +76,11 @@ _ADAPTER = "adapter"
     metavar="SECONDS",
     help="End each continuation after this time, with what it has.",
 )
-@click.option("--threads", type=click.IntRange(min=1), help="CPU threads [all usable].")
-@click.option("--kv-memory", metavar="SIZE", help=f"Memory for keys and values, {SIZE_HELP}.")
-@click.option(
-    "--batching",
-    type=click.Choice(MODES),
-    default=MODES[0],
-    show_default=True,
-    help="When prompts are begun: at once, or one batch after the other.",
-)
-@click.option(
-    "--max-sequences", type=click.IntRange(min=1), help="Most texts at once [the engine's limit]."
-)
-@engine_option
-@click.option(
-    "--speculate",
-    metavar="KIND",
-    help="Draft tokens: ngram, lookahead, draft, self, medusa, or some joined by +; same output, "
-    "fewer steps [off].",
-)
-@click.option(
-    "--draft", type=click.Path(path_type=Path), help="Artifact of a draft model [ARTIFACT's own]."
-)
+@add_options(ServeSettings, *_SERVED)
 @click.option(
     "--adapter",
     type=click.Path(path_type=Path),
     help="Folder of a LoRA adapter as PEFT saved it.",
-)
-@click.option(
-    "--num-speculative-tokens",
-    type=click.IntRange(min=1),
-    help="Always draft so many tokens [as many as pay].",
 )
 @structured_options
 @json_option
@@ -104,21 +89,13 @@ def command(
     prompts: tuple[str, ...],
     parse_special: bool,
     timeout: float | None,
-    threads: int | None,
-    kv_memory: str | None,
-    batching: BatchingMode,
-    max_sequences: int | None,
-    engine: str | None,
-    speculate: str | None,
-    draft: Path | None,
     adapter: Path | None,
-    num_speculative_tokens: int | None,
     as_json: bool,
     json_schema: Path | None,
     regex: str | None,
     grammar: Path | None,
     choice: tuple[str, ...],
-    **sampling: Any,
+    **options: Any,
 ) -> None:
     """Continue each --prompt with ARTIFACT; several prompts are batched.
 
@@ -130,18 +107,9 @@ def command(
     if prompts.count("-") > 1:
         raise InputError("stdin can be read once", where="--prompt -")
     structure = structured_parameters(json_schema, regex, grammar, choice)
-    params = SamplingParams(**sampling, **structure)
-    with load(
-        artifact,
-        engine=engine,
-        kv_memory=kv_memory,
-        threads=threads,
-        batching=batching,
-        max_sequences=max_sequences,
-        speculate=speculate,
-        draft=draft,
-        num_speculative_tokens=num_speculative_tokens,
-    ) as loaded:
+    settings = ServeSettings(**{name: options.pop(name) for name in _SERVED})
+    params = SamplingParams(**options, **structure)
+    with load(artifact, settings) as loaded:
         terms: dict[str, Any] = {"deadline_s": timeout, "parse_special": parse_special}
         if adapter is not None:
             loaded.load_adapter(_ADAPTER, adapter)
@@ -153,7 +121,7 @@ def command(
             outputs = [_stream(loaded, texts[0], params, terms)]
     if as_json:
         results = [_figures(output) for output in outputs]
-        if draft or speculate not in (None, "off"):
+        if settings.draft or settings.speculate not in (None, "off"):
             results = [r | _drafts(output) for r, output in zip(results, outputs, strict=True)]
         if params.structure is not None:
             results = [

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from optc.cli.chosen import engine_option
+from optc.cli.options import add_options
 from optc.cli.output import (
     figure,
     json_option,
@@ -20,7 +19,8 @@ from optc.cli.output import (
     table,
 )
 from optc.cli.progress import progress_on_stderr
-from optc.units import SIZE_HELP, parse_bytes
+from optc.runtime.settings import ServeSettings
+from optc.units import parse_bytes
 
 if TYPE_CHECKING:
     from optc.progress import Progress
@@ -47,11 +47,9 @@ _NUMBERS = ("budget", "chunk", "at once", "drafts", "good %", "TTFT p90", "TPOT 
     type=click.FloatRange(min=0, max=1),
     help="Try speculation; the share of drafts that optc bench --workload saw accepted.",
 )
-@click.option("--kv-memory", metavar="SIZE", help=f"Memory for keys and values, {SIZE_HELP}.")
-@click.option("--threads", type=click.IntRange(min=1), help="CPU threads [all usable].")
+@add_options(ServeSettings, "engine", "threads", "kv_memory")
 @click.option("--seed", type=int, default=0, help="Of random times and lengths.")
 @click.option("--measure-again", is_flag=True, help="Measure step times anew.")
-@engine_option
 @json_option
 def command(
     artifacts: tuple[Path, ...],
@@ -110,7 +108,7 @@ def command(
         "slo": bounds.to_json(),
         "artifact": best.subject if met else None,
         "engine": _engine_name(Path(best.subject), engine) if met else None,
-        "settings": best.settings.load_options() if met else None,
+        "settings": best.settings.differing() if met else None,
         "max_rate": {"requests_per_s": max_rate, "share": ATTAINED},
         "step_time_error": {subject.name: subject.times.error for subject in subjects},
         "candidates": [_candidate_json(candidate) for candidate in ordered],
@@ -186,7 +184,7 @@ def _jobs(
 def _candidate_json(candidate: Candidate) -> dict[str, Any]:
     return {
         "artifact": candidate.subject,
-        "settings": asdict(candidate.settings),
+        "settings": candidate.settings.differing(),
         "goodput": candidate.figures["goodput"],
         **{key: candidate.figures[key] for key in ("ttft_ms", "tpot_ms", "e2e_ms")},
         **{key: candidate.figures[key] for key in ("output_tokens_per_s", "kv_use", "busy")},

@@ -6,6 +6,7 @@ post-processors of the file in the folder, and prompts must be encoded as its us
 
 from __future__ import annotations
 
+import string
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,8 @@ FOLDER = "tokenizer"
 _NO_TOKEN = -1
 #: More than any vocabulary has; ids are 32 bits in all engines.
 _MOST_TOKENS = 1 << 31
+#: A text of all that is common: words that no vocabulary has need its unknown token.
+_TRIED = f"a {string.printable}"
 _VOCABULARIES = frozenset({"tokenizer.json", "tokenizer.model", "vocab.json"})
 
 
@@ -102,12 +105,16 @@ def _load(source: Path, files: Sequence[Path], allow_remote_code: bool) -> Any:
 
 
 def _first_id(tokenizer: Any, source: Path) -> int | None:
-    """The first token of a text."""
+    """The first token of a text, with which it is also tried whether texts can be encoded."""
     try:
         with rust_errors():
-            ids: list[int] = tokenizer.backend_tokenizer.encode("a").ids
+            ids: list[int] = tokenizer.backend_tokenizer.encode(_TRIED).ids
     except RustError as error:
-        raise _unreadable(error, source) from error
+        raise InputError(
+            f"the tokenizer cannot encode plain text: {_one_line(error)}",
+            where=str(source),
+            hint="its vocabulary and its tokenizer_class may not belong together",
+        ) from error
     return next(iter(ids), None)
 
 

@@ -10,7 +10,6 @@ from optc.executable.executable import Executable, Int32
 from optc.runtime.adapters.rows import with_adapters
 from optc.runtime.adapters.table import Adapter, AdapterTable
 from optc.runtime.beams.group import advance_beams, group_of
-from optc.runtime.kv.eviction import Eviction
 from optc.runtime.kv.kv_blocks import BlockCopy, KVBlocks
 from optc.runtime.kv.kv_plan import KVPlan
 from optc.runtime.loop.advance import advance
@@ -24,9 +23,10 @@ from optc.runtime.outputs import Delta, FinishReason
 from optc.runtime.params import SamplingParams
 from optc.runtime.requests.deadlines import Deadlines
 from optc.runtime.requests.request import Request
-from optc.runtime.scheduling.batching import Batching
+from optc.runtime.scheduling.batching import make_batching
 from optc.runtime.scheduling.chunks import Chunk
 from optc.runtime.scheduling.scheduler import Scheduler
+from optc.runtime.settings import ServeSettings
 from optc.runtime.speculative.proposer import Checked
 from optc.runtime.speculative.speculator import Speculator
 from optc.runtime.spill.spill import Spill
@@ -49,17 +49,12 @@ class Core:
     Args:
         executable: The engine; its KV pools are allocated here.
         plan: Sizes of the KV pools.
+        settings: How it serves; None are the defaults. The rows of a step are at most the engine's
+            own limit.
         eos_token_ids: Tokens that end a text.
-        token_budget: Most rows of one step; at most the engine's own limit.
-        prefix_cache: Keep the keys and values of prefixes for later requests. Without effect on
-            engines that are not batch-invariant, where it would change results.
-        prefix_eviction: Which of them goes first when others need the room.
-        spill_store: Where cached prefixes go then; None is nowhere.
+        spill_store: Where cached prefixes go that are evicted; None is nowhere.
         speculator: Drafts tokens; None decodes one at a time. It does not change what is drawn,
             if the engine is batch-invariant.
-        batching: Who may be admitted when; None is continuous batching.
-        max_sequences: Most requests that are served at once; None is the engine's limit.
-        prefill_chunk: Most rows of a step for prompts while others decode; None is no limit.
         clock: Seconds of a monotonic clock.
     """
 
@@ -67,18 +62,14 @@ class Core:
         self,
         executable: Executable,
         plan: KVPlan,
+        settings: ServeSettings | None = None,
         *,
         eos_token_ids: Iterable[int] = (),
-        token_budget: int,
-        prefix_cache: bool = True,
-        prefix_eviction: Eviction = "lru",
         spill_store: Store | None = None,
         speculator: Speculator | None = None,
-        batching: Batching | None = None,
-        max_sequences: int | None = None,
-        prefill_chunk: int | None = None,
         clock: Callable[[], float] = time.perf_counter,
     ) -> None:
+        settings = settings or ServeSettings()
         spec = executable.spec
         self.executable = executable
         self._block_size = plan.block_size
@@ -94,17 +85,20 @@ class Core:
             tuple(group.window for group in spec.groups),
             plan.blocks,
             plan.block_size,
-            prefix_cache=prefix_cache and spec.batch_invariant,
-            eviction=prefix_eviction,
+            prefix_cache=settings.prefix_cache and spec.batch_invariant,
+            eviction=settings.prefix_eviction,
             spill=self._spill,
         )
+        wanted = settings.max_sequences or spec.max_sequences
         self.scheduler: Scheduler[Request] = Scheduler(
             self._blocks,
-            min(token_budget, spec.max_rows),
-            min(max_sequences or spec.max_sequences, spec.max_sequences, spec.max_logit_rows),
+            settings.step_rows(spec.max_rows),
+            min(wanted, spec.max_sequences, spec.max_logit_rows),
             spec.max_logit_rows,
-            batching,
-            prefill_chunk,
+            make_batching(
+                settings.batching, settings.batch_window_ms, min(wanted, spec.max_logit_rows), clock
+            ),
+            settings.prefill_chunk,
         )
         self._metrics = EngineMetrics(total_blocks=plan.blocks, work=Work(self._blocks.windows))
         self._next_id = 0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from itertools import islice
 from typing import Literal, NamedTuple
 
 from optc.errors import RequestError
@@ -109,8 +110,9 @@ def _choice(choice: object) -> Structure | None:
     if choice is None:
         return None
     listed = isinstance(choice, Sequence) and not isinstance(choice, str)
-    texts = list(choice[: MAX_CHOICES + 1]) if isinstance(choice, Sequence) and listed else []
-    if not texts or any(not isinstance(text, str) or not text for text in texts):
+    given = list(islice(choice, MAX_CHOICES + 1)) if isinstance(choice, Sequence) else []
+    texts = [text for text in given if isinstance(text, str) and text]
+    if not listed or not texts or len(texts) < len(given):
         raise invalid("choice", choice, "a list of non-empty texts")
     if not all(map(encodes, texts)):
         raise invalid("choice", choice, "valid Unicode, without surrogates")

@@ -60,6 +60,15 @@ def test_what_is_written(model: Path) -> None:
     ).read_text() == "{{ bos_token }}"
 
 
+def test_a_tokenizer_that_cannot_encode_plain_text_is_refused(model: Path) -> None:
+    edit(model, tokenizer_class="BertTokenizer")  # needs the token [UNK], which is not there
+    with pytest.raises(InputError) as caught:
+        write(model)
+    error = caught.value.render()
+    assert error.startswith(f"{model}: the tokenizer cannot encode plain text: WordPiece error")
+    assert "tokenizer_class may not belong together" in error
+
+
 def test_a_model_without_a_tokenizer(model: Path) -> None:
     (model / "tokenizer.json").unlink()
     assert write(model) is None
@@ -153,10 +162,13 @@ def test_damaged_files_are_named(model: Path, file: str, text: str, message: str
 def test_a_tokenizer_that_the_package_panics_at_is_a_user_error(model: Path) -> None:
     template = {"type": "TemplateProcessing", "pair": [], "special_tokens": {}}
     template["single"] = [{"SpecialToken": {"id": "<x>", "type_id": 0}}]
-    for part in ({"normalizer": {"type": "Precompiled"}}, {"post_processor": template}):
+    for part, failed in (
+        ({"normalizer": {"type": "Precompiled"}}, "be read: RustError: "),
+        ({"post_processor": template}, "encode plain text: "),
+    ):
         described = json.loads(byte_level().to_str())
         (model / "tokenizer.json").write_text(json.dumps({**described, **part}))
-        with pytest.raises(InputError, match="the tokenizer cannot be read: RustError: "):
+        with pytest.raises(InputError, match=f"the tokenizer cannot {failed}"):
             write(model, bos_token_id=0)
         shutil.rmtree(model.parent / "artifact")
 

@@ -14,6 +14,7 @@ from optc.runtime.kv.kv_plan import KVPlan
 from optc.runtime.loop.core import Core
 from optc.runtime.params import SamplingParams
 from optc.runtime.requests.request import Request
+from optc.runtime.settings import ServeSettings
 from tests.runtime.beams.naive_beams import search_naively
 from tests.runtime.support.toy import ToyExecutable, generate_naively, naive_logits, toy_spec
 
@@ -32,8 +33,7 @@ def make_core(
     core = Core(
         executable,
         KVPlan(4, blocks, 0, 40),
-        token_budget=budget,
-        prefix_cache=prefix_cache,
+        ServeSettings(token_budget=budget, prefix_cache=prefix_cache),
         eos_token_ids=eos,
     )
     return core, executable
@@ -209,7 +209,7 @@ class PoisonedExecutable(ToyExecutable):
 
 def test_nan_logits_end_the_search_with_an_error() -> None:
     executable = PoisonedExecutable(toy_spec())
-    core = Core(executable, KVPlan(4, (40,), 0, 64), token_budget=16)
+    core = Core(executable, KVPlan(4, (40,), 0, 64), ServeSettings(token_budget=16))
     beams = add(core, [1, 2], SamplingParams(beam_width=2, max_tokens=9))
     drain(core)
     for beam in beams:

@@ -13,6 +13,7 @@ from optc.executable.executable import Int32
 from optc.runtime.engine import Engine
 from optc.runtime.kv.eviction import Eviction
 from optc.runtime.kv.kv_blocks import BlockTables, KVBlocks
+from optc.runtime.settings import ServeSettings
 from optc.runtime.spill.spill import Spill
 from optc.runtime.spill.stores import HostStore
 from tests.runtime.support.toy import ToyExecutable, toy_spec
@@ -123,7 +124,7 @@ def test_lfu_forgets_what_was_popular_long_ago() -> None:
 
 def test_an_unknown_eviction_is_refused() -> None:
     with pytest.raises(InputError) as caught:
-        Engine(lambda: ToyExecutable(toy_spec()), prefix_eviction="fifo")  # type: ignore[arg-type]
+        Engine(lambda: ToyExecutable(toy_spec()), ServeSettings(prefix_eviction="fifo"))  # type: ignore[arg-type]
     message = "prefix_eviction: eviction 'fifo' is not known (one of lru, lfu)"
     assert str(caught.value) == message
 

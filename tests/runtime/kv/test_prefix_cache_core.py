@@ -14,6 +14,7 @@ from optc.runtime.kv.kv_plan import KVPlan
 from optc.runtime.loop.core import Core
 from optc.runtime.params import SamplingParams
 from optc.runtime.requests.request import Request
+from optc.runtime.settings import ServeSettings
 from tests.runtime.support.toy import ToyExecutable, generate_naively, toy_spec
 from tests.runtime.support.traffic import drain
 
@@ -23,7 +24,7 @@ GREEDY = SamplingParams(temperature=0, max_tokens=5)
 def make_core(spec: EngineSpec, blocks: int = 40) -> tuple[Core, ToyExecutable]:
     executable = ToyExecutable(spec)
     plan = KVPlan(4, (blocks,) * len(spec.groups), 0, spec.max_context)
-    return Core(executable, plan, token_budget=16), executable
+    return Core(executable, plan, ServeSettings(token_budget=16)), executable
 
 
 def run(core: Core, prompt: list[int], salt: str = "") -> Request:
@@ -100,11 +101,11 @@ def test_no_salt_is_read_as_an_adapter() -> None:
 
 def test_the_engine_keeps_tenants_apart() -> None:
     executable = ToyExecutable(toy_spec())
-    with Engine(lambda: executable, block_size=4) as engine:
+    with Engine(lambda: executable, ServeSettings(block_size=4)) as engine:
         for salt, cached in [("a", 0), ("a", 20), ("b", 0)]:
             output = engine.generate([[3] * 21], GREEDY, salt=salt)[0]
             assert output.metrics.cached_tokens == cached
         assert engine.submit([3] * 21, GREEDY, salt="b").result().metrics.cached_tokens == 20
-    with Engine(lambda: executable, block_size=4, prefix_cache=False) as engine:
+    with Engine(lambda: executable, ServeSettings(block_size=4, prefix_cache=False)) as engine:
         engine.generate([[3] * 21] * 2, GREEDY)
         assert engine.generate([[3] * 21], GREEDY)[0].metrics.cached_tokens == 0

@@ -14,6 +14,7 @@ from optc.runtime.kv.kv_plan import plan_kv
 from optc.runtime.loop.core import Core
 from optc.runtime.params import SamplingParams
 from optc.runtime.requests.request import Request
+from optc.runtime.settings import ServeSettings
 from optc.runtime.speculative.controller import Fixed
 from optc.runtime.speculative.proposer import Drafts, Wanted
 from optc.runtime.speculative.speculator import Source, Speculator
@@ -53,7 +54,7 @@ def test_every_sequence_has_one_block_to_its_end(
     core = Core(
         executable,
         plan,
-        token_budget=budget,
+        ServeSettings(token_budget=budget),
         speculator=Speculator([Source(Zeros(), Fixed(5))]),
     )
     params = SamplingParams(max_tokens=None, temperature=0, ignore_eos=True)

@@ -13,6 +13,7 @@ from optc.runtime.kv.kv_plan import KVPlan
 from optc.runtime.loop.core import Core
 from optc.runtime.params import SamplingParams
 from optc.runtime.requests.request import Request
+from optc.runtime.settings import ServeSettings
 from tests.runtime.support.toy import VOCAB, ToyExecutable, generate_naively, toy_spec
 
 GREEDY = SamplingParams(temperature=0, max_tokens=8)
@@ -35,7 +36,7 @@ def make_core(
 ) -> tuple[Core, ToyExecutable]:
     executable = ToyExecutable(spec)
     plan = tight_plan(spec, budget, block_size, spare)
-    return Core(executable, plan, token_budget=budget), executable
+    return Core(executable, plan, ServeSettings(token_budget=budget)), executable
 
 
 def add(core: Core, prompt: list[int], params: SamplingParams = GREEDY, seed: int = 1) -> Request:
@@ -110,7 +111,9 @@ def test_end_tokens_stop_tokens_and_lengths() -> None:
     assert core.metrics().finished == {"stop": 1, "length": 1}
 
     spec = toy_spec()
-    ending = Core(executable, tight_plan(spec, 16, 4), eos_token_ids=[end], token_budget=16)
+    ending = Core(
+        executable, tight_plan(spec, 16, 4), ServeSettings(token_budget=16), eos_token_ids=[end]
+    )
     with_end = add(ending, [1, 2, 3])
     ignoring = add(ending, [1, 2, 3], SamplingParams(temperature=0, max_tokens=8, ignore_eos=True))
     drain(ending)
@@ -144,7 +147,7 @@ class PoisonedExecutable(ToyExecutable):
 @pytest.mark.parametrize("temperature", [0, 1])
 def test_nan_logits_end_that_request_alone(temperature: float) -> None:
     executable = PoisonedExecutable(toy_spec())
-    core = Core(executable, tight_plan(executable.spec, 16, 4, 9), token_budget=16)
+    core = Core(executable, tight_plan(executable.spec, 16, 4, 9), ServeSettings(token_budget=16))
     params = SamplingParams(temperature=temperature, max_tokens=3, logit_bias={7: -np.inf})
     broken, sound = add(core, [1, 7], params), add(core, [1, 2], params)
     drain(core)
@@ -160,7 +163,7 @@ def test_times_are_recorded_in_order() -> None:
     ticks = iter(range(10_000))
     executable = ToyExecutable(toy_spec())
     plan = tight_plan(executable.spec, 16, 4)
-    core = Core(executable, plan, token_budget=16, clock=lambda: float(next(ticks)))
+    core = Core(executable, plan, ServeSettings(token_budget=16), clock=lambda: float(next(ticks)))
     request = add(core, [1, 2, 3])
     drain(core)
     metrics = request.metrics
@@ -255,7 +258,9 @@ def test_seeded_tokens_do_not_depend_on_batch_mates(
 
 def test_no_more_sequences_are_served_at_once_than_asked_for() -> None:
     core = Core(
-        ToyExecutable(toy_spec()), KVPlan(4, (60,), 0, 64), token_budget=16, max_sequences=2
+        ToyExecutable(toy_spec()),
+        KVPlan(4, (60,), 0, 64),
+        ServeSettings(token_budget=16, max_sequences=2),
     )
     for _ in range(5):
         core.add(np.arange(3, dtype=np.int32), SamplingParams(max_tokens=4), seed=0)

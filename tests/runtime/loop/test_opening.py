@@ -9,15 +9,17 @@ import pytest
 
 from optc.errors import InputError
 from optc.runtime.loop.opening import OpenCore, check_same_vocabulary
+from optc.runtime.settings import ServeSettings
 from optc.runtime.speculative.drafting import Drafting
 from tests.runtime.support.toy import ToyExecutable, toy_spec
 
 SPEC = toy_spec(max_rows=16, max_sequences=8)
 
 
-def opened(**options: Any) -> tuple[OpenCore, ToyExecutable]:
+def opened(drafting: Drafting | None = None, **settings: Any) -> tuple[OpenCore, ToyExecutable]:
     executable = ToyExecutable(SPEC)
-    return OpenCore(lambda: executable, **options), executable
+    opening = OpenCore(lambda: executable, ServeSettings(**settings), drafting or Drafting())
+    return opening, executable
 
 
 def test_options_reach_the_core() -> None:
@@ -25,7 +27,7 @@ def test_options_reach_the_core() -> None:
         token_budget=10,
         max_sequences=3,
         block_size=4,
-        kv_memory_bytes=20 * 4 * SPEC.kv_bytes_per_token,
+        kv_memory=20 * 4 * SPEC.kv_bytes_per_token,
     )
     core = opening()
     assert opening.spec is SPEC
@@ -45,8 +47,7 @@ def test_the_engines_limits_hold_for_what_is_larger_or_not_said() -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"kv_memory_bytes": 1}, "1 bytes hold no KV block"),
-        ({"token_budget": 0}, "token_budget: 0 rows"),
+        ({"kv_memory": 1}, "1 bytes hold no KV block"),
         ({"prefix_spill": "nowhere"}, "prefix_spill: 'nowhere' is neither a size nor a folder"),
         ({"batching": "sometimes"}, "batching"),
     ],

@@ -23,6 +23,7 @@ from optc.runtime.loop.core import Core
 from optc.runtime.loop.worker import Worker
 from optc.runtime.params import SamplingParams
 from optc.runtime.requests.request import Request
+from optc.runtime.settings import ServeSettings
 from tests.runtime.support.toy import VOCAB, ToyExecutable, generate_naively, toy_spec
 
 GREEDY = SamplingParams(temperature=0, max_tokens=6)
@@ -105,7 +106,7 @@ def test_threads_that_submit_and_cancel_at_random() -> None:
             assert tokens
 
     tight = 14 * 4 * executable.spec.kv_bytes_per_token
-    with Engine(lambda: executable, kv_memory_bytes=tight, block_size=4) as engine:
+    with Engine(lambda: executable, ServeSettings(kv_memory=tight, block_size=4)) as engine:
         with ThreadPoolExecutor(6) as pool:
             list(pool.map(client, range(6)))
         metrics = engine.metrics()
@@ -154,7 +155,7 @@ def test_a_failing_load_raises_in_the_caller() -> None:
 def test_an_engine_that_cannot_be_used_is_closed() -> None:
     executable = ToyExecutable(toy_spec())
     with pytest.raises(InputError, match="1 bytes hold no KV block"):
-        Engine(lambda: executable, kv_memory_bytes=1)
+        Engine(lambda: executable, ServeSettings(kv_memory=1))
     assert executable.closed
 
 
@@ -276,7 +277,7 @@ def test_an_interrupted_load_ends_its_thread(monkeypatch: pytest.MonkeyPatch) ->
     with monkeypatch.context() as patch:
         patch.setattr(threading.Event, "wait", interrupt)
         with pytest.raises(KeyboardInterrupt):
-            Worker(lambda: Core(executable, KVPlan(4, (4,), 1, 16), token_budget=8))
+            Worker(lambda: Core(executable, KVPlan(4, (4,), 1, 16), ServeSettings(token_budget=8)))
     for thread in threading.enumerate():
         if thread.name == "optc-engine":
             thread.join(20)

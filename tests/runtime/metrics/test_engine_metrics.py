@@ -13,6 +13,7 @@ from optc.runtime.loop.core import Core
 from optc.runtime.metrics.engine_metrics import EngineMetrics, RequestMetrics
 from optc.runtime.metrics.work import Work
 from optc.runtime.params import SamplingParams
+from optc.runtime.settings import ServeSettings
 from tests.runtime.support.toy import ToyExecutable, toy_spec
 
 
@@ -46,7 +47,7 @@ def test_the_core_counts_work_use_and_latencies() -> None:
     core = Core(
         ToyExecutable(toy_spec()),
         KVPlan(4, (10,), 0, 64),
-        token_budget=16,
+        ServeSettings(token_budget=16),
         clock=lambda: next(times) / 64,
     )
     params = SamplingParams(max_tokens=3, temperature=0, ignore_eos=True)

@@ -14,6 +14,7 @@ from optc.runtime.loop.core import Core
 from optc.runtime.params import SamplingParams
 from optc.runtime.requests.checks import shown
 from optc.runtime.requests.request import Request
+from optc.runtime.settings import ServeSettings
 from tests.runtime.support.toy import ToyExecutable, generate_naively, toy_spec
 
 LONG = SamplingParams(temperature=0, max_tokens=50)
@@ -30,7 +31,9 @@ class Clock:
 
 def make_core(clock: Clock, max_sequences: int = 8) -> tuple[Core, ToyExecutable]:
     executable = ToyExecutable(toy_spec(max_sequences=max_sequences))
-    return Core(executable, KVPlan(4, (40,), 0, 64), token_budget=16, clock=clock), executable
+    return Core(
+        executable, KVPlan(4, (40,), 0, 64), ServeSettings(token_budget=16), clock=clock
+    ), executable
 
 
 def add(core: Core, prompt: list[int], deadline_s: float | None) -> Request:

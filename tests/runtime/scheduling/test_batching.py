@@ -10,7 +10,8 @@ from optc.runtime.engine import Engine
 from optc.runtime.kv.kv_plan import KVPlan
 from optc.runtime.loop.core import Core
 from optc.runtime.params import SamplingParams
-from optc.runtime.scheduling.batching import Batches, BatchingMode, make_batching
+from optc.runtime.scheduling.batching import Batches, BatchingMode
+from optc.runtime.settings import ServeSettings
 from tests.runtime.support.jobs import Job, make_world
 from tests.runtime.support.toy import ToyExecutable, generate_naively, toy_spec
 
@@ -51,9 +52,9 @@ class Clock:
 def test_a_dynamic_batch_waits_for_its_window_or_until_it_is_full() -> None:
     clock = Clock()
     executable = ToyExecutable(toy_spec(max_sequences=2))
-    batching = make_batching("dynamic", 50, 2, clock)
     plan = KVPlan(4, (40,), 0, 64)
-    core = Core(executable, plan, token_budget=16, batching=batching, clock=clock)
+    settings = ServeSettings(token_budget=16, batching="dynamic", batch_window_ms=50)
+    core = Core(executable, plan, settings, clock=clock)
     params = SamplingParams(temperature=0, max_tokens=2)
 
     def add(deadline_s: float | None = None) -> None:
@@ -88,7 +89,7 @@ def test_results_are_the_same_in_every_mode(mode: BatchingMode) -> None:
     executable = ToyExecutable(toy_spec((0, 6), max_sequences=3))
     prompts = [[i] * (1 + 5 * (i % 4)) for i in range(9)]
     params = [SamplingParams(temperature=0, max_tokens=1 + i) for i in range(9)]
-    with Engine(lambda: executable, batching=mode, batch_window_ms=1) as engine:
+    with Engine(lambda: executable, ServeSettings(batching=mode, batch_window_ms=1)) as engine:
         results = engine.generate(prompts, params)
     for prompt, wanted, result in zip(prompts, params, results, strict=True):
         assert wanted.max_tokens is not None
@@ -103,9 +104,7 @@ def test_continuous_batching_takes_fewer_steps() -> None:
     for mode in modes:
         executable = ToyExecutable(toy_spec(max_sequences=8))
         with Engine(
-            lambda e=executable: e,  # type: ignore[misc]
-            batching=mode,
-            max_sequences=4,
+            lambda e=executable: e, ServeSettings(batching=mode, max_sequences=4)
         ) as engine:
             engine.generate([[1]] * 12, params)
             steps[mode] = engine.metrics().steps
@@ -122,5 +121,7 @@ def test_continuous_batching_takes_fewer_steps() -> None:
 )
 def test_unknown_modes_and_windows_are_refused(mode: str, window: float, message: str) -> None:
     with pytest.raises(InputError) as caught:
-        Engine(lambda: ToyExecutable(toy_spec()), batching=mode, batch_window_ms=window)  # type: ignore[arg-type]
+        Engine(
+            lambda: ToyExecutable(toy_spec()), ServeSettings(batching=mode, batch_window_ms=window)
+        )  # type: ignore[arg-type]
     assert str(caught.value) == message

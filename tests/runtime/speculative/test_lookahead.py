@@ -9,6 +9,7 @@ from optc.runtime.kv.kv_plan import KVPlan
 from optc.runtime.loop.core import Core
 from optc.runtime.params import SamplingParams
 from optc.runtime.requests.request import Request
+from optc.runtime.settings import ServeSettings
 from optc.runtime.speculative.controller import Fixed
 from optc.runtime.speculative.lookahead import LookaheadProposer
 from optc.runtime.speculative.proposer import Checked, Wanted
@@ -64,7 +65,10 @@ def test_requests_are_kept_apart_and_forgotten() -> None:
 def outputs(speculator: Speculator | None, temperature: float) -> tuple[list[list[int]], Core]:
     spec = toy_spec((0, 5), max_logit_rows=20)
     core = Core(
-        ToyExecutable(spec), KVPlan(4, (90, 90), 0, 64), token_budget=16, speculator=speculator
+        ToyExecutable(spec),
+        KVPlan(4, (90, 90), 0, 64),
+        ServeSettings(token_budget=16),
+        speculator=speculator,
     )
     params = SamplingParams(
         temperature=temperature, max_tokens=40, logit_bias=dict.fromkeys(range(4), 9.0)

@@ -15,6 +15,7 @@ from optc.runtime.engine import Engine
 from optc.runtime.kv.kv_plan import KVPlan
 from optc.runtime.loop.core import Core
 from optc.runtime.params import SamplingParams
+from optc.runtime.settings import ServeSettings
 from optc.runtime.speculative.break_even import BreakEven
 from optc.runtime.speculative.controller import Controller, Drafted, Fixed
 from optc.runtime.speculative.drafting import Drafting
@@ -100,7 +101,12 @@ def run(temperature: float, controller: Controller | None) -> tuple[list[int], C
         proposer = MedusaProposer(executable, 8)
         source = Source(proposer, controller, learner=proposer, note_rows=proposer.note_rows)
         speculator = Speculator([source])
-    core = Core(executable, KVPlan(4, (40, 40), 0, 64), token_budget=16, speculator=speculator)
+    core = Core(
+        executable,
+        KVPlan(4, (40, 40), 0, 64),
+        ServeSettings(token_budget=16),
+        speculator=speculator,
+    )
     params = SamplingParams(temperature=temperature, max_tokens=30)
     one = core.add(np.array([3, 1, 4], np.int32), params, seed=7)
     while core.has_work:

@@ -16,6 +16,7 @@ from optc.runtime.kv.kv_plan import KVPlan
 from optc.runtime.loop.core import Core
 from optc.runtime.params import SamplingParams
 from optc.runtime.requests.request import Request
+from optc.runtime.settings import ServeSettings
 from optc.runtime.speculative.controller import Fixed
 from optc.runtime.speculative.drafting import Drafting
 from optc.runtime.speculative.kinds import parse_kinds
@@ -144,7 +145,7 @@ def test_a_nan_behind_accepted_drafts_keeps_them() -> None:
     core = Core(
         executable,
         KVPlan(4, (30,), 0, 64),
-        token_budget=16,
+        ServeSettings(token_budget=16),
         speculator=Speculator([Source(Oracle(text, 100), Fixed(6))]),
     )
     request = core.add(np.array([5, 6], np.int32), params, seed=7)

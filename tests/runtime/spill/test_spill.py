@@ -13,6 +13,7 @@ from optc.runtime.kv.kv_plan import KVPlan
 from optc.runtime.loop.core import Core
 from optc.runtime.params import SamplingParams
 from optc.runtime.requests.request import Request
+from optc.runtime.settings import ServeSettings
 from optc.runtime.spill.spill import Spill
 from optc.runtime.spill.stores import Bytes, FileStore, HostStore, SpillWarning, Store
 from tests.runtime.support.toy import ToyExecutable, generate_naively, toy_spec
@@ -27,7 +28,7 @@ def make_core(
 ) -> tuple[Core, ToyExecutable]:
     executable = ToyExecutable(toy_spec(windows))
     plan = KVPlan(4, (blocks,) * len(windows), 0, 44)
-    return Core(executable, plan, token_budget=16, spill_store=store), executable
+    return Core(executable, plan, ServeSettings(token_budget=16), spill_store=store), executable
 
 
 def run(core: Core, prompt: list[int], salt: str = "") -> Request:

@@ -11,6 +11,7 @@ import pytest
 
 from optc.errors import InputError
 from optc.runtime.engine import Engine
+from optc.runtime.settings import ServeSettings
 from optc.runtime.spill.stores import FileStore, HostStore, Store
 from optc.runtime.spill.where import parse_spill
 from tests.runtime.support.toy import ToyExecutable, toy_spec
@@ -34,7 +35,7 @@ def test_users_say_where(tmp_path: Path) -> None:
 )
 def test_what_is_no_place_is_refused(where: str, message: str) -> None:
     with pytest.raises(InputError) as caught:
-        Engine(lambda: ToyExecutable(toy_spec()), prefix_spill=where)
+        Engine(lambda: ToyExecutable(toy_spec()), ServeSettings(prefix_spill=where))
     assert message in str(caught.value)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from collections import deque
 from typing import Any
 
 import pytest
@@ -84,6 +85,11 @@ def test_without_a_structure_there_is_none() -> None:
         (
             {"choice": ["a", ""]},
             "sampling parameters: choice=['a', ''] is not allowed "
+            "(must be a list of non-empty texts)",
+        ),
+        (
+            {"choice": deque([1, 2])},
+            "sampling parameters: choice=deque([1, 2]) is not allowed "
             "(must be a list of non-empty texts)",
         ),
         (
@@ -270,3 +276,10 @@ def test_a_tokenizer_that_is_not_understood_is_an_error() -> None:
     fresh = GrammarCompiler(tokenizer, tokenizer.backend.get_vocab_size(), [1])
     with pytest.raises(RequestError, match="no structured output with this model's tokenizer"):
         fresh.constraints(Structure("regex", "a"), 1)
+
+
+def test_choices_may_be_any_sequence() -> None:
+    assert (
+        SamplingParams(choice=deque(["a", "b"])).structure
+        == SamplingParams(choice=["a", "b"]).structure
+    )

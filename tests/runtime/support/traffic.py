@@ -15,6 +15,7 @@ from optc.runtime.kv.kv_plan import KVPlan
 from optc.runtime.loop.core import Core
 from optc.runtime.params import SamplingParams
 from optc.runtime.requests.request import Request
+from optc.runtime.settings import ServeSettings
 from optc.runtime.speculative.controller import Fixed
 from optc.runtime.speculative.proposer import Proposer
 from optc.runtime.speculative.speculator import Source, Speculator
@@ -97,9 +98,8 @@ def make_core(
     core = Core(
         executable,
         tiny_plan(spec, budget, spare),
+        ServeSettings(token_budget=budget, prefix_cache=prefix_cache),
         eos_token_ids=eos_token_ids,
-        token_budget=budget,
-        prefix_cache=prefix_cache,
         speculator=Speculator([Source(proposer, Fixed(drafts))]) if proposer else None,
     )
     return core, executable

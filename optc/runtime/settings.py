@@ -1,0 +1,142 @@
+"""`ServeSettings`: how an engine serves, for `optc.load`, the engine and the simulator."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any, Literal
+
+from optc.errors import InputError
+from optc.options.option import normalize, option, options_of
+from optc.runtime.kv.eviction import Eviction
+from optc.runtime.scheduling.batching import MODES, BatchingMode
+from optc.runtime.speculative.kinds import MAX_DRAFTED
+from optc.units import SIZE_HELP, parse_bytes
+
+
+@dataclass(frozen=True, kw_only=True)
+class ServeSettings:
+    """Settings of a server, checked when they are built as far as they can be without its engine.
+
+    None of them changes a result on batch-invariant engines.
+
+    Attributes:
+        engine: Name of one of the artifact's engines; None is the one that suits this machine best
+            (docs/runtime.md). ``Engine.info`` says which that is and why not another.
+        threads: Threads of the engine, at most the CPUs of the machine; None is what this process
+            may use.
+        kv_memory: Memory for keys and values, ``"2GiB"`` or bytes; None is enough for all
+            sequences at full length, at most 2 GiB and a quarter of the available memory.
+        token_budget: Most rows of one step; None is the engine's limit.
+        max_sequences: Most requests that are served at once, others wait; None is the engine's
+            limit.
+        prefill_chunk: Most rows of a step that prompts get while others decode, which bounds how
+            long new prompts hold up running answers; None leaves that to ``token_budget``.
+        block_size: Tokens of a KV block; None chooses.
+        prefix_cache: Keep the keys and values of prefixes for later requests that begin alike.
+            Without effect on engines that are not batch-invariant.
+        prefix_eviction: Which of them goes first when others need the room: the least recently used
+            (``lru``), or the least frequently used (``lfu``), with aging.
+        prefix_spill: Where evicted ones go: ``"1GiB"`` of memory, or a folder, ``"/var/tmp"`` or
+            with the file's size ``"/var/tmp:10GiB"`` (default: a quarter of what is free).
+            Restored on a hit where that is faster than to compute them; None drops them.
+        speculate: Drafts tokens and verifies several in one step, while that pays: ``ngram`` what
+            the request's own text repeats, ``lookahead`` also what the model said behind rejected
+            drafts, ``draft`` what a smaller model says, ``self`` what the model's own first layers
+            say, ``ngram+draft`` several of these; ``off`` does not. None is ``draft`` where one is
+            given, else ``off``.
+        draft: Artifact of a draft model with the same tokenizer; None is the artifact's own.
+        num_speculative_tokens: Always so many drafts for a request; None is as many as pay, by
+            what steps cost on this machine (measured at the first load, about a second).
+        max_drafted: Most drafts of a request in a step, if ``speculate`` is on.
+        cost_cache: Keep these measurements in the user's cache folder
+            (`optc.runtime.speculative.costs_cache`); False measures at every load.
+        batching: ``continuous`` admits requests at every step; ``static`` runs a batch to its end
+            before it admits the next, ``dynamic`` collects one for ``batch_window_ms`` first:
+            both for comparison.
+        batch_window_ms: Window of ``dynamic`` in milliseconds.
+        verify: ``full`` hashes every file of the artifact first; ``size`` only looks at their
+            lengths.
+
+    Raises:
+        InputError: A size or a number is not usable.
+    """
+
+    engine: str | None = option(
+        None, "Of the artifact's engines [the best for this machine].", metavar="NAME"
+    )
+    threads: int | None = option(None, "CPU threads [all usable].", kind="count", metavar="N")
+    kv_memory: str | int | None = option(
+        None, f"Memory for keys and values, {SIZE_HELP}.", metavar="SIZE"
+    )
+    token_budget: int | None = option(
+        None, "Most rows of a step [the engine's limit].", kind="count", metavar="N"
+    )
+    max_sequences: int | None = option(
+        None, "Most texts at once [the engine's limit].", kind="count", metavar="N"
+    )
+    prefill_chunk: int | None = option(
+        None, "Most rows of a step for prompts while others decode.", kind="count", metavar="N"
+    )
+    block_size: int | None = option(None, "Tokens of a KV block.", kind="count", metavar="N")
+    prefix_cache: bool = True
+    prefix_eviction: Eviction = "lru"
+    prefix_spill: str | Path | None = option(
+        None, "Where evicted prefixes go: a size of memory, or a folder.", metavar="SIZE|FOLDER"
+    )
+    speculate: str | None = option(
+        None,
+        "Draft tokens: ngram, lookahead, draft, self, medusa, or some joined by +; same output, "
+        "fewer steps [off].",
+        metavar="KIND",
+    )
+    draft: Path | None = option(
+        None, "Artifact of a draft model [ARTIFACT's own].", kind="path", metavar="FOLDER"
+    )
+    num_speculative_tokens: int | None = option(
+        None, "Always draft so many tokens [as many as pay].", kind="count", metavar="N"
+    )
+    max_drafted: int = option(
+        MAX_DRAFTED, "Most drafts of a text in a step.", kind="count", metavar="N"
+    )
+    cost_cache: bool = True
+    batching: BatchingMode = option(
+        "continuous",
+        "When prompts are begun: at once, or one batch after the other.",
+        choices=MODES,
+        show_default=True,
+    )
+    batch_window_ms: float = 5.0
+    verify: Literal["full", "size"] = "full"
+
+    def __post_init__(self) -> None:
+        normalize(self)
+        for name in ("threads", "token_budget", "max_sequences", "prefill_chunk", "max_drafted"):
+            count = getattr(self, name)
+            if count is not None and count < 1:
+                raise InputError(f"{count} is too few", where=name, hint="at least 1")
+        if isinstance(self.kv_memory, str):
+            object.__setattr__(self, "kv_memory", parse_bytes(self.kv_memory, "kv_memory"))
+
+    @property
+    def kv_memory_bytes(self) -> int | None:
+        """``kv_memory`` in bytes."""
+        return None if self.kv_memory is None else int(self.kv_memory)
+
+    def step_rows(self, limit: int) -> int:
+        """Most rows of one step of an engine that takes ``limit``."""
+        return limit if self.token_budget is None else min(self.token_budget, limit)
+
+    def differing(self) -> dict[str, Any]:
+        """The settings that are not the defaults: keywords of `optc.load`."""
+        return {
+            f.name: getattr(self, f.name)
+            for f in fields(self)
+            if getattr(self, f.name) != f.default
+        }
+
+
+#: Names of all settings.
+NAMES = tuple(f.name for f in fields(ServeSettings))
+#: Those that the command line may have.
+OPTIONS = tuple(options_of(ServeSettings))
