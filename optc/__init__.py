@@ -31,11 +31,13 @@ if TYPE_CHECKING:
     from optc.errors import RequestTypeError as RequestTypeError
     from optc.errors import UnavailableError as UnavailableError
     from optc.errors import UnsupportedError as UnsupportedError
+    from optc.options import CompileOptions as CompileOptions
     from optc.runtime.engine import Engine as Engine
     from optc.runtime.loader import load as load
     from optc.runtime.outputs import RequestOutput as RequestOutput
     from optc.runtime.params import SamplingParams as SamplingParams
     from optc.runtime.requests.prompts import Chat as Chat
+    from optc.runtime.settings import ServeSettings as ServeSettings
 
     __version__: str
 
@@ -51,11 +53,13 @@ _HOMES = {
     "RequestTypeError": "optc.errors",
     "UnavailableError": "optc.errors",
     "UnsupportedError": "optc.errors",
+    "CompileOptions": "optc.options",
     "Engine": "optc.runtime.engine",
     "load": "optc.runtime.loader",
     "RequestOutput": "optc.runtime.outputs",
     "SamplingParams": "optc.runtime.params",
     "Chat": "optc.runtime.requests.prompts",
+    "ServeSettings": "optc.runtime.settings",
 }
 
 
