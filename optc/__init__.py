@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from optc.runtime.loader import load as load
     from optc.runtime.outputs import RequestOutput as RequestOutput
     from optc.runtime.params import SamplingParams as SamplingParams
+    from optc.runtime.requests.generation_request import GenerationRequest as GenerationRequest
     from optc.runtime.requests.prompts import Chat as Chat
     from optc.runtime.settings import ServeSettings as ServeSettings
 
@@ -58,6 +59,7 @@ _HOMES = {
     "load": "optc.runtime.loader",
     "RequestOutput": "optc.runtime.outputs",
     "SamplingParams": "optc.runtime.params",
+    "GenerationRequest": "optc.runtime.requests.generation_request",
     "Chat": "optc.runtime.requests.prompts",
     "ServeSettings": "optc.runtime.settings",
 }

@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from types import TracebackType
+from typing import Any
 
 from optc.executable.executable import EngineSpec
 from optc.runtime.adapters.loading import load_adapter
@@ -19,11 +20,11 @@ from optc.runtime.loop.worker import Worker
 from optc.runtime.metrics.engine_metrics import EngineMetrics
 from optc.runtime.outputs import Delta, RequestOutput
 from optc.runtime.params import SamplingParams
+from optc.runtime.requests.generation_request import GenerationRequest, as_request
 from optc.runtime.requests.intake import Intake
 from optc.runtime.requests.preparing import OnError, listed, params_for, prepare_all
 from optc.runtime.requests.prompts import Chat, Prompt
 from optc.runtime.requests.submission import Submission
-from optc.runtime.requests.terms import Terms
 from optc.runtime.settings import ServeSettings
 from optc.runtime.speculative.drafting import Drafting
 from optc.runtime.text.tokenizer import Message, Tokenizer
@@ -87,12 +88,8 @@ class Engine:
         prompts: str | Chat | Sequence[Prompt],
         params: SamplingParams | Sequence[SamplingParams] | None = None,
         *,
-        salt: str = "",
-        priority: int = 0,
-        deadline_s: float | None = None,
-        adapter: str | None = None,
-        parse_special: bool = False,
         on_error: OnError = "raise",
+        **terms: Any,
     ) -> list[RequestOutput]:
         """Continue all prompts, batched, and return their results in order.
 
@@ -102,9 +99,9 @@ class Engine:
         Args:
             prompts: One text or conversation, or a sequence of prompts.
             params: For all prompts, or one for each.
-            salt, priority, deadline_s, adapter, parse_special: As of `submit`.
             on_error: ``raise`` begins nothing if a request is invalid; ``return`` serves the others
                 and gives the invalid ones a result as of those that fail while they run.
+            **terms: How all are served: the other fields of `GenerationRequest`.
 
         Raises:
             RequestError: A request is invalid and ``on_error`` is ``raise``, the number of params
@@ -115,10 +112,10 @@ class Engine:
             UnavailableError: Structured output is wanted and llguidance is not installed.
         """
         self._worker.check()
-        terms = Terms(salt=salt, priority=priority, deadline_s=deadline_s, adapter=adapter)
         wanted = listed(prompts)
-        each = params_for(len(wanted), params)
-        prepared = prepare_all(self._intake, wanted, each, terms, parse_special, on_error)
+        pairs = zip(wanted, params_for(len(wanted), params), strict=True)
+        requests = [GenerationRequest(prompt, its, **terms) for prompt, its in pairs]
+        prepared = prepare_all(self._intake, requests, on_error)
         submissions = [entry for entry in prepared if isinstance(entry, Submission)]
         try:
             self._worker.submit(submissions)
@@ -137,10 +134,7 @@ class Engine:
         params: SamplingParams | None = None,
         *,
         variables: Mapping[str, object] | None = None,
-        salt: str = "",
-        priority: int = 0,
-        deadline_s: float | None = None,
-        adapter: str | None = None,
+        **terms: Any,
     ) -> RequestOutput:
         """The assistant's next turn in a conversation.
 
@@ -151,48 +145,27 @@ class Engine:
             messages: ``{"role": …, "content": …}`` in order.
             params: How to continue.
             variables: Further variables of the template, such as ``tools``.
-            salt, priority, deadline_s, adapter: As of `submit`.
+            **terms: How it is served: the other fields of `GenerationRequest`.
 
         Raises:
             RequestError: There is no chat template, it refuses the messages, or as of `submit`.
             EngineError, UnavailableError: As of `submit`.
         """
-        (output,) = self.generate(
-            Chat(messages, variables or {}),
-            params,
-            salt=salt,
-            priority=priority,
-            deadline_s=deadline_s,
-            adapter=adapter,
-        )
+        (output,) = self.generate(Chat(messages, variables or {}), params, **terms)
         return output
 
     def submit(
         self,
-        prompt: Prompt,
+        prompt: Prompt | GenerationRequest,
         params: SamplingParams | None = None,
-        *,
-        salt: str = "",
-        priority: int = 0,
-        deadline_s: float | None = None,
-        adapter: str | None = None,
-        parse_special: bool = False,
+        **terms: Any,
     ) -> Handle:
         """Start one request; iterate the handle to stream it, in a coroutine with ``async for``.
 
         Args:
-            prompt: Text, token ids or a conversation (`optc.Chat`).
+            prompt: Text, token ids or a conversation (`optc.Chat`); or the whole request, alone.
             params: How to continue.
-            salt: A tenant's name: requests of different salts share no cached prefixes, so that
-                latencies tell nothing about the prompts of others.
-            priority: Higher goes first, and later ones make room for it; who waits gains on
-                newcomers, so that nobody starves (`optc.runtime.scheduling.policy` states the
-                bound).
-            deadline_s: Seconds from now when the request ends at the latest, with what it has
-                and the finish reason ``deadline``; seen between steps. None is no deadline.
-            adapter: Name of a loaded LoRA adapter (`load_adapter`); None is the model itself.
-            parse_special: Take texts of control tokens (``<|end_of_text|>``) in the prompt for
-                these tokens; only for prompts that no user wrote. Without it they are text.
+            **terms: How it is served: the other fields of `GenerationRequest`.
 
         Raises:
             RequestError: The prompt, the params, the priority or the deadline is invalid, or no
@@ -202,22 +175,15 @@ class Engine:
             UnavailableError: Structured output is wanted and llguidance is not installed.
         """
         self._worker.check()
-        terms = Terms(salt=salt, priority=priority, deadline_s=deadline_s, adapter=adapter)
-        wanted = SamplingParams() if params is None else params
-        submission = self._intake.submission(prompt, wanted, terms, parse_special)
+        submission = self._intake.submission(as_request(prompt, params, terms))
         self._worker.submit([submission])
         return submission.handle
 
     async def stream(
         self,
-        prompt: Prompt,
+        prompt: Prompt | GenerationRequest,
         params: SamplingParams | None = None,
-        *,
-        salt: str = "",
-        priority: int = 0,
-        deadline_s: float | None = None,
-        adapter: str | None = None,
-        parse_special: bool = False,
+        **terms: Any,
     ) -> AsyncIterator[Delta]:
         """Deltas of one request as they come, for ``async for`` in any event loop.
 
@@ -226,22 +192,13 @@ class Engine:
         reader who is slow holds nobody up (`Handle`).
 
         Args:
-            prompt, params, salt, priority, deadline_s, adapter, parse_special: As of `submit`.
+            prompt, params, **terms: As of `submit`.
 
         Raises:
             RequestError, EngineError, UnavailableError: As of `submit`, at the first delta; and
                 EngineError where the engine fails.
         """
-        submit = partial(
-            self.submit,
-            prompt,
-            params,
-            salt=salt,
-            priority=priority,
-            deadline_s=deadline_s,
-            adapter=adapter,
-            parse_special=parse_special,
-        )
+        submit = partial(self.submit, prompt, params, **terms)
         handle = await submitted(submit)
         try:
             async for delta in handle:

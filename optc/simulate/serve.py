@@ -14,6 +14,7 @@ from optc.executable.executable import EngineSpec
 from optc.runtime.kv.kv_plan import KVPlan, plan_kv
 from optc.runtime.loop.core import Core
 from optc.runtime.params import SamplingParams
+from optc.runtime.requests.completion_input import CompletionInput
 from optc.runtime.requests.request import Request
 from optc.runtime.settings import ServeSettings
 from optc.runtime.speculative.break_even import BreakEven
@@ -113,7 +114,7 @@ def _row_costs(times: StepTimes) -> RowCosts:
 
 def _add(core: Core, job: Job, seed: int) -> Request:
     params = SamplingParams(max_tokens=job.output_tokens, temperature=0, ignore_eos=True)
-    return core.add(job.prompt, params, seed=seed, arrived_s=job.arrival_s)
+    return core.add(CompletionInput(job.prompt, params, seed, arrived_s=job.arrival_s))
 
 
 def _too_small(plan: KVPlan) -> InputError:

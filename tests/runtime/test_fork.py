@@ -11,6 +11,7 @@ from optc.runtime.kv.kv_blocks import KVBlocks, blocks_needed
 from optc.runtime.kv.kv_plan import KVPlan
 from optc.runtime.loop.core import Core
 from optc.runtime.params import SamplingParams
+from optc.runtime.requests.completion_input import CompletionInput
 from optc.runtime.requests.request import Request
 from optc.runtime.settings import ServeSettings
 from tests.runtime.support.toy import ToyExecutable, toy_spec
@@ -32,9 +33,9 @@ def make_core(
 
 
 def add_all(core: Core, prompt: list[int], count: int) -> list[Request]:
-    leader = core.add(np.array(prompt, np.int32), PARAMS, seed=5)
+    leader = core.add(CompletionInput(np.array(prompt, np.int32), PARAMS, seed=5))
     return [leader] + [
-        core.add(np.array(prompt, np.int32), PARAMS, seed=5, index=index, leader=leader)
+        core.add(CompletionInput(np.array(prompt, np.int32), PARAMS, seed=5, index=index), leader)
         for index in range(1, count)
     ]
 
@@ -50,7 +51,7 @@ def alone(spec: EngineSpec, prompt: list[int], count: int) -> list[list[int]]:
     outputs = []
     for index in range(count):
         core, _ = make_core(spec)
-        request = core.add(np.array(prompt, np.int32), PARAMS, seed=5, index=index)
+        request = core.add(CompletionInput(np.array(prompt, np.int32), PARAMS, seed=5, index=index))
         drain(core)
         outputs.append(request.output.tolist())
     return outputs

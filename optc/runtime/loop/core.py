@@ -6,9 +6,9 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-from optc.executable.executable import Executable, Int32
+from optc.executable.executable import Executable
 from optc.runtime.adapters.rows import with_adapters
-from optc.runtime.adapters.table import Adapter, AdapterTable
+from optc.runtime.adapters.table import AdapterTable
 from optc.runtime.beams.group import advance_beams, group_of
 from optc.runtime.kv.kv_blocks import BlockCopy, KVBlocks
 from optc.runtime.kv.kv_plan import KVPlan
@@ -20,7 +20,7 @@ from optc.runtime.metrics.counting import count_drafts, count_queues, snapshot
 from optc.runtime.metrics.engine_metrics import EngineMetrics, RequestMetrics
 from optc.runtime.metrics.work import Work
 from optc.runtime.outputs import Delta, FinishReason
-from optc.runtime.params import SamplingParams
+from optc.runtime.requests.completion_input import CompletionInput
 from optc.runtime.requests.deadlines import Deadlines
 from optc.runtime.requests.request import Request
 from optc.runtime.scheduling.batching import make_batching
@@ -31,9 +31,7 @@ from optc.runtime.speculative.proposer import Checked
 from optc.runtime.speculative.speculator import Speculator
 from optc.runtime.spill.spill import Spill
 from optc.runtime.spill.stores import Store
-from optc.runtime.structured.constraint import Constraint
 from optc.runtime.structured.masks import fill_masks, prune_drafts
-from optc.runtime.text.detokenize import TextStream
 
 
 class Update(NamedTuple):
@@ -117,50 +115,24 @@ class Core:
         wait = self.scheduler.wait_s()
         return max(0.0, min(wait, self._deadlines.next_s() - self._clock())) if wait else 0.0
 
-    def add(
-        self,
-        prompt: Int32,
-        params: SamplingParams,
-        *,
-        seed: int,
-        index: int = 0,
-        stream: TextStream | None = None,
-        arrived_s: float | None = None,
-        salt: str = "",
-        adapter: Adapter | None = None,
-        leader: Request | None = None,
-        constraint: Constraint | None = None,
-        priority: int = 0,
-        deadline_s: float | None = None,
-    ) -> Request:
-        """Queue one completion of a valid prompt (1 <= n < the plan's max_context tokens).
+    def add(self, given: CompletionInput, leader: Request | None = None) -> Request:
+        """Queue one completion of a prompt of fewer tokens than the plan's max_context.
 
-        Requests of different ``salt`` share no cached prefixes. ``leader`` is the first of n
-        completions of one prompt, added just before the others, which take over its prompt.
-        ``constraint`` is the completion's own. ``adapter`` was taken from `adapters` and is
-        released when the request ends.
-        Higher ``priority`` goes first (`optc.runtime.scheduling.policy`). At ``deadline_s`` of the
-        clock the request ends with what it has.
+        Args:
+            given: The completion.
+            leader: The first of n completions of one prompt, added just before the others, which
+                take over its prompt; None is none.
         """
-        room = self._max_context - len(prompt)
+        room, params = self._max_context - len(given.prompt), given.params
         wanted = room if params.max_tokens is None else min(room, params.max_tokens)
         request = Request(
             self._next_id,
-            prompt,
-            params,
-            seed=seed,
-            index=index,
-            max_length=len(prompt) + wanted,
+            given,
+            max_length=len(given.prompt) + wanted,
             tables=self._blocks.new_tables(),
-            metrics=RequestMetrics(self._clock() if arrived_s is None else arrived_s),
-            stream=stream,
-            salt=salt,
-            adapter=adapter,
+            metrics=RequestMetrics(self._clock() if given.arrived_s is None else given.arrived_s),
             leader_id=None if leader is None else leader.id,
-            constraint=constraint,
             beams=group_of(params, self._eos, wanted, leader),
-            priority=priority,
-            deadline_s=deadline_s,
         )
         self._next_id += 1
         if request.beams is None or request.beams.join(request):

@@ -22,6 +22,7 @@ from optc.runtime.handle import Handle
 from optc.runtime.loop.core import Core, Update
 from optc.runtime.loop.own_process import OwnProcess
 from optc.runtime.metrics.engine_metrics import EngineMetrics
+from optc.runtime.requests.completion_input import CompletionInput
 from optc.runtime.requests.request import Request
 from optc.runtime.requests.submission import Submission
 
@@ -186,7 +187,7 @@ class Worker:
         """Give a request to the core; one that it cannot take fails alone."""
         added: list[Request] = []
         try:
-            for index in range(submission.params.completions):
+            for index in range(submission.completions):
                 added.append(_add_completion(core, submission, index, added[0] if added else None))
         except Exception as error:  # noqa: BLE001 - whatever it is, it is about this request alone
             _withdraw(core, submission, added)
@@ -225,20 +226,21 @@ class Worker:
 def _add_completion(
     core: Core, submission: Submission, index: int, leader: Request | None
 ) -> Request:
-    return core.add(
+    request = submission.request
+    given = CompletionInput(
         submission.prompt,
-        submission.params,
-        seed=submission.seed,
-        index=index,
+        request.params,
+        submission.seed,
+        index,
         stream=submission.streams[index] if submission.streams else None,
         arrived_s=submission.arrived_s,
-        salt=submission.terms.salt,
+        salt=request.salt,
         adapter=submission.adapter,
-        leader=leader,
         constraint=submission.constraints[index] if submission.constraints else None,
-        priority=submission.terms.priority,
+        priority=request.priority,
         deadline_s=submission.ends_s,
     )
+    return core.add(given, leader)
 
 
 def _withdraw(core: Core, submission: Submission, added: list[Request]) -> None:
@@ -246,7 +248,7 @@ def _withdraw(core: Core, submission: Submission, added: list[Request]) -> None:
     for request in added:
         core.cancel(request)  # which releases its adapter
     if submission.adapter is not None:
-        for _ in range(submission.params.completions - len(added)):
+        for _ in range(submission.completions - len(added)):
             core.adapters.release(submission.adapter)
 
 

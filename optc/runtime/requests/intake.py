@@ -17,9 +17,9 @@ from optc.runtime.adapters.table import AdapterTable
 from optc.runtime.handle import Handle
 from optc.runtime.params import SamplingParams
 from optc.runtime.requests.checks import shown
+from optc.runtime.requests.generation_request import GenerationRequest
 from optc.runtime.requests.prompts import Chat, Prompt
 from optc.runtime.requests.submission import Submission
-from optc.runtime.requests.terms import Terms
 from optc.runtime.structured.compiler import GrammarCompiler
 from optc.runtime.structured.constraint import Constraint
 from optc.runtime.text.detokenize import Detokenizer, TextStream
@@ -62,16 +62,11 @@ class Intake:
         if tokenizer is not None:
             self._grammars = GrammarCompiler(tokenizer, vocab_size, eos_token_ids)
 
-    def submission(
-        self, prompt: Prompt, params: SamplingParams, terms: Terms, parse_special: bool = False
-    ) -> Submission:
+    def submission(self, request: GenerationRequest) -> Submission:
         """A request that the worker can take.
 
         Args:
-            prompt: Copied before it is looked at: its owner may change it meanwhile.
-            params: How to continue.
-            terms: How it is served.
-            parse_special: Take texts of control tokens in the prompt for these tokens.
+            request: Its prompt is copied before it is looked at: its owner may change it meanwhile.
 
         Raises:
             RequestError: The prompt or the params are invalid, or no such adapter is loaded.
@@ -79,12 +74,13 @@ class Intake:
             UnavailableError: Structured output is wanted and llguidance is not installed.
         """
         arrived_s = time.perf_counter()
+        params = request.params
         if not isinstance(params, SamplingParams):
             raise RequestTypeError(
                 f"sampling parameters are an optc.SamplingParams, not {shown(params)}",
                 where="params",
             )
-        ids = self._encode(prompt, parse_special)
+        ids = self._encode(request.prompt, request.parse_special)
         self._check(params)
         streams: tuple[TextStream, ...] = ()
         if self._tokenizer is not None:
@@ -94,15 +90,14 @@ class Intake:
                 for _ in range(params.completions)
             )
         constraints = self._constraints(params)
-        name = terms.adapter
+        name = request.adapter
         return Submission(
             handle=Handle(tuple(ids.tolist()), params.completions, self._cancel),
+            request=request,
             prompt=ids,
-            params=params,
             seed=secrets.randbits(64) if params.seed is None else params.seed,
             streams=streams,
             arrived_s=arrived_s,
-            terms=terms,
             constraints=constraints,
             # Last: what is taken must reach the engine, which gives it back.
             adapter=None if name is None else self._adapters.take(name, params.completions),
@@ -111,7 +106,7 @@ class Intake:
     def discard(self, submission: Submission) -> None:
         """Give back what a submission took that will not reach the engine."""
         if submission.adapter is not None:
-            for _ in range(submission.params.completions):
+            for _ in range(submission.completions):
                 self._adapters.release(submission.adapter)
 
     def _constraints(self, params: SamplingParams) -> tuple[Constraint, ...]:

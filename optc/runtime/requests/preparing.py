@@ -11,10 +11,10 @@ from optc.runtime.metrics.engine_metrics import RequestMetrics
 from optc.runtime.outputs import Completion, RequestOutput
 from optc.runtime.params import SamplingParams
 from optc.runtime.requests.checks import shown
+from optc.runtime.requests.generation_request import GenerationRequest
 from optc.runtime.requests.intake import Intake
 from optc.runtime.requests.prompts import Chat, Prompt
 from optc.runtime.requests.submission import Submission
-from optc.runtime.requests.terms import Terms
 
 #: What becomes of an invalid request: it raises, or its result says so.
 OnError = Literal["raise", "return"]
@@ -61,14 +61,9 @@ def params_for(
 
 
 def prepare_all(
-    intake: Intake,
-    prompts: Sequence[Prompt],
-    params: Sequence[SamplingParams],
-    terms: Terms,
-    parse_special: bool,
-    on_error: OnError,
+    intake: Intake, requests: Sequence[GenerationRequest], on_error: OnError
 ) -> list[Submission | RequestOutput]:
-    """A submission of each prompt, or the result of one that is invalid.
+    """A submission of each request, or the result of one that is invalid.
 
     Raises:
         RequestError: A request is invalid and ``on_error`` is ``raise``; says which one.
@@ -80,13 +75,13 @@ def prepare_all(
         )
     prepared: list[Submission | RequestOutput] = []
     try:
-        for index, (prompt, its) in enumerate(zip(prompts, params, strict=True)):
+        for index, request in enumerate(requests):
             arrived_s = time.perf_counter()
             try:
-                prepared.append(intake.submission(prompt, its, terms, parse_special))
+                prepared.append(intake.submission(request))
             except RequestError as error:
                 if on_error == "raise" or isinstance(error, RequestTypeError):
-                    if len(prompts) == 1:
+                    if len(requests) == 1:
                         raise
                     raise _of_prompt(error, index) from error
                 prepared.append(_failed(error, arrived_s))

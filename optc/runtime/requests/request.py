@@ -9,14 +9,11 @@ import numpy as np
 
 from optc.errors import RequestError
 from optc.executable.executable import Int32
-from optc.runtime.adapters.table import Adapter
 from optc.runtime.kv.kv_blocks import BlockTables
 from optc.runtime.metrics.engine_metrics import RequestMetrics
 from optc.runtime.outputs import Completion, FinishReason, TokenLogprobs
-from optc.runtime.params import SamplingParams
+from optc.runtime.requests.completion_input import CompletionInput
 from optc.runtime.scheduling.policy import Rank
-from optc.runtime.structured.constraint import Constraint
-from optc.runtime.text.detokenize import TextStream
 
 if TYPE_CHECKING:
     from optc.runtime.beams.group import BeamGroup
@@ -31,61 +28,44 @@ class Request:
 
     Args:
         request_id: Unique; ascending in order of arrival.
-        prompt: [n] token ids, n >= 1.
-        params: How to continue.
-        seed: Noise key of the request; completions of one prompt share it.
-        index: Which of the prompt's n completions; the second half of the noise key.
+        given: The completion that was asked for.
         max_length: Most tokens, prompt and output together; above n.
         tables: Empty block tables.
         metrics: Where its latencies go.
-        stream: Turns tokens into text; None without a tokenizer.
-        salt: Requests of different salts share no cached prefixes.
-        adapter: Its LoRA adapter; None is none.
         leader_id: The request whose prompt it shares; None is none.
-        constraint: Follows the grammar of its output; None is any output.
         beams: The beam search that it is part of; None is none.
-        priority: Higher goes first.
-        deadline_s: When it ends at the latest; None is never.
     """
 
     def __init__(
         self,
         request_id: int,
-        prompt: Int32,
-        params: SamplingParams,
+        given: CompletionInput,
         *,
-        seed: int,
-        index: int,
         max_length: int,
         tables: BlockTables,
         metrics: RequestMetrics,
-        stream: TextStream | None,
-        salt: str = "",
-        adapter: Adapter | None = None,
         leader_id: int | None = None,
-        constraint: Constraint | None = None,
         beams: BeamGroup | None = None,
-        priority: int = 0,
-        deadline_s: float | None = None,
     ) -> None:
+        prompt, adapter = given.prompt, given.adapter
         self.id = request_id
         self.leader_id = request_id if leader_id is None else leader_id
-        self.priority = priority
-        self.deadline_s = deadline_s
+        self.priority = given.priority
+        self.deadline_s = given.deadline_s
         self.rank = Rank(0, self.leader_id)
         self.idle = False
         self.adapter = adapter
         # Keys and values depend on the adapter: those of another are another prefix. The number
         # goes first, so that no salt that a caller chooses is read as another adapter's.
-        self.salt = f"{'' if adapter is None else adapter.generation}\0{salt}"
-        self.params = params
-        self.seed = seed
-        self.index = index
+        self.salt = f"{'' if adapter is None else adapter.generation}\0{given.salt}"
+        self.params = given.params
+        self.seed = given.seed
+        self.index = given.index
         self.max_length = max_length
         self.tables = tables
         self.metrics = metrics
-        self.stream = stream
-        self.constraint = constraint
+        self.stream = given.stream
+        self.constraint = given.constraint
         self.beams = beams
         self.cumulative_logprob: float | None = None
         self.num_prompt = len(prompt)

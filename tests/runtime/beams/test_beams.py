@@ -13,6 +13,7 @@ from optc.runtime.kv.kv_blocks import blocks_needed
 from optc.runtime.kv.kv_plan import KVPlan
 from optc.runtime.loop.core import Core
 from optc.runtime.params import SamplingParams
+from optc.runtime.requests.completion_input import CompletionInput
 from optc.runtime.requests.request import Request
 from optc.runtime.settings import ServeSettings
 from tests.runtime.beams.naive_beams import search_naively
@@ -41,9 +42,9 @@ def make_core(
 
 def add(core: Core, prompt: list[int], params: SamplingParams) -> list[Request]:
     tokens = np.array(prompt, np.int32)
-    leader = core.add(tokens, params, seed=0)
+    leader = core.add(CompletionInput(tokens, params, seed=0))
     return [leader] + [
-        core.add(tokens, params, seed=0, index=index, leader=leader)
+        core.add(CompletionInput(tokens, params, seed=0, index=index), leader)
         for index in range(1, params.completions)
     ]
 
@@ -189,8 +190,10 @@ def test_a_search_ends_at_its_deadline() -> None:
     now = [0.0]
     core._clock = lambda: now[0]
     params = SamplingParams(beam_width=2, max_tokens=9)
-    leader = core.add(np.array([1], np.int32), params, seed=0, deadline_s=1.0)
-    core.add(np.array([1], np.int32), params, seed=0, index=1, leader=leader, deadline_s=1.0)
+    leader = core.add(CompletionInput(np.array([1], np.int32), params, seed=0, deadline_s=1.0))
+    core.add(
+        CompletionInput(np.array([1], np.int32), params, seed=0, index=1, deadline_s=1.0), leader
+    )
     core.step()
     core.step()
     now[0] = 2.0

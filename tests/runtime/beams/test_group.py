@@ -13,6 +13,7 @@ from optc.runtime.kv.kv_blocks import BlockCopy, BlockTables
 from optc.runtime.loop.draw import Draw
 from optc.runtime.metrics.engine_metrics import RequestMetrics
 from optc.runtime.params import SamplingParams
+from optc.runtime.requests.completion_input import CompletionInput
 from optc.runtime.requests.request import Request
 
 END = 7
@@ -55,14 +56,16 @@ def group(
     for index in range(width):
         member = Request(
             10 + index,
-            np.array([1, 2], np.int32),
-            params,
-            seed=0,
-            index=index,
+            CompletionInput(
+                np.array([1, 2], np.int32),
+                params,
+                seed=0,
+                index=index,
+                stream=Stream() if stream else None,
+            ),
             max_length=6,
             tables=BlockTables.empty(1),
             metrics=RequestMetrics(0.0),
-            stream=Stream() if stream else None,  # type: ignore[arg-type]
             leader_id=10,
             beams=made,
         )
@@ -271,14 +274,10 @@ def test_each_beam_gets_its_row_of_a_steps_logits() -> None:
     first, second = group(), group(1)
     plain = Request(
         3,
-        np.array([1], np.int32),
-        SamplingParams(),
-        seed=0,
-        index=0,
+        CompletionInput(np.array([1], np.int32), SamplingParams(), seed=0, index=0, stream=None),
         max_length=4,
         tables=BlockTables.empty(1),
         metrics=RequestMetrics(0.0),
-        stream=None,
     )
     second.members[0].leader_id = 20
     step = np.array([logits(t3=1.0), logits(t1=0.6, t2=0.4), logits(t7=1.0)])

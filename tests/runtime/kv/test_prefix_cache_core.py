@@ -13,6 +13,7 @@ from optc.runtime.engine import Engine
 from optc.runtime.kv.kv_plan import KVPlan
 from optc.runtime.loop.core import Core
 from optc.runtime.params import SamplingParams
+from optc.runtime.requests.completion_input import CompletionInput
 from optc.runtime.requests.request import Request
 from optc.runtime.settings import ServeSettings
 from tests.runtime.support.toy import ToyExecutable, generate_naively, toy_spec
@@ -28,7 +29,7 @@ def make_core(spec: EngineSpec, blocks: int = 40) -> tuple[Core, ToyExecutable]:
 
 
 def run(core: Core, prompt: list[int], salt: str = "") -> Request:
-    request = core.add(np.array(prompt, np.int32), GREEDY, seed=0, salt=salt)
+    request = core.add(CompletionInput(np.array(prompt, np.int32), GREEDY, seed=0, salt=salt))
     drain(core)
     return request
 
@@ -58,7 +59,7 @@ def test_a_burst_with_a_shared_prefix_computes_it_once(windows: tuple[int, ...])
     core, executable = make_core(toy_spec(windows), blocks=150)
     shared = [int(t) for t in np.random.default_rng(3).integers(0, 48, 26)]
     prompts = [[*shared, tail] for tail in range(6)]
-    requests = [core.add(np.array(p, np.int32), GREEDY, seed=0) for p in prompts]
+    requests = [core.add(CompletionInput(np.array(p, np.int32), GREEDY, seed=0)) for p in prompts]
     while core.has_work:
         core.step()
         core.scheduler.check_integrity()
@@ -92,7 +93,7 @@ def test_no_salt_is_read_as_an_adapter() -> None:
     adapter = Adapter("sql", slot=0, generation=1)
     tokens = np.arange(20, dtype=np.int32) % 7
     keys = [
-        core.add(tokens, GREEDY, seed=0, salt=salt, adapter=one).salt
+        core.add(CompletionInput(tokens, GREEDY, seed=0, salt=salt, adapter=one)).salt
         for one in (None, adapter)
         for salt in ("", "1", "\0", "\x001", "1\0", "a\x001", "a")
     ]

@@ -13,6 +13,7 @@ from optc.executable.kv_layout import block_size_for
 from optc.runtime.kv.kv_plan import plan_kv
 from optc.runtime.loop.core import Core
 from optc.runtime.params import SamplingParams
+from optc.runtime.requests.completion_input import CompletionInput
 from optc.runtime.requests.request import Request
 from optc.runtime.settings import ServeSettings
 from optc.runtime.speculative.controller import Fixed
@@ -62,10 +63,10 @@ def test_every_sequence_has_one_block_to_its_end(
     requests = []
     for length in lengths:
         prompt = rng.integers(0, VOCAB, length).astype(np.int32)
-        leader = core.add(prompt, params, seed=1)
+        leader = core.add(CompletionInput(prompt, params, seed=1))
         requests.append(leader)
         requests += [
-            core.add(prompt, params, seed=1, index=index, leader=leader)
+            core.add(CompletionInput(prompt, params, seed=1, index=index), leader)
             for index in range(1, copies)
         ]
     while core.has_work:

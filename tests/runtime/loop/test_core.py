@@ -12,6 +12,7 @@ from optc.runtime.kv.kv_blocks import blocks_needed
 from optc.runtime.kv.kv_plan import KVPlan
 from optc.runtime.loop.core import Core
 from optc.runtime.params import SamplingParams
+from optc.runtime.requests.completion_input import CompletionInput
 from optc.runtime.requests.request import Request
 from optc.runtime.settings import ServeSettings
 from tests.runtime.support.toy import VOCAB, ToyExecutable, generate_naively, toy_spec
@@ -40,7 +41,7 @@ def make_core(
 
 
 def add(core: Core, prompt: list[int], params: SamplingParams = GREEDY, seed: int = 1) -> Request:
-    return core.add(np.array(prompt, np.int32), params, seed=seed)
+    return core.add(CompletionInput(np.array(prompt, np.int32), params, seed=seed))
 
 
 def drain(core: Core, limit: int = 2000) -> None:
@@ -263,7 +264,9 @@ def test_no_more_sequences_are_served_at_once_than_asked_for() -> None:
         ServeSettings(token_budget=16, max_sequences=2),
     )
     for _ in range(5):
-        core.add(np.arange(3, dtype=np.int32), SamplingParams(max_tokens=4), seed=0)
+        core.add(
+            CompletionInput(np.arange(3, dtype=np.int32), SamplingParams(max_tokens=4), seed=0)
+        )
     most = 0
     while core.has_work:
         core.step()

@@ -10,7 +10,6 @@ import threading
 import time
 import weakref
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
 
 import numpy as np
 import pytest
@@ -22,6 +21,7 @@ from optc.runtime.kv.kv_plan import KVPlan
 from optc.runtime.loop.core import Core
 from optc.runtime.loop.worker import Worker
 from optc.runtime.params import SamplingParams
+from optc.runtime.requests.completion_input import CompletionInput
 from optc.runtime.requests.request import Request
 from optc.runtime.settings import ServeSettings
 from tests.runtime.support.toy import VOCAB, ToyExecutable, generate_naively, toy_spec
@@ -191,10 +191,10 @@ def test_a_request_that_cannot_be_added_fails_alone(monkeypatch: pytest.MonkeyPa
     executable.gate.clear()
     add, broken = Core.add, SamplingParams(temperature=0, max_tokens=6, n=3)
 
-    def add_two(core: Core, *arguments: Any, index: int, **options: Any) -> Request:
-        if arguments[1] is broken and index == 2:
+    def add_two(core: Core, given: CompletionInput, leader: Request | None) -> Request:
+        if given.params is broken and given.index == 2:
             raise ValueError("no third one")
-        return add(core, *arguments, index=index, **options)
+        return add(core, given, leader)
 
     monkeypatch.setattr(Core, "add", add_two)
     with Engine(lambda: executable) as engine:

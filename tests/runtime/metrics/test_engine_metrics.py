@@ -13,6 +13,7 @@ from optc.runtime.loop.core import Core
 from optc.runtime.metrics.engine_metrics import EngineMetrics, RequestMetrics
 from optc.runtime.metrics.work import Work
 from optc.runtime.params import SamplingParams
+from optc.runtime.requests.completion_input import CompletionInput
 from optc.runtime.settings import ServeSettings
 from tests.runtime.support.toy import ToyExecutable, toy_spec
 
@@ -51,8 +52,8 @@ def test_the_core_counts_work_use_and_latencies() -> None:
         clock=lambda: next(times) / 64,
     )
     params = SamplingParams(max_tokens=3, temperature=0, ignore_eos=True)
-    kept = core.add(np.arange(5, dtype=np.int32), params, seed=0)
-    cancelled = core.add(np.arange(6, dtype=np.int32), params, seed=0)
+    kept = core.add(CompletionInput(np.arange(5, dtype=np.int32), params, seed=0))
+    cancelled = core.add(CompletionInput(np.arange(6, dtype=np.int32), params, seed=0))
     core.step()
     core.cancel(cancelled)
     before = core.metrics()

@@ -13,6 +13,7 @@ from optc.runtime.kv.kv_plan import KVPlan
 from optc.runtime.loop.core import Core
 from optc.runtime.params import SamplingParams
 from optc.runtime.requests.checks import shown
+from optc.runtime.requests.completion_input import CompletionInput
 from optc.runtime.requests.request import Request
 from optc.runtime.settings import ServeSettings
 from tests.runtime.support.toy import ToyExecutable, generate_naively, toy_spec
@@ -37,7 +38,9 @@ def make_core(clock: Clock, max_sequences: int = 8) -> tuple[Core, ToyExecutable
 
 
 def add(core: Core, prompt: list[int], deadline_s: float | None) -> Request:
-    return core.add(np.array(prompt, np.int32), LONG, seed=0, deadline_s=deadline_s)
+    return core.add(
+        CompletionInput(np.array(prompt, np.int32), LONG, seed=0, deadline_s=deadline_s)
+    )
 
 
 def test_it_ends_with_what_it_has_and_the_others_go_on() -> None:

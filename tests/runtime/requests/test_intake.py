@@ -12,10 +12,10 @@ from optc.errors import RequestError, RequestTypeError
 from optc.runtime.adapters.table import AdapterTable
 from optc.runtime.params import SamplingParams
 from optc.runtime.requests import intake as intake_module
+from optc.runtime.requests.generation_request import GenerationRequest
 from optc.runtime.requests.intake import Intake
 from optc.runtime.requests.prompts import Chat
 from optc.runtime.requests.submission import Submission
-from optc.runtime.requests.terms import Terms
 from optc.runtime.text.tokenizer import Tokenizer
 from tests.runtime.support.texts import byte_level
 
@@ -37,7 +37,9 @@ def make(*, tokenizer: bool = True) -> Intake:
 
 
 def submit(prompt: Any, *, parse_special: bool = False, **params: Any) -> Submission:
-    return make().submission(prompt, SamplingParams(**params), Terms(), parse_special)
+    return make().submission(
+        GenerationRequest(prompt, SamplingParams(**params), parse_special=parse_special)
+    )
 
 
 class Lying(list[int]):
@@ -189,14 +191,14 @@ def test_what_cannot_fit_is_refused_before_it_is_encoded(monkeypatch: pytest.Mon
 @pytest.mark.parametrize("prompt", ["text", Chat([{"content": "a"}])])
 def test_what_needs_a_tokenizer(prompt: Any) -> None:
     with pytest.raises(RequestError, match="prompt: there is no tokenizer"):
-        make(tokenizer=False).submission(prompt, SamplingParams(), Terms())
+        make(tokenizer=False).submission(GenerationRequest(prompt, SamplingParams()))
 
 
 def test_stop_strings_need_a_tokenizer() -> None:
     ids_only = make(tokenizer=False)
-    assert ids_only.submission([1], SamplingParams(), Terms()).streams == ()
+    assert ids_only.submission(GenerationRequest([1], SamplingParams())).streams == ()
     with pytest.raises(RequestError, match="stop strings need a tokenizer"):
-        ids_only.submission([1], SamplingParams(stop="a"), Terms())
+        ids_only.submission(GenerationRequest([1], SamplingParams(stop="a")))
     assert len(submit([1], stop="a").streams) == 1
 
 
@@ -217,7 +219,7 @@ def test_parameters_that_the_engine_does_not_take(params: dict[str, Any], messag
 @pytest.mark.parametrize("params", [{}, None, 0, [SamplingParams()]])
 def test_parameters_of_another_type(params: Any) -> None:
     with pytest.raises(RequestTypeError, match="params: sampling parameters are an"):
-        make().submission([1], params, Terms())
+        make().submission(GenerationRequest([1], params))
 
 
 def test_each_completion_has_its_own_text_and_the_request_one_seed() -> None:
@@ -225,6 +227,6 @@ def test_each_completion_has_its_own_text_and_the_request_one_seed() -> None:
     assert (len(submission.streams), submission.seed) == (3, 5)
     assert len(set(map(id, submission.streams))) == 3
     assert submit("ab").seed != submit("ab").seed
-    late = make().submission([1], SamplingParams(), Terms(deadline_s=2.0))
+    late = make().submission(GenerationRequest([1], SamplingParams(), deadline_s=2.0))
     assert late.ends_s == late.arrived_s + 2.0
     assert submit([1]).ends_s is None

@@ -10,6 +10,7 @@ from optc.runtime.engine import Engine
 from optc.runtime.kv.kv_plan import KVPlan
 from optc.runtime.loop.core import Core
 from optc.runtime.params import SamplingParams
+from optc.runtime.requests.completion_input import CompletionInput
 from optc.runtime.scheduling.batching import Batches, BatchingMode
 from optc.runtime.settings import ServeSettings
 from tests.runtime.support.jobs import Job, make_world
@@ -58,7 +59,7 @@ def test_a_dynamic_batch_waits_for_its_window_or_until_it_is_full() -> None:
     params = SamplingParams(temperature=0, max_tokens=2)
 
     def add(deadline_s: float | None = None) -> None:
-        core.add(np.array([1], np.int32), params, seed=0, deadline_s=deadline_s)
+        core.add(CompletionInput(np.array([1], np.int32), params, seed=0, deadline_s=deadline_s))
 
     assert core.wait_s() is None
     add()

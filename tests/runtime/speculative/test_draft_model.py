@@ -13,6 +13,7 @@ from optc.executable.executable import EngineSpec
 from optc.runtime.kv.kv_blocks import BlockTables
 from optc.runtime.metrics.engine_metrics import RequestMetrics
 from optc.runtime.params import SamplingParams
+from optc.runtime.requests.completion_input import CompletionInput
 from optc.runtime.requests.request import Request
 from optc.runtime.speculative.draft_model import DraftModel
 from optc.runtime.speculative.proposer import Wanted
@@ -86,7 +87,7 @@ def test_a_draft_equal_to_the_target_is_always_accepted(
     expected = alone(spec_of(windows), PROMPT, params)
     draft = draft_model(windows)
     core, executable = make_core(spec_of(windows), draft, spare=60)
-    request = core.add(np.array(PROMPT, np.int32), params, seed=7)
+    request = core.add(CompletionInput(np.array(PROMPT, np.int32), params, seed=7))
     drain(core, draft.check_integrity)
     assert request.output.tolist() == expected.output.tolist()
     assert request.logprobs == expected.logprobs
@@ -106,7 +107,7 @@ def test_unlikely_drafts_are_the_last(params: SamplingParams, stops: bool) -> No
     expected = alone(spec_of(), PROMPT, params)
     draft = draft_model(least_chance=1.0)  # no draft is quite certain
     core, executable = make_core(spec_of(), draft, drafts=3, spare=60)
-    request = core.add(np.array(PROMPT, np.int32), params, seed=7)
+    request = core.add(CompletionInput(np.array(PROMPT, np.int32), params, seed=7))
     drain(core, draft.check_integrity)
     assert request.output.tolist() == expected.output.tolist()
     steps = 10 if stops else 5  # 19 tokens behind the prompt's, by one draft or three a step
@@ -116,7 +117,11 @@ def test_unlikely_drafts_are_the_last(params: SamplingParams, stops: bool) -> No
 def test_only_what_is_new_is_computed() -> None:
     draft = draft_model()
     core, _ = make_core(spec_of(), draft, drafts=3, spare=60)
-    core.add(np.array(PROMPT, np.int32), SamplingParams(temperature=0, max_tokens=9), seed=7)
+    core.add(
+        CompletionInput(
+            np.array(PROMPT, np.int32), SamplingParams(temperature=0, max_tokens=9), seed=7
+        )
+    )
     drain(core, draft.check_integrity)
     # The prompt and the first token; then, all being accepted, the last draft and the bonus.
     assert batches_of(draft) == [[12], [1], [1], [2], [1], [1]]
@@ -126,7 +131,7 @@ def test_rejected_drafts_are_computed_again() -> None:
     params = SamplingParams(temperature=0, max_tokens=30)
     draft = draft_model((0, 5), noise=0.4)
     core, _ = make_core(spec_of((0, 5)), draft, spare=60)
-    request = core.add(np.array(PROMPT, np.int32), params, seed=7)
+    request = core.add(CompletionInput(np.array(PROMPT, np.int32), params, seed=7))
     drain(core, draft.check_integrity)
     assert request.output.tolist() == alone(spec_of((0, 5)), PROMPT, params).output.tolist()
     metrics = core.metrics()
@@ -139,7 +144,7 @@ def test_all_requests_are_drafted_for_in_one_batch() -> None:
     prompts = [PROMPT[:n] for n in (2, 3, 4)]
     params = SamplingParams(temperature=0, max_tokens=5)
     for prompt in prompts:
-        core.add(np.array(prompt, np.int32), params, seed=7)
+        core.add(CompletionInput(np.array(prompt, np.int32), params, seed=7))
     drain(core, draft.check_integrity)
     assert batches_of(draft) == [[3, 4, 5], [1, 1, 1], [1, 1, 1]]
 
@@ -148,8 +153,8 @@ def test_a_long_prompt_is_caught_up_with_in_pieces_without_holding_up_others() -
     draft = draft_model(budget=12)
     core, _ = make_core(spec_of(), draft, drafts=2, spare=60)
     params = SamplingParams(temperature=0, max_tokens=20)
-    core.add(np.array([1] * 35, np.int32), params, seed=7)
-    core.add(np.array([2, 3], np.int32), params, seed=7)
+    core.add(CompletionInput(np.array([1] * 35, np.int32), params, seed=7))
+    core.add(CompletionInput(np.array([2, 3], np.int32), params, seed=7))
     drain(core, draft.check_integrity)
     rows = batches_of(draft)
     assert max(sum(batch) for batch in rows) == 12
@@ -160,9 +165,10 @@ def test_completions_of_one_prompt_share_its_keys_and_values() -> None:
     draft = draft_model()
     core, _ = make_core(spec_of(), draft, drafts=2, spare=60)
     params = SamplingParams(temperature=0.9, max_tokens=8)
-    leader = core.add(np.array(PROMPT, np.int32), params, seed=3)
+    leader = core.add(CompletionInput(np.array(PROMPT, np.int32), params, seed=3))
     others = [
-        core.add(np.array(PROMPT, np.int32), params, seed=3, index=i, leader=leader) for i in (1, 2)
+        core.add(CompletionInput(np.array(PROMPT, np.int32), params, seed=3, index=i), leader)
+        for i in (1, 2)
     ]
     drain(core, draft.check_integrity)
     for request in (leader, *others):
@@ -179,7 +185,7 @@ def test_a_request_beyond_the_drafts_context_decodes_plainly() -> None:
     draft.plan = replace(draft.plan, max_context=20)
     core, _ = make_core(spec_of(), draft, spare=60)
     params = SamplingParams(temperature=0, max_tokens=30)
-    request = core.add(np.array(PROMPT, np.int32), params, seed=7)
+    request = core.add(CompletionInput(np.array(PROMPT, np.int32), params, seed=7))
     drain(core, draft.check_integrity)
     assert request.output.tolist() == alone(spec_of(), PROMPT, params).output.tolist()
     assert 0 < core.metrics().drafted_tokens < 12
@@ -189,10 +195,14 @@ def test_blocks_of_requests_that_are_not_drafted_for_are_taken() -> None:
     draft = draft_model(spare=0)  # 16 blocks: one long request
     core, _ = make_core(spec_of(), draft, drafts=2, spare=60)
     params = SamplingParams(temperature=0, max_tokens=3)
-    first = core.add(np.array([3] * 50, np.int32), replace_tokens(params, 12), seed=7)
+    first = core.add(
+        CompletionInput(np.array([3] * 50, np.int32), replace_tokens(params, 12), seed=7)
+    )
     while first.num_output < 2:
         core.step()
-    second = core.add(np.array([5] * 40, np.int32), replace_tokens(params, 20), seed=7)
+    second = core.add(
+        CompletionInput(np.array([5] * 40, np.int32), replace_tokens(params, 20), seed=7)
+    )
     drain(core, draft.check_integrity)
     for request, prompt in ((first, [3] * 50), (second, [5] * 40)):
         expected = alone(spec_of(), prompt, replace_tokens(params, len(request.output)))
@@ -204,14 +214,16 @@ def test_blocks_of_requests_that_are_not_drafted_for_are_taken() -> None:
 def long_request(number: int, tokens: int) -> Request:
     return Request(
         number,
-        np.full(tokens, number + 1, np.int32),
-        SamplingParams(temperature=0),
-        seed=0,
-        index=0,
+        CompletionInput(
+            np.full(tokens, number + 1, np.int32),
+            SamplingParams(temperature=0),
+            seed=0,
+            index=0,
+            stream=None,
+        ),
         max_length=60,
         tables=BlockTables.empty(1),
         metrics=RequestMetrics(0.0),
-        stream=None,
     )
 
 

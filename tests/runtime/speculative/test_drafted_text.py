@@ -12,6 +12,7 @@ from optc.runtime.kv.kv_blocks import BlockTables
 from optc.runtime.metrics.engine_metrics import RequestMetrics
 from optc.runtime.outputs import TokenLogprobs
 from optc.runtime.params import SamplingParams
+from optc.runtime.requests.completion_input import CompletionInput
 from optc.runtime.requests.request import Request
 from optc.runtime.sampling.sampler import Mask, Sampled
 from optc.runtime.speculative.drafted_text import DraftedText
@@ -34,17 +35,19 @@ def target(params: SamplingParams = GREEDY, constraint: object = None) -> Reques
     """A request whose prompt is 10 11 12, with the first output token 13."""
     request = Request(
         5,
-        np.array([10, 11, 12], np.int32),
-        params,
-        seed=8,
-        index=2,
+        CompletionInput(
+            np.array([10, 11, 12], np.int32),
+            params,
+            seed=8,
+            index=2,
+            stream=None,
+            salt="s",
+            constraint=constraint,
+        ),
         max_length=20,
         tables=BlockTables.empty(1),
         metrics=RequestMetrics(0.0),
-        stream=None,
-        salt="s",
         leader_id=4,
-        constraint=constraint,  # type: ignore[arg-type]
     )
     request.append(13)
     return request

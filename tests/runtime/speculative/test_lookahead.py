@@ -8,6 +8,7 @@ import pytest
 from optc.runtime.kv.kv_plan import KVPlan
 from optc.runtime.loop.core import Core
 from optc.runtime.params import SamplingParams
+from optc.runtime.requests.completion_input import CompletionInput
 from optc.runtime.requests.request import Request
 from optc.runtime.settings import ServeSettings
 from optc.runtime.speculative.controller import Fixed
@@ -75,7 +76,8 @@ def outputs(speculator: Speculator | None, temperature: float) -> tuple[list[lis
     )
     rng = np.random.default_rng(4)
     requests = [
-        core.add(rng.integers(0, VOCAB, 7).astype(np.int32), params, seed=7) for _ in range(3)
+        core.add(CompletionInput(rng.integers(0, VOCAB, 7).astype(np.int32), params, seed=7))
+        for _ in range(3)
     ]
     while core.has_work:
         core.step()

@@ -15,6 +15,7 @@ from optc.runtime.engine import Engine
 from optc.runtime.kv.kv_plan import KVPlan
 from optc.runtime.loop.core import Core
 from optc.runtime.params import SamplingParams
+from optc.runtime.requests.completion_input import CompletionInput
 from optc.runtime.settings import ServeSettings
 from optc.runtime.speculative.break_even import BreakEven
 from optc.runtime.speculative.controller import Controller, Drafted, Fixed
@@ -108,7 +109,7 @@ def run(temperature: float, controller: Controller | None) -> tuple[list[int], C
         speculator=speculator,
     )
     params = SamplingParams(temperature=temperature, max_tokens=30)
-    one = core.add(np.array([3, 1, 4], np.int32), params, seed=7)
+    one = core.add(CompletionInput(np.array([3, 1, 4], np.int32), params, seed=7))
     while core.has_work:
         executable.text = one.tokens.tolist() + [0] * 20
         core.step()

@@ -15,6 +15,7 @@ from optc.runtime.engine import Engine
 from optc.runtime.kv.kv_plan import KVPlan
 from optc.runtime.loop.core import Core
 from optc.runtime.params import SamplingParams
+from optc.runtime.requests.completion_input import CompletionInput
 from optc.runtime.requests.request import Request
 from optc.runtime.settings import ServeSettings
 from optc.runtime.speculative.controller import Fixed
@@ -76,7 +77,7 @@ def test_good_and_bad_drafts_give_the_text_of_plain_decoding(
     expected = alone(spec, prompt, params)
     text = expected.tokens.tolist()
     core, executable = make_core(spec, Oracle(text, spoil), drafts=5)
-    request = core.add(np.array(prompt, np.int32), params, seed=7)
+    request = core.add(CompletionInput(np.array(prompt, np.int32), params, seed=7))
     drain(core)
     assert request.output.tolist() == expected.output.tolist()
     assert request.logprobs == expected.logprobs
@@ -100,7 +101,7 @@ def test_a_stop_among_accepted_drafts_ends_the_text_there() -> None:
     text = whole.tokens.tolist()
     core, _ = make_core(spec, Oracle(text, 100), drafts=8)
     params = SamplingParams(temperature=0, max_tokens=30, stop_token_ids=[stop])
-    request = core.add(np.array([1, 2, 3], np.int32), params, seed=7)
+    request = core.add(CompletionInput(np.array([1, 2, 3], np.int32), params, seed=7))
     drain(core)
     assert request.output.tolist() == output[: output.index(stop) + 1]
     assert request.finish_reason == "stop"
@@ -111,7 +112,9 @@ def test_drafts_never_exceed_the_logit_rows_nor_the_length() -> None:
     params = SamplingParams(temperature=0, max_tokens=20)
     text = alone(spec, [1, 2], params).tokens.tolist()
     core, executable = make_core(spec, Oracle(text * 2, 3), drafts=8)
-    requests = [core.add(np.array([1, 2], np.int32), params, seed=7) for _ in range(4)]
+    requests = [
+        core.add(CompletionInput(np.array([1, 2], np.int32), params, seed=7)) for _ in range(4)
+    ]
     drain(core)
     assert max(len(batch.logit_rows) for batch in executable.batches) == 9
     assert all(request.tokens.tolist() == text for request in requests)
@@ -121,9 +124,9 @@ def test_drafts_wait_for_prefills_and_preempt_nobody() -> None:
     spec = spec_of((0,))
     core, executable = make_core(spec, NGramProposer(16), drafts=6, budget=8, spare=0)
     params = SamplingParams(temperature=0, max_tokens=20)
-    first = core.add(np.array([1] * 8, np.int32), params, seed=7)
+    first = core.add(CompletionInput(np.array([1] * 8, np.int32), params, seed=7))
     core.step()
-    core.add(np.array([2] * 30, np.int32), params, seed=7)
+    core.add(CompletionInput(np.array([2] * 30, np.int32), params, seed=7))
     while first.num_output < 4:
         core.step()
     assert [np.diff(b.query_starts).tolist() for b in executable.batches[1:4]] == [[1, 7]] * 3
@@ -148,7 +151,7 @@ def test_a_nan_behind_accepted_drafts_keeps_them() -> None:
         ServeSettings(token_budget=16),
         speculator=Speculator([Source(Oracle(text, 100), Fixed(6))]),
     )
-    request = core.add(np.array([5, 6], np.int32), params, seed=7)
+    request = core.add(CompletionInput(np.array([5, 6], np.int32), params, seed=7))
     drain(core)
     assert request.finish_reason == "error"
     assert request.tokens.tolist() == text[:11]
@@ -198,8 +201,10 @@ def test_forked_completions_draft_each_for_itself() -> None:
     outputs = []
     for proposer in (None, NGramProposer(16)):
         core, _ = make_core(spec, proposer)
-        leader = core.add(prompt, params, seed=3)
-        others = [core.add(prompt, params, seed=3, index=i, leader=leader) for i in (1, 2)]
+        leader = core.add(CompletionInput(prompt, params, seed=3))
+        others = [
+            core.add(CompletionInput(prompt, params, seed=3, index=i), leader) for i in (1, 2)
+        ]
         drain(core)
         assert core.metrics().forked == 2
         outputs.append([request.output.tolist() for request in (leader, *others)])

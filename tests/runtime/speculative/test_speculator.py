@@ -10,6 +10,7 @@ import pytest
 from optc.runtime.kv.kv_blocks import BlockTables
 from optc.runtime.metrics.engine_metrics import RequestMetrics
 from optc.runtime.params import SamplingParams
+from optc.runtime.requests.completion_input import CompletionInput
 from optc.runtime.requests.request import Request
 from optc.runtime.speculative.controller import Drafted, Fixed, StepTimes
 from optc.runtime.speculative.proposer import Checked, Drafts, Wanted
@@ -63,14 +64,12 @@ class PerRequest:
 def request(number: int, *, computed: int = 3, room: int = 20) -> Request:
     made = Request(
         number,
-        np.arange(4, dtype=np.int32),
-        SamplingParams(),
-        seed=0,
-        index=0,
+        CompletionInput(
+            np.arange(4, dtype=np.int32), SamplingParams(), seed=0, index=0, stream=None
+        ),
         max_length=5 + room,
         tables=BlockTables.empty(1),
         metrics=RequestMetrics(0.0),
-        stream=None,
     )
     made.num_computed = computed
     return made

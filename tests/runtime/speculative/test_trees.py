@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from optc.executable.executable import EngineSpec
 from optc.runtime.params import SamplingParams
+from optc.runtime.requests.completion_input import CompletionInput
 from optc.runtime.requests.request import Request
 from optc.runtime.speculative.proposer import Drafts, Wanted
 from tests.runtime.support.toy import VOCAB, toy_spec
@@ -74,7 +75,7 @@ def test_trees_give_the_text_of_plain_decoding(
     )
     expected = alone(spec, prompt, params)
     core, executable = make_core(spec, RandomTrees([expected.tokens.tolist()], 3), drafts=7)
-    request = core.add(np.array(prompt, np.int32), params, seed=7)
+    request = core.add(CompletionInput(np.array(prompt, np.int32), params, seed=7))
     drain(core)
     assert request.output.tolist() == expected.output.tolist()
     assert request.logprobs == expected.logprobs
@@ -131,8 +132,10 @@ def test_forked_completions_draft_each_for_itself() -> None:
     for _ in range(2):
         proposer = RandomTrees(texts, 5) if texts else None
         core, _ = make_core(spec, proposer, drafts=7)
-        leader = core.add(prompt, params, seed=3)
-        others = [core.add(prompt, params, seed=3, index=i, leader=leader) for i in (1, 2)]
+        leader = core.add(CompletionInput(prompt, params, seed=3))
+        others = [
+            core.add(CompletionInput(prompt, params, seed=3, index=i), leader) for i in (1, 2)
+        ]
         drain(core)
         assert core.metrics().forked == 2
         outputs = [request.tokens.tolist() for request in (leader, *others)]

@@ -12,6 +12,7 @@ from optc.executable.executable import Int32
 from optc.runtime.kv.kv_plan import KVPlan
 from optc.runtime.loop.core import Core
 from optc.runtime.params import SamplingParams
+from optc.runtime.requests.completion_input import CompletionInput
 from optc.runtime.requests.request import Request
 from optc.runtime.settings import ServeSettings
 from optc.runtime.spill.spill import Spill
@@ -32,7 +33,7 @@ def make_core(
 
 
 def run(core: Core, prompt: list[int], salt: str = "") -> Request:
-    request = core.add(np.array(prompt, np.int32), GREEDY, seed=0, salt=salt)
+    request = core.add(CompletionInput(np.array(prompt, np.int32), GREEDY, seed=0, salt=salt))
     drain(core)
     return request
 

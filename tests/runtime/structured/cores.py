@@ -9,6 +9,7 @@ import numpy as np
 from optc.executable.executable import EngineSpec
 from optc.runtime.loop.core import Core
 from optc.runtime.params import SamplingParams
+from optc.runtime.requests.completion_input import CompletionInput
 from optc.runtime.requests.request import Request
 from optc.runtime.speculative.proposer import Proposer
 from optc.runtime.structured.compiler import GrammarCompiler
@@ -38,11 +39,14 @@ def make_core(
 
 
 def add(
-    core: Core, prompt: list[int], params: SamplingParams, index: int = 0, **options: Any
+    core: Core,
+    prompt: list[int],
+    params: SamplingParams,
+    index: int = 0,
+    leader: Request | None = None,
 ) -> Request:
     structure = params.structure
     constraint = COMPILER.constraints(structure, 1)[0] if structure else None
     tokens = np.array(prompt, np.int32)
-    return core.add(
-        tokens, params, seed=traffic.SEED, index=index, constraint=constraint, **options
-    )
+    given = CompletionInput(tokens, params, seed=traffic.SEED, index=index, constraint=constraint)
+    return core.add(given, leader)

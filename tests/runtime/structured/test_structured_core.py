@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from optc.executable.executable import EngineSpec
 from optc.runtime.params import SamplingParams
+from optc.runtime.requests.completion_input import CompletionInput
 from optc.runtime.requests.request import Request
 from optc.runtime.speculative.draft_model import DraftModel
 from optc.runtime.speculative.ngram import NGramProposer
@@ -241,6 +242,6 @@ def test_keys_of_forced_tokens_are_cached() -> None:
     first = add(core, PROMPT, params)
     drain(core)
     assert first.metrics.forced_tokens > 20
-    core.add(first.tokens.copy(), SamplingParams(max_tokens=1), seed=1)
+    core.add(CompletionInput(first.tokens.copy(), SamplingParams(max_tokens=1), seed=1))
     drain(core)
     assert core.metrics().prefix_hit_tokens == (first.num_tokens - 1) // 4 * 4

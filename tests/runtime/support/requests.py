@@ -10,6 +10,7 @@ import numpy as np
 from optc.runtime.kv.kv_blocks import BlockTables
 from optc.runtime.metrics.engine_metrics import RequestMetrics
 from optc.runtime.params import SamplingParams
+from optc.runtime.requests.completion_input import CompletionInput
 from optc.runtime.requests.request import Request
 from optc.runtime.text.detokenize import Detokenizer, TextStream
 
@@ -30,15 +31,20 @@ def make_request(
     """A request of one KV group whose tokens are letters."""
     params = params or SamplingParams()
     stream = TextStream(Detokenizer(letters, list(prompt)), params.stop_strings)
-    return Request(
-        options.pop("request_id", 0),
+    own = {name: options.pop(name) for name in ("leader_id", "beams") if name in options}
+    request_id = options.pop("request_id", 0)
+    given = CompletionInput(
         np.array(prompt, np.int32),
         params,
         seed=options.pop("seed", 7),
-        index=options.pop("index", 0),
+        stream=stream if text else None,
+        **options,
+    )
+    return Request(
+        request_id,
+        given,
         max_length=max_length,
         tables=BlockTables.empty(1),
         metrics=RequestMetrics(0.0),
-        stream=stream if text else None,
-        **options,
+        **own,
     )

@@ -14,6 +14,7 @@ from optc.runtime.kv.kv_blocks import blocks_needed
 from optc.runtime.kv.kv_plan import KVPlan
 from optc.runtime.loop.core import Core
 from optc.runtime.params import SamplingParams
+from optc.runtime.requests.completion_input import CompletionInput
 from optc.runtime.requests.request import Request
 from optc.runtime.settings import ServeSettings
 from optc.runtime.speculative.controller import Fixed
@@ -107,7 +108,7 @@ def make_core(
 
 def add(core: Core, prompt: list[int], params: SamplingParams) -> Request:
     """Queue a request with the seed of all."""
-    return core.add(np.array(prompt, np.int32), params, seed=SEED)
+    return core.add(CompletionInput(np.array(prompt, np.int32), params, seed=SEED))
 
 
 def drain(core: Core, *checks: Callable[[], None]) -> None:

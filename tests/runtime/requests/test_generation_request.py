@@ -1,4 +1,4 @@
-"""Terms of a request: what is refused, before the engine's thread sees it."""
+"""How a request is served: what is refused, before the engine's thread sees it."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from optc.errors import RequestError
-from optc.runtime.requests.terms import Terms
+from optc.runtime.params import SamplingParams
+from optc.runtime.requests.generation_request import GenerationRequest, as_request
 
 SALT = "(a text of at most 1024 characters)"
 NAME = "(a text; None is the model itself)"
@@ -35,10 +36,29 @@ DEADLINE = "(a number above 0 and up to 3162240000; None is no deadline)"
 )
 def test_terms_that_no_engine_can_serve_are_refused(terms: dict[str, Any], message: str) -> None:
     with pytest.raises(RequestError) as caught:
-        Terms(**terms)
+        GenerationRequest("a", **terms)
     assert str(caught.value) == message
 
 
 def test_terms_may_reach_their_limits() -> None:
-    terms = Terms(salt="é" * 1024, priority=-(10**400), deadline_s=1e9)
+    terms = GenerationRequest("a", salt="é" * 1024, priority=-(10**400), deadline_s=1e9)
     assert (len(terms.salt), terms.priority, terms.deadline_s) == (1024, -(10**400), 1e9)
+
+
+def test_a_request_may_be_given_whole_or_in_parts() -> None:
+    params = SamplingParams(max_tokens=3)
+    whole = GenerationRequest("a", params, priority=2)
+    assert as_request(whole, None, {}) is whole
+    assert as_request("a", params, {"priority": 2}) == whole
+    assert as_request([1], None, {}).params == SamplingParams()
+
+
+@pytest.mark.parametrize(("params", "terms"), [(SamplingParams(), {}), (None, {"salt": "x"})])
+def test_a_whole_request_comes_alone(params: SamplingParams | None, terms: dict[str, Any]) -> None:
+    with pytest.raises(TypeError, match="holds its params and terms: give it alone"):
+        as_request(GenerationRequest("a"), params, terms)
+
+
+def test_an_unknown_term_is_refused() -> None:
+    with pytest.raises(TypeError, match="'prio'"):
+        as_request("a", None, {"prio": 1})

@@ -1,12 +1,16 @@
-"""`Terms`: how a request is served. The adapter apart, nothing of it changes a token."""
+"""`GenerationRequest`: what a caller asks for, from a submission to the engine's thread."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import KW_ONLY, dataclass, field
 from numbers import Integral, Real
+from typing import Any
 
 from optc.errors import RequestError
+from optc.runtime.params import SamplingParams
 from optc.runtime.requests.checks import encodes, shown
+from optc.runtime.requests.prompts import Prompt
 
 #: Most characters of a salt, of which the prefix cache keeps one for each tenant.
 MAX_SALT = 1024
@@ -14,25 +18,37 @@ MAX_SALT = 1024
 _LONGEST_S = 100 * 366 * 86400
 
 
-@dataclass(frozen=True, kw_only=True)
-class Terms:
-    """Terms of one request, checked when they are built.
+@dataclass(frozen=True)
+class GenerationRequest:
+    """One request. How it is served is checked when it is built; prompt and params are checked when
+    it is submitted, since they depend on the engine.
 
     Attributes:
-        salt: Requests of different salts share no cached prefixes.
-        priority: Higher goes first (`optc.runtime.scheduling.policy`).
+        prompt: Text, token ids or a conversation (`optc.Chat`).
+        params: How to continue.
+        salt: A tenant's name: requests of different salts share no cached prefixes, so that
+            latencies tell nothing about the prompts of others.
+        priority: Higher goes first, and later ones make room for it; who waits gains on
+            newcomers, so that nobody starves (`optc.runtime.scheduling.policy` states the bound).
         adapter: Name of a loaded LoRA adapter; None is the model itself.
-        deadline_s: Seconds after its submission when it ends at the latest; None is never.
+        deadline_s: Seconds from its submission when it ends at the latest, with what it has and
+            the finish reason ``deadline``; seen between steps. None is no deadline.
+        parse_special: Take texts of control tokens (``<|end_of_text|>``) in the prompt for these
+            tokens; only for prompts that no user wrote. Without it they are text.
 
     Raises:
         RequestError: The salt or the adapter's name is no text, the salt is too long, the priority
             no integer, or the deadline not above 0 or of more than a hundred years.
     """
 
+    prompt: Prompt
+    params: SamplingParams = field(default_factory=SamplingParams)
+    _: KW_ONLY
     salt: str = ""
     priority: int = 0
     adapter: str | None = None
     deadline_s: float | None = None
+    parse_special: bool = False
 
     def __post_init__(self) -> None:
         self._check_salt()
@@ -65,3 +81,19 @@ class Terms:
             where="salt",
             hint=f"a text of at most {MAX_SALT} characters",
         )
+
+
+def as_request(
+    prompt: Prompt | GenerationRequest, params: SamplingParams | None, terms: Mapping[str, Any]
+) -> GenerationRequest:
+    """The request of a call that may give it whole.
+
+    Raises:
+        RequestError: As of `GenerationRequest`.
+        TypeError: It is given whole, and something beside it; or there is no such field.
+    """
+    if isinstance(prompt, GenerationRequest):
+        if params is not None or terms:
+            raise TypeError("a GenerationRequest holds its params and terms: give it alone")
+        return prompt
+    return GenerationRequest(prompt, SamplingParams() if params is None else params, **terms)
