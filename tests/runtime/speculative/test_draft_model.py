@@ -173,7 +173,8 @@ def test_completions_of_one_prompt_share_its_keys_and_values() -> None:
     drain(core, draft.check_integrity)
     for request in (leader, *others):
         expected = make_core(spec_of())[0]
-        plain = expected.add(np.array(PROMPT, np.int32), params, seed=3, index=request.index)
+        prompt = np.array(PROMPT, np.int32)
+        plain = expected.add(CompletionInput(prompt, params, seed=3, index=request.index))
         drain(expected)
         assert request.output.tolist() == plain.output.tolist()
     assert sorted(batches_of(draft)[0], reverse=True) == [12], "one computes the prompt"
