@@ -43,7 +43,7 @@ from benchmarks.soak_traffic import Clients, Outcome, Tally, differences, outcom
 from optc.runtime.handle import EngineError
 from optc.runtime.heap import give_back_freed
 from optc.runtime.loop.core import Core
-from optc.runtime.speculative.draft_model import DraftModel
+from optc.runtime.speculative.drafters.draft_model import DraftModel
 from optc.runtime.speculative.kinds import KINDS
 from optc.target import usable_threads
 

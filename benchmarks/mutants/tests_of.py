@@ -24,20 +24,38 @@ TESTED_ELSEWHERE: dict[str, tuple[str, ...]] = {
         "tests/runtime/scheduling/test_priorities.py",
         "tests/runtime/speculative/test_speculation.py",
     ),
-    "optc/runtime/speculative/break_even.py": (
-        "tests/runtime/speculative/test_break_even_calls.py",
+    "optc/runtime/speculative/planning/break_even.py": (
+        "tests/runtime/speculative/planning/test_break_even_calls.py",
     ),
-    "optc/runtime/speculative/chain_planner.py": ("tests/runtime/speculative/test_break_even.py",),
-    "optc/runtime/speculative/drafted_text.py": ("tests/runtime/speculative/test_draft_model.py",),
+    "optc/runtime/speculative/planning/chain_planner.py": (
+        "tests/runtime/speculative/planning/test_break_even.py",
+    ),
+    "optc/runtime/speculative/drafters/drafted_text.py": (
+        "tests/runtime/speculative/drafters/test_draft_model.py",
+    ),
     "optc/runtime/speculative/drafting.py": ("tests/runtime/speculative/test_speculation.py",),
     "optc/runtime/speculative/kinds.py": ("tests/runtime/speculative/test_speculation.py",),
-    "optc/runtime/speculative/ledger.py": ("tests/runtime/speculative/test_break_even.py",),
-    "optc/runtime/speculative/live_costs.py": ("tests/runtime/speculative/test_break_even.py",),
-    "optc/runtime/speculative/medusa_tree.py": ("tests/runtime/speculative/test_medusa.py",),
-    "optc/runtime/speculative/ngram.py": ("tests/runtime/speculative/test_ngram_pool.py",),
-    "optc/runtime/speculative/ngram_pool.py": ("tests/runtime/speculative/test_ngram.py",),
-    "optc/runtime/speculative/proposer.py": ("tests/runtime/speculative/test_lookahead.py",),
-    "optc/runtime/speculative/rate.py": ("tests/runtime/speculative/test_break_even.py",),
+    "optc/runtime/speculative/planning/ledger.py": (
+        "tests/runtime/speculative/planning/test_break_even.py",
+    ),
+    "optc/runtime/speculative/planning/live_costs.py": (
+        "tests/runtime/speculative/planning/test_break_even.py",
+    ),
+    "optc/runtime/speculative/drafters/medusa_tree.py": (
+        "tests/runtime/speculative/drafters/test_medusa.py",
+    ),
+    "optc/runtime/speculative/drafters/ngram.py": (
+        "tests/runtime/speculative/drafters/test_ngram_pool.py",
+    ),
+    "optc/runtime/speculative/drafters/ngram_pool.py": (
+        "tests/runtime/speculative/drafters/test_ngram.py",
+    ),
+    "optc/runtime/speculative/proposer.py": (
+        "tests/runtime/speculative/drafters/test_lookahead.py",
+    ),
+    "optc/runtime/speculative/planning/rate.py": (
+        "tests/runtime/speculative/planning/test_break_even.py",
+    ),
     "optc/runtime/speculative/verifier.py": ("tests/runtime/speculative/test_tree_verifier.py",),
     "optc/runtime/structured/compiler.py": ("tests/runtime/structured/test_structure.py",),
     "optc/runtime/structured/complaints.py": ("tests/runtime/structured/test_structure.py",),

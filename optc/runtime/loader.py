@@ -53,7 +53,7 @@ def load(path: str | Path, settings: ServeSettings | None = None, **changes: Any
     with artifact.contents_checked(settings.verify):
         from optc.runtime.engine import Engine
         from optc.runtime.engine_info import EngineInfo
-        from optc.runtime.speculative.draft_artifact import find_draft
+        from optc.runtime.speculative.drafters.draft_artifact import find_draft
 
         choice = artifact.choose(name=settings.engine)
         engines = {"target": _Engine(artifact, choice.entry, count)}
@@ -80,8 +80,8 @@ def load(path: str | Path, settings: ServeSettings | None = None, **changes: Any
 def _drafting(
     kinds: tuple[str, ...], engines: Mapping[str, _Engine], settings: ServeSettings, threads: int
 ) -> Drafting:
-    from optc.runtime.speculative.costs_cache import CostsCache
     from optc.runtime.speculative.drafting import Drafting, MeasuredCosts
+    from optc.runtime.speculative.planning.costs_cache import CostsCache
 
     return Drafting(
         kinds,

@@ -50,7 +50,7 @@ class ServeSettings:
             what steps cost on this machine (measured at the first load, about a second).
         max_drafted: Most drafts of a request in a step, if ``speculate`` is on.
         cost_cache: Keep these measurements in the user's cache folder
-            (`optc.runtime.speculative.costs_cache`); False measures at every load.
+            (`optc.runtime.speculative.planning.costs_cache`); False measures at every load.
         batching: ``continuous`` admits requests at every step; ``static`` runs a batch to its end
             before it admits the next, ``dynamic`` collects one for ``batch_window_ms`` first:
             both for comparison.

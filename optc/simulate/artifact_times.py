@@ -7,7 +7,7 @@ from optc.artifact import Artifact
 from optc.executable.executable import Executable
 from optc.progress import Progress, no_progress
 from optc.runtime.loader import artifact_tokenizer
-from optc.runtime.speculative.costs_cache import CostsCache
+from optc.runtime.speculative.planning.costs_cache import CostsCache
 from optc.simulate.fit_service import fit_service
 from optc.simulate.measure import measure_step_times
 from optc.simulate.service import serve

@@ -17,9 +17,9 @@ from optc.runtime.params import SamplingParams
 from optc.runtime.requests.completion_input import CompletionInput
 from optc.runtime.requests.request import Request
 from optc.runtime.settings import ServeSettings
-from optc.runtime.speculative.break_even import BreakEven
-from optc.runtime.speculative.plan_drafts import Costs
-from optc.runtime.speculative.row_costs import RowCosts
+from optc.runtime.speculative.planning.break_even import BreakEven
+from optc.runtime.speculative.planning.plan_drafts import Costs
+from optc.runtime.speculative.planning.row_costs import RowCosts
 from optc.runtime.speculative.speculator import Source, Speculator
 from optc.simulate.step_times import Rows, StepTimes
 from optc.simulate.virtual import VirtualClock, VirtualEngine, VirtualProposer

@@ -1,4 +1,4 @@
-"""Paths by names of the manifest. What else is refused: tests/cli/test_artifact_attacks.py."""
+"""Paths by names of the manifest. Attacks on whole artifacts are in tests/cli/commands."""
 
 from __future__ import annotations
 

@@ -19,9 +19,9 @@ from optc.cli import main
 from optc.cli.main import COMMANDS
 from optc.cli.streams import OutputError, ReaderLeftError
 from optc.errors import OptcError
-from optc.runtime.speculative.costs_cache import CostsCache
+from optc.runtime.speculative.planning.costs_cache import CostsCache
+from tests.cli.commands.test_measure_commands import MeasurableStub
 from tests.cli.conftest import Optc
-from tests.cli.test_measure_commands import MeasurableStub
 from tests.runtime.support.artifacts import ToyBackend, write_artifact
 from tests.simulate.fakes import step_times
 

@@ -1,4 +1,4 @@
-"""What a plan states of each engine; ``optc plan`` as a whole is in tests/cli/test_plan.py."""
+"""What a plan states of each engine; ``optc plan`` as a whole is in tests/cli/commands."""
 
 from __future__ import annotations
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from optc import registry
-from optc.runtime.speculative.costs_cache import CostsCache
+from optc.runtime.speculative.planning.costs_cache import CostsCache
 from optc.simulate import service, stopwatch
 from optc.simulate.artifact_times import artifact_step_times
 from tests.runtime.support.artifacts import ToyBackend, write_artifact

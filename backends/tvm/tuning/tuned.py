@@ -26,7 +26,7 @@ from optc.backends.tvm.tuning.schedule_files import (
 )
 from optc.child_process import child_command, child_environment
 from optc.errors import InputError, UnavailableError
-from optc.runtime.speculative.costs_cache import cache_folder
+from optc.runtime.speculative.planning.costs_cache import cache_folder
 from optc.target import host_features, usable_threads
 
 #: Module that measures, in a process of its own.

@@ -19,7 +19,7 @@ from optc.driver.compiling.tokenizer import write_tokenizer
 from optc.errors import InputError
 from optc.importer import ImportedModel
 from optc.ir.graph import width
-from optc.runtime.speculative.draft_artifact import check_same_tokenizer
+from optc.runtime.speculative.drafters.draft_artifact import check_same_tokenizer
 
 ROLE = "draft"
 _SCRATCH = "draft-tokenizer"

@@ -11,7 +11,7 @@ from optc.executable.executable import EngineSpec, Executable
 from optc.runtime.kv.kv_plan import KVPlan, plan_kv, plan_with_draft
 from optc.runtime.loop.core import Core
 from optc.runtime.settings import ServeSettings
-from optc.runtime.speculative.draft_model import LEAST_CHANCE, DraftModel
+from optc.runtime.speculative.drafters.draft_model import LEAST_CHANCE, DraftModel
 from optc.runtime.speculative.drafting import Drafting
 from optc.runtime.spill.where import parse_spill
 

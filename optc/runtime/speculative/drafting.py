@@ -7,18 +7,18 @@ from dataclasses import dataclass, field
 
 from optc.errors import InputError
 from optc.executable.executable import Executable, HeadedExecutable
-from optc.runtime.speculative.break_even import BreakEven
-from optc.runtime.speculative.chain_planner import Planner
-from optc.runtime.speculative.controller import Controller, Fixed
-from optc.runtime.speculative.costs_cache import CostsCache
-from optc.runtime.speculative.draft_model import DraftModel
+from optc.runtime.speculative.drafters.draft_model import DraftModel
+from optc.runtime.speculative.drafters.lookahead import LookaheadProposer
+from optc.runtime.speculative.drafters.medusa import MedusaProposer, TreePlanner
+from optc.runtime.speculative.drafters.ngram import NGramProposer
 from optc.runtime.speculative.kinds import MAX_DRAFTED, MODELS
-from optc.runtime.speculative.ledger import SHARE
-from optc.runtime.speculative.lookahead import LookaheadProposer
-from optc.runtime.speculative.medusa import MedusaProposer, TreePlanner
-from optc.runtime.speculative.ngram import NGramProposer
-from optc.runtime.speculative.plan_drafts import Costs
-from optc.runtime.speculative.row_costs import RowCosts, measure_row_costs
+from optc.runtime.speculative.planning.break_even import BreakEven
+from optc.runtime.speculative.planning.chain_planner import Planner
+from optc.runtime.speculative.planning.controller import Controller, Fixed
+from optc.runtime.speculative.planning.costs_cache import CostsCache
+from optc.runtime.speculative.planning.ledger import SHARE
+from optc.runtime.speculative.planning.plan_drafts import Costs
+from optc.runtime.speculative.planning.row_costs import RowCosts, measure_row_costs
 from optc.runtime.speculative.speculator import Source, Speculator
 
 #: Another way to measure is another version.

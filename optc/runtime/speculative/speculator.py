@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from optc.runtime.loop.tree import deepest_path
 from optc.runtime.requests.request import Request
-from optc.runtime.speculative.controller import PLACES, Controller, Drafted, StepTimes
+from optc.runtime.speculative.planning.controller import PLACES, Controller, Drafted, StepTimes
 from optc.runtime.speculative.proposer import Checked, Learner, Proposer, Wanted
 
 

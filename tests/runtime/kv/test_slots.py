@@ -16,7 +16,7 @@ from optc.runtime.params import SamplingParams
 from optc.runtime.requests.completion_input import CompletionInput
 from optc.runtime.requests.request import Request
 from optc.runtime.settings import ServeSettings
-from optc.runtime.speculative.controller import Fixed
+from optc.runtime.speculative.planning.controller import Fixed
 from optc.runtime.speculative.proposer import Drafts, Wanted
 from optc.runtime.speculative.speculator import Source, Speculator
 from tests.runtime.support.toy import VOCAB, ToyExecutable, generate_naively, toy_spec

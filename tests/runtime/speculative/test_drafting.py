@@ -10,19 +10,19 @@ import pytest
 from optc.errors import InputError
 from optc.executable.executable import Executable
 from optc.runtime.speculative import drafting as module
-from optc.runtime.speculative.break_even import BreakEven
-from optc.runtime.speculative.controller import Fixed
-from optc.runtime.speculative.costs_cache import CostsCache
+from optc.runtime.speculative.drafters.lookahead import LookaheadProposer
+from optc.runtime.speculative.drafters.medusa import MedusaProposer, TreePlanner
+from optc.runtime.speculative.drafters.ngram import NGramProposer
 from optc.runtime.speculative.drafting import Drafting, MeasuredCosts
-from optc.runtime.speculative.ledger import SHARE
-from optc.runtime.speculative.lookahead import LookaheadProposer
-from optc.runtime.speculative.medusa import MedusaProposer, TreePlanner
-from optc.runtime.speculative.ngram import NGramProposer
-from optc.runtime.speculative.plan_drafts import Costs
-from optc.runtime.speculative.row_costs import RowCosts
+from optc.runtime.speculative.planning.break_even import BreakEven
+from optc.runtime.speculative.planning.controller import Fixed
+from optc.runtime.speculative.planning.costs_cache import CostsCache
+from optc.runtime.speculative.planning.ledger import SHARE
+from optc.runtime.speculative.planning.plan_drafts import Costs
+from optc.runtime.speculative.planning.row_costs import RowCosts
 from optc.runtime.speculative.speculator import Source
-from tests.runtime.speculative.test_draft_model import draft_model
-from tests.runtime.speculative.test_medusa import HeadedToy
+from tests.runtime.speculative.drafters.test_draft_model import draft_model
+from tests.runtime.speculative.drafters.test_medusa import HeadedToy
 from tests.runtime.support.toy import ToyExecutable, toy_spec
 
 TARGET, DRAFT = ToyExecutable(toy_spec()), ToyExecutable(toy_spec(vocab=9))

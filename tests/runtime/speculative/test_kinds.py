@@ -3,12 +3,12 @@ from __future__ import annotations
 import pytest
 
 from optc.errors import InputError
-from optc.runtime.speculative.break_even import BreakEven
-from optc.runtime.speculative.controller import Drafted
 from optc.runtime.speculative.drafting import Drafting
 from optc.runtime.speculative.kinds import KINDS, MODELS, parse_kinds
-from optc.runtime.speculative.plan_drafts import Costs
-from optc.runtime.speculative.row_costs import RowCosts
+from optc.runtime.speculative.planning.break_even import BreakEven
+from optc.runtime.speculative.planning.controller import Drafted
+from optc.runtime.speculative.planning.plan_drafts import Costs
+from optc.runtime.speculative.planning.row_costs import RowCosts
 
 
 @pytest.mark.parametrize(

@@ -18,10 +18,10 @@ from optc.runtime.params import SamplingParams
 from optc.runtime.requests.completion_input import CompletionInput
 from optc.runtime.requests.request import Request
 from optc.runtime.settings import ServeSettings
-from optc.runtime.speculative.controller import Fixed
+from optc.runtime.speculative.drafters.ngram import NGramProposer
 from optc.runtime.speculative.drafting import Drafting
 from optc.runtime.speculative.kinds import parse_kinds
-from optc.runtime.speculative.ngram import NGramProposer
+from optc.runtime.speculative.planning.controller import Fixed
 from optc.runtime.speculative.proposer import Drafts, Wanted
 from optc.runtime.speculative.speculator import Source, Speculator
 from tests.runtime.support.toy import VOCAB, ToyExecutable, toy_spec

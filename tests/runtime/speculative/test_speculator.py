@@ -12,7 +12,7 @@ from optc.runtime.metrics.engine_metrics import RequestMetrics
 from optc.runtime.params import SamplingParams
 from optc.runtime.requests.completion_input import CompletionInput
 from optc.runtime.requests.request import Request
-from optc.runtime.speculative.controller import Drafted, Fixed, StepTimes
+from optc.runtime.speculative.planning.controller import Drafted, Fixed, StepTimes
 from optc.runtime.speculative.proposer import Checked, Drafts, Wanted
 from optc.runtime.speculative.speculator import Source, Speculator
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from optc.runtime.speculative.controller import Controller, Drafted, StepTimes
-from optc.runtime.speculative.row_costs import RowCosts
+from optc.runtime.speculative.planning.controller import Controller, Drafted, StepTimes
+from optc.runtime.speculative.planning.row_costs import RowCosts
 
 #: How many of so many drafts hold, by the ledger's adversary or by chance.
 Accepts = Callable[[np.random.Generator, int], int]

@@ -13,8 +13,8 @@ from optc.executable.executable import EngineSpec
 from optc.runtime.params import SamplingParams
 from optc.runtime.requests.completion_input import CompletionInput
 from optc.runtime.requests.request import Request
-from optc.runtime.speculative.draft_model import DraftModel
-from optc.runtime.speculative.ngram import NGramProposer
+from optc.runtime.speculative.drafters.draft_model import DraftModel
+from optc.runtime.speculative.drafters.ngram import NGramProposer
 from optc.runtime.speculative.proposer import Drafts, Proposer, Wanted
 from tests.runtime.speculative.test_trees import RandomTrees
 from tests.runtime.structured.cores import (

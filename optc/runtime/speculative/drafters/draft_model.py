@@ -1,0 +1,184 @@
+"""`DraftModel`: a smaller model drafts, with an engine and KV blocks of its own.
+
+It draws its tokens with the noise of the target's output positions, so that the closer the two
+distributions are, the more often both draw the same token, at any temperature (Daliri et al.,
+2025; compare Leviathan et al., 2023, and Chen et al., 2023).
+
+What a request has verified since it was last drafted for is computed first, together with that of
+all others; then one step for each further draft. A request that was not drafted for costs nothing
+until it is again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from optc.executable.executable import Executable
+from optc.runtime.kv.kv_blocks import KVBlocks
+from optc.runtime.kv.kv_plan import KVPlan
+from optc.runtime.loop.batch import build_batch
+from optc.runtime.requests.request import Request
+from optc.runtime.sampling.sample_step import sample_step
+from optc.runtime.sampling.sampler import NoToken
+from optc.runtime.scheduling.chunks import Chunk
+from optc.runtime.speculative.drafters.drafted_text import DraftedText
+from optc.runtime.speculative.proposer import Drafts, Wanted
+
+#: Drafts behind others that the draft model finds less likely than this hardly ever pay.
+LEAST_CHANCE = 0.05
+
+
+class DraftModel:
+    """A proposer (`optc.runtime.speculative.proposer.Proposer`). Not thread-safe.
+
+    Args:
+        executable: The draft's engine; its KV pools are allocated here. Closed by `close`.
+        plan: Sizes of its KV pools.
+        token_budget: Most rows of one of its steps.
+        prefix_cache: Keep the keys and values of prefixes, also for completions of one prompt.
+        least_chance: No further drafts behind those that the draft model itself finds less likely
+            (`DraftedText.chance`).
+    """
+
+    def __init__(
+        self,
+        executable: Executable,
+        plan: KVPlan,
+        *,
+        token_budget: int,
+        prefix_cache: bool = True,
+        least_chance: float = 0.0,
+    ) -> None:
+        spec = executable.spec
+        self.executable = executable
+        self.plan = plan
+        self._least_chance = least_chance
+        self._token_budget = min(token_budget, spec.max_rows)
+        self._most = min(spec.max_sequences, spec.max_logit_rows, self._token_budget)
+        self._blocks = KVBlocks(
+            tuple(group.window for group in spec.groups),
+            plan.blocks,
+            plan.block_size,
+            prefix_cache=prefix_cache,
+        )
+        self._texts: dict[int, DraftedText] = {}
+        executable.allocate_kv(plan.blocks, plan.block_size)
+
+    def propose(self, wanted: Sequence[Wanted]) -> list[Drafts]:
+        """Draft for all requests together; none for one that has no room in the draft's KV pool,
+        or whose prompt needs more than this step to be computed."""
+        limits = {request.id: limit for request, limit in wanted}
+        texts = {request.id: self._resume(request) for request, _ in wanted}
+        going = self._step(self._catch_up(list(texts.values()), limits), limits)
+        while going:
+            going = self._step([Chunk(text, text.written, 1) for text in going], limits)
+        return [Drafts(texts[request.id].drafts()) for request, _ in wanted]
+
+    def forget(self, request: Request) -> None:
+        """Free the blocks of a request that ended."""
+        text = self._texts.pop(request.id, None)
+        if text is not None:
+            self._blocks.free(text.tables)
+
+    def pending(self, request: Request) -> int:
+        """Rows that a first draft for the request would take, the prefix cache apart."""
+        text = self._texts.get(request.id)
+        return request.num_tokens - (0 if text is None else text.num_computed)
+
+    def available(self) -> tuple[int, ...]:
+        """Blocks that are free or only cached, by KV group."""
+        return self._blocks.available()
+
+    def check_integrity(self) -> None:
+        """Check the blocks.
+
+        Raises:
+            RuntimeError: A block leaked or is held twice.
+        """
+        self._blocks.check_integrity(self._texts.values())
+
+    def close(self) -> None:
+        """Release the engine."""
+        self.executable.close()
+
+    def _resume(self, request: Request) -> DraftedText:
+        """The request's text with what it has verified meanwhile, drafts that failed dropped."""
+        text = self._texts.get(request.id)
+        if text is None:
+            text = self._texts[request.id] = DraftedText(request, self._blocks.new_tables())
+        before = text.num_computed
+        text.resume()
+        self._computed(text, before)
+        # Completions of one prompt, and requests whose blocks were taken, find it in the cache.
+        if text.num_pending > self.plan.block_size and self._blocks.catch_up(text):
+            text.resume_from(text.num_computed)
+        return text
+
+    def _computed(self, text: DraftedText, before: int) -> None:
+        """Cache and release blocks after ``text.num_computed`` has grown from ``before``."""
+        if text.num_computed > before:
+            self._blocks.store(text, before)
+            self._blocks.release_behind(text.tables, text.num_computed)
+
+    def _catch_up(
+        self, texts: list[DraftedText], limits: dict[int, int]
+    ) -> list[Chunk[DraftedText]]:
+        """Rows for what was verified, those first who have least to catch up with.
+
+        Of several completions of one prompt one computes it, and the others find it in the
+        prefix cache.
+        """
+        chunks: list[Chunk[DraftedText]] = []
+        left = self._token_budget
+        prompts: set[int] = set()
+        for text in sorted(texts, key=lambda t: t.num_pending):
+            if text.num_tokens + limits[text.id] > self.plan.max_context:
+                continue
+            if text.num_pending > self.plan.block_size:
+                if text.leader_id in prompts:
+                    continue
+                prompts.add(text.leader_id)
+            count = min(text.num_pending, left)
+            if (
+                count
+                and len(chunks) < self._most
+                and self._make_room(text, text.num_computed + count, limits)
+            ):
+                chunks.append(Chunk(text, text.num_computed, count))
+                left -= count
+        return chunks
+
+    def _make_room(self, text: DraftedText, length: int, limits: dict[int, int]) -> bool:
+        """Blocks for ``length`` tokens, if need be those of requests not drafted for now."""
+        if self._blocks.grow(text.tables, length):
+            return True
+        for other in self._texts.values():
+            if other.id not in limits and other.num_computed:
+                self._blocks.free(other.tables)
+                other.resume_from(0)
+                if self._blocks.grow(text.tables, length):
+                    return True
+        return False
+
+    def _step(self, chunks: list[Chunk[DraftedText]], limits: dict[int, int]) -> list[DraftedText]:
+        """Compute rows and draw from the last of each; returns who goes on."""
+        if not chunks:
+            return []
+        batch = build_batch(chunks, len(self._blocks.pools), self.plan.block_size)
+        logits = self.executable.step(batch)
+        for chunk in chunks:
+            before = chunk.request.num_computed
+            chunk.request.wrote(chunk.rows)
+            self._computed(chunk.request, before)
+        complete = [chunk.request for chunk in chunks if chunk.completes]
+        rows = [text.row() for text in complete]
+        drawn, _ = sample_step(self.executable, logits, rows, range(len(rows)))
+        going = []
+        for text, sampled in zip(complete, drawn, strict=True):
+            if isinstance(sampled, NoToken):
+                continue
+            text.draft(sampled)
+            wanted = text.num_drafted < limits[text.id] and text.chance >= self._least_chance
+            if wanted and self._make_room(text, text.num_tokens, limits):
+                going.append(text)
+        return going

@@ -1,0 +1,1 @@
+"""How many drafts pay: what steps cost, how often drafts hold, and the choice between them."""

@@ -1,0 +1,58 @@
+"""`Acceptance`: how often drafts hold, by request and by how sure their source was of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from optc.runtime.speculative.planning.controller import PLACES, Drafted
+from optc.runtime.speculative.planning.rate import Rate
+
+#: Weight of what is guessed of all requests, and of these for a request of its own.
+_PRIOR_WEIGHT = 4.0
+#: Older drafts lose this fraction of their weight with each new one: all requests together are
+#: known better than one, which also changes.
+_FORGET_OF_ALL, _FORGET_OWN = 0.005, 0.03
+
+
+class Acceptance:
+    """Live acceptance rates by grade. A request begins with those of the requests before it."""
+
+    def __init__(self) -> None:
+        self.verifications = 0
+        self._of_all: dict[int, Rate] = {}  # by grade
+        self._own: dict[int, dict[int, Rate]] = {}  # by request and grade
+        self._grades: dict[int, Sequence[int]] = {}  # of the latest drafts of each request
+
+    def rates(self, requests: Sequence[Drafted], limit: int) -> list[list[float]]:
+        """Of each of at most ``limit`` drafts that are made for the requests now, if those before
+        it hold."""
+        found = []
+        for request in requests:
+            self._grades[request.id] = grades = request.grades
+            own = self._own.get(request.id, {})
+            found.append([self._rate(own, grade) for grade in grades[:limit]])
+        return found
+
+    def learn(self, request_id: int, drafted: int, accepted: int) -> None:
+        """Take note of a verification, for this request and for those to come; drafts behind a
+        rejected one were not tested."""
+        self.verifications += 1
+        own = self._own.setdefault(request_id, {})
+        tested = self._grades.get(request_id, PLACES)[: min(accepted + 1, drafted)]
+        for place, grade in enumerate(tested):
+            of_all = self._of_all.get(grade)
+            if of_all is None:
+                of_all = self._of_all[grade] = Rate(0.5, _PRIOR_WEIGHT, _FORGET_OF_ALL)
+            if grade not in own:
+                own[grade] = Rate(of_all.value, _PRIOR_WEIGHT, _FORGET_OWN)
+            for rate in (own[grade], of_all):
+                rate.observe(place < accepted)
+
+    def forget(self, request_id: int) -> None:
+        """Drop what is known of a request that ended."""
+        self._own.pop(request_id, None)
+        self._grades.pop(request_id, None)
+
+    def _rate(self, own: dict[int, Rate], grade: int) -> float:
+        rate = own.get(grade) or self._of_all.get(grade)
+        return 0.5 if rate is None else rate.value

@@ -1,0 +1,77 @@
+"""What is known of drafts: by grade, of one request and of all."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from optc.runtime.speculative.planning.acceptance import Acceptance
+from optc.runtime.speculative.planning.controller import PLACES, Drafted
+
+
+def rates(acceptance: Acceptance, request: int, grades: list[int]) -> list[float]:
+    return acceptance.rates([Drafted(request, 99, 1, grades)], 16)[0]
+
+
+def test_drafts_of_other_grades_are_known_by_themselves() -> None:
+    acceptance = Acceptance()
+    for _ in range(200):
+        rates(acceptance, 0, [1, 1, 2, 2, 2])
+        acceptance.learn(0, 5, 2)  # two of grade 1 hold, the first of grade 2 does not
+    low, high, unknown = rates(acceptance, 0, [2, 1, 3])
+    assert low < 0.03 < 0.97 < high
+    assert unknown == 0.5
+
+
+def test_drafts_behind_a_rejected_one_were_not_tested() -> None:
+    acceptance = Acceptance()
+    rates(acceptance, 0, [1, 2, 3])
+    acceptance.learn(0, 3, 0)
+    known = rates(acceptance, 0, [1, 2, 3])
+    assert known[0] < 0.5
+    assert known[1:] == [0.5, 0.5]
+
+
+def test_a_request_begins_with_what_the_others_taught_and_then_goes_its_own_way() -> None:
+    acceptance = Acceptance()
+    for request in range(20):
+        for _ in range(20):
+            rates(acceptance, request, [4])
+            acceptance.learn(request, 1, 1)
+        acceptance.forget(request)
+    assert rates(acceptance, 99, [4])[0] > 0.9
+    for _ in range(20):
+        rates(acceptance, 99, [4])
+        acceptance.learn(99, 1, 0)
+    assert rates(acceptance, 99, [4])[0] < 0.3
+    assert rates(acceptance, 100, [4])[0] > 0.8, "one request does not spoil it for all"
+
+
+def test_as_many_rates_as_drafts_may_be_made() -> None:
+    acceptance = Acceptance()
+    assert rates(acceptance, 0, [1, 2]) == [0.5, 0.5]
+    assert len(acceptance.rates([Drafted(0, 99)], 7)[0]) == 7
+    assert list(PLACES[:9]) == [0, 1, 2, 2, 3, 3, 3, 3, 4]
+
+
+@given(st.lists(st.tuples(st.integers(0, 3), st.integers(1, 6), st.integers(0, 6)), max_size=60))
+def test_what_is_kept_is_bounded_and_forgotten(history: list[tuple[int, int, int]]) -> None:
+    acceptance = Acceptance()
+    for request, drafted, accepted in history:
+        rates(acceptance, request, [1, 2, 2, 3, 3, 3])
+        acceptance.learn(request, drafted, min(drafted, accepted))
+    for rate in rates(acceptance, 0, [1, 2, 3]):
+        assert 0 < rate < 1
+    for request in range(4):
+        acceptance.forget(request)
+    assert not acceptance._own
+    assert not acceptance._grades
+    assert len(acceptance._of_all) <= 3
+
+
+def test_verifications_of_all_requests_are_counted() -> None:
+    acceptance = Acceptance()
+    for request_id in (1, 1, 2):
+        acceptance.learn(request_id, 3, 0)
+    acceptance.forget(1)
+    assert acceptance.verifications == 3

@@ -1,0 +1,62 @@
+"""The cache gives back what was measured for the same thing, and nothing else."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from optc.runtime.speculative.planning import costs_cache
+from optc.runtime.speculative.planning.costs_cache import CostsCache, cache_folder
+
+VALUE = {"seconds": [0.5, 1.5]}
+
+
+def test_what_was_written_is_read(tmp_path: Path) -> None:
+    cache = CostsCache(tmp_path / "new")
+    assert cache.read("times.v1", "ab", 2) is None
+    assert cache.write("times.v1", "ab", 2, VALUE)
+    assert CostsCache(tmp_path / "new").read("times.v1", "ab", 2) == VALUE
+    assert cache.write("times.v1", "ab", 2, {})
+    assert cache.read("times.v1", "ab", 2) == {}
+    assert len(list((tmp_path / "new").iterdir())) == 1
+
+
+def test_another_kind_artifact_thread_count_or_machine_has_its_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cache = CostsCache(tmp_path)
+    cache.write("times.v1", "ab", 2, VALUE)
+    for key in (("times.v2", "ab", 2), ("times.v1", "cd", 2), ("times.v1", "ab", 1)):
+        assert cache.read(*key) is None
+    monkeypatch.setattr(costs_cache, "cpu_name", lambda: "another processor")
+    assert CostsCache(tmp_path).read("times.v1", "ab", 2) is None
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", "{}", '{"key": 1, "value": {}}'])
+def test_a_damaged_file_counts_as_nothing(tmp_path: Path, text: str) -> None:
+    cache = CostsCache(tmp_path)
+    cache.write("times.v1", "ab", 2, VALUE)
+    (file,) = tmp_path.iterdir()
+    file.write_text(text)
+    assert cache.read("times.v1", "ab", 2) is None
+    assert cache.write("times.v1", "ab", 2, VALUE)
+    assert cache.read("times.v1", "ab", 2) == VALUE
+
+
+def test_a_folder_that_cannot_be_written_is_no_error(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    cache = CostsCache(tmp_path / "file" / "folder")
+    assert not cache.write("times.v1", "ab", 2, VALUE)
+    assert cache.read("times.v1", "ab", 2) is None
+
+
+def test_the_folder_is_the_users(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.delenv("OPTC_CACHE", raising=False)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    assert cache_folder() == tmp_path / "optc"
+    monkeypatch.delenv("XDG_CACHE_HOME")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert cache_folder() == tmp_path / ".cache/optc"
+    monkeypatch.setenv("OPTC_CACHE", "/elsewhere")
+    assert cache_folder() == Path("/elsewhere")

@@ -1,0 +1,113 @@
+"""The best number of drafts, against trying all."""
+
+from __future__ import annotations
+
+import itertools
+from itertools import accumulate
+from operator import mul
+
+import numpy as np
+import pytest
+
+from optc.runtime.speculative.planning.plan_drafts import MARGIN, Costs, plan_drafts
+from optc.runtime.speculative.planning.row_costs import RowCosts
+
+
+def line(per_row: float, rows: int = 64) -> RowCosts:
+    """A step of one row takes 1, each further one ``per_row``."""
+    return RowCosts((1, rows), (1.0, 1.0 + per_row * (rows - 1)))
+
+
+def always(limit: int, *rates: float) -> list[list[float]]:
+    """Each of so many drafts of a request holds equally often."""
+    return [[rate] * limit for rate in rates]
+
+
+def speed(counts: tuple[int, ...], rates: list[list[float]], sequences: int, costs: Costs) -> float:
+    """Tokens a second, as a multiple of those of plain decoding."""
+    tokens = sequences + sum(
+        sum(accumulate(mine[:count], mul)) for mine, count in zip(rates, counts, strict=True)
+    )
+    time = costs.verifying(sequences + sum(counts), sequences)
+    for depth in range(1, max(counts, default=0) + 1):
+        time += costs.drafting(sum(count >= depth for count in counts))
+    return tokens / sequences * costs.target.at(sequences) / time
+
+
+@pytest.mark.parametrize("per_row", [0.0, 0.03, 0.3, 1.0])
+@pytest.mark.parametrize("draft", [None, 0.02, 0.2])
+@pytest.mark.parametrize(
+    "rates",
+    [
+        *(always(4, *rates) for rates in ([0.0], [0.3], [0.7], [0.95], [0.9, 0.1])),
+        always(4, 0.6, 0.7, 0.8),
+        [[0.3, 0.9, 0.9, 0.9], [0.9, 0.2]],
+        [[0.9], [], [0.5, 0.6, 0.7]],
+    ],
+)
+def test_no_other_counts_are_much_faster(
+    rates: list[list[float]], draft: float | None, per_row: float
+) -> None:
+    """Whole numbers in order of gain can miss a little where a draft model batches."""
+    drafts = None if draft is None else RowCosts((1, 8), (draft, 1.2 * draft))
+    costs = Costs(line(per_row), drafts, 1.0, 0.01)
+    sequences = len(rates) + 1
+    plan = plan_drafts(rates, sequences, costs)
+    found = speed(tuple(plan.counts), rates, sequences, costs)
+    best = max(
+        speed(counts, rates, sequences, costs)
+        for counts in itertools.product(*(range(len(mine) + 1) for mine in rates))
+    )
+    assert found >= best - 0.03
+    # rates are rounded, and drafts that are hardly ever accepted left out
+    assert found == pytest.approx(1 + plan.gain, abs=0.03)
+    assert plan.gain == 0 or plan.gain > MARGIN
+    if best < 1 + MARGIN:
+        assert plan.counts == [0] * len(rates)
+
+
+def test_good_drafts_grow_where_rows_are_nearly_free() -> None:
+    assert plan_drafts(always(8, 0.95), 1, Costs(line(0.01))).counts == [8]
+    assert plan_drafts(always(8, 0.05), 1, Costs(line(0.1))).counts == [0]
+
+
+def test_a_full_batch_that_is_bound_by_arithmetic_does_not_draft() -> None:
+    costs = RowCosts((1, 16, 32), (1.0, 16.0, 32.0))
+    assert plan_drafts(always(8, *[0.9] * 16), 16, Costs(costs)).counts == [0] * 16
+
+
+def test_steps_that_pay_only_together_are_found() -> None:
+    """Rows come in fours: the first draft costs as much as three."""
+    costs = Costs(RowCosts((1, 2, 4, 5, 8), (1.0, 1.6, 1.6, 3.0, 3.0)))
+    assert plan_drafts(always(7, 0.9), 1, costs).counts == [3]
+
+
+def test_drafts_of_a_model_cost_their_steps() -> None:
+    cheap, dear = (Costs(line(0.02), RowCosts((1,), (cost,))) for cost in (0.01, 0.5))
+    rates = always(8, 0.7)
+    assert plan_drafts(rates, 1, cheap).counts > plan_drafts(rates, 1, dear).counts
+
+
+def test_only_the_requests_that_pay_are_drafted_for() -> None:
+    rates = np.array([0.9, 0.1, 0.9, 0.0]).tolist()
+    counts = plan_drafts(always(8, *rates), 4, Costs(line(0.1))).counts
+    assert counts[0] == counts[2] > 0 == counts[1] == counts[3]
+
+
+def test_a_budget_bounds_the_time_of_the_step() -> None:
+    for drafts in (None, RowCosts((1,), (0.1,))):
+        costs = Costs(line(0.1), drafts)
+        free = plan_drafts(always(8, 0.9, 0.8), 2, costs)
+        assert free.extra > 1.0
+        bounded = plan_drafts(always(8, 0.9, 0.8), 2, costs, 0.55)
+        assert 0 < sum(bounded.counts) < sum(free.counts)
+        assert 0 < bounded.extra <= 0.55
+        assert plan_drafts(always(8, 0.9, 0.8), 2, costs, 0.05).counts == [0, 0]
+
+
+def test_what_making_drafts_takes_is_counted_once() -> None:
+    costs = Costs(line(0.05))
+    assert plan_drafts(always(8, 0.5), 1, costs).counts > [0]
+    assert plan_drafts(always(8, 0.5), 1, costs._replace(making=2.0)).counts == [0]
+    plan = plan_drafts(always(8, 0.9), 1, costs._replace(making=0.5))
+    assert plan.extra == pytest.approx(0.5 + 0.05 * plan.counts[0])
