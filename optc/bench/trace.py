@@ -8,12 +8,12 @@ first ``prefix_tokens``.
 
 from __future__ import annotations
 
-import json
 import math
 from pathlib import Path
 from typing import Any
 
 from optc.errors import InputError
+from optc.safe_json import parse_json
 
 _KEYS = {"arrival_s", "prompt_tokens", "prompt", "output_tokens", "prefix", "prefix_tokens"}
 
@@ -36,7 +36,7 @@ def read_trace(path: Path) -> list[dict[str, Any]]:
 
 def _entry(line: str, where: str) -> dict[str, Any]:
     try:
-        value = json.loads(line)
+        value = parse_json(line)
     except ValueError as error:
         raise InputError(f"is not JSON: {error}", where=where) from error
     if not isinstance(value, dict) or not set(value) <= _KEYS:

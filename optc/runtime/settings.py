@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
+from numbers import Integral
 from pathlib import Path
 from typing import Any, Literal
 
@@ -111,10 +112,10 @@ class ServeSettings:
 
     def __post_init__(self) -> None:
         normalize(self)
-        for name in ("threads", "token_budget", "max_sequences", "prefill_chunk", "max_drafted"):
+        for name, one in options_of(ServeSettings).items():
             count = getattr(self, name)
-            if count is not None and count < 1:
-                raise InputError(f"{count} is too few", where=name, hint="at least 1")
+            if one.kind == "count" and count is not None:
+                _check_count(name, count)
         if isinstance(self.kv_memory, str):
             object.__setattr__(self, "kv_memory", parse_bytes(self.kv_memory, "kv_memory"))
 
@@ -134,6 +135,13 @@ class ServeSettings:
             for f in fields(self)
             if getattr(self, f.name) != f.default
         }
+
+
+def _check_count(name: str, count: object) -> None:
+    if isinstance(count, bool) or not isinstance(count, Integral):
+        raise InputError(f"{count!r} is no number", where=name, hint="a whole number")
+    if int(count) < 1:
+        raise InputError(f"{count} is too few", where=name, hint="at least 1")
 
 
 #: Names of all settings.

@@ -136,7 +136,7 @@ def test_backends_are_prepared_while_weights_are_hashed(
         ({"kv_memory": 10}, "kv_memory: 10 bytes hold no KV block"),
         ({"threads": 0}, "threads: 0 is too few"),
         ({"threads": 99_999}, "threads: 99999 threads on a machine with "),
-        ({"num_speculative_tokens": 0}, "num_speculative_tokens: 0 drafts"),
+        ({"num_speculative_tokens": 0}, "num_speculative_tokens: 0 is too few"),
         ({"num_speculative_tokens": 4}, "num_speculative_tokens: 4 drafts are asked for, but n"),
         ({"token_budget": 0}, "token_budget: 0 is too few"),
         ({"max_sequences": 0}, "max_sequences: 0 is too few"),

@@ -28,6 +28,8 @@ def test_every_setting_is_documented() -> None:
         ({"max_sequences": -1}, "max_sequences: -1 is too few (at least 1)"),
         ({"prefill_chunk": 0}, "prefill_chunk: 0 is too few (at least 1)"),
         ({"max_drafted": 0}, "max_drafted: 0 is too few (at least 1)"),
+        ({"max_sequences": "8"}, "max_sequences: '8' is no number (a whole number)"),
+        ({"threads": True}, "threads: True is no number (a whole number)"),
         ({"kv_memory": "much"}, "kv_memory: 'much' is not a size"),
     ],
 )

@@ -17,6 +17,7 @@ from typing import Any
 
 from optc.backends.tvm.tuning.schedule import KERNELS, Schedule, Workload, parse_schedule
 from optc.errors import InputError
+from optc.safe_json import parse_json
 
 FORMAT = 1
 #: What is known, by workload.
@@ -55,7 +56,7 @@ def parse_schedules(text: str, where: str) -> Schedules:
         InputError: It is malformed; ``where`` and the entry's index tell the place.
     """
     try:
-        data = json.loads(text)
+        data = parse_json(text)
     except ValueError as error:
         raise InputError(f"is not JSON: {error}", where=where, hint=_HINT) from error
     if not isinstance(data, dict) or not isinstance(data.get("schedules"), list):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +13,7 @@ from optc.cli.commands.bench_tables import ceilings_text
 from optc.cli.output import figure, show, table
 from optc.cli.progress import progress_on_stderr
 from optc.errors import InputError
+from optc.safe_json import parse_json
 
 _LATENCIES = ("ttft", "tpot", "itl", "e2e", "queue")
 _PERCENTILES = ("p50", "p90", "p95", "p99", "mean")
@@ -128,7 +128,7 @@ def _load_options(traffic: Traffic) -> dict[str, Any]:
     options: dict[str, Any] = {}
     if traffic.settings is not None:
         try:
-            found = json.loads(traffic.settings.read_text())
+            found = parse_json(traffic.settings.read_bytes())
             options = dict(found["settings"])
         except OSError as error:
             raise InputError(

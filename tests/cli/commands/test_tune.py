@@ -160,6 +160,8 @@ def test_wrong_options_are_refused(
     ("text", "message"),
     [
         ("{", "tuned.json: is not what optc tune --json prints"),
+        ("[" * 100_000, "tuned.json: is not what optc tune --json prints"),
+        ('{"settings": {"token_budget": "9"}}', "token_budget: '9' is no number"),
         ('{"settings": 3}', "tuned.json: is not what optc tune --json prints"),
         ('{"settings": {"speed": 9}}', "tuned.json: 'speed' is no setting (one of engine, threads"),
     ],

@@ -14,6 +14,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+from optc.safe_json import parse_json
 from optc.target import cpu_name, host_features
 
 
@@ -37,7 +38,7 @@ class CostsCache:
             threads: Of the engine.
         """
         try:
-            entry = json.loads(self._path(kind, digest, threads).read_text())
+            entry = parse_json(self._path(kind, digest, threads).read_bytes())
             value = entry["value"] if entry["key"] == self._key(kind, digest, threads) else None
         except (OSError, ValueError, KeyError, TypeError):
             return None
