@@ -50,7 +50,10 @@ def test_requests_in_order_of_time(tmp_path: Path) -> None:
         ({**GOOD, "arrival_s": -1}, "arrival_s is -1, not seconds"),
         ({**GOOD, "arrival_s": True}, "arrival_s is True, not seconds"),
         ({**GOOD, "arrival_s": "1"}, "arrival_s is '1', not seconds"),
-        ('{"arrival_s": Infinity, "prompt_tokens": 1, "output_tokens": 1}', "is not JSON: it holds Infinity"),
+        (
+            '{"arrival_s": Infinity, "prompt_tokens": 1, "output_tokens": 1}',
+            "is not JSON: it holds Infinity",
+        ),
         ({**GOOD, "prompt_tokens": 0}, "prompt_tokens is 0, not a number of tokens"),
         ({**GOOD, "output_tokens": 1.5}, "output_tokens is 1.5, not a number of tokens"),
         ({**GOOD, "output_tokens": True}, "output_tokens is True, not a number of tokens"),

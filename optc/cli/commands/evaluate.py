@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -19,6 +19,7 @@ from optc.cli.output import (
     table,
 )
 from optc.cli.progress import progress_on_stderr
+from optc.options import CompileOptions
 from optc.runtime.settings import ServeSettings
 
 if TYPE_CHECKING:
@@ -42,20 +43,17 @@ _LABELS = {
 @click.argument("artifact", type=_PATH)
 @click.option("--text", type=_PATH, help="Text to score: .jsonl or plain [shipped].")
 @click.option("--reference", type=_PATH, help="Model folder: adds KL and top-1 agreement.")
-@click.option("--threads", type=click.IntRange(min=1), help="CPU threads [all usable].")
-@add_options(ServeSettings, "engine")
+@add_options(ServeSettings, "engine", "threads")
+@add_options(CompileOptions, "allow_remote_code")
 @json_option
 def command(
     artifact: Path,
-    text: Path | None,
-    reference: Path | None,
-    threads: int | None,
-    engine: str | None,
     as_json: bool,
+    **options: Any,
 ) -> None:
     """Score a text with ARTIFACT; with --reference also against the float32 model."""
     with compile_packages(), reserved_stdout(), progress_on_stderr() as progress:
-        found = _evaluate(artifact, text, reference, threads, engine, progress)
+        found = _evaluate(artifact, progress, options)
     if as_json:
         print_json("eval", found.figures, found.warnings)
         return
@@ -69,23 +67,9 @@ def command(
     show(rows)
 
 
-def _evaluate(
-    path: Path,
-    text: Path | None,
-    reference: Path | None,
-    threads: int | None,
-    engine: str | None,
-    progress: Progress,
-) -> Evaluation:
+def _evaluate(path: Path, progress: Progress, options: dict[str, Any]) -> Evaluation:
     from optc.artifact import Artifact
     from optc.driver.judging.evaluate import evaluate_artifact
 
     progress("check", 0, 0)
-    return evaluate_artifact(
-        Artifact.open(path),
-        text=text,
-        reference=reference,
-        threads=threads,
-        engine=engine,
-        progress=progress,
-    )
+    return evaluate_artifact(Artifact.open(path), progress=progress, **options)

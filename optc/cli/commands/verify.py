@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from optc.cli.options import add_options
 from optc.cli.output import (
     byte_text,
     json_option,
@@ -19,6 +20,7 @@ from optc.cli.output import (
 from optc.cli.progress import progress_on_stderr
 from optc.cli.tables import gates_tables
 from optc.errors import InputError
+from optc.options import CompileOptions
 
 if TYPE_CHECKING:
     from optc.artifact import Manifest
@@ -32,9 +34,15 @@ _PATH = click.Path(path_type=Path)
 @click.option("--gates", "gated", is_flag=True, help="Measure gates that have no verdict.")
 @click.option("--reference", type=_PATH, help="For --gates: the model that was compiled.")
 @click.option("--eval-text", type=_PATH, help="For --gates: .jsonl or plain text [shipped].")
+@add_options(CompileOptions, "allow_remote_code")
 @json_option
 def command(
-    artifact: Path, gated: bool, reference: Path | None, eval_text: Path | None, as_json: bool
+    artifact: Path,
+    gated: bool,
+    reference: Path | None,
+    eval_text: Path | None,
+    allow_remote_code: bool,
+    as_json: bool,
 ) -> None:
     """Check size and sha256 of every file of ARTIFACT; name the first one that differs.
 
@@ -61,7 +69,7 @@ def command(
     artifact_tokenizer(opened)  # whose files a load parses, and may refuse
     strangers = unlisted_files(artifact, manifest.files)
     warnings = [f"{name} is not in the manifest" for name in strangers]
-    found = None if model is None else _gates(opened, model, eval_text)
+    found = None if model is None else _gates(opened, model, eval_text, allow_remote_code)
     if found is not None:
         warnings += found.warnings
         if not as_json:
@@ -87,13 +95,21 @@ def _reference(given: Path | None) -> Path:
     return given
 
 
-def _gates(artifact: Any, reference: Path, eval_text: Path | None) -> VerifiedGates:
+def _gates(
+    artifact: Any, reference: Path, eval_text: Path | None, allow_remote_code: bool
+) -> VerifiedGates:
     from optc.cli.needs import compile_packages
 
     with compile_packages(), reserved_stdout(), progress_on_stderr() as progress:
         from optc.driver.judging.verify_gates import verify_gates
 
-        return verify_gates(artifact, reference, eval_text=eval_text, progress=progress)
+        return verify_gates(
+            artifact,
+            reference,
+            eval_text=eval_text,
+            allow_remote_code=allow_remote_code,
+            progress=progress,
+        )
 
 
 def _values(artifact: Path, manifest: Manifest, found: VerifiedGates | None) -> dict[str, Any]:

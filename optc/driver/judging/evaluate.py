@@ -36,6 +36,7 @@ def evaluate_artifact(
     reference: Path | None = None,
     threads: int | None = None,
     engine: str | None = None,
+    allow_remote_code: bool = False,
     progress: Progress = no_progress,
 ) -> Evaluation:
     """Perplexity of an artifact on a text, and with a reference its divergence from it.
@@ -47,6 +48,7 @@ def evaluate_artifact(
             the engine was compiled from, that is a warning.
         threads: CPU threads of engine and reference; None is all usable ones.
         engine: Name of the artifact's engine; None is the one that suits this machine best.
+        allow_remote_code: Run Python code that the reference's folder brings.
         progress: Told what goes on.
 
     Raises:
@@ -55,7 +57,9 @@ def evaluate_artifact(
     """
     count = threads or usable_threads()
     entry = artifact.engine(engine)
-    imported = None if reference is None else import_reference(reference, entry, progress)
+    imported = None
+    if reference is not None:
+        imported = import_reference(reference, entry, progress, allow_remote_code=allow_remote_code)
     warning = None if imported is None else other_source(imported, entry, artifact.manifest)
     windows = _windows(artifact, entry, text)
     executable = registry.backend(entry.backend).load(

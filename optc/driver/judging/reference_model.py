@@ -21,8 +21,16 @@ if TYPE_CHECKING:
 _SHOWN = 12
 
 
-def import_reference(folder: Path, engine: EngineEntry, progress: Progress) -> ImportedModel:
+def import_reference(
+    folder: Path, engine: EngineEntry, progress: Progress, *, allow_remote_code: bool = False
+) -> ImportedModel:
     """The model in ``folder``, in dense form, if an engine can be compared with it.
+
+    Args:
+        folder: The model's folder.
+        engine: What it will be compared with.
+        progress: Told what goes on.
+        allow_remote_code: Whether Python code of the folder may run.
 
     Raises:
         InputError: No model, one that cannot be read, or one of another vocabulary than the
@@ -30,13 +38,13 @@ def import_reference(folder: Path, engine: EngineEntry, progress: Progress) -> I
         UnsupportedError: Something in it is not recognized.
     """
     folder = model_folder(folder)
-    config = read_config(folder, allow_remote_code=False)
+    config = read_config(folder, allow_remote_code=allow_remote_code)
     _check_vocabulary(_stated_vocabulary(config), engine, folder)
     from optc.importer import import_model
     from optc.ir.graph import width
 
     progress("import", 0, 0)
-    imported = import_model(folder)
+    imported = import_model(folder, allow_remote_code=allow_remote_code)
     _check_vocabulary(width(imported.model.graph.outputs[0]), engine, folder)
     Pipeline.parse("canonicalize", registry).run(imported.model)
     return imported

@@ -69,6 +69,7 @@ def verify_gates(
     reference: Path,
     *,
     eval_text: Path | None = None,
+    allow_remote_code: bool = False,
     progress: Progress = no_progress,
 ) -> VerifiedGates:
     """Measure the gates without verdict of every engine that this machine can load.
@@ -80,6 +81,7 @@ def verify_gates(
         artifact: Its files have been checked.
         reference: Folder of the source model.
         eval_text: ``.jsonl`` or plain text; None is the shipped one.
+        allow_remote_code: Run Python code that the reference's folder brings.
         progress: Told what goes on.
 
     Raises:
@@ -98,7 +100,9 @@ def verify_gates(
     if all(reasons.values()):
         verdicts = [unmeasured(bounds, reasons[e.name], e.name) for e in engines]
         return VerifiedGates(tuple(gate for verdict in verdicts for gate in verdict.gates))
-    imported = import_reference(reference, engines[0], progress)
+    imported = import_reference(
+        reference, engines[0], progress, allow_remote_code=allow_remote_code
+    )
     check_source(imported.source_digest, manifest, reference)
     context = GateContext(
         imported.model, bounds, artifact.path, manifest.tokenizer, eval_text, progress=progress

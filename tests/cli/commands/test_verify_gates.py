@@ -131,7 +131,7 @@ def test_another_model_is_no_reference(
     other = dataclasses.replace(
         imported_tiny, model=imported_tiny.model.clone(), source_digest="00" * 32
     )
-    monkeypatch.setattr(importer, "import_model", lambda folder: other)
+    monkeypatch.setattr(importer, "import_model", lambda folder, allow_remote_code: other)
     outcome = optc("verify", unjudged, "--gates", "--reference", tiny_model)
     assert outcome.code == 2
     assert "is not the model that tiny was compiled from" in outcome.err

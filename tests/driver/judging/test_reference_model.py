@@ -21,7 +21,7 @@ from optc.driver.judging.reference_model import (
     import_reference,
     other_source,
 )
-from optc.errors import InputError
+from optc.errors import InputError, UnsupportedError
 from optc.importer import ImportedModel
 from optc.importer.source_digest import digest_source
 from optc.progress import no_progress
@@ -66,7 +66,7 @@ def test_the_importer_has_the_last_word(
 ) -> None:
     write_config(folder)  # states nothing
     model = imported(folder, dense_model(Dense(vocab=vocab)))
-    monkeypatch.setattr(importer, "import_model", lambda path: model)
+    monkeypatch.setattr(importer, "import_model", lambda path, allow_remote_code: model)
     ran: list[ir.Model] = []
     pipeline = SimpleNamespace(parse=lambda *_: SimpleNamespace(run=ran.append))
     monkeypatch.setattr(reference_model, "Pipeline", pipeline)
@@ -76,6 +76,28 @@ def test_the_importer_has_the_last_word(
     else:
         with pytest.raises(InputError, match="knows 15 tokens, the engine target 16"):
             import_reference(folder, toy_engine(), no_progress)
+
+
+@pytest.mark.parametrize("allowed", [False, True])
+def test_code_of_the_folder_runs_only_if_it_may(
+    folder: Path, allowed: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_config(folder, vocab_size=16, auto_map={"AutoModelForCausalLM": "own.Model"})
+    model, asked = imported(folder, dense_model(Dense(vocab=16))), []
+
+    def import_model(path: Path, allow_remote_code: bool) -> importer.ImportedModel:
+        asked.append(allow_remote_code)
+        return model
+
+    monkeypatch.setattr(importer, "import_model", import_model)
+    run = SimpleNamespace(run=lambda model: None)
+    monkeypatch.setattr(reference_model, "Pipeline", SimpleNamespace(parse=lambda *_: run))
+    if allowed:
+        import_reference(folder, toy_engine(), no_progress, allow_remote_code=True)
+    else:
+        with pytest.raises(UnsupportedError, match="auto_map names Python code"):
+            import_reference(folder, toy_engine(), no_progress)
+    assert asked == [True] * allowed
 
 
 def test_the_digest_is_of_config_and_weights(folder: Path) -> None:
