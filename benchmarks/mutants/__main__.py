@@ -28,11 +28,11 @@ from benchmarks.mutants.draw import (
     read_equivalent,
 )
 from benchmarks.mutants.mutations import Mutation
-from benchmarks.mutants.tests_of import mirrored_test, tests_of
 from benchmarks.mutants.trials import Trial, Trials, UnmutatedTestsError
+from tests.support.tests_of import mirrored_test, tests_of
 
 ROOT = Path(__file__).resolve().parents[2]
-FOLDERS = ("optc/runtime", "optc/passes", "optc/gates", "optc/artifact")
+FOLDERS = ("optc/runtime", "optc/executable", "optc/passes", "optc/gates", "optc/artifact")
 #: What becomes of a mutant, in the order in which it is printed.
 VERDICTS = ("killed", "killed by timeout", "survived", "not tested", "equivalent")
 _OUTCOMES = {"failed": "killed", "timeout": "killed by timeout", "passed": "survived"}

@@ -13,8 +13,8 @@ import pytest
 
 from benchmarks.mutants import __main__ as command
 from benchmarks.mutants import draw as drawing
-from benchmarks.mutants import tests_of as mapping
 from benchmarks.mutants.mutations import find_mutations
+from tests.support import tests_of as mapping
 
 ROOT = Path(__file__).parents[2]
 
