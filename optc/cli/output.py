@@ -90,6 +90,8 @@ def reserved_stdout() -> Iterator[None]:
 
 #: Columns of results that go into a file or a pipe, where no terminal says how wide it is.
 _FILE_WIDTH = 160
+#: Most rows of a table: a damaged report may have any number.
+_MOST_ROWS = 1000
 #: Most characters of one text of a table.
 _LONGEST_TEXT = 10_000
 
@@ -109,7 +111,25 @@ def table(
     from rich.box import SIMPLE_HEAD
     from rich.table import Table
 
-    made = Table(title=title, box=SIMPLE_HEAD, title_justify="left", pad_edge=False)
+    class ShortTable(Table):
+        """Leaves out rows beyond `_MOST_ROWS`, and says how many."""
+
+        left_out = 0
+
+        def add_row(self, *cells: Any, **options: Any) -> None:
+            if self.row_count < _MOST_ROWS:
+                super().add_row(*cells, **options)
+                return
+            self.left_out += 1
+            self.caption = f"… and {self.left_out} more, all of them with --json"
+
+    made = ShortTable(
+        title=title,
+        box=SIMPLE_HEAD,
+        title_justify="left",
+        caption_justify="left",
+        pad_edge=False,
+    )
     for column in columns:
         number, wraps = column in numbers, column in prose or column == columns[-1]
         made.add_column(

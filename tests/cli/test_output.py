@@ -36,6 +36,17 @@ def test_a_text_of_megabytes_is_cut(capsys: pytest.CaptureFixture[str]) -> None:
     assert shown.count("x") == 10_000
 
 
+def test_rows_beyond_a_thousand_are_counted(capsys: pytest.CaptureFixture[str]) -> None:
+    rows = table("title", "number")
+    for number in range(1_002):
+        rows.add_row(str(number))
+    show(rows)
+    words = capsys.readouterr().out.split()
+    assert "999" in words
+    assert "1000" not in words
+    assert "… and 2 more, all of them with --json" in " ".join(words)
+
+
 def test_json_is_one_line_with_rounded_numbers(capsys: pytest.CaptureFixture[str]) -> None:
     print_json("x", {"seconds": 55.741629889999786, "text": "é\n"}, ["careful"])
     assert capsys.readouterr().out == (
