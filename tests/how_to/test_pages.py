@@ -1,4 +1,4 @@
-"""docs/how-to: stated numbers of files, paths, links, commands and examples are those that exist."""
+"""docs/how-to: numbers of files, paths, links, commands and examples are those that exist."""
 
 from __future__ import annotations
 
