@@ -102,7 +102,7 @@ def test_no_drafts_at_all_is_an_error(tmp_path: Path, backend: ToyBackend) -> No
     write_artifact(tmp_path / "a")
     with pytest.raises(optc.InputError) as caught:
         optc.load(tmp_path / "a", speculate="ngram", num_speculative_tokens=0)
-    assert str(caught.value) == "num_speculative_tokens: 0 drafts (at least 1)"
+    assert str(caught.value) == "num_speculative_tokens: 0 is too few (at least 1)"
 
 
 def test_costs_are_measured_at_the_first_load_only(
