@@ -7,15 +7,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
 
+from optc.artifact.files import EngineFiles
+from optc.artifact.manifest import EngineEntry
 from optc.executable.executable import EngineSpec, Executable, KVGroup, LayerKV
+from optc.machine import Machine
 from optc.target import Target
 
 if TYPE_CHECKING:  # onnx_ir is a compile-time package; the runtime must not need it
     import onnx_ir as ir
-
-    from optc.artifact import EngineEntry
-    from optc.artifact.files import EngineFiles
-    from optc.machine import Machine
 
 
 @dataclass(frozen=True)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
-from optc import registry
 from optc.errors import InputError
-from optc.pipeline.pipeline import Pipeline
-from optc.recipe import Recipe, Scalar, Step
+from optc.pipeline import registry
+from optc.pipeline.base import Pass
+from optc.recipe import Recipe
 
 #: The pass that runs the model over a text.
 CALIBRATE = "calibrate"
@@ -23,22 +25,20 @@ def with_adapters(recipe: Recipe, text: str) -> Recipe:
     Raises:
         InputError: Not options of the pass, or the recipe runs it already.
     """
-    options: dict[str, Scalar] = {}
+    options: dict[str, object] = {}
     for item in filter(None, text.split(",")):
         name, equals, value = item.partition("=")
         if not equals:
             raise InputError(f"{item!r} is not option=value", where="--adapters")
         options[name.strip()] = value.strip()
-    if any(step.name == "adapters" for step in recipe.pipeline):
+    if _runs(recipe, "adapters"):
         raise InputError(
             f"the recipe {recipe.name!r} runs the pass adapters already",
             where="--adapters",
             hint="override it with --set adapters.max=8",
         )
-    step = Step(name="adapters", options=options)
-    changed = recipe.model_copy(update={"pipeline": (*recipe.pipeline, step)})
-    Pipeline.parse(changed.spec(), registry)
-    return changed
+    added = registry.passes()["adapters"].from_options(options)
+    return _with_passes(recipe, (*recipe.pipeline.passes, added))
 
 
 def with_medusa(recipe: Recipe, folder: Path, sha256: str) -> Recipe:
@@ -50,28 +50,17 @@ def with_medusa(recipe: Recipe, folder: Path, sha256: str) -> Recipe:
         sha256: Of their files, in hex.
 
     Raises:
-        InputError: The recipe makes no ragged step, or adds heads already, or the folder's name
-            cannot stand in a pipeline.
+        InputError: The recipe makes no ragged step, or adds heads already.
     """
-    if any(char in str(folder) for char in ",{}"):
-        raise InputError(
-            f"{str(folder)!r} has a comma or a brace in it", where="--medusa", hint="rename it"
-        )
-    names = [step.name for step in recipe.pipeline]
-    if "kv-cache" not in names or "medusa-heads" in names:
-        why = "has no pass kv-cache" if "kv-cache" not in names else "adds heads already"
+    if not _runs(recipe, "kv-cache") or _runs(recipe, "medusa-heads"):
+        why = "adds heads already" if _runs(recipe, "kv-cache") else "has no pass kv-cache"
         raise InputError(f"the recipe {recipe.name!r} {why}", where="--medusa")
-    at = names.index("kv-cache")
-    cache = recipe.pipeline[at]
-    pipeline = (
-        *recipe.pipeline[:at],
-        cache.model_copy(update={"options": {**cache.options, "tree": True}}),
-        Step(name="medusa-heads", options={"folder": str(folder), "sha256": sha256}),
-        *recipe.pipeline[at + 1 :],
-    )
-    changed = recipe.model_copy(update={"pipeline": pipeline})
-    Pipeline.parse(changed.spec(), registry)
-    return changed
+    options = {"folder": str(folder), "sha256": sha256}
+    heads = registry.passes()["medusa-heads"].from_options(options)
+    passes: list[Pass] = []
+    for one in recipe.pipeline.passes:
+        passes += [one.with_options({"tree": True}), heads] if one.name == "kv-cache" else [one]
+    return _with_passes(recipe, passes)
 
 
 def with_calibration(recipe: Recipe, text: Path, folder: Path, sha256: str) -> Recipe:
@@ -82,27 +71,26 @@ def with_calibration(recipe: Recipe, text: Path, folder: Path, sha256: str) -> R
         text: What to calibrate with.
         folder: The model's.
         sha256: Of the text, in hex.
-
-    Raises:
-        InputError: A name cannot stand in a pipeline.
     """
-    for path in (text, folder):
-        if any(char in str(path) for char in ",{}"):
-            raise InputError(
-                f"{str(path)!r} has a comma or a brace in it",
-                where="--calibration",
-                hint="rename it",
-            )
-    options: dict[str, Scalar] = {"text": str(text), "folder": str(folder), "sha256": sha256}
-    pipeline = tuple(
-        step.model_copy(update={"options": {**step.options, **options}})
-        if step.name == CALIBRATE
-        else step
-        for step in recipe.pipeline
-    )
-    return recipe.model_copy(update={"pipeline": pipeline})
+    options = {"text": str(text), "folder": str(folder), "sha256": sha256}
+    passes = [
+        one.with_options(options) if one.name == CALIBRATE else one
+        for one in recipe.pipeline.passes
+    ]
+    return _with_passes(recipe, passes)
 
 
 def calibrates(recipe: Recipe) -> bool:
     """Whether the recipe has a pass that wants a text."""
-    return any(step.name == CALIBRATE for step in recipe.pipeline)
+    return _runs(recipe, CALIBRATE)
+
+
+def _runs(recipe: Recipe, name: str) -> bool:
+    return any(one.name == name for one in recipe.pipeline.passes)
+
+
+def _with_passes(recipe: Recipe, passes: Sequence[Pass]) -> Recipe:
+    """The recipe with these passes, whose order is checked."""
+    pipeline = replace(recipe.pipeline, passes=tuple(passes))
+    pipeline.validate()
+    return replace(recipe, pipeline=pipeline)

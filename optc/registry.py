@@ -1,4 +1,4 @@
-"""Passes, backends and recipes by name, found through entry points.
+"""Backends and recipes by name, found through entry points; passes: `optc.pipeline.registry`.
 
 The core never imports them: no arrow leaves it (docs/architecture.md).
 """
@@ -9,26 +9,9 @@ from functools import cache
 from importlib.metadata import entry_points
 from importlib.resources import files
 from importlib.resources.abc import Traversable
-from typing import TYPE_CHECKING
 
 from optc.backend import Backend
 from optc.errors import InputError
-
-if TYPE_CHECKING:  # a pass imports onnx_ir, which the runtime must not need
-    from optc.pipeline.base import Pass
-
-
-@cache
-def pass_groups() -> dict[str, tuple[type[Pass], ...]]:
-    """The pass classes of every group, in the order of its module's ``PASSES``."""
-    points = sorted(entry_points(group="optc.passes"), key=lambda p: p.name)
-    return {point.name: tuple(point.load().PASSES) for point in points}
-
-
-@cache
-def passes() -> dict[str, type[Pass]]:
-    """Every pass class by name."""
-    return {p.name: p for group in pass_groups().values() for p in group}
 
 
 @cache

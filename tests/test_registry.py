@@ -6,6 +6,7 @@ import pytest
 
 from optc import registry
 from optc.errors import InputError
+from optc.pipeline import registry as pass_registry
 
 
 def test_what_is_installed_is_found_by_name() -> None:
@@ -17,10 +18,10 @@ def test_what_is_installed_is_found_by_name() -> None:
 
 
 def test_passes_are_those_of_their_groups() -> None:
-    members = [p for group in registry.pass_groups().values() for p in group]
-    assert list(registry.passes().values()) == members, "no name is there twice"
-    assert all(registry.passes()[p.name] is p for p in members)
-    assert "quantize-weights" in [p.name for p in registry.pass_groups()["quantize"]]
+    members = [p for group in pass_registry.pass_groups().values() for p in group]
+    assert list(pass_registry.passes().values()) == members, "no name is there twice"
+    assert all(pass_registry.passes()[p.name] is p for p in members)
+    assert "quantize-weights" in [p.name for p in pass_registry.pass_groups()["quantize"]]
 
 
 def test_an_unknown_backend_lists_those_there_are() -> None:

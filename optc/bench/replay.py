@@ -10,8 +10,9 @@ from optc.bench.workload import Job
 from optc.progress import Progress, no_progress
 from optc.runtime.engine import Engine
 from optc.runtime.handle import Handle
-from optc.runtime.metrics.engine_metrics import EngineMetrics, RequestMetrics
+from optc.runtime.metrics.engine_metrics import EngineMetrics
 from optc.runtime.metrics.quantiles import Quantiles
+from optc.runtime.metrics.request_metrics import RequestMetrics
 from optc.runtime.params import SamplingParams
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 from optc.errors import InputError, OptcError
-from optc.runtime.metrics.engine_metrics import RequestMetrics
+from optc.runtime.metrics.request_metrics import RequestMetrics
 
 #: Share of the requests that has to meet the objectives at a rate that is called served
 #: (Zhong et al., 2024).

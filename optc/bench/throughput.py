@@ -9,51 +9,22 @@ last one. Throughputs are medians over rounds, latencies percentiles over all re
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass
 from itertools import chain
-from typing import Any
 
 import numpy as np
 
 from optc.bench.ceilings import sample
+from optc.bench.result import BenchResult
 from optc.bench.utilization import Instruments, with_utilization
 from optc.errors import InputError
 from optc.progress import Progress, no_progress
 from optc.runtime.engine import Engine
-from optc.runtime.metrics.engine_metrics import RequestMetrics
+from optc.runtime.metrics.request_metrics import RequestMetrics
 from optc.runtime.outputs import RequestOutput
 from optc.runtime.params import SamplingParams
 
 ROUNDS = 3
 PERCENTILES = (50, 90, 99)
-
-
-@dataclass(frozen=True)
-class BenchResult:
-    """Figures at one concurrency; throughputs are of all requests together.
-
-    Attributes:
-        concurrency: Requests at once.
-        prompt_tokens: Tokens of each prompt.
-        output_tokens: Tokens generated for each.
-        prefill_tokens_per_s: See the module.
-        decode_tokens_per_s: See the module; None with fewer than two output tokens.
-        ttft_ms: Percentiles of the time to first token: p50, p90, p99.
-        tpot_ms: Percentiles of the time per output token after the first; None values with fewer
-            than two output tokens.
-        mbu: Memory bandwidth utilization of decode; None without instruments.
-        mfu: Utilization of the arithmetic peak by prefill; None without instruments.
-    """
-
-    concurrency: int
-    prompt_tokens: int
-    output_tokens: int
-    prefill_tokens_per_s: float
-    decode_tokens_per_s: float | None
-    ttft_ms: dict[str, float | None]
-    tpot_ms: dict[str, float | None]
-    mbu: float | None = None
-    mfu: float | None = None
 
 
 def fit(prompt_tokens: int, output_tokens: int, max_context: int) -> tuple[int, int]:
@@ -115,11 +86,6 @@ def bench(
         results.append(_result(outputs, count, prompt_tokens, output_tokens))
     progress("bench", len(concurrency), len(concurrency))
     return results if instruments is None else with_utilization(results, engine.spec, instruments)
-
-
-def result_json(result: BenchResult) -> dict[str, Any]:
-    """One element of ``results`` in ``optc bench --json``."""
-    return asdict(result)
 
 
 def _round(

@@ -4,20 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from optc import registry
 from optc.artifact import Artifact
 from optc.bench.ceilings import Ceiling, Meter, ceilings_json
 from optc.bench.costs import StepCosts, step_work
 from optc.bench.measurable import MeasurableBackend
+from optc.bench.result import BenchResult
 from optc.cpu_caches import beyond_caches
 from optc.errors import OptcError, UnavailableError
 from optc.executable.executable import EngineSpec
 from optc.target import usable_threads
-
-if TYPE_CHECKING:
-    from optc.bench.throughput import BenchResult
 
 #: A utilization above this is no measurement: timers and medians explain a few percent at most.
 LIMIT = 1.05

@@ -31,6 +31,7 @@ from optc.forms.ragged import RaggedStep
 from optc.importer.model_folder import model_folder
 from optc.options import PLANNED, CompileOptions
 from optc.options.option import with_changes
+from optc.pipeline.pipeline import Pipeline
 from optc.progress import Progress, no_progress
 from optc.recipe import Recipe
 from optc.target import known_targets
@@ -230,11 +231,11 @@ def _lower_each(
     model: ir.Model, recipes: Sequence[Recipe], options: ResolvedOptions
 ) -> list[Lowered]:
     """The model after the passes of each recipe; equal ones are run once."""
-    found: dict[str, Lowered] = {}
+    found: dict[Pipeline, Lowered] = {}
     for recipe in recipes:
-        if recipe.spec() not in found:
-            found[recipe.spec()] = lower(model.clone(), replace(options, recipe=recipe))
-    return [found[recipe.spec()] for recipe in recipes]
+        if recipe.pipeline not in found:
+            found[recipe.pipeline] = lower(model.clone(), replace(options, recipe=recipe))
+    return [found[recipe.pipeline] for recipe in recipes]
 
 
 def _engine_plan(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -10,7 +10,7 @@ import ml_dtypes
 import numpy as np
 import onnx_ir as ir
 
-from optc.ir.weights import Array, LazyWeight
+from optc.ir.weights import Array, LazyWeight, RowReader
 
 
 class QuantizedTile(NamedTuple):
@@ -39,6 +39,41 @@ class QuantizedTile(NamedTuple):
         integers *= self.group_scales[:, :, None]
         integers -= self.zero_points[:, :, None]
         return QuantizedTile(integers.reshape(n, -1).astype(np.int8), self.scales, None)
+
+
+class QuantizedPart(LazyWeight):
+    """The values, scales, group scales or zero points of a quantized weight.
+
+    A reader that wants them all reads ``whole``, so that the work is done once.
+
+    Args:
+        read_rows, rows_shape, dtype, name, transposed: As of `LazyWeight`.
+        whole: The quantized weight.
+    """
+
+    def __init__(
+        self,
+        read_rows: RowReader,
+        rows_shape: Sequence[int],
+        dtype: ir.DataType,
+        name: str,
+        *,
+        whole: QuantizedRows,
+        transposed: bool = False,
+    ) -> None:
+        super().__init__(read_rows, rows_shape, dtype, name, transposed=transposed)
+        self.whole = whole
+
+    def transpose(self) -> QuantizedPart:
+        """The same part seen the other way round."""
+        return QuantizedPart(
+            self.read_rows,
+            self.rows_shape,
+            self.dtype,
+            self.name or "",
+            whole=self.whole,
+            transposed=not self.transposed,
+        )
 
 
 @dataclass(frozen=True)
@@ -79,7 +114,7 @@ class QuantizedRows:
             integer_scales=False,
         )
 
-    def values(self) -> LazyWeight:
+    def values(self) -> QuantizedPart:
         """The values as the graph sees them: [K, N] INT8, UINT8, INT4 or UINT4."""
         kinds = {
             (8, True): (ir.DataType.INT8, np.dtype(np.int8)),
@@ -89,40 +124,40 @@ class QuantizedRows:
             (4, False): (ir.DataType.UINT4, np.dtype(ml_dtypes.uint4)),
         }
         dtype, numpy_dtype = kinds[self.bits, self.symmetric]
-        return LazyWeight(
+        return QuantizedPart(
             lambda start, stop: self.read(start, stop).values.astype(numpy_dtype, copy=False),
             (self.rows, self.columns),
             dtype,
             f"{self.name}.quantized",
             transposed=True,
-            quantized=self,
+            whole=self,
         )
 
-    def scales(self) -> LazyWeight:
+    def scales(self) -> QuantizedPart:
         """The float32 scales as the graph sees them: [N], or [K / group_size, N] of groups."""
-        return LazyWeight(
+        return QuantizedPart(
             lambda start, stop: self.read(start, stop).scales,
             (self.rows,) if self.integer_scales else self._parameter_shape(),
             ir.DataType.FLOAT,
             f"{self.name}.scale",
             transposed=bool(self.group_size) and not self.integer_scales,
-            quantized=self,
+            whole=self,
         )
 
-    def group_scales(self) -> LazyWeight | None:
+    def group_scales(self) -> QuantizedPart | None:
         """The integer scales as the graph sees them: UINT8 [K / group_size, N], or None."""
         if not self.integer_scales:
             return None
-        return LazyWeight(
+        return QuantizedPart(
             self._read_group_scales,
             self._parameter_shape(),
             ir.DataType.UINT8,
             f"{self.name}.group_scale",
             transposed=True,
-            quantized=self,
+            whole=self,
         )
 
-    def zero_points(self) -> LazyWeight | None:
+    def zero_points(self) -> QuantizedPart | None:
         """The zero points, a scale or group each; None if symmetric.
 
         Typed as the values, UINT8 beside integer scales.
@@ -130,13 +165,13 @@ class QuantizedRows:
         if self.symmetric:
             return None
         kind = ir.DataType.UINT8 if self._wide_zero_points else ir.DataType.UINT4
-        return LazyWeight(
+        return QuantizedPart(
             self._read_zero_points,
             self._parameter_shape(),
             kind,
             f"{self.name}.zero_point",
             transposed=bool(self.group_size),
-            quantized=self,
+            whole=self,
         )
 
     def _read_zero_points(self, start: int, stop: int) -> Array:

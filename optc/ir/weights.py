@@ -8,14 +8,11 @@ Readers stream over N, so that no stage needs more than a tile of a weight in me
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import onnx_ir as ir
-
-if TYPE_CHECKING:  # it builds on this module
-    from optc.ir.quantized_rows import QuantizedRows
 
 Array = npt.NDArray[Any]
 RowReader = Callable[[int, int], Array]
@@ -34,8 +31,6 @@ class LazyWeight(ir.LazyTensor):
         dtype: Element type the reader returns.
         name: Name for messages.
         transposed: The graph sees the transpose (2-D only).
-        quantized: What this weight is the values, scales or zero points of, if it is quantized:
-            a reader that wants all three reads them there, so that the work is done once.
     """
 
     def __init__(
@@ -46,10 +41,8 @@ class LazyWeight(ir.LazyTensor):
         name: str,
         *,
         transposed: bool = False,
-        quantized: QuantizedRows | None = None,
     ) -> None:
         self.read_rows = read_rows
-        self.quantized = quantized
         self.rows_shape = tuple(rows_shape)
         self.transposed = transposed
         shape = self.rows_shape[::-1] if transposed else self.rows_shape
@@ -68,7 +61,6 @@ class LazyWeight(ir.LazyTensor):
             self.dtype,
             self.name or "",
             transposed=not self.transposed,
-            quantized=self.quantized,
         )
 
     def map_rows(

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Final
+from typing import Any, ClassVar, Final, Self, get_type_hints
 
 import onnx_ir as ir
 
 from optc.errors import InputError
 from optc.forms.form import Form
+from optc.pipeline.option_values import kind_text, read_value, shortened, value_text
 
 #: Metadata of a field that says where something lies on this machine: such an option is taken, and
 #: left out of everything that is written, for an artifact does not depend on paths.
@@ -94,14 +95,15 @@ class Pass:
                 hint=hint or f"one of {', '.join(map(str, allowed))}",
             )
 
+    def stated_options(self) -> dict[str, Any]:
+        """The options that are neither at their defaults nor local."""
+        values = {f.name: (getattr(self, f.name), f.default) for f in dataclasses.fields(self)}
+        local = self.local_options()
+        return {k: v for k, (v, default) in values.items() if v != default and k not in local}
+
     def spec(self) -> str:
-        """The pass as text, ``name{option=value,…}``; options at their defaults and local ones are
-        left out."""
-        options = [
-            f"{f.name}={_literal(getattr(self, f.name))}"
-            for f in dataclasses.fields(self)
-            if getattr(self, f.name) != f.default and f.name not in self.local_options()
-        ]
+        """The pass as text, ``name{option=value,…}``, with its `stated_options`."""
+        options = [f"{key}={value_text(value)}" for key, value in self.stated_options().items()]
         return f"{self.name}{{{','.join(options)}}}" if options else self.name
 
     @classmethod
@@ -110,35 +112,40 @@ class Pass:
         return frozenset(f.name for f in dataclasses.fields(cls) if "local" in f.metadata)
 
     @classmethod
-    def from_options(cls, options: dict[str, str]) -> Pass:
-        """Build the pass from option texts, typed by the dataclass fields.
+    def from_options(cls, options: Mapping[str, object]) -> Pass:
+        """Build the pass from options, typed or as texts (`optc.pipeline.option_values`).
 
         Raises:
-            InputError: Unknown option, or a text that is not of the option's type.
+            InputError: Unknown option, or a value that is not of the option's type.
         """
-        fields = {f.name: f for f in dataclasses.fields(cls)}
+        return cls(**cls._read(options))
+
+    def with_options(self, options: Mapping[str, object]) -> Self:
+        """The pass with other options.
+
+        Raises:
+            InputError: As `from_options`.
+        """
+        return dataclasses.replace(self, **self._read(options))
+
+    @classmethod
+    def _read(cls, options: Mapping[str, object]) -> dict[str, Any]:
+        """Values of the fields' types."""
+        known = [f.name for f in dataclasses.fields(cls)]
+        kinds = get_type_hints(cls)
         values: dict[str, Any] = {}
-        for key, text in options.items():
-            if key not in fields:
-                known = ", ".join(fields) or "none"
+        for key, value in options.items():
+            if key not in known:
                 raise InputError(
-                    f"unknown option {key!r}", where=f"pass {cls.name}", hint=f"options: {known}"
+                    f"unknown option {shortened(key)}",
+                    where=f"pass {cls.name}",
+                    hint=f"options: {', '.join(known) or 'none'}",
                 )
-            values[key] = _parse(cls.name, key, text, fields[key].default)
-        return cls(**values)
-
-
-def _literal(value: object) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)
-
-
-def _parse(pass_name: str, key: str, text: str, default: object) -> object:
-    kind = type(default)
-    try:
-        if kind is bool:
-            return {"true": True, "false": False}[text.lower()]
-        return kind(text)  # type: ignore[call-arg]
-    except (KeyError, ValueError) as error:
-        raise InputError(
-            f"option {key}={text!r} is not a {kind.__name__}", where=f"pass {pass_name}"
-        ) from error
+            try:
+                values[key] = read_value(kinds[key], value)
+            except (KeyError, ValueError) as error:
+                raise InputError(
+                    f"option {key}={shortened(value)} is not a {kind_text(kinds[key])}",
+                    where=f"pass {cls.name}",
+                ) from error
+        return values

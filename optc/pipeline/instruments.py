@@ -4,17 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import onnx_ir as ir
 
 from optc.errors import InputError
-
-if TYPE_CHECKING:
-    from optc.pipeline.pipeline import PassRecord
+from optc.pipeline.record import PassRecord
 
 #: Called with what a pass did and the model after it.
-Instrument = Callable[["PassRecord", ir.Model], None]
+Instrument = Callable[[PassRecord, ir.Model], None]
 
 
 def model_text(model: ir.Model) -> str:

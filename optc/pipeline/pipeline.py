@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from difflib import get_close_matches
-from typing import Any, Protocol
 
 import onnx_ir as ir
 
@@ -16,46 +14,12 @@ from optc.forms.form import Form
 from optc.ir.functions import prune_functions
 from optc.pipeline.base import Pass, PassReport
 from optc.pipeline.instruments import Instrument
-from optc.pipeline.spec import MARKS, OPTIONAL, REQUIRED, SpecEntry, parse_spec
+from optc.pipeline.record import PassRecord
 
-
-class Registry(Protocol):
-    """What `Pipeline.parse` looks names up in; the module `optc.registry` is one."""
-
-    def passes(self) -> dict[str, type[Pass]]:
-        """Pass classes by name."""
-        ...
-
-    def pass_groups(self) -> Mapping[str, Sequence[type[Pass]]]:
-        """Pass classes of each group, in running order."""
-        ...
-
-
-@dataclass(frozen=True)
-class PassRecord:
-    """One pass that ran: its place in the pipeline, what it did and how long it took.
-
-    ``warning`` is one sentence where it should have found something to rewrite, else empty.
-    """
-
-    index: int
-    name: str
-    spec: str
-    seconds: float
-    report: PassReport
-    warning: str = ""
-
-    def to_json(self) -> dict[str, Any]:
-        """For reports."""
-        return {
-            "name": self.name,
-            "count": self.report.count,
-            "seconds": self.seconds,
-            "details": self.report.details,
-            "skipped": self.report.skipped,
-            "facts": self.report.facts,
-            "warning": self.warning,
-        }
+#: What a recipe says of any pass: that firing zero times is no error and no warning, or an error.
+OPTIONAL = "optional"
+REQUIRED = "required"
+MARKS = (OPTIONAL, REQUIRED)
 
 
 @dataclass(frozen=True)
@@ -72,28 +36,8 @@ class Pipeline:
     optional: frozenset[str] = frozenset()
     required: frozenset[str] = frozenset()
 
-    @classmethod
-    def parse(cls, text: str, registry: Registry) -> Pipeline:
-        """Build and validate the pipeline that ``text`` spells; groups stand for their passes.
-
-        Raises:
-            InputError: Bad syntax, unknown names or options, a pass that is both optional and
-                required, or an order that some pass forbids.
-        """
-        entries = [member for entry in parse_spec(text) for member in _expand(entry, registry)]
-        _check_names(entries, registry)
-        classes = registry.passes()
-        passes = []
-        for entry in entries:
-            options = {k: v for k, v in entry.options.items() if k not in MARKS}
-            passes.append(classes[entry.name].from_options(options))
-        marked = {mark: frozenset(e.name for e in entries if e.marked(mark)) for mark in MARKS}
-        pipeline = cls(tuple(passes), marked[OPTIONAL], marked[REQUIRED])
-        pipeline.validate()
-        return pipeline
-
     def spec(self) -> str:
-        """The pipeline as text; `parse` gives an equal pipeline back."""
+        """The pipeline as text, for people: ``canonicalize,quantize-weights{bits=4}``."""
         return ",".join(self._spec_of(one) for one in self.passes)
 
     def _spec_of(self, one: Pass) -> str:
@@ -176,32 +120,6 @@ class Pipeline:
         warning = f"pass {one.name}: {_miss(report)}" if idle and one.expected else ""
         seconds = time.perf_counter() - start
         return PassRecord(index, one.name, one.spec(), seconds, report, warning)
-
-
-def _expand(entry: SpecEntry, registry: Registry) -> list[SpecEntry]:
-    """A group's name stands for its passes, unless a pass bears that name."""
-    groups = registry.pass_groups()
-    if entry.name in registry.passes() or entry.name not in groups:
-        return [entry]
-    if set(entry.options) - set(MARKS):
-        raise InputError(
-            f"the group {entry.name!r} takes no options", where="pipeline", hint="list its passes"
-        )
-    return [SpecEntry(member.name, entry.options) for member in groups[entry.name]]
-
-
-def _check_names(entries: Sequence[SpecEntry], registry: Registry) -> None:
-    known = list(registry.passes())
-    unknown = [entry.name for entry in entries if entry.name not in known]
-    if not unknown:
-        return
-    near = {name: get_close_matches(name, known, n=1) for name in unknown}
-    hints = [f"did you mean {match[0]!r}?" for match in near.values() if match]
-    raise InputError(
-        f"unknown pass {', '.join(map(repr, unknown))}",
-        where="pipeline",
-        hint=" ".join(hints) or f"one of {', '.join(known)}",
-    )
 
 
 def _miss(report: PassReport) -> str:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from optc.errors import RequestError
-from optc.runtime.metrics.engine_metrics import RequestMetrics
+from optc.runtime.metrics.request_metrics import RequestMetrics
 
 #: Why a completion ended: an end token, stop token or stop string; its length limit; its
 #: deadline; the caller; or an error that concerns this request alone.

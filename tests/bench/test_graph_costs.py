@@ -8,9 +8,9 @@ from optc import registry
 from optc.backend import BuildOptions
 from optc.bench.estimate import EngineEstimate, EstimatingBackend, decode_work, prefill_work
 from optc.errors import UnsupportedError
-from optc.pipeline.pipeline import Pipeline
 from optc.target import parse_target
 from tests.support.models import Dense, dense_model
+from tests.support.pipelines import pipeline_of
 
 SHAPE = Dense(hidden=64, heads=4, kv_heads=2, head_dim=16, rotary_dim=16, inner=96, vocab=80)
 STEP = "fuse-qkv,fuse-gate-up,kv-cache,fuse-residual-norm,fuse-rotary"
@@ -26,7 +26,7 @@ PAIRS = LAYERS * 4 * (16 + 16)
 
 def estimate(backend: str, target: str, more: str = "") -> EngineEstimate:
     model = dense_model(SHAPE)
-    Pipeline.parse(STEP + more, registry).run(model)
+    pipeline_of(STEP + more).run(model)
     found = registry.backend(backend)
     assert isinstance(found, EstimatingBackend)
     options = BuildOptions(max_context=48, max_rows=16, max_sequences=4)

@@ -15,7 +15,8 @@ from optc.bench.utilization import Instruments
 from optc.bench.workload import Job
 from optc.errors import RequestError
 from optc.runtime.engine import Engine
-from optc.runtime.metrics.engine_metrics import EngineMetrics, RequestMetrics
+from optc.runtime.metrics.engine_metrics import EngineMetrics
+from optc.runtime.metrics.request_metrics import RequestMetrics
 from optc.runtime.metrics.work import Work
 from tests.bench.fakes import COSTS, FakeMeter
 from tests.runtime.support.toy import ToyExecutable, toy_spec

@@ -4,7 +4,7 @@ import pytest
 
 from optc.bench.slo import Slo, parse_slo
 from optc.errors import InputError
-from optc.runtime.metrics.engine_metrics import RequestMetrics
+from optc.runtime.metrics.request_metrics import RequestMetrics
 
 
 def metrics(*times: float, finished: float | None = None) -> RequestMetrics:

@@ -14,7 +14,8 @@ from optc.bench.slo import ObjectivesError, Slo, shortfall
 from optc.bench.summary import summarize
 from optc.bench.utilization import Instruments
 from optc.errors import RequestError
-from optc.runtime.metrics.engine_metrics import EngineMetrics, RequestMetrics
+from optc.runtime.metrics.engine_metrics import EngineMetrics
+from optc.runtime.metrics.request_metrics import RequestMetrics
 from tests.bench.fakes import FakeMeter
 
 

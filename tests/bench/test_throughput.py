@@ -5,10 +5,11 @@ from __future__ import annotations
 import pytest
 
 from optc.bench import throughput
-from optc.bench.throughput import bench, fit, result_json
+from optc.bench.result import result_json
+from optc.bench.throughput import bench, fit
 from optc.errors import InputError, RequestError
 from optc.runtime.engine import Engine
-from optc.runtime.metrics.engine_metrics import RequestMetrics
+from optc.runtime.metrics.request_metrics import RequestMetrics
 from tests.runtime.support.toy import ToyExecutable, toy_spec
 
 

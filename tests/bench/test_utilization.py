@@ -6,7 +6,8 @@ import pytest
 
 from optc import registry
 from optc.bench.costs import KernelCost, StepCosts
-from optc.bench.throughput import BenchResult, bench
+from optc.bench.result import BenchResult
+from optc.bench.throughput import bench
 from optc.bench.utilization import (
     LIMIT,
     DisturbedError,

@@ -12,6 +12,7 @@ import pytest
 
 from optc import registry
 from optc.errors import EngineError
+from optc.pipeline import registry as pass_registry
 from tests.cli.conftest import Optc
 
 OPTC = str(Path(sys.executable).with_name("optc"))
@@ -158,6 +159,7 @@ def test_interruption_is_exit_code_130(optc: Optc, monkeypatch: pytest.MonkeyPat
 TERMINATED_TWICE = """
 import os, signal, sys
 from optc import registry
+from optc.pipeline import registry as pass_registry
 from optc.errors import EngineError
 from optc.cli.main import main
 
@@ -190,7 +192,7 @@ def test_a_missing_compile_package_says_how_to_get_it(
     def absent() -> None:
         raise ModuleNotFoundError("No module named 'onnx_ir'", name="onnx_ir")
 
-    monkeypatch.setattr(registry, "pass_groups", absent)
+    monkeypatch.setattr(pass_registry, "pass_groups", absent)
     outcome = optc("passes")
     assert outcome.code == 3
     assert "the package 'onnx_ir' is not installed (pip install 'optc[compile]')" in outcome.err

@@ -104,7 +104,7 @@ def test_equal_recipes_are_lowered_once(monkeypatch: pytest.MonkeyPatch, model: 
     lowered: list[str] = []
 
     def lower(model: ir.Model, options: SimpleNamespace) -> str:
-        lowered.append(options.recipe.spec())
+        lowered.append(options.recipe.pipeline.spec())
         return f"lowered {len(lowered)}"
 
     monkeypatch.setattr("optc.driver.plan.lower", lower)
@@ -114,4 +114,4 @@ def test_equal_recipes_are_lowered_once(monkeypatch: pytest.MonkeyPatch, model: 
     first, other = load_recipe("fp32"), load_recipe("int8-fused")
     found = _lower_each(model, [first, other, first], None)  # type: ignore[arg-type]
     assert found == ["lowered 1", "lowered 2", "lowered 1"]
-    assert lowered == [first.spec(), other.spec()]
+    assert lowered == [first.pipeline.spec(), other.pipeline.spec()]

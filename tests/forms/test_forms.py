@@ -5,7 +5,6 @@ from __future__ import annotations
 import onnx_ir as ir
 import pytest
 
-from optc import registry
 from optc.errors import InputError
 from optc.executable.adapter_spec import AdapterModule, AdapterPart, AdapterSpec
 from optc.executable.executable import KVGroup, LayerKV
@@ -17,9 +16,9 @@ from optc.forms.form import Form, form_name
 from optc.forms.kv_pools import KVPools
 from optc.forms.ragged import RaggedStep
 from optc.forms.static_kv import StaticKV
-from optc.pipeline.pipeline import Pipeline
 from tests.support.models import Dense as Shape
 from tests.support.models import dense_model
+from tests.support.pipelines import pipeline_of
 
 LAYERS = (LayerKV(1, 2, 8, 16, "int8"), LayerKV(0, 2, 8, 16, "int8"), LayerKV(1, 1, 8, 8, "int8"))
 POOLS = KVPools.grouped_by_window((0, 20), LAYERS)
@@ -28,7 +27,7 @@ ADAPTERS = AdapterSpec(2, 16, (AdapterModule(8, 6, (AdapterPart("q", 0, 4),)),))
 
 def after(spec: str) -> ir.Model:
     model = dense_model(Shape(windows=(20, 0)))
-    Pipeline.parse(spec, registry).run(model)
+    pipeline_of(spec).run(model)
     return model
 
 

@@ -12,11 +12,17 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from optc import registry
+from optc.pipeline import registry as pass_registry
 
 ROOT = Path(__file__).parents[2]
 PAGES = ROOT / "docs/how-to"
 #: Taken at import: a test may have put something else in their place.
-_LOOKUPS = (registry.pass_groups, registry.passes, registry.backend_names, registry.backend)
+_LOOKUPS = (
+    pass_registry.pass_groups,
+    pass_registry.passes,
+    registry.backend_names,
+    registry.backend,
+)
 
 
 @contextmanager

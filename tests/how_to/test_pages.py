@@ -11,11 +11,11 @@ from pathlib import Path
 import click
 import pytest
 
-from optc import registry
 from optc.cli.main import COMMANDS
-from optc.pipeline.pipeline import PassRecord
+from optc.pipeline.record import PassRecord
 from tests.how_to import PAGES, ROOT
 from tests.support.models import Dense, dense_model
+from tests.support.pipelines import pipeline_of
 
 #: Most files that each addition may touch.
 MOST = {"add-an-option": 2, "add-a-pass": 3, "add-an-operator": 4, "add-a-backend": 3}
@@ -81,8 +81,7 @@ def test_the_examples_of_a_lone_pass_and_an_instrument_run(
         "01-kv-cache.onnx.txt",
     ]
     assert "optc.PagedAttention" in capsys.readouterr().out
-    pipeline = type(values["pipeline"]).parse("fuse-residual-norm", registry)  # type: ignore[attr-defined]
-    values["pipeline"] = pipeline
+    values["pipeline"] = pipeline_of("fuse-residual-norm")
     exec("from __future__ import annotations\n" + instrument, values)
     assert capsys.readouterr().out.startswith("0 fuse-residual-norm ")
 

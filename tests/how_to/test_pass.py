@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from optc import registry
+from optc.pipeline import registry as pass_registry
 from optc.pipeline.base import Pass
 from tests.cli.conftest import Optc
 from tests.how_to import installed
@@ -84,7 +84,7 @@ def test_it_is_listed_runs_from_a_recipe_and_leaves_nothing(
 
 def swap_adds(folder: Path) -> Pass:
     with installed(folder, *POINT):
-        return registry.passes()["swap-adds"].from_options({"most": "1"})
+        return pass_registry.passes()["swap-adds"].from_options({"most": "1"})
 
 
 def test_its_text_before_and_after_and_its_numbers(tmp_path: Path) -> None:

@@ -68,7 +68,7 @@ def test_the_parts_as_the_graph_sees_them(
     assert (groups is None) == (not weight.integer_scales)
     if groups is not None and tile.group_scales is not None:
         np.testing.assert_array_equal(groups.numpy(), tile.group_scales.T)
-    assert values.quantized is weight.scales().quantized is weight
+    assert values.whole is weight.scales().whole is weight
 
 
 def _seen(scales: Array) -> Array:

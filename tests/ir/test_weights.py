@@ -93,7 +93,7 @@ def test_quantized_parts_share_one_source(bits: int, symmetric: bool, group: int
 
     rows = QuantizedRows(read, 6, 8, bits, group, symmetric, "w")
     values, scales, zero_points = rows.values(), rows.scales(), rows.zero_points()
-    assert values.quantized is scales.quantized is rows
+    assert values.whole is scales.whole is rows
     assert values.dtype.name == f"{'' if symmetric else 'U'}INT{bits}"
     np.testing.assert_array_equal(values.numpy().astype(np.uint8), tile.values.T.astype(np.uint8))
     np.testing.assert_array_equal(scales.numpy(), tile.scales.T)

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import pytest
 
-from optc import registry
 from optc.errors import InputError
 from optc.forms.decoder import Dense, Exported
 from optc.forms.ragged import RaggedStep
-from optc.pipeline.pipeline import Pipeline
+from optc.pipeline import registry as pass_registry
+from tests.support.pipelines import pipeline_of
 
 
 def problems(spec: str, start: type | None = None) -> str:
     with pytest.raises(InputError) as caught:
-        Pipeline.parse(spec, registry).validate(start)
+        pipeline_of(spec).validate(start)
     return caught.value.message
 
 
@@ -44,7 +44,7 @@ def test_all_violations_are_in_one_message() -> None:
 
 
 def test_the_form_that_the_first_pass_is_given_counts() -> None:
-    pipeline = Pipeline.parse("calibrate,kv-cache", registry)
+    pipeline = pipeline_of("calibrate,kv-cache")
     pipeline.validate()
     pipeline.validate(Dense)
     assert "calibrate takes the dense form" in problems("calibrate,kv-cache", Exported)
@@ -52,5 +52,5 @@ def test_the_form_that_the_first_pass_is_given_counts() -> None:
 
 
 def test_what_every_pass_gives_is_a_form_that_it_can_have_been_given() -> None:
-    for name, one in registry.passes().items():
+    for name, one in pass_registry.passes().items():
         assert one.gives is None or one.takes, f"{name} gives a form but takes any"

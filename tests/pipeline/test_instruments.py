@@ -9,7 +9,7 @@ import pytest
 from optc.errors import InputError
 from optc.pipeline.base import PassReport
 from optc.pipeline.instruments import dump_to, model_text
-from optc.pipeline.pipeline import PassRecord
+from optc.pipeline.record import PassRecord
 from tests.support.ir_text import f32, model_of
 
 RECORD = PassRecord(3, "rename", "rename", 0.5, PassReport())

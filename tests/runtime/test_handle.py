@@ -15,7 +15,7 @@ from optc.executable.executable import Float32, StepBatch
 from optc.runtime.engine import Engine
 from optc.runtime.handle import Handle
 from optc.runtime.loop.awaiting import submitted
-from optc.runtime.metrics.engine_metrics import RequestMetrics
+from optc.runtime.metrics.request_metrics import RequestMetrics
 from optc.runtime.outputs import Completion, Delta
 from optc.runtime.params import SamplingParams
 from tests.runtime.support.toy import ToyExecutable, generate_naively, toy_spec

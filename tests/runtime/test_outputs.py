@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from optc.errors import RequestError
-from optc.runtime.metrics.engine_metrics import RequestMetrics
+from optc.runtime.metrics.request_metrics import RequestMetrics
 from optc.runtime.outputs import Completion, RequestOutput, TokenLogprobs
 
 LIKELY = (TokenLogprobs(5, -0.5, ()),)

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import onnx_ir as ir
 
-from optc import registry
-from optc.pipeline.pipeline import Pipeline
 from tests.support.models import Dense, dense_model
+from tests.support.pipelines import pipeline_of
 
 #: The passes up to a fused step in float32.
 FUSED = "fuse-qkv,fuse-gate-up,kv-cache,fuse-residual-norm,fuse-rotary"
@@ -42,5 +41,5 @@ FAMILIES = {
 def model_after(spec: str, shape: Dense) -> ir.Model:
     """The seeded model of a shape, behind the passes of ``spec``."""
     model = dense_model(shape)
-    Pipeline.parse(spec, registry).run(model)
+    pipeline_of(spec).run(model)
     return model

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import onnx_ir as ir
 
-from optc import registry
 from optc.backends.onnxruntime.legalize.attention import GroupQueryAttention
 from optc.backends.onnxruntime.legalize.fused import FuseOperators
 from optc.backends.onnxruntime.legalize.matmuls import LowerMatmuls
@@ -12,8 +11,10 @@ from optc.backends.onnxruntime.legalize.pages import PagedAttentionOperator
 from optc.errors import UnsupportedError
 from optc.ir.functions import DOMAIN, is_op
 from optc.ir.graph import remove_unused
+from optc.pipeline import registry as pass_registry
 from optc.pipeline.base import Pass
-from optc.pipeline.pipeline import PassRecord, Pipeline
+from optc.pipeline.pipeline import Pipeline
+from optc.pipeline.record import PassRecord
 
 #: Inputs of a step that an engine lacks where nothing reads them.
 _OPTIONAL_INPUTS = ("positions", "write_indices")
@@ -29,7 +30,7 @@ def legalize_pages(model: ir.Model, positions: int) -> tuple[PassRecord, ...]:
     Raises:
         UnsupportedError: PagedAttention does not take one of its attentions.
     """
-    compute_type = registry.passes()["compute-type"].from_options({"dtype": "float16"})
+    compute_type = pass_registry.passes()["compute-type"].from_options({"dtype": "float16"})
     passes = (LowerMatmuls(), FuseOperators(), PagedAttentionOperator(positions), compute_type)
     runs = Pipeline(passes).run(model)
     remove_unused(model)
@@ -49,7 +50,7 @@ def legalize(model: ir.Model, positions: int, *, half: bool = False) -> tuple[Pa
         UnsupportedError: The model has what slots have no place for, or with ``half`` an attention
             that GroupQueryAttention does not take.
     """
-    names = registry.passes()
+    names = pass_registry.passes()
     passes: list[Pass] = [
         names["kv-slots"](),
         LowerMatmuls(),

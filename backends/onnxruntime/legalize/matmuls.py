@@ -12,6 +12,7 @@ from optc.ir.emit import Emitter, dims_of
 from optc.ir.functions import DOMAIN, is_op
 from optc.ir.graph import add_initializer, constant, remove_unused, replace_node
 from optc.ir.linear import find_linear
+from optc.ir.quantized_rows import QuantizedPart
 from optc.ir.quantizers import FloatOperands
 from optc.ir.weights import LazyWeight
 from optc.pipeline.base import Pass, PassReport
@@ -139,9 +140,9 @@ class _Rewriter:
         return f"embedding int{packed.bits}", value
 
     def _packed(self, weight: LazyWeight) -> tuple[PackedRows, list[ir.Value]]:
-        source = weight.quantized
-        if source is None:
+        if not isinstance(weight, QuantizedPart):
             raise ValueError(f"{weight.name} is not quantized")
+        source = weight.whole
         packed = PackedRows.of(source.as_int8())
         if id(source) not in self._stored:
             self._stored[id(source)] = [

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 
 import onnx_ir as ir
 
-from optc import registry
 from optc.backends.tensorrt.legalize.attention import LowerAttention
 from optc.backends.tensorrt.legalize.block_fp4 import BlockFp4
 from optc.backends.tensorrt.legalize.inline import Inline
@@ -15,8 +14,10 @@ from optc.backends.tensorrt.legalize.weight_only import WeightOnly
 from optc.forms.engine import EngineForm
 from optc.forms.kv_pools import KVPools
 from optc.ir.functions import DOMAIN, is_op
+from optc.pipeline import registry as pass_registry
 from optc.pipeline.base import Pass
-from optc.pipeline.pipeline import PassRecord, Pipeline
+from optc.pipeline.pipeline import Pipeline
+from optc.pipeline.record import PassRecord
 
 
 @dataclass(frozen=True)
@@ -60,12 +61,12 @@ def legalize(model: ir.Model, slot_length: int) -> Legalized:
 
 def _steps(slot_length: int, *native: Pass) -> tuple[Pass, ...]:
     """Passes to the dialect, or without ``native`` to what ONNX Runtime has kernels for."""
-    slots = registry.passes()["kv-slots"]()
+    slots = pass_registry.passes()["kv-slots"]()
     return slots, WeightOnly(), *native, LowerAttention(slot_length), Inline(), UniqueNames()
 
 
 def _computing_in(dtype: str) -> Pass:
-    return registry.passes()["compute-type"].from_options({"dtype": dtype})
+    return pass_registry.passes()["compute-type"].from_options({"dtype": dtype})
 
 
 def compute_type(model: ir.Model) -> str:

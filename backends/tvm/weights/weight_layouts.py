@@ -12,7 +12,7 @@ from optc.backends.tvm.program import Tensor
 from optc.backends.tvm.weights import packing
 from optc.backends.tvm.weights.weights_file import Chunk, PackedWeight
 from optc.errors import UnsupportedError
-from optc.ir.quantized_rows import QuantizedTile
+from optc.ir.quantized_rows import QuantizedPart, QuantizedTile
 from optc.ir.weights import as_lazy
 
 #: Added to signed values so that the kernels see unsigned ones.
@@ -43,8 +43,8 @@ class WeightParts:
     def reader(self) -> Callable[[int, int], QuantizedTile]:
         """Reads values, scales and zero points of some rows; at once where they are computed."""
         rows = as_lazy(self.values, transposed=True)
-        if rows.quantized is not None:
-            return rows.quantized.read
+        if isinstance(rows, QuantizedPart):
+            return rows.whole.read
         grouped = bool(self.group_size)
         scales = as_lazy(self.scales, transposed=grouped and self.group_scales is None)
         zeros = None if self.zero_points is None else as_lazy(self.zero_points, transposed=grouped)

@@ -21,17 +21,17 @@ def command(as_json: bool) -> None:
     from optc.cli.needs import compile_packages
 
     with compile_packages():
-        from optc import registry
-        from optc.recipe import option_text
+        from optc.pipeline import registry as pass_registry
+        from optc.pipeline.option_values import value_text
 
-        groups = registry.pass_groups()
+        groups = pass_registry.pass_groups()
     entries = [_describe(group, p) for group, members in groups.items() for p in members]
     if as_json:
         print_json("passes", {"passes": entries})
         return
     rows = table("passes", "group", "name", "what", "options", prose=["what"])
     for entry in entries:
-        options = "\n".join(f"{k}={option_text(v)}" for k, v in entry["options"].items())
+        options = "\n".join(f"{k}={value_text(v)}" for k, v in entry["options"].items())
         rows.add_row(entry["group"], entry["name"], entry["description"], options)
     show(rows)
 

@@ -6,10 +6,11 @@ from dataclasses import dataclass, replace
 
 import onnx_ir as ir
 
-from optc import registry
 from optc.driver.compiling.options import ResolvedOptions
+from optc.pipeline import registry as pass_registry
 from optc.pipeline.instruments import Instrument, dump_to
-from optc.pipeline.pipeline import PassRecord, Pipeline
+from optc.pipeline.pipeline import Pipeline
+from optc.pipeline.record import PassRecord
 
 #: The group of passes whose result, the dense form, is what gates compare with.
 CANONICALIZE = "canonicalize"
@@ -75,8 +76,8 @@ def lower_dense(model: ir.Model, options: ResolvedOptions) -> tuple[PassRecord, 
 
 def _pipeline(options: ResolvedOptions) -> tuple[Pipeline, int]:
     """The recipe's pipeline, and how many of its first passes lead to the dense form."""
-    pipeline = Pipeline.parse(options.recipe.spec(), registry)
-    dense = {p.name for p in registry.pass_groups()[CANONICALIZE]}
+    pipeline = options.recipe.pipeline
+    dense = {p.name for p in pass_registry.pass_groups()[CANONICALIZE]}
     for index, one in enumerate(pipeline.passes):
         if one.name not in dense:
             return pipeline, index

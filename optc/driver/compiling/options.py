@@ -115,7 +115,7 @@ def for_engines(recipe: Recipe, engines: Sequence[EngineRequest], sets: Sequence
     """The recipe with what these engines want of it; ``--set`` has the last word."""
     kinds = {kind for e in engines for kind in (e.backend.name, e.target.kind)}
     recipe = recipe.for_kinds(kinds, [text.partition("=")[0] for text in sets])
-    return recipe.model_copy(update={"backend": engines[0].backend.name})
+    return replace(recipe, backend=engines[0].backend.name)
 
 
 def build_limits(options: ResolvedOptions, model_context: int) -> BuildOptions:

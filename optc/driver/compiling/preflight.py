@@ -64,7 +64,7 @@ def check_additions(recipe: Recipe, engines: Sequence[EngineRequest]) -> None:
     Raises:
         UnsupportedError: One has not; says why.
     """
-    wanted = [_ADDITIONS[step.name] for step in recipe.pipeline if step.name in _ADDITIONS]
+    wanted = [_ADDITIONS[p.name] for p in recipe.pipeline.passes if p.name in _ADDITIONS]
     if not wanted:
         return
     import onnx_ir as ir

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from optc import registry
 from optc.driver.compiling.engines import EngineRequest, engine_name
 from optc.errors import UnsupportedError
-from optc.pipeline.pipeline import Pipeline
 from optc.recipe import Recipe
 
 
@@ -18,7 +16,7 @@ def check_options(recipe: Recipe, engines: Sequence[EngineRequest]) -> None:
     Raises:
         UnsupportedError: One does not; says which, and why, in the words of its backend.
     """
-    for one in Pipeline.parse(recipe.spec(), registry).passes:
+    for one in recipe.pipeline.passes:
         nodes = one.samples()
         for engine in engines:
             for node in nodes:

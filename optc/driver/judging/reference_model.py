@@ -5,13 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from optc import registry
 from optc.artifact import EngineEntry, Manifest
+from optc.driver.compiling.lowering import CANONICALIZE
 from optc.errors import InputError
 from optc.importer.config import read_config
 from optc.importer.model_folder import model_folder
 from optc.importer.source_digest import digest_source
-from optc.pipeline.pipeline import Pipeline
+from optc.pipeline import registry as pass_registry
+from optc.pipeline.entries import read_pipeline
 from optc.progress import Progress
 
 if TYPE_CHECKING:
@@ -46,7 +47,7 @@ def import_reference(
     progress("import", 0, 0)
     imported = import_model(folder, allow_remote_code=allow_remote_code)
     _check_vocabulary(width(imported.model.graph.outputs[0]), engine, folder)
-    Pipeline.parse("canonicalize", registry).run(imported.model)
+    read_pipeline([CANONICALIZE], pass_registry).run(imported.model)
     return imported
 
 

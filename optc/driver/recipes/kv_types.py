@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from optc import registry
 from optc.backend import Support
 from optc.driver.compiling.engines import EngineRequest, engine_name
 from optc.errors import UnsupportedError
 from optc.executable.executable import KV_TYPES
-from optc.pipeline.pipeline import Pipeline
 from optc.recipe import Recipe
 
 _PASS, _OPTION = "kv-cache", "dtype"
@@ -26,8 +24,7 @@ def check_kv_type(recipe: Recipe, engines: Sequence[EngineRequest]) -> None:
     Raises:
         UnsupportedError: One does not; says why, and which types it takes.
     """
-    passes = Pipeline.parse(recipe.spec(), registry).passes
-    for one in (p for p in passes if p.name == _PASS):
+    for one in (p for p in recipe.pipeline.passes if p.name == _PASS):
         dtype = str(getattr(one, _OPTION))
         for engine in engines:
             found = kv_supports(engine)

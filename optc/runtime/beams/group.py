@@ -9,14 +9,12 @@ back and take over a copy of the beam that branched.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import NamedTuple
+from collections.abc import Sequence
 
 from optc.errors import RequestError
 from optc.executable.executable import Float32
 from optc.runtime.beams.search import BeamSearch, Branch, Candidate, Hypothesis, likeliest
 from optc.runtime.kv.kv_blocks import BlockCopy
-from optc.runtime.loop.draw import Draw
 from optc.runtime.outputs import Delta, FinishReason
 from optc.runtime.params import SamplingParams
 from optc.runtime.requests.request import Request
@@ -142,37 +140,6 @@ class BeamGroup:
             beam.idle = False
         self._beams = beams
         return copies
-
-
-def group_of(
-    params: SamplingParams, eos: frozenset[int], max_tokens: int, leader: Request | None
-) -> BeamGroup | None:
-    """The group of a new request: its leader's, or a new one; None without beam search."""
-    if params.beam_width is None:
-        return None
-    return leader.beams if leader else BeamGroup(params, eos, max_tokens)
-
-
-class Searched(NamedTuple):
-    """What a step did to beams: ``copies`` to be made, and requests that ``ended``."""
-
-    copies: list[BlockCopy]
-    ended: list[Request]
-
-
-def advance_beams(
-    draws: Iterable[Draw], logits: Float32, scheduler: Scheduler[Request], now: float
-) -> Searched:
-    """Give the logits [R, V] of a step to the beams it computed."""
-    groups: dict[int, BeamGroup] = {}
-    for draw in draws:
-        group = draw.request.beams
-        if group is not None:
-            group.offer(draw.request, logits[draw.first])
-            groups[draw.request.leader_id] = group
-    copies = [copy for group in groups.values() for copy in group.advance(scheduler, now)]
-    ended = [m for group in groups.values() if group.ended for m in group.members]
-    return Searched(copies, ended)
 
 
 def _text(member: Request, tokens: Sequence[int]) -> str:

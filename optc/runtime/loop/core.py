@@ -9,7 +9,7 @@ from typing import NamedTuple
 from optc.executable.executable import Executable
 from optc.runtime.adapters.rows import with_adapters
 from optc.runtime.adapters.table import AdapterTable
-from optc.runtime.beams.group import advance_beams, group_of
+from optc.runtime.beams.searches import BeamSearches
 from optc.runtime.kv.kv_blocks import BlockCopy, KVBlocks
 from optc.runtime.kv.kv_plan import KVPlan
 from optc.runtime.loop.advance import advance
@@ -17,7 +17,8 @@ from optc.runtime.loop.batch import build_batch
 from optc.runtime.loop.draw import Draw, Judged, constrained, draws_of, judge, last_rows
 from optc.runtime.loop.moving import move_kv
 from optc.runtime.metrics.counting import count_drafts, count_queues, snapshot
-from optc.runtime.metrics.engine_metrics import EngineMetrics, RequestMetrics
+from optc.runtime.metrics.engine_metrics import EngineMetrics
+from optc.runtime.metrics.request_metrics import RequestMetrics
 from optc.runtime.metrics.work import Work
 from optc.runtime.outputs import Delta, FinishReason
 from optc.runtime.requests.completion_input import CompletionInput
@@ -73,6 +74,7 @@ class Core:
         self._block_size = plan.block_size
         self._max_context = plan.max_context
         self._eos = frozenset(eos_token_ids)
+        self._searches = BeamSearches(self._eos)
         self._clock = clock
         self._speculator = speculator
         self.adapters = AdapterTable(spec.adapters)
@@ -132,10 +134,9 @@ class Core:
             tables=self._blocks.new_tables(),
             metrics=RequestMetrics(self._clock() if given.arrived_s is None else given.arrived_s),
             leader_id=None if leader is None else leader.id,
-            beams=group_of(params, self._eos, wanted, leader),
         )
         self._next_id += 1
-        if request.beams is None or request.beams.join(request):
+        if not request.is_beam or self._searches.join(request, wanted):
             self.scheduler.add(request)
         self._deadlines.add(request)
         return request
@@ -169,8 +170,8 @@ class Core:
         logits = self.executable.step(batch)
         self._count(chunks, self._clock() - started)
         self.scheduler.commit(chunks)
-        searched = advance_beams(draws, logits, self.scheduler, self._clock())
-        draws, copies = self._fork([d for d in draws if d.request.beams is None], started)
+        searched = self._searches.advance(draws, logits, self.scheduler, self._clock())
+        draws, copies = self._fork([d for d in draws if not d.request.is_beam], started)
         judged = judge(self.executable, logits, draws, masks)
         verdicts = [one.verdict for one in judged]
         if self._speculator and self._speculator.notes_rows:
@@ -248,8 +249,9 @@ class Core:
 
     def _cut(self, request: Request, reason: FinishReason | None) -> Update:
         """End a request with what it has; without a ``reason`` a member of a finished search."""
-        if request.beams is not None:
-            delta = request.beams.result(request, self.scheduler, reason)
+        if request.is_beam:
+            group = self._searches.group_of(request)
+            delta = group.result(request, self.scheduler, reason)
             self._metrics.output_tokens += len(delta.token_ids)
         else:
             text = request.stream.finish() if request.stream else ""
@@ -261,7 +263,9 @@ class Core:
         request.finish_reason = reason
         request.metrics.finished_s = self._clock()
         self._metrics.count_end(reason, request.metrics)
-        if request.beams is None:  # a search removes its own beams
+        if request.is_beam:  # a search removes its own beams
+            self._searches.leave(request)
+        else:
             self.scheduler.remove(request)
         if request.adapter is not None:
             self.adapters.release(request.adapter)

@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, fields
-from typing import TYPE_CHECKING
 
 from optc.runtime.metrics.quantiles import Quantiles
-
-if TYPE_CHECKING:
-    from optc.runtime.metrics.engine_metrics import RequestMetrics
+from optc.runtime.metrics.request_metrics import RequestMetrics
 
 PERCENTILES = (50, 90, 95, 99)
 

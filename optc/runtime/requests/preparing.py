@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from typing import Literal
 
 from optc.errors import RequestError, RequestTypeError
-from optc.runtime.metrics.engine_metrics import RequestMetrics
+from optc.runtime.metrics.request_metrics import RequestMetrics
 from optc.runtime.outputs import Completion, RequestOutput
 from optc.runtime.params import SamplingParams
 from optc.runtime.requests.checks import shown

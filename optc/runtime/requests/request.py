@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from optc.errors import RequestError
 from optc.executable.executable import Int32
 from optc.runtime.kv.kv_blocks import BlockTables
-from optc.runtime.metrics.engine_metrics import RequestMetrics
+from optc.runtime.metrics.request_metrics import RequestMetrics
 from optc.runtime.outputs import Completion, FinishReason, TokenLogprobs
 from optc.runtime.requests.completion_input import CompletionInput
 from optc.runtime.scheduling.policy import Rank
-
-if TYPE_CHECKING:
-    from optc.runtime.beams.group import BeamGroup
 
 
 class Request:
@@ -33,7 +29,6 @@ class Request:
         tables: Empty block tables.
         metrics: Where its latencies go.
         leader_id: The request whose prompt it shares; None is none.
-        beams: The beam search that it is part of; None is none.
     """
 
     def __init__(
@@ -45,7 +40,6 @@ class Request:
         tables: BlockTables,
         metrics: RequestMetrics,
         leader_id: int | None = None,
-        beams: BeamGroup | None = None,
     ) -> None:
         prompt, adapter = given.prompt, given.adapter
         self.id = request_id
@@ -66,7 +60,6 @@ class Request:
         self.metrics = metrics
         self.stream = given.stream
         self.constraint = given.constraint
-        self.beams = beams
         self.cumulative_logprob: float | None = None
         self.num_prompt = len(prompt)
         self.num_tokens = len(prompt)
@@ -78,6 +71,11 @@ class Request:
         self.error: RequestError | None = None
         self._tokens = np.empty(max_length, np.int32)
         self._tokens[: len(prompt)] = prompt
+
+    @property
+    def is_beam(self) -> bool:
+        """It is part of a beam search, which draws its tokens."""
+        return self.params.beam_width is not None
 
     @property
     def num_pending(self) -> int:
@@ -109,7 +107,7 @@ class Request:
     @property
     def room(self) -> int:
         """How many drafts there may be, so that one token more still fits; none for beams."""
-        return 0 if self.beams else self.max_length - self.num_tokens - 1
+        return 0 if self.is_beam else self.max_length - self.num_tokens - 1
 
     @property
     def output(self) -> Int32:

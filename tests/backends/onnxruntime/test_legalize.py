@@ -9,7 +9,7 @@ from optc.backends.onnxruntime.legalize import legalize
 from optc.errors import UnsupportedError
 from optc.ir.weights import LazyWeight
 from optc.passes.kv_cache.kv_cache import KVCache
-from optc.pipeline.pipeline import PassRecord
+from optc.pipeline.record import PassRecord
 from tests.backends.onnxruntime.engines import FAMILIES
 from tests.support.families import FUSED, model_after
 from tests.support.ir_text import expected, nodes_text

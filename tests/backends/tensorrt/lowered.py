@@ -11,7 +11,7 @@ import numpy.typing as npt
 import onnx_ir as ir
 import onnxruntime as ort
 
-from optc import registry
+from optc.pipeline import registry as pass_registry
 from tests.support.families import FUSED, model_after
 from tests.support.models import Dense
 
@@ -77,7 +77,7 @@ def ragged(shape: Dense, more: str = "") -> ir.Model:
 def slot_form(model: ir.Model) -> ir.Model:
     """The slot form of a ragged step, which legalization must keep the meaning of."""
     reference = model.clone()
-    registry.passes()["kv-slots"]().run(reference)
+    pass_registry.passes()["kv-slots"]().run(reference)
     return reference
 
 

@@ -19,7 +19,7 @@ from optc.driver.judging.engine_gates import lowered_runner
 from optc.errors import UnsupportedError
 from optc.importer import import_model
 from optc.passes.quantize.quantize_static import QuantizeStatic
-from optc.pipeline.pipeline import Pipeline
+from optc.pipeline import registry as pass_registry
 from optc.recipe import load_recipe
 from optc.recipe_additions import with_calibration
 from optc.reference.text import digest_text
@@ -29,6 +29,7 @@ from tests.backends.tensorrt.test_plan import step
 from tests.support.calibration import set_input_ranges
 from tests.support.families import FUSED, model_after
 from tests.support.models import Dense, dense_model
+from tests.support.pipelines import pipeline_of
 from tests.support.ragged import run_dense
 
 pytestmark = pytest.mark.skipif(bool(missing_reason()), reason=missing_reason())
@@ -53,7 +54,7 @@ def _lowered(recipe: str) -> ir.Model:
     imported = import_model(MODEL)
     loaded = load_recipe(recipe, sets=["calibrate.windows=1"] if recipe in CALIBRATED else [])
     loaded = with_calibration(loaded, TEXT, MODEL, digest_text(TEXT))
-    Pipeline.parse(loaded.spec(), registry).run(imported.model)
+    loaded.pipeline.run(imported.model)
     return imported.model
 
 
@@ -95,7 +96,7 @@ def test_the_example_model_builds_with_fused_attention_and_its_types(
 def test_nvfp4_is_refused_by_name_where_a_gpu_lacks_it(tmp_path: Path) -> None:
     shape = Dense(hidden=32, heads=2, kv_heads=1, head_dim=16, rotary_dim=16, inner=32)
     model = dense_model(shape)
-    Pipeline.parse("kv-cache", registry).run(model)
+    pipeline_of("kv-cache").run(model)
     set_input_ranges(model, 8.0)
     QuantizeStatic(dtype="nvfp4").run(model)
     with pytest.raises(UnsupportedError, match="float4e2m1 has no kernels on sm_89, only from"):
@@ -107,7 +108,7 @@ def test_the_lowered_model_runs_on_onnx_runtime(tmp_path: Path) -> None:
     shape = Dense(hidden=64, heads=4, kv_heads=2, head_dim=16, rotary_dim=16, inner=64, vocab=96)
     model = model_after(FUSED, shape)
     reference = model.clone()
-    registry.passes()["kv-slots"]().run(reference)
+    pass_registry.passes()["kv-slots"]().run(reference)
     built = _build(model, "sm_89", tmp_path, context=40)
     assert built.lowered_onnx is not None
     length = built.backend_data["slot_length"]
@@ -125,7 +126,7 @@ def test_only_the_engine_comes_into_the_artifact(tmp_path: Path) -> None:
 
 def test_models_with_softcap_have_no_fused_attention_and_say_nothing_wrong(tmp_path: Path) -> None:
     model = dense_model(Dense(head_dim=16, rotary_dim=16, softcap=3.0, windows=(8, 0)))
-    Pipeline.parse("kv-cache", registry).run(model)
+    pipeline_of("kv-cache").run(model)
     built = _build(model, "sm_89", tmp_path, context=40)
     for one in built.report["engine"]["profiles"]:
         assert one["fused_attention"]["of"] == 0
@@ -135,7 +136,7 @@ def test_models_with_softcap_have_no_fused_attention_and_say_nothing_wrong(tmp_p
 def test_asymmetric_weights_are_refused_before_anything_is_built(tmp_path: Path) -> None:
     model = dense_model(Dense(hidden=64, inner=64))
     spec = "kv-cache,quantize-weights{bits=4,group_size=32,symmetric=false}"
-    Pipeline.parse(spec, registry).run(model)
+    pipeline_of(spec).run(model)
     backend, target = registry.backend("tensorrt"), parse_target("sm_89")
     nodes = [node for node in model.graph if node.op_type == "QuantizedMatMul"]
     support = backend.supports(nodes[0], target)
@@ -151,7 +152,7 @@ def test_the_lowered_model_runs_behind_the_runtimes_interface(tmp_path: Path) ->
     """As gates run it: ONNX Runtime's backend, slots shorter than those that the model has."""
     shape = Dense(hidden=64, heads=4, kv_heads=2, head_dim=16, rotary_dim=16, inner=64, vocab=96)
     model, dense = dense_model(shape), dense_model(shape)
-    Pipeline.parse("fuse-qkv,fuse-gate-up,kv-cache", registry).run(model)
+    pipeline_of("fuse-qkv,fuse-gate-up,kv-cache").run(model)
     built = _build(model, "sm_89", tmp_path, context=40)
     runner = lowered_runner()
     assert runner is not None

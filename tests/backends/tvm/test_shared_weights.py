@@ -10,13 +10,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from optc import registry
 from optc.backend import SharedWeights
 from optc.backends.tvm import BACKEND
 from optc.bench.costs import StepCosts
 from optc.driver.drafts.layer_skip import keep_first_layers
 from optc.errors import ArtifactError, UnsupportedError
-from optc.pipeline.pipeline import Pipeline
 from optc.target import parse_target
 from tests.backends.tvm.engine_driver import (
     FUSED,
@@ -29,6 +27,7 @@ from tests.backends.tvm.engine_driver import (
 )
 from tests.support.families import model_after
 from tests.support.models import dense_model
+from tests.support.pipelines import pipeline_of
 
 GetEngine = Callable[[str], Engine]
 
@@ -37,7 +36,7 @@ def test_the_first_layers_run_on_the_targets_weights(tmp_path: Path) -> None:
     target = build(tmp_path / "target", SHAPE, FUSED, "native")
     model = dense_model(SHAPE)
     keep_first_layers(model, 1)
-    Pipeline.parse(FUSED, registry).run(model)
+    pipeline_of(FUSED).run(model)
     folder = tmp_path / "self"
     folder.mkdir()
     options = replace(OPTIONS, shared=SharedWeights("../target", target.build.backend_data))

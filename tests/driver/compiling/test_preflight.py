@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import onnx_ir as ir
@@ -19,7 +20,9 @@ from optc.driver.compiling.preflight import (
     check_measurable,
 )
 from optc.errors import InputError, UnsupportedError
-from optc.recipe import Recipe, Step, load_recipe
+from optc.pipeline import registry as pass_registry
+from optc.pipeline.pipeline import Pipeline
+from optc.recipe import Recipe, load_recipe
 from optc.target import Target, parse_target
 from tests.support.stub import StubBackend
 
@@ -59,10 +62,15 @@ def request(backend: StubBackend) -> EngineRequest:
     return EngineRequest("target", backend, parse_target("native"))
 
 
+def recipe_of(name: str) -> Recipe:
+    pipeline = Pipeline((pass_registry.passes()[name](),))
+    return Recipe("r", "", "stub", pipeline, {})
+
+
 def test_additions_are_asked_of_every_engine() -> None:
-    heads = Recipe(name="r", pipeline=(Step(name="medusa-heads"),))
+    heads = recipe_of("medusa-heads")
     check_additions(heads, [request(StubBackend())])
-    check_additions(Recipe(name="r", pipeline=(Step(name="adapters"),)), [request(NoHeads())])
+    check_additions(recipe_of("adapters"), [request(NoHeads())])
     with pytest.raises(UnsupportedError) as caught:
         check_additions(heads, [request(StubBackend()), request(NoHeads("other"))])
     assert str(caught.value) == "--medusa: other-native: no room (leave it or that engine out)"
@@ -77,6 +85,6 @@ def test_gates_need_a_machine_that_runs_the_engine(monkeypatch: pytest.MonkeyPat
     recipe = load_recipe("fp32")
     engines = [EngineRequest("gpu", StubBackend(), parse_target("sm_90"))]
     check_measurable(recipe, [request(StubBackend())])
-    check_measurable(recipe.model_copy(update={"gates": {"kl_mean": None}}), engines)
+    check_measurable(replace(recipe, gates={"kl_mean": None}), engines)
     with pytest.raises(InputError, match=r"the gates of stub-.* cannot be measured here: no GPU"):
         check_measurable(recipe, engines)

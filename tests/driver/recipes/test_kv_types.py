@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ from optc.driver.compiling.engines import name_engines
 from optc.driver.recipes.kv_types import check_kv_type
 from optc.errors import UnsupportedError
 from optc.executable.executable import KV_TYPES
+from optc.pipeline.pipeline import Pipeline
 from optc.recipe import Recipe, load_recipe
 from optc.target import parse_target
 from tests.backends.tvm.engine_driver import SHAPE
@@ -52,7 +54,7 @@ def test_all_other_types_pass(dtype: str) -> None:
 
 def test_recipes_without_keys_and_values_pass() -> None:
     whole = recipe("float16")
-    bare = whole.model_copy(update={"pipeline": whole.pipeline[:1]})
+    bare = replace(whole, pipeline=Pipeline(whole.pipeline.passes[:1]))
     check_kv_type(bare, name_engines("tvm", None, "tvm"))
 
 

@@ -21,7 +21,7 @@ def resolved(recipe: str, **more: Any) -> tuple[Recipe, Recipe, list[str]]:
 
 
 def passes(recipe: Recipe) -> list[str]:
-    return [step.name for step in recipe.pipeline]
+    return [one.name for one in recipe.pipeline.passes]
 
 
 @pytest.fixture
@@ -35,7 +35,7 @@ def test_overrides_reach_both_recipes() -> None:
     sets, gates = ["quantize-weights.group_size=64"], ["kl_mean=0.5"]
     whole, draft, warnings = resolved("int8-fused", set=sets, gate=gates)
     assert whole == draft
-    assert "quantize-weights{bits=8,group_size=64}" in whole.spec()
+    assert "quantize-weights{group_size=64}" in whole.pipeline.spec()
     assert whole.gates["kl_mean"] == 0.5
     assert warnings == []
 
@@ -47,7 +47,7 @@ def test_a_draft_gets_no_room_for_adapters_and_no_heads(
     whole, draft, _ = resolved("fp32", adapters="max=8,rank=16", medusa=tmp_path / "heads")
     assert passes(whole)[-1] == "adapters"
     assert "medusa-heads" in passes(whole)
-    assert "sha256=sha of heads" in whole.spec()
+    assert "sha256=sha of heads" in whole.pipeline.spec()
     assert not {"adapters", "medusa-heads"} & set(passes(draft))
 
 
@@ -56,8 +56,8 @@ def test_a_recipe_that_calibrates_needs_a_text(text: Path) -> None:
         resolved("trt-int8-qdq")
     assert caught.value.where == "--calibration"
     whole, draft, warnings = resolved("trt-int8-qdq", calibration=text)
-    (step,) = (s for s in whole.pipeline if s.name == "calibrate")
-    stated = {key: step.options[key] for key in ("text", "folder", "sha256")}
+    (one,) = (p for p in whole.pipeline.passes if p.name == "calibrate")
+    stated = {key: getattr(one, key) for key in ("text", "folder", "sha256")}
     assert stated == {"text": str(text), "folder": "model", "sha256": digest_text(text)}
     assert whole == draft
     assert warnings == []

@@ -109,7 +109,7 @@ class Recipes(FileFormat):
         )
         for kinds in (["onnxruntime"], ["tvm", "cuda"]):
             applied = recipe.for_kinds(kinds)
-            applied.spec()
+            applied.pipeline.spec()
             canonical_json(applied.to_json())
 
 

@@ -9,16 +9,15 @@ import numpy as np
 import onnx_ir as ir
 import pytest
 
-from optc import registry
 from optc.errors import InputError
 from optc.importer.heads import digest_heads
 from optc.ir.linear import head_of
 from optc.passes.kv_cache.medusa_heads import MedusaHeads
-from optc.pipeline.pipeline import Pipeline
 from tests.support.families import model_after
 from tests.support.heads import write_heads
 from tests.support.models import Dense, dense_model
 from tests.support.oracle import Array
+from tests.support.pipelines import pipeline_of
 from tests.support.ragged import RaggedDriver
 
 SHAPE = Dense(hidden=32, vocab=61, tied=True)
@@ -47,9 +46,9 @@ def test_heads_beside_the_step(tmp_path: Path, quantized: bool) -> None:
     blocks = write_heads(tmp_path, 3, SHAPE.hidden)
     model, plain = dense_model(SHAPE), dense_model(SHAPE)
     more = ",quantize-weights,fuse-norm-quantize" if quantized else ""
-    Pipeline.parse(PIPELINE.format(tmp_path) + more, registry).run(model)
+    pipeline_of(PIPELINE.format(tmp_path) + more).run(model)
     without = PIPELINE.replace("medusa-heads{{folder={}}},", "") + more
-    Pipeline.parse(without, registry).run(plain)
+    pipeline_of(without).run(plain)
     driver = RaggedDriver(model, extra=("hidden", "medusa_logits"))
     x = np.random.default_rng(2).standard_normal((4, SHAPE.hidden)).astype(np.float32)
     driver.more_feeds["medusa_hidden"] = x
@@ -67,7 +66,7 @@ def test_heads_beside_the_step(tmp_path: Path, quantized: bool) -> None:
 
 def refused(folder: Path) -> str:
     model = dense_model(SHAPE)
-    pipeline = Pipeline.parse(PIPELINE.format(folder), registry)
+    pipeline = pipeline_of(PIPELINE.format(folder))
     with pytest.raises(InputError) as caught:
         pipeline.run(model)
     return str(caught.value)

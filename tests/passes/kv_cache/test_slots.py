@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from optc import registry
 from optc.errors import InputError, UnsupportedError
 from optc.executable.executable import KVGroup
 from optc.forms import decoder
@@ -17,6 +16,7 @@ from tests.passes.checked import checked_run
 from tests.support.families import FAMILIES, FUSED, model_after
 from tests.support.ir_text import Array, expected, f32, model_of, nodes_text
 from tests.support.models import Dense, dense_model
+from tests.support.pipelines import pipeline_of
 from tests.support.ragged import RaggedDriver, run_dense
 from tests.support.slots import SlotDriver
 
@@ -49,7 +49,7 @@ def test_text() -> None:
     model = model_of(signature, nodes, weights)
     decoder.Dense().attach(model)
     model.graph[10].name = "attn"
-    Pipeline.parse("kv-cache{dtype=int8},fuse-rotary", registry).run(model)
+    pipeline_of("kv-cache{dtype=int8},fuse-rotary").run(model)
     report = checked_run(KVSlots(), model)
     assert report.details == {"taken apart": 1}
     assert report.facts == {"layers": 1, "pools_were": ["int8"]}

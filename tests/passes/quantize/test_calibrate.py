@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from optc import registry
 from optc.errors import InputError
 from optc.ir.linear import find_linear
 from optc.passes.quantize.calibrate import Calibrate, input_range, note_input_range
@@ -14,6 +13,7 @@ from optc.pipeline.pipeline import Pipeline
 from optc.reference.calibration import CalibrationStore, calibration_of
 from optc.reference.text import digest_text
 from tests.support.dense_models import V, dense_model
+from tests.support.pipelines import pipeline_of
 
 
 @pytest.fixture
@@ -95,7 +95,7 @@ def test_without_a_text_it_says_how_to_give_one() -> None:
 
 def test_it_runs_on_the_dense_form_only(folder: Path) -> None:
     model = dense_model(1)
-    Pipeline.parse("kv-cache", registry).run(model)
+    pipeline_of("kv-cache").run(model)
     with pytest.raises(InputError, match="calibrate takes the dense form, and is given the ragged"):
         Pipeline((_pass(folder),)).run(model)
 

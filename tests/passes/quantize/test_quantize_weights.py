@@ -9,8 +9,8 @@ import onnx_ir as ir
 import pytest
 
 from optc.errors import InputError
+from optc.ir.quantized_rows import QuantizedPart
 from optc.ir.sources import Source, sources_metadata, sources_of
-from optc.ir.weights import LazyWeight
 from optc.passes.kv_cache.kv_cache import KVCache
 from optc.passes.quantize.affine import dequantize_rows, quantize_rows
 from optc.passes.quantize.quantize_weights import QuantizeWeights
@@ -25,9 +25,9 @@ ORIGIN = (Source("u", 0, 32), Source("v", 32, 96))
 INT4 = {"bits": 4, "group_size": 32, "symmetric": False}
 
 
-def lazy(model: ir.Model, name: str) -> LazyWeight:
+def lazy(model: ir.Model, name: str) -> QuantizedPart:
     tensor = model.graph.initializers[name].const_value
-    assert isinstance(tensor, LazyWeight)
+    assert isinstance(tensor, QuantizedPart)
     return tensor
 
 
@@ -60,7 +60,7 @@ head.scale)"""
     values = model.graph.initializers
     assert sources_of(values["wa.quantized"], 96) == ORIGIN
     assert sources_of(values["wb.quantized"], 96) == (Source("wb", 0, 96),)
-    assert lazy(model, "wa.quantized").quantized is lazy(model, "wa.zero_point").quantized
+    assert lazy(model, "wa.quantized").whole is lazy(model, "wa.zero_point").whole
     assert set(model.graph.initializers) == {
         *(f"{w}.{part}" for w in ("wa", "wb") for part in ("quantized", "scale", "zero_point")),
         *("ba", "head.quantized", "head.scale"),

@@ -8,10 +8,9 @@ import numpy as np
 import pytest
 
 from optc.executable.executable import Float32
-from optc.runtime.beams.group import BeamGroup, advance_beams, group_of
+from optc.runtime.beams.group import BeamGroup
 from optc.runtime.kv.kv_blocks import BlockCopy, BlockTables
-from optc.runtime.loop.draw import Draw
-from optc.runtime.metrics.engine_metrics import RequestMetrics
+from optc.runtime.metrics.request_metrics import RequestMetrics
 from optc.runtime.params import SamplingParams
 from optc.runtime.requests.completion_input import CompletionInput
 from optc.runtime.requests.request import Request
@@ -67,7 +66,6 @@ def group(
             tables=BlockTables.empty(1),
             metrics=RequestMetrics(0.0),
             leader_id=10,
-            beams=made,
         )
         assert made.join(member) == (index == 0)
     return made
@@ -259,33 +257,3 @@ def test_end_tokens_are_the_models_and_the_requests(
         made.advance(Scheduler(), 1.0)  # type: ignore[arg-type]
         found.append(made.ended)
     assert found == ended
-
-
-def test_groups_are_made_for_leaders_of_searches() -> None:
-    params = SamplingParams(beam_width=2)
-    made = group_of(params, frozenset(), 4, None)
-    assert isinstance(made, BeamGroup)
-    leader = group().members[0]
-    assert group_of(params, frozenset(), 4, leader) is leader.beams
-    assert group_of(SamplingParams(), frozenset(), 4, leader) is None
-
-
-def test_each_beam_gets_its_row_of_a_steps_logits() -> None:
-    first, second = group(), group(1)
-    plain = Request(
-        3,
-        CompletionInput(np.array([1], np.int32), SamplingParams(), seed=0, index=0, stream=None),
-        max_length=4,
-        tables=BlockTables.empty(1),
-        metrics=RequestMetrics(0.0),
-    )
-    second.members[0].leader_id = 20
-    step = np.array([logits(t3=1.0), logits(t1=0.6, t2=0.4), logits(t7=1.0)])
-    draws = [Draw(plain, 0, 0), Draw(first.members[0], 1, 0), Draw(second.members[0], 2, 0)]
-    scheduler: Any = Scheduler()
-    found = advance_beams(draws, step, scheduler, 1.0)
-    assert found.copies == [BlockCopy(0, 10, 11, 1)]
-    assert found.ended == second.members
-    assert outputs(first) == [[1], [2]]
-    assert plain.num_output == 0
-    assert not plain.idle

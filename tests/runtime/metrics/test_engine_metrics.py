@@ -10,7 +10,8 @@ import pytest
 from optc.runtime.engine import Engine
 from optc.runtime.kv.kv_plan import KVPlan
 from optc.runtime.loop.core import Core
-from optc.runtime.metrics.engine_metrics import EngineMetrics, RequestMetrics
+from optc.runtime.metrics.engine_metrics import EngineMetrics
+from optc.runtime.metrics.request_metrics import RequestMetrics
 from optc.runtime.metrics.work import Work
 from optc.runtime.params import SamplingParams
 from optc.runtime.requests.completion_input import CompletionInput

@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from optc.runtime.metrics.engine_metrics import RequestMetrics
 from optc.runtime.metrics.latencies import Latencies
+from optc.runtime.metrics.request_metrics import RequestMetrics
 
 
 def ended(*times: float, queue: float | None = 0.25) -> RequestMetrics:

@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 
 from optc.runtime.adapters.table import Adapter
-from optc.runtime.beams.group import BeamGroup
 from optc.runtime.outputs import TokenLogprobs
 from optc.runtime.params import SamplingParams
 from tests.runtime.support.requests import make_request
@@ -52,8 +51,7 @@ def test_another_output_is_computed_anew() -> None:
 
 
 def test_beams_have_no_room_for_drafts() -> None:
-    beams = BeamGroup(SamplingParams(beam_width=2), frozenset(), 4)
-    assert make_request(beams=beams).room == 0
+    assert make_request(params=SamplingParams(beam_width=2)).room == 0
 
 
 def test_no_salt_is_that_of_an_adapter() -> None:

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from optc.runtime.kv.kv_blocks import BlockTables
-from optc.runtime.metrics.engine_metrics import RequestMetrics
+from optc.runtime.metrics.request_metrics import RequestMetrics
 from optc.runtime.params import SamplingParams
 from optc.runtime.requests.completion_input import CompletionInput
 from optc.runtime.requests.request import Request

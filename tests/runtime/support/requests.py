@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from optc.runtime.kv.kv_blocks import BlockTables
-from optc.runtime.metrics.engine_metrics import RequestMetrics
+from optc.runtime.metrics.request_metrics import RequestMetrics
 from optc.runtime.params import SamplingParams
 from optc.runtime.requests.completion_input import CompletionInput
 from optc.runtime.requests.request import Request
@@ -31,7 +31,7 @@ def make_request(
     """A request of one KV group whose tokens are letters."""
     params = params or SamplingParams()
     stream = TextStream(Detokenizer(letters, list(prompt)), params.stop_strings)
-    own = {name: options.pop(name) for name in ("leader_id", "beams") if name in options}
+    own = {name: options.pop(name) for name in ("leader_id",) if name in options}
     request_id = options.pop("request_id", 0)
     given = CompletionInput(
         np.array(prompt, np.int32),

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from optc.executable.executable import EngineSpec
 from optc.runtime.kv.kv_blocks import BlockTables
-from optc.runtime.metrics.engine_metrics import RequestMetrics
+from optc.runtime.metrics.request_metrics import RequestMetrics
 from optc.runtime.params import SamplingParams
 from optc.runtime.requests.completion_input import CompletionInput
 from optc.runtime.requests.request import Request

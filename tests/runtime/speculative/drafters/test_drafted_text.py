@@ -9,7 +9,7 @@ import pytest
 
 from optc.executable.executable import Int32
 from optc.runtime.kv.kv_blocks import BlockTables
-from optc.runtime.metrics.engine_metrics import RequestMetrics
+from optc.runtime.metrics.request_metrics import RequestMetrics
 from optc.runtime.outputs import TokenLogprobs
 from optc.runtime.params import SamplingParams
 from optc.runtime.requests.completion_input import CompletionInput

@@ -1,0 +1,22 @@
+"""Pipelines of tests, in few words."""
+
+from __future__ import annotations
+
+import re
+
+import yaml
+
+from optc.pipeline import registry
+from optc.pipeline.entries import Registry, read_pipeline
+from optc.pipeline.pipeline import Pipeline
+
+
+def pipeline_of(text: str, known: Registry = registry) -> Pipeline:
+    """The pipeline that is printed as ``text``, its order checked: ``fold,kv-cache{dtype=int8}``.
+
+    Values are texts, as of ``--set``.
+    """
+    entries = re.sub(r"=([^,{}\[\]]*)", r": '\1'", text.replace("{", ": {"))
+    pipeline = read_pipeline(yaml.safe_load(f"[{entries}]"), known)
+    pipeline.validate()
+    return pipeline
