@@ -1,0 +1,1 @@
+"""What docs/ says of itself: forms, numbers and links."""
