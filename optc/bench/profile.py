@@ -57,7 +57,7 @@ def profile(
     rounds: int = ROUNDS,
     progress: Progress = no_progress,
 ) -> list[dict[str, Any]]:
-    """Time every shape; one JSON object for each (docs/performance.md says what the keys mean)."""
+    """Time every shape; one JSON object for each (docs/bench.md says what the keys mean)."""
     timed = []
     for index, shape in enumerate(wanted):
         progress("profile", index, len(wanted))

@@ -19,7 +19,7 @@ def summarize(
     price_per_hour: float | None = None,
     instruments: Instruments | None = None,
 ) -> dict[str, Any]:
-    """One JSON object; docs/performance.md says what its keys mean.
+    """One JSON object; docs/bench.md says what its keys mean.
 
     Args:
         run: Of the counted requests.

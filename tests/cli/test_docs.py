@@ -126,7 +126,7 @@ def test_keys_of_bench(
     objectives = ("--slo", "ttft=100s", "--price-per-hour", "2")
     calls = (BENCH, ("--profile",), ("--workload", traffic, *objectives))
     found = [spelled(optc("bench", path, *call, "--json").json) for call in calls]
-    more = (DOCS / "performance.md").read_text() + rows()["run"]  # the engine
+    more = (DOCS / "bench.md").read_text() + rows()["run"]  # the engine
     check("bench", found, more)
 
 
@@ -151,7 +151,7 @@ def test_keys_of_tune(optc: Optc, tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     found = spelled(optc("tune", written.path, *call, "--json").json)
     assert list(found["step_time_error"]) == [str(written.path)]
     found["step_time_error"] = 0.0
-    check("tune", [found], (DOCS / "performance.md").read_text())
+    check("tune", [found], (DOCS / "bench.md").read_text())
 
 
 def check(

@@ -144,9 +144,7 @@ def parse_schedule(value: Any) -> Schedule:
         InputError: A field is missing, unknown or out of range.
     """
     if not isinstance(value, dict):
-        raise _refused(
-            f"is not a JSON object but {type(value).__name__}", "see docs/performance.md"
-        )
+        raise _refused(f"is not a JSON object but {type(value).__name__}", "see docs/bench.md")
     known = set(Schedule.__dataclass_fields__)
     wrong = sorted(known ^ set(value))
     if wrong:

@@ -90,7 +90,7 @@ def command(
 
     With --workload: latencies, throughput and goodput of requests that arrive by themselves, as
     poisson:rate=4,requests=200,prompt=lognormal(256,0.6),output=lognormal(64,0.5) or as recorded
-    in a file of JSON lines (docs/performance.md). Exit code 4 if not one of them meets --slo.
+    in a file of JSON lines (docs/bench.md). Exit code 4 if not one of them meets --slo.
     """
     _refuse_ignored(context, workload is not None, profiled)
     if workload is not None:
