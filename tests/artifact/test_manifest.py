@@ -141,7 +141,7 @@ def test_pieces_are_read_back_and_absent_where_there_are_none() -> None:
         ({"bytes": 2 << 20}, "3 pieces, where 2097153 bytes in pieces of 2097152 are 2"),
         ({"bytes": 0}, "pieces of 0 bytes, which are no multiple of 1 MiB"),
         ({"bytes": -(1 << 20)}, "pieces of -1048576 bytes"),
-        ({"bytes": (1 << 20) + 4096}, "no multiple of 1 MiB"),
+        ({"bytes": (1 << 20) + (1 << 19)}, "no multiple of 1 MiB"),
         ({"bytes": "64 MiB"}, "'bytes' is not int but str"),
         ({"sha256": ["01" * 32, "AB" * 32, "ff" * 32]}, "piece 1 is no sha256 in hex: 'ABAB"),
         ({"sha256": ["01" * 32, "ab" * 32, "ff" * 31]}, "piece 2 is no sha256 in hex"),
