@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from optc.artifact.jsonio import canonical_json
-from optc.artifact.manifest import FileEntry, GateEntry, Pieces, digest_of
+from optc.artifact.manifest import FileEntry, GateEntry, Pieces, Source, digest_of
 from optc.artifact.parse_manifest import parse_manifest
 from optc.errors import ArtifactError
-from tests.artifact.toy import toy_manifest
+from tests.artifact.toy import toy_engine, toy_manifest
 
 FILES = (FileEntry("engines/target/weights.bin", 10, "00" * 32),)
 
@@ -96,6 +96,16 @@ def test_missing_and_mistyped_keys_are_named_with_their_place() -> None:
         parse_manifest(redigested(value), "m")
     with pytest.raises(ArtifactError, match="is not a JSON object but list"):
         parse_manifest([], "m")
+
+
+def test_only_engines_of_another_source_name_it() -> None:
+    """As before there were drafts, so that older manifests keep their digests."""
+    assert "source" not in written()["engines"][0]
+    source = Source("small", "cd" * 32, "llama", {"hidden_size": 4})
+    draft = replace(toy_engine("draft"), role="draft", source=source)
+    value = json.loads(json.dumps(toy_manifest(FILES, toy_engine(), draft).to_json()))
+    assert [engine.get("source", {}).get("name") for engine in value["engines"]] == [None, "small"]
+    assert parse_manifest(value, "m").engines == (toy_engine(), draft)
 
 
 def test_gates_of_one_engine_are_written_as_before_there_were_several() -> None:
