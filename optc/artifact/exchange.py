@@ -21,7 +21,7 @@ def exchange(a: Path, b: Path) -> None:
 
 
 def _renameat2(a: Path, b: Path) -> bool:
-    libc = ctypes.CDLL(None, use_errno=True)
+    libc = ctypes.CDLL(None)
     call = getattr(libc, "renameat2", None)
     if call is None:
         return False

@@ -139,7 +139,7 @@ def _file(f: Fields) -> FileEntry:
 def _pieces(f: Fields, size: int) -> Pieces:
     """The pieces of a file of ``size`` bytes."""
     pieces = Pieces(f.get("bytes", int), f.each("sha256", str))
-    if pieces.bytes <= 0 or pieces.bytes % PIECE_MULTIPLE:
+    if pieces.bytes < PIECE_MULTIPLE or pieces.bytes % PIECE_MULTIPLE:
         raise f.error(f"pieces of {pieces.bytes} bytes, which are no multiple of 1 MiB")
     needed = -(-size // pieces.bytes)
     if len(pieces.sha256) != needed:

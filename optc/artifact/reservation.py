@@ -28,7 +28,6 @@ class HeldError(Exception):
 
     def __init__(self, holder: str) -> None:
         self.holder = holder
-        super().__init__(holder)
 
 
 class Reservation:

@@ -12,7 +12,7 @@ import os
 import shutil
 import tempfile
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -25,7 +25,7 @@ from optc.artifact.manifest import MANIFEST_NAME, REPORT_NAME, FileEntry, Manife
 from optc.artifact.reservation import HeldError, Reservation
 from optc.errors import InputError
 
-_REASONS = {
+_REASONS: dict[int | None, str] = {
     errno.ENOSPC: "the disk is full",
     errno.EDQUOT: "the disk quota is used up",
     errno.EROFS: "the file system is read-only",
@@ -158,7 +158,6 @@ class ArtifactWriter:
                 exchange(self.folder, self._place)  # the folder now holds the old artifact
             else:
                 self.folder.rename(self._place)  # which also takes the place of an empty folder
-                self._made.clear()
         except OSError as error:
             if error.errno in (errno.ENOTEMPTY, errno.EEXIST):
                 raise self._exists() from error
@@ -204,26 +203,17 @@ class ArtifactWriter:
 
     def _make_parents(self) -> None:
         for parent in reversed([p for p in self._place.parents if not p.exists()]):
-            try:
+            with suppress(FileExistsError):  # another process was faster; in a file, the rest fails
                 parent.mkdir()
-            except FileExistsError:  # another process was faster, or it is a file
-                if not parent.is_dir():
-                    raise
-            else:
                 self._made.append(parent)
 
     def _clean_up(self) -> None:
         if self.folder in self._made:
-            self._made.remove(self.folder)
             shutil.rmtree(self.folder, ignore_errors=True)
         self._reservation.release()
         for folder in reversed(self._made):
-            try:
+            with suppress(OSError):  # others use it, or removed it; what ended the work counts more
                 folder.rmdir()
-            except OSError as error:
-                if error.errno != errno.ENOTEMPTY:
-                    raise
-        self._made.clear()
 
     def _exists(self) -> InputError:
         return InputError(
@@ -231,7 +221,7 @@ class ArtifactWriter:
         )
 
     def _input_error(self, error: OSError) -> InputError:
-        reason = _REASONS.get(error.errno or 0, error.strerror or str(error))
+        reason = _REASONS.get(error.errno, error.strerror or str(error))
         return InputError(
             f"cannot be written: {reason}",
             where=str(self.output),

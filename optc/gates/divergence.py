@@ -69,7 +69,7 @@ class RowDivergence:
         z, y = reference.astype(np.float64), engine.astype(np.float64)
         self._reference.add(z, start, weights=z - y)
         self._engine.add(y, start)
-        inside = np.nonzero((self._targets >= start) & (self._targets < start + z.shape[1]))[0]
+        inside = np.flatnonzero((self._targets >= start) & (self._targets < start + z.shape[1]))
         column = self._targets[inside] - start
         self._target_reference[inside] = z[inside, column]
         self._target_engine[inside] = y[inside, column]

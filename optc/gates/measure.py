@@ -181,9 +181,9 @@ def _compare_logits(
     scores: list[RowScores] = []
     for index, ids in enumerate(windows.ids):
         for start, logits in window_logits(sequence, ids[:-1]):
-            rows = slice(start, start + len(logits))
-            states = hidden[index * size : (index + 1) * size][rows]
-            sums = RowDivergence(ids[1:][rows])
+            stop = start + len(logits)
+            states = hidden[index * size + start : index * size + stop]
+            sums = RowDivergence(ids[1:][start:stop])
             for tile in reference.tiles():
                 expected = reference.logits(states, tile)
                 sums.add(expected, logits[:, tile.start : tile.stop], tile.start)

@@ -87,7 +87,7 @@ def measure_speed(
     tokens: Int32,
     *,
     threads: int,
-    max_ram_bytes: int = 0,
+    max_ram_bytes: int,
     progress: Progress = no_progress,
 ) -> SpeedFigures:
     """Time engine and baseline, interleaved.
@@ -102,7 +102,7 @@ def measure_speed(
         progress: Told where it stands.
     """
     plan = _plan(tokens, executable.spec.max_context)
-    sequence = SingleSequence(executable, max(len(plan.tokens), plan.context + plan.steps))
+    sequence = SingleSequence(executable, len(plan.tokens))  # no shorter than what is decoded
     warm = _engine_round(sequence, plan)
     rounds = ROUNDS if sum(warm) < LONG_ROUND_S else LONG_ROUNDS
     room = (max_ram_bytes or DEFAULT_RAM_BYTES) - RESERVED_BYTES

@@ -4,12 +4,15 @@ from pathlib import Path
 
 import pytest
 
-from optc.artifact import Artifact
+from optc import registry
+from optc.artifact import Artifact, EngineEntry
+from optc.artifact.files import EngineFiles
 from optc.artifact.verify import unlisted_files
 from optc.errors import ArtifactError, InputError, UnavailableError
 from optc.machine import Machine
 from optc.target import parse_target
-from tests.artifact.toy import write_toy
+from tests.artifact.toy import forge, list_files, write_toy
+from tests.support.stub import StubBackend
 
 WEIGHTS_PATH = "engines/target/weights.bin"
 
@@ -76,6 +79,50 @@ def test_what_is_no_artifact_is_said(tmp_path: Path) -> None:
     (tmp_path / "f").write_text("")
     with pytest.raises(ArtifactError, match="is a file, not an artifact folder"):
         Artifact.open(tmp_path / "f")
+
+
+class Choosy(StubBackend):
+    """Refuses every engine."""
+
+    def check(self, engine: EngineEntry, files: EngineFiles) -> None:
+        raise files.error(f"{files.path('weights.bin').name} is odd")
+
+
+def test_each_backend_checks_its_engines_unless_it_is_not_installed(
+    artifact: Artifact, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(registry, "backend", Choosy)
+    with pytest.raises(ArtifactError, match=r"weights\.bin is odd") as caught:
+        Artifact.open(artifact.path, "size")
+    assert caught.value.where == f"{artifact.path / 'manifest.json'}: engine 'target'"
+
+    def unknown(name: str) -> StubBackend:
+        raise InputError(f"unknown backend {name!r}")
+
+    monkeypatch.setattr(registry, "backend", unknown)
+    assert Artifact.open(artifact.path) == artifact
+
+
+def test_a_chat_template_is_utf8(artifact: Artifact) -> None:
+    path = artifact.path / "tokenizer/chat_template.jinja"
+    forge(artifact.path, lambda m: m["tokenizer"].update(chat_template=f"tokenizer/{path.name}"))
+    for contents, text in (("{{ 'ä' }}".encode(), "{{ 'ä' }}"), (b"\xff", None)):
+        path.write_bytes(contents)
+        list_files(artifact.path)
+        opened = Artifact.open(artifact.path)
+        if text is not None:
+            assert opened.chat_template() == text
+            continue
+        with pytest.raises(ArtifactError, match="is not UTF-8: invalid start byte") as caught:
+            opened.chat_template()
+        assert caught.value.where == str(path)
+
+
+def test_without_a_tokenizer_there_is_no_template(artifact: Artifact) -> None:
+    forge(artifact.path, lambda manifest: manifest.update(tokenizer=None))
+    opened = Artifact.open(artifact.path)
+    assert opened.tokenizer_file() is None
+    assert opened.chat_template() == ""
 
 
 def test_strangers_are_listed_but_not_the_report(artifact: Artifact) -> None:

@@ -146,7 +146,7 @@ def test_what_was_measured_decides_before_anything_else() -> None:
 def test_speeds_that_are_nearly_equal_leave_it_to_what_engines_can_do() -> None:
     engines = [engine("ort", V4), engine("tvm", V3)]
     names = [one.name for one in engines]
-    for tvm, chosen in ((0.91, names[1]), (0.89, names[0])):
+    for tvm, chosen in ((0.91, names[1]), (0.9, names[1]), (0.89, names[0])):
         speeds = dict(zip(names, (1.0, tvm), strict=True))
         assert choose_engine(engines, "a", machine=SERVER, speeds=speeds).entry.name == chosen
 
@@ -169,6 +169,23 @@ def test_only_engines_that_fit_are_compared_by_speed() -> None:
     assert choose_engine(EVERY, "a", machine=LAPTOP, speeds=speeds).entry.name == "tvm-x86-64-v3"
 
 
+@pytest.mark.parametrize("target", [V3, GPU])
+def test_engines_on_cpu_and_on_devices_are_compared_among_themselves(target: Target) -> None:
+    """Of either alone there may be measurements."""
+    engines = [engine(name, each) for each in (V3, GPU) for name in ("tvm", "trt")]
+    fast, slow = (one.name for one in engines if one.target is target)
+    choice = choose_engine(engines, "a", machine=SERVER, speeds={fast: 2.0, slow: 1.0})
+    told = [other.name for other in choice.rejected if "the gates measured" in other.reason]
+    assert told == [slow]
+
+
+def test_a_role_that_no_engine_has() -> None:
+    for engines, roles in (([], "none"), ([engine("tvm", V3, "draft"), *EVERY], "draft, target")):
+        with pytest.raises(InputError) as caught:
+            choose_engine(engines, "a", role="self", machine=LAPTOP)
+        assert str(caught.value) == f"a: has no engine of role 'self' (roles: {roles})"
+
+
 def test_where_none_fits_one_error_lists_every_reason() -> None:
     with pytest.raises(UnavailableError) as caught:
         choose_engine(EVERY[2:], "a", machine=LAPTOP)
@@ -185,6 +202,9 @@ def test_an_engine_by_its_name() -> None:
     choice = choose_engine(EVERY, "a", name="tvm-x86-64-v3", machine=SERVER)
     assert choice.entry.name == "tvm-x86-64-v3"
     assert {other.reason for other in choice.rejected} == {"tvm-x86-64-v3 was asked for"}
+    assert [other.name for other in choice.rejected] == [
+        one.name for one in EVERY if one is not choice.entry
+    ]
     with pytest.raises(UnavailableError, match="it needs a CUDA device: no driver"):
         choose_engine(EVERY, "a", name="trt-sm_80+sm_90", machine=LAPTOP)
     with pytest.raises(InputError) as caught:

@@ -49,6 +49,11 @@ def test_files_above_a_piece_have_pieces(
         assert list(entry.pieces.sha256) == wanted
 
 
+def test_manifests_of_the_same_files_stay_the_same() -> None:
+    """The length of pieces is in the manifest, and so in the digest of an artifact."""
+    assert digests.PIECE_BYTES == 64 * 2**20
+
+
 def test_pieces_start_where_a_reader_can_map_them() -> None:
     assert digests.PIECE_BYTES % PIECE_MULTIPLE == 0
     assert PIECE_MULTIPLE % mmap.ALLOCATIONGRANULARITY == 0

@@ -10,8 +10,17 @@ from optc.artifact.engine_spec import parse_spec
 from optc.artifact.jsonio import Fields
 from optc.errors import ArtifactError
 from optc.executable.adapter_spec import AdapterModule, AdapterPart, AdapterSpec
+from optc.executable.executable import EngineSpec, KVGroup, LayerKV
 from tests.artifact.toy import toy_spec
 
+#: The least that an engine can have.
+LEAST = EngineSpec(
+    *(1, 1, 1, 1, 1, 1),
+    batch_invariant=False,
+    groups=(KVGroup(0, (0,)),),
+    layers=(LayerKV(0, 1, 1, 1, "float32"),),
+    adapters=AdapterSpec(1, 1, (AdapterModule(1, 1, (AdapterPart("w", 0, 1),)),)),
+)
 PART = AdapterPart("w", 0, 8)
 FULL = replace(
     toy_spec(),
@@ -28,7 +37,7 @@ def parsed(spec: object, **changes: Any) -> Any:
 
 
 def test_specs_are_read_back() -> None:
-    for spec in (toy_spec(), FULL):
+    for spec in (toy_spec(), FULL, LEAST):
         assert parsed(asdict(spec)) == spec
 
 
@@ -50,6 +59,7 @@ def test_specs_of_older_artifacts_lack_keys() -> None:
         ({"groups": [{"window": 0, "layers": [0, 0]}]}, "the layers that 'groups' lists"),
         ({"groups": []}, "the layers that 'groups' lists"),
         ({"accept_rates": [[1.5]]}, "holds 1.5, which is no rate"),
+        ({"accept_rates": [[-0.5]]}, "holds -0.5, which is no rate"),
         ({"accept_rates": [[True]]}, "holds True, which is no rate"),
         ({"accept_rates": [0.5]}, "'accept_rates' holds float, not list"),
         ({"adapters": {"max": 0, "rank": 1, "modules": []}}, "'max' is 0"),
@@ -63,3 +73,40 @@ def test_specs_of_older_artifacts_lack_keys() -> None:
 def test_what_no_build_writes_is_refused(changes: dict[str, Any], message: str) -> None:
     with pytest.raises(ArtifactError, match=message):
         parsed(asdict(toy_spec()), **changes)
+
+
+@pytest.mark.parametrize(
+    "place",
+    [
+        *("vocab_size", "max_context", "max_rows", "max_sequences", "max_logit_rows"),
+        "block_multiple",
+        *("layers.0.kv_heads", "layers.0.key_dim", "layers.0.value_dim"),
+        *("adapters.max", "adapters.rank", "adapters.modules.0.k", "adapters.modules.0.n"),
+    ],
+)
+def test_no_size_is_zero(place: str) -> None:
+    value = json.loads(json.dumps(asdict(LEAST)))
+    *parents, key = place.split(".")
+    parent = value
+    for name in parents:
+        parent = parent[int(name) if isinstance(parent, list) else name]
+    parent[key] = 0
+    with pytest.raises(ArtifactError, match=f"'{key}' is 0, not within 1 to"):
+        parsed(value)
+
+
+@pytest.mark.parametrize("start", [-1, 8])
+def test_parts_of_adapters_lie_in_their_module(start: int) -> None:
+    part = {"name": "w", "start": start, "stop": start + 1}
+    adapters = {"max": 1, "rank": 1, "modules": [{"k": 1, "n": 8, "parts": [part]}]}
+    with pytest.raises(ArtifactError, match=f"'start' is {start}, not within 0 to 7"):
+        parsed(asdict(toy_spec()), adapters=adapters)
+
+
+def test_heads_and_their_sizes_have_a_limit() -> None:
+    most = {"group": 0, "kv_heads": 65536, "key_dim": 65536, "value_dim": 65536, "dtype": "int8"}
+    groups = [{"window": 0, "layers": [0]}]
+    assert parsed(asdict(toy_spec()), groups=groups, layers=[most]).layers[0] == LayerKV(**most)
+    for key in ("kv_heads", "key_dim", "value_dim"):
+        with pytest.raises(ArtifactError, match=f"'{key}' is 65537, not within 1 to 65536"):
+            parsed(asdict(toy_spec()), groups=groups, layers=[{**most, key: 65537}])

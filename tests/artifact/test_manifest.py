@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from optc.artifact.jsonio import canonical_json
-from optc.artifact.manifest import FileEntry, GateEntry, Pieces, digest_of
+from optc.artifact.manifest import FileEntry, GateEntry, Pieces, Source, digest_of
 from optc.artifact.parse_manifest import parse_manifest
 from optc.errors import ArtifactError
-from tests.artifact.toy import toy_manifest
+from tests.artifact.toy import toy_engine, toy_manifest
 
 FILES = (FileEntry("engines/target/weights.bin", 10, "00" * 32),)
 
@@ -98,6 +98,16 @@ def test_missing_and_mistyped_keys_are_named_with_their_place() -> None:
         parse_manifest([], "m")
 
 
+def test_only_engines_of_another_source_name_it() -> None:
+    """As before there were drafts, so that older manifests keep their digests."""
+    assert "source" not in written()["engines"][0]
+    source = Source("small", "cd" * 32, "llama", {"hidden_size": 4})
+    draft = replace(toy_engine("draft"), role="draft", source=source)
+    value = json.loads(json.dumps(toy_manifest(FILES, toy_engine(), draft).to_json()))
+    assert [engine.get("source", {}).get("name") for engine in value["engines"]] == [None, "small"]
+    assert parse_manifest(value, "m").engines == (toy_engine(), draft)
+
+
 def test_gates_of_one_engine_are_written_as_before_there_were_several() -> None:
     """Manifests of a sole engine keep their bytes, and with them their digests."""
     assert written()["gates"][0] == {"name": "kl_mean", "bound": 1e-6, "passed": True}
@@ -141,7 +151,7 @@ def test_pieces_are_read_back_and_absent_where_there_are_none() -> None:
         ({"bytes": 2 << 20}, "3 pieces, where 2097153 bytes in pieces of 2097152 are 2"),
         ({"bytes": 0}, "pieces of 0 bytes, which are no multiple of 1 MiB"),
         ({"bytes": -(1 << 20)}, "pieces of -1048576 bytes"),
-        ({"bytes": (1 << 20) + 4096}, "no multiple of 1 MiB"),
+        ({"bytes": (1 << 20) + (1 << 19)}, "no multiple of 1 MiB"),
         ({"bytes": "64 MiB"}, "'bytes' is not int but str"),
         ({"sha256": ["01" * 32, "AB" * 32, "ff" * 32]}, "piece 1 is no sha256 in hex: 'ABAB"),
         ({"sha256": ["01" * 32, "ab" * 32, "ff" * 31]}, "piece 2 is no sha256 in hex"),

@@ -82,6 +82,7 @@ def test_what_was_verified_later_was_measured_there() -> None:
         {"machine": FACTS, "gates": gates("a", True, 8.0)},
         {"machine": FACTS, "gates": gates("a", 0, 8.0)},
         {"machine": FACTS, "gates": gates("a", float("nan"), 8.0)},
+        {"machine": FACTS, "gates": gates("a", float("inf"), 8.0)},
         {"machine": FACTS, "gates": gates("a", "2", 8.0)},
         {"machine": FACTS, "gates": {"a": 2}},
         {"machine": FACTS, "gates": [None, 3]},
@@ -106,6 +107,14 @@ def test_a_report_that_is_gone_or_damaged_stops_nothing(
         assert artifact.choose(machine=HERE).entry.name == chosen
     for damaged in (b"", b"\xff{", b"[]", b"{"):
         report.write_bytes(damaged)
+        assert artifact.measured_speeds(HERE) == {}
         assert artifact.choose(machine=HERE).entry.name == "target"
     report.unlink()
     assert artifact.choose(machine=HERE).entry.name == "target"
+
+
+def test_where_there_is_one_engine_its_speed_is_not_looked_up(tmp_path: Path) -> None:
+    artifact = write_toy(tmp_path / "toy", toy_engine("target", V3))
+    report = {"machine": FACTS, "gates": gates("target", 2, 2)}
+    (artifact.path / "report.json").write_text(json.dumps(report))
+    assert artifact.measured_speeds(HERE) == {}

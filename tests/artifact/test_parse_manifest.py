@@ -8,10 +8,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from optc.artifact import Artifact
-from optc.artifact.manifest import digest_of
+from optc.artifact.manifest import FileEntry, Manifest, digest_of
+from optc.artifact.parse_manifest import parse_manifest
 from optc.errors import ArtifactError
-from tests.artifact.toy import toy_engine, write_toy
+from tests.artifact.toy import toy_engine, toy_manifest, write_toy
 
 NAN = float("nan")
 #: What a value may be changed to: every type, and numbers at their ends.
@@ -67,3 +70,55 @@ def test_no_changed_value_ends_in_another_error(tmp_path: Path) -> None:
                 opened += 1
                 assert artifact.manifest.to_json()
     assert refused > 5 * opened > 0
+
+
+FILE = FileEntry("engines/target/weights.bin", 10, "00" * 32)
+
+
+def parsed(place: str, other: Any) -> Manifest:
+    """A manifest with another value in its place, a path of keys and indices."""
+    value = json.loads(json.dumps(toy_manifest((FILE,)).to_json()))
+    *parents, key = (int(part) if part.isdigit() else part for part in place.split("."))
+    parent = value
+    for each in parents:
+        parent = parent[each]
+    parent[key] = other
+    return parse_manifest({**value, "digest": digest_of(value)}, "m")
+
+
+def test_what_a_compile_may_write_is_read() -> None:
+    assert parsed("files.0.bytes", 0).files[0].bytes == 0
+    assert parsed("files.0.path", "a.b/..c/ü").files[0].path == "a.b/..c/ü"
+    for arch in ("", "sm_90", "sm_80+sm_100"):
+        assert parsed("engines.0.target.arch", arch).engines[0].target.arch == arch
+
+
+@pytest.mark.parametrize(
+    ("place", "other", "message"),
+    [
+        ("files.0.bytes", -1, "'bytes' is -1, not within 0 to"),
+        ("files.0.sha256", "00" * 31, "the digest is no sha256 in hex: '0000"),
+        ("files.0.sha256", "AB" * 32, "the digest is no sha256 in hex: 'ABAB"),
+        ("engines.0.target.arch", "sm_9", "'arch' is 'sm_9', not sm_90 or sm_80.sm_89"),
+        ("engines.0.target.arch", "sm_80+", "'arch' is 'sm_80.', not sm_90"),
+        ("tokenizer.files", [], "'files' lacks tokenizer/tokenizer.json"),
+        ("tokenizer.bos_token_id", -1, "'bos_token_id' is -1, not within 0 to"),
+    ],
+)
+def test_what_no_compile_writes_is_refused(place: str, other: Any, message: str) -> None:
+    with pytest.raises(ArtifactError, match=message):
+        parsed(place, other)
+
+
+@pytest.mark.parametrize("path", ["a//b", "a/./b", "a/", "./a", "a\\b", "a\nb", "a\x1b[2Jb"])
+def test_a_file_has_one_path_and_it_can_be_shown(path: str) -> None:
+    """Two spellings of one file would be two files to a check of names."""
+    with pytest.raises(ArtifactError, match="is not one that optc compile writes"):
+        parsed("files.0.path", path)
+
+
+@pytest.mark.parametrize(("key", "name"), [("files", FILE.path), ("engines", "target")])
+def test_nothing_is_listed_twice(key: str, name: str) -> None:
+    listed = json.loads(json.dumps(toy_manifest((FILE,)).to_json()))[key]
+    with pytest.raises(ArtifactError, match=f"the {key[:-1]} '{name}' is listed more than once"):
+        parsed(key, listed * 2)

@@ -1,14 +1,82 @@
-"""Reports that are damaged: tests/cli/test_output.py."""
+"""What commands show of a report is as a compile writes it, or is refused."""
 
 from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
+
+import pytest
 
 from optc.artifact.report import read_report
+from optc.errors import ArtifactError
+
+PASS = {"name": "fold", "count": 2, "seconds": 0.5, "details": {"full": 2}}
+GATE = {
+    "name": "kl_mean",
+    "value": 1e-6,
+    "bound": None,
+    "passed": None,
+    "measured_on": "engine",
+    "reason": "",
+    "engine": "target",
+}
 
 
 def test_parts_that_no_command_shows_are_as_they_are(tmp_path: Path) -> None:
     report = {"seconds": 1.5, "machine": [1, {"x": None}], "passes": [], "verified": [{}]}
     (tmp_path / "r").write_text(json.dumps(report))
     assert read_report(tmp_path / "r") == report
+
+
+def read(folder: Path, **parts: Any) -> dict[str, Any]:
+    (folder / "r").write_text(json.dumps(parts))
+    return read_report(folder / "r")
+
+
+def test_passes_and_gates_are_read(tmp_path: Path) -> None:
+    bare = {key: GATE[key] for key in ("name", "value", "bound", "passed", "measured_on")}
+    parts = {
+        "passes": [PASS, {"name": "dce", "count": 0, "seconds": 0}],
+        "gates": [GATE, {**bare, "value": None, "bound": 0.1, "passed": False}],
+        "verified": [{"engines": ["target"]}],
+    }
+    assert read(tmp_path, **parts) == parts
+
+
+def without(entry: dict[str, Any], key: str) -> dict[str, Any]:
+    return {name: value for name, value in entry.items() if name != key}
+
+
+@pytest.mark.parametrize(
+    ("parts", "message"),
+    [
+        ({"passes": {}}, "'passes' is not list but dict"),
+        ({"passes": [7]}, "passes.0.: is not a JSON object but int"),
+        ({"passes": [without(PASS, "name")]}, "the key 'name' is missing"),
+        ({"passes": [{**PASS, "count": -1}]}, "'count' is -1, not within 0"),
+        ({"passes": [{**PASS, "seconds": "1"}]}, "'seconds' is not float but str"),
+        ({"passes": [{**PASS, "seconds": None}]}, "'seconds' is null or missing"),
+        ({"passes": [without(PASS, "seconds")]}, "'seconds' is null or missing"),
+        ({"passes": [{**PASS, "details": []}]}, "'details' is not dict but list"),
+        ({"gates": {}}, "'gates' is not list but dict"),
+        *(
+            ({"gates": [without(GATE, key)]}, f"the key '{key}' is missing")
+            for key in ("name", "value", "bound", "passed", "measured_on")
+        ),
+        ({"gates": [{**GATE, "value": "1"}]}, "'value' is not float but str"),
+        ({"gates": [{**GATE, "bound": "1"}]}, "'bound' is not float but str"),
+        ({"gates": [{**GATE, "passed": 1}]}, "'passed' is not bool but int"),
+        ({"gates": [{**GATE, "measured_on": 1}]}, "'measured_on' is not str but int"),
+        ({"gates": [{**GATE, "reason": 1}]}, "'reason' is not str but int"),
+        ({"gates": [{**GATE, "engine": 1}]}, "'engine' is not str but int"),
+        ({"verified": 7}, "'verified' is not list but int"),
+        ({"verified": [7]}, "'verified' holds int, not dict"),
+    ],
+)
+def test_what_no_compile_writes_is_refused(
+    tmp_path: Path, parts: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(ArtifactError, match=message) as caught:
+        read(tmp_path, **parts)
+    assert str(caught.value).startswith(str(tmp_path / "r"))

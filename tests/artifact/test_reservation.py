@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -108,16 +108,126 @@ def test_a_lock_whose_file_is_gone_does_not_count(
     assert names(tmp_path) == []
 
 
-def test_without_locks_nothing_is_reserved_and_nothing_removed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def refuse_locks(monkeypatch: pytest.MonkeyPatch, number: int) -> None:
     def refuse(descriptor: int, operation: int) -> None:
-        raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
+        raise OSError(number, os.strerror(number))
 
     monkeypatch.setattr(reservation.fcntl, "flock", refuse)
+
+
+@pytest.mark.parametrize("gone", [False, True])
+def test_without_locks_nothing_is_reserved_and_nothing_removed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, gone: bool
+) -> None:
+    refuse_locks(monkeypatch, errno.ENOLCK)
+    if gone:  # another process, without a lock too, has removed the file
+        monkeypatch.setattr(os, "open", opened_and_removed(os.open))
     (tmp_path / ".a.partial-1").mkdir()
     write_toy(tmp_path / "a")
     assert names(tmp_path) == [".a.partial-1", "a"]
+
+
+def opened_and_removed(real: Callable[..., int]) -> Callable[..., int]:
+    def opened(path: str | Path, *args: int, **kwargs: int) -> int:
+        descriptor = real(path, *args, **kwargs)
+        if str(path).endswith(".lock"):
+            os.unlink(path)
+        return descriptor
+
+    return opened
+
+
+def test_a_lock_that_fails_is_one_clear_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    refuse_locks(monkeypatch, errno.EIO)
+    with pytest.raises(InputError, match="cannot be written: Input/output error"):
+        enter(tmp_path / "a")
+
+
+def test_no_file_stays_open(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whether the lock was taken, lost, refused or not to be had."""
+    before = os.listdir("/proc/self/fd")
+    first = Reservation(tmp_path / "a")
+    first.acquire()
+    with pytest.raises(HeldError):
+        Reservation(tmp_path / "a").acquire()
+    first.release()
+    found = iter([False, True])
+    monkeypatch.setattr(reservation, "_same_file", lambda descriptor, path: next(found))
+    first.acquire()
+    first.release()
+    refuse_locks(monkeypatch, errno.ENOLCK)
+    first.acquire()
+    refuse_locks(monkeypatch, errno.EIO)
+    with pytest.raises(OSError, match="Input/output"):
+        first.acquire()
+    assert os.listdir("/proc/self/fd") == before
+
+
+def test_the_file_names_its_holder_alone(tmp_path: Path) -> None:
+    """Also after a killed one whose number was longer; everyone may read it."""
+    (tmp_path / ".a.lock").write_text("123456789012\n")
+    held = Reservation(tmp_path / "a")
+    held.acquire()
+    assert (tmp_path / ".a.lock").read_text() == f"{os.getpid()}\n"
+    held.release()
+    before = os.umask(0)
+    try:
+        held.acquire()
+    finally:
+        os.umask(before)
+    assert (tmp_path / ".a.lock").stat().st_mode & 0o777 == 0o644
+    (tmp_path / ".a.lock").write_text("7" * 1000)  # by another program
+    with pytest.raises(HeldError) as caught:
+        Reservation(tmp_path / "a").acquire()
+    assert caught.value.holder == "7" * 20
+    held.release()
+
+
+def test_a_lock_is_given_back_once_even_where_its_file_is_gone(tmp_path: Path) -> None:
+    first, second = Reservation(tmp_path / "a"), Reservation(tmp_path / "a")
+    first.acquire()
+    (tmp_path / ".a.lock").unlink()
+    first.release()
+    second.acquire()
+    first.release()
+    assert names(tmp_path) == [".a.lock"]
+    second.release()
+
+
+def test_a_link_in_the_place_of_the_file_is_not_followed(tmp_path: Path) -> None:
+    (tmp_path / "notes").write_text("precious")
+    (tmp_path / ".a.lock").symlink_to("notes")
+    with pytest.raises(InputError, match="cannot be written: Too many levels of symbolic links"):
+        enter(tmp_path / "a")
+    assert (tmp_path / "notes").read_text() == "precious"
+
+
+def test_what_cannot_be_removed_stops_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(path: str | Path, *, dir_fd: int | None = None) -> None:
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
+
+    (tmp_path / ".a.partial-1").mkdir()
+    monkeypatch.setattr(os, "rmdir", refuse)
+    write_toy(tmp_path / "a")
+    assert names(tmp_path) == [".a.partial-1", "a"]
+
+
+def test_folders_made_for_a_refused_write_are_removed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The one that had the place ended at once, and had not written its number yet."""
+
+    def refuse(self: Reservation) -> None:
+        raise HeldError("")
+
+    monkeypatch.setattr(Reservation, "acquire", refuse)
+    with pytest.raises(InputError, match=r"another compile is writing it \(wait"):
+        enter(tmp_path / "x/a")
+    assert names(tmp_path) == []
 
 
 def test_an_empty_folder_is_replaced_with_its_mode(tmp_path: Path) -> None:

@@ -38,6 +38,7 @@ def test_the_digest_is_of_the_values() -> None:
     assert len(spec_digest(toy_spec())) == 32
     assert spec_digest(toy_spec(), {"a": (1, 2)}) == spec_digest(toy_spec(), {"a": [1, 2]})
     assert spec_digest(toy_spec(), [1]) != spec_digest(toy_spec(), [2])
+    assert spec_digest(toy_spec(), {"a": 1}) != spec_digest(toy_spec(), {"a": 2})
 
 
 @dataclass(frozen=True)

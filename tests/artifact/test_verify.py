@@ -58,6 +58,44 @@ def test_small_files_are_checked_before_the_body(artifact: Artifact) -> None:
         pytest.fail("the body ran")
 
 
+def test_files_of_16_mib_are_large(tmp_path: Path) -> None:
+    ran = []
+    for size in (16 * MIB - 1, 16 * MIB):
+        (tmp_path / "f").touch()
+        os.truncate(tmp_path / "f", size)
+        wrong = toy_manifest((FileEntry("f", size, "00" * 32),))
+        with (
+            pytest.raises(ArtifactError, match="corrupted"),
+            Artifact(tmp_path, wrong).contents_checked("full"),
+        ):
+            ran.append(size)
+    assert ran == [16 * MIB]
+
+
+def test_a_truncated_file_is_found_before_anything_is_hashed_or_run(artifact: Artifact) -> None:
+    damage(artifact.path / "tokenizer/tokenizer.json")
+    os.truncate(artifact.path / WEIGHTS_PATH, 10_239)
+    files = sorted(artifact.manifest.files, key=lambda entry: entry.bytes)
+    with pytest.raises(ArtifactError, match="has 10239 bytes where the manifest says 10240"):
+        verify.check_files(artifact.path, files)
+    with pytest.raises(ArtifactError, match="has 10239 bytes"), artifact.contents_checked("full"):
+        pytest.fail("the body ran")
+
+
+def test_progress_names_each_file_that_was_hashed(artifact: Artifact) -> None:
+    seen: list[tuple[str, int]] = []
+    files = artifact.manifest.files
+    verify.check_files(artifact.path, files, progress=lambda *done: seen.append(done))
+    assert seen == [(entry.path, entry.bytes) for entry in files]
+
+
+def test_a_file_that_goes_away_is_named(artifact: Artifact) -> None:
+    part = verify.Range(0, 1, "", "its sha256")
+    with pytest.raises(ArtifactError, match="cannot be read: No such file") as caught:
+        verify.check_contents(artifact.path / "absent", part)
+    assert caught.value.where == str(artifact.path / "absent")
+
+
 @pytest.fixture
 def large(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Artifact:
     """An artifact of one file in four pieces, the last of five bytes."""
@@ -119,10 +157,15 @@ def test_pieces_that_disagree_with_the_file_are_refused(large: Artifact) -> None
             check_all(wrong, whole=whole)
 
 
-def test_loads_check_pieces_and_verify_the_whole_as_well(large: Artifact) -> None:
+def test_loads_check_pieces_and_verify_the_whole_as_well(
+    large: Artifact, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (entry,) = large.manifest.files
     wrong = with_digests(large, replace(entry, sha256="00" * 32))
     check_all(wrong, whole=False)
+    monkeypatch.setattr(verify, "_LARGE", MIB)
+    with wrong.contents_checked("full"):
+        pass
     with pytest.raises(ArtifactError, match="corrupted: its sha256 differs"):
         check_all(wrong, whole=True)
     check_all(with_digests(large, replace(entry, pieces=None)), whole=False)  # an older artifact

@@ -7,13 +7,15 @@ import signal
 import subprocess
 import sys
 import textwrap
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from optc.artifact import Artifact, ArtifactWriter
+from optc.artifact import Artifact, ArtifactWriter, FileEntry
 from optc.artifact import exchange as exchange_module
 from optc.errors import InputError
+from optc.target import parse_target
 from tests.artifact.toy import toy_engine, toy_manifest, write_files, write_toy
 
 
@@ -21,11 +23,18 @@ def names(folder: Path) -> list[str]:
     return sorted(p.name for p in folder.iterdir())
 
 
-def fail_inside(output: Path, error: BaseException, *, force: bool = False) -> None:
-    """An artifact half written when ``error`` ends the work."""
+def fail_inside(
+    output: Path,
+    error: BaseException,
+    *,
+    force: bool = False,
+    meanwhile: Callable[[], None] = lambda: None,
+) -> None:
+    """An artifact half written when ``error`` ends the work; others do something before that."""
     with ArtifactWriter(output, force=force) as writer:
         write_files(writer)
         assert writer.folder.is_dir()
+        meanwhile()
         raise error
 
 
@@ -39,15 +48,68 @@ def test_two_writes_of_the_same_input_are_byte_identical(tmp_path: Path) -> None
     a, b = write_toy(tmp_path / "a"), write_toy(tmp_path / "b")
     assert (a.path / "manifest.json").read_bytes() == (b.path / "manifest.json").read_bytes()
     assert a.digest == b.digest
+    assert a.report() == {"seconds": 1.5}
     assert names(tmp_path) == ["a", "b"]
 
 
-def test_missing_parents_are_made_and_removed_again_on_failure(tmp_path: Path) -> None:
-    write_toy(tmp_path / "x/y/a")
-    assert Artifact.open(tmp_path / "x/y/a")
-    with pytest.raises(RuntimeError, match="anything"):
-        fail_inside(tmp_path / "p/q/a", RuntimeError("anything"))
-    assert names(tmp_path) == ["x"]
+@pytest.mark.parametrize("failed", [False, True])
+@pytest.mark.parametrize(
+    ("error", "reason"),
+    [
+        (OSError(errno.EIO, os.strerror(errno.EIO), "file"), "Input/output error"),
+        (OSError("odd"), "odd"),
+    ],
+)
+def test_a_move_that_fails_is_one_clear_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, failed: bool, error: OSError, reason: str
+) -> None:
+    def refuse(self: Path, target: Path) -> None:
+        raise error
+
+    with ArtifactWriter(tmp_path / "a") as writer:
+        manifest = toy_manifest(writer.hashed_files())
+        monkeypatch.setattr(Path, "rename", refuse)
+        with pytest.raises(InputError, match=f"cannot be written: {reason} ") as caught:
+            (writer.keep_failed if failed else writer.commit)(manifest, {})
+    assert caught.value.where == str(tmp_path / "a")
+    assert names(tmp_path) == []
+
+
+def write_twins(writer: ArtifactWriter) -> tuple[FileEntry, ...]:
+    folder = writer.subfolder("engines")
+    for name, contents in (("a", b"one"), ("b", b"other"), ("c", b"one"), ("d", b"one")):
+        (folder / name).write_bytes(contents)
+    return writer.hashed_files()
+
+
+def test_equal_files_are_stored_once(tmp_path: Path) -> None:
+    with ArtifactWriter(tmp_path / "a") as writer:
+        files = write_twins(writer)
+        for _ in range(2):  # the second time they are one file already
+            assert writer.store_once(files) == 0
+            a, b, c, d = sorted((writer.folder / "engines").iterdir())
+            assert a.samefile(c)
+            assert a.samefile(d)
+            assert not a.samefile(b)
+        assert writer.hashed_files() == files
+
+
+def test_equal_files_stay_where_there_are_no_hard_links(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(self: Path, target: Path) -> None:
+        raise OSError(errno.EOPNOTSUPP, os.strerror(errno.EOPNOTSUPP))
+
+    monkeypatch.setattr(Path, "hardlink_to", refuse)
+    with ArtifactWriter(tmp_path / "a") as writer:
+        files = write_twins(writer)
+        assert writer.store_once(files) == 2 * len(b"one")
+        assert writer.hashed_files() == files
+
+
+def test_the_room_that_is_left_is_of_the_file_system(tmp_path: Path) -> None:
+    with ArtifactWriter(tmp_path / "a") as writer:
+        assert 0 < writer.free_bytes() <= shutil.disk_usage(tmp_path).total
 
 
 def test_existing_output_needs_force(tmp_path: Path) -> None:
@@ -69,8 +131,10 @@ def test_force_replaces_only_when_the_new_one_is_complete(
     with pytest.raises(KeyboardInterrupt):
         fail_inside(old.path, KeyboardInterrupt(), force=True)
     assert Artifact.open(old.path) == old
-    new = write_toy(tmp_path / "a", toy_engine("target", old.engine().target), force=True)
-    assert Artifact.open(tmp_path / "a") == new
+    new = write_toy(
+        tmp_path / "a", toy_engine("target", parse_target("x86-64-v4-vnni")), force=True
+    )
+    assert Artifact.open(tmp_path / "a") == new != old
     assert names(tmp_path) == ["a"]
 
 
@@ -123,6 +187,13 @@ def test_full_disk_leaves_nothing_and_loses_nothing(tmp_path: Path, number: int)
     assert "free space" in caught.value.hint
     assert Artifact.open(old.path) == old
     assert names(tmp_path) == ["a"]
+
+
+def test_errors_that_cause_each_other_end(tmp_path: Path) -> None:
+    error, other = RuntimeError("anything"), RuntimeError("other")
+    error.__cause__, other.__cause__ = other, error
+    with pytest.raises(RuntimeError, match="anything"):
+        fail_inside(tmp_path / "a", error)
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")

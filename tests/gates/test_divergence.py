@@ -54,6 +54,25 @@ def test_ties_go_to_the_lowest_id() -> None:
     assert streamed(z, y[:, ::-1], np.array([0], np.int32), 2).agree.tolist() == [False]
 
 
+def test_tiles_may_differ_in_width() -> None:
+    """As the last one does; the likeliest tokens are 0 and 2, each the first of its tile."""
+    z = np.array([[3.0, 1.0, 1.0]], np.float32)
+    y = np.array([[1.0, 1.0, 3.0]], np.float32)
+    sums = RowDivergence(np.array([2], np.int32))
+    for start, stop in ((0, 1), (1, 3)):
+        sums.add(z[:, start:stop], y[:, start:stop], start)
+    found = sums.result()
+    assert found.agree.tolist() == [False]
+    assert found.nll_reference == pytest.approx(-log_softmax(z)[0, 2])
+
+
+def test_rounding_makes_no_divergence_negative() -> None:
+    """Logits that differ by a constant are one distribution: a sum could be -1e-16."""
+    z = np.random.default_rng(3).integers(-4096, 4096, (500, 40)).astype(np.float32) / 512
+    kl = streamed(z, z + 1, np.zeros(500, np.int32), 16).kl
+    assert 0 <= kl.min() <= kl.max() < 1e-12
+
+
 def test_entries_ruled_out_by_both_do_not_count() -> None:
     z = np.array([[1.0, 2.0, -1e30]], np.float32)
     found = streamed(z, z, np.array([1], np.int32), 2)

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import dataclasses
+from types import SimpleNamespace
+from typing import ClassVar
 
 import numpy as np
+import onnx_ir as ir
 import pytest
 
-from optc.gates.measure import evaluate, judge, measure_gates
+from optc.gates import measure
+from optc.gates.measure import compare, evaluate, judge, measure_gates
+from optc.reference.blockwise import BlockwiseReference
 from optc.reference.text import EvalWindows
 from tests.gates.test_divergence import log_softmax
 from tests.reference.test_blockwise import whole_logits
@@ -44,7 +49,10 @@ def test_an_exact_engine_passes(windows: EvalWindows) -> None:
     assert report.figures["text"] == "a text"
     assert report.figures["convention"] == "four windows"
     assert stages[:2] == ["float32 reference 1/2", "float32 reference 2/2"]
-    assert {s.split(" ")[0] for s in stages} == {"float32", "divergence", "speed"}
+    assert stages[2:] == [*(f"divergence {n}/4" for n in range(1, 5)), "speed 1/1"]
+    assert report.figures["baseline"].endswith("whole"), (
+        "a small model fits where no limit is given"
+    )
     assert dataclasses.asdict(report.gates[0]) == {
         "name": "kl_mean",
         "value": by_name["kl_mean"].value,
@@ -90,6 +98,7 @@ def test_a_bound_without_a_value_is_reported(windows: EvalWindows) -> None:
         ("kl_mean", float("nan"), 0.1, False),
         ("perplexity", 9.0, 10.0, True),
         ("top1_agreement", 0.97, 0.978, False),
+        ("top1_agreement", 0.978, 0.978, True),
         ("top1_agreement", 0.98, 0.978, True),
         ("decode_speedup", 0.9, 1.0, False),
     ],
@@ -98,6 +107,77 @@ def test_bounds_have_a_direction(name: str, value: float, bound: float, passed: 
     found = judge(name, value, bound)
     assert found.passed is passed
     assert bool(found.reason) is not passed
+
+
+class Reference(BlockwiseReference):
+    """Notes its threads, and that it was closed."""
+
+    opened: ClassVar[list[Reference]] = []
+
+    def __init__(self, model: ir.Model, threads: int) -> None:
+        super().__init__(model, threads)
+        self.threads, self.closed = threads, False
+        self.opened.append(self)
+
+    def close(self) -> None:
+        super().close()
+        self.closed = True
+
+
+@pytest.fixture
+def opened(monkeypatch: pytest.MonkeyPatch) -> list[Reference]:
+    monkeypatch.setattr(measure, "BlockwiseReference", Reference)
+    monkeypatch.setattr(measure, "usable_threads", lambda: 3)
+    monkeypatch.setattr(Reference, "opened", [])
+    return Reference.opened
+
+
+@pytest.mark.parametrize(("threads", "used"), [(None, 3), (1, 1)])
+def test_the_reference_has_all_threads_unless_told_and_is_closed(
+    windows: EvalWindows, opened: list[Reference], threads: int | None, used: int
+) -> None:
+    model = dense_model(1)
+    engine = RecomputingEngine(model)
+    measure_gates(model, engine, windows, BOUNDS, threads=threads, speed=False)
+    evaluate(engine, windows, reference_model=model, threads=threads)
+    assert [(each.threads, each.closed) for each in opened] == [(used, True)] * 2
+
+
+def test_the_reference_is_closed_where_the_engine_fails(
+    windows: EvalWindows, opened: list[Reference]
+) -> None:
+    def fail(logits: np.ndarray) -> np.ndarray:
+        raise RuntimeError("anything")
+
+    model = dense_model(1)
+    with pytest.raises(RuntimeError, match="anything"):
+        compare(model, RecomputingEngine(model, disturb=fail), windows, threads=1)
+    assert opened[0].closed
+
+
+def test_the_report_says_how_long_each_part_took(
+    windows: EvalWindows, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    times = iter([100.0, 103.0, 110.0])
+    monkeypatch.setattr(measure, "time", SimpleNamespace(monotonic=lambda: next(times)))
+    model = dense_model(1)
+    figures = measure_gates(model, RecomputingEngine(model), windows, {}, threads=1).figures
+    assert (figures["seconds_quality"], figures["seconds_speed"]) == (3, 7)
+
+
+@pytest.mark.parametrize(("ids", "pool"), [(25, 24), (26, 32)])
+def test_evaluate_allocates_for_one_window(ids: int, pool: int) -> None:
+    """The last token of a window is only predicted; a block has eight."""
+    model = dense_model(1)
+    engine = RecomputingEngine(model)
+    stages: list[str] = []
+    evaluate(
+        engine,
+        EvalWindows(np.zeros((2, ids), np.int32), "a text", "two windows"),
+        progress=lambda stage, done, total: stages.append(f"{stage} {done}/{total}"),
+    )
+    assert [len(tokens) for tokens in engine.pools] == [pool, pool]
+    assert stages == ["perplexity 1/2", "perplexity 2/2"]
 
 
 def test_evaluate_without_a_reference(windows: EvalWindows) -> None:

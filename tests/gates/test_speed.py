@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import numpy as np
 import onnxruntime as ort
 import pytest
 
+from optc.executable.executable import StepBatch
 from optc.gates import speed
-from optc.gates.speed import PartRun, measure_speed
+from optc.gates.speed import PartRun, SpeedFigures, measure_speed
 from optc.reference import baseline as baseline_module
-from optc.reference.baseline import Baseline
+from optc.reference.baseline import Baseline, BaselinePart
 from tests.reference.test_blockwise import whole_logits
 from tests.support.dense_models import V, dense_model
 from tests.support.recomputing_engine import RecomputingEngine
@@ -77,3 +80,129 @@ def test_measures_both_in_turns(whole: bool, monkeypatch) -> None:
     assert found.baseline.endswith("whole" if whole else "in 3 pieces, their times added up")
     rounds = 1 + speed.ROUNDS
     assert engine.steps == ([16] * 4 + [16] * 2 + [1] * 16) * rounds
+
+
+class Clock:
+    """Stands where it was put."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.now = 1000.0
+        monkeypatch.setattr(speed, "time", SimpleNamespace(perf_counter=lambda: self.now))
+
+
+class TimedEngine(RecomputingEngine):
+    """A prefill in one step takes a second, a decode step as many as are given."""
+
+    def __init__(self, clock: Clock, decode_s: float, **limits: int) -> None:
+        sizes = {"max_rows": 512, **limits}
+        super().__init__(dense_model(1), disturb=lambda logits: logits, **sizes)
+        self._clock, self._decode_s = clock, decode_s
+        self.wanted: list[int] = []
+
+    def step(self, batch: StepBatch) -> np.ndarray:
+        self._clock.now += 1.0 if len(batch.tokens) > 1 else self._decode_s
+        self.steps.append(len(batch.tokens))
+        self.wanted.append(len(batch.logit_rows))
+        return np.zeros((len(batch.logit_rows), V), np.float32)
+
+
+class TimedPart:
+    """Stands for `PartRun`: five rounds of 3 s in the median, after a slow one."""
+
+    def __init__(self, part: BaselinePart, context: int) -> None:
+        self._rounds = iter([30.0, 4.0, 9.0, 3.0, 2.0, 1.0])
+
+    def round(self, steps: int) -> tuple[float, float]:
+        seconds = next(self._rounds)
+        return seconds, 2 * seconds
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    monkeypatch.setattr(speed, "PartRun", TimedPart)
+    return Clock(monkeypatch)
+
+
+def timed(engine: TimedEngine, max_ram_bytes: int = 0) -> SpeedFigures:
+    tokens = np.arange(30, dtype=np.int32)
+    return measure_speed(dense_model(1), engine, tokens, threads=1, max_ram_bytes=max_ram_bytes)
+
+
+def test_512_tokens_are_prefilled_and_16_decoded_after_128_in_five_rounds(clock: Clock) -> None:
+    """And one round before them, whose times do not count."""
+    engine = TimedEngine(clock, 0.1, max_context=1024)
+    found = timed(engine)
+    assert (found.prefill_tokens, found.decode_context, found.decode_tokens) == (512, 128, 16)
+    assert engine.steps == [512, 128, *[1] * 16] * 6
+    assert set(engine.wanted) == {1}
+
+
+def test_medians_of_rounds_are_compared(clock: Clock) -> None:
+    found = timed(TimedEngine(clock, 0.03125))
+    assert found.prefill_tokens_per_s == 64
+    assert found.decode_tokens_per_s == 32
+    assert found.baseline_prefill_tokens_per_s == pytest.approx(64 / 3)
+    assert found.baseline_decode_tokens_per_s == pytest.approx(16 / 6)
+    assert (found.prefill_speedup, found.decode_speedup) == pytest.approx((3, 12))
+
+
+def test_medians_of_pieces_are_added_up(clock: Clock) -> None:
+    stages: list[tuple[str, int, int]] = []
+    found = measure_speed(
+        dense_model(1),
+        TimedEngine(clock, 0.1),
+        np.arange(30, dtype=np.int32),
+        threads=1,
+        max_ram_bytes=1,
+        progress=lambda *stage: stages.append(stage),
+    )
+    assert stages == [("speed", 1, 2), ("speed", 2, 2)]
+    assert found.baseline_prefill_tokens_per_s == pytest.approx(64 / 6)
+
+
+@pytest.mark.parametrize(("decode_s", "rounds"), [(0.124, 5), (0.125, 3)])
+def test_rounds_from_three_seconds_on_are_fewer(clock: Clock, decode_s: float, rounds: int) -> None:
+    engine = TimedEngine(clock, decode_s)
+    timed(engine)
+    assert engine.steps == [64, 32, *[1] * 16] * (1 + rounds)
+
+
+@pytest.mark.parametrize(
+    ("max_ram_bytes", "parameters"), [(0, 450_000_000), (2_800_000_000, 400_000_000)]
+)
+def test_the_baseline_runs_whole_where_its_weights_fit(
+    clock: Clock, monkeypatch: pytest.MonkeyPatch, max_ram_bytes: int, parameters: int
+) -> None:
+    """Of the limit, 3 GB where there is none, 1.2 GB are for everything else."""
+    for more, how in ((0, "whole"), (1, "in 2 pieces, their times added up")):
+        monkeypatch.setattr(speed, "parameter_count", lambda model, n=parameters + more: n)
+        assert timed(TimedEngine(clock, 0.1), max_ram_bytes).baseline.endswith(how)
+
+
+def test_engines_of_short_sequences_decode_what_there_is_room_for(clock: Clock) -> None:
+    found = timed(TimedEngine(clock, 0.1, max_context=20))
+    assert (found.prefill_tokens, found.decode_context, found.decode_tokens) == (20, 10, 10)
+    with np.errstate(all="ignore"):
+        least = timed(TimedEngine(clock, 0.1, max_context=1))
+    assert (least.prefill_tokens, least.decode_context, least.decode_tokens) == (1, 1, 0)
+    two = timed(TimedEngine(clock, 0.1, max_context=2))
+    assert (two.prefill_tokens, two.decode_context, two.decode_tokens) == (2, 1, 1)
+
+
+def test_a_round_of_the_baseline_is_a_prefill_and_steps_after_a_shorter_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A row takes a second; the shorter prefill does not count."""
+    clock = Clock(monkeypatch)
+    ran: list[tuple[int, int]] = []
+
+    class Noted(PartRun):
+        def run(self, feeds, past):
+            rows, seen = next(iter(feeds.values())).shape[1], next(iter(past.values())).shape()[2]
+            ran.append((rows, seen))
+            clock.now += rows
+            return super().run(feeds, past)
+
+    (part,) = Baseline(dense_model(1), 1, whole=True).open_parts(np.arange(14, dtype=np.int32))
+    assert Noted(part, 4).round(3) == (14, 3)
+    assert ran == [(14, 0), (4, 0), (1, 4), (1, 5), (1, 6)]

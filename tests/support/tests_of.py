@@ -6,6 +6,18 @@ from pathlib import Path, PurePath
 
 #: Tests of modules that are tested through others too, or only so; quick ones.
 TESTED_ELSEWHERE: dict[str, tuple[str, ...]] = {
+    "optc/artifact/artifact.py": (
+        "tests/artifact/test_verify.py",
+        "tests/artifact/test_measured.py",
+    ),
+    "optc/artifact/files.py": ("tests/artifact/test_artifact.py",),
+    "optc/artifact/jsonio.py": ("tests/artifact/test_manifest.py",),
+    "optc/artifact/parse_manifest.py": ("tests/artifact/test_manifest.py",),
+    "optc/artifact/verify.py": ("tests/artifact/test_artifact.py",),
+    "optc/artifact/writer.py": (
+        "tests/artifact/test_reservation.py",
+        "tests/artifact/test_writer_parents.py",
+    ),
     "optc/runtime/beams/group.py": ("tests/runtime/beams/test_beams.py",),
     "optc/runtime/beams/search.py": ("tests/runtime/beams/test_beams.py",),
     "optc/runtime/kv/block_pool.py": ("tests/runtime/kv/test_kv_blocks.py",),
