@@ -2,7 +2,7 @@
 
 A `Program` is a list of kernel calls over named tensors. It holds no weights and needs no TVM, so
 that the process that reads the model never loads the compiler, and the compiler never sees the
-model (docs/decisions.md).
+model (docs/adr/0006-the-tvm-backend-lowers-to-data-first.md).
 """
 
 from __future__ import annotations

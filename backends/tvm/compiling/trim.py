@@ -1,7 +1,8 @@
 """Takes needless work out of a lowered step: what the virtual machine would do at every call.
 
 A step calls a few hundred kernels of which many take microseconds, so that checks and views cost
-as much as the work between them. Measured on 200 kernels with 200 weights: docs/decisions.md.
+as much as the work between them. Measured on 200 kernels with 200 weights:
+docs/adr/0007-weights-are-flat-arguments-of-the-step.md.
 """
 
 from __future__ import annotations

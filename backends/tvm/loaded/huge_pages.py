@@ -1,5 +1,5 @@
 """Large files and arrays in huge pages, which are read faster: fewer misses in the translation
-buffers, and prefetching across small pages (docs/decisions.md has the figures).
+buffers, and prefetching across small pages (docs/adr/0014-weights-are-mapped-pages-of-the-file.md).
 
 A file has to be written so that the page cache holds it in huge pages.
 """

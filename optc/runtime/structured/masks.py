@@ -32,8 +32,8 @@ class Constrained(NamedTuple):
 def fill_masks(requests: Sequence[Constrained], rows: int, spec: EngineSpec) -> Mask | None:
     """Masks [rows, ceil(V / 32)] of a step's rows of logits; None if no request has a constraint.
 
-    Rows of other requests allow everything. One row after the other: a mask takes a few
-    microseconds, less than it costs to hand it to another thread (docs/decisions.md).
+    Rows of other requests allow everything. One row after the other: for eight rows of any
+    size a pool of threads takes longer (docs/adr/0020-masks-are-filled-by-the-engine-thread.md).
     """
     if not requests:
         return None
