@@ -29,10 +29,10 @@ from benchmarks.step_plots import plot
 from optc import registry
 from optc.artifact import Artifact
 from optc.bench.batches import block_count, step_batch
-from optc.bench.ceilings import ceilings_json, sample
-from optc.bench.costs import step_work
 from optc.bench.utilization import Instruments, open_instruments
 from optc.executable.executable import EngineSpec, Executable
+from optc.roofline.ceilings import ceilings_json, sample
+from optc.roofline.costs import step_work
 from optc.target import usable_threads
 
 BLOCK = 64

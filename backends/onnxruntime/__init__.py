@@ -11,9 +11,9 @@ if TYPE_CHECKING:
     from optc.artifact import EngineEntry
     from optc.artifact.files import EngineFiles
     from optc.backend import BuildOptions, EngineBuild, Support
-    from optc.bench.estimate import EngineEstimate
     from optc.executable.executable import EngineSpec, Executable
     from optc.machine import Machine
+    from optc.roofline.estimate import EngineEstimate
     from optc.target import Target
 
 __all__ = ["BACKEND", "OnnxRuntimeBackend"]
@@ -63,7 +63,7 @@ class OnnxRuntimeBackend:
         return build_engine(model, target, workdir, options)
 
     def estimate(self, model: ir.Model, target: Target, options: BuildOptions) -> EngineEstimate:
-        """What the engine would hold and its steps cost (`optc.bench.estimate`)."""
+        """What the engine would hold and its steps cost (`optc.roofline.estimate`)."""
         from optc.backends.onnxruntime.estimate import estimate_engine
 
         return estimate_engine(model, target, options)

@@ -11,12 +11,12 @@ if TYPE_CHECKING:
     from optc.artifact import EngineEntry
     from optc.artifact.files import EngineFiles
     from optc.backend import BuildOptions, EngineBuild, Support
-    from optc.bench.ceilings import Meter
-    from optc.bench.costs import StepCosts
-    from optc.bench.estimate import EngineEstimate
-    from optc.bench.measurable import Profiler
     from optc.executable.executable import EngineSpec, Executable
     from optc.machine import Machine
+    from optc.roofline.ceilings import Meter
+    from optc.roofline.costs import StepCosts
+    from optc.roofline.estimate import EngineEstimate
+    from optc.roofline.measurable import Profiler
     from optc.target import Target
 
 __all__ = ["BACKEND", "TvmBackend"]
@@ -133,8 +133,8 @@ class TvmBackend:
 
     def step_costs(self, data: dict[str, Any]) -> StepCosts:
         """What a step of the engine must read and compute, as the build stated it."""
-        from optc.bench.costs import StepCosts
         from optc.errors import UnavailableError
+        from optc.roofline.costs import StepCosts
 
         if "costs" not in data:
             raise UnavailableError(

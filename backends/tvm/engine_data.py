@@ -16,8 +16,8 @@ from optc.backends.tvm.engine_files import ENGINE_FILE, RUNTIME_LIBRARY, WEIGHTS
 from optc.backends.tvm.program import Tensor
 from optc.backends.tvm.runtime_libs import LIBRARIES
 from optc.backends.tvm.weights.weights_file import ALIGNMENT, Placed
-from optc.bench.costs import StepCosts
 from optc.errors import ArtifactError
+from optc.roofline.costs import StepCosts
 
 _WHERE = "tvm engine: data"
 

@@ -9,10 +9,10 @@ from typing import Any
 from optc.backends.tvm.cuda.executable import CudaExecutable
 from optc.backends.tvm.cuda.graphs import PATIENCE
 from optc.bench.batches import block_count, step_batch
-from optc.bench.costs import StepCosts, step_work
 from optc.bench.profile import BLOCK_SIZE, Shape
 from optc.executable.executable import EngineSpec, StepBatch
 from optc.executable.kv_layout import block_size_for
+from optc.roofline.costs import StepCosts, step_work
 
 #: What `engine_timers` times: steps as CUDA graphs, and kernel by kernel.
 ENGINES = frozenset({"optc", "optc without graphs"})

@@ -13,14 +13,14 @@ from functools import partial
 from typing import Any
 
 from optc.bench.batches import block_count, step_batch
-from optc.bench.ceilings import Meter, sample
-from optc.bench.costs import KernelCost, StepCosts, step_work
-from optc.bench.measurable import KernelTime, Profiler, StepTimes
 from optc.bench.paired import paired_utilization
 from optc.bench.utilization import Instruments
 from optc.executable.executable import EngineSpec
 from optc.executable.kv_layout import block_size_for
 from optc.progress import Progress, no_progress
+from optc.roofline.ceilings import Meter, sample
+from optc.roofline.costs import KernelCost, StepCosts, step_work
+from optc.roofline.measurable import KernelTime, Profiler, StepTimes
 
 #: Rounds of a step: the fastest counts.
 ROUNDS = 20

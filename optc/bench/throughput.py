@@ -13,11 +13,11 @@ from itertools import chain
 
 import numpy as np
 
-from optc.bench.ceilings import sample
 from optc.bench.result import BenchResult
 from optc.bench.utilization import Instruments, with_utilization
 from optc.errors import InputError
 from optc.progress import Progress, no_progress
+from optc.roofline.ceilings import sample
 from optc.runtime.engine import Engine
 from optc.runtime.metrics.request_metrics import RequestMetrics
 from optc.runtime.outputs import RequestOutput

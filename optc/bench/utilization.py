@@ -8,13 +8,13 @@ from typing import Any
 
 from optc import registry
 from optc.artifact import Artifact
-from optc.bench.ceilings import Ceiling, Meter, ceilings_json
-from optc.bench.costs import StepCosts, step_work
-from optc.bench.measurable import MeasurableBackend
 from optc.bench.result import BenchResult
 from optc.cpu_caches import beyond_caches
 from optc.errors import OptcError, UnavailableError
 from optc.executable.executable import EngineSpec
+from optc.roofline.ceilings import Ceiling, Meter, ceilings_json
+from optc.roofline.costs import StepCosts, step_work
+from optc.roofline.measurable import MeasurableBackend
 from optc.target import usable_threads
 
 #: A utilization above this is no measurement: timers and medians explain a few percent at most.

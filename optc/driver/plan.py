@@ -10,14 +10,6 @@ from typing import TYPE_CHECKING, Any
 
 from optc import registry
 from optc.backend import Backend, BuildOptions, Support
-from optc.bench.estimate import (
-    CONTEXT,
-    EngineEstimate,
-    EstimatingBackend,
-    SpeedBound,
-    estimate_json,
-    speed_bound,
-)
 from optc.driver.compiling.engines import EngineRequest, engine_name, name_engines
 from optc.driver.compiling.limits import predicted_bytes, weight_bytes
 from optc.driver.compiling.lowering import Lowered, lower
@@ -34,12 +26,20 @@ from optc.options.option import with_changes
 from optc.pipeline.pipeline import Pipeline
 from optc.progress import Progress, no_progress
 from optc.recipe import Recipe
+from optc.roofline.estimate import (
+    CONTEXT,
+    EngineEstimate,
+    EstimatingBackend,
+    SpeedBound,
+    estimate_json,
+    speed_bound,
+)
 from optc.target import known_targets
 
 if TYPE_CHECKING:
     import onnx_ir as ir
 
-    from optc.bench.ceilings import Ceiling
+    from optc.roofline.ceilings import Ceiling
 
 ALL = "all"
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from optc.bench.ceilings import Ceiling
-from optc.bench.costs import KernelCost, StepCosts
-from optc.bench.measurable import KernelTime, StepTimes
 from optc.executable.executable import StepBatch
+from optc.roofline.ceilings import Ceiling
+from optc.roofline.costs import KernelCost, StepCosts
+from optc.roofline.measurable import KernelTime, StepTimes
 
 #: A matmul over 1000 bytes of weights, attention over 10 bytes a token, a norm.
 COSTS = StepCosts(

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from optc.bench.batches import block_count, step_batch
-from optc.bench.measurable import KernelTime, StepTimes
 from optc.bench.profile import Shape, profile, shapes, step_json
 from optc.bench.utilization import Instruments
+from optc.roofline.measurable import KernelTime, StepTimes
 from tests.bench.fakes import COSTS, FakeMeter, FakeProfiler
 from tests.runtime.support.toy import ToyExecutable, toy_spec
 

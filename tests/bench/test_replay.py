@@ -7,13 +7,13 @@ import time
 import numpy as np
 import pytest
 
-from optc.bench.costs import StepCosts
 from optc.bench.replay import Run, Served, make_run, replay, warm_up
 from optc.bench.slo import Slo
 from optc.bench.summary import summarize
 from optc.bench.utilization import Instruments
 from optc.bench.workload import Job
 from optc.errors import RequestError
+from optc.roofline.costs import StepCosts
 from optc.runtime.engine import Engine
 from optc.runtime.metrics.engine_metrics import EngineMetrics
 from optc.runtime.metrics.request_metrics import RequestMetrics

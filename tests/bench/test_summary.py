@@ -8,12 +8,12 @@ from typing import Any, cast
 
 import pytest
 
-from optc.bench.costs import StepCosts
 from optc.bench.replay import Run, Served
 from optc.bench.slo import ObjectivesError, Slo, shortfall
 from optc.bench.summary import summarize
 from optc.bench.utilization import Instruments
 from optc.errors import RequestError
+from optc.roofline.costs import StepCosts
 from optc.runtime.metrics.engine_metrics import EngineMetrics
 from optc.runtime.metrics.request_metrics import RequestMetrics
 from tests.bench.fakes import FakeMeter

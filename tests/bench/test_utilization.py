@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 
 from optc import registry
-from optc.bench.costs import KernelCost, StepCosts
 from optc.bench.result import BenchResult
 from optc.bench.throughput import bench
 from optc.bench.utilization import (
@@ -18,6 +17,7 @@ from optc.bench.utilization import (
 )
 from optc.cpu_caches import beyond_caches
 from optc.errors import UnavailableError
+from optc.roofline.costs import KernelCost, StepCosts
 from optc.runtime.engine import Engine
 from tests.bench.fakes import COSTS, FakeMeter
 from tests.runtime.support.toy import ToyExecutable, toy_spec

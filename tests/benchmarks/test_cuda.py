@@ -6,10 +6,10 @@ import pytest
 
 from benchmarks.cuda import __main__ as benchmark
 from benchmarks.cuda.steps import fitting, utilization
-from optc.bench.costs import KernelCost, StepCosts
 from optc.bench.profile import Shape
 from optc.executable.executable import EngineSpec, KVGroup
 from optc.machine import Machine
+from optc.roofline.costs import KernelCost, StepCosts
 
 SPEC = EngineSpec(8, 64, 32, 4, 4, 16, True, (KVGroup(0, (0,)),), ())
 

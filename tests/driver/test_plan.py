@@ -8,8 +8,6 @@ import onnx_ir as ir
 import pytest
 
 from optc.backend import NATIVE, BuildOptions, Support
-from optc.bench.costs import StepCosts
-from optc.bench.estimate import EngineEstimate
 from optc.driver.compiling.engines import EngineRequest
 from optc.driver.plan import (
     EnginePlan,
@@ -21,6 +19,8 @@ from optc.driver.plan import (
 )
 from optc.errors import UnavailableError
 from optc.recipe import load_recipe
+from optc.roofline.costs import StepCosts
+from optc.roofline.estimate import EngineEstimate
 from optc.target import Target, parse_target
 from tests.runtime.support.toy import toy_spec
 from tests.support.stub import StubBackend

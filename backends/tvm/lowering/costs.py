@@ -1,4 +1,4 @@
-"""What every kernel of a step must read and compute (`optc.bench.costs`), from the program."""
+"""What every kernel of a step must read and compute (`optc.roofline.costs`), from the program."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from dataclasses import asdict, dataclass, field
 
 from optc.backends.tvm.program import Call, Dim, Program, Tensor, kernel_names
 from optc.backends.tvm.weights.weights_file import tensor_bytes
-from optc.bench.costs import KernelCost, StepCosts, main_peak
 from optc.executable.executable import KV_TYPES
+from optc.roofline.costs import KernelCost, StepCosts, main_peak
 
 #: Kernels that read single rows of their weights.
 _LOOKUPS = ("embedding", "quantized_embedding")

@@ -9,7 +9,7 @@ from optc.backends.tvm.isa import isa_of
 from optc.backends.tvm.lowering.costs import CUDA_PEAKS, step_costs
 from optc.backends.tvm.lowering.lower_model import lower_model
 from optc.backends.tvm.weights.weights_file import tensor_bytes
-from optc.bench.estimate import EngineEstimate
+from optc.roofline.estimate import EngineEstimate
 from optc.target import Target
 
 

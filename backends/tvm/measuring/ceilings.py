@@ -20,8 +20,8 @@ from optc.backends.tvm.engine_data import read_data
 from optc.backends.tvm.engine_files import ENGINE_FILE
 from optc.backends.tvm.isa import Isa, isa_of
 from optc.backends.tvm.loaded.loader import kernel_library, start_runtime
-from optc.bench.ceilings import Ceiling
 from optc.errors import UnavailableError
+from optc.roofline.ceilings import Ceiling
 from optc.target import Target
 
 #: Most bytes that one read kernel goes over: short enough to find a quiet moment.
@@ -68,7 +68,7 @@ def measuring_kernels(ffi: ModuleType, engine: Path) -> Any:
 
 
 class Meter:
-    """Measures the ceilings (`optc.bench.ceilings.Meter`). Use it from one thread.
+    """Measures the ceilings (`optc.roofline.ceilings.Meter`). Use it from one thread.
 
     Args:
         ffi: The ``tvm_ffi`` package; the thread pool of this thread has been set.
@@ -145,7 +145,7 @@ class Meter:
 
 
 def open_meter(folder: Path, data: dict[str, Any], threads: int, working_set_bytes: int) -> Meter:
-    """The meter of the engine in ``folder`` (`optc.bench.measurable.MeasurableBackend`).
+    """The meter of the engine in ``folder`` (`optc.roofline.measurable.MeasurableBackend`).
 
     Raises:
         UnavailableError: The engine was built without ceilings, or for another CPU.

@@ -1,4 +1,4 @@
-"""Timing the kernels of a step one by one (`optc.bench.measurable.Profiler`).
+"""Timing the kernels of a step one by one (`optc.roofline.measurable.Profiler`).
 
 A second virtual machine runs the step once and tells every call. The calls are then
 replayed in order, on the same tensors and therefore with the same contents of the caches as in a
@@ -23,8 +23,8 @@ from optc.backends.tvm.loaded.loader import load_engine, open_vm, vm_devices
 from optc.backends.tvm.measuring.ceilings import NOTHING, NOTHING_OPERANDS, measuring_kernels
 from optc.backends.tvm.replay.recording import Recorder
 from optc.backends.tvm.runtime_libs import import_ffi
-from optc.bench.measurable import KernelTime, StepTimes
 from optc.executable.executable import EngineSpec, StepBatch
+from optc.roofline.measurable import KernelTime, StepTimes
 
 #: Calls of the empty kernel of which the fastest counts.
 _CALIBRATION = 200

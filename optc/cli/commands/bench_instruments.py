@@ -26,7 +26,7 @@ def find_instruments(
 
 def found_ceilings(instruments: Instruments | None, warnings: list[str]) -> dict[str, Any] | None:
     """The ``ceilings`` of ``--json``, with a warning if something disturbed them."""
-    from optc.bench.ceilings import ceilings_json, disturbances
+    from optc.roofline.ceilings import ceilings_json, disturbances
 
     if instruments is None:
         return None

@@ -55,11 +55,11 @@ def measure_workload(path: Path, traffic: Traffic, warnings: list[str]) -> dict[
     """
     from optc import load
     from optc.artifact import Artifact
-    from optc.bench.ceilings import sample
     from optc.bench.replay import replay, warm_up
     from optc.bench.slo import parse_slo, shortfall
     from optc.bench.summary import summarize
     from optc.bench.workload import make_jobs, read_workload
+    from optc.roofline.ceilings import sample
 
     slo = None if traffic.slo is None else parse_slo(traffic.slo)
     arrivals = read_workload(traffic.spec, traffic.seed)

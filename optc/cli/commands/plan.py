@@ -24,8 +24,8 @@ from optc.options import PLANNED, CompileOptions
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from optc.bench.ceilings import Ceiling
     from optc.driver.plan import EnginePlan, Plan
+    from optc.roofline.ceilings import Ceiling
 
 
 @click.command("plan", short_help="Say what backends make of a model; builds nothing.")
@@ -68,8 +68,8 @@ def command(as_json: bool, measure: bool, **options: Any) -> None:
 
 
 def _measure(warnings: list[str]) -> Mapping[str, Ceiling]:
-    from optc.bench.ceilings import disturbances
-    from optc.bench.this_machine import measure_machine
+    from optc.roofline.ceilings import disturbances
+    from optc.roofline.this_machine import measure_machine
 
     meter = measure_machine("plan --measure")
     warnings += disturbances(meter)

@@ -55,8 +55,8 @@ def _reasons(entries: Sequence[Mapping[str, Any]]) -> list[str]:
 
 
 def _measure(warnings: list[str]) -> dict[str, Any]:
-    from optc.bench.ceilings import ceilings_json, disturbances
-    from optc.bench.this_machine import measure_machine
+    from optc.roofline.ceilings import ceilings_json, disturbances
+    from optc.roofline.this_machine import measure_machine
 
     with reserved_stdout():
         meter = measure_machine("targets --measure")

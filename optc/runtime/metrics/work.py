@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 @dataclass
 class Work:
-    """Amounts of work, added up over steps; costs are linear in them (`optc.bench.costs`).
+    """Amounts of work, added up over steps; costs are linear in them (`optc.roofline.costs`).
 
     Attributes:
         windows: Window of each KV group; 0 is full attention.

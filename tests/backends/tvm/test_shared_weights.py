@@ -12,9 +12,9 @@ import pytest
 
 from optc.backend import SharedWeights
 from optc.backends.tvm import BACKEND
-from optc.bench.costs import StepCosts
 from optc.driver.drafts.layer_skip import keep_first_layers
 from optc.errors import ArtifactError, UnsupportedError
+from optc.roofline.costs import StepCosts
 from optc.target import parse_target
 from tests.backends.tvm.engine_driver import (
     FUSED,

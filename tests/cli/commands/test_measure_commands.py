@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from optc import registry
-from optc.bench.costs import StepCosts
 from optc.executable.executable import EngineSpec
+from optc.roofline.costs import StepCosts
 from optc.target import Target
 from tests.bench.fakes import COSTS, FakeMeter, FakeProfiler
 from tests.cli.conftest import Optc
@@ -144,7 +144,7 @@ def test_profile_needs_a_backend_that_can_be_measured(
 def test_targets_measure_this_machine(
     optc: Optc, backend: MeasurableStub, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("optc.bench.this_machine.MEASURE_S", 0.0)
+    monkeypatch.setattr("optc.roofline.this_machine.MEASURE_S", 0.0)
     value = optc("targets", "--measure", "--json").json
     assert value["host"]["ceilings"]["int8_gop_per_s"] == {"best": 1e6, "median": 9e5}
     assert backend.measured == ["native"]

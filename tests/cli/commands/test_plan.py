@@ -10,14 +10,14 @@ import pytest
 import optc
 from optc import registry
 from optc.backend import NATIVE, BuildOptions, Support
-from optc.bench import this_machine
-from optc.bench.ceilings import Ceiling
-from optc.bench.costs import KernelCost, StepCosts
-from optc.bench.estimate import EngineEstimate, speed_bound
 from optc.driver.plan import plan
 from optc.errors import UnavailableError
 from optc.executable.executable import KV_TYPES
 from optc.importer import ImportedModel
+from optc.roofline import this_machine
+from optc.roofline.ceilings import Ceiling
+from optc.roofline.costs import KernelCost, StepCosts
+from optc.roofline.estimate import EngineEstimate, speed_bound
 from optc.target import Target
 from tests.bench.fakes import FakeMeter
 from tests.cli.conftest import Optc

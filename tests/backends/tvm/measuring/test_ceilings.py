@@ -19,8 +19,8 @@ from optc.backends.tvm.measuring.ceilings import Meter, measuring_kernels
 from optc.backends.tvm.measuring.ceilings_kernels import ceiling_kernels
 from optc.backends.tvm.runtime_libs import import_ffi
 from optc.bench.batches import block_count, step_batch
-from optc.bench.measurable import MeasurableBackend
 from optc.errors import UnavailableError
+from optc.roofline.measurable import MeasurableBackend
 from optc.target import parse_target
 from tests.backends.tvm.engine_driver import Engine
 

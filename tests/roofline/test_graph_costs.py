@@ -6,8 +6,8 @@ import pytest
 
 from optc import registry
 from optc.backend import BuildOptions
-from optc.bench.estimate import EngineEstimate, EstimatingBackend, decode_work, prefill_work
 from optc.errors import UnsupportedError
+from optc.roofline.estimate import EngineEstimate, EstimatingBackend, decode_work, prefill_work
 from optc.target import parse_target
 from tests.support.models import Dense, dense_model
 from tests.support.pipelines import pipeline_of

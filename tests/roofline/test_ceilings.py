@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from optc.bench.ceilings import Ceiling, ceilings_json, disturbances, sample
+from optc.roofline.ceilings import Ceiling, ceilings_json, disturbances, sample
 from tests.bench.fakes import FakeMeter
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import asdict
 
-from optc.bench.costs import StepCosts, step_work
+from optc.roofline.costs import StepCosts, step_work
 from tests.bench.fakes import COSTS
 from tests.runtime.support.toy import toy_spec
 

@@ -6,10 +6,10 @@ import tempfile
 from pathlib import Path
 
 from optc import registry
-from optc.bench.ceilings import Meter, sample
-from optc.bench.measurable import MeasurableBackend
 from optc.cpu_caches import beyond_caches
 from optc.errors import UnavailableError
+from optc.roofline.ceilings import Meter, sample
+from optc.roofline.measurable import MeasurableBackend
 from optc.target import known_targets, usable_threads
 
 #: Time that the ceilings are measured.

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
-from optc.bench.ceilings import Ceiling
-from optc.bench.costs import StepCosts, step_work
 from optc.executable.executable import EngineSpec
+from optc.roofline.ceilings import Ceiling
+from optc.roofline.costs import StepCosts, step_work
 from optc.target import Target
 
 if TYPE_CHECKING:

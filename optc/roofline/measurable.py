@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
-from optc.bench.ceilings import Meter
-from optc.bench.costs import StepCosts
 from optc.executable.executable import EngineSpec, StepBatch
+from optc.roofline.ceilings import Meter
+from optc.roofline.costs import StepCosts
 from optc.target import Target
 
 

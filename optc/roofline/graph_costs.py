@@ -1,4 +1,4 @@
-"""What a step must read and compute (`optc.bench.costs`), from the ONNX graph that an engine runs.
+"""What a step must read and compute (`optc.roofline.costs`), from the graph that an engine runs.
 
 For engines over slots, whose graph is what legalization leaves: matmuls with constant weights,
 lookups in constant tables, and attention. Other operators cost nothing here.
@@ -13,9 +13,9 @@ from dataclasses import dataclass, field
 
 import onnx_ir as ir
 
-from optc.bench.costs import KernelCost, StepCosts, main_peak
 from optc.executable.executable import EngineSpec
 from optc.ir.functions import DOMAIN
+from optc.roofline.costs import KernelCost, StepCosts, main_peak
 
 #: Ceiling of a matmul's arithmetic, by the node (`KernelCost.peak`).
 PeakOf = Callable[[ir.Node], str]

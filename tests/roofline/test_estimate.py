@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from optc.bench.ceilings import Ceiling
-from optc.bench.costs import KernelCost, StepCosts
-from optc.bench.estimate import (
+from optc.roofline.ceilings import Ceiling
+from optc.roofline.costs import KernelCost, StepCosts
+from optc.roofline.estimate import (
     EngineEstimate,
     decode_work,
     estimate_json,
