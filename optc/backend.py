@@ -7,14 +7,16 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
 
-from optc.artifact.files import EngineFiles
-from optc.artifact.manifest import EngineEntry
 from optc.executable.executable import EngineSpec, Executable, KVGroup, LayerKV
-from optc.machine import Machine
 from optc.target import Target
 
-if TYPE_CHECKING:  # onnx_ir is a compile-time package; the runtime must not need it
-    import onnx_ir as ir
+if TYPE_CHECKING:
+    import onnx_ir as ir  # a compile-time package; the runtime must not need it
+
+    # The package `optc.artifact` opens artifacts, for which it looks backends up.
+    from optc.artifact.files import EngineFiles
+    from optc.artifact.manifest import EngineEntry
+    from optc.machine import Machine
 
 
 @dataclass(frozen=True)

@@ -1,13 +1,50 @@
-"""No module imports one that imports it, annotations included."""
+"""No module imports one that imports it, and each of the core can be the first that is imported."""
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from graphlib import TopologicalSorter
 
 import grimp
 
+#: Imports each module that stdin names in a fork of a process that has none of them.
+_EACH_FIRST = """
+import importlib, os, sys
+import numpy, onnx_ir
+failed = []
+for name in sys.stdin.read().split():
+    child = os.fork()
+    if not child:
+        try:
+            importlib.import_module(name)
+        except BaseException as error:
+            print(f"{name}: {type(error).__name__}: {error}", flush=True)
+            os._exit(1)
+        os._exit(0)
+    failed += [name] if os.waitpid(child, 0)[1] else []
+sys.exit(len(failed))
+"""
+
+
+def _graph() -> grimp.ImportGraph:
+    return grimp.build_graph("optc", exclude_type_checking_imports=False)
+
 
 def test_imports_make_no_circle() -> None:
-    graph = grimp.build_graph("optc", exclude_type_checking_imports=False)
+    graph = _graph()
     imports = {name: graph.find_modules_directly_imported_by(name) for name in graph.modules}
     TopologicalSorter(imports).prepare()  # a circle is a CycleError that names it
+
+
+def test_every_module_of_the_core_can_be_imported_first() -> None:
+    names = sorted(n for n in _graph().modules if n.count(".") == 1 and n != "optc.__main__")
+    assert "optc.backend" in names
+    found = subprocess.run(
+        [sys.executable, "-c", _EACH_FIRST],
+        input="\n".join(names),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (found.returncode, found.stdout) == (0, "")
