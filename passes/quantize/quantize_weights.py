@@ -45,7 +45,6 @@ class QuantizeWeights(Pass):
         symmetric: Signed values without zero points.
         group_scales: ``float``: a float scale for each group; ``int``: an integer one, beside a
             float scale for each channel (`two_level`), for asymmetric int4.
-        activations: ``int8``: dynamic and symmetric, per token.
         head: Quantize the head.
         head_bits: 8, 4, or 6 beside layers with integer scales of groups.
         embedding: Quantize the embedding.
@@ -58,7 +57,6 @@ class QuantizeWeights(Pass):
     group_size: int = 0
     symmetric: bool = True
     group_scales: str = "float"
-    activations: str = "int8"
     head: bool = True
     head_bits: int = 8
     embedding: bool = True
@@ -73,7 +71,6 @@ class QuantizeWeights(Pass):
         self.check_option("head_bits", (8, 6, 4))
         self.check_option("group_size", (0, *GROUP_SIZES))
         self.check_option("group_scales", ("float", "int"))
-        self.check_option("activations", ("int8",))
         if not self.group_size and (self.bits == 4 or not self.symmetric):
             raise InputError(
                 "int4 and asymmetric weights need groups",
