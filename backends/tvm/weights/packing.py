@@ -71,23 +71,6 @@ def _nibbles(values: U8) -> npt.NDArray[np.uint32]:
     return (eights | (eights >> np.uint64(28))).astype(np.uint32)
 
 
-def unpack_int(packed: U8, bits: int) -> U8:
-    """The inverse of `pack_int`: u8 [64 * blocks, Kp], padding included."""
-    blocks, steps = packed.shape[:2]
-    fours = np.ascontiguousarray(packed).view(np.uint32).reshape(blocks, steps, BLOCK)
-    rows = np.ascontiguousarray(fours.transpose(0, 2, 1)).view(np.uint8)
-    rows = rows.reshape(blocks * BLOCK, steps, 4)
-    if bits == 4:
-        rows = np.stack([rows & 15, rows >> 4], axis=2)
-    elif bits == 6:
-        units = rows.reshape(len(rows), -1, 3, 4)
-        low = np.stack([units[:, :, :2] & 15, units[:, :, :2] >> 4], axis=3)
-        shifts = np.array([0, 2, 4, 6], np.uint8)[:, None]
-        high = (units[:, :, 2:] >> shifts) & 3
-        rows = low.reshape(*high.shape) | high << 4
-    return rows.reshape(blocks * BLOCK, -1)
-
-
 def pack_columns(values: npt.NDArray[Any], dtype: npt.DTypeLike) -> npt.NDArray[Any]:
     """Pack scales or zero points.
 
@@ -109,20 +92,10 @@ def pack_groups(scales: U8, offsets: U8) -> U8:
     return np.stack([pack_columns(part, np.uint8) for part in (scales, offsets)], axis=2)
 
 
-def unpack_columns(packed: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """The inverse of `pack_columns`: [64 * blocks, G], padding included."""
-    return np.ascontiguousarray(packed.transpose(0, 2, 1)).reshape(-1, packed.shape[1])
-
-
 def pack_float32(rows: F32) -> F32:
     """Pack float32 rows [n, K] into [n/64, K, 64], n/64 rounded up."""
     padded = _pad(rows, rows.shape[1])
     return np.ascontiguousarray(padded.reshape(-1, BLOCK, rows.shape[1]).transpose(0, 2, 1))
-
-
-def unpack_float32(packed: F32) -> F32:
-    """The inverse of `pack_float32`: [64 * blocks, K]."""
-    return np.ascontiguousarray(packed.transpose(0, 2, 1)).reshape(-1, packed.shape[1])
 
 
 def pack_bfloat16(rows: U16) -> U16:
@@ -135,19 +108,3 @@ def pack_bfloat16(rows: U16) -> U16:
     blocks = pairs.reshape(-1, BLOCK, pairs.shape[1]).transpose(0, 2, 1)
     packed = np.ascontiguousarray(blocks).view(np.uint16)
     return packed.reshape(len(blocks), pairs.shape[1], BLOCK, 2)
-
-
-def unpack_bfloat16(packed: U16) -> U16:
-    """The inverse of `pack_bfloat16`: u16 bits [64 * blocks, K rounded up to 2]."""
-    blocks, steps = packed.shape[:2]
-    pairs = np.ascontiguousarray(packed).view(np.uint32).reshape(blocks, steps, BLOCK)
-    rows = np.ascontiguousarray(pairs.transpose(0, 2, 1)).view(np.uint16)
-    return rows.reshape(blocks * BLOCK, steps * 2)
-
-
-def round_bfloat16(values: F32) -> U16:
-    """The bits of finite float32 values rounded to bfloat16, ties to even; same shape."""
-    bits = np.ascontiguousarray(values).view(np.uint32)
-    return ((bits + np.uint32(0x7FFF) + ((bits >> np.uint32(16)) & np.uint32(1))) >> 16).astype(
-        np.uint16
-    )

@@ -26,10 +26,10 @@ from optc.backends.tvm.weights.packing import (
     pack_float32,
     pack_groups,
     pack_int,
-    round_bfloat16,
 )
 from optc.target import Target, host_features, known_targets
 from tests.backends.tvm.kernel_cases import DEVICE, blank
+from tests.backends.tvm.weights.unpacking import round_bfloat16
 
 Array = npt.NDArray[Any]
 Config = IntMatmul | TwoLevelMatmul | FloatMatmul

@@ -235,7 +235,6 @@ def test_chunks_equal_the_whole_prompt(options: dict[str, Any]) -> None:
         ({"bits": 3}, "bits=3 is not possible (one of 8, 4)"),
         ({"head_bits": 2}, "head_bits=2 is not possible (one of 8, 6, 4)"),
         ({"group_size": 48}, "group_size=48 is not possible (one of 0, 128, 64, 32)"),
-        ({"activations": "fp8"}, "activations=fp8 is not possible (one of int8)"),
         ({"bits": 4}, "int4 and asymmetric weights need groups"),
         ({"symmetric": False}, "int4 and asymmetric weights need groups"),
         ({"group_scales": "half"}, "group_scales=half is not possible (one of float, int)"),

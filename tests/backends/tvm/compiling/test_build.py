@@ -26,7 +26,6 @@ from optc.backends.tvm.program import Tensor
 from optc.backends.tvm.tuning import tuned
 from optc.backends.tvm.tuning.schedule import Schedule, Workload
 from optc.backends.tvm.tuning.schedule_files import write_schedules
-from optc.backends.tvm.weights import packing
 from optc.backends.tvm.weights.weights_file import (
     Chunk,
     MappedWeights,
@@ -45,6 +44,7 @@ from tests.backends.tvm.engine_driver import (
     Engine,
     build,
 )
+from tests.backends.tvm.weights import unpacking
 from tests.support.families import model_after
 from tests.support.models import Dense
 
@@ -138,11 +138,11 @@ def test_packed_weights_are_the_quantized_ones(engines: GetEngine) -> None:
     assert weight.const_value is not None
     assert scale is not None
     assert scale.const_value is not None
-    values = packing.unpack_int(mapped.array(f"{weight.name}.packed.values"), 8)
+    values = unpacking.unpack_int(mapped.array(f"{weight.name}.packed.values"), 8)
     expected = weight.const_value.numpy()
     k, n = expected.shape
     assert np.array_equal(values[:n, :k].T.astype(np.int16) - 128, expected)
-    scales = packing.unpack_columns(mapped.array(f"{weight.name}.packed.scales"))
+    scales = unpacking.unpack_columns(mapped.array(f"{weight.name}.packed.scales"))
     assert np.array_equal(scales[:n, 0], scale.const_value.numpy())
 
 

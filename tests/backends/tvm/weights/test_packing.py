@@ -19,6 +19,7 @@ from optc.ir.quantized_rows import QuantizedRows
 from optc.ir.weights import LazyWeight
 from optc.passes.quantize.affine import quantized_rows
 from optc.passes.quantize.scheme import Scheme
+from tests.backends.tvm.weights import unpacking
 
 
 @pytest.mark.parametrize(("n", "k"), [(64, 32), (128, 96), (100, 77), (1, 1)])
@@ -28,7 +29,7 @@ def test_integers_round_trip_and_padding_is_zero(n: int, k: int, bits: int) -> N
     packed = packing.pack_int(rows, bits)
     padded_k = -(-k // 32) * 32
     assert packed.shape == (-(-n // 64), padded_k * bits // 32, 64, 4)
-    back = packing.unpack_int(packed, bits)
+    back = unpacking.unpack_int(packed, bits)
     np.testing.assert_array_equal(back[:n, :k], rows)
     assert not back[n:].any()
     assert not back[:, k:].any()
@@ -60,7 +61,7 @@ def test_scales_and_zero_points_lie_by_blocks() -> None:
     packed = packing.pack_columns(values, np.float16)
     assert (packed.shape, packed.dtype) == ((2, 3, 64), np.float16)
     assert packed[1, 2, 35] == values[99, 2]
-    np.testing.assert_array_equal(packing.unpack_columns(packed)[:100], values)
+    np.testing.assert_array_equal(unpacking.unpack_columns(packed)[:100], values)
     assert packing.pack_columns(values[:, 0].astype(np.float32), np.float32).shape == (2, 1, 64)
 
 
@@ -69,23 +70,23 @@ def test_float32_round_trips() -> None:
     packed = packing.pack_float32(rows)
     assert packed.shape == (2, 7, 64)
     assert packed[1, 6, 35] == rows[99, 6]
-    np.testing.assert_array_equal(packing.unpack_float32(packed)[:100], rows)
+    np.testing.assert_array_equal(unpacking.unpack_float32(packed)[:100], rows)
 
 
 @pytest.mark.parametrize("k", [6, 7])
 def test_bfloat16_round_trips(k: int) -> None:
-    rows = packing.round_bfloat16(np.random.default_rng(6).standard_normal((70, k), np.float32))
+    rows = unpacking.round_bfloat16(np.random.default_rng(6).standard_normal((70, k), np.float32))
     packed = packing.pack_bfloat16(rows)
     assert packed.shape == (2, (k + 1) // 2, 64, 2)
     assert packed[1, 2, 5, 1] == rows[69, 5]
-    np.testing.assert_array_equal(packing.unpack_bfloat16(packed)[:70, :k], rows)
+    np.testing.assert_array_equal(unpacking.unpack_bfloat16(packed)[:70, :k], rows)
 
 
 def test_bfloat16_rounds_to_nearest_even() -> None:
     values = np.random.default_rng(7).standard_normal(4096, np.float32)
     values[:4] = [1 + 2**-8, 1 + 3 * 2**-8, -0.0, 3.4e38]
     expected = torch.from_numpy(values).bfloat16().view(torch.int16).numpy().view(np.uint16)
-    np.testing.assert_array_equal(packing.round_bfloat16(values), expected)
+    np.testing.assert_array_equal(unpacking.round_bfloat16(values), expected)
 
 
 @pytest.mark.parametrize(
@@ -142,18 +143,18 @@ def test_integer_scales_are_packed_with_offsets(lazy: bool, bits: int) -> None:
         for c in zip(*([chunk for _, chunk in packed.pack(*t)] for t in packed.tiles), strict=True)
     )
     assert [t.shape for t in packed.tensors] == [values.shape, groups.shape, scales.shape]
-    np.testing.assert_array_equal(packing.unpack_int(values, bits)[:70, :96], tile.values)
-    np.testing.assert_array_equal(packing.unpack_columns(groups[:, :, 0])[:70], tile.group_scales)
+    np.testing.assert_array_equal(unpacking.unpack_int(values, bits)[:70, :96], tile.values)
+    np.testing.assert_array_equal(unpacking.unpack_columns(groups[:, :, 0])[:70], tile.group_scales)
     offsets = 128 - tile.zero_points.astype(int)
-    np.testing.assert_array_equal(packing.unpack_columns(groups[:, :, 1])[:70], offsets)
-    np.testing.assert_array_equal(packing.unpack_columns(scales)[:70, 0], tile.scales)
+    np.testing.assert_array_equal(unpacking.unpack_columns(groups[:, :, 1])[:70], offsets)
+    np.testing.assert_array_equal(unpacking.unpack_columns(scales)[:70, 0], tile.scales)
     # engines without such kernels read the same weight as int8 per channel
     int8 = integer_weight("w", parts)
     (chunks,) = (dict(int8.pack(*t)) for t in int8.tiles)
     assert [t.shape for t in int8.tensors] == [chunks[0].shape, chunks[1].shape]
-    stored = packing.unpack_int(chunks[0], 8)[:70, :96].astype(int) - 128
+    stored = unpacking.unpack_int(chunks[0], 8)[:70, :96].astype(int) - 128
     np.testing.assert_array_equal(stored, tile.as_int8().values)
-    np.testing.assert_array_equal(packing.unpack_columns(chunks[1])[:70, 0], tile.scales)
+    np.testing.assert_array_equal(unpacking.unpack_columns(chunks[1])[:70, 0], tile.scales)
 
 
 def test_groups_that_leave_int8_are_refused() -> None:
