@@ -25,16 +25,35 @@ TESTED_ELSEWHERE: dict[str, tuple[str, ...]] = {
         "tests/runtime/requests/test_deadlines.py",
         "tests/runtime/test_fork.py",
         "tests/runtime/kv/test_prefix_cache_core.py",
+        "tests/runtime/speculative/test_speculation.py",
+        "tests/runtime/metrics/test_engine_metrics.py",
+        "tests/runtime/structured/test_structured_core.py",
     ),
-    "optc/runtime/kv/kv_blocks.py": ("tests/runtime/kv/test_prefix_cache.py",),
-    "optc/runtime/params.py": ("tests/runtime/beams/test_params.py",),
-    "optc/runtime/kv/prefix_cache.py": ("tests/runtime/kv/test_prefix_cache_core.py",),
+    "optc/runtime/kv/kv_blocks.py": (
+        "tests/runtime/kv/test_prefix_cache.py",
+        "tests/runtime/test_fork.py",
+        "tests/runtime/beams/test_beams.py",
+        "tests/runtime/kv/test_prefix_cache_core.py",
+        "tests/runtime/spill/test_spill.py",
+    ),
+    "optc/runtime/params.py": (
+        "tests/runtime/beams/test_params.py",
+        "tests/runtime/sampling/test_filters.py",
+    ),
+    "optc/runtime/kv/prefix_cache.py": (
+        "tests/runtime/kv/test_prefix_cache_core.py",
+        "tests/runtime/spill/test_spill.py",
+        "tests/runtime/kv/test_eviction.py",
+    ),
     "optc/runtime/sampling/sampler.py": ("tests/runtime/sampling/test_sampler_mask.py",),
     "optc/runtime/scheduling/scheduler.py": (
         "tests/runtime/scheduling/test_batching.py",
         "tests/runtime/requests/test_deadlines.py",
         "tests/runtime/scheduling/test_priorities.py",
         "tests/runtime/speculative/test_speculation.py",
+        "tests/runtime/test_fork.py",
+        "tests/runtime/beams/test_beams.py",
+        "tests/runtime/kv/test_prefix_cache_core.py",
     ),
     "optc/runtime/speculative/planning/break_even.py": (
         "tests/runtime/speculative/planning/test_break_even_calls.py",
@@ -69,7 +88,10 @@ TESTED_ELSEWHERE: dict[str, tuple[str, ...]] = {
         "tests/runtime/speculative/planning/test_break_even.py",
     ),
     "optc/runtime/speculative/verifier.py": ("tests/runtime/speculative/test_tree_verifier.py",),
-    "optc/runtime/metrics/request_metrics.py": ("tests/runtime/metrics/test_engine_metrics.py",),
+    "optc/runtime/metrics/request_metrics.py": (
+        "tests/runtime/metrics/test_engine_metrics.py",
+        "tests/runtime/metrics/test_fresh.py",
+    ),
     "optc/runtime/text/chat_values.py": ("tests/runtime/text/test_chat_template.py",),
     "optc/runtime/text/template_budget.py": ("tests/runtime/text/test_chat_template.py",),
     "optc/runtime/text/template_sandbox.py": ("tests/runtime/text/test_chat_template.py",),
@@ -77,7 +99,60 @@ TESTED_ELSEWHERE: dict[str, tuple[str, ...]] = {
     "optc/runtime/structured/complaints.py": ("tests/runtime/structured/test_structure.py",),
     "optc/runtime/structured/constraint.py": ("tests/runtime/structured/test_structured_ends.py",),
     "optc/runtime/structured/masks.py": ("tests/runtime/structured/test_structured_core.py",),
+    "optc/runtime/handle.py": ("tests/runtime/loop/test_own_process.py",),
+    "optc/runtime/engine.py": ("tests/runtime/loop/test_own_process.py",),
+    "optc/runtime/loop/worker.py": (
+        "tests/runtime/loop/test_own_process.py",
+        "tests/runtime/adapters/test_intake.py",
+    ),
+    "optc/runtime/loop/batch.py": (
+        "tests/runtime/test_fork.py",
+        "tests/runtime/loop/test_moving.py",
+    ),
+    "optc/runtime/metrics/engine_metrics.py": ("tests/runtime/metrics/test_fresh.py",),
+    "optc/runtime/metrics/work.py": ("tests/runtime/metrics/test_counting.py",),
+    "optc/runtime/requests/intake.py": (
+        "tests/runtime/adapters/test_intake.py",
+        "tests/runtime/structured/test_structured_engine.py",
+    ),
+    "optc/runtime/speculative/speculator.py": ("tests/runtime/speculative/test_speculation.py",),
+    "optc/runtime/speculative/drafters/draft_model.py": (
+        "tests/runtime/speculative/test_speculation.py",
+    ),
+    "optc/runtime/speculative/planning/plan_drafts.py": (
+        "tests/runtime/speculative/test_speculation.py",
+    ),
+    "optc/runtime/spill/plan.py": ("tests/runtime/spill/test_spill.py",),
+    "optc/runtime/text/control_tokens.py": ("tests/runtime/text/test_tokenizer.py",),
+    "passes/quantize/rounding.py": (
+        "tests/passes/quantize/test_affine.py",
+        "tests/passes/quantize/test_two_level.py",
+    ),
+    "passes/quantize/affine.py": (
+        "tests/passes/quantize/test_two_level.py",
+        "tests/passes/quantize/test_quantize_weights.py",
+    ),
+    "passes/quantize/two_level.py": ("tests/passes/quantize/test_affine.py",),
+    "passes/quantize/scheme.py": ("tests/passes/quantize/test_affine.py",),
+    "passes/quantize/sample.py": (
+        "tests/passes/quantize/test_quantize_static.py",
+        "tests/passes/quantize/test_quantize_weights.py",
+    ),
+    "passes/quantize/quantize_static.py": ("tests/passes/quantize/test_sample.py",),
+    "passes/canonicalize/dense_form.py": ("tests/passes/canonicalize/test_canonicalize.py",),
+    "passes/canonicalize/find_rotary.py": ("tests/passes/canonicalize/test_canonicalize.py",),
+    "passes/canonicalize/find_norms.py": ("tests/passes/canonicalize/test_canonicalize.py",),
+    "passes/canonicalize/find_attention.py": ("tests/passes/canonicalize/test_canonicalize.py",),
+    "passes/kv_cache/slot_attention.py": ("tests/passes/kv_cache/test_slots.py",),
+    "passes/kv_cache/token_rows.py": (
+        "tests/passes/kv_cache/test_slots.py",
+        "tests/passes/kv_cache/test_kv_cache.py",
+    ),
+    "passes/kv_cache/kv_cache.py": ("tests/passes/kv_cache/test_kv_cache_refusals.py",),
 }
+
+#: Tests of all modules of a folder together.
+TESTED_TOGETHER: dict[str, tuple[str, ...]] = {"passes": ("tests/passes/test_declarations.py",)}
 
 
 def mirrored_test(module: str) -> str:
@@ -91,4 +166,8 @@ def tests_of(root: Path, module: str) -> list[str]:
     """Test files of a module; none if nothing tests it."""
     mirrored = mirrored_test(module)
     own = [mirrored] if (root / mirrored).exists() else []
-    return own + [test for test in TESTED_ELSEWHERE.get(module, ()) if test != mirrored]
+    if not own and module not in TESTED_ELSEWHERE:
+        return []
+    elsewhere = TESTED_ELSEWHERE.get(module, ())
+    together = TESTED_TOGETHER.get(PurePath(module).parts[0], ())
+    return own + [test for test in (*elsewhere, *together) if test != mirrored]
