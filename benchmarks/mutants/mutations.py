@@ -137,6 +137,14 @@ class _Finder(ast.NodeVisitor):
 
     # values
 
+    def visit_Subscript(self, node: ast.Subscript) -> None:
+        if isinstance(node.slice, ast.Constant) and node.slice.value == 0:
+            # Mostly the only one: the last is the same. So the first becomes the second alone.
+            self._add("constant", self.source.span(node.slice), "1")
+            self.visit(node.value)
+        else:
+            self.generic_visit(node)
+
     def visit_Constant(self, node: ast.Constant) -> None:
         span, value = self.source.span(node), node.value
         if isinstance(value, bool):

@@ -109,3 +109,22 @@ def test_limits_may_be_reached() -> None:
     assert (params.completions, len(params.stop_strings)) == (128, 64)
     assert (len(params.stop_token_ids), len(params.logit_bias)) == (1024, 1024)
     assert params.max_tokens == params.top_k == HUGE
+
+
+def test_what_lies_within_the_bounds_is_taken() -> None:
+    assert SamplingParams(min_p=0.5, top_p=0.5, typical_p=0.5).min_p == 0.5
+    assert SamplingParams(min_p=1).min_p == 1
+    assert SamplingParams(temperature=0).greedy
+    with pytest.raises(RequestError, match="temperature=inf is not allowed"):
+        SamplingParams(temperature=math.inf)
+
+
+def test_end_tokens_end_a_text_unless_the_caller_says_otherwise() -> None:
+    assert SamplingParams().ignore_eos is False
+
+
+def test_values_are_kept_as_the_texts_and_tuples_that_they_are_checked_as() -> None:
+    assert SamplingParams(stop="end").stop == ("end",)
+    assert SamplingParams(stop=["a", "b"]).stop == ("a", "b")
+    assert SamplingParams(choice=["a", "b"]).choice == ("a", "b")
+    assert SamplingParams(json_schema={"type": "object"}).json_schema == '{"type": "object"}'

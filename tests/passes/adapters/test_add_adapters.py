@@ -109,3 +109,27 @@ def test_options_out_of_range(option: str) -> None:
     with pytest.raises(InputError, match=f"{option}=0") as caught:
         AddAdapters(**{option: 0}).requires(model())
     assert caught.value.where == "pass adapters"
+
+
+def test_the_report_states_the_room() -> None:
+    report = AddAdapters(max=2, rank=17).run(model())
+    assert report.facts == {"max": 2, "rank": 32}
+    assert report.count == 2
+
+
+def test_it_makes_room_for_eight_adapters_of_rank_sixteen_by_default() -> None:
+    built = adapted()
+    spec = RaggedStep.read(built).adapters
+    assert spec is not None
+    assert (spec.max, spec.rank) == (8, 16)
+
+
+def test_its_contract_is_checked_around_it() -> None:
+    built = model()
+    AddAdapters().requires(built)
+    with pytest.raises(RuntimeError, match="adapters made no room"):
+        AddAdapters().ensures(built)
+    AddAdapters().run(built)
+    AddAdapters().ensures(built)
+    with pytest.raises(InputError, match="the model has adapters already"):
+        AddAdapters().requires(built)

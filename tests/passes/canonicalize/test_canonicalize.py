@@ -10,6 +10,7 @@ import onnx_ir as ir
 import pytest
 
 from optc.errors import InputError, UnsupportedError
+from optc.forms.decoder import Dense as DenseForm
 from optc.importer import import_model
 from optc.passes.canonicalize import PASSES, Canonicalize
 from optc.pipeline.pipeline import Pipeline
@@ -134,3 +135,13 @@ def test_what_is_not_recognized_is_named(nodes: str, result: str, message: str) 
         Canonicalize().run(model)
     assert caught.value.where.endswith(")")
     assert "passes in canonicalize" in caught.value.hint
+
+
+def test_it_leaves_no_functions_and_says_which_form_it_gave(tmp_path: Path) -> None:
+    built = import_model(save(build(config_of("Llama")), tmp_path / "llama")).model
+    with pytest.raises(InputError):
+        DenseForm.read(built)
+    Canonicalize().run(built)
+    DenseForm.read(built)
+    used = {node.op_identifier() for node in built.graph}
+    assert set(built.functions) <= used

@@ -253,3 +253,39 @@ def test_a_restore_does_not_push_out_what_it_restores() -> None:
     pass_by(blocks, [1], [2], [3], [4])
     assert store.num_blocks == 2
     assert admit(blocks, [1, 0]).num_computed == 1
+
+
+def test_the_first_block_that_the_next_row_sees() -> None:
+    cache = make_blocks(windows=(0, 3, 4, 5), totals=(9,) * 4, size=2).prefixes
+    assert cache is not None
+    assert cache.first_seen(0) == [0, 0, 0, 0]
+    assert cache.first_seen(4) == [0, 3, 2, 2]  # the row at 8 sees 6, 5 and 4 onwards
+
+
+def test_nothing_is_left_of_what_was_evicted() -> None:
+    blocks = make_blocks()
+    holder = admit(blocks, [1, 2, 3, 4, 5], salt="tenant")
+    assert compute(blocks, holder, 5)
+    blocks.free(holder.tables)
+    cache = blocks.prefixes
+    assert cache is not None
+    assert set(cache._roots) == {"tenant"}
+    cache.evict(0, 2)
+    assert cache._roots == {}
+    blocks.check_integrity([])
+
+
+def test_storing_again_is_a_use() -> None:
+    blocks = make_blocks(totals=(6,))
+    old, new = admit(blocks, [1, 1, 1]), admit(blocks, [2, 2, 2])
+    assert compute(blocks, old, 3)
+    assert compute(blocks, new, 3)
+    old.tokens = np.array([1, 1, 1, 3, 3], np.int32)
+    assert compute(blocks, old, 5)  # its first block counts as used after the other's
+    for holder in (old, new):
+        blocks.free(holder.tables)
+    cache = blocks.prefixes
+    assert cache is not None
+    cache.evict(0, 1)
+    assert admit(blocks, [2, 2, 2]).num_computed == 0
+    assert admit(blocks, [1, 1, 1]).num_computed == 2

@@ -32,3 +32,9 @@ def test_amounts_add_up_over_steps(first: list[tuple[int, int]], second: list[tu
     assert work.kv_tokens == [sum(n for _, n in first + second), sum(map(len, seen))]
     assert work.factors()["1"] == work.factors()["R"] - 1 == 2
     assert work.factors()["kv1"] == work.kv_tokens[1]
+
+
+def test_pairs_are_rows_by_what_each_sees() -> None:
+    work = Work((0, 4))
+    work.add_step([(1, 10), (3, 5)], 1)  # a token after nine others; three after two others
+    assert work.pairs == [10 + 3 + 4 + 5, 4 + 3 + 4 + 4]

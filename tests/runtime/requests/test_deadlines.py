@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import cast
 
 import numpy as np
 import pytest
@@ -14,6 +15,7 @@ from optc.runtime.loop.core import Core
 from optc.runtime.params import SamplingParams
 from optc.runtime.requests.checks import shown
 from optc.runtime.requests.completion_input import CompletionInput
+from optc.runtime.requests.deadlines import Deadlines
 from optc.runtime.requests.request import Request
 from optc.runtime.settings import ServeSettings
 from tests.runtime.support.toy import ToyExecutable, generate_naively, toy_spec
@@ -112,3 +114,22 @@ def test_bad_priorities_are_refused(priority: int) -> None:
     engine = Engine(lambda: ToyExecutable(toy_spec()))
     with engine, pytest.raises(RequestError, match=r"^priority: a priority of .* is not allowed"):
         engine.generate([[1]], priority=priority)
+
+
+def test_the_next_deadline_is_the_earliest() -> None:
+    class Watched:
+        def __init__(self, number: int, deadline_s: float | None) -> None:
+            self.id, self.deadline_s = number, deadline_s
+            self.finish_reason: str | None = None
+
+    deadlines = Deadlines()
+    assert (bool(deadlines), deadlines.next_s()) == (False, math.inf)
+    late, soon, never = Watched(1, 9.0), Watched(2, 4.0), Watched(3, None)
+    for request in (late, soon, never):
+        deadlines.add(cast("Request", request))
+    assert deadlines.next_s() == 4.0
+    assert deadlines.expired(4.0) == [soon]
+    assert deadlines.next_s() == 9.0
+    late.finish_reason = "stop"
+    assert deadlines.expired(10.0) == []
+    assert not deadlines

@@ -169,3 +169,49 @@ def test_an_ended_request_is_forgotten_everywhere() -> None:
     speculator.forget(request(1))
     assert [controller.forgotten for controller in controllers] == [[0, 1], [0, 1]]
     assert [proposer.forgotten for proposer in proposers] == [[0, 1], [0, 1]]
+
+
+def test_a_source_is_told_of_rows_of_its_own_verifications_and_of_the_end() -> None:
+    rows: list[object] = []
+    learned: list[int] = []
+    released: list[str] = []
+
+    class Learner:
+        def learn(self, request: Request, checked: Checked) -> None:
+            learned.append(request.id)
+
+    plain = Source(Scripted({0: [8]}), PerRequest({0: 1, 1: 1}))
+    source = Source(
+        Scripted({1: [7]}),
+        PerRequest({0: 1, 1: 1}),
+        learner=Learner(),
+        note_rows=rows.append,
+        release=lambda: released.append("source"),
+    )
+    assert not Speculator([plain]).notes_rows
+    speculator = Speculator([plain, source])
+    assert speculator.notes_rows
+    running = [request(0), request(1)]
+    assert speculator.propose(running)
+    for each in running:
+        speculator.learn(each, Checked(1, (0,), [7, 9]))
+    assert learned == [1], "the other's drafts were none of this source"
+    assert (plain.drafted, plain.accepted, source.drafted, source.accepted) == (1, 1, 1, 1)
+    speculator.note_rows({0: 3})
+    assert rows == [{0: 3}]
+    speculator.close()
+    assert released == ["source"]
+
+
+def test_a_source_that_is_not_ready_is_passed_over() -> None:
+    first, second = PerRequest({0: 1}), PerRequest({0: 1})
+    first.is_ready = False
+    speculator = Speculator([Source(Scripted({0: [5]}), first), Source(Scripted({0: [6]}), second)])
+    asked = request(0)
+    assert speculator.propose([asked])
+    assert drafted([asked]) == [[6]]
+
+
+def test_a_fresh_source_has_drafted_nothing() -> None:
+    source = Source(Scripted({}), Fixed(1))
+    assert (source.seconds, source.drafted, source.accepted) == (0, 0, 0)

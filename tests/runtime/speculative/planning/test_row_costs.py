@@ -93,6 +93,8 @@ def test_json_gives_the_same() -> None:
     "value",
     [
         {},
+        {"rows": 1, "seconds": [1.0]},
+        {"rows": [1], "seconds": 1.0},
         {"rows": [], "seconds": []},
         {"rows": [1, 2], "seconds": [1.0]},
         {"rows": [2, 1], "seconds": [1.0, 2.0]},
