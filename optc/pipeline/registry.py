@@ -6,19 +6,39 @@ Beside `optc.registry`, which the runtime reads: passes need the graph of a mode
 from __future__ import annotations
 
 from functools import cache
-from importlib.metadata import entry_points
+from importlib.metadata import EntryPoint, entry_points
 
+from optc.errors import UnavailableError
 from optc.pipeline.base import Pass
 
 
 @cache
 def pass_groups() -> dict[str, tuple[type[Pass], ...]]:
-    """The pass classes of every group, in the order of its module's ``PASSES``."""
+    """The pass classes of every group, in the order of its module's ``PASSES``.
+
+    Raises:
+        UnavailableError: A package of passes that is installed beside optc cannot be imported.
+    """
     points = sorted(entry_points(group="optc.passes"), key=lambda p: p.name)
-    return {point.name: tuple(point.load().PASSES) for point in points}
+    return {point.name: _load(point) for point in points}
 
 
 @cache
 def passes() -> dict[str, type[Pass]]:
-    """Every pass class by name."""
+    """Every pass class by name; raises as `pass_groups` does."""
     return {p.name: p for group in pass_groups().values() for p in group}
+
+
+def _load(point: EntryPoint) -> tuple[type[Pass], ...]:
+    try:
+        return tuple(point.load().PASSES)
+    except Exception as error:  # a package may raise anything while it is imported
+        package = "optc" if point.dist is None else point.dist.name
+        if package == "optc":
+            raise
+        raise UnavailableError(
+            f"the passes of the package {package!r} cannot be loaded: "
+            f"{type(error).__name__}: {error}",
+            where=f"entry point {point.name} = {point.value}",
+            hint=f"install another release of it, or: pip uninstall {package}",
+        ) from error

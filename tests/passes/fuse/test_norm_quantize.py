@@ -62,3 +62,16 @@ def test_other_operands_are_left() -> None:
         t = Tanh (x)
         q, s = optc.QuantizeActivation (t)"""
     )
+
+
+def test_others_behind_what_is_left_are_fused() -> None:
+    nodes = """
+        t = Tanh (x)
+        q0, s0 = optc.QuantizeActivation (t)
+        m = RMSNormalization (r, scale)
+        q1, s1 = optc.QuantizeActivation (m)
+        u = Add (m, r)
+        n = RMSNormalization (u, scale)
+        q, s = optc.QuantizeActivation (n)"""
+    model = model_of(SIGNATURE, nodes, {"scale": f32(8)})
+    assert FuseNormQuantize().run(model).details == {"RMSNormQuantize": 1}

@@ -81,3 +81,25 @@ def test_the_nearest_miss_is_told_first() -> None:
         "LayerNormalization: a LayerNormalization is not fused with its Add",
         "RMSNormalization: its operand is no sum",
     ]
+
+
+def test_a_norm_without_an_epsilon_has_onnxs() -> None:
+    nodes = "a = Add (x, x)\nb = RMSNormalization (a, scale)\ny = Add (a, b)"
+    model = model_of("g (float[S,8] x) => (float[S,8] y)", nodes, {"scale": f32(8)})
+    assert FuseResidualNorm().run(model).count == 1
+    assert nodes_text(model) == expected(
+        """
+        a, b = optc.AddRMSNorm <epsilon = 1e-05> (x, x, scale)
+        y = Add (a, b)"""
+    )
+
+
+def test_others_behind_what_is_left_are_fused() -> None:
+    nodes = f"""
+        t = {NORM} (x, scale)
+        a = Add (t, x)
+        b = {NORM} (a, scale)
+        y = Add (a, b)"""
+    model = model_of("g (float[S,8] x) => (float[S,8] y)", nodes, {"scale": f32(8)})
+    report = FuseResidualNorm().run(model)
+    assert (report.count, report.skipped) == (1, ["RMSNormalization: its operand is no sum"])

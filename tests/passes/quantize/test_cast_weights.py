@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ml_dtypes
 import numpy as np
+import onnx_ir as ir
 import pytest
 
 from optc.errors import InputError
@@ -88,3 +89,23 @@ def test_options_leave_embeddings_alone() -> None:
 def test_other_types_are_refused() -> None:
     with pytest.raises(InputError, match=r"dtype=float16 is not possible \(the only type is"):
         CastWeights(dtype="float16")
+
+
+def test_other_lookups_do_not_hide_the_table() -> None:
+    model = dense_model(Dense())
+    first = model.graph[0]
+    assert first.op_type == "Gather"
+    ids = model.graph.inputs[0]
+    axis = ir.Value(name="three", const_value=ir.tensor(np.array([3], np.int64)))
+    model.graph.register_initializer(axis)
+    other = ir.Node("", "Gather", [axis, ids], name="other")
+    model.graph.insert_before(first, other)
+    assert CastWeights().run(model).details["embedding bfloat16"] == 1
+
+
+def test_the_middle_layers_are_cast_where_the_head_comes_first_and_stays() -> None:
+    nodes = "y = MatMul (x, head)\nh = MatMul (x, w)\nz = Tanh (h)"
+    signature = "g (float[S,8] x) => (float[S,5] y, float[S,8] z)"
+    model = model_of(signature, nodes, {"w": f32(8, 8), "head": f32(8, 5)})
+    report = CastWeights(head=False).run(model)
+    assert (report.details, len(report.skipped)) == ({"bfloat16": 1}, 1)
