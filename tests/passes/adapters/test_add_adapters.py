@@ -124,6 +124,13 @@ def test_it_makes_room_for_eight_adapters_of_rank_sixteen_by_default() -> None:
     assert (spec.max, spec.rank) == (8, 16)
 
 
+def test_the_bounds_of_the_options_are_allowed() -> None:
+    assert (AddAdapters(max=256, rank=256).max, AddAdapters(max=1, rank=1).rank) == (256, 1)
+    for options in ({"max": 257}, {"rank": 257}, {"max": 0}):
+        with pytest.raises(InputError, match="from 1 to 256"):
+            AddAdapters(**options)
+
+
 def test_its_contract_is_checked_around_it() -> None:
     built = model()
     AddAdapters().requires(built)

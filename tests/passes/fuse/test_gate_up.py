@@ -91,6 +91,24 @@ def test_other_mlps_are_told(nodes: str, reason: str) -> None:
     assert (report.count, report.skipped) == (0, [reason])
 
 
+@pytest.mark.parametrize("alpha", ["", "<alpha: float = 1.0> "])
+def test_swish_is_silu(alpha: str) -> None:
+    nodes = "gu = MatMul (x, w)\ng, u = Split <axis: int = -1> (gu, sizes)\n"
+    nodes += f"a = Swish {alpha}(g)\ny = Mul (a, u)"
+    values = {"w": f32(8, 12), "sizes": np.array([6, 6])}
+    model = model_of(SIGNATURE, nodes, values)
+    report = FuseGateUp().run(model)
+    assert report.count == 1, report.skipped
+    assert "activation: string = silu" in nodes_text(model)
+
+
+def test_swish_with_another_alpha_is_not() -> None:
+    nodes = "gu = MatMul (x, w)\ng, u = Split <axis: int = -1> (gu, sizes)\n"
+    nodes += "a = Swish <alpha: float = 2.0> (g)\ny = Mul (a, u)"
+    model = model_of(SIGNATURE, nodes, {"w": f32(8, 12), "sizes": np.array([6, 6])})
+    assert FuseGateUp().run(model).count == 0
+
+
 def test_halves_in_the_other_order_are_left() -> None:
     nodes = "t = MatMul (x, w)\nu, g = Split <axis: int = -1> (t, s)\na = Gelu (g)\ny = Mul (a, u)"
     model = model_of(SIGNATURE, nodes, {"w": f32(8, 12), "s": np.array([6, 6])})

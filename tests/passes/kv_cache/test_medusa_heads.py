@@ -94,7 +94,10 @@ def test_heads_are_added_once(tmp_path: Path) -> None:
     write_heads(tmp_path, 2, SHAPE.hidden)
     model = model_after("kv-cache", SHAPE)
     one = MedusaHeads(folder=str(tmp_path))
+    with pytest.raises(RuntimeError, match="medusa-heads added no output"):
+        one.ensures(model)
     assert one.run(model).details == {"head": 2}
+    one.ensures(model)
     with pytest.raises(InputError, match="has Medusa heads already"):
         one.run(model)
 
