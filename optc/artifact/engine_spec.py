@@ -11,7 +11,7 @@ from optc.executable.executable import KV_TYPES, EngineSpec, KVGroup, LayerKV
 from optc.executable.kv_layout import KVLayout
 
 #: Most KV heads of a layer, and most elements of a head: far above any model's, and low enough that
-#: sizes computed from them stay within int64.
+#: the bytes of a token in a layer (at most 2 * 4 * 2**32) stay far within int64.
 _MAX_HEADS = _MAX_DIM = 1 << 16
 
 

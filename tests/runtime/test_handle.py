@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import os
 import threading
 from collections.abc import Callable, Iterator
 
@@ -194,12 +195,12 @@ def test_leaving_a_stream_cancels_its_request(
 
     def remember(self: Engine, *arguments: object, **options: object) -> Handle:
         submitted.append(submit(self, *arguments, **options))  # type: ignore[arg-type]
+        executable.permits.release(3)  # not before: the other request would take them all
         return submitted[-1]
 
     monkeypatch.setattr(Engine, "submit", remember)
 
     async def leave(error: type[BaseException] | None) -> None:
-        executable.permits.release(3)
         async for _ in engine.stream([1], LONG):
             if error is not None:
                 raise error
@@ -379,3 +380,30 @@ def test_a_delta_is_there_before_anybody_is_woken() -> None:
     one.push(Delta(0, "a", (1,)))
     one.finish(completion(0))
     assert seen == [Delta(0, "a", (1,)), None]
+
+
+def test_every_way_to_wait_says_that_a_fork_cannot(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def stream(one: Handle) -> None:
+        async for _ in one:
+            raise AssertionError("a fork gets no deltas")
+
+    async def wait(one: Handle) -> None:
+        await one
+
+    one = handle()
+    one.finish(completion(0))
+    pid = os.getpid()
+    monkeypatch.setattr(os, "getpid", lambda: pid + 1)
+    for ask in (lambda: one.result(0), lambda: next(iter(one))):
+        with pytest.raises(EngineError, match="does not survive a fork"):
+            ask()
+    for coroutine in (stream(one), wait(one)):
+        with pytest.raises(EngineError, match="does not survive a fork"):
+            run(coroutine)
+
+
+def test_an_engine_is_closed_behind_its_with() -> None:
+    with Engine(lambda: ToyExecutable(toy_spec(max_context=64))) as engine:
+        assert len(engine.generate([[1, 2]], GREEDY)) == 1
+    with pytest.raises(OptcError, match="the engine is not running any more"):
+        engine.generate([[1, 2]], GREEDY)

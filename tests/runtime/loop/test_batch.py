@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from optc.executable.executable import Int32, StepBatch
-from optc.runtime.kv.kv_blocks import BlockTables
-from optc.runtime.loop.batch import build_batch, many_rows, one_row, one_row_each
+from optc.runtime.kv.kv_blocks import BlockCopy, BlockTables
+from optc.runtime.loop.batch import build_batch, copied_slots, many_rows, one_row, one_row_each
 from optc.runtime.scheduling.chunks import Chunk
 
 
@@ -82,3 +82,9 @@ def test_drafts_and_several_rows_take_the_general_way() -> None:
     assert batch.positions.tolist() == [17, 18, 19]
     batch = build_batch([Chunk(sequence, 19, 1, 0), Chunk(sequence, 18, 1, 0)], 1, 4)
     assert batch.positions.tolist() == [19, 18]
+
+
+def test_copies_are_slots_of_whole_groups() -> None:
+    copies = [BlockCopy(1, 2, 5, 3), BlockCopy(0, 1, 4, 2), BlockCopy(1, 0, 3, 1)]
+    found = [(g, s.tolist(), t.tolist()) for g, s, t in copied_slots(copies, 4)]
+    assert found == [(0, [4, 5], [16, 17]), (1, [8, 9, 10, 0], [20, 21, 22, 12])]

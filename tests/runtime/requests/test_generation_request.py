@@ -62,3 +62,9 @@ def test_a_whole_request_comes_alone(params: SamplingParams | None, terms: dict[
 def test_an_unknown_term_is_refused() -> None:
     with pytest.raises(TypeError, match="'prio'"):
         as_request("a", None, {"prio": 1})
+
+
+def test_what_a_request_is_unless_it_is_said() -> None:
+    request = GenerationRequest("a")
+    assert (request.salt, request.priority, request.adapter) == ("", 0, None)
+    assert (request.deadline_s, request.parse_special) == (None, False)

@@ -11,7 +11,7 @@ from optc.runtime.kv.kv_plan import KVPlan
 from optc.runtime.loop.core import Core
 from optc.runtime.params import SamplingParams
 from optc.runtime.requests.completion_input import CompletionInput
-from optc.runtime.scheduling.batching import Batches, BatchingMode
+from optc.runtime.scheduling.batching import MODES, Batches, BatchingMode, make_batching
 from optc.runtime.settings import ServeSettings
 from tests.runtime.support.jobs import Job, make_world
 from tests.runtime.support.toy import ToyExecutable, generate_naively, toy_spec
@@ -126,3 +126,9 @@ def test_unknown_modes_and_windows_are_refused(mode: str, window: float, message
             lambda: ToyExecutable(toy_spec()), ServeSettings(batching=mode, batch_window_ms=window)
         )  # type: ignore[arg-type]
     assert str(caught.value) == message
+
+
+def test_modes_by_name() -> None:
+    kinds = [type(make_batching(mode, 5.0, 4)).__name__ for mode in MODES]
+    assert dict(zip(MODES, kinds, strict=True))["continuous"] == "Continuous"
+    assert "NoneType" not in kinds

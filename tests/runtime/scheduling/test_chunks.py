@@ -47,3 +47,7 @@ def test_pending_rows_are_what_is_known_but_not_computed() -> None:
     assert pending(cast(Schedulable, job(10, 4))) == 6
     assert pending(cast(Schedulable, job(10, 10))) == 0
     assert pending(cast(Schedulable, job(10, 4, idle=True))) == 0
+
+
+def test_rows_are_no_drafts_unless_it_is_said() -> None:
+    assert Chunk(job(4, 0), 0, 4).drafted == 0

@@ -142,3 +142,12 @@ def test_a_prefill_chunk_holds_prompts_back_only_while_others_decode() -> None:
     world.add(20, 2)
     chunks = world.scheduler.schedule()
     assert [(chunk.request.id, chunk.rows) for chunk in chunks] == [(0, 1), (1, 3)]
+
+
+def test_a_lost_block_is_found() -> None:
+    world = make_world()
+    world.add(2, 2)
+    world.step()
+    world.blocks.pools[0].take(1)  # held by nobody
+    with pytest.raises(RuntimeError):
+        world.scheduler.check_integrity()

@@ -15,7 +15,7 @@ from optc.runtime.params import SamplingParams
 from optc.runtime.requests.completion_input import CompletionInput
 from optc.runtime.requests.request import Request
 from optc.runtime.settings import ServeSettings
-from optc.runtime.spill.spill import Spill
+from optc.runtime.spill.spill import Spill, chain, root_digest
 from optc.runtime.spill.stores import Bytes, FileStore, HostStore, SpillWarning, Store
 from tests.runtime.support.toy import ToyExecutable, generate_naively, toy_spec
 from tests.runtime.support.traffic import drain
@@ -106,3 +106,32 @@ def test_restoring_must_be_faster_than_computing(seconds: float, pays: bool) -> 
     spill.observe_step(rows=10, requests=1, seconds=2.5)  # a second for four tokens
     answers = [spill.pays(tokens=4, blocks=1) for _ in range(64)]
     assert answers == ([True] * 64 if pays else [False] * 63 + [True]), "a probe at times"
+
+
+def test_its_store_is_given_back_with_it() -> None:
+    blocks, store = Ticking(0.5), HostStore(1 << 20)
+    blocks.allocate_kv((4,), 4)
+    spill = Spill(store, blocks)
+    spill.save(0, b"x", 1)
+    assert (spill.num_blocks, spill.restored_blocks) == (1, 0)
+    spill.close()
+    assert len(store) == 0
+
+
+def test_what_is_saved_again_is_the_last_to_be_forgotten() -> None:
+    blocks = Ticking(0.5)
+    blocks.allocate_kv((4,), 4)
+    size = blocks.read_blocks(0, np.array([0], np.int32)).nbytes
+    spill = Spill(HostStore(2 * size), blocks)
+    for digest in (b"a", b"b", b"a", b"c"):
+        spill.save(0, digest, 1)
+    assert [spill.has(0, digest) for digest in (b"a", b"b", b"c")] == [True, False, True]
+    spill.touch(0, b"a")
+    spill.save(0, b"d", 1)
+    assert [spill.has(0, digest) for digest in (b"a", b"c", b"d")] == [True, False, True]
+
+
+def test_digests_are_of_sixteen_bytes_and_of_all_before() -> None:
+    root = root_digest("tenant")
+    assert len(root) == len(chain(root, b"k")) == 16
+    assert len({root, root_digest(""), chain(root, b"k"), chain(root_digest(""), b"k")}) == 4

@@ -145,3 +145,19 @@ def test_a_folder_that_takes_no_file_is_refused(tmp_path: Path) -> None:
         f"{where}: no file can be made: No such file or directory "
         "(name a folder that exists and can be written)"
     )
+
+
+def test_a_closed_memory_store_has_all_its_room_again() -> None:
+    store = HostStore(16)
+    store.put((0, b"a"), np.zeros(16, np.uint8))
+    store.close()
+    store.put((0, b"b"), np.zeros(16, np.uint8))
+    assert len(store) == 1
+
+
+def test_a_closed_file_store_has_no_blocks(tmp_path: Path) -> None:
+    store = FileStore(tmp_path, 1 << 12)
+    store.put((0, b"a"), np.zeros(16, np.uint8))
+    assert len(store) == 1
+    store.close()
+    assert len(store) == 0

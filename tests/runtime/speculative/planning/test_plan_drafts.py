@@ -9,7 +9,7 @@ from operator import mul
 import numpy as np
 import pytest
 
-from optc.runtime.speculative.planning.plan_drafts import MARGIN, Costs, plan_drafts
+from optc.runtime.speculative.planning.plan_drafts import MARGIN, Costs, DraftPlan, plan_drafts
 from optc.runtime.speculative.planning.row_costs import RowCosts
 
 
@@ -111,3 +111,7 @@ def test_what_making_drafts_takes_is_counted_once() -> None:
     assert plan_drafts(always(8, 0.5), 1, costs._replace(making=2.0)).counts == [0]
     plan = plan_drafts(always(8, 0.9), 1, costs._replace(making=0.5))
     assert plan.extra == pytest.approx(0.5 + 0.05 * plan.counts[0])
+
+
+def test_a_plan_without_drafts_gains_and_costs_nothing() -> None:
+    assert DraftPlan([0, 0]) == ([0, 0], 0.0, 0.0)

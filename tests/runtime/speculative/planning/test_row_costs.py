@@ -137,3 +137,10 @@ def test_without_cache_every_load_measures(tmp_path: Path) -> None:
         executable = ToyExecutable(toy_spec())
         costs.of("target", executable)
         assert executable.batches
+
+
+def test_a_table_holds_the_times_of_all_numbers_of_rows() -> None:
+    costs = RowCosts((1, 4), (1.5, 3.0))
+    for rows in (1, 2, 5, 8):
+        table = costs.upto(rows)
+        assert table[: rows + 1] == [costs.at(n) for n in range(rows + 1)]
