@@ -128,3 +128,18 @@ def test_values_are_kept_as_the_texts_and_tuples_that_they_are_checked_as() -> N
     assert SamplingParams(stop=["a", "b"]).stop == ("a", "b")
     assert SamplingParams(choice=["a", "b"]).choice == ("a", "b")
     assert SamplingParams(json_schema={"type": "object"}).json_schema == '{"type": "object"}'
+
+
+def test_lists_may_be_as_long_as_their_limit() -> None:
+    assert len(SamplingParams(stop_token_ids=list(range(1024))).stop_token_ids) == 1024
+    assert len(SamplingParams(logit_bias=dict.fromkeys(range(1024), 1.0)).logit_bias) == 1024
+    with pytest.raises(RequestError, match="stop_token_ids"):
+        SamplingParams(stop_token_ids=list(range(1025)))
+    with pytest.raises(RequestError, match="of 1024 tokens at most"):
+        SamplingParams(logit_bias=dict.fromkeys(range(1025), 1.0))
+
+
+@pytest.mark.parametrize("value", [math.inf, math.nan, 0, -1])
+def test_a_repetition_penalty_is_finite_and_above_0(value: float) -> None:
+    with pytest.raises(RequestError, match="repetition_penalty"):
+        SamplingParams(repetition_penalty=value)

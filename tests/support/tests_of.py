@@ -149,6 +149,7 @@ TESTED_ELSEWHERE: dict[str, tuple[str, ...]] = {
         "tests/passes/kv_cache/test_kv_cache.py",
     ),
     "passes/kv_cache/kv_cache.py": ("tests/passes/kv_cache/test_kv_cache_refusals.py",),
+    "optc/runtime/text/tokenizer.py": ("tests/runtime/text/test_control_tokens.py",),
 }
 
 #: Tests of all modules of a folder together.

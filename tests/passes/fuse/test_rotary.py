@@ -126,3 +126,12 @@ def test_near_misses_are_told(nodes: str, reason: str) -> None:
     report = FuseRotary().run(model)
     assert (report.count, report.skipped) == (0, [f"PagedAttention: {reason}"])
     assert nodes_text(model) == before
+
+
+def test_a_norm_of_queries_alone_is_taken_along() -> None:
+    nodes = f"q0, k, v = Split <axis: int = -1> (x, sizes)\nq = {norm(4, 'q0')}\n{PAGED}"
+    model = model_of(SIGNATURE, nodes, weights())
+    before = run(model, feeds())
+    assert FuseRotary().run(model).details == {"head norms": 1}
+    for got, want in zip(run(model, feeds()), before, strict=True):
+        np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-5)

@@ -252,3 +252,12 @@ def test_the_tree_is_an_input_where_it_is_asked_for() -> None:
         assert ("tree_parent" in {value.name for value in model.graph.inputs}) is tree
         attention = next(n for n in model.graph if n.op_type == "PagedAttention")
         assert len(attention.inputs) == 9 + tree
+
+
+def test_what_attention_gives_has_a_row_a_token_and_all_heads() -> None:
+    model = dense_model(Dense())
+    KVCache().run(model)
+    shapes = [n.outputs[0].shape for n in model.graph if n.op_type == "PagedAttention"]
+    shape = Dense()
+    assert shapes == [ir.Shape(["T", shape.heads * shape.head_dim])] * len(shapes)
+    assert shapes

@@ -163,3 +163,18 @@ def test_what_is_no_ragged_step_is_refused() -> None:
     with pytest.raises(UnsupportedError, match="slots have no place for tree_parent") as caught:
         KVSlots().requires(tree)
     assert "without LoRA adapters, Medusa heads and trees" in caught.value.hint
+
+
+def test_attention_that_is_left_is_an_internal_error() -> None:
+    model = model_after("kv-cache", Dense())
+    with pytest.raises(RuntimeError, match="kv-slots left 2 attentions"):
+        KVSlots().ensures(model)
+    KVSlots().run(model)
+    KVSlots().ensures(model)
+
+
+def test_every_value_of_the_slot_form_has_a_shape() -> None:
+    model = model_after("kv-cache", Dense(qk_norm=True))
+    KVSlots().run(model)
+    without = [v.name for node in model.graph for v in node.outputs if v.shape is None]
+    assert without == []

@@ -272,3 +272,26 @@ def test_no_more_sequences_are_served_at_once_than_asked_for() -> None:
         core.step()
         most = max(most, core.scheduler.num_running)
     assert most == 2
+
+
+def test_requests_are_listed_until_they_end_and_the_engine_is_closed_with_the_core() -> None:
+    class Closable(ToyExecutable):
+        closed = False
+
+        def close(self) -> None:
+            self.closed = True
+
+    executable = Closable(toy_spec())
+    core = Core(executable, KVPlan(4, (8,), 0, 32), ServeSettings())
+    params = SamplingParams(temperature=0, max_tokens=2)
+    added = [
+        core.add(CompletionInput(np.array([1, token], np.int32), params, seed=0))
+        for token in (2, 3)
+    ]
+    assert list(core.requests()) == added
+    while core.has_work:
+        core.step()
+    assert list(core.requests()) == []
+    assert not executable.closed
+    core.close()
+    assert executable.closed

@@ -215,3 +215,20 @@ def test_a_source_that_is_not_ready_is_passed_over() -> None:
 def test_a_fresh_source_has_drafted_nothing() -> None:
     source = Source(Scripted({}), Fixed(1))
     assert (source.seconds, source.drafted, source.accepted) == (0, 0, 0)
+
+
+def test_drafts_of_the_step_before_are_forgotten() -> None:
+    proposer = Scripted({0: [5]})
+    speculator = Speculator([Source(proposer, PerRequest({0: 1}))])
+    asked = request(0)
+    assert speculator.propose([asked])
+    proposer.tokens.clear()
+    assert not speculator.propose([asked])
+    assert drafted([asked]) == [[]]
+
+
+def test_a_request_without_room_is_not_asked_for() -> None:
+    controller = PerRequest({0: 1, 1: 1})
+    full, free = request(0, room=0), request(1, room=1)
+    Speculator([Source(Scripted({0: [5], 1: [6]}), controller)]).propose([full, free])
+    assert [one.id for one in controller.asked] == [1]

@@ -172,3 +172,7 @@ def test_a_template_is_compiled_once() -> None:
 def test_a_source_that_is_too_long_is_not_compiled() -> None:
     with pytest.raises(RequestError, match="the chat template has 1048577 characters"):
         render_template(" " * ((1 << 20) + 1), {})
+
+
+def test_blocks_leave_no_blanks_before_them() -> None:
+    assert render_template("a\n  {% if true %}\nb{% endif %}", {}) == "a\nb"
