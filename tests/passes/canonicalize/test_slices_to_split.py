@@ -55,3 +55,7 @@ def test_gaps_overlaps_and_single_slices_stay(ranges: tuple[str, ...]) -> None:
 
 def test_another_axis_stays() -> None:
     assert SlicesToSplit().run(model("zero, four", "four, eight", axis="one")).count == 0
+
+
+def test_two_halves_are_enough() -> None:
+    assert SlicesToSplit().run(model("zero, four", "four, eight")).details == {"split": 1}

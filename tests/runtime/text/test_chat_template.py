@@ -176,3 +176,10 @@ def test_a_source_that_is_too_long_is_not_compiled() -> None:
 
 def test_blocks_leave_no_blanks_before_them() -> None:
     assert render_template("a\n  {% if true %}\nb{% endif %}", {}) == "a\nb"
+
+
+def test_what_a_template_refuses_is_said_in_its_own_words() -> None:
+    with pytest.raises(RequestError) as caught:
+        render_template("{{ raise_exception('roles must alternate') }}", {})
+    assert "roles must alternate" in str(caught.value)
+    assert "fails" not in str(caught.value)
