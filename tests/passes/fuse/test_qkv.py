@@ -110,3 +110,11 @@ def test_near_misses_are_told() -> None:
         report = FuseQKV().run(model)
         assert (report.count, report.skipped) == (0, [f"Attention: {reason}"])
         assert nodes_text(model) == before
+
+
+def test_names_of_values_stay_unique() -> None:
+    nodes = f"q = MatMul (x, wq)\nk = MatMul (x, wk)\nv = MatMul (x, wv)\n{ATTENTION} (q, k, v)"
+    model = model_of(SIGNATURE, nodes, weights())
+    FuseQKV().run(model)
+    names = [value.name for node in model.graph for value in node.outputs]
+    assert len(names) == len(set(names))

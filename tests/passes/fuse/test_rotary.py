@@ -135,3 +135,13 @@ def test_a_norm_of_queries_alone_is_taken_along() -> None:
     assert FuseRotary().run(model).details == {"head norms": 1}
     for got, want in zip(run(model, feeds()), before, strict=True):
         np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-5)
+
+
+def test_a_norm_of_keys_alone_is_taken_along() -> None:
+    nodes = f"q, k0, v = Split <axis: int = -1> (x, sizes)\nk = {norm(2, 'k0')}\n{PAGED}"
+    model = model_of(SIGNATURE, nodes, weights())
+    before = run(model, feeds())
+    assert FuseRotary().run(model).details == {"head norms": 1}
+    assert "epsilon = 0.5" in nodes_text(model)
+    for got, want in zip(run(model, feeds()), before, strict=True):
+        np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-5)

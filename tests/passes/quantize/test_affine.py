@@ -189,3 +189,9 @@ def test_a_large_weight_is_read_by_tiles_only() -> None:
     tracemalloc.stop()
     assert reads == [512, 512]
     assert peak < 12 << 20  # one tile in float32 is 4 MiB; the weight would be 1 GiB
+
+
+@pytest.mark.parametrize("symmetric", [True, False])
+def test_the_scale_of_nothing_but_zeros_is_1(symmetric: bool) -> None:
+    found = quantize_rows(np.zeros((2, 64), np.float32), Scheme(4, 32, symmetric))
+    np.testing.assert_array_equal(found.scales.astype(np.float32), 1)

@@ -164,3 +164,18 @@ def test_types_that_are_not_known_are_refused() -> None:
     with pytest.raises(InputError, match=r"dtype=int3 is not possible \(one of int8, fp8, nvfp4\)"):
         QuantizeStatic(dtype="int3")
     assert not issubclass(InputError, UnsupportedError)
+
+
+def test_layers_behind_one_without_a_range_are_quantized() -> None:
+    model, _ = _model(calibrated=False)
+    set_input_ranges(model, 4.0, ("v",))
+    report = QuantizeStatic(head=True).run(model)
+    assert report.details == {"int8 per channel, activations per tensor": 1}
+    assert report.skipped == ["MatMul: the input of w is not calibrated"]
+
+
+def test_its_samples_are_what_it_writes_of_an_embedding_a_layer_and_a_head() -> None:
+    written = [node.op_type for node in QuantizeStatic(head=True).samples()]
+    assert written[0] == "Gather"
+    assert written.count("MatMul") == 2
+    assert "QuantizeLinear" in written

@@ -258,3 +258,22 @@ def test_options_come_from_text() -> None:
     one = QuantizeWeights.from_options(texts)
     assert one == QuantizeWeights(bits=4, group_size=128, symmetric=False, head=False)
     assert one.spec() == "quantize-weights{bits=4,group_size=128,symmetric=false,head=false}"
+
+
+def test_the_report_counts_all_weights_that_were_quantized() -> None:
+    shape = Dense()
+    with_table = QuantizeWeights().run(dense_model(shape)).facts
+    without = QuantizeWeights(embedding=False).run(dense_model(shape)).facts
+    assert with_table["weights"] - without["weights"] == shape.vocab * shape.hidden
+    assert 8 < without["bits_per_weight"] < 10
+
+
+def test_other_lookups_do_not_hide_the_table() -> None:
+    model = dense_model(Dense())
+    first = model.graph[0]
+    assert first.op_type == "Gather"
+    three = ir.Value(name="three", const_value=ir.tensor(np.array([3], np.int64)))
+    model.graph.register_initializer(three)
+    other = ir.Node("", "Gather", [three, model.graph.inputs[0]], name="other")
+    model.graph.insert_before(first, other)
+    assert QuantizeWeights().run(model).details["embedding int8 per row"] == 1

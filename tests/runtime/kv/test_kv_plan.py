@@ -114,3 +114,15 @@ def test_slots_that_do_not_fit_are_refused() -> None:
         f"kv_memory: {7 * token} bytes hold no slot of 8 tokens "
         f"(at least {8 * token} bytes, or a smaller block_size)"
     )
+
+
+def test_the_default_takes_a_quarter_of_the_memory_and_holds_a_longest_request(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    spec = toy_spec((0,), max_context=64, max_sequences=64)
+    whole = plan_kv(spec, None, 16)
+    one = whole.bytes // 64
+    monkeypatch.setattr("optc.runtime.kv.kv_plan.available_memory", lambda: 40 * one)
+    assert plan_kv(spec, None, 16).bytes == 10 * one
+    monkeypatch.setattr("optc.runtime.kv.kv_plan.available_memory", lambda: one)
+    assert plan_kv(spec, None, 16).bytes == one
