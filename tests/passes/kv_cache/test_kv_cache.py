@@ -261,3 +261,11 @@ def test_what_attention_gives_has_a_row_a_token_and_all_heads() -> None:
     shape = Dense()
     assert shapes == [ir.Shape(["T", shape.heads * shape.head_dim])] * len(shapes)
     assert shapes
+
+
+def test_dense_attention_that_is_left_is_an_internal_error() -> None:
+    model = dense_model(Dense())
+    with pytest.raises(RuntimeError, match="kv-cache left a dense attention"):
+        KVCache().ensures(model)
+    KVCache().run(model)
+    KVCache().ensures(model)
