@@ -9,8 +9,6 @@ from optc.backends.onnxruntime.legalize.pages import PAGED_TYPE, is_paged
 from optc.ir.functions import DOMAIN
 from optc.target import Target
 
-#: One operator of ONNX Runtime each.
-_NATIVE = frozenset({"AddRMSNorm", "QuantizedMatMul"})
 _DECOMPOSED = {
     "PagedAttention": "GroupQueryAttention over slots",
     "RotaryPagedAttention": "GroupQueryAttention over slots, head norms before it",
@@ -49,6 +47,4 @@ def support_of(node: ir.Node, target: Target) -> Support:
         return Support("unsupported", _UNSUPPORTED[node.op_type])
     if node.op_type in _DECOMPOSED:
         return Support("decomposed", _DECOMPOSED[node.op_type])
-    if node.op_type in _NATIVE:
-        return NATIVE
-    return Support("unsupported", f"ONNX Runtime has nothing for optc::{node.op_type}")
+    return NATIVE
