@@ -150,6 +150,8 @@ TESTED_ELSEWHERE: dict[str, tuple[str, ...]] = {
     ),
     "passes/kv_cache/kv_cache.py": ("tests/passes/kv_cache/test_kv_cache_refusals.py",),
     "optc/runtime/text/tokenizer.py": ("tests/runtime/text/test_control_tokens.py",),
+    "optc/runtime/loop/awaiting.py": ("tests/runtime/test_handle.py",),
+    "optc/runtime/requests/submission.py": ("tests/runtime/requests/test_intake.py",),
 }
 
 #: Tests of all modules of a folder together.
