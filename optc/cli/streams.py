@@ -10,6 +10,7 @@ from __future__ import annotations
 import io
 import os
 import sys
+from select import select
 from typing import TYPE_CHECKING, Any
 
 from optc.errors import OptcError
@@ -38,7 +39,17 @@ class ReaderLeftError(OutputError):
     exit_code = EXIT_READER_LEFT
 
 
-class _Stdout(io.FileIO):
+class _Written(io.FileIO):
+    """A file that is written to its end, also where the caller left it non-blocking, as shells
+    and terminals' multiplexers do with the descriptors that they share."""
+
+    def write(self, data: ReadableBuffer, /) -> int:
+        while (count := super().write(data)) is None:
+            select([], [self], [])
+        return count
+
+
+class _Stdout(_Written):
     """A file whose writing fails with `OutputError`."""
 
     def write(self, data: ReadableBuffer, /) -> int:
@@ -50,7 +61,7 @@ class _Stdout(io.FileIO):
             raise _unwritable(error.strerror or str(error)) from error
 
 
-class _Stderr(io.FileIO):
+class _Stderr(_Written):
     """A file that drops what cannot be written."""
 
     def write(self, data: ReadableBuffer, /) -> int:

@@ -94,7 +94,7 @@ def measure_speed(
 
     Args:
         model: Dense form, after `canonicalize`.
-        executable: The engine; its KV pools are replaced.
+        executable: The engine, for at least 2 tokens; its KV pools are replaced.
         tokens: Token ids of any shape to use as the prompt.
         threads: Threads of ONNX Runtime.
         max_ram_bytes: Memory limit; 0 takes `DEFAULT_RAM_BYTES`. The baseline runs whole if its
@@ -126,7 +126,7 @@ def measure_speed(
 
 def _plan(tokens: Int32, max_context: int) -> _Plan:
     prompt = min(PREFILL_TOKENS, max_context)
-    context = min(DECODE_CONTEXT, max(1, max_context // 2))
+    context = min(DECODE_CONTEXT, max_context // 2)
     steps = min(DECODE_TOKENS, max_context - context)
     return _Plan(np.resize(tokens, prompt).astype(np.int32), context, steps)
 

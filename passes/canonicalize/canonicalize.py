@@ -62,7 +62,6 @@ class Canonicalize(Pass):
             for kind, count in part.details.items():
                 report.add(f"{step.name}: {kind}", count)
             report.skipped += part.skipped
-        prune_functions(model)
         check_dense_form(model)
         model.opset_imports.setdefault(DOMAIN, 1)
         Dense().attach(model)

@@ -13,7 +13,7 @@ from onnx_ir.passes.common import (
 )
 from onnxscript.optimizer import fold_constants_ir
 
-from optc.ir.functions import DOMAIN, prune_functions
+from optc.ir.functions import DOMAIN
 from optc.ir.graph import remove_unused
 from optc.ir.weights import LazyWeight
 from optc.pipeline.base import Pass, PassReport
@@ -44,8 +44,6 @@ class FoldConstants(Pass):
             output_size_limit=_LIMIT,
             should_fold=_may_fold,
         )
-        remove_unused(model)
-        prune_functions(model)
         CommonSubexpressionEliminationPass()(model)
         LiftConstantsToInitializersPass(lift_all_constants=True, size_limit=0)(model)
         remove_unused(model)

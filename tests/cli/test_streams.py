@@ -7,6 +7,7 @@ import json
 import os
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -68,6 +69,19 @@ def test_a_reader_that_left_is_no_error_but_the_code_of_a_broken_pipe() -> None:
         done = subprocess.run([OPTC, *command], stdout=write, stderr=subprocess.PIPE)
         assert (done.returncode, done.stderr) == (141, b"")
     os.close(write)
+
+
+@pytest.mark.parametrize("kind", [streams._Stdout, streams._Stderr])
+def test_a_pipe_that_is_full_for_now_is_waited_for(kind: type[io.FileIO]) -> None:
+    """Who shares the pipe with us may have made it non-blocking."""
+    read, write = os.pipe()
+    os.set_blocking(write, False)
+    whole = os.urandom(1 << 20)  # a pipe holds 64 KiB
+    with ThreadPoolExecutor(1) as pool, os.fdopen(read, "rb") as reader:
+        received = pool.submit(reader.read)
+        with io.TextIOWrapper(io.BufferedWriter(kind(write, "w"))) as stream:
+            stream.buffer.write(whole)
+        assert received.result() == whole
 
 
 HELD = """

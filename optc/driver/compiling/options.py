@@ -122,13 +122,13 @@ def build_limits(options: ResolvedOptions, model_context: int) -> BuildOptions:
     """Limits of the engines for a model whose own context is ``model_context`` tokens.
 
     Raises:
-        InputError: A longer one is wanted.
+        InputError: A longer one is wanted, or one without room for an answer.
     """
     wanted = options.asked.max_context
-    if wanted is not None:
-        check_context(wanted, model_context)
+    context = min(model_context, DEFAULT_CONTEXT) if wanted is None else wanted
+    check_context(context, model_context)
     return BuildOptions(
-        max_context=wanted or min(model_context, DEFAULT_CONTEXT),
+        max_context=context,
         max_ram_bytes=options.max_ram_bytes,
         tune=options.asked.tune,
         schedules=options.asked.schedules,

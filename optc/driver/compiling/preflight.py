@@ -38,7 +38,11 @@ def check_config(source: Path, max_context: int | None, self_draft: int | str | 
 
 
 def check_context(wanted: int, model_context: int) -> None:
-    """Refuse a context that is longer than the model's own."""
+    """Refuse a context that is longer than the model's own, or holds no token behind another."""
+    if wanted < 2:
+        raise InputError(
+            f"{wanted} tokens leave no room for an answer", where="--max-context", hint="at least 2"
+        )
     if wanted > model_context:
         raise InputError(
             f"{wanted} tokens exceed the model's own context of {model_context}",

@@ -46,6 +46,9 @@ def test_context_and_layers_of_the_config(tmp_path: Path) -> None:
 
 def test_bounds() -> None:
     check_context(5, 5)
+    check_context(2, 5)
+    with pytest.raises(InputError, match=r"1 tokens leave no room for an answer .*at least 2"):
+        check_context(1, 5)
     check_layers(1, 2)
     with pytest.raises(InputError, match=r"1 of 1 layers .*has no first layers"):
         check_layers(1, 1)

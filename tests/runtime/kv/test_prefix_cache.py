@@ -13,7 +13,10 @@ from optc.executable.executable import Int32
 from optc.runtime.engine import Engine
 from optc.runtime.kv.eviction import Eviction
 from optc.runtime.kv.kv_blocks import BlockTables, KVBlocks
+from optc.runtime.kv.prefix_cache import PrefixCache
+from optc.runtime.kv.prefix_node import ABSENT, Node
 from optc.runtime.settings import ServeSettings
+from optc.runtime.spill.plan import Lost
 from optc.runtime.spill.spill import Spill
 from optc.runtime.spill.stores import HostStore
 from tests.runtime.support.toy import ToyExecutable, toy_spec
@@ -289,3 +292,63 @@ def test_storing_again_is_a_use() -> None:
     cache.evict(0, 1)
     assert admit(blocks, [2, 2, 2]).num_computed == 0
     assert admit(blocks, [1, 1, 1]).num_computed == 2
+
+
+def cached_path(windows: tuple[int, ...] = (0,)) -> tuple[KVBlocks, PrefixCache, Node]:
+    """Two full blocks that nobody holds any more, and the node of the second."""
+    blocks = make_blocks(windows, (9,) * len(windows))
+    holder = admit(blocks, [1, 2, 3, 4, 5])
+    assert compute(blocks, holder, 5)
+    blocks.free(holder.tables)
+    cache = blocks.prefixes
+    assert cache is not None
+    cache.check_integrity()
+    return blocks, cache, cache.match("", np.array([1, 2, 3, 4, 5], np.int32))[-1]
+
+
+def test_a_lost_block_of_the_tree_is_found() -> None:
+    _, cache, node = cached_path()
+    node.blocks[0] = ABSENT
+    with pytest.raises(RuntimeError, match="KV group 0: the prefix tree lost a block"):
+        cache.check_integrity()
+
+
+def test_a_full_attention_block_is_not_missing_above_others() -> None:
+    _, cache, node = cached_path((0, 4))
+    assert node.blocks[1] != ABSENT
+    cache._forget(node, 0)
+    with pytest.raises(RuntimeError, match="KV group 0: the prefix tree lost a block"):
+        cache.check_integrity()
+
+
+def test_an_empty_leaf_is_found() -> None:
+    _, cache, node = cached_path((4,))
+    cache._forget(node, 0)
+    with pytest.raises(RuntimeError, match="the prefix tree has an empty leaf"):
+        cache.check_integrity()
+
+
+def test_an_empty_root_is_found() -> None:
+    _, cache, node = cached_path()
+    assert node.parent is not None
+    for each in (node, node.parent):
+        cache._forget(each, 0)
+    root = node.parent.parent
+    assert root is not None
+    root.children.clear()
+    with pytest.raises(RuntimeError, match="the prefix tree has an empty root"):
+        cache.check_integrity()
+
+
+def test_only_what_finds_room_is_restored() -> None:
+    """Two blocks are lost, one is free: the second is left, and so is all behind it."""
+    spill = Spill(HostStore(8), NoContents())
+    blocks = make_blocks((0, 4), (2, 3), 1, spill=spill)
+    assert compute(blocks, admit(blocks, [1, 2]), 1)
+    assert blocks.prefixes is not None
+    names = b"first", b"second"
+    for group in range(2):
+        spill.save(group, b"first", 0)
+    lost = [Lost(group, place, name) for place, name in enumerate(names) for group in range(2)]
+    assert blocks.prefixes._make_room(lost, spill) == lost[:2]
+    assert [pool.num_free for pool in blocks.pools] == [1, 2]

@@ -178,6 +178,21 @@ def test_times_are_recorded_in_order() -> None:
     assert metrics.e2e_s == metrics.finished_s - metrics.arrived_s
 
 
+def test_a_second_completion_is_scheduled_with_the_first() -> None:
+    ticks = iter(range(10_000))
+    executable = ToyExecutable(toy_spec())
+    plan = tight_plan(executable.spec, 16, 4, spare=20)
+    core = Core(executable, plan, ServeSettings(token_budget=16), clock=lambda: float(next(ticks)))
+    given = [
+        CompletionInput(np.array([1, 2, 3], np.int32), GREEDY, seed=1, index=i) for i in (0, 1)
+    ]
+    first = core.add(given[0])
+    second = core.add(given[1], first)
+    drain(core)
+    assert second.metrics.scheduled_s == first.metrics.scheduled_s is not None
+    assert second.output.tolist() == first.output.tolist()
+
+
 requests = st.lists(
     st.tuples(
         st.one_of(  # prompt; those of few tokens share prefixes

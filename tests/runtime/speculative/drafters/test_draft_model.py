@@ -17,6 +17,7 @@ from optc.runtime.requests.completion_input import CompletionInput
 from optc.runtime.requests.request import Request
 from optc.runtime.speculative.drafters.draft_model import DraftModel
 from optc.runtime.speculative.proposer import Wanted
+from tests.runtime.speculative.test_speculator import request as new_request
 from tests.runtime.support.toy import VOCAB, ToyExecutable, toy_spec
 from tests.runtime.support.traffic import (
     Arrival,
@@ -329,3 +330,19 @@ def test_any_traffic_gives_what_plain_decoding_gives(
             whole = whole[: request.num_output]
         assert request.output.tolist() == whole
     assert draft.available() == draft.plan.blocks
+
+
+def test_a_block_that_is_held_twice_is_found() -> None:
+    draft = draft_model()
+    draft.propose([Wanted(new_request(1), 2)])
+    draft.check_integrity()
+    draft._blocks.pools[0].take(1)
+    with pytest.raises(RuntimeError):
+        draft.check_integrity()
+
+
+def test_the_engine_is_released() -> None:
+    draft = draft_model()
+    draft.close()
+    assert isinstance(draft.executable, ToyExecutable)
+    assert draft.executable.closed

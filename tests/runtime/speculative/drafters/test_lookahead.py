@@ -94,3 +94,25 @@ def test_the_text_is_that_of_plain_decoding(temperature: float, drafts: int) -> 
     got, core = outputs(Speculator([source]), temperature)
     assert got == expected
     assert core.metrics().accepted_tokens > 0
+
+
+def test_guesses_are_for_one_step_only() -> None:
+    proposer, request = LookaheadProposer(), new_request(0)
+    request.append(1)
+    assert propose(proposer, request, 1) == [2]
+    proposer.learn(request, Checked(1, (), [30, 31]))
+    request.append(30)
+    assert propose(proposer, request) == [31]
+    request.append(20)  # a step without drafts: nothing was learnt from it
+    assert propose(proposer, request) == []
+
+
+def test_what_a_forgotten_request_said_is_gone() -> None:
+    proposer, request = LookaheadProposer(), new_request(0)
+    for token in (40, 41, 42):
+        request.append(token)
+    propose(proposer, request, 0)
+    proposer.forget(request)
+    again = new_request(0)  # the same id, another text
+    again.append(40)
+    assert propose(proposer, again) == []

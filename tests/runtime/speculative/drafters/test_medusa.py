@@ -22,7 +22,7 @@ from optc.runtime.speculative.drafters.medusa_tree import likeliest, shape_of
 from optc.runtime.speculative.drafting import Drafting
 from optc.runtime.speculative.planning.break_even import BreakEven
 from optc.runtime.speculative.planning.controller import Controller, Drafted, Fixed
-from optc.runtime.speculative.planning.plan_drafts import Costs
+from optc.runtime.speculative.planning.plan_drafts import MARGIN, Costs
 from optc.runtime.speculative.planning.row_costs import RowCosts
 from optc.runtime.speculative.proposer import Checked, Wanted
 from optc.runtime.speculative.speculator import Source, Speculator
@@ -202,3 +202,51 @@ def test_time_that_heads_take_is_learned_and_charged() -> None:
 def test_an_artifact_without_heads_says_so() -> None:
     with pytest.raises(InputError, match=r"no Medusa heads.*compile it with --medusa FOLDER"):
         Engine(lambda: ToyExecutable(toy_spec()), drafting=Drafting(("medusa",)))
+
+
+@settings(derandomize=True, deadline=None, max_examples=60)
+@given(
+    sequences=st.integers(1, 5),
+    drafted=st.integers(1, 5),
+    row=st.floats(0.01, 0.6),
+    making=st.floats(0, 0.5),
+    budget=st.floats(0.05, 3),
+)
+def test_no_other_tree_is_faster(
+    sequences: int, drafted: int, row: float, making: float, budget: float
+) -> None:
+    """Against trying all sizes of a tree."""
+    drafted = min(drafted, sequences)
+    proposer = MedusaProposer(HeadedToy(toy_spec(tree=True)), 8)
+    costs = Costs(RowCosts((1, 101), (1.0, 1 + 100 * row)), making=making)
+    requests = [Drafted(index, 20) for index in range(drafted)]
+    plan = TreePlanner(proposer).plan(requests, sequences, costs, budget)
+    plain = costs.target.at(sequences)
+
+    def extra(nodes: int) -> float:
+        return costs.verifying(sequences + nodes * drafted, sequences) + making - plain
+
+    def gain(nodes: int) -> float:
+        tokens = sequences + drafted * sum(proposer.gains[:nodes])
+        return tokens / sequences * plain / (plain + extra(nodes)) - 1
+
+    sizes = [nodes for nodes in range(1, 9) if extra(nodes) <= budget]
+    best = max(map(gain, sizes), default=0.0)
+    (nodes,) = set(plan.counts)
+    assert len(plan.counts) == drafted
+    if nodes:
+        assert plan.gain == pytest.approx(gain(nodes)) == pytest.approx(best)
+        assert plan.gain > MARGIN
+        assert plan.extra == pytest.approx(extra(nodes))
+        assert nodes in sizes
+    else:
+        assert best <= MARGIN + 1e-9
+        assert (plan.gain, plan.extra) == (0.0, 0.0)
+
+
+def test_nothing_is_kept_of_a_request() -> None:
+    proposer = MedusaProposer(HeadedToy(toy_spec(tree=True)), 8)
+    before = proposer.gains
+    proposer.forget(request(1))
+    TreePlanner(proposer).forget(1)
+    assert proposer.gains == before

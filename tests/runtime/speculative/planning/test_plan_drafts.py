@@ -115,3 +115,14 @@ def test_what_making_drafts_takes_is_counted_once() -> None:
 
 def test_a_plan_without_drafts_gains_and_costs_nothing() -> None:
     assert DraftPlan([0, 0]) == ([0, 0], 0.0, 0.0)
+
+
+@pytest.mark.parametrize("budget", [0.15, 0.35, 0.65])
+def test_no_plan_within_the_budget_is_faster(budget: float) -> None:
+    """The drafts of the dearest plan would win most, and are not taken."""
+    costs = Costs(line(0.1))
+    rates = always(8, 0.99)
+    counts = plan_drafts(rates, 1, costs, budget).counts
+    allowed = [n for n in range(9) if costs.verifying(1 + n, 1) - costs.target.at(1) <= budget]
+    best = max(allowed, key=lambda n: speed((n,), rates, 1, costs))
+    assert counts == [best]
