@@ -243,11 +243,11 @@ class Scheduler(Generic[R]):
         while rows.left and (request := self._next()) is not None:
             if before is not None and order(before) < order(request):
                 return
-            if request in self.preempted or self._follows(request):
+            if request in self.preempted or self._follows(request) or self._full_for(request):
                 return
             request.num_computed = self.blocks.reuse(request)
             while (count := self._room(request, rows)) == 0:
-                if not self._running or order(self._running[-1]) < order(request):
+                if not self._yields_to(request):
                     self.blocks.free(request.tables)
                     request.num_computed = 0
                     return
@@ -266,6 +266,15 @@ class Scheduler(Generic[R]):
         """Its leader is still computing their prompt."""
         leader = request.leader_id
         return any(r.id == leader and r.num_computed < r.num_prompt for r in self._running)
+
+    def _full_for(self, request: R) -> bool:
+        """As many run as may, and none of them gives way: looking for a cached prefix would count
+        as a use of it, in every step that the request waits."""
+        return len(self._running) >= self.max_running and not self._yields_to(request)
+
+    def _yields_to(self, request: R) -> bool:
+        """The last running request is preempted for a new one, if that needs its room."""
+        return bool(self._running) and order(self._running[-1]) > order(request)
 
     def _room(self, request: R, rows: Rows) -> int:
         """Take the blocks for a new request's first rows; returns how many rows, 0 without room

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from unittest.mock import patch
+
 import numpy as np
 import pytest
 
+from optc.runtime.kv.kv_blocks import HasPrefix
 from optc.runtime.scheduling.policy import Rank
 from optc.runtime.scheduling.scheduler import Scheduler
 from tests.runtime.support.jobs import Job, make_world
@@ -42,6 +45,28 @@ def test_requests_are_admitted_in_order_and_a_large_one_is_not_overtaken() -> No
         world.step()
     assert large.num_computed > 0
     assert small.num_computed == 0
+
+
+def test_waiting_for_a_place_does_not_count_as_uses_of_a_prefix() -> None:
+    """A request that waits a hundred steps would else look popular to the eviction."""
+    world = make_world(budget=2, spare=100)
+    world.add(1, 30)
+    world.step()
+    asked: list[int] = []
+    reuse = world.scheduler.blocks.reuse
+
+    def noted(job: HasPrefix) -> int:
+        asked.append(len(job.tokens))
+        return reuse(job)
+
+    with patch.object(world.scheduler.blocks, "reuse", noted):
+        world.add(3, 1)
+        for _ in range(10):
+            world.step()
+        assert asked == []
+        while world.scheduler.num_waiting:
+            world.step()
+        assert asked == [3]
 
 
 def test_the_youngest_is_preempted_and_comes_back_first() -> None:
