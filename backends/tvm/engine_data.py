@@ -48,8 +48,6 @@ class EngineData:
         features: CPU features that the code uses; none of CUDA engines.
         ffi: Release of tvm_ffi that it was built with.
         weights: Where each tensor lies in the file, in the order of the step's arguments.
-        given_logits: Steps take memory for their logits (not in engines compiled before).
-        pooled: Results have memory of their own (not in engines compiled before).
         cuda: None of a CPU engine.
     """
 
@@ -57,8 +55,6 @@ class EngineData:
     features: tuple[str, ...]
     ffi: str
     weights: tuple[Placed, ...]
-    given_logits: bool
-    pooled: bool
     cuda: CudaData | None
 
     def check_files(self, files: EngineFiles) -> None:
@@ -102,8 +98,6 @@ def read_data(data: Mapping[str, Any]) -> EngineData:
         features=() if cuda else f.each("features", str),
         ffi=f.get("ffi", str),
         weights=weights,
-        given_logits=bool(f.optional("given_logits", bool)),
-        pooled=bool(f.optional("pooled", bool)),
         cuda=cuda,
     )
 

@@ -15,18 +15,20 @@ from optc.backends.tvm.program import Tensor
 from optc.errors import ArtifactError
 from optc.executable.executable import EngineSpec, Int32
 
-#: The kernel that writes it; engines compiled before have none.
+#: The kernel that writes it.
 FINGERPRINT = "engine_fingerprint"
 #: It is int32 [WORDS].
 WORDS = 8
 
 
-def fingerprint(
-    spec: EngineSpec, weights: Iterable[Tensor], *, given_logits: bool = True, pooled: bool = True
-) -> tuple[int, ...]:
-    """Of an engine with this spec, whose step takes these weights, logits and results as in
-    `optc.backends.tvm.engine_data.EngineData`."""
-    digest = spec_digest(spec, list(weights), given_logits, pooled)
+#: How steps take their memory. Another way, in which the arguments of ``step`` mean something else,
+#: must be another value.
+_CALLING = (True, True)
+
+
+def fingerprint(spec: EngineSpec, weights: Iterable[Tensor]) -> tuple[int, ...]:
+    """Of an engine with this spec, whose step takes these weights."""
+    digest = spec_digest(spec, list(weights), *_CALLING)
     return tuple(np.frombuffer(digest, "<i4").tolist())
 
 
@@ -38,12 +40,7 @@ def check_fingerprint(ffi: ModuleType, library: Any, spec: EngineSpec, data: Eng
     """
     found: Int32 = np.zeros(WORDS, np.int32)
     library.get_function(FINGERPRINT)(ffi.from_dlpack(found))
-    expected = fingerprint(
-        spec,
-        [placed.tensor for placed in data.weights],
-        given_logits=data.given_logits,
-        pooled=data.pooled,
-    )
+    expected = fingerprint(spec, [placed.tensor for placed in data.weights])
     if tuple(found.tolist()) != expected:
         raise ArtifactError(
             "the manifest describes another engine: its limits, KV shape or weights are not those "

@@ -9,7 +9,7 @@ import onnx_ir as ir
 
 from optc.forms.decoder import Dense, Exported
 from optc.forms.form import Form
-from optc.ir.functions import DOMAIN, is_op, prune_functions
+from optc.ir.functions import DOMAIN, is_op
 from optc.passes.canonicalize.dense_form import check_dense_form
 from optc.passes.canonicalize.find_attention import FindAttention
 from optc.passes.canonicalize.find_norms import FindNorms

@@ -52,7 +52,7 @@ def test_no_changed_value_ends_in_another_error(tmp_path: Path) -> None:
     artifact opens or is refused."""
     engine = toy_engine()
     costs = {"calls": 1, "peak": "fp32", "bytes": {"1": 2.0}, "ops": {}, "shape": ""}
-    more = {"costs": {"peak": "fp32", "kernels": {"k": costs}}, "pooled": True}
+    more = {"costs": {"peak": "fp32", "kernels": {"k": costs}}}
     path = write_toy(tmp_path / "a", replace(engine, data={**engine.data, **more})).path
     whole = json.loads((path / "manifest.json").read_text())
     del whole["digest"]

@@ -126,8 +126,6 @@ def _backend_data(
         "features": list(isa.features),
         "costs": costs_json(step_costs(lowered.program, isa.peaks)),
         "ffi": ffi_version(),
-        "given_logits": True,  # `optc.backends.tvm.lowering.given_logits`
-        "pooled": True,  # results are apart (`optc.backends.tvm.compiling.result_memory`)
         "schedules": schedules_json(schedules),
         "weights": [p.to_json() for p in placed],
     }

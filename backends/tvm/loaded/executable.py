@@ -39,11 +39,8 @@ class TvmExecutable:
         spec: Limits and KV shape.
         weights: The mapped weights.
         weight_names: Those of the step's arguments, in order.
-        replays: Replays steps; None never does.
-        head_replays: Replays the Medusa heads.
-        given_logits: Steps take memory for their logits
-        (`optc.backends.tvm.lowering.given_logits`); those
-            of engines compiled before return a tensor of their own.
+        replays: Replays steps.
+        head_replays: Replays the Medusa heads, if there are any.
     """
 
     def __init__(
@@ -53,10 +50,8 @@ class TvmExecutable:
         spec: EngineSpec,
         weights: MappedWeights,
         weight_names: list[str],
-        replays: Replays | None = None,
+        replays: Replays,
         head_replays: Replays | None = None,
-        *,
-        given_logits: bool = True,
     ) -> None:
         self.spec = spec
         self._ffi = ffi
@@ -69,7 +64,7 @@ class TvmExecutable:
         self._pools = KVPools(spec, ffi.from_dlpack)
         self._adapters = AdapterPools(spec.adapters, ffi.from_dlpack)
         self._sampling = SampleStaging(ffi.from_dlpack)
-        self._results = LogitsMemory(spec, ffi.from_dlpack) if given_logits else None
+        self._results: LogitsMemory | None = LogitsMemory(spec, ffi.from_dlpack)
         self._logits: Any = None
         self._fixed: tuple[Any, ...] | None = None
         self._heads: Heads | None = None
@@ -100,8 +95,9 @@ class TvmExecutable:
         """
         inputs, fixed = self._arguments(batch)
         self._logits = None  # their memory is free for the new ones
-        replayed = None if self._replays is None else self._replays.step(inputs, fixed)
-        results = replayed or tensors_of(self._step(*inputs.tensors, *fixed))
+        results = self._replays.step(inputs, fixed) or tensors_of(
+            self._step(*inputs.tensors, *fixed)
+        )
         self._logits = results[0]
         if self._heads is not None:
             self._heads.note(_array(results[1]))
@@ -135,11 +131,9 @@ class TvmExecutable:
         return (*inputs.tensors, *fixed)
 
     def _arguments(self, batch: StepBatch) -> tuple[StepInputs, tuple[Any, ...]]:
-        if self._fixed is None:
+        if self._fixed is None or self._results is None:
             raise InputError("no KV pools: call allocate_kv first", where="step")
         inputs = self._staging.fill(batch)
-        if self._results is None:
-            return inputs, self._fixed
         return inputs, (*self._fixed, self._results.of(batch.logit_rows.size))
 
     def _forget(self) -> None:
@@ -147,8 +141,7 @@ class TvmExecutable:
         self._fixed = self._logits = None
         if self._heads is not None:
             self._heads.note(None)
-        if self._replays is not None:
-            self._replays.clear()
+        self._replays.clear()
 
     def copy_kv(self, group: int, src_slots: Int32, dst_slots: Int32) -> None:
         """Copy K and V of ``src_slots`` [n] to ``dst_slots`` [n] in every layer of ``group``,

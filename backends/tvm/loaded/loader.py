@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -17,15 +16,12 @@ from optc.backends.tvm.replay.replay import REPLAY, Replays
 from optc.backends.tvm.runtime_libs import LIBRARIES, check_ffi_version, import_ffi, open_runtime
 from optc.backends.tvm.weights.weights_file import MappedWeights
 from optc.errors import ArtifactError, UnavailableError
-from optc.executable.executable import (
-    EngineSpec,
-)
+from optc.executable.executable import EngineSpec
 from optc.target import Target, host_features
 
-#: Device type CPU, device 0, the C library's allocator.
-_CPU_UNPOOLED = (1, 0, 1)
-#: The CPU with TVM's pool, and without for results (`optc.backends.tvm.compiling.result_memory`).
-_CPU_POOLED = (1, 0, 2, *_CPU_UNPOOLED)
+#: Device type CPU, device 0 and an allocator: TVM's pool, and for results the C library's
+#: (`optc.backends.tvm.compiling.result_memory`).
+CPU_DEVICES = (1, 0, 2, 1, 0, 1)
 
 
 def load_engine(
@@ -49,11 +45,8 @@ def load_engine(
     check_files(folder / ENGINE_FILE, *(shared / name for name in (WEIGHTS_FILE, *LIBRARIES)))
     ffi = start_runtime(shared, found, threads)
     engine = folder / ENGINE_FILE
-    devices = vm_devices(found)
-    vm = open_vm(ffi, engine, devices)
-    library = kernel_library(ffi, engine, FINGERPRINT)
-    if library is not None:  # else it was compiled before engines had one
-        check_fingerprint(ffi, library, spec, found)
+    vm = open_vm(ffi, engine, CPU_DEVICES)
+    check_fingerprint(ffi, kernel_library(ffi, engine, FINGERPRINT), spec, found)
     weights = MappedWeights(shared / WEIGHTS_FILE, found.weights)
     names = ["step", *(f"copy_kv_{g}" for g in range(len(spec.groups)))]
     if spec.accept_rates:
@@ -62,39 +55,33 @@ def load_engine(
         names.append("sample")
     functions = {name: vm[name] for name in names}
     weight_names = [p.tensor.name for p in found.weights]
-    replays = _replays(ffi, engine, devices, "step")
-    head_replays = _replays(ffi, engine, devices, "medusa") if spec.accept_rates else None
-    return TvmExecutable(
-        ffi,
-        functions,
-        spec,
-        weights,
-        weight_names,
-        replays,
-        head_replays,
-        given_logits=found.given_logits,
-    )
+    replays = _replays(ffi, engine, "step")
+    head_replays = _replays(ffi, engine, "medusa") if spec.accept_rates else None
+    return TvmExecutable(ffi, functions, spec, weights, weight_names, replays, head_replays)
 
 
-def _replays(
-    ffi: ModuleType, engine: Path, devices: tuple[int, ...], function: str
-) -> Replays | None:
-    """Of one function; None where the engine was compiled before it could replay steps."""
+def _replays(ffi: ModuleType, engine: Path, function: str) -> Replays:
     library = kernel_library(ffi, engine, REPLAY)
-    if library is None:
-        return None
     run = library.get_function(REPLAY)
     return Replays(
-        ffi, engine, run, lambda: Recorder(open_vm(ffi, engine, devices), library, function)
+        ffi, engine, run, lambda: Recorder(open_vm(ffi, engine, CPU_DEVICES), library, function)
     )
 
 
 def kernel_library(ffi: ModuleType, engine: Path, kernel: str) -> Any:
-    """The module of ``engine`` that holds its kernels by name; None if ``kernel`` is not there."""
+    """The module of ``engine`` that holds its kernels by name, ``kernel`` among them.
+
+    Raises:
+        ArtifactError: It has no such kernel.
+    """
     for library in load_library(ffi, engine).imports:
         if library.implements_function(kernel):
             return library
-    return None
+    raise ArtifactError(
+        f"the engine has no kernel {kernel!r}: another optc compiled it",
+        where=engine.name,
+        hint="compile the artifact again",
+    )
 
 
 def start_runtime(folder: Path, data: EngineData, threads: int) -> ModuleType:
@@ -106,7 +93,6 @@ def start_runtime(folder: Path, data: EngineData, threads: int) -> ModuleType:
     _check_cpu(data.features)
     check_ffi_version(data.ffi)
     ffi = import_ffi()
-    _set_threads(threads)
     open_runtime(folder)
     want_threads(threads)
     return ffi
@@ -120,21 +106,6 @@ def _check_cpu(features: tuple[str, ...]) -> None:
             where="tvm engine",
             hint="compile the artifact for this machine: --target native or x86-64-v3",
         )
-
-
-def _set_threads(threads: int) -> None:
-    """Settings that TVM reads when it starts threads, for engines without a pool of their own.
-
-    Workers are not pinned: replicas on one machine would all be pinned to the same cores.
-    """
-    os.environ["TVM_NUM_THREADS"] = str(threads)
-    os.environ.setdefault("TVM_BIND_THREADS", "0")
-
-
-def vm_devices(data: EngineData) -> tuple[int, ...]:
-    """Devices of the virtual machines of a CPU engine with the build's ``data``; one compiled
-    before its results had memory of their own has none in a pool."""
-    return _CPU_POOLED if data.pooled else _CPU_UNPOOLED
 
 
 def open_vm(ffi: ModuleType, engine: Path, devices: tuple[int, ...]) -> Any:

@@ -18,14 +18,14 @@ from typing import Any
 
 import numpy as np
 
+from optc.errors import ArtifactError
+
 #: Linked into every engine (`optc.backends.tvm.compiling.link`).
 SOURCE = Path(__file__).parent.parent / "sources" / "thread_pool.c"
 #: What kernels call to run a loop; TVM's code generator names it.
 _LAUNCHER = "__TVMBackendParallelLaunch"
 #: Alignment of a pool's memory.
 _LINE = 64
-#: Mode of TVM's own pool: any cores, as many workers as asked for.
-_ANY_CORES = 1
 
 
 class ThreadPool:
@@ -89,15 +89,13 @@ def want_threads(threads: int) -> None:
 def load_library(ffi: ModuleType, engine: Path) -> Any:
     """TVM's module of ``engine``, whose parallel loops run on the calling thread's pool.
 
-    Engines that were compiled without one use TVM's.
+    Raises:
+        ArtifactError: The engine carries no pool.
     """
     module = _module(ffi, engine)
     if _own.threads is None:
         return module
     code = _pool_code(engine)
-    if code is None:
-        ffi.get_global_func("runtime.config_threadpool")(_ANY_CORES, _own.threads)
-        return module
     if _own.pool is None:
         _own.pool = ThreadPool(code)
     _own.pool.use(_own.threads)
@@ -120,11 +118,15 @@ def _module(ffi: ModuleType, engine: Path) -> Any:
 
 
 @cache
-def _pool_code(engine: Path) -> ctypes.CDLL | None:
-    """The code of the process's pools, which is that of the first engine; None if this has none."""
+def _pool_code(engine: Path) -> ctypes.CDLL:
+    """The code of the process's pools, which is that of the first engine."""
     library = ctypes.CDLL(str(engine))
     if not hasattr(library, "optc_pool_launch"):
-        return None
+        raise ArtifactError(
+            "the engine has no thread pool: another optc compiled it",
+            where=engine.name,
+            hint="compile the artifact again",
+        )
     with _lock:
         if not _code_of_process:
             _code_of_process.append(library)

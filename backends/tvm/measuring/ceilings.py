@@ -20,7 +20,6 @@ from optc.backends.tvm.engine_data import read_data
 from optc.backends.tvm.engine_files import ENGINE_FILE
 from optc.backends.tvm.isa import Isa, isa_of
 from optc.backends.tvm.loaded.loader import kernel_library, start_runtime
-from optc.errors import UnavailableError
 from optc.roofline.ceilings import Ceiling
 from optc.target import Target
 
@@ -53,26 +52,12 @@ def peak_name(kind: str) -> str:
     return f"ceiling_{kind}"
 
 
-def measuring_kernels(ffi: ModuleType, engine: Path) -> Any:
-    """The module that holds an engine's kernels by name.
-
-    Raises:
-        UnavailableError: The engine was built without ceilings.
-    """
-    library = kernel_library(ffi, engine, NOTHING)
-    if library is None:
-        raise UnavailableError(
-            "the engine carries no ceiling kernels", where=engine.name, hint="compile it again"
-        )
-    return library
-
-
 class Meter:
     """Measures the ceilings (`optc.roofline.ceilings.Meter`). Use it from one thread.
 
     Args:
         ffi: The ``tvm_ffi`` package; the thread pool of this thread has been set.
-        library: Where the kernels are (`measuring_kernels`).
+        library: Where the kernels are.
         isa: What they were compiled for.
         threads: Threads of the pool.
         working_set_bytes: Bytes that the read kernels go over in turn: those that a step reads,
@@ -97,14 +82,12 @@ class Meter:
         data = np.ones((pieces, self._piece // 4), np.int32)
         self.read_bytes = data.nbytes
         self._data = cycle([wrap(piece) for piece in data])
-        names = [reader_name(*reader) for reader in READERS]  # older engines have fewer
-        self._readers = [library.get_function(n) for n in names if library.implements_function(n)]
+        self._readers = [library.get_function(reader_name(*reader)) for reader in READERS]
         self._chunks = wrap(np.zeros((CHUNKS, 16), np.int32))
         self._operands = wrap(np.ones((2, 4 * isa.lanes), np.uint8))
         self._peaks = {}
         self._operations = {}
-        kinds = [kind for kind in isa.peaks if library.implements_function(peak_name(kind))]
-        for kind in kinds:
+        for kind in isa.peaks:
             dtype = np.int32 if kind.startswith("int") else np.float32
             out = np.zeros((threads, SUMS * isa.lanes), dtype)
             self._peaks[kind] = (library.get_function(peak_name(kind)), wrap(out))
@@ -148,10 +131,11 @@ def open_meter(folder: Path, data: dict[str, Any], threads: int, working_set_byt
     """The meter of the engine in ``folder`` (`optc.roofline.measurable.MeasurableBackend`).
 
     Raises:
-        UnavailableError: The engine was built without ceilings, or for another CPU.
+        UnavailableError: The engine was built for another CPU.
+        ArtifactError: It carries no such loops.
     """
     found = read_data(data)
     ffi = start_runtime(folder, found, threads)
     isa = isa_of(Target("", "cpu", found.features))
-    library = measuring_kernels(ffi, folder / ENGINE_FILE)
+    library = kernel_library(ffi, folder / ENGINE_FILE, NOTHING)
     return Meter(ffi, library, isa, threads, working_set_bytes)

@@ -16,11 +16,10 @@ from typing import Any
 
 import numpy as np
 
-from optc.backends.tvm.engine_data import read_data
 from optc.backends.tvm.engine_files import ENGINE_FILE
 from optc.backends.tvm.loaded.executable import TvmExecutable
-from optc.backends.tvm.loaded.loader import load_engine, open_vm, vm_devices
-from optc.backends.tvm.measuring.ceilings import NOTHING, NOTHING_OPERANDS, measuring_kernels
+from optc.backends.tvm.loaded.loader import CPU_DEVICES, kernel_library, load_engine, open_vm
+from optc.backends.tvm.measuring.ceilings import NOTHING, NOTHING_OPERANDS
 from optc.backends.tvm.replay.recording import Recorder
 from optc.backends.tvm.runtime_libs import import_ffi
 from optc.executable.executable import EngineSpec, StepBatch
@@ -92,14 +91,12 @@ def open_profiler(
     """Load the engine in ``folder`` for profiling.
 
     Raises:
-        UnavailableError, ArtifactError: As `optc.backends.tvm.loaded.loader.load_engine`, and if
-        the
-            engine was built without the kernels that profiling needs.
+        UnavailableError, ArtifactError: As `optc.backends.tvm.loaded.loader.load_engine`.
     """
     executable = load_engine(folder, spec, data, threads)
     ffi, engine = import_ffi(), folder / ENGINE_FILE
-    library = measuring_kernels(ffi, engine)
-    recorder = Recorder(open_vm(ffi, engine, vm_devices(read_data(data))), library)
+    library = kernel_library(ffi, engine, NOTHING)
+    recorder = Recorder(open_vm(ffi, engine, CPU_DEVICES), library)
     return TvmProfiler(executable, ffi, library, recorder)
 
 

@@ -32,9 +32,9 @@ def check(data: dict[str, Any], *names: str) -> None:
     BACKEND.check(engine, files.of_engine(engine))
 
 
-def test_older_engines_lack_keys() -> None:
+def test_the_data_of_a_cpu_engine() -> None:
     found = read_data(DATA)
-    assert (found.shared, found.given_logits, found.pooled, found.cuda) == (".", False, False, None)
+    assert (found.shared, found.features, found.cuda) == (".", ("avx2",), None)
     assert [placed.end for placed in found.weights] == [512, 10_240]
 
 

@@ -14,7 +14,6 @@ import numpy as np
 import pytest
 
 from optc.backends.tvm import BACKEND, runtime_libs
-from optc.backends.tvm.engine_data import read_data
 from optc.backends.tvm.loaded import loader
 from optc.errors import ArtifactError, InputError, UnavailableError
 from optc.executable.executable import StepBatch
@@ -247,10 +246,3 @@ def test_backend_reports_what_is_missing(monkeypatch: pytest.MonkeyPatch) -> Non
     assert BACKEND.available() == ""
     monkeypatch.setattr(runtime_libs, "compiler_package", lambda: None)
     assert "optc[compile]" in BACKEND.available()
-
-
-def test_only_engines_with_results_apart_get_a_pool() -> None:
-    data = {"ffi": "", "features": [], "weights": []}
-    before = loader.vm_devices(read_data(data))
-    assert before == (1, 0, 1), "compiled before: results would stay in the pool"
-    assert loader.vm_devices(read_data({**data, "pooled": True})) == (1, 0, 2, 1, 0, 1)

@@ -33,8 +33,7 @@ RUN = """
 import json, sys
 from pathlib import Path
 import numpy as np
-from optc.backends.tvm.engine_data import read_data
-from optc.backends.tvm.loaded.loader import open_vm, vm_devices
+from optc.backends.tvm.loaded.loader import CPU_DEVICES, open_vm
 from optc.backends.tvm.runtime_libs import copy_libraries, import_ffi, open_runtime
 from optc.backends.tvm.loaded.input_memory import aligned
 from optc.process_memory import own_peak_bytes
@@ -43,8 +42,7 @@ library = Path(sys.argv[1])
 copy_libraries(library.parent)
 ffi = import_ffi()
 open_runtime(library.parent)
-data = {"ffi": "", "features": [], "weights": [], "pooled": True}
-vm = open_vm(ffi, library, vm_devices(read_data(data)))
+vm = open_vm(ffi, library, CPU_DEVICES)
 storages = []
 
 def note(_, name, before, __, *arguments):

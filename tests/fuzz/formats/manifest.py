@@ -47,8 +47,6 @@ KNOWN: dict[str, list[Any]] = {
     "ffi": ["0", None, 1, ""],
     "samples": [True, False, 1],
     "tree": [True, 1],
-    "given_logits": [True, False, 3],
-    "pooled": [True, False, 3],
     "gated": [True, False, 1],
     "costs": [{}, {"kernels": {}}, {"kernels": {"x": {}}}, [], None],
     "format": [1, 3, "2", 2.0, None, True],

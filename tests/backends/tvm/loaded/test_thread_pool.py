@@ -21,6 +21,7 @@ from optc.backends.tvm.compiling.link import link
 from optc.backends.tvm.loaded import thread_pool
 from optc.backends.tvm.loaded.thread_pool import SOURCE, ThreadPool
 from optc.backends.tvm.replay.replay import PATIENCE
+from optc.errors import ArtifactError
 from tests.backends.tvm.engine_driver import Engine, EngineDriver
 
 #: The body of a loop that takes a fifth of a millisecond a task, and notes how many tasks it has.
@@ -243,7 +244,6 @@ def test_engines_launch_their_loops_on_it(engines: Callable[[str], Engine]) -> N
     library = engine.folder / "engine.so"
     driver = EngineDriver(engine.load(threads=2))
     code = thread_pool._pool_code(library)
-    assert code is not None
     ours = ctypes.cast(code.optc_pool_launch, ctypes.c_void_p).value
     pointer = ctypes.c_void_p.in_dll(ctypes.CDLL(str(library)), thread_pool._LAUNCHER)
     for token in range(PATIENCE + 2):
@@ -254,22 +254,20 @@ def test_engines_launch_their_loops_on_it(engines: Callable[[str], Engine]) -> N
     driver.engine.close()
 
 
-def test_an_engine_without_a_pool_is_loaded_with_tvms(tmp_path: Path) -> None:
+def test_an_engine_without_a_pool_is_refused(tmp_path: Path) -> None:
     library = tmp_path / "old.so"
     source = tmp_path / "old.c"
     source.write_text("int nothing;\n")
     link(str(library), [], [str(source)])
-    asked: list[Any] = []
-    ffi = SimpleNamespace(
-        load_module=lambda path: path,
-        get_global_func=lambda name: lambda *given: asked.append((name, *given)),
-    )
+    ffi = SimpleNamespace(load_module=lambda path: path)
     thread_pool.want_threads(2)
-    assert thread_pool.load_library(ffi, library) == str(library)
-    assert asked == [("runtime.config_threadpool", 1, 2)]
+    with pytest.raises(ArtifactError, match=r"old\.so: the engine has no thread pool"):
+        thread_pool.load_library(ffi, library)
 
 
-def test_a_file_is_loaded_once_until_it_is_another(tmp_path: Path) -> None:
+def test_a_file_is_loaded_once_until_it_is_another(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     library, source = tmp_path / "engine.so", tmp_path / "engine.c"
     loaded: list[str] = []
 
@@ -277,8 +275,8 @@ def test_a_file_is_loaded_once_until_it_is_another(tmp_path: Path) -> None:
         loaded.append(path)
         return len(loaded)
 
-    ffi = SimpleNamespace(load_module=load_module, get_global_func=lambda name: lambda *given: None)
-    thread_pool.want_threads(1)
+    ffi = SimpleNamespace(load_module=load_module)
+    monkeypatch.setattr(thread_pool._own, "threads", None)  # their loops are not for us
     for number in (1, 2):
         source.write_text(f"int number = {number};\n")
         link(str(tmp_path / "new.so"), [], [str(source)])

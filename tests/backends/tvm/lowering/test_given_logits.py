@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
 from optc.backends.tvm.loaded.logits_memory import WINDOW, LogitsMemory
@@ -15,7 +13,7 @@ from optc.backends.tvm.lowering.given_logits import LOGITS, with_given_logits
 from optc.backends.tvm.program import Call, Function, Program, Tensor
 from optc.backends.tvm.replay import replay
 from optc.executable.executable import EngineSpec
-from tests.backends.tvm.engine_driver import FUSED, SHAPE, Engine, EngineDriver, build
+from tests.backends.tvm.engine_driver import Engine, EngineDriver
 
 GetEngine = Callable[[str], Engine]
 X, Y = Tensor("x", "float32", ("R", 5)), Tensor("y", "float32", ("R", 5))
@@ -64,15 +62,6 @@ def test_rows_that_no_step_needs_any_more_go_back(engines: GetEngine) -> None:
     assert not memory.of(100)[24:].any()
 
 
-def _run(engine: Any) -> list[np.ndarray[Any, Any]]:
-    driver, logits = EngineDriver(engine), []
-    draw = np.random.default_rng(3)
-    for counts in STEPS:
-        rows = {s: draw.integers(0, SHAPE.vocab, n).tolist() for s, n in counts.items()}
-        logits.append(driver.step(rows))
-    return logits
-
-
 def test_all_steps_use_one_memory(engines: GetEngine, monkeypatch: pytest.MonkeyPatch) -> None:
     """Recorded ones too."""
     monkeypatch.setattr(replay, "PATIENCE", 2)
@@ -84,18 +73,3 @@ def test_all_steps_use_one_memory(engines: GetEngine, monkeypatch: pytest.Monkey
     assert len(addresses) == 1
     assert [steps.plan is not None for steps in engine._replays._steps.values()].count(True) == 1
     engine.close()
-
-
-def test_engines_compiled_before_return_logits_of_their_own(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(replay, "PATIENCE", 2)
-    expected = _run(build(tmp_path / "now", SHAPE, FUSED, "native").load())
-    monkeypatch.setattr(
-        "optc.backends.tvm.compiling.build.with_given_logits", lambda program: program
-    )
-    monkeypatch.setattr("optc.backends.tvm.compiling.build.fingerprint", lambda *_: ())
-    built = build(tmp_path / "before", SHAPE, FUSED, "native")
-    del built.build.backend_data["given_logits"]
-    for ours, theirs in zip(_run(built.load()), expected, strict=True):
-        np.testing.assert_array_equal(ours, theirs)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -14,12 +13,13 @@ import tvm
 from optc.backends.tvm import BACKEND
 from optc.backends.tvm.engine_files import ENGINE_FILE
 from optc.backends.tvm.isa import isa_of
+from optc.backends.tvm.loaded.loader import kernel_library
 from optc.backends.tvm.measuring import ceilings as ceilings_module
-from optc.backends.tvm.measuring.ceilings import Meter, measuring_kernels
+from optc.backends.tvm.measuring.ceilings import Meter
 from optc.backends.tvm.measuring.ceilings_kernels import ceiling_kernels
 from optc.backends.tvm.runtime_libs import import_ffi
 from optc.bench.batches import block_count, step_batch
-from optc.errors import UnavailableError
+from optc.errors import ArtifactError, UnavailableError
 from optc.roofline.measurable import MeasurableBackend
 from optc.target import parse_target
 from tests.backends.tvm.engine_driver import Engine
@@ -105,41 +105,17 @@ def test_readers_read_every_word_once(streams: tuple[int, int, int]) -> None:
     assert len(np.unique(out)) > ceilings_module.CHUNKS
 
 
-def test_engines_with_fewer_readers_are_measured_with_those(engines: GetEngine) -> None:
-    engine = engines("int8")
-    meter = BACKEND.open_meter(engine.folder, engine.build.backend_data, 1, 1)
-    ffi = import_ffi()
-    library = measuring_kernels(ffi, engine.folder / ENGINE_FILE)
-    known = [ceilings_module.reader_name(*r) for r in ceilings_module.READERS[:-1]]
-
-    class Older:
-        get_function = library.get_function
-
-        def implements_function(self, name: str) -> bool:
-            return name in known
-
-    assert len(meter._readers) == len(known) + 1
-    assert len(Meter(ffi, Older(), isa_of(parse_target("native")), 1, 1)._readers) == len(known)
-
-
-def test_engines_without_ceilings_say_so(engines: GetEngine, tmp_path: Path) -> None:
+def test_engines_without_costs_say_so(engines: GetEngine) -> None:
     engine = engines("int8")
     data = {k: v for k, v in engine.build.backend_data.items() if k != "costs"}
     with pytest.raises(UnavailableError, match=r"the engine states no costs \(compile it again\)"):
         BACKEND.step_costs(data)
 
-    class Empty:
-        imports = ()
 
-    class Loader:
-        @staticmethod
-        def load_module(path: str) -> Empty:
-            return Empty()
-
-    other = tmp_path / "engine.so"  # a file of its own: a process loads each once
-    shutil.copyfile(engine.folder / "engine.so", other)
-    with pytest.raises(UnavailableError, match="the engine carries no ceiling kernels"):
-        measuring_kernels(Loader, other)  # type: ignore[arg-type]
+def test_a_missing_kernel_is_named(engines: GetEngine) -> None:
+    library = engines("int8").folder / ENGINE_FILE
+    with pytest.raises(ArtifactError, match=r"engine\.so: the engine has no kernel 'ceiling_x'"):
+        kernel_library(import_ffi(), library, "ceiling_x")
 
 
 def test_ceilings_are_compiled_on_their_own(tmp_path: Path) -> None:
