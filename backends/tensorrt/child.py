@@ -1,16 +1,10 @@
-"""The builder's own process: ``python -m optc.backends.tensorrt.child REQUEST RESULT``.
-
-TensorRT's builder may crash, run out of memory or write to the terminal: none of that reaches the
-process that compiles. RESULT (JSON) says how it went.
-"""
+"""The builder's own process (`optc.child_job`): it reads a `BuildRequest` and writes the engine."""
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 import time
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,25 +15,14 @@ from optc.backends.tensorrt.provider import (
     set_architectures,
 )
 from optc.backends.tensorrt.request import BuildRequest
-from optc.errors import OptcError, UnavailableError, UnsupportedError
+from optc.child_job import answer
+from optc.errors import UnavailableError, UnsupportedError
 from optc.process_memory import own_peak_bytes
 
 #: Messages that begin so hold the table of layers of one or more profiles.
 TABLE = "Layers:"
 #: Severities that fail a build even if it gives an engine.
 _FAILURES = ("INTERNAL_ERROR", "ERROR")
-
-
-def main(arguments: Sequence[str]) -> int:
-    """Build; returns the exit status: 0 done, 1 refused for a reason given in RESULT."""
-    request_path, result_path = map(Path, arguments)
-    request = BuildRequest.from_json(request_path.read_text())
-    try:
-        result: dict[str, Any] = {"report": build(load_provider(), request)}
-    except OptcError as error:
-        result = {"error": error.to_json()}
-    result_path.write_text(json.dumps(result))
-    return int("error" in result)
 
 
 def build(provider: Provider, request: BuildRequest) -> dict[str, Any]:
@@ -131,7 +114,9 @@ def _raise_failures(log: Any) -> None:
 
 
 if __name__ == "__main__":
-    status = main(sys.argv[1:])
+    status = answer(
+        sys.argv[1:], lambda asked: build(load_provider(), BuildRequest.from_json(asked))
+    )
     # a logger written in Python may be called while the interpreter ends: do not let it come so far
     sys.stdout.flush()
     sys.stderr.flush()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -27,15 +26,18 @@ from optc.backends.tvm.runtime_libs import FFI_PACKAGE, copy_libraries, ffi_vers
 from optc.backends.tvm.tuning.schedule_files import Schedules, schedules_json
 from optc.backends.tvm.tuning.tuned import known_schedules, with_schedules
 from optc.backends.tvm.weights.weights_file import Placed, write_weights
-from optc.child_process import child_command, child_environment
-from optc.errors import OptcError, UnavailableError, UnsupportedError
+from optc.child_job import ChildJob
+from optc.errors import UnsupportedError
 from optc.target import Target
 
-#: Module that runs in the compiler's process.
-CHILD = "optc.backends.tvm.compiling.child"
-#: Longest time the compiler may take.
-TIMEOUT_S = 1800.0
-_SCRATCH = ("program.json", "result.json", "compiler.log")
+#: The compiler's process.
+COMPILER = ChildJob(
+    "optc.backends.tvm.compiling.child",
+    "the compiler",
+    where="tvm backend",
+    hint="if memory ran out, free some; otherwise please report this model and recipe",
+    timeout_s=1800.0,
+)
 
 
 def build_engine(
@@ -135,68 +137,11 @@ def _backend_data(
 def compiling(program: Program, workdir: Path) -> Iterator[Callable[[], dict[str, Any]]]:
     """Compile ``program`` into ``workdir``'s engine file in a process of its own.
 
-    Gives a function that waits for the compiler and returns its report. The process and its
-    scratch files are gone afterwards.
+    Gives a function that waits for the compiler and returns its report.
 
     Raises:
         UnsupportedError, UnavailableError: From that function: what the compiler says.
     """
-    compiler = _start_compiler(program, workdir)
-    try:
-        yield lambda: _finish_compiler(compiler, workdir)
-    finally:
-        if compiler.poll() is None:
-            compiler.kill()
-            compiler.wait()
-        for name in _SCRATCH:
-            (workdir / name).unlink(missing_ok=True)
-
-
-def _start_compiler(compiled: Program, workdir: Path) -> subprocess.Popen[bytes]:
-    program, result, log = (workdir / name for name in _SCRATCH)
-    program.write_text(compiled.to_json())
-    arguments = [str(program), str(result), str(workdir / ENGINE_FILE)]
-    with log.open("wb") as stream:
-        return subprocess.Popen(
-            child_command(CHILD, *arguments),
-            stdin=subprocess.DEVNULL,
-            stdout=stream,
-            stderr=subprocess.STDOUT,
-            env=child_environment(),
-        )
-
-
-def _finish_compiler(compiler: subprocess.Popen[bytes], workdir: Path) -> dict[str, Any]:
-    """Wait; the report of a compiler that succeeded.
-
-    Raises:
-        UnsupportedError, UnavailableError: What the compiler says, or how it ended.
-    """
-    try:
-        status = compiler.wait(TIMEOUT_S)
-    except subprocess.TimeoutExpired as error:
-        raise _died(f"did not finish within {TIMEOUT_S:.0f} s", workdir) from error
-    result = workdir / _SCRATCH[1]
-    if not result.exists():
-        how = f"was killed by signal {-status}" if status < 0 else f"ended with status {status}"
-        raise _died(how, workdir)
-    outcome: dict[str, Any] = json.loads(result.read_text())
-    if "error" in outcome:
-        raise _as_error(outcome["error"])
-    report: dict[str, Any] = outcome["report"]
-    return report
-
-
-def _as_error(error: dict[str, str]) -> OptcError:
-    kind = UnavailableError if error["kind"] == UnavailableError.kind else UnsupportedError
-    return kind(error["message"], where=error["where"], hint=error["hint"])
-
-
-def _died(how: str, workdir: Path) -> UnavailableError:
-    lines = (workdir / _SCRATCH[2]).read_text(errors="replace").strip().splitlines()
-    said = " | ".join(line.strip() for line in lines[-6:])
-    return UnavailableError(
-        f"the compiler {how}" + (f"; its last lines: {said}" if said else ""),
-        where="tvm backend",
-        hint="if memory ran out, free some; otherwise please report this model and recipe",
-    )
+    request = json.dumps({"program": program.to_json(), "engine": str(workdir / ENGINE_FILE)})
+    with COMPILER.started(request) as finish:
+        yield finish

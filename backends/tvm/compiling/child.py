@@ -1,8 +1,6 @@
-"""The compiler's own process: ``python -m optc.backends.tvm.compiling.child PROGRAM RESULT
-ENGINE``.
+"""The compiler's own process (`optc.child_job`): it reads a `Program` and writes the engine.
 
-Only this process loads the compiler (300 MB of library) and may crash or run out of memory. It
-reads a `Program`, writes the engine, and says in RESULT (JSON) how it went.
+Only this process loads the compiler (300 MB of library) and may crash or run out of memory.
 """
 
 from __future__ import annotations
@@ -10,28 +8,18 @@ from __future__ import annotations
 import json
 import sys
 import time
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from optc.backends.tvm.program import Program
-from optc.errors import OptcError
+from optc.child_job import answer
 from optc.target import CUDA
 
 
-def main(arguments: Sequence[str]) -> int:
-    """Compile; returns the exit status: 0 done, 1 refused for a reason given in RESULT."""
-    program_path, result_path, engine_path = map(Path, arguments)
-    program = Program.from_json(program_path.read_text())
-    try:
-        result: dict[str, Any] = {"report": _compile(program, engine_path)}
-    except OptcError as error:
-        result = {"error": error.to_json()}
-    result_path.write_text(json.dumps(result))
-    return int("error" in result)
-
-
-def _compile(program: Program, engine: Path) -> dict[str, Any]:
+def compile_engine(request: str) -> dict[str, Any]:
+    """Compile the request's ``program`` into its ``engine``; figures for the report."""
+    asked = json.loads(request)
+    program, engine = Program.from_json(asked["program"]), Path(asked["engine"])
     started = time.perf_counter()
     # TVM imports torch if it can: two seconds and 200 MB that the compiler has no use for
     sys.modules["torch"] = None  # type: ignore[assignment]
@@ -48,4 +36,4 @@ def _compile(program: Program, engine: Path) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(answer(sys.argv[1:], compile_engine))

@@ -7,11 +7,8 @@ kernel that no database knows keeps the default, and its configuration as it is.
 from __future__ import annotations
 
 import json
-import subprocess
-import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
-from pathlib import Path
 from typing import Any
 
 from optc.backend import BuildOptions
@@ -24,17 +21,21 @@ from optc.backends.tvm.tuning.schedule_files import (
     read_schedules,
     write_schedules,
 )
-from optc.child_process import child_command, child_environment
-from optc.errors import InputError, UnavailableError
+from optc.child_job import ChildJob
+from optc.errors import InputError
 from optc.runtime.speculative.planning.costs_cache import cache_folder
 from optc.target import host_features, usable_threads
 
-#: Module that measures, in a process of its own.
-CHILD = "optc.backends.tvm.tuning.tuning_child"
 #: Seconds that measuring the shapes of one engine may take, compilation of candidates included.
 TUNE_S = 60.0
-#: Seconds after these until a child that does not end is stopped.
-_GRACE_S = 600.0
+#: The process that measures; it may take ten minutes more.
+MEASURING = ChildJob(
+    "optc.backends.tvm.tuning.tuning_child",
+    "the process that measures schedules",
+    where="tvm backend",
+    hint="compile without --tune; please report this",
+    timeout_s=TUNE_S + 600.0,
+)
 
 #: Measures workloads: gives entries ``{workload, schedule, gain}`` of those that it got to.
 Measure = Callable[[Sequence[Workload], Isa], list[dict[str, Any]]]
@@ -108,24 +109,5 @@ def _measure_in_child(workloads: Sequence[Workload], isa: Isa) -> list[dict[str,
         "threads": usable_threads(),
         "seconds": TUNE_S,
     }
-    with tempfile.TemporaryDirectory() as folder:
-        asked, result = Path(folder, "request.json"), Path(folder, "result.json")
-        asked.write_text(json.dumps(request))
-        done = subprocess.run(
-            child_command(CHILD, str(asked), str(result)),
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            env=child_environment(),
-            timeout=TUNE_S + _GRACE_S,
-            check=False,
-        )
-        if done.returncode or not result.exists():
-            said = " | ".join(done.stderr.strip().splitlines()[-6:])
-            raise UnavailableError(
-                f"measuring schedules ended with status {done.returncode}: {said}",
-                where="tvm backend",
-                hint="compile without --tune; please report this",
-            )
-        entries: list[dict[str, Any]] = json.loads(result.read_text())
+    entries: list[dict[str, Any]] = MEASURING.run(json.dumps(request))
     return entries

@@ -221,10 +221,11 @@ def test_a_measuring_process_that_dies_is_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     on_this_machine(monkeypatch)
-    monkeypatch.setattr(tuned, "CHILD", "tests.backends.tvm.crashing_child")
+    crashing = replace(tuned.MEASURING, module="tests.support.crashing_child")
+    monkeypatch.setattr(tuned, "MEASURING", crashing)
     file = tmp_path / "schedules.json"
     options = BuildOptions(max_context=64, tune=True, schedules=file)
-    with pytest.raises(UnavailableError, match="measuring schedules ended with status"):
+    with pytest.raises(UnavailableError, match="measures schedules was killed by signal 6"):
         known_schedules(program(matmul(SHAPE)), ISA, options)
     assert not file.exists()
 
