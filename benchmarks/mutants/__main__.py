@@ -4,8 +4,10 @@
 
 Draws lines at random, changes each in one way (`mutations.py`) in a private copy of the repository
 and runs the tests of its module there (`tests_of.py`). Those must pass without a change. A mutant
-that they notice is killed. `--every` tries every change of every line instead, for a module whose
-tests are being written. `mutants_equivalent.toml` has the changes that change nothing.
+that they notice is killed. What survives them is tried by all tests of the module's package, which
+takes a minute a mutant (`--own` leaves that out). `--every` tries every change of every line
+instead, for a module whose tests are being written. `mutants_equivalent.toml` has the changes that
+change nothing.
 """
 
 from __future__ import annotations
@@ -29,12 +31,19 @@ from benchmarks.mutants.draw import (
 )
 from benchmarks.mutants.mutations import Mutation
 from benchmarks.mutants.trials import Trial, Trials, UnmutatedTestsError
-from tests.support.tests_of import mirrored_test, tests_of
+from tests.support.tests_of import mirrored_test, tests_beside, tests_of
 
 ROOT = Path(__file__).resolve().parents[2]
 FOLDERS = ("optc/runtime", "optc/executable", "optc/passes", "optc/gates", "optc/artifact")
 #: What becomes of a mutant, in the order in which it is printed.
-VERDICTS = ("killed", "killed by timeout", "survived", "not tested", "equivalent")
+VERDICTS = (
+    "killed",
+    "killed by timeout",
+    "killed by others",
+    "survived",
+    "not tested",
+    "equivalent",
+)
 _OUTCOMES = {"failed": "killed", "timeout": "killed by timeout", "passed": "survived"}
 
 
@@ -47,7 +56,8 @@ def main(arguments: list[str] | None = None) -> int:
     args = _parser().parse_args(arguments)
     count = None if args.every else args.draw
     try:
-        result = run(ROOT, args.paths or FOLDERS, count, args.seed, args.jobs)
+        paths = args.paths or FOLDERS
+        result = run(ROOT, paths, count, args.seed, args.jobs, own=args.own or args.every)
     except (FileNotFoundError, UnmutatedTestsError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
@@ -68,6 +78,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--draw", type=int, default=200, help="how many lines")
     parser.add_argument("--every", action="store_true", help="every change of every line")
+    parser.add_argument("--own", action="store_true", help="only the module's own tests")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--jobs", type=int, default=2, help="how many at the same time")
     parser.add_argument("--output", type=Path, help="a JSON file")
@@ -75,9 +86,10 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def run(
-    root: Path, paths: Sequence[str], count: int | None, seed: int, jobs: int
+    root: Path, paths: Sequence[str], count: int | None, seed: int, jobs: int, *, own: bool = True
 ) -> dict[str, Any]:
-    """What becomes of the mutants of a repository that ``seed`` draws; ``count`` None: of all.
+    """What becomes of the mutants of a repository that ``seed`` draws; ``count`` None: of all,
+    ``own``: by the tests of their modules only.
 
     Raises:
         FileNotFoundError: One of ``paths`` is wrong.
@@ -87,7 +99,7 @@ def run(
     modules = find_modules(root, paths)
     lines = mutations_by_line(root, modules)
     drawn = draw(lines, count, seed)
-    verdicts = _verdicts(root, drawn, jobs)
+    verdicts = _verdicts(root, drawn, jobs, own)
     return {
         "paths": list(paths),
         "seed": seed,
@@ -101,7 +113,9 @@ def run(
     }
 
 
-def _verdicts(root: Path, drawn: Sequence[Mutation], jobs: int) -> dict[str, list[dict[str, Any]]]:
+def _verdicts(
+    root: Path, drawn: Sequence[Mutation], jobs: int, own: bool
+) -> dict[str, list[dict[str, Any]]]:
     """The mutants by what becomes of them."""
     equivalents = read_equivalent(root / EQUIVALENT)
     verdicts: dict[str, list[dict[str, Any]]] = {verdict: [] for verdict in VERDICTS}
@@ -118,16 +132,26 @@ def _verdicts(root: Path, drawn: Sequence[Mutation], jobs: int) -> dict[str, lis
 
     def note(trial: Trial) -> None:
         verdict = _OUTCOMES[trial.answer["outcome"]]
+        if verdict == "survived" and not own and trial.mutation not in beside:
+            beside[trial.mutation] = tests_beside(root, trial.mutation.module)
+            return
+        if trial.mutation in beside and verdict != "survived":
+            verdict = "killed by others"
         seconds = round(trial.answer["seconds"], 1)
         shown = _shown(trial.mutation) | {"by": trial.answer["by"], "seconds": seconds}
         verdicts[verdict].append(shown)
         print(f"{verdict:17} {seconds:6.1f} s  {shown['where']}", file=sys.stderr, flush=True)
 
+    beside: dict[Mutation, list[str]] = {}  # of those that their own tests let live
     if not to_try:
         return verdicts
     with Trials(root, jobs) as trials:
         trials.run_unmutated(sorted({test for _, tests in to_try for test in tests}))
         trials.try_all(to_try, note)
+        others = sorted({test for tests in beside.values() for test in tests})
+        trials.run_unmutated(others, may_skip=True)
+        usable = {m: [t for t in tests if t in trials.seconds] for m, tests in beside.items()}
+        trials.try_all(list(usable.items()), note)
     return verdicts
 
 

@@ -133,22 +133,29 @@ class Trials:
     def __exit__(self, *_: object) -> None:
         self._open.close()
 
-    def run_unmutated(self, tests: Iterable[str]) -> None:
-        """Run each test file and note how long it takes.
+    def run_unmutated(self, tests: Iterable[str], *, may_skip: bool = False) -> None:
+        """Run each test file that was not run yet, and note how long those take that can be used.
+
+        Args:
+            tests: The files.
+            may_skip: A file whose tests are all skipped here is left out.
 
         Raises:
-            UnmutatedTestsError: A test fails, or all are skipped.
+            UnmutatedTestsError: A test fails, or all are skipped where that may not be.
         """
+        new = [test for test in tests if test not in self.seconds]
         with ThreadPoolExecutor(self._jobs) as pool:
-            for test, seconds in pool.map(self._unmutated, tests):
-                self.seconds[test] = seconds
+            for test, answer in pool.map(lambda test: self._unmutated(test, may_skip), new):
+                if answer["passed"]:
+                    self.seconds[test] = answer["seconds"]
 
-    def _unmutated(self, test: str) -> tuple[str, float]:
+    def _unmutated(self, test: str, may_skip: bool) -> tuple[str, Answer]:
         with self._copy() as copy:
             answer = copy.run([test], UNMUTATED_S, verbose=True)
-            if answer["outcome"] != "passed" or not answer["passed"]:
+            failed = bool(answer["by"]) or (answer["passed"] and answer["outcome"] != "passed")
+            if failed or not (answer["passed"] or may_skip):
                 raise UnmutatedTestsError(test, copy.output)
-        return test, answer["seconds"]
+        return test, answer
 
     def try_all(
         self, mutants: Iterable[tuple[Mutation, Sequence[str]]], done: Callable[[Trial], None]

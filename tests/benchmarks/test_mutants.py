@@ -222,13 +222,20 @@ def repository(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "optc/a.py": MODULE,
         "optc/b.py": "X = 1\n",
         "optc/endless.py": ENDLESS,
+        "optc/package/c.py": "def larger(a, b):\n    return a > b\n",
         "tests/test_a.py": TEST,
+        "tests/package/test_c.py": "from optc.package.c import larger\n"
+        "def test_it():\n    assert larger(2, 1) is not None\n",
+        "tests/package/test_strong.py": "from optc.package.c import larger\n"
+        "def test_it():\n    assert larger(2, 1)\n",
+        "tests/package/test_skipped.py": "import pytest\n"
+        "pytest.skip('', allow_module_level=True)\n",
         "tests/test_endless.py": ENDLESS_TEST,
         "benchmarks/mutants_equivalent.toml": EQUIVALENT,
         "pyproject.toml": "[tool.pytest.ini_options]\n",
     }
     for name, text in files.items():
-        (root / name).parent.mkdir(exist_ok=True)
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
         (root / name).write_text(text)
     subprocess.run(["git", "init", "--quiet", str(root)], check=True)
     return root
@@ -257,6 +264,15 @@ def test_mutants_get_the_verdicts_that_they_deserve(result: dict[str, Any]) -> N
     assert sum(result["counts"].values()) == result["drawn"] == 13
 
 
+def test_survivors_are_tried_by_the_other_tests_of_their_package(repository: Path) -> None:
+    result = command.run(repository, ["optc/package"], None, seed=0, jobs=1, own=False)
+    assert becomes(result, "killed") == ["return None"]
+    assert becomes(result, "killed_by_others") == ["return a <= b"]
+    assert result["killed_by_others"][0]["by"] == "tests/package/test_strong.py::test_it"
+    assert becomes(result, "survived") == ["return a >= b"], "nothing tries equal numbers apart"
+    assert sum(result["counts"].values()) == result["drawn"] == 3
+
+
 def test_endless_mutants_are_ended(repository: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("benchmarks.mutants.trials.LEAST_S", 1.0)
     monkeypatch.setattr("benchmarks.mutants.trials.TIMES", 0.0)
@@ -276,7 +292,7 @@ def test_the_command_prints_survivors_and_modules_without_tests(
     capsys: pytest.CaptureFixture[str],
     tmp_path: Path,
 ) -> None:
-    monkeypatch.setattr(command, "run", lambda *_: result)
+    monkeypatch.setattr(command, "run", lambda *_, **__: result)
     assert command.main(["--output", str(tmp_path / "result.json")]) == 0
     printed = capsys.readouterr().out
     assert (

@@ -174,3 +174,12 @@ def tests_of(root: Path, module: str) -> list[str]:
     elsewhere = TESTED_ELSEWHERE.get(module, ())
     together = TESTED_TOGETHER.get(PurePath(module).parts[0], ())
     return own + [test for test in (*elsewhere, *together) if test != mirrored]
+
+
+def tests_beside(root: Path, module: str) -> list[str]:
+    """The other test files of a module's package: ``tests/runtime/**`` for ``optc/runtime/…``."""
+    package = PurePath(*PurePath(mirrored_test(module)).parts[:2])
+    found = sorted((root / package).rglob("test_*.py")) if package.suffix != ".py" else []
+    own = tests_of(root, module)
+    names = [str(path.relative_to(root)) for path in found]
+    return [name for name in names if name not in own]
