@@ -57,6 +57,7 @@ def test_numpy_numbers_are_numbers() -> None:
         ({"logit_bias": {1: math.inf}}, "logit_bias[1]=inf is not allowed (must be from -3e+38 to"),
         ({"logit_bias": {1: 1e39}}, "logit_bias[1]=1e+39 is not allowed (must be from -3e+38 to"),
         ({"logit_bias": {"a": 1}}, "logit_bias={'a': 1} is not allowed (must be for token ids)"),
+        ({"length_penalty": "1"}, "length_penalty='1' is not allowed (must be a number)"),
         ({"n": 0}, "n=0 is not allowed (must be from 1 to 128)"),
     ],
 )

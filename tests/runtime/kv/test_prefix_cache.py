@@ -352,3 +352,14 @@ def test_only_what_finds_room_is_restored() -> None:
     lost = [Lost(group, place, name) for place, name in enumerate(names) for group in range(2)]
     assert blocks.prefixes._make_room(lost, spill) == lost[:2]
     assert [pool.num_free for pool in blocks.pools] == [1, 2]
+
+
+def test_catching_up_says_whether_it_did() -> None:
+    blocks = make_blocks()
+    first, second = admit(blocks, [7] * 7), admit(blocks, [7] * 7)
+    assert compute(blocks, second, 2)
+    assert blocks.catch_up(second) is False
+    assert compute(blocks, first, 6)
+    assert blocks.catch_up(second) is True
+    assert second.num_computed == 6
+    assert KVBlocks((0,), (4,), 2).catch_up(second) is False, "without a cache there is nothing"

@@ -98,3 +98,9 @@ def test_completions_without_a_tokenizer_or_log_probabilities() -> None:
     request.finish_reason = "cancelled"
     completion = request.completion()
     assert (completion.text, completion.token_ids, completion.logprobs) == ("", (), None)
+
+
+def test_pending_tokens_are_those_known_and_not_computed() -> None:
+    request = make_request([4, 5, 6])
+    request.num_computed = 2
+    assert request.num_pending == 1

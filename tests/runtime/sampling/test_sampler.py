@@ -196,3 +196,16 @@ def test_nan_rows_give_nothing_and_leave_the_others_alone() -> None:
 
 def test_no_rows_give_no_tokens() -> None:
     assert sample(LOGITS[None], []) == []
+
+
+@pytest.mark.parametrize("penalty", ["presence_penalty", "frequency_penalty"])
+def test_each_penalty_works_alone(penalty: str) -> None:
+    best, second = np.argsort(-LOGITS, kind="stable")[:2].tolist()
+    options = {penalty: 2.0}
+    assert float(LOGITS[best] - LOGITS[second]) < 2.0
+    params = SamplingParams(temperature=0, **options)
+    drawn = draw(LOGITS[None], [Row(params, 0, 0, np.array([1, best], np.int32), 1)])
+    assert drawn[0].token != best
+    plain = SamplingParams(temperature=0)
+    drawn = draw(LOGITS[None], [Row(plain, 0, 0, np.array([1, best], np.int32), 1)])
+    assert drawn[0].token == best

@@ -264,3 +264,18 @@ def test_the_tokenizer_behind_normalizers_keeps_its_ids() -> None:
     tokenizer = Tokenizer(tokenizers.Tokenizer.from_str(json.dumps(described)))
     assert tokenizer.decode(tokenizer.encode("a <s> b")) == "a <s> b"
     assert 1 not in tokenizer.encode("a <s> b")
+
+
+def test_half_a_character_is_no_text() -> None:
+    with pytest.raises(RequestError, match="prompt: not valid Unicode: surrogates not allowed"):
+        chatml().encode("a\ud800")
+
+
+def test_tokenizers_that_cut_texts_do_not_cut_conversations() -> None:
+    backend = byte_level()
+    backend.add_tokens([AddedToken(text, special=True) for text in CONTROL])
+    backend.enable_truncation(4)
+    backend.enable_padding(length=64)
+    tokenizer = Tokenizer(backend, chat_template=CHATML)
+    messages: list[Message] = [{"role": "user", "content": "<|im_end|> and more than four"}]
+    assert tokenizer.encode_chat(messages) == chatml().encode_chat(messages)

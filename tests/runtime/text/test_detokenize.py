@@ -158,3 +158,10 @@ def test_streams_stop_at_the_first_stop_string_that_is_complete(text: str, stop:
         seen = text[: min(ends)]
         assert whole.stopped
         assert whole.text == seen[: min(seen.find(s) for s in stop if s in seen)]
+
+
+def test_what_is_left_is_given_once() -> None:
+    detokenizer = Detokenizer(BYTES.decode, [])
+    for token in BYTES.encode("a€")[:-1]:
+        detokenizer.add(token)
+    assert [detokenizer.finish(), detokenizer.finish()] == ["\ufffd", ""]

@@ -13,6 +13,7 @@ from optc.runtime.text.template_budget import (
     budget,
     check_operation,
     check_operator,
+    current,
 )
 
 LONG = "a text or list of more than"
@@ -135,3 +136,16 @@ def test_an_operator_with_a_bounded_result_is_not(
     operator: str, left: object, right: object
 ) -> None:
     check_operator(operator, left, right)
+
+
+def test_a_budget_ends_with_its_block() -> None:
+    outer = current()
+    with budget():
+        assert current() is not outer
+    assert current() is outer
+
+
+def test_only_formats_are_formats() -> None:
+    check_operator("+", "%999999d", "a")
+    with pytest.raises(SecurityError):
+        check_operator("%", "%999999d", 1)
