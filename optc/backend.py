@@ -164,9 +164,10 @@ class Backend(Protocol):
         reason says (decomposed), or not at all."""
         ...
 
-    def shares_weights(self, built: Target, other: Target) -> bool:
-        """Whether an engine for ``other`` can read the weights of one for ``built``
-        (``BuildOptions.shared``) instead of a copy of its own."""
+    def weight_layout(self, target: Target) -> str:
+        """Name of the layout of the weights of engines for ``target``: one engine of an artifact
+        can read another's with the same layout (``BuildOptions.shared``) instead of a copy of its
+        own, also one of another backend. Empty where they cannot be shared."""
         ...
 
     def build(

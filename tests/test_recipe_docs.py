@@ -49,7 +49,7 @@ def test_the_table_of_kv_types_is_what_backends_say() -> None:
     engines = [cell.strip().split(", ") for cell in table[0].strip("| ").split("|")]
     assert [name for name, *_ in engines] == [
         "tvm",
-        "tvm",
+        "tvm-cuda",
         "onnxruntime",
         "onnxruntime",
         "tensorrt",
@@ -58,7 +58,8 @@ def test_the_table_of_kv_types_is_what_backends_say() -> None:
     assert [dtype for dtype, *_ in rows] == list(KV_TYPES)
     for dtype, *cells in rows:
         for (name, *kind), cell in zip(engines, cells, strict=True):
-            target = parse_target(kinds[kind[0]] if kind else "cuda:sm_90")
+            alone = "native" if name == "tvm" else "cuda:sm_90"
+            target = parse_target(kinds[kind[0]] if kind else alone)
             found = registry.backend(name).kv_pools(dtype, target)
             said = {"native": "as it is", "unsupported": "refused"}.get(found.how, found.reason)
             assert cell == said, (name, dtype)

@@ -10,7 +10,7 @@ from optc.pipeline import registry as pass_registry
 
 
 def test_what_is_installed_is_found_by_name() -> None:
-    assert registry.backend_names() == ("onnxruntime", "tensorrt", "tvm")
+    assert registry.backend_names() == ("onnxruntime", "tensorrt", "tvm", "tvm-cuda")
     for name in registry.backend_names():
         assert registry.backend(name).name == name
     assert list(registry.recipe_files()) == sorted(registry.recipe_files())
@@ -28,5 +28,5 @@ def test_an_unknown_backend_lists_those_there_are() -> None:
     with pytest.raises(InputError) as caught:
         registry.backend("tmv")
     assert caught.value.render() == (
-        "backend: unknown backend 'tmv' (one of onnxruntime, tensorrt, tvm)"
+        "backend: unknown backend 'tmv' (one of onnxruntime, tensorrt, tvm, tvm-cuda)"
     )

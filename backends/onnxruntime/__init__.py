@@ -50,9 +50,9 @@ class OnnxRuntimeBackend:
 
         return kv_pools(dtype, target)
 
-    def shares_weights(self, built: Target, other: Target) -> bool:
-        """A model refers to weights beside it only."""
-        return False
+    def weight_layout(self, target: Target) -> str:
+        """None: a model refers to weights beside it only."""
+        return ""
 
     def build(
         self, model: ir.Model, target: Target, workdir: Path, options: BuildOptions

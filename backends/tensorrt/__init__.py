@@ -60,9 +60,9 @@ class TensorRTBackend:
 
         return Support("decomposed", "slots of float16, or of bfloat16 if matmuls are")
 
-    def shares_weights(self, built: Target, other: Target) -> bool:
-        """Never: an engine has its weights in it."""
-        return False
+    def weight_layout(self, target: Target) -> str:
+        """None: an engine has its weights in it."""
+        return ""
 
     def build(
         self, model: ir.Model, target: Target, workdir: Path, options: BuildOptions

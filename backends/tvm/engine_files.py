@@ -8,8 +8,6 @@ from optc.errors import ArtifactError
 
 ENGINE_FILE = "engine.so"
 WEIGHTS_FILE = "weights.bin"
-#: The CUDA part of TVM's runtime, beside `optc.backends.tvm.runtime_libs.LIBRARIES`.
-RUNTIME_LIBRARY = "libtvm_runtime_cuda.so"
 
 
 def check_files(*paths: Path) -> None:

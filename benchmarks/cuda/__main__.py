@@ -22,8 +22,8 @@ from typing import Any
 from benchmarks.cuda.steps import ENGINES, engine_timers, fitting, utilization
 from optc import registry
 from optc.artifact import Artifact
+from optc.backends.tvm_cuda import BACKEND
 from optc.bench.profile import Shape
-from optc.bench.utilization import measurable
 from optc.errors import OptcError, UnavailableError
 from optc.machine import this_machine
 from optc.target import usable_threads
@@ -65,7 +65,7 @@ def measure(
         from benchmarks.cuda.torch_peer import TorchModel, TorchSteps
     artifact = Artifact.open(path, "size")
     entry = artifact.engine()
-    costs = measurable(entry.backend).step_costs(entry.data)
+    costs = BACKEND.step_costs(entry.data)
     folder = artifact.engine_folder(entry)
     backend = registry.backend(entry.backend)
     engine = backend.load(folder, entry.spec, entry.data, usable_threads())

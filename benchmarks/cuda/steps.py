@@ -6,8 +6,8 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from optc.backends.tvm.cuda.executable import CudaExecutable
-from optc.backends.tvm.cuda.graphs import PATIENCE
+from optc.backends.tvm_cuda.executable import CudaExecutable
+from optc.backends.tvm_cuda.graphs import PATIENCE
 from optc.bench.batches import block_count, step_batch
 from optc.bench.profile import BLOCK_SIZE, Shape
 from optc.executable.executable import EngineSpec, StepBatch

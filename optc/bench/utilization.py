@@ -84,7 +84,13 @@ def measurable(name: str) -> MeasurableBackend:
     """
     backend = registry.backend(name)
     if not isinstance(backend, MeasurableBackend):
-        raise UnavailableError(f"the backend {name} measures no ceilings", where="bench")
+        others = (n for n in registry.backend_names() if n != name)
+        able = [n for n in others if isinstance(registry.backend(n), MeasurableBackend)]
+        raise UnavailableError(
+            f"the backend {name} measures no ceilings",
+            where="bench",
+            hint=f"those of {', '.join(able)} do" if able else "",
+        )
     return backend
 
 

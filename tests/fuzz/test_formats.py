@@ -19,7 +19,7 @@ from tests.fuzz.outcome import ROOT
 #: Formats that share what is long in the import share a process; how many inputs each gets.
 GROUPS = {
     ("config", "tokenizer-files", "safetensors"): 100,
-    ("manifest-bytes", "manifest-json", "manifest-digest", "report", "artifact-tokenizer"): 100,
+    ("manifest-bytes", "manifest-json", "manifest-digest", "report", "artifact-tokenizer"): 300,
     ("chat", "request", "recipe", "text"): 300,
 }
 

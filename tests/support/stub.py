@@ -42,8 +42,8 @@ class StubBackend:
     def kv_pools(self, dtype: str, target: Target) -> Support:
         return NATIVE
 
-    def shares_weights(self, built: Target, other: Target) -> bool:
-        return built.kind == other.kind
+    def weight_layout(self, target: Target) -> str:
+        return f"{self.name} {target.kind}"
 
     def check(self, engine: EngineEntry, files: EngineFiles) -> None:
         files.entry("engine.bin")
@@ -85,8 +85,8 @@ class AheadOfTime(StubBackend):
     def takes(self, target: Target) -> str:
         return "" if target.kind == "cuda" else "it compiles for CUDA targets"
 
-    def shares_weights(self, built: Target, other: Target) -> bool:
-        return False
+    def weight_layout(self, target: Target) -> str:
+        return ""
 
     def load(
         self, folder: Path, spec: EngineSpec, data: dict[str, Any], threads: int

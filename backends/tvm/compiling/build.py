@@ -30,6 +30,8 @@ from optc.child_job import ChildJob
 from optc.errors import UnsupportedError
 from optc.target import Target
 
+#: Compiles for CPUs.
+COMPILER_MODULE = "optc.backends.tvm.compiling.compiler"
 #: The compiler's process.
 COMPILER = ChildJob(
     "optc.backends.tvm.compiling.child",
@@ -134,14 +136,21 @@ def _backend_data(
 
 
 @contextmanager
-def compiling(program: Program, workdir: Path) -> Iterator[Callable[[], dict[str, Any]]]:
+def compiling(
+    program: Program, workdir: Path, compiler: str = COMPILER_MODULE
+) -> Iterator[Callable[[], dict[str, Any]]]:
     """Compile ``program`` into ``workdir``'s engine file in a process of its own.
+
+    Args:
+        program: What the engine computes.
+        workdir: Where it goes.
+        compiler: Module whose function ``compile_program`` does it.
 
     Gives a function that waits for the compiler and returns its report.
 
     Raises:
         UnsupportedError, UnavailableError: From that function: what the compiler says.
     """
-    request = json.dumps({"program": program.to_json(), "engine": str(workdir / ENGINE_FILE)})
-    with COMPILER.started(request) as finish:
+    request = {"program": program.to_json(), "engine": str(workdir / ENGINE_FILE)}
+    with COMPILER.started(json.dumps({**request, "compiler": compiler})) as finish:
         yield finish

@@ -6,7 +6,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from optc.backends.tvm.engine_data import EngineData, read_data
+from optc.backends.tvm.engine_data import CpuEngineData, read_data
 from optc.backends.tvm.engine_files import ENGINE_FILE, WEIGHTS_FILE, check_files
 from optc.backends.tvm.fingerprint import FINGERPRINT, check_fingerprint
 from optc.backends.tvm.loaded.executable import TvmExecutable
@@ -84,7 +84,7 @@ def kernel_library(ffi: ModuleType, engine: Path, kernel: str) -> Any:
     )
 
 
-def start_runtime(folder: Path, data: EngineData, threads: int) -> ModuleType:
+def start_runtime(folder: Path, data: CpuEngineData, threads: int) -> ModuleType:
     """TVM's runtime, ``threads`` for what the calling thread loads next; returns ``tvm_ffi``.
 
     Raises:

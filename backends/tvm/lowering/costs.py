@@ -13,8 +13,6 @@ from optc.roofline.costs import KernelCost, StepCosts, main_peak
 
 #: Kernels that read single rows of their weights.
 _LOOKUPS = ("embedding", "quantized_embedding")
-#: What GPUs multiply.
-CUDA_PEAKS = ("int8", "bf16", "fp32")
 _INTEGER_MATMULS = ("int_matmul", "two_level_matmul")
 
 

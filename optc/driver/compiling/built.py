@@ -123,5 +123,5 @@ def weight_copies(requests: Sequence[EngineRequest]) -> int:
 
 
 def _can_read(request: EngineRequest, owner: EngineRequest) -> bool:
-    same = owner.backend.name == request.backend.name
-    return same and request.backend.shares_weights(owner.target, request.target)
+    layout = request.backend.weight_layout(request.target)
+    return bool(layout) and layout == owner.backend.weight_layout(owner.target)

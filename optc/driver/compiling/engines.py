@@ -104,7 +104,7 @@ def check_self_draft(engines: Sequence[EngineRequest]) -> None:
         UnsupportedError: A backend cannot share weights.
     """
     for request in engines:
-        if not request.backend.shares_weights(request.target, request.target):
+        if not request.backend.weight_layout(request.target):
             raise UnsupportedError(
                 f"engines of the {request.backend.name} backend for {request.target.name} cannot "
                 "read the weights of another",
@@ -148,8 +148,14 @@ def _check_different(found: Sequence[tuple[Backend, Target]]) -> None:
 def _check_taken(backend: Backend, target: Target) -> None:
     refusal = backend.takes(target)
     if refusal:
+        others = (registry.backend(name) for name in registry.backend_names())
+        able = [
+            f"--backend {b.name}:{target.arch or target.name}"
+            for b in others
+            if not b.takes(target)
+        ]
         raise InputError(
             refusal,
             where=f"--backend {backend.name}:{target.name}",
-            hint="'optc targets' lists the targets, 'optc plan' what a backend makes of a model",
+            hint=" or ".join(able) or "'optc targets' lists the targets",
         )

@@ -13,8 +13,9 @@ import onnx_ir as ir
 import onnxruntime as ort
 import pytest
 
-from optc.backend import BuildOptions, EngineBuild
+from optc.backend import Backend, BuildOptions, EngineBuild
 from optc.backends.tvm import BACKEND
+from optc.backends.tvm_cuda import BACKEND as CUDA_BACKEND
 from optc.executable.executable import Executable, Float32, StepBatch
 from optc.forms.ragged import RaggedStep
 from optc.target import parse_target
@@ -56,17 +57,20 @@ class Engine:
     folder: Path
     model: ir.Model
     build: EngineBuild
+    backend: Backend = BACKEND
 
     def load(self, threads: int = 2) -> Executable:
         """Load it anew."""
-        return BACKEND.load(self.folder, self.build.spec, self.build.backend_data, threads)
+        return self.backend.load(self.folder, self.build.spec, self.build.backend_data, threads)
 
 
 def build(folder: Path, shape: Dense, pipeline: str, target: str) -> Engine:
     """Build a seeded model into ``folder``."""
     folder.mkdir(parents=True, exist_ok=True)
     model = model_after(pipeline, shape)
-    return Engine(folder, model, BACKEND.build(model, parse_target(target), folder, OPTIONS))
+    wanted = parse_target(target)
+    backend: Backend = CUDA_BACKEND if wanted.kind == "cuda" else BACKEND
+    return Engine(folder, model, backend.build(model, wanted, folder, OPTIONS), backend)
 
 
 def build_once(
@@ -74,7 +78,8 @@ def build_once(
 ) -> Engine:
     """An engine of `SHAPE`, built once for all tests that ask for ``name``."""
     folder, built = made_once(factory, name, lambda folder: _built(folder, pipeline, target))
-    return Engine(folder, model_after(pipeline, SHAPE), built)
+    backend: Backend = CUDA_BACKEND if parse_target(target).kind == "cuda" else BACKEND
+    return Engine(folder, model_after(pipeline, SHAPE), built, backend)
 
 
 def _built(folder: Path, pipeline: str, target: str) -> tuple[Path, EngineBuild]:

@@ -80,7 +80,7 @@ def compiled(config: Any, isa: Isa) -> Any:
 def run(config: Any, isa: Isa, *arrays: Array) -> list[Array]:
     """Call a kernel on copies of ``arrays``; returns all of them as they are afterwards."""
     if isa == DEVICE:
-        from tests.backends.tvm.cuda import device_kernels
+        from tests.backends.tvm_cuda import device_kernels
 
         return device_kernels.run(config, *arrays)
     tensors = [tvm.runtime.tensor(np.ascontiguousarray(array), tvm.cpu()) for array in arrays]

@@ -70,7 +70,7 @@ def assembly(config: Config, isa: Isa) -> str:
 def run(config: Config, isa: Isa, inputs: list[Array]) -> Array:
     """The kernel's output, float32 [T, N]; a guard behind it has to stay as it was."""
     if isa == DEVICE:
-        from tests.backends.tvm.cuda import device_kernels
+        from tests.backends.tvm_cuda import device_kernels
 
         return device_kernels.run(config, *inputs, blank(len(inputs[0]), config.n))[-1]
     rows = len(inputs[0])

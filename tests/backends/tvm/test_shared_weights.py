@@ -12,6 +12,7 @@ import pytest
 
 from optc.backend import SharedWeights
 from optc.backends.tvm import BACKEND
+from optc.backends.tvm_cuda import BACKEND as CUDA_BACKEND
 from optc.driver.drafts.layer_skip import keep_first_layers
 from optc.errors import ArtifactError, UnsupportedError
 from optc.roofline.costs import StepCosts
@@ -73,9 +74,9 @@ def test_targets_have_one_layout_of_weights(engines: GetEngine) -> None:
     ]
     rows = {0: [5, 9, 2], 1: [7]}
     np.testing.assert_array_equal(*(driver.step(rows) for driver in drivers))
-    cpu, gpu = parse_target("native"), parse_target("sm_90")
-    assert BACKEND.shares_weights(cpu, parse_target("x86-64-v3"))
-    assert BACKEND.shares_weights(cpu, gpu)
+    layouts = {BACKEND.weight_layout(parse_target(name)) for name in ("native", "x86-64-v3")}
+    assert layouts == {CUDA_BACKEND.weight_layout(parse_target("sm_90"))}
+    assert all(layouts)
 
 
 def test_what_an_engine_holds_and_costs_is_known_before_it_is_built(engines: GetEngine) -> None:

@@ -124,7 +124,15 @@ ATTACKS: dict[str, tuple[Attack, str]] = {
         in_data(costs={"peak": "fp32", "kernels": {"k": {"calls": 1, "peak": "fp99"}}}),
         "'peak' is 'fp99', none of",
     ),
-    "data of CUDA": (in_data(cuda={"range_values": 0}), "the key 'images' is missing"),
+    "data of CUDA": (
+        in_manifest(
+            lambda value: value["engines"][0].update(
+                backend="tvm-cuda",
+                data=value["engines"][0]["data"] | {"cuda": {"range_values": 0}},
+            )
+        ),
+        "the key 'images' is missing",
+    ),
     "block multiple of zero": (in_spec(block_multiple=0), "'block_multiple' is 0, not within 1"),
     "vocabulary below zero": (in_spec(vocab_size=-1), "'vocab_size' is -1, not within"),
     "vocabulary without end": (in_spec(vocab_size=1 << 40), "'vocab_size' is 1099511627776, not"),

@@ -173,7 +173,12 @@ def test_a_draft_is_built_for_every_engine(
         (["tvm:x86-64-v5"], [], 2, "--backend tvm:x86-64-v5: unknown target 'x86-64-v5'"),
         (["tvm:"], [], 2, "--backend tvm:: unknown target ''"),
         (["aot:sm_88"], [], 2, "--backend aot:sm_88: unknown CUDA architecture 'sm_88'"),
-        (["aot"], [], 2, "--backend aot:native: it compiles for CUDA targets ('optc targets'"),
+        (
+            ["aot"],
+            [],
+            2,
+            "--backend aot:native: it compiles for CUDA targets (--backend tvm:native)",
+        ),
         (["tvm", "tvm:native"], [], 2, "--backend: tvm for native is asked for twice"),
         (["tvm:native"], ["--target", "sm_89"], 2, "--target sm_89: every --backend names its"),
         (["tvm", ""], [], 2, "--backend: unknown backend ''"),

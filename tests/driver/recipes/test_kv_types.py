@@ -24,7 +24,7 @@ def recipe(dtype: str) -> Recipe:
     return load_recipe("fp32", sets=[f"kv-cache.dtype={dtype}"])
 
 
-@pytest.mark.parametrize("engine", ["tvm", "tvm:x86-64-v3", "tvm:cuda:sm_90"])
+@pytest.mark.parametrize("engine", ["tvm", "tvm:x86-64-v3", "tvm-cuda:cuda:sm_90"])
 def test_pools_of_float16_are_refused_by_name(engine: str, tmp_path: Path) -> None:
     """The model does not even exist: nothing was read."""
     with pytest.raises(UnsupportedError) as caught:
@@ -48,7 +48,7 @@ def test_pools_of_float16_are_refused_by_name(engine: str, tmp_path: Path) -> No
 def test_all_other_types_pass(dtype: str) -> None:
     engines = ["onnxruntime", "onnxruntime:sm_90", "tensorrt:sm_89"]
     if dtype != "float16":
-        engines += ["tvm", "tvm:sm_90"]
+        engines += ["tvm", "tvm-cuda:sm_90"]
     check_kv_type(recipe(dtype), name_engines(engines, None, "tvm"))
 
 
@@ -64,7 +64,7 @@ def test_nodes_are_judged_by_the_same_table(dtype: str, target: str) -> None:
     model = model_after(FUSED.replace("kv-cache", f"kv-cache{{dtype={dtype}}}"), SHAPE)
     attention = [node for node in model.graph if "Paged" in node.op_type]
     assert attention
-    for name in ("tvm", "onnxruntime"):
+    for name in ("tvm" if target == "native" else "tvm-cuda", "onnxruntime"):
         backend, wanted = registry.backend(name), parse_target(target)
         pools = backend.kv_pools(dtype, wanted)
         for node in attention:

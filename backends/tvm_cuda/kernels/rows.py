@@ -1,0 +1,138 @@
+"""Kernels over rows: norms, quantization, activations, element-wise operations. A block a row."""
+
+from __future__ import annotations
+
+import tvm
+
+from optc.backends.tvm.kernels.dsl.script import kernel
+from optc.backends.tvm.kernels.token_wise.activation import GatedActivation
+from optc.backends.tvm.kernels.token_wise.elementwise import Elementwise
+from optc.backends.tvm.kernels.token_wise.norm import HeadRMSNorm, LayerNorm, RMSNorm
+from optc.backends.tvm.kernels.token_wise.quantize import Quantize, quantized_arguments
+from optc.backends.tvm_cuda.kernels.launch import float_bits, launch, template
+from optc.errors import UnsupportedError
+
+#: Threads of a block; ``ROW_THREADS`` of the device code.
+THREADS = 256
+_ACTIVATIONS = {"silu": "Silu", "gelu": "Gelu", "gelu_tanh": "GeluTanh"}
+_UNARY = {
+    **_ACTIVATIONS,
+    "tanh": "Tanh",
+    "sigmoid": "Sigmoid",
+    "exp": "Exp",
+    "erf": "Erf",
+    "scale": "Scale",
+    "softcap": "Softcap",
+}
+_BINARY = {"add": "Add", "sub": "Sub", "mul": "Mul", "div": "Div"}
+
+
+def quantize(config: Quantize) -> tvm.tirx.PrimFunc:
+    """x f32 [T,K] -> q i8 [T,Kp], s f32 [T], qsum i32 [T,Kp/32]."""
+    with kernel("quantize") as builder:
+        rows = builder.size()
+        x = builder.argument("x", (rows, config.width))
+        out = quantized_arguments(builder, rows, config.width)
+        function = template("quantize", config.width)
+        launch(function, (rows,), THREADS, (x, out.q, out.scale, out.sums))
+    return builder.finish()
+
+
+def rms_norm(config: RMSNorm) -> tvm.tirx.PrimFunc:
+    """As `optc.backends.tvm.kernels.token_wise.norm.rms_norm`."""
+    width = config.width
+    with kernel("rms_norm") as builder:
+        rows = builder.size()
+        residual = builder.argument("residual", (rows, width)) if config.residual else None
+        x = builder.argument("x", (rows, width))
+        scale = builder.argument("scale", (width,))
+        total = builder.argument("sum", (rows, width)) if config.residual else None
+        arguments = [x if residual is None else residual, x, scale]
+        if config.quantized:
+            quantized = quantized_arguments(builder, rows, width)
+            name, results = "rms_norm_quantize", [quantized.q, quantized.scale, quantized.sums]
+        else:
+            name, results = "rms_norm", [builder.argument("out", (rows, width))]
+        arguments += [arguments[0] if total is None else total, *results]
+        function = template(name, width, float_bits(config.epsilon), config.residual)
+        launch(function, (rows,), THREADS, arguments)
+    return builder.finish()
+
+
+def layer_norm(config: LayerNorm) -> tvm.tirx.PrimFunc:
+    """x f32 [T,K], scale f32 [K], [bias f32 [K]] -> out f32 [T,K]."""
+    width = config.width
+    with kernel("layer_norm") as builder:
+        rows = builder.size()
+        x = builder.argument("x", (rows, width))
+        scale = builder.argument("scale", (width,))
+        bias = builder.argument("bias", (width,)) if config.bias else scale
+        out = builder.argument("out", (rows, width))
+        function = template("layer_norm", width, float_bits(config.epsilon), config.bias)
+        launch(function, (rows,), THREADS, (x, scale, bias, out))
+    return builder.finish()
+
+
+def head_rms_norm(config: HeadRMSNorm) -> tvm.tirx.PrimFunc:
+    """x f32 [T,n*d], scale f32 [d] -> out f32 [T,n*d], each run of d values normalized alone."""
+    width = config.heads * config.dim
+    with kernel("head_rms_norm") as builder:
+        rows = builder.size()
+        x = builder.argument("x", (rows, width))
+        scale = builder.argument("scale", (config.dim,))
+        out = builder.argument("out", (rows, width))
+        epsilon = float_bits(config.epsilon)
+        function = template("head_rms_norm", config.heads, config.dim, epsilon)
+        launch(function, (rows,), THREADS, (x, scale, out))
+    return builder.finish()
+
+
+def gated_activation(config: GatedActivation) -> tvm.tirx.PrimFunc:
+    """gate_up f32 [T,2F] (gate first) -> out f32 [T,F], or q, s, qsum.
+
+    Raises:
+        UnsupportedError: The activation is not known.
+    """
+    width = config.width
+    operation = _operation(config.activation, _ACTIVATIONS, "GatedActivation")
+    with kernel("gated_activation") as builder:
+        rows = builder.size()
+        gate_up = builder.argument("gate_up", (rows, 2 * width))
+        if config.quantized:
+            out = quantized_arguments(builder, rows, width)
+            name, results = "gated_activation_quantize", [out.q, out.scale, out.sums]
+        else:
+            name, results = "gated_activation", [builder.argument("out", (rows, width))]
+        launch(template(name, operation, width), (rows,), THREADS, (gate_up, *results))
+    return builder.finish()
+
+
+def elementwise(config: Elementwise) -> tvm.tirx.PrimFunc:
+    """a f32 [T,K], [b f32 [T,K]] -> out f32 [T,K].
+
+    Raises:
+        UnsupportedError: No such operation; the message lists those that exist.
+    """
+    width, binary = config.width, config.operation in _BINARY
+    operation = _operation(config.operation, {**_BINARY, **_UNARY}, "Elementwise")
+    with kernel(f"elementwise_{config.operation}") as builder:
+        rows = builder.size()
+        inputs = [builder.argument("a", (rows, width))]
+        if binary:
+            inputs.append(builder.argument("b", (rows, width)))
+            function = template("binary", operation, width)
+        else:
+            function = template("unary", operation, width, float_bits(config.constant))
+        out = builder.argument("out", (rows, width))
+        launch(function, (rows,), THREADS, (*inputs, out))
+    return builder.finish()
+
+
+def _operation(name: str, known: dict[str, str], where: str) -> str:
+    if name not in known:
+        raise UnsupportedError(
+            f"operation {name!r} has no CUDA kernel",
+            where=where,
+            hint=f"one of {', '.join(known)}",
+        )
+    return f"optc::{known[name]}"

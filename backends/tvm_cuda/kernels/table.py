@@ -1,0 +1,44 @@
+"""Every kernel that CUDA engines have, by its config."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import tvm
+
+from optc.backends.tvm_cuda.kernels import attention, embedding, kv, matmul, rows
+from optc.errors import UnsupportedError
+
+#: By the kernel's name in a `Program`.
+FUNCTIONS: dict[str, Callable[[Any], tvm.tirx.PrimFunc]] = {
+    "quantize": rows.quantize,
+    "rms_norm": rows.rms_norm,
+    "layer_norm": rows.layer_norm,
+    "head_rms_norm": rows.head_rms_norm,
+    "gated_activation": rows.gated_activation,
+    "elementwise": rows.elementwise,
+    "embedding": embedding.embedding,
+    "quantized_embedding": embedding.quantized_embedding,
+    "gather_rows": embedding.gather_rows,
+    "rotary_kv": kv.rotary_kv,
+    "rotary": kv.rotary,
+    "write_kv": kv.write_kv,
+    "copy_kv": kv.copy_kv,
+    "paged_attention": attention.paged_attention,
+    "int_matmul": matmul.int_matmul,
+    "float_matmul": matmul.float_matmul,
+}
+
+
+def device_function(kernel: str, config: Any) -> tvm.tirx.PrimFunc:
+    """The function of TIR that launches ``kernel``.
+
+    Raises:
+        UnsupportedError: There is no such kernel for CUDA, or it refuses its configuration.
+    """
+    if kernel not in FUNCTIONS:
+        raise UnsupportedError(
+            f"{kernel} has no CUDA kernel", where="tvm backend", hint="compile for a CPU target"
+        )
+    return FUNCTIONS[kernel](config)

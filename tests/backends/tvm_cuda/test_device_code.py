@@ -1,0 +1,155 @@
+"""Kernels compiled for real architectures, by the compiler that is here; inspected, not run."""
+
+from __future__ import annotations
+
+import os
+
+os.environ.setdefault("TVM_NUM_THREADS", "2")
+
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+import tvm
+import tvm_ffi
+
+from optc.backends.tvm.compiling.emit import KERNELS
+from optc.backends.tvm.kernels.attention.paged_attention import PagedAttention
+from optc.backends.tvm.kernels.matmul.matmul_float import FloatMatmul
+from optc.backends.tvm.kernels.matmul.matmul_int import IntMatmul
+from optc.backends.tvm_cuda import toolchain
+from optc.backends.tvm_cuda.gpu import tvm_target
+from optc.backends.tvm_cuda.images import CREATE, EDIT, key_of
+from optc.backends.tvm_cuda.kernels.launch import device_source
+from optc.backends.tvm_cuda.kernels.table import FUNCTIONS, device_function
+from optc.backends.tvm_cuda.toolchain import device_compiler
+from optc.errors import UnavailableError, UnsupportedError
+from optc.target import cuda_target
+from tests.backends.tvm_cuda.cubins import HMMA, IMMA, LDGSTS, architecture, frames, opcodes
+
+MATMULS = {
+    "int8": IntMatmul(512, 1024),
+    "int4": IntMatmul(512, 1024, 4, 64),
+    "bf16": FloatMatmul(512, 1024, "bfloat16"),
+    "fp32": FloatMatmul(512, 1024, "float32"),
+}
+
+
+INT8_KV: dict[str, Any] = {"kv_dtype": "int8", "query_bits": 8}
+#: One on the ordinary units, one of each kind on tensor cores; 128 is the widest common head.
+ATTENTIONS = {
+    "fp32": PagedAttention(16, 4, 128, 128, 0.09),
+    "bf16": PagedAttention(16, 4, 128, 128, 0.09, kv_dtype="bfloat16"),
+    "int8": PagedAttention(16, 4, 128, 128, 0.09, kv_dtype="int8", query_bits=8),
+}
+
+
+@cache
+def emitted() -> str:
+    """The device code of all matmuls."""
+    kinds = {"int8": "int_matmul", "int4": "int_matmul", "bf16": "float_matmul"}
+    return emit(
+        {
+            name: device_function(kinds.get(name, "float_matmul"), config)
+            for name, config in MATMULS.items()
+        }
+    )
+
+
+@cache
+def emitted_attention() -> str:
+    """The device code of the kernels of attention."""
+    return emit({n: device_function("paged_attention", c) for n, c in ATTENTIONS.items()})
+
+
+def emit(functions: dict[str, tvm.tirx.PrimFunc]) -> str:
+    """The device code of functions of TIR."""
+    codes: list[str] = []
+
+    def take(code: str, _: Any) -> str:
+        codes.append(device_source(code))
+        return key_of("0")
+
+    tvm_ffi.register_global_func(EDIT, take, override=True)
+    if tvm_ffi.get_global_func(CREATE, True) is not None:
+        tvm_ffi.remove_global_func(CREATE)
+    named = {name: f.with_attr("global_symbol", name) for name, f in functions.items()}
+    tvm.compile(tvm.IRModule(named), tvm_target(cuda_target(80)))
+    return codes[0]
+
+
+@pytest.mark.parametrize("sm", [80, 89, 90])
+def test_matmuls_use_the_tensor_cores_of_their_architecture(sm: int) -> None:
+    cubin = device_compiler()(emitted(), sm)
+    assert architecture(cubin) == sm
+    kernels = opcodes(cubin)
+    assert len(kernels) == 7  # for few and for many rows, but float32
+    for name, counts in kernels.items():
+        wanted = {"int8": IMMA, "int4": IMMA, "bf16": HMMA}.get(name.split("_")[0])
+        assert {op for op in (IMMA, HMMA) if counts[op]} == ({wanted} if wanted else set()), name
+    copied_ahead = {name for name, counts in kernels.items() if counts[LDGSTS]}
+    assert len(copied_ahead) == 3  # those for many rows on tensor cores
+    assert {name.split("_")[0] for name in copied_ahead} == {"int8", "int4", "bf16"}
+
+
+@pytest.mark.parametrize("sm", [80, 86, 89, 90])
+def test_attention_over_narrow_pools_uses_the_tensor_cores(sm: int) -> None:
+    """Rows alone and their ranges multiply as tiles of rows do; what merges them does not."""
+    kernels = opcodes(device_compiler()(emitted_attention(), sm))
+    found: dict[str, list[bool]] = {}
+    for name, counts in sorted(kernels.items()):
+        found.setdefault(name.split("_")[0], []).append(counts[HMMA] > 0)
+    assert {name: sorted(uses) for name, uses in found.items()} == {
+        "fp32": [False, False, False],
+        "bf16": [False, True, True, True],
+        "int8": [False, True, True, True],
+    }
+
+
+@pytest.mark.parametrize("dim", [128, 192, 256])
+def test_registers_hold_what_attention_computes(dim: int) -> None:
+    """But some bytes that the compiler gives up by itself, to have more warps at once."""
+    types: dict[str, dict[str, Any]] = {"bf16": {"kv_dtype": "bfloat16"}, "int8": INT8_KV}
+    functions = {
+        name: device_function("paged_attention", PagedAttention(16, 4, dim, dim, 0.09, **kind))
+        for name, kind in types.items()
+    }
+    found = frames(device_compiler()(emit(functions), 90))
+    assert len(found) >= 7
+    assert max(found) <= 16
+
+
+def test_every_kernel_of_the_table_is_one_of_the_cpu() -> None:
+    assert set(FUNCTIONS) < set(KERNELS)
+    with pytest.raises(UnsupportedError, match="sampling has no CUDA kernel"):
+        device_function("sampling", None)
+
+
+def test_code_that_is_refused_names_the_compiler_and_the_error() -> None:
+    with pytest.raises(UnavailableError, match=r"cannot compile the kernels for sm_90: .*no_such"):
+        device_compiler()("__global__ void k() { no_such(); }", 90)
+
+
+def test_without_a_compiler_the_message_says_how_to_get_one(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setattr(toolchain, "_find_nvrtc", lambda: None)
+    with pytest.raises(UnavailableError, match="neither nvcc on the PATH nor NVRTC") as caught:
+        device_compiler()
+    assert "optc[cuda]" in caught.value.hint
+
+
+def test_nvcc_and_nvrtc_both_compile(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Whichever are installed; at least one is."""
+    found: list[Callable[[str, int], bytes]] = []
+    for path in (os.environ["PATH"], str(tmp_path)):
+        monkeypatch.setenv("PATH", path)
+        try:
+            found.append(device_compiler())
+        except UnavailableError:
+            assert found
+            continue
+        assert architecture(found[-1](emitted(), 90)) == 90

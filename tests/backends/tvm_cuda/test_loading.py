@@ -1,0 +1,108 @@
+"""What a CUDA engine says where it cannot be loaded or built."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import onnx_ir as ir
+import pytest
+
+from optc.backends.tvm.engine_files import ENGINE_FILE, WEIGHTS_FILE
+from optc.backends.tvm.runtime_libs import LIBRARIES, ffi_version
+from optc.backends.tvm_cuda import BACKEND, loader, runtime
+from optc.backends.tvm_cuda.engine_data import RUNTIME_LIBRARY
+from optc.backends.tvm_cuda.images import best_image, image_file
+from optc.bench.utilization import measurable
+from optc.errors import ArtifactError, UnavailableError, UnsupportedError
+from optc.executable.executable import EngineSpec
+from optc.machine import Machine
+from optc.target import parse_target
+from tests.backends.tvm.engine_driver import INT8, OPTIONS, SHAPE
+from tests.support.families import model_after
+
+CODE = {"images": {"90": image_file(90)}, "digest": "0", "range_values": 1, "kernels": ["a"]}
+DATA = {"cuda": CODE, "ffi": "", "weights": []}
+SPEC = EngineSpec(8, 64, 8, 8, 8, 16, True, (), ())
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    for name in (ENGINE_FILE, WEIGHTS_FILE, image_file(90), *LIBRARIES, RUNTIME_LIBRARY):
+        (tmp_path / name).write_bytes(b"")
+    return tmp_path
+
+
+def test_a_missing_file_is_named(folder: Path) -> None:
+    (folder / image_file(90)).unlink()
+    with pytest.raises(ArtifactError, match=r"kernels\.sm_90\.cubin: the file is missing"):
+        BACKEND.load(folder, SPEC, DATA, 1)
+
+
+def test_an_engine_of_an_older_build_is_refused(folder: Path) -> None:
+    older = {name: CODE[name] for name in ("images", "digest")}
+    with pytest.raises(ArtifactError, match="another optc compiled it") as caught:
+        BACKEND.load(folder, SPEC, {**DATA, "cuda": older}, 1)
+    assert "compile the artifact again" in caught.value.hint
+
+
+def test_without_a_driver_the_reason_is_said(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    none = Machine(frozenset(), (), "no NVIDIA driver is installed (libcuda.so.1 was not found)")
+    monkeypatch.setattr(runtime, "this_machine", lambda: none)
+    with pytest.raises(UnavailableError, match="needs a CUDA device: no NVIDIA driver") as caught:
+        BACKEND.load(folder, SPEC, {**DATA, "ffi": ffi_version()}, 1)
+    assert "compile for this CPU" in caught.value.hint
+
+
+def test_without_the_runtime_library_the_package_is_named(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(runtime, "this_machine", lambda: Machine(frozenset(), (90,), ""))
+    monkeypatch.setattr(runtime, "_CUDART", "libcudart.so.none")
+    monkeypatch.setattr(runtime, "open_runtime", lambda folder: None)
+    with pytest.raises(UnavailableError, match=r"libcudart\.so\.none was not found") as caught:
+        BACKEND.load(folder, SPEC, {**DATA, "ffi": ffi_version()}, 1)
+    assert "nvidia-cuda-runtime" in caught.value.hint
+
+
+def test_code_of_another_architecture_is_refused(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(loader, "this_machine", lambda: Machine(frozenset(), (120,), ""))
+    monkeypatch.setattr(loader, "start_runtime", lambda folder, ffi: None)
+    with pytest.raises(UnavailableError, match="has code for sm_90, and this GPU is sm_120"):
+        BACKEND.load(folder, SPEC, DATA, 1)
+
+
+@pytest.mark.parametrize(("device", "best"), [(80, 80), (86, 80), (89, 89), (90, 90)])
+def test_the_nearest_code_below_the_device_is_taken(device: int, best: int) -> None:
+    assert best_image((80, 89, 90), device) == best
+
+
+def test_features_without_cuda_kernels_are_refused_by_name(tmp_path: Path) -> None:
+    target = parse_target("cuda:sm_90")
+    tree = model_after(INT8.replace("kv-cache", "kv-cache{tree=true}"), SHAPE)
+    verdicts = {BACKEND.supports(node, target).reason for node in tree.graph}
+    assert verdicts == {
+        "",
+        "trees of drafts have no CUDA kernels: compile with --set kv-cache.tree=false",
+    }
+    with pytest.raises(UnsupportedError, match="trees of drafts have no CUDA kernels"):
+        BACKEND.build(tree, target, tmp_path, OPTIONS)
+
+
+def test_all_nodes_of_a_recipe_are_taken() -> None:
+    target = parse_target("cuda:sm_80+sm_90")
+    assert not BACKEND.takes(target)
+    model = model_after(INT8, replace(SHAPE, windows=(0,)))
+    assert {BACKEND.supports(node, target).reason for node in _nodes(model)} == {""}
+
+
+def _nodes(model: ir.Model) -> list[ir.Node]:
+    return list(model.graph)
+
+
+def test_measuring_a_cuda_engine_is_refused() -> None:
+    with pytest.raises(UnavailableError, match="tvm-cuda measures no ceilings") as caught:
+        measurable("tvm-cuda")
+    assert caught.value.hint == "those of tvm do"
