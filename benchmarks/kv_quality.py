@@ -2,8 +2,8 @@
 
     python -m benchmarks.kv_quality [--recipes fp32,bf16-fused,int8-fused,int4-fused] [--json FILE]
 
-Compiles ``examples/models/pycode`` by each recipe with each KV type and its held-out text; the
-gates' bounds do not count, their figures do.
+Compiles ``examples/models/pycode`` by each recipe with each KV type that its backend keeps, and its
+held-out text; the gates' bounds do not count, their figures do.
 """
 
 from __future__ import annotations
@@ -15,8 +15,10 @@ from pathlib import Path
 from typing import Any
 
 import optc
+from optc import registry
 from optc.executable.executable import KV_TYPES
-from optc.recipe import GATE_NAMES
+from optc.recipe import GATE_NAMES, load_recipe
+from optc.target import parse_target
 
 ROOT = Path(__file__).resolve().parent.parent
 MODEL = ROOT / "examples/models/pycode"
@@ -41,6 +43,12 @@ def figures(recipe: str, dtype: str) -> dict[str, Any]:
     return {"recipe": recipe, "kv": dtype} | {name: values[name] for name in SHOWN}
 
 
+def _kept(recipe: str, dtype: str) -> bool:
+    """Whether the recipe's backend has pools of a type."""
+    backend = registry.backend(load_recipe(recipe).backend)
+    return backend.kv_pools(dtype, parse_target("native")).how != "unsupported"
+
+
 def main() -> None:
     """Compile all and print a line for each."""
     parser = argparse.ArgumentParser(prog="benchmarks.kv_quality", description=__doc__)
@@ -51,6 +59,8 @@ def main() -> None:
     rows = []
     for recipe in args.recipes.split(","):
         for dtype in args.kv.split(","):
+            if not _kept(recipe, dtype):
+                continue
             rows.append(figures(recipe, dtype))
             print(json.dumps(rows[-1]), flush=True)
     if args.json:

@@ -4,7 +4,7 @@
                               [--clients 6] [--round-seconds 60] [--threads N] [--output FILE]
 
 Each round loads the artifact with other settings (KV memory, block size, prefix cache, eviction,
-spill, budgets, speculation by all that the artifact supports, batching) and lets clients hand in
+spill, budgets, speculation by all that the artifact supports) and lets clients hand in
 requests at once: sampled, greedy, with structures, several completions, beams, salts, priorities,
 deadlines, cancellations. Afterwards each request runs alone, where nothing is cached of it, and
 must give the same; some run in all rounds and must give the same in all. When nobody asks any more

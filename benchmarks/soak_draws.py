@@ -117,7 +117,6 @@ class Draws:
             "prefill_chunk": rng.choice((None, None, 8, 48)),
             "speculate": kind,
             "num_speculative_tokens": None if kind == "off" else rng.choice((None, 1, 4, 7)),
-            "batching": rng.choice(("continuous", "continuous", "continuous", "dynamic", "static")),
         }
 
     def job(self, rng: random.Random) -> Job:

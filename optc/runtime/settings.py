@@ -10,7 +10,6 @@ from typing import Any, Literal
 from optc.errors import InputError
 from optc.options.option import normalize, option, options_of
 from optc.runtime.kv.eviction import Eviction
-from optc.runtime.scheduling.batching import MODES, BatchingMode
 from optc.runtime.speculative.kinds import MAX_DRAFTED
 from optc.units import SIZE_HELP, parse_bytes
 
@@ -52,10 +51,6 @@ class ServeSettings:
         max_drafted: Most drafts of a request in a step, if ``speculate`` is on.
         cost_cache: Keep these measurements in the user's cache folder
             (`optc.runtime.speculative.planning.costs_cache`); False measures at every load.
-        batching: ``continuous`` admits requests at every step; ``static`` runs a batch to its end
-            before it admits the next, ``dynamic`` collects one for ``batch_window_ms`` first:
-            both for comparison.
-        batch_window_ms: Window of ``dynamic`` in milliseconds.
         verify: ``full`` hashes every file of the artifact first; ``size`` only looks at their
             lengths.
 
@@ -101,13 +96,6 @@ class ServeSettings:
         MAX_DRAFTED, "Most drafts of a text in a step.", kind="count", metavar="N"
     )
     cost_cache: bool = True
-    batching: BatchingMode = option(
-        "continuous",
-        "When prompts are begun: at once, or one batch after the other.",
-        choices=MODES,
-        show_default=True,
-    )
-    batch_window_ms: float = 5.0
     verify: Literal["full", "size"] = "full"
 
     def __post_init__(self) -> None:

@@ -47,7 +47,6 @@ TESTED_ELSEWHERE: dict[str, tuple[str, ...]] = {
     ),
     "optc/runtime/sampling/sampler.py": ("tests/runtime/sampling/test_sampler_mask.py",),
     "optc/runtime/scheduling/scheduler.py": (
-        "tests/runtime/scheduling/test_batching.py",
         "tests/runtime/requests/test_deadlines.py",
         "tests/runtime/scheduling/test_priorities.py",
         "tests/runtime/speculative/test_speculation.py",

@@ -30,7 +30,6 @@ _SERVED = (
     "speculate",
     "draft",
     "num_speculative_tokens",
-    "batching",
 )
 
 

@@ -24,7 +24,6 @@ from optc.runtime.outputs import Delta, FinishReason
 from optc.runtime.requests.completion_input import CompletionInput
 from optc.runtime.requests.deadlines import Deadlines
 from optc.runtime.requests.request import Request
-from optc.runtime.scheduling.batching import make_batching
 from optc.runtime.scheduling.chunks import Chunk
 from optc.runtime.scheduling.scheduler import Scheduler
 from optc.runtime.settings import ServeSettings
@@ -95,9 +94,6 @@ class Core:
             settings.step_rows(spec.max_rows),
             min(wanted, spec.max_sequences, spec.max_logit_rows),
             spec.max_logit_rows,
-            make_batching(
-                settings.batching, settings.batch_window_ms, min(wanted, spec.max_logit_rows), clock
-            ),
             settings.prefill_chunk,
         )
         self._metrics = EngineMetrics(total_blocks=plan.blocks, work=Work(self._blocks.windows))
@@ -109,13 +105,6 @@ class Core:
     def has_work(self) -> bool:
         """Some request has not finished."""
         return bool(self.scheduler.num_running or self.scheduler.num_waiting)
-
-    def wait_s(self) -> float | None:
-        """Seconds until `step` can do something, unless requests come or go; None without any."""
-        if not self.has_work:
-            return None
-        wait = self.scheduler.wait_s()
-        return max(0.0, min(wait, self._deadlines.next_s() - self._clock())) if wait else 0.0
 
     def add(self, given: CompletionInput, leader: Request | None = None) -> Request:
         """Queue one completion of a prompt of fewer tokens than the plan's max_context.
@@ -149,7 +138,7 @@ class Core:
         """Run one step, unless `wait_s` says that there is none; what it added to the requests,
         finished ones included. Those past their deadline end before it."""
         late = [self._cut(request, "deadline") for request in self._expired()]
-        return late if self.scheduler.wait_s() or not self.has_work else late + self._step()
+        return late + self._step() if self.has_work else late
 
     def _step(self) -> list[Update]:
         begun = self._clock()

@@ -152,7 +152,7 @@ class Worker:
 
     def _serve(self, core: Core) -> None:
         while True:
-            self._take(core.wait_s())
+            self._take(wait=not core.has_work)
             while self._taken:
                 message = self._taken[0]
                 if isinstance(message, _Stop):
@@ -163,11 +163,11 @@ class Worker:
             if core.has_work:
                 self._publish(core.step())
 
-    def _take(self, wait_s: float | None) -> None:
-        """Take all messages; if there are none, the next one within ``wait_s`` (None: for ever)."""
+    def _take(self, *, wait: bool) -> None:
+        """Take all messages; if there are none and ``wait``, the next one."""
+        if wait:
+            self._taken.append(self._inbox.get())
         try:
-            if wait_s != 0:
-                self._taken.append(self._inbox.get(timeout=wait_s))
             while True:
                 self._taken.append(self._inbox.get_nowait())
         except Empty:
@@ -214,7 +214,7 @@ class Worker:
         self._ready.set()
         for handle, _ in self._requests.values():
             handle.fail(ended)
-        self._take(wait_s=0)
+        self._take(wait=False)
         for message in self._taken:
             if isinstance(message, _Call):
                 _fail(message, ended)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import heapq
-import math
 
 from optc.runtime.requests.request import Request
 
@@ -21,10 +20,6 @@ class Deadlines:
 
     def __bool__(self) -> bool:
         return bool(self._heap)
-
-    def next_s(self) -> float:
-        """The next deadline; infinity if there is none."""
-        return self._heap[0][0] if self._heap else math.inf
 
     def expired(self, now: float) -> list[Request]:
         """Take out those whose deadline is ``now`` or before and that have not ended."""

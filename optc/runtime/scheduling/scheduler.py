@@ -27,7 +27,6 @@ from collections.abc import Iterator, Sequence
 from typing import Generic
 
 from optc.runtime.kv.kv_blocks import BlockCopy, KVBlocks
-from optc.runtime.scheduling.batching import Batching, Continuous
 from optc.runtime.scheduling.chunks import Chunk, R, Rows, pending
 from optc.runtime.scheduling.policy import order, place, rank
 
@@ -40,7 +39,6 @@ class Scheduler(Generic[R]):
         token_budget: Most rows of one step.
         max_running: Most requests that hold blocks at once; at most ``max_logit_rows``.
         max_logit_rows: Most rows of a step whose logits are wanted; None is the budget.
-        batching: Who may be admitted when; None is continuous batching.
         prefill_chunk: Most rows of a step that prefills get while others decode; None is no limit.
     """
 
@@ -50,14 +48,12 @@ class Scheduler(Generic[R]):
         token_budget: int,
         max_running: int,
         max_logit_rows: int | None = None,
-        batching: Batching | None = None,
         prefill_chunk: int | None = None,
     ) -> None:
         self.blocks = blocks
         self.token_budget = token_budget
         self.max_logit_rows = token_budget if max_logit_rows is None else max_logit_rows
         self.max_running = max(1, min(max_running, token_budget // 2))
-        self._batching = batching or Continuous()
         self._prefill_chunk = token_budget if prefill_chunk is None else prefill_chunk
         self.preempted: list[R] = []
         self.admitted: list[R] = []
@@ -80,10 +76,6 @@ class Scheduler(Generic[R]):
     def num_waiting(self) -> int:
         """Requests in the queue."""
         return len(self._waiting)
-
-    def wait_s(self) -> float:
-        """Seconds until `schedule` may find rows, as long as no request comes or goes; 0 is now."""
-        return self._batching.wait_s(self._running, self._waiting)
 
     def requests(self) -> Iterator[R]:
         """All requests, those that run first."""
@@ -118,7 +110,6 @@ class Scheduler(Generic[R]):
         self.preempted, self.admitted, self.reused = [], [], []
         rows = Rows(self.token_budget)
         self._running.sort(key=order)
-        self._batching.plan(self._running, self._waiting)
         decodes = [request for request in self._running if pending(request) == 1]
         prefills = [request for request in self._running if pending(request) > 1]
         for request in decodes:
@@ -259,8 +250,7 @@ class Scheduler(Generic[R]):
 
     def _next(self) -> R | None:
         """The first waiting request that may be admitted."""
-        admits = self._batching.admits
-        return next((r for r in self._waiting if not r.idle and admits(r)), None)
+        return next((r for r in self._waiting if not r.idle), None)
 
     def _follows(self, request: R) -> bool:
         """Its leader is still computing their prompt."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -40,30 +39,24 @@ def test_beam_search_and_filters_do_not_go_together(optc: Optc, artifact: Path) 
     assert "beam_width does not go together with" in outcome.err
 
 
-def test_batching_reaches_the_engine_and_changes_no_text(
+def test_max_sequences_reaches_the_engine_and_changes_no_text(
     optc: Optc, artifact: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    loaded: list[tuple[Any, Any]] = []
+    loaded: list[int | None] = []
     load = package.load
 
     def noted(path: Path, settings: ServeSettings) -> package.Engine:
-        loaded.append((settings.batching, settings.max_sequences))
+        loaded.append(settings.max_sequences)
         return load(path, settings)
 
     monkeypatch.setattr(package, "load", noted)
     prompts = [option for text in ("ab", "ba", "aab") for option in ("--prompt", text)]
-    continuous, static = (
+    together, one_by_one = (
         [
             result["text"]
             for result in optc("run", artifact, *prompts, *RUN, "--json", *o).json["results"]
         ]
-        for o in ((), ("--batching", "static", "--max-sequences", "2"))
+        for o in ((), ("--max-sequences", "1"))
     )
-    assert continuous == static
-    assert loaded == [("continuous", None), ("static", 2)]
-
-
-def test_an_unknown_way_to_batch_names_those_there_are(optc: Optc, artifact: Path) -> None:
-    outcome = optc("run", artifact, "--prompt", "ab", "--batching", "magic")
-    assert outcome.code == 2
-    assert "'continuous', 'static', 'dynamic'" in outcome.err
+    assert together == one_by_one
+    assert loaded == [None, 1]

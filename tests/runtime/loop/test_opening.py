@@ -49,7 +49,7 @@ def test_the_engines_limits_hold_for_what_is_larger_or_not_said() -> None:
     [
         ({"kv_memory": 1}, "1 bytes hold no KV block"),
         ({"prefix_spill": "nowhere"}, "prefix_spill: 'nowhere' is neither a size nor a folder"),
-        ({"batching": "sometimes"}, "batching"),
+        ({"prefix_eviction": "fifo"}, "eviction 'fifo' is not known"),
     ],
 )
 def test_what_fails_closes_the_engine(options: dict[str, Any], message: str) -> None:

@@ -8,7 +8,6 @@ import numpy as np
 
 from optc.executable.executable import Int32
 from optc.runtime.kv.kv_blocks import BlockTables, KVBlocks, blocks_needed
-from optc.runtime.scheduling.batching import Batching
 from optc.runtime.scheduling.policy import Rank
 from optc.runtime.scheduling.scheduler import Scheduler
 
@@ -85,8 +84,7 @@ def make_world(
     spare: int = 0,
     block_size: int = 4,
     prefix_cache: bool = False,
-    batching: Batching | None = None,
 ) -> World:
     totals = tuple(blocks_needed(longest, budget, w, block_size) + spare for w in windows)
     blocks = KVBlocks(windows, totals, block_size, prefix_cache=prefix_cache)
-    return World(Scheduler(blocks, budget, running, batching=batching), blocks)
+    return World(Scheduler(blocks, budget, running), blocks)
