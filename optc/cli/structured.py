@@ -13,6 +13,8 @@ from optc.errors import InputError
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
+#: What the options are called.
+STRUCTURED = ("json_schema", "regex", "grammar", "choice")
 _FILE = click.Path(path_type=Path, dir_okay=False)
 
 

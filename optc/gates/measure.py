@@ -81,40 +81,30 @@ class GateReport:
 
 
 def measure_gates(
-    reference_model: ir.Model,
+    reference: BlockwiseReference,
     executable: Executable,
     windows: EvalWindows,
     bounds: Mapping[str, float | None],
     *,
-    threads: int | None = None,
     max_ram_bytes: int = 0,
     speed: bool = True,
-    reference: BlockwiseReference | None = None,
     progress: Progress = no_progress,
 ) -> GateReport:
     """Run the engine and the reference over the same windows and judge the recipe's bounds.
 
     Args:
-        reference_model: The model in dense form, after `canonicalize` and before other passes.
+        reference: The model in dense form, after `canonicalize` and before other passes. It runs
+            once for several engines in turn. The baseline of the speed has as many threads.
         executable: The loaded engine; its KV pools are replaced.
         windows: What to score.
         bounds: Bound by gate name; None is measured and reported, not judged.
-        threads: Threads of the reference and the baseline; all usable ones by default.
         max_ram_bytes: Memory limit of the compile; 0 is none. Decides whether the speed
             baseline runs whole or block by block.
         speed: Measure tokens/s too.
-        reference: Of ``reference_model``, for several engines in turn; None opens one.
         progress: Told where it stands.
-
-    Raises:
-        optc.errors.UnsupportedError: The reference cannot be cut into blocks.
     """
-    count = usable_threads() if threads is None else threads
     began = time.monotonic()
-    if reference is None:
-        divergence = compare(reference_model, executable, windows, threads=count, progress=progress)
-    else:
-        divergence = compare_with(reference, executable, windows, progress)
+    divergence = compare_with(reference, executable, windows, progress)
     compared = time.monotonic()
     figures: dict[str, Any] = {
         "text": windows.source,
@@ -125,10 +115,10 @@ def measure_gates(
     speeds: SpeedFigures | None = None
     if speed:
         speeds = measure_speed(
-            reference_model,
+            reference.model,
             executable,
             windows.ids,
-            threads=count,
+            threads=reference.threads,
             max_ram_bytes=max_ram_bytes,
             progress=progress,
         )
@@ -147,7 +137,8 @@ def compare(
 ) -> Divergence:
     """KL, agreement and perplexities of the engine against the float32 reference.
 
-    Raises: as `measure_gates`.
+    Raises:
+        optc.errors.UnsupportedError: The reference cannot be cut into blocks.
     """
     reference = BlockwiseReference(reference_model, threads)
     try:

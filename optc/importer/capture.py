@@ -58,7 +58,6 @@ def attention(
     value: torch.Tensor,
     attention_mask: Visible | None,
     scaling: float | None = None,
-    dropout: float = 0.0,
     sliding_window: int | None = None,
     softcap: float | None = None,
     **kwargs: Any,

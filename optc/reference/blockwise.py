@@ -58,6 +58,8 @@ class BlockwiseReference:
         threads: Threads of ONNX Runtime.
 
     Attributes:
+        model: The model.
+        threads: Threads of ONNX Runtime.
         parts: The model in pieces: what observers name blocks and values by.
 
     Raises:
@@ -65,8 +67,8 @@ class BlockwiseReference:
     """
 
     def __init__(self, model: ir.Model, threads: int) -> None:
-        self._model = model
-        self._threads = threads
+        self.model = model
+        self.threads = threads
         self.parts: Partition = partition(model)
         self._tail = HeadTail(model, self.parts, by_rows=True)
         self._tail_session = open_session(self._tail.model, threads)
@@ -115,11 +117,11 @@ class BlockwiseReference:
             streams.append(self._copy(streams[0]))
         batch = min(windows, max(1, BLOCK_ROWS // size))
         positions = np.tile(np.arange(size, dtype=np.int64), (batch, 1))
-        shared = evaluate_shared(self._model, self.parts, positions, self._threads)
+        shared = evaluate_shared(self.model, self.parts, positions, self.threads)
         results = self._allocate(streams[0].shape) if observers else streams[0]
         for index, block in enumerate(self.parts.blocks):
             watched = all_watched(observers, block)
-            run = BlockRun(self._model, self.parts, block, shared, watched, self._threads)
+            run = BlockRun(self.model, self.parts, block, shared, watched, self.threads)
             _observe(run, block, streams, results, observers, batch)
             rewritten = {v: a for one in observers for v, a in one.rewrite(block).items()}
             if rewritten:

@@ -162,8 +162,7 @@ def measured(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     """Gates cost nothing; the references that engines are compared with are remembered."""
     references: list[Any] = []
 
-    def fake(model: object, executable: object, windows: Any, bounds: Any, **options: Any) -> Any:
-        reference = options["reference"]
+    def fake(reference: Any, executable: object, windows: Any, bounds: Any, **options: Any) -> Any:
         reference.hidden_states(windows.ids[:, :-1])
         references.append((reference, options["speed"]))
         return GateReport((judge("kl_mean", 1e-7, bounds["kl_mean"]),), {"tokens": 640})

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
 from types import SimpleNamespace
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import onnx_ir as ir
 import pytest
 
+from optc.executable.executable import Executable
 from optc.gates import measure
-from optc.gates.measure import compare, evaluate, judge, measure_gates
+from optc.gates.measure import GateReport, compare, evaluate, judge, measure_gates
 from optc.reference.blockwise import BlockwiseReference
 from optc.reference.text import EvalWindows
 from tests.gates.test_divergence import log_softmax
@@ -20,6 +22,22 @@ from tests.support.dense_models import V, dense_model
 from tests.support.recomputing_engine import RecomputingEngine
 
 BOUNDS = {"kl_mean": 1e-6, "top1_agreement": 0.99, "perplexity_ratio": 1.001, "kl_p99": None}
+
+
+def measured(
+    model: ir.Model,
+    executable: Executable,
+    windows: EvalWindows,
+    bounds: Mapping[str, float | None],
+    threads: int = 1,
+    **options: Any,
+) -> GateReport:
+    """By a reference of its own."""
+    reference = BlockwiseReference(model, threads)
+    try:
+        return measure_gates(reference, executable, windows, bounds, **options)
+    finally:
+        reference.close()
 
 
 @pytest.fixture
@@ -31,12 +49,11 @@ def windows() -> EvalWindows:
 def test_an_exact_engine_passes(windows: EvalWindows) -> None:
     model = dense_model(2, window=4)
     stages: list[str] = []
-    report = measure_gates(
+    report = measured(
         model,
         RecomputingEngine(model),
         windows,
         BOUNDS,
-        threads=1,
         progress=lambda stage, done, total: stages.append(f"{stage} {done}/{total}"),
     )
     assert report.failed == report.unmeasured == ()
@@ -67,7 +84,7 @@ def test_an_exact_engine_passes(windows: EvalWindows) -> None:
 def test_a_disturbed_engine_fails_with_the_oracle_figures(windows: EvalWindows) -> None:
     model = dense_model(2)
     engine = RecomputingEngine(model, disturb=lambda logits: 1.3 * logits)
-    report = measure_gates(model, engine, windows, BOUNDS, threads=1, speed=False)
+    report = measured(model, engine, windows, BOUNDS, speed=False)
     p = log_softmax(whole_logits(model, windows.ids[:, :-1]).reshape(-1, V))
     q = log_softmax(1.3 * whole_logits(model, windows.ids[:, :-1]).reshape(-1, V))
     kl = (np.exp(p) * (p - q)).sum(axis=1)
@@ -85,7 +102,7 @@ def test_a_disturbed_engine_fails_with_the_oracle_figures(windows: EvalWindows) 
 def test_a_bound_without_a_value_is_reported(windows: EvalWindows) -> None:
     model = dense_model(1)
     engine = RecomputingEngine(model)
-    report = measure_gates(model, engine, windows, {"decode_speedup": 1.0}, threads=1, speed=False)
+    report = measured(model, engine, windows, {"decode_speedup": 1.0}, speed=False)
     assert [gate.name for gate in report.unmeasured] == ["decode_speedup"]
     assert report.failed == ()
 
@@ -137,10 +154,24 @@ def test_the_reference_has_all_threads_unless_told_and_is_closed(
     windows: EvalWindows, opened: list[Reference], threads: int | None, used: int
 ) -> None:
     model = dense_model(1)
-    engine = RecomputingEngine(model)
-    measure_gates(model, engine, windows, BOUNDS, threads=threads, speed=False)
-    evaluate(engine, windows, reference_model=model, threads=threads)
-    assert [(each.threads, each.closed) for each in opened] == [(used, True)] * 2
+    evaluate(RecomputingEngine(model), windows, reference_model=model, threads=threads)
+    assert [(each.threads, each.closed) for each in opened] == [(used, True)]
+
+
+def test_the_baseline_of_the_speed_has_the_threads_of_the_reference(
+    windows: EvalWindows, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    used: list[int] = []
+    measure_speed = measure.measure_speed
+
+    def noted(*arguments: Any, threads: int, **options: Any) -> Any:
+        used.append(threads)
+        return measure_speed(*arguments, threads=threads, **options)
+
+    monkeypatch.setattr(measure, "measure_speed", noted)
+    model = dense_model(1)
+    measured(model, RecomputingEngine(model), windows, {}, threads=2)
+    assert used == [2]
 
 
 def test_the_reference_is_closed_where_the_engine_fails(
@@ -161,7 +192,7 @@ def test_the_report_says_how_long_each_part_took(
     times = iter([100.0, 103.0, 110.0])
     monkeypatch.setattr(measure, "time", SimpleNamespace(monotonic=lambda: next(times)))
     model = dense_model(1)
-    figures = measure_gates(model, RecomputingEngine(model), windows, {}, threads=1).figures
+    figures = measured(model, RecomputingEngine(model), windows, {}).figures
     assert (figures["seconds_quality"], figures["seconds_speed"]) == (3, 7)
 
 

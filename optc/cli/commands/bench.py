@@ -27,6 +27,9 @@ from optc.runtime.settings import ServeSettings
 #: Options that mean nothing without ``--workload``, with it, and with ``--profile``.
 _OF_WORKLOADS = ("slo", "settings", "price_per_hour", "warmup", "seed")
 _NOT_OF_WORKLOADS = ("prompt_tokens", "output_tokens", "concurrency", "rounds", "profiled")
+#: Options of the engine, and numbers of a measurement without a workload.
+_OF_ENGINES = ("engine", "threads", "kv_memory")
+_COUNTS = ("prompt_tokens", "output_tokens", "rounds")
 _NOT_OF_PROFILES = ("output_tokens", "kv_memory")
 
 
@@ -50,7 +53,7 @@ class _Options:
 @click.option("--output-tokens", type=click.IntRange(min=1), default=128, show_default=True)
 @click.option("--concurrency", default="1,8,16", show_default=True, metavar="N,N,…")
 @click.option("--rounds", type=click.IntRange(min=1), help="[3; with --profile 20].")
-@add_options(ServeSettings, "engine", "threads", "kv_memory")
+@add_options(ServeSettings, *_OF_ENGINES)
 @click.option("--workload", metavar="SPEC", help="Replay Poisson arrivals or a trace instead.")
 @click.option("--slo", metavar="BOUNDS", help="For the goodput: ttft=200ms,tpot=50ms.")
 @click.option(
@@ -66,22 +69,12 @@ class _Options:
 @click.pass_context
 def command(
     context: click.Context,
+    /,
     artifact: Path,
-    prompt_tokens: int,
-    output_tokens: int,
-    concurrency: str,
-    rounds: int | None,
-    threads: int | None,
-    kv_memory: str | None,
-    engine: str | None,
     workload: str | None,
-    slo: str | None,
-    settings: Path | None,
-    price_per_hour: float | None,
-    warmup: int | None,
-    seed: int,
     profiled: bool,
     as_json: bool,
+    **given: Any,
 ) -> None:
     """Measure prefill and decode of ARTIFACT with random prompts; medians over the rounds.
 
@@ -94,14 +87,13 @@ def command(
     """
     _refuse_ignored(context, workload is not None, profiled)
     if workload is not None:
-        traffic = Traffic(
-            workload, slo, price_per_hour, warmup, seed, threads, kv_memory, settings, engine
-        )
-        _workload(artifact, traffic, as_json)
+        wanted = {name: given[name] for name in (*_OF_WORKLOADS, *_OF_ENGINES)}
+        _workload(artifact, Traffic(workload, **wanted), as_json)
         return
-    counts, asked = _counts(concurrency), _is_given(context, "prompt_tokens")
     options = _Options(
-        prompt_tokens, asked, output_tokens, counts, rounds, threads, kv_memory, engine
+        concurrency=_counts(given["concurrency"]),
+        asked=_is_given(context, "prompt_tokens"),
+        **{name: given[name] for name in (*_COUNTS, *_OF_ENGINES)},
     )
     warnings: list[str] = []
     with reserved_stdout():

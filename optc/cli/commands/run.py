@@ -11,7 +11,7 @@ import click
 from optc.cli.chosen import chosen_json, chosen_text
 from optc.cli.options import add_options
 from optc.cli.output import json_option, print_json, visible
-from optc.cli.structured import structured_options, structured_parameters
+from optc.cli.structured import STRUCTURED, structured_options, structured_parameters
 from optc.cli.valid_text import valid_text
 from optc.errors import InputError
 from optc.runtime.settings import ServeSettings
@@ -90,10 +90,6 @@ def command(
     timeout: float | None,
     adapter: Path | None,
     as_json: bool,
-    json_schema: Path | None,
-    regex: str | None,
-    grammar: Path | None,
-    choice: tuple[str, ...],
     **options: Any,
 ) -> None:
     """Continue each --prompt with ARTIFACT; several prompts are batched.
@@ -105,7 +101,7 @@ def command(
     texts = [sys.stdin.read() if prompt == "-" else prompt for prompt in prompts]
     if prompts.count("-") > 1:
         raise InputError("stdin can be read once", where="--prompt -")
-    structure = structured_parameters(json_schema, regex, grammar, choice)
+    structure = structured_parameters(**{name: options.pop(name) for name in STRUCTURED})
     settings = ServeSettings(**{name: options.pop(name) for name in _SERVED})
     params = SamplingParams(**options, **structure)
     with load(artifact, settings) as loaded:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,8 +24,9 @@ from optc.runtime.settings import ServeSettings
 from optc.units import parse_bytes
 
 if TYPE_CHECKING:
+    from optc.bench.slo import Slo
     from optc.progress import Progress
-    from optc.simulate.tune import Candidate, Subject
+    from optc.simulate.tune import Candidate, Subject, Tuner
 
 #: Lengths of prompts and outputs, unless they are given.
 _PROMPT, _OUTPUT = "lognormal(256,0.6)", "lognormal(64,0.5)"
@@ -33,6 +35,23 @@ _REQUESTS = 300
 #: Lines of the printed table.
 _LINES = 12
 _NUMBERS = ("budget", "chunk", "at once", "drafts", "good %", "TTFT p90", "TPOT p90", "tok/s")
+
+
+@dataclass(frozen=True)
+class _Asked:
+    """The command's options."""
+
+    slo: str
+    rate: float | None
+    prompt: str | None
+    output: str | None
+    trace: str | None
+    acceptance: float | None
+    kv_memory: str | None
+    threads: int | None
+    engine: str | None
+    seed: int
+    measure_again: bool
 
 
 @click.command("tune", short_help="Find a server's settings for objectives, by simulation.")
@@ -51,21 +70,7 @@ _NUMBERS = ("budget", "chunk", "at once", "drafts", "good %", "TTFT p90", "TPOT 
 @click.option("--seed", type=int, default=0, help="Of random times and lengths.")
 @click.option("--measure-again", is_flag=True, help="Measure step times anew.")
 @json_option
-def command(
-    artifacts: tuple[Path, ...],
-    slo: str,
-    rate: float | None,
-    prompt: str | None,
-    output: str | None,
-    trace: str | None,
-    acceptance: float | None,
-    kv_memory: str | None,
-    threads: int | None,
-    seed: int,
-    measure_again: bool,
-    engine: str | None,
-    as_json: bool,
-) -> None:
+def command(artifacts: tuple[Path, ...], as_json: bool, **options: Any) -> None:
     """Search token budget, prefill chunk, sequences at once and drafts of ARTIFACTS for the best
     goodput: the share of requests that meet the objectives.
 
@@ -75,29 +80,11 @@ def command(
     meet the objectives; none is recommended then.
     """
     from optc.bench.slo import ATTAINED, ObjectivesError, parse_slo, shortfall
-    from optc.bench.workload import read_workload
-    from optc.simulate.tune import Tuner
 
-    bounds = parse_slo(slo)
-    spec = _workload(rate, prompt, output, trace)
-    arrivals = read_workload(spec, seed)
-    budget = None if kv_memory is None else parse_bytes(kv_memory, "--kv-memory")
+    asked = _Asked(**options)
+    bounds, spec = parse_slo(asked.slo), _workload(asked)
     warnings: list[str] = []
-    with reserved_stdout(), progress_on_stderr() as progress:
-        subjects = [_subject(p, engine, threads, measure_again, progress) for p in artifacts]
-        jobs = _jobs(arrivals, subjects, artifacts[0], seed, warnings)
-        tuner = Tuner(
-            subjects,
-            jobs,
-            bounds,
-            warmup=len(jobs) // 10,
-            acceptance=acceptance,
-            kv_memory=budget,
-            progress=progress,
-        )
-        best = tuner.search()
-        max_rate = tuner.max_rate(best)
-        progress("candidates", len(tuner.candidates), len(tuner.candidates))
+    tuner, best, max_rate = _search(artifacts, asked, bounds, spec, warnings)
     others = [candidate for candidate in tuner.candidates if candidate is not best]
     others.sort(key=lambda c: (-c.goodput, c.figures["e2e_ms"]["p90"]))
     ordered = [best, *others]
@@ -107,10 +94,10 @@ def command(
         "workload": spec,
         "slo": bounds.to_json(),
         "artifact": best.subject if met else None,
-        "engine": _engine_name(Path(best.subject), engine) if met else None,
+        "engine": _engine_name(Path(best.subject), asked.engine) if met else None,
         "settings": best.settings.differing() if met else None,
         "max_rate": {"requests_per_s": max_rate, "share": ATTAINED},
-        "step_time_error": {subject.name: subject.times.error for subject in subjects},
+        "step_time_error": {subject.name: subject.times.error for subject in tuner.subjects},
         "candidates": [_candidate_json(candidate) for candidate in ordered],
     }
     if not as_json:
@@ -122,9 +109,37 @@ def command(
         print_json("tune", values, warnings)
 
 
-def _workload(rate: float | None, prompt: str | None, output: str | None, trace: str | None) -> str:
+def _search(
+    artifacts: Sequence[Path], asked: _Asked, bounds: Slo, spec: str, warnings: list[str]
+) -> tuple[Tuner, Candidate, float | None]:
+    """The search after its end, the best candidate, and the most requests a second with it."""
+    from optc.bench.workload import read_workload
+    from optc.simulate.tune import Tuner
+
+    arrivals = read_workload(spec, asked.seed)
+    memory = None if asked.kv_memory is None else parse_bytes(asked.kv_memory, "--kv-memory")
+    with reserved_stdout(), progress_on_stderr() as progress:
+        subjects = [_subject(path, asked, progress) for path in artifacts]
+        jobs = _jobs(arrivals, subjects, artifacts[0], asked.seed, warnings)
+        tuner = Tuner(
+            subjects,
+            jobs,
+            bounds,
+            warmup=len(jobs) // 10,
+            acceptance=asked.acceptance,
+            kv_memory=memory,
+            progress=progress,
+        )
+        best = tuner.search()
+        max_rate = tuner.max_rate(best)
+        progress("candidates", len(tuner.candidates), len(tuner.candidates))
+    return tuner, best, max_rate
+
+
+def _workload(asked: _Asked) -> str:
     from optc.errors import InputError
 
+    rate, prompt, output, trace = asked.rate, asked.prompt, asked.output, asked.trace
     if (rate is None) == (trace is None):
         raise InputError("give either --rate or --trace", where="optc tune", hint="--rate 4")
     if trace is None:
@@ -143,15 +158,16 @@ def _engine_name(path: Path, engine: str | None) -> str:
     return Artifact.open(path, "size").engine(engine).name
 
 
-def _subject(
-    path: Path, engine: str | None, threads: int | None, again: bool, progress: Progress
-) -> Subject:
+def _subject(path: Path, asked: _Asked, progress: Progress) -> Subject:
     from optc.artifact import Artifact
     from optc.simulate.artifact_times import artifact_step_times
     from optc.simulate.tune import Subject
 
     artifact = Artifact.open(path)
-    times = artifact_step_times(artifact, threads, engine=engine, again=again, progress=progress)
+    engine, again = asked.engine, asked.measure_again
+    times = artifact_step_times(
+        artifact, asked.threads, engine=engine, again=again, progress=progress
+    )
     return Subject(str(path), artifact.engine(engine).spec, times)
 
 

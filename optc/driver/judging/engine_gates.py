@@ -142,13 +142,12 @@ class EngineGates:
         executable = open_engine()
         try:
             return measure.measure_gates(
-                context.reference,
+                self._reference,
                 executable,
                 windows,
                 context.bounds,
                 max_ram_bytes=context.max_ram_bytes,
                 speed=speed,
-                reference=self._reference,
                 progress=context.progress,
             )
         finally:

@@ -18,6 +18,7 @@ from optc.gates import measure
 from optc.gates.measure import GateReport
 from optc.gates.measure import judge as verdict
 from optc.machine import Machine
+from optc.reference.blockwise import BlockwiseReference
 from optc.target import parse_target
 from tests.artifact.toy import toy_engine
 from tests.runtime.support.toy import ToyExecutable, toy_spec
@@ -44,13 +45,14 @@ def measured(backends: Backends, monkeypatch: pytest.MonkeyPatch) -> list[dict[s
     calls: list[dict[str, Any]] = []
 
     def fake(
-        model: ir.Model,
+        reference: BlockwiseReference,
         executable: Executable,
         windows: measure.EvalWindows,
         bounds: Mapping[str, float | None],
         **options: Any,
     ) -> GateReport:
-        calls.append({"executable": executable, "windows": windows, "bounds": bounds, **options})
+        given = {"reference": reference, "windows": windows, "bounds": bounds}
+        calls.append({"executable": executable, **given, **options})
         values = {"kl_mean": 0.25, "perplexity": 7.0}
         values |= {"decode_speedup": 2.0} if options["speed"] else {}
         gates = (verdict(n, values.get(n), bound, "no speed") for n, bound in bounds.items())
