@@ -10,8 +10,8 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM
 
-from benchmarks.grow_model import grow
-from benchmarks.shards import Tensor, write_checkpoint
+from benchmarks.inputs.grow_model import grow
+from benchmarks.micro.shards import Tensor, write_checkpoint
 from optc.errors import InputError
 from optc.importer.checkpoint import checkpoint_files, read_checkpoint
 

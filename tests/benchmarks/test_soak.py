@@ -12,10 +12,10 @@ import numpy as np
 import pytest
 
 import optc
-from benchmarks import soak
-from benchmarks.soak_draws import Job
-from benchmarks.soak_memory import growth_percent, resident
-from benchmarks.soak_traffic import Outcome, Tally, differences
+from benchmarks.soak import __main__ as soak
+from benchmarks.soak.draws import Job
+from benchmarks.soak.memory import growth_percent, resident
+from benchmarks.soak.traffic import Outcome, Tally, differences
 from optc import registry
 from optc.executable.executable import EngineSpec, Executable, Float32, StepBatch
 from optc.runtime.params import SamplingParams

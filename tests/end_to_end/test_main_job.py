@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from benchmarks.numpy_llama import FakeQuant, NumpyLlama, divergence
+from benchmarks.proof.numpy_llama import FakeQuant, NumpyLlama, divergence
 from optc.reference.text import cut_windows, read_documents, token_stream
 from tests.runtime.test_lean_import import run as run_lean
 from tests.support.shared import made_once
@@ -90,7 +90,7 @@ def test_gates_hold_and_match_an_independent_fake_quantization(
     windows = cut_windows(stream, 512, 60)[::5, :-1]
     reference = NumpyLlama(MODEL, FakeQuant())
     expected = divergence(reference, NumpyLlama(MODEL, quant), windows)
-    # Sampling a fifth of the windows moves the mean by a few percent (benchmarks/quality.py
+    # Sampling a fifth of the windows moves the mean by a few percent (benchmarks/proof/quality.py
     # compares all of them); a wrong scale or zero point moves it by far more.
     assert gates["kl_mean"]["value"] <= 1.1 * 1.1 * expected["kl_mean"]
     assert np.isclose(gates["top1_agreement"]["value"], expected["top1_agreement"], atol=0.02)

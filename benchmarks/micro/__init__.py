@@ -1,0 +1,1 @@
+"""Parts of a step alone: kernels, sampling, masks, reading weights."""

@@ -1,0 +1,219 @@
+"""Measure the matmul kernels next to what the machine can do, in one interleaved run.
+
+Run ``python -m benchmarks.micro.kernels [--n 8192] [--k 2048] [--only int8,int4g32] [--json]``.
+
+For each weight format: GB/s of weights at one row and its share of the best read bandwidth, Gop/s
+at more rows and their share of the peak of the instruction that does the work. Weights rotate
+through more memory than caches hold. Every kernel and every ceiling runs once in each round. Given
+are the median and the best round: other programs on the machine only ever slow a round down.
+With ``--cpu-time``, one thread runs and its processor time counts, which other programs change
+least.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import tvm
+import tvm_ffi
+
+from optc.backends.tvm.compiling.compiled_kernels import compiled_kernels
+from optc.backends.tvm.isa import Isa, isa_of
+from optc.backends.tvm.kernels.matmul.int_tiles import int_matmul
+from optc.backends.tvm.kernels.matmul.matmul_float import FloatMatmul, float_matmul
+from optc.backends.tvm.kernels.matmul.matmul_int import IntMatmul
+from optc.backends.tvm.kernels.matmul.matmul_two_level import TwoLevelMatmul, two_level_matmul
+from optc.backends.tvm.loaded.huge_pages import anonymous
+from optc.backends.tvm.loaded.thread_pool import want_threads
+from optc.backends.tvm.measuring.ceilings import Meter
+from optc.backends.tvm.measuring.ceilings_kernels import ceiling_kernels
+from optc.cpu_caches import beyond_caches
+from optc.target import parse_target, usable_threads
+
+#: Rows that are measured by default.
+ROWS = (1, 2, 4, 8, 16, 32, 512)
+
+
+Config = IntMatmul | TwoLevelMatmul | FloatMatmul
+
+
+def formats(n: int, k: int) -> dict[str, Config]:
+    """The measured configs by name."""
+    return {
+        "int8": IntMatmul(n, k),
+        "int8g128": IntMatmul(n, k, 8, 128),
+        "int4g32": IntMatmul(n, k, 4, 32),
+        "int4g32zp": IntMatmul(n, k, 4, 32, asymmetric=True),
+        "int4g128": IntMatmul(n, k, 4, 128),
+        "int4g32int": TwoLevelMatmul(n, k, 32),
+        "int6g32int": TwoLevelMatmul(n, k, 32, bits=6),
+        "bf16": FloatMatmul(n, k, "bfloat16"),
+        "fp32": FloatMatmul(n, k),
+    }
+
+
+class Kernel:
+    """One compiled kernel with enough random weights that caches do not help."""
+
+    def __init__(self, config: Config, isa: Isa, clock: Callable[[], float]) -> None:
+        self.config, self.clock = config, clock
+        self.rng = np.random.default_rng(0)
+        started = time.perf_counter()
+        self.peak = "int8"
+        if "int4" in isa.peaks and not isinstance(config, FloatMatmul) and config.bits < 8:
+            self.peak = "int4"
+        if isinstance(config, IntMatmul):
+            function = int_matmul(config, isa)
+        elif isinstance(config, TwoLevelMatmul):
+            function = two_level_matmul(config, isa)
+        else:
+            function = float_matmul(config, isa)
+            self.peak = "bf16" if config.weight_dtype == "bfloat16" and isa.bf16 else "fp32"
+        library = compiled_kernels({config.name: function}, isa)
+        self.compile_s = time.perf_counter() - started
+        self.function = library.get_function(config.name)
+        first = self._weights()
+        self.bytes = sum(w.numpy().nbytes for w in first)
+        copies = -(-beyond_caches() // self.bytes)
+        self.weights = [first, *(self._weights() for _ in range(copies))]
+        self.next = 0
+
+    def _weights(self) -> list[Any]:
+        return [self._in_huge_pages(*operand) for operand in self.config.weights.values()]
+
+    def _in_huge_pages(self, shape: tuple[int, ...], dtype: str) -> Any:
+        """Random values in memory like that of an engine's weights."""
+        values = self._values(shape, dtype)
+        memory = np.frombuffer(anonymous(values.nbytes), values.dtype).reshape(shape)
+        memory[...] = values
+        return tvm_ffi.from_dlpack(memory)
+
+    def _tensor(self, shape: tuple[int, ...], dtype: str) -> Any:
+        return tvm.runtime.tensor(self._values(shape, dtype), tvm.cpu())
+
+    def _values(self, shape: tuple[int, ...], dtype: str) -> npt.NDArray[Any]:
+        if dtype.startswith("float"):
+            return self.rng.standard_normal(shape, np.float32).astype(dtype)
+        if dtype == "uint16":
+            floats = self.rng.standard_normal(shape, np.float32)
+            return (floats.view(np.uint32) >> 16).astype(np.uint16)
+        return self.rng.integers(0, 16, shape, np.uint8).astype(dtype)
+
+    def prepare(self, rows: int) -> Callable[[], float]:
+        """A call with ``rows`` rows, each time on other weights; gives the seconds it took."""
+        config = self.config
+        if isinstance(config, IntMatmul | TwoLevelMatmul):
+            kp = config.k_padded
+            inputs = [
+                self._tensor((rows, kp), "int8"),
+                self._tensor((rows,), "float32"),
+                self._tensor((rows, kp // 32), "int32"),
+            ]
+        else:
+            inputs = [self._tensor((rows, config.k), "float32")]
+        out = tvm.runtime.empty((rows, config.n), "float32", tvm.cpu())
+
+        def call() -> float:
+            self.next = (self.next + 1) % len(self.weights)
+            weights = self.weights[self.next]
+            started = self.clock()
+            self.function(*inputs, *weights, out)
+            return self.clock() - started
+
+        return call
+
+
+def measure(
+    n: int, k: int, isa: Isa, cpu_time: bool, only: list[str], rows: list[int], rounds: int
+) -> dict[str, Any]:
+    """All figures of one run as one JSON object."""
+    threads = 1 if cpu_time else usable_threads()
+    want_threads(threads)
+    clock = time.thread_time if cpu_time else time.perf_counter
+    meter = Meter(
+        tvm_ffi, compiled_kernels(ceiling_kernels(isa), isa), isa, threads, beyond_caches(), clock
+    )
+    kernels = {
+        name: Kernel(c, isa, clock) for name, c in formats(n, k).items() if not only or name in only
+    }
+    calls = {(name, t): kernel.prepare(t) for name, kernel in kernels.items() for t in rows}
+    times: dict[tuple[str, int], list[float]] = {key: [] for key in calls}
+    for _ in range(rounds):
+        meter.measure()
+        for key, call in calls.items():
+            times[key].append(call())
+    best = {name: ceiling.best / 1e9 for name, ceiling in meter.ceilings().items()}
+    results = []
+    for (name, t), seconds in times.items():
+        kernel = kernels[name]
+        row: dict[str, Any] = {"format": name, "rows": t, "compile_s": kernel.compile_s}
+        for label, second in (("median", statistics.median(seconds)), ("best", min(seconds))):
+            read, gops = kernel.bytes / second / 1e9, 2e-9 * t * n * k / second
+            peak = best.get(kernel.peak)
+            roof = max(kernel.bytes / best["read"] / 1e9, 2e-9 * t * n * k / peak if peak else 0.0)
+            row[label] = {"ms": second * 1e3, "gb_per_s": read, "gop_per_s": gops}
+            row[label] |= {"bandwidth": read / best["read"], "peak": gops / peak if peak else None}
+            row[label]["roof"] = roof / second
+        results.append(row)
+    return {
+        "isa": isa.name,
+        "threads": threads,
+        "n": n,
+        "k": k,
+        "ceilings": best,
+        "results": results,
+    }
+
+
+def show(report: dict[str, Any]) -> None:
+    """Print the report as a table; shares are of the measured ceilings."""
+    ceilings = ", ".join(f"{name} {value:.1f}" for name, value in report["ceilings"].items())
+    print(f"{report['isa']}, {report['threads']} threads, N={report['n']} K={report['k']}")
+    print(f"ceilings (read GB/s, else Gop/s): {ceilings}")
+    print("format     rows  median ms  best ms    GB/s  of read    Gop/s  of peak  of roof")
+    for row in report["results"]:
+        best = row["best"]
+        peak = "      -" if best["peak"] is None else f"{best['peak']:7.2f}"
+        print(
+            f"{row['format']:10} {row['rows']:4}  {row['median']['ms']:9.3f} {best['ms']:8.3f}"
+            f" {best['gb_per_s']:7.1f} {best['bandwidth']:8.2f} {best['gop_per_s']:8.0f}  {peak}"
+            f"  {best['roof']:7.2f}"
+        )
+
+
+def main() -> None:
+    """Parse the command line, measure, print."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser.add_argument("--n", type=int, default=8192, help="output channels")
+    parser.add_argument("--k", type=int, default=2048, help="input channels")
+    parser.add_argument("--target", default="native", help="as of optc compile")
+    parser.add_argument("--only", default="", help="formats, separated by commas")
+    parser.add_argument("--rows", default=",".join(map(str, ROWS)), help="rows T, by commas")
+    parser.add_argument("--rounds", type=int, default=15)
+    parser.add_argument("--cpu-time", action="store_true", help="one thread, processor time")
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
+    options = parser.parse_args()
+    report = measure(
+        options.n,
+        options.k,
+        isa_of(parse_target(options.target)),
+        options.cpu_time,
+        [name for name in options.only.split(",") if name],
+        [int(rows) for rows in options.rows.split(",")],
+        options.rounds,
+    )
+    if options.json:
+        print(json.dumps({"schema": 1, "warnings": [], **report}))
+    else:
+        show(report)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""What a compile gives: quality, and TensorRT builds."""

@@ -1,0 +1,72 @@
+"""What the types of KV pools cost in quality: the gates' figures of the trained example.
+
+    python -m benchmarks.proof.kv_quality [--recipes fp32,bf16-fused,int8-fused,int4-fused]
+        [--json FILE]
+
+Compiles ``examples/models/pycode`` by each recipe with each KV type that its backend keeps, and its
+held-out text; the gates' bounds do not count, their figures do.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import optc
+from optc import registry
+from optc.executable.executable import KV_TYPES
+from optc.recipe import GATE_NAMES, load_recipe
+from optc.target import parse_target
+
+ROOT = Path(__file__).resolve().parents[2]
+MODEL = ROOT / "examples/models/pycode"
+TEXT = ROOT / "examples/text/code_heldout.jsonl"
+RECIPES = "fp32,bf16-fused,int8-fused,int4-fused"
+SHOWN = ("kl_mean", "kl_p99", "top1_agreement", "perplexity_ratio")
+
+
+def figures(recipe: str, dtype: str) -> dict[str, Any]:
+    """The gates' figures of one compile."""
+    with tempfile.TemporaryDirectory() as folder:
+        artifact = optc.compile(
+            MODEL,
+            recipe=recipe,
+            output=Path(folder) / "artifact",
+            eval_text=TEXT,
+            set=[f"kv-cache.dtype={dtype}"],
+            gate=[f"{name}=none" for name in GATE_NAMES],
+        )
+        report = json.loads((artifact.path / "report.json").read_text())
+    values = {gate["name"]: gate["value"] for gate in report["gates"]}
+    return {"recipe": recipe, "kv": dtype} | {name: values[name] for name in SHOWN}
+
+
+def _kept(recipe: str, dtype: str) -> bool:
+    """Whether the recipe's backend has pools of a type."""
+    backend = registry.backend(load_recipe(recipe).backend)
+    return backend.kv_pools(dtype, parse_target("native")).how != "unsupported"
+
+
+def main() -> None:
+    """Compile all and print a line for each."""
+    parser = argparse.ArgumentParser(prog="benchmarks.proof.kv_quality", description=__doc__)
+    parser.add_argument("--recipes", default=RECIPES, help="by commas")
+    parser.add_argument("--kv", default=",".join(KV_TYPES), help="KV types, by commas")
+    parser.add_argument("--json", type=Path)
+    args = parser.parse_args()
+    rows = []
+    for recipe in args.recipes.split(","):
+        for dtype in args.kv.split(","):
+            if not _kept(recipe, dtype):
+                continue
+            rows.append(figures(recipe, dtype))
+            print(json.dumps(rows[-1]), flush=True)
+    if args.json:
+        args.json.write_text(json.dumps(rows, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""Requests together: batches, prefixes, drafts, simulation, other programs beside."""

@@ -1,0 +1,1 @@
+"""An engine under random traffic for an hour: outputs, blocks and memory are checked."""

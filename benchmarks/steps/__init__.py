@@ -1,0 +1,1 @@
+"""How time and memory of steps and compiles grow."""

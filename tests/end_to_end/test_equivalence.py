@@ -1,0 +1,170 @@
+"""The same tokens in every combination of what the runtime does; published in docs/equivalence.md.
+
+Greedy and seeded output of the trained example, for {chunked, not} x {prefix hit, miss} x {alone,
+batched} x every way to draft x every type of KV x {grammar, none}, against plain decoding of one
+request at a time. OPTC_WRITE_DOCS=1 writes the page; otherwise it must be up to date.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+import optc
+from optc.runtime.speculative.kinds import KINDS
+
+ROOT = Path(__file__).parents[2]
+MODELS = ROOT / "examples" / "models"
+PAGE = ROOT / "docs" / "equivalence.md"
+#: Types of the KV pools, each compiled once.
+KV_TYPES = ("float32", "int8")
+SPECULATION = ("off", *KINDS)
+GRAMMARS = {"any": None, "regex": r"[a-z_]{1,12}\([a-z, ]{0,24}\):\n(    [ -~]{0,30}\n){1,3}"}
+PROMPTS = (
+    "def add(first, second):\n    return first + second\n\n\ndef sub(first, second):\n    ",
+    "import os\nimport sys\n\n\nclass Reader:\n    def __init__(self, path):\n        self.",
+    "for name in sorted(names):\n    if name not in seen:\n        seen.add(name)\n\n\ndef ",
+)
+STRANGERS = ("x = [", "try:\n    import json\nexcept", "    return self._value\n\n    @property\n")
+#: Rows of a step that split every prompt; without it a prompt is one chunk.
+SMALL_BUDGET = 12
+TOKENS = 20
+#: Drafted whether it pays or not: the example is too small for drafts to pay.
+DRAFTED = 4
+
+
+HEADER = """\
+# Equivalence
+
+Written by `OPTC_WRITE_DOCS=1 pytest tests/end_to_end/test_equivalence.py`, which also checks every
+cell in CI.
+Each cell is a run of six requests (three prompts of the trained example, greedy and seeded at
+temperature 0.9) and counts the tokens that equal those of plain decoding, one request at a time,
+and all tokens. Prompts are computed whole or in chunks, with a prefix-cache hit or a miss, alone
+or batched with each other and with strangers; four tokens are drafted wherever something drafts.
+""".splitlines()
+
+
+class Combination(NamedTuple):
+    """One way to run the requests."""
+
+    speculate: str
+    kv: str
+    chunked: bool
+    prefix_hit: bool
+    batched: bool
+    grammar: str
+
+
+class Outcome(NamedTuple):
+    """What a combination gave: tokens by request, and what shows that it did what it says."""
+
+    tokens: dict[str, tuple[int, ...]]
+    cached: int
+    drafted: int
+
+
+@pytest.fixture(scope="module")
+def artifacts(drafting_artifact: Callable[[str], Path]) -> dict[str, Path]:
+    return {kv: drafting_artifact(kv) for kv in KV_TYPES}
+
+
+def requests(grammar: str) -> Iterator[tuple[str, str, optc.SamplingParams]]:
+    for number, prompt in enumerate(PROMPTS):
+        for temperature in (0.0, 0.9):
+            params = optc.SamplingParams(
+                max_tokens=TOKENS, temperature=temperature, seed=number, regex=GRAMMARS[grammar]
+            )
+            yield f"{number} at {temperature}", prompt, params
+
+
+def run(engine: optc.Engine, combination: Combination) -> Outcome:
+    wanted = list(requests(combination.grammar))
+    if combination.batched:
+        others = [engine.submit(p, optc.SamplingParams(max_tokens=TOKENS)) for p in STRANGERS]
+        handles = [engine.submit(prompt, params) for _, prompt, params in wanted]
+        outputs = [handle.result() for handle in handles]
+        for other in others:
+            other.result()
+    else:
+        outputs = [engine.submit(prompt, params).result() for _, prompt, params in wanted]
+    return Outcome(
+        {name: o.token_ids for (name, _, _), o in zip(wanted, outputs, strict=True)},
+        sum(o.metrics.cached_tokens for o in outputs),
+        sum(o.metrics.drafted_tokens for o in outputs),
+    )
+
+
+def outcomes(artifact: Path, kv: str, speculate: str) -> dict[Combination, Outcome]:
+    """All combinations of one way to draft and one type of KV."""
+    found = {}
+    for chunked, prefix_hit in itertools.product((False, True), repeat=2):
+        with optc.load(
+            artifact,
+            speculate=speculate,
+            token_budget=SMALL_BUDGET if chunked else None,
+            prefix_cache=prefix_hit,
+            block_size=16,
+            num_speculative_tokens=DRAFTED if speculate != "off" else None,
+            verify="size",
+        ) as engine:
+            if prefix_hit:
+                engine.generate(PROMPTS, optc.SamplingParams(max_tokens=1))
+            for batched, grammar in itertools.product((False, True), GRAMMARS):
+                key = Combination(speculate, kv, chunked, prefix_hit, batched, grammar)
+                found[key] = run(engine, key)
+    return found
+
+
+def check(key: Combination, outcome: Outcome, plain: Outcome) -> None:
+    """The tokens are those of plain decoding, and the combination did happen."""
+    assert outcome.tokens == plain.tokens, key
+    assert (outcome.cached > 0) == key.prefix_hit, key
+    if key.speculate != "off":
+        assert outcome.drafted > 0, key
+
+
+def test_every_combination_gives_the_tokens_of_plain_decoding(artifacts: dict[str, Path]) -> None:
+    found: dict[Combination, Outcome] = {}
+    for kv, speculate in itertools.product(KV_TYPES, SPECULATION):
+        found |= outcomes(artifacts[kv], kv, speculate)
+    for key, outcome in found.items():
+        plain = found[Combination("off", key.kv, False, False, False, key.grammar)]
+        check(key, outcome, plain)
+    assert all(len(set(o.tokens.values())) > 1 for o in found.values())
+    text = page(found)
+    mine, *others = PAGE.read_text().split("\n## ")  # the other sections are other backends'
+    if os.environ.get("OPTC_WRITE_DOCS"):
+        PAGE.write_text("\n## ".join([text, *others]))
+        return
+    assert mine == text, "run this test with OPTC_WRITE_DOCS=1"
+
+
+def page(found: dict[Combination, Outcome]) -> str:
+    """docs/equivalence.md: tokens equal to those of plain decoding, by combination."""
+    ways = list(itertools.product((False, True), repeat=3))
+    titles = [
+        f"{'chunked' if c else 'whole'}, {'hit' if h else 'miss'}, {'batched' if b else 'alone'}"
+        for c, h, b in ways
+    ]
+    lines = [
+        *HEADER,
+        "",
+        "| speculation | KV | grammar | " + " | ".join(titles) + " |",
+        "|---" * (3 + len(ways)) + "|",
+    ]
+    for speculate, kv, grammar in itertools.product(SPECULATION, KV_TYPES, GRAMMARS):
+        plain = found[Combination("off", kv, False, False, False, grammar)].tokens
+        cells = []
+        for chunked, hit, batched in ways:
+            key = Combination(speculate, kv, chunked, hit, batched, grammar)
+            tokens = found[key].tokens
+            equal = sum(a == b for n in plain for a, b in zip(plain[n], tokens[n], strict=False))
+            cells.append(f"{equal}/{sum(map(len, plain.values()))}")
+        lines.append(f"| {speculate} | {kv} | {grammar} | " + " | ".join(cells) + " |")
+    return "\n".join(lines) + "\n"
