@@ -30,11 +30,11 @@ from optc import registry
 from optc.artifact.jsonio import canonical_json
 from optc.errors import InputError
 from optc.forms.decoder import Exported
-from optc.near import near
 from optc.pipeline import registry as pass_registry
 from optc.pipeline.entries import check_pass, read_pipeline, with_options
 from optc.pipeline.option_values import shortened
 from optc.pipeline.pipeline import MARKS, Pipeline
+from optc.suggest import near
 
 #: Gates a recipe may bound. KL and perplexity have upper bounds, agreement and speedups lower ones.
 GATE_NAMES = (

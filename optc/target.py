@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from optc.errors import InputError
-from optc.near import near
+from optc.suggest import near
 
 #: CPU feature names (as in /proc/cpuinfo and LLVM) that the kernels choose between.
 KERNEL_FEATURES = (

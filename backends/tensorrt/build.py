@@ -13,6 +13,7 @@ import onnx
 import onnx_ir as ir
 
 from optc.backend import BuildOptions, EngineBuild, slot_engine_spec
+from optc.backends.tensorrt.build_job import BuildJob
 from optc.backends.tensorrt.builder import run_builder
 from optc.backends.tensorrt.dialect import check_model
 from optc.backends.tensorrt.engine_data import ENGINE_FILE
@@ -21,7 +22,6 @@ from optc.backends.tensorrt.legalize import Legalized, legalize
 from optc.backends.tensorrt.limits import Limits, slot_length
 from optc.backends.tensorrt.profiles import limits_of, profiles_for
 from optc.backends.tensorrt.report import Expected, describe, findings
-from optc.backends.tensorrt.request import BuildRequest
 from optc.errors import UnavailableError
 from optc.executable.executable import EngineSpec
 from optc.ir.graph import is_constant
@@ -58,7 +58,7 @@ def build_engine(
             (folder / "portable").mkdir()
             portable = save(legalized.portable, folder / "portable")
         saved_at = time.perf_counter()
-        request = BuildRequest(
+        request = BuildJob(
             model=str(allow_decomposition(graph)),
             engine=str(workdir / ENGINE_FILE),
             table=str(folder / TABLE_FILE),

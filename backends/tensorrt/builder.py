@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from optc.backends.tensorrt.request import BuildRequest
+from optc.backends.tensorrt.build_job import BuildJob
 from optc.child_job import ChildJob
 from optc.errors import OptcError
 
@@ -20,7 +20,7 @@ BUILDER = ChildJob(
 )
 
 
-def run_builder(request: BuildRequest, *, max_bytes: int = 0) -> dict[str, Any]:
+def run_builder(request: BuildJob, *, max_bytes: int = 0) -> dict[str, Any]:
     """Build an engine; returns the builder's report.
 
     Args:

@@ -1,4 +1,4 @@
-"""The builder's own process (`optc.child_job`): it reads a `BuildRequest` and writes the engine."""
+"""The builder's own process (`optc.child_job`): it reads a `BuildJob` and writes the engine."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ import time
 from pathlib import Path
 from typing import Any
 
+from optc.backends.tensorrt.build_job import BuildJob
 from optc.backends.tensorrt.provider import (
     Provider,
     create_network,
     load_provider,
     set_architectures,
 )
-from optc.backends.tensorrt.request import BuildRequest
 from optc.child_job import answer
 from optc.errors import UnavailableError, UnsupportedError
 from optc.process_memory import own_peak_bytes
@@ -25,7 +25,7 @@ TABLE = "Layers:"
 _FAILURES = ("INTERNAL_ERROR", "ERROR")
 
 
-def build(provider: Provider, request: BuildRequest) -> dict[str, Any]:
+def build(provider: Provider, request: BuildJob) -> dict[str, Any]:
     """Build the engine; returns figures for the report.
 
     Raises:
@@ -88,7 +88,7 @@ def _parse(provider: Provider, network: Any, log: Any, model: str) -> None:
     )
 
 
-def _add_profiles(builder: Any, network: Any, config: Any, request: BuildRequest) -> None:
+def _add_profiles(builder: Any, network: Any, config: Any, request: BuildJob) -> None:
     inputs = [network.get_input(index) for index in range(network.num_inputs)]
     for profile in request.profiles:
         made = builder.create_optimization_profile()
@@ -114,9 +114,7 @@ def _raise_failures(log: Any) -> None:
 
 
 if __name__ == "__main__":
-    status = answer(
-        sys.argv[1:], lambda asked: build(load_provider(), BuildRequest.from_json(asked))
-    )
+    status = answer(sys.argv[1:], lambda asked: build(load_provider(), BuildJob.from_json(asked)))
     # a logger written in Python may be called while the interpreter ends: do not let it come so far
     sys.stdout.flush()
     sys.stderr.flush()

@@ -10,8 +10,8 @@ from collections.abc import Iterable
 import onnx_ir as ir
 
 from optc.backend import BuildOptions
+from optc.backends.tensorrt.build_job import Profile, Shapes
 from optc.backends.tensorrt.limits import PREFILL_LOGITS, VERIFY_ROWS, Limits
-from optc.backends.tensorrt.request import Profile, Shapes
 from optc.errors import UnsupportedError
 
 

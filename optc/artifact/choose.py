@@ -9,7 +9,7 @@ from optc import registry
 from optc.artifact.manifest import EngineEntry
 from optc.errors import InputError, UnavailableError
 from optc.machine import Machine, this_machine
-from optc.near import near
+from optc.suggest import near
 
 #: What each part of `_score` is called in a reason.
 _WHY = (

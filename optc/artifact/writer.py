@@ -18,8 +18,8 @@ from types import TracebackType
 from typing import Any
 
 from optc.artifact.artifact import Artifact
+from optc.artifact.atomic_swap import exchange
 from optc.artifact.digests import hashed_file, hashing_threads
-from optc.artifact.exchange import exchange
 from optc.artifact.jsonio import pretty_json
 from optc.artifact.manifest import MANIFEST_NAME, REPORT_NAME, FileEntry, Manifest
 from optc.artifact.reservation import HeldError, Reservation

@@ -16,7 +16,7 @@ import click
 from optc.cli.output import JSON_FLAG, print_error
 from optc.cli.streams import OutputError, ReaderLeftError, abandon_stdout, guard_streams
 from optc.errors import EngineError, InputError, OptcError
-from optc.near import near, nearest
+from optc.suggest import near, nearest
 
 EXIT_INTERNAL = 70
 EXIT_INTERRUPTED = 130

@@ -1,5 +1,5 @@
 """The driver: one compile from a model folder to a proven artifact."""
 
-from optc.driver.compiling.flow import compile
+from optc.driver.compiling.compile import compile
 
 __all__ = ["compile"]

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from optc import registry
 from optc.backend import Backend, BuildOptions, Support
-from optc.driver.compiling.engines import EngineRequest, engine_name, name_engines
+from optc.driver.compiling.engines import EngineTarget, engine_name, name_engines
 from optc.driver.compiling.limits import predicted_bytes, weight_bytes
 from optc.driver.compiling.lowering import Lowered, lower
 from optc.driver.compiling.memory import PeakMemory
@@ -218,13 +218,13 @@ def plan(
     )
 
 
-def _requests(backends: str | Sequence[str], default: str) -> tuple[EngineRequest, ...]:
+def _requests(backends: str | Sequence[str], default: str) -> tuple[EngineTarget, ...]:
     if backends != ALL:
         return name_engines(backends, None, default)
     found = map(registry.backend, registry.backend_names())
     targets = known_targets().values()
     pairs = [(b, target) for b in found for target in targets if not b.takes(target)]
-    return tuple(EngineRequest(engine_name(*pair), *pair) for pair in pairs)
+    return tuple(EngineTarget(engine_name(*pair), *pair) for pair in pairs)
 
 
 def _lower_each(
@@ -239,7 +239,7 @@ def _lower_each(
 
 
 def _engine_plan(
-    request: EngineRequest,
+    request: EngineTarget,
     model: ir.Model,
     limits: BuildOptions,
     ceilings: Mapping[str, Ceiling] | None,
@@ -266,7 +266,7 @@ def _engine_plan(
     )
 
 
-def _verdicts(backend: Backend, request: EngineRequest, model: ir.Model) -> tuple[NodeVerdict, ...]:
+def _verdicts(backend: Backend, request: EngineTarget, model: ir.Model) -> tuple[NodeVerdict, ...]:
     found: Counter[tuple[str, Support]] = Counter()
     for node in model.graph:
         operator = f"{node.domain}::{node.op_type}" if node.domain else node.op_type
@@ -280,7 +280,7 @@ def _verdicts(backend: Backend, request: EngineRequest, model: ir.Model) -> tupl
 
 
 def _estimate(
-    backend: Backend, request: EngineRequest, model: ir.Model, limits: BuildOptions
+    backend: Backend, request: EngineTarget, model: ir.Model, limits: BuildOptions
 ) -> tuple[EngineEstimate | None, str]:
     if not isinstance(backend, EstimatingBackend):
         return None, f"the {backend.name} backend estimates nothing"

@@ -11,10 +11,10 @@ from dataclasses import replace
 from typing import Any, Protocol
 
 from optc.errors import InputError
-from optc.near import nearest
 from optc.pipeline.base import Pass
 from optc.pipeline.option_values import read_value, shortened
 from optc.pipeline.pipeline import MARKS, Pipeline
+from optc.suggest import nearest
 
 
 class Registry(Protocol):

@@ -13,7 +13,7 @@ from typing import Any
 
 from optc.artifact.jsonio import Fields
 from optc.executable.executable import EngineSpec
-from optc.runtime.metrics.work import Work
+from optc.runtime.metrics.step_workload import StepWorkload
 
 #: Amounts of work by name: ``1`` (once a step), ``T`` rows, ``R`` rows with logits and, for each
 #: KV group g, ``kv<g>`` tokens whose K and V are read, ``pairs<g>`` pairs of a row and a token.
@@ -109,7 +109,7 @@ def step_work(
         lengths: [B] tokens of each sequence after this step.
         wanted: Rows whose logits are wanted.
     """
-    work = Work(tuple(group.window for group in spec.groups))
+    work = StepWorkload(tuple(group.window for group in spec.groups))
     work.add_step(list(zip(new_rows, lengths, strict=True)), wanted)
     return work.factors()
 

@@ -15,13 +15,13 @@ from optc.runtime.engine_info import EngineInfo
 from optc.runtime.handle import Handle
 from optc.runtime.kv.kv_plan import KVPlan
 from optc.runtime.loop.awaiting import submitted
-from optc.runtime.loop.opening import OpenCore, OpenExecutable
+from optc.runtime.loop.core_factory import CoreFactory, OpenExecutable
 from optc.runtime.loop.worker import Worker
 from optc.runtime.metrics.engine_metrics import EngineMetrics
 from optc.runtime.outputs import Delta, RequestOutput
 from optc.runtime.params import SamplingParams
 from optc.runtime.requests.generation_request import GenerationRequest, as_request
-from optc.runtime.requests.intake import Intake
+from optc.runtime.requests.input_processor import InputProcessor
 from optc.runtime.requests.preparing import OnError, listed, params_for, prepare_all
 from optc.runtime.requests.prompts import Chat, Prompt
 from optc.runtime.requests.submission import Submission
@@ -59,14 +59,14 @@ class Engine:
         self.settings = settings or ServeSettings()
         self.tokenizer = tokenizer
         self.eos_token_ids = tuple(eos_token_ids)
-        opening = OpenCore(
+        opening = CoreFactory(
             open_executable, self.settings, drafting or Drafting(), self.eos_token_ids
         )
         self._worker = Worker(opening)
         self.spec: EngineSpec = opening.spec
         self.kv_plan: KVPlan = opening.plan
         self._adapters = opening.adapters
-        self._intake = Intake(
+        self._intake = InputProcessor(
             tokenizer,
             self.spec.vocab_size,
             self.kv_plan.max_context,

@@ -20,7 +20,7 @@ from optc.runtime.settings import ServeSettings
 from optc.runtime.speculative.planning.break_even import BreakEven
 from optc.runtime.speculative.planning.plan_drafts import Costs
 from optc.runtime.speculative.planning.row_costs import RowCosts
-from optc.runtime.speculative.speculator import Source, Speculator
+from optc.runtime.speculative.speculator import DraftSource, Speculator
 from optc.simulate.step_times import Rows, StepTimes
 from optc.simulate.virtual import VirtualClock, VirtualEngine, VirtualProposer
 
@@ -102,7 +102,9 @@ def _speculator(
     if settings.speculate in (None, "off"):
         return None
     costs = Costs(_row_costs(times))
-    return Speculator([Source(VirtualProposer(), BreakEven(costs, settings.max_drafted))], clock)
+    return Speculator(
+        [DraftSource(VirtualProposer(), BreakEven(costs, settings.max_drafted))], clock
+    )
 
 
 def _row_costs(times: StepTimes) -> RowCosts:

@@ -18,7 +18,7 @@ from optc.bench.replay import warm_up
 from optc.executable.executable import Executable, Float32, StepBatch
 from optc.runtime.engine import Engine
 from optc.runtime.handle import Handle
-from optc.runtime.loop.opening import OpenExecutable
+from optc.runtime.loop.core_factory import OpenExecutable
 from optc.runtime.params import SamplingParams
 from optc.runtime.settings import ServeSettings
 from optc.runtime.text.tokenizer import Tokenizer

@@ -22,7 +22,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any, NamedTuple
 
 from optc.executable.executable import EngineSpec
-from optc.runtime.metrics.work import visible_pairs
+from optc.runtime.metrics.step_workload import visible_pairs
 
 
 class Rows(NamedTuple):

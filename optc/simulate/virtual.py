@@ -15,7 +15,7 @@ import numpy.typing as npt
 from optc.executable.adapter_spec import ModuleWeights
 from optc.executable.executable import EngineSpec, Float32, Int32, StepBatch
 from optc.runtime.requests.request import Request
-from optc.runtime.speculative.proposer import Drafts, Wanted
+from optc.runtime.speculative.proposer import DraftRequest, Drafts
 from optc.simulate.step_times import Rows, StepTimes
 
 _REFUSED, _DRAFT = 0, 1
@@ -95,7 +95,7 @@ class VirtualEngine:
 class VirtualProposer:
     """Drafts as many tokens as it may, all of them token 1."""
 
-    def propose(self, wanted: Sequence[Wanted]) -> list[Drafts]:
+    def propose(self, wanted: Sequence[DraftRequest]) -> list[Drafts]:
         """Drafts for each request."""
         return [Drafts([_DRAFT] * limit) for _, limit in wanted]
 

@@ -12,8 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from optc.artifact import Artifact, ArtifactWriter, FileEntry
-from optc.artifact import exchange as exchange_module
+from optc.artifact import Artifact, ArtifactWriter, FileEntry, atomic_swap
 from optc.errors import InputError
 from optc.target import parse_target
 from tests.artifact.toy import toy_engine, toy_manifest, write_files, write_toy
@@ -126,7 +125,7 @@ def test_force_replaces_only_when_the_new_one_is_complete(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, by_renames: bool
 ) -> None:
     if by_renames:  # a file system without the exchange in one step
-        monkeypatch.setattr(exchange_module, "_renameat2", lambda a, b: False)
+        monkeypatch.setattr(atomic_swap, "_renameat2", lambda a, b: False)
     old = write_toy(tmp_path / "a")
     with pytest.raises(KeyboardInterrupt):
         fail_inside(old.path, KeyboardInterrupt(), force=True)

@@ -17,7 +17,7 @@ from optc.roofline.costs import StepCosts
 from optc.runtime.engine import Engine
 from optc.runtime.metrics.engine_metrics import EngineMetrics
 from optc.runtime.metrics.request_metrics import RequestMetrics
-from optc.runtime.metrics.work import Work
+from optc.runtime.metrics.step_workload import StepWorkload
 from tests.bench.fakes import COSTS, FakeMeter
 from tests.runtime.support.toy import ToyExecutable, toy_spec
 
@@ -75,7 +75,7 @@ RUN = Run(
         prefix_hit_tokens=75,
         kv_use_sum=5.0,
         kv_use_peak=0.75,
-        work=Work((0,), 10, 107, 7, [400], [9000]),
+        work=StepWorkload((0,), 10, 107, 7, [400], [9000]),
     ),
     4.0,
     1.0,

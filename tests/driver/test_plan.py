@@ -8,7 +8,7 @@ import onnx_ir as ir
 import pytest
 
 from optc.backend import NATIVE, BuildOptions, Support
-from optc.driver.compiling.engines import EngineRequest
+from optc.driver.compiling.engines import EngineTarget
 from optc.driver.plan import (
     EnginePlan,
     NodeVerdict,
@@ -58,8 +58,8 @@ def model() -> ir.Model:
     return ir.Model(graph, ir_version=10)
 
 
-def request(target: str = "native") -> EngineRequest:
-    return EngineRequest("e", Picky("picky"), parse_target(target))
+def request(target: str = "native") -> EngineTarget:
+    return EngineTarget("e", Picky("picky"), parse_target(target))
 
 
 def test_nodes_by_operator_those_that_stop_a_compile_first(model: ir.Model) -> None:
@@ -84,7 +84,7 @@ def test_estimates_and_why_there_is_none(model: ir.Model) -> None:
     assert model.graph.name == "g", "a backend may change its copy only"
     none = (None, "estimate: nothing is known of it")
     assert _estimate(cuda.backend, cuda, model, limits) == none
-    plain = EngineRequest("e", StubBackend("plain"), cpu.target)
+    plain = EngineTarget("e", StubBackend("plain"), cpu.target)
     none = (None, "the plain backend estimates nothing")
     assert _estimate(plain.backend, plain, model, limits) == none
 

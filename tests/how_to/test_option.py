@@ -12,7 +12,7 @@ import optc as package
 from optc import options as optc_options
 from optc.backend import BuildOptions
 from optc.cli.main import COMMANDS
-from optc.driver.compiling import flow
+from optc.driver.compiling import compile as compile_module
 from optc.driver.compiling.options import ResolvedOptions, build_limits
 from optc.options import CompileOptions
 from optc.options.option import option
@@ -46,8 +46,8 @@ def test_it_reaches_the_compile_and_leaves_nothing(
     command = f"optc.cli.commands.{COMMANDS['compile']}"
     with monkeypatch.context() as patched:
         patched.setattr(optc_options, "CompileOptions", WithDummy)
-        patched.setattr(flow, "CompileOptions", WithDummy)
-        patched.setattr(flow, "build_limits", dummy_limits)
+        patched.setattr(compile_module, "CompileOptions", WithDummy)
+        patched.setattr(compile_module, "build_limits", dummy_limits)
         patched.delitem(sys.modules, command, raising=False)  # it reads the class at import
         assert "--most-rows N" in optc("compile", "--help").out
         assert optc(*call, "-o", tmp_path / "a", "--most-rows", "64").code == 0

@@ -102,16 +102,16 @@ TESTED_ELSEWHERE: dict[str, tuple[str, ...]] = {
     "optc/runtime/engine.py": ("tests/runtime/loop/test_own_process.py",),
     "optc/runtime/loop/worker.py": (
         "tests/runtime/loop/test_own_process.py",
-        "tests/runtime/adapters/test_intake.py",
+        "tests/runtime/adapters/test_input_processor.py",
     ),
     "optc/runtime/loop/batch.py": (
         "tests/runtime/test_fork.py",
-        "tests/runtime/loop/test_moving.py",
+        "tests/runtime/loop/test_kv_copies.py",
     ),
     "optc/runtime/metrics/engine_metrics.py": ("tests/runtime/metrics/test_fresh.py",),
-    "optc/runtime/metrics/work.py": ("tests/runtime/metrics/test_counting.py",),
-    "optc/runtime/requests/intake.py": (
-        "tests/runtime/adapters/test_intake.py",
+    "optc/runtime/metrics/step_workload.py": ("tests/runtime/metrics/test_step_counters.py",),
+    "optc/runtime/requests/input_processor.py": (
+        "tests/runtime/adapters/test_input_processor.py",
         "tests/runtime/structured/test_structured_engine.py",
     ),
     "optc/runtime/speculative/speculator.py": ("tests/runtime/speculative/test_speculation.py",),
@@ -150,7 +150,7 @@ TESTED_ELSEWHERE: dict[str, tuple[str, ...]] = {
     "passes/kv_cache/kv_cache.py": ("tests/passes/kv_cache/test_kv_cache_refusals.py",),
     "optc/runtime/text/tokenizer.py": ("tests/runtime/text/test_control_tokens.py",),
     "optc/runtime/loop/awaiting.py": ("tests/runtime/test_handle.py",),
-    "optc/runtime/requests/submission.py": ("tests/runtime/requests/test_intake.py",),
+    "optc/runtime/requests/submission.py": ("tests/runtime/requests/test_input_processor.py",),
 }
 
 #: Tests of all modules of a folder together.

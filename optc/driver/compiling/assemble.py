@@ -14,7 +14,7 @@ from optc.artifact import (
     Source,
     TokenizerEntry,
 )
-from optc.driver.compiling.built import Built
+from optc.driver.compiling.built_engine import BuiltEngine
 from optc.driver.compiling.machine import machine_facts, package_versions
 from optc.driver.compiling.options import ResolvedOptions
 from optc.driver.judging.judge import Judgement
@@ -31,7 +31,7 @@ def assemble_manifest(
     options: ResolvedOptions,
     imported: ImportedModel,
     lowered: Lowered,
-    engines: Sequence[Built],
+    engines: Sequence[BuiltEngine],
     tokenizer: TokenizerEntry | None,
     judgement: Judgement,
     files: tuple[FileEntry, ...],
@@ -63,7 +63,7 @@ def assemble_report(
     options: ResolvedOptions,
     imported: ImportedModel,
     lowered: Lowered,
-    engines: Sequence[Built],
+    engines: Sequence[BuiltEngine],
     drafts: Sequence[Draft],
     judgement: Judgement,
     seconds: dict[str, float],

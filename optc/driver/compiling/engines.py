@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from optc import registry
 from optc.backend import Backend
 from optc.errors import InputError, UnavailableError, UnsupportedError
-from optc.near import near
+from optc.suggest import near
 from optc.target import Target, parse_target
 
 #: Name of an artifact's only engine; several are called after backend and target.
@@ -16,7 +16,7 @@ SOLE_ENGINE = "target"
 
 
 @dataclass(frozen=True)
-class EngineRequest:
+class EngineTarget:
     """An engine to be built.
 
     Attributes:
@@ -32,7 +32,7 @@ class EngineRequest:
 
 def parse_engines(
     backends: str | Sequence[str] | None, target: str | None, default_backend: str
-) -> tuple[EngineRequest, ...]:
+) -> tuple[EngineTarget, ...]:
     """The engines that the options name, which can be built here.
 
     Raises:
@@ -49,7 +49,7 @@ def parse_engines(
 
 def name_engines(
     backends: str | Sequence[str] | None, target: str | None, default_backend: str
-) -> tuple[EngineRequest, ...]:
+) -> tuple[EngineTarget, ...]:
     """The engines that the options name.
 
     Args:
@@ -76,7 +76,7 @@ def name_engines(
     for backend, wanted in found:
         _check_taken(backend, wanted)
     return tuple(
-        EngineRequest(SOLE_ENGINE if len(found) == 1 else engine_name(*pair), *pair)
+        EngineTarget(SOLE_ENGINE if len(found) == 1 else engine_name(*pair), *pair)
         for pair in found
     )
 
@@ -97,7 +97,7 @@ def engine_name(backend: Backend, target: Target) -> str:
     return f"{backend.name}-{target.arch or target.name}"
 
 
-def check_self_draft(engines: Sequence[EngineRequest]) -> None:
+def check_self_draft(engines: Sequence[EngineTarget]) -> None:
     """Check that engines can draft for these on their weights.
 
     Raises:

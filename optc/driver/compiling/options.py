@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from optc.backend import BuildOptions
-from optc.driver.compiling.engines import EngineRequest, check_self_draft, parse_engines
+from optc.driver.compiling.engines import EngineTarget, check_self_draft, parse_engines
 from optc.driver.compiling.preflight import (
     check_additions,
     check_config,
@@ -49,7 +49,7 @@ class ResolvedOptions:
     recipe: Recipe
     draft_recipe: Recipe
     output: Path
-    engines: tuple[EngineRequest, ...]
+    engines: tuple[EngineTarget, ...]
     max_ram_bytes: int = 0
     progress: Progress = no_progress
     warnings: tuple[str, ...] = ()
@@ -111,7 +111,7 @@ def _check_files(asked: CompileOptions) -> None:
         raise InputError(f"no model (config.json) in {draft}", where="--draft")
 
 
-def for_engines(recipe: Recipe, engines: Sequence[EngineRequest], sets: Sequence[str]) -> Recipe:
+def for_engines(recipe: Recipe, engines: Sequence[EngineTarget], sets: Sequence[str]) -> Recipe:
     """The recipe with what these engines want of it; ``--set`` has the last word."""
     kinds = {kind for e in engines for kind in (e.backend.name, e.target.kind)}
     recipe = recipe.for_kinds(kinds, [text.partition("=")[0] for text in sets])

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from optc.driver.compiling.engines import EngineRequest, engine_name
+from optc.driver.compiling.engines import EngineTarget, engine_name
 from optc.errors import InputError, UnsupportedError
 from optc.importer.json_file import read_object
 from optc.machine import this_machine
@@ -62,7 +62,7 @@ def check_layers(count: int, layers: int) -> None:
         )
 
 
-def check_additions(recipe: Recipe, engines: Sequence[EngineRequest]) -> None:
+def check_additions(recipe: Recipe, engines: Sequence[EngineTarget]) -> None:
     """Check that all engines have code for LoRA adapters and Medusa heads, where they are wanted.
 
     Raises:
@@ -86,7 +86,7 @@ def check_additions(recipe: Recipe, engines: Sequence[EngineRequest]) -> None:
                 )
 
 
-def check_measurable(recipe: Recipe, engines: Sequence[EngineRequest]) -> None:
+def check_measurable(recipe: Recipe, engines: Sequence[EngineTarget]) -> None:
     """Check that this machine runs every engine, and so can measure its gates.
 
     Raises:

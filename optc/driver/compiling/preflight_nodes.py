@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from optc.driver.compiling.engines import EngineRequest, engine_name
+from optc.driver.compiling.engines import EngineTarget, engine_name
 from optc.errors import UnsupportedError
 from optc.recipe import Recipe
 
 
-def check_options(recipe: Recipe, engines: Sequence[EngineRequest]) -> None:
+def check_options(recipe: Recipe, engines: Sequence[EngineTarget]) -> None:
     """Check that all engines take what the recipe's passes write, as far as that does not depend
     on the model: types and forms of weights.
 

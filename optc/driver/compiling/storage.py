@@ -6,10 +6,12 @@ from collections.abc import Sequence
 from typing import Any
 
 from optc.artifact import FileEntry
-from optc.driver.compiling.built import Built
+from optc.driver.compiling.built_engine import BuiltEngine
 
 
-def engine_reports(engines: Sequence[Built], files: Sequence[FileEntry]) -> list[dict[str, Any]]:
+def engine_reports(
+    engines: Sequence[BuiltEngine], files: Sequence[FileEntry]
+) -> list[dict[str, Any]]:
     """For the report, of each engine: bytes of its own files and of the weights among them, which
     engine's weights it reads, seconds and figures of its build."""
     sizes = {entry.path: entry.bytes for entry in files}
@@ -30,7 +32,7 @@ def engine_reports(engines: Sequence[Built], files: Sequence[FileEntry]) -> list
 
 
 def storage_report(
-    engines: Sequence[Built], files: Sequence[FileEntry], copied_bytes: int
+    engines: Sequence[BuiltEngine], files: Sequence[FileEntry], copied_bytes: int
 ) -> dict[str, int]:
     """For the report.
 

@@ -11,7 +11,7 @@ from typing import Any
 from optc import importer
 from optc.artifact import ArtifactWriter, Source, TokenizerEntry
 from optc.backend import BuildOptions
-from optc.driver.compiling.built import Built, EngineBuilder
+from optc.driver.compiling.built_engine import BuiltEngine, EngineBuilder
 from optc.driver.compiling.limits import check_disk
 from optc.driver.compiling.lowering import lower
 from optc.driver.compiling.options import ResolvedOptions
@@ -31,13 +31,13 @@ class Draft:
 
     Attributes:
         role: Theirs.
-        engines: Built, in the order of the target engines.
+        engines: BuiltEngine, in the order of the target engines.
         report: Passes and facts, for the report.
         warnings: What the user should know, one sentence each.
     """
 
     role: str
-    engines: tuple[Built, ...]
+    engines: tuple[BuiltEngine, ...]
     report: dict[str, Any]
     warnings: tuple[str, ...] = ()
 
@@ -78,7 +78,7 @@ def build_draft(
     options: ResolvedOptions,
     imported: ImportedModel,
     writer: ArtifactWriter,
-    targets: Sequence[Built],
+    targets: Sequence[BuiltEngine],
 ) -> Draft:
     """Compile a draft model with the recipe of the target, beside it: for each target engine one of
     the same backend and target, since both run on the same machine.

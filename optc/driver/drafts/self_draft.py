@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from optc.artifact import ArtifactWriter, TokenizerEntry
 from optc.backend import BuildOptions
-from optc.driver.compiling.built import Built, EngineBuilder
-from optc.driver.compiling.engines import EngineRequest
+from optc.driver.compiling.built_engine import BuiltEngine, EngineBuilder
+from optc.driver.compiling.engines import EngineTarget
 from optc.driver.compiling.lowering import Lowered, lower_dense
 from optc.driver.compiling.options import ResolvedOptions
 from optc.driver.drafts.draft import Draft
@@ -29,7 +29,7 @@ def build_self_draft(
     wanted: int | Auto,
     writer: ArtifactWriter,
     lowered: Lowered,
-    targets: Sequence[Built],
+    targets: Sequence[BuiltEngine],
     limits: BuildOptions,
     tokenizer: TokenizerEntry | None,
 ) -> Draft:
@@ -62,7 +62,7 @@ def build_self_draft(
         layers = choice.layers
     weights = {built.request.name: built.weights for built in targets}
 
-    def on_the_targets_weights(request: EngineRequest) -> BuildOptions:
+    def on_the_targets_weights(request: EngineTarget) -> BuildOptions:
         return replace(limits, shared=weights[request.name])
 
     model = lowered.reference.clone()
@@ -78,7 +78,7 @@ def _choose(
     options: ResolvedOptions,
     writer: ArtifactWriter,
     lowered: Lowered,
-    target: Built,
+    target: BuiltEngine,
     tokenizer: TokenizerEntry | None,
 ) -> LayerChoice:
     """By the text of the gates."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from optc.driver.compiling.built import Built
+from optc.driver.compiling.built_engine import BuiltEngine
 from optc.driver.compiling.options import ResolvedOptions
 from optc.driver.judging.gates_text import gates_text
 from optc.errors import GateError
@@ -72,7 +72,7 @@ def _ways_out(failed: Sequence[GateResult], kept: Path | None) -> str:
     return ", ".join(ways)
 
 
-def not_judged(bounds: Mapping[str, float | None], engines: Sequence[Built]) -> Judgement:
+def not_judged(bounds: Mapping[str, float | None], engines: Sequence[BuiltEngine]) -> Judgement:
     """The judgement of a compile whose gates were switched off."""
     from optc.driver.judging.engine_gates import unmeasured
 
@@ -86,7 +86,7 @@ def not_judged(bounds: Mapping[str, float | None], engines: Sequence[Built]) -> 
 def judge(
     options: ResolvedOptions,
     lowered: Lowered,
-    engines: Sequence[Built],
+    engines: Sequence[BuiltEngine],
     tokenizer: TokenizerEntry | None,
     artifact: Path,
 ) -> Judgement:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from optc.backend import Support
-from optc.driver.compiling.engines import EngineRequest, engine_name
+from optc.driver.compiling.engines import EngineTarget, engine_name
 from optc.errors import UnsupportedError
 from optc.executable.executable import KV_TYPES
 from optc.recipe import Recipe
@@ -13,12 +13,12 @@ from optc.recipe import Recipe
 _PASS, _OPTION = "kv-cache", "dtype"
 
 
-def kv_supports(request: EngineRequest) -> dict[str, Support]:
+def kv_supports(request: EngineTarget) -> dict[str, Support]:
     """How an engine keeps keys and values of every type."""
     return {dtype: request.backend.kv_pools(dtype, request.target) for dtype in KV_TYPES}
 
 
-def check_kv_type(recipe: Recipe, engines: Sequence[EngineRequest]) -> None:
+def check_kv_type(recipe: Recipe, engines: Sequence[EngineTarget]) -> None:
     """Check that all engines keep keys and values of the recipe's type, if it states one.
 
     Raises:

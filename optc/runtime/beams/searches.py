@@ -8,7 +8,7 @@ from typing import NamedTuple
 from optc.executable.executable import Float32
 from optc.runtime.beams.group import BeamGroup
 from optc.runtime.kv.kv_blocks import BlockCopy
-from optc.runtime.loop.draw import Draw
+from optc.runtime.loop.logit_rows import LogitRows
 from optc.runtime.requests.request import Request
 from optc.runtime.scheduling.scheduler import Scheduler
 
@@ -50,7 +50,7 @@ class BeamSearches:
             del self._groups[request.leader_id]
 
     def advance(
-        self, draws: Iterable[Draw], logits: Float32, scheduler: Scheduler[Request], now: float
+        self, draws: Iterable[LogitRows], logits: Float32, scheduler: Scheduler[Request], now: float
     ) -> Searched:
         """Give the logits [R, V] of a step to the beams it computed."""
         groups: dict[int, BeamGroup] = {}

@@ -12,14 +12,21 @@ from optc.runtime.adapters.table import AdapterTable
 from optc.runtime.beams.searches import BeamSearches
 from optc.runtime.kv.kv_blocks import BlockCopy, KVBlocks
 from optc.runtime.kv.kv_plan import KVPlan
-from optc.runtime.loop.advance import advance
 from optc.runtime.loop.batch import build_batch
-from optc.runtime.loop.draw import Draw, Judged, constrained, draws_of, judge, last_rows
-from optc.runtime.loop.moving import move_kv
-from optc.runtime.metrics.counting import count_drafts, count_queues, snapshot
+from optc.runtime.loop.kv_copies import move_kv
+from optc.runtime.loop.logit_rows import (
+    Judged,
+    LogitRows,
+    constrained,
+    judge,
+    last_rows,
+    logit_rows_of,
+)
+from optc.runtime.loop.output_processor import advance
 from optc.runtime.metrics.engine_metrics import EngineMetrics
 from optc.runtime.metrics.request_metrics import RequestMetrics
-from optc.runtime.metrics.work import Work
+from optc.runtime.metrics.step_counters import count_drafts, count_queues, snapshot
+from optc.runtime.metrics.step_workload import StepWorkload
 from optc.runtime.outputs import Delta, FinishReason
 from optc.runtime.requests.completion_input import CompletionInput
 from optc.runtime.requests.deadlines import Deadlines
@@ -27,7 +34,7 @@ from optc.runtime.requests.request import Request
 from optc.runtime.scheduling.chunks import Chunk
 from optc.runtime.scheduling.scheduler import Scheduler
 from optc.runtime.settings import ServeSettings
-from optc.runtime.speculative.proposer import Checked
+from optc.runtime.speculative.proposer import DraftOutcome
 from optc.runtime.speculative.speculator import Speculator
 from optc.runtime.spill.spill import Spill
 from optc.runtime.spill.stores import Store
@@ -96,7 +103,9 @@ class Core:
             spec.max_logit_rows,
             settings.prefill_chunk,
         )
-        self._metrics = EngineMetrics(total_blocks=plan.blocks, work=Work(self._blocks.windows))
+        self._metrics = EngineMetrics(
+            total_blocks=plan.blocks, work=StepWorkload(self._blocks.windows)
+        )
         self._next_id = 0
         self._deadlines = Deadlines()
         executable.allocate_kv(plan.blocks, plan.block_size)
@@ -154,7 +163,7 @@ class Core:
                 chunk.request.metrics.scheduled_s = started
         batch = build_batch(chunks, len(self._blocks.pools), self._block_size)
         batch = with_adapters(batch, chunks)
-        draws = draws_of(chunks)
+        draws = logit_rows_of(chunks)
         masks = fill_masks(constrained(draws), len(batch.logit_rows), self.executable.spec)
         logits = self.executable.step(batch)
         self._count(chunks, self._clock() - started)
@@ -193,16 +202,18 @@ class Core:
             self._spill.close()
         self.executable.close()
 
-    def _fork(self, draws: list[Draw], started: float) -> tuple[list[Draw], list[BlockCopy]]:
+    def _fork(
+        self, draws: list[LogitRows], started: float
+    ) -> tuple[list[LogitRows], list[BlockCopy]]:
         """Add those who take over a prompt that is now computed, with the same logits."""
-        forked: list[Draw] = []
+        forked: list[LogitRows] = []
         copies: list[BlockCopy] = []
         for draw in draws:
             if draw.request.num_output:
                 continue
             for request, blocks in self.scheduler.fork(draw.request):
                 request.metrics.scheduled_s = started
-                forked.append(Draw(request, draw.first, 0))
+                forked.append(LogitRows(request, draw.first, 0))
                 copies += blocks
         self._metrics.forked += len(forked)
         return draws + forked, copies
@@ -212,10 +223,10 @@ class Core:
         if self._spill:
             self._spill.observe_step(sum(chunk.rows for chunk in chunks), len(chunks), seconds)
 
-    def _update(self, draw: Draw, judged: Judged, now: float) -> Update:
+    def _update(self, draw: LogitRows, judged: Judged, now: float) -> Update:
         request, (verdict, best) = draw.request, judged
         if self._speculator and draw.drafted:
-            checked = Checked(draw.drafted, verdict.path, best)
+            checked = DraftOutcome(draw.drafted, verdict.path, best)
             count_drafts(self._metrics, request, checked)
             self._speculator.learn(request, checked)
         drawn = verdict.drawn

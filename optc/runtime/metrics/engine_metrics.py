@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from optc.runtime.metrics.latencies import Latencies
 from optc.runtime.metrics.request_metrics import RequestMetrics
-from optc.runtime.metrics.work import Work
+from optc.runtime.metrics.step_workload import StepWorkload
 
 if TYPE_CHECKING:
     from optc.runtime.scheduling.chunks import Chunk
@@ -82,7 +82,7 @@ class EngineMetrics:
     total_blocks: tuple[int, ...] = ()
     kv_use_sum: float = 0.0
     kv_use_peak: float = 0.0
-    work: Work = field(default_factory=Work)
+    work: StepWorkload = field(default_factory=StepWorkload)
     latencies: Latencies = field(default_factory=Latencies)
 
     def count_step(

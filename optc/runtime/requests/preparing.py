@@ -12,7 +12,7 @@ from optc.runtime.outputs import Completion, RequestOutput
 from optc.runtime.params import SamplingParams
 from optc.runtime.requests.checks import shown
 from optc.runtime.requests.generation_request import GenerationRequest
-from optc.runtime.requests.intake import Intake
+from optc.runtime.requests.input_processor import InputProcessor
 from optc.runtime.requests.prompts import Chat, Prompt
 from optc.runtime.requests.submission import Submission
 
@@ -61,7 +61,7 @@ def params_for(
 
 
 def prepare_all(
-    intake: Intake, requests: Sequence[GenerationRequest], on_error: OnError
+    intake: InputProcessor, requests: Sequence[GenerationRequest], on_error: OnError
 ) -> list[Submission | RequestOutput]:
     """A submission of each request, or the result of one that is invalid.
 

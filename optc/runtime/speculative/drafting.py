@@ -19,7 +19,7 @@ from optc.runtime.speculative.planning.costs_cache import CostsCache
 from optc.runtime.speculative.planning.ledger import SHARE
 from optc.runtime.speculative.planning.plan_drafts import Costs
 from optc.runtime.speculative.planning.row_costs import RowCosts, measure_row_costs
-from optc.runtime.speculative.speculator import Source, Speculator
+from optc.runtime.speculative.speculator import DraftSource, Speculator
 
 #: Another way to measure is another version.
 _KIND = "row-costs.v2"
@@ -135,16 +135,16 @@ class Drafting:
         """Most drafts of a request in a step."""
         return self.limit if self.count is None else self.count
 
-    def _source(self, kind: str, model: DraftModel | None, costs: tuple[Costs, ...]) -> Source:
+    def _source(self, kind: str, model: DraftModel | None, costs: tuple[Costs, ...]) -> DraftSource:
         if kind == "ngram":
             ngram = NGramProposer(self._most)
-            return Source(ngram, self._controller(costs[:1]), grades=ngram.grades)
+            return DraftSource(ngram, self._controller(costs[:1]), grades=ngram.grades)
         if kind == "lookahead":
             lookahead = LookaheadProposer()
-            return Source(lookahead, self._controller(costs[:1]), learner=lookahead)
+            return DraftSource(lookahead, self._controller(costs[:1]), learner=lookahead)
         if kind in MODELS and model is not None:
             controller = self._controller(costs[1:])
-            return Source(model, controller, pending=model.pending, release=model.close)
+            return DraftSource(model, controller, pending=model.pending, release=model.close)
         raise ValueError(f"nothing drafts by {kind!r}")
 
     def _controller(self, costs: tuple[Costs, ...], planner: Planner | None = None) -> Controller:
@@ -154,7 +154,7 @@ class Drafting:
         share = SHARE / len(self.kinds)
         return BreakEven(costs[0], self.limit, planner=planner, share=share)
 
-    def _medusa(self, target: Executable, costs: tuple[Costs, ...]) -> Source:
+    def _medusa(self, target: Executable, costs: tuple[Costs, ...]) -> DraftSource:
         spec = target.spec
         if not (spec.accept_rates and spec.tree and isinstance(target, HeadedExecutable)):
             raise InputError(
@@ -164,4 +164,4 @@ class Drafting:
             )
         proposer = MedusaProposer(target, self._most)
         controller = self._controller(costs[:1], TreePlanner(proposer))
-        return Source(proposer, controller, learner=proposer, note_rows=proposer.note_rows)
+        return DraftSource(proposer, controller, learner=proposer, note_rows=proposer.note_rows)

@@ -8,7 +8,7 @@ from typing import NamedTuple, Protocol
 from optc.runtime.requests.request import Request
 
 
-class Wanted(NamedTuple):
+class DraftRequest(NamedTuple):
     """A request that ``decodes``, and how many drafts it may be given at most: 1 to its
     ``room``.
 
@@ -23,7 +23,7 @@ class Drafts(NamedTuple):
     """What may follow the known tokens of a request; no tokens where nothing is proposed.
 
     Attributes:
-        tokens: [k] drafts, at most ``Wanted.limit``.
+        tokens: [k] drafts, at most ``DraftRequest.limit``.
         parents: [k] draft that each one follows, an earlier one, or -1 for the last known token;
             None is a chain. Trees are for engines whose ``spec.tree`` holds. The most likely path
             should come first: it needs no copy if it is accepted, and what does not fit into a
@@ -34,7 +34,7 @@ class Drafts(NamedTuple):
     parents: list[int] | None = None
 
 
-class Checked(NamedTuple):
+class DraftOutcome(NamedTuple):
     """What a step said of the drafts of a request.
 
     Attributes:
@@ -57,7 +57,7 @@ class Checked(NamedTuple):
 class Learner(Protocol):
     """A proposer that learns from what the model says of its drafts."""
 
-    def learn(self, request: Request, checked: Checked) -> None:
+    def learn(self, request: Request, checked: DraftOutcome) -> None:
         """Take note of a verification of at least one draft; the request's tokens do not hold the
         accepted ones yet."""
         ...
@@ -69,7 +69,7 @@ class Proposer(Protocol):
     A proposer reads what it needs from ``request.tokens``, which grow by what was verified only.
     """
 
-    def propose(self, wanted: Sequence[Wanted]) -> list[Drafts]:
+    def propose(self, wanted: Sequence[DraftRequest]) -> list[Drafts]:
         """Drafts for each of the requests (at least one), in their order, at most ``limit``.
 
         One call a step; a request that is not among them draws on, drafted by others or not.

@@ -8,12 +8,12 @@ from dataclasses import dataclass
 
 from optc.runtime.loop.tree import deepest_path
 from optc.runtime.requests.request import Request
-from optc.runtime.speculative.planning.controller import PLACES, Controller, Drafted, StepTimes
-from optc.runtime.speculative.proposer import Checked, Learner, Proposer, Wanted
+from optc.runtime.speculative.planning.controller import PLACES, Controller, Draftable, StepTimes
+from optc.runtime.speculative.proposer import DraftOutcome, DraftRequest, Learner, Proposer
 
 
 @dataclass
-class Source:
+class DraftSource:
     """Where drafts come from, and who decides how many.
 
     Attributes:
@@ -50,16 +50,16 @@ class Source:
             sequences: All sequences of the step.
         """
         asked: list[Request] = []
-        known: list[Drafted] = []
+        known: list[Draftable] = []
         for request in requests:
             grades = self.grades(request) if self.grades else PLACES
             if grades:
                 pending = self.pending(request) if self.pending else 1
                 asked.append(request)
-                known.append(Drafted(request.id, request.room, pending, grades))
+                known.append(Draftable(request.id, request.room, pending, grades))
         counts = self.controller.counts(known, sequences)
         wanted = [
-            Wanted(request, min(count, request.room))
+            DraftRequest(request, min(count, request.room))
             for request, count in zip(asked, counts, strict=True)
             if count
         ]
@@ -83,11 +83,11 @@ class Speculator:
     """
 
     def __init__(
-        self, sources: Sequence[Source], clock: Callable[[], float] = time.perf_counter
+        self, sources: Sequence[DraftSource], clock: Callable[[], float] = time.perf_counter
     ) -> None:
         self._sources = tuple(sources)
         self._clock = clock
-        self._drafted_by: dict[int, Source] = {}
+        self._drafted_by: dict[int, DraftSource] = {}
 
     @property
     def notes_rows(self) -> bool:
@@ -125,7 +125,7 @@ class Speculator:
             if source.note_rows is not None:
                 source.note_rows(rows)
 
-    def learn(self, request: Request, checked: Checked) -> None:
+    def learn(self, request: Request, checked: DraftOutcome) -> None:
         """Take note of a verification of at least one draft."""
         source = self._drafted_by[request.id]
         source.drafted += checked.drafted

@@ -11,8 +11,8 @@ import onnx_ir as ir
 import pytest
 from onnx import numpy_helper
 
+from optc.backends.tensorrt.build_job import BuildJob, Profile
 from optc.backends.tensorrt.dialect import check_model
-from optc.backends.tensorrt.request import BuildRequest, Profile
 from optc.errors import UnsupportedError
 
 LENGTH = 128
@@ -90,13 +90,13 @@ def request(
     folder: Path,
     architectures: tuple[str, ...] = ("sm_89",),
     profiles: tuple[Profile, ...] | None = None,
-) -> BuildRequest:
+) -> BuildJob:
     """A request to build ``model`` in ``folder``."""
     path = folder / "model.onnx"
     ir.save(model, path)
     if profiles is None:
         profiles = (layer_profile("decode", 1), layer_profile("prefill", 64))
-    return BuildRequest(
+    return BuildJob(
         str(path), str(folder / "engine.trt"), str(folder / "layers.txt"), architectures, profiles
     )
 

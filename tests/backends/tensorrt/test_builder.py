@@ -8,12 +8,12 @@ import onnx_ir as ir
 import pytest
 
 from optc.backends.tensorrt import builder
+from optc.backends.tensorrt.build_job import BuildJob
 from optc.backends.tensorrt.builder import BUILDER, run_builder
 from optc.backends.tensorrt.header import read_header
 from optc.backends.tensorrt.layers import parse_table
 from optc.backends.tensorrt.provider import missing_reason
 from optc.backends.tensorrt.report import Expected, describe, signature
-from optc.backends.tensorrt.request import BuildRequest
 from optc.errors import UnavailableError, UnsupportedError
 from tests.backends.tensorrt.graphs import attention_layer, request
 
@@ -105,7 +105,7 @@ def test_a_builder_that_dies_leaves_no_engine(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(builder, "BUILDER", replace(BUILDER, module="tests.support.crashing_child"))
-    asked = BuildRequest("", str(tmp_path / "engine"), str(tmp_path / "table"), ("sm_89",), ())
+    asked = BuildJob("", str(tmp_path / "engine"), str(tmp_path / "table"), ("sm_89",), ())
     Path(asked.engine).write_bytes(b"half an engine")
     with pytest.raises(
         UnavailableError, match="tensorrt backend: the builder's process was killed"

@@ -11,7 +11,7 @@ import pytest
 
 from optc.backend import NATIVE, Support
 from optc.driver.compiling import preflight as early
-from optc.driver.compiling.engines import EngineRequest
+from optc.driver.compiling.engines import EngineTarget
 from optc.driver.compiling.preflight import (
     check_additions,
     check_config,
@@ -61,8 +61,8 @@ class NoHeads(StubBackend):
         return Support("unsupported", "no room") if node.op_type == "ResidualHeads" else NATIVE
 
 
-def request(backend: StubBackend) -> EngineRequest:
-    return EngineRequest("target", backend, parse_target("native"))
+def request(backend: StubBackend) -> EngineTarget:
+    return EngineTarget("target", backend, parse_target("native"))
 
 
 def recipe_of(name: str) -> Recipe:
@@ -86,7 +86,7 @@ def test_gates_need_a_machine_that_runs_the_engine(monkeypatch: pytest.MonkeyPat
 
     monkeypatch.setattr(early, "this_machine", Elsewhere)
     recipe = load_recipe("fp32")
-    engines = [EngineRequest("gpu", StubBackend(), parse_target("sm_90"))]
+    engines = [EngineTarget("gpu", StubBackend(), parse_target("sm_90"))]
     check_measurable(recipe, [request(StubBackend())])
     check_measurable(replace(recipe, gates={"kl_mean": None}), engines)
     with pytest.raises(InputError, match=r"the gates of stub-.* cannot be measured here: no GPU"):

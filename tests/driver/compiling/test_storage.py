@@ -6,11 +6,11 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 from optc.artifact import FileEntry
-from optc.driver.compiling.built import Built
+from optc.driver.compiling.built_engine import BuiltEngine
 from optc.driver.compiling.storage import engine_reports, storage_report
 
 
-def built(name: str, weight_bytes: int, *, role: str = "target", weights: str = "") -> Built:
+def built(name: str, weight_bytes: int, *, role: str = "target", weights: str = "") -> BuiltEngine:
     folder = f"engines/{name}"
     entry = SimpleNamespace(
         name=name,
@@ -26,7 +26,7 @@ def built(name: str, weight_bytes: int, *, role: str = "target", weights: str = 
         weights=SimpleNamespace(folder=weights or folder),
         seconds=2.0,
     )
-    return cast(Built, value)
+    return cast(BuiltEngine, value)
 
 
 def files(**sizes: tuple[int, str]) -> list[FileEntry]:

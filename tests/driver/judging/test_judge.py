@@ -8,7 +8,7 @@ from typing import Any, cast
 
 import pytest
 
-from optc.driver.compiling.built import Built
+from optc.driver.compiling.built_engine import BuiltEngine
 from optc.driver.compiling.options import ResolvedOptions
 from optc.driver.judging import engine_gates
 from optc.driver.judging.engine_gates import EngineVerdict
@@ -67,7 +67,7 @@ def judged(
     return judge(
         cast(ResolvedOptions, options),
         cast(Any, SimpleNamespace(reference=None)),
-        cast("list[Built]", engines),
+        cast("list[BuiltEngine]", engines),
         None,
         Path("a"),
     )
@@ -101,7 +101,7 @@ def test_gates_without_a_value_forbid_it_unless_that_is_allowed(
 
 def test_gates_that_were_switched_off(monkeypatch: pytest.MonkeyPatch) -> None:
     engines = [SimpleNamespace(entry=SimpleNamespace(name=name)) for name in ("a", "b")]
-    found = not_judged({"kl_mean": 0.5, "kl_p99": None}, cast("list[Built]", engines))
+    found = not_judged({"kl_mean": 0.5, "kl_p99": None}, cast("list[BuiltEngine]", engines))
     assert not found.measured
     assert found.failed == ()
     names = [(g.engine, g.name, g.value, g.passed, g.reason) for g in found.gates]

@@ -9,7 +9,7 @@ import numpy as np
 from optc.executable.executable import Float32
 from optc.runtime.beams.searches import BeamSearches
 from optc.runtime.kv.kv_blocks import BlockCopy
-from optc.runtime.loop.draw import Draw
+from optc.runtime.loop.logit_rows import LogitRows
 from optc.runtime.params import SamplingParams
 from optc.runtime.requests.request import Request
 from tests.runtime.beams.test_group import Scheduler, logits
@@ -56,7 +56,7 @@ def test_each_beam_gets_its_row_of_a_steps_logits() -> None:
     first, second = _members(searches, 10, 2, 4), _members(searches, 20, 1, 1)
     plain = make_request([1], request_id=3)
     step: Float32 = np.array([logits(t3=1.0), logits(t1=0.6, t2=0.4), logits(t7=1.0)])
-    draws = [Draw(plain, 0, 0), Draw(first[0], 1, 0), Draw(second[0], 2, 0)]
+    draws = [LogitRows(plain, 0, 0), LogitRows(first[0], 1, 0), LogitRows(second[0], 2, 0)]
     scheduler: Any = Scheduler()
     found = searches.advance(draws, step, scheduler, 1.0)
     assert found.copies == [BlockCopy(0, 10, 11, 1)]

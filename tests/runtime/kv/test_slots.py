@@ -17,8 +17,8 @@ from optc.runtime.requests.completion_input import CompletionInput
 from optc.runtime.requests.request import Request
 from optc.runtime.settings import ServeSettings
 from optc.runtime.speculative.planning.controller import Fixed
-from optc.runtime.speculative.proposer import Drafts, Wanted
-from optc.runtime.speculative.speculator import Source, Speculator
+from optc.runtime.speculative.proposer import DraftRequest, Drafts
+from optc.runtime.speculative.speculator import DraftSource, Speculator
 from tests.runtime.support.toy import VOCAB, ToyExecutable, generate_naively, toy_spec
 
 CONTEXT = 24
@@ -27,7 +27,7 @@ CONTEXT = 24
 class Zeros:
     """Drafts as many zeros as are asked for, however near the end of the slot."""
 
-    def propose(self, wanted: Sequence[Wanted]) -> list[Drafts]:
+    def propose(self, wanted: Sequence[DraftRequest]) -> list[Drafts]:
         return [Drafts([0] * count) for _, count in wanted]
 
     def forget(self, request: Request) -> None:
@@ -56,7 +56,7 @@ def test_every_sequence_has_one_block_to_its_end(
         executable,
         plan,
         ServeSettings(token_budget=budget),
-        speculator=Speculator([Source(Zeros(), Fixed(5))]),
+        speculator=Speculator([DraftSource(Zeros(), Fixed(5))]),
     )
     params = SamplingParams(max_tokens=None, temperature=0, ignore_eos=True)
     rng = np.random.default_rng(0)

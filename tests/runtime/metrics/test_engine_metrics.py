@@ -12,7 +12,7 @@ from optc.runtime.kv.kv_plan import KVPlan
 from optc.runtime.loop.core import Core
 from optc.runtime.metrics.engine_metrics import EngineMetrics
 from optc.runtime.metrics.request_metrics import RequestMetrics
-from optc.runtime.metrics.work import Work
+from optc.runtime.metrics.step_workload import StepWorkload
 from optc.runtime.params import SamplingParams
 from optc.runtime.requests.completion_input import CompletionInput
 from optc.runtime.settings import ServeSettings
@@ -62,8 +62,8 @@ def test_the_core_counts_work_use_and_latencies() -> None:
         core.step()
     metrics = core.metrics()
     # 5 and 6 rows, then twice one row of the first; blocks of 4: 2 + 2, 2, 2.
-    assert before.work == Work((0,), 1, 11, 2, [11], [15 + 21])
-    assert metrics.work == Work((0,), 3, 13, 4, [11 + 6 + 7], [15 + 21 + 6 + 7])
+    assert before.work == StepWorkload((0,), 1, 11, 2, [11], [15 + 21])
+    assert metrics.work == StepWorkload((0,), 3, 13, 4, [11 + 6 + 7], [15 + 21 + 6 + 7])
     assert metrics.kv_use_peak == pytest.approx(0.4)
     assert metrics.kv_use_mean == pytest.approx((0.4 + 0.2 + 0.2) / 3)
     assert metrics.latencies.ttft.count == metrics.latencies.e2e.count == 1

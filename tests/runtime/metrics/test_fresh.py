@@ -9,7 +9,7 @@ import pytest
 
 from optc.runtime.metrics.engine_metrics import EngineMetrics
 from optc.runtime.metrics.request_metrics import RequestMetrics
-from optc.runtime.metrics.work import Work
+from optc.runtime.metrics.step_workload import StepWorkload
 from optc.runtime.scheduling.chunks import Chunk
 
 
@@ -48,7 +48,7 @@ def test_a_step_counts_prompts_and_what_was_wanted_of_it() -> None:
     class Asked:
         num_prompt, num_tokens = 5, 5
 
-    metrics = EngineMetrics(total_blocks=(8, 4), work=Work((0,)))
+    metrics = EngineMetrics(total_blocks=(8, 4), work=StepWorkload((0,)))
     metrics.count_step([Chunk(Asked(), 3, 4, 2)], 0.5, (4, 3))  # two of the prompt, then two drafts
     assert (metrics.steps, metrics.step_s, metrics.prompt_tokens) == (1, 0.5, 2)
     assert metrics.work.logit_rows == 3

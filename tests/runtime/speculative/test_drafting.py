@@ -20,7 +20,7 @@ from optc.runtime.speculative.planning.costs_cache import CostsCache
 from optc.runtime.speculative.planning.ledger import SHARE
 from optc.runtime.speculative.planning.plan_drafts import Costs
 from optc.runtime.speculative.planning.row_costs import RowCosts
-from optc.runtime.speculative.speculator import Source
+from optc.runtime.speculative.speculator import DraftSource
 from tests.runtime.speculative.drafters.test_draft_model import draft_model
 from tests.runtime.speculative.drafters.test_medusa import HeadedToy
 from tests.runtime.support.toy import ToyExecutable, toy_spec
@@ -134,7 +134,7 @@ def test_costs_are_measured_where_somebody_asks_for_them(measured: list[Executab
     assert measured == [TARGET, TARGET, DRAFT]
 
 
-def sources(drafting: Drafting, **options: Any) -> list[Source]:
+def sources(drafting: Drafting, **options: Any) -> list[DraftSource]:
     alone = Costs(MEASURED[48])
     costs = () if drafting.count else (alone, alone._replace(draft=MEASURED[9]))
     given = {"target": TARGET, "model": None, "costs": costs, **options}
@@ -157,7 +157,7 @@ def test_a_fixed_number_of_drafts() -> None:
     assert second.learner is second.proposer
 
 
-def controlled(source: Source) -> BreakEven:
+def controlled(source: DraftSource) -> BreakEven:
     assert isinstance(source.controller, BreakEven)
     return source.controller
 

@@ -6,7 +6,7 @@ from optc.errors import InputError
 from optc.runtime.speculative.drafting import Drafting
 from optc.runtime.speculative.kinds import KINDS, MODELS, parse_kinds
 from optc.runtime.speculative.planning.break_even import BreakEven
-from optc.runtime.speculative.planning.controller import Drafted
+from optc.runtime.speculative.planning.controller import Draftable
 from optc.runtime.speculative.planning.plan_drafts import Costs
 from optc.runtime.speculative.planning.row_costs import RowCosts
 
@@ -49,5 +49,5 @@ def test_at_most_sixteen_drafts_of_a_request_if_nothing_is_said() -> None:
     controller = BreakEven(Costs(RowCosts((1, 101), (1.0, 1.001))))
     for _ in range(9):
         controller.learn(1, 40, 40)
-    rates = controller._planner.plan([Drafted(1, 99)], 1, controller._costs, 9.0)
+    rates = controller._planner.plan([Draftable(1, 99)], 1, controller._costs, 9.0)
     assert rates.counts == [16]

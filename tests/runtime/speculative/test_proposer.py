@@ -1,11 +1,11 @@
 from __future__ import annotations
 
-from optc.runtime.speculative.proposer import Checked, Drafts
+from optc.runtime.speculative.proposer import DraftOutcome, Drafts
 
 
 def test_as_many_drafts_are_accepted_as_the_path_is_long() -> None:
-    assert Checked(5, (0, 3), [1] * 6).accepted == 2
-    assert Checked(5, (), [1] * 6).accepted == 0
+    assert DraftOutcome(5, (0, 3), [1] * 6).accepted == 2
+    assert DraftOutcome(5, (), [1] * 6).accepted == 0
 
 
 def test_drafts_are_a_chain_unless_parents_are_given() -> None:

@@ -22,8 +22,8 @@ from optc.runtime.speculative.drafters.ngram import NGramProposer
 from optc.runtime.speculative.drafting import Drafting
 from optc.runtime.speculative.kinds import parse_kinds
 from optc.runtime.speculative.planning.controller import Fixed
-from optc.runtime.speculative.proposer import Drafts, Wanted
-from optc.runtime.speculative.speculator import Source, Speculator
+from optc.runtime.speculative.proposer import DraftRequest, Drafts
+from optc.runtime.speculative.speculator import DraftSource, Speculator
 from tests.runtime.support.toy import VOCAB, ToyExecutable, toy_spec
 from tests.runtime.support.traffic import (
     Arrival,
@@ -44,7 +44,7 @@ class Oracle:
         self.text = text
         self.spoil = spoil
 
-    def propose(self, wanted: Sequence[Wanted]) -> list[Drafts]:
+    def propose(self, wanted: Sequence[DraftRequest]) -> list[Drafts]:
         return [self._draft(request.num_tokens, count) for request, count in wanted]
 
     def forget(self, request: Request) -> None:
@@ -149,7 +149,7 @@ def test_a_nan_behind_accepted_drafts_keeps_them() -> None:
         executable,
         KVPlan(4, (30,), 0, 64),
         ServeSettings(token_budget=16),
-        speculator=Speculator([Source(Oracle(text, 100), Fixed(6))]),
+        speculator=Speculator([DraftSource(Oracle(text, 100), Fixed(6))]),
     )
     request = core.add(CompletionInput(np.array([5, 6], np.int32), params, seed=7))
     drain(core)

@@ -12,9 +12,9 @@ from optc.runtime.metrics.request_metrics import RequestMetrics
 from optc.runtime.params import SamplingParams
 from optc.runtime.requests.completion_input import CompletionInput
 from optc.runtime.requests.request import Request
-from optc.runtime.speculative.planning.controller import Drafted, Fixed, StepTimes
-from optc.runtime.speculative.proposer import Checked, Drafts, Wanted
-from optc.runtime.speculative.speculator import Source, Speculator
+from optc.runtime.speculative.planning.controller import Draftable, Fixed, StepTimes
+from optc.runtime.speculative.proposer import DraftOutcome, DraftRequest, Drafts
+from optc.runtime.speculative.speculator import DraftSource, Speculator
 
 
 class Scripted:
@@ -25,7 +25,7 @@ class Scripted:
         self.asked: list[dict[int, int]] = []
         self.forgotten: list[int] = []
 
-    def propose(self, wanted: Sequence[Wanted]) -> list[Drafts]:
+    def propose(self, wanted: Sequence[DraftRequest]) -> list[Drafts]:
         self.asked.append({request.id: count for request, count in wanted})
         return [Drafts(self.tokens.get(r.id, [])[:count]) for r, count in wanted]
 
@@ -38,7 +38,7 @@ class PerRequest:
 
     def __init__(self, numbers: dict[int, int]) -> None:
         self.numbers = numbers
-        self.asked: list[Drafted] = []
+        self.asked: list[Draftable] = []
         self.learned: list[tuple[int, int, int]] = []
         self.observed: list[StepTimes] = []
         self.forgotten: list[int] = []
@@ -47,7 +47,7 @@ class PerRequest:
     def ready(self) -> bool:
         return self.is_ready
 
-    def counts(self, requests: Sequence[Drafted], sequences: int) -> list[int]:
+    def counts(self, requests: Sequence[Draftable], sequences: int) -> list[int]:
         self.asked += requests
         return [self.numbers[request.id] for request in requests]
 
@@ -82,7 +82,7 @@ def drafted(requests: Sequence[Request]) -> list[list[int]]:
 def test_all_decoding_requests_are_drafted_for_in_one_call() -> None:
     running = [request(0), request(1, computed=1), request(2), request(3, room=2), request(4)]
     proposer = Scripted({0: [7, 8, 9], 1: [7], 2: [5], 3: [1, 2, 3], 4: []})
-    Speculator([Source(proposer, Fixed(3))]).propose(running)
+    Speculator([DraftSource(proposer, Fixed(3))]).propose(running)
     assert proposer.asked == [{0: 3, 2: 3, 3: 2, 4: 3}], "1 is in its prefill, 3 has room for 2"
     assert drafted(running) == [[7, 8, 9], [], [5], [1, 2], []]
 
@@ -91,8 +91,8 @@ def test_each_request_gets_its_own_number() -> None:
     running = [request(0), request(1), request(2)]
     proposer = Scripted({i: [4] * 9 for i in range(3)})
     controller = PerRequest({0: 2, 1: 0, 2: 5})
-    Speculator([Source(proposer, controller, pending=lambda r: 7 + r.id)]).propose(running)
-    assert controller.asked == [Drafted(i, 20, 7 + i) for i in range(3)]
+    Speculator([DraftSource(proposer, controller, pending=lambda r: 7 + r.id)]).propose(running)
+    assert controller.asked == [Draftable(i, 20, 7 + i) for i in range(3)]
     assert proposer.asked == [{0: 2, 2: 5}]
     assert [len(tokens) for tokens in drafted(running)] == [2, 0, 5]
 
@@ -100,7 +100,7 @@ def test_each_request_gets_its_own_number() -> None:
 def test_the_first_source_that_has_something_drafts() -> None:
     running = [request(0), request(1), request(2)]
     first, second = Scripted({0: [1, 2]}), Scripted({0: [9], 1: [3]})
-    speculator = Speculator([Source(first, Fixed(4)), Source(second, Fixed(1))])
+    speculator = Speculator([DraftSource(first, Fixed(4)), DraftSource(second, Fixed(1))])
     speculator.propose(running)
     assert second.asked == [{1: 1, 2: 1}]
     assert drafted(running) == [[1, 2], [3], []]
@@ -112,7 +112,7 @@ def test_in_a_plain_step_nothing_is_asked() -> None:
     running = [request(0)]
     proposer, controller = Scripted({0: [1]}), PerRequest({0: 1})
     controller.is_ready = False
-    source = Source(proposer, controller, grades=lambda r: pytest.fail("asked for its grades"))
+    source = DraftSource(proposer, controller, grades=lambda r: pytest.fail("asked for its grades"))
     speculator = Speculator([source])
     assert not speculator.propose(running)
     assert controller.asked == []
@@ -125,15 +125,15 @@ def test_requests_that_a_source_has_nothing_for_are_not_planned() -> None:
     running = [request(0), request(1), request(2)]
     proposer, controller = Scripted({i: [4] * 9 for i in range(3)}), PerRequest({0: 2, 2: 3})
     grades = {0: [3, 3], 1: [], 2: [1, 2, 2]}
-    Speculator([Source(proposer, controller, grades=lambda r: grades[r.id])]).propose(running)
-    assert controller.asked == [Drafted(0, 20, 1, [3, 3]), Drafted(2, 20, 1, [1, 2, 2])]
+    Speculator([DraftSource(proposer, controller, grades=lambda r: grades[r.id])]).propose(running)
+    assert controller.asked == [Draftable(0, 20, 1, [3, 3]), Draftable(2, 20, 1, [1, 2, 2])]
     assert proposer.asked == [{0: 2, 2: 3}]
 
 
 def test_old_drafts_do_not_stay() -> None:
     running = [request(0)]
     proposer = Scripted({0: [1, 2]})
-    speculator = Speculator([Source(proposer, Fixed(4))])
+    speculator = Speculator([DraftSource(proposer, Fixed(4))])
     speculator.propose(running)
     proposer.tokens = {}
     speculator.propose(running)
@@ -146,11 +146,12 @@ def test_a_source_learns_from_its_own_drafts_only() -> None:
     proposers = Scripted({0: [1, 2]}), Scripted({1: [3]})
     clock = iter([10.0, 11.0, 20.0, 22.0])  # before and after each source
     speculator = Speculator(
-        [Source(p, c) for p, c in zip(proposers, controllers, strict=True)], lambda: next(clock)
+        [DraftSource(p, c) for p, c in zip(proposers, controllers, strict=True)],
+        lambda: next(clock),
     )
     speculator.propose(running)
-    speculator.learn(running[0], Checked(2, (0, 1), [1, 2, 5]))
-    speculator.learn(running[1], Checked(1, (), [4, 4]))
+    speculator.learn(running[0], DraftOutcome(2, (0, 1), [1, 2, 5]))
+    speculator.learn(running[1], DraftOutcome(1, (), [4, 4]))
     speculator.observe_step(2, 5, 9.0)
     assert [c.learned for c in controllers] == [[(0, 2, 2)], [(1, 1, 0)]]
     # Of nine seconds the first source took one and the second two.
@@ -162,7 +163,7 @@ def test_an_ended_request_is_forgotten_everywhere() -> None:
     running = [request(0)]
     proposers = Scripted({0: [1]}), Scripted({})
     controllers = PerRequest({0: 1}), PerRequest({0: 1})
-    sources = [Source(p, c) for p, c in zip(proposers, controllers, strict=True)]
+    sources = [DraftSource(p, c) for p, c in zip(proposers, controllers, strict=True)]
     speculator = Speculator(sources)
     speculator.propose(running)
     speculator.forget(running[0])
@@ -177,11 +178,11 @@ def test_a_source_is_told_of_rows_of_its_own_verifications_and_of_the_end() -> N
     released: list[str] = []
 
     class Learner:
-        def learn(self, request: Request, checked: Checked) -> None:
+        def learn(self, request: Request, checked: DraftOutcome) -> None:
             learned.append(request.id)
 
-    plain = Source(Scripted({0: [8]}), PerRequest({0: 1, 1: 1}))
-    source = Source(
+    plain = DraftSource(Scripted({0: [8]}), PerRequest({0: 1, 1: 1}))
+    source = DraftSource(
         Scripted({1: [7]}),
         PerRequest({0: 1, 1: 1}),
         learner=Learner(),
@@ -194,7 +195,7 @@ def test_a_source_is_told_of_rows_of_its_own_verifications_and_of_the_end() -> N
     running = [request(0), request(1)]
     assert speculator.propose(running)
     for each in running:
-        speculator.learn(each, Checked(1, (0,), [7, 9]))
+        speculator.learn(each, DraftOutcome(1, (0,), [7, 9]))
     assert learned == [1], "the other's drafts were none of this source"
     assert (plain.drafted, plain.accepted, source.drafted, source.accepted) == (1, 1, 1, 1)
     speculator.note_rows({0: 3})
@@ -206,20 +207,22 @@ def test_a_source_is_told_of_rows_of_its_own_verifications_and_of_the_end() -> N
 def test_a_source_that_is_not_ready_is_passed_over() -> None:
     first, second = PerRequest({0: 1}), PerRequest({0: 1})
     first.is_ready = False
-    speculator = Speculator([Source(Scripted({0: [5]}), first), Source(Scripted({0: [6]}), second)])
+    speculator = Speculator(
+        [DraftSource(Scripted({0: [5]}), first), DraftSource(Scripted({0: [6]}), second)]
+    )
     asked = request(0)
     assert speculator.propose([asked])
     assert drafted([asked]) == [[6]]
 
 
 def test_a_fresh_source_has_drafted_nothing() -> None:
-    source = Source(Scripted({}), Fixed(1))
+    source = DraftSource(Scripted({}), Fixed(1))
     assert (source.seconds, source.drafted, source.accepted) == (0, 0, 0)
 
 
 def test_drafts_of_the_step_before_are_forgotten() -> None:
     proposer = Scripted({0: [5]})
-    speculator = Speculator([Source(proposer, PerRequest({0: 1}))])
+    speculator = Speculator([DraftSource(proposer, PerRequest({0: 1}))])
     asked = request(0)
     assert speculator.propose([asked])
     proposer.tokens.clear()
@@ -230,5 +233,5 @@ def test_drafts_of_the_step_before_are_forgotten() -> None:
 def test_a_request_without_room_is_not_asked_for() -> None:
     controller = PerRequest({0: 1, 1: 1})
     full, free = request(0, room=0), request(1, room=1)
-    Speculator([Source(Scripted({0: [5], 1: [6]}), controller)]).propose([full, free])
+    Speculator([DraftSource(Scripted({0: [5], 1: [6]}), controller)]).propose([full, free])
     assert [one.id for one in controller.asked] == [1]

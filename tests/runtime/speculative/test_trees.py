@@ -13,7 +13,7 @@ from optc.executable.executable import EngineSpec
 from optc.runtime.params import SamplingParams
 from optc.runtime.requests.completion_input import CompletionInput
 from optc.runtime.requests.request import Request
-from optc.runtime.speculative.proposer import Drafts, Wanted
+from optc.runtime.speculative.proposer import DraftRequest, Drafts
 from tests.runtime.support.toy import VOCAB, toy_spec
 from tests.runtime.support.traffic import (
     Arrival,
@@ -33,7 +33,7 @@ class RandomTrees:
         self.texts = texts
         self.random = np.random.default_rng(seed)
 
-    def propose(self, wanted: Sequence[Wanted]) -> list[Drafts]:
+    def propose(self, wanted: Sequence[DraftRequest]) -> list[Drafts]:
         return [self.tree(request, limit) for request, limit in wanted]
 
     def tree(self, request: Request, limit: int) -> Drafts:

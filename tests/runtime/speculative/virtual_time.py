@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from optc.runtime.speculative.planning.controller import Controller, Drafted, StepTimes
+from optc.runtime.speculative.planning.controller import Controller, Draftable, StepTimes
 from optc.runtime.speculative.planning.row_costs import RowCosts
 
 #: How many of so many drafts hold, by the ledger's adversary or by chance.
@@ -104,7 +104,7 @@ def run(
         running = len(left)
         counts, drafting_s = [0] * running, 0.0
         if controller.ready():
-            requests = [Drafted(i, left[i] - 1, lacking[i]) for i in left]
+            requests = [Draftable(i, left[i] - 1, lacking[i]) for i in left]
             counts = controller.counts(requests, running)
             counts = [min(n, r.room) for n, r in zip(counts, requests, strict=True)]
             drafting_s = world.look_s + world.drafting_s([lacking[i] for i in left], counts)

@@ -15,7 +15,7 @@ from optc.runtime.requests.completion_input import CompletionInput
 from optc.runtime.requests.request import Request
 from optc.runtime.speculative.drafters.draft_model import DraftModel
 from optc.runtime.speculative.drafters.ngram import NGramProposer
-from optc.runtime.speculative.proposer import Drafts, Proposer, Wanted
+from optc.runtime.speculative.proposer import DraftRequest, Drafts, Proposer
 from tests.runtime.speculative.test_trees import RandomTrees
 from tests.runtime.structured.cores import (
     BYTES,
@@ -124,7 +124,7 @@ class Always:
     def __init__(self, text: str) -> None:
         self.tokens = BYTES.encode(text)
 
-    def propose(self, wanted: Sequence[Wanted]) -> list[Drafts]:
+    def propose(self, wanted: Sequence[DraftRequest]) -> list[Drafts]:
         return [Drafts(self.tokens[:limit]) for _, limit in wanted]
 
     def forget(self, request: Request) -> None:

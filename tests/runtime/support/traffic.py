@@ -19,7 +19,7 @@ from optc.runtime.requests.request import Request
 from optc.runtime.settings import ServeSettings
 from optc.runtime.speculative.planning.controller import Fixed
 from optc.runtime.speculative.proposer import Proposer
-from optc.runtime.speculative.speculator import Source, Speculator
+from optc.runtime.speculative.speculator import DraftSource, Speculator
 from tests.runtime.support.toy import VOCAB, ToyExecutable
 
 SEED = 7
@@ -101,7 +101,7 @@ def make_core(
         tiny_plan(spec, budget, spare),
         ServeSettings(token_budget=budget, prefix_cache=prefix_cache),
         eos_token_ids=eos_token_ids,
-        speculator=Speculator([Source(proposer, Fixed(drafts))]) if proposer else None,
+        speculator=Speculator([DraftSource(proposer, Fixed(drafts))]) if proposer else None,
     )
     return core, executable
 

@@ -22,7 +22,7 @@ from optc.runtime.sampling.sample_step import sample_step
 from optc.runtime.sampling.sampler import NoToken
 from optc.runtime.scheduling.chunks import Chunk
 from optc.runtime.speculative.drafters.drafted_text import DraftedText
-from optc.runtime.speculative.proposer import Drafts, Wanted
+from optc.runtime.speculative.proposer import DraftRequest, Drafts
 
 #: Drafts behind others that the draft model finds less likely than this hardly ever pay.
 LEAST_CHANCE = 0.05
@@ -64,7 +64,7 @@ class DraftModel:
         self._texts: dict[int, DraftedText] = {}
         executable.allocate_kv(plan.blocks, plan.block_size)
 
-    def propose(self, wanted: Sequence[Wanted]) -> list[Drafts]:
+    def propose(self, wanted: Sequence[DraftRequest]) -> list[Drafts]:
         """Draft for all requests together; none for one that has no room in the draft's KV pool,
         or whose prompt needs more than this step to be computed."""
         limits = {request.id: limit for request, limit in wanted}

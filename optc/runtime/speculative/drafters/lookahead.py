@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from optc.runtime.requests.request import Request
-from optc.runtime.speculative.proposer import Checked, Drafts, Wanted
+from optc.runtime.speculative.proposer import DraftOutcome, DraftRequest, Drafts
 
 #: Tokens of an n-gram.
 NGRAM = 4
@@ -79,7 +79,7 @@ class LookaheadProposer:
     def __init__(self) -> None:
         self._texts: dict[int, _Text] = {}
 
-    def propose(self, wanted: Sequence[Wanted]) -> list[Drafts]:
+    def propose(self, wanted: Sequence[DraftRequest]) -> list[Drafts]:
         """A chain for each request."""
         drafts = []
         for request, limit in wanted:
@@ -90,7 +90,7 @@ class LookaheadProposer:
             drafts.append(Drafts([guess.token for guess in text.drafted]))
         return drafts
 
-    def learn(self, request: Request, checked: Checked) -> None:
+    def learn(self, request: Request, checked: DraftOutcome) -> None:
         """Keep what the model said behind the rejected ones of the last drafts."""
         text = self._texts[request.id]
         rejected = text.drafted[checked.accepted : checked.drafted]

@@ -13,9 +13,9 @@ import numpy as np
 from optc.executable.executable import Float32, HeadedExecutable, Int32
 from optc.runtime.requests.request import Request
 from optc.runtime.speculative.drafters.medusa_tree import Shape, likeliest, shape_of
-from optc.runtime.speculative.planning.controller import Drafted
+from optc.runtime.speculative.planning.controller import Draftable
 from optc.runtime.speculative.planning.plan_drafts import MARGIN, Costs, DraftPlan
-from optc.runtime.speculative.proposer import Checked, Drafts, Wanted
+from optc.runtime.speculative.proposer import DraftOutcome, DraftRequest, Drafts
 
 #: Older verifications lose this fraction of their weight with each new one.
 _FORGET = 0.02
@@ -47,7 +47,7 @@ class MedusaProposer:
         trust = self._accepted / self._expected
         return [chance * trust for chance in self._chances]
 
-    def propose(self, wanted: Sequence[Wanted]) -> list[Drafts]:
+    def propose(self, wanted: Sequence[DraftRequest]) -> list[Drafts]:
         """A tree for each request whose last token was drawn in the last step."""
         rows = [self._rows.get(request.id) for request, _ in wanted]
         known = np.array([row for row in rows if row is not None], np.int32)
@@ -61,7 +61,7 @@ class MedusaProposer:
         """Learn from which rows of the step's logits the requests' last tokens were drawn."""
         self._rows = rows
 
-    def learn(self, request: Request, checked: Checked) -> None:
+    def learn(self, request: Request, checked: DraftOutcome) -> None:
         """Compare what was accepted with what the rates promised."""
         keep = 1 - _FORGET
         self._expected = self._expected * keep + sum(self._chances[: checked.drafted])
@@ -106,7 +106,7 @@ class TreePlanner:
         self._proposer = proposer
 
     def plan(
-        self, requests: Sequence[Drafted], sequences: int, costs: Costs, budget: float
+        self, requests: Sequence[Draftable], sequences: int, costs: Costs, budget: float
     ) -> DraftPlan:
         """What pays (`Planner.plan`)."""
         plain = costs.target.at(sequences)

@@ -9,7 +9,7 @@ from optc.executable.executable import Int32
 from optc.runtime.requests.request import Request
 from optc.runtime.speculative.drafters.ngram_pool import LONGEST, NGramPool
 from optc.runtime.speculative.drafters.suffix_automaton import SuffixAutomaton
-from optc.runtime.speculative.proposer import Drafts, Wanted
+from optc.runtime.speculative.proposer import DraftRequest, Drafts
 
 #: A text's own matches of so many tokens go before the pool's.
 _SURE = 2
@@ -43,7 +43,7 @@ class NGramProposer:
         self._texts: dict[int, NGramText] = {}
         self._chains: dict[int, Chain] = {}
 
-    def propose(self, wanted: Sequence[Wanted]) -> list[Drafts]:
+    def propose(self, wanted: Sequence[DraftRequest]) -> list[Drafts]:
         """Look each request's text up."""
         return [Drafts(self._chain(request).tokens[:limit]) for request, limit in wanted]
 

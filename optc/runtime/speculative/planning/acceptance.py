@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from optc.runtime.speculative.planning.controller import PLACES, Drafted
+from optc.runtime.speculative.planning.controller import PLACES, Draftable
 from optc.runtime.speculative.planning.rate import Rate
 
 #: Weight of what is guessed of all requests, and of these for a request of its own.
@@ -23,7 +23,7 @@ class Acceptance:
         self._own: dict[int, dict[int, Rate]] = {}  # by request and grade
         self._grades: dict[int, Sequence[int]] = {}  # of the latest drafts of each request
 
-    def rates(self, requests: Sequence[Drafted], limit: int) -> list[list[float]]:
+    def rates(self, requests: Sequence[Draftable], limit: int) -> list[list[float]]:
         """Of each of at most ``limit`` drafts that are made for the requests now, if those before
         it hold."""
         found = []

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from optc.runtime.speculative.kinds import MAX_DRAFTED
 from optc.runtime.speculative.planning.chain_planner import ChainPlanner, Planner
-from optc.runtime.speculative.planning.controller import Drafted, StepTimes
+from optc.runtime.speculative.planning.controller import Draftable, StepTimes
 from optc.runtime.speculative.planning.ledger import MOST_OF_SHARE, SHARE, Ledger
 from optc.runtime.speculative.planning.live_costs import LiveCosts
 from optc.runtime.speculative.planning.plan_drafts import Costs
@@ -72,7 +72,7 @@ class BreakEven:
         self._looked = True
         return True
 
-    def counts(self, requests: Sequence[Drafted], sequences: int) -> list[int]:
+    def counts(self, requests: Sequence[Draftable], sequences: int) -> list[int]:
         """What pays; now and then one draft where nothing does."""
         counts = [0] * len(requests)
         if requests and self._live.knows(sequences):
@@ -110,7 +110,7 @@ class BreakEven:
         """Drop the request's own acceptance."""
         self._planner.forget(request_id)
 
-    def _within(self, budget: float, requests: Sequence[Drafted], sequences: int) -> list[int]:
+    def _within(self, budget: float, requests: Sequence[Draftable], sequences: int) -> list[int]:
         """What pays and costs at most ``budget`` plain steps."""
         costs = self._live.now(sequences)
         most = _rounded_down(budget) * costs.target.at(sequences)
@@ -122,7 +122,7 @@ class BreakEven:
         return counts
 
     def _probe(
-        self, requests: Sequence[Drafted], sequences: int, costs: Costs, most: float
+        self, requests: Sequence[Draftable], sequences: int, costs: Costs, most: float
     ) -> list[int]:
         """One draft for the request that costs least, if it costs no more than ``most``."""
         counts = [0] * len(requests)
@@ -155,7 +155,7 @@ class BreakEven:
         return min(lost_s, self._extra * self._live.slower(step.sequences) + plain_s)
 
 
-def making_time(costs: Costs, requests: Sequence[Drafted], counts: Sequence[int]) -> float:
+def making_time(costs: Costs, requests: Sequence[Draftable], counts: Sequence[int]) -> float:
     """Measured time of a draft model's steps for ``counts`` drafts; 0 without one."""
     if costs.draft is None:
         return 0.0

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from optc.runtime.speculative.planning.acceptance import Acceptance
-from optc.runtime.speculative.planning.controller import Drafted
+from optc.runtime.speculative.planning.controller import Draftable
 from optc.runtime.speculative.planning.plan_drafts import Costs, DraftPlan, plan_drafts
 
 #: A draft model that lacks more rows of a request than this must first invest in it.
@@ -19,7 +19,7 @@ class Planner(Protocol):
     """Chooses how many drafts pay, from what it knows of acceptance."""
 
     def plan(
-        self, requests: Sequence[Drafted], sequences: int, costs: Costs, budget: float
+        self, requests: Sequence[Draftable], sequences: int, costs: Costs, budget: float
     ) -> DraftPlan:
         """Drafts of each of the requests in a step of ``sequences`` sequences, which takes at most
         ``budget`` longer than a plain one, in the unit of ``costs``."""
@@ -49,7 +49,7 @@ class ChainPlanner:
         self._acceptance = Acceptance()
 
     def plan(
-        self, requests: Sequence[Drafted], sequences: int, costs: Costs, budget: float
+        self, requests: Sequence[Draftable], sequences: int, costs: Costs, budget: float
     ) -> DraftPlan:
         """What pays (`Planner.plan`)."""
         rates = self._acceptance.rates(requests, self._limit)
@@ -72,7 +72,7 @@ class ChainPlanner:
 
     def _worth_it(
         self,
-        requests: Sequence[Drafted],
+        requests: Sequence[Draftable],
         sequences: int,
         costs: Costs,
         budget: float,

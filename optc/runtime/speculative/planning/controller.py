@@ -10,7 +10,7 @@ from typing import NamedTuple, Protocol
 PLACES = tuple(place.bit_length() for place in range(64))
 
 
-class Drafted(NamedTuple):
+class Draftable(NamedTuple):
     """A request that may be given drafts.
 
     Attributes:
@@ -58,7 +58,7 @@ class Controller(Protocol):
         where it may not."""
         ...
 
-    def counts(self, requests: Sequence[Drafted], sequences: int) -> list[int]:
+    def counts(self, requests: Sequence[Draftable], sequences: int) -> list[int]:
         """Drafts for each of the requests, which may be none, in a step of ``sequences``
         sequences."""
         ...
@@ -86,7 +86,7 @@ class Fixed:
         """Always."""
         return True
 
-    def counts(self, requests: Sequence[Drafted], sequences: int) -> list[int]:
+    def counts(self, requests: Sequence[Draftable], sequences: int) -> list[int]:
         """The number it was made with."""
         return [self.drafts] * len(requests)
 

@@ -16,7 +16,7 @@ from optc.runtime.params import SamplingParams
 from optc.runtime.requests.completion_input import CompletionInput
 from optc.runtime.requests.request import Request
 from optc.runtime.speculative.drafters.draft_model import DraftModel
-from optc.runtime.speculative.proposer import Wanted
+from optc.runtime.speculative.proposer import DraftRequest
 from tests.runtime.speculative.test_speculator import request as new_request
 from tests.runtime.support.toy import VOCAB, ToyExecutable, toy_spec
 from tests.runtime.support.traffic import (
@@ -232,7 +232,7 @@ def long_request(number: int, tokens: int) -> Request:
 def drafts_of(draft: DraftModel, request: Request) -> list[int]:
     """One draft, however many steps it takes to read the prompt."""
     for _ in range(9):
-        (made,) = draft.propose([Wanted(request, 1)])
+        (made,) = draft.propose([DraftRequest(request, 1)])
         draft.check_integrity()
         if made.tokens:
             return made.tokens
@@ -253,7 +253,7 @@ def test_a_request_beyond_the_context_does_not_keep_others_from_drafts() -> None
     draft = draft_model()
     draft.plan = replace(draft.plan, max_context=12)
     longer, other = long_request(0, 5), long_request(1, 6)
-    made = draft.propose([Wanted(longer, 8), Wanted(other, 2)])
+    made = draft.propose([DraftRequest(longer, 8), DraftRequest(other, 2)])
     assert [len(drafts.tokens) for drafts in made] == [0, 2]
 
 
@@ -270,7 +270,7 @@ def test_prefixes_are_kept_if_nothing_is_said() -> None:
 
 def test_no_step_has_more_sequences_than_the_engine_takes() -> None:
     draft = draft_model()
-    wanted = [Wanted(long_request(number, 1), 1) for number in range(8)]
+    wanted = [DraftRequest(long_request(number, 1), 1) for number in range(8)]
     made = draft.propose(wanted)
     assert batches_of(draft) == [[1] * 6]
     assert [len(drafts.tokens) for drafts in made] == [1] * 6 + [0] * 2
@@ -334,7 +334,7 @@ def test_any_traffic_gives_what_plain_decoding_gives(
 
 def test_a_block_that_is_held_twice_is_found() -> None:
     draft = draft_model()
-    draft.propose([Wanted(new_request(1), 2)])
+    draft.propose([DraftRequest(new_request(1), 2)])
     draft.check_integrity()
     draft._blocks.pools[0].take(1)
     with pytest.raises(RuntimeError):

@@ -13,14 +13,14 @@ from optc.runtime.requests.request import Request
 from optc.runtime.settings import ServeSettings
 from optc.runtime.speculative.drafters.lookahead import LookaheadProposer
 from optc.runtime.speculative.planning.controller import Fixed
-from optc.runtime.speculative.proposer import Checked, Wanted
-from optc.runtime.speculative.speculator import Source, Speculator
+from optc.runtime.speculative.proposer import DraftOutcome, DraftRequest
+from optc.runtime.speculative.speculator import DraftSource, Speculator
 from tests.runtime.speculative.test_speculator import request as new_request
 from tests.runtime.support.toy import VOCAB, ToyExecutable, toy_spec
 
 
 def propose(proposer: LookaheadProposer, request: Request, limit: int = 8) -> list[int]:
-    return proposer.propose([Wanted(request, limit)])[0].tokens
+    return proposer.propose([DraftRequest(request, limit)])[0].tokens
 
 
 def test_answers_to_rejected_drafts_are_the_next_guesses() -> None:
@@ -28,7 +28,7 @@ def test_answers_to_rejected_drafts_are_the_next_guesses() -> None:
     request.append(1)  # the text is 0 1 2 3 1
     assert propose(proposer, request) == [2, 3, 1, 2, 3, 1, 2, 3], "the text's own n-grams"
     # accepted 2; the model draws 9 where 3 was drafted, and says 11, 12 behind 3 and the second 1
-    proposer.learn(request, Checked(3, (0,), [2, 9, 11, 12]))
+    proposer.learn(request, DraftOutcome(3, (0,), [2, 9, 11, 12]))
     for token in (2, 9):
         request.append(token)
     assert propose(proposer, request) == [11, 12], "nothing follows 9 yet, so the guesses stand"
@@ -40,10 +40,10 @@ def test_trajectories_fill_the_pool() -> None:
     assert propose(proposer, request) == []
     request.append(1)
     assert propose(proposer, request, 1) == [2]
-    proposer.learn(request, Checked(1, (), [30, 31]))  # 30 instead of 2; 31 behind 2
+    proposer.learn(request, DraftOutcome(1, (), [30, 31]))  # 30 instead of 2; 31 behind 2
     request.append(30)
     assert propose(proposer, request) == [31]
-    proposer.learn(request, Checked(1, (), [40, 32]))  # 40 instead of 31; 32 behind 31
+    proposer.learn(request, DraftOutcome(1, (), [40, 32]))  # 40 instead of 31; 32 behind 31
     for token in (40, 2):
         request.append(token)
     assert propose(proposer, request) == [31, 32], "2, 31, 32: each was said behind the one before"
@@ -54,10 +54,12 @@ def test_requests_are_kept_apart_and_forgotten() -> None:
     for request in (first, second):
         request.append(1)
         propose(proposer, request, 1)
-    proposer.learn(first, Checked(1, (), [30, 31]))
+    proposer.learn(first, DraftOutcome(1, (), [30, 31]))
     first.append(30)
     second.append(30)
-    assert [d.tokens for d in proposer.propose([Wanted(first, 4), Wanted(second, 4)])] == [[31], []]
+    assert [
+        d.tokens for d in proposer.propose([DraftRequest(first, 4), DraftRequest(second, 4)])
+    ] == [[31], []]
     proposer.forget(first)
     proposer.forget(new_request(5))
     assert propose(proposer, first) == []
@@ -89,7 +91,7 @@ def outputs(speculator: Speculator | None, temperature: float) -> tuple[list[lis
 @pytest.mark.parametrize("temperature", [0.0, 0.8])
 def test_the_text_is_that_of_plain_decoding(temperature: float, drafts: int) -> None:
     lookahead = LookaheadProposer()
-    source = Source(lookahead, Fixed(drafts), lookahead)
+    source = DraftSource(lookahead, Fixed(drafts), lookahead)
     expected, _ = outputs(None, temperature)
     got, core = outputs(Speculator([source]), temperature)
     assert got == expected
@@ -100,7 +102,7 @@ def test_guesses_are_for_one_step_only() -> None:
     proposer, request = LookaheadProposer(), new_request(0)
     request.append(1)
     assert propose(proposer, request, 1) == [2]
-    proposer.learn(request, Checked(1, (), [30, 31]))
+    proposer.learn(request, DraftOutcome(1, (), [30, 31]))
     request.append(30)
     assert propose(proposer, request) == [31]
     request.append(20)  # a step without drafts: nothing was learnt from it

@@ -21,11 +21,11 @@ from optc.runtime.speculative.drafters.medusa import MedusaProposer, TreePlanner
 from optc.runtime.speculative.drafters.medusa_tree import likeliest, shape_of
 from optc.runtime.speculative.drafting import Drafting
 from optc.runtime.speculative.planning.break_even import BreakEven
-from optc.runtime.speculative.planning.controller import Controller, Drafted, Fixed
+from optc.runtime.speculative.planning.controller import Controller, Draftable, Fixed
 from optc.runtime.speculative.planning.plan_drafts import MARGIN, Costs
 from optc.runtime.speculative.planning.row_costs import RowCosts
-from optc.runtime.speculative.proposer import Checked, Wanted
-from optc.runtime.speculative.speculator import Source, Speculator
+from optc.runtime.speculative.proposer import DraftOutcome, DraftRequest
+from optc.runtime.speculative.speculator import DraftSource, Speculator
 from tests.runtime.speculative.test_speculator import request
 from tests.runtime.speculative.virtual_time import World, line
 from tests.runtime.speculative.virtual_time import run as run_in_virtual_time
@@ -100,7 +100,7 @@ def run(temperature: float, controller: Controller | None) -> tuple[list[int], C
     speculator = None
     if controller is not None:
         proposer = MedusaProposer(executable, 8)
-        source = Source(proposer, controller, learner=proposer, note_rows=proposer.note_rows)
+        source = DraftSource(proposer, controller, learner=proposer, note_rows=proposer.note_rows)
         speculator = Speculator([source])
     core = Core(
         executable,
@@ -136,9 +136,9 @@ def test_guesses_become_a_tree() -> None:
     )
     proposer = MedusaProposer(executable, 6)
     one, two = request(1), request(2)
-    assert [d.tokens for d in proposer.propose([Wanted(one, 6)])] == [[]], "not drawn yet"
+    assert [d.tokens for d in proposer.propose([DraftRequest(one, 6)])] == [[]], "not drawn yet"
     proposer.note_rows({2: 0})
-    first, second = proposer.propose([Wanted(one, 6), Wanted(two, 4)])
+    first, second = proposer.propose([DraftRequest(one, 6), DraftRequest(two, 4)])
     assert first.tokens == []
     paths = [path for path, _ in likeliest(RATES, 4)]
     shape = shape_of(paths)
@@ -153,8 +153,8 @@ def test_only_what_pays_is_drafted() -> None:
     assert proposer.gains[0] == pytest.approx(0.6)
     planner = TreePlanner(proposer)
     costs = Costs(RowCosts((1, 101), (1.0, 11.0)))
-    one = [Drafted(1, 20)]
-    several = [Drafted(index, 30) for index in range(4)]
+    one = [Draftable(1, 20)]
+    several = [Draftable(index, 30) for index in range(4)]
     few = planner.plan(several, 4, costs, 9.0).counts
     many = planner.plan(one, 1, costs, 9.0).counts[0]
     assert 0 < few[0] < many <= 8, "a row costs a tenth of a step, of each sequence"
@@ -163,7 +163,7 @@ def test_only_what_pays_is_drafted() -> None:
     dear = costs._replace(making=9.0)
     assert planner.plan(one, 1, dear, 99.0).counts == [0], "making takes longer than drafts win"
     for _ in range(300):
-        proposer.learn(request(1), Checked(8, (), [0] * 9))
+        proposer.learn(request(1), DraftOutcome(8, (), [0] * 9))
     assert proposer.gains[0] < 0.02
     assert planner.plan(one, 1, costs, 9.0).counts == [0]
 
@@ -174,17 +174,17 @@ def test_as_many_guesses_as_are_wanted(limit: int) -> None:
     executable.guess = lambda rows: np.eye(3, VOCAB, dtype=np.float32)[None]  # type: ignore[method-assign]
     proposer = MedusaProposer(executable, 8)
     proposer.note_rows({1: 0})
-    (made,) = proposer.propose([Wanted(request(1), limit)])
+    (made,) = proposer.propose([DraftRequest(request(1), limit)])
     assert len(made.tokens) == min(limit, 8)
 
 
 def test_what_came_of_trees_is_weighed_against_what_was_promised() -> None:
     proposer = MedusaProposer(HeadedToy(toy_spec(tree=True)), 8)
     promised = proposer.gains
-    proposer.learn(request(1), Checked(3, (0, 1), [0] * 4))
+    proposer.learn(request(1), DraftOutcome(3, (0, 1), [0] * 4))
     expected, accepted = 4 * 0.98 + sum(promised[:3]), 4 * 0.98 + 2
     assert proposer.gains == pytest.approx([gain * accepted / expected for gain in promised])
-    proposer.learn(request(1), Checked(1, (), [0] * 2))
+    proposer.learn(request(1), DraftOutcome(1, (), [0] * 2))
     expected, accepted = expected * 0.98 + promised[0], accepted * 0.98
     assert proposer.gains == pytest.approx([gain * accepted / expected for gain in promised])
 
@@ -219,7 +219,7 @@ def test_no_other_tree_is_faster(
     drafted = min(drafted, sequences)
     proposer = MedusaProposer(HeadedToy(toy_spec(tree=True)), 8)
     costs = Costs(RowCosts((1, 101), (1.0, 1 + 100 * row)), making=making)
-    requests = [Drafted(index, 20) for index in range(drafted)]
+    requests = [Draftable(index, 20) for index in range(drafted)]
     plan = TreePlanner(proposer).plan(requests, sequences, costs, budget)
     plain = costs.target.at(sequences)
 

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from optc.runtime.speculative.drafters.ngram import NGramProposer, NGramText
 from optc.runtime.speculative.drafters.ngram_pool import LONGEST, NGramPool
-from optc.runtime.speculative.proposer import Wanted
+from optc.runtime.speculative.proposer import DraftRequest
 from tests.runtime.speculative.test_speculator import request as new_request
 
 
@@ -121,11 +121,11 @@ def test_a_proposer_knows_each_requests_text_and_what_followed_in_others() -> No
     for token in (9, 7):
         second.append(token)  # 0 1 2 3 9 7
     third.append(9)  # 0 1 2 3 9
-    wanted = [Wanted(first, 4), Wanted(second, 4), Wanted(third, 2)]
+    wanted = [DraftRequest(first, 4), DraftRequest(second, 4), DraftRequest(third, 2)]
     assert [drafts.tokens for drafts in proposer.propose(wanted)] == [[3, 1, 2, 3], [], [7]]
     assert proposer.grades(first) == [2, 2, 3, 3]
     assert proposer.grades(second) == []
-    assert proposer.propose([Wanted(first, 2)])[0].tokens == [3, 1]
+    assert proposer.propose([DraftRequest(first, 2)])[0].tokens == [3, 1]
 
 
 def test_drafts_are_looked_up_again_when_the_text_has_grown() -> None:
@@ -133,7 +133,7 @@ def test_drafts_are_looked_up_again_when_the_text_has_grown() -> None:
     request.append(1)
     assert proposer.grades(request) == [1, 2, 2]
     request.append(2)
-    assert proposer.propose([Wanted(request, 3)])[0].tokens == [3, 1, 2]
+    assert proposer.propose([DraftRequest(request, 3)])[0].tokens == [3, 1, 2]
     assert proposer.grades(request) == [2, 2, 3]
 
 
@@ -141,13 +141,13 @@ def test_what_a_request_that_ended_said_stays_in_the_pool() -> None:
     proposer, request = NGramProposer(2), new_request(0)
     for token in (7, 8):
         request.append(token)
-    proposer.propose([Wanted(request, 2)])
+    proposer.propose([DraftRequest(request, 2)])
     proposer.forget(request)
     proposer.forget(new_request(5))
     assert proposer._texts == proposer._chains == {}
     again = new_request(0)
     again.append(7)
-    assert proposer.propose([Wanted(again, 2)])[0].tokens == [8]
+    assert proposer.propose([DraftRequest(again, 2)])[0].tokens == [8]
 
 
 def test_drafts_go_on_behind_single_tokens() -> None:

@@ -6,11 +6,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from optc.runtime.speculative.planning.acceptance import Acceptance
-from optc.runtime.speculative.planning.controller import PLACES, Drafted
+from optc.runtime.speculative.planning.controller import PLACES, Draftable
 
 
 def rates(acceptance: Acceptance, request: int, grades: list[int]) -> list[float]:
-    return acceptance.rates([Drafted(request, 99, 1, grades)], 16)[0]
+    return acceptance.rates([Draftable(request, 99, 1, grades)], 16)[0]
 
 
 def test_drafts_of_other_grades_are_known_by_themselves() -> None:
@@ -50,7 +50,7 @@ def test_a_request_begins_with_what_the_others_taught_and_then_goes_its_own_way(
 def test_as_many_rates_as_drafts_may_be_made() -> None:
     acceptance = Acceptance()
     assert rates(acceptance, 0, [1, 2]) == [0.5, 0.5]
-    assert len(acceptance.rates([Drafted(0, 99)], 7)[0]) == 7
+    assert len(acceptance.rates([Draftable(0, 99)], 7)[0]) == 7
     assert list(PLACES[:9]) == [0, 1, 2, 2, 3, 3, 3, 3, 4]
 
 

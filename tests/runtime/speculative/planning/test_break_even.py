@@ -7,7 +7,7 @@ import pytest
 
 from optc.runtime.speculative.kinds import MAX_DRAFTED
 from optc.runtime.speculative.planning.break_even import BreakEven
-from optc.runtime.speculative.planning.controller import Drafted, Fixed, StepTimes
+from optc.runtime.speculative.planning.controller import Draftable, Fixed, StepTimes
 from optc.runtime.speculative.planning.ledger import (
     AT_FIRST,
     LEAST,
@@ -25,7 +25,7 @@ from tests.runtime.speculative.virtual_time import World, by_chance, line, run
 def seasoned(costs: Costs, sequences: int = 1) -> BreakEven:
     """A controller that has seen plain steps, as it wants to before it drafts."""
     controller = BreakEven(costs)
-    requests = [Drafted(index, 100) for index in range(sequences)]
+    requests = [Draftable(index, 100) for index in range(sequences)]
     for _ in range(3):
         assert controller.ready()
         assert not any(controller.counts(requests, sequences))
@@ -89,20 +89,20 @@ def test_a_good_draft_model_wins_although_it_must_read_the_prompt() -> None:
 
 def test_for_the_last_tokens_of_a_request_no_prompt_is_read() -> None:
     controller = seasoned(Costs(line(0.05), line(0.01, 0.05)))
-    assert controller.counts([Drafted(0, 5, 4000)], 1) == [0]
+    assert controller.counts([Draftable(0, 5, 4000)], 1) == [0]
     controller = seasoned(Costs(line(0.05), line(0.01, 0.05)))
-    assert controller.counts([Drafted(0, 5000, 4000)], 1) != [0]
+    assert controller.counts([Draftable(0, 5000, 4000)], 1) != [0]
 
 
 def test_no_prompt_is_read_that_the_ledger_cannot_pay_for() -> None:
     controller = seasoned(Costs(line(0.05), line(0.1, 0.05)))
-    assert controller.counts([Drafted(0, 100_000, 4000)], 1) == [0], "twenty plain steps"
+    assert controller.counts([Draftable(0, 100_000, 4000)], 1) == [0], "twenty plain steps"
 
 
 def test_until_something_is_known_one_prompt_at_a_time_is_read() -> None:
     world = World(by_chance(0.9), line(0.01), line(0.01, 0.01))
     controller = seasoned(Costs(world.target, world.draft), 4)
-    requests = [Drafted(i, 5000, 400) for i in range(4)]
+    requests = [Draftable(i, 5000, 400) for i in range(4)]
     assert [count > 0 for count in controller.counts(requests, 4)] == [True, False, False, False]
     for _ in range(4):
         controller.learn(0, 3, 3)
@@ -122,17 +122,17 @@ def test_a_new_request_begins_with_what_others_accepted() -> None:
     controller = seasoned(Costs(line(0.1)))
     for _ in range(50):
         controller.learn(0, 8, 0)
-    assert controller.counts([Drafted(1, 100)], 1) == [0]
+    assert controller.counts([Draftable(1, 100)], 1) == [0]
     for _ in range(50):
         controller.ready()
         controller.learn(2, 16, 16)
         controller.observe(StepTimes(1, 17, 2.6, 0.0, 16, 16))
-    assert controller.counts([Drafted(1, 100)], 1) == [MAX_DRAFTED]
+    assert controller.counts([Draftable(1, 100)], 1) == [MAX_DRAFTED]
 
 
 def test_a_step_takes_no_longer_than_can_be_lost() -> None:
     controller = seasoned(Costs(line(0.1)))
-    drafts = controller.counts([Drafted(1, 100)], 1)[0]
+    drafts = controller.counts([Draftable(1, 100)], 1)[0]
     assert 0 < drafts * 0.1 <= LINE * 100 + SHARE
 
 
@@ -203,7 +203,7 @@ def test_a_first_draft_that_takes_long_is_not_the_last(model: bool) -> None:
     draft = line(0.05, 0.05) if model else None
     controller = seasoned(Costs(line(0.05), draft))
     assert controller.ready()
-    assert any(controller.counts([Drafted(0, 100)], 1))
+    assert any(controller.counts([Draftable(0, 100)], 1))
     controller.learn(0, 1, 1)
     controller.observe(StepTimes(1, 2, 51.05, 50.0, 1, 1))
     world = World(by_chance(0.8), line(0.05), draft)
@@ -234,7 +234,7 @@ def test_plain_steps_of_other_batches_say_nothing() -> None:
     """Steps of sixteen sequences take half as long again as was measured with one."""
     controller = seasoned(Costs(line(0.05)))
     world = World(by_chance(0.3), line(0.05, 1.5))
-    sixteen = [Drafted(i, 100) for i in range(16)]
+    sixteen = [Draftable(i, 100) for i in range(16)]
     assert not any(controller.counts(sixteen, 16))
     assert run(controller, world, sequences=16, tokens=500, first_id=1).speed > 0.98
 
@@ -244,4 +244,4 @@ def test_a_fixed_number_stays() -> None:
     controller.learn(0, 3, 0)
     controller.observe(StepTimes(1, 4, 1.0, 0.0, 3, 0))
     controller.forget(0)
-    assert controller.counts([Drafted(0, 9), Drafted(1, 9)], 99) == [3, 3]
+    assert controller.counts([Draftable(0, 9), Draftable(1, 9)], 99) == [3, 3]

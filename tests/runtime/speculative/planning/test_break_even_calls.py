@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import pytest
 
 from optc.runtime.speculative.planning.break_even import BreakEven, _rounded_down, making_time
-from optc.runtime.speculative.planning.controller import Drafted, StepTimes
+from optc.runtime.speculative.planning.controller import Draftable, StepTimes
 from optc.runtime.speculative.planning.plan_drafts import Costs, DraftPlan
 from optc.runtime.speculative.planning.row_costs import RowCosts
 
@@ -27,7 +27,7 @@ class Plans:
         self.forgotten: list[int] = []
 
     def plan(
-        self, requests: Sequence[Drafted], sequences: int, costs: Costs, budget: float
+        self, requests: Sequence[Draftable], sequences: int, costs: Costs, budget: float
     ) -> DraftPlan:
         self.asked.append((sequences, budget))
         return DraftPlan([self.drafts] * len(requests), 0.1, self.extra)
@@ -73,11 +73,13 @@ def test_nothing_is_planned_before_plain_steps_are_known() -> None:
     controller = BreakEven(COSTS, planner=plans)
     for _ in range(3):
         controller.ready()
-        assert controller.counts([Drafted(0, 9)], 1) == [0]
+        assert controller.counts([Draftable(0, 9)], 1) == [0]
         controller.observe(StepTimes(1, 1, 1.0))
     controller.ready()
-    assert controller.counts([Drafted(0, 9)], 1) == [2]
-    assert controller.counts([Drafted(0, 9)] * 2, 2) == [0, 0], "of two sequences nothing is known"
+    assert controller.counts([Draftable(0, 9)], 1) == [2]
+    assert controller.counts([Draftable(0, 9)] * 2, 2) == [0, 0], (
+        "of two sequences nothing is known"
+    )
     assert controller.counts([], 1) == []
     assert len(plans.asked) == 1
 
@@ -89,8 +91,8 @@ def test_the_planner_gets_the_budget_in_plain_steps_of_so_many_sequences() -> No
         controller.ready()
         controller.observe(StepTimes(9, 9, 2.0))
     controller.ready()
-    controller.counts([Drafted(0, 0), Drafted(1, 200)], 1)
-    controller.counts([Drafted(0, 200)], 9)
+    controller.counts([Draftable(0, 0), Draftable(1, 200)], 1)
+    controller.counts([Draftable(0, 200)], 9)
     assert plans.asked == [(1, 3.5), (9, 7.0)], "2, and 0.0075 of each of 200 steps"
 
 
@@ -98,10 +100,10 @@ def test_without_a_budget_it_rests_until_the_share_has_paid() -> None:
     plans = Plans(1)
     controller = seasoned(plans, balance=0.0)
     controller.ready()
-    assert controller.counts([Drafted(0, 0)], 1) == [0]
+    assert controller.counts([Draftable(0, 0)], 1) == [0]
     assert rests(controller) == 1
     controller._ledger.settle(-0.5)
-    controller.counts([Drafted(0, 0)], 1)
+    controller.counts([Draftable(0, 0)], 1)
     assert rests(controller) == 3
     assert plans.asked == []
 
@@ -112,14 +114,14 @@ def test_it_rests_for_sixty_four_steps_at_most() -> None:
         controller.ready()
         controller.observe(StepTimes(1, 1, 1.0))
     controller._ledger.settle(-100.0)
-    controller.counts([Drafted(0, 0)], 1)
+    controller.counts([Draftable(0, 0)], 1)
     assert rests(controller) == 64
 
 
 def test_whoever_learns_something_looks_again() -> None:
     plans = Plans()
     controller = seasoned(plans, balance=-2.0)
-    controller.counts([Drafted(0, 0)], 1)
+    controller.counts([Draftable(0, 0)], 1)
     assert not controller.ready()
     controller.learn(7, 3, 2)
     assert controller.ready()
@@ -130,7 +132,7 @@ def test_whoever_learns_something_looks_again() -> None:
 
 def test_every_step_pays_its_share_and_one_in_eight_of_those_at_rest_is_learned_from() -> None:
     controller = seasoned(Plans(), balance=-4.0)
-    controller.counts([Drafted(0, 0)], 1)
+    controller.counts([Draftable(0, 0)], 1)
     gained = []
     for _ in range(9):
         assert not controller.ready()
@@ -144,7 +146,7 @@ def test_every_step_pays_its_share_and_one_in_eight_of_those_at_rest_is_learned_
 def draft_step(controller: BreakEven, step: StepTimes) -> float:
     """What a step with drafts wins, its share apart."""
     controller.ready()
-    assert any(controller.counts([Drafted(0, 100)], 1))
+    assert any(controller.counts([Draftable(0, 100)], 1))
     before = balance_of(controller)
     controller.observe(step)
     return balance_of(controller) - before - (SHARE if before < 1 else 0)
@@ -205,19 +207,19 @@ def test_accepted_drafts_count_by_the_sequences_of_the_step() -> None:
         controller.ready()
         controller.observe(StepTimes(2, 2, 1.125))
     controller.ready()
-    controller.counts([Drafted(0, 9), Drafted(1, 9)], 2)
+    controller.counts([Draftable(0, 9), Draftable(1, 9)], 2)
     controller.observe(StepTimes(2, 4, 1.125, 0.0, 2, 2))
     assert balance_of(controller) == pytest.approx(3.0)
 
 
-def idle(controller: BreakEven, steps: int, requests: Sequence[Drafted]) -> None:
+def idle(controller: BreakEven, steps: int, requests: Sequence[Draftable]) -> None:
     for _ in range(steps):
         controller.ready()
         assert not any(controller.counts(requests, 1))
         controller.observe(StepTimes(1, 1, 1.0))
 
 
-REQUESTS = (Drafted(0, 100, 9), Drafted(1, 100, 2), Drafted(2, 100, 3))
+REQUESTS = (Draftable(0, 100, 9), Draftable(1, 100, 2), Draftable(2, 100, 3))
 
 
 def test_after_thirty_two_steps_without_drafts_the_cheapest_is_tried() -> None:
@@ -239,7 +241,7 @@ def test_a_probe_must_be_affordable(balance: float, tried: bool) -> None:
     """A row of an eighth, and a draft step that reads two rows of an eighth each."""
     costs = Costs(TARGET, RowCosts((1,), (0.125,)))
     controller = seasoned(Plans(), costs)
-    requests = [Drafted(0, 0, 9), Drafted(1, 0, 2)]
+    requests = [Draftable(0, 0, 9), Draftable(1, 0, 2)]
     idle(controller, 32, requests)
     controller._ledger.settle(balance - balance_of(controller))
     assert controller.counts(requests, 1) == [0, int(tried)]
@@ -259,7 +261,7 @@ def test_steps_at_rest_bring_a_probe_nearer() -> None:
 def look(controller: BreakEven, drafting_s: float) -> None:
     """A look that finds nothing."""
     assert controller.ready()
-    assert not any(controller.counts([Drafted(0, 100)], 1))
+    assert not any(controller.counts([Draftable(0, 100)], 1))
     controller.observe(StepTimes(1, 1, 1.0 + drafting_s, drafting_s))
 
 
@@ -293,7 +295,7 @@ def test_the_time_of_looks_is_a_moving_mean() -> None:
     controller = seasoned(Plans(), balance=0.5)
     look(controller, 0.125)  # 0.025
     rests(controller)
-    controller.counts([Drafted(0, 100)], 1)
+    controller.counts([Draftable(0, 100)], 1)
     controller.observe(StepTimes(1, 1, 1.125, 0.125))  # 0.045
     assert rests(controller) == pytest.approx(18, abs=1)
 
@@ -306,7 +308,7 @@ def test_a_ledger_that_is_just_full_allows_the_next_look() -> None:
 
 
 def test_making_drafts_takes_a_step_for_each_depth() -> None:
-    requests = [Drafted(0, 9, 3), Drafted(1, 9, 50), Drafted(2, 9, 5)]
+    requests = [Draftable(0, 9, 3), Draftable(1, 9, 50), Draftable(2, 9, 5)]
     costs = Costs(RowCosts((1,), (1.0,)), TARGET)
     # eight rows at first, then one
     assert making_time(costs, requests, [2, 0, 1]) == 1.875 + 1.0
@@ -319,7 +321,7 @@ def test_slow_draft_steps_are_learned_from_in_units_of_those_measured() -> None:
     controller = seasoned(Plans(2, extra=0.5), costs)
     for _ in range(40):  # eight rows and one take 0.359375 as measured, and now 0.6
         controller.ready()
-        assert controller.counts([Drafted(0, 100, 8)], 1) == [2]
+        assert controller.counts([Draftable(0, 100, 8)], 1) == [2]
         controller.observe(StepTimes(1, 3, 1.85, 0.6, 2, 2))
     now = controller._live.now(1)
     assert now.draft_factor + now.making == pytest.approx(1.0 + 0.24, abs=0.02)

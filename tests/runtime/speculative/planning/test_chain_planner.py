@@ -8,7 +8,7 @@ import pytest
 
 from optc.runtime.speculative.planning import chain_planner
 from optc.runtime.speculative.planning.chain_planner import UP_TO_DATE, ChainPlanner
-from optc.runtime.speculative.planning.controller import Drafted
+from optc.runtime.speculative.planning.controller import Draftable
 from optc.runtime.speculative.planning.plan_drafts import Costs, DraftPlan, plan_drafts
 from optc.runtime.speculative.planning.row_costs import RowCosts
 
@@ -49,7 +49,7 @@ def test_without_a_draft_model_the_plan_is_the_best_one() -> None:
     planner = ChainPlanner(3)
     for _ in range(9):
         planner.learn(1, 4, 4)
-    requests = [Drafted(1, 50, 900), Drafted(2, 50, 900)]
+    requests = [Draftable(1, 50, 900), Draftable(2, 50, 900)]
     costs = Costs(RowCosts((1, 101), (1.0, 2.0)))
     plan = planner.plan(requests, 2, costs, 0.05)
     assert plan == plan_drafts(planner._acceptance.rates(requests, 3), 2, costs, 0.05)
@@ -60,13 +60,13 @@ def test_without_a_draft_model_the_plan_is_the_best_one() -> None:
 def test_what_is_learned_is_forgotten_with_the_request() -> None:
     planner = experienced()
     planner.learn(1, 4, 0)
-    own = planner._acceptance.rates([Drafted(1, 9)], 1)
+    own = planner._acceptance.rates([Draftable(1, 9)], 1)
     planner.forget(1)
-    assert planner._acceptance.rates([Drafted(1, 9)], 1) > own
+    assert planner._acceptance.rates([Draftable(1, 9)], 1) > own
 
 
 def test_a_draft_model_that_is_up_to_date_needs_nothing_more(plans: Plans) -> None:
-    requests = [Drafted(index, 1, UP_TO_DATE) for index in range(3)]
+    requests = [Draftable(index, 1, UP_TO_DATE) for index in range(3)]
     plan = ChainPlanner(8).plan(requests, 3, COSTS, 1.0)
     assert plan == DraftPlan([2, 2, 2], 0.5, pytest.approx(0.1))
     assert plans.budgets == [1.0]
@@ -74,40 +74,40 @@ def test_a_draft_model_that_is_up_to_date_needs_nothing_more(plans: Plans) -> No
 
 
 def test_what_must_be_read_first_comes_out_of_the_budget(plans: Plans) -> None:
-    requests = [Drafted(0, 9999, 300), Drafted(1, 9999, 200)]
+    requests = [Draftable(0, 9999, 300), Draftable(1, 9999, 200)]
     experienced().plan(requests, 2, COSTS, 1.0)
     assert plans.budgets == [pytest.approx(0.8)]
     exact = Costs(RowCosts((1,), (1.0,)), RowCosts((1,), (1 / 64,)))
-    assert experienced().plan([Drafted(0, 9999, 32)], 1, exact, 0.5) == DraftPlan([0])
+    assert experienced().plan([Draftable(0, 9999, 32)], 1, exact, 0.5) == DraftPlan([0])
     assert plans.budgets == [pytest.approx(0.8)], "nothing was planned"
 
 
 def test_reading_pays_if_it_wins_twice_as_much_until_the_end(plans: Plans) -> None:
     # A gain of a half saves a third of a step of 1 for each token: 300 rows are worth 1.8 of them.
     counts = [
-        experienced().plan([Drafted(0, room, 300)], 1, COSTS, 9.0).counts for room in (1, 2, 3)
+        experienced().plan([Draftable(0, room, 300)], 1, COSTS, 9.0).counts for room in (1, 2, 3)
     ]
     assert counts == [[0], [2], [2]]
     plans.gain = 0.25
-    assert experienced().plan([Drafted(0, 3, 301)], 1, COSTS, 9.0).counts == [0]
-    assert experienced().plan([Drafted(0, 3, 299)], 1, COSTS, 9.0).counts == [2]
+    assert experienced().plan([Draftable(0, 3, 301)], 1, COSTS, 9.0).counts == [0]
+    assert experienced().plan([Draftable(0, 3, 299)], 1, COSTS, 9.0).counts == [2]
     # a token of one of two sequences saves half as much
-    requests = [Drafted(0, 3, 299), Drafted(1, 9, 1)]
+    requests = [Draftable(0, 3, 299), Draftable(1, 9, 1)]
     assert experienced().plan(requests, 2, COSTS, 9.0).counts == [0, 2]
 
 
 def test_reading_that_wins_just_twice_as_much_is_done(plans: Plans) -> None:
     plans.gain = 1.0  # a token saves half a step
     costs = Costs(RowCosts((1,), (1.0,)), RowCosts((1,), (1 / 128,)))
-    assert experienced().plan([Drafted(0, 1, 32)], 1, costs, 9.0).counts == [2]
-    assert experienced().plan([Drafted(0, 1, 33)], 1, costs, 9.0).counts == [0]
+    assert experienced().plan([Draftable(0, 1, 32)], 1, costs, 9.0).counts == [2]
+    assert experienced().plan([Draftable(0, 1, 33)], 1, costs, 9.0).counts == [0]
 
 
 def test_the_time_of_reading_is_part_of_the_plans(plans: Plans) -> None:
-    plan = experienced().plan([Drafted(0, 9999, 300), Drafted(1, 9999, 200)], 2, COSTS, 1.0)
+    plan = experienced().plan([Draftable(0, 9999, 300), Draftable(1, 9999, 200)], 2, COSTS, 1.0)
     assert plan.counts == [2, 2]
     assert plan.extra == pytest.approx(0.1 + 0.3 + 0.2)
-    plan = experienced().plan([Drafted(0, 9999, 300), Drafted(1, 9999, 200)], 2, COSTS, 0.55)
+    plan = experienced().plan([Draftable(0, 9999, 300), Draftable(1, 9999, 200)], 2, COSTS, 0.55)
     assert plan.counts == [2, 0], "0.15 is left for the second"
     assert plan.extra == pytest.approx(0.1 + 0.3)
 
@@ -117,20 +117,20 @@ def test_reading_that_takes_just_what_is_left_is_done(
 ) -> None:
     plans.extra = 0.5
     costs = Costs(RowCosts((1,), (1.0,)), RowCosts((1,), (1 / 64,)))
-    assert experienced().plan([Drafted(0, 9999, 32)], 1, costs, 1.0).counts == [2]
-    assert experienced().plan([Drafted(0, 9999, 33)], 1, costs, 1.0).counts == [0]
+    assert experienced().plan([Draftable(0, 9999, 32)], 1, costs, 1.0).counts == [2]
+    assert experienced().plan([Draftable(0, 9999, 33)], 1, costs, 1.0).counts == [0]
 
 
 @pytest.mark.parametrize(("verifications", "counts"), [(3, [2, 0, 0]), (4, [2, 2, 2])])
 def test_one_request_is_read_for_until_enough_is_known(
     plans: Plans, verifications: int, counts: list[int]
 ) -> None:
-    requests = [Drafted(index, 9999, 100) for index in range(3)]
+    requests = [Draftable(index, 9999, 100) for index in range(3)]
     assert experienced(verifications).plan(requests, 3, COSTS, 9.0).counts == counts
 
 
 def test_the_first_that_must_be_read_is_tried_although_another_is_up_to_date(plans: Plans) -> None:
-    requests = [Drafted(0, 9999, 3), Drafted(1, 9999, 100), Drafted(2, 9999, 100)]
+    requests = [Draftable(0, 9999, 3), Draftable(1, 9999, 100), Draftable(2, 9999, 100)]
     assert ChainPlanner(8).plan(requests, 3, COSTS, 9.0).counts == [2, 2, 0]
-    plan = ChainPlanner(8).plan([Drafted(0, 0, 100), *requests[1:]], 3, COSTS, 9.0)
+    plan = ChainPlanner(8).plan([Draftable(0, 0, 100), *requests[1:]], 3, COSTS, 9.0)
     assert plan.counts == [0, 0, 0], "the first was not worth it, and was the only one to be tried"

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from optc.runtime.speculative.planning.break_even import BreakEven, making_time
-from optc.runtime.speculative.planning.controller import Drafted
+from optc.runtime.speculative.planning.controller import Draftable
 from optc.runtime.speculative.planning.ledger import AT_FIRST
 from optc.runtime.speculative.planning.plan_drafts import Costs, DraftPlan
 from tests.runtime.speculative.virtual_time import Accepts, Run, World, by_chance, line, run
@@ -37,7 +37,7 @@ class Reckless:
     """Drafts all that it can pay for, whatever came of it (a `Planner`)."""
 
     def plan(
-        self, requests: Sequence[Drafted], sequences: int, costs: Costs, budget: float
+        self, requests: Sequence[Draftable], sequences: int, costs: Costs, budget: float
     ) -> DraftPlan:
         counts = [0] * len(requests)
         for index in range(len(requests)):

@@ -1,4 +1,4 @@
-"""`Draw`: one request's rows in the logits of a step."""
+"""`LogitRows`: one request's rows in the logits of a step."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from optc.runtime.speculative.verifier import Verdict, drafted_rows, verify
 from optc.runtime.structured.masks import Constrained
 
 
-class Draw(NamedTuple):
+class LogitRows(NamedTuple):
     """The logits of one request: rows from ``first`` on, one and one for each of its drafts, which
     are a chain or descend from ``parents``."""
 
@@ -60,7 +60,7 @@ class Judged(NamedTuple):
 
 
 def judge(
-    executable: Executable, logits: Float32, draws: Sequence[Draw], masks: Mask | None
+    executable: Executable, logits: Float32, draws: Sequence[LogitRows], masks: Mask | None
 ) -> list[Judged]:
     """Sample the rows of all requests at once and verify their drafts.
 
@@ -83,7 +83,7 @@ def judge(
     return judged
 
 
-def constrained(draws: Sequence[Draw]) -> list[Constrained]:
+def constrained(draws: Sequence[LogitRows]) -> list[Constrained]:
     """Those of requests that have a constraint."""
     return [
         Constrained(constraint, draw.first, draw.drafts.tolist(), draw.parents)
@@ -92,21 +92,21 @@ def constrained(draws: Sequence[Draw]) -> list[Constrained]:
     ]
 
 
-def draws_of(chunks: Sequence[Chunk[Request]]) -> list[Draw]:
+def logit_rows_of(chunks: Sequence[Chunk[Request]]) -> list[LogitRows]:
     """Where the logits of the requests that a step completes are."""
-    draws: list[Draw] = []
+    draws: list[LogitRows] = []
     first = 0
     for chunk in chunks:
         if chunk.completes:
             parents = chunk.request.draft_parents if chunk.drafted else None
             if parents is not None:  # of the drafts that the scheduler had rows for
                 parents = parents[: chunk.drafted]
-            draws.append(Draw(chunk.request, first, chunk.drafted, parents))
+            draws.append(LogitRows(chunk.request, first, chunk.drafted, parents))
             first += chunk.drafted + 1
     return draws
 
 
-def last_rows(draws: Sequence[Draw], verdicts: Sequence[Verdict]) -> dict[int, int]:
+def last_rows(draws: Sequence[LogitRows], verdicts: Sequence[Verdict]) -> dict[int, int]:
     """By request id, the row of the step's logits that its last token was drawn from."""
     return {
         draw.request.id: draw.first + (verdict.path[-1] + 1 if verdict.path else 0)

@@ -1,4 +1,4 @@
-"""`OpenCore`: from loaded engines to a `Core`, on the thread that will run them."""
+"""`CoreFactory`: from loaded engines to a `Core`, on the thread that will run them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ OpenExecutable = Callable[[], Executable]
 
 
 @dataclass
-class OpenCore:
+class CoreFactory:
     """Opens the engines, divides the memory for keys and values, and makes the speculator.
 
     Attributes:

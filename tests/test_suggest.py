@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from optc.near import near, nearest
+from optc.suggest import near, nearest
 
 KNOWN = ["compile", "plan", "run"]
 

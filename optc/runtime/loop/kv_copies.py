@@ -8,7 +8,7 @@ from itertools import chain
 from optc.executable.executable import Executable
 from optc.runtime.kv.kv_blocks import BlockCopy, KVBlocks
 from optc.runtime.loop.batch import copied_slots
-from optc.runtime.loop.draw import Draw
+from optc.runtime.loop.logit_rows import LogitRows
 from optc.runtime.loop.tree import Accepted, compacted_slots
 from optc.runtime.speculative.verifier import Verdict
 
@@ -17,7 +17,7 @@ def move_kv(
     executable: Executable,
     blocks: KVBlocks,
     copies: Sequence[BlockCopy],
-    draws: Sequence[Draw],
+    draws: Sequence[LogitRows],
     verdicts: Sequence[Verdict],
 ) -> None:
     """Copy the blocks of requests that forked, and compact the paths accepted in trees."""

@@ -11,9 +11,9 @@ import pytest
 from optc.errors import RequestError, RequestTypeError
 from optc.runtime.adapters.table import AdapterTable
 from optc.runtime.params import SamplingParams
-from optc.runtime.requests import intake as intake_module
+from optc.runtime.requests import input_processor as input_processor_module
 from optc.runtime.requests.generation_request import GenerationRequest
-from optc.runtime.requests.intake import Intake
+from optc.runtime.requests.input_processor import InputProcessor
 from optc.runtime.requests.prompts import Chat
 from optc.runtime.requests.submission import Submission
 from optc.runtime.text.tokenizer import Tokenizer
@@ -23,9 +23,9 @@ VOCAB, CONTEXT = 259, 32
 TEMPLATE = "{{ bos_token }}{% for m in messages %}{{ m.content }}</s>{% endfor %}{{ more }}"
 
 
-def make(*, tokenizer: bool = True) -> Intake:
+def make(*, tokenizer: bool = True) -> InputProcessor:
     made = Tokenizer(byte_level(), chat_template=TEMPLATE, special_tokens={"bos_token": "<s>"})
-    return Intake(
+    return InputProcessor(
         made if tokenizer else None,
         VOCAB,
         CONTEXT,
@@ -179,7 +179,7 @@ def test_what_is_no_conversation(chat: Chat, message: str) -> None:
 
 
 def test_what_cannot_fit_is_refused_before_it_is_encoded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(intake_module, "SHORT_TEXT", 1000)
+    monkeypatch.setattr(input_processor_module, "SHORT_TEXT", 1000)
     monkeypatch.setattr(Tokenizer, "longest_token", 40)
     for prompt in ("x" * 1281, Chat([{"content": "x" * 1274}])):
         with pytest.raises(RequestError, match="1281 characters; the context holds 32 tokens,"):

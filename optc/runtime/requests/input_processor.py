@@ -1,4 +1,4 @@
-"""`Intake`: from what a caller asks for to a valid submission, on the caller's thread."""
+"""`InputProcessor`: from what a caller asks for to a valid submission, on the caller's thread."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from optc.runtime.text.tokenizer import Tokenizer
 SHORT_TEXT = 1 << 16
 
 
-class Intake:
+class InputProcessor:
     """Checks and encodes requests. Thread-safe.
 
     Args:

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 from optc.artifact import Artifact, ArtifactWriter, TokenizerEntry
 from optc.backend import BuildOptions
 from optc.driver.compiling.assemble import assemble_manifest, assemble_report
-from optc.driver.compiling.built import TARGET, Built, EngineBuilder, weight_copies
-from optc.driver.compiling.engines import EngineRequest
+from optc.driver.compiling.built_engine import TARGET, BuiltEngine, EngineBuilder, weight_copies
+from optc.driver.compiling.engines import EngineTarget
 from optc.driver.compiling.memory import PeakMemory
 from optc.driver.compiling.options import ResolvedOptions, build_limits, resolve_options
 from optc.driver.compiling.storage import engine_reports, storage_report
@@ -177,8 +177,8 @@ class _Compile:
                 self.options, self.options.asked.draft, self.writer, tokenizer, vocabulary
             )
 
-    def _build(self, lowered: Lowered, limits: BuildOptions) -> list[Built]:
-        def limits_of(request: EngineRequest) -> BuildOptions:
+    def _build(self, lowered: Lowered, limits: BuildOptions) -> list[BuiltEngine]:
+        def limits_of(request: EngineTarget) -> BuildOptions:
             scratch = self.scratch / request.name
             scratch.mkdir()
             return replace(limits, scratch=scratch)
@@ -191,7 +191,7 @@ class _Compile:
         self,
         draft: ImportedModel | None,
         lowered: Lowered,
-        engines: list[Built],
+        engines: list[BuiltEngine],
         limits: BuildOptions,
         tokenizer: TokenizerEntry | None,
     ) -> list[Draft]:
@@ -215,7 +215,7 @@ class _Compile:
     def _judge(
         self,
         lowered: Lowered,
-        engines: list[Built],
+        engines: list[BuiltEngine],
         tokenizer: TokenizerEntry | None,
     ) -> Judgement:
         if self.options.asked.no_gates:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from optc.runtime.metrics.work import Work, visible_pairs
+from optc.runtime.metrics.step_workload import StepWorkload, visible_pairs
 
 sequences = st.lists(
     st.integers(1, 40).flatmap(lambda n: st.tuples(st.integers(1, n), st.just(n))), max_size=5
@@ -21,7 +21,7 @@ def test_pairs_equal_counting(rows: int, before: int, window: int) -> None:
 
 @given(sequences, sequences)
 def test_amounts_add_up_over_steps(first: list[tuple[int, int]], second: list[tuple[int, int]]):
-    work, rest = Work((0, 7)), Work((0, 7))
+    work, rest = StepWorkload((0, 7)), StepWorkload((0, 7))
     work.add_step(first, 1)
     before = work.copy()
     work.add_step(second, 2)
@@ -35,6 +35,6 @@ def test_amounts_add_up_over_steps(first: list[tuple[int, int]], second: list[tu
 
 
 def test_pairs_are_rows_by_what_each_sees() -> None:
-    work = Work((0, 4))
+    work = StepWorkload((0, 4))
     work.add_step([(1, 10), (3, 5)], 1)  # a token after nine others; three after two others
     assert work.pairs == [10 + 3 + 4 + 5, 4 + 3 + 4 + 4]

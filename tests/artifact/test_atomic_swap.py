@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from optc.artifact import exchange as module
-from optc.artifact.exchange import exchange
+from optc.artifact import atomic_swap as module
+from optc.artifact.atomic_swap import exchange
 
 
 @pytest.mark.parametrize("by_renames", [False, True])

@@ -7,7 +7,7 @@ from dataclasses import replace
 from optc.runtime.metrics.engine_metrics import EngineMetrics
 from optc.runtime.requests.request import Request
 from optc.runtime.scheduling.scheduler import Scheduler
-from optc.runtime.speculative.proposer import Checked
+from optc.runtime.speculative.proposer import DraftOutcome
 from optc.runtime.spill.spill import Spill
 
 
@@ -27,7 +27,7 @@ def count_queues(metrics: EngineMetrics, scheduler: Scheduler[Request]) -> None:
         metrics.prefix_hit_tokens += tokens
 
 
-def count_drafts(metrics: EngineMetrics, request: Request, checked: Checked) -> None:
+def count_drafts(metrics: EngineMetrics, request: Request, checked: DraftOutcome) -> None:
     """The drafts of one request that a step verified."""
     for one in (request.metrics, metrics):
         one.drafted_tokens += checked.drafted

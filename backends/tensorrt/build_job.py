@@ -24,7 +24,7 @@ class Profile:
 
 
 @dataclass(frozen=True)
-class BuildRequest:
+class BuildJob:
     """One engine to build.
 
     Attributes:
@@ -46,7 +46,7 @@ class BuildRequest:
         return json.dumps(asdict(self))
 
     @classmethod
-    def from_json(cls, text: str) -> BuildRequest:
+    def from_json(cls, text: str) -> BuildJob:
         """What `to_json` wrote."""
         data: dict[str, Any] = json.loads(text)
         profiles = tuple(

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from optc.errors import InputError
-from optc.runtime.loop.opening import OpenCore, check_same_vocabulary
+from optc.runtime.loop.core_factory import CoreFactory, check_same_vocabulary
 from optc.runtime.settings import ServeSettings
 from optc.runtime.speculative.drafting import Drafting
 from tests.runtime.support.toy import ToyExecutable, toy_spec
@@ -16,9 +16,9 @@ from tests.runtime.support.toy import ToyExecutable, toy_spec
 SPEC = toy_spec(max_rows=16, max_sequences=8)
 
 
-def opened(drafting: Drafting | None = None, **settings: Any) -> tuple[OpenCore, ToyExecutable]:
+def opened(drafting: Drafting | None = None, **settings: Any) -> tuple[CoreFactory, ToyExecutable]:
     executable = ToyExecutable(SPEC)
-    opening = OpenCore(lambda: executable, ServeSettings(**settings), drafting or Drafting())
+    opening = CoreFactory(lambda: executable, ServeSettings(**settings), drafting or Drafting())
     return opening, executable
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from optc.runtime.loop.advance import advance
+from optc.runtime.loop.output_processor import advance
 from optc.runtime.outputs import TokenLogprobs
 from optc.runtime.params import SamplingParams
 from optc.runtime.sampling.sampler import Drawn, NoToken, Sampled

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from optc.executable.executable import Float32
-from optc.runtime.loop.draw import Draw, constrained, draws_of, judge, last_rows
+from optc.runtime.loop.logit_rows import LogitRows, constrained, judge, last_rows, logit_rows_of
 from optc.runtime.params import SamplingParams
 from optc.runtime.requests.request import Request
 from optc.runtime.sampling.sampler import Mask, Sampled
@@ -47,17 +47,17 @@ def test_only_requests_that_a_step_completes_have_logits() -> None:
         Chunk(chain, 2, 3, 2),
         Chunk(tree, 2, 1, 0),
     ]
-    assert draws_of(chunks) == [
-        Draw(whole, 0, 0, None),
-        Draw(tree, 1, 2, [-1, 0]),
-        Draw(chain, 4, 2, None),
-        Draw(tree, 7, 0, None),
+    assert logit_rows_of(chunks) == [
+        LogitRows(whole, 0, 0, None),
+        LogitRows(tree, 1, 2, [-1, 0]),
+        LogitRows(chain, 4, 2, None),
+        LogitRows(tree, 7, 0, None),
     ]
 
 
 def test_the_rows_of_a_draw_follow_its_drafts() -> None:
     request = drafting(4, 5, seed=3, index=2)
-    draw = Draw(request, 6, 2)
+    draw = LogitRows(request, 6, 2)
     assert list(draw.at) == [6, 7, 8]
     assert draw.drafts.tolist() == [4, 5]
     rows = draw.rows(None)
@@ -65,18 +65,18 @@ def test_the_rows_of_a_draw_follow_its_drafts() -> None:
     assert {(row.seed, row.completion, row.num_prompt, row.mask) for row in rows} == {
         (3, 2, 3, None)
     }
-    (plain,) = Draw(request, 0, 0).rows(None)
+    (plain,) = LogitRows(request, 0, 0).rows(None)
     assert plain.tokens.tolist() == [1, 2, 3], "drafts without rows are not looked at"
-    tree = Draw(drafting(4, 5, parents=[-1, -1]), 0, 2, [-1, -1]).rows(None)
+    tree = LogitRows(drafting(4, 5, parents=[-1, -1]), 0, 2, [-1, -1]).rows(None)
     assert tree[2].tokens.tolist() == [1, 2, 3, 5]
 
 
 @pytest.mark.parametrize("drafted", [0, 1])
 def test_masks_are_for_requests_with_a_constraint(drafted: int) -> None:
     masks = allowing((0,), (1,), (2,), (3,))
-    free = Draw(drafting(4), 1, drafted)
+    free = LogitRows(drafting(4), 1, drafted)
     assert {row.mask for row in free.rows(masks)} == {None}
-    bound = Draw(drafting(4, constraint=object()), 1, drafted)
+    bound = LogitRows(drafting(4, constraint=object()), 1, drafted)
     got = [cast("Mask", row.mask).tolist() for row in bound.rows(masks)]
     assert got == masks[1 : 2 + drafted].tolist()
     assert bound.rows(None)[0].mask is None
@@ -84,9 +84,9 @@ def test_masks_are_for_requests_with_a_constraint(drafted: int) -> None:
 
 def test_everybody_gets_what_his_own_rows_say() -> None:
     executable = ToyExecutable(toy_spec(vocab=V))
-    plain = Draw(make_request([1, 2, 3], GREEDY), 0, 0)
-    chain = Draw(drafting(4, 5), 1, 2)
-    tree = Draw(drafting(4, 6, parents=[-1, -1]), 4, 2, [-1, -1])
+    plain = LogitRows(make_request([1, 2, 3], GREEDY), 0, 0)
+    chain = LogitRows(drafting(4, 5), 1, 2)
+    tree = LogitRows(drafting(4, 6, parents=[-1, -1]), 4, 2, [-1, -1])
     logits = logits_of(7, 4, 6, 0, 6, 1, 2)
     first, second, third = judge(executable, logits, [plain, chain, tree], None)
     assert (first.verdict, first.best) == (Verdict([Sampled(7, None)]), [7])
@@ -94,20 +94,23 @@ def test_everybody_gets_what_his_own_rows_say() -> None:
     assert second.best == [4, 6, 0]
     assert third.verdict == Verdict([Sampled(6, None), Sampled(2, None)], (1,))
     masked = judge(
-        executable, logits, [Draw(drafting(constraint=object()), 3, 0)], allowing(*[(5,)] * 7)
+        executable, logits, [LogitRows(drafting(constraint=object()), 3, 0)], allowing(*[(5,)] * 7)
     )
     assert (masked[0].verdict.drawn, masked[0].best) == ([Sampled(5, None)], [0])
 
 
 def test_constraints_of_a_step() -> None:
     constraint = object()
-    draws = [Draw(drafting(4), 0, 1), Draw(drafting(5, constraint=constraint), 2, 1, [-1])]
+    draws = [
+        LogitRows(drafting(4), 0, 1),
+        LogitRows(drafting(5, constraint=constraint), 2, 1, [-1]),
+    ]
     assert constrained(draws) == [(constraint, 2, [5], [-1])]
 
 
 def test_the_row_of_the_last_token() -> None:
     one, two = drafting(4, 5, request_id=3), make_request(request_id=9)
-    draws = [Draw(one, 0, 2), Draw(two, 3, 0), Draw(one, 4, 2)]
+    draws = [LogitRows(one, 0, 2), LogitRows(two, 3, 0), LogitRows(one, 4, 2)]
     rejected, accepted = Verdict([], ()), Verdict([], (0, 2))
     assert last_rows(draws[:2], [rejected, rejected]) == {3: 0, 9: 3}
     assert last_rows(draws[1:], [rejected, accepted]) == {9: 3, 3: 4 + 3}

@@ -9,8 +9,8 @@ import pytest
 
 from optc.executable.executable import Executable, Int32
 from optc.runtime.kv.kv_blocks import BlockCopy, KVBlocks
-from optc.runtime.loop.draw import Draw
-from optc.runtime.loop.moving import move_kv
+from optc.runtime.loop.kv_copies import move_kv
+from optc.runtime.loop.logit_rows import LogitRows
 from optc.runtime.params import SamplingParams
 from optc.runtime.requests.request import Request
 from optc.runtime.speculative.verifier import Verdict
@@ -30,7 +30,7 @@ class Copies:
 
 
 def moved(
-    blocks: KVBlocks, copies: list[BlockCopy], draws: list[Draw], verdicts: list[Verdict]
+    blocks: KVBlocks, copies: list[BlockCopy], draws: list[LogitRows], verdicts: list[Verdict]
 ) -> list[tuple[int, list[int], list[int]]]:
     executable = Copies()
     move_kv(cast(Executable, executable), blocks, copies, draws, verdicts)
@@ -57,7 +57,7 @@ def test_forks_copy_the_beginnings_of_their_last_blocks_group_by_group() -> None
 
 def test_an_accepted_path_moves_up_in_every_group(decoding: tuple[KVBlocks, Request]) -> None:
     blocks, request = decoding
-    draw = Draw(request, 0, 4, parents=(-1, -1, 1, 1))
+    draw = LogitRows(request, 0, 4, parents=(-1, -1, 1, 1))
     first, second = (table.tolist() for table in request.tables.blocks)
     made = moved(blocks, [], [draw], [Verdict([5, 6, 7], (1, 3))])
     # Drafts stand at 3, 4, 5, 6; those at 4 and 6 go to 3 and 4.
@@ -72,4 +72,4 @@ def test_a_path_that_lies_where_it_should_stays(
     decoding: tuple[KVBlocks, Request], parents: tuple[int, ...] | None, path: tuple[int, ...]
 ) -> None:
     blocks, request = decoding
-    assert moved(blocks, [], [Draw(request, 0, 3, parents)], [Verdict([5], path)]) == []
+    assert moved(blocks, [], [LogitRows(request, 0, 3, parents)], [Verdict([5], path)]) == []

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from optc.runtime.metrics.counting import count_drafts, count_queues, snapshot
 from optc.runtime.metrics.engine_metrics import EngineMetrics
+from optc.runtime.metrics.step_counters import count_drafts, count_queues, snapshot
 from optc.runtime.params import SamplingParams
-from optc.runtime.speculative.proposer import Checked
+from optc.runtime.speculative.proposer import DraftOutcome
 from optc.runtime.spill.spill import Spill
 from optc.runtime.spill.stores import HostStore
 from tests.runtime.support.toy import toy_spec
@@ -34,7 +34,7 @@ def test_drafts_count_for_the_request_and_the_engine() -> None:
     core, _ = make_core(toy_spec())
     request, metrics = add(core, [1], PARAMS), EngineMetrics()
     for _ in range(2):
-        count_drafts(metrics, request, Checked(5, (0, 1, 2), []))
+        count_drafts(metrics, request, DraftOutcome(5, (0, 1, 2), []))
     for counted in (metrics, request.metrics):
         assert (counted.drafted_tokens, counted.accepted_tokens) == (10, 6)
 

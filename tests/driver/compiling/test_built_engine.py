@@ -10,8 +10,13 @@ import pytest
 
 from optc.artifact import ArtifactWriter, Source
 from optc.backend import BuildOptions, SharedWeights
-from optc.driver.compiling.built import EngineBuilder, engine_of, shared_weights, weight_copies
-from optc.driver.compiling.engines import EngineRequest, name_engines
+from optc.driver.compiling.built_engine import (
+    EngineBuilder,
+    engine_of,
+    shared_weights,
+    weight_copies,
+)
+from optc.driver.compiling.engines import EngineTarget, name_engines
 from tests.support.models import Dense, dense_model
 from tests.support.stub import StubBackend
 
@@ -29,7 +34,7 @@ def model() -> ir.Model:
     return dense_model(Dense(windows=(0,)))
 
 
-def options(request: EngineRequest) -> BuildOptions:
+def options(request: EngineTarget) -> BuildOptions:
     return BuildOptions(max_context=32)
 
 

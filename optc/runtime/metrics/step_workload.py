@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 
 @dataclass
-class Work:
+class StepWorkload:
     """Amounts of work, added up over steps; costs are linear in them (`optc.roofline.costs`).
 
     Attributes:
@@ -44,9 +44,9 @@ class Work:
             self.kv_tokens[group] += tokens
             self.pairs[group] += pairs
 
-    def copy(self) -> Work:
+    def copy(self) -> StepWorkload:
         """The same amounts in an object of its own."""
-        return Work(
+        return StepWorkload(
             self.windows,
             self.steps,
             self.rows,
@@ -55,9 +55,9 @@ class Work:
             self.pairs.copy(),
         )
 
-    def since(self, before: Work) -> Work:
+    def since(self, before: StepWorkload) -> StepWorkload:
         """What was added after ``before``."""
-        return Work(
+        return StepWorkload(
             self.windows,
             self.steps - before.steps,
             self.rows - before.rows,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from optc.artifact import ArtifactWriter, EngineEntry, Source
 from optc.backend import BuildOptions, EngineBuild, SharedWeights
-from optc.driver.compiling.engines import SOLE_ENGINE, EngineRequest
+from optc.driver.compiling.engines import SOLE_ENGINE, EngineTarget
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -18,7 +18,7 @@ TARGET = "target"
 
 
 @dataclass(frozen=True)
-class Built:
+class BuiltEngine:
     """A built engine.
 
     Attributes:
@@ -29,7 +29,7 @@ class Built:
         seconds: That the build took.
     """
 
-    request: EngineRequest
+    request: EngineTarget
     entry: EngineEntry
     build: EngineBuild
     weights: SharedWeights
@@ -47,15 +47,15 @@ class EngineBuilder:
     """
 
     writer: ArtifactWriter
-    requests: Sequence[EngineRequest]
+    requests: Sequence[EngineTarget]
     source: Source | None = None
 
     def build_all(
         self,
         role: str,
         model: ir.Model,
-        options: Callable[[EngineRequest], BuildOptions],
-    ) -> list[Built]:
+        options: Callable[[EngineTarget], BuildOptions],
+    ) -> list[BuiltEngine]:
         """An engine of ``role`` for every request; weights that fit several are written once.
 
         Args:
@@ -66,7 +66,7 @@ class EngineBuilder:
 
         Raises: as `optc.backend.Backend.build`.
         """
-        built: list[Built] = []
+        built: list[BuiltEngine] = []
         for request in self.requests:
             own = options(request)
             shared = own.shared or shared_weights(built, request)
@@ -79,8 +79,8 @@ class EngineBuilder:
         return built
 
     def _build(
-        self, role: str, request: EngineRequest, model: ir.Model, options: BuildOptions
-    ) -> Built:
+        self, role: str, request: EngineTarget, model: ir.Model, options: BuildOptions
+    ) -> BuiltEngine:
         name = engine_of(role, request)
         folder = f"engines/{name}"
         started = time.perf_counter()
@@ -98,30 +98,30 @@ class EngineBuilder:
             source=self.source,
         )
         weights = options.shared or SharedWeights(f"../{name}", build.backend_data)
-        return Built(request, entry, build, weights, time.perf_counter() - started)
+        return BuiltEngine(request, entry, build, weights, time.perf_counter() - started)
 
 
-def engine_of(role: str, request: EngineRequest) -> str:
+def engine_of(role: str, request: EngineTarget) -> str:
     """Name of the engine of ``role`` beside the target engine ``request``."""
     if role == TARGET:
         return request.name
     return role if request.name == SOLE_ENGINE else f"{role}-{request.name}"
 
 
-def shared_weights(built: Sequence[Built], request: EngineRequest) -> SharedWeights | None:
+def shared_weights(built: Sequence[BuiltEngine], request: EngineTarget) -> SharedWeights | None:
     """The weights of an earlier engine that the one of ``request`` can read."""
     return next((b.weights for b in built if _can_read(request, b.request)), None)
 
 
-def weight_copies(requests: Sequence[EngineRequest]) -> int:
+def weight_copies(requests: Sequence[EngineTarget]) -> int:
     """How many of the engines will have weights of their own."""
-    owners: list[EngineRequest] = []
+    owners: list[EngineTarget] = []
     for request in requests:
         if not any(_can_read(request, owner) for owner in owners):
             owners.append(request)
     return len(owners)
 
 
-def _can_read(request: EngineRequest, owner: EngineRequest) -> bool:
+def _can_read(request: EngineTarget, owner: EngineTarget) -> bool:
     layout = request.backend.weight_layout(request.target)
     return bool(layout) and layout == owner.backend.weight_layout(owner.target)
