@@ -105,19 +105,35 @@ def dequantize_rows(tile: QuantizedTile, group_size: int) -> Float32:
     return x.reshape(n, columns)
 
 
-def _quantize_groups(x: Float32, scheme: Scheme, name: str) -> tuple[Float32, Float32, Float32]:
-    """x [g, m], a group a column, to float-typed values [g, m], scales and zero points [m]."""
+def group_parameters(
+    x: Float32, scheme: Scheme, name: str, weights: Float32 | None = None
+) -> tuple[Float32, Float32]:
+    """Scales and zero points [m] of groups x [g, m], a group a column.
+
+    Args:
+        x: The groups.
+        scheme: The grid.
+        name: Of the weight, for messages.
+        weights: [g] what an error in each row of x counts; None is the same for all.
+    """
     low, high = group_ranges(x, name)
     candidates = _parameters(low, high, scheme)
     scale, zero = next(candidates)
-    q = np.empty_like(x)
     if scheme.bits == 4:
-        least_error = squared_error(x, scale, zero, scheme, q)
+        scratch = np.empty_like(x)
+        least_error = squared_error(x, scale, zero, scheme, scratch, weights)
         for other_scale, other_zero in candidates:
-            error = squared_error(x, other_scale, other_zero, scheme, q)
+            error = squared_error(x, other_scale, other_zero, scheme, scratch, weights)
             better = error < least_error
             scale, zero = np.where(better, other_scale, scale), np.where(better, other_zero, zero)
             least_error = np.where(better, error, least_error)
+    return scale, zero
+
+
+def _quantize_groups(x: Float32, scheme: Scheme, name: str) -> tuple[Float32, Float32, Float32]:
+    """x [g, m], a group a column, to float-typed values [g, m], scales and zero points [m]."""
+    scale, zero = group_parameters(x, scheme, name)
+    q = np.empty_like(x)
     steps(x, scale, zero, scheme, q)
     q += zero
     return q, scale, zero

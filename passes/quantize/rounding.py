@@ -51,12 +51,20 @@ def steps(x: Float32, scale: Float32, zero: Float32, scheme: Scheme, out: Float3
 
 
 def squared_error(
-    x: Float32, scale: Float32, zero: Float32, scheme: Scheme, scratch: Float32
+    x: Float32,
+    scale: Float32,
+    zero: Float32,
+    scheme: Scheme,
+    scratch: Float32,
+    weights: Float32 | None = None,
 ) -> Float32:
-    """Squared error [m] of a candidate; ``scratch`` is as large as x."""
+    """Squared error [m] of a candidate; ``scratch`` is as large as x. Errors in a row of x count as
+    the square of its weight [g], if there are weights."""
     steps(x, scale, zero, scheme, scratch)
     scratch *= scale
     scratch -= x
+    if weights is not None:
+        scratch *= weights[:, None]
     return sum_of_squares(scratch)
 
 

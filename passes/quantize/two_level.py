@@ -60,7 +60,7 @@ _RANGES = {
 }
 
 
-class _Grid(NamedTuple):
+class GroupGrid(NamedTuple):
     """Of m groups: integer scales s [m] and zero points z [m], whole numbers; or [C, m] of them,
     a candidate a row."""
 
@@ -99,6 +99,31 @@ def quantize_two_level(rows: Float32, scheme: Scheme, name: str) -> QuantizedTil
     return QuantizedTile(values, channels, zeros, scales)
 
 
+def channel_scales(columns: Float32, group_size: int, name: str) -> Float32:
+    """The float scales [m] of m channels, whose weights are the columns of [K, m].
+
+    Raises:
+        InputError: ``columns`` holds infinities or NaN; ``name`` says of which weight.
+    """
+    groups = len(columns) // group_size
+    by_group = columns.T.reshape(-1, group_size).T  # [g, m * groups]
+    low, high = group_ranges(by_group, name)
+    return _channel_scales(low, high, groups)[::groups]
+
+
+def group_grid(x: Float32, bits: int, weights: Float32) -> GroupGrid:
+    """The grid of groups x [g, m] in units of their channels' scales, whose range may be a little
+    beyond int8; ``weights`` [g] say what an error in a row of x counts."""
+    ordered = aligned_empty(x.shape)
+    summed_order(ordered)[...] = sixteens(x)
+    least, most = (np.float32(bound) for bound in _INT8)
+    low = np.clip(np.minimum(x.min(axis=0), np.float32(0)), least, None)
+    high = np.clip(np.maximum(x.max(axis=0), np.float32(0)), None, most)
+    by_weight = np.empty((len(x), 1), np.float32)
+    summed_order(by_weight)[...] = sixteens(weights[:, None])
+    return _best_grid(ordered, low, high, _RANGES[bits], aligned_empty(x.shape), by_weight)
+
+
 def _columns(rows: Float32, size: int) -> Float32:
     """The groups of rows [n, K] as columns [size, m], whose elements lie in `summed_order`."""
     groups = rows.reshape(-1, size).T
@@ -120,20 +145,28 @@ def _channel_scales(low: Float32, high: Float32, groups: int) -> Float32:
     return np.repeat(channel, groups)
 
 
-def _best_grid(x: Float32, low: Float32, high: Float32, limits: _Range, scratch: Float32) -> _Grid:
-    """The first of those of least squared error; all in units of the channel's scale."""
-    first, *others = map(_Grid, *_grids(low, high, limits))
-    best = _Grid(first.scale.copy(), first.zero.copy())
-    least_error = _squared_error(x, first, limits.most, scratch)
+def _best_grid(
+    x: Float32,
+    low: Float32,
+    high: Float32,
+    limits: _Range,
+    scratch: Float32,
+    weights: Float32 | None = None,
+) -> GroupGrid:
+    """The first of those of least squared error; all in units of the channel's scale. ``weights``
+    [g, 1] lie as x does."""
+    first, *others = map(GroupGrid, *_grids(low, high, limits))
+    best = GroupGrid(first.scale.copy(), first.zero.copy())
+    least_error = _squared_error(x, first, limits.most, scratch, weights)
     for other in others:
-        error = _squared_error(x, other, limits.most, scratch)
+        error = _squared_error(x, other, limits.most, scratch, weights)
         better = error < least_error
         for kept, new in zip((least_error, *best), (error, *other), strict=True):
             np.copyto(kept, new, where=better)
     return best
 
 
-def _grids(low: Float32, high: Float32, limits: _Range) -> _Grid:
+def _grids(low: Float32, high: Float32, limits: _Range) -> GroupGrid:
     """The candidates [C, m]: all in one operation each, as short ones keep threads waiting for the
     interpreter."""
     fewer, above = np.array(limits.candidates, np.float32).T[:, :, None]
@@ -146,10 +179,10 @@ def _grids(low: Float32, high: Float32, limits: _Range) -> _Grid:
     np.rint(zero, out=zero)
     last -= np.float32(_INT8[1])
     np.clip(zero, np.maximum(last, 0, out=last), -_INT8[0], out=zero)
-    return _Grid(scale, zero)
+    return GroupGrid(scale, zero)
 
 
-def _values(x: Float32, grid: _Grid, most: int, out: Float32) -> None:
+def _values(x: Float32, grid: GroupGrid, most: int, out: Float32) -> None:
     """The q of x [g, m] into ``out``."""
     least, greatest = np.zeros_like(grid.scale), np.full_like(grid.scale, most)
     np.add(x, grid.zero, out=out)
@@ -159,10 +192,14 @@ def _values(x: Float32, grid: _Grid, most: int, out: Float32) -> None:
     np.minimum(out, greatest, out=out)
 
 
-def _squared_error(x: Float32, grid: _Grid, most: int, scratch: Float32) -> Float32:
+def _squared_error(
+    x: Float32, grid: GroupGrid, most: int, scratch: Float32, weights: Float32 | None
+) -> Float32:
     """The error [m] of a candidate for groups in `summed_order`; ``scratch`` is as large as x."""
     _values(x, grid, most, scratch)
     scratch *= grid.scale
     scratch -= grid.zero
     scratch -= x
+    if weights is not None:
+        scratch *= weights
     return sum_of_ordered_squares(scratch)

@@ -1,0 +1,92 @@
+"""Hessians of linear layers: E[x xᵀ] of their inputs over a text, while the reference runs once.
+
+The squared error of a layer's result, |W x - Q x|² on average over x, is tr((W - Q) H (W - Q)ᵀ)
+with H = E[x xᵀ]. GPTQ (Frantar et al., 2023) and SparseGPT (Frantar and Alistarh, 2023) need
+nothing else of the inputs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+import numpy as np
+import numpy.typing as npt
+import onnx_ir as ir
+
+from optc.executable.executable import Int32
+from optc.reference.blockwise import BlockwiseReference
+from optc.reference.observers import BlockValues
+from optc.reference.partition import Block
+from optc.reference.submodel import Array
+
+Float64 = npt.NDArray[np.float64]
+#: Takes a value and its Hessian [K, K].
+Found = Callable[[ir.Value, Float64], None]
+
+
+def input_hessians(
+    model: ir.Model, values: Iterable[ir.Value], tokens: Int32, threads: int, found: Found
+) -> None:
+    """Give ``found`` the Hessian E[x xᵀ], float64 [K, K], of each of ``values`` [..., K] over
+    windows of tokens [W, S].
+
+    Memory holds one layer in float32, the hidden states, and the Hessians of one layer's values:
+    each is given away before the next layer is run.
+
+    Args:
+        model: Dense form.
+        values: Computed within its layers, or the head's input.
+        tokens: Windows; each starts at position 0.
+        threads: Threads of ONNX Runtime.
+        found: What becomes of a Hessian.
+
+    Raises:
+        optc.errors.UnsupportedError: The model cannot be cut at its layers.
+    """
+    reference = BlockwiseReference(model, threads)
+    try:
+        reference.run(tokens, [HessianObserver(values, found)])
+    finally:
+        reference.close()
+
+
+class HessianObserver:
+    """Sums x xᵀ of some values, block by block (a `BlockObserver` that rewrites nothing).
+
+    A chunk's products are float32, their sum is float64: products in bfloat16 or a float32 sum over
+    many tokens need not be positive definite.
+
+    Args:
+        values: Which ones.
+        found: Is given each Hessian once, after the last chunk of its block.
+    """
+
+    def __init__(self, values: Iterable[ir.Value], found: Found) -> None:
+        self._left = dict.fromkeys(values)
+        self._found = found
+        self._sums: dict[ir.Value, tuple[Float64, int]] = {}
+
+    def watched(self, block: Block) -> Sequence[ir.Value]:
+        """Those of the values that the block reads or makes and that no block before it had."""
+        made = [block.source, *(value for node in block.nodes for value in node.outputs)]
+        return [value for value in made if value in self._left]
+
+    def on_values(self, seen: BlockValues) -> None:
+        """Add a chunk's products."""
+        for value, array in seen.values.items():
+            if value not in self._left:  # another observer's
+                continue
+            rows = array.reshape(-1, array.shape[-1]).astype(np.float32, copy=False)
+            product = rows.T @ rows
+            total, count = self._sums.get(value, (np.zeros(product.shape), 0))
+            total += product
+            self._sums[value] = total, count + len(rows)
+
+    def rewrite(self, block: Block) -> Mapping[ir.Value, Array]:
+        """Give the block's Hessians away; nothing changes."""
+        for value, (total, count) in self._sums.items():
+            total /= count
+            self._found(value, total)
+            del self._left[value]
+        self._sums.clear()
+        return {}

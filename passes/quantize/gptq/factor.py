@@ -1,0 +1,99 @@
+"""What GPTQ needs of a Hessian: an order of the columns, and how errors are handed on."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from optc.errors import InputError
+from optc.passes.quantize.rounding import Float32
+
+Float64 = npt.NDArray[np.float64]
+#: Share of the mean diagonal that is added to the diagonal, so that H can be inverted.
+DAMPING = 0.01
+#: Times that ten times as much is tried where that does not suffice.
+_RETRIES = 6
+
+
+@dataclass(frozen=True)
+class Factor:
+    """Of a Hessian [K, K], columns in the order in which they are rounded.
+
+    Attributes:
+        order: [K] which column comes when; the columns of a group stay together.
+        shares: [K, K] float32, unit upper triangular: after column i was rounded with the error e,
+            column j > i becomes w_j - e * shares[i, j].
+        weights: [K] float32, square roots of the diagonal: what an error in a column counts when
+            the range of a group is searched.
+        damping: Share of the mean diagonal that was added to it.
+    """
+
+    order: npt.NDArray[np.intp]
+    shares: Float32
+    weights: Float32
+    damping: float
+
+
+def factor_of(hessian: Float64, group_size: int, name: str = "weight") -> Factor:
+    """The factor of a Hessian H = E[x xᵀ].
+
+    With H + dI = (Uᵀ U)⁻¹, U upper triangular, the shares are U_ij / U_ii (Frantar et al., 2023,
+    section 3.3). Inputs that were always zero count as though they were 1 and independent.
+
+    Args:
+        hessian: [K, K], symmetric.
+        group_size: Columns that share a scale; 0 is all of them.
+        name: Of the weight, for messages.
+
+    Raises:
+        InputError: It holds infinities or NaN, or is so far from positive definite that no damping
+            helps.
+    """
+    diagonal = hessian.diagonal()
+    if not np.isfinite(hessian).all() or (diagonal < 0).any():
+        raise InputError(
+            "the statistics of its inputs hold infinities, NaN or negative squares",
+            where=name,
+            hint="calibrate with another text",
+        )
+    order = column_order(diagonal, group_size)
+    ordered = hessian[np.ix_(order, order)]
+    dead = diagonal[order] == 0
+    ordered[dead, dead] = 1.0
+    weights = np.sqrt(ordered.diagonal()).astype(np.float32)
+    upper, damping = _factorize(ordered, name)
+    upper /= upper.diagonal()[:, None].copy()
+    return Factor(order, np.ascontiguousarray(upper, np.float32), weights, damping)
+
+
+def column_order(diagonal: Float64, group_size: int) -> npt.NDArray[np.intp]:
+    """Groups by their mean, and the columns of a group by their own size, the largest first: what
+    counts most is rounded while most others can make up for it.
+
+    Groups stay whole, so that nothing of the order is left in the result.
+    """
+    size = group_size or len(diagonal)
+    groups = diagonal.reshape(-1, size)
+    inside = np.argsort(-groups, axis=1, kind="stable") + size * np.arange(len(groups))[:, None]
+    order: npt.NDArray[np.intp] = inside[np.argsort(-groups.mean(axis=1), kind="stable")].ravel()
+    return order
+
+
+def _factorize(hessian: Float64, name: str) -> tuple[Float64, float]:
+    """U of the damped H, and the damping that it took."""
+    mean = float(hessian.diagonal().mean())
+    damping = DAMPING
+    for _ in range(_RETRIES + 1):
+        damped = hessian.copy()
+        damped[np.diag_indices_from(damped)] += damping * mean
+        try:
+            # of H first: an indefinite H has an inverse, too
+            half = np.linalg.inv(np.linalg.cholesky(damped))
+            return np.linalg.cholesky(half.T @ half).T, damping
+        except np.linalg.LinAlgError:
+            damping *= 10
+    raise InputError(
+        "the statistics of its inputs are no squares", where=name, hint="calibrate again"
+    )
