@@ -7,35 +7,8 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 import onnx_ir as ir
 
-from optc.executable.executable import Int32
-from optc.reference.blockwise import BlockwiseReference
 from optc.reference.observers import BlockValues, Watcher
 from optc.reference.partition import Block
-
-
-def activation_ranges(
-    model: ir.Model, values: Iterable[ir.Value], tokens: Int32, threads: int
-) -> dict[ir.Value, float]:
-    """The largest magnitude of each of ``values`` over windows of tokens [W, S].
-
-    Memory holds one layer in float32 and the hidden states, never the model or its activations.
-
-    Args:
-        model: Dense form.
-        values: Computed within its layers, or the head's input.
-        tokens: Windows; each starts at position 0.
-        threads: Threads of ONNX Runtime.
-
-    Raises:
-        optc.errors.UnsupportedError: The model cannot be cut at its layers.
-    """
-    reference = BlockwiseReference(model, threads)
-    observer = RangeObserver(values)
-    try:
-        reference.run(tokens, [observer])
-        return observer.ranges
-    finally:
-        reference.close()
 
 
 class RangeObserver(Watcher):

@@ -208,3 +208,26 @@ def _observe(
 def _chunks(windows: int, batch: int) -> Iterator[slice]:
     for start in range(0, windows, batch):
         yield slice(start, min(start + batch, windows))
+
+
+def observe(
+    model: ir.Model, tokens: Int32, observers: Sequence[BlockObserver], threads: int
+) -> None:
+    """Show observers the model's blocks while it runs once over windows of tokens [W, S].
+
+    Memory holds one layer in float32 and the hidden states, never the model or its activations.
+
+    Args:
+        model: Dense form.
+        tokens: Windows; each starts at position 0.
+        observers: They see values within its layers, and the head's input.
+        threads: Threads of ONNX Runtime.
+
+    Raises:
+        optc.errors.UnsupportedError: The model cannot be cut at its layers.
+    """
+    reference = BlockwiseReference(model, threads)
+    try:
+        reference.run(tokens, observers)
+    finally:
+        reference.close()

@@ -2,7 +2,8 @@
 
 The squared error of a layer's result, |W x - Q x|² on average over x, is tr((W - Q) H (W - Q)ᵀ)
 with H = E[x xᵀ]. GPTQ (Frantar et al., 2023) and SparseGPT (Frantar and Alistarh, 2023) need
-nothing else of the inputs.
+nothing else of the inputs. Memory holds the Hessians of one block's values: each is given away
+before the next block is run.
 """
 
 from __future__ import annotations
@@ -13,8 +14,6 @@ import numpy as np
 import numpy.typing as npt
 import onnx_ir as ir
 
-from optc.executable.executable import Int32
-from optc.reference.blockwise import BlockwiseReference
 from optc.reference.observers import BlockValues
 from optc.reference.partition import Block
 from optc.reference.submodel import Array
@@ -22,32 +21,6 @@ from optc.reference.submodel import Array
 Float64 = npt.NDArray[np.float64]
 #: Takes a value and its Hessian [K, K].
 Found = Callable[[ir.Value, Float64], None]
-
-
-def input_hessians(
-    model: ir.Model, values: Iterable[ir.Value], tokens: Int32, threads: int, found: Found
-) -> None:
-    """Give ``found`` the Hessian E[x xᵀ], float64 [K, K], of each of ``values`` [..., K] over
-    windows of tokens [W, S].
-
-    Memory holds one layer in float32, the hidden states, and the Hessians of one layer's values:
-    each is given away before the next layer is run.
-
-    Args:
-        model: Dense form.
-        values: Computed within its layers, or the head's input.
-        tokens: Windows; each starts at position 0.
-        threads: Threads of ONNX Runtime.
-        found: What becomes of a Hessian.
-
-    Raises:
-        optc.errors.UnsupportedError: The model cannot be cut at its layers.
-    """
-    reference = BlockwiseReference(model, threads)
-    try:
-        reference.run(tokens, [HessianObserver(values, found)])
-    finally:
-        reference.close()
 
 
 class HessianObserver:

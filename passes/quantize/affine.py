@@ -17,7 +17,7 @@ of the group over a fixed list of ranges, the first of equals: the result is det
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import numpy as np
 
@@ -27,6 +27,8 @@ from optc.passes.quantize.rounding import Float32, group_ranges, squared_error, 
 from optc.passes.quantize.scheme import CHUNK_ELEMENTS, Scheme
 from optc.passes.quantize.two_level import quantize_two_level
 
+#: Rounds rows [n, K] to a scheme's grid; the text names the weight in messages.
+RoundRows = Callable[[Float32, Scheme, str], QuantizedTile]
 _FLOAT16_TINY = np.float32(2.0**-24)
 _FLOAT16_MAX = np.float32(65504.0)
 
@@ -35,17 +37,25 @@ _FLOAT16_MAX = np.float32(65504.0)
 _NARROWED = {True: (1.0, 0.95, 0.9, 0.875, 0.85, 0.8), False: (1.0, 0.95, 0.9, 0.85)}
 
 
-def quantized_rows(weight: LazyWeight, scheme: Scheme, name: str) -> QuantizedRows:
+def quantized_rows(
+    weight: LazyWeight, scheme: Scheme, name: str, round_rows: RoundRows | None = None
+) -> QuantizedRows:
     """``weight`` [N, K] quantized on demand, a tile of rows at a time.
+
+    Args:
+        weight: The weight.
+        scheme: The grid.
+        name: Of the weight, for messages and names of the parts.
+        round_rows: How rows are rounded to it; None is each weight to the nearest value.
 
     Raises (when read):
         InputError: The weight holds infinities or NaN.
     """
-    read_rows = weight.read_rows
+    read_rows, rounded = weight.read_rows, round_rows or quantize_rows
 
     def read(start: int, stop: int) -> QuantizedTile:
         rows = np.asarray(read_rows(start, stop), dtype=np.float32)
-        return quantize_rows(rows, scheme, name)
+        return rounded(rows, scheme, name)
 
     return QuantizedRows(
         read,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import ClassVar
@@ -22,10 +23,12 @@ from optc.reference.calibration import (
     find_statistics,
     weights_of,
 )
+from optc.reference.observers import BlockObserver
 from optc.target import usable_threads
 
-#: Statistic of a weight: the largest magnitude that its layer's input had, float64 [].
-INPUT_RANGE = "input_range"
+#: Statistics of a weight: the largest magnitude that its layer's input x had, float64 [], and the
+#: Hessian E[x xᵀ], float64 [K, K].
+INPUT_RANGE, INPUT_HESSIAN = "input_range", "input_hessian"
 
 
 @dataclass(frozen=True)
@@ -33,8 +36,9 @@ class Calibrate(Pass):
     """Runs the float32 model over a text and notes the largest magnitude of each layer's input.
 
     The graph stays as it is: the magnitudes go into the model's calibration store, where static
-    quantization reads them. One layer after the other is run by ONNX Runtime, for all windows, so
-    that memory stays bounded.
+    quantization reads them, and GPTQ the Hessians. One layer after the other is run by ONNX
+    Runtime, for all windows, so that memory stays bounded; Hessians beyond 256 MiB lie in a
+    temporary file.
 
     Attributes:
         text: ``.jsonl`` (one ``{"text": …}`` a line) or plain text; ``--calibration`` gives it.
@@ -42,6 +46,7 @@ class Calibrate(Pass):
         sha256: Of the text, in hex: what is recorded of it.
         windows: Windows of the text, evenly spaced.
         window_tokens: Tokens of each.
+        hessians: Note E[x xᵀ] of each layer's input x, too.
     """
 
     name: ClassVar[str] = "calibrate"
@@ -53,6 +58,7 @@ class Calibrate(Pass):
     sha256: str = ""
     windows: int = 16
     window_tokens: int = 512
+    hessians: bool = False
 
     def requires(self, model: ir.Model) -> None:
         """There is a text.
@@ -73,14 +79,11 @@ class Calibrate(Pass):
         Raises:
             InputError: The text or the tokenizer cannot be used.
         """
-        from optc.reference.activation_ranges import activation_ranges  # brings ONNX Runtime
-
         report = PassReport()
         tokens = self._tokens()
         linears = [linear for node in model.graph if (linear := find_linear(node)) is not None]
-        inputs = {linear.x for linear in linears}
-        ranges = activation_ranges(model, inputs, tokens, usable_threads())
         store = calibration_of(model)
+        ranges = self._observe(model, tokens, linears, store)
         for linear in linears:
             if ranges[linear.x] == 0.0:
                 report.skip(linear.matmul, "its input is zero on this text")
@@ -94,6 +97,28 @@ class Calibrate(Pass):
             "statistics_sha256": store.digest(),
         }
         return report
+
+    def _observe(
+        self, model: ir.Model, tokens: Int32, linears: Sequence[Linear], store: CalibrationStore
+    ) -> dict[ir.Value, float]:
+        """Run the model; the largest magnitudes of the layers' inputs. Hessians go into ``store``,
+        once for all layers of one input."""
+        from optc.reference.activation_ranges import RangeObserver
+        from optc.reference.blockwise import observe  # brings ONNX Runtime
+        from optc.reference.input_hessians import HessianObserver
+
+        readers: dict[ir.Value, list[str]] = {}
+        for linear in linears:
+            readers.setdefault(linear.x, []).extend(weights_of(linear))
+        ranges = RangeObserver(readers)
+        observers: list[BlockObserver] = [ranges]
+        if self.hessians:
+            keep = HessianObserver(
+                readers, lambda value, found: store.put(readers[value], INPUT_HESSIAN, found)
+            )
+            observers.append(keep)
+        observe(model, tokens, observers, usable_threads())
+        return ranges.ranges
 
     def _tokens(self) -> Int32:
         """Windows [W, S] of the text, documents framed as the model was trained."""

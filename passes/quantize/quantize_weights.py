@@ -15,10 +15,12 @@ from optc.ir.linear import Linear, find_linear, head_of, sources
 from optc.ir.quantized_rows import QuantizedRows
 from optc.ir.sources import sources_metadata
 from optc.ir.weights import LazyWeight
-from optc.passes.quantize.affine import quantized_rows
+from optc.passes.quantize.affine import RoundRows, quantized_rows
+from optc.passes.quantize.gptq.weights import Factors
 from optc.passes.quantize.sample import sample_nodes
 from optc.passes.quantize.scheme import Scheme
 from optc.pipeline.base import Pass, PassReport
+from optc.reference.calibration import calibration_of
 
 #: Group sizes that every backend takes, the largest first.
 GROUP_SIZES = (128, 64, 32)
@@ -48,6 +50,9 @@ class QuantizeWeights(Pass):
         head: Quantize the head.
         head_bits: 8, 4, or 6 beside layers with integer scales of groups.
         embedding: Quantize the embedding.
+        method: ``round``: each weight to the nearest value; ``gptq``: one input after the other,
+            the rest making up for each error (`optc.passes.quantize.gptq`), by the Hessians of
+            ``calibrate: {hessians: true}`` before it. The grids, and so the speed, are the same.
     """
 
     name: ClassVar[str] = "quantize-weights"
@@ -60,6 +65,7 @@ class QuantizeWeights(Pass):
     head: bool = True
     head_bits: int = 8
     embedding: bool = True
+    method: str = "round"
 
     def __post_init__(self) -> None:
         """Refuse options that no backend takes.
@@ -71,6 +77,7 @@ class QuantizeWeights(Pass):
         self.check_option("head_bits", (8, 6, 4))
         self.check_option("group_size", (0, *GROUP_SIZES))
         self.check_option("group_scales", ("float", "int"))
+        self.check_option("method", ("round", "gptq"))
         if not self.group_size and (self.bits == 4 or not self.symmetric):
             raise InputError(
                 "int4 and asymmetric weights need groups",
@@ -102,7 +109,8 @@ class QuantizeWeights(Pass):
         """Rewrite ``model`` in place."""
         report = PassReport()
         head = head_of(model)
-        work = _Rewriter(model, report)
+        factors = Factors(calibration_of(model)) if self.method == "gptq" else None
+        work = _Rewriter(model, report, factors)
         for node in list(model.graph):
             linear = find_linear(node)
             if linear is None:
@@ -172,9 +180,10 @@ class _Parts:
 class _Rewriter:
     """The state of one run: quantized weights and activations are shared by their users."""
 
-    def __init__(self, model: ir.Model, report: PassReport) -> None:
+    def __init__(self, model: ir.Model, report: PassReport, factors: Factors | None) -> None:
         self.model = model
         self.report = report
+        self._factors = factors
         self.weights: dict[ir.Value, _Parts] = {}
         self._activations: dict[ir.Value, ir.Node] = {}
         self._embeddings: list[_Parts] = []
@@ -184,7 +193,10 @@ class _Rewriter:
         parts = self.weights.get(linear.initializer)
         if parts is None:
             metadata = sources_metadata(sources([linear]))
-            parts = self._add_parts(linear.weight, scheme, linear.name, metadata)
+            rounder = None
+            if self._factors is not None:
+                rounder = self._factors.rounder(linear, linear.name)
+            parts = self._add_parts(linear.weight, scheme, linear.name, metadata, rounder)
             self.weights[linear.initializer] = parts
         quantize = self._activations.get(linear.x)
         if quantize is None:
@@ -207,7 +219,7 @@ class _Rewriter:
             name=linear.matmul.name,
         )
         replace_node(linear.nodes, [node], [linear.output], node.outputs)
-        self.report.add(scheme.label)
+        self.report.add(f"{scheme.label}, gptq" if self._factors else scheme.label)
 
     def quantize_embeddings(self, head: LazyWeight | None, tied: _Parts | None) -> None:
         """Case 4: lookups in constant tables [V, D] become ``optc::QuantizedGather``."""
@@ -244,9 +256,14 @@ class _Rewriter:
         return {"weights": weights, "bits_per_weight": bits / weights if weights else 0.0}
 
     def _add_parts(
-        self, weight: LazyWeight, scheme: Scheme, name: str, metadata: dict[str, str]
+        self,
+        weight: LazyWeight,
+        scheme: Scheme,
+        name: str,
+        metadata: dict[str, str],
+        round_rows: RoundRows | None = None,
     ) -> _Parts:
-        rows = quantized_rows(weight, scheme, name)
+        rows = quantized_rows(weight, scheme, name, round_rows)
         graph = self.model.graph
 
         def optional(part: LazyWeight | None, suffix: str) -> ir.Value | None:

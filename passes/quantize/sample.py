@@ -8,7 +8,7 @@ import numpy as np
 import onnx_ir as ir
 
 from optc.ir.weights import as_lazy
-from optc.passes.quantize.calibrate import INPUT_RANGE
+from optc.passes.quantize.calibrate import INPUT_HESSIAN, INPUT_RANGE
 from optc.pipeline.base import Pass
 from optc.reference.calibration import calibration_of
 
@@ -42,7 +42,9 @@ def _model() -> ir.Model:
         graph.append(node)
     graph.outputs.append(value)
     # as if calibrated
-    calibration_of(model).put(list(graph.initializers), INPUT_RANGE, np.array(1.0))
+    store, names = calibration_of(model), list(graph.initializers)
+    store.put(names, INPUT_RANGE, np.array(1.0))
+    store.put(names, INPUT_HESSIAN, np.eye(_WIDTH))
     return model
 
 

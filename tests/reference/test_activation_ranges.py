@@ -9,7 +9,7 @@ import pytest
 
 from optc.ir.linear import find_linear
 from optc.reference import blockwise as reference_module
-from optc.reference.activation_ranges import activation_ranges
+from optc.reference.activation_ranges import RangeObserver
 from tests.support.dense_models import V, dense_model
 
 
@@ -22,7 +22,9 @@ def test_ranges_are_the_largest_magnitudes(
     tokens = np.random.default_rng(1).integers(0, V, (5, 12), np.int32)
     linears = [linear for node in model.graph if (linear := find_linear(node))]
     watched = {linear.x for linear in linears}
-    ranges = activation_ranges(model, watched, tokens, 1)
+    observer = RangeObserver(watched)
+    reference_module.observe(model, tokens, [observer], 1)
+    ranges = observer.ranges
     assert set(ranges) == watched
     whole = model.clone()
     names = sorted(str(value.name) for value in watched)

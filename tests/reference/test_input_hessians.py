@@ -9,7 +9,7 @@ import pytest
 
 from optc.ir.linear import find_linear
 from optc.reference import blockwise as reference_module
-from optc.reference.input_hessians import Float64, HessianObserver, input_hessians
+from optc.reference.input_hessians import Float64, HessianObserver
 from optc.reference.observers import BlockValues
 from tests.support.dense_models import V, dense_model
 
@@ -29,7 +29,7 @@ def test_hessians_are_means_of_outer_products(
         assert value not in found, "each is given once"
         found[value] = hessian
 
-    input_hessians(model, watched, tokens, 1, keep)
+    reference_module.observe(model, tokens, [HessianObserver(watched, keep)], 1)
     assert set(found) == watched
     whole = model.clone()
     names = sorted(str(value.name) for value in watched)

@@ -65,8 +65,8 @@ class _Affine:
 
     def tile(self, values: Float32) -> QuantizedTile:
         symmetric = self._scheme.symmetric
-        whole = values.T.astype(np.int8 if symmetric else np.uint8)
-        scales, zeros = self._scales.T.copy(), None if symmetric else self._zeros.T.copy()
+        whole = values.T.astype(np.int8 if symmetric else np.uint8, order="C")
+        scales, zeros = self._scales.T.copy("C"), None if symmetric else self._zeros.T.copy("C")
         if self._scheme.group_size:
             return QuantizedTile(whole, scales, zeros)
         return QuantizedTile(whole, scales[:, 0], None if zeros is None else zeros[:, 0])
@@ -95,7 +95,7 @@ class _TwoLevel:
         return q, (q * scale - zero) * self._channel
 
     def tile(self, values: Float32) -> QuantizedTile:
-        whole = values.T.astype(np.uint8)
+        whole = values.T.astype(np.uint8, order="C")
         return QuantizedTile(
-            whole, self._channel.copy(), self._zeros.T.copy(), self._scales.T.copy()
+            whole, self._channel.copy(), self._zeros.T.copy("C"), self._scales.T.copy("C")
         )

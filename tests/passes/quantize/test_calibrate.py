@@ -4,13 +4,19 @@ import dataclasses
 import json
 from pathlib import Path
 
+import onnx_ir as ir
 import pytest
 
 from optc.errors import InputError
-from optc.ir.linear import find_linear
-from optc.passes.quantize.calibrate import Calibrate, input_range, note_input_range
+from optc.ir.linear import Linear, find_linear
+from optc.passes.quantize.calibrate import (
+    INPUT_HESSIAN,
+    Calibrate,
+    input_range,
+    note_input_range,
+)
 from optc.pipeline.pipeline import Pipeline
-from optc.reference.calibration import CalibrationStore, calibration_of
+from optc.reference.calibration import CalibrationStore, calibration_of, find_statistics
 from optc.reference.text import digest_text
 from tests.support.dense_models import V, dense_model
 from tests.support.pipelines import pipeline_of
@@ -85,6 +91,31 @@ def test_layers_of_one_input_have_one_range(folder: Path) -> None:
             known = input_range(calibration_of(model), linear)
             by_input.setdefault(str(linear.x.name), set()).add(known)
     assert all(len(found) == 1 for found in by_input.values())
+
+
+def test_hessians_are_kept_once_for_all_layers_of_an_input(folder: Path) -> None:
+    plain, model = dense_model(2), dense_model(2)
+    ranges = _pass(folder).run(plain).facts
+    report = _pass(folder, hessians=True).run(model)
+    assert report.facts["largest_input"] == ranges["largest_input"]
+    assert report.facts["statistics_sha256"] != ranges["statistics_sha256"]
+    store, by_input = calibration_of(model), dict[str, list[object]]()
+    for node in model.graph:
+        if (linear := find_linear(node)) is None:
+            continue
+        (found,) = {
+            id(array): array for array in find_statistics(store, linear, INPUT_HESSIAN)
+        }.values()
+        assert found.shape == (linear.weight.rows_shape[1],) * 2
+        assert found.diagonal().max() <= (input_range(store, linear) or 0) ** 2 * 1.0001
+        by_input.setdefault(str(linear.x.name), []).append(found)
+    assert max(map(len, by_input.values())) > 1
+    assert all(one is arrays[0] for arrays in by_input.values() for one in arrays)
+    assert not find_statistics(calibration_of(plain), linear_of_head(plain), INPUT_HESSIAN)
+
+
+def linear_of_head(model: ir.Model) -> Linear:
+    return [linear for node in model.graph if (linear := find_linear(node))][-1]
 
 
 def test_without_a_text_it_says_how_to_give_one() -> None:

@@ -97,6 +97,7 @@ def test_independent_inputs_of_one_size_give_plain_rounding(scheme: Scheme) -> N
         assert (mine is None) == (plain is None)
         if mine is not None and plain is not None:
             assert mine.dtype == plain.dtype
+            assert mine.flags.c_contiguous, "packing looks at bytes"
             np.testing.assert_array_equal(mine, plain)
 
 

@@ -1,0 +1,68 @@
+"""Weights rounded by GPTQ on demand, by the Hessians that a calibration left in the model."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from threading import Lock
+
+import numpy as np
+
+from optc.errors import InputError
+from optc.ir.linear import Linear
+from optc.ir.quantized_rows import QuantizedTile
+from optc.passes.quantize.affine import RoundRows
+from optc.passes.quantize.calibrate import INPUT_HESSIAN
+from optc.passes.quantize.gptq.factor import Factor, factor_of
+from optc.passes.quantize.gptq.rows import gptq_rows
+from optc.passes.quantize.rounding import Float32
+from optc.passes.quantize.scheme import Scheme
+from optc.reference.calibration import CalibrationStore, find_statistics
+
+#: Factors that are kept: readers take a weight's rows tile after tile, and two weights at once.
+_KEPT = 2
+
+
+class Factors:
+    """Computes factors as they are needed, and keeps the last few: all of a model's would be as
+    large as its weights. Any thread may ask.
+
+    Args:
+        store: Has the Hessians.
+    """
+
+    def __init__(self, store: CalibrationStore) -> None:
+        self._store = store
+        self._known: OrderedDict[tuple[str, int], Factor] = OrderedDict()
+        self._lock = Lock()
+
+    def rounder(self, linear: Linear, name: str) -> RoundRows:
+        """Rounds rows of the weight of ``linear``.
+
+        Raises:
+            InputError: No calibration has seen its inputs.
+        """
+        found = find_statistics(self._store, linear, INPUT_HESSIAN)
+        if not found:
+            raise InputError(
+                "nothing is known of its inputs",
+                where=f"pass quantize-weights, {name}",
+                hint="put calibrate: {hessians: true} before it, and give a --calibration text",
+            )
+
+        def round_rows(rows: Float32, scheme: Scheme, label: str) -> QuantizedTile:
+            return gptq_rows(rows, self._factor(linear, scheme.group_size, name), scheme, label)
+
+        return round_rows
+
+    def _factor(self, linear: Linear, group_size: int, name: str) -> Factor:
+        key = name, group_size
+        with self._lock:
+            factor = self._known.pop(key, None)
+            if factor is None:
+                # of layers that were merged: they read one input, so all have the same
+                hessian = find_statistics(self._store, linear, INPUT_HESSIAN)[0]
+                factor = factor_of(np.asarray(hessian), group_size, name)
+            self._known[key] = factor
+            while len(self._known) > _KEPT:
+                self._known.popitem(last=False)
+        return factor
