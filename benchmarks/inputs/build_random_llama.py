@@ -1,6 +1,6 @@
 """Write a random-weight Llama of a real shape as a Hugging Face folder with bf16 shards.
 
-    python benchmarks/inputs/build_random_llama.py llama-3.2-1b OUT [--tokenizer DIR] [--layers N]
+    python -m benchmarks.inputs.build_random_llama llama-3.2-1b OUT [--tokenizer DIR] [--layers N]
 
 Tensors are drawn and written one by one, so that little memory is needed. The tokenizer of
 another folder is copied along if its ids fit in the vocabulary; without one, gates score random
@@ -21,9 +21,7 @@ from pathlib import Path
 
 import numpy as np
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
-
-from benchmarks.micro.shards import TOKENIZER_FILES, Tensor, write_checkpoint
+from benchmarks.inputs.shards import TOKENIZER_FILES, Tensor, write_checkpoint
 
 LLAMA3_ROPE = {
     "rope_type": "llama3",

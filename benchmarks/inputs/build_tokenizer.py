@@ -1,6 +1,6 @@
 """Train a byte-level BPE tokenizer of any size on the Python files below a folder.
 
-    python benchmarks/inputs/build_tokenizer.py SIZE FOLDER OUTPUT
+    python -m benchmarks.inputs.build_tokenizer SIZE FOLDER OUTPUT
 
 For measurements that depend on the size of a vocabulary. It reads 50 MB, spread over the folder;
 an environment's ``site-packages`` suffices for 128,256 tokens (a minute).

@@ -1,6 +1,6 @@
 """Grow a trained Llama to more parameters without changing what it computes.
 
-    python benchmarks/inputs/grow_model.py examples/models/pycode 4 OUT
+    python -m benchmarks.inputs.grow_model examples/models/pycode 4 OUT
 
 Every channel, MLP neuron and head occurs ``factor`` times in the grown model, and every weight
 that reads them is divided by ``factor``; the head is untied, since it reads where the embedding
@@ -23,9 +23,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
-
-from benchmarks.micro.shards import TOKENIZER_FILES, Tensor, Tile, write_checkpoint
+from benchmarks.inputs.shards import TOKENIZER_FILES, Tensor, Tile, write_checkpoint
 from optc.errors import InputError, OptcError
 from optc.importer.checkpoint import checkpoint_files, read_checkpoint
 from optc.importer.safetensors import StoredTensor

@@ -1,1 +1,1 @@
-"""Parts of a step alone: kernels, sampling, masks, reading weights."""
+"""Parts of a step alone: kernels, attention, sampling, masks."""

@@ -27,8 +27,6 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple, cast
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
-
 from optc import registry
 from optc.artifact import Artifact
 from optc.bench.replay import replay, warm_up

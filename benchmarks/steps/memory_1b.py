@@ -1,6 +1,6 @@
 """Peak memory of compiling a 1.2 B model with gates on: must stay below 3 GB.
 
-    python benchmarks/steps/memory_1b.py [--model DIR]
+    python -m benchmarks.steps.memory_1b [--model DIR]
         [--recipes int8-fused,int4-fused] [--work DIR]
 
 Builds a random-weight Llama of Llama-3.2-1B's shape (unless --model names one), compiles it with
@@ -20,8 +20,6 @@ import threading
 import time
 from pathlib import Path
 from typing import Any
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from benchmarks.inputs.build_random_llama import SHAPES, build
 from optc.driver.compiling.memory import anonymous_bytes, process_tree

@@ -11,7 +11,7 @@ import torch
 from transformers import AutoModelForCausalLM
 
 from benchmarks.inputs.grow_model import grow
-from benchmarks.micro.shards import Tensor, write_checkpoint
+from benchmarks.inputs.shards import Tensor, write_checkpoint
 from optc.errors import InputError
 from optc.importer.checkpoint import checkpoint_files, read_checkpoint
 
