@@ -44,3 +44,17 @@ def test_modules_without_tests_and_other_files_give_none(repository: Path) -> No
 def test_an_unknown_commit_is_an_error(capsys: pytest.CaptureFixture[str]) -> None:
     assert changed.main(["no-such-commit"]) == 2
     assert "no-such-commit" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("module", "test"),
+    [
+        ("benchmarks/soak/__main__.py", "tests/benchmarks/test_soak.py"),
+        ("benchmarks/soak/traffic.py", "tests/benchmarks/test_soak.py"),
+        ("benchmarks/inputs/grow_model.py", "tests/benchmarks/inputs/test_grow_model.py"),
+        ("benchmarks/inputs/shards.py", "tests/benchmarks/inputs/test_grow_model.py"),
+    ],
+)
+def test_benchmarks_that_have_tests(module: str, test: str) -> None:
+    assert (changed.ROOT / module).is_file()
+    assert changed.tests_for(changed.ROOT, [module]) == [test]

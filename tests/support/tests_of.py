@@ -151,6 +151,11 @@ TESTED_ELSEWHERE: dict[str, tuple[str, ...]] = {
     "optc/runtime/text/tokenizer.py": ("tests/runtime/text/test_control_tokens.py",),
     "optc/runtime/loop/awaiting.py": ("tests/runtime/test_handle.py",),
     "optc/runtime/requests/submission.py": ("tests/runtime/requests/test_input_processor.py",),
+    "benchmarks/soak/__main__.py": ("tests/benchmarks/test_soak.py",),
+    "benchmarks/soak/draws.py": ("tests/benchmarks/test_soak.py",),
+    "benchmarks/soak/memory.py": ("tests/benchmarks/test_soak.py",),
+    "benchmarks/soak/traffic.py": ("tests/benchmarks/test_soak.py",),
+    "benchmarks/inputs/shards.py": ("tests/benchmarks/inputs/test_grow_model.py",),
 }
 
 #: Tests of all modules of a folder together.

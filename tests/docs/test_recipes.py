@@ -12,7 +12,7 @@ from optc.executable.executable import KV_TYPES
 from optc.recipe import GATE_NAMES, KEYS, load_recipe
 from optc.target import parse_target
 
-PAGE = (Path(__file__).parents[1] / "docs/recipes.md").read_text(encoding="utf-8")
+PAGE = (Path(__file__).parents[2] / "docs/recipes.md").read_text(encoding="utf-8")
 
 
 def _first_column(header: str) -> list[str]:
