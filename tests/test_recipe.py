@@ -25,7 +25,7 @@ def written(folder: Path, text: str) -> Path:
 
 
 SHIPPED = {
-    *("fp32", "bf16-fused", "int8-fused", "int4-fused"),
+    *("fp32", "bf16-fused", "int8-fused", "int4-fused", "int4-gptq"),
     *("trt-fp16", "trt-int8", "trt-int4", "trt-int8-qdq", "trt-fp8", "trt-nvfp4"),
 }
 
@@ -52,6 +52,8 @@ def test_bounds_of_the_quantized_recipes() -> None:
     int8, int4 = load_recipe("int8-fused").gates, load_recipe("int4-fused").gates
     assert (int8["kl_mean"], int8["top1_agreement"]) == (0.0015, 0.978)
     assert (int4["kl_mean"], int4["top1_agreement"]) == (0.02, 0.92)
+    gptq = load_recipe("int4-gptq").gates
+    assert (gptq["kl_mean"], gptq["top1_agreement"]) == (0.01, 0.94)
     assert load_recipe("trt-nvfp4").gates == load_recipe("trt-int4").gates
 
 
@@ -70,6 +72,7 @@ def test_kv_types_of_the_shipped_recipes() -> None:
         "bf16-fused": "bfloat16",
         "int8-fused": "int8",
         "int4-fused": "int8",
+        "int4-gptq": "int8",
     }
 
 
@@ -161,7 +164,7 @@ def test_unknown_names_are_told_with_the_nearest_one(tmp_path: Path) -> None:
     assert refused("int8-fusd") == (
         "--recipe: unknown recipe 'int8-fusd' (did you mean 'int8-fused'?)"
     )
-    assert "one of bf16-fused, fp32, int4-fused, int8-fused" in refused("zzz")
+    assert "one of bf16-fused, fp32, int4-fused, int4-gptq, int8-fused" in refused("zzz")
     path = written(tmp_path, "name: m\npipeline: [canonicalise]\n")
     assert refused(path) == (f"{path}: unknown pass 'canonicalise' (did you mean 'canonicalize'?)")
     path = written(tmp_path, MINIMAL + "gate: {}\n")

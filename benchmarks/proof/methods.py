@@ -1,0 +1,80 @@
+"""What methods of weight quantization lose on the same grids: plain rounding and GPTQ.
+
+    python -m benchmarks.proof.methods [--json FILE]
+
+Compiles ``examples/models/pycode`` by the recipe int4-gptq with other options of quantize-weights,
+its calibration text and its held-out text. Stated are the gates' figures, the bits of a weight
+(head and embedding included), the seconds of the calibration and of rounding and packing.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import optc
+from optc.recipe import GATE_NAMES
+
+ROOT = Path(__file__).resolve().parents[2]
+MODEL = ROOT / "examples/models/pycode"
+CALIBRATION = ROOT / "examples/text/code_calibration.jsonl"
+TEXT = ROOT / "examples/text/code_heldout.jsonl"
+#: Options of quantize-weights beside the recipe's.
+GRIDS = {
+    "int4, groups of 32, integer scales; head int6": (),
+    "int4, groups of 32, float scales; head int8": ("group_scales=float", "head_bits=8"),
+    "int4, groups of 128, float scales; head int8": (
+        *("group_scales=float", "head_bits=8", "group_size=128"),
+    ),
+    "int8 per channel": (
+        *("bits=8", "group_size=0", "symmetric=true", "group_scales=float", "head_bits=8"),
+    ),
+}
+SHOWN = ("kl_mean", "kl_p99", "top1_agreement", "perplexity_ratio")
+
+
+def figures(grid: str, method: str) -> dict[str, Any]:
+    """Those of one compile."""
+    options = (*GRIDS[grid], f"method={method}")
+    with tempfile.TemporaryDirectory() as folder:
+        artifact = optc.compile(
+            MODEL,
+            recipe="int4-gptq",
+            output=Path(folder) / "artifact",
+            calibration=CALIBRATION,
+            eval_text=TEXT,
+            set=[f"quantize-weights.{option}" for option in options],
+            gate=[f"{name}=none" for name in GATE_NAMES],
+        )
+        report = json.loads((artifact.path / "report.json").read_text())
+    values = {gate["name"]: gate["value"] for gate in report["gates"]}
+    passes = {one["name"]: one for one in report["passes"]}
+    return {
+        "grid": grid,
+        "method": method,
+        "bits_per_weight": passes["quantize-weights"]["facts"]["bits_per_weight"],
+        **{name: values[name] for name in SHOWN},
+        "calibrate_s": passes["calibrate"]["seconds"],
+        "pack_s": report["engines"][0]["build"]["pack_seconds"],
+    }
+
+
+def main() -> None:
+    """Compile all and print a line for each."""
+    parser = argparse.ArgumentParser(prog="benchmarks.proof.methods", description=__doc__)
+    parser.add_argument("--json", type=Path)
+    args = parser.parse_args()
+    rows = []
+    for grid in GRIDS:
+        for method in ("round", "gptq"):
+            rows.append(figures(grid, method))
+            print(json.dumps(rows[-1]), flush=True)
+    if args.json:
+        args.json.write_text(json.dumps(rows, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()
