@@ -132,6 +132,7 @@ TESTED_ELSEWHERE: dict[str, tuple[str, ...]] = {
         "tests/passes/quantize/test_quantize_weights.py",
     ),
     "passes/quantize/two_level.py": ("tests/passes/quantize/test_affine.py",),
+    "passes/quantize/gptq/grids.py": ("tests/passes/quantize/gptq/test_rows.py",),
     "passes/quantize/scheme.py": ("tests/passes/quantize/test_affine.py",),
     "passes/quantize/sample.py": (
         "tests/passes/quantize/test_quantize_static.py",
