@@ -89,7 +89,7 @@ def measurable(name: str) -> MeasurableBackend:
         raise UnavailableError(
             f"the backend {name} measures no ceilings",
             where="bench",
-            hint=f"those of {', '.join(able)} do" if able else "",
+            hint=f"engines of {', '.join(able)} can be measured" if able else "",
         )
     return backend
 

@@ -144,7 +144,7 @@ class Core:
         return None if request.finish_reason else self._cut(request, "cancelled")
 
     def step(self) -> list[Update]:
-        """Run one step, unless `wait_s` says that there is none; what it added to the requests,
+        """Run one step, if there is anything to do; what it added to the requests,
         finished ones included. Those past their deadline end before it."""
         late = [self._cut(request, "deadline") for request in self._expired()]
         return late + self._step() if self.has_work else late

@@ -82,18 +82,21 @@ def column_order(diagonal: Float64, group_size: int) -> npt.NDArray[np.intp]:
 
 
 def _factorize(hessian: Float64, name: str) -> tuple[Float64, float]:
-    """U of the damped H, and the damping that it took."""
-    mean = float(hessian.diagonal().mean())
-    damping = DAMPING
+    """U of the damped H, and the damping that it took; ``hessian`` is lost.
+
+    With H = R Rᵀ, R upper triangular, U is R⁻¹. That R is the Cholesky factor of H with rows and
+    columns in reverse, and H need not be inverted.
+    """
+    diagonal = hessian.diagonal().copy()
+    damping, mean = DAMPING, float(diagonal.mean())
     for _ in range(_RETRIES + 1):
-        damped = hessian.copy()
-        damped[np.diag_indices_from(damped)] += damping * mean
+        np.fill_diagonal(hessian, diagonal + damping * mean)
         try:
-            # of H first: an indefinite H has an inverse, too
-            half = np.linalg.inv(np.linalg.cholesky(damped))
-            return np.linalg.cholesky(half.T @ half).T, damping
+            factor = np.linalg.cholesky(hessian[::-1, ::-1])
         except np.linalg.LinAlgError:
             damping *= 10
+            continue
+        return np.triu(np.linalg.inv(factor[::-1, ::-1])), damping
     raise InputError(
         "the statistics of its inputs are no squares", where=name, hint="calibrate again"
     )
