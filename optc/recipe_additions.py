@@ -11,8 +11,8 @@ from optc.pipeline import registry
 from optc.pipeline.base import Pass
 from optc.recipe import Recipe
 
-#: The pass that runs the model over a text.
-CALIBRATE = "calibrate"
+#: The passes that run the model over a text.
+READ_TEXT = ("calibrate", "propagate-errors")
 
 
 def with_adapters(recipe: Recipe, text: str) -> Recipe:
@@ -74,7 +74,7 @@ def with_calibration(recipe: Recipe, text: Path, folder: Path, sha256: str) -> R
     """
     options = {"text": str(text), "folder": str(folder), "sha256": sha256}
     passes = [
-        one.with_options(options) if one.name == CALIBRATE else one
+        one.with_options(options) if one.name in READ_TEXT else one
         for one in recipe.pipeline.passes
     ]
     return _with_passes(recipe, passes)
@@ -82,7 +82,7 @@ def with_calibration(recipe: Recipe, text: Path, folder: Path, sha256: str) -> R
 
 def calibrates(recipe: Recipe) -> bool:
     """Whether the recipe has a pass that wants a text."""
-    return _runs(recipe, CALIBRATE)
+    return any(_runs(recipe, name) for name in READ_TEXT)
 
 
 def _runs(recipe: Recipe, name: str) -> bool:

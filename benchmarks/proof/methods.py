@@ -1,4 +1,5 @@
-"""What methods of weight quantization lose on the same grids: plain rounding and GPTQ.
+"""What methods of weight quantization lose on the same grids: plain rounding, and GPTQ, which may
+propagate errors.
 
     python -m benchmarks.proof.methods [--json FILE]
 
@@ -33,12 +34,20 @@ GRIDS = {
         *("bits=8", "group_size=0", "symmetric=true", "group_scales=float", "head_bits=8"),
     ),
 }
+#: Method of quantize-weights and strength of propagate-errors.
+METHODS = {
+    "round": ("round", 0.0),
+    "gptq": ("gptq", 0.0),
+    "gptq, half of the errors propagated": ("gptq", 0.5),
+    "gptq, errors propagated": ("gptq", 1.0),
+}
 SHOWN = ("kl_mean", "kl_p99", "top1_agreement", "perplexity_ratio")
 
 
 def figures(grid: str, method: str) -> dict[str, Any]:
     """Those of one compile."""
-    options = (*GRIDS[grid], f"method={method}")
+    rounding, strength = METHODS[method]
+    options = [f"quantize-weights.{one}" for one in (*GRIDS[grid], f"method={rounding}")]
     with tempfile.TemporaryDirectory() as folder:
         artifact = optc.compile(
             MODEL,
@@ -46,7 +55,7 @@ def figures(grid: str, method: str) -> dict[str, Any]:
             output=Path(folder) / "artifact",
             calibration=CALIBRATION,
             eval_text=TEXT,
-            set=[f"quantize-weights.{option}" for option in options],
+            set=[*options, f"propagate-errors.strength={strength}"],
             gate=[f"{name}=none" for name in GATE_NAMES],
         )
         report = json.loads((artifact.path / "report.json").read_text())
@@ -57,7 +66,7 @@ def figures(grid: str, method: str) -> dict[str, Any]:
         "method": method,
         "bits_per_weight": passes["quantize-weights"]["facts"]["bits_per_weight"],
         **{name: values[name] for name in SHOWN},
-        "calibrate_s": passes["calibrate"]["seconds"],
+        "calibrate_s": passes["propagate-errors"]["seconds"],
         "pack_s": report["engines"][0]["build"]["pack_seconds"],
     }
 
@@ -69,7 +78,7 @@ def main() -> None:
     args = parser.parse_args()
     rows = []
     for grid in GRIDS:
-        for method in ("round", "gptq"):
+        for method in METHODS:
             rows.append(figures(grid, method))
             print(json.dumps(rows[-1]), flush=True)
     if args.json:

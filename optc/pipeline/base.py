@@ -76,6 +76,21 @@ class Pass:
         """Rewrite ``model`` in place and report."""
         raise NotImplementedError  # pragma: no cover - abstract
 
+    def run_before(self, model: ir.Model, later: Sequence[Pass]) -> PassReport:
+        """Rewrite ``model`` in place and report, ``later`` passes being known; what pipelines call.
+
+        Most passes need not know them.
+        """
+        return self.run(model)
+
+    def working_bytes(self, model: ir.Model) -> int:
+        """Memory that the pass takes at its peak while it runs on ``model``, in the dense form, or
+        that it takes to read the weights it leaves; 0 where that is little.
+
+        For a prediction before the first pass runs: files that are mapped do not count.
+        """
+        return 0
+
     def samples(self) -> Sequence[ir.Node]:
         """Nodes such as it writes into any model, by which backends tell before there is a model
         whether they take its options; none where that depends on the model."""

@@ -109,7 +109,7 @@ class Pipeline:
         if one.takes:
             form_type(model).of(model)
         one.requires(model)
-        report = one.run(model)
+        report = one.run_before(model, self.passes[index + 1 :])
         idle = not report.count and one.name not in self.optional
         if idle and (one.required or one.name in self.required):
             raise _fired_never(one, report)

@@ -112,7 +112,7 @@ class BlockwiseReference:
             valid until `close`.
         """
         windows, size = tokens.shape
-        streams = [self._embed(tokens)]
+        streams = [self.embed(tokens)]
         if keep_original:
             streams.append(self._copy(streams[0]))
         batch = min(windows, max(1, BLOCK_ROWS // size))
@@ -126,7 +126,7 @@ class BlockwiseReference:
             rewritten = {v: a for one in observers for v, a in one.rewrite(block).items()}
             if rewritten:
                 run.replace(rewritten)
-                for chunk in _chunks(windows, batch):
+                for chunk in chunks(windows, batch):
                     results[chunk], _ = run.run(streams[0][chunk])
             streams[0], results = results, streams[0]
             if progress is not None:
@@ -152,7 +152,7 @@ class BlockwiseReference:
         self._scratch.clear()
         self._known = None
 
-    def _embed(self, tokens: Int32) -> Float32:
+    def embed(self, tokens: Int32) -> Float32:
         """Embedding rows [W, S, D] of the tokens; each used row is read once."""
         table = self.parts.embedding.const_value
         if table is None:
@@ -193,7 +193,7 @@ def _observe(
     The first stream's results go to ``results``; the second stream, the original one, is replaced
     by its own results.
     """
-    for chunk in _chunks(len(results), batch):
+    for chunk in chunks(len(results), batch):
         ran = [run.run(stream[chunk]) for stream in streams]
         (_, values), (_, original) = ran[0], ran[-1]
         for observer in observers:
@@ -205,7 +205,8 @@ def _observe(
             target[chunk] = result
 
 
-def _chunks(windows: int, batch: int) -> Iterator[slice]:
+def chunks(windows: int, batch: int) -> Iterator[slice]:
+    """Slices of ``batch`` windows that cover all."""
     for start in range(0, windows, batch):
         yield slice(start, min(start + batch, windows))
 

@@ -5,12 +5,14 @@ from __future__ import annotations
 from optc.passes.quantize.calibrate import Calibrate
 from optc.passes.quantize.cast_weights import CastWeights
 from optc.passes.quantize.compute_type import ComputeType
+from optc.passes.quantize.propagate.propagate_errors import PropagateErrors
 from optc.passes.quantize.quantize_static import QuantizeStatic
 from optc.passes.quantize.quantize_weights import QuantizeWeights
 from optc.pipeline.base import Pass
 
 PASSES: tuple[type[Pass], ...] = (
     Calibrate,
+    PropagateErrors,
     QuantizeWeights,
     QuantizeStatic,
     CastWeights,

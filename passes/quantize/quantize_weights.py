@@ -115,14 +115,11 @@ class QuantizeWeights(Pass):
             linear = find_linear(node)
             if linear is None:
                 continue
-            if head is not None and linear.initializer is head.initializer:
-                if not self.head:
-                    report.skip(linear.matmul, "the head stays float (head=false)")
-                    continue
-                scheme = self._head_scheme(linear, report)
-            else:
-                scheme = self._scheme(linear, report)
-            work.quantize_linear(linear, scheme)
+            is_head = head is not None and linear.initializer is head.initializer
+            if is_head and not self.head:
+                report.skip(linear.matmul, "the head stays float (head=false)")
+                continue
+            work.quantize_linear(linear, self.scheme_of(linear, report, head=is_head))
         if self.embedding:
             tied = work.weights.get(head.initializer) if head is not None else None
             work.quantize_embeddings(head.weight if head is not None else None, tied)
@@ -130,13 +127,14 @@ class QuantizeWeights(Pass):
         report.facts = work.facts()
         return report
 
-    def _scheme(self, linear: Linear, report: PassReport) -> Scheme:
-        return _fitting(self._wanted(self.bits), linear, report)
+    def scheme_of(self, linear: Linear, report: PassReport, *, head: bool = False) -> Scheme:
+        """The grid of a layer's weight; that it is another one than asked for goes into the report.
 
-    def _head_scheme(self, linear: Linear, report: PassReport) -> Scheme:
-        if self.head_bits == 8 != self.bits:
+        Layers that are merged later get the one that the merged layer has: it depends on K alone.
+        """
+        if head and self.head_bits == 8 != self.bits:
             return _PER_CHANNEL
-        return _fitting(self._wanted(self.head_bits), linear, report)
+        return _fitting(self._wanted(self.head_bits if head else self.bits), linear, report)
 
     def _wanted(self, bits: int) -> Scheme:
         return Scheme(bits, self.group_size, self.symmetric, self.group_scales == "int")

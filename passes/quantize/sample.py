@@ -8,7 +8,7 @@ import numpy as np
 import onnx_ir as ir
 
 from optc.ir.weights import as_lazy
-from optc.passes.quantize.calibrate import INPUT_HESSIAN, INPUT_RANGE
+from optc.passes.quantize.statistics import INPUT_HESSIAN, INPUT_RANGE
 from optc.pipeline.base import Pass
 from optc.reference.calibration import calibration_of
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 import numpy as np
 import onnx_ir as ir
 
-from optc.passes.quantize.calibrate import INPUT_RANGE
+from optc.passes.quantize.statistics import INPUT_RANGE
 from optc.reference.calibration import calibration_of
 
 

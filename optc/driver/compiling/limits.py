@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Iterable
+
 import onnx_ir as ir
 
 from optc.artifact import ArtifactWriter
 from optc.cpu_caches import beyond_caches
+from optc.driver.compiling.memory import tree_bytes
 from optc.errors import InputError
 from optc.ir.weights import TILE_ELEMENTS
+from optc.pipeline.base import Pass
 from optc.reference.blockwise import HIDDEN_BYTES, VOCAB_TILE
 from optc.reference.partition import partition
 from optc.reference.text import WINDOW_TOKENS, windows_for
@@ -53,8 +58,36 @@ def check_disk(model: ir.Model, writer: ArtifactWriter, copies: int = 1) -> None
         )
 
 
+def check_passes(dense: ir.Model, passes: Iterable[Pass], limit: int) -> None:
+    """Check that no pass is predicted to take memory beyond ``limit`` bytes; 0 is no limit.
+
+    Args:
+        dense: The model in dense form.
+        passes: Those that are still to run.
+        limit: ``--max-ram``.
+
+    Raises:
+        InputError: One is; says what is predicted.
+    """
+    present = tree_bytes(os.getpid()) if limit else 0
+    for one in passes if limit else ():
+        needed = present + one.working_bytes(dense)
+        if needed > limit:
+            raise InputError(
+                f"pass {one.name} is predicted to need {needed:,} bytes of memory, "
+                f"but {limit:,} are allowed",
+                where="--max-ram",
+                hint="allow more, or take a recipe without it",
+            )
+
+
 def predicted_bytes(
-    reference: ir.Model, present_bytes: int, *, gated: bool, tuned: bool = False
+    reference: ir.Model,
+    present_bytes: int,
+    *,
+    gated: bool,
+    tuned: bool = False,
+    read_bytes: int = 0,
 ) -> int:
     """Peak of anonymous and shared memory that the rest of a compile will reach.
 
@@ -63,6 +96,7 @@ def predicted_bytes(
         present_bytes: What is taken now, with the model imported and its passes run.
         gated: Whether gates will be measured.
         tuned: Whether schedules of kernels will be.
+        read_bytes: What passes say that reading their weights takes (`Pass.working_bytes`).
 
     Raises:
         UnsupportedError: Gates are wanted and the model cannot be cut into layers.
@@ -70,12 +104,18 @@ def predicted_bytes(
     largest = _largest_weight(reference)
     pack = (usable_threads() + 1) * _TILE_COPIES * 4 * min(TILE_ELEMENTS, largest)
     tune = max(beyond_caches(), largest) if tuned else 0
-    build = COMPILER_BYTES + max(pack, tune)
+    build = COMPILER_BYTES + max(pack, tune) + read_bytes
     return present_bytes + max(build, _gate_bytes(reference) if gated else 0)
 
 
 def check_memory(
-    reference: ir.Model, present_bytes: int, limit: int, *, gated: bool, tuned: bool = False
+    reference: ir.Model,
+    present_bytes: int,
+    limit: int,
+    *,
+    gated: bool,
+    tuned: bool = False,
+    read_bytes: int = 0,
 ) -> None:
     """Check that a compile is predicted to stay within ``limit`` bytes; 0 is no limit.
 
@@ -86,7 +126,9 @@ def check_memory(
         return
 
     def needs(gated: bool, tuned: bool) -> int:
-        return predicted_bytes(reference, present_bytes, gated=gated, tuned=tuned)
+        return predicted_bytes(
+            reference, present_bytes, gated=gated, tuned=tuned, read_bytes=read_bytes
+        )
 
     needed = needs(gated, tuned)
     if needed > limit:

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 
 import onnx_ir as ir
 
+from optc.driver.compiling.limits import check_passes
 from optc.driver.compiling.options import ResolvedOptions
 from optc.pipeline import registry as pass_registry
 from optc.pipeline.instruments import Instrument, dump_to
@@ -52,6 +53,7 @@ def lower(model: ir.Model, options: ResolvedOptions) -> Lowered:
     def keep(record: PassRecord, current: ir.Model) -> None:
         if record.index == leading - 1:
             kept.append(current.clone())
+            check_passes(current, pipeline.passes[leading:], options.max_ram_bytes)
 
     def tell(record: PassRecord, current: ir.Model) -> None:
         options.progress("passes", record.index + 1, len(pipeline.passes))

@@ -11,11 +11,11 @@ from optc.errors import InputError
 from optc.ir.linear import Linear
 from optc.ir.quantized_rows import QuantizedTile
 from optc.passes.quantize.affine import RoundRows
-from optc.passes.quantize.calibrate import INPUT_HESSIAN
 from optc.passes.quantize.gptq.factor import Factor, factor_of
 from optc.passes.quantize.gptq.rows import gptq_rows
 from optc.passes.quantize.rounding import Float32
 from optc.passes.quantize.scheme import Scheme
+from optc.passes.quantize.statistics import INPUT_HESSIAN
 from optc.reference.calibration import CalibrationStore, find_statistics
 
 #: Factors that are kept: readers take a weight's rows tile after tile, and two weights at once.

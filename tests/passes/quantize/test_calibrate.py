@@ -9,12 +9,8 @@ import pytest
 
 from optc.errors import InputError
 from optc.ir.linear import Linear, find_linear
-from optc.passes.quantize.calibrate import (
-    INPUT_HESSIAN,
-    Calibrate,
-    input_range,
-    note_input_range,
-)
+from optc.passes.quantize.calibrate import Calibrate, input_range, note_input_range
+from optc.passes.quantize.statistics import INPUT_HESSIAN
 from optc.pipeline.pipeline import Pipeline
 from optc.reference.calibration import CalibrationStore, calibration_of, find_statistics
 from optc.reference.text import digest_text

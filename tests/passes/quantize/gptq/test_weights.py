@@ -9,13 +9,13 @@ import pytest
 from optc.errors import InputError
 from optc.ir.linear import Linear, find_linear
 from optc.ir.quantized_rows import QuantizedPart
-from optc.passes.quantize.calibrate import INPUT_HESSIAN
 from optc.passes.quantize.gptq import weights as module
 from optc.passes.quantize.gptq.factor import Factor, factor_of
 from optc.passes.quantize.gptq.rows import gptq_rows
 from optc.passes.quantize.gptq.weights import Factors
 from optc.passes.quantize.quantize_weights import QuantizeWeights
 from optc.passes.quantize.scheme import Scheme
+from optc.passes.quantize.statistics import INPUT_HESSIAN
 from optc.reference.calibration import CalibrationStore, calibration_of, weights_of
 from tests.passes.quantize.gptq.test_rows import correlated, weight
 from tests.support.ir_text import f32, model_of, nodes_text

@@ -1,0 +1,86 @@
+"""`propagate-errors`: weights corrected for what quantizing earlier layers does to their inputs."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+import onnx_ir as ir
+
+from optc.errors import InputError
+from optc.ir.linear import head_of
+from optc.passes.quantize.propagate.replace import QuantizeStages
+from optc.passes.quantize.quantize_weights import QuantizeWeights
+from optc.passes.quantize.reads_text import ReadsText
+from optc.pipeline.base import Pass, PassReport
+from optc.reference.calibration import calibration_of
+from optc.target import usable_threads
+
+
+@dataclass(frozen=True)
+class PropagateErrors(ReadsText):
+    """Each linear layer's weight becomes its target for the inputs that quantized layers give it.
+
+    The float32 model runs over a text twice side by side, as it is and with each layer quantized
+    as ``quantize-weights``, which must come later, will do it: layer after layer, within a block
+    too. A layer's weight is corrected for the drift of its inputs and, where its result is added
+    to a residual, for the residual's (`propagate.targets`); then it is quantized. The Hessians of
+    the inputs as they then are go into the calibration store, where GPTQ finds them.
+
+    Layers with fewer than 16 tokens for each input are left alone and named: a correction from few
+    tokens makes the result worse. The head is not corrected.
+
+    Attributes:
+        strength: Share of the correction, 0 to 1. At 0, only the Hessians are noted.
+    """
+
+    name: ClassVar[str] = "propagate-errors"
+
+    windows: int = 64
+    strength: float = 1.0
+
+    def __post_init__(self) -> None:
+        """Refuse a strength that is no share.
+
+        Raises:
+            InputError: It is beyond 0 to 1.
+        """
+        if not 0 <= self.strength <= 1:
+            raise InputError(f"strength={self.strength} is not 0 to 1", where=f"pass {self.name}")
+
+    def run(self, model: ir.Model) -> PassReport:
+        """Refuse: what the errors are depends on the passes after this one."""
+        return self.run_before(model, ())
+
+    def run_before(self, model: ir.Model, later: Sequence[Pass]) -> PassReport:
+        """Correct ``model`` for the ``quantize-weights`` among ``later``.
+
+        Raises:
+            InputError: There is none, or the text or the tokenizer cannot be used.
+        """
+        from optc.reference.two_streams import run_two_streams  # brings ONNX Runtime
+
+        quantize = next((one for one in later if isinstance(one, QuantizeWeights)), None)
+        if quantize is None:
+            raise InputError(
+                "no quantize-weights comes after it",
+                where=f"pass {self.name}",
+                hint="leave it out, or put quantize-weights behind it",
+            )
+        tokens, report, store = self.tokens(), PassReport(), calibration_of(model)
+        stages = QuantizeStages(quantize, store, report, self.strength, head_of(model))
+        run_two_streams(model, tokens, stages, usable_threads())
+        for value, target in stages.targets.items():
+            value.const_value = target
+        report.facts = {
+            "tokens": int(tokens.size),
+            "block_sqnr_db": [round(_decibels(noise), 2) for noise in stages.noise],
+            "statistics_sha256": store.digest(),
+        }
+        return report
+
+
+def _decibels(noise: float) -> float:
+    return -10 * math.log10(noise) if noise else 200.0

@@ -1,0 +1,95 @@
+"""Targets solve the least squares that they are stated to solve."""
+
+from __future__ import annotations
+
+import numpy as np
+import onnx_ir as ir
+import pytest
+
+from optc.ir.weights import as_lazy
+from optc.passes.quantize.propagate.sums import input_sums
+from optc.passes.quantize.propagate.targets import Correction, add_of, mix_of
+from optc.reference.two_streams import Pair
+
+
+def pairs(
+    tokens: int = 4000, k: int = 24, n: int = 40, seed: int = 0
+) -> tuple[np.ndarray, Pair, Pair]:
+    """A weight, its inputs in both runs, and a residual in both."""
+    rng = np.random.default_rng(seed)
+    basis = rng.standard_normal((k, k))
+    x = rng.standard_normal((4, tokens // 4, k)) @ basis
+    noise = 0.2 * x @ rng.standard_normal((k, k)) / np.sqrt(k)
+    r = rng.standard_normal((4, tokens // 4, n))
+    gap = 0.3 * (x @ rng.standard_normal((k, n))) / k
+    inputs, residual = (
+        Pair((a + b).astype(np.float32), a.astype(np.float32)) for a, b in ((x, noise), (r, gap))
+    )
+    return rng.standard_normal((n, k)).astype(np.float32), inputs, residual
+
+
+def lost(target: np.ndarray, weight: np.ndarray, inputs: Pair, residual: Pair) -> float:
+    """Mean square of what the sum of residual and result loses."""
+    wanted = residual.original + inputs.original @ weight.T
+    return float(np.mean((residual.changed + inputs.changed @ target.T - wanted) ** 2))
+
+
+def targets(strength: float = 1.0, seed: int = 0) -> tuple[np.ndarray, np.ndarray, Pair, Pair]:
+    weight, inputs, residual = pairs(seed=seed)
+    sums = input_sums(inputs, [residual])
+    correction = Correction(mix_of(sums, strength), add_of(sums, 0, strength))
+    lazy = correction.target(as_lazy(ir.tensor(weight)))
+    return lazy.read_rows(0, len(weight)), weight, inputs, residual
+
+
+def test_sums_are_means_over_all_tokens() -> None:
+    _, inputs, residual = pairs()
+    sums = input_sums(inputs, [residual])
+    x, y = (
+        a.reshape(-1, a.shape[-1]).astype(np.float64) for a in (inputs.changed, inputs.original)
+    )
+    np.testing.assert_allclose(sums.hessian, x.T @ x / len(x), rtol=1e-4, atol=1e-4)
+    np.testing.assert_allclose(sums.drift, (y - x).T @ x / len(x), rtol=1e-4, atol=1e-4)
+    gap = (residual.original - residual.changed).reshape(len(x), -1)
+    np.testing.assert_allclose(sums.residuals[0], gap.T @ x / len(x), rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_the_target_is_ridge_regression_towards_the_weight(seed: int) -> None:
+    target, weight, inputs, residual = targets(seed=seed)
+    x = inputs.changed.reshape(-1, weight.shape[1]).astype(np.float64)
+    wanted = residual.original + inputs.original @ weight.T - residual.changed
+    left = wanted.reshape(len(x), -1) - x @ weight.T.astype(np.float64)
+    damping = 0.01 * np.mean(np.sum(x * x, axis=0))
+    change = np.linalg.solve(x.T @ x + damping * np.eye(x.shape[1]), x.T @ left).T
+    np.testing.assert_allclose(target, weight + change, atol=2e-4)
+    assert lost(target, weight, inputs, residual) < 0.5 * lost(weight, weight, inputs, residual)
+
+
+def test_half_the_strength_is_half_the_way() -> None:
+    half, weight, *_ = targets(0.5)
+    whole, *_ = targets(1.0)
+    np.testing.assert_allclose(half - weight, 0.5 * (whole - weight), atol=1e-5)
+
+
+def test_inputs_that_are_always_zero_get_no_share() -> None:
+    weight, inputs, residual = pairs()
+    for one in (inputs.changed, inputs.original):
+        one[..., 3] = 0
+    sums = input_sums(inputs, [residual])
+    correction = Correction(mix_of(sums, 1.0), add_of(sums, 0, 1.0))
+    target = correction.target(as_lazy(ir.tensor(weight))).read_rows(0, len(weight))
+    np.testing.assert_array_equal(target[:, 3], weight[:, 3])
+    assert np.isfinite(target).all()
+
+
+def test_rows_do_not_depend_on_what_is_read_with_them() -> None:
+    rng = np.random.default_rng(0)
+    weight, mix, add = (
+        rng.standard_normal(s).astype(np.float32) for s in ((600, 32), (32, 32), (600, 32))
+    )
+    lazy = Correction(mix, add).target(as_lazy(ir.tensor(weight)))
+    whole = lazy.read_rows(0, 600)
+    np.testing.assert_allclose(whole, weight + weight @ mix + add, atol=1e-4)
+    for start, stop in ((0, 1), (255, 257), (300, 600), (599, 600)):
+        np.testing.assert_array_equal(lazy.read_rows(start, stop), whole[start:stop])
