@@ -38,8 +38,7 @@ GRIDS = {
 METHODS = {
     "round": ("round", 0.0),
     "gptq": ("gptq", 0.0),
-    "gptq, half of the errors propagated": ("gptq", 0.5),
-    "gptq, errors propagated": ("gptq", 1.0),
+    "gptq, errors propagated": ("gptq", 0.5),
 }
 SHOWN = ("kl_mean", "kl_p99", "top1_agreement", "perplexity_ratio")
 

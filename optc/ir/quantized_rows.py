@@ -41,6 +41,19 @@ class QuantizedTile(NamedTuple):
         return QuantizedTile(integers.reshape(n, -1).astype(np.int8), self.scales, None)
 
 
+def joined_tiles(tiles: Sequence[QuantizedTile]) -> QuantizedTile:
+    """The rows of ``tiles``, all of one kind, below each other."""
+    values, scales, zero_points, group_scales = zip(*tiles, strict=True)
+    return QuantizedTile(
+        np.concatenate(values), np.concatenate(scales), _joined(zero_points), _joined(group_scales)
+    )
+
+
+def _joined(parts: Sequence[Array | None]) -> Array | None:
+    found = [part for part in parts if part is not None]
+    return np.concatenate(found) if found else None
+
+
 class QuantizedPart(LazyWeight):
     """The values, scales, group scales or zero points of a quantized weight.
 

@@ -15,8 +15,9 @@ from optc.ir.linear import Linear, find_linear, head_of, sources
 from optc.ir.quantized_rows import QuantizedRows
 from optc.ir.sources import sources_metadata
 from optc.ir.weights import LazyWeight
-from optc.passes.quantize.affine import RoundRows, quantized_rows
+from optc.passes.quantize.affine import quantized_rows
 from optc.passes.quantize.gptq.weights import Factors
+from optc.passes.quantize.kept_rows import find_rows
 from optc.passes.quantize.sample import sample_nodes
 from optc.passes.quantize.scheme import Scheme
 from optc.pipeline.base import Pass, PassReport
@@ -52,7 +53,8 @@ class QuantizeWeights(Pass):
         embedding: Quantize the embedding.
         method: ``round``: each weight to the nearest value; ``gptq``: one input after the other,
             the rest making up for each error (`optc.passes.quantize.gptq`), by the Hessians of
-            ``calibrate: {hessians: true}`` before it. The grids, and so the speed, are the same.
+            ``calibrate: {hessians: true}`` or ``propagate-errors`` before it. The grids, and so the
+            speed, are the same.
     """
 
     name: ClassVar[str] = "quantize-weights"
@@ -191,10 +193,7 @@ class _Rewriter:
         parts = self.weights.get(linear.initializer)
         if parts is None:
             metadata = sources_metadata(sources([linear]))
-            rounder = None
-            if self._factors is not None:
-                rounder = self._factors.rounder(linear, linear.name)
-            parts = self._add_parts(linear.weight, scheme, linear.name, metadata, rounder)
+            parts = self._add_parts(self._rows(linear, scheme), linear.name, metadata)
             self.weights[linear.initializer] = parts
         quantize = self._activations.get(linear.x)
         if quantize is None:
@@ -233,7 +232,7 @@ class _Rewriter:
                 continue
             else:
                 name = table.name or "embedding"
-                parts = self._add_parts(table, _PER_CHANNEL, name, {})
+                parts = self._add_parts(quantized_rows(table, _PER_CHANNEL, name), name, {})
                 self._embeddings.append(parts)
                 label = "embedding int8 per row"
             new = make_node(
@@ -253,15 +252,16 @@ class _Rewriter:
         bits = sum(_bits(p.rows) for p in every)
         return {"weights": weights, "bits_per_weight": bits / weights if weights else 0.0}
 
-    def _add_parts(
-        self,
-        weight: LazyWeight,
-        scheme: Scheme,
-        name: str,
-        metadata: dict[str, str],
-        round_rows: RoundRows | None = None,
-    ) -> _Parts:
-        rows = quantized_rows(weight, scheme, name, round_rows)
+    def _rows(self, linear: Linear, scheme: Scheme) -> QuantizedRows:
+        """The weight of ``linear``: as an earlier pass rounded it, or rounded as it is read."""
+        name = linear.name
+        kept = find_rows(calibration_of(self.model), linear, scheme, name)
+        if kept is not None:
+            return kept
+        rounder = None if self._factors is None else self._factors.rounder(linear, name)
+        return quantized_rows(linear.weight, scheme, name, rounder)
+
+    def _add_parts(self, rows: QuantizedRows, name: str, metadata: dict[str, str]) -> _Parts:
         graph = self.model.graph
 
         def optional(part: LazyWeight | None, suffix: str) -> ir.Value | None:

@@ -18,6 +18,7 @@ REQUIRED = {
     "kv-cache",
     "kv-slots",
     "medusa-heads",
+    "propagate-errors",
     "quantize-static",
     "quantize-weights",
 }

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 import numpy as np
 
-from optc.ir.quantized_rows import QuantizedTile
-from optc.ir.weights import Array
+from optc.ir.quantized_rows import QuantizedTile, joined_tiles
 from optc.passes.quantize.gptq.factor import Factor
 from optc.passes.quantize.gptq.grids import grid_of
 from optc.passes.quantize.rounding import Float32
@@ -36,17 +33,7 @@ def gptq_rows(rows: Float32, factor: Factor, scheme: Scheme, name: str = "weight
     """
     starts = range(0, len(rows), _TILE)
     tiles = [_tile(rows[at : at + _TILE], factor, scheme, name) for at in starts]
-    return QuantizedTile(
-        np.concatenate([tile.values for tile in tiles]),
-        np.concatenate([tile.scales for tile in tiles]),
-        _joined(tile.zero_points for tile in tiles),
-        _joined(tile.group_scales for tile in tiles),
-    )
-
-
-def _joined(parts: Iterable[Array | None]) -> Array | None:
-    found = [part for part in parts if part is not None]
-    return np.concatenate(found) if found else None
+    return joined_tiles(tiles)
 
 
 def _tile(rows: Float32, factor: Factor, scheme: Scheme, name: str) -> QuantizedTile:

@@ -46,7 +46,7 @@ class Factors:
             raise InputError(
                 "nothing is known of its inputs",
                 where=f"pass quantize-weights, {name}",
-                hint="put calibrate: {hessians: true} before it, and give a --calibration text",
+                hint="put propagate-errors before it, and give a --calibration text",
             )
 
         def round_rows(rows: Float32, scheme: Scheme, label: str) -> QuantizedTile:

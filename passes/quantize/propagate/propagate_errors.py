@@ -21,25 +21,27 @@ from optc.target import usable_threads
 
 @dataclass(frozen=True)
 class PropagateErrors(ReadsText):
-    """Each linear layer's weight becomes its target for the inputs that quantized layers give it.
+    """Each linear layer is quantized for the inputs that quantized layers before it give it.
 
     The float32 model runs over a text twice side by side, as it is and with each layer quantized
-    as ``quantize-weights``, which must come later, will do it: layer after layer, within a block
+    by the options of ``quantize-weights``, which must come later: layer after layer, within a block
     too. A layer's weight is corrected for the drift of its inputs and, where its result is added
-    to a residual, for the residual's (`propagate.targets`); then it is quantized. The Hessians of
-    the inputs as they then are go into the calibration store, where GPTQ finds them.
+    to a residual, for the residual's (`propagate.targets`); then it is quantized. The graph stays
+    as it is: the quantized rows go into the calibration store, where ``quantize-weights`` finds
+    them, as does the Hessian of the head's input.
 
     Layers with fewer than 16 tokens for each input are left alone and named: a correction from few
     tokens makes the result worse. The head is not corrected.
 
     Attributes:
-        strength: Share of the correction, 0 to 1. At 0, only the Hessians are noted.
+        strength: Share of the correction, 0 to 1. At 0, layers are rounded for the inputs they get,
+            but not corrected.
     """
 
     name: ClassVar[str] = "propagate-errors"
 
     windows: int = 64
-    strength: float = 1.0
+    strength: float = 0.5
 
     def __post_init__(self) -> None:
         """Refuse a strength that is no share.
@@ -55,7 +57,7 @@ class PropagateErrors(ReadsText):
         return self.run_before(model, ())
 
     def run_before(self, model: ir.Model, later: Sequence[Pass]) -> PassReport:
-        """Correct ``model`` for the ``quantize-weights`` among ``later``.
+        """Quantize the layers of ``model`` for the ``quantize-weights`` among ``later``.
 
         Raises:
             InputError: There is none, or the text or the tokenizer cannot be used.
@@ -72,8 +74,6 @@ class PropagateErrors(ReadsText):
         tokens, report, store = self.tokens(), PassReport(), calibration_of(model)
         stages = QuantizeStages(quantize, store, report, self.strength, head_of(model))
         run_two_streams(model, tokens, stages, usable_threads())
-        for value, target in stages.targets.items():
-            value.const_value = target
         report.facts = {
             "tokens": int(tokens.size),
             "block_sqnr_db": [round(_decibels(noise), 2) for noise in stages.noise],

@@ -1,8 +1,9 @@
-"""Sums over the tokens of two runs of a layer's inputs, and of the residuals it is added to."""
+"""Sums over the tokens of two runs of the reference: x as it was, x' as quantized layers before
+leave it."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable
 
 import numpy as np
 import numpy.typing as npt
@@ -10,52 +11,67 @@ import numpy.typing as npt
 from optc.reference.submodel import Array
 from optc.reference.two_streams import Pair
 
+Float32 = npt.NDArray[np.float32]
 Float64 = npt.NDArray[np.float64]
 #: Tokens whose products are summed in float32, before they are added in float64.
 _ROWS = 2048
 
 
-@dataclass(frozen=True)
-class InputSums:
-    """Of inputs x [T, K] as they were, and x' [T, K] as quantized layers before them leave them.
-
-    Attributes:
-        hessian: E[x' x'ᵀ], [K, K].
-        drift: E[(x - x') x'ᵀ], [K, K].
-        residuals: E[(r - r') x'ᵀ], [D, K], for each of some residuals r.
-    """
-
-    hessian: Float64
-    drift: Float64
-    residuals: list[Float64] = field(default_factory=list)
+def hessian_of(x: Pair) -> Float64:
+    """E[x' x'ᵀ], [K, K]."""
+    return _mean(x.changed.shape, lambda rows: _gram(_rows(x.changed, rows)))
 
 
-def input_sums(inputs: Pair, residuals: list[Pair]) -> InputSums:
-    """The sums over all tokens of ``inputs`` [W, S, K] and ``residuals`` [W, S, D]."""
-    tokens = int(np.prod(inputs.changed.shape[:-1]))
-    hessian = drift = None
-    drifts: list[Float64 | None] = [None] * len(residuals)
-    for rows in (slice(at, at + _ROWS) for at in range(0, tokens, _ROWS)):
-        changed = _rows(inputs.changed, rows)
-        hessian = _added(hessian, changed, changed)
-        drift = _added(drift, _rows(inputs.original, rows) - changed, changed)
-        for index, pair in enumerate(residuals):
-            gap = _rows(pair.original, rows) - _rows(pair.changed, rows)
-            drifts[index] = _added(drifts[index], gap, changed)
-    if hessian is None or drift is None:
-        raise ValueError("no tokens")
-    for total in (hessian, drift, *(one for one in drifts if one is not None)):
-        total /= tokens
-    return InputSums(hessian, drift, [one for one in drifts if one is not None])
+def drift_of(x: Pair) -> Float64:
+    """E[(x - x') x'ᵀ], [K, K]."""
+
+    def product(rows: slice) -> Array:
+        changed = _rows(x.changed, rows)
+        return (_rows(x.original, rows) - changed).T @ changed
+
+    return _mean(x.changed.shape, product)
+
+
+def residual_drift_of(x: Pair, residual: Pair) -> Float64:
+    """E[(r - r') x'ᵀ], [D, K]."""
+
+    def product(rows: slice) -> Array:
+        gap = _rows(residual.original, rows) - _rows(residual.changed, rows)
+        return gap.T @ _rows(x.changed, rows)
+
+    return _mean(x.changed.shape, product)
+
+
+def result_drift_of(weight: Float32, x: Pair, residual: Pair | None) -> Float64:
+    """E[(W x + r - W x' - r') x'ᵀ], [N, K]: W times `drift_of`, and `residual_drift_of` if there is
+    a residual, for less work where N is less than K."""
+
+    def product(rows: slice) -> Array:
+        changed = _rows(x.changed, rows)
+        gap = (_rows(x.original, rows) - changed) @ weight.T
+        if residual is not None:
+            gap += _rows(residual.original, rows) - _rows(residual.changed, rows)
+        return gap.T @ changed
+
+    return _mean(x.changed.shape, product)
 
 
 def _rows(values: Array, rows: slice) -> Array:
     return values.reshape(-1, values.shape[-1])[rows]
 
 
-def _added(total: Float64 | None, left: Array, right: Array) -> Float64:
-    product = left.T @ right
-    if total is None:
-        return product.astype(np.float64)
-    total += product
+def _gram(x: Array) -> Array:
+    """xᵀ x, [K, K]."""
+    return x.T @ x
+
+
+def _mean(shape: Iterable[int], product: Callable[[slice], Array]) -> Float64:
+    """The mean over the tokens of values [W, S, K] of sums over some of them."""
+    tokens = int(np.prod([*shape][:-1]))
+    if not tokens:
+        raise ValueError("no tokens")
+    total = product(slice(0, _ROWS)).astype(np.float64)
+    for at in range(_ROWS, tokens, _ROWS):
+        total += product(slice(at, at + _ROWS))
+    total /= tokens
     return total

@@ -15,75 +15,44 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
-from optc.ir.weights import LazyWeight
 from optc.passes.quantize.gptq.factor import DAMPING
-from optc.passes.quantize.propagate.sums import Float64, InputSums
-
-Float32 = npt.NDArray[np.float32]
-#: Rows that are computed together, if need be with rows of zeros: products of one shape, so that a
-#: row does not depend on which ones are read with it.
-_TILE = 256
+from optc.passes.quantize.propagate.sums import Float32, Float64
 
 
 @dataclass(frozen=True)
 class Correction:
-    """Of one weight W [N, K]: the target is W + W ``mix`` + ``add``.
+    """Of one weight W [N, K]: the target is W + W ``mix`` + ``add``; None is 0.
 
     Attributes:
         mix: float32 [K, K].
-        add: float32 [N, K]; None is 0.
+        add: float32 [N, K].
     """
 
-    mix: Float32
+    mix: Float32 | None = None
     add: Float32 | None = None
 
-    def target(self, weight: LazyWeight) -> LazyWeight:
-        """The corrected weight, computed as it is read; the bits of a row are always the same."""
-        last = weight.rows_shape[0]
-
-        def read(start: int, stop: int) -> Float32:
-            first = start // _TILE * _TILE
-            tiles = [
-                self._tile(weight, at, min(at + _TILE, last)) for at in range(first, stop, _TILE)
-            ]
-            return np.concatenate(tiles)[start - first : stop - first]
-
-        from onnx_ir import DataType
-
-        return LazyWeight(
-            read,
-            weight.rows_shape,
-            DataType.FLOAT,
-            weight.name or "",
-            transposed=weight.transposed,
-        )
-
-    def _tile(self, weight: LazyWeight, start: int, stop: int) -> Float32:
-        rows = np.zeros((_TILE, weight.rows_shape[1]), np.float32)
-        rows[: stop - start] = weight.read_rows(start, stop)
-        target = rows + rows @ self.mix
-        if self.add is not None:
-            target[: stop - start] += self.add[start:stop]
-        return target[: stop - start]
+    def target(self, rows: Float32, start: int) -> Float32:
+        """The target of the rows [n, K] of W that begin at row ``start``."""
+        target = rows if self.mix is None else rows + rows @ self.mix
+        return target if self.add is None else target + self.add[start : start + len(rows)]
 
 
-def mix_of(sums: InputSums, strength: float) -> Float32:
-    """`Correction.mix` of all weights that read one input."""
-    return _solved(sums.drift, sums.hessian, strength)
+class Solver:
+    """a (·) (H + d I)⁻¹ by the damping of GPTQ; inputs that are always zero get no share.
 
+    Args:
+        hessian: H = E[x' x'ᵀ], [K, K].
+        strength: a.
+    """
 
-def add_of(sums: InputSums, index: int, strength: float) -> Float32:
-    """`Correction.add` of the weight whose result is added to residual ``index`` of the sums."""
-    return _solved(sums.residuals[index], sums.hessian, strength)
+    def __init__(self, hessian: Float64, strength: float) -> None:
+        self._strength = strength
+        self._damped = hessian.copy()
+        mean = float(hessian.diagonal().mean())
+        np.fill_diagonal(self._damped, hessian.diagonal() + DAMPING * (mean or 1.0))
 
-
-def _solved(left: Float64, hessian: Float64, strength: float) -> Float32:
-    """strength * left (hessian + d I)⁻¹ by the damping of GPTQ; inputs that are always zero get no
-    share."""
-    damped = hessian.copy()
-    mean = float(hessian.diagonal().mean())
-    np.fill_diagonal(damped, hessian.diagonal() + DAMPING * (mean or 1.0))
-    solved = np.linalg.solve(damped, left.T).T
-    return np.ascontiguousarray(strength * solved, np.float32)
+    def __call__(self, left: Float64) -> Float32:
+        """``left`` [M, K], solved."""
+        solved = np.linalg.solve(self._damped, left.T).T
+        return np.ascontiguousarray(self._strength * solved, np.float32)

@@ -72,7 +72,7 @@ def test_without_hessians_it_says_what_has_to_come_before() -> None:
         QuantizeWeights(**INT4, method="gptq").run(model())
     assert str(caught.value) == (
         "pass quantize-weights, wa: nothing is known of its inputs "
-        "(put calibrate: {hessians: true} before it, and give a --calibration text)"
+        "(put propagate-errors before it, and give a --calibration text)"
     )
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -11,8 +13,12 @@ import pytest
 
 from optc.errors import InputError
 from optc.ir.linear import Linear, find_linear, head_of
+from optc.ir.quantized_rows import QuantizedPart, QuantizedTile
+from optc.ir.sources import sources_of
 from optc.ir.weights import as_lazy
+from optc.passes.fuse.qkv import FuseQKV
 from optc.passes.quantize.affine import dequantize_rows, quantize_rows
+from optc.passes.quantize.kept_rows import find_rows
 from optc.passes.quantize.propagate import replace as module
 from optc.passes.quantize.propagate.propagate_errors import PropagateErrors
 from optc.passes.quantize.quantize_weights import QuantizeWeights
@@ -56,16 +62,37 @@ def rows_of(linear: Linear) -> np.ndarray:
 
 
 def rounded(model: ir.Model) -> ir.Model:
-    """The model with the weights of its layers, the head's apart, on the grid."""
+    """The model with the weights of its layers, the head's apart, plainly rounded to the grid."""
+    return with_rows(model, lambda one: dequantize_rows(plainly(one), scheme_of(one).group_size))
+
+
+def kept(model: ir.Model) -> ir.Model:
+    """The model with the weights of its layers, the head's apart, as the pass has kept them."""
+
+    def rows(linear: Linear) -> np.ndarray:
+        scheme = scheme_of(linear)
+        found = find_rows(calibration_of(model), linear, scheme, linear.name)
+        assert found is not None
+        return dequantize_rows(found.read(0, found.rows), scheme.group_size)
+
+    return with_rows(model, rows)
+
+
+def with_rows(model: ir.Model, rows: Callable[[Linear], np.ndarray]) -> ir.Model:
     head = head_of(model)
     for linear in linears(model):
-        if head is not None and linear.initializer is head.initializer:
-            continue
-        size = 32 if linear.weight.rows_shape[1] % 32 == 0 else 0
-        scheme = Scheme(4, 32, False) if size else Scheme(8, 0, True)
-        near = dequantize_rows(quantize_rows(rows_of(linear), scheme), size)
-        linear.initializer.const_value = as_lazy(ir.tensor(near)).transpose()
+        if head is not None and linear.initializer is not head.initializer:
+            linear.initializer.const_value = as_lazy(ir.tensor(rows(linear))).transpose()
     return model
+
+
+def plainly(linear: Linear) -> QuantizedTile:
+    return quantize_rows(rows_of(linear), scheme_of(linear))
+
+
+def scheme_of(linear: Linear) -> Scheme:
+    divides = linear.weight.rows_shape[1] % 32 == 0
+    return Scheme(4, 32, False) if divides else Scheme(8, 0, True)
 
 
 def hidden(model: ir.Model) -> np.ndarray:
@@ -73,31 +100,37 @@ def hidden(model: ir.Model) -> np.ndarray:
     return BlockwiseReference(model, 1).run(tokens).copy()
 
 
-def test_the_quantized_model_is_nearer_to_the_original_than_without(folder: Path) -> None:
+@pytest.mark.parametrize("strength", [0.5, 1.0])
+def test_the_quantized_model_is_nearer_to_the_original_than_without(
+    folder: Path, strength: float
+) -> None:
     assert V > 31
-    original = hidden(dense_model(3))
-    plain = hidden(rounded(dense_model(3)))
-    corrected = dense_model(3)
-    report = propagate(folder).run_before(corrected, [INT4])
+    original, plain = hidden(dense_model(3)), hidden(rounded(dense_model(3)))
+    model = dense_model(3)
+    report = propagate(folder, strength=strength).run_before(model, [INT4])
     assert report.details["corrected"] > 0
-    assert report.details["linear layer"] == len(linears(corrected)) - 1
-    lost = [float(np.mean((one - original) ** 2)) for one in (hidden(rounded(corrected)), plain)]
+    assert report.details["linear layer"] == len(linears(model)) - 1
+    lost = [float(np.mean((one - original) ** 2)) for one in (hidden(kept(model)), plain)]
     assert lost[0] < 0.95 * lost[1]
 
 
-def test_first_layers_and_the_head_keep_their_weights(folder: Path) -> None:
+def test_the_graph_and_its_weights_stay_and_first_layers_are_not_corrected(folder: Path) -> None:
     model, before = dense_model(2), dense_model(2)
     propagate(folder).run_before(model, [INT4])
-    same = [
-        bool((rows_of(a) == rows_of(b)).all())
-        for a, b in zip(linears(model), linears(before), strict=True)
-    ]
+    same = []
+    for mine, theirs in zip(linears(model), linears(before), strict=True):
+        np.testing.assert_array_equal(rows_of(mine), rows_of(theirs))
+        scheme = scheme_of(mine)
+        found = find_rows(calibration_of(model), mine, scheme, mine.name)
+        if found is not None:
+            values = found.read(0, found.rows).values
+            same.append(bool((values == plainly(theirs).values).all()))
+    assert len(same) == len(linears(model)) - 1  # nothing is kept of the head
     assert same[0]  # its input has no error yet
-    assert same[-1]
     assert not all(same)
 
 
-def test_hessians_are_those_of_the_quantized_models_inputs(folder: Path) -> None:
+def test_the_heads_hessian_is_that_of_what_quantized_layers_give_it(folder: Path) -> None:
     model = dense_model(2)
     one = propagate(folder, strength=0)
     report = one.run_before(model, [INT4])
@@ -109,20 +142,37 @@ def test_hessians_are_those_of_the_quantized_models_inputs(folder: Path) -> None
     np.testing.assert_allclose(found, x.T @ x / len(x), rtol=1e-3, atol=1e-4)
 
 
-def test_what_it_corrected_is_what_is_quantized_later(folder: Path) -> None:
-    """The pipeline tells it what comes; the corrected weights go into quantize-weights."""
-    model, plain = dense_model(2), dense_model(2)
-    records = Pipeline((propagate(folder), INT4)).run(model)
-    assert [record.name for record in records] == ["propagate-errors", "quantize-weights"]
-    Pipeline((INT4,)).run(plain)
-    differ = [
-        name
-        for name, value in model.graph.initializers.items()
-        if name.endswith(".quantized")
-        and value.const_value is not None
-        and (value.const_value.numpy() != plain.graph.initializers[name].const_value.numpy()).any()  # type: ignore[union-attr]
-    ]
-    assert differ
+def test_gptq_rounds_for_the_inputs_that_quantized_layers_give(folder: Path) -> None:
+    model = dense_model(2)
+    gptq = replace(INT4, method="gptq")
+    propagate(folder).run_before(model, [gptq])
+    original, plain = hidden(dense_model(2)), hidden(rounded(dense_model(2)))
+    near = hidden(kept(model))
+    assert float(np.mean((near - original) ** 2)) < 0.8 * float(np.mean((plain - original) ** 2))
+
+
+def test_quantize_weights_takes_what_it_kept_of_merged_layers_too(folder: Path) -> None:
+    model = dense_model(2)
+    records = Pipeline((propagate(folder), FuseQKV(), INT4)).run(model)
+    assert [record.name for record in records] == ["propagate-errors", "fuse-qkv", INT4.name]
+    store, again = calibration_of(model), dense_model(2)
+    for linear in linears(again)[:-1]:
+        scheme = scheme_of(linear)
+        found = find_rows(store, linear, scheme, linear.name)
+        assert found is not None
+        wanted = found.read(0, found.rows).values
+        (part,) = (
+            value.const_value.whole
+            for name, value in model.graph.initializers.items()
+            if name.endswith(".quantized")
+            and isinstance(value.const_value, QuantizedPart)
+            and linear.name in {source.name for source in sources_of(value, 0)} | {name[:-10]}
+        )
+        rows = part.read(0, part.rows).values
+        assert any(
+            (rows[at : at + len(wanted)] == wanted).all()
+            for at in range(len(rows) - len(wanted) + 1)
+        )
 
 
 def test_layers_with_too_few_tokens_are_named_and_left(
@@ -133,8 +183,11 @@ def test_layers_with_too_few_tokens_are_named_and_left(
     report = propagate(folder).run_before(model, [INT4])
     assert "corrected" not in report.details
     assert any("3072 tokens are too few to correct" in line for line in report.skipped)
-    for mine, theirs in zip(linears(model), linears(before), strict=True):
-        np.testing.assert_array_equal(rows_of(mine), rows_of(theirs))
+    found = find_rows(calibration_of(model), linears(model)[0], Scheme(8, 0, True), "w")
+    assert found is not None
+    np.testing.assert_array_equal(
+        found.read(0, found.rows).values, plainly(linears(before)[0]).values
+    )
 
 
 def test_without_quantize_weights_it_says_what_is_missing(folder: Path) -> None:

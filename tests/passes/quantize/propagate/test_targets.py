@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import numpy as np
-import onnx_ir as ir
 import pytest
 
-from optc.ir.weights import as_lazy
-from optc.passes.quantize.propagate.sums import input_sums
-from optc.passes.quantize.propagate.targets import Correction, add_of, mix_of
+from optc.passes.quantize.propagate.sums import (
+    drift_of,
+    hessian_of,
+    residual_drift_of,
+    result_drift_of,
+)
+from optc.passes.quantize.propagate.targets import Correction, Solver
 from optc.reference.two_streams import Pair
 
 
@@ -36,22 +39,9 @@ def lost(target: np.ndarray, weight: np.ndarray, inputs: Pair, residual: Pair) -
 
 def targets(strength: float = 1.0, seed: int = 0) -> tuple[np.ndarray, np.ndarray, Pair, Pair]:
     weight, inputs, residual = pairs(seed=seed)
-    sums = input_sums(inputs, [residual])
-    correction = Correction(mix_of(sums, strength), add_of(sums, 0, strength))
-    lazy = correction.target(as_lazy(ir.tensor(weight)))
-    return lazy.read_rows(0, len(weight)), weight, inputs, residual
-
-
-def test_sums_are_means_over_all_tokens() -> None:
-    _, inputs, residual = pairs()
-    sums = input_sums(inputs, [residual])
-    x, y = (
-        a.reshape(-1, a.shape[-1]).astype(np.float64) for a in (inputs.changed, inputs.original)
-    )
-    np.testing.assert_allclose(sums.hessian, x.T @ x / len(x), rtol=1e-4, atol=1e-4)
-    np.testing.assert_allclose(sums.drift, (y - x).T @ x / len(x), rtol=1e-4, atol=1e-4)
-    gap = (residual.original - residual.changed).reshape(len(x), -1)
-    np.testing.assert_allclose(sums.residuals[0], gap.T @ x / len(x), rtol=1e-4, atol=1e-4)
+    solve = Solver(hessian_of(inputs), strength)
+    correction = Correction(solve(drift_of(inputs)), solve(residual_drift_of(inputs, residual)))
+    return correction.target(weight, 0), weight, inputs, residual
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -72,24 +62,32 @@ def test_half_the_strength_is_half_the_way() -> None:
     np.testing.assert_allclose(half - weight, 0.5 * (whole - weight), atol=1e-5)
 
 
+@pytest.mark.parametrize("seed", range(2))
+def test_a_result_drift_solved_is_both_terms(seed: int) -> None:
+    target, weight, inputs, residual = targets(seed=seed)
+    solve = Solver(hessian_of(inputs), 1.0)
+    whole = Correction(add=solve(result_drift_of(weight, inputs, residual)))
+    np.testing.assert_allclose(whole.target(weight, 0), target, atol=1e-4)
+
+
 def test_inputs_that_are_always_zero_get_no_share() -> None:
     weight, inputs, residual = pairs()
     for one in (inputs.changed, inputs.original):
         one[..., 3] = 0
-    sums = input_sums(inputs, [residual])
-    correction = Correction(mix_of(sums, 1.0), add_of(sums, 0, 1.0))
-    target = correction.target(as_lazy(ir.tensor(weight))).read_rows(0, len(weight))
+    solve = Solver(hessian_of(inputs), 1.0)
+    correction = Correction(solve(drift_of(inputs)), solve(residual_drift_of(inputs, residual)))
+    target = correction.target(weight, 0)
     np.testing.assert_array_equal(target[:, 3], weight[:, 3])
     assert np.isfinite(target).all()
 
 
-def test_rows_do_not_depend_on_what_is_read_with_them() -> None:
+def test_rows_get_their_own_part() -> None:
     rng = np.random.default_rng(0)
     weight, mix, add = (
         rng.standard_normal(s).astype(np.float32) for s in ((600, 32), (32, 32), (600, 32))
     )
-    lazy = Correction(mix, add).target(as_lazy(ir.tensor(weight)))
-    whole = lazy.read_rows(0, 600)
-    np.testing.assert_allclose(whole, weight + weight @ mix + add, atol=1e-4)
-    for start, stop in ((0, 1), (255, 257), (300, 600), (599, 600)):
-        np.testing.assert_array_equal(lazy.read_rows(start, stop), whole[start:stop])
+    wanted = weight + weight @ mix + add
+    for start, stop in ((0, 600), (0, 1), (255, 257), (300, 600)):
+        target = Correction(mix, add).target(weight[start:stop], start)
+        np.testing.assert_allclose(target, wanted[start:stop], atol=1e-4)
+    np.testing.assert_array_equal(Correction().target(weight, 0), weight)
