@@ -97,7 +97,7 @@ class QuantizedRows:
         read: ``read(start, stop)`` quantizes these rows.
         rows: N.
         columns: K.
-        bits: 8, 6 or 4.
+        bits: 8 or 4; 6 to 2 with integer scales.
         group_size: Columns that share a scale; 0 is all of them (per channel).
         symmetric: No zero points, and signed values.
         name: Of the float weight, for messages and the names of the parts.
@@ -128,15 +128,17 @@ class QuantizedRows:
         )
 
     def values(self) -> QuantizedPart:
-        """The values as the graph sees them: [K, N] INT8, UINT8, INT4 or UINT4."""
+        """The values as the graph sees them: [K, N] INT8, UINT8 (all but 8 and 4 bits too), INT4 or
+        UINT4."""
         kinds = {
             (8, True): (ir.DataType.INT8, np.dtype(np.int8)),
             (8, False): (ir.DataType.UINT8, np.dtype(np.uint8)),
-            (6, False): (ir.DataType.UINT8, np.dtype(np.uint8)),
             (4, True): (ir.DataType.INT4, np.dtype(ml_dtypes.int4)),
             (4, False): (ir.DataType.UINT4, np.dtype(ml_dtypes.uint4)),
         }
-        dtype, numpy_dtype = kinds[self.bits, self.symmetric]
+        # ONNX has no types of 6, 5 and 3 bits, and at IR version 10 none of 2.
+        bits = self.bits if self.bits in (8, 4) else 8
+        dtype, numpy_dtype = kinds[bits, self.symmetric]
         return QuantizedPart(
             lambda start, stop: self.read(start, stop).values.astype(numpy_dtype, copy=False),
             (self.rows, self.columns),

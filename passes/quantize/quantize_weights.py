@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import ClassVar
+from typing import ClassVar, NoReturn
 
 import onnx_ir as ir
 
@@ -25,6 +25,8 @@ from optc.reference.calibration import calibration_of
 
 #: Group sizes that every backend takes, the largest first.
 GROUP_SIZES = (128, 64, 32)
+#: Bits of a weight; all but 8 and 4 with integer scales of groups only.
+BITS = (8, 6, 5, 4, 3, 2)
 #: What a weight gets whose K no group size divides, and untied embeddings: safe and small.
 _PER_CHANNEL = Scheme(8, 0, True)
 
@@ -43,13 +45,13 @@ class QuantizeWeights(Pass):
            int8 per row.
 
     Attributes:
-        bits: 8 or 4, of all layers but the head.
+        bits: 8 or 4, of all layers but the head; 6, 5, 3 and 2 with integer scales of groups.
         group_size: Columns that share a scale: 32, 64, 128, or 0 for whole channels.
         symmetric: Signed values without zero points.
         group_scales: ``float``: a float scale for each group; ``int``: an integer one, beside a
-            float scale for each channel (`two_level`), for asymmetric int4.
+            float scale for each channel (`two_level`), for asymmetric weights of 6 to 2 bits.
         head: Quantize the head.
-        head_bits: 8, 4, or 6 beside layers with integer scales of groups.
+        head_bits: 8; as ``bits``; with integer scales of groups any of 8, 6, 5, 4, 3 and 2.
         embedding: Quantize the embedding.
         method: ``round``: each weight to the nearest value; ``gptq``: one input after the other,
             the rest making up for each error (`optc.passes.quantize.gptq`), by the Hessians of
@@ -75,33 +77,34 @@ class QuantizeWeights(Pass):
         Raises:
             InputError: An option is out of range; named with what is possible.
         """
-        self.check_option("bits", (8, 4))
-        self.check_option("head_bits", (8, 6, 4))
+        self.check_option("bits", BITS)
+        self.check_option("head_bits", BITS)
         self.check_option("group_size", (0, *GROUP_SIZES))
         self.check_option("group_scales", ("float", "int"))
         self.check_option("method", ("round", "gptq"))
-        if not self.group_size and (self.bits == 4 or not self.symmetric):
-            raise InputError(
-                "int4 and asymmetric weights need groups",
-                where=f"pass {self.name}",
-                hint=f"set group_size to one of {GROUP_SIZES}",
+        integer = self.group_scales == "int"
+        if integer and (self.bits == 8 or self.symmetric):
+            self._refuse(
+                "integer group scales are for asymmetric weights of fewer than 8 bits",
+                "set bits=4 and symmetric=false, or group_scales=float",
             )
-        if self.group_scales == "int" and (self.bits != 4 or self.symmetric):
-            raise InputError(
-                "integer group scales are for asymmetric int4",
-                where=f"pass {self.name}",
-                hint="set bits=4 and symmetric=false, or group_scales=float",
+        if not integer and self.bits not in (8, 4):
+            self._refuse(
+                f"bits={self.bits} needs integer scales of groups", "set group_scales=int, or bits=4"
             )
-        if self.head and self.head_bits == 4 != self.bits:
-            raise InputError(
-                "head_bits=4 needs bits=4", where=f"pass {self.name}", hint="set bits=4"
+        if not self.group_size and (self.bits != 8 or not self.symmetric):
+            self._refuse(
+                f"{'asymmetric' if self.bits == 8 else f'int{self.bits}'} weights need groups",
+                f"set group_size to one of {GROUP_SIZES}",
             )
-        if self.head and self.head_bits == 6 and self.group_scales != "int":
-            raise InputError(
-                "head_bits=6 needs integer scales of groups",
-                where=f"pass {self.name}",
-                hint="set group_scales=int, or head_bits=8",
+        if self.head and not integer and self.head_bits not in (8, self.bits):
+            self._refuse(
+                f"head_bits={self.head_bits} needs integer scales of groups",
+                "set group_scales=int, or head_bits=8",
             )
+
+    def _refuse(self, message: str, hint: str) -> NoReturn:
+        raise InputError(message, where=f"pass {self.name}", hint=hint)
 
     def samples(self) -> Sequence[ir.Node]:
         """An embedding, a linear layer and a head."""

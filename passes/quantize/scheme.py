@@ -15,7 +15,7 @@ class Scheme:
     """How one weight is quantized.
 
     Attributes:
-        bits: 8 or 4; 6 with integer scales.
+        bits: 8 or 4; 6 to 2 with integer scales.
         group_size: Columns that share a scale; 0 is all of them (per channel).
         symmetric: Signed values without zero points.
         integer_scales: Groups have an integer scale each and share their channel's float scale

@@ -1,16 +1,17 @@
 """Two-level quantization: the values of a group lie on its channel's int8 grid.
 
 A weight is ``c * (q * s - z)``: a float32 scale ``c`` for each output channel, an integer scale
-``s`` and a zero point ``z`` (0..128) for each group, ``q`` of 4 bits (then s is 1..17) or 6 (1..4).
-``q * s - z`` always is within -128..127: an int8 weight per channel that takes 16 or 64 equally
-spaced values in each group, so that a matmul needs no float operation for each group ("progressive
-group quantization": Lin et al., QServe, 2024, arXiv:2405.04532, whose zero point is a multiple of
-s). A zero point on the int8 grid costs no more; the values need not hold zero then, and lie closer
-together.
+``s`` and a zero point ``z`` (0..128) for each group, ``q`` of 2 to 6 bits (s is 1..85 with 2 bits,
+..36 with 3, ..17 with 4, ..8 with 5, ..4 with 6). ``q * s - z`` always is within -128..127: an int8
+weight per channel that takes 4 to 64 equally spaced values in each group, so that a matmul needs no
+float operation for each group ("progressive group quantization": Lin et al., QServe, 2024,
+arXiv:2405.04532, whose zero point is a multiple of s). A zero point on the int8 grid costs no more;
+the values need not hold zero then, and lie closer together.
 """
 
 from __future__ import annotations
 
+from itertools import product
 from typing import NamedTuple
 
 import numpy as np
@@ -35,28 +36,37 @@ class _Range(NamedTuple):
     Attributes:
         most: Greatest q.
         greatest_scale: Greatest s; the least is 1.
-        candidates: Steps less than the integer scale nearest to the group's whole range, and where
-            the values lie, in steps above the middle of that range.
+        candidates: Share of the group's range that the values cover, steps less than the integer
+            scale nearest to that, and where the values lie, in steps above the middle of the range.
     """
 
     most: int
     greatest_scale: int
-    candidates: tuple[tuple[int, float], ...]
+    candidates: tuple[tuple[float, int, float], ...]
 
+
+#: Of few values many must cover less than the range: the extremes are rare, and a wide step hurts
+#: all others. Beside these 50, 750 candidates lower the squared error by another 2 %.
+_CUT_OFF = tuple(
+    (1 - part / 20, 0, above)
+    for part, above in product(range(10), (0.0, 1 / 4, -1 / 4, 1 / 2, -1 / 2))
+)
+
+# In a trial in NumPy on the example model the last three lowered the mean KL of 4 bits by 2 %;
+# three more, by another 0.6 %.
+_NEAREST = (
+    *((1.0, 0, 0.0), (1.0, 0, 1 / 6), (1.0, 0, -1 / 6), (1.0, 0, 1 / 3), (1.0, 0, -1 / 3)),
+    *((1.0, 0, 1 / 2), (1.0, 1, 1 / 4), (1.0, 1, -1 / 4), (1.0, -1, 0.0), (1.0, 1, 0.0)),
+    (1.0, 0, -1 / 2),
+)
 
 _RANGES = {
-    # In a trial in NumPy on the example model the last three lowered the mean KL by 2 %; three
-    # more, by another 0.6 %.
-    4: _Range(
-        15,
-        17,
-        (
-            *((0, 0.0), (0, 1 / 6), (0, -1 / 6), (0, 1 / 3), (0, -1 / 3), (0, 1 / 2)),
-            *((1, 1 / 4), (1, -1 / 4), (-1, 0.0), (1, 0.0), (0, -1 / 2)),
-        ),
-    ),
+    2: _Range(3, 85, _CUT_OFF),
+    3: _Range(7, 36, _CUT_OFF),
+    4: _Range(15, 17, _NEAREST),
+    5: _Range(31, 8, _NEAREST),
     # Scales are so small that the nearest one may cut off much of the range: one more covers it.
-    6: _Range(63, 4, ((0, 0.0), (-1, 0.0))),
+    6: _Range(63, 4, ((1.0, 0, 0.0), (1.0, -1, 0.0))),
 }
 
 
@@ -169,8 +179,8 @@ def _best_grid(
 def _grids(low: Float32, high: Float32, limits: _Range) -> GroupGrid:
     """The candidates [C, m]: all in one operation each, as short ones keep threads waiting for the
     interpreter."""
-    fewer, above = np.array(limits.candidates, np.float32).T[:, :, None]
-    scale: Float32 = np.rint((high - low) / np.float32(limits.most)) - fewer
+    share, fewer, above = np.array(limits.candidates, np.float32).T[:, :, None]
+    scale: Float32 = np.rint((high - low) * share / np.float32(limits.most)) - fewer
     np.clip(scale, 1, limits.greatest_scale, out=scale)
     last = scale * np.float32(limits.most)
     zero = above * scale

@@ -117,6 +117,26 @@ head.scale, head.zero_point, , head.group_scale)"""
     np.testing.assert_allclose(run(model, {"x": x})[0], want, rtol=1e-5, atol=1e-4)
 
 
+@pytest.mark.parametrize("bits", [5, 3, 2])
+def test_a_head_of_other_bits_than_the_layers(bits: int) -> None:
+    """Values of few bits lie in bytes in the graph, and count as their bits."""
+    nodes, weights = "a = MatMul (x, w)\ny = MatMul (a, head)", {"w": f32(64, 96)}
+    weights["head"] = f32(96, 10)
+    model = model_of("g (float[S,64] x) => (float[S,10] y)", nodes, weights)
+    one = QuantizeWeights(**{**INT4, "bits": bits}, group_scales="int", head_bits=4)
+    report = one.run(model)
+    assert report.details == {
+        f"int{bits} groups of 32 asymmetric, integer": 1,
+        "int4 groups of 32 asymmetric, integer": 1,
+    }
+    layer = next(node for node in model.graph if node.op_type == "QuantizedMatMul")
+    assert layer.attributes["bits"].as_int() == bits
+    values = lazy(model, "w.quantized")
+    assert (values.dtype, values.numpy().max()) == (ir.DataType.UINT8, (1 << bits) - 1)
+    total = 64 * 96 * (bits + 0.5) + 96 * 10 * 4.5 + (96 + 10) * 32
+    assert report.facts["bits_per_weight"] == pytest.approx(total / (64 * 96 + 96 * 10))
+
+
 def fake_quantized(x: Array, weight: Array, scheme: Scheme) -> Array:
     """x [S, K] and weight [K, N] as the engine sees them, product in float64."""
     rows = dequantize_rows(quantize_rows(weight.T.copy(), scheme), scheme.group_size)
@@ -134,6 +154,13 @@ def fake_quantized(x: Array, weight: Array, scheme: Scheme) -> Array:
         ({"bits": 4, "group_size": 32, "head_bits": 4}, Scheme(4, 32, True)),
         ({**INT4, "head_bits": 4}, Scheme(4, 32, False)),
         ({**INT4, "group_scales": "int", "head_bits": 4}, Scheme(4, 32, False, True)),
+        *(
+            (
+                {**INT4, "bits": bits, "group_scales": "int", "head_bits": bits},
+                Scheme(bits, 32, False, True),
+            )
+            for bits in (6, 5, 3, 2)
+        ),
     ],
 )
 def test_equals_fake_quantization(options: dict[str, Any], scheme: Scheme) -> None:
@@ -178,7 +205,7 @@ def test_tied_embedding_is_the_quantized_head() -> None:
     assert not any(name.startswith("embed") for name in model.graph.initializers)
 
 
-@pytest.mark.parametrize("bits", [4, 6])
+@pytest.mark.parametrize("bits", [4, 5, 6])
 def test_a_tied_embedding_has_the_integer_scales_of_its_head(bits: int) -> None:
     model, plain = (dense_model(Dense(tied=True)) for _ in range(2))
     options = {**INT4, "group_scales": "int", "head_bits": bits}
@@ -232,18 +259,23 @@ def test_chunks_equal_the_whole_prompt(options: dict[str, Any]) -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"bits": 3}, "bits=3 is not possible (one of 8, 4)"),
-        ({"head_bits": 2}, "head_bits=2 is not possible (one of 8, 6, 4)"),
+        ({"bits": 7}, "bits=7 is not possible (one of 8, 6, 5, 4, 3, 2)"),
+        ({"head_bits": 1}, "head_bits=1 is not possible (one of 8, 6, 5, 4, 3, 2)"),
+        ({**INT4, "bits": 3}, "bits=3 needs integer scales of groups"),
         ({"group_size": 48}, "group_size=48 is not possible (one of 0, 128, 64, 32)"),
-        ({"bits": 4}, "int4 and asymmetric weights need groups"),
-        ({"symmetric": False}, "int4 and asymmetric weights need groups"),
+        ({"bits": 4}, "int4 weights need groups"),
+        ({**INT4, "bits": 2, "group_size": 0, "group_scales": "int"}, "int2 weights need groups"),
+        ({"symmetric": False}, "asymmetric weights need groups"),
         ({"group_scales": "half"}, "group_scales=half is not possible (one of float, int)"),
-        ({"group_scales": "int"}, "integer group scales are for asymmetric int4"),
         (
-            {"bits": 4, "group_size": 32, "group_scales": "int"},
-            "integer group scales are for asymmetric int4",
+            {**INT4, "bits": 8, "group_scales": "int"},
+            "integer group scales are for asymmetric weights of fewer than 8 bits",
         ),
-        ({"head_bits": 4}, "head_bits=4 needs bits=4"),
+        (
+            {"bits": 3, "group_size": 32, "group_scales": "int"},
+            "integer group scales are for asymmetric weights of fewer than 8 bits",
+        ),
+        ({"head_bits": 4}, "head_bits=4 needs integer scales of groups"),
         ({**INT4, "head_bits": 6}, "head_bits=6 needs integer scales of groups"),
     ],
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -18,14 +19,19 @@ TWO_LEVEL = Scheme(4, 32, False, integer_scales=True)
 FLOAT_SCALES = Scheme(4, 32, False)
 
 
-CANDIDATES = {
-    4: [
-        *[(0, 0), (0, 1 / 6), (0, -1 / 6), (0, 1 / 3), (0, -1 / 3), (0, 1 / 2)],
-        *[(1, 1 / 4), (1, -1 / 4), (-1, 0), (1, 0), (0, -1 / 2)],
-    ],
-    6: [(0, 0), (-1, 0)],
-}
-GREATEST = {4: (15, 17), 6: (63, 4)}
+NEAREST = [
+    *[(1, 0, 0), (1, 0, 1 / 6), (1, 0, -1 / 6), (1, 0, 1 / 3), (1, 0, -1 / 3), (1, 0, 1 / 2)],
+    *[(1, 1, 1 / 4), (1, 1, -1 / 4), (1, -1, 0), (1, 1, 0), (1, 0, -1 / 2)],
+]
+CUT_OFF = [
+    (share, 0, above)
+    for share in (1, 0.95, 0.9, 0.85, 0.8, 0.75, 0.7, 0.65, 0.6, 0.55)
+    for above in (0, 1 / 4, -1 / 4, 1 / 2, -1 / 2)
+]
+CANDIDATES = {2: CUT_OFF, 3: CUT_OFF, 4: NEAREST, 5: NEAREST, 6: [(1, 0, 0), (1, -1, 0)]}
+#: Of q and s.
+GREATEST = {2: (3, 85), 3: (7, 36), 4: (15, 17), 5: (31, 8), 6: (63, 4)}
+BITS = list(GREATEST)
 
 
 def oracle_row(row: Array, size: int, bits: int) -> tuple[Array, np.float32, list[int], list[int]]:
@@ -46,8 +52,8 @@ def oracle_row(row: Array, size: int, bits: int) -> tuple[Array, np.float32, lis
     values, scales, zeros = [], [], []
     for x, low, high in zip(groups / channel, lows / channel, highs / channel, strict=True):
         tries = []
-        for fewer, above in CANDIDATES[bits]:
-            nearest = np.rint((high - low) / np.float32(most))
+        for share, fewer, above in CANDIDATES[bits]:
+            nearest = np.rint((high - low) * np.float32(share) / np.float32(most))
             s = int(np.clip(nearest - fewer, 1, greatest_scale))
             middle = (low + high) * np.float32(0.5) + np.float32(above) * np.float32(s)
             last = most * s
@@ -61,7 +67,7 @@ def oracle_row(row: Array, size: int, bits: int) -> tuple[Array, np.float32, lis
     return np.concatenate(values), channel, scales, zeros
 
 
-@pytest.mark.parametrize("bits", [4, 6])
+@pytest.mark.parametrize("bits", BITS)
 @pytest.mark.parametrize("size", [32, 64])
 def test_equals_the_oracle(size: int, bits: int) -> None:
     rows = f32(9, 128) * np.float32(0.02)
@@ -90,7 +96,7 @@ def test_tiles_do_not_change_the_result() -> None:
             np.testing.assert_array_equal(got, want[start:stop])
 
 
-@pytest.mark.parametrize("bits", [4, 6])
+@pytest.mark.parametrize("bits", [2, 4, 6])
 def test_threads_do_not_change_the_result(bits: int) -> None:
     rows, scheme = f32(96, 4096), Scheme(bits, 128, False, integer_scales=True)
     whole = quantize_rows(rows, scheme)
@@ -102,7 +108,7 @@ def test_threads_do_not_change_the_result(bits: int) -> None:
 
 
 @settings(max_examples=100, deadline=None)
-@given(st.lists(st.floats(-1e4, 1e4, width=32), min_size=64, max_size=64), st.sampled_from([4, 6]))
+@given(st.lists(st.floats(-1e4, 1e4, width=32), min_size=64, max_size=64), st.sampled_from(BITS))
 def test_weights_are_int8_per_channel(data: list[float], bits: int) -> None:
     rows = np.array([data], np.float32)
     tile = quantize_rows(rows, Scheme(bits, 32, False, integer_scales=True))
@@ -119,23 +125,40 @@ def test_weights_are_int8_per_channel(data: list[float], bits: int) -> None:
     np.testing.assert_array_equal(dequantize_rows(int8, 0), dequantize_rows(tile, 32))
 
 
-def test_loses_nothing_beside_float_scales() -> None:
+def errors(*schemes: Scheme) -> list[float]:
+    """Mean squares."""
     rows = f32(64, 1024)
-    errors = [
-        np.square(dequantize_rows(quantize_rows(rows, scheme), 32) - rows).mean()
-        for scheme in (TWO_LEVEL, FLOAT_SCALES)
+    return [
+        float(np.square(dequantize_rows(quantize_rows(rows, s), s.group_size) - rows).mean())
+        for s in schemes
     ]
-    assert errors[0] < 0.95 * errors[1]
+
+
+def test_loses_nothing_beside_float_scales() -> None:
+    integer, floats = errors(TWO_LEVEL, FLOAT_SCALES)
+    assert integer < 0.95 * floats
 
 
 def test_six_bits_are_near_int8() -> None:
     """Steps of a group are three times int8's at most where the channel has normal weights."""
-    rows = f32(64, 1024)
-    errors = [
-        np.square(dequantize_rows(quantize_rows(rows, scheme), scheme.group_size) - rows).mean()
-        for scheme in (Scheme(8, 0, True), Scheme(6, 32, False, True), TWO_LEVEL)
-    ]
-    assert errors[0] < errors[1] < errors[2] / 8
+    int8, six, four = errors(Scheme(8, 0, True), Scheme(6, 32, False, True), TWO_LEVEL)
+    assert int8 < six < four / 8
+
+
+def test_a_bit_less_has_about_four_times_the_error() -> None:
+    every = errors(*(Scheme(bits, 32, False, True) for bits in (6, 5, 4, 3, 2)))
+    for more, fewer in pairwise(every):
+        assert 2.5 * more < fewer < 5 * more
+
+
+def test_few_values_do_not_cover_the_extremes() -> None:
+    """The two levels of a weight that is one of two values nearly everywhere are those."""
+    rows = np.where(f32(4, 64) > 0, np.float32(0.5), np.float32(-0.5))
+    rows[:, 5] = 1.0
+    tile = quantize_rows(rows, Scheme(2, 64, False, integer_scales=True))
+    back = dequantize_rows(tile, 64)
+    most = np.arange(64) != 5
+    assert np.abs(back - rows)[:, most].max() < 0.15
 
 
 def test_other_schemes_stay_as_they_are() -> None:

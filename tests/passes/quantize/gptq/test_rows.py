@@ -24,6 +24,8 @@ SCHEMES = [
     Scheme(4, 128, False),
     Scheme(4, 32, False, integer_scales=True),
     Scheme(6, 64, False, integer_scales=True),
+    Scheme(3, 64, False, integer_scales=True),
+    Scheme(2, 32, False, integer_scales=True),
 ]
 
 
