@@ -36,13 +36,17 @@ from optc.pipeline.option_values import shortened
 from optc.pipeline.pipeline import MARKS, Pipeline
 from optc.suggest import near
 
-#: Gates a recipe may bound. KL and perplexity have upper bounds, agreement and speedups lower ones.
+#: Gates a recipe may bound. KL and perplexity have upper bounds, agreement, common continuations
+#: and speedups lower ones.
 GATE_NAMES = (
     "kl_mean",
     "kl_p99",
+    "kl_max",
     "top1_agreement",
+    "top5_agreement",
     "perplexity",
     "perplexity_ratio",
+    "common_continuation",
     "prefill_speedup",
     "decode_speedup",
 )

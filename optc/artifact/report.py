@@ -16,7 +16,8 @@ def read_report(path: Path) -> dict[str, Any]:
     """The report in a file.
 
     Raises:
-        ArtifactError: It is not JSON, or its passes or gates are not as a compile writes them.
+        ArtifactError: It is not JSON, or what commands show of it (passes, gates, the contexts of
+            worst divergence) is not as a compile writes it.
     """
     report = read_json(path)
     fields = Fields(report, str(path))
@@ -26,6 +27,10 @@ def read_report(path: Path) -> dict[str, Any]:
     if "gates" in report:
         for entry in fields.children("gates"):
             _check_gate(entry)
+    if "evaluation" in report:
+        evaluation = fields.child("evaluation")
+        for name in evaluation.values:
+            _check_evaluation(evaluation.child(name))
     if "verified" in report:
         fields.each("verified", dict)
     return report
@@ -48,3 +53,20 @@ def _check_gate(f: Fields) -> None:
     f.get("measured_on", str)
     for key in ("reason", "engine"):
         f.optional(key, str)
+
+
+def _check_evaluation(f: Fields) -> None:
+    """Figures of an engine, and of the model that it was lowered to."""
+    if "lowered-onnx" in f.values:
+        _check_evaluation(f.child("lowered-onnx"))
+    if "worst_contexts" not in f.values:
+        return
+    for entry in f.children("worst_contexts"):
+        entry.number("kl")
+        entry.optional("context", str)
+        for key in ("next", "reference", "engine"):
+            token = entry.child(key)
+            token.count("token")
+            token.optional("text", str)
+            token.number("reference_probability")
+            token.number("engine_probability")

@@ -20,6 +20,7 @@ EXACT = frozenset(
         "kl_p99",
         "kl_max",
         "top1_agreement",
+        "top5_agreement",
         "cumulative_logprob",
     }
 )

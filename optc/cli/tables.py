@@ -11,6 +11,8 @@ if TYPE_CHECKING:
     from rich.table import Table
 
 _MEASURED_ON = {"lowered-onnx": "on the lowered ONNX"}
+#: Characters of the text before a token that a table shows.
+_CONTEXT = 40
 _VERDICTS = {True: "passed", False: "FAILED", None: "-"}
 
 
@@ -62,3 +64,50 @@ def _gates_table(title: str, gates: Sequence[Mapping[str, Any]]) -> Table:
             ": ".join(filter(None, why)),
         )
     return rows
+
+
+def contexts_tables(evaluation: Mapping[str, Mapping[str, Any]]) -> list[Table]:
+    """Where each engine's next-token distribution is farthest from the float32 model's.
+
+    Args:
+        evaluation: Figures by engine, those of a lowered model within them.
+    """
+    found = {
+        name + (f" ({_MEASURED_ON[part]})" if part else ""): figures["worst_contexts"]
+        for name, whole in evaluation.items()
+        for part, figures in (("", whole), *_lowered(whole))
+        if figures.get("worst_contexts")
+    }
+    several = len(found) > 1
+    title = "largest divergence"
+    return [
+        _contexts_table(f"{title} of {name}" if several else title, entries)
+        for name, entries in found.items()
+    ]
+
+
+def _lowered(figures: Mapping[str, Any]) -> list[tuple[str, Mapping[str, Any]]]:
+    return [(part, figures[part]) for part in _MEASURED_ON if part in figures]
+
+
+def _contexts_table(title: str, entries: Sequence[Mapping[str, Any]]) -> Table:
+    rows = table(
+        title, "KL", "text before", "next", "reference's best", "engine's best", numbers=("KL",)
+    )
+    for entry in entries:
+        context = entry.get("context")
+        before = "" if context is None else repr(context[-_CONTEXT:])
+        best = (_token_text(entry[key], key) for key in ("reference", "engine"))
+        rows.add_row(figure(entry["kl"]), before, _token_text(entry["next"]), *best)
+    return rows
+
+
+def _token_text(token: Mapping[str, Any], model: str = "") -> str:
+    """A token and, of the likeliest ones, its probability by both models."""
+    text = token.get("text")
+    shown = f"#{token['token']}" if text is None else repr(text)
+    if not model:
+        return shown
+    other = "engine" if model == "reference" else "reference"
+    own, others = (figure(token.get(f"{one}_probability"), 2) for one in (model, other))
+    return f"{shown} {own} ({other} {others})"

@@ -12,6 +12,7 @@ from typing import Any
 import onnx_ir as ir
 
 from optc.executable.executable import Executable, Float32
+from optc.gates.continuation import Continuations, compare_continuations
 from optc.gates.divergence import (
     Divergence,
     RowDivergence,
@@ -20,6 +21,7 @@ from optc.gates.divergence import (
     summarize,
 )
 from optc.gates.speed import SpeedFigures, measure_speed
+from optc.gates.worst_contexts import WorstContexts, decoder
 from optc.progress import Progress, no_progress
 from optc.reference.blockwise import BlockwiseReference
 from optc.reference.teacher_forcing import SingleSequence, window_logits
@@ -27,8 +29,13 @@ from optc.reference.text import EvalWindows
 from optc.target import usable_threads
 
 #: Gates whose value must not exceed the bound; of the others it must not fall below.
-UPPER_BOUNDED = frozenset({"kl_mean", "kl_p99", "perplexity", "perplexity_ratio"})
-QUALITY_GATES = ("kl_mean", "kl_p99", "top1_agreement", "perplexity", "perplexity_ratio")
+UPPER_BOUNDED = frozenset({"kl_mean", "kl_p99", "kl_max", "perplexity", "perplexity_ratio"})
+#: Those of the divergence over all windows, and of greedy decoding.
+DIVERGENCE_GATES = (
+    *("kl_mean", "kl_p99", "kl_max", "top1_agreement", "top5_agreement"),
+    *("perplexity", "perplexity_ratio"),
+)
+QUALITY_GATES = (*DIVERGENCE_GATES, "common_continuation")
 SPEED_GATES = ("prefill_speedup", "decode_speedup")
 
 
@@ -62,8 +69,10 @@ class GateReport:
 
     Attributes:
         gates: In the order of `QUALITY_GATES` and `SPEED_GATES`.
-        figures: JSON values for report.json: both perplexities, tokens/s of engine and baseline,
-            how text and windows were chosen, how the baseline ran, seconds.
+        figures: JSON values for report.json: both perplexities, the worst contexts
+            (`optc.gates.worst_contexts`), greedy continuations (`optc.gates.continuation`),
+            tokens/s of engine and baseline, how text and windows were chosen, how the baseline
+            ran, seconds.
     """
 
     gates: tuple[GateResult, ...]
@@ -104,12 +113,15 @@ def measure_gates(
         progress: Told where it stands.
     """
     began = time.monotonic()
-    divergence = compare_with(reference, executable, windows, progress)
+    divergence, worst = compare_with(reference, executable, windows, progress)
+    continued = compare_continuations(reference, executable, windows.ids)
     compared = time.monotonic()
     figures: dict[str, Any] = {
         "text": windows.source,
         "convention": windows.convention,
         **dataclasses.asdict(divergence),
+        "worst_contexts": worst.to_json(),
+        "continuations": dataclasses.asdict(continued),
         "seconds_quality": compared - began,
     }
     speeds: SpeedFigures | None = None
@@ -124,7 +136,7 @@ def measure_gates(
         )
         figures |= dataclasses.asdict(speeds)
         figures["seconds_speed"] = time.monotonic() - compared
-    return GateReport(_judge(divergence, speeds, bounds), figures)
+    return GateReport(_judge(divergence, continued, speeds, bounds), figures)
 
 
 def compare(
@@ -142,7 +154,7 @@ def compare(
     """
     reference = BlockwiseReference(reference_model, threads)
     try:
-        return compare_with(reference, executable, windows, progress)
+        return compare_with(reference, executable, windows, progress)[0]
     finally:
         reference.close()
 
@@ -152,8 +164,9 @@ def compare_with(
     executable: Executable,
     windows: EvalWindows,
     progress: Progress = no_progress,
-) -> Divergence:
-    """As `compare`, with an open reference, which runs once for the same windows."""
+) -> tuple[Divergence, WorstContexts]:
+    """As `compare`, with an open reference, which runs once for the same windows; and where they
+    differ most."""
     hidden = reference.hidden_states(
         windows.ids[:, :-1], lambda done, total: progress("float32 reference", done, total)
     )
@@ -166,10 +179,11 @@ def _compare_logits(
     executable: Executable,
     windows: EvalWindows,
     progress: Progress,
-) -> Divergence:
+) -> tuple[Divergence, WorstContexts]:
     size = windows.ids.shape[1] - 1
     sequence = SingleSequence(executable, size)
     scores: list[RowScores] = []
+    worst = WorstContexts(decoder(windows.tokenizer_file))
     for index, ids in enumerate(windows.ids):
         for start, logits in window_logits(sequence, ids[:-1]):
             stop = start + len(logits)
@@ -179,8 +193,9 @@ def _compare_logits(
                 expected = reference.logits(states, tile)
                 sums.add(expected, logits[:, tile.start : tile.stop], tile.start)
             scores.append(sums.result())
+            worst.add(index, ids, start, scores[-1])
         progress("divergence", index + 1, len(windows.ids))
-    return summarize(scores)
+    return summarize(scores), worst
 
 
 def evaluate(
@@ -192,7 +207,7 @@ def evaluate(
     progress: Progress = no_progress,
 ) -> dict[str, Any]:
     """The figures of ``optc eval``: tokens and perplexity; with a reference (dense form) also
-    kl_mean, kl_p99, kl_max, top1_agreement and the reference's perplexity.
+    kl_mean, kl_p99, kl_max, top1_agreement, top5_agreement and the reference's perplexity.
 
     Raises: as `measure_gates`.
     """
@@ -212,11 +227,14 @@ def evaluate(
 
 
 def _judge(
-    divergence: Divergence, speeds: SpeedFigures | None, bounds: Mapping[str, float | None]
+    divergence: Divergence,
+    continued: Continuations,
+    speeds: SpeedFigures | None,
+    bounds: Mapping[str, float | None],
 ) -> tuple[GateResult, ...]:
-    results = [
-        judge(name, float(getattr(divergence, name)), bounds.get(name)) for name in QUALITY_GATES
-    ]
+    values = {name: float(getattr(divergence, name)) for name in DIVERGENCE_GATES}
+    values["common_continuation"] = continued.mean
+    results = [judge(name, values[name], bounds.get(name)) for name in QUALITY_GATES]
     for name in SPEED_GATES:
         value = None if speeds is None else float(getattr(speeds, name))
         results.append(judge(name, value, bounds.get(name), absent="speed was not measured"))

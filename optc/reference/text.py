@@ -36,11 +36,13 @@ class EvalWindows:
         ids: [W, S + 1] token ids; row w predicts ``ids[w, 1:]`` from ``ids[w, :-1]``.
         source: Where the ids come from: a file name, the shipped text, or random ids.
         convention: How windows and BOS were chosen, one sentence.
+        tokenizer_file: What gives ids their texts; None for random ids.
     """
 
     ids: Int32
     source: str
     convention: str
+    tokenizer_file: Path | None = None
 
     @property
     def tokens(self) -> int:
@@ -205,6 +207,7 @@ def eval_windows(
         "shipped default text" if text_file is None else text_file.name,
         f"{ids.shape[0]} evenly spaced windows of {ids.shape[1] - 1} tokens out of {len(stream)}; "
         f"documents joined with {_frame(bos, eos)}; no BOS added at a window's start",
+        tokenizer_file,
     )
 
 

@@ -22,6 +22,14 @@ GATE = {
     "engine": "target",
 }
 
+TOKEN = {"token": 3, "text": "a", "reference_probability": 0.5, "engine_probability": None}
+CONTEXT = {"kl": 1.5, "context": "x", "next": {"token": 1, "text": None}}
+CONTEXT |= {"reference": TOKEN, "engine": TOKEN}
+
+
+def contexts(**changes: Any) -> dict[str, Any]:
+    return {"evaluation": {"target": {"worst_contexts": [{**CONTEXT, **changes}]}}}
+
 
 def test_parts_that_no_command_shows_are_as_they_are(tmp_path: Path) -> None:
     report = {"seconds": 1.5, "machine": [1, {"x": None}], "passes": [], "verified": [{}]}
@@ -40,6 +48,10 @@ def test_passes_and_gates_are_read(tmp_path: Path) -> None:
         "passes": [PASS, {"name": "dce", "count": 0, "seconds": 0}],
         "gates": [GATE, {**bare, "value": None, "bound": 0.1, "passed": False}],
         "verified": [{"engines": ["target"]}],
+        "evaluation": {
+            "target": {"tokens": 7, "worst_contexts": [CONTEXT]},
+            "other": {"lowered-onnx": {"worst_contexts": [CONTEXT]}},
+        },
     }
     assert read(tmp_path, **parts) == parts
 
@@ -70,6 +82,17 @@ def without(entry: dict[str, Any], key: str) -> dict[str, Any]:
         ({"gates": [{**GATE, "measured_on": 1}]}, "'measured_on' is not str but int"),
         ({"gates": [{**GATE, "reason": 1}]}, "'reason' is not str but int"),
         ({"gates": [{**GATE, "engine": 1}]}, "'engine' is not str but int"),
+        ({"evaluation": 7}, "'evaluation' is not dict but int"),
+        ({"evaluation": {"a": 7}}, "'a' is not dict but int"),
+        ({"evaluation": {"a": {"worst_contexts": {}}}}, "'worst_contexts' is not list but dict"),
+        ({"evaluation": {"a": {"lowered-onnx": 1}}}, "'lowered-onnx' is not dict but int"),
+        (contexts(kl="1"), "'kl' is not float but str"),
+        (contexts(context=1), "'context' is not str but int"),
+        (contexts(next=1), "'next' is not dict but int"),
+        (contexts(engine={**TOKEN, "token": -1}), "'token' is -1"),
+        (contexts(engine={**TOKEN, "text": 1}), "'text' is not str but int"),
+        (contexts(reference={**TOKEN, "engine_probability": "1"}), "is not float but str"),
+        (contexts(reference={**TOKEN, "reference_probability": "1"}), "is not float but str"),
         ({"verified": 7}, "'verified' is not list but int"),
         ({"verified": [7]}, "'verified' holds int, not dict"),
     ],

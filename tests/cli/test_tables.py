@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from optc.cli.output import show
-from optc.cli.tables import engines_table, gates_tables, passes_table
+from optc.cli.tables import contexts_tables, engines_table, gates_tables, passes_table
 
 
 def shown(capsys: pytest.CaptureFixture[str], *tables: Any) -> list[list[str]]:
@@ -72,3 +72,24 @@ def test_several_engines_have_a_table_each(capsys: pytest.CaptureFixture[str]) -
         ["gates", "of", "b"],
     ]
     assert gates_tables([]) == []
+
+
+def test_contexts_of_largest_divergence(capsys: pytest.CaptureFixture[str]) -> None:
+    best = {"token": 5, "reference_probability": 0.75, "engine_probability": 0.126}
+    entry = {
+        "kl": 1.23456,
+        "context": "a" * 99 + "\x1b[1m",
+        "next": {"token": 7, "text": None},
+        "reference": {**best, "text": "\n"},
+        "engine": {**best, "text": None, "reference_probability": None},
+    }
+    lines = shown(capsys, *contexts_tables({"e": {"worst_contexts": [entry]}, "f": {"tokens": 1}}))
+    assert lines[0] == ["largest", "divergence"]
+    cells = ["1.235", f"'{'a' * 36}\\x1b[1m'", "#7", "'\\n'", "0.75", "(engine", "0.13)"]
+    assert lines[2:] == [[*cells, "#5", "0.13", "(reference", "-)"]]
+    several = {"e": {"worst_contexts": [entry], "lowered-onnx": {"worst_contexts": [entry]}}}
+    titles = [words for words in shown(capsys, *contexts_tables(several)) if "largest" in words]
+    assert [" ".join(words) for words in titles] == [
+        "largest divergence of e",
+        "largest divergence of e (on the lowered ONNX)",
+    ]

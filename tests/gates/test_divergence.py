@@ -7,7 +7,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from optc.gates.divergence import RowDivergence, RowScores, negative_log_likelihood, summarize
+from optc.gates.divergence import (
+    BestTokens,
+    RowDivergence,
+    RowScores,
+    negative_log_likelihood,
+    summarize,
+)
 
 
 def log_softmax(logits: np.ndarray) -> np.ndarray:
@@ -41,7 +47,14 @@ def test_equals_the_formulas(seed: int, scale: float, noise: float, tile: int) -
     np.testing.assert_allclose(found.kl, (np.exp(p) * (p - q)).sum(axis=1), atol=1e-11, rtol=1e-9)
     np.testing.assert_allclose(found.nll_reference, -p[rows, targets], atol=1e-11)
     np.testing.assert_allclose(found.nll_engine, -q[rows, targets], atol=1e-11)
-    np.testing.assert_array_equal(found.agree, z.argmax(axis=1) == y.argmax(axis=1))
+    best = np.stack([z.argmax(axis=1), y.argmax(axis=1)], axis=1)
+    np.testing.assert_array_equal(found.agree, best[:, 0] == best[:, 1])
+    np.testing.assert_array_equal(found.best.tokens, best)
+    across = rows[:, None]
+    np.testing.assert_allclose(found.best.log_p_reference, p[across, best], atol=1e-11)
+    np.testing.assert_allclose(found.best.log_p_engine, q[across, best], atol=1e-11)
+    likelier = (y > y[rows, best[:, 0]][:, None]).sum(axis=1)
+    np.testing.assert_array_equal(found.among_top5, likelier < 5)
     np.testing.assert_allclose(
         negative_log_likelihood(y, targets, tile), -q[rows, targets], atol=1e-11
     )
@@ -52,6 +65,21 @@ def test_ties_go_to_the_lowest_id() -> None:
     y = np.array([[1.0, 3.0, 0.0, 3.0]], np.float32)
     assert streamed(z, y, np.array([0], np.int32), 1).agree.tolist() == [True]
     assert streamed(z, y[:, ::-1], np.array([0], np.int32), 2).agree.tolist() == [False]
+
+
+@pytest.mark.parametrize(("rank", "among"), [(0, True), (4, True), (5, False)])
+def test_the_likeliest_token_is_among_five(rank: int, among: bool) -> None:
+    """The reference's first is token 6; ``rank`` others are likelier to the engine."""
+    z = np.arange(7, dtype=np.float32)[None]
+    y = np.where(np.arange(7) < rank, 2.0, 0.0).astype(np.float32)[None]
+    y[0, 6] = 1.0
+    for tile in (1, 3, 7):
+        assert streamed(z, y, np.array([0], np.int32), tile).among_top5.tolist() == [among]
+
+
+def test_of_few_tokens_every_one_is_among_five() -> None:
+    z = np.array([[1.0, 0.0, 0.0]], np.float32)
+    assert streamed(z, z[:, ::-1], np.array([0], np.int32), 2).among_top5.tolist() == [True]
 
 
 def test_tiles_may_differ_in_width() -> None:
@@ -87,12 +115,15 @@ def test_nan_is_not_hidden() -> None:
 
 def test_summary() -> None:
     kl = np.arange(200) / 100
-    part = RowScores(kl, kl < 1.5, np.full(200, np.log(8.0)), np.full(200, np.log(10.0)))
+    best = BestTokens(*(np.zeros((200, 2), kind) for kind in (np.int64, float, float)))
+    nll = [np.full(200, np.log(value)) for value in (8.0, 10.0)]
+    part = RowScores(kl, kl < 1.5, kl < 1.8, *nll, best)
     found = summarize([part, part])
     assert found.tokens == 400
     assert found.kl_mean == pytest.approx(0.995)
     assert found.kl_p99 == pytest.approx(np.percentile(np.concatenate([kl, kl]), 99))
     assert found.kl_max == pytest.approx(1.99)
     assert found.top1_agreement == pytest.approx(0.75)
+    assert found.top5_agreement == pytest.approx(0.9)
     assert found.reference_perplexity == pytest.approx(8)
     assert found.perplexity_ratio == pytest.approx(1.25)

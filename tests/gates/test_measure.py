@@ -14,6 +14,7 @@ import pytest
 from optc.executable.executable import Executable
 from optc.gates import measure
 from optc.gates.measure import GateReport, compare, evaluate, judge, measure_gates
+from optc.recipe import GATE_NAMES
 from optc.reference.blockwise import BlockwiseReference
 from optc.reference.text import EvalWindows
 from tests.gates.test_divergence import log_softmax
@@ -58,9 +59,12 @@ def test_an_exact_engine_passes(windows: EvalWindows) -> None:
     )
     assert report.failed == report.unmeasured == ()
     by_name = {gate.name: gate for gate in report.gates}
-    assert [g.passed for g in report.gates] == [True, None, True, None, True, None, None]
+    assert [g.name for g in report.gates if g.passed] == [n for n in GATE_NAMES if BOUNDS.get(n)]
+    assert {g.passed for g in report.gates} == {True, None}
     assert by_name["kl_mean"].value < 1e-9
-    assert by_name["top1_agreement"].value == 1
+    assert by_name["top1_agreement"].value == by_name["top5_agreement"].value == 1
+    assert by_name["common_continuation"].value == 12
+    assert report.figures["continuations"]["common"] == (12, 12, 12, 12)
     assert by_name["prefill_speedup"].value > 0
     assert report.figures["tokens"] == 4 * 23
     assert report.figures["text"] == "a text"
@@ -91,6 +95,11 @@ def test_a_disturbed_engine_fails_with_the_oracle_figures(windows: EvalWindows) 
     found = {gate.name: gate for gate in report.gates}
     assert found["kl_mean"].value == pytest.approx(kl.mean(), rel=1e-4)
     assert found["kl_p99"].value == pytest.approx(np.percentile(kl, 99), rel=1e-4)
+    assert found["kl_max"].value == pytest.approx(kl.max(), rel=1e-4)
+    worst = report.figures["worst_contexts"]
+    order = np.argsort(-kl)[:8]
+    assert [23 * entry["window"] + entry["position"] for entry in worst] == order.tolist()
+    assert [entry["kl"] for entry in worst] == pytest.approx(kl[order], rel=1e-3)
     nll = -q[np.arange(len(q)), windows.ids[:, 1:].ravel()]
     assert found["perplexity"].value == pytest.approx(np.exp(nll.mean()), rel=1e-4)
     assert [gate.name for gate in report.failed] == ["kl_mean", "perplexity_ratio"]
@@ -113,6 +122,9 @@ def test_a_bound_without_a_value_is_reported(windows: EvalWindows) -> None:
         ("kl_mean", 0.1, 0.1, True),
         ("kl_mean", 0.2, 0.1, False),
         ("kl_mean", float("nan"), 0.1, False),
+        ("kl_max", 0.2, 0.1, False),
+        ("top5_agreement", 0.97, 0.98, False),
+        ("common_continuation", 20.0, 16.0, True),
         ("perplexity", 9.0, 10.0, True),
         ("top1_agreement", 0.97, 0.978, False),
         ("top1_agreement", 0.978, 0.978, True),
@@ -225,5 +237,5 @@ def test_evaluate_with_a_reference(windows: EvalWindows) -> None:
     model = dense_model(2)
     found = evaluate(RecomputingEngine(model), windows, reference_model=model, threads=1)
     assert found["kl_mean"] < 1e-9
-    assert found["top1_agreement"] == 1
+    assert found["top1_agreement"] == found["top5_agreement"] == 1
     assert found["perplexity"] == pytest.approx(found["reference_perplexity"], rel=1e-5)

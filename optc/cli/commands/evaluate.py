@@ -33,7 +33,9 @@ _LABELS = {
     "reference_perplexity": "the reference's",
     "kl_mean": "mean KL (nats a token)",
     "kl_p99": "99th percentile of KL",
+    "kl_max": "largest KL",
     "top1_agreement": "top-1 agreement",
+    "top5_agreement": "top-5 agreement",
     "text": "text",
     "convention": "how",
 }

@@ -20,8 +20,9 @@ class Evaluation:
     """What was scored.
 
     Attributes:
-        figures: tokens, perplexity; with a reference also kl_mean, kl_p99, kl_max, top1_agreement
-            and reference_perplexity; text and convention say what was scored.
+        figures: tokens, perplexity; with a reference also kl_mean, kl_p99, kl_max,
+            top1_agreement, top5_agreement and reference_perplexity; text and convention say what
+            was scored.
         warnings: What the user should know.
     """
 
