@@ -47,7 +47,8 @@ class GateResult:
         name: One of `QUALITY_GATES` or `SPEED_GATES`.
         value: What was measured; None if it was not.
         bound: The recipe's bound; None if it is only reported.
-        passed: Whether the bound holds; None without a bound or a value.
+        passed: Whether the bound holds; None without a bound or a value, or where the machine is
+            too noisy to tell.
         measured_on: ``engine``; ``lowered-onnx`` where the engine cannot run here but the model
             that it was lowered to; or ``none``.
         reason: Why it failed or was not measured; empty otherwise.
@@ -85,8 +86,8 @@ class GateReport:
 
     @property
     def unmeasured(self) -> tuple[GateResult, ...]:
-        """Gates that have a bound but no value."""
-        return tuple(g for g in self.gates if g.bound is not None and g.value is None)
+        """Gates that have a bound but no verdict."""
+        return tuple(g for g in self.gates if g.bound is not None and g.passed is None)
 
 
 def measure_gates(
@@ -235,10 +236,22 @@ def _judge(
     values = {name: float(getattr(divergence, name)) for name in DIVERGENCE_GATES}
     values["common_continuation"] = continued.mean
     results = [judge(name, values[name], bounds.get(name)) for name in QUALITY_GATES]
-    for name in SPEED_GATES:
-        value = None if speeds is None else float(getattr(speeds, name))
-        results.append(judge(name, value, bounds.get(name), absent="speed was not measured"))
+    results += [_judge_speed(name, speeds, bounds.get(name)) for name in SPEED_GATES]
     return tuple(results)
+
+
+def _judge_speed(name: str, speeds: SpeedFigures | None, bound: float | None) -> GateResult:
+    if speeds is None:
+        return judge(name, None, bound, absent="speed was not measured")
+    result = judge(name, float(getattr(speeds, name)), bound)
+    low, high = getattr(speeds, f"{name}_range")
+    if bound is None or not low < bound <= high:
+        return result
+    reason = (
+        f"not measurable here: the machine is too noisy, rounds from {low:.3g} to {high:.3g} "
+        f"include the bound {bound:g}"
+    )
+    return dataclasses.replace(result, passed=None, reason=reason)
 
 
 def judge(name: str, value: float | None, bound: float | None, absent: str = "") -> GateResult:

@@ -14,6 +14,7 @@ import pytest
 from optc.executable.executable import Executable
 from optc.gates import measure
 from optc.gates.measure import GateReport, compare, evaluate, judge, measure_gates
+from optc.gates.speed import SpeedFigures
 from optc.recipe import GATE_NAMES
 from optc.reference.blockwise import BlockwiseReference
 from optc.reference.text import EvalWindows
@@ -239,3 +240,39 @@ def test_evaluate_with_a_reference(windows: EvalWindows) -> None:
     assert found["kl_mean"] < 1e-9
     assert found["top1_agreement"] == found["top5_agreement"] == 1
     assert found["perplexity"] == pytest.approx(found["reference_perplexity"], rel=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("spread", "passed"),
+    [
+        ((1.2, 1.4), True),
+        ((1.1, 1.4), True),
+        ((1.05, 1.4), None),
+        ((0.9, 1.1), None),
+        ((0.9, 1.05), False),
+    ],
+)
+def test_a_bound_on_speed_within_what_rounds_gave_is_not_judged(
+    windows: EvalWindows,
+    monkeypatch: pytest.MonkeyPatch,
+    spread: tuple[float, float],
+    passed: bool | None,
+) -> None:
+    """The bound is 1.1; the median is the middle of the rounds."""
+
+    def noisy(*_: Any, **__: Any) -> SpeedFigures:
+        middle = sum(spread) / 2
+        return SpeedFigures(1, 1, 1, 1.0, 1.0, 1.0, 1.0, "whole", 5.0, middle, (0.0, 9.0), spread)
+
+    monkeypatch.setattr(measure, "measure_speed", noisy)
+    model = dense_model(1)
+    report = measured(model, RecomputingEngine(model), windows, {"decode_speedup": 1.1})
+    gate = next(g for g in report.gates if g.name == "decode_speedup")
+    assert (gate.value, gate.passed) == (sum(spread) / 2, passed)
+    assert [g.name for g in report.unmeasured] == (["decode_speedup"] if passed is None else [])
+    assert [g.name for g in report.failed] == (["decode_speedup"] if passed is False else [])
+    low, high = spread
+    noise = f"the machine is too noisy, rounds from {low:.3g} to {high:.3g} include the bound 1.1"
+    assert (noise in gate.reason) == (passed is None)
+    free = next(g for g in report.gates if g.name == "prefill_speedup")
+    assert (free.passed, free.reason) == (None, ""), "without a bound there is nothing to judge"

@@ -144,6 +144,8 @@ def test_medians_of_rounds_are_compared(clock: Clock) -> None:
     assert found.baseline_prefill_tokens_per_s == pytest.approx(64 / 3)
     assert found.baseline_decode_tokens_per_s == pytest.approx(16 / 6)
     assert (found.prefill_speedup, found.decode_speedup) == pytest.approx((3, 12))
+    assert found.prefill_speedup_range == pytest.approx((1, 9))
+    assert found.decode_speedup_range == pytest.approx((4, 36))
 
 
 def test_medians_of_pieces_are_added_up(clock: Clock) -> None:
@@ -158,6 +160,7 @@ def test_medians_of_pieces_are_added_up(clock: Clock) -> None:
     )
     assert stages == [("speed", 1, 2), ("speed", 2, 2)]
     assert found.baseline_prefill_tokens_per_s == pytest.approx(64 / 6)
+    assert found.prefill_speedup_range == pytest.approx((2, 18)), "rounds of pieces are added up"
 
 
 @pytest.mark.parametrize(("decode_s", "rounds"), [(0.124, 5), (0.125, 3)])

@@ -61,11 +61,11 @@ class GatesFailedError(GateError):
 
 
 def _ways_out(failed: Sequence[GateResult], kept: Path | None) -> str:
-    """What the user may do about gates that failed or have no value."""
+    """What the user may do about gates that failed or have no verdict."""
     ways = []
-    if any(gate.value is None for gate in failed):
+    if any(gate.passed is None for gate in failed):
         ways.append("--allow-unmeasured lets through what cannot be measured here")
-    if any(gate.value is not None for gate in failed):
+    if any(gate.passed is False for gate in failed):
         ways.append("--gate name=bound changes a bound")
         ways.append("--eval-text FILE judges on text such as the model was trained on")
     ways.append(f"the result is in {kept}" if kept else "--keep-failed keeps the result")
@@ -115,13 +115,13 @@ def judge(
 
 def _judgement(verdicts: Mapping[str, EngineVerdict], options: ResolvedOptions) -> Judgement:
     gates = tuple(gate for verdict in verdicts.values() for gate in verdict.gates)
-    unmeasured = tuple(g for g in gates if g.bound is not None and g.value is None)
+    unmeasured = tuple(g for g in gates if g.bound is not None and g.passed is None)
     failed = tuple(g for g in gates if g.passed is False)
     warnings = [text for verdict in verdicts.values() for text in verdict.warnings]
     if options.asked.allow_unmeasured:
         if unmeasured:
             text = gates_text(unmeasured, several=len(verdicts) > 1)
-            warnings.append(f"gates without a value: {text}")
+            warnings.append(f"gates without a verdict: {text}")
     else:
         failed += unmeasured
     return Judgement(

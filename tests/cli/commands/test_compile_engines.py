@@ -93,7 +93,7 @@ def test_an_engine_that_cannot_run_here_has_gates_without_values(
     assert (null["value"], null["passed"], null["measured_on"]) == (None, None, "none")
     assert null["reason"].startswith("it needs a CUDA device")
     assert any(
-        f"gates without a value: aot-sm_89: {names}: it" in text for text in value["warnings"]
+        f"gates without a verdict: aot-sm_89: {names}: it" in text for text in value["warnings"]
     )
     assert any("no installed backend runs lowered ONNX" in text for text in value["warnings"])
 

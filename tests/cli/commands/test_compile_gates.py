@@ -104,7 +104,7 @@ def test_gates_that_cannot_be_measured_fail_unless_allowed(
     assert "--allow-unmeasured lets through what cannot be measured here" in outcome.err
     value = compile_tiny("--target", "x86-64-v9", "--allow-unmeasured", "--json", gates=True).json
     assert {g["measured_on"] for g in value["gates"]} == {"none"}
-    assert any(f"gates without a value: {names}: {reason}" in text for text in value["warnings"])
+    assert any(f"gates without a verdict: {names}: {reason}" in text for text in value["warnings"])
 
 
 def test_a_table_for_people(compile_tiny: Optc, fake_gates: dict[str, float | None]) -> None:

@@ -17,6 +17,7 @@ from optc.gates.measure import GateResult
 
 GOOD = GateResult("kl_mean", 0.1, 0.5, True, "engine", "", "a")
 BAD = GateResult("kl_p99", 0.9, 0.5, False, "engine", "0.9 is above the bound 0.5", "a")
+NOISY = GateResult("decode_speedup", 1.0, 1.1, None, "engine", "too noisy", "a")
 FREE = GateResult("perplexity", 7.0, None, None, "engine", "", "a")
 ABSENT = GateResult("kl_mean", None, 0.5, None, "none", "no GPU", "b")
 REPORT: dict[str, Any] = {
@@ -92,7 +93,9 @@ def test_gates_without_a_value_forbid_it_unless_that_is_allowed(
     assert (refused.failed, refused.warnings, refused.facts) == ((ABSENT,), (), {})
     allowed = judged(monkeypatch, *verdicts, allow_unmeasured=True)
     assert allowed.failed == ()
-    assert allowed.warnings == ("gates without a value: b: kl_mean: no GPU",)
+    assert allowed.warnings == ("gates without a verdict: b: kl_mean: no GPU",)
+    noisy = judged(monkeypatch, EngineVerdict((NOISY,)), allow_unmeasured=True)
+    assert noisy.warnings == ("gates without a verdict: decode_speedup: too noisy",)
     bad = judged(
         monkeypatch, EngineVerdict((BAD,)), EngineVerdict((ABSENT,)), allow_unmeasured=True
     )
@@ -121,6 +124,7 @@ def test_gates_that_were_switched_off(monkeypatch: pytest.MonkeyPatch) -> None:
             "--eval-text FILE judges on text such as the model was trained on, ",
         ),
         ((ABSENT,), "--allow-unmeasured lets through what cannot be measured here, "),
+        ((NOISY,), "--allow-unmeasured lets through what cannot be measured here, "),
     ],
 )
 def test_the_error_says_what_to_do(failed: tuple[GateResult, ...], hint: str) -> None:
