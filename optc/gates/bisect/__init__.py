@@ -1,0 +1,1 @@
+"""Where divergence begins: which pass, which node, which tensor."""

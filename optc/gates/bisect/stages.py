@@ -1,0 +1,129 @@
+"""Divergence of the model after every pass from the model in dense form, and SQNR by layer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import onnx_ir as ir
+
+from optc.executable.executable import Float32, Int32
+from optc.gates.bisect.model_run import run_model
+from optc.gates.bisect.step_feeds import step_feed
+from optc.gates.bisect.value_store import ValueStore, sqnr_db
+from optc.gates.divergence import RowDivergence
+from optc.reference.partition import partition
+from optc.reference.submodel import Array
+
+#: Divergences in nats that rounding in float32 explains.
+LEAST_KL = 1e-6
+#: A pass is to blame if it adds this share of what all passes add.
+SHARE = 0.5
+
+
+@dataclass(frozen=True)
+class Stage:
+    """The model after a pass.
+
+    Attributes:
+        name: Of the pass.
+        model: In dense form or a ragged step.
+    """
+
+    name: str
+    model: ir.Model
+
+
+@dataclass(frozen=True)
+class StageDivergences:
+    """What the stages are like against the first.
+
+    Attributes:
+        kl: Mean KL of each, nats; 0 of the first.
+        sqnr_by_layer: Of the last one's hidden state after every decoder layer, dB; None where a
+            pass left no such value.
+    """
+
+    kl: tuple[float, ...]
+    sqnr_by_layer: tuple[float | None, ...]
+
+    def culprit(self) -> int | None:
+        """The first stage with at least `SHARE` of all that passes add, else the one that adds
+        most; None where nothing diverges."""
+        added = np.diff(np.nan_to_num(self.kl, nan=np.inf, posinf=np.inf))
+        added = np.where(np.isnan(added), 0.0, added)  # infinite before, infinite after
+        if not len(added) or added.max() < LEAST_KL:
+            return None
+        most = float(added.max())
+        enough = added >= (most if np.isinf(most) else SHARE * most)
+        return int(enough.argmax()) + 1
+
+
+def compare_stages(
+    stages: Sequence[Stage],
+    windows: Int32,
+    folder: Path,
+    threads: int,
+    progress: Callable[[int, int], None],
+) -> StageDivergences:
+    """Run all stages over windows [W, S] of tokens.
+
+    Args:
+        stages: The first is the dense form before all other passes.
+        windows: Token ids.
+        folder: For values that are kept; what this writes is small.
+        threads: Threads of ONNX Runtime.
+        progress: Told after each stage.
+    """
+    first = stages[0].model
+    layers = [str(block.result.name) for block in partition(first).blocks]
+    expected = ValueStore(folder)
+    exact = _run(first, windows, layers, expected.put, threads)
+    progress(1, len(stages))
+    kl, by_layer = [0.0], dict[str, float]()
+    for index, stage in enumerate(stages[1:], start=2):
+        last = index == len(stages)
+
+        def compare(name: str, array: Array) -> None:
+            by_layer[name] = sqnr_db(expected.get(name, by_row=True), array)
+
+        found = _run(stage.model, windows, layers if last else (), compare, threads)
+        kl.append(mean_kl(exact, found))
+        progress(index, len(stages))
+    return StageDivergences(tuple(kl), tuple(by_layer.get(name) for name in layers))
+
+
+def logits_of(model: ir.Model, windows: Int32, threads: int) -> Float32:
+    """[W * S, V] logits of all tokens."""
+    return _run(model, windows, (), lambda name, array: None, threads)
+
+
+def _run(
+    model: ir.Model,
+    windows: Int32,
+    names: Collection[str],
+    take: Callable[[str, Array], None],
+    threads: int,
+) -> Float32:
+    """The logits; values of these names, as far as there are any, go to ``take``."""
+    logits = model.graph.outputs[0]
+    results: list[Array] = []
+
+    def receive(value: ir.Value, array: Array) -> None:
+        if value is logits:
+            results.append(array.reshape(-1, array.shape[-1]))
+        else:
+            take(str(value.name), array)
+
+    made = [v for node in model.graph for v in node.outputs if v.name in names and v is not logits]
+    run_model(model, step_feed(model, windows), {logits, *made}, receive, threads)
+    return results[0]
+
+
+def mean_kl(exact: Float32, found: Float32) -> float:
+    """Mean KL(exact ‖ found) over rows of logits [R, V], in nats."""
+    sums = RowDivergence(np.zeros(len(exact), np.int32))
+    sums.add(exact, found, 0)
+    return float(sums.result().kl.mean())
