@@ -63,16 +63,16 @@ def with_medusa(recipe: Recipe, folder: Path, sha256: str) -> Recipe:
     return _with_passes(recipe, passes)
 
 
-def with_calibration(recipe: Recipe, text: Path, folder: Path, sha256: str) -> Recipe:
+def with_calibration(recipe: Recipe, text: Path | None, folder: Path, sha256: str) -> Recipe:
     """The recipe whose passes that calibrate have their text.
 
     Args:
         recipe: Validated, with such a pass (`calibrates`).
-        text: What to calibrate with.
+        text: What to calibrate with; None is the text shipped with optc.
         folder: The model's.
         sha256: Of the text, in hex.
     """
-    options = {"text": str(text), "folder": str(folder), "sha256": sha256}
+    options = {"text": "" if text is None else str(text), "folder": str(folder), "sha256": sha256}
     passes = [
         one.with_options(options) if one.name in READ_TEXT else one
         for one in recipe.pipeline.passes

@@ -86,6 +86,12 @@ def default_documents() -> list[str]:
     return _parse_documents(content, "default_text.jsonl", jsonl=True)
 
 
+def calibration_text() -> Path:
+    """The text shipped with optc to calibrate with: public-domain prose, documentation and code of
+    this project. No line of the text that gates judge by is in it."""
+    return Path(__file__).with_name("calibration_text.jsonl")
+
+
 def _parse_documents(content: str, where: str, *, jsonl: bool) -> list[str]:
     if not jsonl:
         documents = [content]

@@ -47,7 +47,7 @@ class Calibrate(ReadsText):
             InputError: The text or the tokenizer cannot be used.
         """
         report = PassReport()
-        tokens = self.tokens()
+        tokens = self.tokens(model)
         linears = [linear for node in model.graph if (linear := find_linear(node)) is not None]
         store = calibration_of(model)
         ranges = self._observe(model, tokens, linears, store)

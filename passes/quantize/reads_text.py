@@ -7,12 +7,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import ClassVar
 
+import numpy as np
 import onnx_ir as ir
 
 from optc.errors import InputError
 from optc.executable.executable import Int32
 from optc.forms.decoder import Dense
 from optc.forms.form import Form
+from optc.ir.graph import width
 from optc.pipeline.base import LOCAL, Pass
 
 
@@ -21,7 +23,8 @@ class ReadsText(Pass):
     """A pass that runs the float32 model over a text; ``--calibration`` gives it.
 
     Attributes:
-        text: ``.jsonl`` (one ``{"text": …}`` a line) or plain text.
+        text: ``.jsonl`` (one ``{"text": …}`` a line) or plain text; empty is the text shipped with
+            optc, or random ids where the model has no tokenizer.
         folder: The model's, for its tokenizer.
         sha256: Of the text, in hex: what is recorded of it.
         windows: Windows of the text, evenly spaced.
@@ -38,28 +41,51 @@ class ReadsText(Pass):
     window_tokens: int = 512
 
     def requires(self, model: ir.Model) -> None:
-        """There is a text.
+        """It is known whose tokenizer reads the text.
 
         Raises:
-            InputError: There is none.
+            InputError: It is not.
         """
-        if not self.text:
+        if not self.folder:
             raise InputError(
-                "there is no text to calibrate with",
+                "nothing says whose tokenizer reads the text to calibrate with",
                 where=f"pass {self.name}",
-                hint="give one with --calibration FILE, such as the model was trained on",
+                hint="compile by a recipe, which gives the pass the model's folder",
             )
 
-    def tokens(self) -> Int32:
-        """Windows [W, S] of the text, documents framed as the model was trained."""
-        from optc.reference.text import cut_windows, digest_text, read_documents, token_stream
+    def tokens(self, model: ir.Model) -> Int32:
+        """Windows [W, S] of the text, documents framed as ``model`` was trained.
 
-        path, folder = Path(self.text), Path(self.folder)
-        if self.sha256 and digest_text(path) != self.sha256:
-            raise InputError("the text is not that of the recipe's sha256", where=self.text)
-        bos, eos = _frame(folder)
-        stream = token_stream(read_documents(path), folder / "tokenizer.json", bos, eos)
+        Raises:
+            InputError: The text, the tokenizer or the configuration cannot be used.
+        """
+        from optc.reference.text import cut_windows
+
+        tokenizer, vocabulary = self._tokenizer, width(model.graph.outputs[0]) or 0
+        if not self.text and not tokenizer.is_file():
+            shape = self.windows, self.window_tokens
+            return np.random.default_rng(0).integers(0, vocabulary, shape, np.int32)
+        stream = self._stream()
+        if stream.size and int(stream.max()) >= vocabulary:
+            raise InputError(
+                f"the tokenizer gives id {int(stream.max())}, the model knows {vocabulary} ids",
+                where=str(tokenizer),
+                hint="tokenizer and model do not belong together",
+            )
         return cut_windows(stream, self.window_tokens, self.windows)[:, :-1].copy()
+
+    @property
+    def _tokenizer(self) -> Path:
+        return Path(self.folder) / "tokenizer.json"
+
+    def _stream(self) -> Int32:
+        from optc.reference.text import calibration_text, digest_text, read_documents, token_stream
+
+        path = Path(self.text) if self.text else calibration_text()
+        if self.sha256 and digest_text(path) != self.sha256:
+            raise InputError("the text is not that of the recipe's sha256", where=str(path))
+        bos, eos = _frame(Path(self.folder))
+        return token_stream(read_documents(path), self._tokenizer, bos, eos)
 
 
 def _frame(folder: Path) -> tuple[int | None, int | None]:

@@ -12,6 +12,7 @@ import tokenizers
 
 from optc.errors import InputError
 from optc.reference.text import (
+    calibration_text,
     cut_windows,
     default_documents,
     eval_windows,
@@ -102,6 +103,16 @@ def test_the_shipped_text_is_the_default(tokenizer_file: Path) -> None:
     assert found.source == "shipped default text"
     assert "documents joined with nothing between" in found.convention
     assert sum(map(len, default_documents())) > 70_000
+
+
+def test_no_line_of_the_calibration_text_is_in_a_text_that_is_judged_by() -> None:
+    def lines(documents: list[str]) -> set[str]:
+        return {line for text in documents for line in text.splitlines() if len(line) > 60}
+
+    shipped = read_documents(calibration_text())
+    assert 200_000 < sum(map(len, shipped)) < 400_000
+    held = read_documents(Path("examples/text/code_heldout.jsonl"))
+    assert not lines(shipped) & (lines(default_documents()) | lines(held))
 
 
 def test_without_a_tokenizer_random_ids_are_scored_and_it_is_said() -> None:

@@ -24,14 +24,7 @@ def resolve_recipe(source: Path, asked: CompileOptions) -> tuple[Recipe, Recipe,
     """
     loaded = load_recipe(asked.recipe, sets=asked.set, gates=asked.gate)
     warnings: list[str] = []
-    if asked.calibration is not None:
-        loaded = _calibrated(loaded, asked.calibration, source, warnings)
-    elif calibrates(loaded):
-        raise InputError(
-            f"the recipe {loaded.name!r} calibrates, and there is no text to do it with",
-            where="--calibration",
-            hint="give one such as the model was trained on: .jsonl or plain text",
-        )
+    loaded = _calibrated(loaded, asked.calibration, source, warnings)
     whole = loaded if asked.adapters is None else with_adapters(loaded, asked.adapters)
     if asked.medusa is not None:
         whole = _with_heads(whole, asked.medusa)
@@ -48,15 +41,25 @@ def check_text(path: Path, where: str) -> None:
         raise InputError(f"no such file: {path}", where=where)
 
 
-def _calibrated(recipe: Recipe, text: Path, source: Path, warnings: list[str]) -> Recipe:
-    """The recipe with its text to calibrate with; a warning if it wants none."""
-    check_text(text, "--calibration")
+def _calibrated(recipe: Recipe, text: Path | None, source: Path, warnings: list[str]) -> Recipe:
+    """The recipe with its text to calibrate with; a warning if it wants none, or if it is the
+    shipped one."""
+    if text is not None:
+        check_text(text, "--calibration")
     if not calibrates(recipe):
-        warnings.append(f"recipe {recipe.name} has no pass that calibrates: the text is not used")
+        if text is not None:
+            why = f"recipe {recipe.name} has no pass that calibrates"
+            warnings.append(f"{why}: the text is not used")
         return recipe
-    from optc.reference.text import digest_text
+    from optc.reference.text import calibration_text, digest_text
 
-    return with_calibration(recipe, text, source, digest_text(text))
+    if text is None:
+        warnings.append(
+            f"recipe {recipe.name} calibrates with the text shipped with optc (prose, documentation"
+            " and Python), which may not be of the model's domain: --calibration FILE gives one"
+            " such as the model was trained on"
+        )
+    return with_calibration(recipe, text, source, digest_text(text or calibration_text()))
 
 
 def _with_heads(recipe: Recipe, folder: Path) -> Recipe:

@@ -71,7 +71,7 @@ class PropagateErrors(ReadsText):
                 where=f"pass {self.name}",
                 hint="leave it out, or put quantize-weights behind it",
             )
-        tokens, report, store = self.tokens(), PassReport(), calibration_of(model)
+        tokens, report, store = self.tokens(model), PassReport(), calibration_of(model)
         stages = QuantizeStages(quantize, store, report, self.strength, head_of(model))
         run_two_streams(model, tokens, stages, usable_threads())
         report.facts = {

@@ -174,10 +174,6 @@ def test_a_disk_that_is_too_small_is_refused_before_the_build(
         (["--eval-text", "absent.txt"], "--eval-text: no such file: absent.txt"),
         (["--schedules", "absent.json"], "--schedules: no such file: absent.json"),
         (["--calibration", "absent.txt"], "--calibration: no such file: absent.txt"),
-        (
-            ["--recipe", "trt-fp8"],
-            "--calibration: the recipe 'trt-fp8' calibrates, and there is no",
-        ),
         (["--adapters", "max=0"], "pass adapters: max=0 is not possible (from 1 to 256)"),
         (["--adapters", "rank=257"], "pass adapters: rank=257 is not possible (from 1 to 256)"),
         (["--max-context", "65"], "--max-context: 65 tokens exceed the model's own context of 64"),

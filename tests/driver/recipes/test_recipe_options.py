@@ -11,7 +11,7 @@ from optc.driver.recipes.recipe_options import check_text, resolve_recipe
 from optc.errors import InputError
 from optc.options import CompileOptions
 from optc.recipe import Recipe
-from optc.reference.text import digest_text
+from optc.reference.text import calibration_text, digest_text
 
 MODEL = Path("model")
 
@@ -51,14 +51,27 @@ def test_a_draft_gets_no_room_for_adapters_and_no_heads(
     assert not {"adapters", "medusa-heads"} & set(passes(draft))
 
 
-def test_a_recipe_that_calibrates_needs_a_text(text: Path) -> None:
-    with pytest.raises(InputError, match="calibrates, and there is no text") as caught:
-        resolved("trt-int8-qdq")
-    assert caught.value.where == "--calibration"
+def stated(recipe: Recipe, name: str) -> dict[str, str]:
+    (one,) = (p for p in recipe.pipeline.passes if p.name == name)
+    return {key: getattr(one, key) for key in ("text", "folder", "sha256")}
+
+
+def test_a_recipe_that_calibrates_takes_the_shipped_text_and_says_so() -> None:
+    whole, draft, (warning,) = resolved("int4-gptq")
+    digest = digest_text(calibration_text())
+    assert stated(whole, "propagate-errors") == {"text": "", "folder": "model", "sha256": digest}
+    assert whole == draft
+    assert warning == (
+        "recipe int4-gptq calibrates with the text shipped with optc (prose, documentation and "
+        "Python), which may not be of the model's domain: --calibration FILE gives one such as "
+        "the model was trained on"
+    )
+
+
+def test_a_recipe_that_calibrates_takes_the_text_that_is_given(text: Path) -> None:
     whole, draft, warnings = resolved("trt-int8-qdq", calibration=text)
-    (one,) = (p for p in whole.pipeline.passes if p.name == "calibrate")
-    stated = {key: getattr(one, key) for key in ("text", "folder", "sha256")}
-    assert stated == {"text": str(text), "folder": "model", "sha256": digest_text(text)}
+    expected = {"text": str(text), "folder": "model", "sha256": digest_text(text)}
+    assert stated(whole, "calibrate") == expected
     assert whole == draft
     assert warnings == []
 

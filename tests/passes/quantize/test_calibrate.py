@@ -114,12 +114,6 @@ def linear_of_head(model: ir.Model) -> Linear:
     return [linear for node in model.graph if (linear := find_linear(node))][-1]
 
 
-def test_without_a_text_it_says_how_to_give_one() -> None:
-    with pytest.raises(InputError, match="no text to calibrate with") as caught:
-        Calibrate().requires(dense_model(1))
-    assert "--calibration FILE" in caught.value.hint
-
-
 def test_it_runs_on_the_dense_form_only(folder: Path) -> None:
     model = dense_model(1)
     pipeline_of("kv-cache").run(model)

@@ -138,7 +138,7 @@ def test_the_heads_hessian_is_that_of_what_quantized_layers_give_it(folder: Path
     head = head_of(model)
     assert head is not None
     (found,) = find_statistics(calibration_of(model), head, INPUT_HESSIAN)
-    x = BlockwiseReference(rounded(dense_model(2)), 1).run(one.tokens()).astype(np.float64)
+    x = BlockwiseReference(rounded(dense_model(2)), 1).run(one.tokens(model)).astype(np.float64)
     np.testing.assert_allclose(found, x.T @ x / len(x), rtol=1e-3, atol=1e-4)
 
 
@@ -202,8 +202,3 @@ def test_without_quantize_weights_it_says_what_is_missing(folder: Path) -> None:
 def test_a_strength_that_is_no_share_is_refused() -> None:
     with pytest.raises(InputError, match=r"strength=1\.5 is not 0 to 1"):
         PropagateErrors(strength=1.5)
-
-
-def test_without_a_text_it_says_how_to_give_one() -> None:
-    with pytest.raises(InputError, match="there is no text to calibrate with"):
-        PropagateErrors().requires(dense_model(1))
