@@ -13,6 +13,15 @@ from optc.ir.graph import add_initializer, constant, is_constant
 from optc.ir.sources import Source, side_by_side, sources_metadata
 from optc.ir.weights import LazyWeight, as_lazy, concatenate_rows
 
+#: Metadata key of a matrix that is no layer's weight: nothing quantizes or merges it.
+_FIXED = "optc.fixed"
+
+
+def fixed_metadata() -> dict[str, str]:
+    """Metadata for the initializer of a matrix that belongs to the arithmetic, such as a rotation:
+    a MatMul by it is no linear layer, and stays as it is."""
+    return {_FIXED: "true"}
+
 
 @dataclass(frozen=True)
 class Linear:
@@ -51,12 +60,15 @@ class Linear:
 
 
 def find_linear(node: ir.Node | None) -> Linear | None:
-    """The linear layer whose MatMul is ``node``; None if its weight is not a constant [K, N]."""
+    """The linear layer whose MatMul is ``node``; None if its weight is not a constant [K, N],
+    or one that stays as it is (`fixed_metadata`)."""
     if node is None or not is_op(node, "MatMul"):
         return None
     x, initializer = node.inputs
     tensor = constant(initializer)
     if x is None or initializer is None or tensor is None or len(tensor.shape) != 2:
+        return None
+    if _FIXED in initializer.metadata_props:
         return None
     weight = _by_columns(tensor)
     add, bias = _bias_of(node, weight.rows_shape[0])

@@ -57,6 +57,7 @@ class CalibrationStore:
         self._arrays: dict[tuple[str, str], Array | Path] = {}
         self._known: dict[tuple[str, str], Statistic] = {}
         self._folder: tempfile.TemporaryDirectory[str] | None = None
+        self._origin: CalibrationStore | None = None  # keeps the folder of copied arrays
 
     def put(self, weights: Iterable[str], statistic: str, array: Array) -> None:
         """Keep ``array`` as a statistic of several weights, once; it replaces an earlier one."""
@@ -72,6 +73,13 @@ class CalibrationStore:
         """The array, or None if there is none; it must not be written to."""
         kept = self._arrays.get((weight, statistic))
         return np.load(kept, mmap_mode="r") if isinstance(kept, Path) else kept
+
+    def copy(self) -> CalibrationStore:
+        """A store of the same arrays, for other ones in the place of some."""
+        other = CalibrationStore(self._free)
+        other._arrays, other._known = self._arrays.copy(), self._known.copy()
+        other._origin = self
+        return other
 
     def statistics(self) -> Iterator[Statistic]:
         """What is kept, by weight and name."""
@@ -102,6 +110,14 @@ def calibration_of(model: ir.Model) -> CalibrationStore:
     store = model.graph.meta.setdefault(_META_KEY, CalibrationStore())
     if not isinstance(store, CalibrationStore):
         raise TypeError(f"{_META_KEY} is a {type(store).__name__}")
+    return store
+
+
+def own_calibration(model: ir.Model) -> CalibrationStore:
+    """The statistics of ``model``, from now on apart from those of the clones that it has so far:
+    for a pass that changes what they are statistics of."""
+    store = calibration_of(model).copy()
+    model.graph.meta[_META_KEY] = store
     return store
 
 

@@ -8,10 +8,14 @@ from optc.passes.quantize.compute_type import ComputeType
 from optc.passes.quantize.propagate.propagate_errors import PropagateErrors
 from optc.passes.quantize.quantize_static import QuantizeStatic
 from optc.passes.quantize.quantize_weights import QuantizeWeights
+from optc.passes.quantize.rotate.rotate import Rotate
+from optc.passes.quantize.smooth.smooth import Smooth
 from optc.pipeline.base import Pass
 
 PASSES: tuple[type[Pass], ...] = (
+    Rotate,
     Calibrate,
+    Smooth,
     PropagateErrors,
     QuantizeWeights,
     QuantizeStatic,

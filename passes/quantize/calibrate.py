@@ -12,7 +12,12 @@ import onnx_ir as ir
 from optc.executable.executable import Int32
 from optc.ir.linear import Linear, find_linear
 from optc.passes.quantize.reads_text import ReadsText
-from optc.passes.quantize.statistics import INPUT_HESSIAN, INPUT_RANGE
+from optc.passes.quantize.statistics import (
+    CHANNEL_MEAN,
+    CHANNEL_RANGE,
+    INPUT_HESSIAN,
+    INPUT_RANGE,
+)
 from optc.pipeline.base import PassReport
 from optc.reference.calibration import (
     CalibrationStore,
@@ -35,10 +40,12 @@ class Calibrate(ReadsText):
 
     Attributes:
         hessians: Note E[x xᵀ] of each layer's input x, too.
+        channels: Note the mean and the largest magnitude of each channel of x, too.
     """
 
     name: ClassVar[str] = "calibrate"
     hessians: bool = False
+    channels: bool = False
 
     def run(self, model: ir.Model) -> PassReport:
         """Calibrate ``model``.
@@ -72,6 +79,7 @@ class Calibrate(ReadsText):
         once for all layers of one input."""
         from optc.reference.activation_ranges import RangeObserver
         from optc.reference.blockwise import observe  # brings ONNX Runtime
+        from optc.reference.channel_magnitudes import ChannelObserver
         from optc.reference.input_hessians import HessianObserver
 
         readers: dict[ir.Value, list[str]] = {}
@@ -84,7 +92,12 @@ class Calibrate(ReadsText):
                 readers, lambda value, found: store.put(readers[value], INPUT_HESSIAN, found)
             )
             observers.append(keep)
+        channels = ChannelObserver(readers if self.channels else ())
+        observers.append(channels)
         observe(model, tokens, observers, usable_threads())
+        for value, seen in channels.found.items():
+            store.put(readers[value], CHANNEL_MEAN, seen.mean)
+            store.put(readers[value], CHANNEL_RANGE, seen.largest)
         return ranges.ranges
 
 

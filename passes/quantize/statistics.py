@@ -3,3 +3,5 @@
 #: The largest magnitude that a layer's input x had, float64 [], and the Hessian E[x xᵀ], float64
 #: [K, K].
 INPUT_RANGE, INPUT_HESSIAN = "input_range", "input_hessian"
+#: Of each channel of x, the mean and the largest magnitude, float64 [K].
+CHANNEL_MEAN, CHANNEL_RANGE = "channel_mean", "channel_range"

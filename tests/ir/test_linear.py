@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from optc.ir.graph import width
-from optc.ir.linear import find_linear, head_of, linear_of, merge_linears, merged_name
+from optc.ir.linear import find_linear, fixed_metadata, head_of, linear_of, merge_linears, merged_name
 from optc.ir.sources import Source, sources_of
 from tests.support.ir_text import f32, model_of
 
@@ -47,6 +47,13 @@ def test_matmul_of_two_computed_values_is_no_layer() -> None:
     model = model_of("g (float[4,4] x) => (float[4,4] y)", "y = MatMul (x, x)")
     assert find_linear(model.graph[0]) is None
     assert head_of(model) is None
+
+
+def test_a_matrix_that_stays_as_it_is_makes_no_layer() -> None:
+    model = model_of("g (float[4,4] x) => (float[4,4] y)", "y = MatMul (x, w)", {"w": f32(4, 4)})
+    assert find_linear(model.graph[0]) is not None
+    model.graph.initializers["w"].metadata_props.update(fixed_metadata())
+    assert find_linear(model.graph[0]) is None
 
 
 def test_the_head_is_found_through_a_softcap() -> None:

@@ -21,6 +21,8 @@ REQUIRED = {
     "propagate-errors",
     "quantize-static",
     "quantize-weights",
+    "rotate",
+    "smooth",
 }
 #: A model of another build may have nothing for them; the user is told the nearest miss.
 EXPECTED = {"fuse-gate-up", "fuse-norm-quantize", "fuse-qkv", "fuse-residual-norm", "fuse-rotary"}

@@ -10,6 +10,7 @@ from optc.reference.calibration import (
     CalibrationStore,
     calibration_of,
     find_statistics,
+    own_calibration,
     weights_of,
 )
 from tests.support.dense_models import dense_model
@@ -98,3 +99,29 @@ def test_a_clone_of_a_model_has_its_statistics() -> None:
     calibration_of(model).put(["w"], "range", np.array(1.0))
     assert calibration_of(model.clone()).find("w", "range") is not None
     assert calibration_of(dense_model(1)).find("w", "range") is None
+
+
+def test_a_copy_has_the_same_arrays_and_takes_others() -> None:
+    model = dense_model(1)
+    calibration_of(model).put(["w"], "range", np.ones(2))
+    clone = model.clone()
+    own = own_calibration(model)
+    own.put(["w"], "range", np.zeros(2))
+    assert calibration_of(model) is own
+    found = [calibration_of(one).find("w", "range") for one in (model, clone)]
+    assert [array.tolist() for array in found if array is not None] == [[0, 0], [1, 1]]
+
+
+def test_a_copy_keeps_the_files_of_its_arrays(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    store = CalibrationStore(memory_bytes=0)
+    store.put(["w"], "range", np.arange(3.0))
+    copy = store.copy()
+    del store
+    copy.put(["v"], "range", np.arange(4.0))
+    for name, size in (("w", 3), ("v", 4)):
+        np.testing.assert_array_equal(copy.find(name, "range"), np.arange(size))
+    del copy
+    assert list(tmp_path.iterdir()) == []

@@ -10,7 +10,7 @@ import pytest
 from optc.errors import InputError
 from optc.ir.linear import Linear, find_linear
 from optc.passes.quantize.calibrate import Calibrate, input_range, note_input_range
-from optc.passes.quantize.statistics import INPUT_HESSIAN
+from optc.passes.quantize.statistics import CHANNEL_MEAN, CHANNEL_RANGE, INPUT_HESSIAN
 from optc.pipeline.pipeline import Pipeline
 from optc.reference.calibration import CalibrationStore, calibration_of, find_statistics
 from optc.reference.text import digest_text
@@ -108,6 +108,21 @@ def test_hessians_are_kept_once_for_all_layers_of_an_input(folder: Path) -> None
     assert max(map(len, by_input.values())) > 1
     assert all(one is arrays[0] for arrays in by_input.values() for one in arrays)
     assert not find_statistics(calibration_of(plain), linear_of_head(plain), INPUT_HESSIAN)
+
+
+def test_channels_are_kept_for_every_layer(folder: Path) -> None:
+    plain, model = dense_model(2), dense_model(2)
+    _pass(folder).run(plain)
+    _pass(folder, channels=True).run(model)
+    for linear in [one for node in model.graph if (one := find_linear(node))]:
+        (mean,), (largest,) = (
+            {id(a): a for a in find_statistics(calibration_of(model), linear, name)}.values()
+            for name in (CHANNEL_MEAN, CHANNEL_RANGE)
+        )
+        assert mean.shape == largest.shape == (linear.weight.rows_shape[1],)
+        assert (mean <= largest).all()
+        assert largest.max() == input_range(calibration_of(model), linear)
+    assert not find_statistics(calibration_of(plain), linear_of_head(plain), CHANNEL_MEAN)
 
 
 def linear_of_head(model: ir.Model) -> Linear:

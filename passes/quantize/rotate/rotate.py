@@ -1,0 +1,154 @@
+"""`rotate`: the residual stream and the values of attention are turned, the function stays."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+import onnx_ir as ir
+
+from optc.forms.decoder import Dense
+from optc.forms.form import Form
+from optc.ir.graph import add_initializer, width
+from optc.ir.linear import Linear, find_linear, fixed_metadata
+from optc.passes.quantize.folding.fold import vector_of
+from optc.passes.quantize.folding.places import VALUES, Place, find_places
+from optc.passes.quantize.folding.weights import (
+    Float32,
+    mixed_columns,
+    mixed_rows,
+    on_rows,
+    scaled_columns,
+)
+from optc.passes.quantize.rotate.hadamard import rotation
+from optc.passes.quantize.rotate.residual import NotTurnableError, Residual, find_residual
+from optc.passes.quantize.smooth.smooth import LATER, refuse_adapters
+from optc.pipeline.base import Pass, PassReport
+
+#: Seeds of the signs: of the residual stream's rotation, and of the heads'.
+_STREAM_SEED, _HEAD_SEED = 1, 2
+
+
+@dataclass(frozen=True)
+class Rotate(Pass):
+    """Turns by Hadamard matrices with random signs (Ashkboos et al., QuaRot, 2024,
+    arXiv:2404.00456), which spread outliers over all channels.
+
+    1. The residual stream, if all who write it are linear layers and all who read it are RMS norms:
+       norms' scales go into the layers behind them, and the rotation into the weights. The
+       embedding's output is turned, and the last norm's input turned back, by a float product each:
+       embedding and head stay as they are, tied or not, and so does what draft heads read.
+    2. The values of each KV head and the columns of the layer behind the attention that read it.
+    """
+
+    name: ClassVar[str] = "rotate"
+    required: ClassVar[bool] = True
+    takes: ClassVar[tuple[type[Form], ...]] = (Dense,)
+    before: ClassVar[tuple[str, ...]] = ("calibrate", "smooth", *LATER)
+
+    def run(self, model: ir.Model) -> PassReport:
+        """Rewrite ``model`` in place, nothing coming behind it."""
+        return self.run_before(model, ())
+
+    def run_before(self, model: ir.Model, later: Sequence[Pass]) -> PassReport:
+        """Rewrite ``model`` in place.
+
+        Raises:
+            InputError: The model is to take adapters.
+        """
+        refuse_adapters(self, later)
+        report = PassReport()
+        try:
+            _turn_stream(model, find_residual(model), report)
+        except NotTurnableError as reason:
+            report.skip(None, str(reason))
+        for place in find_places(model, PassReport()):
+            if place.kind == VALUES:
+                _turn_values(place, report)
+        return report
+
+
+def _turn_stream(model: ir.Model, residual: Residual, report: PassReport) -> None:
+    size = width(residual.embedded)
+    found = rotation(size, _STREAM_SEED) if size else None
+    if found is None:
+        raise NotTurnableError(f"no Hadamard matrix of order {size} is known")
+    turn = found.astype(np.float32)
+    for norm, readers in residual.readers:
+        scale = norm.inputs[1]
+        if scale is None:
+            raise ValueError(f"{norm.name}: a norm without a scale")
+        factors = vector_of(scale)
+        for linear in map(_linear, readers):
+            scaled = scaled_columns(linear.weight, factors)
+            linear.initializer.const_value = mixed_columns(scaled, turn)
+        scale.const_value = ir.tensor(np.ones_like(factors), name=scale.name)
+    back = np.ascontiguousarray(turn.T)
+    for linear in map(_linear, residual.writers):
+        linear.initializer.const_value = mixed_rows(linear.weight, back)
+        if linear.bias is not None:
+            bias = vector_of(linear.bias) @ turn
+            linear.bias.const_value = ir.tensor(bias, name=linear.bias.name)
+    _turn_ends(model, residual, turn)
+    report.add("residual stream")
+
+
+def _turn_ends(model: ir.Model, residual: Residual, turn: Float32) -> None:
+    """x becomes x R behind the embedding, and x Rᵀ before the last norm."""
+    embedded, last = residual.embedded, residual.last
+    gather = embedded.producer()
+    if gather is None or last is None or last.inputs[0] is None:
+        raise ValueError("a residual stream without an end")
+    back = _product(model, last.inputs[0], np.ascontiguousarray(turn.T), "turn_back")
+    model.graph.insert_before(last, [back])
+    last.replace_input_with(0, back.outputs[0])
+    users = list(embedded.uses())
+    forth = _product(model, embedded, turn, "turn")
+    model.graph.insert_after(gather, [forth])
+    for use in users:
+        use.node.replace_input_with(use.idx, forth.outputs[0])
+
+
+def _product(model: ir.Model, x: ir.Value, matrix: Float32, name: str) -> ir.Node:
+    tensor = ir.tensor(matrix, name=f"rotate.{name}.matrix")
+    operand = add_initializer(model.graph, tensor, f"rotate.{name}.matrix", fixed_metadata())
+    node = ir.Node("", "MatMul", [x, operand], name=f"rotate.{name}")
+    result = node.outputs[0]
+    result.name, result.type, result.shape = f"rotate.{name}.result", x.type, x.shape
+    return node
+
+
+def _turn_values(place: Place, report: PassReport) -> None:
+    attention = place.x.producer()
+    if attention is None:
+        raise ValueError(f"{place.x.name}: given by nothing")
+    size = len(place.channels) // attention.attributes["num_heads"].as_int()
+    found = rotation(size, _HEAD_SEED)
+    if found is None:
+        report.skip(attention, f"no Hadamard matrix of order {size} is known")
+        return
+    turn = found.astype(np.float32)
+    back, channels = np.ascontiguousarray(turn.T), int(place.channels.max()) + 1
+    for part in place.parts:
+        stop = part.start + channels
+        if part.matmul is not None:
+            linear = _linear(part.matmul)
+            turned = on_rows(linear.weight, part.start, stop, lambda rows: mixed_rows(rows, back))
+            linear.initializer.const_value = turned
+        else:
+            vector = vector_of(part.initializer)
+            heads = vector[part.start : stop].reshape(-1, size) @ turn
+            vector[part.start : stop] = heads.ravel()
+            part.initializer.const_value = ir.tensor(vector, name=part.initializer.name)
+    for linear in place.linears:
+        linear.initializer.const_value = mixed_columns(linear.weight, turn)
+    report.add("values of an attention")
+
+
+def _linear(matmul: ir.Node) -> Linear:
+    linear = find_linear(matmul)
+    if linear is None:
+        raise ValueError(f"{matmul.name}: not a linear layer any more")
+    return linear
