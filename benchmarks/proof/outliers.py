@@ -129,7 +129,7 @@ def _only_weights(model: ir.Model) -> None:
     """Matmuls of float inputs with what the quantized weights stand for."""
     for node in [node for node in model.graph if node.op_type == "QuantizedMatMul"]:
         producer, values = node.inputs[0].producer(), node.inputs[2].const_value  # type: ignore[union-attr]
-        whole = values.quantized.whole  # type: ignore[union-attr]
+        whole = values.whole  # type: ignore[union-attr]
         weight = LazyWeight(
             lambda start, stop, whole=whole: dequantize_rows(
                 whole.read(start, stop), whole.group_size

@@ -6,7 +6,14 @@ import numpy as np
 import pytest
 
 from optc.ir.graph import width
-from optc.ir.linear import find_linear, fixed_metadata, head_of, linear_of, merge_linears, merged_name
+from optc.ir.linear import (
+    find_linear,
+    fixed_metadata,
+    head_of,
+    linear_of,
+    merge_linears,
+    merged_name,
+)
 from optc.ir.sources import Source, sources_of
 from tests.support.ir_text import f32, model_of
 

@@ -72,10 +72,9 @@ class Rotate(Pass):
 
 def _turn_stream(model: ir.Model, residual: Residual, report: PassReport) -> None:
     size = width(residual.embedded)
-    found = rotation(size, _STREAM_SEED) if size else None
-    if found is None:
+    turn = rotation(size, _STREAM_SEED) if size else None
+    if turn is None:
         raise NotTurnableError(f"no Hadamard matrix of order {size} is known")
-    turn = found.astype(np.float32)
     for norm, readers in residual.readers:
         scale = norm.inputs[1]
         if scale is None:
@@ -125,11 +124,10 @@ def _turn_values(place: Place, report: PassReport) -> None:
     if attention is None:
         raise ValueError(f"{place.x.name}: given by nothing")
     size = len(place.channels) // attention.attributes["num_heads"].as_int()
-    found = rotation(size, _HEAD_SEED)
-    if found is None:
+    turn = rotation(size, _HEAD_SEED)
+    if turn is None:
         report.skip(attention, f"no Hadamard matrix of order {size} is known")
         return
-    turn = found.astype(np.float32)
     back, channels = np.ascontiguousarray(turn.T), int(place.channels.max()) + 1
     for part in place.parts:
         stop = part.start + channels

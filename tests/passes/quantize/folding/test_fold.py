@@ -65,7 +65,9 @@ def test_scaled_statistics_are_those_of_the_scaled_model() -> None:
 
 
 def test_a_statistic_that_nobody_can_scale_is_refused() -> None:
-    model = model_of("g (float[1,S,8] x) => (float[1,S,6] y)", "y = MatMul (x, w)", {"w": f32(8, 6)})
+    model = model_of(
+        "g (float[1,S,8] x) => (float[1,S,6] y)", "y = MatMul (x, w)", {"w": f32(8, 6)}
+    )
     linear, store = find_linear(model.graph[0]), CalibrationStore()
     assert linear is not None
     store.put(["w"], "histogram", np.ones(3))
