@@ -1,6 +1,8 @@
-"""`rotate`: the function stays, weights are turned, and 8 bits lose less where there are outliers."""
+"""`rotate`: the function stays, and 8 bits lose less where there are outliers."""
 
 from __future__ import annotations
+
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -12,11 +14,11 @@ from optc.passes.quantize.rotate.hadamard import rotation
 from optc.passes.quantize.rotate.rotate import Rotate
 from optc.pipeline import registry
 from optc.pipeline.base import Pass
-from tests.passes.quantize.smooth.test_smooth import INT4, INT8, after, decibels, planted
 from tests.support.families import FAMILIES
 from tests.support.ir_text import expected, f32, model_of, nodes_text
 from tests.support.letters import letters_folder
 from tests.support.models import dense_model
+from tests.support.outliers import INT4, INT8, after, decibels, planted
 from tests.support.pipelines import pipeline_of
 from tests.support.ragged import RaggedDriver, run, run_dense
 
@@ -96,13 +98,13 @@ def test_the_products_at_the_ends_stay_float_in_a_quantized_step() -> None:
     np.testing.assert_allclose(RaggedDriver(model).step({1: tokens}), want, rtol=0, atol=near)
 
 
-def test_rotation_undoes_outliers_of_activations(tmp_path) -> None:  # type: ignore[no-untyped-def]
+def test_rotation_undoes_outliers_of_activations(tmp_path: Path) -> None:
     folder = letters_folder(tmp_path)
     plain = decibels(after(planted(), folder, INT8))
     assert decibels(after(planted(), folder, "rotate", INT8)) > plain + 5
 
 
-def test_it_goes_with_gptq_and_propagated_errors(tmp_path) -> None:  # type: ignore[no-untyped-def]
+def test_it_goes_with_gptq_and_propagated_errors(tmp_path: Path) -> None:
     folder = letters_folder(tmp_path)
     grid = {"quantize-weights": INT4["quantize-weights"] | {"method": "gptq"}}
     plain = decibels(after(planted(), folder, INT4))

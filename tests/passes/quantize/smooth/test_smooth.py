@@ -12,68 +12,26 @@ import pytest
 from optc.errors import InputError
 from optc.forms.decoder import Dense
 from optc.ir.linear import find_linear
-from optc.passes.quantize.folding.fold import fold
-from optc.passes.quantize.folding.places import NORM, find_places
 from optc.passes.quantize.quantize_weights import QuantizeWeights
 from optc.passes.quantize.smooth.smooth import Smooth
 from optc.passes.quantize.statistics import CHANNEL_MEAN, CHANNEL_RANGE, INPUT_HESSIAN
 from optc.pipeline import registry
-from optc.pipeline.base import Pass, PassReport
-from optc.pipeline.entries import read_pipeline
-from optc.reference.calibration import CalibrationStore, calibration_of
+from optc.pipeline.base import Pass
+from optc.reference.calibration import calibration_of
 from tests.support.dense_models import dense_model
 from tests.support.ir_text import Array, f32, model_of, nodes_text
 from tests.support.letters import letters_folder
+from tests.support.outliers import INT4, INT8, after, decibels, planted
 from tests.support.pipelines import pipeline_of
-from tests.support.ragged import run, run_dense
+from tests.support.ragged import run
 
-TOKENS = np.random.default_rng(7).integers(0, 26, 60).tolist()
-INT8 = {"quantize-weights": {"bits": 8, "head": False, "embedding": False}}
-INT4: dict[str, dict[str, Any]] = {
-    "quantize-weights": {
-        **{"bits": 4, "group_size": 32, "symmetric": False, "head": False, "embedding": False}
-    }
-}
 AWQ = {"smooth": {"method": "awq"}}
+GPTQ = {"quantize-weights": INT4["quantize-weights"] | {"method": "gptq"}}
 
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     return letters_folder(tmp_path)
-
-
-def planted() -> ir.Model:
-    """A model that computes the same with outliers: a few channels behind norms 24 times larger."""
-    model, rng = dense_model(2), np.random.default_rng(3)
-    for place in find_places(model, PassReport()):
-        if place.kind == NORM:
-            scale = np.ones(len(place.channels))
-            scale[rng.choice(len(scale), 2, replace=False)] = 1 / 24
-            fold(place, scale, CalibrationStore())
-    return model
-
-
-def after(model: ir.Model, folder: Path, *entries: Any) -> Array:
-    """Logits behind passes; those that read a text have theirs."""
-    read = {"text": str(folder / "text.txt"), "folder": str(folder)}
-    sizes = {"windows": 48, "window_tokens": 64}
-    texts = {
-        "calibrate": {"channels": True, "hessians": True, **read, **sizes},
-        "propagate-errors": read | sizes,
-    }
-    given = [
-        {entry: texts[entry]} if isinstance(entry, str) and entry in texts else entry
-        for entry in entries
-    ]
-    pipeline = read_pipeline(given, registry)
-    pipeline.run(model)
-    return run_dense(model, TOKENS)
-
-
-def decibels(logits: Array) -> float:
-    """Signal to noise against the float32 model."""
-    want = run_dense(dense_model(2), TOKENS)
-    return float(10 * np.log10(np.sum(want**2) / np.sum((logits - want) ** 2)))
 
 
 @pytest.mark.parametrize("smooth", ["smooth", {"smooth": {"alpha": 0.8}}])
@@ -91,16 +49,15 @@ def test_smoothquant_undoes_outliers_of_activations(folder: Path) -> None:
 
 @pytest.mark.parametrize("method", ["round", "gptq"])
 def test_awq_undoes_outliers_under_both_methods(method: str, folder: Path) -> None:
-    grid = {"quantize-weights": INT4["quantize-weights"] | {"method": method}}
+    grid = GPTQ if method == "gptq" else INT4
     plain = decibels(after(planted(), folder, "calibrate", grid))
     awq = decibels(after(planted(), folder, "calibrate", AWQ, grid))
     assert awq > plain + (2 if method == "round" else 0.5)
 
 
 def test_errors_are_propagated_through_smoothed_weights(folder: Path) -> None:
-    grid = {"quantize-weights": INT4["quantize-weights"] | {"method": "gptq"}}
-    plain = decibels(after(planted(), folder, "propagate-errors", grid))
-    awq = decibels(after(planted(), folder, "calibrate", AWQ, "propagate-errors", grid))
+    plain = decibels(after(planted(), folder, "propagate-errors", GPTQ))
+    awq = decibels(after(planted(), folder, "calibrate", AWQ, "propagate-errors", GPTQ))
     assert awq > plain
 
 
