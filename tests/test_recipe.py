@@ -25,7 +25,8 @@ def written(folder: Path, text: str) -> Path:
 
 
 SHIPPED = {
-    *("fp32", "bf16-fused", "int8-fused", "int4-fused", "int4-gptq"),
+    *("fp32", "bf16-fused", "int8-fused", "int8-smooth"),
+    *("int4-fused", "int4-gptq"),
     *("trt-fp16", "trt-int8", "trt-int4", "trt-int8-qdq", "trt-fp8", "trt-nvfp4"),
 }
 
@@ -52,6 +53,7 @@ def test_bounds_of_the_quantized_recipes() -> None:
     int8, int4 = load_recipe("int8-fused").gates, load_recipe("int4-fused").gates
     assert (int8["kl_mean"], int8["top1_agreement"]) == (0.0015, 0.978)
     assert (int4["kl_mean"], int4["top1_agreement"]) == (0.02, 0.92)
+    assert load_recipe("int8-smooth").gates == load_recipe("int8-fused").gates
     gptq = load_recipe("int4-gptq").gates
     assert (gptq["kl_mean"], gptq["top1_agreement"]) == (0.008, 0.94)
     assert load_recipe("trt-nvfp4").gates == load_recipe("trt-int4").gates
@@ -71,6 +73,7 @@ def test_kv_types_of_the_shipped_recipes() -> None:
         "fp32": None,
         "bf16-fused": "bfloat16",
         "int8-fused": "int8",
+        "int8-smooth": "int8",
         "int4-fused": "int8",
         "int4-gptq": "int8",
     }
