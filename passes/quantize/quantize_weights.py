@@ -89,9 +89,8 @@ class QuantizeWeights(Pass):
                 "set bits=4 and symmetric=false, or group_scales=float",
             )
         if not integer and self.bits not in (8, 4):
-            self._refuse(
-                f"bits={self.bits} needs integer scales of groups", "set group_scales=int, or bits=4"
-            )
+            problem = f"bits={self.bits} needs integer scales of groups"
+            self._refuse(problem, "set group_scales=int, or bits=4")
         if not self.group_size and (self.bits != 8 or not self.symmetric):
             self._refuse(
                 f"{'asymmetric' if self.bits == 8 else f'int{self.bits}'} weights need groups",
