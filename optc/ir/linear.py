@@ -75,6 +75,11 @@ def find_linear(node: ir.Node | None) -> Linear | None:
     return Linear(node, add, x, initializer, weight, bias)
 
 
+def find_linears(model: ir.Model) -> list[Linear]:
+    """All linear layers of the graph, in its order."""
+    return [linear for node in model.graph if (linear := find_linear(node)) is not None]
+
+
 def linear_of(value: ir.Value | None) -> Linear | None:
     """The linear layer whose result, bias included, is ``value``."""
     node = None if value is None else value.producer()

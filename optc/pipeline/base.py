@@ -27,12 +27,16 @@ class PassReport:
         details: Rewritten places by kind, e.g. ``{"int8 per channel": 24}``.
         skipped: Reasons why candidates were left alone: the nearest misses, node first.
         facts: Figures that later stages or the report need (JSON values).
+        settled: Options of later passes that follow from what was found, by ``pass.option``.
+        warning: One sentence that the user should read; empty if there is none.
     """
 
     count: int = 0
     details: dict[str, int] = field(default_factory=dict)
     skipped: list[str] = field(default_factory=list)
     facts: dict[str, Any] = field(default_factory=dict)
+    settled: dict[str, object] = field(default_factory=dict)
+    warning: str = ""
 
     def add(self, kind: str, count: int = 1) -> None:
         """Count ``count`` rewritten places of ``kind``."""
@@ -82,6 +86,10 @@ class Pass:
         Most passes need not know them.
         """
         return self.run(model)
+
+    def for_part(self, part: ir.Model) -> Pass:
+        """The pass for a model of some layers of the one that its options name tensors of."""
+        return self
 
     def working_bytes(self, model: ir.Model) -> int:
         """Memory that the pass takes at its peak while it runs on ``model``, in the dense form, or

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 
 import onnx_ir as ir
 
@@ -96,16 +96,30 @@ class Pipeline:
                 What is only expected to find something gets a warning in its record.
         """
         self.validate(form_type(model))
-        records = []
-        for index, one in enumerate(self.passes):
-            record = self._run_one(index, one, model)
+        records: list[PassRecord] = []
+        pipeline = self
+        for index in range(len(self.passes)):
+            record = pipeline._run_one(index, model)
+            pipeline = pipeline.settled([record])
             for instrument in on_pass:
                 instrument(record, model)
             records.append(record)
         return records
 
-    def _run_one(self, index: int, one: Pass, model: ir.Model) -> PassRecord:
-        start = time.perf_counter()
+    def settled(self, records: Iterable[PassRecord]) -> Pipeline:
+        """The pipeline with the options that passes settled for later ones
+        (`PassReport.settled`)."""
+        by_pass: dict[str, dict[str, object]] = {}
+        for key, value in (pair for one in records for pair in one.report.settled.items()):
+            name, _, option = key.partition(".")
+            by_pass.setdefault(name, {})[option] = value
+        if not by_pass:
+            return self
+        passes = (one.with_options(by_pass.get(one.name, {})) for one in self.passes)
+        return replace(self, passes=tuple(passes))
+
+    def _run_one(self, index: int, model: ir.Model) -> PassRecord:
+        start, one = time.perf_counter(), self.passes[index]
         if one.takes:
             form_type(model).of(model)
         one.requires(model)
@@ -117,7 +131,8 @@ class Pipeline:
         if one.gives is not None:
             one.gives.of(model)
         prune_functions(model)
-        warning = f"pass {one.name}: {_miss(report)}" if idle and one.expected else ""
+        why = _miss(report) if idle and one.expected else report.warning
+        warning = f"pass {one.name}: {why}" if why else ""
         seconds = time.perf_counter() - start
         return PassRecord(index, one.name, one.spec(), seconds, report, warning)
 

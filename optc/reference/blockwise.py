@@ -10,14 +10,14 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 import onnx_ir as ir
 
 from optc.executable.executable import Float32, Int32
-from optc.ir.weights import as_lazy
+from optc.ir.weights import LazyWeight, as_lazy
 from optc.reference.block_run import BlockRun
 from optc.reference.observers import BlockObserver, BlockValues, all_watched
 from optc.reference.partition import Block, Partition, partition
@@ -43,11 +43,18 @@ class HeadTile:
         start: First vocabulary entry.
         stop: One past the last.
         feeds: The tile's weight in float32 and values per entry, by input name.
+        weight: Name of the weight's input.
     """
 
     start: int
     stop: int
     feeds: dict[str, Array]
+    weight: str
+
+    def with_rows(self, weight: LazyWeight) -> HeadTile:
+        """The tile of a head of other rows [V, D]."""
+        rows = np.ascontiguousarray(weight.read_rows(self.start, self.stop), np.float32)
+        return replace(self, feeds=self.feeds | {self.weight: rows})
 
 
 class BlockwiseReference:
@@ -133,11 +140,16 @@ class BlockwiseReference:
                 progress(index + 1, len(self.parts.blocks))
         return streams[0].reshape(windows * size, -1)
 
+    @property
+    def tile_count(self) -> int:
+        """How many tiles the head has."""
+        return -(-self.vocab_size // VOCAB_TILE)
+
     def tiles(self) -> Iterator[HeadTile]:
         """The head in tiles over the vocabulary, in order."""
         for start in range(0, self.vocab_size, VOCAB_TILE):
             stop = min(start + VOCAB_TILE, self.vocab_size)
-            yield HeadTile(start, stop, self._tail.feeds(start, stop))
+            yield HeadTile(start, stop, self._tail.feeds(start, stop), self._tail.weight)
 
     def logits(self, hidden: Float32, tile: HeadTile) -> Float32:
         """Logits [R, stop - start] of hidden states [R, D] for one tile of the vocabulary."""

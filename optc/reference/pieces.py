@@ -42,6 +42,7 @@ class HeadTail:
         model: (hidden [1, R, D], weight, values per entry) -> logits [1, R, n].
         hidden: Name of the input for hidden states.
         logits: Name of the output.
+        weight: Name of the input for the tile's weight.
         vocab_size: V.
     """
 
@@ -51,7 +52,7 @@ class HeadTail:
             raise ValueError("the head lacks an operand")
         self._rows = as_lazy(weight.const_value, transposed=True)
         self._by_rows = by_rows
-        self._weight = weight.name or ""
+        self.weight = weight.name or ""
         self.vocab_size = self._rows.rows_shape[0]
         per_entry = _per_entry_values(parts, self.vocab_size)
         logits = model.graph.outputs[0]
@@ -70,7 +71,7 @@ class HeadTail:
         rows = self._rows.read_rows(start, stop).astype(np.float32, copy=False)
         weight = np.ascontiguousarray(rows if self._by_rows else rows.T)
         slices = {n: np.ascontiguousarray(a[..., start:stop]) for n, a in self._per_entry.items()}
-        return {self._weight: weight, **slices}
+        return {self.weight: weight, **slices}
 
 
 def _per_entry_values(parts: Partition, vocab_size: int) -> list[ir.Value]:

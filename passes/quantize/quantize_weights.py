@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import ClassVar, NoReturn
 
 import onnx_ir as ir
@@ -11,24 +12,26 @@ import onnx_ir as ir
 from optc.errors import InputError
 from optc.ir.functions import is_op, make_node
 from optc.ir.graph import add_initializer, remove_unused, replace_node
-from optc.ir.linear import Linear, find_linear, head_of, sources
+from optc.ir.linear import Linear, find_linear, find_linears, head_of, sources
 from optc.ir.quantized_rows import QuantizedRows
 from optc.ir.sources import sources_metadata
 from optc.ir.weights import LazyWeight
 from optc.passes.quantize.affine import quantized_rows
 from optc.passes.quantize.gptq.weights import Factors
 from optc.passes.quantize.kept_rows import find_rows
+from optc.passes.quantize.layer_schemes import (
+    BITS,
+    GROUP_SIZES,
+    PER_CHANNEL,
+    LayerSchemes,
+    fitting,
+    format_text,
+    stored_bits,
+)
 from optc.passes.quantize.sample import sample_nodes
 from optc.passes.quantize.scheme import Scheme
 from optc.pipeline.base import Pass, PassReport
 from optc.reference.calibration import calibration_of
-
-#: Group sizes that every backend takes, the largest first.
-GROUP_SIZES = (128, 64, 32)
-#: Bits of a weight; all but 8 and 4 with integer scales of groups only.
-BITS = (8, 6, 5, 4, 3, 2)
-#: What a weight gets whose K no group size divides, and untied embeddings: safe and small.
-_PER_CHANNEL = Scheme(8, 0, True)
 
 
 @dataclass(frozen=True)
@@ -52,6 +55,8 @@ class QuantizeWeights(Pass):
             float scale for each channel (`two_level`), for asymmetric weights of 6 to 2 bits.
         head: Quantize the head.
         head_bits: 8; as ``bits``; with integer scales of groups any of 8, 6, 5, 4, 3 and 2.
+        layer_bits: Formats of single weights, the head's too, as ``tensor=format``: ``8`` is int8
+            per channel, ``4g32`` 4 bits in groups of 32. Tensors that are merged need the same one.
         embedding: Quantize the embedding.
         method: ``round``: each weight to the nearest value; ``gptq``: one input after the other,
             the rest making up for each error (`optc.passes.quantize.gptq`), by the Hessians of
@@ -68,6 +73,7 @@ class QuantizeWeights(Pass):
     group_scales: str = "float"
     head: bool = True
     head_bits: int = 8
+    layer_bits: tuple[str, ...] = ()
     embedding: bool = True
     method: str = "round"
 
@@ -101,13 +107,26 @@ class QuantizeWeights(Pass):
                 f"head_bits={self.head_bits} needs integer scales of groups",
                 "set group_scales=int, or head_bits=8",
             )
+        self.layer_schemes  # noqa: B018 - reads them
+
+    @cached_property
+    def layer_schemes(self) -> LayerSchemes:
+        """What ``layer_bits`` says."""
+        return LayerSchemes.read(self.layer_bits, self._wanted(self.bits), f"pass {self.name}")
 
     def _refuse(self, message: str, hint: str) -> NoReturn:
         raise InputError(message, where=f"pass {self.name}", hint=hint)
 
     def samples(self) -> Sequence[ir.Node]:
-        """An embedding, a linear layer and a head."""
-        return sample_nodes(self)
+        """An embedding, a linear layer and a head; a layer of each format beside."""
+        formats = sorted({format_text(one) for one in self.layer_schemes.by_name.values()})
+        plain = replace(self, layer_bits=())
+        each = (replace(plain, layer_bits=(f"linear={one}",)) for one in formats)
+        return [node for one in (plain, *each) for node in sample_nodes(one)]
+
+    def for_part(self, part: ir.Model) -> QuantizeWeights:
+        """Without formats of weights that the part lacks."""
+        return replace(self, layer_bits=self.layer_schemes.texts_of(find_linears(part)))
 
     def run(self, model: ir.Model) -> PassReport:
         """Rewrite ``model`` in place."""
@@ -115,6 +134,7 @@ class QuantizeWeights(Pass):
         head = head_of(model)
         factors = Factors(calibration_of(model)) if self.method == "gptq" else None
         work = _Rewriter(model, report, factors)
+        self.layer_schemes.check_names(find_linears(model))
         for node in list(model.graph):
             linear = find_linear(node)
             if linear is None:
@@ -134,28 +154,18 @@ class QuantizeWeights(Pass):
     def scheme_of(self, linear: Linear, report: PassReport, *, head: bool = False) -> Scheme:
         """The grid of a layer's weight; that it is another one than asked for goes into the report.
 
-        Layers that are merged later get the one that the merged layer has: it depends on K alone.
+        Layers that are merged later get the one that the merged layer has: it depends on K and
+        ``layer_bits``, which is refused if tensors of a merged weight differ.
         """
+        given = self.layer_schemes.of(linear)
+        if given is not None:
+            return fitting(given, linear, report)
         if head and self.head_bits == 8 != self.bits:
-            return _PER_CHANNEL
-        return _fitting(self._wanted(self.head_bits if head else self.bits), linear, report)
+            return PER_CHANNEL
+        return fitting(self._wanted(self.head_bits if head else self.bits), linear, report)
 
     def _wanted(self, bits: int) -> Scheme:
         return Scheme(bits, self.group_size, self.symmetric, self.group_scales == "int")
-
-
-def _fitting(wanted: Scheme, linear: Linear, report: PassReport) -> Scheme:
-    """``wanted``, or what is nearest to it for this K (case 2)."""
-    columns = linear.weight.rows_shape[1]
-    if not wanted.group_size or columns % wanted.group_size == 0:
-        return wanted
-    sizes = [g for g in GROUP_SIZES if g < wanted.group_size and columns % g == 0]
-    scheme = replace(wanted, group_size=sizes[0]) if sizes else _PER_CHANNEL
-    report.skip(
-        linear.matmul,
-        f"K={columns} of {linear.name} is not a multiple of {wanted.group_size}: {scheme.label}",
-    )
-    return scheme
 
 
 @dataclass(frozen=True)
@@ -167,6 +177,13 @@ class _Parts:
     scales: ir.Value
     zero_points: ir.Value | None
     group_scales: ir.Value | None
+
+    @property
+    def stored_bits(self) -> int:
+        """Bits that it takes in memory."""
+        rows = self.rows
+        scheme = Scheme(rows.bits, rows.group_size, rows.symmetric, rows.integer_scales)
+        return stored_bits(scheme, rows.rows, rows.columns)
 
     @property
     def attributes(self) -> dict[str, int]:
@@ -234,7 +251,7 @@ class _Rewriter:
                 continue
             else:
                 name = table.name or "embedding"
-                parts = self._add_parts(quantized_rows(table, _PER_CHANNEL, name), name, {})
+                parts = self._add_parts(quantized_rows(table, PER_CHANNEL, name), name, {})
                 self._embeddings.append(parts)
                 label = "embedding int8 per row"
             new = make_node(
@@ -251,7 +268,7 @@ class _Rewriter:
         """Quantized weights and their bits per weight, scales and zero points included."""
         every = [*self.weights.values(), *self._embeddings]
         weights = sum(p.rows.rows * p.rows.columns for p in every)
-        bits = sum(_bits(p.rows) for p in every)
+        bits = sum(p.stored_bits for p in every)
         return {"weights": weights, "bits_per_weight": bits / weights if weights else 0.0}
 
     def _rows(self, linear: Linear, scheme: Scheme) -> QuantizedRows:
@@ -278,19 +295,6 @@ class _Rewriter:
         )
 
 
-def _bits(rows: QuantizedRows) -> int:
-    """Bits of a weight in memory: float32 scales per channel, float16 ones in groups; integer
-    ones and, beside them, zero points are bytes."""
-    groups = rows.columns // rows.group_size if rows.group_size else 1
-    if rows.integer_scales:
-        return rows.rows * (rows.columns * rows.bits + groups * 16 + 32)
-    scale = 16 if rows.group_size else 32
-    zero = 0 if rows.symmetric else rows.bits
-    return rows.rows * (rows.columns * rows.bits + groups * (scale + zero))
-
-
 def _quantized_shapes(x: ir.Value) -> list[list[int | str]] | None:
-    if x.shape is None:
-        return None
-    dims = [d if isinstance(d, int) else str(d) for d in x.shape]
-    return [dims, [*dims[:-1], 1]]
+    dims = None if x.shape is None else [d if isinstance(d, int) else str(d) for d in x.shape]
+    return None if dims is None else [dims, [*dims[:-1], 1]]

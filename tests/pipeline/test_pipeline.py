@@ -235,3 +235,33 @@ def test_every_pass_of_the_project_is_documented_and_prints() -> None:
 def test_a_record_is_data() -> None:
     record = PassRecord(0, "rename", "rename", 0.5, PassReport())
     assert record.to_json()["seconds"] == 0.5
+
+
+@dataclass(frozen=True)
+class Decide(Pass):
+    """Says how often a later pass repeats its name."""
+
+    name: ClassVar[str] = "decide"
+
+    def run(self, model: ir.Model) -> PassReport:
+        return PassReport(settled={"rename.times": 3, "rename.loudly": True}, warning="by lot")
+
+
+def test_what_a_pass_settles_is_an_option_of_later_ones() -> None:
+    model = model_of("g (float[S] x) => (float[S] y)", "y = Tanh (x)")
+    pipeline = Pipeline((Decide(), Rename(to="a")))
+    records = pipeline.run(model)
+    assert [node.name for node in model.graph] == ["aaa"]
+    assert records[1].spec == "rename{to=a,times=3,loudly=true}"
+    assert records[0].warning == "pass decide: by lot"
+    settled = pipeline.settled(records)
+    assert settled.spec() == "decide,rename{to=a,times=3,loudly=true}"
+    assert pipeline.settled(records[1:]) is pipeline
+
+
+def test_what_is_settled_must_be_an_option() -> None:
+    pipeline = Pipeline((Decide(), Late()))
+    assert pipeline.settled([]) is pipeline
+    record = PassRecord(0, "decide", "decide", 0.0, PassReport(settled={"late.when": 1}))
+    with pytest.raises(InputError, match="unknown option 'when'"):
+        pipeline.settled([record])

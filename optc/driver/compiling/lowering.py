@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import onnx_ir as ir
@@ -26,7 +27,7 @@ class Lowered:
         reference: The dense form before any pass changed what is computed; its weights are the
             same lazy ones, so that it costs only its graph.
         runs: What each pass did, in order.
-        spec: The pipeline as text.
+        spec: The pipeline as text, with what passes settled for later ones.
     """
 
     model: ir.Model
@@ -62,17 +63,21 @@ def lower(model: ir.Model, options: ResolvedOptions) -> Lowered:
     if options.asked.dump_dir is not None:
         instruments.append(dump_to(options.asked.dump_dir))
     runs = pipeline.run(model, instruments)
-    return Lowered(model, kept[0], tuple(runs), pipeline.spec())
+    return Lowered(model, kept[0], tuple(runs), pipeline.settled(runs).spec())
 
 
-def lower_dense(model: ir.Model, options: ResolvedOptions) -> tuple[PassRecord, ...]:
-    """Run those passes on ``model``, a `Lowered.reference`, that it has not seen, in place.
+def lower_dense(
+    model: ir.Model, options: ResolvedOptions, whole: Sequence[PassRecord]
+) -> tuple[PassRecord, ...]:
+    """Run those passes on ``model``, some layers of a `Lowered.reference`, that it has not seen, in
+    place; what they settled in ``whole``, the runs on all layers, stays.
 
     Raises:
         UnsupportedError: Something is not recognized, or a required pass found nothing.
     """
     pipeline, leading = _pipeline(options)
-    rest = replace(pipeline, passes=pipeline.passes[leading:])
+    passes = pipeline.settled(whole).passes[leading:]
+    rest = replace(pipeline, passes=tuple(one.for_part(model) for one in passes))
     return tuple(rest.run(model, []))
 
 

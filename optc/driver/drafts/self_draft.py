@@ -67,7 +67,7 @@ def build_self_draft(
 
     model = lowered.reference.clone()
     keep_first_layers(model, layers)
-    runs = lower_dense(model, options.for_draft())
+    runs = lower_dense(model, options.for_draft(), lowered.runs)
     builder = EngineBuilder(writer, options.engines)
     engines = tuple(builder.build_all(ROLE, model, on_the_targets_weights))
     facts |= {"layers": layers, "passes": [run.to_json() for run in runs]}

@@ -132,8 +132,7 @@ def _follow(items: Items, most: int, price: float, limit: float) -> list[int] | 
 def _efficient(size: npt.NDArray[np.int64], loss: Float64) -> npt.NDArray[np.intp]:
     """Indices of those that no other beats in both."""
     order = np.lexsort((loss, size))
-    sorted_loss = loss[order]
-    best = np.minimum.accumulate(sorted_loss)
-    first = np.concatenate([[True], sorted_loss[1:] < best[:-1]]) if len(order) else []
-    kept: npt.NDArray[np.intp] = order[np.asarray(first, bool)]
+    lost = loss[order]
+    before = np.minimum.accumulate(np.concatenate([[np.inf], lost]))[:-1]
+    kept: npt.NDArray[np.intp] = order[lost < before]
     return kept

@@ -50,7 +50,9 @@ def test_a_model_of_many_tensors_is_chosen_for(monkeypatch: pytest.MonkeyPatch) 
     random = np.random.default_rng(0)
     model = [
         [
-            Choice(int(weights * (bits + 0.5)), float(scale * 4.0**-bits * random.uniform(0.8, 1.2)))
+            Choice(
+                int(weights * (bits + 0.5)), float(scale * 4.0**-bits * random.uniform(0.8, 1.2))
+            )
             for bits in (2, 3, 4, 6, 8)
         ]
         for weights, scale in zip(

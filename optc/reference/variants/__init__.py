@@ -1,0 +1,1 @@
+"""A model beside itself with some weights changed: what each change costs, as KL."""
