@@ -23,7 +23,13 @@ def progress_on_stderr() -> Iterator[Progress]:
         yield _Lines()
         return
     from rich.console import Console
-    from rich.progress import BarColumn, SpinnerColumn, TextColumn, TimeElapsedColumn
+    from rich.progress import (
+        BarColumn,
+        SpinnerColumn,
+        TextColumn,
+        TimeElapsedColumn,
+        TimeRemainingColumn,
+    )
     from rich.progress import Progress as Bars
 
     columns = (
@@ -32,6 +38,7 @@ def progress_on_stderr() -> Iterator[Progress]:
         BarColumn(),
         TextColumn("{task.fields[count]}"),
         TimeElapsedColumn(),
+        TimeRemainingColumn(elapsed_when_finished=False),
     )
     # A stream of its own: the block redirects stdout to sys.stderr, which rich would wrap.
     console = Console(file=sys.stderr)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from optc.passes.quantize.budget.allocate_bits import AllocateBits
 from optc.passes.quantize.calibrate import Calibrate
 from optc.passes.quantize.cast_weights import CastWeights
 from optc.passes.quantize.compute_type import ComputeType
@@ -16,6 +17,7 @@ PASSES: tuple[type[Pass], ...] = (
     Rotate,
     Calibrate,
     Smooth,
+    AllocateBits,
     PropagateErrors,
     QuantizeWeights,
     QuantizeStatic,

@@ -112,7 +112,7 @@ class QuantizeWeights(Pass):
     @cached_property
     def layer_schemes(self) -> LayerSchemes:
         """What ``layer_bits`` says."""
-        return LayerSchemes.read(self.layer_bits, self._wanted(self.bits), f"pass {self.name}")
+        return LayerSchemes.read(self.layer_bits, self.scheme(self.bits), f"pass {self.name}")
 
     def _refuse(self, message: str, hint: str) -> NoReturn:
         raise InputError(message, where=f"pass {self.name}", hint=hint)
@@ -162,9 +162,10 @@ class QuantizeWeights(Pass):
             return fitting(given, linear, report)
         if head and self.head_bits == 8 != self.bits:
             return PER_CHANNEL
-        return fitting(self._wanted(self.head_bits if head else self.bits), linear, report)
+        return fitting(self.scheme(self.head_bits if head else self.bits), linear, report)
 
-    def _wanted(self, bits: int) -> Scheme:
+    def scheme(self, bits: int) -> Scheme:
+        """The grid for weights of so many bits."""
         return Scheme(bits, self.group_size, self.symmetric, self.group_scales == "int")
 
 

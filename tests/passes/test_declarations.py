@@ -10,6 +10,7 @@ from optc.pipeline import registry
 #: Without them the artifact would not be what its recipe promises.
 REQUIRED = {
     "adapters",
+    "allocate-bits",
     "calibrate",
     "canonicalize",
     "cast-weights",

@@ -13,6 +13,7 @@ from optc.pipeline import registry as pass_registry
 from optc.pipeline.instruments import Instrument, dump_to
 from optc.pipeline.pipeline import Pipeline
 from optc.pipeline.record import PassRecord
+from optc.progress import telling
 
 #: The group of passes whose result, the dense form, is what gates compare with.
 CANONICALIZE = "canonicalize"
@@ -62,7 +63,8 @@ def lower(model: ir.Model, options: ResolvedOptions) -> Lowered:
     instruments: list[Instrument] = [keep, tell]
     if options.asked.dump_dir is not None:
         instruments.append(dump_to(options.asked.dump_dir))
-    runs = pipeline.run(model, instruments)
+    with telling(options.progress):
+        runs = pipeline.run(model, instruments)
     return Lowered(model, kept[0], tuple(runs), pipeline.settled(runs).spec())
 
 

@@ -1,0 +1,198 @@
+"""What formats chosen under a budget lose, beside uniform ones and mixes made by hand.
+
+    python -m benchmarks.proof.mixed [--json FILE]
+
+On ``examples/models/pycode``: the weights alone, rounded by GPTQ with Hessians of 64 windows of the
+calibration text, activations float32. Stated are bits of a weight, the head's and the embedding's
+and all scales included, and the mean KL in nats a token over 60 windows of 512 tokens, spread over
+the held-out text; all mixes run side by side. For each chosen one also what it loses beside the
+line through the two nearest uniform formats (logarithm of KL over bits), and beside the uniform or
+hand-made one of the same bits.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+from optc.importer import import_model
+from optc.passes.quantize.budget.allocate_bits import FORMATS
+from optc.passes.quantize.budget.groups import Group, groups_of
+from optc.passes.quantize.budget.knapsack import Choice, choose
+from optc.passes.quantize.budget.sensitivity import Rated, Rater, note_hessians
+from optc.passes.quantize.gptq.weights import Factors
+from optc.passes.quantize.layer_schemes import format_text, read_format
+from optc.passes.quantize.reads_text import ReadsText
+from optc.passes.quantize.scheme import Scheme
+from optc.pipeline import registry
+from optc.pipeline.entries import read_pipeline
+from optc.progress import telling
+from optc.reference.calibration import calibration_of
+
+ROOT = Path(__file__).resolve().parents[2]
+MODEL = ROOT / "examples/models/pycode"
+CALIBRATION = ROOT / "examples/text/code_calibration.jsonl"
+TEXT = ROOT / "examples/text/code_heldout.jsonl"
+BASE = Scheme(4, 64, symmetric=False, integer_scales=True)
+#: Body, and head, of uniform formats.
+UNIFORM = (
+    *(("2g64", "6g64"), ("2g32", "6g32"), ("3g64", "6g64"), ("3g32", "6g32")),
+    *(("4g64", "6g64"), ("4g32", "6g32"), ("5g64", "6g64")),
+)
+BUDGETS = (3.0, 3.5, 4.0)
+
+
+@dataclass(frozen=True)
+class Mix:
+    """A format for every group of weights.
+
+    Attributes:
+        name: What it is called.
+        kind: ``uniform``, ``by hand`` or ``chosen``.
+        formats: One for each group.
+        beside: The name of the mix whose bits a chosen one may have; empty for a budget.
+    """
+
+    name: str
+    kind: str
+    formats: tuple[str, ...]
+    beside: str = ""
+
+
+def uniform(groups: Sequence[Group], body: str, head: str) -> Mix:
+    """All layers alike."""
+    formats = tuple(head if group.is_head else body for group in groups)
+    return Mix(f"{body}, head {head}", "uniform", formats)
+
+
+def by_hand(groups: Sequence[Group]) -> list[Mix]:
+    """As llama.cpp mixes (``llama_tensor_get_type``), with QKV as one where V is more there."""
+    layers = max(_layer(group) for group in groups) + 1
+    more = {i for i in range(layers) if i < layers // 8 or i >= 7 * layers // 8 or i % 3 == 2}
+
+    def q4_k_m(layer: int, part: str) -> str:
+        return "6g64" if layer in more and part in ("qkv", "down") else "4g64"
+
+    def q3_k_m(layer: int, part: str) -> str:
+        if part == "qkv":
+            return "5g64" if layer < 2 else "4g64"
+        return "4g64" if part == "o" or (part == "down" and layer in more) else "3g64"
+
+    def ends(layer: int, part: str) -> str:
+        return "4g64" if layer in (0, layers - 1) else "3g64"
+
+    rules = {"as Q4_K_M": q4_k_m, "as Q3_K_M": q3_k_m, "first and last layer 4 bits": ends}
+    return [
+        Mix(
+            name,
+            "by hand",
+            tuple("6g64" if g.is_head else rule(_layer(g), _part(g)) for g in groups),
+        )
+        for name, rule in rules.items()
+    ]
+
+
+def chosen(groups: Sequence[Group], rated: Sequence[Sequence[Rated]], most: int) -> tuple[str, ...]:
+    """The formats of the least loss within ``most`` bits."""
+    items = [
+        [Choice(group.bits(one.scheme), one.kl) for one in own]
+        for group, own in zip(groups, rated, strict=True)
+    ]
+    found = zip(rated, choose(items, most), strict=True)
+    return tuple(format_text(own[i].scheme) for own, i in found)
+
+
+def _layer(group: Group) -> int:
+    return -1 if group.is_head else int(group.tensors[0].split(".")[2])
+
+
+def _part(group: Group) -> str:
+    name = group.name
+    return "qkv" if "q_proj" in name else "o" if "o_proj" in name else name.split(".")[-2]
+
+
+def _bits(groups: Sequence[Group], formats: Sequence[str]) -> int:
+    return sum(
+        group.bits(read_format(text, BASE, text))
+        for group, text in zip(groups, formats, strict=True)
+    )
+
+
+def line(points: Sequence[tuple[float, float]], bits: float) -> float | None:
+    """KL at ``bits`` on the line through the two nearest points (bits, KL) around it; None where
+    there is none."""
+    ordered = sorted(points)
+    for (low, kl_low), (high, kl_high) in pairwise(ordered):
+        if low <= bits <= high:
+            share = (bits - low) / (high - low)
+            return math.exp((1 - share) * math.log(kl_low) + share * math.log(kl_high))
+    return None
+
+
+def measure() -> dict[str, Any]:
+    """All mixes."""
+    model = import_model(MODEL).model
+    read_pipeline(["canonicalize"], registry).run(model)
+    groups = groups_of(model, head=True)
+    store = calibration_of(model)
+    tokens = ReadsText(text=str(CALIBRATION), folder=str(MODEL), windows=64).tokens()
+    note_hessians(model, tokens, groups, store)
+    rater = Rater(model, tokens[:: len(tokens) // 4][:4], store, Factors(store))
+    schemes = [group.fitting(read_format(text, BASE, text) for text in FORMATS) for group in groups]
+    rated = rater.rate(groups, schemes)
+    weights = sum(group.weights for group in groups)
+    fixed = [*(uniform(groups, *one) for one in UNIFORM), *by_hand(groups)]
+    mixes = list(fixed)
+    for one in fixed:
+        formats = chosen(groups, rated, _bits(groups, one.formats))
+        mixes.append(Mix(f"chosen within {one.name}", "chosen", formats, one.name))
+    for budget in BUDGETS:
+        formats = chosen(groups, rated, int(budget * weights))
+        mixes.append(Mix(f"chosen within {budget}bpw", "chosen", formats))
+    held_out = ReadsText(text=str(TEXT), folder=str(MODEL), windows=60).tokens()
+    scored = Rater(model, held_out, store, rater.factors)
+    changes = [
+        {i: read_format(text, BASE, text) for i, text in enumerate(mix.formats)} for mix in mixes
+    ]
+    kls = scored.measure(changes, groups)
+    by_format = [{format_text(one.scheme): one.kl for one in own} for own in rated]
+    rows = []
+    for mix, kl in zip(mixes, kls, strict=True):
+        parts = [own.get(text) for own, text in zip(by_format, mix.formats, strict=True)]
+        row = {"name": mix.name, "kind": mix.kind, "beside": mix.beside}
+        row |= {"bits_per_weight": _bits(groups, mix.formats) / weights, "kl_mean": kl}
+        known = [one for one in parts if one is not None]
+        row["kl_sum_of_parts"] = sum(known) if len(known) == len(parts) else None
+        row["formats"] = dict(zip((group.name for group in groups), mix.formats, strict=True))
+        rows.append(row)
+    points = [(r["bits_per_weight"], r["kl_mean"]) for r in rows if r["kind"] == "uniform"]
+    by_name = {r["name"]: r["kl_mean"] for r in rows}
+    for row in rows:
+        between = line(points, row["bits_per_weight"])
+        row["kl_of_line"] = between
+        row["over_line"] = row["kl_mean"] / between if between else None
+        row["over_beside"] = row["kl_mean"] / by_name[row["beside"]] if row["beside"] else None
+    return {"tokens": int(held_out.size), "sensitivity": by_format, "mixes": rows}
+
+
+def main() -> None:
+    """Measure all and print a line for each."""
+    parser = argparse.ArgumentParser(prog="benchmarks.proof.mixed", description=__doc__)
+    parser.add_argument("--json", type=Path)
+    args = parser.parse_args()
+    with telling(lambda stage, done, total: print(f"{stage} {done}/{total}", end="\r", flush=True)):
+        found = measure()
+    for row in found["mixes"]:
+        print({key: value for key, value in row.items() if key != "formats"})
+    if args.json:
+        args.json.write_text(json.dumps(found, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()

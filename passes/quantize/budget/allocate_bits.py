@@ -1,0 +1,190 @@
+"""`allocate-bits`: formats of weights so that the model loses the least within a budget."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+import onnx_ir as ir
+
+from optc.errors import InputError
+from optc.executable.executable import Int32
+from optc.passes.quantize.budget.amounts import Budget, Footprint
+from optc.passes.quantize.budget.footprint import footprint
+from optc.passes.quantize.budget.groups import Group, groups_of
+from optc.passes.quantize.budget.knapsack import Choice, choose, least_size
+from optc.passes.quantize.budget.sensitivity import Rated, Rater, note_hessians
+from optc.passes.quantize.gptq.weights import Factors
+from optc.passes.quantize.layer_schemes import format_text, read_format
+from optc.passes.quantize.quantize_weights import QuantizeWeights
+from optc.passes.quantize.reads_text import ReadsText
+from optc.passes.quantize.scheme import Scheme
+from optc.passes.quantize.statistics import INPUT_HESSIAN
+from optc.pipeline.base import Pass, PassReport
+from optc.reference.calibration import calibration_of, find_statistics
+
+#: Ratios of the whole's loss to the sum of its parts' that are as expected.
+EXPECTED_RATIO = (0.8, 1.6)
+#: Between groups of 64 of a number of bits and of one more, those of 32 lie a quarter bit above.
+FORMATS = ("2g64", "2g32", "3g64", "3g32", "4g64", "4g32", "5g64", "6g64", "8")
+
+
+@dataclass(frozen=True)
+class AllocateBits(ReadsText):
+    """Gives each weight a format, and hands them to the ``quantize-weights`` that comes later.
+
+    What a group of weights that read one input loses in a format is measured: the KL of the model
+    with that group alone quantized, rounded as ``quantize-weights`` will. Formats of more than 4
+    bits, other group sizes, and in large models most layers follow from the error of the layer's
+    results, tr(E H Eᵀ), by the ratio that was measured nearby (`budget.estimates`). The formats are
+    a knapsack's, the head one of its items. Last, the whole is measured, beside the sum of its
+    parts. Weights that ``layer_bits`` of ``quantize-weights`` names keep their formats.
+
+    Attributes:
+        budget: ``3.5bpw``: bits of a quantized weight, scales, head and embedding included;
+            ``6.5MB``: all weights as they are stored, without padding; ``40tok/s@50GB/s``: what a
+            decode step of one sequence of 512 tokens may read on a machine that reads as fast.
+        formats: What weights may be stored in, as in ``layer_bits``.
+        measured_windows: Of the windows, how many KL is measured on; Hessians take them all.
+    """
+
+    name: ClassVar[str] = "allocate-bits"
+
+    budget: str = "4bpw"
+    formats: tuple[str, ...] = FORMATS
+    measured_windows: int = 4
+
+    def __post_init__(self) -> None:
+        """Refuse what is no budget.
+
+        Raises:
+            InputError: It is none, or there are no formats or windows.
+        """
+        Budget.read(self.budget, f"pass {self.name}")
+        if not self.formats or self.measured_windows < 1:
+            option = "measured_windows" if self.formats else "formats"
+            raise InputError(f"{option} must name at least one", where=f"pass {self.name}")
+
+    def samples(self) -> Sequence[ir.Node]:
+        """Layers of all formats."""
+        layers = tuple(f"linear={text}" for text in self.formats)
+        options = {"bits": 4, "group_size": 32, "symmetric": False, "group_scales": "int"}
+        return [
+            node
+            for one in layers
+            for node in QuantizeWeights.from_options(options | {"layer_bits": (one,)}).samples()
+        ]
+
+    def run(self, model: ir.Model) -> PassReport:
+        """Refuse: what formats there are depends on the passes after this one."""
+        return self.run_before(model, ())
+
+    def run_before(self, model: ir.Model, later: Sequence[Pass]) -> PassReport:
+        """Choose formats for the ``quantize-weights`` among ``later``.
+
+        Raises:
+            InputError: There is none or it cannot mix formats, the budget cannot be met, or the
+                text or the tokenizer cannot be used.
+        """
+        quantize = next((one for one in later if isinstance(one, QuantizeWeights)), None)
+        if quantize is None:
+            raise InputError(
+                "no quantize-weights comes after it",
+                where=f"pass {self.name}",
+                hint="leave it out, or put quantize-weights behind it",
+            )
+        groups = groups_of(model, head=quantize.head)
+        schemes = [self._schemes(group, quantize) for group in groups]
+        report = PassReport()
+        if all(quantize.layer_schemes.of(one) for group in groups for one in group.linears):
+            if quantize.method == "gptq":
+                self._rater(model, quantize)  # leaves the Hessians
+            report.add("given", len(groups))
+            return report
+        present = footprint(model, groups, quantize, later)
+        most = self._most_bits(groups, schemes, present)
+        rater = self._rater(model, quantize)
+        rated = rater.rate(groups, schemes)
+        items = [
+            [Choice(group.bits(one.scheme), one.kl) for one in own]
+            for group, own in zip(groups, rated, strict=True)
+        ]
+        chosen = [own[i] for own, i in zip(rated, choose(items, most), strict=True)]
+        (whole,) = rater.measure([{i: one.scheme for i, one in enumerate(chosen)}], groups)
+        self._report(report, groups, chosen, whole, present)
+        return report
+
+    def _schemes(self, group: Group, quantize: QuantizeWeights) -> list[Scheme]:
+        given = quantize.layer_schemes.of(group.linears[0])
+        if given is not None:
+            return group.fitting([given])
+        base, where = quantize.scheme(quantize.bits), f"pass {self.name}, formats"
+        return group.fitting(read_format(text, base, where) for text in self.formats)
+
+    def _most_bits(
+        self, groups: Sequence[Group], schemes: Sequence[Sequence[Scheme]], present: Footprint
+    ) -> int:
+        budget = Budget.read(self.budget, f"pass {self.name}")
+        most = budget.most_bits(present)
+        least = least_size(
+            [[Choice(g.bits(s), 0.0) for s in own] for g, own in zip(groups, schemes, strict=True)]
+        )
+        if least > most:
+            raise InputError(
+                f"the budget {self.budget} cannot be met: the smallest formats reach "
+                f"{budget.reached(least, present)}",
+                where=f"pass {self.name}",
+                hint="allow more, or smaller formats",
+            )
+        return most
+
+    def _rater(self, model: ir.Model, quantize: QuantizeWeights) -> Rater:
+        """With Hessians in the store: those of a calibration, or measured now."""
+        store, tokens = calibration_of(model), self.tokens()
+        groups = groups_of(model, head=quantize.head)
+        if not all(find_statistics(store, one.linears[0], INPUT_HESSIAN) for one in groups):
+            note_hessians(model, tokens, groups, store)
+        factors = Factors(store) if quantize.method == "gptq" else None
+        return Rater(model, self._measured(tokens), store, factors)
+
+    def _measured(self, tokens: Int32) -> Int32:
+        """Some of the windows, evenly spaced."""
+        count = min(self.measured_windows, len(tokens))
+        return tokens[np.linspace(0, len(tokens) - 1, count).round().astype(int)]
+
+    def _report(
+        self,
+        report: PassReport,
+        groups: Sequence[Group],
+        chosen: Sequence[Rated],
+        whole: float,
+        present: Footprint,
+    ) -> None:
+        texts = []
+        rows: list[dict[str, Any]] = []
+        for group, one in zip(groups, chosen, strict=True):
+            text, bits = format_text(one.scheme), group.bits(one.scheme)
+            texts += [f"{name}={text}" for name in group.tensors]
+            report.add(text)
+            row = {"tensors": group.name, "format": text, "bits": bits / group.weights}
+            rows.append(row | {"weights": group.weights, "kl": one.kl, "measured": one.measured})
+        size = sum(group.bits(one.scheme) for group, one in zip(groups, chosen, strict=True))
+        parts = sum(one.kl for one in chosen)
+        budget = Budget.read(self.budget, f"pass {self.name}")
+        report.settled = {f"{QuantizeWeights.name}.layer_bits": tuple(texts)}
+        report.facts = {
+            "budget": self.budget,
+            "reached": budget.reached(size, present),
+            "bits_per_weight": (size + present.fixed_bits) / present.weights,
+            "kl_sum_of_parts": parts,
+            "kl_measured": whole,
+            "tensors": rows,
+        }
+        low, high = EXPECTED_RATIO
+        if parts and not low <= whole / parts <= high:
+            report.warning = (
+                f"together the weights lose {whole / parts:.2f} times the sum of what each loses "
+                f"alone ({low} to {high} are usual): the choice may not be the best"
+            )

@@ -1,0 +1,166 @@
+"""What each group of weights loses in each format: KL measured, or taken from its error."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import onnx_ir as ir
+
+from optc.executable.executable import Int32
+from optc.passes.quantize.affine import RoundRows
+from optc.passes.quantize.budget.estimates import estimate, nearest_alike, runs_within
+from optc.passes.quantize.budget.groups import Group, rounded, sampled_rows
+from optc.passes.quantize.gptq.weights import Factors
+from optc.passes.quantize.scheme import Scheme
+from optc.passes.quantize.statistics import INPUT_HESSIAN
+from optc.progress import tell
+from optc.reference.calibration import CalibrationStore, find_statistics
+from optc.target import usable_threads
+
+#: Multiply-adds that measurements may take: some minutes on two cores.
+MOST_MACS = 2e13
+#: Formats of more bits lose so little alone that their error says enough.
+_MEASURED_BITS = 4
+#: Rows of a weight whose error is computed; the same ones in every format.
+_ERROR_ROWS = 256
+
+
+@dataclass(frozen=True)
+class Rated:
+    """A group in one format.
+
+    Attributes:
+        scheme: The format.
+        kl: What the model loses with this group alone in it, nats a token.
+        measured: Whether that was measured, or follows from the error.
+    """
+
+    scheme: Scheme
+    kl: float
+    measured: bool
+
+
+@dataclass(frozen=True)
+class Rater:
+    """Rates groups of one model.
+
+    Attributes:
+        model: Dense form.
+        tokens: Windows [W, S] that KL is measured on.
+        store: Has the Hessians of all groups' inputs.
+        factors: Of GPTQ; None is plain rounding.
+    """
+
+    model: ir.Model
+    tokens: Int32
+    store: CalibrationStore
+    factors: Factors | None
+
+    def rate(
+        self, groups: Sequence[Group], schemes: Sequence[Sequence[Scheme]]
+    ) -> list[list[Rated]]:
+        """Each group in each of its formats."""
+        errors = []
+        for index, (group, own) in enumerate(zip(groups, schemes, strict=True)):
+            tell("errors of formats", index, len(groups))
+            errors.append([self._error(group, scheme) for scheme in own])
+        wanted = [_to_measure(own) for own in schemes]
+        roles = [group.role for group in groups]
+        chosen, most = runs_within(roles, self._costs(groups), max(map(len, wanted)), MOST_MACS)
+        pairs = [(i, f) for i in chosen for f in _fewer(wanted[i], most)]
+        found = self.measure([{i: schemes[i][f]} for i, f in pairs], groups)
+        measured: dict[int, dict[int, float]] = {}
+        for (i, f), kl in zip(pairs, found, strict=True):
+            measured.setdefault(i, {})[f] = kl
+        rated = []
+        for i, own in enumerate(schemes):
+            donor = i if i in measured else nearest_alike(i, roles, chosen)
+            known = {errors[donor][f]: kl for f, kl in measured[donor].items()}
+            kls = [*map(float, estimate(errors[i], known))]
+            mine = measured.get(i, {})
+            rated.append([Rated(s, mine.get(f, kls[f]), f in mine) for f, s in enumerate(own)])
+        return rated
+
+    def measure(self, changes: Sequence[dict[int, Scheme]], groups: Sequence[Group]) -> list[float]:
+        """The KL of the model with some groups, by index, in formats; one for each change."""
+        from optc.reference.variants.measure import measure_variants  # brings ONNX Runtime
+
+        variants = [
+            {
+                linear.initializer: rounded(linear.weight, scheme, self._rounder(groups[index]))
+                for index, scheme in change.items()
+                for linear in groups[index].linears
+            }
+            for change in changes
+        ]
+        found = measure_variants(
+            self.model,
+            self.tokens,
+            variants,
+            usable_threads(),
+            lambda done, total: tell("sensitivity of weights", done, total),
+        )
+        return [float(kl) for kl in found]
+
+    def _rounder(self, group: Group) -> RoundRows | None:
+        """One for all linears of the group, whose factor is then computed once."""
+        first = group.linears[0]
+        return self.factors.rounder(first, first.name) if self.factors is not None else None
+
+    def _error(self, group: Group, scheme: Scheme) -> float:
+        """tr(E H Eᵀ), summed over the group's weights; of many rows a sample."""
+        hessian = np.asarray(find_statistics(self.store, group.linears[0], INPUT_HESSIAN)[0])
+        total, rounder = 0.0, self._rounder(group)
+        for linear in group.linears:
+            near, rows = rounded(linear.weight, scheme, rounder), linear.weight.rows_shape[0]
+            parts = sampled_rows(rows, _ERROR_ROWS)
+            seen = sum(part.stop - part.start for part in parts)
+            for part in parts:
+                lost = linear.weight.read_rows(part.start, part.stop).astype(np.float64)
+                lost -= near.read_rows(part.start, part.stop)
+                total += float(np.sum((lost @ hessian) * lost)) * rows / seen
+        return total
+
+    def _costs(self, groups: Sequence[Group]) -> list[float]:
+        """Multiply-adds of a measurement of each group: what comes behind it, and the head."""
+        weights = [group.weights for group in groups]
+        behind = np.cumsum(weights[::-1])[::-1]
+        return [
+            float(self.tokens.size * (sum(weights) if g.is_head else b))
+            for g, b in zip(groups, behind, strict=True)
+        ]
+
+
+def _to_measure(schemes: Sequence[Scheme]) -> list[int]:
+    """Indices of the formats that are measured: of each number of few bits, the one of the largest
+    groups; the smallest format if there is none."""
+    best: dict[int, int] = {}
+    for index, one in enumerate(schemes):
+        known = best.get(one.bits)
+        if one.bits <= _MEASURED_BITS and (
+            known is None or one.group_size > schemes[known].group_size
+        ):
+            best[one.bits] = index
+    least = min(range(len(schemes)), key=lambda i: schemes[i].bits)
+    return [best[bits] for bits in sorted(best)] or [least]
+
+
+def _fewer(indices: Sequence[int], most: int) -> list[int]:
+    """All of them, or of more than ``most`` the middle one."""
+    return list(indices) if len(indices) <= most else [indices[len(indices) // 2]]
+
+
+def note_hessians(
+    model: ir.Model, tokens: Int32, groups: Sequence[Group], store: CalibrationStore
+) -> None:
+    """Keep the Hessians of the inputs of ``groups`` over windows of tokens [W, S]."""
+    from optc.reference.blockwise import observe  # brings ONNX Runtime
+    from optc.reference.input_hessians import HessianObserver
+
+    names = {group.linears[0].x: group.tensors for group in groups}
+    observer = HessianObserver(
+        names, lambda value, found: store.put(names[value], INPUT_HESSIAN, found)
+    )
+    observe(model, tokens, [observer], usable_threads())
