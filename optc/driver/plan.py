@@ -234,7 +234,9 @@ def _lower_each(
     found: dict[Pipeline, Lowered] = {}
     for recipe in recipes:
         if recipe.pipeline not in found:
-            found[recipe.pipeline] = lower(model.clone(), replace(options, recipe=recipe))
+            found[recipe.pipeline] = lower(
+                model.clone(), replace(options, recipe=recipe), read=False
+            )
     return [found[recipe.pipeline] for recipe in recipes]
 
 

@@ -87,6 +87,11 @@ class Pass:
         """
         return self.run(model)
 
+    def run_unread(self, model: ir.Model, later: Sequence[Pass]) -> PassReport:
+        """Rewrite ``model`` in place as `run_before` does, as far as its graph and the sizes of its
+        weights go: without a text, and without running the model. For ``optc plan``."""
+        return self.run_before(model, later)
+
     def for_part(self, part: ir.Model) -> Pass:
         """The pass for a model of some layers of the one that its options name tensors of."""
         return self

@@ -82,12 +82,15 @@ class Pipeline:
                 form = one.gives or one.takes[0]
         return problems
 
-    def run(self, model: ir.Model, on_pass: Sequence[Instrument] = ()) -> list[PassRecord]:
+    def run(
+        self, model: ir.Model, on_pass: Sequence[Instrument] = (), *, read: bool = True
+    ) -> list[PassRecord]:
         """Run every pass on ``model`` in place.
 
         Args:
             model: Changed in place.
             on_pass: Instruments, called after each pass.
+            read: False to rewrite the graph only, and read no text (`Pass.run_unread`).
 
         Raises:
             InputError: The order is not possible from the form of ``model`` on, or a pass's
@@ -99,7 +102,7 @@ class Pipeline:
         records: list[PassRecord] = []
         pipeline = self
         for index in range(len(self.passes)):
-            record = pipeline._run_one(index, model)
+            record = pipeline._run_one(index, model, read)
             pipeline = pipeline.settled([record])
             for instrument in on_pass:
                 instrument(record, model)
@@ -118,12 +121,13 @@ class Pipeline:
         passes = (one.with_options(by_pass.get(one.name, {})) for one in self.passes)
         return replace(self, passes=tuple(passes))
 
-    def _run_one(self, index: int, model: ir.Model) -> PassRecord:
+    def _run_one(self, index: int, model: ir.Model, read: bool) -> PassRecord:
         start, one = time.perf_counter(), self.passes[index]
         if one.takes:
             form_type(model).of(model)
         one.requires(model)
-        report = one.run_before(model, self.passes[index + 1 :])
+        run = one.run_before if read else one.run_unread
+        report = run(model, self.passes[index + 1 :])
         idle = not report.count and one.name not in self.optional
         if idle and (one.required or one.name in self.required):
             raise _fired_never(one, report)

@@ -151,6 +151,10 @@ class QuantizeWeights(Pass):
         report.facts = work.facts()
         return report
 
+    def run_unread(self, model: ir.Model, later: Sequence[Pass]) -> PassReport:
+        """Rewrite as for plain rounding: other methods give the same grids."""
+        return replace(self, method="round").run(model)
+
     def scheme_of(self, linear: Linear, report: PassReport, *, head: bool = False) -> Scheme:
         """The grid of a layer's weight; that it is another one than asked for goes into the report.
 

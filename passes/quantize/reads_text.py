@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import ClassVar
@@ -15,7 +16,7 @@ from optc.executable.executable import Int32
 from optc.forms.decoder import Dense
 from optc.forms.form import Form
 from optc.ir.graph import width
-from optc.pipeline.base import LOCAL, Pass
+from optc.pipeline.base import LOCAL, Pass, PassReport
 
 
 @dataclass(frozen=True)
@@ -52,6 +53,12 @@ class ReadsText(Pass):
                 where=f"pass {self.name}",
                 hint="compile by a recipe, which gives the pass the model's folder",
             )
+
+    def run_unread(self, model: ir.Model, later: Sequence[Pass]) -> PassReport:
+        """Do nothing: these passes leave the graph and the sizes of weights as they are."""
+        report = PassReport()
+        report.add("not run")
+        return report
 
     def tokens(self, model: ir.Model) -> Int32:
         """Windows [W, S] of the text, documents framed as ``model`` was trained.

@@ -42,8 +42,9 @@ class Lowered:
         return tuple(run.warning for run in self.runs if run.warning)
 
 
-def lower(model: ir.Model, options: ResolvedOptions) -> Lowered:
-    """Run the recipe's passes on ``model``, in place.
+def lower(model: ir.Model, options: ResolvedOptions, *, read: bool = True) -> Lowered:
+    """Run the recipe's passes on ``model``, in place; without ``read`` as far as its graph and the
+    sizes of its weights go, and without a text.
 
     Raises:
         InputError: A pass's precondition does not hold, or the dump folder cannot be written.
@@ -64,7 +65,7 @@ def lower(model: ir.Model, options: ResolvedOptions) -> Lowered:
     if options.asked.dump_dir is not None:
         instruments.append(dump_to(options.asked.dump_dir))
     with telling(options.progress):
-        runs = pipeline.run(model, instruments)
+        runs = pipeline.run(model, instruments, read=read)
     return Lowered(model, kept[0], tuple(runs), pipeline.settled(runs).spec())
 
 

@@ -88,6 +88,13 @@ class AllocateBits(ReadsText):
             InputError: There is none or it cannot mix formats, the budget cannot be met, or the
                 text or the tokenizer cannot be used.
         """
+        return self._run(model, later, read=True)
+
+    def run_unread(self, model: ir.Model, later: Sequence[Pass]) -> PassReport:
+        """Choose formats that keep to the budget, as though every weight lost as much."""
+        return self._run(model, later, read=False)
+
+    def _run(self, model: ir.Model, later: Sequence[Pass], *, read: bool) -> PassReport:
         quantize = next((one for one in later if isinstance(one, QuantizeWeights)), None)
         if quantize is None:
             raise InputError(
@@ -99,20 +106,22 @@ class AllocateBits(ReadsText):
         schemes = [self._schemes(group, quantize) for group in groups]
         report = PassReport()
         if all(quantize.layer_schemes.of(one) for group in groups for one in group.linears):
-            if quantize.method == "gptq":
+            if read and quantize.method == "gptq":
                 self._rater(model, quantize)  # leaves the Hessians
             report.add("given", len(groups))
             return report
         present = footprint(model, groups, quantize, later)
         most = self._most_bits(groups, schemes, present)
-        rater = self._rater(model, quantize)
-        rated = rater.rate(groups, schemes)
+        rater = self._rater(model, quantize) if read else None
+        rated = rater.rate(groups, schemes) if rater else _alike(groups, schemes)
         items = [
             [Choice(group.bits(one.scheme), one.kl) for one in own]
             for group, own in zip(groups, rated, strict=True)
         ]
         chosen = [own[i] for own, i in zip(rated, choose(items, most), strict=True)]
-        (whole,) = rater.measure([{i: one.scheme for i, one in enumerate(chosen)}], groups)
+        whole = None
+        if rater:
+            (whole,) = rater.measure([{i: one.scheme for i, one in enumerate(chosen)}], groups)
         self._report(report, groups, chosen, whole, present)
         return report
 
@@ -142,7 +151,7 @@ class AllocateBits(ReadsText):
 
     def _rater(self, model: ir.Model, quantize: QuantizeWeights) -> Rater:
         """With Hessians in the store: those of a calibration, or measured now."""
-        store, tokens = calibration_of(model), self.tokens()
+        store, tokens = calibration_of(model), self.tokens(model)
         groups = groups_of(model, head=quantize.head)
         if not all(find_statistics(store, one.linears[0], INPUT_HESSIAN) for one in groups):
             note_hessians(model, tokens, groups, store)
@@ -159,7 +168,7 @@ class AllocateBits(ReadsText):
         report: PassReport,
         groups: Sequence[Group],
         chosen: Sequence[Rated],
-        whole: float,
+        whole: float | None,
         present: Footprint,
     ) -> None:
         texts = []
@@ -183,8 +192,16 @@ class AllocateBits(ReadsText):
             "tensors": rows,
         }
         low, high = EXPECTED_RATIO
-        if parts and not low <= whole / parts <= high:
+        if whole is not None and parts and not low <= whole / parts <= high:
             report.warning = (
                 f"together the weights lose {whole / parts:.2f} times the sum of what each loses "
                 f"alone ({low} to {high} are usual): the choice may not be the best"
             )
+
+
+def _alike(groups: Sequence[Group], schemes: Sequence[Sequence[Scheme]]) -> list[list[Rated]]:
+    """Ratings where nothing was measured: a weight's error falls fourfold with each bit."""
+    return [
+        [Rated(scheme, group.weights * 4.0**-scheme.bits, measured=False) for scheme in own]
+        for group, own in zip(groups, schemes, strict=True)
+    ]

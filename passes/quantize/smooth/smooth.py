@@ -98,6 +98,13 @@ class Smooth(Pass):
         report.facts = {"statistics_sha256": store.digest()} | ({"awq": chosen} if chosen else {})
         return report
 
+    def run_unread(self, model: ir.Model, later: Sequence[Pass]) -> PassReport:
+        """Count the places; scales change nothing in the graph."""
+        report = PassReport()
+        for place in find_places(model, report):
+            report.add(place.kind)
+        return report
+
     def _balanced(self, place: Place, store: CalibrationStore) -> Float64:
         largest = self._statistic(place, store, CHANNEL_RANGE)
         columns = np.max([_largest_columns(one.weight) for one in place.linears], axis=0)
