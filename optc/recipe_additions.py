@@ -63,6 +63,38 @@ def with_medusa(recipe: Recipe, folder: Path, sha256: str) -> Recipe:
     return _with_passes(recipe, passes)
 
 
+def with_budget(recipe: Recipe, text: str) -> Recipe:
+    """The recipe with formats of weights within a budget: its pass ``allocate-bits`` gets it, or is
+    added before what quantizes and corrects weights.
+
+    Args:
+        recipe: Validated.
+        text: As the pass takes it.
+
+    Raises:
+        InputError: It is no budget, or the recipe's weights cannot have formats of their own.
+    """
+    options = {"budget": text}
+    if _runs(recipe, "allocate-bits"):
+        passes = [
+            one.with_options(options) if one.name == "allocate-bits" else one
+            for one in recipe.pipeline.passes
+        ]
+        return _with_passes(recipe, passes)
+    quantize = [one for one in recipe.pipeline.passes if one.name == "quantize-weights"]
+    if not any(one.stated_options().get("group_scales") == "int" for one in quantize):
+        raise InputError(
+            f"the recipe {recipe.name!r} quantizes no weights to integer scales of groups",
+            where="--budget",
+            hint="take mixed-4, or one with quantize-weights.group_scales=int",
+        )
+    added = registry.passes()["allocate-bits"].from_options(options)
+    leading = {one.name for one in registry.pass_groups()["canonicalize"]} | {"calibrate"}
+    whole = list(recipe.pipeline.passes)
+    place = next(i for i, one in enumerate(whole) if one.name not in leading)
+    return _with_passes(recipe, [*whole[:place], added, *whole[place:]])
+
+
 def with_calibration(recipe: Recipe, text: Path | None, folder: Path, sha256: str) -> Recipe:
     """The recipe whose passes that calibrate have their text.
 

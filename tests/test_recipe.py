@@ -11,8 +11,8 @@ from optc.errors import InputError
 from optc.gates.measure import QUALITY_GATES, SPEED_GATES
 from optc.passes.kv_cache.medusa_heads import MedusaHeads
 from optc.pipeline import registry as pass_registry
-from optc.recipe import GATE_NAMES, load_recipe
-from optc.recipe_additions import with_adapters, with_medusa
+from optc.recipe import GATE_NAMES, Recipe, load_recipe
+from optc.recipe_additions import with_adapters, with_budget, with_medusa
 from tests.support.pipelines import pipeline_of
 
 MINIMAL = "name: mine\npipeline: [canonicalize, kv-cache]\n"
@@ -27,6 +27,7 @@ def written(folder: Path, text: str) -> Path:
 SHIPPED = {
     *("fp32", "bf16-fused", "int8-fused", "int8-smooth"),
     *("int4-fused", "int4-gptq"),
+    *("mixed-3", "mixed-4"),
     *("trt-fp16", "trt-int8", "trt-int4", "trt-int8-qdq", "trt-fp8", "trt-nvfp4"),
 }
 
@@ -76,6 +77,8 @@ def test_kv_types_of_the_shipped_recipes() -> None:
         "int8-smooth": "int8",
         "int4-fused": "int8",
         "int4-gptq": "int8",
+        "mixed-3": "int8",
+        "mixed-4": "int8",
     }
 
 
@@ -120,6 +123,13 @@ def test_gate_overrides_bounds_and_none_stops_judging() -> None:
     recipe = load_recipe("int8-fused", gates=["kl_mean=0.5", "top1_agreement=none"])
     assert recipe.gates["kl_mean"] == 0.5
     assert recipe.gates["top1_agreement"] is None
+
+
+def test_mixed_recipes_differ_in_budget_and_bounds_only() -> None:
+    three, four = load_recipe("mixed-3"), load_recipe("mixed-4")
+    changed = load_recipe("mixed-3", sets=["allocate-bits.budget=4bpw"])
+    assert changed.pipeline == four.pipeline != three.pipeline
+    assert (three.gates["kl_mean"] or 0) > (four.gates["kl_mean"] or 0)
 
 
 def test_optional_passes_keep_that_mark(tmp_path: Path) -> None:
@@ -264,6 +274,36 @@ def test_a_recipe_begins_with_an_exported_decoder(tmp_path: Path) -> None:
     text = "name: m\npipeline: [kv-cache]\n"
     said = refused(written(tmp_path, text))
     assert "kv-cache takes the dense form, and is given an exported decoder" in said
+
+
+def names(recipe: Recipe) -> list[str]:
+    return [one.name for one in recipe.pipeline.passes]
+
+
+@pytest.mark.parametrize("recipe", ["mixed-4", "int4-fused", "int4-gptq"])
+def test_a_budget_sets_or_adds_the_pass_that_keeps_it(recipe: str) -> None:
+    changed = with_budget(load_recipe(recipe), "3.5bpw")
+    assert names(changed)[:2] == ["canonicalize", "allocate-bits"]
+    assert names(changed).count("allocate-bits") == 1
+    assert changed.to_json()["pipeline"][1]["options"] == {"budget": "3.5bpw"}
+
+
+def test_formats_are_chosen_behind_a_calibration(tmp_path: Path) -> None:
+    quantize = "{bits: 4, group_size: 32, symmetric: false, group_scales: int, head_bits: 6}"
+    passes = f"canonicalize, {{calibrate: {{hessians: true}}}}, {{quantize-weights: {quantize}}}"
+    path = written(tmp_path, f"name: m\npipeline: [{passes}]\n")
+    recipe = with_budget(load_recipe(path), "1MB")
+    assert names(recipe) == ["canonicalize", "calibrate", "allocate-bits", "quantize-weights"]
+
+
+@pytest.mark.parametrize("recipe", ["int8-fused", "fp32"])
+def test_a_budget_needs_weights_that_can_be_mixed(recipe: str) -> None:
+    with pytest.raises(InputError) as caught:
+        with_budget(load_recipe(recipe), "3.5bpw")
+    assert str(caught.value) == (
+        f"--budget: the recipe {recipe!r} quantizes no weights to integer scales of groups "
+        "(take mixed-4, or one with quantize-weights.group_scales=int)"
+    )
 
 
 def test_room_for_adapters() -> None:

@@ -7,7 +7,7 @@ calibration text, activations float32. Stated are bits of a weight, the head's a
 and all scales included, and the mean KL in nats a token over 60 windows of 512 tokens, spread over
 the held-out text; all mixes run side by side. For each chosen one also what it loses beside the
 line through the two nearest uniform formats (logarithm of KL over bits), and beside the uniform or
-hand-made one of the same bits.
+hand-made one of the same bits. Sensitivities that FILE has already are not measured again.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from __future__ import annotations
 import argparse
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -25,7 +25,7 @@ from optc.importer import import_model
 from optc.passes.quantize.budget.allocate_bits import FORMATS
 from optc.passes.quantize.budget.groups import Group, groups_of
 from optc.passes.quantize.budget.knapsack import Choice, choose
-from optc.passes.quantize.budget.sensitivity import Rated, Rater, note_hessians
+from optc.passes.quantize.budget.sensitivity import Rater, note_hessians
 from optc.passes.quantize.gptq.weights import Factors
 from optc.passes.quantize.layer_schemes import format_text, read_format
 from optc.passes.quantize.reads_text import ReadsText
@@ -41,11 +41,8 @@ CALIBRATION = ROOT / "examples/text/code_calibration.jsonl"
 TEXT = ROOT / "examples/text/code_heldout.jsonl"
 BASE = Scheme(4, 64, symmetric=False, integer_scales=True)
 #: Body, and head, of uniform formats.
-UNIFORM = (
-    *(("2g64", "6g64"), ("2g32", "6g32"), ("3g64", "6g64"), ("3g32", "6g32")),
-    *(("4g64", "6g64"), ("4g32", "6g32"), ("5g64", "6g64")),
-)
-BUDGETS = (3.0, 3.5, 4.0)
+UNIFORM = (("3g64", "6g64"), ("3g32", "6g32"), ("4g64", "6g64"), ("4g32", "6g32"))
+BUDGETS = (3.0,)
 
 
 @dataclass(frozen=True)
@@ -56,7 +53,7 @@ class Mix:
         name: What it is called.
         kind: ``uniform``, ``by hand`` or ``chosen``.
         formats: One for each group.
-        beside: The name of the mix whose bits a chosen one may have; empty for a budget.
+        beside: The name of the mix or budget whose bits a chosen one may have.
     """
 
     name: str
@@ -84,10 +81,7 @@ def by_hand(groups: Sequence[Group]) -> list[Mix]:
             return "5g64" if layer < 2 else "4g64"
         return "4g64" if part == "o" or (part == "down" and layer in more) else "3g64"
 
-    def ends(layer: int, part: str) -> str:
-        return "4g64" if layer in (0, layers - 1) else "3g64"
-
-    rules = {"as Q4_K_M": q4_k_m, "as Q3_K_M": q3_k_m, "first and last layer 4 bits": ends}
+    rules = {"as Q4_K_M": q4_k_m, "as Q3_K_M": q3_k_m}
     return [
         Mix(
             name,
@@ -98,14 +92,14 @@ def by_hand(groups: Sequence[Group]) -> list[Mix]:
     ]
 
 
-def chosen(groups: Sequence[Group], rated: Sequence[Sequence[Rated]], most: int) -> tuple[str, ...]:
+def chosen(groups: Sequence[Group], kls: Sequence[dict[str, float]], most: int) -> tuple[str, ...]:
     """The formats of the least loss within ``most`` bits."""
     items = [
-        [Choice(group.bits(one.scheme), one.kl) for one in own]
-        for group, own in zip(groups, rated, strict=True)
+        [Choice(_bits([group], [text]), kl) for text, kl in own.items()]
+        for group, own in zip(groups, kls, strict=True)
     ]
-    found = zip(rated, choose(items, most), strict=True)
-    return tuple(format_text(own[i].scheme) for own, i in found)
+    found = zip(kls, choose(items, most), strict=True)
+    return tuple(list(own)[i] for own, i in found)
 
 
 def _layer(group: Group) -> int:
@@ -135,50 +129,78 @@ def line(points: Sequence[tuple[float, float]], bits: float) -> float | None:
     return None
 
 
-def measure() -> dict[str, Any]:
-    """All mixes."""
+def sensitivities(rater: Rater, groups: Sequence[Group]) -> list[dict[str, float]]:
+    """The KL of each group alone in each format."""
+    schemes = [group.fitting(read_format(text, BASE, text) for text in FORMATS) for group in groups]
+    rated = rater.rate(groups, schemes)
+    return [{format_text(one.scheme): one.kl for one in own} for own in rated]
+
+
+def all_mixes(groups: Sequence[Group], kls: Sequence[dict[str, float]]) -> list[Mix]:
+    """Uniform ones, those made by hand, and chosen ones of their bits and of the budgets."""
+    fixed = [*(uniform(groups, *one) for one in UNIFORM), *by_hand(groups)]
+    weights = sum(group.weights for group in groups)
+    sizes = {one.name: _bits(groups, one.formats) for one in fixed}
+    sizes |= {f"{budget}bpw": int(budget * weights) for budget in BUDGETS}
+    return fixed + [
+        Mix(f"chosen within {name}", "chosen", chosen(groups, kls, most), name)
+        for name, most in sizes.items()
+    ]
+
+
+def rows_of(
+    groups: Sequence[Group],
+    mixes: Sequence[Mix],
+    kls: Sequence[float],
+    alone: Sequence[dict[str, float]],
+) -> list[dict[str, Any]]:
+    """For each mix what is stated of it."""
+    weights = sum(group.weights for group in groups)
+    names = [group.name for group in groups]
+    rows: list[dict[str, Any]] = []
+    for mix, kl in zip(mixes, kls, strict=True):
+        parts = [own.get(text) for own, text in zip(alone, mix.formats, strict=True)]
+        known = [one for one in parts if one is not None]
+        rows.append(
+            {
+                "name": mix.name,
+                "kind": mix.kind,
+                "bits_per_weight": _bits(groups, mix.formats) / weights,
+                "kl_mean": kl,
+                "kl_sum_of_parts": sum(known) if len(known) == len(parts) else None,
+                "formats": dict(zip(names, mix.formats, strict=True)),
+            }
+        )
+    points = [(r["bits_per_weight"], r["kl_mean"]) for r in rows if r["kind"] == "uniform"]
+    by_name = {row["name"]: row["kl_mean"] for row in rows}
+    for mix, row in zip(mixes, rows, strict=True):
+        between, beside = line(points, row["bits_per_weight"]), by_name.get(mix.beside)
+        row["kl_over_line"] = row["kl_mean"] / between if between else None
+        row["kl_over_that_of_the_same_bits"] = row["kl_mean"] / beside if beside else None
+    return rows
+
+
+def measure(known: dict[str, Any], keep: Callable[[dict[str, Any]], None]) -> dict[str, Any]:
+    """All mixes; sensitivities only if they are not ``known``, and then they are kept first."""
     model = import_model(MODEL).model
     read_pipeline(["canonicalize"], registry).run(model)
     groups = groups_of(model, head=True)
     store = calibration_of(model)
     tokens = ReadsText(text=str(CALIBRATION), folder=str(MODEL), windows=64).tokens()
     note_hessians(model, tokens, groups, store)
-    rater = Rater(model, tokens[:: len(tokens) // 4][:4], store, Factors(store))
-    schemes = [group.fitting(read_format(text, BASE, text) for text in FORMATS) for group in groups]
-    rated = rater.rate(groups, schemes)
-    weights = sum(group.weights for group in groups)
-    fixed = [*(uniform(groups, *one) for one in UNIFORM), *by_hand(groups)]
-    mixes = list(fixed)
-    for one in fixed:
-        formats = chosen(groups, rated, _bits(groups, one.formats))
-        mixes.append(Mix(f"chosen within {one.name}", "chosen", formats, one.name))
-    for budget in BUDGETS:
-        formats = chosen(groups, rated, int(budget * weights))
-        mixes.append(Mix(f"chosen within {budget}bpw", "chosen", formats))
+    factors = Factors(store)
+    alone = known.get("sensitivity")
+    if alone is None:
+        alone = sensitivities(Rater(model, tokens[::16], store, factors), groups)
+        keep({"sensitivity": alone})
+    mixes = all_mixes(groups, alone)
     held_out = ReadsText(text=str(TEXT), folder=str(MODEL), windows=60).tokens()
-    scored = Rater(model, held_out, store, rater.factors)
     changes = [
         {i: read_format(text, BASE, text) for i, text in enumerate(mix.formats)} for mix in mixes
     ]
-    kls = scored.measure(changes, groups)
-    by_format = [{format_text(one.scheme): one.kl for one in own} for own in rated]
-    rows = []
-    for mix, kl in zip(mixes, kls, strict=True):
-        parts = [own.get(text) for own, text in zip(by_format, mix.formats, strict=True)]
-        row = {"name": mix.name, "kind": mix.kind, "beside": mix.beside}
-        row |= {"bits_per_weight": _bits(groups, mix.formats) / weights, "kl_mean": kl}
-        known = [one for one in parts if one is not None]
-        row["kl_sum_of_parts"] = sum(known) if len(known) == len(parts) else None
-        row["formats"] = dict(zip((group.name for group in groups), mix.formats, strict=True))
-        rows.append(row)
-    points = [(r["bits_per_weight"], r["kl_mean"]) for r in rows if r["kind"] == "uniform"]
-    by_name = {r["name"]: r["kl_mean"] for r in rows}
-    for row in rows:
-        between = line(points, row["bits_per_weight"])
-        row["kl_of_line"] = between
-        row["over_line"] = row["kl_mean"] / between if between else None
-        row["over_beside"] = row["kl_mean"] / by_name[row["beside"]] if row["beside"] else None
-    return {"tokens": int(held_out.size), "sensitivity": by_format, "mixes": rows}
+    kls = Rater(model, held_out, store, factors).measure(changes, groups)
+    mixed = rows_of(groups, mixes, kls, alone)
+    return {"tokens": int(held_out.size), "sensitivity": alone, "mixes": mixed}
 
 
 def main() -> None:
@@ -186,12 +208,17 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="benchmarks.proof.mixed", description=__doc__)
     parser.add_argument("--json", type=Path)
     args = parser.parse_args()
+    known = json.loads(args.json.read_text()) if args.json and args.json.is_file() else {}
+
+    def keep(found: dict[str, Any]) -> None:
+        if args.json:
+            args.json.write_text(json.dumps(found, indent=1) + "\n")
+
     with telling(lambda stage, done, total: print(f"{stage} {done}/{total}", end="\r", flush=True)):
-        found = measure()
+        found = measure(known, keep)
     for row in found["mixes"]:
         print({key: value for key, value in row.items() if key != "formats"})
-    if args.json:
-        args.json.write_text(json.dumps(found, indent=1) + "\n")
+    keep(found)
 
 
 if __name__ == "__main__":

@@ -26,6 +26,25 @@ def passes_table(passes: Sequence[Mapping[str, Any]]) -> Table:
     return rows
 
 
+def formats_tables(passes: Sequence[Mapping[str, Any]]) -> list[Table]:
+    """The format of each weight and what it loses, where a pass chose them."""
+    chosen = [entry.get("facts", {}) for entry in passes if entry["name"] == "allocate-bits"]
+    facts: Mapping[str, Any] = chosen[0] if chosen else {}
+    if not facts.get("tensors"):
+        return []
+    columns = ("weights", "format", "bits", "KL alone", "")
+    title = f"formats within {facts['budget']}: {facts['reached']}"
+    rows = table(title, *columns, numbers=("bits", "KL alone"))
+    for row in facts["tensors"]:
+        how = "measured" if row["measured"] else "from its error"
+        cells = (row["tensors"], row["format"], f"{row['bits']:.2f}", f"{row['kl']:.6f}", how)
+        rows.add_row(*cells)
+    parts, whole = facts["kl_sum_of_parts"], facts["kl_measured"]
+    rows.add_row("sum", "", f"{facts['bits_per_weight']:.2f}", f"{parts:.6f}", "")
+    rows.add_row("together", "", "", f"{whole:.6f}", "measured")
+    return [rows]
+
+
 def engines_table(engines: Sequence[Mapping[str, Any]]) -> Table:
     """Each engine of a compile: bytes of its own, and whose weights it reads."""
     rows = table("engines", "name", "bytes", "weights", "seconds", numbers=("bytes", "seconds"))

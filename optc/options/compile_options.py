@@ -18,6 +18,7 @@ PLANNED = (
     "recipe",
     "set",
     "calibration",
+    "budget",
     "max_context",
     "medusa",
     "adapters",
@@ -41,6 +42,10 @@ class CompileOptions:
         set: Overrides ``pass.option=value``.
         gate: Overrides ``name=bound``; the bound ``none`` reports without judging.
         calibration: Text for passes that calibrate.
+        budget: What all weights together may take: ``3.5bpw`` (bits of a weight, head, embedding
+            and scales included), ``6.5MB``, or the speed ``40tok/s`` of decoding one sequence at
+            the pace at which this machine reads, which is measured; ``40tok/s@50GB/s`` states it.
+            Formats are chosen by what each weight loses (the pass ``allocate-bits``).
         eval_text: Text for the gates (``.jsonl`` or plain); None is the shipped one.
         max_context: Longest sequence in tokens; None is the model's own, within 32,768.
         max_ram: Most anonymous and shared memory of all processes together (``"3GB"`` or bytes);
@@ -89,6 +94,11 @@ class CompileOptions:
     gate: Sequence[str] = option((), "Gate's bound, or none.", kind="texts", metavar="NAME=BOUND")
     calibration: Path | None = option(
         None, "Text for passes that calibrate.", kind="path", metavar="FILE"
+    )
+    budget: str | None = option(
+        None,
+        "What weights may take: bits of a weight, a size, or a decode speed.",
+        metavar="3.5bpw|6.5MB|40tok/s",
     )
     eval_text: Path | None = option(
         None, "Text for the gates: .jsonl or plain [shipped].", kind="path", metavar="FILE"

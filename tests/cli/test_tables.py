@@ -7,7 +7,13 @@ from typing import Any
 import pytest
 
 from optc.cli.output import show
-from optc.cli.tables import contexts_tables, engines_table, gates_tables, passes_table
+from optc.cli.tables import (
+    contexts_tables,
+    engines_table,
+    formats_tables,
+    gates_tables,
+    passes_table,
+)
 
 
 def shown(capsys: pytest.CaptureFixture[str], *tables: Any) -> list[list[str]]:
@@ -31,6 +37,26 @@ def test_passes(capsys: pytest.CaptureFixture[str]) -> None:
         ["fuse-qkv", "2", "0.12", "full", "1,", "window", "3"],
         ["kv-cache", "0", "0.00"],
     ]
+
+
+def test_formats(capsys: pytest.CaptureFixture[str]) -> None:
+    rows = [
+        {"tensors": "qkv", "format": "3g64", "bits": 3.3, "kl": 0.00123456, "measured": True},
+        {"tensors": "head", "format": "8", "bits": 8.1, "kl": 0.0, "measured": False},
+    ]
+    facts = {"budget": "1MB", "reached": "0.998MB", "bits_per_weight": 4.5, "tensors": rows}
+    facts |= {"kl_sum_of_parts": 0.00123456, "kl_measured": 0.0015}
+    found = formats_tables([{"name": "kv-cache"}, {"name": "allocate-bits", "facts": facts}])
+    assert shown(capsys, *found) == [
+        ["formats", "within", "1MB:", "0.998MB"],
+        ["weights", "format", "bits", "KL", "alone"],
+        ["qkv", "3g64", "3.30", "0.001235", "measured"],
+        ["head", "8", "8.10", "0.000000", "from", "its", "error"],
+        ["sum", "4.50", "0.001235"],
+        ["together", "0.001500", "measured"],
+    ]
+    assert formats_tables([{"name": "kv-cache"}]) == []
+    assert formats_tables([{"name": "allocate-bits", "facts": {}}]) == []
 
 
 def test_engines(capsys: pytest.CaptureFixture[str]) -> None:

@@ -10,7 +10,7 @@ import click
 
 from optc.cli.gates_line import gates_line
 from optc.cli.output import byte_text, json_option, print_json, print_warnings, show, table
-from optc.cli.tables import contexts_tables, gates_tables, passes_table
+from optc.cli.tables import contexts_tables, formats_tables, gates_tables, passes_table
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -40,6 +40,7 @@ def command(artifact: Path, as_json: bool) -> None:
         _identity(opened, report),
         _engines(opened.manifest, reasons),
         passes_table(report.get("passes", [])),
+        *formats_tables(report.get("passes", [])),
         *gates_tables(report.get("gates", [])),
         *contexts_tables(report.get("evaluation", {})),
     )

@@ -4,10 +4,17 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from optc.driver.recipes.budget import measured_budget
 from optc.errors import InputError
 from optc.options import CompileOptions
 from optc.recipe import Recipe, load_recipe
-from optc.recipe_additions import calibrates, with_adapters, with_calibration, with_medusa
+from optc.recipe_additions import (
+    calibrates,
+    with_adapters,
+    with_budget,
+    with_calibration,
+    with_medusa,
+)
 
 
 def resolve_recipe(source: Path, asked: CompileOptions) -> tuple[Recipe, Recipe, list[str]]:
@@ -24,6 +31,8 @@ def resolve_recipe(source: Path, asked: CompileOptions) -> tuple[Recipe, Recipe,
     """
     loaded = load_recipe(asked.recipe, sets=asked.set, gates=asked.gate)
     warnings: list[str] = []
+    if asked.budget is not None:
+        loaded = with_budget(loaded, measured_budget(asked.budget))
     loaded = _calibrated(loaded, asked.calibration, source, warnings)
     whole = loaded if asked.adapters is None else with_adapters(loaded, asked.adapters)
     if asked.medusa is not None:

@@ -27,8 +27,8 @@ from optc.reference.calibration import calibration_of, find_statistics
 
 #: Ratios of the whole's loss to the sum of its parts' that are as expected.
 EXPECTED_RATIO = (0.8, 1.6)
-#: Between groups of 64 of a number of bits and of one more, those of 32 lie a quarter bit above.
-FORMATS = ("2g64", "2g32", "3g64", "3g32", "4g64", "4g32", "5g64", "6g64", "8")
+#: Groups of 32 lie a quarter bit above those of 64.
+FORMATS = ("2g64", "3g64", "3g32", "4g64", "4g32", "5g64", "6g64", "8")
 
 
 @dataclass(frozen=True)

@@ -89,3 +89,18 @@ def test_a_text_that_is_not_there(text: Path) -> None:
         check_text(text.parent, "--eval-text")
     with pytest.raises(InputError, match=r"^--calibration: no such file: absent"):
         resolved("fp32", calibration="absent")
+
+
+def test_a_budget_reaches_the_pass_and_wants_a_text(text: Path) -> None:
+    with pytest.raises(InputError, match="calibrates, and there is no text"):
+        resolved("int4-fused", budget="3.5bpw")
+    whole, draft, warnings = resolved("int4-fused", budget="3.5bpw", calibration=text)
+    (one,) = (p for p in whole.pipeline.passes if p.name == "allocate-bits")
+    assert one.stated_options() == {"budget": "3.5bpw", "sha256": digest_text(text)}
+    assert whole == draft
+    assert warnings == []
+
+
+def test_a_budget_that_is_none_is_refused(text: Path) -> None:
+    with pytest.raises(InputError, match=r"^pass allocate-bits: '3' is no budget"):
+        resolved("mixed-4", budget="3", calibration=text)
