@@ -64,6 +64,8 @@ class CompileOptions:
         schedules: File of kernel schedules to use; None is none but the package's, or with ``tune``
             the one in the user's cache folder.
         no_gates: Measure nothing; the artifact is marked as ungated.
+        bisect: Run the model after every pass over a few windows of the gates' text, and name the
+            pass, the node and the tensor where the divergence from the source model begins.
         allow_unmeasured: Let gates through that cannot be measured on this machine.
         keep_failed: Keep a result that failed its gates as ``<output>.failed``.
         allow_remote_code: Run Python code that the model folder brings.
@@ -129,6 +131,9 @@ class CompileOptions:
         None, "File of kernel schedules [--tune: user's cache].", kind="path", metavar="FILE"
     )
     no_gates: bool = option(False, "Measure nothing; the artifact says so.", kind="flag")
+    bisect: bool = option(
+        False, "Name the pass, node and tensor where divergence begins.", kind="flag"
+    )
     allow_unmeasured: bool = option(
         False, "Accept gates that cannot be measured here.", kind="flag"
     )

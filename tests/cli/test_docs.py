@@ -107,7 +107,10 @@ def test_keys_of_commands(
 
 
 def test_keys_of_compile(compile_tiny: Optc) -> None:
-    check("compile", [spelled(compile_tiny("--json").json)])
+    check(
+        "compile",
+        [spelled(compile_tiny(*more, "--json").json) for more in ((), ("--bisect", "--force"))],
+    )
 
 
 def test_keys_of_bench(

@@ -113,8 +113,8 @@ class Runner(StubBackend):
         return ToyExecutable(spec)
 
 
-def write_tiny_model(folder: Path) -> Path:
-    """A llama of one layer with seeded random weights and a byte-level tokenizer with BOS."""
+def write_tiny_model(folder: Path, layers: int = 1, weight_std: float = 0.02) -> Path:
+    """A llama with seeded random weights and a byte-level tokenizer with BOS."""
     import torch
     from transformers import LlamaConfig, LlamaForCausalLM
 
@@ -123,7 +123,8 @@ def write_tiny_model(folder: Path) -> Path:
         vocab_size=VOCAB,
         hidden_size=32,
         intermediate_size=64,
-        num_hidden_layers=1,
+        num_hidden_layers=layers,
+        initializer_range=weight_std,
         num_attention_heads=2,
         num_key_value_heads=1,
         max_position_embeddings=64,

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from optc.cli.bisect_tables import bisect_tables
 from optc.cli.options import PATH, add_options
 from optc.cli.output import (
     byte_text,
@@ -37,13 +38,14 @@ def command(as_json: bool, **options: Any) -> None:
         artifact = _compile(**options)
     except GateError as error:
         if not as_json:
-            show(*gates_tables(getattr(error, "details", {}).get("gates", [])))
+            details = getattr(error, "details", {})
+            show(*gates_tables(details.get("gates", [])), *bisect_tables(details.get("bisect")))
         raise
     report = artifact.report()
     values = {"artifact": str(artifact.path), "digest": artifact.digest}
-    keys = ("passes", "gates", "engines", "storage", "peak_anon_bytes", "seconds")
+    keys = ("passes", "gates", "engines", "storage", "peak_anon_bytes", "seconds", "bisect")
     if as_json:
-        figures = {key: report[key] for key in keys}
+        figures = {key: report[key] for key in keys if key in report}
         for engine in figures["engines"]:
             del engine["build"]  # kernel and layer tables: report.json has them
         print_json("compile", {**values, **figures}, report["warnings"])
@@ -51,6 +53,7 @@ def command(as_json: bool, **options: Any) -> None:
     print_warnings(report["warnings"])
     storage = report["storage"]
     show(passes_table(report["passes"]), *gates_tables(report["gates"]))
+    show(*bisect_tables(report.get("bisect")))
     if len(report["engines"]) > 1:
         show(engines_table(report["engines"]))
         click.echo(f"duplicated across engines: {byte_text(storage['duplicated_bytes'])}")

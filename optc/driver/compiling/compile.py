@@ -87,6 +87,7 @@ class _Compile:
         engines = self._build(lowered, limits)
         drafts = self._drafts(draft, lowered, engines, limits, tokenizer)
         judgement = self._judge(lowered, engines, tokenizer)
+        bisection = self._bisect(lowered, limits, tokenizer)
         every = [*engines, *(built for draft in drafts for built in draft.engines)]
         files = self.writer.hashed_files()
         copied_bytes = self.writer.store_once(files)
@@ -107,6 +108,7 @@ class _Compile:
         )
         report["engines"] = engine_reports(every, files)
         report["storage"] = storage_report(every, files, copied_bytes)
+        report |= {} if bisection is None else {"bisect": bisection}
         if judgement.failed:
             keep = self.options.asked.keep_failed
             kept = self.writer.keep_failed(manifest, report) if keep else None
@@ -222,3 +224,14 @@ class _Compile:
             return not_judged(self.options.recipe.gates, engines)
         with self._stage("gates"):
             return judge(self.options, lowered, engines, tokenizer, self.writer.folder)
+
+    def _bisect(
+        self, lowered: Lowered, limits: BuildOptions, tokenizer: TokenizerEntry | None
+    ) -> dict[str, Any] | None:
+        if not self.options.asked.bisect:
+            return None
+        with self._stage("bisect"):
+            from optc.driver.judging.bisecting import bisect_passes
+
+            folder = self.writer.folder
+            return bisect_passes(self.options, lowered, limits.max_context, tokenizer, folder)

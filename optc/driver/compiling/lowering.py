@@ -29,12 +29,15 @@ class Lowered:
             same lazy ones, so that it costs only its graph.
         runs: What each pass did, in order.
         spec: The pipeline as text, with what passes settled for later ones.
+        stages: The model after each pass that comes behind the dense form, by the pass's name, if
+            they were asked for; only their graphs take memory.
     """
 
     model: ir.Model
     reference: ir.Model
     runs: tuple[PassRecord, ...]
     spec: str
+    stages: tuple[tuple[str, ir.Model], ...] = ()
 
     @property
     def warnings(self) -> tuple[str, ...]:
@@ -61,12 +64,20 @@ def lower(model: ir.Model, options: ResolvedOptions, *, read: bool = True) -> Lo
     def tell(record: PassRecord, current: ir.Model) -> None:
         options.progress("passes", record.index + 1, len(pipeline.passes))
 
+    stages: list[tuple[str, ir.Model]] = []
+
+    def keep_stage(record: PassRecord, current: ir.Model) -> None:
+        if record.index >= leading and record.report.count:
+            stages.append((record.name, current.clone()))
+
     instruments: list[Instrument] = [keep, tell]
+    if options.asked.bisect:
+        instruments.append(keep_stage)
     if options.asked.dump_dir is not None:
         instruments.append(dump_to(options.asked.dump_dir))
     with telling(options.progress):
         runs = pipeline.run(model, instruments, read=read)
-    return Lowered(model, kept[0], tuple(runs), pipeline.settled(runs).spec())
+    return Lowered(model, kept[0], tuple(runs), pipeline.settled(runs).spec(), tuple(stages))
 
 
 def lower_dense(

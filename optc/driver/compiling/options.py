@@ -55,8 +55,8 @@ class ResolvedOptions:
     warnings: tuple[str, ...] = ()
 
     def for_draft(self) -> ResolvedOptions:
-        """The same with the recipe of a draft model; its graphs are not dumped."""
-        asked = replace(self.asked, dump_dir=None)
+        """The same with the recipe of a draft model; its graphs are neither dumped nor kept."""
+        asked = replace(self.asked, dump_dir=None, bisect=False)
         return replace(self, asked=asked, recipe=self.draft_recipe)
 
 

@@ -42,8 +42,9 @@ class GatesFailedError(GateError):
     """Gates that failed, with what was measured.
 
     Attributes:
-        details: ``passes``, ``gates``, ``peak_anon_bytes`` and ``seconds`` of the compile, and
-            ``artifact``: where the failed result was kept, or None.
+        details: ``passes``, ``gates``, ``peak_anon_bytes`` and ``seconds`` of the compile, with
+            ``--bisect`` also ``bisect``, and ``artifact``: where the failed result was kept, or
+            None.
     """
 
     def __init__(self, judgement: Judgement, report: dict[str, Any], kept: Path | None) -> None:
@@ -51,16 +52,16 @@ class GatesFailedError(GateError):
         super().__init__(
             gates_text(judgement.failed, several),
             where="gates",
-            hint=f"no artifact was written; {_ways_out(judgement.failed, kept)}",
+            hint=f"no artifact was written; {_ways_out(judgement.failed, kept, report)}",
         )
-        keys = ("passes", "gates", "peak_anon_bytes", "seconds")
+        keys = ("passes", "gates", "peak_anon_bytes", "seconds", "bisect")
         self.details = {
             "artifact": None if kept is None else str(kept),
-            **{key: report[key] for key in keys},
+            **{key: report[key] for key in keys if key in report},
         }
 
 
-def _ways_out(failed: Sequence[GateResult], kept: Path | None) -> str:
+def _ways_out(failed: Sequence[GateResult], kept: Path | None, report: dict[str, Any]) -> str:
     """What the user may do about gates that failed or have no verdict."""
     ways = []
     if any(gate.passed is None for gate in failed):
@@ -68,6 +69,8 @@ def _ways_out(failed: Sequence[GateResult], kept: Path | None) -> str:
     if any(gate.passed is False for gate in failed):
         ways.append("--gate name=bound changes a bound")
         ways.append("--eval-text FILE judges on text such as the model was trained on")
+        if "bisect" not in report:
+            ways.append("--bisect names the pass, node and tensor where the divergence begins")
     ways.append(f"the result is in {kept}" if kept else "--keep-failed keeps the result")
     return ", ".join(ways)
 

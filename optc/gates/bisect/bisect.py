@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -79,7 +80,7 @@ class Bisection:
 
     def to_json(self) -> dict[str, Any]:
         """Keys as docs/cli.md lists them."""
-        kl = self.divergences.kl
+        kl = [value if math.isfinite(value) else None for value in self.divergences.kl]
         passes = [{"name": n, "kl": value} for n, value in zip(self.names, kl, strict=True)]
         result: dict[str, Any] = {"tokens": self.tokens, "passes": passes}
         result["sqnr_by_layer"] = list(self.divergences.sqnr_by_layer)

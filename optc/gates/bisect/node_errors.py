@@ -24,6 +24,8 @@ from optc.reference.submodel import Array
 #: Decibels below its peers from which on a node stands out, and in units of their spread.
 OUTLIER_DB = 6.0
 OUTLIER_SPREADS = 5.0
+#: Decibels within which two are as bad, so that the first is named.
+EQUAL_DB = 1.0
 #: Fewest others of a kind to compare with.
 FEWEST_PEERS = 2
 
@@ -38,6 +40,7 @@ class NodeError:
         operator: That node's operator.
         kind: What other layers have, too: the operator and weights without their numbers.
         sqnr_db: Signal over noise.
+        output: Which of the node's outputs the value is.
         peers_db: The median of the nodes it is compared with.
         outlier: Whether it is beneath them by more than their spread explains.
     """
@@ -47,6 +50,7 @@ class NodeError:
     operator: str
     kind: str
     sqnr_db: float
+    output: int = 0
     peers_db: float = 0.0
     outlier: bool = False
 
@@ -117,7 +121,7 @@ class LocalRun:
     def _run(
         self, cut: ir.Model, names: Sequence[str], take: Callable[[ir.Value, Array], None]
     ) -> None:
-        wanted = {value for name, value in _float_values(cut).items() if name in set(names)}
+        wanted = {v for node in cut.graph for v in node.outputs if v.name in set(names)}
         given = {given_name(name): name for name in self.values}
         run_model(
             cut,
@@ -133,26 +137,35 @@ def node_errors(run: LocalRun, after: ir.Model) -> list[NodeError]:
     sqnr = run.outputs(run.cut(after), run.values)
     producers = {str(v.name): node for node in after.graph for v in node.outputs}
     found = [_error(name, producers[name], sqnr[name]) for name in producers if name in sqnr]
-    return [_with_peers(one, found) for one in found]
+    return judge_nodes(found)
+
+
+def judge_nodes(errors: Sequence[NodeError]) -> list[NodeError]:
+    """The same, each compared with its peers: its kind in other layers, or else its operator."""
+    return [_with_peers(one, errors) for one in errors]
 
 
 def first_broken(errors: Sequence[NodeError]) -> NodeError | None:
     """The node that stands out most; else the first of the kind that is worst; None without any."""
     outliers = [one for one in errors if one.outlier]
     if outliers:
-        return max(outliers, key=lambda one: one.peers_db - one.sqnr_db)
-    kinds: dict[str, list[NodeError]] = {}
+        most = max(one.peers_db - one.sqnr_db for one in outliers)
+        return next(one for one in outliers if one.peers_db - one.sqnr_db >= most - EQUAL_DB)
+    kinds: dict[tuple[str, int], list[float]] = {}
     for one in errors:
-        kinds.setdefault(one.kind, []).append(one)
+        kinds.setdefault((one.kind, one.output), []).append(one.sqnr_db)
     if not kinds:
         return None
-    return min(kinds.values(), key=lambda kind: median(one.sqnr_db for one in kind))[0]
+    medians = {key: median(values) for key, values in kinds.items()}
+    worst = min(medians.values())
+    return next(one for one in errors if medians[one.kind, one.output] <= worst + EQUAL_DB)
 
 
 def _error(name: str, node: ir.Node, sqnr: float) -> NodeError:
     operator = f"{node.domain}::{node.op_type}" if node.domain else node.op_type
     kind = re.sub(r"\d+", "#", " ".join([operator, *weights_of(node)]))
-    return NodeError(name, node.name or node.op_type, operator, kind, sqnr)
+    index = [value.name for value in node.outputs].index(name)
+    return NodeError(name, node.name or node.op_type, operator, kind, sqnr, index)
 
 
 def weights_of(node: ir.Node) -> list[str]:
@@ -162,7 +175,7 @@ def weights_of(node: ir.Node) -> list[str]:
 
 
 def _with_peers(one: NodeError, every: Sequence[NodeError]) -> NodeError:
-    others = [other for other in every if other is not one]
+    others = [other for other in every if other is not one and other.output == one.output]
     alike = [other.sqnr_db for other in others if other.kind == one.kind]
     if len(alike) < FEWEST_PEERS:
         alike = [other.sqnr_db for other in others if other.operator == one.operator]
@@ -175,11 +188,17 @@ def _with_peers(one: NodeError, every: Sequence[NodeError]) -> NodeError:
 
 
 def _float_values(model: ir.Model) -> Mapping[str, ir.Value]:
-    """Float values that nodes make, by name; of the graph's outputs only the logits."""
+    """Float values that depend on the tokens, by name; of the graph's outputs only the logits.
+
+    What depends on positions alone (cos and sin) is the same in every model.
+    """
     others = set(model.graph.outputs[1:])  # pools, hidden states of Medusa heads
-    return {
-        str(value.name): value
-        for node in model.graph
-        for value in node.outputs
-        if value.dtype in (None, ir.DataType.FLOAT) and value not in others
-    }
+    moving = {model.graph.inputs[0]}
+    found: dict[str, ir.Value] = {}
+    for node in model.graph:
+        if not any(value in moving for value in node.inputs):
+            continue
+        moving.update(node.outputs)
+        made = (v for v in node.outputs if v.dtype in (None, ir.DataType.FLOAT))
+        found.update((str(value.name), value) for value in made if value not in others)
+    return found

@@ -14,13 +14,15 @@ from optc.gates.bisect.model_run import run_model
 from optc.gates.bisect.step_feeds import step_feed
 from optc.gates.bisect.value_store import ValueStore, sqnr_db
 from optc.gates.divergence import RowDivergence
-from optc.reference.partition import partition
+from optc.reference.partition import Block, partition
 from optc.reference.submodel import Array
 
 #: Divergences in nats that rounding in float32 explains.
 LEAST_KL = 1e-6
 #: A pass is to blame if it adds this share of what all passes add.
 SHARE = 0.5
+#: Stands for a divergence that is no finite number, so that differences are.
+_INFINITE = 1e30
 
 
 @dataclass(frozen=True)
@@ -52,13 +54,10 @@ class StageDivergences:
     def culprit(self) -> int | None:
         """The first stage with at least `SHARE` of all that passes add, else the one that adds
         most; None where nothing diverges."""
-        added = np.diff(np.nan_to_num(self.kl, nan=np.inf, posinf=np.inf))
-        added = np.where(np.isnan(added), 0.0, added)  # infinite before, infinite after
+        added = np.diff(np.nan_to_num(self.kl, nan=_INFINITE, posinf=_INFINITE))
         if not len(added) or added.max() < LEAST_KL:
             return None
-        most = float(added.max())
-        enough = added >= (most if np.isinf(most) else SHARE * most)
-        return int(enough.argmax()) + 1
+        return int((added >= SHARE * added.max()).argmax()) + 1
 
 
 def compare_stages(
@@ -78,9 +77,10 @@ def compare_stages(
         progress: Told after each stage.
     """
     first = stages[0].model
-    layers = [str(block.result.name) for block in partition(first).blocks]
+    layers = [_names_of(block) for block in partition(first).blocks]
+    names = [name for layer in layers for name in layer]
     expected = ValueStore(folder)
-    exact = _run(first, windows, layers, expected.put, threads)
+    exact = _run(first, windows, names, expected.put, threads)
     progress(1, len(stages))
     kl, by_layer = [0.0], dict[str, float]()
     for index, stage in enumerate(stages[1:], start=2):
@@ -89,10 +89,20 @@ def compare_stages(
         def compare(name: str, array: Array) -> None:
             by_layer[name] = sqnr_db(expected.get(name, by_row=True), array)
 
-        found = _run(stage.model, windows, layers if last else (), compare, threads)
+        found = _run(stage.model, windows, names if last else (), compare, threads)
         kl.append(mean_kl(exact, found))
         progress(index, len(stages))
-    return StageDivergences(tuple(kl), tuple(by_layer.get(name) for name in layers))
+    found_by_layer = (next((by_layer[n] for n in layer if n in by_layer), None) for layer in layers)
+    return StageDivergences(tuple(kl), tuple(found_by_layer))
+
+
+def _names_of(block: Block) -> list[str]:
+    """The hidden state behind a layer; then what the norm reads that the last layer ends in, for
+    norms are fused with rounding."""
+    producer = block.result.producer()
+    operands = [] if producer is None else [v for v in producer.inputs if v is not None]
+    moving = [v for v in operands[:1] if v.producer() in block.nodes]
+    return [str(value.name) for value in (block.result, *moving)]
 
 
 def logits_of(model: ir.Model, windows: Int32, threads: int) -> Float32:

@@ -121,7 +121,8 @@ def test_gates_that_were_switched_off(monkeypatch: pytest.MonkeyPatch) -> None:
         (
             (BAD,),
             "--gate name=bound changes a bound, "
-            "--eval-text FILE judges on text such as the model was trained on, ",
+            "--eval-text FILE judges on text such as the model was trained on, "
+            "--bisect names the pass, node and tensor where the divergence begins, ",
         ),
         ((ABSENT,), "--allow-unmeasured lets through what cannot be measured here, "),
         ((NOISY,), "--allow-unmeasured lets through what cannot be measured here, "),

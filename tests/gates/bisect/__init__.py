@@ -1,0 +1,1 @@
+"""Bisection: its parts on tiny models."""
