@@ -51,6 +51,7 @@ GRIDS: dict[str, dict[str, Any]] = {
         "group_scales": "int",
     },
 }
+PLANTED_GRIDS = ("W8A8", "int4 g64")
 READ = {"text": str(CALIBRATION), "folder": str(MODEL), "windows": 64}
 CALIBRATE = {"calibrate": {**READ, "hessians": True, "channels": True}}
 AWQ, SMOOTHQUANT = {"smooth": {"method": "awq"}}, {"smooth": {"method": "smoothquant"}}
@@ -189,6 +190,8 @@ def rows(only: str, windows: int) -> Iterator[dict[str, Any]]:
             for method in METHODS if grid != "float32" else ("", "rotate"):
                 name = {"model": kind, "grid": grid, "method": method}
                 if only not in ", ".join(name.values()) or (grid, method) in LEFT_OUT:
+                    continue
+                if kind == "planted" and grid not in ("float32", *PLANTED_GRIDS):
                     continue
                 float32 = grid == "float32"
                 model = models.float32(method) if float32 else models.quantized(grid, method)

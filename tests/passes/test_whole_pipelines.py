@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
 
+from optc.pipeline.pipeline import Pipeline
+from optc.recipe import load_recipe
+from optc.recipe_additions import calibrates, with_calibration
+from optc.reference.text import digest_text
 from tests.support.families import FAMILIES, FUSED, model_after
 from tests.support.ir_text import Array
+from tests.support.letters import letters_folder
 from tests.support.models import Dense, dense_model
+from tests.support.outliers import TOKENS, decibels, planted
 from tests.support.ragged import RaggedDriver, run_dense
 
 SHAPES = {
@@ -83,3 +90,17 @@ def test_bfloat16_is_near_float32() -> None:
     want = run_dense(dense_model(shape), tokens)
     assert 0 < np.abs(logits - want).max() < 0.05 * np.abs(want).max()
     assert "MatMul" not in left
+
+
+def test_int8_smooth_undoes_the_outliers_that_int8_fused_suffers_from(tmp_path: Path) -> None:
+    folder, found = letters_folder(tmp_path), {}
+    for name in ("int8-fused", "int8-smooth"):
+        recipe = load_recipe(name)
+        if calibrates(recipe):
+            text = folder / "text.txt"
+            recipe = with_calibration(recipe, text, folder, digest_text(text))
+        model = planted()
+        rest = [one for one in recipe.pipeline.passes if one.name != "canonicalize"]
+        Pipeline(tuple(rest)).run(model)
+        found[name] = decibels(RaggedDriver(model).step({1: TOKENS}))
+    assert found["int8-smooth"] > found["int8-fused"] + 3

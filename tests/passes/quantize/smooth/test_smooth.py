@@ -52,13 +52,13 @@ def test_awq_undoes_outliers_under_both_methods(method: str, folder: Path) -> No
     grid = GPTQ if method == "gptq" else INT4
     plain = decibels(after(planted(), folder, "calibrate", grid))
     awq = decibels(after(planted(), folder, "calibrate", AWQ, grid))
-    assert awq > plain + (2 if method == "round" else 0.5)
+    assert awq > plain + (2 if method == "round" else 4)
 
 
 def test_errors_are_propagated_through_smoothed_weights(folder: Path) -> None:
     plain = decibels(after(planted(), folder, "propagate-errors", GPTQ))
     awq = decibels(after(planted(), folder, "calibrate", AWQ, "propagate-errors", GPTQ))
-    assert awq > plain
+    assert awq > plain + 5
 
 
 NODES = """
