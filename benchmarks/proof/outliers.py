@@ -51,7 +51,8 @@ GRIDS: dict[str, dict[str, Any]] = {
         "group_scales": "int",
     },
 }
-PLANTED_GRIDS = ("W8A8", "int4 g64")
+#: The models, and the grids that each is measured on.
+KINDS = {"planted": ("float32", "W8A8", "int4 g64"), "plain": ("float32", *GRIDS)}
 READ = {"text": str(CALIBRATION), "folder": str(MODEL), "windows": 64}
 CALIBRATE = {"calibrate": {**READ, "hessians": True, "channels": True}}
 AWQ, SMOOTHQUANT = {"smooth": {"method": "awq"}}, {"smooth": {"method": "smoothquant"}}
@@ -64,11 +65,6 @@ METHODS: dict[str, tuple[tuple[Any, ...], str]] = {
     "gptq": ((CALIBRATE,), "gptq"),
     "awq, gptq": ((CALIBRATE, AWQ), "gptq"),
     "rotate, gptq": (("rotate", CALIBRATE), "gptq"),
-}
-#: Methods for activations are not for float ones, and those for few bits not for 8.
-LEFT_OUT = {
-    *(("W8A8", method) for method in METHODS if method not in ("round", "smoothquant", "rotate")),
-    *((grid, "smoothquant") for grid in GRIDS if grid != "W8A8"),
 }
 LAYERS_ONLY = {"head": False, "embedding": False}
 
@@ -184,18 +180,23 @@ def rows(only: str, windows: int) -> Iterator[dict[str, Any]]:
     dense = import_model(MODEL).model
     read_pipeline(["canonicalize"], registry).run(dense)
     judge = Judge(dense, windows)
-    for kind in ("planted", "plain"):
+    for kind, grids in KINDS.items():
         models = Models(plant(dense.clone()) if kind == "planted" else dense)
-        for grid in ("float32", *GRIDS):
-            for method in METHODS if grid != "float32" else ("", "rotate"):
-                name = {"model": kind, "grid": grid, "method": method}
-                if only not in ", ".join(name.values()) or (grid, method) in LEFT_OUT:
-                    continue
-                if kind == "planted" and grid not in ("float32", *PLANTED_GRIDS):
-                    continue
+        for grid, method in [(grid, method) for grid in grids for method in _methods(grid)]:
+            name = {"model": kind, "grid": grid, "method": method}
+            if only in ", ".join(name.values()):
                 float32 = grid == "float32"
                 model = models.float32(method) if float32 else models.quantized(grid, method)
                 yield name | judge.figures(model)
+
+
+def _methods(grid: str) -> list[str]:
+    """Those for few bits are not for 8, and those for activations not for float ones."""
+    if grid == "float32":
+        return ["", "rotate"]
+    if grid == "W8A8":
+        return ["round", "smoothquant", "rotate"]
+    return [method for method in METHODS if method != "smoothquant"]
 
 
 def main() -> None:
