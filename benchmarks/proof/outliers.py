@@ -182,7 +182,7 @@ def rows(only: str, windows: int) -> Iterator[dict[str, Any]]:
     judge = Judge(dense, windows)
     for kind, grids in KINDS.items():
         models = Models(plant(dense.clone()) if kind == "planted" else dense)
-        for grid, method in [(grid, method) for grid in grids for method in _methods(grid)]:
+        for grid, method in [(one, method) for one in grids for method in _methods(one)]:
             name = {"model": kind, "grid": grid, "method": method}
             if only in ", ".join(name.values()):
                 float32 = grid == "float32"
