@@ -164,9 +164,21 @@ REFUSED_FACTORS = {
     f"u = MatMul (x, narrow)\n{SIGMOID}\np = Mul (g, u)\nz = Sigmoid (x)": (
         f"{OF_PRODUCT}: the linear layer that gives it is not 8 channels wide"
     ),
-    "t = MatMul (x, w)\nu, r = Split <axis: int = -1, num_outputs: int = 2> (t)\n"
-    "p0 = Mul (u, r)\np = Concat <axis: int = -1> (p0, p0)\nz = Sigmoid (x)": (
-        "its input is given by Concat, which takes no scale"
+    f"t = MatMul (x, wide)\nu, r = Split <axis: int = -1, num_outputs: int = 2> (t)\n{SIGMOID}\n"
+    "p = Mul (g, u)\nz = Sigmoid (r)": (
+        f"{OF_PRODUCT}: a part of a Split of unknown sizes or of several readers"
+    ),
+    f"t = MatMul (x, wide)\nu, r = Split <axis: int = -1> (t, halves)\n{SIGMOID}\n"
+    "p = Mul (g, u)\nz = Add (u, r)": (
+        f"{OF_PRODUCT}: a part of a Split of unknown sizes or of several readers"
+    ),
+    f"t = MatMul (x, wide)\nu, r = Split <axis: int = -1> (t, halves)\n{SIGMOID}\n"
+    "p = Mul (g, u)\nq = Sigmoid (t)\nv = MatMul (q, tall)\nz = Add (r, v)": (
+        f"{OF_PRODUCT}: the linear layer that gives it has other readers"
+    ),
+    f"t = MatMul (x, wide)\nu, r = Split <axis: int = -1> (t, uneven)\n{SIGMOID}\n"
+    "p = Mul (g, u)\nz = Sigmoid (x)": (
+        f"{OF_PRODUCT}: the linear layer that gives it is not 8 channels wide"
     ),
 }
 
@@ -174,6 +186,8 @@ REFUSED_FACTORS = {
 @pytest.mark.parametrize("nodes", REFUSED_FACTORS)
 def test_products_without_a_place_are_named_with_the_reason(nodes: str) -> None:
     weights = {"w": f32(8, 8), "head": f32(8, 6), "down": f32(8, 8), "narrow": f32(8, 1)}
+    weights |= {"wide": f32(8, 16), "tall": f32(16, 8)}
+    weights |= {"halves": np.array([8, 8], np.int64), "uneven": np.array([1, 15], np.int64)}
     text = f"{nodes}\nd = MatMul (p, down)\nh = Add (d, z)\n{HEAD}"
     used = {name: array for name, array in weights.items() if name in text}
     report = PassReport()
