@@ -28,7 +28,7 @@ class PassReport:
         skipped: Reasons why candidates were left alone: the nearest misses, node first.
         facts: Figures that later stages or the report need (JSON values).
         settled: Options of later passes that follow from what was found, by ``pass.option``.
-        warning: One sentence that the user should read; empty if there is none.
+        warnings: What the user should know, one sentence each.
     """
 
     count: int = 0
@@ -36,7 +36,7 @@ class PassReport:
     skipped: list[str] = field(default_factory=list)
     facts: dict[str, Any] = field(default_factory=dict)
     settled: dict[str, object] = field(default_factory=dict)
-    warning: str = ""
+    warnings: list[str] = field(default_factory=list)
 
     def add(self, kind: str, count: int = 1) -> None:
         """Count ``count`` rewritten places of ``kind``."""

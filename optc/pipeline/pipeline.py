@@ -135,8 +135,7 @@ class Pipeline:
         if one.gives is not None:
             one.gives.of(model)
         prune_functions(model)
-        why = _miss(report) if idle and one.expected else report.warning
-        warning = f"pass {one.name}: {why}" if why else ""
+        warning = f"pass {one.name}: {_miss(report)}" if idle and one.expected else ""
         seconds = time.perf_counter() - start
         return PassRecord(index, one.name, one.spec(), seconds, report, warning)
 

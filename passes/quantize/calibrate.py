@@ -11,6 +11,7 @@ import onnx_ir as ir
 
 from optc.executable.executable import Int32
 from optc.ir.linear import Linear, find_linears
+from optc.passes.quantize.adequacy import Adequacy, AdequacyObserver
 from optc.passes.quantize.reads_text import ReadsText
 from optc.passes.quantize.statistics import (
     CHANNEL_MEAN,
@@ -57,7 +58,8 @@ class Calibrate(ReadsText):
         tokens = self.tokens(model)
         linears = find_linears(model)
         store = calibration_of(model)
-        ranges = self._observe(model, tokens, linears, store)
+        adequacy = Adequacy(moments=self.hessians)
+        ranges = self._observe(model, tokens, linears, store, adequacy)
         for linear in linears:
             if ranges[linear.x] == 0.0:
                 report.skip(linear.matmul, "its input is zero on this text")
@@ -69,7 +71,9 @@ class Calibrate(ReadsText):
             "tokens": int(tokens.size),
             "largest_input": {"weight": largest.name, "magnitude": ranges[largest.x]},
             "statistics_sha256": store.digest(),
+            **adequacy.facts(),
         }
+        report.warnings = adequacy.warnings()
         return report
 
     def run_unread(self, model: ir.Model, later: Sequence[Pass]) -> PassReport:
@@ -81,7 +85,12 @@ class Calibrate(ReadsText):
         return report
 
     def _observe(
-        self, model: ir.Model, tokens: Int32, linears: Sequence[Linear], store: CalibrationStore
+        self,
+        model: ir.Model,
+        tokens: Int32,
+        linears: Sequence[Linear],
+        store: CalibrationStore,
+        adequacy: Adequacy,
     ) -> dict[ir.Value, float]:
         """Run the model; the largest magnitudes of the layers' inputs. Hessians go into ``store``,
         once for all layers of one input."""
@@ -94,7 +103,7 @@ class Calibrate(ReadsText):
         for linear in linears:
             readers.setdefault(linear.x, []).extend(weights_of(linear))
         ranges = RangeObserver(readers)
-        observers: list[BlockObserver] = [ranges]
+        observers: list[BlockObserver] = [ranges, AdequacyObserver(readers, adequacy)]
         if self.hessians:
             keep = HessianObserver(
                 readers, lambda value, found: store.put(readers[value], INPUT_HESSIAN, found)

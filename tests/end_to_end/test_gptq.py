@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+from optc.reference.text import calibration_text, read_documents
 from tests.end_to_end.test_main_job import ROOT, TEXT, optc
 
 MODEL = ROOT / "examples/models/pycode-draft"
@@ -17,10 +18,18 @@ def test_it_keeps_bounds_that_plain_rounding_does_not(tmp_path: Path) -> None:
     text.write_text("".join(TEXT.read_text().splitlines(keepends=True)[:12]))
     result = optc(
         *("compile", MODEL, "--recipe", "int4-gptq", "-o", output),
-        *("--calibration", CALIBRATION, "--set", "calibrate.windows=8", "--eval-text", text),
+        *(
+            "--calibration",
+            CALIBRATION,
+            "--set",
+            "propagate-errors.windows=32",
+            "--eval-text",
+            text,
+        ),
         *("--gate", "kl_mean=0.016", "--gate", "top1_agreement=0.89"),
         *("--gate", "kl_p99=none", "--gate", "perplexity_ratio=none"),
     )
+    assert not [one for one in result["warnings"] if "calibration text" in one]
     passed = {gate["name"]: gate["passed"] for gate in result["gates"]}
     assert passed["kl_mean"]
     assert passed["top1_agreement"]
@@ -29,9 +38,16 @@ def test_it_keeps_bounds_that_plain_rounding_does_not(tmp_path: Path) -> None:
     assert "int4 groups of 32 asymmetric, integer, gptq" in quantized["details"]
 
 
-def test_without_a_text_it_takes_the_shipped_one_and_says_so(tmp_path: Path) -> None:
+def test_a_text_of_another_domain_is_called_out(tmp_path: Path) -> None:
+    """Prose, for a model of code."""
+    prose, output = tmp_path / "prose.txt", tmp_path / "artifact"
+    prose.write_text("".join(read_documents(calibration_text())[:8]))
     result = optc(
-        *("compile", MODEL, "--recipe", "int4-gptq", "-o", tmp_path / "a", "--no-gates"),
-        *("--set", "propagate-errors.windows=8"),
+        *("compile", MODEL, "--recipe", "int4-gptq", "-o", output, "--no-gates"),
+        *("--calibration", prose, "--set", "propagate-errors.windows=4"),
     )
-    assert any("calibrates with the text shipped with optc" in one for one in result["warnings"])
+    report = json.loads((output / "report.json").read_text())
+    for warnings in (result["warnings"], report["warnings"]):
+        assert any("prose.txt) is hardly of the model's domain" in one for one in warnings)
+        assert any("the calibration text is short" in one for one in warnings)
+    assert report["calibration"]["calibration"]["explained"] < 0.1

@@ -244,7 +244,7 @@ class Decide(Pass):
     name: ClassVar[str] = "decide"
 
     def run(self, model: ir.Model) -> PassReport:
-        return PassReport(settled={"rename.times": 3, "rename.loudly": True}, warning="by lot")
+        return PassReport(settled={"rename.times": 3, "rename.loudly": True}, warnings=["by lot"])
 
 
 def test_what_a_pass_settles_is_an_option_of_later_ones() -> None:
@@ -253,7 +253,7 @@ def test_what_a_pass_settles_is_an_option_of_later_ones() -> None:
     records = pipeline.run(model)
     assert [node.name for node in model.graph] == ["aaa"]
     assert records[1].spec == "rename{to=a,times=3,loudly=true}"
-    assert records[0].warning == "pass decide: by lot"
+    assert records[0].report.warnings == ["by lot"]
     settled = pipeline.settled(records)
     assert settled.spec() == "decide,rename{to=a,times=3,loudly=true}"
     assert pipeline.settled(records[1:]) is pipeline

@@ -39,6 +39,7 @@ def command(as_json: bool, **options: Any) -> None:
     except GateError as error:
         if not as_json:
             details = getattr(error, "details", {})
+            print_warnings(details.get("warnings", []))
             show(*gates_tables(details.get("gates", [])), *bisect_tables(details.get("bisect")))
         raise
     report = artifact.report()

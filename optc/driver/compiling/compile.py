@@ -17,10 +17,12 @@ from optc.driver.compiling.engines import EngineTarget
 from optc.driver.compiling.memory import PeakMemory
 from optc.driver.compiling.options import ResolvedOptions, build_limits, resolve_options
 from optc.driver.compiling.storage import engine_reports, storage_report
+from optc.driver.judging.calibration_domain import DomainVerdict, judge_domain
 from optc.driver.judging.judge import GatesFailedError, Judgement, judge, not_judged
 from optc.options import CompileOptions
 from optc.options.option import with_changes
 from optc.progress import Progress, no_progress
+from optc.recipe_additions import calibrates
 
 if TYPE_CHECKING:
     from optc.driver.compiling.lowering import Lowered
@@ -84,6 +86,7 @@ class _Compile:
         self._check_limits(lowered)
         tokenizer = self._tokenizer(imported)
         draft = self._import_draft(lowered, tokenizer)
+        domain = self._judge_domain(lowered, tokenizer)
         engines = self._build(lowered, limits)
         drafts = self._drafts(draft, lowered, engines, limits, tokenizer)
         judgement = self._judge(lowered, engines, tokenizer)
@@ -106,6 +109,8 @@ class _Compile:
             self.seconds,
             self.memory.peak_bytes,
         )
+        report["calibration"] = domain.facts
+        report["warnings"] += domain.warnings
         report["engines"] = engine_reports(every, files)
         report["storage"] = storage_report(every, files, copied_bytes)
         report |= {} if bisection is None else {"bisect": bisection}
@@ -213,6 +218,12 @@ class _Compile:
                     build_self_draft(options, wanted, writer, lowered, engines, limits, tokenizer)
                 )
         return drafts
+
+    def _judge_domain(self, lowered: Lowered, tokenizer: TokenizerEntry | None) -> DomainVerdict:
+        if not calibrates(self.options.recipe):
+            return DomainVerdict()
+        with self._stage("calibration text"):
+            return judge_domain(self.options, lowered.reference, tokenizer, self.writer.folder)
 
     def _judge(
         self,

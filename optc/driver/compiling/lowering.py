@@ -41,8 +41,12 @@ class Lowered:
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """What passes should have found and did not, one sentence each."""
-        return tuple(run.warning for run in self.runs if run.warning)
+        """What passes should have found and did not, and what else they warn of."""
+        found = []
+        for run in self.runs:
+            found += [run.warning] if run.warning else []
+            found += [f"pass {run.name}: {text}" for text in run.report.warnings]
+        return tuple(found)
 
 
 def lower(model: ir.Model, options: ResolvedOptions, *, read: bool = True) -> Lowered:

@@ -42,9 +42,9 @@ class GatesFailedError(GateError):
     """Gates that failed, with what was measured.
 
     Attributes:
-        details: ``passes``, ``gates``, ``peak_anon_bytes`` and ``seconds`` of the compile, with
-            ``--bisect`` also ``bisect``, and ``artifact``: where the failed result was kept, or
-            None.
+        details: ``passes``, ``gates``, ``peak_anon_bytes``, ``seconds`` and ``warnings`` of the
+            compile, with ``--bisect`` also ``bisect``, and ``artifact``: where the failed result
+            was kept, or None.
     """
 
     def __init__(self, judgement: Judgement, report: dict[str, Any], kept: Path | None) -> None:
@@ -54,7 +54,7 @@ class GatesFailedError(GateError):
             where="gates",
             hint=f"no artifact was written; {_ways_out(judgement.failed, kept, report)}",
         )
-        keys = ("passes", "gates", "peak_anon_bytes", "seconds", "bisect")
+        keys = ("passes", "gates", "peak_anon_bytes", "seconds", "warnings", "bisect")
         self.details = {
             "artifact": None if kept is None else str(kept),
             **{key: report[key] for key in keys if key in report},

@@ -193,7 +193,7 @@ class AllocateBits(ReadsText):
         }
         low, high = EXPECTED_RATIO
         if whole is not None and parts and not low <= whole / parts <= high:
-            report.warning = (
+            report.warnings.append(
                 f"together the weights lose {whole / parts:.2f} times the sum of what each loses "
                 f"alone ({low} to {high} are usual): the choice may not be the best"
             )

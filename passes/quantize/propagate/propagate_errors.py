@@ -78,7 +78,9 @@ class PropagateErrors(ReadsText):
             "tokens": int(tokens.size),
             "block_sqnr_db": [round(_decibels(noise), 2) for noise in stages.noise],
             "statistics_sha256": store.digest(),
+            **stages.adequacy.facts(),
         }
+        report.warnings = stages.adequacy.warnings()
         return report
 
 

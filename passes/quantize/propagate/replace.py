@@ -12,6 +12,7 @@ import onnx_ir as ir
 from optc.ir.functions import is_op
 from optc.ir.linear import Linear
 from optc.ir.quantized_rows import QuantizedTile, joined_tiles
+from optc.passes.quantize.adequacy import Adequacy, HalfSums
 from optc.passes.quantize.affine import RoundRows, dequantize_rows, quantize_rows
 from optc.passes.quantize.gptq.factor import factor_of
 from optc.passes.quantize.gptq.rows import gptq_rows
@@ -53,6 +54,7 @@ class QuantizeStages:
         strength: Share of the correction.
         head: The head: its weight is not corrected, for embeddings may share it.
         noise: For each block, the mean square of what its result lost over that of the result.
+        adequacy: Whether the text was enough.
     """
 
     quantize: QuantizeWeights
@@ -61,6 +63,7 @@ class QuantizeStages:
     strength: float
     head: Linear | None = None
     noise: list[float] = field(default_factory=list)
+    adequacy: Adequacy = field(default_factory=lambda: Adequacy(moments=True))
 
     def weights(
         self, linears: Sequence[Linear], values: Mapping[ir.Value, Pair]
@@ -78,6 +81,9 @@ class QuantizeStages:
                     rows = _rounded(linear, scheme, correction, rounders.of(linear, scheme))
                     keep_rows(self.store, linear, scheme, rows)
                 replaced[linear.initializer] = _kept_weight(self.store, linear, scheme)
+            halves = HalfSums()
+            halves.add(values[x].changed, 0)
+            self.adequacy.add(readers[0].name, halves)
             self.report.add("linear layer", len(readers))
         return replaced
 

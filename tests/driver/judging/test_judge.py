@@ -22,6 +22,7 @@ FREE = GateResult("perplexity", 7.0, None, None, "engine", "", "a")
 ABSENT = GateResult("kl_mean", None, 0.5, None, "none", "no GPU", "b")
 REPORT: dict[str, Any] = {
     "passes": ["p"],
+    "warnings": ["w"],
     "gates": ["g"],
     "peak_anon_bytes": 1,
     "seconds": 2.0,

@@ -67,4 +67,4 @@ def test_a_budget_is_kept_without_a_text(model: ir.Model) -> None:
     first, second = Pipeline((budget, INT4)).run(model, read=False)
     assert first.report.facts["kl_measured"] is None
     assert 4.2 < second.report.facts["bits_per_weight"] <= 4.6
-    assert not first.warning
+    assert not first.report.warnings
