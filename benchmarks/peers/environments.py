@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import tarfile
 from pathlib import Path
 
 #: What each environment installs, in order. torch first, so that a later resolve keeps it.
@@ -15,6 +16,11 @@ PACKAGES: dict[str, tuple[tuple[str, ...], ...]] = {
         ("onnxruntime-genai", "onnx", "onnx_ir", "transformers"),
     ),
     "torch.compile": (("torch==2.13.0",), ("transformers", "accelerate")),
+    "onnxruntime-quantizers": (
+        ("torch==2.13.0",),
+        ("onnxruntime", "onnx", "onnx_ir", "onnxscript", "transformers", "accelerate"),
+    ),
+    "llm-compressor": (("torch==2.13.0",), ("llmcompressor",)),
     "openvino-genai": (
         ("torch==2.13.0",),
         (
@@ -44,3 +50,30 @@ def ensure(name: str, root: Path) -> Path:
             subprocess.run([*pip, *packages], check=True, env=settings, stdout=sys.stderr)
         stamp.touch()
     return folder / "bin"
+
+
+def llama_imatrix(root: Path) -> Path:
+    """llama.cpp's tool that makes importance matrices, compiled from the same source archive."""
+    tool = root / "llama-imatrix" / "build" / "bin" / "llama-imatrix"
+    if not tool.exists():
+        folder = root / "llama-imatrix"
+        folder.mkdir(parents=True, exist_ok=True)
+        binaries = ensure("llama.cpp", root)
+        archive = ["download", "--no-deps", "--no-binary", ":all:", "llama-cpp-python"]
+        run = [str(binaries / "python"), "-m", "pip", *archive, "--dest", str(folder)]
+        subprocess.run(run, check=True, stdout=sys.stderr)
+        with tarfile.open(next(folder.glob("*.tar.gz"))) as file:
+            file.extractall(folder, filter="data")
+        source = next(folder.glob("*/vendor/llama.cpp"))
+        # Its speed does not matter: without optimization it compiles in half the time.
+        settings = ["-DCMAKE_BUILD_TYPE=Release", "-DCMAKE_CXX_FLAGS_RELEASE=-O1",
+                    "-DGGML_NATIVE=ON", "-DLLAMA_CURL=OFF", "-DLLAMA_OPENSSL=OFF",
+                    "-DLLAMA_BUILD_TESTS=OFF", "-DLLAMA_BUILD_EXAMPLES=OFF",
+                    "-DLLAMA_BUILD_SERVER=OFF"]  # fmt: skip
+        build = str(folder / "build")
+        for command in (
+            ["cmake", "-S", str(source), "-B", build, *settings],
+            ["cmake", "--build", build, "--target", "llama-imatrix"],
+        ):
+            subprocess.run(command, check=True, stdout=sys.stderr)
+    return tool

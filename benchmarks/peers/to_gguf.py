@@ -1,14 +1,16 @@
 """Write a Llama checkpoint as GGUF with bfloat16 weights, then let llama.cpp quantize it.
 
-Runs in llama.cpp's environment: ``HF_FOLDER OUTPUT_FOLDER FORMAT…`` (BF16, Q8_0, Q4_0, Q4_K_M).
-No vocabulary is written: the benchmark feeds token ids. llama.cpp rotates neighbouring pairs, so
-rows of q and k are reordered from the half-split order of the checkpoint.
+Runs in llama.cpp's environment: ``HF_FOLDER OUTPUT_FOLDER FORMAT…`` (BF16, Q8_0, Q4_0, Q4_K_M…).
+No vocabulary is written unless `write` is given one: the benchmark feeds token ids. llama.cpp
+rotates neighbouring pairs, so rows of q and k are reordered from the half-split order of the
+checkpoint.
 """
 
 from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +18,6 @@ import gguf
 import llama_cpp as lc
 import numpy as np
 
-FORMATS = {"Q8_0": lc.LLAMA_FTYPE_MOSTLY_Q8_0, "Q4_0": lc.LLAMA_FTYPE_MOSTLY_Q4_0,
-           "Q4_K_M": lc.LLAMA_FTYPE_MOSTLY_Q4_K_M}  # fmt: skip
 LAYER = {
     "input_layernorm.weight": "attn_norm.weight",
     "self_attn.q_proj.weight": "attn_q.weight",
@@ -80,8 +80,10 @@ def rope_factors(config: dict[str, Any]) -> Any:
     return (1 / ((1 - smooth) / factor + smooth)).astype(np.float32)
 
 
-def write(folder: Path, path: Path) -> None:
-    """Write ``folder`` to the GGUF file ``path``."""
+def write(
+    folder: Path, path: Path, add_vocabulary: Callable[[gguf.GGUFWriter], None] | None = None
+) -> None:
+    """Write ``folder`` to the GGUF file ``path``; without ``add_vocabulary`` it has none."""
     config = json.loads((folder / "config.json").read_text())
     scaling = config.get("rope_parameters") or config.get("rope_scaling") or {}
     heads, kv_heads = config["num_attention_heads"], config["num_key_value_heads"]
@@ -98,7 +100,10 @@ def write(folder: Path, path: Path) -> None:
     writer.add_rope_freq_base(scaling.get("rope_theta") or config["rope_theta"])
     writer.add_layer_norm_rms_eps(config["rms_norm_eps"])
     writer.add_vocab_size(config["vocab_size"])
-    writer.add_tokenizer_model("no_vocab")
+    if add_vocabulary is None:
+        writer.add_tokenizer_model("no_vocab")
+    else:
+        add_vocabulary(writer)
     writer.add_file_type(gguf.LlamaFileType.MOSTLY_BF16)
     factors = rope_factors(config)
     if factors is not None:
@@ -119,6 +124,19 @@ def write(folder: Path, path: Path) -> None:
     writer.close()
 
 
+def quantize(base: Path, path: Path, name: str, imatrix: Any = None) -> None:
+    """Let llama.cpp write ``base`` in the format ``name``.
+
+    ``imatrix``: a ctypes array of ``llama_model_imatrix_data`` that ends with an empty one.
+    """
+    options = lc.llama_model_quantize_default_params()
+    options.ftype = getattr(lc, f"LLAMA_FTYPE_MOSTLY_{name}")
+    if imatrix is not None:
+        options.imatrix = imatrix
+    if lc.llama_model_quantize(str(base).encode(), str(path).encode(), options):
+        raise SystemExit(f"llama.cpp could not quantize {base} to {name}")
+
+
 def main() -> None:
     source, output, formats = Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3:]
     output.mkdir(parents=True, exist_ok=True)
@@ -129,10 +147,7 @@ def main() -> None:
         path = output / f"{name}.gguf"
         if path.exists():
             continue
-        options = lc.llama_model_quantize_default_params()
-        options.ftype = FORMATS[name]
-        if lc.llama_model_quantize(str(base).encode(), str(path).encode(), options):
-            raise SystemExit(f"llama.cpp could not quantize {base} to {name}")
+        quantize(base, path, name)
 
 
 if __name__ == "__main__":

@@ -70,12 +70,15 @@ class NumpyLlama:
     Args:
         folder: Hugging Face folder of a Llama with a tied head and plain rotary embedding.
         quant: What is rounded.
+        tensors: Float32 weights in the place of the folder's, by the same names.
     """
 
-    def __init__(self, folder: Path, quant: FakeQuant) -> None:
+    def __init__(
+        self, folder: Path, quant: FakeQuant, tensors: dict[str, Array] | None = None
+    ) -> None:
         self.config = json.loads((folder / "config.json").read_text())
         self.quant = quant
-        tensors = read_tensors(folder)
+        tensors = dict(tensors) if tensors is not None else read_tensors(folder)
         embedding = tensors.pop("model.embed_tokens.weight")
         self.head = quant.weight(embedding, 8 if quant.bits else 0, 0)
         # The engine's embedding reads the head's copy, so the yardstick does too.

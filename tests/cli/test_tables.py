@@ -100,7 +100,10 @@ def test_several_engines_have_a_table_each(capsys: pytest.CaptureFixture[str]) -
     assert gates_tables([]) == []
 
 
-def test_contexts_of_largest_divergence(capsys: pytest.CaptureFixture[str]) -> None:
+def test_contexts_of_largest_divergence(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "200")
     best = {"token": 5, "reference_probability": 0.75, "engine_probability": 0.126}
     entry = {
         "kl": 1.23456,

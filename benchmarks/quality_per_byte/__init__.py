@@ -1,0 +1,1 @@
+"""KL against bytes of all weights: optc's recipes beside the formats of other tools."""

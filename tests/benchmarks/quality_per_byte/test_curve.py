@@ -1,0 +1,80 @@
+"""The envelope of our points, and whether a peer's point lies below it."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from benchmarks.quality_per_byte.curve import NOISE, Curve, verdict
+from benchmarks.quality_per_byte.points import Point
+
+
+def point(who: str, size: int, kl: float, numerics: str = "weights") -> Point:
+    """A point whose label is its size."""
+    return Point(who, str(size), numerics, size, 4.0, 4.0, {"kl_mean": kl})
+
+
+OURS = [point("optc", 100, 0.1), point("optc", 200, 0.001)]
+
+
+def test_corners_are_what_no_other_point_beats() -> None:
+    worse = [point("optc", 150, 0.2), point("optc", 100, 0.3), point("optc", 300, 0.001)]
+    curve = Curve.of([*worse, *OURS])
+    assert curve == Curve((100, 200), (0.1, 0.001))
+
+
+def test_between_corners_the_logarithm_is_linear() -> None:
+    curve = Curve.of(OURS)
+    assert curve.at(150) == pytest.approx(0.01)
+    assert curve.at(175) == pytest.approx(math.sqrt(0.01 * 0.001))
+    assert curve.at(100) == pytest.approx(0.1)
+    assert curve.at(200) == 0.001
+
+
+def test_behind_the_last_corner_it_is_level_and_before_the_first_there_is_none() -> None:
+    curve = Curve.of(OURS)
+    assert curve.at(1000) == 0.001
+    assert curve.at(99) is None
+
+
+def test_a_kl_of_zero_is_noise() -> None:
+    assert Curve.of([point("optc", 5, 0.0)]).kl == (NOISE,)
+
+
+def test_it_holds_if_no_peer_lies_below() -> None:
+    found = verdict([*OURS, point("peer", 150, 0.0101), point("peer", 250, 0.0011)])
+    assert found["held"] is True
+    assert found["weights against weights"]["compared"] == 2
+    assert found["weights against weights"]["least_ratio"] == pytest.approx(1.01)
+
+
+def test_a_point_below_is_named_with_the_curves_kl_there() -> None:
+    found = verdict([*OURS, point("peer", 150, 0.008), point("peer", 180, 0.5)])
+    assert found["held"] is False
+    (below,) = found["weights against weights"]["below"]
+    assert below["point"] == "peer 150"
+    assert below["curve"] == 0.01
+    assert below["ratio"] == 0.8
+
+
+def test_a_smaller_point_than_ours_is_told_not_judged() -> None:
+    found = verdict([*OURS, point("peer", 50, 0.2)])
+    assert found["held"] is True
+    assert found["weights against weights"]["fewer_bytes_than_our_fewest"] == ["peer 50"]
+
+
+def test_engines_are_held_against_engines_and_only_told_beside_weights() -> None:
+    """Our engine loses more than its weights; the peer's weights lie between the two."""
+    engine = [point("optc", 100, 0.2, "engine"), point("optc", 200, 0.002, "engine")]
+    found = verdict([*OURS, *engine, point("peer", 150, 0.015)])
+    assert found["held"] is True
+    assert "engines against engines" not in found
+    assert found["our engines against peers' weights"]["below"][0]["ratio"] == 0.75
+    worse = verdict([*OURS, *engine, point("peer", 150, 0.015, "engine")])
+    assert worse["held"] is False
+
+
+def test_without_points_of_both_nothing_is_judged() -> None:
+    assert verdict(OURS) == {"held": None}
+    assert verdict([point("peer", 1, 1.0)]) == {"held": None}
