@@ -54,6 +54,12 @@ def formats(n: int, k: int) -> dict[str, Config]:
         "int4g128": IntMatmul(n, k, 4, 128),
         "int4g32int": TwoLevelMatmul(n, k, 32),
         "int6g32int": TwoLevelMatmul(n, k, 32, bits=6),
+        "int5g32int": TwoLevelMatmul(n, k, 32, bits=5),
+        "int4g64int": TwoLevelMatmul(n, k, 64),
+        "int3g32int": TwoLevelMatmul(n, k, 32, bits=3),
+        "int3g64int": TwoLevelMatmul(n, k, 64, bits=3),
+        "int2g32int": TwoLevelMatmul(n, k, 32, bits=2),
+        "int2g64int": TwoLevelMatmul(n, k, 64, bits=2),
         "bf16": FloatMatmul(n, k, "bfloat16"),
         "fp32": FloatMatmul(n, k),
     }

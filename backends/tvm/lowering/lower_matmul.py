@@ -81,7 +81,7 @@ def _float_matmul(lowering: Lowering, node: ir.Node) -> None:
 def _group_check(node: ir.Node) -> str:
     bits = node.attributes.get_int("bits", 0)
     group = node.attributes.get_int("group_size", 0)
-    known = (4, 6) if _has_integer_scales(node) else (4, 8)
+    known = (6, 5, 4, 3, 2) if _has_integer_scales(node) else (4, 8)
     if bits not in known or group < 0 or group % SUM_WIDTH:
         return f"no kernel for {bits} bits in groups of {group}"
     return ""

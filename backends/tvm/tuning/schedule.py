@@ -75,7 +75,7 @@ class Workload:
         isa: Name of the instruction set.
         n: Output channels N.
         k: Input channels K.
-        bits: 8, 6 or 4.
+        bits: 8, 6, 5, 4, 3 or 2.
         group_size: Input channels that share a scale; 0 is one scale per channel.
         asymmetric: Whether there are zero points.
 

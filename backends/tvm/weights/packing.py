@@ -16,6 +16,11 @@ BLOCK = 64
 #: K is padded to a multiple of this.
 K_MULTIPLE = 32
 
+#: Of a value's bits, which lie in rows of their own, the lowest first: of 6, four and then two. A row
+#: has 256 bytes, each of which has as many fields as fit in: four input channels of 64 output
+#: channels.
+PLANES = {8: (8,), 6: (4, 2), 5: (4, 1), 4: (4,), 3: (2, 1), 2: (2,)}
+
 U8 = npt.NDArray[np.uint8]
 U16 = npt.NDArray[np.uint16]
 F32 = npt.NDArray[np.float32]
@@ -39,36 +44,40 @@ def pack_int(q_rows: U8, bits: int) -> U8:
 
     Args:
         q_rows: u8 [n, K], the stored values: w + 128 (or the asymmetric value) for 8 bits,
-            w + 8 (or the asymmetric value), 0..15, for 4 bits, the asymmetric value for 6.
-        bits: 8, 6 or 4.
+            w + 8 (or the asymmetric value), 0..15, for 4 bits, the asymmetric value for others.
+        bits: 8, 6, 5, 4, 3 or 2.
 
     Returns:
         u8 [n/64, Kp * bits / 32, 64, 4], n/64 rounded up. 8 bits: a row has input channels
-        k..k+3. 4 bits: k..k+3 in low nibbles and k+4..k+7 in high nibbles. 6 bits: two rows of
-        nibbles as these, then one row with the two high bits of their 16 channels, those of k..k+3
-        lowest.
+        k..k+3. 4 bits: k..k+3 in low nibbles and k+4..k+7 in high nibbles. 2 bits: k..k+3 lowest,
+        up to k+12..k+15. Others are rows of their low bits (`PLANES`), then one row with the high
+        bits of the same channels: 6 bits of 16 channels are two rows of nibbles and one of pairs;
+        5, of 32, four of nibbles and one of single bits; 3, of 32, two of pairs and one of bits.
     """
     padded = _pad(q_rows, _round_up(q_rows.shape[1], K_MULTIPLE))
-    if bits == 4:
-        fours = _nibbles(padded)
-    elif bits == 6:
-        lows = _nibbles(padded & np.uint8(15)).reshape(len(padded), -1, 2)
-        highs = (padded >> np.uint8(4)).view(np.uint32).reshape(len(padded), -1, 4)
-        shifts = np.array([0, 2, 4, 6], np.uint32)
-        pairs = np.bitwise_or.reduce(highs << shifts, axis=2, keepdims=True)
-        fours = np.concatenate([lows, pairs], axis=2).reshape(len(padded), -1)
-    else:
-        fours = padded.view(np.uint32)
+    planes, low, parts = PLANES[bits], 0, []
+    for plane in planes:
+        field = padded
+        if len(planes) > 1:
+            field = (padded >> np.uint8(low)) & np.uint8((1 << plane) - 1)
+        parts.append(_fields(field, plane).reshape(len(padded), -1, plane // min(planes)))
+        low += plane
+    fours = np.concatenate(parts, axis=2).reshape(len(padded), -1)
     blocks = fours.reshape(-1, BLOCK, fours.shape[1])
     packed = np.ascontiguousarray(blocks.transpose(0, 2, 1)).view(np.uint8)
     return packed.reshape(len(blocks), fours.shape[1], BLOCK, 4)
 
 
-def _nibbles(values: U8) -> npt.NDArray[np.uint32]:
-    """Values u8 [n, Kp] below 16 as words [n, Kp / 8] of eight."""
-    eights = np.ascontiguousarray(values).view(np.uint64)
-    # Little endian: the low half of the word holds k..k+3.
-    return (eights | (eights >> np.uint64(28))).astype(np.uint32)
+def _fields(values: U8, bits: int) -> npt.NDArray[np.uint32]:
+    """Values u8 [n, Kp] of so many bits as words [n, Kp * bits / 32], four values in each field of
+    the words' bytes, the first ones lowest."""
+    packed, width = np.ascontiguousarray(values), bits
+    while width < 8:  # halves are put together until fields fill the bytes
+        # Little endian: the low half of eight bytes holds k..k+3.
+        eights = packed.view(np.uint64)
+        packed = (eights | (eights >> np.uint64(32 - width))).astype(np.uint32).view(np.uint8)
+        width *= 2
+    return packed.view(np.uint32)
 
 
 def pack_columns(values: npt.NDArray[Any], dtype: npt.DTypeLike) -> npt.NDArray[Any]:

@@ -29,7 +29,7 @@ class WeightParts:
         zero_points: A scale or group each; None if symmetric.
         group_scales: UINT8 [K / group_size, N], integer scales beside those of the channels; None
             if there are none.
-        bits: 8, 6 or 4.
+        bits: 8, 6, 5, 4, 3 or 2.
         group_size: Values along K that share a scale; 0 is per channel.
     """
 
@@ -147,7 +147,7 @@ def integer_weight(name: str, parts: WeightParts) -> PackedWeight:
 
 
 def two_level_weight(name: str, parts: WeightParts) -> PackedWeight:
-    """A weight of 4 or 6 bits seen as [K, N] whose groups have integer scales.
+    """A weight of 2 to 6 bits seen as [K, N] whose groups have integer scales.
 
     Tensors: values u8 [N/64, Kp*bits/32, 64, 4]; groups u8 [N/64, G, 2, 64], the integer scale s
     and the offset 128 - zero point, so that value * s + offset is an int8 weight + 128; scales

@@ -16,6 +16,7 @@ import pytest
 import tvm
 
 from optc.backends.tvm.isa import Isa, isa_of
+from optc.backends.tvm.kernels.dsl import pipeline
 from optc.backends.tvm.kernels.matmul.int_tiles import int_matmul
 from optc.backends.tvm.kernels.matmul.matmul_float import FloatMatmul, float_matmul
 from optc.backends.tvm.kernels.matmul.matmul_int import IntMatmul
@@ -33,6 +34,9 @@ from tests.backends.tvm.weights.unpacking import round_bfloat16
 
 Array = npt.NDArray[Any]
 Config = IntMatmul | TwoLevelMatmul | FloatMatmul
+
+#: Integer scales of groups by bits: 255 / (2 ** bits - 1), so that all values are within int8.
+GREATEST_SCALE = {2: 85, 3: 36, 4: 17, 5: 8, 6: 4}
 
 V3 = known_targets()["x86-64-v3"]
 V4 = known_targets()["x86-64-v4-vnni"]
@@ -52,14 +56,14 @@ def isa_that_runs(name: str) -> Isa:
 
 @cache
 def compiled(config: Config, isa: Isa) -> Any:
-    """The compiled library of one kernel."""
+    """The compiled library of one kernel, lowered as those of engines."""
     builders = {
         IntMatmul: int_matmul,
         TwoLevelMatmul: two_level_matmul,
         FloatMatmul: float_matmul,
     }
     module = tvm.IRModule({config.name: builders[type(config)](config, isa)})
-    return tvm.compile(module, isa.tvm_target())
+    return tvm.compile(module, isa.tvm_target(), tir_pipeline=pipeline.register())
 
 
 def assembly(config: Config, isa: Isa) -> str:
@@ -146,16 +150,17 @@ def two_level_case(config: TwoLevelMatmul, rows: int, seed: int = 0) -> tuple[In
     """The matmul by int8 weights that it stands for, and its own weights, packed."""
     rng = np.random.default_rng(seed)
     shape = (config.n, config.groups)
-    most, greatest_scale = {4: (15, 17), 6: (63, 4)}[config.bits]
+    most, greatest_scale = (1 << config.bits) - 1, GREATEST_SCALE[config.bits]
     scales = rng.integers(1, greatest_scale + 1, shape)
     scales[:2], scales[2] = greatest_scale, 1
     zeros = rng.integers(np.maximum(most * scales - 127, 0), 129)
-    zeros[0], zeros[1] = most * greatest_scale - 127, 128
+    zeros[0], zeros[1] = max(0, most * greatest_scale - 127), 128
     stored = rng.integers(0, most + 1, (config.n, config.k), np.uint8)
     stored[:3, ::3], stored[:3, 1::3] = 0, most
     group = np.arange(config.k) // config.group_size
     steps = stored.astype(np.int64) * scales[:, group] - zeros[:, group]
-    assert (steps.min(), steps.max()) == (-128, 127)
+    assert steps.min() == -128
+    assert steps.max() == most * greatest_scale - zeros[0, 0] <= 127
     case = int_case(config.unpacked, rows, seed)
     case = replace(case, stored=(steps + 128).astype(np.uint8))
     packed = [

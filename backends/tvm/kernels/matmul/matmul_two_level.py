@@ -1,4 +1,4 @@
-"""Matmul of int8 activations by weights of 4 or 6 bits whose groups have integer scales.
+"""Matmul of int8 activations by weights of 2 to 6 bits whose groups have integer scales.
 
 A weight is ``ws * (q - z) * s`` with a float scale of its output channel, and ``(q - z) * s`` is
 within -128..127: the matmul is that of int8 weights per channel, and has its bits. At a few rows
@@ -21,7 +21,7 @@ from optc.backends.tvm.kernels.matmul.int_tiles import IntTiles
 from optc.backends.tvm.kernels.matmul.matmul_int import SUM_WIDTH, IntMatmul
 from optc.backends.tvm.kernels.matmul.places import BLOCK, Panels, Place
 from optc.backends.tvm.kernels.matmul.products import Dots, Products
-from optc.backends.tvm.kernels.matmul.short_sums import ShortSums, sums_are_short
+from optc.backends.tvm.kernels.matmul.short_sums import FOURS, ShortSums, sums_are_short
 from optc.backends.tvm.kernels.matmul.tasks import Tall, TileEmitter, Work, emit_tiles
 from optc.backends.tvm.kernels.matmul.tiles import (
     Operand,
@@ -56,7 +56,7 @@ class TwoLevelMatmul:
         k: Input channels K, as the model has them.
         group_size: Input channels that share an integer scale and a zero point.
         bias: A bias is an operand.
-        bits: 4 or 6.
+        bits: 2 to 6.
         schedule: How its work is cut up; None is the default of the instruction set.
     """
 
@@ -68,11 +68,11 @@ class TwoLevelMatmul:
     schedule: Schedule | None = None
 
     def __post_init__(self) -> None:
-        if self.bits not in (4, 6) or self.group_size <= 0 or self.group_size % SUM_WIDTH:
+        if self.bits not in FOURS or self.group_size <= 0 or self.group_size % SUM_WIDTH:
             raise UnsupportedError(
                 f"no matmul by {self.bits} bits with integer scales of groups of {self.group_size}",
                 where="two_level_matmul",
-                hint="bits 4 or 6; group_size a multiple of 32",
+                hint="bits 2 to 6; group_size a multiple of 32",
             )
 
     @property

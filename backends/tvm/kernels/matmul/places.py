@@ -35,7 +35,7 @@ PACE = 256
 STRANDS = 4
 #: The same of a tile that does not fetch but reads: by bits of its weights, how many parts of K it
 #: goes through in turn.
-READ_STRANDS = {8: 4, 6: 2, 4: 2}
+READ_STRANDS = {8: 4, 6: 2, 5: 2, 4: 2, 3: 2, 2: 2}
 #: Steps over K, of 256 bytes, of a window of weights; a lone tile fetches the one behind that which
 #: it reads, from all its pages of 4 KiB in turn.
 WINDOW = 16 * STRANDS

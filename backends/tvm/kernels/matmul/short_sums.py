@@ -1,9 +1,9 @@
-"""Matmul of weights of 4 or 6 bits without VNNI: products summed as int16 before int32.
+"""Matmul of weights of 2 to 6 bits without VNNI: products summed as int16 before int32.
 
 ``vpmaddubsw`` multiplies bytes and adds pairs. Widening each of its results costs as much again, so
 values of few bits stay as they are stored, unsigned, and the sums of a stretch of input channels
 are within an int16: 4 bits of 32 channels within 8 * 2 * 15 * 127 = 30480, 6 bits of 8 channels
-within 2 * 2 * 63 * 127 = 32004. One ``vpmaddwd`` then widens them and multiplies by the group's
+within 2 * 2 * 63 * 127 = 32004, 5 bits of 16 channels within 31496. One ``vpmaddwd`` then widens them and multiplies by the group's
 integer scale at once. Integer sums are exact, whatever their order.
 """
 
@@ -23,7 +23,7 @@ from optc.backends.tvm.kernels.matmul.tiles import Registers
 from optc.backends.tvm.kernels.matmul.weights import UNITS, GroupScales, PackedValues
 
 #: Groups of four input channels whose products an int16 can hold, by bits.
-FOURS = {4: 8, 6: 2}
+FOURS = {6: 2, 5: 4, 4: 8, 3: 8, 2: 8}
 
 
 def sums_are_short(bits: int, isa: Isa) -> bool:

@@ -1,4 +1,4 @@
-"""Weights of 4 or 6 bits whose groups have integer scales, as the unsigned values of int8 weights:
+"""Weights of 2 to 6 bits whose groups have integer scales, as the unsigned values of int8 weights:
 unpacked in registers, or by a task before its tiles.
 """
 
@@ -19,7 +19,7 @@ class InRegisters:
     """Values times their group's scale, moved to the unsigned values of int8 weights.
 
     Attributes:
-        values: The values, of 4 or 6 bits.
+        values: The values, of 2 to 6 bits.
         scales: Of the groups.
         group_size: Input channels of a group.
     """
@@ -31,7 +31,7 @@ class InRegisters:
     def each_four(self, place: Place, group: Any, column: Any, count: int, use: Use) -> None:
         """A group's scales are spread to the lanes' bytes before its channels.
 
-        Fetches lie between the channels: all of a unit of 6 bits at once hold up its loads.
+        Fetches lie between the channels: all of a unit of several rows at once hold up its loads.
         """
         values, scales = self.values, self.scales
         channels, total = UNITS[values.bits].channels, values.units

@@ -17,6 +17,7 @@ from optc.backends.tvm.kernels.matmul.places import (
     fetch_lines,
     in_strands,
 )
+from optc.backends.tvm.weights.packing import PLANES
 
 #: ``use(k, vectors)``: u8 vectors of four input channels from k on, one for each ``lanes`` columns.
 Use = Callable[[Any, list[Any]], None]
@@ -48,7 +49,9 @@ class Unit:
 
 #: By bits. A row of nibbles has 8 channels. Two of them, then one with the two high bits of their
 #: 16 channels, are 6 bits.
-UNITS = {8: Unit(1, 4), 6: Unit(3, 16), 4: Unit(1, 8)}
+UNITS = {
+    bits: Unit(sum(planes) // min(planes), 32 // min(planes)) for bits, planes in PLANES.items()
+}
 
 
 @dataclass(frozen=True)
@@ -57,7 +60,7 @@ class PackedValues:
 
     Attributes:
         w: u8 [B, Kp * bits / 32, 64, 4].
-        bits: 8, 6 or 4.
+        bits: 8, 6, 5, 4, 3 or 2.
         isa: What the kernel is compiled for.
         fetch: Whether tiles fetch the next block's weights.
     """
@@ -79,19 +82,18 @@ class PackedValues:
 
     def unit(self, place: Place, unit: Any, column: Any, count: int) -> Iterator[list[Any]]:
         """``count`` vectors of values u8, for four input channels of a unit after the other."""
-        lanes, rows = self.isa.lanes, UNITS[self.bits].rows
-        if self.bits == 6:
-            tops = self._row(place, unit * rows + 2, column, count)
-        for part in range(2 if self.bits == 6 else 1):
-            raw = self._row(place, unit * rows + part, column, count)
-            if self.bits == 8:
-                yield raw
-                return
-            for half in range(2):
-                vectors = [nibbles(vector, half, lanes) for vector in raw]
-                if self.bits == 6:
-                    high = [high_pairs(top, part * 2 + half, lanes) for top in tops]
-                    vectors = [low | pair for low, pair in zip(vectors, high, strict=True)]
+        low, *high = PLANES[self.bits]
+        lanes, first = self.isa.lanes, unit * UNITS[self.bits].rows
+        parts = low // high[0] if high else 1
+        tops = self._row(place, first + parts, column, count) if high else []
+        for part in range(parts):
+            raw = self._row(place, first + part, column, count)
+            for at in range(8 // low):
+                vectors = [field(vector, at, low, 0, lanes) for vector in raw]
+                if high:
+                    four = part * (8 // low) + at
+                    above = [field(top, four, high[0], low, lanes) for top in tops]
+                    vectors = [one | other for one, other in zip(vectors, above, strict=True)]
                 yield [tir.bind(vector) for vector in vectors]
 
     def _row(self, place: Place, row: Any, column: Any, count: int) -> list[Any]:
@@ -208,21 +210,17 @@ class GroupScales:
         return tir.bind(tir.reinterpret(spread, dtype=f"{dtype}x{count}"))
 
 
-def nibbles(packed: Any, half: int, lanes: int) -> Any:
-    """The low (``half`` 0) or high nibbles of u8 lanes; shifted as words, then masked."""
-    words = tir.reinterpret(packed, dtype=f"uint16x{2 * lanes}")
-    if half:
-        words = tir.shift_right(words, tir.broadcast(tir.uint16(4), 2 * lanes))
-    mask = tir.broadcast(tir.uint16(0x0F0F), 2 * lanes)
-    return tir.reinterpret(tir.bitwise_and(words, mask), dtype=f"uint8x{4 * lanes}")
+def field(packed: Any, index: int, bits: int, to: int, lanes: int) -> Any:
+    """Of u8 lanes, fields of so many bits each, one of them, moved to bit ``to``; all others 0.
 
-
-def high_pairs(packed: Any, four: int, lanes: int) -> Any:
-    """Bits 4 and 5 of the values of four channels, u8 lanes: the pair ``four`` of packed bytes."""
-    words, count = tir.reinterpret(packed, dtype=f"uint16x{2 * lanes}"), 2 * lanes
-    if four < 2:
-        words = tir.shift_left(words, tir.broadcast(tir.uint16(4 - 2 * four), count))
-    elif four == 3:
-        words = tir.shift_right(words, tir.broadcast(tir.uint16(2), count))
-    mask = tir.broadcast(tir.uint16(0x3030), count)
+    Shifted as words, then masked.
+    """
+    if bits == 8:
+        return packed
+    count, right = 2 * lanes, index * bits - to
+    words = tir.reinterpret(packed, dtype=f"uint16x{count}")
+    if right:
+        shift = tir.shift_right if right > 0 else tir.shift_left
+        words = shift(words, tir.broadcast(tir.uint16(abs(right)), count))
+    mask = tir.broadcast(tir.uint16(((1 << bits) - 1 << to) * 0x0101), count)
     return tir.reinterpret(tir.bitwise_and(words, mask), dtype=f"uint8x{4 * lanes}")

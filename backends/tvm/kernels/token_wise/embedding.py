@@ -23,6 +23,7 @@ from optc.backends.tvm.kernels.dsl.script import (
     store,
 )
 from optc.backends.tvm.kernels.dsl.vectors import for_vectors, load_part, store_part
+from optc.backends.tvm.weights.packing import PLANES
 from optc.errors import UnsupportedError
 
 #: Output channels of a block of a packed weight, and the multiple K is padded to.
@@ -56,7 +57,7 @@ class QuantizedEmbedding:
     Attributes:
         vocab: V, output channels of the head.
         width: D, input channels of the head.
-        bits: 8 or 4; 4 or 6 with ``two_level``.
+        bits: 8 or 4; 2 to 6 with ``two_level``.
         group_size: Input channels that share a scale; 0 is one scale per channel.
         asymmetric: There are zero points; else stored values are q + 128 or q + 8.
         two_level: Groups have integer scales and offsets, as `two_level_matmul`'s.
@@ -238,25 +239,27 @@ def _parameters(
 
 def _stored_four(w: Expr, bits: int, block: Expr, column: Expr, k: Expr | int) -> Expr:
     """Stored values of channels 4k .. 4k + 3, int32x4, as `pack_int` lays them out."""
-    if bits == 8:
-        return tir.cast(load(w, block, k, column, 0, lanes=_FOUR), "int32x4")
-    unit = k // 4
-    row = unit * 3 + k % 4 // 2 if bits == 6 else k // 2
-    both = tir.cast(load(w, block, row, column, 0, lanes=_FOUR), "int32x4")
-    low = (both >> splat(k % 2 * 4, "int32", _FOUR)) & splat(15, "int32", _FOUR)
-    if bits == 4:
-        return low
-    pairs = tir.cast(load(w, block, unit * 3 + 2, column, 0, lanes=_FOUR), "int32x4")
-    high = (pairs >> splat(k % 4 * 2, "int32", _FOUR)) & splat(3, "int32", _FOUR)
-    return low | (high << splat(4, "int32", _FOUR))
+    planes = PLANES[bits]
+    fours = 8 // min(planes)  # of a unit of rows, the low bits before the high ones
+    first, four = k // fours * (bits // min(planes)), k % fours
+    result: Expr = splat(0, "int32", _FOUR)
+    before = 0
+    for plane in planes:
+        row = first + before // min(planes) + four // (8 // plane)
+        packed = tir.cast(load(w, block, row, column, 0, lanes=_FOUR), "int32x4")
+        field = packed >> splat(four % (8 // plane) * plane, "int32", _FOUR)
+        part = field & splat((1 << plane) - 1, "int32", _FOUR)
+        result = result | (part << splat(before, "int32", _FOUR))
+        before += plane
+    return result
 
 
 def _check(config: QuantizedEmbedding) -> None:
-    known = (4, 6) if config.two_level else (4, 8)
+    known = (6, 5, 4, 3, 2) if config.two_level else (4, 8)
     if config.bits not in known or config.group_size % _K_MULTIPLE:
         raise UnsupportedError(
             f"no packed layout for {config.bits} bits in groups of {config.group_size}",
             where="QuantizedEmbedding",
-            hint="bits 4 or 8, with integer scales 4 or 6; group_size 0 (per channel) or a "
+            hint="bits 4 or 8, with integer scales 2 to 6; group_size 0 (per channel) or a "
             "multiple of 32",
         )

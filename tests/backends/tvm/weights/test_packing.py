@@ -23,7 +23,7 @@ from tests.backends.tvm.weights import unpacking
 
 
 @pytest.mark.parametrize(("n", "k"), [(64, 32), (128, 96), (100, 77), (1, 1)])
-@pytest.mark.parametrize("bits", [8, 6, 4])
+@pytest.mark.parametrize("bits", [8, 6, 5, 4, 3, 2])
 def test_integers_round_trip_and_padding_is_zero(n: int, k: int, bits: int) -> None:
     rows = np.random.default_rng(0).integers(0, 1 << bits, (n, k), np.uint8)
     packed = packing.pack_int(rows, bits)
@@ -48,6 +48,23 @@ def test_nibbles_lie_by_eight_input_channels_low_half_first() -> None:
     for n, k in [(0, 0), (1, 4), (63, 11), (64, 63), (127, 30)]:
         shift = 4 * (k % 8 // 4)
         assert packed[n // 64, k // 8, n % 64, k % 4] >> shift & 15 == rows[n, k]
+
+
+@pytest.mark.parametrize(("bits", "channels"), [(6, 16), (5, 32), (3, 32), (2, 16)])
+def test_other_bits_lie_in_rows_of_their_own(bits: int, channels: int) -> None:
+    """Rows of the low four or two bits, then one of the high ones, of so many channels."""
+    rows = np.random.default_rng(2).integers(0, 1 << bits, (128, 64), np.uint8)
+    packed = packing.pack_int(rows, bits)
+    low = 4 if bits > 4 else 2
+    for n, k in [(0, 0), (1, 4), (63, 11), (64, 63), (127, 30), (5, 22), (9, 47)]:
+        unit, within = k // channels * (channels * bits // 32), k % channels
+        fields = 8 // low
+        at = (n // 64, unit + within // 4 // fields, n % 64, k % 4)
+        value = packed[at] >> within // 4 % fields * low & (1 << low) - 1
+        if bits > low:
+            high = packed[n // 64, unit + channels * low // 32, n % 64, k % 4]
+            value |= (high >> within // 4 * (bits - low) & (1 << bits - low) - 1) << low
+        assert value == rows[n, k]
 
 
 def test_tiles_packed_one_by_one_make_the_whole() -> None:
@@ -126,7 +143,7 @@ def _stored(parts: WeightParts) -> WeightParts:
     )
 
 
-@pytest.mark.parametrize("bits", [4, 6])
+@pytest.mark.parametrize("bits", [6, 5, 4, 3, 2])
 @pytest.mark.parametrize("lazy", [True, False])
 def test_integer_scales_are_packed_with_offsets(lazy: bool, bits: int) -> None:
     """Weights computed on demand, and plain tensors as a file has them."""

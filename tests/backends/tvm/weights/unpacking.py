@@ -16,15 +16,18 @@ def unpack_int(packed: U8, bits: int) -> U8:
     fours = np.ascontiguousarray(packed).view(np.uint32).reshape(blocks, steps, BLOCK)
     rows = np.ascontiguousarray(fours.transpose(0, 2, 1)).view(np.uint8)
     rows = rows.reshape(blocks * BLOCK, steps, 4)
-    if bits == 4:
-        rows = np.stack([rows & 15, rows >> 4], axis=2)
-    elif bits == 6:
-        units = rows.reshape(len(rows), -1, 3, 4)
-        low = np.stack([units[:, :, :2] & 15, units[:, :, :2] >> 4], axis=3)
-        shifts = np.array([0, 2, 4, 6], np.uint8)[:, None]
-        high = (units[:, :, 2:] >> shifts) & 3
-        rows = low.reshape(*high.shape) | high << 4
-    return rows.reshape(blocks * BLOCK, -1)
+    low, high = {8: (8, 0), 6: (4, 2), 5: (4, 1), 4: (4, 0), 3: (2, 1), 2: (2, 0)}[bits]
+    if not high:
+        return _fields(rows, low).reshape(blocks * BLOCK, -1)
+    units = rows.reshape(len(rows), -1, low // high + 1, 4)
+    lows = _fields(units[:, :, :-1], low).reshape(len(rows), -1)
+    return lows | _fields(units[:, :, -1], high).reshape(lows.shape) << low
+
+
+def _fields(rows: U8, bits: int) -> U8:
+    """Rows [..., 4] of packed bytes as [..., 8 / bits, 4] fields, the lowest first."""
+    shifts = np.arange(0, 8, bits, dtype=np.uint8)[:, None]
+    return (rows[..., None, :] >> shifts) & np.uint8((1 << bits) - 1)
 
 
 def unpack_columns(packed: npt.NDArray[Any]) -> npt.NDArray[Any]:

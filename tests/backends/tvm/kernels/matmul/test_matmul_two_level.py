@@ -21,6 +21,7 @@ from optc.backends.tvm.weights.packing import pack_columns, pack_groups, pack_in
 from optc.errors import UnsupportedError
 from optc.target import Target
 from tests.backends.tvm.matmul_cases import (
+    GREATEST_SCALE,
     V3,
     V4,
     Array,
@@ -39,6 +40,11 @@ CONFIGS = [
     TwoLevelMatmul(64, 96, 128),
     TwoLevelMatmul(200, 300, bits=6),
     TwoLevelMatmul(64, 77, 64, True, 6),
+    TwoLevelMatmul(64, 1100, 64, True, bits=3),
+    TwoLevelMatmul(200, 300, bits=3),
+    TwoLevelMatmul(100, 700, 64, bits=2),
+    TwoLevelMatmul(64, 77, bias=True, bits=2),
+    TwoLevelMatmul(64, 300, 128, bits=5),
 ]
 ISAS = ["x86-64-v3", "x86-64-v4-vnni"]
 #: With VNNI unpacked in registers, and in memory from 17 rows on; one and several tiles of each.
@@ -76,7 +82,7 @@ def test_has_the_bits_of_int8_weights_per_channel(config: TwoLevelMatmul, target
 
 @settings(max_examples=40, deadline=None)
 @given(
-    st.sampled_from([*CONFIGS[:3], CONFIGS[4]]),
+    st.sampled_from([*CONFIGS[:3], CONFIGS[4], *CONFIGS[6:]]),
     st.sampled_from(ISAS),
     st.integers(0, 149),
     st.integers(1, 150),
@@ -98,6 +104,7 @@ PANELS = [
     TwoLevelMatmul(100, 930, bias=True),
     TwoLevelMatmul(192, 500, 64),
     TwoLevelMatmul(128, 700, 128),
+    *CONFIGS[6:9:2],
 ]
 
 
@@ -185,7 +192,7 @@ def test_sums_stay_integers_over_all_of_k(target: Target, dot: str) -> None:
     assert 0 < unpacking < len(found) if target == V4 else unpacking == 0
 
 
-@pytest.mark.parametrize("bits", [4, 6])
+@pytest.mark.parametrize("bits", [2, 3, 4, 5, 6])
 def test_without_vnni_products_are_summed_as_words(bits: int) -> None:
     """No weight is turned into int8, and few sums are widened: 4 bits' of 32 channels at once."""
     found = loops(assembly(TwoLevelMatmul(192, 512, bits=bits), isa_of(V3)), "vpmaddubsw")
@@ -195,18 +202,19 @@ def test_without_vnni_products_are_summed_as_words(bits: int) -> None:
         assert not counts["vpsignb"]
         products = counts["vpmaddubsw"]
         widened = products // FOURS[bits]
-        vectors = range(1, BLOCK // 8 + 1)  # an addition each moves offsets
+        # an addition each moves offsets, and one doubles single high bits
+        vectors = range(1, (BLOCK // 8) * (2 if bits in (3, 5) else 1) + 1)
         assert counts["vpaddw"] - (products - widened) in vectors
         assert counts["vpmaddwd"] == widened + products // 8  # and the offsets of 32 channels
 
 
 @pytest.mark.parametrize("target", ISAS)
 @pytest.mark.parametrize("activation", [127, -127])
-@pytest.mark.parametrize("bits", [4, 6])
+@pytest.mark.parametrize("bits", [2, 3, 4, 5, 6])
 def test_the_greatest_products_do_not_overflow(bits: int, activation: int, target: str) -> None:
     """Every value is the least or the greatest one, by the greatest scale, and so is int8's."""
     config = TwoLevelMatmul(64, 256, bits=bits)
-    greatest, scale = {4: (15, 17), 6: (63, 4)}[bits]
+    greatest, scale = (1 << bits) - 1, GREATEST_SCALE[bits]
     stored = np.full((64, 256), greatest, np.uint8)
     stored[::2] = 0
     shape = (64, config.groups)
@@ -232,7 +240,7 @@ def test_refuses_groups_without_a_kernel(group: int) -> None:
     assert "multiple of 32" in caught.value.hint
 
 
-@pytest.mark.parametrize("bits", [5, 8])
+@pytest.mark.parametrize("bits", [1, 7, 8])
 def test_refuses_bits_without_a_kernel(bits: int) -> None:
     with pytest.raises(UnsupportedError, match=f"no matmul by {bits} bits with integer scales"):
         TwoLevelMatmul(64, 64, bits=bits)

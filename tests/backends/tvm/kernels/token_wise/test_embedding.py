@@ -73,7 +73,7 @@ def test_packed_head(isa: Isa, bits: int, group: int, asymmetric: bool, width: i
     np.testing.assert_array_equal(out, rows[tokens])
 
 
-@pytest.mark.parametrize(("bits", "greatest_scale"), [(4, 8), (6, 2)])
+@pytest.mark.parametrize(("bits", "greatest_scale"), [(2, 42), (3, 18), (4, 8), (5, 4), (6, 2)])
 def test_packed_head_with_integer_scales(isa: Isa, bits: int, greatest_scale: int) -> None:
     rng = np.random.default_rng(11)
     stored = rng.integers(0, 1 << bits, (130, 96), np.uint8)
@@ -102,7 +102,7 @@ def test_unknown_layouts_are_refused(isa: Isa) -> None:
         embedding(Embedding(4, 8, packed=True), isa)
     with pytest.raises(UnsupportedError, match="no packed layout for 3 bits in groups of 0"):
         quantized_embedding(QuantizedEmbedding(4, 8, 3), isa)
-    with pytest.raises(UnsupportedError, match="6 bits in groups of 32"):
-        quantized_embedding(QuantizedEmbedding(4, 64, 6, 32), isa)
+    with pytest.raises(UnsupportedError, match="3 bits in groups of 32"):
+        quantized_embedding(QuantizedEmbedding(4, 64, 3, 32), isa)
     with pytest.raises(UnsupportedError, match="4 bits in groups of 24"):
         quantized_embedding(QuantizedEmbedding(4, 48, 4, 24), isa)
