@@ -62,7 +62,7 @@ class CalibrationStore:
     def put(self, weights: Iterable[str], statistic: str, array: Array) -> None:
         """Keep ``array`` as a statistic of several weights, once; it replaces an earlier one."""
         fixed = np.ascontiguousarray(array).reshape(np.shape(array))
-        digest = hashlib.sha256(fixed.tobytes()).hexdigest()
+        digest = hashlib.sha256(memoryview(fixed.reshape(-1).view(np.uint8))).hexdigest()
         kept = self._keep(fixed)
         for weight in weights:
             key = weight, statistic

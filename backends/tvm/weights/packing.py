@@ -16,8 +16,8 @@ BLOCK = 64
 #: K is padded to a multiple of this.
 K_MULTIPLE = 32
 
-#: Of a value's bits, which lie in rows of their own, the lowest first: of 6, four and then two. A row
-#: has 256 bytes, each of which has as many fields as fit in: four input channels of 64 output
+#: Of a value's bits, which lie in rows of their own, the lowest first: of 6, four and then two. A
+#: row has 256 bytes, each of which has as many fields as fit in: four input channels of 64 output
 #: channels.
 PLANES = {8: (8,), 6: (4, 2), 5: (4, 1), 4: (4,), 3: (2, 1), 2: (2,)}
 

@@ -8,6 +8,11 @@ import numpy as np
 import numpy.typing as npt
 
 from optc.errors import InputError
+from optc.passes.quantize.gptq.triangular import (
+    cholesky_in_place,
+    invert_lower_in_place,
+    mirror_upper,
+)
 from optc.passes.quantize.rounding import Float32
 
 Float64 = npt.NDArray[np.float64]
@@ -59,13 +64,16 @@ def factor_of(hessian: Float64, group_size: int, name: str = "weight") -> Factor
             hint="calibrate with another text",
         )
     order = column_order(diagonal, group_size)
-    ordered = hessian[np.ix_(order, order)]
-    dead = diagonal[order] == 0
+    reverse = order[::-1]
+    ordered = hessian[np.ix_(reverse, reverse)]
+    dead = diagonal[reverse] == 0
     ordered[dead, dead] = 1.0
-    weights = np.sqrt(ordered.diagonal()).astype(np.float32)
-    upper, damping = _factorize(ordered, name)
-    upper /= upper.diagonal()[:, None].copy()
-    return Factor(order, np.ascontiguousarray(upper, np.float32), weights, damping)
+    weights = np.sqrt(ordered.diagonal()[::-1]).astype(np.float32)
+    damping = invert_root(ordered, name)
+    shares = np.empty(ordered.shape, np.float32)
+    for row, upper in enumerate(ordered[::-1]):  # a row at a time: the whole in float64 is large
+        shares[row] = upper[::-1] / upper[len(ordered) - 1 - row]
+    return Factor(order, shares, weights, damping)
 
 
 def column_order(diagonal: Float64, group_size: int) -> npt.NDArray[np.intp]:
@@ -81,22 +89,31 @@ def column_order(diagonal: Float64, group_size: int) -> npt.NDArray[np.intp]:
     return order
 
 
-def _factorize(hessian: Float64, name: str) -> tuple[Float64, float]:
-    """U of the damped H, and the damping that it took; ``hessian`` is lost.
+def invert_root(hessian: Float64, name: str) -> float:
+    """L⁻¹ takes the place of H; L Lᵀ = H + dI, L lower triangular. Returns the damping it took.
 
-    With H = R Rᵀ, R upper triangular, U is R⁻¹. That R is the Cholesky factor of H with rows and
-    columns in reverse, and H need not be inverted.
+    With H in reverse order, rows and columns of L⁻¹ in reverse are U of (H + dI)⁻¹ = Uᵀ U, and H
+    need not be inverted.
+
+    Args:
+        hessian: [K, K], symmetric.
+        name: Of the weight, for messages.
+
+    Raises:
+        InputError: It is so far from positive definite that no damping helps.
     """
     diagonal = hessian.diagonal().copy()
-    damping, mean = DAMPING, float(diagonal.mean())
+    damping, mean = DAMPING, float(diagonal.mean()) or 1.0
     for _ in range(_RETRIES + 1):
         np.fill_diagonal(hessian, diagonal + damping * mean)
         try:
-            factor = np.linalg.cholesky(hessian[::-1, ::-1])
+            cholesky_in_place(hessian)
         except np.linalg.LinAlgError:
             damping *= 10
+            mirror_upper(hessian)
             continue
-        return np.triu(np.linalg.inv(factor[::-1, ::-1])), damping
+        invert_lower_in_place(hessian)
+        return damping
     raise InputError(
         "the statistics of its inputs are no squares", where=name, hint="calibrate again"
     )

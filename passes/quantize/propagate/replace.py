@@ -72,8 +72,8 @@ class QuantizeStages:
         replaced: dict[ir.Value, Array] = {}
         for x, readers in _by_input(linears).items():
             hessian = hessian_of(values[x])
-            rounders = _Rounders(self.quantize, hessian)
             corrections = self._corrections(readers, values, hessian)
+            rounders = _Rounders(self.quantize, hessian)
             for linear in readers:
                 scheme = self.quantize.scheme_of(linear, PassReport())
                 if find_rows(self.store, linear, scheme, linear.name) is None:
@@ -115,7 +115,7 @@ class QuantizeStages:
             return {}
         details = self.report.details
         details["corrected"] = details.get("corrected", 0) + len(readers)
-        solve = Solver(hessian, self.strength)
+        solve = Solver(hessian, self.strength, readers[0].name)
         if sum(one.weight.rows_shape[0] for one in readers) < width:
             return {
                 one.initializer: Correction(

@@ -16,7 +16,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from optc.passes.quantize.gptq.factor import DAMPING
+from optc.passes.quantize.gptq.factor import invert_root
+from optc.passes.quantize.gptq.triangular import solve_in_place
 from optc.passes.quantize.propagate.sums import Float32, Float64
 
 
@@ -44,15 +45,19 @@ class Solver:
     Args:
         hessian: H = E[x' x'ᵀ], [K, K].
         strength: a.
+        name: Of a weight that reads these inputs, for messages.
+
+    Raises:
+        InputError: The sums hold no squares.
     """
 
-    def __init__(self, hessian: Float64, strength: float) -> None:
+    def __init__(self, hessian: Float64, strength: float, name: str = "weight") -> None:
         self._strength = strength
-        self._damped = hessian.copy()
-        mean = float(hessian.diagonal().mean())
-        np.fill_diagonal(self._damped, hessian.diagonal() + DAMPING * (mean or 1.0))
+        self._root = hessian.copy()
+        invert_root(self._root, name)
 
     def __call__(self, left: Float64) -> Float32:
-        """``left`` [M, K], solved."""
-        solved = np.linalg.solve(self._damped, left.T).T
-        return np.ascontiguousarray(self._strength * solved, np.float32)
+        """``left`` [M, K], solved; it is lost."""
+        solve_in_place(left, self._root)
+        left *= self._strength
+        return left.astype(np.float32)
