@@ -95,7 +95,9 @@ def with_budget(recipe: Recipe, text: str) -> Recipe:
     return _with_passes(recipe, [*whole[:place], added, *whole[place:]])
 
 
-def with_calibration(recipe: Recipe, text: Path | None, folder: Path, sha256: str) -> Recipe:
+def with_calibration(
+    recipe: Recipe, text: Path | None, folder: Path, sha256: str, cache: str = ""
+) -> Recipe:
     """The recipe whose passes that calibrate have their text.
 
     Args:
@@ -103,8 +105,10 @@ def with_calibration(recipe: Recipe, text: Path | None, folder: Path, sha256: st
         text: What to calibrate with; None is the text shipped with optc.
         folder: The model's.
         sha256: Of the text, in hex.
+        cache: Folder of calibrations that are used again; empty is none.
     """
-    options = {"text": "" if text is None else str(text), "folder": str(folder), "sha256": sha256}
+    path = "" if text is None else str(text)
+    options = {"text": path, "folder": str(folder), "sha256": sha256, "cache": cache}
     passes = [
         one.with_options(options) if one.name in READ_TEXT else one
         for one in recipe.pipeline.passes

@@ -19,6 +19,7 @@ PLANNED = (
     "set",
     "calibration",
     "budget",
+    "calibration_cache",
     "max_context",
     "medusa",
     "adapters",
@@ -41,7 +42,9 @@ class CompileOptions:
             `optc.target.known_targets` gives.
         set: Overrides ``pass.option=value``.
         gate: Overrides ``name=bound``; the bound ``none`` reports without judging.
-        calibration: Text for passes that calibrate.
+        calibration: Text for passes that calibrate; None is the shipped one.
+        calibration_cache: Folder where calibrations are kept and found again; None is what the
+            environment variable ``OPTC_CALIBRATION_CACHE`` names, or none.
         budget: What all weights together may take: ``3.5bpw`` (bits of a weight, head, embedding
             and scales included), ``6.5MB``, or the speed ``40tok/s`` of decoding one sequence at
             the pace at which this machine reads, which is measured; ``40tok/s@50GB/s`` states it.
@@ -95,7 +98,10 @@ class CompileOptions:
     set: Sequence[str] = option((), "Pass option.", kind="texts", metavar="PASS.OPTION=VALUE")
     gate: Sequence[str] = option((), "Gate's bound, or none.", kind="texts", metavar="NAME=BOUND")
     calibration: Path | None = option(
-        None, "Text for passes that calibrate.", kind="path", metavar="FILE"
+        None, "Text for passes that calibrate [shipped].", kind="path", metavar="FILE"
+    )
+    calibration_cache: Path | None = option(
+        None, "Folder to keep calibrations in, and find them again.", kind="path", metavar="DIR"
     )
     budget: str | None = option(
         None,

@@ -97,11 +97,16 @@ class Pass:
         return self
 
     def working_bytes(self, model: ir.Model) -> int:
-        """Memory that the pass takes at its peak while it runs on ``model``, in the dense form, or
-        that it takes to read the weights it leaves; 0 where that is little.
+        """Memory that the pass takes at its peak while it runs on ``model``, in the dense form; 0
+        where that is little.
 
         For a prediction before the first pass runs: files that are mapped do not count.
         """
+        return 0
+
+    def reading_bytes(self, model: ir.Model) -> int:
+        """Memory that it takes to read the weights that the pass leaves, of a ``model`` in the
+        dense form; 0 where that is little."""
         return 0
 
     def samples(self) -> Sequence[ir.Node]:

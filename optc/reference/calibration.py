@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -44,6 +44,21 @@ class Statistic:
     sha256: str
 
 
+@dataclass(frozen=True)
+class StatisticGroup:
+    """An array, and all weights that share it as a statistic."""
+
+    weights: tuple[str, ...]
+    statistic: str
+    array: Array
+
+
+def digest_array(array: Array) -> str:
+    """sha256 of its bytes in C order, in hex."""
+    fixed = np.ascontiguousarray(array)
+    return hashlib.sha256(fixed.reshape(-1).view(np.uint8).data).hexdigest()
+
+
 class CalibrationStore:
     """Arrays by weight and statistic.
 
@@ -62,7 +77,7 @@ class CalibrationStore:
     def put(self, weights: Iterable[str], statistic: str, array: Array) -> None:
         """Keep ``array`` as a statistic of several weights, once; it replaces an earlier one."""
         fixed = np.ascontiguousarray(array).reshape(np.shape(array))
-        digest = hashlib.sha256(memoryview(fixed.reshape(-1).view(np.uint8))).hexdigest()
+        digest = digest_array(fixed)
         kept = self._keep(fixed)
         for weight in weights:
             key = weight, statistic
@@ -84,6 +99,17 @@ class CalibrationStore:
     def statistics(self) -> Iterator[Statistic]:
         """What is kept, by weight and name."""
         return (self._known[key] for key in sorted(self._known))
+
+    def groups(self, but: Collection[Statistic] = ()) -> Iterator[StatisticGroup]:
+        """The arrays with the weights that share them; those of statistics in ``but`` left out."""
+        shared: dict[int, list[Statistic]] = {}
+        for one in self.statistics():
+            if one not in but:
+                shared.setdefault(id(self._arrays[one.weight, one.name]), []).append(one)
+        for ones in shared.values():
+            array = self.find(ones[0].weight, ones[0].name)
+            if array is not None:
+                yield StatisticGroup(tuple(one.weight for one in ones), ones[0].name, array)
 
     def digest(self) -> str:
         """sha256 over names, shapes, types and bytes of everything that is kept, in hex."""

@@ -48,16 +48,26 @@ class Calibrate(ReadsText):
     hessians: bool = False
     channels: bool = False
 
+    def working_bytes(self, model: ir.Model) -> int:
+        """One layer, the hidden states, and the Hessians of one layer's inputs."""
+        from optc.passes.quantize.working_bytes import TextShape, observing
+
+        text = TextShape(self.windows, self.window_tokens)
+        return observing(model, text, hessians=self.hessians)
+
     def run(self, model: ir.Model) -> PassReport:
         """Calibrate ``model``.
 
         Raises:
             InputError: The text or the tokenizer cannot be used.
         """
+        tokens, store = self.tokens(model), calibration_of(model)
+        recall = self.recall(model, tokens)
+        return recall.run(store, lambda: self._measure(model, tokens, store))
+
+    def _measure(self, model: ir.Model, tokens: Int32, store: CalibrationStore) -> PassReport:
         report = PassReport()
-        tokens = self.tokens(model)
         linears = find_linears(model)
-        store = calibration_of(model)
         adequacy = Adequacy(moments=self.hessians)
         ranges = self._observe(model, tokens, linears, store, adequacy)
         for linear in linears:

@@ -17,7 +17,7 @@ from optc.ir.quantized_rows import QuantizedRows
 from optc.ir.sources import sources_metadata
 from optc.ir.weights import LazyWeight
 from optc.passes.quantize.affine import quantized_rows
-from optc.passes.quantize.gptq.weights import Factors
+from optc.passes.quantize.gptq.weights import KEPT, Factors
 from optc.passes.quantize.kept_rows import find_rows
 from optc.passes.quantize.layer_schemes import (
     BITS,
@@ -127,6 +127,12 @@ class QuantizeWeights(Pass):
     def for_part(self, part: ir.Model) -> QuantizeWeights:
         """Without formats of weights that the part lacks."""
         return replace(self, layer_bits=self.layer_schemes.texts_of(find_linears(part)))
+
+    def reading_bytes(self, model: ir.Model) -> int:
+        """Factors of Hessians, with GPTQ."""
+        from optc.passes.quantize.working_bytes import rounding
+
+        return rounding(model, KEPT) if self.method == "gptq" else 0
 
     def run(self, model: ir.Model) -> PassReport:
         """Rewrite ``model`` in place."""

@@ -16,7 +16,9 @@ from optc.executable.executable import Int32
 from optc.forms.decoder import Dense
 from optc.forms.form import Form
 from optc.ir.graph import width
+from optc.passes.quantize.recall import Recall, calibration_key
 from optc.pipeline.base import LOCAL, Pass, PassReport
+from optc.reference.calibration import calibration_of
 
 
 @dataclass(frozen=True)
@@ -27,6 +29,7 @@ class ReadsText(Pass):
         text: ``.jsonl`` (one ``{"text": …}`` a line) or plain text; empty is the text shipped with
             optc, or random ids where the model has no tokenizer.
         folder: The model's, for its tokenizer.
+        cache: Folder of calibrations that are used again; empty is none.
         sha256: Of the text, in hex: what is recorded of it.
         windows: Windows of the text, evenly spaced.
         window_tokens: Tokens of each.
@@ -37,6 +40,7 @@ class ReadsText(Pass):
 
     text: str = field(default="", metadata=LOCAL)
     folder: str = field(default="", metadata=LOCAL)
+    cache: str = field(default="", metadata=LOCAL)
     sha256: str = ""
     windows: int = 16
     window_tokens: int = 512
@@ -80,6 +84,13 @@ class ReadsText(Pass):
                 hint="tokenizer and model do not belong together",
             )
         return cut_windows(stream, self.window_tokens, self.windows)[:, :-1].copy()
+
+    def recall(self, model: ir.Model, tokens: Int32, *later: str) -> Recall:
+        """Finds the pass's calibration again; it depends on specs of ``later`` passes, too."""
+        if not self.cache:
+            return Recall("", "")
+        store = calibration_of(model)
+        return Recall(self.cache, calibration_key(model, tokens, store, self.spec(), *later))
 
     @property
     def _tokenizer(self) -> Path:

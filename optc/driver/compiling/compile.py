@@ -143,7 +143,7 @@ class _Compile:
 
     def _check_limits(self, lowered: Lowered) -> None:
         """Refuse before the long stages what would fail in or behind them."""
-        from optc.driver.compiling.limits import check_disk, check_memory
+        from optc.driver.compiling.limits import check_disk, check_memory, reading_bytes
         from optc.driver.drafts.layer_skip import divided
 
         if isinstance(self.options.asked.self_draft, int):
@@ -156,6 +156,7 @@ class _Compile:
             self.options.max_ram_bytes,
             gated=not self.options.asked.no_gates,
             tuned=self.options.asked.tune,
+            read_bytes=reading_bytes(lowered.reference, self.options.recipe.pipeline.passes),
         )
 
     def _tokenizer(self, imported: ImportedModel) -> TokenizerEntry | None:

@@ -71,7 +71,7 @@ def check_passes(dense: ir.Model, passes: Iterable[Pass], limit: int) -> None:
     """
     present = tree_bytes(os.getpid()) if limit else 0
     for one in passes if limit else ():
-        needed = present + one.working_bytes(dense)
+        needed = present + max(one.working_bytes(dense), one.reading_bytes(dense))
         if needed > limit:
             raise InputError(
                 f"pass {one.name} is predicted to need {needed:,} bytes of memory, "
@@ -79,6 +79,11 @@ def check_passes(dense: ir.Model, passes: Iterable[Pass], limit: int) -> None:
                 where="--max-ram",
                 hint="allow more, or take a recipe without it",
             )
+
+
+def reading_bytes(dense: ir.Model, passes: Iterable[Pass]) -> int:
+    """What passes take at most to read the weights they leave; ``dense`` is in dense form."""
+    return max((one.reading_bytes(dense) for one in passes), default=0)
 
 
 def predicted_bytes(
@@ -96,7 +101,7 @@ def predicted_bytes(
         present_bytes: What is taken now, with the model imported and its passes run.
         gated: Whether gates will be measured.
         tuned: Whether schedules of kernels will be.
-        read_bytes: What passes say that reading their weights takes (`Pass.working_bytes`).
+        read_bytes: What passes say that reading their weights takes (`reading_bytes`).
 
     Raises:
         UnsupportedError: Gates are wanted and the model cannot be cut into layers.

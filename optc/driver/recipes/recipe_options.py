@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 from optc.driver.recipes.budget import measured_budget
@@ -15,6 +16,9 @@ from optc.recipe_additions import (
     with_calibration,
     with_medusa,
 )
+
+#: Environment variable that names a cache folder where no option does.
+CACHE_VARIABLE = "OPTC_CALIBRATION_CACHE"
 
 
 def resolve_recipe(source: Path, asked: CompileOptions) -> tuple[Recipe, Recipe, list[str]]:
@@ -33,7 +37,7 @@ def resolve_recipe(source: Path, asked: CompileOptions) -> tuple[Recipe, Recipe,
     warnings: list[str] = []
     if asked.budget is not None:
         loaded = with_budget(loaded, measured_budget(asked.budget))
-    loaded = _calibrated(loaded, asked.calibration, source, warnings)
+    loaded = _calibrated(loaded, asked, source, warnings)
     whole = loaded if asked.adapters is None else with_adapters(loaded, asked.adapters)
     if asked.medusa is not None:
         whole = _with_heads(whole, asked.medusa)
@@ -50,9 +54,10 @@ def check_text(path: Path, where: str) -> None:
         raise InputError(f"no such file: {path}", where=where)
 
 
-def _calibrated(recipe: Recipe, text: Path | None, source: Path, warnings: list[str]) -> Recipe:
+def _calibrated(recipe: Recipe, asked: CompileOptions, source: Path, warnings: list[str]) -> Recipe:
     """The recipe with its text to calibrate with; a warning if it wants none, or if it is the
     shipped one."""
+    text = asked.calibration
     if text is not None:
         check_text(text, "--calibration")
     if not calibrates(recipe):
@@ -68,7 +73,9 @@ def _calibrated(recipe: Recipe, text: Path | None, source: Path, warnings: list[
             " and Python), which may not be of the model's domain: --calibration FILE gives one"
             " such as the model was trained on"
         )
-    return with_calibration(recipe, text, source, digest_text(text or calibration_text()))
+    cache = asked.calibration_cache or os.environ.get(CACHE_VARIABLE, "")
+    digest = digest_text(text or calibration_text())
+    return with_calibration(recipe, text, source, digest, str(cache))
 
 
 def _with_heads(recipe: Recipe, folder: Path) -> Recipe:

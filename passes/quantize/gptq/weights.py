@@ -19,7 +19,7 @@ from optc.passes.quantize.statistics import INPUT_HESSIAN
 from optc.reference.calibration import CalibrationStore, find_statistics
 
 #: Factors that are kept: readers take a weight's rows tile after tile, and two weights at once.
-_KEPT = 2
+KEPT = 2
 
 
 class Factors:
@@ -63,6 +63,6 @@ class Factors:
                 hessian = find_statistics(self._store, linear, INPUT_HESSIAN)[0]
                 factor = factor_of(np.asarray(hessian), group_size, name)
             self._known[key] = factor
-            while len(self._known) > _KEPT:
+            while len(self._known) > KEPT:
                 self._known.popitem(last=False)
         return factor

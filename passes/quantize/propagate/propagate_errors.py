@@ -10,12 +10,13 @@ from typing import ClassVar
 import onnx_ir as ir
 
 from optc.errors import InputError
+from optc.executable.executable import Int32
 from optc.ir.linear import head_of
 from optc.passes.quantize.propagate.replace import QuantizeStages
 from optc.passes.quantize.quantize_weights import QuantizeWeights
 from optc.passes.quantize.reads_text import ReadsText
 from optc.pipeline.base import Pass, PassReport
-from optc.reference.calibration import calibration_of
+from optc.reference.calibration import CalibrationStore, calibration_of
 from optc.target import usable_threads
 
 
@@ -52,6 +53,12 @@ class PropagateErrors(ReadsText):
         if not 0 <= self.strength <= 1:
             raise InputError(f"strength={self.strength} is not 0 to 1", where=f"pass {self.name}")
 
+    def working_bytes(self, model: ir.Model) -> int:
+        """Both streams, one stage, and the sums over one layer's inputs."""
+        from optc.passes.quantize.working_bytes import TextShape, propagating
+
+        return propagating(model, TextShape(self.windows, self.window_tokens))
+
     def run(self, model: ir.Model) -> PassReport:
         """Refuse: what the errors are depends on the passes after this one."""
         return self.run_before(model, ())
@@ -62,8 +69,6 @@ class PropagateErrors(ReadsText):
         Raises:
             InputError: There is none, or the text or the tokenizer cannot be used.
         """
-        from optc.reference.two_streams import run_two_streams  # brings ONNX Runtime
-
         quantize = next((one for one in later if isinstance(one, QuantizeWeights)), None)
         if quantize is None:
             raise InputError(
@@ -71,7 +76,17 @@ class PropagateErrors(ReadsText):
                 where=f"pass {self.name}",
                 hint="leave it out, or put quantize-weights behind it",
             )
-        tokens, report, store = self.tokens(model), PassReport(), calibration_of(model)
+        tokens, store = self.tokens(model), calibration_of(model)
+        recall = self.recall(model, tokens, quantize.spec())
+        return recall.run(store, lambda: self._run(model, tokens, quantize, store))
+
+    def _run(
+        self, model: ir.Model, tokens: Int32, quantize: QuantizeWeights, store: CalibrationStore
+    ) -> PassReport:
+        """Fill the store with quantized rows; the model stays as it is."""
+        from optc.reference.two_streams import run_two_streams  # brings ONNX Runtime
+
+        report = PassReport()
         stages = QuantizeStages(quantize, store, report, self.strength, head_of(model))
         run_two_streams(model, tokens, stages, usable_threads())
         report.facts = {

@@ -4,7 +4,8 @@
 values of few bits stay as they are stored, unsigned, and the sums of a stretch of input channels
 are within an int16: 4 bits of 32 channels within 8 * 2 * 15 * 127 = 30480, 6 bits of 8 channels
 within 2 * 2 * 63 * 127 = 32004, 5 bits of 16 channels within 31496. One ``vpmaddwd`` then widens
-them and multiplies by the group's integer scale at once. Integer sums are exact, whatever their order.
+them and multiplies by the group's integer scale at once. Integer sums are exact, whatever their
+order.
 """
 
 from __future__ import annotations

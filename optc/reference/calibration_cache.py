@@ -1,0 +1,135 @@
+"""Calibrations on disk, by a digest of all that they depend on: model, text, pass and code.
+
+An entry is a folder with its arrays and ``entry.json``. It is written beside its place and renamed,
+so that compiles that run at once never see a half, and every byte has a digest that is checked
+when it is read: a damaged entry is removed, and the calibration is computed again.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+import tempfile
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from optc.errors import InputError
+from optc.ir.weights import Array
+from optc.reference.calibration import CalibrationStore, StatisticGroup, digest_array
+
+#: What computes statistics, and how entries are written: another number finds no old entry.
+VERSION = 1
+_INDEX = "entry.json"
+
+
+class DamagedEntryError(Exception):
+    """An entry is not as it was written."""
+
+
+@dataclass(frozen=True)
+class CalibrationCache:
+    """Entries in a folder, which is made when the first one is kept.
+
+    Attributes:
+        folder: Where they lie, one folder each.
+    """
+
+    folder: Path
+
+    def load(self, key: str, store: CalibrationStore) -> dict[str, Any] | None:
+        """Put an entry's arrays into ``store``; its facts, or None if there is no entry.
+
+        Args:
+            key: Hex digest of what the calibration depends on.
+            store: Takes the arrays, once all of them are checked.
+
+        Raises:
+            DamagedEntryError: It was not as it was written, and is removed.
+        """
+        place = self.folder / key
+        try:
+            facts, groups = _read(place)
+        except FileNotFoundError:
+            if not place.exists():
+                return None
+            self._remove(place)
+            raise DamagedEntryError(key) from None
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            self._remove(place)
+            raise DamagedEntryError(key) from error
+        for group in groups:
+            store.put(group.weights, group.statistic, group.array)
+        return facts
+
+    def save(self, key: str, groups: Iterable[StatisticGroup], facts: dict[str, Any]) -> None:
+        """Keep arrays and facts (JSON values); another compile's entry of the same key stays.
+
+        Raises:
+            InputError: The folder cannot be written.
+        """
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            part = Path(tempfile.mkdtemp(prefix=f".{key[:16]}.", dir=self.folder))
+            try:
+                _write(part, groups, facts)
+                if not (self.folder / key).exists():
+                    os.replace(part, self.folder / key)
+            finally:
+                shutil.rmtree(part, ignore_errors=True)
+        except OSError as error:
+            if (self.folder / key).exists():  # another compile was first
+                return
+            raise InputError(
+                f"cannot keep the calibration: {error.strerror}",
+                where=str(self.folder),
+                hint="free space, or name a writable folder with --calibration-cache",
+            ) from error
+
+    def _remove(self, place: Path) -> None:
+        shutil.rmtree(place, ignore_errors=True)
+
+
+def _write(part: Path, groups: Iterable[StatisticGroup], facts: dict[str, Any]) -> None:
+    arrays = []
+    for index, group in enumerate(groups):
+        np.save(part / f"{index}.npy", group.array)
+        arrays.append(
+            {
+                "weights": list(group.weights),
+                "statistic": group.statistic,
+                "file": f"{index}.npy",
+                "sha256": digest_array(group.array),
+            }
+        )
+    content = {"facts": facts, "arrays": arrays}
+    index_text = json.dumps({"content": content, "sha256": _digest(content)})
+    (part / _INDEX).write_text(index_text, "utf-8")
+
+
+def _read(place: Path) -> tuple[dict[str, Any], list[StatisticGroup]]:
+    """Facts and arrays, mapped; all were checked.
+
+    Raises:
+        OSError, ValueError, KeyError, TypeError: Something is missing or not as it was written.
+    """
+    index = json.loads((place / _INDEX).read_text("utf-8"))
+    content = index["content"]
+    if _digest(content) != index["sha256"]:
+        raise ValueError("another digest")
+    groups = []
+    for one in content["arrays"]:
+        array: Array = np.load(place / Path(one["file"]).name, mmap_mode="r")
+        if digest_array(array) != one["sha256"]:
+            raise ValueError("another digest")
+        groups.append(StatisticGroup(tuple(one["weights"]), one["statistic"], array))
+    return content["facts"], groups
+
+
+def _digest(content: object) -> str:
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()

@@ -1,0 +1,87 @@
+"""Entries of the calibration cache: what is kept is found again, and nothing else."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from optc.errors import InputError
+from optc.reference.calibration import CalibrationStore
+from optc.reference.calibration_cache import CalibrationCache, DamagedEntryError
+
+KEY = "0" * 64
+
+
+def filled() -> CalibrationStore:
+    store = CalibrationStore()
+    store.put(["q", "k"], "hessian", np.arange(12.0).reshape(3, 4))
+    store.put(["o"], "hessian", np.ones((2, 2), np.float32))
+    store.put(["q"], "range", np.array(3.5))
+    return store
+
+
+def kept(folder: Path) -> CalibrationCache:
+    cache = CalibrationCache(folder / "cache")
+    cache.save(KEY, filled().groups(), {"tokens": 5})
+    return cache
+
+
+def test_what_was_kept_is_found_again_to_the_bit(tmp_path: Path) -> None:
+    store = CalibrationStore()
+    assert kept(tmp_path).load(KEY, store) == {"tokens": 5}
+    assert store.digest() == filled().digest()
+    assert store.find("q", "hessian") is store.find("k", "hessian")
+    assert [one.name for one in (tmp_path / "cache").iterdir()] == [KEY]
+
+
+def test_another_key_finds_nothing(tmp_path: Path) -> None:
+    assert kept(tmp_path).load("1" * 64, CalibrationStore()) is None
+    assert CalibrationCache(tmp_path / "absent").load(KEY, CalibrationStore()) is None
+
+
+def test_statistics_that_were_known_before_are_not_kept(tmp_path: Path) -> None:
+    store = filled()
+    before = set(store.statistics())
+    store.put(["new"], "range", np.array(1.0))
+    store.put(["q"], "range", np.array(9.0))
+    groups = [(one.weights, one.statistic, float(one.array)) for one in store.groups(before)]
+    assert groups == [(("new",), "range", 1.0), (("q",), "range", 9.0)]
+
+
+@pytest.mark.parametrize("name", ["entry.json", "0.npy", "1.npy"])
+@pytest.mark.parametrize("how", ["flip", "cut", "remove"])
+def test_a_damaged_entry_is_removed_and_nothing_of_it_is_taken(
+    tmp_path: Path, name: str, how: str
+) -> None:
+    cache = kept(tmp_path)
+    path = tmp_path / "cache" / KEY / name
+    content = bytearray(path.read_bytes())
+    content[-3] ^= 1
+    if how == "remove":
+        path.unlink()
+    else:
+        path.write_bytes(content if how == "flip" else content[:-5])
+    store = CalibrationStore()
+    with pytest.raises(DamagedEntryError):
+        cache.load(KEY, store)
+    assert list(store.statistics()) == []
+    assert cache.load(KEY, store) is None
+
+
+def test_the_first_of_two_compiles_wins_and_leaves_no_rest(tmp_path: Path) -> None:
+    cache = kept(tmp_path)
+    other = CalibrationStore()
+    other.put(["q"], "range", np.array(8.0))
+    cache.save(KEY, other.groups(), {})
+    assert cache.load(KEY, CalibrationStore()) == {"tokens": 5}
+    assert [one.name for one in (tmp_path / "cache").iterdir()] == [KEY]
+
+
+def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    cache = CalibrationCache(tmp_path / "file" / "cache")
+    with pytest.raises(InputError, match="cannot keep the calibration: Not a directory") as caught:
+        cache.save(KEY, filled().groups(), {})
+    assert "--calibration-cache" in caught.value.hint
