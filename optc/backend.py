@@ -53,6 +53,7 @@ class EngineBuild:
             the engine is such a model: the model as the engine
             computes it, in slot form and with its arithmetic as far as possible, which a
             `LoweredOnnxBackend` runs where the engine cannot be run; None offers none.
+        computes_in: The type of values between operators: ``float16`` is checked for overflow.
     """
 
     files: tuple[str, ...]
@@ -63,6 +64,7 @@ class EngineBuild:
     warnings: tuple[str, ...] = ()
     weight_bytes: int = 0
     lowered_onnx: Path | None = None
+    computes_in: str = "float32"
 
 
 @dataclass(frozen=True)

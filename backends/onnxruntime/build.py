@@ -60,6 +60,7 @@ def build_engine(
             "weight_bytes": size,
         },
         warnings=() if cuda else _warnings(narrow),
+        computes_in="float16" if cuda else "float32",
         weight_bytes=size,
         # float16 operators but PagedAttention have CPU kernels too: a machine without a GPU can
         # measure the gates

@@ -82,6 +82,7 @@ def build_engine(
         warnings=findings(described),
         weight_bytes=_weight_bytes(model),
         lowered_onnx=portable if options.scratch is not None else None,
+        computes_in=legalized.dtype,
     )
 
 

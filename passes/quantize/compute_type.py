@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import ml_dtypes
 import numpy as np
 import onnx_ir as ir
 
-from optc.errors import InputError
+from optc.errors import InputError, UnsupportedError
 from optc.ir.graph import add_initializer, constant, remove_unused
 from optc.ir.weights import Array, LazyWeight
 from optc.pipeline.base import Pass, PassReport
@@ -32,7 +32,8 @@ class ComputeType(Pass):
     rounded after. Norms sum in float32 by their definition (``stash_type``).
 
     Attributes:
-        dtype: ``float16``, ``bfloat16`` for models whose values exceed 65504, or ``float32``, which
+        dtype: ``float16``, which refuses weights that it does not hold when they are read,
+            ``bfloat16`` for models whose values exceed 65504, or ``float32``, which
             TensorRT has no fused attention for, but ONNX Runtime all operators.
     """
 
@@ -127,12 +128,12 @@ class _Rewriter:
     def _rounded(self, value: ir.Value, tensor: ir.TensorProtocol) -> ir.Value:
         name = f"{value.name}.{self._numpy.name}"
         if isinstance(tensor, LazyWeight):
-            return add_initializer(self._graph, tensor.map_rows(self._to_type, self._dtype), name)
-        array = self._to_type(tensor.numpy())
+            weight = tensor.map_rows(
+                lambda rows: _narrowed(rows, self._numpy, str(value.name)), self._dtype
+            )
+            return add_initializer(self._graph, weight, name)
+        array = tensor.numpy().astype(self._numpy, copy=False)  # a mask's lowest value: -inf
         return add_initializer(self._graph, ir.tensor(array, self._dtype, name=name), name)
-
-    def _to_type(self, rows: Array) -> Array:
-        return rows.astype(self._numpy, copy=False)
 
     def _cast(self, node: ir.Node, value: ir.Value) -> ir.Value:
         name = f"{value.name}.{self._numpy.name}"
@@ -154,6 +155,21 @@ class _Rewriter:
         wide.type, wide.shape = ir.TensorType(ir.DataType.FLOAT), logits.shape
         self._graph.append(cast)
         self._graph.outputs[0] = wide
+
+
+def _narrowed(rows: Array, dtype: np.dtype[Any], name: str) -> Array:
+    """``rows`` in another type; finite ones that it does not hold are refused by name."""
+    with np.errstate(over="ignore"):
+        narrow = rows.astype(dtype, copy=False)
+    if dtype == np.float16 and narrow is not rows:
+        lost = np.isinf(narrow) & np.isfinite(rows)
+        if lost.any():
+            raise UnsupportedError(
+                f"holds {float(np.abs(rows[lost]).max()):.3g}, and float16 at most 65504",
+                where=f"weight {name}",
+                hint="use a recipe that computes in bfloat16, such as bf16-fused",
+            )
+    return narrow
 
 
 def _computed_from_positions(graph: ir.Graph) -> set[ir.Node]:

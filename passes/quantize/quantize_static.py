@@ -21,7 +21,7 @@ from optc.ir.weights import Array, LazyWeight
 from optc.passes.quantize.block_fp4 import rewrite_block_fp4
 from optc.passes.quantize.calibrate import input_range
 from optc.passes.quantize.sample import sample_nodes
-from optc.passes.quantize.static_scales import storable
+from optc.passes.quantize.static_scales import beyond_scales, storable
 from optc.pipeline.base import Pass, PassReport
 from optc.reference.calibration import calibration_of
 
@@ -65,7 +65,9 @@ class QuantizeStatic(Pass):
     Legal cases:
         1. any calibrated linear layer; layers of one input share its quantization;
         2. the head only if ``head``;
-        3. ``nvfp4`` only where 16 divides K.
+        3. ``nvfp4`` only where 16 divides K;
+        4. int8 and FP8 only where float16 has the scale of the layer's input: else the layer stays
+           float, and the report names it.
 
     Attributes:
         dtype: ``int8``, ``fp8`` (E4M3: Micikevicius et al., 2022) or ``nvfp4`` (E2M1 in blocks of
@@ -104,7 +106,7 @@ class QuantizeStatic(Pass):
             if linear is None:
                 continue
             known = input_range(store, linear)
-            why = self._reason_against(linear, head)
+            why = self._reason_against(linear, head) or self._beyond_range(linear, known)
             if why or known is None:
                 not_calibrated = f"the input of {linear.name} is not calibrated"
                 report.skip(linear.matmul, why or not_calibrated)
@@ -126,6 +128,15 @@ class QuantizeStatic(Pass):
         if self.dtype == _BLOCK_FP4 and columns % BLOCK:
             return f"K={columns} of {linear.name} is not a multiple of {BLOCK}: it stays float"
         return ""
+
+    def _beyond_range(self, linear: Linear, known: float | None) -> str:
+        """Why the calibrated range of a layer's input has no scale; empty if it has one."""
+        if known is None or self.dtype == _BLOCK_FP4:
+            return ""
+        why = beyond_scales(known / _FORMATS[self.dtype].limit)
+        if not why:
+            return ""
+        return f"the input of {linear.name} reaches {known:.3g}: {why}; it stays float"
 
 
 def _rewrite(

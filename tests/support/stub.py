@@ -29,6 +29,7 @@ class StubBackend:
         self.preference = preference
         self.built: list[tuple[Target, BuildOptions]] = []
         self.reason = ""
+        self.computes_in = "float32"
 
     def available(self) -> str:
         return self.reason
@@ -70,6 +71,7 @@ class StubBackend:
             {"nodes": len(list(model.graph)), "features": list(target.features)},
             {"made": "up"},
             weight_bytes=0 if options.shared else 4096,
+            computes_in=self.computes_in,
         )
 
     def load(

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from optc.driver.compiling.lowering import Lowered
     from optc.driver.drafts.draft import Draft
     from optc.importer import ImportedModel
+    from optc.reference.text import EvalWindows
 
 
 def compile(
@@ -88,6 +89,7 @@ class _Compile:
         draft = self._import_draft(lowered, tokenizer)
         domain = self._judge_domain(lowered, tokenizer)
         engines = self._build(lowered, limits)
+        self._check_ranges(lowered, engines, limits, tokenizer)
         drafts = self._drafts(draft, lowered, engines, limits, tokenizer)
         judgement = self._judge(lowered, engines, tokenizer)
         bisection = self._bisect(lowered, limits, tokenizer)
@@ -237,6 +239,24 @@ class _Compile:
         with self._stage("gates"):
             return judge(self.options, lowered, engines, tokenizer, self.writer.folder)
 
+    def _check_ranges(
+        self,
+        lowered: Lowered,
+        engines: list[BuiltEngine],
+        limits: BuildOptions,
+        tokenizer: TokenizerEntry | None,
+    ) -> None:
+        """Refuse engines in float16 of models whose values it cannot hold."""
+        narrow = [e.entry.name for e in engines if e.build.computes_in == "float16"]
+        if self.options.asked.no_gates or not narrow:
+            return
+        with self._stage("ranges"):
+            from optc.driver.judging.float16_ranges import check_float16
+            from optc.target import usable_threads
+
+            windows = self._windows(lowered, limits, tokenizer).ids[:, :-1]
+            check_float16(lowered.reference, windows, narrow, usable_threads())
+
     def _bisect(
         self, lowered: Lowered, limits: BuildOptions, tokenizer: TokenizerEntry | None
     ) -> dict[str, Any] | None:
@@ -245,5 +265,13 @@ class _Compile:
         with self._stage("bisect"):
             from optc.driver.judging.bisecting import bisect_passes
 
-            folder = self.writer.folder
-            return bisect_passes(self.options, lowered, limits.max_context, tokenizer, folder)
+            windows = self._windows(lowered, limits, tokenizer)
+            return bisect_passes(lowered, windows, self.options.progress)
+
+    def _windows(
+        self, lowered: Lowered, limits: BuildOptions, tokenizer: TokenizerEntry | None
+    ) -> EvalWindows:
+        from optc.driver.judging.text_windows import text_windows
+
+        text, folder = self.options.asked.eval_text, self.writer.folder
+        return text_windows(lowered.reference, limits.max_context, tokenizer, folder, text)

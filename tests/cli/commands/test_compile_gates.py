@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import os
+import shutil
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from optc.artifact import Artifact
+from optc.driver.judging import float16_ranges
 from optc.gates import measure
 from optc.gates.measure import GateReport, judge
 from optc.target import Target
 from tests.cli.conftest import Optc, nothing_left
+from tests.support.stub import StubBackend
 
 
 @pytest.fixture
@@ -113,3 +116,21 @@ def test_a_table_for_people(compile_tiny: Optc, fake_gates: dict[str, float | No
     assert "passed" in outcome.out
     assert "digest " in outcome.out
     assert "· import\n· passes\n· build\n· gates\n" in outcome.err
+
+
+def test_a_compile_checks_engines_in_float16_and_leaves_nothing(
+    compile_tiny: Optc,
+    fake_gates: dict[str, float | None],
+    stub: StubBackend,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+) -> None:
+    monkeypatch.setattr(stub, "computes_in", "float16")
+    assert compile_tiny("--force", gates=True).code == 0
+    shutil.rmtree(tmp_path / "out")
+    monkeypatch.setattr(float16_ranges, "LARGEST", 1e-3)
+    outcome = compile_tiny(gates=True)
+    assert outcome.code == 2
+    assert "engine target: values of the model exceed float16" in outcome.err
+    assert nothing_left(tmp_path)
+    assert compile_tiny().code == 0, "without gates nothing is measured"

@@ -7,7 +7,7 @@ import numpy as np
 import onnx_ir as ir
 import pytest
 
-from optc.errors import InputError
+from optc.errors import InputError, UnsupportedError
 from optc.passes.quantize.compute_type import ComputeType
 from tests.passes.checked import checked_run
 from tests.support.families import FUSED, model_after
@@ -83,6 +83,27 @@ def test_weights_are_rounded_when_they_are_read() -> None:
     weight = made.graph.initializers["w.bfloat16"].const_value
     assert weight is not None
     np.testing.assert_array_equal(weight.numpy(), WEIGHTS["w"].astype(ml_dtypes.bfloat16))
+
+
+def test_a_weight_that_float16_does_not_hold_is_named_when_it_is_read() -> None:
+    large = WEIGHTS | {"w": np.where(np.eye(8, 6) > 0, np.float32(-7e4), np.float32(1))}
+    signature = model_of(SIGNATURE, NODES, large)
+    for value in (v for node in signature.graph for v in node.outputs):
+        value.type = ir.TensorType(ir.DataType.FLOAT)
+    ComputeType().run(signature)
+    weight = signature.graph.initializers["w.float16"].const_value
+    assert weight is not None
+    with pytest.raises(UnsupportedError, match=r"weight w: holds 7e.04, and float16 at most 65504"):
+        weight.numpy()
+
+
+def test_constants_beyond_float16_are_infinite_as_masks_want_them() -> None:
+    made = model_of(SIGNATURE, NODES, WEIGHTS | {"half": np.array([-3e38], np.float32)})
+    with np.errstate(over="ignore"):
+        ComputeType().run(made)
+    constant = made.graph.initializers["half.float16"].const_value
+    assert constant is not None
+    assert constant.numpy()[0] == -np.inf
 
 
 def test_a_whole_step_keeps_float32_logits() -> None:

@@ -128,7 +128,7 @@ def test_nvfp4_numbers_are_those_of_the_definition() -> None:
 
 def test_scales_are_exact_in_float16_and_never_tiny() -> None:
     model, _ = _model()
-    set_input_ranges(model, 1e-9, ("w", "v"))
+    set_input_ranges(model, 127.3 * 2.0**-14, ("w", "v"))
     QuantizeStatic(head=True).run(model)
     for name in ("x.int8.scale", "w.scale", "v.scale"):
         tensor = model.graph.initializers[name].const_value
@@ -136,6 +136,35 @@ def test_scales_are_exact_in_float16_and_never_tiny() -> None:
         scales = tensor.numpy()
         np.testing.assert_array_equal(scales, scales.astype(np.float16).astype(np.float32))
         assert scales.min() >= 2.0**-14
+
+
+@pytest.mark.parametrize("dtype", ["int8", "fp8"])
+@pytest.mark.parametrize(
+    ("magnitude", "why"),
+    [
+        (1e-9, "is beneath float16's normal numbers, so that bits would be lost"),
+        (1e9, "exceeds float16, so that values would saturate"),
+    ],
+)
+def test_a_layer_whose_range_has_no_scale_stays_float_and_is_named(
+    dtype: str, magnitude: float, why: str
+) -> None:
+    model, weights = _model()
+    set_input_ranges(model, magnitude, ("w", "v"))
+    report = QuantizeStatic(dtype=dtype, head=True).run(model)
+    assert report.count == 0
+    assert report.skipped[0].startswith(
+        f"MatMul: the input of w reaches {magnitude:.3g}: its scale "
+    )
+    assert report.skipped[0].endswith(f"{why}; it stays float")
+    x = f32(5, 16)
+    np.testing.assert_allclose(_run(model, x)[1], x @ weights["v"], rtol=1e-5, atol=1e-5)
+
+
+def test_ranges_are_no_concern_of_blocks_with_scales_of_their_own() -> None:
+    model, _ = _wide_model()
+    set_input_ranges(model, 1e-9, ("w", "v"))
+    assert QuantizeStatic(dtype="nvfp4", head=True).run(model).count == 1
 
 
 def test_the_head_stays_float_unless_it_is_asked_for() -> None:
