@@ -36,6 +36,7 @@ def build(family: str, spec: str, folder: Path) -> EngineBuild:
 def test_the_float16_model_is_near_the_dense_one(family: str, tmp_path: Path) -> None:
     found = build(family, FUSED, tmp_path)
     assert found.lowered_onnx == tmp_path / "model.onnx"
+    assert found.computes_in == "float16"
     assert {layer.dtype for layer in found.spec.layers} == {"float16"}
     driver = Driver(open_lowered(tmp_path / "model.onnx", found.spec, 1))
     tokens = list(range(20))

@@ -38,6 +38,7 @@ def build(shape: Dense, folder: Path, spec: str = PAGED) -> PagedExecutable:
     assert found.spec.kv_layout == "paged"
     assert found.spec.block_multiple == 256
     assert found.lowered_onnx is None
+    assert found.computes_in == "float16"
     session = ReferenceSession(str(folder / "model.onnx"))
     return PagedExecutable(session, replace(found.spec, block_multiple=4), HostMemory)
 

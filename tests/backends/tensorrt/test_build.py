@@ -111,6 +111,7 @@ def test_the_lowered_model_runs_on_onnx_runtime(tmp_path: Path) -> None:
     pass_registry.passes()["kv-slots"]().run(reference)
     built = _build(model, "sm_89", tmp_path, context=40)
     assert built.lowered_onnx is not None
+    assert built.computes_in == "float16"
     length = built.backend_data["slot_length"]
     assert length == 48
     feeds = step_feeds(reference, [0, 9], 3, 96, length)
