@@ -39,8 +39,10 @@ def _facts(found: Mapping[str, Any]) -> dict[str, str]:
     layers = ", ".join(figure(value, 3) for value in found["sqnr_by_layer"])
     by_layer = {"SQNR by layer, dB": layers}
     if found["pass"] is None:
-        return {"pass": "none: what an engine loses, its build does", **by_layer}
+        return {"pass": "none changes what is computed", **by_layer}
     kl = f"KL {figure(found['kl_before'])} before, {figure(found['kl_after'])} after"
+    if found["pass"] == "build":
+        return {"pass": f"none, but the engine's build: {kl}", **by_layer}
     facts = {"pass": f"{found['pass']}: {kl}"}
     if found["node"] is None:
         return {**facts, "node": "nothing in it can be compared", **by_layer}

@@ -62,8 +62,10 @@ def test_other_causes(capsys: pytest.CaptureFixture[str]) -> None:
 def test_no_pass_and_no_node(capsys: pytest.CaptureFixture[str]) -> None:
     text = lines(capsys, **{"pass": None})
     assert text[-2:] == [
-        "pass none: what an engine loses, its build does",
+        "pass none changes what is computed",
         "SQNR by layer, dB 34.1, -",
     ]
+    text = lines(capsys, **{"pass": "build", "kl_after": 0.5})
+    assert text[-2] == "pass none, but the engine's build: KL 0 before, 0.5 after"
     assert "node nothing in it can be compared" in lines(capsys, node=None)
     assert bisect_tables(None) == []

@@ -92,7 +92,7 @@ class _Compile:
         self._check_ranges(lowered, engines, limits, tokenizer)
         drafts = self._drafts(draft, lowered, engines, limits, tokenizer)
         judgement = self._judge(lowered, engines, tokenizer)
-        bisection = self._bisect(lowered, limits, tokenizer)
+        bisection = self._bisect(lowered, judgement, limits, tokenizer)
         every = [*engines, *(built for draft in drafts for built in draft.engines)]
         files = self.writer.hashed_files()
         copied_bytes = self.writer.store_once(files)
@@ -258,7 +258,11 @@ class _Compile:
             check_float16(lowered.reference, windows, narrow, usable_threads())
 
     def _bisect(
-        self, lowered: Lowered, limits: BuildOptions, tokenizer: TokenizerEntry | None
+        self,
+        lowered: Lowered,
+        judgement: Judgement,
+        limits: BuildOptions,
+        tokenizer: TokenizerEntry | None,
     ) -> dict[str, Any] | None:
         if not self.options.asked.bisect:
             return None
@@ -266,7 +270,7 @@ class _Compile:
             from optc.driver.judging.bisecting import bisect_passes
 
             windows = self._windows(lowered, limits, tokenizer)
-            return bisect_passes(lowered, windows, self.options.progress)
+            return bisect_passes(lowered, judgement.gates, windows, self.options.progress)
 
     def _windows(
         self, lowered: Lowered, limits: BuildOptions, tokenizer: TokenizerEntry | None

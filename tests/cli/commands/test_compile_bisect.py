@@ -83,7 +83,7 @@ def test_a_broken_scale_of_one_layer_is_named(
     compile_deep: Callable[..., Outcome], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     def fail(model: object, executable: object, windows: object, bounds: Any, **_: Any) -> Any:
-        return GateReport((judge("kl_mean", 0.5, bounds["kl_mean"]),), {"tokens": 640})
+        return GateReport((judge("kl_mean", 0.002, bounds["kl_mean"]),), {"tokens": 640})
 
     monkeypatch.setattr(measure, "measure_gates", fail)
     break_scale(monkeypatch)
@@ -107,6 +107,7 @@ def test_a_broken_scale_of_one_layer_is_named(
     assert names[0] == "canonicalize"
     assert names[-1] == "fuse-norm-quantize"
     by_layer = found["sqnr_by_layer"]
+    assert found["engines"] == [{"name": "target", "measured_on": "engine", "kl": 0.002}]
     assert len(by_layer) == LAYERS
     assert min(by_layer[:2]) > max(by_layer[2:]) + 3
 
@@ -139,7 +140,7 @@ def test_nothing_is_named_where_no_pass_changes_what_is_computed(
 ) -> None:
     outcome = compile_deep("--recipe", "fp32", "--no-gates")
     assert outcome.code == 0
-    assert "none: what an engine loses, its build does" in outcome.out
+    assert "none changes what is computed" in outcome.out
     assert re.search(r"SQNR by layer, dB +100, 100, 100, 100\n", outcome.out)
 
 
