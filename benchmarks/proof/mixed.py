@@ -21,6 +21,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+from optc.executable.executable import Int32
 from optc.importer import import_model
 from optc.passes.quantize.budget.allocate_bits import FORMATS
 from optc.passes.quantize.budget.groups import Group, groups_of
@@ -28,12 +29,12 @@ from optc.passes.quantize.budget.knapsack import Choice, choose
 from optc.passes.quantize.budget.sensitivity import Rater, note_hessians
 from optc.passes.quantize.gptq.weights import Factors
 from optc.passes.quantize.layer_schemes import format_text, read_format
-from optc.passes.quantize.reads_text import ReadsText
 from optc.passes.quantize.scheme import Scheme
 from optc.pipeline import registry
 from optc.pipeline.entries import read_pipeline
 from optc.progress import telling
 from optc.reference.calibration import calibration_of
+from optc.reference.text import WINDOW_TOKENS, cut_windows, read_documents, token_stream
 
 ROOT = Path(__file__).resolve().parents[2]
 MODEL = ROOT / "examples/models/pycode"
@@ -180,13 +181,21 @@ def rows_of(
     return rows
 
 
+def windows_of(text: Path, windows: int) -> Int32:
+    """Windows [W, 512] spread over a text, documents framed as the model was trained."""
+    frame = json.loads((MODEL / "config.json").read_text())
+    ids = frame["bos_token_id"], frame["eos_token_id"]
+    stream = token_stream(read_documents(text), MODEL / "tokenizer.json", *ids)
+    return cut_windows(stream, WINDOW_TOKENS, windows)[:, :-1].copy()
+
+
 def measure(known: dict[str, Any], keep: Callable[[dict[str, Any]], None]) -> dict[str, Any]:
     """All mixes; sensitivities only if they are not ``known``, and then they are kept first."""
     model = import_model(MODEL).model
     read_pipeline(["canonicalize"], registry).run(model)
     groups = groups_of(model, head=True)
     store = calibration_of(model)
-    tokens = ReadsText(text=str(CALIBRATION), folder=str(MODEL), windows=64).tokens()
+    tokens = windows_of(CALIBRATION, 64)
     note_hessians(model, tokens, groups, store)
     factors = Factors(store)
     alone = known.get("sensitivity")
@@ -194,7 +203,7 @@ def measure(known: dict[str, Any], keep: Callable[[dict[str, Any]], None]) -> di
         alone = sensitivities(Rater(model, tokens[::16], store, factors), groups)
         keep({"sensitivity": alone})
     mixes = all_mixes(groups, alone)
-    held_out = ReadsText(text=str(TEXT), folder=str(MODEL), windows=60).tokens()
+    held_out = windows_of(TEXT, 60)
     changes = [
         {i: read_format(text, BASE, text) for i, text in enumerate(mix.formats)} for mix in mixes
     ]
