@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 from tests.end_to_end.test_main_job import ROOT, optc
@@ -11,8 +10,8 @@ MODEL = ROOT / "examples/models/pycode-draft"
 CALIBRATION = ROOT / "examples/text/code_calibration.jsonl"
 #: Few windows: what is looked at does not depend on how good the choice is.
 FEW = (
-    *("--set", "allocate-bits.windows=4", "--set", "allocate-bits.measured_windows=1"),
-    *("--set", "allocate-bits.formats=[4g32,6g64,8]", "--set", "propagate-errors.windows=4"),
+    *("--set", "allocate-bits.windows=2", "--set", "allocate-bits.measured_windows=1"),
+    *("--set", "allocate-bits.formats=[4g32,6g64,8]", "--set", "propagate-errors.windows=2"),
 )
 
 
@@ -30,7 +29,7 @@ def test_an_artifact_keeps_to_its_budget_and_says_how(tmp_path: Path) -> None:
             output,
             "--no-gates",
         ),
-        *("--calibration", CALIBRATION, "--self-draft", "1", *FEW),
+        *("--calibration", CALIBRATION, *FEW),
     )
     found = optc("inspect", output)
     passes = {one["name"]: one for one in found["report"]["passes"]}
@@ -42,20 +41,3 @@ def test_an_artifact_keeps_to_its_budget_and_says_how(tmp_path: Path) -> None:
     assert len(set(formats.values())) > 1
     stated = found["manifest"]["pipeline"]
     assert all(f"down_proj.weight={formats[n]}" in stated for n in formats if "down_proj" in n)
-    report = json.loads((output / "report.json").read_text())
-    draft = {one["name"]: one for one in report["self"]["passes"]}
-    assert draft["allocate-bits"]["details"]["given"] < passes["allocate-bits"]["count"]
-
-
-def test_a_budget_below_the_smallest_formats_is_one_clear_error(tmp_path: Path) -> None:
-    result = optc(
-        *("compile", MODEL, "--recipe", "mixed-4", "--budget", "4bpw", "-o", tmp_path / "a"),
-        *("--calibration", CALIBRATION, "--no-gates", *FEW),
-        code=2,
-    )
-    assert result["error"]["where"] == "pass allocate-bits"
-    assert (
-        "the budget 4bpw cannot be met: the smallest formats reach 4.6"
-        in (result["error"]["message"])
-    )
-    assert not list(tmp_path.iterdir())

@@ -1,11 +1,51 @@
-"""What passes warn of reaches the compile's warnings."""
+"""What passes warn of reaches the compile; what they settle holds for some layers too."""
 
 from __future__ import annotations
 
-from optc.driver.compiling.lowering import Lowered
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from optc.driver.compiling.lowering import Lowered, lower_dense
+from optc.driver.drafts.layer_skip import keep_first_layers
+from optc.passes.quantize.budget.allocate_bits import AllocateBits
+from optc.passes.quantize.quantize_weights import QuantizeWeights
 from optc.pipeline.base import PassReport
+from optc.pipeline.pipeline import Pipeline
 from optc.pipeline.record import PassRecord
-from tests.support.dense_models import dense_model
+from tests.support import dense_models
+
+
+def test_first_layers_get_the_formats_of_the_whole_model(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(dense_models, "D", 64)
+    monkeypatch.setattr(dense_models, "FF", 96)
+    model = dense_models.dense_model(2)
+    names = [
+        f"l{i}.{part}" for i in range(2) for part in ("q", "k", "v", "o", "gate", "up", "down")
+    ]
+    formats = tuple(f"{name}={'3g32' if name[1] == '0' else '2g32'}" for name in names)
+    settled = {"quantize-weights.layer_bits": (*formats, "head=5g32")}
+    whole = PassRecord(0, "allocate-bits", "", 0.0, PassReport(count=9, settled=settled))
+    quantize = QuantizeWeights(bits=4, group_size=32, symmetric=False, group_scales="int")
+    allocate = AllocateBits(text="text", folder="folder")
+    pipeline = Pipeline((allocate, quantize))
+    options: Any = SimpleNamespace(recipe=SimpleNamespace(pipeline=pipeline))
+    keep_first_layers(model, 1)
+    first, second = lower_dense(model, options, [whole])
+    assert first.report.details == {"given": 5}
+    assert second.report.details == {
+        "int3 groups of 32 asymmetric, integer": 7,
+        "int5 groups of 32 asymmetric, integer": 1,
+        "embedding shares the head": 1,
+    }
+    assert not any(name in second.spec for name in names if name[1] == "1")
+    bits = {
+        node.attributes["bits"].as_int()
+        for node in model.graph
+        if node.op_type == "QuantizedMatMul"
+    }
+    assert bits == {3, 5}
 
 
 def test_warnings_are_those_of_passes_that_found_nothing_and_of_their_reports() -> None:
@@ -14,7 +54,7 @@ def test_warnings_are_those_of_passes_that_found_nothing_and_of_their_reports() 
         PassRecord(1, "calibrate", "calibrate", 0.1, PassReport(warnings=["short", "odd"])),
         PassRecord(2, "kv-cache", "kv-cache", 0.1, PassReport()),
     )
-    lowered = Lowered(dense_model(1), dense_model(1), runs, "spec")
+    lowered = Lowered(dense_models.dense_model(1), dense_models.dense_model(1), runs, "spec")
     assert lowered.warnings == (
         "pass fuse-x: nothing",
         "pass calibrate: short",
