@@ -12,7 +12,7 @@ from optc.pipeline.base import Pass
 from optc.recipe import Recipe
 
 #: The passes that run the model over a text.
-READ_TEXT = ("calibrate", "allocate-bits", "propagate-errors")
+READ_TEXT = ("calibrate", "balance-keys", "allocate-bits", "propagate-errors")
 
 
 def with_adapters(recipe: Recipe, text: str) -> Recipe:

@@ -8,6 +8,11 @@ of 32-bit words that hold ``pack`` elements, next to each other:
 
 and, for int8, of the 16 tokens' float32 scales behind them. So one vector of words holds what one
 dot-product instruction takes, and a sum runs over words in the order of memory.
+
+int4 pools have the words of int8 pools of half as many dimensions: byte 16 j + i of a token has the
+codes of dimensions 32 j + i (lower half) and 32 j + 16 + i. Behind them lie bytes [D / 16, 16]: of
+each group and token, the scale less 1 and, in the upper half, the zero point; then the 16 tokens'
+bfloat16 scales.
 """
 
 from __future__ import annotations
@@ -15,7 +20,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from optc.errors import InputError
-from optc.executable.executable import EngineSpec, LayerKV
+from optc.executable.executable import INT4_GROUP, EngineSpec, LayerKV
 
 #: Slots of one tile; block sizes are multiples of it.
 TILE = 16
@@ -27,25 +32,45 @@ class PoolType:
 
     Attributes:
         element: NumPy's and TVM's name of an element. bfloat16 is kept as its bits, int8 as the
-            unsigned code value + 128.
+            unsigned code value + 128, int4 as bytes of two codes.
         pack: Elements of a 32-bit word.
-        scaled: A float32 scale of each token and KV head lies behind the tile's elements.
+        scale_bytes: Of the scale of each token and KV head, behind the tile's elements; 0: none.
+        group: Dimensions that share a scale and a zero point, and two codes a byte; 0: none do.
     """
 
     element: str
     pack: int
-    scaled: bool = False
+    scale_bytes: int = 0
+    group: int = 0
+
+    @property
+    def scaled(self) -> bool:
+        """Tokens have scales."""
+        return self.scale_bytes > 0
+
+    def stored(self, dim: int) -> int:
+        """Elements of one token and KV head of ``dim`` dimensions, without scales."""
+        return dim // 2 if self.group else dim
+
+    def groups(self, dim: int) -> int:
+        """Groups of ``dim`` dimensions."""
+        return dim // self.group if self.group else 0
+
+    def scales_at(self, dim: int) -> int:
+        """Where the tokens' scales begin in one tile and KV head."""
+        return TILE * (self.stored(dim) + self.groups(dim))
 
     def width(self, dim: int) -> int:
         """Elements of one tile and KV head of ``dim`` dimensions, scales included."""
-        return TILE * dim + (TILE * self.pack if self.scaled else 0)
+        return self.scales_at(dim) + TILE * self.scale_bytes
 
 
 #: By the KV type's name in the normal form.
 POOL_TYPES = {
     "float32": PoolType("float32", 1),
     "bfloat16": PoolType("uint16", 2),
-    "int8": PoolType("uint8", 4, scaled=True),
+    "int8": PoolType("uint8", 4, scale_bytes=4),
+    "int4": PoolType("uint8", 4, scale_bytes=2, group=INT4_GROUP),
 }
 
 

@@ -34,8 +34,17 @@ class KVGroup:
     layers: tuple[int, ...]
 
 
-#: Types of KV pools: bytes of an element, and of the scale of each token and KV head.
-KV_TYPES = {"float32": (4, 0), "float16": (2, 0), "bfloat16": (2, 0), "int8": (1, 4)}
+#: Channels of a group of int4 pools.
+INT4_GROUP = 16
+#: Types of KV pools: bytes of an element, and of the scale of each token and KV head. An element
+#: of int4 is half a byte and its share of the byte of its group.
+KV_TYPES: dict[str, tuple[float, int]] = {
+    "float32": (4, 0),
+    "float16": (2, 0),
+    "bfloat16": (2, 0),
+    "int8": (1, 4),
+    "int4": (1 / 2 + 1 / INT4_GROUP, 2),
+}
 
 
 @dataclass(frozen=True)
@@ -52,7 +61,7 @@ class LayerKV:
     def bytes_per_token(self) -> int:
         """Bytes of K and V, scales included, that one token occupies in this layer."""
         element, scale = KV_TYPES[self.dtype]
-        return self.kv_heads * ((self.key_dim + self.value_dim) * element + 2 * scale)
+        return int(self.kv_heads * ((self.key_dim + self.value_dim) * element + 2 * scale))
 
 
 @dataclass(frozen=True)

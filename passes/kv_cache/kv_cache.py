@@ -8,7 +8,7 @@ from typing import ClassVar
 import onnx_ir as ir
 
 from optc.errors import InputError, UnsupportedError
-from optc.executable.executable import LayerKV
+from optc.executable.executable import INT4_GROUP, LayerKV
 from optc.forms.decoder import Dense
 from optc.forms.form import Form
 from optc.forms.kv_pools import KVPools
@@ -20,7 +20,7 @@ from optc.passes.kv_cache.token_rows import collapse, narrow_to_int32
 from optc.pipeline.base import Pass, PassReport
 
 #: Types of paged pools.
-_TYPES = ("float32", "bfloat16", "float16", "int8")
+_TYPES = ("float32", "bfloat16", "float16", "int8", "int4")
 _STEP_SHAPES: dict[str, tuple[int | str, ...]] = {
     "slot_mapping": ("G", "T"),
     "query_starts": ("B+1",),
@@ -41,11 +41,13 @@ class KVCache(Pass):
         tree: The rows of a sequence may form a tree: the input ``tree_parent`` is added.
         dtype: What the pools hold: ``float32``; ``bfloat16``, queries and softmax weights rounded
             to it, too; ``float16``, which ONNX Runtime's engines for CUDA keep in pages, and no
-            other engine; or ``int8``, symmetric, with one float32 scale for each token and KV head
-            of K and of V. New rows are read back from the pools like all others.
-        query_bits: 8: with int8 pools, queries are rounded to int8, too, one scale for each row and
-            head, as SageAttention does (Zhang et al., 2024); 0: they are not. Pools of other types
-            go without.
+            other engine; ``int8``, symmetric, with one float32 scale for each token and KV head
+            of K and of V; or ``int4``, which groups of 16 channels share scales and zero points in
+            (`optc.ir.functions.int4_groups`). New rows are read back from the pools like all
+            others.
+        query_bits: 8: with int8 or int4 pools, queries are rounded to int8, too, one scale for each
+            row and head, as SageAttention does (Zhang et al., 2024); 0: they are not. Pools of
+            other types go without.
     """
 
     name: ClassVar[str] = "kv-cache"
@@ -137,10 +139,12 @@ def _page(
     step: dict[str, ir.Value],
 ) -> LayerKV:
     """Replace one attention by its paged form; returns the shape of the layer's KV."""
-    bits = options.query_bits if options.dtype == "int8" else 0
+    bits = options.query_bits if options.dtype in ("int8", "int4") else 0
     attributes = attributes_of(node)
     kv_heads = int(attributes["kv_num_heads"])
     dims = {"k": _head_width(node, 1, kv_heads), "v": _head_width(node, 2, kv_heads)}
+    if options.dtype == "int4":
+        _check_groups(node, dims)
     float32 = ir.TensorType(ir.DataType.FLOAT)
     pools = {}
     for kind, dim in dims.items():
@@ -176,6 +180,18 @@ def _page(
     replace_node([node], [paged], node.outputs, paged.outputs[:1])
     paged.outputs[0].shape = shape
     return LayerKV(group, kv_heads, dims["k"], dims["v"], options.dtype)
+
+
+def _check_groups(node: ir.Node, dims: dict[str, int]) -> None:
+    """Keys and values divide into pairs of groups, as int4 pools hold them."""
+    for kind, dim in dims.items():
+        if dim % (2 * INT4_GROUP):
+            raise UnsupportedError(
+                f"int4 KV takes head dimensions that are multiples of {2 * INT4_GROUP}, not {dim}"
+                f" ({kind})",
+                where=f"pass kv-cache, node {node.name or node.op_type}",
+                hint="kv-cache.dtype=int8 takes any",
+            )
 
 
 def _head_width(node: ir.Node, index: int, kv_heads: int) -> int:

@@ -95,6 +95,8 @@ CASES = [
     Case(lengths=(33, 16, 15), rows=(1, 1, 1)),
     Case(dtype="bfloat16"),
     Case(dtype="int8"),
+    Case(dtype="int4", key_dim=32, value_dim=64),
+    Case(dtype="int4", key_dim=64, value_dim=32, query_bits=8, window=16, kv_heads=1),
     Case(dtype="bfloat16", window=16, softcap=1.5, kv_heads=1),
     Case(dtype="int8", query_bits=8, window=16, kv_heads=1),
     Case(dtype="int8", window=5, softcap=1.5, block_size=32, blocks=6),

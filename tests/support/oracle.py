@@ -92,8 +92,43 @@ def represented(rows: Array, dtype: str) -> Array:
         return rows
     if dtype == "bfloat16":
         return bf16(rows)
+    if dtype == "int4":
+        codes, groups, step = int4_codes(rows)
+        return int4_integers(codes, groups).astype(np.float32) * step
     codes, scale = quantize_activation(rows)
     return codes.astype(np.float32) * scale
+
+
+def int4_codes(rows: Array) -> tuple[Array, Array, Array]:
+    """Rows [..., D] as int4 pools hold them: codes [..., D] of 0..15; for each 16 channels a scale
+    of 1..16 and a zero point [..., D / 16, 2]; and the step [..., 1], bfloat16 as float32."""
+    step = bf16(np.abs(rows).max(axis=-1, keepdims=True).astype(np.float32) / np.float32(119))
+    step = np.where(step == 0, np.float32(1), step)
+    whole = np.rint(rows / step).astype(np.int64)
+    codes, groups = np.empty(whole.shape, np.uint8), []
+    for g in range(0, rows.shape[-1], 16):
+        i = whole[..., g : g + 16]
+        low, high = np.minimum(i.min(-1), 0)[..., None], np.maximum(i.max(-1), 0)[..., None]
+        best = None
+        for wanted in (np.ceil((high - low) / 15), np.floor((high - low) / 15)):
+            scale = np.clip(wanted, 1, 16).astype(np.int64)
+            point = np.minimum(np.rint(-low / scale), 15).astype(np.int64)
+            code = np.clip(np.rint(i / scale) + point, 0, 15).astype(np.int64)
+            lost = np.square(scale * (code - point) - i).sum(-1, keepdims=True)
+            now = (code, scale, point, lost)
+            if best is not None:
+                now = tuple(np.where(lost < best[3], a, b) for a, b in zip(now, best, strict=True))
+            best = now
+        assert best is not None
+        codes[..., g : g + 16] = best[0]
+        groups.append(np.concatenate(best[1:3], axis=-1))
+    return codes, np.stack(groups, axis=-2), step
+
+
+def int4_integers(codes: Array, groups: Array) -> Array:
+    """The int8 that codes [..., D] stand for."""
+    scale, point = (np.repeat(groups[..., i].astype(np.int64), 16, axis=-1) for i in range(2))
+    return scale * (codes.astype(np.int64) - point)
 
 
 def attention(

@@ -7,6 +7,7 @@ form are float32 and hold the values that the type represents.
 
 from __future__ import annotations
 
+from optc.ir.functions.int4_groups import grouped
 from optc.ir.functions.operator import Attributes, integer, integers, real
 from optc.ir.functions.visible_tokens import visible
 
@@ -26,6 +27,8 @@ def _represented(kind: str, dtype: str) -> list[str]:
             f"{kind}_narrow = Cast <to: int = {_NARROW[dtype]}> ({rows})",
             f"{kept} = {_widen(kind)}",
         ]
+    if dtype == "int4":
+        return grouped(kind)
     return [
         integers(f"{kind}_last", (-1,)),
         real(f"{kind}_steps", 127.0),
@@ -131,6 +134,14 @@ def _softmax(dtype: str) -> list[str]:
     ]
 
 
+def _query_type(attributes: Attributes) -> str:
+    """What queries are rounded to: over pools of integers, what ``query_bits`` says."""
+    dtype = str(attributes["kv_dtype"])
+    if dtype in ("int8", "int4"):
+        return "int8" if attributes["query_bits"] else "float32"
+    return dtype
+
+
 def _scores(q: str, attributes: Attributes) -> list[str]:
     """Softmax of q [T, H*Dk] over the visible columns, and the weighted values."""
     kv_heads, dtype = int(attributes["kv_num_heads"]), str(attributes["kv_dtype"])
@@ -150,9 +161,7 @@ def _scores(q: str, attributes: Attributes) -> list[str]:
         f"q_heads = Reshape ({q}, q_split)",
         "q_by_head = Transpose <perm: ints = [1, 2, 0, 3]> (q_heads)",
         "q_rows = Reshape (q_by_head, q_merge_shape)",
-        *_represented(
-            "q", "int8" if attributes["query_bits"] else dtype.replace("int8", "float32")
-        ),
+        *_represented("q", _query_type(attributes)),
         "keys = Transpose <perm: ints = [0, 2, 1]> (k_seen)",
         "products = MatMul (q_kept_rows, keys)",
         real("scale", float(attributes["scale"])),

@@ -6,8 +6,14 @@ import numpy as np
 
 from optc.backends.tvm.kv_layout import POOL_TYPES, TILE
 from tests.backends.tvm.kernel_cases import Array
+from tests.support import oracle
 
 KV_TYPES = tuple(POOL_TYPES)
+
+
+def taken_dim(dtype: str, dim: int) -> int:
+    """The next dimension from ``dim`` on that pools of a type take."""
+    return -(-dim // 32) * 32 if dtype == "int4" else dim
 
 
 def bf16_bits(values: Array) -> Array:
@@ -33,6 +39,8 @@ def represented(values: Array, dtype: str) -> Array:
         return values
     if dtype == "bfloat16":
         return bf16_value(bf16_bits(values))
+    if dtype == "int4":
+        return oracle.represented(values, "int4")
     codes, scale = int8_codes(values)
     return (codes.astype(np.float32) - 128) * scale
 
@@ -48,6 +56,9 @@ def put(pool: Array, kind: str, dtype: str, slots: Array, values: Array) -> None
     """Store values [n, Hkv, d] as keys (``kind`` k) or values (v) at ``slots`` [n]."""
     dim = values.shape[2]
     tile, offset = slots // TILE, slots % TILE
+    if dtype == "int4":
+        _put_int4(pool, kind, (tile, offset), values)
+        return
     heads = np.arange(values.shape[1])
     at = (tile[:, None, None], heads[:, None], _positions(kind, dtype, dim)[offset][:, None])
     if dtype == "int8":
@@ -59,12 +70,43 @@ def put(pool: Array, kind: str, dtype: str, slots: Array, values: Array) -> None
 
 def stored(pool: Array, kind: str, dtype: str, dim: int) -> Array:
     """What the pool represents, by slot: float32 [slots, Hkv, d]."""
+    if dtype == "int4":
+        return _stored_int4(pool, kind, dim)
     elements = pool[..., _positions(kind, dtype, dim)]  # [tiles, Hkv, 16, d]
     if dtype == "int8":
         scales = pool[..., TILE * dim :].view(np.float32)
         values = (elements.astype(np.float32) - 128) * scales[..., None]
     else:
         values = elements if dtype == "float32" else bf16_value(elements)
+    return values.swapaxes(1, 2).reshape(-1, pool.shape[1], dim)
+
+
+def _put_int4(pool: Array, kind: str, at: tuple[Array, Array], values: Array) -> None:
+    """Codes in pairs of dimensions 16 apart, as int8 of half as many; groups; bfloat16 scales."""
+    tile, offset = at
+    codes, groups, step = oracle.int4_codes(values)
+    n, heads, dim = values.shape
+    pairs = codes.reshape(n, heads, dim // 32, 2, 16)
+    packed = (pairs[:, :, :, 0] | pairs[:, :, :, 1] << 4).reshape(n, heads, dim // 2)
+    head = np.arange(heads)
+    place = _positions(kind, "int4", dim // 2)[offset][:, None]
+    pool[tile[:, None, None], head[:, None], place] = packed
+    group = TILE * dim // 2 + np.arange(dim // 16) * TILE
+    place = group + offset[:, None, None]
+    pool[tile[:, None, None], head[:, None], place] = groups[..., 0] - 1 + groups[..., 1] * 16
+    scales = pool[..., TILE * dim * 9 // 16 :].view(np.uint16)
+    scales[tile, :, offset] = bf16_bits(step[..., 0])
+
+
+def _stored_int4(pool: Array, kind: str, dim: int) -> Array:
+    packed = pool[..., _positions(kind, "int4", dim // 2)]  # [tiles, Hkv, 16, d / 2]
+    halves = packed.reshape(*packed.shape[:-1], dim // 32, 1, 16)
+    codes = np.concatenate([halves & 15, halves >> 4], axis=-2).reshape(*packed.shape[:-1], dim)
+    groups = pool[..., TILE * dim // 2 : TILE * dim * 9 // 16]
+    by_token = groups.reshape(*pool.shape[:2], dim // 16, TILE).swapaxes(2, 3)
+    integers = oracle.int4_integers(codes, np.stack([(by_token & 15) + 1, by_token >> 4], axis=-1))
+    scales = bf16_value(pool[..., TILE * dim * 9 // 16 :].view(np.uint16))
+    values = integers.astype(np.float32) * scales[..., None]
     return values.swapaxes(1, 2).reshape(-1, pool.shape[1], dim)
 
 

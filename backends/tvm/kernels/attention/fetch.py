@@ -55,9 +55,9 @@ def fetch_scales(part: Part, i: Expr, *, keys: bool) -> None:
         return
     with tir.If(part.queries.fetch), tir.Then():
         if keys:
-            prefetch(pools.k, *part.following.at(i), wide(TILE * shape.key_dim))
+            prefetch(pools.k, *part.following.at(i), wide(shape.type.scales_at(shape.key_dim)))
         else:
-            prefetch(pools.v, *part.place.at(i), wide(TILE * shape.value_dim))
+            prefetch(pools.v, *part.place.at(i), wide(shape.type.scales_at(shape.value_dim)))
 
 
 def _fetch_quarters(
@@ -65,8 +65,9 @@ def _fetch_quarters(
 ) -> None:
     pool, at, dim = tile
     line = TILE * pools.shape.type.pack  # elements of a cache line
-    first, end = (TILE * dim // line * quarter // 4 for quarter in quarters)
+    lines = pools.shape.type.scales_at(dim) // line
+    first, end = (lines * quarter // 4 for quarter in quarters)
     turn, count = turns
-    each = -(-(end - first) // count)
+    each = -(-(end - first) // count) if end > first else 0
     for offset in range(first, first + each):
         prefetch(pool, *at, wide(tir.min(turn * each + offset, end - 1)) * line)

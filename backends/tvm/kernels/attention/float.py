@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from tvm.tirx.script.builder import ir as tir
 
-from optc.backends.tvm.kernels.attention.operands import Operands, widened
+from optc.backends.tvm.kernels.attention.operands import Operands, Words, widened
 from optc.backends.tvm.kernels.dsl import bf16
 from optc.backends.tvm.kernels.dsl.script import (
     LANES,
@@ -53,11 +53,19 @@ class Float32:
     ) -> None:
         """Tokens have no scales."""
 
-    def words(
-        self, pool: Expr, at: tuple[Expr, Expr], first: Expr, lanes: int, kept: Expr | None = None
+    def keys(self, pool: Expr, words: Words) -> tuple[Expr, ...]:
+        """float32x16."""
+        return self.values(pool, words, LANES)
+
+    def values(
+        self, pool: Expr, words: Words, lanes: int, kept: Expr | None = None
     ) -> tuple[Expr, ...]:
         """float32x16."""
-        return (bind(widened(load(pool, *at, wide(first), lanes=lanes))),)
+        return (bind(widened(load(pool, *words.at, words.first, lanes=lanes))),)
+
+    def scales(self, pool: Expr, at: tuple[Expr, Expr], first: int) -> Expr:
+        """Tokens have no scales."""
+        raise NotImplementedError
 
     def kept(self, word: Expr, low: Expr, end: Expr) -> Expr | None:
         """A word is one token."""
@@ -114,13 +122,21 @@ class BFloat16:
     ) -> None:
         """Tokens have no scales."""
 
-    def words(
-        self, pool: Expr, at: tuple[Expr, Expr], first: Expr, lanes: int, kept: Expr | None = None
+    def keys(self, pool: Expr, words: Words) -> tuple[Expr, ...]:
+        """u32x16, first element in the lower half."""
+        return self.values(pool, words, LANES)
+
+    def values(
+        self, pool: Expr, words: Words, lanes: int, kept: Expr | None = None
     ) -> tuple[Expr, ...]:
         """u32x16, first element in the lower half."""
-        loaded = load(pool, *at, wide(first) * 2, lanes=2 * lanes)
+        loaded = load(pool, *words.at, words.first * 2, lanes=2 * lanes)
         whole = widened(tir.reinterpret(loaded, dtype=f"uint32x{lanes}"))
         return (bind(whole if kept is None else whole & splat(kept)),)
+
+    def scales(self, pool: Expr, at: tuple[Expr, Expr], first: int) -> Expr:
+        """Tokens have no scales."""
+        raise NotImplementedError
 
     def kept(self, word: Expr, low: Expr, end: Expr) -> Expr | None:
         """What is stored for tokens that are not seen may be no number."""

@@ -8,7 +8,7 @@ from typing import ClassVar
 from tvm.tirx.script.builder import ir as tir
 
 from optc.backends.tvm.isa import Isa
-from optc.backends.tvm.kernels.attention.operands import Operands, combine, widened
+from optc.backends.tvm.kernels.attention.operands import Operands, Words, combine, widened
 from optc.backends.tvm.kernels.dsl.script import (
     LANES,
     Expr,
@@ -104,12 +104,24 @@ class Int8:
         store(weights.factor, unit, m)
         self._set_start(weights, total, m)
 
-    def words(
-        self, pool: Expr, at: tuple[Expr, Expr], first: Expr, lanes: int, kept: Expr | None = None
+    def keys(self, pool: Expr, words: Words) -> tuple[Expr, ...]:
+        """u8x64, as the instruction set's dot product takes them, in halves for 8 lanes."""
+        return self.values(pool, words, LANES)
+
+    def values(
+        self, pool: Expr, words: Words, lanes: int, kept: Expr | None = None
     ) -> tuple[Expr, ...]:
         """u8x64, as the instruction set's dot product takes them, in halves for 8 lanes."""
-        loaded = load(pool, *at, wide(first) * 4, lanes=4 * lanes)
-        whole = bind(widened(tir.reinterpret(loaded, dtype=f"int32x{lanes}")))
+        loaded = load(pool, *words.at, words.first * 4, lanes=4 * lanes)
+        return self.prepared(bind(widened(tir.reinterpret(loaded, dtype=f"int32x{lanes}"))))
+
+    def scales(self, pool: Expr, at: tuple[Expr, Expr], first: int) -> Expr:
+        """float32 scales of a tile's 16 tokens, from element ``first`` on."""
+        last = load(pool, *at, wide(first), lanes=4 * LANES)
+        return bind(tir.reinterpret(last, dtype=f"float32x{LANES}"))
+
+    def prepared(self, whole: Expr) -> tuple[Expr, ...]:
+        """Codes i32x16, four a lane, as the dot product takes them."""
         ops = dot_ops(self.isa)
         return tuple(
             prepared

@@ -10,12 +10,14 @@ softmax weights, the *operands*, which are repeated in every lane.
   1 / 16256, and those two digits of 7 bits, the operand's two *planes*; or queries integers of 8
   bits, one plane, in units of 1 / 127. Products and sums are exact integers on every instruction
   set (vpdpbusd, vpmaddubsw).
+- int4: the same, of the int8 that codes, scales and zero points of groups stand for.
 """
 
 from __future__ import annotations
 
 from optc.backends.tvm.isa import Isa
 from optc.backends.tvm.kernels.attention.float import BFloat16, Float32
+from optc.backends.tvm.kernels.attention.int4 import Int4
 from optc.backends.tvm.kernels.attention.int8 import Int8
 from optc.backends.tvm.kernels.attention.operands import Numbers
 from optc.backends.tvm.kernels.kv.pools import KVShape
@@ -29,4 +31,7 @@ def numbers_of(shape: KVShape, isa: Isa, query_bits: int) -> Numbers:
     if shape.dtype == "bfloat16":
         return BFloat16(isa.bf16)
 
-    return Int8(isa, 1 if query_bits else 2)
+    planes = 1 if query_bits else 2
+    if shape.dtype == "int4":
+        return Int4(isa, planes, shape.key_dim, shape.value_dim)
+    return Int8(isa, planes)

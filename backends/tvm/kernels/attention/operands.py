@@ -7,7 +7,15 @@ from typing import ClassVar, Protocol
 
 from tvm.tirx.script.builder import ir as tir
 
-from optc.backends.tvm.kernels.dsl.script import LANES, Expr, Register, bind, lanes_of, splat
+from optc.backends.tvm.kernels.dsl.script import (
+    LANES,
+    Expr,
+    Register,
+    bind,
+    lanes_of,
+    splat,
+    wide,
+)
 
 
 @dataclass(frozen=True)
@@ -23,6 +31,28 @@ class Operands:
     elements: Expr
     factor: Expr = None
     start: Expr = None
+
+
+@dataclass(frozen=True)
+class Words:
+    """16 words of a tile and head.
+
+    Attributes:
+        at: The pool's tile and KV head.
+        row: Row of words.
+        column: First of the 16 words in the row.
+        width: Words of a row.
+    """
+
+    at: tuple[Expr, Expr]
+    row: Expr
+    column: int
+    width: int
+
+    @property
+    def first(self) -> Expr:
+        """The first word, counted through all rows."""
+        return wide(self.row) * self.width + self.column
 
 
 class Numbers(Protocol):
@@ -68,15 +98,23 @@ class Numbers(Protocol):
         of which none is above ``largest``, for a range of tiles of 16 tokens."""
         ...
 
-    def words(
-        self, pool: Expr, at: tuple[Expr, Expr], first: Expr, lanes: int, kept: Expr | None = None
+    def keys(self, pool: Expr, words: Words) -> tuple[Expr, ...]:
+        """Words of keys."""
+        ...
+
+    def values(
+        self, pool: Expr, words: Words, lanes: int, kept: Expr | None = None
     ) -> tuple[Expr, ...]:
-        """16 words of the tile and head ``at``, from word ``first`` on, zero from ``lanes`` on."""
+        """Words of values, zero from ``lanes`` on."""
+        ...
+
+    def scales(self, pool: Expr, at: tuple[Expr, Expr], first: int) -> Expr:
+        """float32 scales of a tile's 16 tokens, which lie from element ``first`` on."""
         ...
 
     def kept(self, word: Expr, low: Expr, end: Expr) -> Expr | None:
         """Which bits of a word of values belong to tokens ``low`` to ``end`` of its tile, for
-        `words`; None if all do, or the numbers are integral."""
+        `values`; None if all do, or the numbers are integral."""
         ...
 
     def operand(self, operands: Operands, m: Expr, plane: int, word: Expr) -> Expr:

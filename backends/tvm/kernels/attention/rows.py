@@ -38,9 +38,9 @@ class PagedAttention:
         group: Row of kv_lengths and block_tables.
         groups: G.
         kv_dtype: Type of the pools.
-        query_bits: 8 if queries are multiplied with int8 pools as int8, rounded half to even in
-            units of each vector's largest magnitude / 127, which halves that work; 0 if they keep
-            15 bits. Other pools know 0 only.
+        query_bits: 8 if queries are multiplied with int8 or int4 pools as int8, rounded half to
+            even in units of each vector's largest magnitude / 127, which halves that work; 0 if
+            they keep 15 bits. Other pools know 0 only.
     """
 
     heads: int
@@ -63,11 +63,12 @@ class PagedAttention:
                 hint="the number of heads must be a multiple of that of KV heads",
             )
 
-        if self.query_bits not in ((0, 8) if self.kv_dtype == "int8" else (0,)):
+        integral = self.kv_dtype in ("int8", "int4")
+        if self.query_bits not in ((0, 8) if integral else (0,)):
             raise UnsupportedError(
                 f"queries of {self.query_bits} bits have no kernel for {self.kv_dtype} pools",
                 where="PagedAttention",
-                hint="int8 pools take 8 and 0 (all), others only 0",
+                hint="int8 and int4 pools take 8 and 0 (all), others only 0",
             )
 
     @property

@@ -5,6 +5,7 @@ from __future__ import annotations
 from tvm.tirx.script.builder import ir as tir
 
 from optc.backends.tvm.kernels.attention.fetch import fetch, fetch_scales
+from optc.backends.tvm.kernels.attention.operands import Words
 from optc.backends.tvm.kernels.attention.state import Part, new_sums
 from optc.backends.tvm.kernels.dsl import math
 from optc.backends.tvm.kernels.dsl.script import Expr, bind, splat, store, wide
@@ -27,7 +28,7 @@ def score(part: Part, group: Expr, first: Expr | int, count: int) -> None:
             for u in range(odd, tiles, 2):
                 fetch(part, "score", group * tiles + u, pair, pools.k_words // 2)
             word = bind(wide(pair) * 2 + odd)
-            keys = [numbers.words(pools.k, place, word * TILE, TILE) for place in places]
+            keys = [numbers.keys(pools.k, Words(place, word, 0, TILE)) for place in places]
             for j in range(count):
                 for plane in range(numbers.query_planes):
                     operand = numbers.operand(operands, first + j, plane, word)

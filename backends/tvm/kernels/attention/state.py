@@ -45,8 +45,7 @@ class Pools:
 
     def scales(self, pool: Expr, at: At, dim: int) -> Expr:
         """float32 scales of a tile's 16 tokens."""
-        last = load(pool, *at, wide(TILE * dim), lanes=TILE * self.shape.type.pack)
-        return bind(tir.reinterpret(last, dtype=f"float32x{TILE}"))
+        return self.numbers.scales(pool, at, self.shape.type.scales_at(dim))
 
 
 @dataclass(frozen=True)

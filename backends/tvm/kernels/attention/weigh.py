@@ -8,6 +8,7 @@ from tvm.tirx.script.builder import ir as tir
 
 from optc.backends.tvm.kernels.attention.blocking import column_chunks
 from optc.backends.tvm.kernels.attention.fetch import fetch, fetch_scales
+from optc.backends.tvm.kernels.attention.operands import Words
 from optc.backends.tvm.kernels.attention.softmax import Running, merge_total
 from optc.backends.tvm.kernels.attention.state import At, Part, new_sums
 from optc.backends.tvm.kernels.dsl.script import LANES, Expr, Register, bind, wide
@@ -82,10 +83,11 @@ class _Weighed:
 
     def _add(self, at: At, word: Expr, kept: Expr | None) -> None:
         part, numbers = self.part, self.part.pools.numbers
-        start = wide(word) * part.pools.shape.value_dim
+        width = part.pools.shape.value_dim
         index = wide(self.i) * self.most + wide(word)
         values = [
-            numbers.words(part.pools.v, at, start + d, lanes, kept) for d, lanes in self.columns
+            numbers.values(part.pools.v, Words(at, word, d, width), lanes, kept)
+            for d, lanes in self.columns
         ]
         for j, totals in enumerate(self.sums):
             for plane in range(numbers.weight_planes):

@@ -55,12 +55,18 @@ def copy_slot(shape: KVShape, pools: tuple[Expr, Expr], source: Expr, target: Ex
     kinds = ((shape.key_dim, k_element), (shape.value_dim, v_element))
     with tir.serial(0, shape.kv_heads) as head:
         for pool, (dim, element) in zip(pools, kinds, strict=True):
-            with tir.serial(0, dim) as d:
+            kind = shape.type
+            with tir.serial(0, kind.stored(dim)) as d:
                 value = pool[tile, head, element(shape, offset, d)]
                 store(pool, value, to_tile, head, element(shape, to_offset, d))
-            if shape.type.scaled:
-                scale = load(pool, tile, head, TILE * dim + offset * 4, lanes=4)
-                store(pool, scale, to_tile, head, TILE * dim + to_offset * 4)
+            if kind.group:
+                with tir.serial(0, kind.groups(dim)) as group:
+                    start = TILE * kind.stored(dim) + group * TILE
+                    store(pool, pool[tile, head, start + offset], to_tile, head, start + to_offset)
+            if kind.scaled:
+                size, start = kind.scale_bytes, kind.scales_at(dim)
+                scale = load(pool, tile, head, start + offset * size, lanes=size)
+                store(pool, scale, to_tile, head, start + to_offset * size)
 
 
 def copy_tile(shape: KVShape, pools: tuple[Expr, Expr], source: Expr, target: Expr) -> None:

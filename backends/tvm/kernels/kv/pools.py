@@ -35,7 +35,7 @@ class KVShape:
         kv_heads: Hkv.
         key_dim: Dk, a multiple of 8.
         value_dim: Dv, a multiple of 8.
-        dtype: KV type: ``float32``, ``bfloat16`` or ``int8``.
+        dtype: KV type, one of `POOL_TYPES`.
 
     Raises:
         UnsupportedError: The kernels cannot take the shape or type.
@@ -60,9 +60,16 @@ class KVShape:
                 where="KV pool",
                 hint=f"one of {', '.join(POOL_TYPES)}",
             )
-        if self.dtype == "int8" and self.key_dim > _INT8_KEY_DIM:
+        pair = 2 * self.type.group  # dimensions whose codes share bytes
+        if pair and (self.key_dim % pair or self.value_dim % pair):
             raise UnsupportedError(
-                f"key dimension {self.key_dim} is too large for an int8 KV pool",
+                f"dimensions {self.key_dim} and {self.value_dim} are no multiples of {pair}",
+                where="KV pool",
+                hint=f"{self.dtype} pools take only those; use kv-cache.dtype=int8",
+            )
+        if self.type.scaled and self.key_dim > _INT8_KEY_DIM:
+            raise UnsupportedError(
+                f"key dimension {self.key_dim} is too large for an {self.dtype} KV pool",
                 where="KV pool",
                 hint=f"at most {_INT8_KEY_DIM}; use kv-cache.dtype=bfloat16",
             )
@@ -89,12 +96,12 @@ def pool_arguments(builder: KernelBuilder, tiles: Expr, shape: KVShape) -> tuple
 
 
 def k_element(shape: KVShape, offset: Expr, d: Expr | int) -> Expr:
-    """Where dimension ``d`` of the token at ``offset`` lies in a K tile of one head."""
+    """Where element ``d`` of the token at ``offset`` lies in a K tile of one head."""
     pack = shape.type.pack
     return (d // pack * TILE + offset) * pack + d % pack
 
 
 def v_element(shape: KVShape, offset: Expr, d: Expr | int) -> Expr:
-    """Where dimension ``d`` of the token at ``offset`` lies in a V tile of one head."""
-    pack = shape.type.pack
-    return (offset // pack * shape.value_dim + d) * pack + offset % pack
+    """Where element ``d`` of the token at ``offset`` lies in a V tile of one head."""
+    pack, width = shape.type.pack, shape.type.stored(shape.value_dim)
+    return (offset // pack * width + d) * pack + offset % pack

@@ -24,6 +24,7 @@ from tests.backends.tvm.attention_cases import (
     sequences,
 )
 from tests.backends.tvm.kernel_cases import TARGETS, compiled, isa_named, sqnr
+from tests.backends.tvm.kv_pools import taken_dim
 
 #: With all that this machine has, such as vdpbf16ps.
 NATIVE = isa_of(parse_target("native"))
@@ -36,10 +37,18 @@ CONFIGS = {
     "wide": PagedAttention(2, 1, 256, 256, 1 / 16, window=300),
     "seven-shared": PagedAttention(14, 2, 128, 128, 0.09),
 }
+
+
+def _of(config: PagedAttention, dtype: str, bits: int) -> PagedAttention:
+    """The configuration, with the next larger dimensions that pools of the type take."""
+    dims = taken_dim(dtype, config.key_dim), taken_dim(dtype, config.value_dim)
+    return replace(config, key_dim=dims[0], value_dim=dims[1], kv_dtype=dtype, query_bits=bits)
+
+
 #: Every configuration in every arithmetic, on one of the targets in turn.
 CASES = [
     pytest.param(
-        replace(config, kv_dtype=dtype, query_bits=bits),
+        _of(config, dtype, bits),
         TARGETS[(i + j) % 2],
         id=f"{name}-{dtype}-{bits}-{TARGETS[(i + j) % 2]}",
     )
@@ -49,7 +58,7 @@ CASES = [
 #: Least signal to noise, dB, and largest error. bfloat16: a weight within float32's rounding of a
 #: tie may go the other way. int8: operands are fixed-point numbers of 14 and 15 bits, or
 #: queries the int8 that the oracle takes, too.
-BOUNDS = {"float32": (120, 1e-5), "bfloat16": (80, 4e-3), "int8": (65, 4e-3)}
+BOUNDS = {"float32": (120, 1e-5), "bfloat16": (80, 4e-3), "int8": (65, 4e-3), "int4": (65, 4e-3)}
 
 
 @pytest.mark.parametrize(("config", "target"), CASES)
@@ -76,7 +85,7 @@ def test_bits_do_not_depend_on_instruction_set_or_block_size(dtype: str, bits: i
 @pytest.mark.parametrize(("dtype", "bits"), ARITHMETICS)
 @pytest.mark.parametrize("name", ["gqa", "window-softcap"])
 def test_bits_do_not_depend_on_batch_mates_or_chunks(name: str, dtype: str, bits: int) -> None:
-    config, isa = replace(CONFIGS[name], kv_dtype=dtype, query_bits=bits), NATIVE
+    config, isa = _of(CONFIGS[name], dtype, bits), NATIVE
     step = sequences(config, MIXED)
     together = attend(config, isa, step, 32)
     first = 0
@@ -131,6 +140,8 @@ def test_bits_do_not_depend_on_threads() -> None:
         ("int8", 8, "x86-64-v4-vnni", ("vpdpbusd", "zmm"), ()),
         ("int8", 0, "x86-64-v4-vnni", ("vpdpbusd", "zmm"), ()),
         ("int8", 0, "x86-64-v3", ("vpmaddubsw", "vpmaddwd"), ("zmm",)),
+        ("int4", 8, "x86-64-v4-vnni", ("vpdpbusd", "vpmullw", "zmm"), ()),
+        ("int4", 0, "x86-64-v3", ("vpmaddubsw", "vpmullw"), ("zmm",)),
     ],
 )
 def test_assembly_uses_the_instructions_of_its_target(

@@ -9,7 +9,7 @@ from optc.backends.tvm.kernels.kv.rotary_kv import Rotary, RotaryKV, WriteKV
 from optc.backends.tvm.kernels.kv.tree_kv import TreeKV
 from optc.errors import UnsupportedError
 from tests.backends.tvm.kernel_cases import TARGETS, Array, blank, isa_named, run
-from tests.backends.tvm.kv_pools import KV_TYPES, garbage, put, represented, stored
+from tests.backends.tvm.kv_pools import KV_TYPES, garbage, put, represented, stored, taken_dim
 
 EPSILON = 1e-6
 ROWS, TILES = 7, 4
@@ -58,6 +58,7 @@ def test_rotary_kv(
     norm: bool,
 ) -> None:
     rng = np.random.default_rng(key_dim)
+    key_dim, value_dim = taken_dim(dtype, key_dim), taken_dim(dtype, value_dim)
     q, k, v = (
         rng.standard_normal((ROWS, n, d)).astype(np.float32)
         for n, d in ((heads, key_dim), (kv_heads, key_dim), (kv_heads, value_dim))
@@ -99,37 +100,45 @@ def test_rotary_kv(
 def _step(dtype: str, values: Array) -> float:
     """The largest error of what a pool represents."""
     largest = float(np.abs(values).max())
-    return {"float32": 0.0, "bfloat16": largest / 256, "int8": largest / 254}[dtype]
+    steps = {"bfloat16": 256, "int8": 254, "int4": 14}  # of int4, 8 of 119 and half of the 119th
+    return 0.0 if dtype == "float32" else largest / steps[dtype]
 
 
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize(
     ("interleaved", "dtype"),
-    [(False, "float32"), (True, "float32"), (True, "bfloat16"), (False, "int8")],
+    [
+        (False, "float32"),
+        (True, "float32"),
+        (True, "bfloat16"),
+        (False, "int8"),
+        (False, "int4"),
+    ],
 )
 def test_rotary_and_write_alone_equal_the_fused_kernel(
     target: str, interleaved: bool, dtype: str
 ) -> None:
     isa, rng = isa_named(target), np.random.default_rng(0)
-    q, k, v = rng.standard_normal((3, 60, 2 * 40)).astype(np.float32)  # 60 rows go parallel
+    dim = taken_dim(dtype, 40)
+    q, k, v = rng.standard_normal((3, 60, 2 * dim)).astype(np.float32)  # 60 rows go parallel
     angles = rng.uniform(-3, 3, (60, 12)).astype(np.float32)
     cos, sin = np.cos(angles), np.sin(angles)
     slots = rng.permutation(64)[None, :60].astype(np.int32)
-    pools = [garbage(dtype, 4, 2, 40) for _ in range(2)]
+    pools = [garbage(dtype, 4, 2, dim) for _ in range(2)]
     fused = run(
-        RotaryKV(2, 2, 40, 40, 24, interleaved, kv_dtype=dtype),
+        RotaryKV(2, 2, dim, dim, 24, interleaved, kv_dtype=dtype),
         isa,
         np.concatenate([q, k, v], axis=1),
         cos,
         sin,
         slots,
         *pools,
-        blank(60, 80),
+        blank(60, 2 * dim),
     )
-    rotary = Rotary(2, 40, 24, interleaved)
-    np.testing.assert_array_equal(run(rotary, isa, q, cos, sin, blank(60, 80))[-1], fused[-1])
-    keys = run(rotary, isa, k, cos, sin, blank(60, 80))[-1]
-    alone = run(WriteKV(2, 40, 40, kv_dtype=dtype), isa, keys, v, slots, *pools)
+    rotary = Rotary(2, dim, 24, interleaved)
+    np.testing.assert_array_equal(run(rotary, isa, q, cos, sin, blank(60, 2 * dim))[-1], fused[-1])
+    keys = run(rotary, isa, k, cos, sin, blank(60, 2 * dim))[-1]
+    alone = run(WriteKV(2, dim, dim, kv_dtype=dtype), isa, keys, v, slots, *pools)
     np.testing.assert_array_equal(alone[-2], fused[-3])
     np.testing.assert_array_equal(alone[-1], fused[-2])
 
@@ -138,15 +147,16 @@ def test_rotary_and_write_alone_equal_the_fused_kernel(
 @pytest.mark.parametrize("target", TARGETS)
 def test_copy_kv(target: str, dtype: str) -> None:
     rng = np.random.default_rng(0)
+    dims = taken_dim(dtype, 24), taken_dim(dtype, 40)
     pools = []
-    for kind, dim in (("k", 24), ("v", 40)):
+    for kind, dim in zip("kv", dims, strict=True):
         pools.append(garbage(dtype, TILES, 2, dim))
         values = rng.standard_normal((TILES * 16, 2, dim)).astype(np.float32)
         put(pools[-1], kind, dtype, np.arange(TILES * 16), values)
     sources, targets = np.array([3, 17, 5], np.int32), np.array([60, 5, 18], np.int32)
-    config = CopyKV(2, 24, 40, dtype)
+    config = CopyKV(2, *dims, dtype)
     copied = run(config, isa_named(target), sources, targets, *pools)[2:]
-    for before, after, kind, dim in zip(pools, copied, "kv", (24, 40), strict=True):
+    for before, after, kind, dim in zip(pools, copied, "kv", dims, strict=True):
         expected = stored(before, kind, dtype, dim)
         for source, place in zip(sources, targets, strict=True):  # one after another: 17 reaches 18
             expected[place] = expected[source]
@@ -156,16 +166,17 @@ def test_copy_kv(target: str, dtype: str) -> None:
 @pytest.mark.parametrize("dtype", KV_TYPES)
 def test_tree_kv_copies_tiles_then_slots(dtype: str) -> None:
     rng = np.random.default_rng(0)
+    dims = taken_dim(dtype, 24), taken_dim(dtype, 40)
     pools = []
-    for kind, dim in (("k", 24), ("v", 40)):
+    for kind, dim in zip("kv", dims, strict=True):
         pools.append(garbage(dtype, TILES, 2, dim))
         values = rng.standard_normal((TILES * 16, 2, dim)).astype(np.float32)
         put(pools[-1], kind, dtype, np.arange(TILES * 16), values)
     tiles = np.array([[[0, -1], [3, -1]]], np.int32)
     slots = np.array([[[20, 21], [50, 63]]], np.int32)
-    config = TreeKV(2, 24, 40, kv_dtype=dtype)
+    config = TreeKV(2, *dims, kv_dtype=dtype)
     copied = run(config, isa_named(TARGETS[1]), tiles, slots, *pools)[2:]
-    for before, after, kind, dim in zip(pools, copied, "kv", (24, 40), strict=True):
+    for before, after, kind, dim in zip(pools, copied, "kv", dims, strict=True):
         expected = stored(before, kind, dtype, dim)
         expected[48:64] = expected[:16]
         expected[[50, 63]] = expected[[20, 21]]
@@ -177,7 +188,9 @@ def test_pools_without_a_kernel_are_refused() -> None:
         KVShape(1, 20, 16)
     with pytest.raises(UnsupportedError, match="value dimension 0 is no positive multiple of 8"):
         KVShape(1, 16, 0)
-    with pytest.raises(UnsupportedError, match="KV type 'int4' has no CPU kernel"):
-        KVShape(1, 16, 16, "int4")
+    with pytest.raises(UnsupportedError, match="KV type 'int2' has no CPU kernel"):
+        KVShape(1, 16, 16, "int2")
+    with pytest.raises(UnsupportedError, match="dimensions 64 and 80 are no multiples of 32"):
+        KVShape(1, 64, 80, "int4")
     with pytest.raises(UnsupportedError, match="key dimension 520 is too large for an int8"):
         KVShape(1, 520, 16, "int8")

@@ -1,0 +1,110 @@
+"""`balance-keys`: the same logits, from keys that are centred and of even size."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import onnx_ir as ir
+import pytest
+
+from optc.errors import InputError
+from optc.ir.functions import DOMAIN, is_op
+from optc.passes.kv_cache.balance_keys import BalanceKeys
+from optc.passes.kv_cache.kv_cache import KVCache
+from tests.passes.checked import checked_run
+from tests.support.ir_text import Array
+from tests.support.models import Dense, dense_model
+from tests.support.ragged import RaggedDriver, run_dense
+
+SHAPES = {
+    "plain": Dense(),
+    "part-rotary-biases": Dense(rotary_dim=4, qkv_bias=True, windows=(0, 5)),
+    "norms": Dense(qk_norm=True),
+    "softcap": Dense(softcap=2.0),
+    "fused": Dense(fused=True),
+}
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A tokenizer of a token a letter, and a text."""
+    from tokenizers import Tokenizer, models, pre_tokenizers
+
+    letters = {chr(97 + i): i for i in range(26)}
+    tokenizer = Tokenizer(models.WordLevel(letters | {"?": 26}, unk_token="?"))
+    tokenizer.pre_tokenizer = pre_tokenizers.Split("", "isolated")
+    tokenizer.save(str(tmp_path / "tokenizer.json"))
+    (tmp_path / "config.json").write_text(json.dumps({"bos_token_id": 30, "eos_token_id": [31]}))
+    (tmp_path / "text.txt").write_text("thequickbrownfoxjumpsoverthelazydog" * 4)
+    return tmp_path
+
+
+def balance(folder: Path) -> BalanceKeys:
+    text = str(folder / "text.txt")
+    return BalanceKeys(text=text, folder=str(folder), windows=3, window_tokens=16)
+
+
+def attentions(model: ir.Model) -> list[ir.Node]:
+    return [node for node in model.graph if is_op(node, "Attention", domain=DOMAIN)]
+
+
+def scored(model: ir.Model, tokens: Array) -> list[tuple[Array, Array]]:
+    """Queries and keys [W, S, n * d] of each attention."""
+    values = [node.inputs[i] for node in attentions(model) for i in range(2)]
+    shown = model.clone()
+    by_name = {v.name: v for node in shown.graph for v in node.outputs}
+    for value in values:
+        assert value is not None
+        shown.graph.outputs.append(by_name[value.name])
+    positions = np.broadcast_to(np.arange(tokens.shape[1]), tokens.shape).copy()
+    arrays = run(shown, {"input_ids": tokens.astype(np.int64), "position_ids": positions})[1:]
+    return list(zip(arrays[::2], arrays[1::2], strict=True))
+
+
+@pytest.mark.parametrize("name", SHAPES)
+def test_logits_stay(name: str, folder: Path) -> None:
+    model, tokens = dense_model(SHAPES[name]), list(range(1, 25))
+    before = run_dense(model, tokens)
+    report = checked_run(balance(folder), model)
+    np.testing.assert_allclose(run_dense(model, tokens), before, rtol=2e-4, atol=2e-5)
+    assert report.details.get("centred", 0) == (0 if name == "softcap" else 2)
+    assert report.details.get("pairs scaled", 0) == (0 if name in ("norms", "fused") else 2)
+
+
+def test_keys_lose_their_mean_and_pairs_are_as_large_as_their_queries(folder: Path) -> None:
+    shape = replace(SHAPES["plain"], qkv_bias=True)
+    model, one = dense_model(shape), balance(folder)
+    checked_run(one, model)
+    for q, k in scored(model, one.tokens()):
+        keys = k.astype(np.float64).reshape(-1, shape.kv_heads, shape.head_dim)
+        assert np.abs(keys.mean(0)).max() < 1e-5
+        queries = q.astype(np.float64).reshape(len(keys), shape.kv_heads, -1, shape.head_dim)
+        sizes = [np.square(keys).mean(0), np.square(queries).mean((0, 2))]
+        k_pair, q_pair = (a.reshape(shape.kv_heads, 2, -1).sum(1) for a in sizes)
+        ratio = k_pair / q_pair  # the same for all pairs of a head: keys as large as queries
+        np.testing.assert_allclose(ratio, ratio[:, :1].repeat(ratio.shape[1], 1), rtol=1e-3)
+
+
+def test_int4_pools_lose_less(folder: Path) -> None:
+    """Keys with a large mean, as trained models have them."""
+    shape = Dense(head_dim=32, rotary_dim=8, qkv_bias=True, windows=(0,))
+    tokens, errors = list(range(1, 25)), []
+    for balanced in (False, True):
+        model = dense_model(shape)
+        bias = next(v for n, v in model.graph.initializers.items() if "k" in n and "bias" in n)
+        assert bias.const_value is not None
+        bias.const_value = ir.tensor(bias.const_value.numpy() + np.float32(3), name=bias.name)
+        exact = run_dense(model, tokens)
+        if balanced:
+            checked_run(balance(folder), model)
+        checked_run(KVCache(dtype="int4"), model)
+        errors.append(np.square(RaggedDriver(model).step({0: tokens}) - exact).mean())
+    assert errors[1] < 0.5 * errors[0]
+
+
+def test_without_a_text_it_says_how_to_give_one() -> None:
+    with pytest.raises(InputError, match="no text to calibrate with"):
+        BalanceKeys().requires(dense_model(Dense()))
