@@ -23,7 +23,7 @@ def with_adapters(recipe: Recipe, text: str) -> Recipe:
         text: Options of the pass, ``max=8,rank=16``.
 
     Raises:
-        InputError: Not options of the pass, or the recipe runs it already.
+        InputError: Not options of the pass, or the recipe runs it already, or ``balance-keys``.
     """
     options: dict[str, object] = {}
     for item in filter(None, text.split(",")):
@@ -36,6 +36,13 @@ def with_adapters(recipe: Recipe, text: str) -> Recipe:
             f"the recipe {recipe.name!r} runs the pass adapters already",
             where="--adapters",
             hint="override it with --set adapters.max=8",
+        )
+    if _runs(recipe, "balance-keys"):
+        raise InputError(
+            f"the recipe {recipe.name!r} scales projections of queries and keys, for which no "
+            "adapter was trained",
+            where="--adapters",
+            hint="take a recipe without balance-keys, such as int4-gptq",
         )
     added = registry.passes()["adapters"].from_options(options)
     return _with_passes(recipe, (*recipe.pipeline.passes, added))

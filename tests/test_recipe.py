@@ -28,6 +28,7 @@ SHIPPED = {
     *("fp32", "bf16-fused", "int8-fused", "int8-smooth"),
     *("int4-fused", "int4-gptq"),
     *("mixed-3", "mixed-4"),
+    "kv-int4",
     *("trt-fp16", "trt-int8", "trt-int4", "trt-int8-qdq", "trt-fp8", "trt-nvfp4"),
 }
 
@@ -57,6 +58,8 @@ def test_bounds_of_the_quantized_recipes() -> None:
     assert load_recipe("int8-smooth").gates == load_recipe("int8-fused").gates
     gptq = load_recipe("int4-gptq").gates
     assert (gptq["kl_mean"], gptq["top1_agreement"]) == (0.008, 0.94)
+    kv = load_recipe("kv-int4").gates
+    assert (kv["kl_mean"], kv["top1_agreement"]) == (0.015, 0.93)
     assert load_recipe("trt-nvfp4").gates == load_recipe("trt-int4").gates
 
 
@@ -79,6 +82,7 @@ def test_kv_types_of_the_shipped_recipes() -> None:
         "int4-gptq": "int8",
         "mixed-3": "int8",
         "mixed-4": "int8",
+        "kv-int4": "int4",
     }
 
 
@@ -318,6 +322,8 @@ def test_room_for_adapters() -> None:
             with_adapters(load_recipe("fp32"), text)
     with pytest.raises(InputError, match="'fp32' runs the pass adapters already"):
         with_adapters(recipe, "max=1")
+    with pytest.raises(InputError, match="'kv-int4' scales projections of queries and keys"):
+        with_adapters(load_recipe("kv-int4"), "max=1")
 
 
 def test_medusa_heads_come_behind_the_cache_which_takes_trees() -> None:

@@ -32,6 +32,8 @@ _UNSUPPORTED = {
 
 def kv_pools(dtype: str, target: Target) -> Support:
     """How keys and values of a KV type are kept."""
+    if dtype == "int4":
+        return Support("unsupported", "ONNX Runtime's slots and pages hold no int4")
     if target.kind == "cuda":
         return NATIVE if dtype == PAGED_TYPE else Support("decomposed", "slots of float16")
     return Support("decomposed", "slots of float32")
@@ -39,6 +41,9 @@ def kv_pools(dtype: str, target: Target) -> Support:
 
 def support_of(node: ir.Node, target: Target) -> Support:
     """How a node is taken; standard operators are ONNX Runtime's own."""
+    kept = kv_pools(node.attributes.get_string("kv_dtype", ""), target)
+    if kept.how == "unsupported":
+        return kept
     if target.kind == "cuda" and is_paged(node):
         return Support("decomposed", "PagedAttention over pages of float16")
     if node.domain != DOMAIN:

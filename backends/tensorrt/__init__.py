@@ -55,10 +55,10 @@ class TensorRTBackend:
         return support_of(node, target)
 
     def kv_pools(self, dtype: str, target: Target) -> Support:
-        """Slots of the type that the engine computes in, whatever is asked for."""
-        from optc.backend import Support
+        """Slots of the type that the engine computes in; see `optc.backends.tensorrt.support`."""
+        from optc.backends.tensorrt.support import kv_pools
 
-        return Support("decomposed", "slots of float16, or of bfloat16 if matmuls are")
+        return kv_pools(dtype)
 
     def weight_layout(self, target: Target) -> str:
         """None: an engine has its weights in it."""

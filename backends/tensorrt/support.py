@@ -37,6 +37,14 @@ ZERO_POINTS = (
 )
 
 
+def kv_pools(dtype: str) -> Support:
+    """Slots of the type that the engine computes in, whatever is asked for but int4: who asks for
+    that has no memory for them."""
+    if dtype == "int4":
+        return Support("unsupported", "TensorRT's slots hold no int4")
+    return Support("decomposed", "slots of float16, or of bfloat16 if matmuls are")
+
+
 def support_of(node: ir.Node, target: Target) -> Support:
     """Native in the dialect, decomposed by legalization, or not supported and why."""
     architectures = [f"sm_{sm}" for sm in target.sm]
@@ -44,6 +52,9 @@ def support_of(node: ir.Node, target: Target) -> Support:
         reason = no_kernels(dtype, architectures)
         if reason:
             return Support("unsupported", reason)
+    kept = kv_pools(node.attributes.get_string("kv_dtype", ""))
+    if kept.how == "unsupported":
+        return kept
     if not node.domain:
         if node.op_type in STANDARD:
             return NATIVE

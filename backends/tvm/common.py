@@ -34,7 +34,7 @@ class TvmBackendBase:
         return ""
 
     def kv_pools(self, dtype: str, target: Target) -> Support:
-        """Native where kernels read pools of ``dtype``; the same types on CPUs and CUDA."""
+        """Native where kernels of CPUs read pools of ``dtype``."""
         from optc.backend import NATIVE, Support
         from optc.backends.tvm.kv_layout import pool_problem
 

@@ -52,6 +52,14 @@ class TvmCudaBackend(TvmBackendBase):
         """Empty if ``target`` is a CUDA device, else the reason."""
         return "" if target.kind == "cuda" else f"its kernels run on CUDA, not on a {target.kind}"
 
+    def kv_pools(self, dtype: str, target: Target) -> Support:
+        """Native where CUDA kernels read pools of ``dtype``."""
+        from optc.backend import Support
+        from optc.backends.tvm_cuda.limits import pool_refusal
+
+        reason = pool_refusal(dtype)
+        return Support("unsupported", reason) if reason else super().kv_pools(dtype, target)
+
     def supports(self, node: ir.Node, target: Target) -> Support:
         """Native where ``node`` has a kernel."""
         from optc.backends.tvm_cuda.limits import refusal

@@ -6,7 +6,14 @@ import onnx_ir as ir
 
 #: What GPUs multiply.
 PEAKS = ("int8", "bf16", "fp32")
+#: KV types that only CPUs have kernels for.
+_CPU_POOLS = ("int4",)
 _ADAPTERS = ("AdapterMatMul", "QuantizedAdapterMatMul")
+
+
+def pool_refusal(dtype: str) -> str:
+    """Empty if CUDA kernels read pools of a KV type that those of CPUs read, else the reason."""
+    return f"no CUDA kernel reads KV pools of {dtype}" if dtype in _CPU_POOLS else ""
 
 
 def refusal(node: ir.Node) -> str:
@@ -17,4 +24,4 @@ def refusal(node: ir.Node) -> str:
         return "Medusa heads have no CUDA kernels"
     if "tree_parent" in {value.name for value in node.inputs if value is not None}:
         return "trees of drafts have no CUDA kernels: compile with --set kv-cache.tree=false"
-    return ""
+    return pool_refusal(node.attributes.get_string("kv_dtype", ""))

@@ -57,9 +57,7 @@ class BalanceKeys(ReadsText):
         nodes = [node for node in model.graph if is_op(node, "Attention", domain=DOMAIN)]
         moments = _Moments([value for node in nodes for value in node.inputs[:2] if value])
         observe(model, tokens, [moments], usable_threads())
-        shares = []
-        for node in nodes:
-            shares.append(_balance(model.graph, node, moments, report))
+        shares = [_balance(model.graph, node, moments, report) for node in nodes]
         report.facts = {"tokens": int(tokens.size), "mean_share": [round(s, 3) for s in shares]}
         return report
 
@@ -89,9 +87,7 @@ class _Moments(Watcher):
         return first / count, second / count
 
 
-def _balance(
-    graph: ir.Graph, node: ir.Node, moments: _Moments, report: PassReport
-) -> float:
+def _balance(graph: ir.Graph, node: ir.Node, moments: _Moments, report: PassReport) -> float:
     """Balance one attention; returns the share of the mean in the keys' squares."""
     q, k = node.inputs[:2]
     if q is None or k is None:

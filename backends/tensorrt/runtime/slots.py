@@ -53,7 +53,7 @@ class Slots:
         self.count, self.length = count, length
         self.pools: list[Pool] = []
         for layer, kv in enumerate(spec.layers):
-            element = KV_TYPES[kv.dtype][0]
+            element = int(KV_TYPES[kv.dtype][0])
             for kind, width in (("k", kv.key_dim), ("v", kv.value_dim)):
                 slot = kv.kv_heads * length * width * element
                 address = device.allocate(count * slot)

@@ -18,7 +18,7 @@ LARGEST = 119
 
 
 def grouped(kind: str) -> list[str]:
-    """Statements: ``{kind}_kept_rows``, what ``{kind}_rows`` [..., D] become, D a multiple of 16."""
+    """Statements for ``{kind}_kept_rows`` of ``{kind}_rows`` [..., D], D a multiple of 16."""
     rows = f"{kind}_rows"
     return [
         integers(f"{kind}_last", (-1,)),

@@ -110,8 +110,8 @@ def part(sequence: Sequence, start: int, stop: int) -> Sequence:
     return replace(sequence, q=sequence.q[start:stop], k=sequence.k[:tokens], v=sequence.v[:tokens])
 
 
-#: KV types, and bits of queries: each its own arithmetic.
-ARITHMETICS = [*((dtype, 0) for dtype in KV_TYPES), ("int8", 8), ("int4", 8)]
+#: KV types, and bits of queries: each its own arithmetic; int4's differs from int8's in unpacking.
+ARITHMETICS = [*((dtype, 0) for dtype in KV_TYPES if dtype != "int4"), ("int8", 8), ("int4", 8)]
 #: A step that is parallel, with tiles of one row and of several, split and not.
 MIXED = [(1, 700), (5, 5), (37, 300), (1, 1), (1, 16), (6, 1000), (1, 257)]
 SMALL = PagedAttention(4, 2, 64, 64, 0.125)

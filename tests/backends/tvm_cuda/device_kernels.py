@@ -15,6 +15,7 @@ from optc.backends.tvm.compiling.emit import KERNELS
 from optc.backends.tvm.kernels.attention.paged_attention import PagedAttention
 from optc.backends.tvm_cuda.gpu import tvm_target
 from optc.backends.tvm_cuda.images import COMPILE
+from optc.backends.tvm_cuda.kernels.kv import POOLS
 from optc.backends.tvm_cuda.kernels.launch import device_source
 from optc.backends.tvm_cuda.kernels.table import device_function
 from optc.backends.tvm_cuda.step_memory import range_values
@@ -23,6 +24,8 @@ from optc.machine import this_machine
 from optc.target import cuda_target
 
 Array = npt.NDArray[Any]
+#: Types of pools that kernels read.
+KV_TYPES = tuple(POOLS)
 #: Kernel by the name of its config's class.
 _NAMES = {class_name: kernel for kernel, (_, class_name, _) in KERNELS.items()}
 

@@ -38,17 +38,32 @@ def test_pools_of_float16_are_refused_by_name(engine: str, tmp_path: Path) -> No
     name = engine if ":" in engine else "tvm:native"
     assert str(caught.value) == (
         f"kv-cache.dtype=float16: {name.replace(':cuda:', '-').replace(':', '-')}: no TVM kernel "
-        "reads KV pools of float16, only float32, bfloat16, int8 (--set kv-cache.dtype=… with one "
-        "that it takes: float32, bfloat16, int8)"
+        "reads KV pools of float16, only float32, bfloat16, int8, int4 (--set kv-cache.dtype=… "
+        f"with one that it takes: float32, bfloat16, int8{'' if 'cuda' in engine else ', int4'})"
     )
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.parametrize(
+    ("engine", "reason"),
+    [
+        ("onnxruntime", "ONNX Runtime's slots and pages hold no int4"),
+        ("onnxruntime:sm_90", "ONNX Runtime's slots and pages hold no int4"),
+        ("tensorrt:sm_89", "TensorRT's slots hold no int4"),
+        ("tvm-cuda:sm_90", "no CUDA kernel reads KV pools of int4"),
+    ],
+)
+def test_int4_is_for_cpus(engine: str, reason: str) -> None:
+    with pytest.raises(UnsupportedError, match=f"kv-cache.dtype=int4: {engine.split(':')[0]}") as e:
+        check_kv_type(recipe("int4"), name_engines(["tvm", engine], None, "tvm"))
+    assert reason in str(e.value)
+
+
 @pytest.mark.parametrize("dtype", KV_TYPES)
 def test_all_other_types_pass(dtype: str) -> None:
-    engines = ["onnxruntime", "onnxruntime:sm_90", "tensorrt:sm_89"]
+    engines = ["onnxruntime", "onnxruntime:sm_90", "tensorrt:sm_89"] if dtype != "int4" else []
     if dtype != "float16":
-        engines += ["tvm", "tvm-cuda:sm_90"]
+        engines += ["tvm", *(["tvm-cuda:sm_90"] if dtype != "int4" else [])]
     check_kv_type(recipe(dtype), name_engines(engines, None, "tvm"))
 
 
@@ -61,7 +76,8 @@ def test_recipes_without_keys_and_values_pass() -> None:
 @pytest.mark.parametrize("target", ["native", "cuda:sm_90"])
 @pytest.mark.parametrize("dtype", KV_TYPES)
 def test_nodes_are_judged_by_the_same_table(dtype: str, target: str) -> None:
-    model = model_after(FUSED.replace("kv-cache", f"kv-cache{{dtype={dtype}}}"), SHAPE)
+    shape = replace(SHAPE, head_dim=32)  # of int4: pairs of groups
+    model = model_after(FUSED.replace("kv-cache", f"kv-cache{{dtype={dtype}}}"), shape)
     attention = [node for node in model.graph if "Paged" in node.op_type]
     assert attention
     for name in ("tvm" if target == "native" else "tvm-cuda", "onnxruntime"):

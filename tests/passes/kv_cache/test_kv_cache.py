@@ -134,10 +134,10 @@ def test_queries_are_rounded_over_int8_pools_only(dtype: str, bits: int) -> None
     assert [n.attributes.get_int("query_bits", -1) for n in paged] == [bits, bits]
 
 
-@pytest.mark.parametrize(("dtype", "error"), [("bfloat16", 0.02), ("int8", 0.05)])
+@pytest.mark.parametrize(("dtype", "error"), [("bfloat16", 0.02), ("int8", 0.05), ("int4", 0.3)])
 def test_narrow_pools_change_the_logits_a_little(dtype: str, error: float) -> None:
     """And however the step is driven, each row reads the same values back."""
-    shape = Dense(windows=(0, 5))
+    shape = Dense(windows=(0, 5), head_dim=32)
     tokens = list(range(1, 21))
     exact = run_dense(dense_model(shape), tokens)
     narrow = dense_model(shape)

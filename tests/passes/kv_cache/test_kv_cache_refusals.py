@@ -18,9 +18,16 @@ SIGNATURE = "g (int64[B,S] input_ids, int64[B,S] position_ids) => (float[B,S,10]
 
 
 def test_unknown_kv_type_is_refused() -> None:
-    with pytest.raises(InputError, match="dtype=int4 is not possible") as caught:
-        KVCache(dtype="int4")
-    assert caught.value.hint == "one of float32, bfloat16, float16, int8"
+    with pytest.raises(InputError, match="dtype=int2 is not possible") as caught:
+        KVCache(dtype="int2")
+    assert caught.value.hint == "one of float32, bfloat16, float16, int8, int4"
+
+
+def test_heads_that_do_not_divide_into_pairs_of_groups_are_refused() -> None:
+    model = dense_model(Dense(head_dim=48))
+    with pytest.raises(UnsupportedError, match="multiples of 32, not 48") as caught:
+        KVCache(dtype="int4").run(model)
+    assert caught.value.hint == "kv-cache.dtype=int8 takes any"
 
 
 def test_what_is_no_dense_form_is_refused() -> None:

@@ -5,21 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from tvm.tirx.script.builder import ir as tir
-
 from optc.backends.tvm.kernels.attention.blocking import Blocking
 from optc.backends.tvm.kernels.attention.operands import Numbers, Operands
 from optc.backends.tvm.kernels.dsl.script import (
     Expr,
     Register,
     bind,
-    load,
     register,
     scratch,
     splat,
     wide,
 )
-from optc.backends.tvm.kernels.kv.pools import TILE, KVShape
+from optc.backends.tvm.kernels.kv.pools import KVShape
 
 #: A tile of the pools and a KV head, as int64.
 At = tuple[Expr, Expr]

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from optc.backends.tvm.kernels.attention.paged_attention import PagedAttention
+from tests.backends.tvm import attention_cases
 from tests.backends.tvm.attention_cases import (
-    ARITHMETICS,
     MIXED,
     SMALL,
     attend,
@@ -19,8 +19,9 @@ from tests.backends.tvm.attention_cases import (
 )
 from tests.backends.tvm.kernel_cases import DEVICE, sqnr
 from tests.backends.tvm.kernels.attention import test_paged_attention as cpu
-from tests.backends.tvm.kv_pools import KV_TYPES
+from tests.backends.tvm_cuda.device_kernels import KV_TYPES
 
+ARITHMETICS = [each for each in attention_cases.ARITHMETICS if each[0] in KV_TYPES]
 #: Each shape in two arithmetics, all four in turn.
 CASES = [
     pytest.param(replace(config, kv_dtype=dtype, query_bits=bits), id=f"{name}-{dtype}-{bits}")

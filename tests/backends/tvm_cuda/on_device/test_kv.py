@@ -6,7 +6,7 @@ import pytest
 
 from tests.backends.tvm.kernel_cases import DEVICE
 from tests.backends.tvm.kernels.kv import test_rotary_kv as rotary_kv
-from tests.backends.tvm.kv_pools import KV_TYPES
+from tests.backends.tvm_cuda.device_kernels import KV_TYPES
 
 
 @pytest.mark.parametrize(
