@@ -39,7 +39,7 @@ from optc.target import parse_target, usable_threads
 
 BLOCK_SIZE = 32
 #: The instruction that multiplies, by KV type.
-PEAKS = {"float32": "fp32", "bfloat16": "bf16", "int8": "int8"}
+PEAKS = {"float32": "fp32", "bfloat16": "bf16", "int8": "int8", "int4": "int8"}
 
 
 @dataclass(frozen=True)
@@ -158,7 +158,7 @@ def measure(
     )
     results = []
     for dtype in types:
-        bits = query_bits if dtype == "int8" else 0
+        bits = query_bits if dtype in ("int8", "int4") else 0
         config = PagedAttention(
             heads, kv_heads, dim, dim, dim**-0.5, kv_dtype=dtype, query_bits=bits
         )

@@ -14,6 +14,11 @@ def test_bytes_of_a_token_in_a_layer(dtype: str, size: int) -> None:
     assert LayerKV(0, 2, 12, 8, dtype).bytes_per_token == size
 
 
+def test_bytes_of_a_token_of_int4() -> None:
+    """Half a byte a value, a byte for each 16, and two for the scale of K and of V, of each head."""
+    assert LayerKV(0, 2, 64, 32, "int4").bytes_per_token == 2 * (48 + 6 + 4)
+
+
 def test_bytes_of_a_token_in_all_layers() -> None:
     layers = (LayerKV(0, 1, 4, 4, "float16"), LayerKV(1, 2, 8, 4, "float32"))
     groups = (KVGroup(0, (0,)), KVGroup(8, (1,)))

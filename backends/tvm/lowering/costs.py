@@ -78,7 +78,7 @@ def costs_json(costs: StepCosts) -> dict[str, object]:
 
 def _peak(call: Call, peaks: Collection[str]) -> str:
     multiplied = call.config.get("weight_dtype", call.config.get("kv_dtype"))
-    if call.kernel in _INTEGER_MATMULS or multiplied == "int8":
+    if call.kernel in _INTEGER_MATMULS or multiplied in ("int8", "int4"):
         return "int4" if "int4" in peaks and call.config.get("bits", 8) < 8 else "int8"
     return "bf16" if "bf16" in peaks and multiplied == "bfloat16" else "fp32"
 
