@@ -15,7 +15,7 @@ from optc.ir.graph import add_initializer, width
 from optc.ir.linear import Linear, linear_of
 from optc.ir.weights import Array, LazyWeight
 from optc.passes.quantize.reads_text import ReadsText
-from optc.pipeline.base import PassReport
+from optc.pipeline.base import Pass, PassReport
 from optc.reference.observers import BlockValues, Watcher
 from optc.reference.partition import Block
 from optc.target import usable_threads
@@ -61,6 +61,16 @@ class BalanceKeys(ReadsText):
         report.facts = {"tokens": int(tokens.size), "mean_share": [round(s, 3) for s in shares]}
         return report
 
+    def run_unread(self, model: ir.Model, later: Sequence[Pass]) -> PassReport:
+        """Subtract nothing, where a mean would be subtracted."""
+        report = PassReport()
+        for node in [node for node in model.graph if is_op(node, "Attention", domain=DOMAIN)]:
+            keys = node.inputs[1]
+            if keys is not None and not _capped(node):
+                _subtract(model.graph, node, np.zeros(width(keys) or 0, np.float32))
+            report.add("not balanced")
+        return report
+
 
 class _Moments(Watcher):
     """Means and mean squares of some values by channel, float64 [n]."""
@@ -95,7 +105,7 @@ def _balance(graph: ir.Graph, node: ir.Node, moments: _Moments, report: PassRepo
     heads, kv_heads = (node.attributes[n].as_int() for n in ("num_heads", "kv_num_heads"))
     (mean, k_square), (_, q_square) = moments.of(k), moments.of(q)
     share = float(np.square(mean).sum() / k_square.sum())
-    capped = node.attributes.get_float("softcap", 0.0) != 0
+    capped = _capped(node)
     layers = _projections(q, k)
     if isinstance(layers, str):
         report.skip(node, layers)
@@ -113,6 +123,10 @@ def _balance(graph: ir.Graph, node: ir.Node, moments: _Moments, report: PassRepo
         _subtract(graph, node, mean.astype(np.float32))
         report.add("centred")
     return share
+
+
+def _capped(node: ir.Node) -> bool:
+    return node.attributes.get_float("softcap", 0.0) != 0
 
 
 def _projections(q: ir.Value, k: ir.Value) -> tuple[Linear, Linear] | str:

@@ -7,6 +7,7 @@ from pathlib import Path
 import onnx_ir as ir
 import pytest
 
+from optc.passes.kv_cache.balance_keys import BalanceKeys
 from optc.passes.kv_cache.kv_cache import KVCache
 from optc.passes.quantize.budget.allocate_bits import AllocateBits
 from optc.passes.quantize.calibrate import Calibrate
@@ -27,6 +28,7 @@ PIPELINES: dict[str, tuple[Pass, ...]] = {
     "calibrate and gptq": (Calibrate(hessians=True), INT4),
     "propagated errors": (PropagateErrors(), INT4),
     "static ranges": (Calibrate(), KVCache(), QuantizeStatic()),
+    "balanced keys": (BalanceKeys(), KVCache(), QuantizeWeights()),
     "smoothquant": (Calibrate(channels=True), Smooth(), QuantizeWeights()),
     "awq": (Calibrate(channels=True, hessians=True), Smooth(method="awq"), INT4),
 }
