@@ -78,7 +78,7 @@ def test_keys_lose_their_mean_and_pairs_are_as_large_as_their_queries(folder: Pa
     shape = replace(SHAPES["plain"], qkv_bias=True)
     model, one = dense_model(shape), balance(folder)
     checked_run(one, model)
-    for q, k in scored(model, one.tokens()):
+    for q, k in scored(model, one.tokens(model)):
         keys = k.astype(np.float64).reshape(-1, shape.kv_heads, shape.head_dim)
         assert np.abs(keys.mean(0)).max() < 1e-5
         queries = q.astype(np.float64).reshape(len(keys), shape.kv_heads, -1, shape.head_dim)
@@ -105,6 +105,6 @@ def test_int4_pools_lose_less(folder: Path) -> None:
     assert errors[1] < 0.5 * errors[0]
 
 
-def test_without_a_text_it_says_how_to_give_one() -> None:
-    with pytest.raises(InputError, match="no text to calibrate with"):
+def test_without_a_folder_it_says_what_is_missing() -> None:
+    with pytest.raises(InputError, match="nothing says whose tokenizer"):
         BalanceKeys().requires(dense_model(Dense()))
