@@ -29,6 +29,7 @@ SHIPPED = {
     *("int4-fused", "int4-gptq"),
     *("mixed-3", "mixed-4"),
     "kv-int4",
+    *("int3-fused", "int2-fused"),
     *("trt-fp16", "trt-int8", "trt-int4", "trt-int8-qdq", "trt-fp8", "trt-nvfp4"),
 }
 
@@ -83,6 +84,8 @@ def test_kv_types_of_the_shipped_recipes() -> None:
         "mixed-3": "int8",
         "mixed-4": "int8",
         "kv-int4": "int4",
+        "int3-fused": "int8",
+        "int2-fused": "int8",
     }
 
 
@@ -181,7 +184,7 @@ def test_unknown_names_are_told_with_the_nearest_one(tmp_path: Path) -> None:
     assert refused("int8-fusd") == (
         "--recipe: unknown recipe 'int8-fusd' (did you mean 'int8-fused'?)"
     )
-    assert "one of bf16-fused, fp32, int4-fused, int4-gptq, int8-fused" in refused("zzz")
+    assert "one of bf16-fused, fp32, int2-fused, int3-fused, int4-fused" in refused("zzz")
     path = written(tmp_path, "name: m\npipeline: [canonicalise]\n")
     assert refused(path) == (f"{path}: unknown pass 'canonicalise' (did you mean 'canonicalize'?)")
     path = written(tmp_path, MINIMAL + "gate: {}\n")

@@ -73,9 +73,11 @@ head.weight.scale.2)"""
     assert facts["ort-matmuls"] == {"activations_no_longer_quantized": 5}
 
 
-def test_integer_scales_become_int8_per_channel() -> None:
+@pytest.mark.parametrize("bits", [4, 3, 2])
+def test_integer_scales_become_int8_per_channel(bits: int) -> None:
     shape = Dense(head_dim=16, rotary_dim=16, windows=(7,), inner=64, heads=2)
     integer = INT4.replace("symmetric=false", "symmetric=false,group_scales=int")
+    integer = integer.replace("bits=4", f"bits={bits}")
     model, _ = lowered(shape, f"{FUSED},{integer}")
     matmuls = [n for n in model.graph if n.op_type == "MatMulNBits"]
     assert len(matmuls) == 5

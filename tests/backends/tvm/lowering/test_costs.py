@@ -18,6 +18,7 @@ from tests.backends.tvm.engine_driver import (
     BF16_KV,
     FUSED,
     INT4,
+    INT4_TWO_LEVEL,
     INT8,
     INT8_KV,
     SHAPE,
@@ -45,6 +46,15 @@ WEIGHTS = {
     "int8": (INT8, LAYERS * (LAYER + 4 * CHANNELS) + HEAD + 4 * 128, 64 + 4),
     # two nibbles a byte; float16 scales and uint8 zero points for each 32 inputs; an int8 head
     "int4": (INT4, LAYERS * LAYER * (0.5 + 3 / 32) + HEAD + 4 * 128, 64 + 4),
+    # bits, a scale and a zero point of a byte for each 32 inputs, a float32 scale for each channel
+    **{
+        f"int{bits}, integer": (
+            INT4_TWO_LEVEL.replace("bits=4", f"bits={bits}").replace("_bits=6", "_bits=8"),
+            LAYERS * (LAYER * (bits + 0.5) / 8 + 4 * CHANNELS) + HEAD + 4 * 128,
+            64 + 4,
+        )
+        for bits in (5, 3, 2)
+    },
     "fp32": (FUSED, 4 * (LAYERS * LAYER + HEAD), 4 * 64),
 }
 

@@ -110,6 +110,18 @@ def test_a_tied_embedding_reads_the_packed_head() -> None:
     assert len(lowered.weights) == 2 * 6 + 3
 
 
+@pytest.mark.parametrize("bits", [5, 3, 2])
+def test_few_bits_with_integer_scales_are_packed_as_such(bits: int) -> None:
+    """Layers, head, and the lookup that shares the head's weight."""
+    text = INT4_TWO_LEVEL.replace("bits=4", f"bits={bits}").replace("_bits=6", f"_bits={bits}")
+    lowered = lower_model(model_after(text, SHAPE), parse_target("x86-64-v3"), OPTIONS)
+    calls = lowered.program.functions[0].calls
+    matmuls = [call for call in calls if call.kernel == "two_level_matmul"]
+    assert [call.config["bits"] for call in (calls[0], *matmuls)] == [bits] * 10
+    weights = {tensor.name: tensor for tensor in lowered.program.functions[0].arguments}
+    assert weights[matmuls[-1].inputs[3]].shape == (2, 2 * bits, 64, 4)
+
+
 def test_integer_scales_have_kernels_on_cpus_and_are_int8_on_cuda() -> None:
     model = model_after(INT4_TWO_LEVEL, SHAPE)
     cpu, cuda = (lower_model(model, parse_target(t), OPTIONS) for t in ("x86-64-v3", "sm_80"))
