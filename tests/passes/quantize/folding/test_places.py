@@ -195,6 +195,14 @@ def test_products_without_a_place_are_named_with_the_reason(nodes: str) -> None:
     assert REFUSED_FACTORS[nodes] in [line.partition(": ")[2] for line in report.skipped]
 
 
+@pytest.mark.parametrize("axis", ["", "<axis: int = -1>", "<axis: int = 2>"])
+def test_norms_over_the_last_axis(axis: str) -> None:
+    nodes = f"n = RMSNormalization {axis} (x, gamma)\nh = MatMul (n, w)\n{HEAD}"
+    weights = {"gamma": f32(8), "w": f32(8, 8), "head": f32(8, 6)}
+    (place,) = find_places(model_of(SIGNATURE, nodes, weights), PassReport())
+    assert place.kind == NORM
+
+
 def test_a_bias_behind_the_norm_is_scaled_with_it() -> None:
     nodes = f"""
         n = LayerNormalization <axis: int = -1> (x, gamma)

@@ -17,6 +17,7 @@ from optc.pipeline.base import Pass
 from tests.support.families import FAMILIES
 from tests.support.ir_text import expected, f32, model_of, nodes_text
 from tests.support.letters import letters_folder
+from tests.support.models import Dense as Shape
 from tests.support.models import dense_model
 from tests.support.outliers import INT4, INT8, after, decibels, planted
 from tests.support.pipelines import pipeline_of
@@ -121,6 +122,17 @@ def test_widths_without_a_hadamard_matrix_are_named() -> None:
     assert report.count == 0
     assert report.skipped == ["no Hadamard matrix of order 6 is known"]
     assert nodes_text(model) == before
+
+
+def test_heads_without_a_hadamard_matrix_are_named() -> None:
+    shape = Shape(head_dim=6, rotary_dim=4)
+    model, tokens = dense_model(shape), list(range(20))
+    before = run_dense(model, tokens)
+    report = Rotate().run(model)
+    assert report.details == {"residual stream": 1}
+    reasons = [line.partition(": ")[2] for line in report.skipped]
+    assert reasons == ["no Hadamard matrix of order 6 is known"] * shape.layers
+    np.testing.assert_allclose(run_dense(model, tokens), before, rtol=1e-4, atol=2e-5)
 
 
 def test_adapters_are_refused() -> None:
