@@ -15,7 +15,7 @@ def test_bytes_of_a_token_in_a_layer(dtype: str, size: int) -> None:
 
 
 def test_bytes_of_a_token_of_int4() -> None:
-    """Half a byte a value, a byte for each 16, and two for the scale of K and V, of each head."""
+    """Half a byte a value, a byte for each 16, and two for each scale, of K and V of each head."""
     assert LayerKV(0, 2, 64, 32, "int4").bytes_per_token == 2 * (48 + 6 + 4)
 
 
