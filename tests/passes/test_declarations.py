@@ -11,6 +11,7 @@ from optc.pipeline import registry
 REQUIRED = {
     "adapters",
     "allocate-bits",
+    "balance-keys",
     "calibrate",
     "canonicalize",
     "cast-weights",
