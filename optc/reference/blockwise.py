@@ -11,6 +11,7 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -18,12 +19,15 @@ import onnx_ir as ir
 
 from optc.executable.executable import Float32, Int32
 from optc.ir.weights import LazyWeight, as_lazy
+from optc.progress import tell
 from optc.reference.block_run import BlockRun
 from optc.reference.observers import BlockObserver, BlockValues, all_watched
 from optc.reference.partition import Block, Partition, partition
 from optc.reference.pieces import HeadTail, evaluate_shared
 from optc.reference.submodel import Array, open_session, run_session
 
+#: The stage in reports of progress.
+CALIBRATION = "calibration"
 #: Told (done, total) blocks.
 BlockProgress = Callable[[int, int], None]
 
@@ -241,6 +245,6 @@ def observe(
     """
     reference = BlockwiseReference(model, threads)
     try:
-        reference.run(tokens, observers)
+        reference.run(tokens, observers, progress=partial(tell, CALIBRATION))
     finally:
         reference.close()

@@ -18,7 +18,14 @@ import onnx_ir as ir
 
 from optc.executable.executable import Float32, Int32
 from optc.ir.linear import Linear
-from optc.reference.blockwise import BLOCK_ROWS, HIDDEN_BYTES, BlockwiseReference, chunks
+from optc.progress import tell
+from optc.reference.blockwise import (
+    BLOCK_ROWS,
+    CALIBRATION,
+    HIDDEN_BYTES,
+    BlockwiseReference,
+    chunks,
+)
 from optc.reference.partition import Block
 from optc.reference.pieces import evaluate_shared
 from optc.reference.stages import Stage, StageRun, stages_of
@@ -101,7 +108,8 @@ class _Streams:
         blocks = self._reference.parts.blocks
         embedded = self._reference.embed(self._tokens)
         stream = Pair(embedded, embedded)
-        for block in blocks:
+        for index, block in enumerate(blocks):
+            tell(CALIBRATION, index, len(blocks))
             stream = self._block(block, stream, replacer)
             replacer.block_done(block, stream)
         replacer.head_input(stream)

@@ -12,11 +12,13 @@ import onnx_ir as ir
 from optc.executable.executable import Int32
 from optc.ir.linear import Linear, find_linears
 from optc.passes.quantize.adequacy import Adequacy, AdequacyObserver
+from optc.passes.quantize.range_search import METHODS
 from optc.passes.quantize.reads_text import ReadsText
 from optc.passes.quantize.statistics import (
     CHANNEL_MEAN,
     CHANNEL_RANGE,
     INPUT_HESSIAN,
+    INPUT_HISTOGRAM,
     INPUT_RANGE,
 )
 from optc.pipeline.base import Pass, PassReport
@@ -42,11 +44,23 @@ class Calibrate(ReadsText):
     Attributes:
         hessians: Note E[x xᵀ] of each layer's input x, too.
         channels: Note the mean and the largest magnitude of each channel of x, too.
+        ranges: What becomes of the magnitudes: ``max``, the largest; ``percentile``, what 99.99 %
+            do not exceed; ``mse``, the range of the least squared error in int8; ``entropy``, the
+            one of the least divergence (`optc.passes.quantize.range_search`).
     """
 
     name: ClassVar[str] = "calibrate"
     hessians: bool = False
     channels: bool = False
+    ranges: str = "max"
+
+    def __post_init__(self) -> None:
+        """Refuse other ranges.
+
+        Raises:
+            InputError: ``ranges`` is none of the four.
+        """
+        self.check_option("ranges", tuple(METHODS))
 
     def working_bytes(self, model: ir.Model) -> int:
         """One layer, the hidden states, and the Hessians of one layer's inputs."""
@@ -107,13 +121,15 @@ class Calibrate(ReadsText):
         from optc.reference.activation_ranges import RangeObserver
         from optc.reference.blockwise import observe  # brings ONNX Runtime
         from optc.reference.channel_magnitudes import ChannelObserver
+        from optc.reference.histograms import HistogramObserver
         from optc.reference.input_hessians import HessianObserver
 
         readers: dict[ir.Value, list[str]] = {}
         for linear in linears:
             readers.setdefault(linear.x, []).extend(weights_of(linear))
-        ranges = RangeObserver(readers)
-        observers: list[BlockObserver] = [ranges, AdequacyObserver(readers, adequacy)]
+        ranges, histograms = RangeObserver(readers), HistogramObserver(readers)
+        observers: list[BlockObserver] = [AdequacyObserver(readers, adequacy)]
+        observers.append(ranges if self.ranges == "max" else histograms)
         if self.hessians:
             keep = HessianObserver(
                 readers, lambda value, found: store.put(readers[value], INPUT_HESSIAN, found)
@@ -125,7 +141,13 @@ class Calibrate(ReadsText):
         for value, seen in channels.found.items():
             store.put(readers[value], CHANNEL_MEAN, seen.mean)
             store.put(readers[value], CHANNEL_RANGE, seen.largest)
-        return ranges.ranges
+        if self.ranges == "max":
+            return ranges.ranges
+        for value, names in readers.items():
+            one = histograms.histograms[value]
+            store.put(names, INPUT_HISTOGRAM, np.array([*one.counts, one.limit]))
+        find = METHODS[self.ranges]
+        return {value: find(one) for value, one in histograms.histograms.items()}
 
 
 def note_input_range(store: CalibrationStore, linear: Linear, magnitude: float) -> None:

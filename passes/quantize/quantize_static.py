@@ -56,8 +56,8 @@ class QuantizeStatic(Pass):
     """MatMul with a constant weight becomes QuantizeLinear, DequantizeLinear and MatMul; with
     ``nvfp4`` it becomes ``optc::BlockFp4MatMul``.
 
-    With int8 and FP8 activations have one scale for the whole tensor, the largest magnitude that
-    `calibrate` saw over the type's largest value (min-max); weights one for each output channel.
+    With int8 and FP8 activations have one scale for the whole tensor, the range that `calibrate`
+    found over the type's largest value (by default min-max); weights one for each output channel.
     All are symmetric, and float16 has them exactly. Engines multiply the quantized values.
     With NVFP4 every 16 values along K have a scale in E4M3, which activations get as they run,
     and the tensor one more, which makes the largest of these the type's largest.

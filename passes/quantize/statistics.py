@@ -5,3 +5,5 @@
 INPUT_RANGE, INPUT_HESSIAN = "input_range", "input_hessian"
 #: Of each channel of x, the mean and the largest magnitude, float64 [K].
 CHANNEL_MEAN, CHANNEL_RANGE = "channel_mean", "channel_range"
+#: Counts of |x| in equal bins and, last, the upper end of the last bin: float64 [2049].
+INPUT_HISTOGRAM = "input_histogram"

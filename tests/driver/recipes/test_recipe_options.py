@@ -76,6 +76,22 @@ def test_a_recipe_that_calibrates_takes_the_text_that_is_given(text: Path) -> No
     assert warnings == []
 
 
+def test_the_cache_folder_is_that_of_the_option_or_of_the_environment(
+    text: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def folder(**more: Any) -> str:
+        whole, _, _ = resolved("int4-gptq", calibration=text, **more)
+        (one,) = (p for p in whole.pipeline.passes if p.name == "propagate-errors")
+        assert "cache" not in one.spec()
+        return str(one.cache)
+
+    monkeypatch.delenv("OPTC_CALIBRATION_CACHE", raising=False)
+    assert folder() == ""
+    monkeypatch.setenv("OPTC_CALIBRATION_CACHE", "/of/the/environment")
+    assert folder() == "/of/the/environment"
+    assert folder(calibration_cache="mine") == "mine"
+
+
 def test_a_text_that_is_not_used_is_a_warning(text: Path) -> None:
     plain, _, _ = resolved("fp32")
     whole, _, warnings = resolved("fp32", calibration=text)

@@ -10,7 +10,12 @@ import pytest
 from optc.errors import InputError
 from optc.ir.linear import Linear, find_linear
 from optc.passes.quantize.calibrate import Calibrate, input_range, note_input_range
-from optc.passes.quantize.statistics import CHANNEL_MEAN, CHANNEL_RANGE, INPUT_HESSIAN
+from optc.passes.quantize.statistics import (
+    CHANNEL_MEAN,
+    CHANNEL_RANGE,
+    INPUT_HESSIAN,
+    INPUT_HISTOGRAM,
+)
 from optc.pipeline.pipeline import Pipeline
 from optc.reference.calibration import CalibrationStore, calibration_of, find_statistics
 from optc.reference.text import digest_text
@@ -152,3 +157,25 @@ def test_missing_files_are_named(folder: Path, name: str) -> None:
     (folder / name).unlink()
     with pytest.raises(InputError, match=name):
         _pass(folder).run(dense_model(1))
+
+
+@pytest.mark.parametrize("name", ["percentile", "mse", "entropy"])
+def test_other_ranges_are_within_the_largest_magnitude(folder: Path, name: str) -> None:
+    plain, model = dense_model(1), dense_model(1)
+    _pass(folder).run(plain)
+    _pass(folder, ranges=name).run(model)
+    linears = ([x for n in m.graph if (x := find_linear(n))] for m in (model, plain))
+    for one, other in zip(*linears, strict=True):
+        mine = input_range(calibration_of(model), one)
+        largest = input_range(calibration_of(plain), other)
+        assert mine is not None
+        assert largest is not None
+        assert 0 < mine <= largest
+        (found,) = find_statistics(calibration_of(model), one, INPUT_HISTOGRAM)[:1]
+        assert found.shape == (2049,)
+        assert found[-1] / 2 <= largest < found[-1]
+
+
+def test_a_range_that_there_is_not_is_refused() -> None:
+    with pytest.raises(InputError, match=r"pass calibrate: ranges=median is not possible \(one of"):
+        Calibrate(ranges="median")
