@@ -42,8 +42,6 @@ FORMATS: dict[str, dict[str, Any]] = {
     "int4 asym g32 scale estimation, GPTQ": {
         "mode": ASYM, "group_size": 32, "scale_estimation": True, "gptq": True},
 }  # fmt: skip
-#: Not compressed: shows that the engine computes what the evaluator does.
-REFERENCE = "float32"
 DATA_AWARE = ("awq", "scale_estimation", "gptq")
 
 
@@ -75,12 +73,11 @@ def make(request: Request, source: Path, label: str) -> None:
     """Compress, run, answer."""
     core = ov.Core()
     model = core.read_model(source)
-    options = dict(FORMATS.get(label, {}))
+    options = dict(FORMATS[label])
     if any(options.get(name) for name in DATA_AWARE):
         samples = [inputs(window[None]) for window in request.calibration]
         options |= {"dataset": nncf.Dataset(samples), "subset_size": len(samples)}
-    if options:
-        model = nncf.compress_weights(model, **options)
+    model = nncf.compress_weights(model, **options)
     compiled = core.compile_model(model, "CPU", FLOAT32)
     request.write_logits(label, lambda ids: compiled(inputs(ids))[0])
     about = {
@@ -102,7 +99,7 @@ def main() -> None:
         subprocess.run([Path(sys.executable).with_name("optimum-cli"), *command], check=True)
     source = exported / "openvino_model.xml"
     formats: list[tuple[str, Callable[[str], None]]] = [
-        (label, partial(make, request, source)) for label in (REFERENCE, *FORMATS)
+        (label, partial(make, request, source)) for label in FORMATS
     ]
     request.make_all(formats)
 
