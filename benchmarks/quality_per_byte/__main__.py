@@ -88,7 +88,7 @@ def main() -> None:
     result = Result(args.json)
     if not args.only_peers:
         for recipe in args.recipes or ours.tvm_recipes():
-            result.add(list(ours.points(evaluator, recipe, TEXT, CALIBRATION)))
+            result.add(*ours.points(evaluator, recipe, TEXT, CALIBRATION))
             print(f"optc {recipe}", file=sys.stderr)
     if not args.only_ours:
         for peer in peers.PEERS:

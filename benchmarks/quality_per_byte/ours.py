@@ -10,11 +10,13 @@ from typing import Any
 import numpy as np
 
 import optc
+from benchmarks.proof.numpy_llama import read_tensors
 from benchmarks.quality_per_byte.evaluate import Evaluator
-from benchmarks.quality_per_byte.points import Point, Stored, count
+from benchmarks.quality_per_byte.points import Point, Size, Stored, count
 from optc import registry
 from optc.driver.compiling.lowering import lower
 from optc.driver.compiling.options import resolve_options
+from optc.errors import OptcError
 from optc.importer import import_model
 from optc.ir.quantized_rows import QuantizedPart, QuantizedTile
 from optc.ir.sources import sources_of
@@ -37,8 +39,7 @@ def tvm_recipes() -> list[str]:
 def weights_alone(model: Path, recipe: str, calibration: Path) -> tuple[dict[str, Array], Any]:
     """Float32 weights by the checkpoint's names as a recipe's passes leave them, and their sizes.
 
-    Raises:
-        ValueError: A weight has no place in the checkpoint: the recipe changed the architecture.
+    A weight that is no tensor of the checkpoint's has its name in the graph.
     """
     asked = with_changes(
         CompileOptions(),
@@ -60,7 +61,7 @@ def weights_alone(model: Path, recipe: str, calibration: Path) -> tuple[dict[str
             held, form = packed_bits(tile, tensor.whole.bits) // 8, f"int{tensor.whole.bits}"
         else:
             rows = np.asarray(tensor.read_rows(0, tensor.rows_shape[0]), np.float32)
-            held, form = rows.size * tensor.dtype.itemsize, tensor.dtype.name.lower()
+            held, form = int(rows.size * tensor.dtype.itemsize), tensor.dtype.name.lower()
         for source in sources_of(value, len(rows)):
             key = source.name.removesuffix(".transposed")
             part = rows[source.start : source.stop]
@@ -82,16 +83,32 @@ def packed_bits(tile: QuantizedTile, bits: int) -> int:
     return total
 
 
-def points(evaluator: Evaluator, recipe: str, text: Path, calibration: Path) -> tuple[Point, Point]:
-    """A recipe's weights alone, and its whole engine as the gates report it."""
-    model = evaluator.model
-    weights, sizes = weights_alone(model, recipe, calibration)
-    size = count(sizes, {name: array.shape for name, array in weights.items()})
+def points(
+    evaluator: Evaluator, recipe: str, text: Path, calibration: Path
+) -> tuple[list[Point], list[dict[str, str]]]:
+    """A recipe's weights alone and its whole engine as the gates report it; what could not be
+    made, with the reason."""
+    try:
+        weights, sizes = weights_alone(evaluator.model, recipe, calibration)
+        source = read_tensors(evaluator.model)
+        size = count(sizes, {name: array.shape for name, array in source.items()})
+        found = [_engine(evaluator.model, recipe, text, calibration, size)]
+    except (OptcError, ValueError) as error:
+        return [], [{"who": "optc", "label": recipe, "reason": str(error)}]
+    other = sorted(set(weights) ^ set(source))
+    if other:
+        reason = f"weights alone: the passes changed what the model is made of ({other[0]}, …)"
+        return found, [{"who": "optc", "label": f"{recipe}, weights alone", "reason": reason}]
     alone = Point(
         "optc", recipe, "weights", size.bytes, size.bits_all, size.bits_body,
         evaluator.of_weights(weights), size.formats,
         "dequantized to float32: activations and KV are float",
     )  # fmt: skip
+    return [alone, *found], []
+
+
+def _engine(model: Path, recipe: str, text: Path, calibration: Path, size: Size) -> Point:
+    """The point of the whole engine; its bytes are those that the engine maps."""
     with tempfile.TemporaryDirectory() as folder:
         artifact = optc.compile(
             model,
@@ -104,16 +121,11 @@ def points(evaluator: Evaluator, recipe: str, text: Path, calibration: Path) -> 
         report = json.loads((artifact.path / "report.json").read_text())
     gates = {gate["name"]: gate["value"] for gate in report["gates"]}
     held = report["engines"][0]["weight_bytes"]
-    engine = Point(
-        "optc", recipe, "engine", held, 8 * held / _parameters(weights), size.bits_body,
+    return Point(
+        "optc", recipe, "engine", held, size.bits_all * held / size.bytes, size.bits_body,
         {name: gates[name] for name in _FIGURES}, size.formats,
         "the engine's gates: its activations and KV, in its own numbers",
     )  # fmt: skip
-    return alone, engine
-
-
-def _parameters(weights: dict[str, Array]) -> int:
-    return sum(array.size for array in weights.values())
 
 
 def _calibration(recipe: str, text: Path) -> dict[str, Any]:

@@ -11,8 +11,9 @@ from __future__ import annotations
 import json
 import math
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 from xml.sax.saxutils import escape
 
 from benchmarks.quality_per_byte.curve import NOISE, Curve
@@ -178,7 +179,7 @@ def main() -> None:
     Path(sys.argv[2]).write_text(svg(points, title_of(result)))
 
 
-def title_of(result: dict[str, str]) -> str:
+def title_of(result: Mapping[str, Any]) -> str:
     """What stands above the plot."""
     return f"{result['model']} on {result['text']}: what quantization loses against its bytes"
 

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 
 import numpy as np
 
 from benchmarks.proof.numpy_llama import read_tensors
-from benchmarks.quality_per_byte.ours import tvm_recipes, weights_alone
+from benchmarks.quality_per_byte.evaluate import Evaluator
+from benchmarks.quality_per_byte.ours import points, tvm_recipes, weights_alone
 from benchmarks.quality_per_byte.points import count
 
 ROOT = Path(__file__).parents[3]
@@ -31,6 +34,15 @@ def test_rounded_weights_have_their_places_and_their_bytes() -> None:
     body = [a for n, a in source.items() if a.ndim == 2 and n != "model.embed_tokens.weight"]
     expected = sum(a.size * 4.5 + len(a) * 32 for a in body) / sum(a.size for a in body)
     assert abs(size.bits_body - expected) < 1e-9
+
+
+def test_a_recipe_that_cannot_be_made_is_told_with_its_reason() -> None:
+    """Asked of the recipe before any work, so that the evaluator is not touched."""
+    evaluator = cast("Evaluator", SimpleNamespace(model=MODEL))
+    found, missing = points(evaluator, "int5-fused", CALIBRATION, CALIBRATION)
+    assert found == []
+    assert missing[0]["label"] == "int5-fused"
+    assert "int5-fused" in missing[0]["reason"]
 
 
 def test_the_default_recipes_are_those_for_tvm() -> None:

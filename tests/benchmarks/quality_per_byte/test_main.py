@@ -1,0 +1,35 @@
+"""The result file takes what a run adds and keeps the rest."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from benchmarks.quality_per_byte.__main__ import Result
+from benchmarks.quality_per_byte.points import Point
+
+
+def point(who: str, label: str, kl: float, size: int) -> Point:
+    """A point of weights alone."""
+    figures = {"kl_mean": kl, "top1_agreement": 0.9}
+    return Point(who, label, "weights", size, 4.0, 4.0, figures)
+
+
+def test_parts_are_merged_and_judged_and_drawn(tmp_path: Path) -> None:
+    path = tmp_path / "result.json"
+    reason = {"who": "peer", "label": "late", "reason": "it was not there"}
+    Result(path).add([point("optc", "a", 0.1, 4_000_000)], [reason])
+    Result(path).add([point("peer", "b", 0.05, 5_000_000)])
+    content = json.loads(path.read_text())
+    assert [entry["label"] for entry in content["points"]] == ["a", "b"]
+    assert content["verdict"]["held"] is False
+    assert content["missing"] == [reason]
+    assert "peer b" in path.with_suffix(".svg").read_text()
+
+
+def test_what_was_missing_and_is_there_is_no_longer_missing(tmp_path: Path) -> None:
+    path = tmp_path / "result.json"
+    missing = [{"who": "peer", "label": name, "reason": "late"} for name in ("b", "c")]
+    Result(path).add([], missing)
+    Result(path).add([point("peer", "b", 0.05, 5_000_000)])
+    assert json.loads(path.read_text())["missing"] == [missing[1]]
