@@ -16,8 +16,8 @@ from optc.reference.partition import is_constant
 
 Array = npt.NDArray[Any]
 
-#: Initializers of more elements than this stay outside the sub-model (weights); smaller ones may
-#: be constants that operators need at session creation.
+#: Initializers of more elements than this, and weights of linear layers, stay outside the sub-model
+#: (weights); smaller ones may be constants that operators need at session creation.
 INLINE_ELEMENTS = 1024
 
 
@@ -129,13 +129,14 @@ class _Extraction:
 
     def _initializer(self, value: ir.Value) -> ir.Value:
         tensor, copy = _tensor(value), _declared(value)
-        if tensor.size <= INLINE_ELEMENTS:
+        linear = isinstance(tensor, LazyWeight) and tensor.transposed  # may be given other contents
+        if tensor.size <= INLINE_ELEMENTS and not linear:
             copy.const_value = ir.Tensor(tensor.numpy(), dtype=tensor.dtype, name=value.name)
             self.inline.append(copy)
             return copy
         self.weights.append(value)
         self.weight_inputs.append(copy)
-        if not (self._by_rows and isinstance(tensor, LazyWeight) and tensor.transposed):
+        if not (self._by_rows and isinstance(tensor, LazyWeight) and linear):
             return copy
         copy.shape = ir.Shape(tensor.rows_shape)
         transpose = ir.node("Transpose", [copy], {"perm": [1, 0]})

@@ -39,6 +39,16 @@ def test_a_part_computes_what_the_whole_does(by_rows: bool) -> None:
     np.testing.assert_allclose(found, run(model, {"x": x})[0], rtol=1e-5, atol=1e-5)
 
 
+def test_small_weights_of_linear_layers_can_be_given_other_contents() -> None:
+    weights = {"w": f32(8, 4), "bias": f32(4)}
+    model = model_of("g (float[S,8] x) => (float[S,4] y)", NODES, weights)
+    part, other = part_of(model, 2, by_rows=True), f32(4, 8, seed=1)
+    assert [value.name for value in part.weights] == ["w"]
+    (found,) = run_session(open_session(part.model, 1), {"w": other, "a": f32(3, 8)})
+    expected = f32(3, 8) @ other.T - weights["bias"]
+    np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-5)
+
+
 def test_what_a_part_is_not_given_is_named() -> None:
     model = model_of(SIGNATURE, NODES, WEIGHTS)
     nodes = list(model.graph)
