@@ -9,6 +9,7 @@ from optc.target import host_features, known_targets
 from tests.backends.tvm.engine_driver import (
     BF16,
     FUSED,
+    FUSED_KV4,
     FUSED_KV8,
     FUSED_KV16,
     INT4,
@@ -29,6 +30,7 @@ ENGINES = {
     "int8-v3": (INT8, "x86-64-v3"),
     "fp32-kv16": (FUSED_KV16, "native"),
     "fp32-kv8": (FUSED_KV8, "native"),
+    "fp32-kv4": (FUSED_KV4, "native"),
     "int4": (INT4, NAMED),
     "int4-two-level": (INT4_TWO_LEVEL, NAMED),
 }

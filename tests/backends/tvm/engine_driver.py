@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -28,8 +28,8 @@ INT4 = f"{FUSED},quantize-weights{{bits=4,group_size=32,symmetric=false}},fuse-n
 INT4_TWO_LEVEL = INT4.replace("symmetric=false", "symmetric=false,group_scales=int,head_bits=6")
 BF16 = f"{FUSED},cast-weights"
 BF16_KV = BF16.replace("kv-cache", "kv-cache{dtype=bfloat16}")
-FUSED_KV8, FUSED_KV16 = (
-    FUSED.replace("kv-cache", f"kv-cache{{dtype={t}}}") for t in ("int8", "bfloat16")
+FUSED_KV4, FUSED_KV8, FUSED_KV16 = (
+    FUSED.replace("kv-cache", f"kv-cache{{dtype={t}}}") for t in ("int4", "int8", "bfloat16")
 )
 INT8_KV = INT8.replace("kv-cache", "kv-cache{dtype=int8}")
 
@@ -73,17 +73,22 @@ def build(folder: Path, shape: Dense, pipeline: str, target: str) -> Engine:
     return Engine(folder, model, backend.build(model, wanted, folder, OPTIONS), backend)
 
 
+def shape_for(pipeline: str) -> Dense:
+    """`SHAPE`, with heads that the KV type of ``pipeline`` takes."""
+    return replace(SHAPE, head_dim=32) if "dtype=int4" in pipeline else SHAPE
+
+
 def build_once(
     factory: pytest.TempPathFactory, name: str, pipeline: str, target: str = "native"
 ) -> Engine:
-    """An engine of `SHAPE`, built once for all tests that ask for ``name``."""
+    """An engine of `shape_for`, built once for all tests that ask for ``name``."""
     folder, built = made_once(factory, name, lambda folder: _built(folder, pipeline, target))
     backend: Backend = CUDA_BACKEND if parse_target(target).kind == "cuda" else BACKEND
-    return Engine(folder, model_after(pipeline, SHAPE), built, backend)
+    return Engine(folder, model_after(pipeline, shape_for(pipeline)), built, backend)
 
 
 def _built(folder: Path, pipeline: str, target: str) -> tuple[Path, EngineBuild]:
-    return folder, build(folder, SHAPE, pipeline, target).build
+    return folder, build(folder, shape_for(pipeline), pipeline, target).build
 
 
 @dataclass

@@ -14,6 +14,7 @@ LAYERS = (
     LayerKV(0, 2, 8, 16, "float32"),
     LayerKV(1, 1, 16, 16, "bfloat16"),
     LayerKV(0, 3, 8, 8, "int8"),
+    LayerKV(0, 1, 32, 64, "int4"),
 )
 SPEC = EngineSpec(
     vocab_size=8,
@@ -23,7 +24,7 @@ SPEC = EngineSpec(
     max_logit_rows=2,
     block_multiple=16,
     batch_invariant=True,
-    groups=(KVGroup(0, (0, 2)), KVGroup(32, (1,))),
+    groups=(KVGroup(0, (0, 2, 3)), KVGroup(32, (1,))),
     layers=LAYERS,
 )
 
@@ -39,12 +40,12 @@ def test_blocks_move_whole_and_leave_others_alone(block_size: int) -> None:
     before = [array.copy() for array in arrays]
     data = pools.read(0, np.array([1, 3], np.int32))
     assert data.dtype == np.uint8
-    assert data.shape == (2, sum(before[i].nbytes for i in (0, 1, 4, 5)) // 5)
+    assert data.shape == (2, sum(before[i].nbytes for i in (0, 1, 4, 5, 6, 7)) // 5)
     pools.write(0, np.array([4, 0], np.int32), data)
     tiles = block_size // 16
     for index, (old, new) in enumerate(zip(before, arrays, strict=True)):
         expected = old.copy()
-        if index in (0, 1, 4, 5):
+        if index in (0, 1, 4, 5, 6, 7):
             for source, target in ((1, 4), (3, 0)):
                 expected[target * tiles : (target + 1) * tiles] = old[
                     source * tiles : (source + 1) * tiles

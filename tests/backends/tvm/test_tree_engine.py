@@ -30,6 +30,7 @@ PIPELINES = {
     "int8": (INT8, "float32"),
     "kv-bf16": (FUSED, "bfloat16"),
     "kv-int8": (FUSED, "int8"),
+    "kv-int4": (FUSED, "int4"),
 }
 RANDOM = np.random.default_rng(8)
 KNOWN = [RANDOM.integers(0, SHAPE.vocab, n).tolist() for n in (300, 47, 16)]
