@@ -23,6 +23,7 @@ from tests.support.ragged import RaggedDriver, run
 #: Where the rows of a merged weight come from.
 ORIGIN = (Source("u", 0, 32), Source("v", 32, 96))
 INT4 = {"bits": 4, "group_size": 32, "symmetric": False}
+TWO_LEVEL = {**INT4, "group_scales": "int"}
 
 
 def lazy(model: ir.Model, name: str) -> QuantizedPart:
@@ -120,15 +121,11 @@ head.scale, head.zero_point, , head.group_scale)"""
 @pytest.mark.parametrize("bits", [5, 3, 2])
 def test_a_head_of_other_bits_than_the_layers(bits: int) -> None:
     """Values of few bits lie in bytes in the graph, and count as their bits."""
-    nodes, weights = "a = MatMul (x, w)\ny = MatMul (a, head)", {"w": f32(64, 96)}
-    weights["head"] = f32(96, 10)
+    nodes = "a = MatMul (x, w)\ny = MatMul (a, head)"
+    weights = {"w": f32(64, 96), "head": f32(96, 10)}
     model = model_of("g (float[S,64] x) => (float[S,10] y)", nodes, weights)
-    one = QuantizeWeights(**{**INT4, "bits": bits}, group_scales="int", head_bits=4)
-    report = one.run(model)
-    assert report.details == {
-        f"int{bits} groups of 32 asymmetric, integer": 1,
-        "int4 groups of 32 asymmetric, integer": 1,
-    }
+    report = QuantizeWeights(**{**TWO_LEVEL, "bits": bits, "head_bits": 4}).run(model)
+    assert list(report.details) == [f"int{b} groups of 32 asymmetric, integer" for b in (bits, 4)]
     layer = next(node for node in model.graph if node.op_type == "QuantizedMatMul")
     assert layer.attributes["bits"].as_int() == bits
     values = lazy(model, "w.quantized")
@@ -155,11 +152,8 @@ def fake_quantized(x: Array, weight: Array, scheme: Scheme) -> Array:
         ({**INT4, "head_bits": 4}, Scheme(4, 32, False)),
         ({**INT4, "group_scales": "int", "head_bits": 4}, Scheme(4, 32, False, True)),
         *(
-            (
-                {**INT4, "bits": bits, "group_scales": "int", "head_bits": bits},
-                Scheme(bits, 32, False, True),
-            )
-            for bits in (6, 5, 3, 2)
+            ({**TWO_LEVEL, "bits": b, "head_bits": b}, Scheme(b, 32, False, True))
+            for b in (5, 3, 2)
         ),
     ],
 )
@@ -264,17 +258,11 @@ def test_chunks_equal_the_whole_prompt(options: dict[str, Any]) -> None:
         ({**INT4, "bits": 3}, "bits=3 needs integer scales of groups"),
         ({"group_size": 48}, "group_size=48 is not possible (one of 0, 128, 64, 32)"),
         ({"bits": 4}, "int4 weights need groups"),
-        ({**INT4, "bits": 2, "group_size": 0, "group_scales": "int"}, "int2 weights need groups"),
+        ({**TWO_LEVEL, "bits": 2, "group_size": 0}, "int2 weights need groups"),
         ({"symmetric": False}, "asymmetric weights need groups"),
         ({"group_scales": "half"}, "group_scales=half is not possible (one of float, int)"),
-        (
-            {**INT4, "bits": 8, "group_scales": "int"},
-            "integer group scales are for asymmetric weights of fewer than 8 bits",
-        ),
-        (
-            {"bits": 3, "group_size": 32, "group_scales": "int"},
-            "integer group scales are for asymmetric weights of fewer than 8 bits",
-        ),
+        ({**TWO_LEVEL, "bits": 8}, "integer group scales are for asymmetric weights of fewer"),
+        ({**TWO_LEVEL, "symmetric": True}, "integer group scales are for asymmetric weights"),
         ({"head_bits": 4}, "head_bits=4 needs integer scales of groups"),
         ({**INT4, "head_bits": 6}, "head_bits=6 needs integer scales of groups"),
     ],
