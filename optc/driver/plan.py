@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from optc import registry
 from optc.backend import Backend, BuildOptions, Support
 from optc.driver.compiling.engines import EngineTarget, engine_name, name_engines
-from optc.driver.compiling.limits import predicted_bytes, reading_bytes, weight_bytes
+from optc.driver.compiling.limits import peak_bytes, weight_bytes
 from optc.driver.compiling.lowering import Lowered, lower
 from optc.driver.compiling.memory import PeakMemory
 from optc.driver.compiling.options import ResolvedOptions, build_limits, for_engines
@@ -197,7 +197,7 @@ def plan(
         each = _lower_each(imported.model, recipes, options)
         present = memory.sample()
     lowered = each[main]
-    reading = reading_bytes(lowered.reference, recipes[main].pipeline.passes)
+    passes = recipes[main].pipeline.passes
     kv_bytes = 0
     if form_type(lowered.model) is RaggedStep:
         kv_bytes = RaggedStep.of(lowered.model).kv.bytes_per_token
@@ -209,8 +209,8 @@ def plan(
         limits.max_context,
         weight_bytes(lowered.model),
         kv_bytes,
-        predicted_bytes(lowered.reference, present, gated=True, read_bytes=reading),
-        predicted_bytes(lowered.reference, present, gated=False, read_bytes=reading),
+        peak_bytes(lowered.reference, present, passes, gated=True),
+        peak_bytes(lowered.reference, present, passes, gated=False),
         tuple(
             _engine_plan(request, mine.model, limits, ceilings)
             for request, mine in zip(requests, each, strict=True)

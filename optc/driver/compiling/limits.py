@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 import onnx_ir as ir
 
@@ -111,6 +111,16 @@ def predicted_bytes(
     tune = max(beyond_caches(), largest) if tuned else 0
     build = COMPILER_BYTES + max(pack, tune) + read_bytes
     return present_bytes + max(build, _gate_bytes(reference) if gated else 0)
+
+
+def peak_bytes(
+    dense: ir.Model, present_bytes: int, passes: Collection[Pass], *, gated: bool
+) -> int:
+    """`predicted_bytes` of a whole compile, its passes included; ``dense`` is in dense form."""
+    running = max((one.working_bytes(dense) for one in passes), default=0)
+    read = reading_bytes(dense, passes)
+    rest = predicted_bytes(dense, present_bytes, gated=gated, read_bytes=read)
+    return max(present_bytes + running, rest)
 
 
 def check_memory(

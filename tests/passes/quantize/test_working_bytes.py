@@ -1,0 +1,63 @@
+"""Predictions of memory: they hold what a pass must keep, and grow with what it depends on."""
+
+from __future__ import annotations
+
+import pytest
+
+from optc.driver.compiling.limits import check_passes, peak_bytes, reading_bytes
+from optc.errors import InputError
+from optc.passes.quantize.calibrate import Calibrate
+from optc.passes.quantize.propagate.propagate_errors import PropagateErrors
+from optc.passes.quantize.quantize_weights import QuantizeWeights
+from optc.passes.quantize.working_bytes import TextShape, observing, propagating, rounding
+from tests.support.dense_models import FF, HEAD, D, H, dense_model
+
+SHORT = TextShape(4, 64)
+
+
+def test_hessians_are_held_for_a_block_and_then_in_the_store() -> None:
+    model = dense_model(2)
+    more = observing(model, SHORT, hessians=True) - observing(model, SHORT, hessians=False)
+    squares = D**2 + (H * HEAD) ** 2 + D**2 + FF**2  # QKV, O, gate and up, down
+    running, kept = 8 * squares + 4 * FF**2, 8 * (2 * squares + D**2)
+    assert more == running + kept
+
+
+def test_hidden_states_count_until_they_lie_in_a_file() -> None:
+    model = dense_model(1)
+    some, twice, many = (TextShape(windows, 512) for windows in (100, 200, 4000))
+    hidden = observing(model, twice, hessians=False) - observing(model, some, hessians=False)
+    assert hidden == 2 * 4 * D * 100 * 512
+    assert observing(model, many, hessians=False) < observing(model, some, hessians=False)
+
+
+def test_corrections_take_more_where_there_is_text_enough_for_them() -> None:
+    model = dense_model(1)
+    few = 16 * FF - 1
+    assert propagating(model, TextShape(1, few + 1)) > propagating(model, TextShape(1, few))
+
+
+def test_reading_takes_the_factors_that_are_kept_and_one_more() -> None:
+    assert rounding(dense_model(1), 2) == FF**2 * (8 + 3 * 4)
+    passes = [Calibrate(), QuantizeWeights(method="gptq"), QuantizeWeights()]
+    assert reading_bytes(dense_model(1), passes) == rounding(dense_model(1), 2)
+
+
+@pytest.mark.parametrize("one", [Calibrate(hessians=True), PropagateErrors()])
+def test_a_pass_beyond_the_limit_is_refused_with_the_figure(one: Calibrate) -> None:
+    model = dense_model(1)
+    with pytest.raises(InputError, match=f"pass {one.name} is predicted to need [0-9,]+ bytes"):
+        check_passes(model, [one], one.working_bytes(model))  # what is present comes on top
+    check_passes(model, [one], 1 << 40)
+    check_passes(model, [one], 0)
+
+
+def test_a_plan_counts_the_passes_while_they_run_and_while_they_are_read() -> None:
+    model = dense_model(1)
+    plain = peak_bytes(model, 1000, [], gated=False)
+    gptq = QuantizeWeights(method="gptq")
+    assert peak_bytes(model, 1000, [gptq], gated=False) == plain + rounding(model, 2)
+    large = PropagateErrors(windows=100_000)
+    assert large.working_bytes(model) > 0
+    working = max(plain, 1000 + large.working_bytes(model))
+    assert peak_bytes(model, 1000, [large], gated=False) == working
