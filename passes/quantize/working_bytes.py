@@ -19,7 +19,7 @@ _RUNTIME = 60 << 20
 #: A stage's float32 weights, and ONNX Runtime's packed copy of them while it runs.
 _WEIGHT_COPIES = 2
 #: Values of a chunk of windows that are alive at once, in widths of all inputs and results.
-_VALUE_COPIES = 2
+_VALUE_COPIES = 1
 _FLOAT32, _FLOAT64 = 4, 8
 
 
@@ -103,11 +103,12 @@ def _stage_bytes(linear: Linear, width: int, text: TextShape) -> int:
 
 
 def _statistics(parts: Partition, model: ir.Model, copies: int) -> int:
-    """Of arrays [K, K] for each input what the store keeps in memory."""
-    widths = [k for block in parts.blocks for k in _inputs(linears_of(block))]
+    """Of arrays [K, K] for each input what the store keeps in memory while the last block runs."""
+    blocks = [sum(k * k for k in _inputs(linears_of(block))) for block in parts.blocks]
     head = head_of(model)
-    widths += [head.weight.rows_shape[1]] if head is not None else []
-    return min(MEMORY_BYTES, copies * _FLOAT64 * sum(k * k for k in widths))
+    squares = sum(blocks) - max(blocks)
+    squares += head.weight.rows_shape[1] ** 2 if head is not None else 0
+    return min(MEMORY_BYTES, copies * _FLOAT64 * squares)
 
 
 def _kept_rows(parts: Partition) -> int:

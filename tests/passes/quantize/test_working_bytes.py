@@ -19,7 +19,7 @@ def test_hessians_are_held_for_a_block_and_then_in_the_store() -> None:
     model = dense_model(2)
     more = observing(model, SHORT, hessians=True) - observing(model, SHORT, hessians=False)
     squares = D**2 + (H * HEAD) ** 2 + D**2 + FF**2  # QKV, O, gate and up, down
-    running, kept = 8 * squares + 4 * FF**2, 8 * (2 * squares + D**2)
+    running, kept = 8 * squares + 4 * FF**2, 8 * (squares + D**2)
     assert more == running + kept
 
 
