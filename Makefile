@@ -12,7 +12,7 @@ demo: $(STAMP)
 	$(BIN)/optc run artifacts/pycode-int8-fused --prompt "def fib(n):" --max-tokens 64
 
 test: $(STAMP) lint types layers
-	$(BIN)/python -m pytest -n 2 --dist worksteal
+	OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal
 
 # Before every commit, two to three minutes: what machines can judge, the main job, and the tests of
 # what differs from BASE. `make check BASE=main` takes in what was committed since.

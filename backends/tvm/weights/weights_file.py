@@ -19,6 +19,7 @@ import numpy.typing as npt
 
 from optc.backends.tvm.loaded.huge_pages import HugePageWriter, map_now
 from optc.backends.tvm.program import Tensor
+from optc.blas_threads import one_blas_thread
 from optc.errors import ArtifactError
 from optc.target import usable_threads
 
@@ -109,12 +110,13 @@ def write_weights(
         start += len(slots)
     with path.open("wb") as file:
         pages = HugePageWriter(file.fileno(), total)
-        for index, chunks in _packed_tiles(weights, threads or usable_threads()):
-            for tensor, array in chunks:
-                size = pages.write(array, positions[index][tensor])
-                positions[index][tensor] += size
-                if progress is not None:
-                    progress(size)
+        with one_blas_thread():
+            for index, chunks in _packed_tiles(weights, threads or usable_threads()):
+                for tensor, array in chunks:
+                    size = pages.write(array, positions[index][tensor])
+                    positions[index][tensor] += size
+                    if progress is not None:
+                        progress(size)
     for slot, position in zip(placed, chain.from_iterable(positions), strict=True):
         if position != slot.end:
             raise RuntimeError(f"{slot.tensor.name}: packed {position - slot.end:+} bytes off")

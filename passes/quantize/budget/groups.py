@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 import onnx_ir as ir
 
+from optc.blas_threads import one_blas_thread
 from optc.ir.linear import Linear, find_linears, head_of, merged_name
 from optc.ir.weights import LazyWeight
 from optc.passes.quantize.affine import RoundRows, dequantize_rows, quantize_rows
@@ -83,7 +84,9 @@ def rounded(weight: LazyWeight, scheme: Scheme, rounder: RoundRows | None) -> La
 
     def read(start: int, stop: int) -> Float32:
         rows = np.asarray(weight.read_rows(start, stop), np.float32)
-        return dequantize_rows((rounder or quantize_rows)(rows, scheme, name), scheme.group_size)
+        with one_blas_thread():
+            tile = (rounder or quantize_rows)(rows, scheme, name)
+        return dequantize_rows(tile, scheme.group_size)
 
     return LazyWeight(
         read, weight.rows_shape, ir.DataType.FLOAT, name, transposed=weight.transposed

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import onnx_ir as ir
 
+from optc.blas_threads import one_blas_thread
 from optc.ir.functions import is_op
 from optc.ir.linear import Linear
 from optc.ir.quantized_rows import QuantizedTile, joined_tiles
@@ -162,7 +163,7 @@ def _rounded(
         rows = np.asarray(linear.weight.read_rows(start, min(start + _TILE, count)), np.float32)
         return round_rows(correction.target(rows, start), scheme, linear.name)
 
-    with ThreadPoolExecutor(usable_threads()) as pool:
+    with one_blas_thread(), ThreadPoolExecutor(usable_threads()) as pool:
         tiles = list(pool.map(tile, range(0, count, _TILE)))
     return joined_tiles(tiles)
 
