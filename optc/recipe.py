@@ -1,7 +1,7 @@
 """Recipes: a named pipeline with its backend and gates, written in YAML (docs/recipes.md).
 
 ```yaml
-name: int4-fused
+name: int4-fast
 description: one line for `optc recipes`
 backend: tvm
 pipeline:                      # a pass, a pass with options, or a whole group by its name

@@ -42,7 +42,7 @@ def with_adapters(recipe: Recipe, text: str) -> Recipe:
             f"the recipe {recipe.name!r} scales projections of queries and keys, for which no "
             "adapter was trained",
             where="--adapters",
-            hint="take a recipe without balance-keys, such as int4-gptq",
+            hint="take a recipe without balance-keys, such as int4-fused",
         )
     added = registry.passes()["adapters"].from_options(options)
     return _with_passes(recipe, (*recipe.pipeline.passes, added))

@@ -26,7 +26,7 @@ def written(folder: Path, text: str) -> Path:
 
 SHIPPED = {
     *("fp32", "bf16-fused", "int8-fused", "int8-smooth"),
-    *("int4-fused", "int4-gptq"),
+    *("int4-fast", "int4-fused"),
     *("mixed-3", "mixed-4"),
     "kv-int4",
     *("int3-fused", "int2-fused"),
@@ -53,11 +53,11 @@ def test_gate_names_are_those_that_are_measured() -> None:
 
 
 def test_bounds_of_the_quantized_recipes() -> None:
-    int8, int4 = load_recipe("int8-fused").gates, load_recipe("int4-fused").gates
+    int8, int4 = load_recipe("int8-fused").gates, load_recipe("int4-fast").gates
     assert (int8["kl_mean"], int8["top1_agreement"]) == (0.0015, 0.978)
     assert (int4["kl_mean"], int4["top1_agreement"]) == (0.02, 0.92)
     assert load_recipe("int8-smooth").gates == load_recipe("int8-fused").gates
-    gptq = load_recipe("int4-gptq").gates
+    gptq = load_recipe("int4-fused").gates
     assert (gptq["kl_mean"], gptq["top1_agreement"]) == (0.008, 0.94)
     kv = load_recipe("kv-int4").gates
     assert (kv["kl_mean"], kv["top1_agreement"]) == (0.015, 0.93)
@@ -79,8 +79,8 @@ def test_kv_types_of_the_shipped_recipes() -> None:
         "bf16-fused": "bfloat16",
         "int8-fused": "int8",
         "int8-smooth": "int8",
+        "int4-fast": "int8",
         "int4-fused": "int8",
-        "int4-gptq": "int8",
         "mixed-3": "int8",
         "mixed-4": "int8",
         "kv-int4": "int4",
@@ -100,7 +100,7 @@ def test_a_recipe_file_is_read(tmp_path: Path) -> None:
 
 def test_set_overrides_options_and_the_recipe_json_shows_it() -> None:
     recipe = load_recipe(
-        "int4-fused", sets=["quantize-weights.group_size=64", "quantize-weights.head=false"]
+        "int4-fast", sets=["quantize-weights.group_size=64", "quantize-weights.head=false"]
     )
     assert "quantize-weights{bits=4,group_size=64," in recipe.pipeline.spec()
     step = next(s for s in recipe.to_json()["pipeline"] if s["name"] == "quantize-weights")
@@ -109,7 +109,7 @@ def test_set_overrides_options_and_the_recipe_json_shows_it() -> None:
 
 
 def test_engines_of_other_kinds_get_options_of_their_own_unless_the_user_says_otherwise() -> None:
-    recipe = load_recipe("int4-fused")
+    recipe = load_recipe("int4-fast")
     text = "group_scales=int"
     for kinds, integers in [({"tvm", "cpu"}, True), ({"onnxruntime", "cpu"}, False),
                             ({"tvm", "cpu", "cuda"}, False)]:  # fmt: skip
@@ -184,7 +184,7 @@ def test_unknown_names_are_told_with_the_nearest_one(tmp_path: Path) -> None:
     assert refused("int8-fusd") == (
         "--recipe: unknown recipe 'int8-fusd' (did you mean 'int8-fused'?)"
     )
-    assert "one of bf16-fused, fp32, int2-fused, int3-fused, int4-fused" in refused("zzz")
+    assert "one of bf16-fused, fp32, int2-fused, int3-fused, int4-fast" in refused("zzz")
     path = written(tmp_path, "name: m\npipeline: [canonicalise]\n")
     assert refused(path) == (f"{path}: unknown pass 'canonicalise' (did you mean 'canonicalize'?)")
     path = written(tmp_path, MINIMAL + "gate: {}\n")
@@ -213,10 +213,10 @@ def test_bad_overrides_say_what_is_wrong() -> None:
         "fp32", sets=("quantize-weights.bits=4",)
     )
     assert "unknown option 'bitz' (options: bits" in refused(
-        "int4-fused", sets=("quantize-weights.bitz=4",)
+        "int4-fast", sets=("quantize-weights.bitz=4",)
     )
     assert "option bits='four' is not a int" in refused(
-        "int4-fused", sets=("quantize-weights.bits=four",)
+        "int4-fast", sets=("quantize-weights.bits=four",)
     )
     assert refused("fp32", gates=("kl_mean",)) == "--gate: 'kl_mean' is not name=bound"
     for bound in ("low", "nan", "inf"):
@@ -287,7 +287,7 @@ def names(recipe: Recipe) -> list[str]:
     return [one.name for one in recipe.pipeline.passes]
 
 
-@pytest.mark.parametrize("recipe", ["mixed-4", "int4-fused", "int4-gptq"])
+@pytest.mark.parametrize("recipe", ["mixed-4", "int4-fast", "int4-fused"])
 def test_a_budget_sets_or_adds_the_pass_that_keeps_it(recipe: str) -> None:
     changed = with_budget(load_recipe(recipe), "3.5bpw")
     assert names(changed)[:2] == ["canonicalize", "allocate-bits"]

@@ -41,7 +41,7 @@ def compile_own(model: Path, root: Path) -> Path:
     """optc's artifact, compiled once."""
     output = root / "models" / model.name / "optc-onnxruntime-int4"
     if not output.exists():
-        command = [sys.executable, "-m", "optc", "compile", str(model), "--recipe", "int4-fused",
+        command = [sys.executable, "-m", "optc", "compile", str(model), "--recipe", "int4-fast",
                    "--backend", "onnxruntime", "--no-gates", "-o", str(output)]  # fmt: skip
         for setting in _SETTINGS:
             command += ["--set", setting]

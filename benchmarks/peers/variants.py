@@ -47,7 +47,7 @@ _OPENVINO = "continuous batching pipeline, all threads, 2048 batched tokens, its
 VARIANTS = (
     Variant("optc", "bf16-fused", 16, _OPTC),
     Variant("optc", "int8-fused", 8, _OPTC),
-    Variant("optc", "int4-fused", 4, _OPTC),
+    Variant("optc", "int4-fast", 4, _OPTC),
     Variant("llama.cpp", "BF16", 16, _LLAMA),
     Variant("llama.cpp", "Q8_0", 8, _LLAMA),
     Variant("llama.cpp", "Q4_0", 4, _LLAMA),

@@ -1,4 +1,4 @@
-"""What int4-gptq loses by the text that it calibrates with.
+"""What int4-fused loses by the text that it calibrates with.
 
     python -m benchmarks.proof.calibration_texts [--text FILE]... [--json FILE]
 
@@ -24,7 +24,7 @@ def figures(text: Path | None) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as folder:
         artifact = optc.compile(
             MODEL,
-            recipe="int4-gptq",
+            recipe="int4-fused",
             output=Path(folder) / "artifact",
             calibration=text,
             eval_text=TEXT,

@@ -1,7 +1,7 @@
 """What the types of KV pools cost in quality: the gates' figures of the trained example.
 
     python -m benchmarks.proof.kv_quality
-        [--recipes fp32,bf16-fused,int8-fused,int4-fused,kv-int4] [--kv float32,…] [--json FILE]
+        [--recipes fp32,bf16-fused,int8-fused,int4-fast,kv-int4] [--kv float32,…] [--json FILE]
 
 Compiles ``examples/models/pycode`` by each recipe with each KV type that its backend keeps, and its
 held-out text; the gates' bounds do not count, their figures do. ``copy_nll`` is that of the probe
@@ -32,7 +32,7 @@ ROOT = Path(__file__).resolve().parents[2]
 MODEL = ROOT / "examples/models/pycode"
 TEXT = ROOT / "examples/text/code_heldout.jsonl"
 CALIBRATION = ROOT / "examples/text/code_calibration.jsonl"
-RECIPES = "fp32,bf16-fused,int8-fused,int4-fused,kv-int4"
+RECIPES = "fp32,bf16-fused,int8-fused,int4-fast,kv-int4"
 PROBES = 40
 SHOWN = ("kl_mean", "kl_p99", "top1_agreement", "perplexity_ratio")
 

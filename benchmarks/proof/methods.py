@@ -3,7 +3,7 @@ propagate errors.
 
     python -m benchmarks.proof.methods [--json FILE]
 
-Compiles ``examples/models/pycode`` by the recipe int4-gptq with other options of quantize-weights,
+Compiles ``examples/models/pycode`` by the recipe int4-fused with other options of quantize-weights,
 its calibration text and its held-out text. Stated are the gates' figures, the bits of a weight
 (head and embedding included), the seconds of the calibration and of rounding and packing.
 """
@@ -50,7 +50,7 @@ def figures(grid: str, method: str) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as folder:
         artifact = optc.compile(
             MODEL,
-            recipe="int4-gptq",
+            recipe="int4-fused",
             output=Path(folder) / "artifact",
             calibration=CALIBRATION,
             eval_text=TEXT,

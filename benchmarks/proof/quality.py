@@ -2,7 +2,7 @@
 
     python -m benchmarks.proof.quality [--json FILE]
 
-For int8-fused and int4-fused: compiles ``examples/models/pycode`` with its held-out text, reads
+For int8-fused and int4-fast: compiles ``examples/models/pycode`` with its held-out text, reads
 the gates' figures from the report and computes the same figures with `numpy_llama` on the same
 windows. Exits 1 if the engine's mean KL exceeds 1.1 times the yardstick's.
 """
@@ -22,7 +22,7 @@ from optc.reference.text import cut_windows, read_documents, token_stream
 ROOT = Path(__file__).resolve().parents[2]
 MODEL = ROOT / "examples/models/pycode"
 TEXT = ROOT / "examples/text/code_heldout.jsonl"
-YARDSTICKS = {"int8-fused": FakeQuant(8), "int4-fused": FakeQuant(4, 32)}
+YARDSTICKS = {"int8-fused": FakeQuant(8), "int4-fast": FakeQuant(4, 32)}
 
 
 def main() -> None:

@@ -1,7 +1,7 @@
 """Peak memory of compiling a 1.2 B model with gates on: must stay below 3 GB.
 
     python -m benchmarks.steps.memory_1b [--model DIR]
-        [--recipes int8-fused,int4-fused] [--work DIR]
+        [--recipes int8-fused,int4-fast] [--work DIR]
 
 Builds a random-weight Llama of Llama-3.2-1B's shape (unless --model names one), compiles it with
 each recipe, gates on with bounds loose enough for random weights, generates a few tokens with
@@ -82,7 +82,7 @@ def measure(model: Path, recipe: str, work: Path) -> dict[str, Any]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--model", type=Path, help="an existing model folder")
-    parser.add_argument("--recipes", default="int8-fused,int4-fused")
+    parser.add_argument("--recipes", default="int8-fused,int4-fast")
     parser.add_argument("--work", type=Path, help="where models and artifacts go; kept")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="optc-memory-") as scratch:

@@ -67,7 +67,7 @@ def test_int8_is_measured_against_the_reference(kind: str, tmp_path: Path) -> No
 def test_every_recipe_takes_them(kind: str, tmp_path: Path) -> None:
     path = save(build(config_of(kind, **SIZES, **FAMILIES[kind][0])), tmp_path / "model")
     backends = {"tvm": "tvm", "onnxruntime": "onnxruntime", "tensorrt": "tensorrt:sm_89"}
-    for recipe in ("bf16-fused", "int4-fused", "trt-int8"):
+    for recipe in ("bf16-fused", "int4-fast", "trt-int8"):
         name = load_recipe(recipe).backend
         for backend in {name, "onnxruntime"}:
             found = plan(path, recipe, backends=backends[backend])

@@ -17,7 +17,7 @@ def test_it_keeps_bounds_that_plain_rounding_does_not(tmp_path: Path) -> None:
     text, output = tmp_path / "text.jsonl", tmp_path / "artifact"
     text.write_text("".join(TEXT.read_text().splitlines(keepends=True)[:12]))
     result = optc(
-        *("compile", MODEL, "--recipe", "int4-gptq", "-o", output),
+        *("compile", MODEL, "--recipe", "int4-fused", "-o", output),
         *(
             "--calibration",
             CALIBRATION,
@@ -43,7 +43,7 @@ def test_a_text_of_another_domain_is_called_out(tmp_path: Path) -> None:
     prose, output = tmp_path / "prose.txt", tmp_path / "artifact"
     prose.write_text("".join(read_documents(calibration_text())[:8]))
     result = optc(
-        *("compile", MODEL, "--recipe", "int4-gptq", "-o", output, "--no-gates"),
+        *("compile", MODEL, "--recipe", "int4-fused", "-o", output, "--no-gates"),
         *("--calibration", prose, "--set", "propagate-errors.windows=4"),
     )
     report = json.loads((output / "report.json").read_text())

@@ -73,7 +73,7 @@ def test_fp32_generates_what_transformers_does(exact: Path, prompt: str) -> None
     ("recipe", "quant", "kl_bound", "top1_bound"),
     [
         ("int8-fused", FakeQuant(8), 0.0015, 0.978),
-        ("int4-fused", FakeQuant(4, 32), 0.02, 0.92),
+        ("int4-fast", FakeQuant(4, 32), 0.02, 0.92),
     ],
 )
 def test_gates_hold_and_match_an_independent_fake_quantization(
@@ -102,7 +102,7 @@ def test_a_failed_gate_leaves_nothing(folder: Path) -> None:
         "compile",
         MODEL,
         "--recipe",
-        "int4-fused",
+        "int4-fast",
         "-o",
         output,
         "--eval-text",

@@ -21,7 +21,7 @@ CALIBRATION = ROOT / "examples/text/code_calibration.jsonl"
 def test_rounded_weights_have_their_places_and_their_bytes() -> None:
     """The int4 recipe: 4 bits, 16 more a group of 32, 32 more a row; 6 bits for the table."""
     source = read_tensors(MODEL)
-    weights, sizes = weights_alone(MODEL, "int4-fused", CALIBRATION)
+    weights, sizes = weights_alone(MODEL, "int4-fast", CALIBRATION)
     assert set(weights) == set(source)
     for name, array in source.items():
         assert weights[name].shape == array.shape
@@ -47,5 +47,5 @@ def test_a_recipe_that_cannot_be_made_is_told_with_its_reason() -> None:
 
 def test_the_default_recipes_are_those_for_tvm() -> None:
     found = tvm_recipes()
-    assert {"int8-fused", "int4-fused", "bf16-fused"} <= set(found)
+    assert {"int8-fused", "int4-fast", "bf16-fused"} <= set(found)
     assert not any(name.startswith("trt-") for name in found)

@@ -18,7 +18,7 @@ from optc.recipe import load_recipe
 @pytest.mark.parametrize(
     ("recipe", "engine", "message"),
     [
-        ("int4-fused", "tensorrt:sm_89", "TensorRT takes no weights with zero points or integer"),
+        ("int4-fast", "tensorrt:sm_89", "TensorRT takes no weights with zero points or integer"),
         ("trt-nvfp4", "tensorrt:sm_89", "float4e2m1 has no kernels on sm_89, only from sm_100 on"),
         ("trt-fp8", "tensorrt:sm_86,sm_89", "float8e4m3fn has no kernels on sm_86, only from"),
         ("trt-nvfp4", "tvm", "operator optc::BlockFp4MatMul has no kernel"),
@@ -57,7 +57,7 @@ def test_every_recipe_suits_its_own_backend(recipe: str) -> None:
 
 def test_other_options_may_mend_it() -> None:
     engines = name_engines("tensorrt:sm_89", None, "tvm")
-    check_options(load_recipe("int4-fused", sets=SYMMETRIC), engines)
+    check_options(load_recipe("int4-fast", sets=SYMMETRIC), engines)
 
 
 SYMMETRIC = [

@@ -57,12 +57,12 @@ def stated(recipe: Recipe, name: str) -> dict[str, str]:
 
 
 def test_a_recipe_that_calibrates_takes_the_shipped_text_and_says_so() -> None:
-    whole, draft, (warning,) = resolved("int4-gptq")
+    whole, draft, (warning,) = resolved("int4-fused")
     digest = digest_text(calibration_text())
     assert stated(whole, "propagate-errors") == {"text": "", "folder": "model", "sha256": digest}
     assert whole == draft
     assert warning == (
-        "recipe int4-gptq calibrates with the text shipped with optc (prose, documentation and "
+        "recipe int4-fused calibrates with the text shipped with optc (prose, documentation and "
         "Python), which may not be of the model's domain: --calibration FILE gives one such as "
         "the model was trained on"
     )
@@ -80,7 +80,7 @@ def test_the_cache_folder_is_that_of_the_option_or_of_the_environment(
     text: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def folder(**more: Any) -> str:
-        whole, _, _ = resolved("int4-gptq", calibration=text, **more)
+        whole, _, _ = resolved("int4-fused", calibration=text, **more)
         (one,) = (p for p in whole.pipeline.passes if p.name == "propagate-errors")
         assert "cache" not in one.spec()
         return str(one.cache)
@@ -108,9 +108,9 @@ def test_a_text_that_is_not_there(text: Path) -> None:
 
 
 def test_a_budget_reaches_the_pass(text: Path) -> None:
-    *_, warnings = resolved("int4-fused", budget="3.5bpw")
+    *_, warnings = resolved("int4-fast", budget="3.5bpw")
     assert any("calibrat" in one for one in warnings)
-    whole, draft, warnings = resolved("int4-fused", budget="3.5bpw", calibration=text)
+    whole, draft, warnings = resolved("int4-fast", budget="3.5bpw", calibration=text)
     (one,) = (p for p in whole.pipeline.passes if p.name == "allocate-bits")
     assert one.stated_options() == {"budget": "3.5bpw", "sha256": digest_text(text)}
     assert whole == draft
