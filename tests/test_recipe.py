@@ -61,6 +61,9 @@ def test_bounds_of_the_quantized_recipes() -> None:
     assert (gptq["kl_mean"], gptq["top1_agreement"]) == (0.008, 0.94)
     kv = load_recipe("kv-int4").gates
     assert (kv["kl_mean"], kv["top1_agreement"]) == (0.015, 0.93)
+    int3, int2 = load_recipe("int3-fused").gates, load_recipe("int2-fused").gates
+    assert (int3["kl_mean"], int3["top1_agreement"]) == (0.02, 0.91)
+    assert (int2["kl_mean"], int2["top1_agreement"]) == (0.1, 0.82)
     assert load_recipe("trt-nvfp4").gates == load_recipe("trt-int4").gates
 
 
