@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,6 +15,7 @@ from optc.passes.kv_cache.balance_keys import BalanceKeys
 from optc.passes.kv_cache.kv_cache import KVCache
 from tests.passes.checked import checked_run
 from tests.support.ir_text import Array
+from tests.support.letters import letters_folder
 from tests.support.models import Dense, dense_model
 from tests.support.ragged import RaggedDriver, run, run_dense
 
@@ -31,15 +31,7 @@ SHAPES = {
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     """A tokenizer of a token a letter, and a text."""
-    from tokenizers import Tokenizer, models, pre_tokenizers
-
-    letters = {chr(97 + i): i for i in range(26)}
-    tokenizer = Tokenizer(models.WordLevel(letters | {"?": 26}, unk_token="?"))
-    tokenizer.pre_tokenizer = pre_tokenizers.Split("", "isolated")
-    tokenizer.save(str(tmp_path / "tokenizer.json"))
-    (tmp_path / "config.json").write_text(json.dumps({"bos_token_id": 30, "eos_token_id": [31]}))
-    (tmp_path / "text.txt").write_text("thequickbrownfoxjumpsoverthelazydog" * 4)
-    return tmp_path
+    return letters_folder(tmp_path, 140)
 
 
 def balance(folder: Path) -> BalanceKeys:

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 from pathlib import Path
 
 import onnx_ir as ir
@@ -20,21 +19,14 @@ from optc.pipeline.pipeline import Pipeline
 from optc.reference.calibration import CalibrationStore, calibration_of, find_statistics
 from optc.reference.text import digest_text
 from tests.support.dense_models import V, dense_model
+from tests.support.letters import letters_folder
 from tests.support.pipelines import pipeline_of
 
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     """A model's folder with a tokenizer of a token a letter, and a text."""
-    from tokenizers import Tokenizer, models, pre_tokenizers
-
-    letters = {chr(97 + i): i for i in range(26)}
-    tokenizer = Tokenizer(models.WordLevel(letters | {"?": 26}, unk_token="?"))
-    tokenizer.pre_tokenizer = pre_tokenizers.Split("", "isolated")
-    tokenizer.save(str(tmp_path / "tokenizer.json"))
-    (tmp_path / "config.json").write_text(json.dumps({"bos_token_id": 30, "eos_token_id": [31]}))
-    (tmp_path / "text.txt").write_text("thequickbrownfoxjumpsoverthelazydog" * 4)
-    return tmp_path
+    return letters_folder(tmp_path, 140)
 
 
 def _pass(folder: Path, **options: object) -> Calibrate:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -28,6 +27,7 @@ from optc.pipeline.pipeline import Pipeline
 from optc.reference.blockwise import BlockwiseReference
 from optc.reference.calibration import calibration_of, find_statistics
 from tests.support.dense_models import V, dense_model
+from tests.support.letters import letters_folder
 
 INT4 = QuantizeWeights(bits=4, group_size=32, symmetric=False)
 WHERE = "pass propagate-errors"
@@ -36,16 +36,7 @@ WHERE = "pass propagate-errors"
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     """A model's folder with a tokenizer of a token a letter, and a text of random letters."""
-    from tokenizers import Tokenizer, models, pre_tokenizers
-
-    letters = {chr(97 + i): i for i in range(26)}
-    tokenizer = Tokenizer(models.WordLevel(letters | {"?": 26}, unk_token="?"))
-    tokenizer.pre_tokenizer = pre_tokenizers.Split("", "isolated")
-    tokenizer.save(str(tmp_path / "tokenizer.json"))
-    (tmp_path / "config.json").write_text(json.dumps({"bos_token_id": 30, "eos_token_id": [31]}))
-    drawn = np.random.default_rng(0).integers(0, 26, 9000)
-    (tmp_path / "text.txt").write_text("".join(chr(97 + i) for i in drawn))
-    return tmp_path
+    return letters_folder(tmp_path)
 
 
 def propagate(folder: Path, **options: float) -> PropagateErrors:
