@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import onnx_ir as ir
 
 from optc.ir.linear import Linear, head_of
-from optc.passes.quantize.propagate.replace import TOKENS_PER_INPUT
+from optc.passes.quantize.propagate.targets import TOKENS_PER_INPUT
 from optc.reference.blockwise import BLOCK_ROWS, HIDDEN_BYTES
 from optc.reference.calibration import MEMORY_BYTES
 from optc.reference.observers import linears_of

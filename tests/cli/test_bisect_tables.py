@@ -30,6 +30,12 @@ FOUND: dict[str, Any] = {
 }
 
 
+@pytest.fixture(autouse=True)
+def wide(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Lines that are not folded."""
+    monkeypatch.setenv("COLUMNS", "200")
+
+
 def lines(capsys: pytest.CaptureFixture[str], **changes: Any) -> list[str]:
     return [" ".join(words) for words in shown(capsys, *bisect_tables({**FOUND, **changes}))]
 

@@ -85,8 +85,11 @@ def test_a_tall_tile_unpacks_a_vector_for_all_of_its_rows() -> None:
     )
     assert loop.count("vpmullw") == 2
     assert loop.count("vpsrlw") == 1
-    places = re.findall(r"vpdpbusd\s+(\d*)\((%\w+),%\w+,4\)\{1to16\}", loop)
-    assert sorted(int(place or 0) for place, _ in places) == sorted([*range(0, 64, 4)] * 2)
+    found = re.findall(r"vpdpbusd\s+(-?\d*)\(([^)]*)\)\{1to16\}", loop)
+    places = [int(place or 0) for place, _ in found]
+    assert len({address for _, address in found[:TALL_ROWS]}) == 1
+    for half in (places[:TALL_ROWS], places[TALL_ROWS:]):
+        assert [place - half[0] for place in half] == [*range(0, 4 * TALL_ROWS, 4)]
     assert "rsp" not in loop
 
 

@@ -147,6 +147,7 @@ def test_nothing_is_named_where_no_pass_changes_what_is_computed(
 def test_people_read_it_in_tables_and_the_artifact_keeps_it(
     compile_deep: Callable[..., Outcome], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
+    monkeypatch.setenv("COLUMNS", "200")  # lines that are not folded
     break_scale(monkeypatch)
     outcome = compile_deep("--recipe", "int8-fused", "--no-gates")
     assert outcome.code == 0, "nothing was judged"
