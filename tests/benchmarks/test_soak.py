@@ -45,7 +45,7 @@ class FaultyBackend(ToyBackend):
 
 @pytest.fixture
 def arguments(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
-    """A soak of one round, in which each client hands in one request."""
+    """A soak of one round, in which each client hands in one request or a few."""
     monkeypatch.setattr(registry, "backend", {"toy": FaultyBackend()}.__getitem__)
     monkeypatch.setenv("OPTC_CACHE", str(tmp_path))
     write_artifact(tmp_path / "artifact")
@@ -67,10 +67,12 @@ def test_a_sound_engine_passes(
 ) -> None:
     assert soak.main(arguments) == 0
     found = result(tmp_path)
-    assert (found["rounds"], found["requests"], found["compared"]) == (1, 3, 3)
+    assert found["rounds"] == 1
+    assert found["requests"] >= 3  # a quick client hands in a second one before it is told to stop
+    assert found["compared"] == found["requests"]
     assert (found["differences"], found["errors"]) == (0, {})
     assert found["steps"] > 0
-    assert '"requests": 3' in capsys.readouterr().out
+    assert f'"requests": {found["requests"]}' in capsys.readouterr().out
 
 
 def test_other_tokens_than_alone_are_found(
