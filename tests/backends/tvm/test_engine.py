@@ -31,6 +31,10 @@ ERRORS = {
     "fp32-kv4": (5e-3, 0.2),
     "int4-two-level": (0.05, 0.1),
 }
+ENGINES = (
+    *("fp32", "bf16", "int8", "int8-v3", "int4", "int4-two-level"),
+    *("fp32-kv16", "fp32-kv8", "fp32-kv4"),
+)
 
 
 def _rows(counts: dict[int, int], done: dict[int, int]) -> dict[int, list[int]]:
@@ -42,20 +46,7 @@ def _rows(counts: dict[int, int], done: dict[int, int]) -> dict[int, list[int]]:
     return rows
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        "fp32",
-        "bf16",
-        "int8",
-        "int8-v3",
-        "int4",
-        "int4-two-level",
-        "fp32-kv16",
-        "fp32-kv8",
-        "fp32-kv4",
-    ],
-)
+@pytest.mark.parametrize("name", ENGINES)
 def test_logits_equal_the_function_bodies(engines: GetEngine, name: str) -> None:
     """Rows are equal up to float32 rounding; in quantized engines up to one activation in a few
     hundred that lies so near to a tie that it is rounded to its other neighbour."""
@@ -88,20 +79,7 @@ def test_logits_of_wanted_rows_only(engines: GetEngine) -> None:
     assert np.array_equal(some, everything[[90, 5]])
 
 
-@pytest.fixture(
-    scope="module",
-    params=[
-        "fp32",
-        "bf16",
-        "int8",
-        "int8-v3",
-        "int4",
-        "int4-two-level",
-        "fp32-kv16",
-        "fp32-kv8",
-        "fp32-kv4",
-    ],
-)
+@pytest.fixture(scope="module", params=ENGINES)
 def executable(request: pytest.FixtureRequest, engines: GetEngine) -> Iterator[Executable]:
     loaded = engines(request.param).load()
     yield loaded
