@@ -1,7 +1,8 @@
 """Measure optc and its peers on the same weights in one run and print one table.
 
     python -m benchmarks.peers MODEL_FOLDER [--workdir DIR] [--rounds 3] [--only TEXT]…
-                               [--text JSONL] [--perplexity-of JSON] [--json FILE]
+                               [--text JSONL] [--perplexity-of JSON] [--kl-of JSON]
+                               [--json FILE]
 
 Installs each peer into an environment of its own under the work folder, converts the model to
 each format, then measures all of them in turns: prefill tokens/s, decode tokens/s of one
@@ -11,7 +12,8 @@ weights come to lie (on the virtual machine of the recorded runs by a quarter), 
 is cached.
 With ``--text`` (a trained model) perplexity as well; ``--perplexity-of`` takes it from the results
 of such a run, for a model with random weights. A second table compares optc with the peers of its
-bit width (`comparison`). Run it on an otherwise idle machine.
+bit width (`comparison`), and, with ``--kl-of`` the results of `benchmarks.quality_per_byte`, a
+third with the peers of no worse a KL. Run it on an otherwise idle machine.
 """
 
 from __future__ import annotations
@@ -28,6 +30,8 @@ from typing import Any
 
 from benchmarks.peers import comparison, environments, measuring, variants
 
+_NOT_SHOWN = ("turns", "settings")
+
 
 def arguments() -> argparse.Namespace:
     """The command line."""
@@ -42,6 +46,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--new", type=int, default=128, help="tokens of each sequence a round")
     parser.add_argument("--text", type=Path)
     parser.add_argument("--perplexity-of", type=Path, help="results of a trained model")
+    parser.add_argument("--kl-of", type=Path, help="results of benchmarks.quality_per_byte")
     parser.add_argument("--json", type=Path)
     return parser.parse_args()
 
@@ -83,6 +88,8 @@ def measure(args: argparse.Namespace) -> list[dict[str, Any]]:
         models.append((variant, binaries, model, measuring.Samples()))
     parameters = comparison.parameter_count(args.model)
     known = comparison.perplexities(args.perplexity_of)
+    starts = {(v.peer, v.format): v.quality or v.format for v, *_ in models}
+    kls = comparison.divergences(args.kl_of, starts) if args.kl_of else {}
     rows: list[dict[str, Any]] = []
     for number in range(1, args.rounds + 1):
         last = number == args.rounds
@@ -105,6 +112,8 @@ def measure(args: argparse.Namespace) -> list[dict[str, Any]]:
                 found["bits_per_weight"] = round(8 * model.weight_bytes / parameters, 2)
                 if variant.label in known:
                     found["perplexity"] = known[variant.label]
+                if variant.label in kls:
+                    found["kl"] = kls[variant.label]
                 rows.append(found)
     return rows
 
@@ -136,12 +145,12 @@ def row(
 
 
 def print_table(rows: list[dict[str, Any]]) -> None:
-    """Markdown on stdout."""
-    columns = [c for c in rows[0] if c not in ("turns", "settings")]
+    """Markdown on stdout, with the columns that any row has."""
+    columns = [c for c in dict.fromkeys(c for r in rows for c in r) if c not in _NOT_SHOWN]
     print("| " + " | ".join(columns) + " |")
     print("|" + "---|" * len(columns))
     for entry in rows:
-        print("| " + " | ".join(str(entry[c]) for c in columns) + " |")
+        print("| " + " | ".join(str(entry.get(c, "-")) for c in columns) + " |")
 
 
 def plan_of(args: argparse.Namespace) -> dict[str, int]:
@@ -154,12 +163,14 @@ def main() -> None:
     args = arguments()
     rows = measure(args)
     ratios = comparison.ratios(rows)
-    print_table(rows)
-    if ratios:
-        print()
-        print_table(ratios)
+    equal = comparison.at_equal_quality(rows)
+    for table in (rows, ratios, equal):
+        if table:
+            print_table(table)
+            print()
     if args.json:
         found = {"model": args.model.name, "plan": plan_of(args), "rows": rows, "ratios": ratios}
+        found["at equal quality"] = equal
         args.json.write_text(json.dumps(found, indent=1) + "\n")
 
 

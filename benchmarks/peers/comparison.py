@@ -17,6 +17,8 @@ from typing import Any
 #: Columns in tokens per second.
 RATES = ("prefill", "decode 1", "decode 8", "decode 16")
 _FEWER_BITS = 0.3
+#: What the quantizers of a peer are called in `benchmarks.quality_per_byte`.
+_QUANTIZERS = {"openvino-genai": "openvino", "onnxruntime-genai": "onnxruntime"}
 
 
 def parameter_count(model: Path) -> int:
@@ -51,6 +53,37 @@ def ratios(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
                 own, [p for p in peers if _fair(own, p)], column
             )
         found.append(entry)
+    return found
+
+
+def divergences(results: Path, formats: dict[tuple[str, str], str]) -> dict[str, float]:
+    """Mean KL of the weights alone by label, from `benchmarks.quality_per_byte`.
+
+    ``formats`` says, by peer and format, how the names of its points begin. Where several
+    quantizers wrote a format, the best of them counts.
+    """
+    points = [p for p in json.loads(results.read_text())["points"] if p["numerics"] == "weights"]
+    found: dict[str, float] = {}
+    for (peer, name), start in formats.items():
+        kls = [
+            p["figures"]["kl_mean"]
+            for p in points
+            if p["who"] == _QUANTIZERS.get(peer, peer)
+            and (p["label"] == start or p["label"].startswith((f"{start} ", f"{start},")))
+        ]
+        if kls:
+            found[f"{peer} {name}"] = min(kls)
+    return found
+
+
+def at_equal_quality(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """For each row of optc with a KL and each of `RATES`: its rate over that of the best peer
+    whose KL is no worse, as `ratios` does it."""
+    found = []
+    for own in (r for r in rows if r["peer"] == "optc" and "kl" in r):
+        peers = [r for r in rows if r["peer"] != "optc" and r.get("kl", math.inf) <= own["kl"]]
+        columns = {column: _against_best(own, peers, column) for column in RATES}
+        found.append({"optc": own["format"], "kl": own["kl"], **columns})
     return found
 
 

@@ -13,6 +13,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+import yaml
+
 HERE = Path(__file__).parent
 
 
@@ -25,12 +27,18 @@ class Variant:
         format: The peer's own name of the weight format.
         bits: Nominal bits a weight, which rows are compared by.
         settings: How the peer runs: the fastest of what was tried.
+        quality: How its points in the results of `benchmarks.quality_per_byte` begin, if not with
+            the format's name.
+        rounded: Weights are rounded to nearest where the recipe calibrates: GPTQ of a large model
+            takes long, and what the weights are does not change the pace.
     """
 
     peer: str
     format: str
     bits: int
     settings: str
+    quality: str = ""
+    rounded: bool = False
 
     @property
     def label(self) -> str:
@@ -39,6 +47,7 @@ class Variant:
 
 
 _OPTC = "defaults, all threads, prefix cache off"
+_ROUNDED = f"{_OPTC}, weights rounded to nearest"
 _LLAMA = "built for this CPU, all threads, n_ubatch 512, f16 KV, unified KV cache"
 _GENAI = "accuracy_level 4, static batch"
 _TORCH = "bf16, static cache, all threads"
@@ -48,15 +57,25 @@ VARIANTS = (
     Variant("optc", "bf16-fused", 16, _OPTC),
     Variant("optc", "int8-fused", 8, _OPTC),
     Variant("optc", "int4-fast", 4, _OPTC),
+    Variant("optc", "int4-fused", 4, _ROUNDED, rounded=True),
+    Variant("optc", "int3-fused", 3, _ROUNDED, rounded=True),
+    Variant("optc", "int2-fused", 2, _ROUNDED, rounded=True),
     Variant("llama.cpp", "BF16", 16, _LLAMA),
     Variant("llama.cpp", "Q8_0", 8, _LLAMA),
+    Variant("llama.cpp", "Q6_K", 6, _LLAMA),
+    Variant("llama.cpp", "Q5_K_M", 5, _LLAMA),
     Variant("llama.cpp", "Q4_0", 4, _LLAMA),
     Variant("llama.cpp", "Q4_K_M", 4, _LLAMA),
-    Variant("onnxruntime-genai", "int8", 8, f"{_GENAI}, blocks of 128"),
-    Variant("onnxruntime-genai", "int4", 4, f"{_GENAI}, blocks of 32"),
+    Variant("llama.cpp", "IQ4_XS", 4, _LLAMA),
+    Variant("llama.cpp", "Q3_K_M", 3, _LLAMA),
+    Variant("llama.cpp", "IQ3_S", 3, _LLAMA),
+    Variant("llama.cpp", "IQ3_XXS", 3, _LLAMA),
+    Variant("onnxruntime-genai", "int8", 8, f"{_GENAI}, blocks of 128", "int8 RTN b128"),
+    Variant("onnxruntime-genai", "int4", 4, f"{_GENAI}, blocks of 32", "int4 RTN b32"),
     Variant("torch.compile", "bf16", 16, _TORCH),
     Variant("openvino-genai", "int8", 8, _OPENVINO),
-    Variant("openvino-genai", "int4", 4, f"{_OPENVINO}, groups of 64"),
+    Variant("openvino-genai", "int4", 4, f"{_OPENVINO}, groups of 64", "int4 asym g64"),
+    Variant("openvino-genai", "int4-g32", 4, f"{_OPENVINO}, groups of 32", "int4 asym g32"),
 )
 
 
@@ -81,7 +100,8 @@ def _commands(variant: Variant, binaries: Path, model: Path, output: Path) -> li
     python = str(binaries / "python")
     if variant.peer == "optc":
         # Gates are not part of a conversion time that peers could be compared by.
-        return [[str(binaries / "optc"), "compile", str(model), "--recipe", variant.format, "-o",
+        recipe = _rounding(variant.format, output) if variant.rounded else variant.format
+        return [[str(binaries / "optc"), "compile", str(model), "--recipe", recipe, "-o",
                  str(output), "--no-gates", "--force"]]  # fmt: skip
     if variant.peer == "llama.cpp":
         formats = [] if variant.format == "BF16" else [variant.format]
@@ -95,11 +115,24 @@ def _commands(variant: Variant, binaries: Path, model: Path, output: Path) -> li
                  "--extra_options", *options]]  # fmt: skip
     if variant.peer == "torch.compile":
         return []
-    weights = ["--weight-format", variant.format]
-    if variant.format == "int4":
-        weights += ["--group-size", "64", "--ratio", "1.0"]
+    weights = ["--weight-format", variant.format.removesuffix("-g32")]
+    if weights[1] == "int4":
+        group = "32" if variant.format.endswith("-g32") else "64"
+        weights += ["--group-size", group, "--ratio", "1.0"]
     return [[str(binaries / "optimum-cli"), "export", "openvino", "-m", str(model), "--task",
              "text-generation-with-past", *weights, str(output)]]  # fmt: skip
+
+
+def _rounding(name: str, output: Path) -> str:
+    """A file beside ``output`` with the recipe ``name``, its weights rounded to nearest."""
+    recipe = yaml.safe_load((HERE.parents[1] / "recipes" / f"{name}.yaml").read_text())
+    recipe["pipeline"].remove("propagate-errors")
+    for entry in recipe["pipeline"]:
+        if isinstance(entry, dict) and "quantize-weights" in entry:
+            del entry["quantize-weights"]["method"]
+    file = output.with_name(f"{name}-rounded.yaml")
+    file.write_text(yaml.safe_dump(recipe, sort_keys=False))
+    return str(file)
 
 
 def convert(variant: Variant, binaries: Path, model: Path, root: Path) -> Converted:
