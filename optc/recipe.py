@@ -36,8 +36,8 @@ from optc.pipeline.option_values import shortened
 from optc.pipeline.pipeline import MARKS, Pipeline
 from optc.suggest import near
 
-#: Gates a recipe may bound. KL and perplexity have upper bounds, agreement, common continuations
-#: and speedups lower ones.
+#: Gates a recipe may bound. KL, perplexity and what copies lose have upper bounds, agreement,
+#: common continuations and speedups lower ones.
 GATE_NAMES = (
     "kl_mean",
     "kl_p99",
@@ -47,6 +47,7 @@ GATE_NAMES = (
     "perplexity",
     "perplexity_ratio",
     "common_continuation",
+    "copy_nll_added",
     "prefill_speedup",
     "decode_speedup",
 )

@@ -4,8 +4,7 @@
         [--recipes fp32,bf16-fused,int8-fused,int4-fast,kv-int4] [--kv float32,…] [--json FILE]
 
 Compiles ``examples/models/pycode`` by each recipe with each KV type that its backend keeps, and its
-held-out text; the gates' bounds do not count, their figures do. ``copy_nll`` is that of the probe
-for what a cache keeps over a distance (`benchmarks.proof.copy_probe`), over 40 places of the text.
+held-out text; the gates' bounds do not count, their figures do.
 """
 
 from __future__ import annotations
@@ -16,25 +15,19 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 import optc
-from benchmarks.proof.copy_probe import copy_nll, probes
 from optc import registry
-from optc.artifact import Artifact
 from optc.executable.executable import KV_TYPES
 from optc.recipe import GATE_NAMES, load_recipe
 from optc.recipe_additions import calibrates
-from optc.reference.text import read_documents, token_stream
-from optc.target import parse_target, usable_threads
+from optc.target import parse_target
 
 ROOT = Path(__file__).resolve().parents[2]
 MODEL = ROOT / "examples/models/pycode"
 TEXT = ROOT / "examples/text/code_heldout.jsonl"
 CALIBRATION = ROOT / "examples/text/code_calibration.jsonl"
 RECIPES = "fp32,bf16-fused,int8-fused,int4-fast,kv-int4"
-PROBES = 40
-SHOWN = ("kl_mean", "kl_p99", "top1_agreement", "perplexity_ratio")
+SHOWN = ("kl_mean", "kl_p99", "top1_agreement", "perplexity_ratio", "copy_nll_added")
 
 
 def figures(recipe: str, dtype: str) -> dict[str, Any]:
@@ -50,23 +43,8 @@ def figures(recipe: str, dtype: str) -> dict[str, Any]:
             gate=[f"{name}=none" for name in GATE_NAMES],
         )
         report = json.loads((artifact.path / "report.json").read_text())
-        copied = _copy_nll(artifact.path)
     values = {gate["name"]: gate["value"] for gate in report["gates"]}
-    shown = {name: values[name] for name in SHOWN}
-    return {"recipe": recipe, "kv": dtype} | shown | {"copy_nll": copied}
-
-
-def _copy_nll(folder: Path) -> float:
-    artifact = Artifact.open(folder, "size")
-    entry = artifact.engine()
-    engine_folder = artifact.engine_folder(entry)
-    backend = registry.backend(entry.backend)
-    executable = backend.load(engine_folder, entry.spec, entry.data, usable_threads())
-    stream = token_stream(read_documents(TEXT), MODEL / "tokenizer.json", 0, 1)
-    try:
-        return copy_nll(executable, probes(np.asarray(stream, np.int32), PROBES))
-    finally:
-        executable.close()
+    return {"recipe": recipe, "kv": dtype} | {name: values[name] for name in SHOWN}
 
 
 def _kept(recipe: str, dtype: str) -> bool:

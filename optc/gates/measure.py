@@ -13,6 +13,7 @@ import onnx_ir as ir
 
 from optc.executable.executable import Executable, Float32
 from optc.gates.continuation import Continuations, compare_continuations
+from optc.gates.copy_probe import CopyProbe, copy_probe
 from optc.gates.divergence import (
     Divergence,
     RowDivergence,
@@ -29,13 +30,15 @@ from optc.reference.text import EvalWindows
 from optc.target import usable_threads
 
 #: Gates whose value must not exceed the bound; of the others it must not fall below.
-UPPER_BOUNDED = frozenset({"kl_mean", "kl_p99", "kl_max", "perplexity", "perplexity_ratio"})
-#: Those of the divergence over all windows, and of greedy decoding.
+UPPER_BOUNDED = frozenset(
+    {"kl_mean", "kl_p99", "kl_max", "perplexity", "perplexity_ratio", "copy_nll_added"}
+)
+#: Those of the divergence over all windows, of greedy decoding, and of copies of a text.
 DIVERGENCE_GATES = (
     *("kl_mean", "kl_p99", "kl_max", "top1_agreement", "top5_agreement"),
     *("perplexity", "perplexity_ratio"),
 )
-QUALITY_GATES = (*DIVERGENCE_GATES, "common_continuation")
+QUALITY_GATES = (*DIVERGENCE_GATES, "common_continuation", "copy_nll_added")
 SPEED_GATES = ("prefill_speedup", "decode_speedup")
 
 
@@ -72,8 +75,8 @@ class GateReport:
         gates: In the order of `QUALITY_GATES` and `SPEED_GATES`.
         figures: JSON values for report.json: both perplexities, the worst contexts
             (`optc.gates.worst_contexts`), greedy continuations (`optc.gates.continuation`),
-            tokens/s of engine and baseline, how text and windows were chosen, how the baseline
-            ran, seconds.
+            copies (`optc.gates.copy_probe`), tokens/s of engine and baseline, how text and windows
+            were chosen, how the baseline ran, seconds.
     """
 
     gates: tuple[GateResult, ...]
@@ -116,6 +119,7 @@ def measure_gates(
     began = time.monotonic()
     divergence, worst = compare_with(reference, executable, windows, progress)
     continued = compare_continuations(reference, executable, windows.ids)
+    copies = copy_probe(reference, executable, windows.ids)
     compared = time.monotonic()
     figures: dict[str, Any] = {
         "text": windows.source,
@@ -123,6 +127,7 @@ def measure_gates(
         **dataclasses.asdict(divergence),
         "worst_contexts": worst.to_json(),
         "continuations": dataclasses.asdict(continued),
+        "copies": None if copies is None else dataclasses.asdict(copies),
         "seconds_quality": compared - began,
     }
     speeds: SpeedFigures | None = None
@@ -137,7 +142,7 @@ def measure_gates(
         )
         figures |= dataclasses.asdict(speeds)
         figures["seconds_speed"] = time.monotonic() - compared
-    return GateReport(_judge(divergence, continued, speeds, bounds), figures)
+    return GateReport(_judge(divergence, continued, copies, speeds, bounds), figures)
 
 
 def compare(
@@ -230,12 +235,17 @@ def evaluate(
 def _judge(
     divergence: Divergence,
     continued: Continuations,
+    copies: CopyProbe | None,
     speeds: SpeedFigures | None,
     bounds: Mapping[str, float | None],
 ) -> tuple[GateResult, ...]:
     values = {name: float(getattr(divergence, name)) for name in DIVERGENCE_GATES}
     values["common_continuation"] = continued.mean
-    results = [judge(name, values[name], bounds.get(name)) for name in QUALITY_GATES]
+    added = None if copies is None else copies.added
+    results = [judge(name, value, bounds.get(name)) for name, value in values.items()]
+    results.append(
+        judge("copy_nll_added", added, bounds.get("copy_nll_added"), "the text is too short")
+    )
     results += [_judge_speed(name, speeds, bounds.get(name)) for name in SPEED_GATES]
     return tuple(results)
 

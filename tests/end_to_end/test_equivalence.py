@@ -22,7 +22,7 @@ ROOT = Path(__file__).parents[2]
 MODELS = ROOT / "examples" / "models"
 PAGE = ROOT / "docs" / "equivalence.md"
 #: Types of the KV pools, each compiled once.
-KV_TYPES = ("float32", "int8")
+KV_TYPES = ("float32", "int8", "int4")
 SPECULATION = ("off", *KINDS)
 GRAMMARS = {"any": None, "regex": r"[a-z_]{1,12}\([a-z, ]{0,24}\):\n(    [ -~]{0,30}\n){1,3}"}
 PROMPTS = (

@@ -66,6 +66,8 @@ def test_an_exact_engine_passes(windows: EvalWindows) -> None:
     assert by_name["top1_agreement"].value == by_name["top5_agreement"].value == 1
     assert by_name["common_continuation"].value == 12
     assert report.figures["continuations"]["common"] == (12, 12, 12, 12)
+    assert abs(by_name["copy_nll_added"].value) < 1e-5
+    assert report.figures["copies"]["copied_tokens"] == 10
     assert by_name["prefill_speedup"].value > 0
     assert report.figures["tokens"] == 4 * 23
     assert report.figures["text"] == "a text"
@@ -126,6 +128,7 @@ def test_a_bound_without_a_value_is_reported(windows: EvalWindows) -> None:
         ("kl_max", 0.2, 0.1, False),
         ("top5_agreement", 0.97, 0.98, False),
         ("common_continuation", 20.0, 16.0, True),
+        ("copy_nll_added", 0.03, 0.02, False),
         ("perplexity", 9.0, 10.0, True),
         ("top1_agreement", 0.97, 0.978, False),
         ("top1_agreement", 0.978, 0.978, True),

@@ -1,0 +1,90 @@
+"""What an engine's KV cache keeps over a distance: a text, some other tokens, the same text again.
+
+A model predicts the second copy better than the first, because it finds it in the cache. Keys and
+values of few bits hurt that more than they hurt fresh text, which a mean divergence hides.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from optc.executable.executable import Executable, Int32
+from optc.gates.divergence import RowDivergence, RowScores
+from optc.reference.blockwise import BlockwiseReference
+from optc.reference.teacher_forcing import SingleSequence, window_logits
+
+#: Most probes, evenly spaced among the windows.
+PROBES = 8
+#: Share of a probe that is copied; what stands between both copies is the rest.
+COPIED = 220 / 511
+
+
+@dataclass(frozen=True)
+class CopyProbe:
+    """Mean negative log-likelihood of second copies, nats a token.
+
+    Attributes:
+        copied_tokens: Length of the text that comes twice.
+        distance_tokens: How far apart a token and its copy are.
+        tokens: Copied tokens that were scored; a copy's first is not, for nothing says it begins.
+        nll_reference: By the float32 model.
+        nll_engine: By the engine.
+    """
+
+    copied_tokens: int
+    distance_tokens: int
+    tokens: int
+    nll_reference: float
+    nll_engine: float
+
+    @property
+    def added(self) -> float:
+        """What the engine loses."""
+        return self.nll_engine - self.nll_reference
+
+
+def probes(windows: Int32) -> tuple[Int32, int]:
+    """Probes [P, S + 1] from windows [W, S + 1], and how many tokens come twice in each.
+
+    A window's first tokens stand again where its last ones were.
+    """
+    count, size = windows.shape
+    copied = max(1, int(size * COPIED))
+    chosen = windows[np.linspace(0, count - 1, min(PROBES, count)).astype(int)]
+    return np.concatenate([chosen[:, : size - copied], chosen[:, :copied]], axis=1), copied
+
+
+def copy_probe(
+    reference: BlockwiseReference, executable: Executable, windows: Int32
+) -> CopyProbe | None:
+    """Score second copies with both; None where windows [W, S + 1] are too short for a copy.
+
+    Args:
+        reference: Runs once over the probes.
+        executable: The engine; its KV pools are replaced.
+        windows: Token ids.
+    """
+    texts, copied = probes(windows)
+    if copied < 2:
+        return None
+    size = texts.shape[1] - 1
+    first = size + 1 - copied  # where the second copy begins
+    hidden = reference.run(texts[:, :-1]).reshape(len(texts), size, -1)
+    sequence = SingleSequence(executable, size)
+    scores: list[RowScores] = []
+    for ids, states in zip(texts, hidden, strict=True):
+        for start, logits in window_logits(sequence, ids[:-1]):
+            skipped = max(0, first - start)  # row r predicts token r + 1
+            rows = np.arange(start, start + len(logits))[skipped:]
+            if len(rows):
+                kept = logits[skipped:]
+                sums = RowDivergence(ids[rows + 1])
+                for tile in reference.tiles():
+                    expected = reference.logits(states[rows], tile)
+                    sums.add(expected, kept[:, tile.start : tile.stop], tile.start)
+                scores.append(sums.result())
+    theirs = np.concatenate([s.nll_reference for s in scores])
+    ours = np.concatenate([s.nll_engine for s in scores])
+    return CopyProbe(copied, first, len(ours), float(theirs.mean()), float(ours.mean()))
