@@ -104,9 +104,9 @@ class Pass:
         """
         return 0
 
-    def reading_bytes(self, model: ir.Model) -> int:
+    def reading_bytes(self, model: ir.Model, earlier: Sequence[Pass] = ()) -> int:
         """Memory that it takes to read the weights that the pass leaves, of a ``model`` in the
-        dense form; 0 where that is little."""
+        dense form, ``earlier`` passes being run before; 0 where that is little."""
         return 0
 
     def samples(self) -> Sequence[ir.Node]:

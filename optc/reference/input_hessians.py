@@ -11,14 +11,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import numpy as np
-import numpy.typing as npt
 import onnx_ir as ir
 
 from optc.reference.observers import BlockValues
 from optc.reference.partition import Block
+from optc.reference.streams.gram import Float64, add_gram, mirror
 from optc.reference.submodel import Array
 
-Float64 = npt.NDArray[np.float64]
 #: Takes a value and its Hessian [K, K].
 Found = Callable[[ir.Value, Float64], None]
 
@@ -50,14 +49,15 @@ class HessianObserver:
             if value not in self._left:  # another observer's
                 continue
             rows = array.reshape(-1, array.shape[-1]).astype(np.float32, copy=False)
-            product = rows.T @ rows
-            total, count = self._sums.get(value, (np.zeros(product.shape), 0))
-            total += product
+            width = rows.shape[-1]
+            total, count = self._sums.get(value, (np.zeros((width, width)), 0))
+            add_gram(total, rows)
             self._sums[value] = total, count + len(rows)
 
     def rewrite(self, block: Block) -> Mapping[ir.Value, Array]:
         """Give the block's Hessians away; nothing changes."""
         for value, (total, count) in self._sums.items():
+            mirror(total)
             total /= count
             self._found(value, total)
             del self._left[value]

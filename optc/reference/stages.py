@@ -10,12 +10,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import onnx_ir as ir
 
 from optc.ir.linear import Linear, find_linear
 from optc.reference.partition import Block, Partition
+from optc.reference.streams.products import Products
 from optc.reference.submodel import Array, extract, open_session, run_session
 
 
@@ -60,12 +62,18 @@ def _stage(block: Block, nodes: list[ir.Node], depths: Mapping[ir.Value, int]) -
 class StageRun:
     """Runs a stage over chunks of windows, with its own weights or with others.
 
+    Linear layers are multiplied by `Products`, everything else is ONNX Runtime's.
+
     Args:
         model: The model that the stage is of.
         parts: Its pieces.
         stage: The stage.
         shared: Values that all blocks read, by name, for a full chunk of windows.
+        products: Multiplies the linear layers.
         threads: Threads of ONNX Runtime.
+
+    Attributes:
+        stage: The stage.
     """
 
     def __init__(
@@ -74,27 +82,62 @@ class StageRun:
         parts: Partition,
         stage: Stage,
         shared: Mapping[str, Array],
+        products: Products,
         threads: int,
     ) -> None:
-        self._stage = stage
-        read = {v for node in stage.nodes for v in node.inputs if v is not None}
+        self.stage = stage
+        self._products = products
+        self._weights: dict[ir.Value, Any] = {}
+        layers = {linear.matmul for linear in stage.linears}
+        rest = [node for node in stage.nodes if node not in layers]
+        read = {v for node in rest for v in node.inputs if v is not None}
         used = [v for v in parts.shared if v in read]
         self._shared = {v.name or "": shared[v.name or ""] for v in used}
-        part = extract(model, stage.nodes, [*stage.reads, *used], stage.gives)
+        self._reads = [v for v in stage.reads if v in read]
+        self._results = [linear.matmul.outputs[0] for linear in stage.linears]
+        # A result that is read as it is goes through the session, too: an input may be an output.
+        part = extract(model, rest, [*self._reads, *used, *self._results], stage.gives)
         self._feeds = part.feeds()
         self._session = open_session(part.model, threads)
 
-    def run(
-        self, values: Sequence[Array], weights: Mapping[ir.Value, Array] | None = None
-    ) -> list[Array]:
-        """What the stage gives, each [w, ...].
+    def load(self, weights: Mapping[ir.Value, Array] | None = None) -> None:
+        """Take weights, as rows [N, K] by initializer; the stage's own where there is no other."""
+        self._weights = {
+            one.initializer: self._products.weight(
+                _own(one)
+                if weights is None or one.initializer not in weights
+                else weights[one.initializer]
+            )
+            for one in self.stage.linears
+        }
+
+    def unload(self) -> None:
+        """Let the weights go."""
+        self._weights = {}
+
+    def run(self, values: Sequence[Array]) -> list[Array]:
+        """What the stage gives, each [w, ...] in float32.
 
         Args:
-            values: What it reads, each [w, ...] in float32.
-            weights: Other contents of weights, as rows [N, K].
+            values: What it reads, each [w, ...] in float32, or as `Products.dtype` where only
+                linear layers read it.
         """
-        given = [np.ascontiguousarray(value) for value in values]
-        feeds = {name: array[: len(given[0])] for name, array in self._shared.items()}
-        feeds |= {v.name or "": a for v, a in zip(self._stage.reads, given, strict=True)}
-        other = {v.name or "": array for v, array in (weights or {}).items()}
-        return run_session(self._session, self._feeds | other | feeds)
+        given = dict(zip(self.stage.reads, values, strict=True))
+        feeds = {name: array[: len(values[0])] for name, array in self._shared.items()}
+        feeds |= {v.name or "": np.ascontiguousarray(given[v]) for v in self._reads}
+        feeds |= self._multiplied(given)
+        return run_session(self._session, self._feeds | feeds)
+
+    def _multiplied(self, given: Mapping[ir.Value, Array]) -> dict[str, Array]:
+        """Results of the linear layers by name."""
+        found: dict[str, Array] = {}
+        for x in dict.fromkeys(one.x for one in self.stage.linears):
+            readers = [one for one in self.stage.linears if one.x is x]
+            weights = [self._weights[one.initializer] for one in readers]
+            for one, result in zip(readers, self._products(given[x], weights), strict=True):
+                found[one.matmul.outputs[0].name or ""] = result
+        return found
+
+
+def _own(linear: Linear) -> Array:
+    return np.asarray(linear.weight.read_rows(0, linear.weight.rows_shape[0]))

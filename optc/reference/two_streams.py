@@ -1,23 +1,21 @@
 """The reference in stages, twice side by side: as it is, and with weights replaced on the way.
 
-Whoever replaces weights sees, for each stage, what its linear layers read in both runs, before the
-stage is run: so it can choose weights that make up for what was done to the stages before.
+Each block runs as it is first. Whoever replaces weights then sees, for each stage, what its linear
+layers read in both runs, before the stage is run: so it can choose weights that make up for what
+was done to the stages before.
 """
 
 from __future__ import annotations
 
-import tempfile
-import weakref
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Protocol
 
 import numpy as np
 import onnx_ir as ir
 
-from optc.executable.executable import Float32, Int32
-from optc.ir.linear import Linear
+from optc.executable.executable import Int32
+from optc.ir.linear import find_linear
 from optc.progress import tell
 from optc.reference.blockwise import (
     BLOCK_ROWS,
@@ -29,33 +27,52 @@ from optc.reference.blockwise import (
 from optc.reference.partition import Block
 from optc.reference.pieces import evaluate_shared
 from optc.reference.stages import Stage, StageRun, stages_of
+from optc.reference.streams.arrays import ValueArrays
+from optc.reference.streams.products import Products, rounded
 from optc.reference.submodel import Array
+
+Values = dict[ir.Value, Array]
 
 
 @dataclass(frozen=True)
 class Pair:
-    """One value [W, ...] in both runs.
+    """One value [W, ...] in both runs, float32, or as `Products.dtype` has it.
 
     Attributes:
         changed: With the weights replaced.
-        original: As it is.
+        original: As it is; the array ``changed`` itself where nothing before it was replaced.
     """
 
-    changed: Float32
-    original: Float32
+    changed: Array
+    original: Array
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What is known of a block's values [W, ...] before one of its stages runs.
+
+    Attributes:
+        changed: With the weights replaced, as far as the run has come.
+        original: As they are, of the whole block: those that the replacer compares.
+    """
+
+    changed: Mapping[ir.Value, Array]
+    original: Mapping[ir.Value, Array]
 
 
 class Replacer(Protocol):
     """Chooses weights stage by stage."""
 
-    def weights(
-        self, linears: Sequence[Linear], values: Mapping[ir.Value, Pair]
-    ) -> Mapping[ir.Value, Array]:
-        """Other contents, rows [N, K], of the initializers of ``linears``, which one stage holds.
+    def compared(self, stage: Stage) -> Iterable[ir.Value]:
+        """Values of the block, as they are, that it will need to replace weights of ``stage``."""
+        ...
+
+    def weights(self, stage: Stage, seen: Seen) -> Mapping[ir.Value, Array]:
+        """Other contents, rows [N, K], of the initializers of the linear layers of ``stage``.
 
         Args:
-            linears: Their inputs are in ``values``.
-            values: What is known of the block so far.
+            stage: What it reads is in ``seen.changed``.
+            seen: What is known of the block.
         """
         ...
 
@@ -68,25 +85,33 @@ class Replacer(Protocol):
         ...
 
 
-def run_two_streams(model: ir.Model, tokens: Int32, replacer: Replacer, threads: int) -> None:
+def run_two_streams(
+    model: ir.Model,
+    tokens: Int32,
+    replacer: Replacer,
+    products: Products,
+    threads: int,
+    blocks: int = 0,
+) -> None:
     """Take windows of tokens [W, S] through all blocks, under the hand of ``replacer``.
 
-    Memory holds one stage's weights twice, and the values between two stages of all windows; what
-    is beyond 256 MiB of them lies in temporary files.
+    Memory holds one block's weights, as ``products`` has them, and one stage's in float32. Values
+    beyond 256 MiB lie in temporary files: those between two stages, and those that are compared.
 
     Args:
         model: Dense form; it is not changed.
         tokens: Windows; each starts at position 0.
         replacer: Chooses the weights.
+        products: Multiplies the linear layers.
         threads: Threads of ONNX Runtime.
+        blocks: How many of the first blocks; 0 are all of them, and then the head's input.
 
     Raises:
         optc.errors.UnsupportedError: The model cannot be cut at its layers.
     """
     reference = BlockwiseReference(model, threads)
     try:
-        with tempfile.TemporaryDirectory(prefix="optc-streams-") as folder:
-            _Streams(reference, tokens, Path(folder)).run(replacer)
+        _Streams(reference, tokens, products).run(replacer, blocks)
     finally:
         reference.close()
 
@@ -94,75 +119,108 @@ def run_two_streams(model: ir.Model, tokens: Int32, replacer: Replacer, threads:
 class _Streams:
     """The values of both runs that are still needed, for all windows."""
 
-    def __init__(self, reference: BlockwiseReference, tokens: Int32, folder: Path) -> None:
-        self._reference, self._tokens, self._folder = reference, tokens, folder
+    def __init__(self, reference: BlockwiseReference, tokens: Int32, products: Products) -> None:
+        self._reference, self._tokens, self._products = reference, tokens, products
         windows, size = tokens.shape
         self._batch = min(windows, max(1, BLOCK_ROWS // size))
         positions = np.tile(np.arange(size, dtype=np.int64), (self._batch, 1))
         self._shared = evaluate_shared(
             reference.model, reference.parts, positions, reference.threads
         )
-        self._files, self._free = 0, HIDDEN_BYTES
+        self._arrays = ValueArrays(HIDDEN_BYTES)
 
-    def run(self, replacer: Replacer) -> None:
-        blocks = self._reference.parts.blocks
+    def run(self, replacer: Replacer, count: int) -> None:
+        every = self._reference.parts.blocks
+        blocks = every[:count] if count else every
         embedded = self._reference.embed(self._tokens)
         stream = Pair(embedded, embedded)
         for index, block in enumerate(blocks):
             tell(CALIBRATION, index, len(blocks))
             stream = self._block(block, stream, replacer)
             replacer.block_done(block, stream)
-        replacer.head_input(stream)
+        if len(blocks) == len(every):
+            replacer.head_input(stream)
 
     def _block(self, block: Block, source: Pair, replacer: Replacer) -> Pair:
-        values, stages = {block.source: source}, stages_of(block)
-        for index, stage in enumerate(stages):
-            weights = replacer.weights(stage.linears, values) if stage.linears else {}
-            values |= self._stage(stage, values, weights)
+        runs = [self._open(stage) for stage in stages_of(block)]
+        stages = [run.stage for run in runs]
+        if source.changed is source.original:  # all may be the same in both runs
+            compared = {value for stage in stages for value in stage.gives}
+        else:
+            compared = {v for stage in stages for v in replacer.compared(stage)}
+        original = self._original(block, runs, source.original, compared | {block.result})
+        changed = {block.source: source.changed}
+        for index, run in enumerate(runs):
+            changed |= self._changed(block, run, Seen(changed, original), replacer)
             needed = {v for later in stages[index + 1 :] for v in later.reads} | {block.result}
-            values = {value: pair for value, pair in values.items() if value in needed}
-        return values[block.result]
+            changed = {value: array for value, array in changed.items() if value in needed}
+        return Pair(changed[block.result], original[block.result])
 
-    def _stage(
-        self, stage: Stage, values: Mapping[ir.Value, Pair], weights: Mapping[ir.Value, Array]
-    ) -> dict[ir.Value, Pair]:
-        reference = self._reference
-        run = StageRun(reference.model, reference.parts, stage, self._shared, reference.threads)
-        same = not weights and all(values[v].changed is values[v].original for v in stage.reads)
-        changed = self._run(run, [values[v].changed for v in stage.reads], weights)
-        original = changed if same else self._run(run, [values[v].original for v in stage.reads])
-        return {v: Pair(*both) for v, *both in zip(stage.gives, changed, original, strict=True)}
-
-    def _run(
-        self,
-        run: StageRun,
-        inputs: Sequence[Float32],
-        weights: Mapping[ir.Value, Array] | None = None,
-    ) -> list[Float32]:
-        kept: list[Float32] = []
+    def _original(
+        self, block: Block, runs: Sequence[StageRun], source: Array, kept: set[ir.Value]
+    ) -> Values:
+        """The block's source, and values of it as it is."""
+        for run in runs:
+            run.load()
+        found: Values = {}
         for chunk in self._chunks():
-            results = run.run([value[chunk] for value in inputs], weights)
-            kept = kept or [self._allocate(result.shape[1:]) for result in results]
-            for whole, part in zip(kept, results, strict=True):
-                whole[chunk] = part
-        return kept
+            values = {block.source: source[chunk]}
+            for run in runs:
+                results = run.run([values[value] for value in run.stage.reads])
+                values |= dict(zip(run.stage.gives, results, strict=True))
+                self._keep(
+                    found, chunk, {v: values[v] for v in run.stage.gives if v in kept}, block
+                )
+        for run in runs:
+            run.unload()
+        return {block.source: source} | found
+
+    def _changed(
+        self, block: Block, run: StageRun, seen: Seen, replacer: Replacer
+    ) -> Mapping[ir.Value, Array]:
+        """What a stage gives with its weights replaced."""
+        weights = replacer.weights(run.stage, seen) if run.stage.linears else {}
+        if not weights and all(seen.changed[v] is seen.original.get(v) for v in run.stage.reads):
+            return {value: seen.original[value] for value in run.stage.gives}
+        run.load(weights)
+        del weights  # they take more than what was loaded
+        found: Values = {}
+        for chunk in self._chunks():
+            results = run.run([seen.changed[value][chunk] for value in run.stage.reads])
+            self._keep(found, chunk, dict(zip(run.stage.gives, results, strict=True)), block)
+        run.unload()
+        return found
+
+    def _open(self, stage: Stage) -> StageRun:
+        reference = self._reference
+        return StageRun(
+            reference.model,
+            reference.parts,
+            stage,
+            self._shared,
+            self._products,
+            reference.threads,
+        )
+
+    def _keep(
+        self, found: Values, chunk: slice, values: Mapping[ir.Value, Array], block: Block
+    ) -> None:
+        """Put a chunk's values where those of all windows lie; what only layers read as their
+        products round it in any case, the block's result apart."""
+        for value, array in values.items():
+            narrow = value is not block.result and _multiplied_only(value)
+            dtype = self._products.dtype if narrow else array.dtype
+            if value not in found:
+                shape = (len(self._tokens), *array.shape[1:])
+                found[value] = self._arrays.empty(shape, dtype)
+            found[value][chunk] = rounded(array, dtype)
 
     def _chunks(self) -> Iterator[slice]:
         return chunks(len(self._tokens), self._batch)
 
-    def _allocate(self, shape: tuple[int, ...]) -> Float32:
-        whole = (len(self._tokens), *shape)
-        size = 4 * int(np.prod(whole))
-        if size <= self._free:
-            self._free -= size
-            array = np.empty(whole, np.float32)
-            weakref.finalize(array, self._give_back, size)
-            return array
-        path = self._folder / str(self._files)
-        self._files += 1
-        mapped = np.memmap(path, np.float32, "w+", shape=whole)
-        path.unlink()  # its space is free again when the last reader lets go
-        return mapped
 
-    def _give_back(self, size: int) -> None:
-        self._free += size
+def _multiplied_only(value: ir.Value) -> bool:
+    """Whether nothing but linear layers reads a value."""
+    uses = list(value.uses())
+    layers = [find_linear(use.node) for use in uses]
+    return bool(uses) and all(one is not None and one.x is value for one in layers)

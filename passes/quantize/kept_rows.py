@@ -14,6 +14,7 @@ from optc.passes.quantize.scheme import Scheme
 from optc.reference.calibration import CalibrationStore
 
 _PARTS = QuantizedTile._fields
+_LEFT = "rounded plainly"
 
 
 def keep_rows(store: CalibrationStore, linear: Linear, scheme: Scheme, rows: QuantizedTile) -> None:
@@ -23,6 +24,17 @@ def keep_rows(store: CalibrationStore, linear: Linear, scheme: Scheme, rows: Qua
             if array is not None:
                 kept = array[source.start : source.stop]
                 store.put([source.name], _statistic(scheme, part), kept)
+
+
+def leave(store: CalibrationStore, linear: Linear) -> None:
+    """Note that the weight of ``linear`` is to be rounded plainly: no calibration knows its inputs,
+    on purpose."""
+    store.put([source.name for source in sources([linear])], _LEFT, np.zeros(0, np.int8))
+
+
+def is_left(store: CalibrationStore, linear: Linear) -> bool:
+    """Whether all tensors of the weight of ``linear`` are left to plain rounding."""
+    return all(store.find(one.name, _LEFT) is not None for one in sources([linear]))
 
 
 def find_rows(

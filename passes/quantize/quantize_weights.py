@@ -16,9 +16,9 @@ from optc.ir.linear import Linear, find_linear, find_linears, head_of, sources
 from optc.ir.quantized_rows import QuantizedRows
 from optc.ir.sources import sources_metadata
 from optc.ir.weights import LazyWeight
-from optc.passes.quantize.affine import quantized_rows
+from optc.passes.quantize.affine import RoundRows, quantized_rows
 from optc.passes.quantize.gptq.weights import KEPT, Factors
-from optc.passes.quantize.kept_rows import find_rows
+from optc.passes.quantize.kept_rows import find_rows, is_left
 from optc.passes.quantize.layer_schemes import (
     BITS,
     GROUP_SIZES,
@@ -128,11 +128,12 @@ class QuantizeWeights(Pass):
         """Without formats of weights that the part lacks."""
         return replace(self, layer_bits=self.layer_schemes.texts_of(find_linears(part)))
 
-    def reading_bytes(self, model: ir.Model) -> int:
-        """Factors of Hessians, with GPTQ."""
+    def reading_bytes(self, model: ir.Model, earlier: Sequence[Pass] = ()) -> int:
+        """Factors of Hessians, with GPTQ: of all layers, unless a pass has rounded these before."""
         from optc.passes.quantize.working_bytes import rounding
 
-        return rounding(model, KEPT) if self.method == "gptq" else 0
+        rounded = any(one.name == "propagate-errors" for one in earlier)
+        return rounding(model, KEPT, head_only=rounded) if self.method == "gptq" else 0
 
     def run(self, model: ir.Model) -> PassReport:
         """Rewrite ``model`` in place."""
@@ -246,7 +247,7 @@ class _Rewriter:
             name=linear.matmul.name,
         )
         replace_node(linear.nodes, [node], [linear.output], node.outputs)
-        self.report.add(f"{scheme.label}, gptq" if self._factors else scheme.label)
+        self.report.add(f"{scheme.label}, gptq" if self._by_gptq(linear) else scheme.label)
 
     def quantize_embeddings(self, head: LazyWeight | None, tied: _Parts | None) -> None:
         """Case 4: lookups in constant tables [V, D] become ``optc::QuantizedGather``."""
@@ -288,8 +289,15 @@ class _Rewriter:
         kept = find_rows(calibration_of(self.model), linear, scheme, name)
         if kept is not None:
             return kept
-        rounder = None if self._factors is None else self._factors.rounder(linear, name)
-        return quantized_rows(linear.weight, scheme, name, rounder)
+        return quantized_rows(linear.weight, scheme, name, self._rounder(linear))
+
+    def _by_gptq(self, linear: Linear) -> bool:
+        return self._factors is not None and not is_left(calibration_of(self.model), linear)
+
+    def _rounder(self, linear: Linear) -> RoundRows | None:
+        if self._factors is None or not self._by_gptq(linear):
+            return None
+        return self._factors.rounder(linear, linear.name)
 
     def _add_parts(self, rows: QuantizedRows, name: str, metadata: dict[str, str]) -> _Parts:
         graph = self.model.graph

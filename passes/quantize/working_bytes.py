@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -13,6 +14,8 @@ from optc.reference.blockwise import BLOCK_ROWS, HIDDEN_BYTES
 from optc.reference.calibration import MEMORY_BYTES
 from optc.reference.observers import linears_of
 from optc.reference.partition import Block, Partition, partition
+from optc.reference.streams.gram import BLOCK as GRAM_BLOCK
+from optc.reference.streams.gram import TOKENS
 
 #: ONNX Runtime once it has run, and what Python's allocator keeps of earlier work (measured).
 _RUNTIME = 60 << 20
@@ -53,27 +56,40 @@ def observing(model: ir.Model, text: TextShape, *, hessians: bool) -> int:
     )
 
 
-def propagating(model: ir.Model, text: TextShape) -> int:
-    """Peak of two runs side by side whose weights are corrected and quantized on the way."""
+def propagating(model: ir.Model, text: TextShape, value_bytes: int) -> int:
+    """Peak of two runs side by side whose weights are corrected and quantized on the way.
+
+    Args:
+        model: Dense form.
+        text: What is run through it.
+        value_bytes: Of a value and of a weight as they are multiplied (`Products.dtype`).
+    """
     parts = partition(model)
-    widest = max((_inputs(linears_of(block)) for block in parts.blocks), key=lambda ks: max(ks))
-    streams = min(HIDDEN_BYTES, 2 * _FLOAT32 * text.tokens * (sum(widest) + 2 * _width(parts)))
+    width = _width(parts)
+    values = text.tokens * sum(max(map(_inputs, map(linears_of, parts.blocks)), key=sum))
+    streams = _kept(text.tokens * width)  # the embedded text
+    streams += min(HIDDEN_BYTES, 2 * text.tokens * 2 * width * _FLOAT32 + values * value_bytes)
     return (
         _RUNTIME
         + streams
         + min(MEMORY_BYTES, _kept_rows(parts))
         + max(
-            _stage_bytes(linear, _width(parts), text)
+            max(
+                _original_bytes(block, text, value_bytes), *_stages(block, width, text, value_bytes)
+            )
             for block in parts.blocks
-            for linear in linears_of(block)
         )
     )
 
 
-def rounding(model: ir.Model, kept: int) -> int:
-    """What GPTQ takes to read weights: ``kept`` factors, and one that is computed."""
-    widths = [linear.weight.rows_shape[1] for linear in _all(partition(model), model)]
-    largest = max(widths, default=0) ** 2
+def rounding(model: ir.Model, kept: int, *, head_only: bool = False) -> int:
+    """What GPTQ takes to read weights: ``kept`` factors, and one that is computed; or the factor of
+    the head alone."""
+    head = head_of(model)
+    linears = [head] if head_only and head is not None else _all(partition(model), model)
+    largest = max((linear.weight.rows_shape[1] for linear in linears), default=0) ** 2
+    if head_only:  # H, and H in the order of rounding
+        return largest * (2 * _FLOAT64 + _FLOAT32)
     return largest * (_FLOAT64 + (kept + 1) * _FLOAT32)
 
 
@@ -88,18 +104,43 @@ def _block_bytes(block: Block, text: TextShape, *, hessians: bool) -> int:
     return running + sum(_FLOAT64 * k * k for k in widths) + _FLOAT32 * max(widths) ** 2
 
 
-def _stage_bytes(linear: Linear, width: int, text: TextShape) -> int:
-    """Of one layer [N, K]: while its inputs are summed, corrected, or its weight is rounded."""
-    n, k = linear.weight.rows_shape
-    weights = _FLOAT32 * n * k * (_WEIGHT_COPIES + 1)  # and the one it is replaced by
-    values = _FLOAT32 * text.chunk * _VALUE_COPIES * (n + k)
-    residual = width * k * (_FLOAT64 + _FLOAT32) if n == width else 0
-    square = k * k * (_FLOAT64 + 2 * _FLOAT32)  # the sum, a chunk's products; H, and its shares
-    if text.tokens >= TOKENS_PER_INPUT * k and n < k:  # H, its root; the layer's rows, their drift
-        square = 2 * _FLOAT64 * k * k + n * k * (_FLOAT64 + 2 * _FLOAT32)
-    elif text.tokens >= TOKENS_PER_INPUT * k:
-        square = k * k * (3 * _FLOAT64 + _FLOAT32)  # H, drift, its root; the mix
-    return max(weights + values, residual + square)
+def _original_bytes(block: Block, text: TextShape, value_bytes: int) -> int:
+    """A block as it is: its weights, one of them in float32, and the values of a chunk."""
+    linears = linears_of(block)
+    sizes = [math.prod(linear.weight.rows_shape) for linear in linears]
+    values = sum(_inputs(linears)) + sum(one.weight.rows_shape[0] for one in linears)
+    chunk = _FLOAT32 * text.chunk * values * _VALUE_COPIES
+    return value_bytes * sum(sizes) + _FLOAT32 * max(sizes, default=0) + chunk
+
+
+def _stages(block: Block, width: int, text: TextShape, value_bytes: int) -> list[int]:
+    """Of the layers that read one input [K], together: while sums over it are taken, while they are
+    corrected and rounded, and while they run with other weights."""
+    found = []
+    by_input: dict[ir.Value, list[Linear]] = {}
+    for linear in linears_of(block):
+        by_input.setdefault(linear.x, []).append(linear)
+    for readers in by_input.values():
+        k = readers[0].weight.rows_shape[1]
+        rows = [one.weight.rows_shape[0] for one in readers]
+        replaced = _FLOAT32 * k * sum(rows)
+        rounding = k * k * (2 * _FLOAT64 + _FLOAT32)  # H, H in the order of rounding, its shares
+        correction = 0
+        if text.tokens >= TOKENS_PER_INPUT * k:
+            # H and its root; the drift, and a chunk's, of a result [N, K] or an input [K, K]
+            results = min(width, k) if rows == [width] else k
+            correction = _FLOAT32 * k * results
+            solving = 2 * _FLOAT64 * k * k + k * results * (_FLOAT64 + _FLOAT32)
+            rounding = max(solving, rounding + correction)
+        summing = _FLOAT64 * k * k + 2 * _FLOAT32 * k * (
+            min(TOKENS, text.tokens) + min(GRAM_BLOCK, k)
+        )
+        # Values as bytes twice, as tiles and joined
+        rounded = k * k * (_FLOAT64 + _FLOAT32) + correction + 2 * k * max(rows)
+        values = _FLOAT32 * text.chunk * 2 * (k + sum(rows))
+        running = value_bytes * k * sum(rows) + values
+        found.append(max(summing, rounding, rounded + replaced, replaced + running))
+    return found
 
 
 def _statistics(parts: Partition, model: ir.Model, copies: int) -> int:

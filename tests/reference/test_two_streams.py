@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping
 
 import numpy as np
 import onnx_ir as ir
 import pytest
 
-from optc.ir.linear import Linear
 from optc.reference import two_streams as module
 from optc.reference.blockwise import BlockwiseReference
 from optc.reference.partition import Block
+from optc.reference.stages import Stage
+from optc.reference.streams.products import BFloat16Products, Float32Products
 from optc.reference.submodel import Array
-from optc.reference.two_streams import Pair, run_two_streams
+from optc.reference.two_streams import Pair, Seen, run_two_streams
 from tests.support.dense_models import V, dense_model
 
 
@@ -24,18 +25,21 @@ class Scaled:
         self.factor = factor
         self.seen: list[str] = []
         self.blocks: list[Pair] = []
+        self.inputs: list[Pair] = []
         self.hidden: Pair | None = None
 
-    def weights(
-        self, linears: Sequence[Linear], values: Mapping[ir.Value, Pair]
-    ) -> Mapping[ir.Value, Array]:
-        assert all(linear.x in values for linear in linears)
-        self.seen += [linear.name for linear in linears]
+    def compared(self, stage: Stage) -> Iterable[ir.Value]:
+        return [linear.x for linear in stage.linears]
+
+    def weights(self, stage: Stage, seen: Seen) -> Mapping[ir.Value, Array]:
+        for x in self.compared(stage):
+            self.inputs.append(Pair(seen.changed[x], seen.original[x]))
+        self.seen += [linear.name for linear in stage.linears]
         if self.factor is None:
             return {}
         return {
             one.initializer: one.weight.read_rows(0, one.weight.rows_shape[0]) * self.factor
-            for one in linears
+            for one in stage.linears
         }
 
     def block_done(self, block: Block, values: Pair) -> None:
@@ -69,7 +73,7 @@ def test_both_streams_are_those_of_whole_runs(
     if spilled:
         monkeypatch.setattr(module, "HIDDEN_BYTES", 0)
     replacer = Scaled(0.9)
-    run_two_streams(dense_model(2), tokens, replacer, 1)
+    run_two_streams(dense_model(2), tokens, replacer, Float32Products(), 1)
     assert replacer.hidden is not None
     assert len(set(replacer.seen)) == len(replacer.seen) > 6
     expected = hidden_of(dense_model(2), tokens).reshape(replacer.hidden.original.shape)
@@ -86,6 +90,24 @@ def test_without_replacements_it_runs_once(
     tokens: np.ndarray, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     replacer = Scaled(None)
-    run_two_streams(dense_model(2), tokens, replacer, 1)
+    run_two_streams(dense_model(2), tokens, replacer, Float32Products(), 1)
     assert replacer.hidden is not None
     assert replacer.hidden.changed is replacer.hidden.original
+
+
+def test_products_in_bfloat16_give_what_float32_gives_but_for_their_rounding(
+    tokens: np.ndarray,
+) -> None:
+    exact, near = Scaled(0.9), Scaled(0.9)
+    run_two_streams(dense_model(2), tokens, exact, Float32Products(), 1)
+    run_two_streams(dense_model(2), tokens, near, BFloat16Products(1), 1)
+    assert exact.hidden is not None
+    assert near.hidden is not None
+    for name in ("changed", "original"):
+        wanted, found = getattr(exact.hidden, name), getattr(near.hidden, name)
+        lost = np.linalg.norm(found - wanted) / np.linalg.norm(wanted)
+        assert 1e-5 < lost < 0.02
+    assert {pair.changed.dtype.name for pair in near.inputs} == {
+        "bfloat16"
+    }  # only layers read them
+    assert {pair.changed.dtype.name for pair in near.blocks} == {"float32"}

@@ -69,9 +69,10 @@ def check_passes(dense: ir.Model, passes: Iterable[Pass], limit: int) -> None:
     Raises:
         InputError: One is; says what is predicted.
     """
-    present = tree_bytes(os.getpid()) if limit else 0
-    for one in passes if limit else ():
-        needed = present + max(one.working_bytes(dense), one.reading_bytes(dense))
+    present, ordered = tree_bytes(os.getpid()) if limit else 0, list(passes)
+    for index, one in enumerate(ordered if limit else ()):
+        reading = one.reading_bytes(dense, ordered[:index])
+        needed = present + max(one.working_bytes(dense), reading)
         if needed > limit:
             raise InputError(
                 f"pass {one.name} is predicted to need {needed:,} bytes of memory, "
@@ -83,7 +84,9 @@ def check_passes(dense: ir.Model, passes: Iterable[Pass], limit: int) -> None:
 
 def reading_bytes(dense: ir.Model, passes: Iterable[Pass]) -> int:
     """What passes take at most to read the weights they leave; ``dense`` is in dense form."""
-    return max((one.reading_bytes(dense) for one in passes), default=0)
+    ordered = list(passes)
+    found = (one.reading_bytes(dense, ordered[:at]) for at, one in enumerate(ordered))
+    return max(found, default=0)
 
 
 def predicted_bytes(

@@ -11,13 +11,14 @@ import onnx_ir as ir
 
 from optc.errors import InputError
 from optc.executable.executable import Int32
-from optc.ir.linear import head_of
+from optc.ir.linear import find_linears, head_of
+from optc.passes.quantize.kept_rows import leave
 from optc.passes.quantize.propagate.replace import QuantizeStages
 from optc.passes.quantize.quantize_weights import QuantizeWeights
 from optc.passes.quantize.reads_text import ReadsText
 from optc.pipeline.base import Pass, PassReport
 from optc.reference.calibration import CalibrationStore, calibration_of
-from optc.target import usable_threads
+from optc.target import host_features, usable_threads
 
 
 @dataclass(frozen=True)
@@ -37,27 +38,46 @@ class PropagateErrors(ReadsText):
     Attributes:
         strength: Share of the correction, 0 to 1. At 0, layers are rounded for the inputs they get,
             but not corrected.
+        products: How the model's linear layers are multiplied: ``bfloat16``, added in float32,
+            ``float32``, or ``auto``, bfloat16 where the CPU has instructions for it. Sums over
+            tokens are float32 and float64 in any case.
+        blocks: How many of the model's first blocks; weights of the others, and of the head, are
+            rounded plainly. 0 are all. For a look at what a long calibration will give.
     """
 
     name: ClassVar[str] = "propagate-errors"
 
     windows: int = 64
     strength: float = 0.5
+    products: str = "auto"
+    blocks: int = 0
 
     def __post_init__(self) -> None:
-        """Refuse a strength that is no share.
+        """Refuse a strength that is no share, other products, and a negative count.
 
         Raises:
-            InputError: It is beyond 0 to 1.
+            InputError: The strength is beyond 0 to 1, or there are no such products or blocks.
         """
+        if self.blocks < 0:
+            raise InputError(f"blocks={self.blocks} is negative", where=f"pass {self.name}")
+        self.check_option("products", ("auto", "bfloat16", "float32"))
         if not 0 <= self.strength <= 1:
             raise InputError(f"strength={self.strength} is not 0 to 1", where=f"pass {self.name}")
+
+    @property
+    def _products(self) -> str:
+        """How linear layers are multiplied on this machine."""
+        from optc.reference.streams.products import products_here
+
+        return products_here(host_features()) if self.products == "auto" else self.products
 
     def working_bytes(self, model: ir.Model) -> int:
         """Both streams, one stage, and the sums over one layer's inputs."""
         from optc.passes.quantize.working_bytes import TextShape, propagating
+        from optc.reference.streams.products import dtype_of
 
-        return propagating(model, TextShape(self.windows, self.window_tokens))
+        text = TextShape(self.windows, self.window_tokens)
+        return propagating(model, text, dtype_of(self._products).itemsize)
 
     def run(self, model: ir.Model) -> PassReport:
         """Refuse: what the errors are depends on the passes after this one."""
@@ -77,20 +97,29 @@ class PropagateErrors(ReadsText):
                 hint="leave it out, or put quantize-weights behind it",
             )
         tokens, store = self.tokens(model), calibration_of(model)
-        recall = self.recall(model, tokens, quantize.spec())
+        recall = self.recall(model, tokens, quantize.spec(), self._products)
         return recall.run(store, lambda: self._run(model, tokens, quantize, store))
 
     def _run(
         self, model: ir.Model, tokens: Int32, quantize: QuantizeWeights, store: CalibrationStore
     ) -> PassReport:
         """Fill the store with quantized rows; the model stays as it is."""
+        from optc.reference.streams.products import products_of
         from optc.reference.two_streams import run_two_streams  # brings ONNX Runtime
 
-        report = PassReport()
-        stages = QuantizeStages(quantize, store, report, self.strength, head_of(model))
-        run_two_streams(model, tokens, stages, usable_threads())
+        report, threads = PassReport(), usable_threads()
+        stages = QuantizeStages(
+            quantize, store, report, self.strength, int(tokens.size), head_of(model)
+        )
+        products = products_of(self._products, threads)
+        run_two_streams(model, tokens, stages, products, threads, self.blocks)
+        for linear in find_linears(model):
+            if not stages.has(linear):
+                leave(store, linear)
+                report.add("rounded plainly")
         report.facts = {
             "tokens": int(tokens.size),
+            "products": products.name,
             "block_sqnr_db": [round(_decibels(noise), 2) for noise in stages.noise],
             "statistics_sha256": store.digest(),
             **stages.adequacy.facts(),

@@ -11,6 +11,7 @@ import onnx_ir as ir
 
 from optc.blas_threads import one_blas_thread
 from optc.ir.functions import is_op
+from optc.ir.graph import constant
 from optc.ir.linear import Linear
 from optc.ir.quantized_rows import QuantizedTile, joined_tiles
 from optc.passes.quantize.adequacy import Adequacy, HalfSums
@@ -18,14 +19,7 @@ from optc.passes.quantize.affine import RoundRows, dequantize_rows, quantize_row
 from optc.passes.quantize.gptq.factor import factor_of
 from optc.passes.quantize.gptq.rows import gptq_rows
 from optc.passes.quantize.kept_rows import find_rows, keep_rows
-from optc.passes.quantize.propagate.sums import (
-    Float32,
-    Float64,
-    drift_of,
-    hessian_of,
-    residual_drift_of,
-    result_drift_of,
-)
+from optc.passes.quantize.propagate.sums import drift_of, hessian_of, sum_drift_of
 from optc.passes.quantize.propagate.targets import TOKENS_PER_INPUT, Correction, Solver
 from optc.passes.quantize.quantize_weights import QuantizeWeights
 from optc.passes.quantize.scheme import Scheme
@@ -33,8 +27,10 @@ from optc.passes.quantize.statistics import INPUT_HESSIAN
 from optc.pipeline.base import PassReport
 from optc.reference.calibration import CalibrationStore, weights_of
 from optc.reference.partition import Block
+from optc.reference.stages import Stage
+from optc.reference.streams.gram import TOKENS, Float32, Float64
 from optc.reference.submodel import Array
-from optc.reference.two_streams import Pair
+from optc.reference.two_streams import Pair, Seen
 from optc.target import usable_threads
 
 #: Rows that a thread rounds at a time.
@@ -50,6 +46,7 @@ class QuantizeStages:
         store: Takes the quantized rows, and the Hessian of the head's input.
         report: Counts what was corrected, and says what was not.
         strength: Share of the correction.
+        tokens: Of the text.
         head: The head: its weight is not corrected, for embeddings may share it.
         noise: For each block, the mean square of what its result lost over that of the result.
         adequacy: Whether the text was enough.
@@ -59,18 +56,29 @@ class QuantizeStages:
     store: CalibrationStore
     report: PassReport
     strength: float
+    tokens: int
     head: Linear | None = None
     noise: list[float] = field(default_factory=list)
     adequacy: Adequacy = field(default_factory=lambda: Adequacy(moments=True))
+    _done: set[ir.Value] = field(default_factory=set)
 
-    def weights(
-        self, linears: Sequence[Linear], values: Mapping[ir.Value, Pair]
-    ) -> Mapping[ir.Value, Array]:
+    def has(self, linear: Linear) -> bool:
+        """Whether the layer's weight, or the Hessian of the head's input, went into the store."""
+        return linear.initializer in self._done
+
+    def compared(self, stage: Stage) -> Iterable[ir.Value]:
+        """Of layers that are corrected, their inputs, or the sum of residual and result instead."""
+        for linear in stage.linears:
+            if self.strength and self._enough(linear):
+                residual = _residual(linear, stage)
+                yield linear.x if residual is None else residual.total
+
+    def weights(self, stage: Stage, seen: Seen) -> Mapping[ir.Value, Array]:
         """Quantize the layers of one stage."""
         replaced: dict[ir.Value, Array] = {}
-        for x, readers in _by_input(linears).items():
-            hessian = hessian_of(values[x])
-            corrections = self._corrections(readers, values, hessian)
+        for x, readers in _by_input(stage.linears).items():
+            hessian = hessian_of(seen.changed[x])
+            corrections = self._corrections(readers, stage, seen, hessian)
             rounders = _Rounders(self.quantize, hessian)
             for linear in readers:
                 scheme = self.quantize.scheme_of(linear, PassReport())
@@ -78,9 +86,10 @@ class QuantizeStages:
                     correction = corrections.get(linear.initializer, Correction())
                     rows = _rounded(linear, scheme, correction, rounders.of(linear, scheme))
                     keep_rows(self.store, linear, scheme, rows)
+                self._done.add(linear.initializer)
                 replaced[linear.initializer] = _kept_weight(self.store, linear, scheme)
             halves = HalfSums()
-            halves.add(values[x].changed, 0)
+            halves.add(seen.changed[x], 0)
             self.adequacy.add(readers[0].name, halves)
             self.report.add("linear layer", len(readers))
         return replaced
@@ -88,45 +97,52 @@ class QuantizeStages:
     def head_input(self, hidden: Pair) -> None:
         """Note the Hessian of the head's input."""
         if self.head is not None:
-            self.store.put(weights_of(self.head), INPUT_HESSIAN, hessian_of(hidden))
+            self.store.put(weights_of(self.head), INPUT_HESSIAN, hessian_of(hidden.changed))
+            self._done.add(self.head.initializer)
             self.report.add("head")
 
     def block_done(self, block: Block, values: Pair) -> None:
         """Note what the block's result lost."""
-        lost = float(np.mean(np.square(values.changed - values.original, dtype=np.float64)))
-        self.noise.append(lost / float(np.mean(np.square(values.original, dtype=np.float64))))
+        changed, original = (
+            one.reshape(-1, one.shape[-1]) for one in (values.changed, values.original)
+        )
+        lost = size = 0.0
+        for at in range(0, len(changed), TOKENS):
+            mine, its = changed[at : at + TOKENS], original[at : at + TOKENS]
+            lost += float(np.sum(np.square(mine - its, dtype=np.float64)))
+            size += float(np.sum(np.square(its, dtype=np.float64)))
+        self.noise.append(lost / size)
+
+    def _enough(self, linear: Linear) -> bool:
+        """Whether there is text enough to correct the layer."""
+        return self.tokens >= TOKENS_PER_INPUT * linear.weight.rows_shape[1]
 
     def _corrections(
-        self, readers: Sequence[Linear], values: Mapping[ir.Value, Pair], hessian: Float64
+        self, readers: Sequence[Linear], stage: Stage, seen: Seen, hessian: Float64
     ) -> dict[ir.Value, Correction]:
         """Those of layers that read one input, by their initializers; it may be none."""
-        x = values[readers[0].x]
-        residuals = {one.initializer: _residual(one, values) for one in readers}
-        drifts = x.changed is not x.original
-        if not self.strength or not (drifts or any(residuals.values())):
+        needed = [linear for linear in readers if _is_off(linear, stage, seen)]
+        if not self.strength or not needed:
             return {}
-        tokens, width = int(np.prod(x.changed.shape[:-1])), x.changed.shape[-1]
-        if tokens < TOKENS_PER_INPUT * width:
-            for linear in readers:
-                reason = f"{tokens} tokens are too few to correct {width} inputs"
+        if not self._enough(readers[0]):
+            for linear in needed:
+                width = linear.weight.rows_shape[1]
+                reason = f"{self.tokens} tokens are too few to correct {width} inputs"
                 self.report.skip(linear.matmul, reason)
             return {}
         details = self.report.details
-        details["corrected"] = details.get("corrected", 0) + len(readers)
+        details["corrected"] = details.get("corrected", 0) + len(needed)
         solve = Solver(hessian, self.strength, readers[0].name)
-        if sum(one.weight.rows_shape[0] for one in readers) < width:
-            return {
-                one.initializer: Correction(
-                    add=solve(result_drift_of(_rows(one), x, residuals[one.initializer]))
-                )
-                for one in readers
-            }
-        mix = solve(drift_of(x)) if drifts else None
-        adds = {
-            value: None if residual is None else solve(residual_drift_of(x, residual))
-            for value, residual in residuals.items()
-        }
-        return {value: Correction(mix, add) for value, add in adds.items()}
+        found, mix = dict[ir.Value, Correction](), None
+        for linear in needed:
+            if (residual := _residual(linear, stage)) is not None:
+                drift = _result_drift(linear, residual, seen, hessian)
+                found[linear.initializer] = Correction(add=solve(drift))
+                continue
+            if mix is None:
+                mix = solve(drift_of(Pair(seen.changed[linear.x], seen.original[linear.x])))
+            found[linear.initializer] = Correction(mix)
+        return found
 
 
 class _Rounders:
@@ -177,10 +193,6 @@ def _kept_weight(store: CalibrationStore, linear: Linear, scheme: Scheme) -> Flo
     return whole
 
 
-def _rows(linear: Linear) -> Float32:
-    return np.asarray(linear.weight.read_rows(0, linear.weight.rows_shape[0]), np.float32)
-
-
 def _by_input(linears: Iterable[Linear]) -> dict[ir.Value, list[Linear]]:
     found: dict[ir.Value, list[Linear]] = {}
     for linear in linears:
@@ -188,10 +200,39 @@ def _by_input(linears: Iterable[Linear]) -> dict[ir.Value, list[Linear]]:
     return found
 
 
-def _residual(linear: Linear, values: Mapping[ir.Value, Pair]) -> Pair | None:
-    """What the layer's result is added to, if that is known before the layer has run."""
+@dataclass(frozen=True)
+class _Residual:
+    """What a layer's result is added to, and the sum."""
+
+    value: ir.Value
+    total: ir.Value
+
+
+def _residual(linear: Linear, stage: Stage) -> _Residual | None:
+    """Of a layer of ``stage`` whose result is added to a value of an earlier stage, else None."""
     uses = list(linear.output.uses())
     if len(uses) != 1 or not is_op(uses[0].node, "Add"):
         return None
-    other = uses[0].node.inputs[1 - uses[0].idx]
-    return None if other is None else values.get(other)
+    other, total = uses[0].node.inputs[1 - uses[0].idx], uses[0].node.outputs[0]
+    known = other is not None and other in stage.reads and total in stage.gives
+    return _Residual(other, total) if known and other is not None else None
+
+
+def _is_off(linear: Linear, stage: Stage, seen: Seen) -> bool:
+    """Whether the layer's input, or what its result is added to, has changed."""
+    residual = _residual(linear, stage)
+    values = [linear.x] if residual is None else [linear.x, residual.value]
+    return any(seen.changed[value] is not seen.original.get(value) for value in values)
+
+
+def _result_drift(linear: Linear, residual: _Residual, seen: Seen, hessian: Float64) -> Float64:
+    """E[(W x + r - W x' - r') x'ᵀ], [N, K]: what residual and result together lack."""
+    bias = None if linear.bias is None else constant(linear.bias)
+    sums = Pair(seen.changed[residual.value], seen.original[residual.total])
+    drift = sum_drift_of(
+        seen.changed[linear.x], sums, None if bias is None else bias.numpy().astype(np.float32)
+    )
+    for at in range(0, len(drift), _TILE):
+        tile = drift[at : at + _TILE]
+        tile -= linear.weight.read_rows(at, at + len(tile)).astype(np.float64) @ hessian
+    return drift

@@ -3,75 +3,77 @@ leave it."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterator
 
 import numpy as np
-import numpy.typing as npt
 
+from optc.reference.streams.gram import TOKENS, Float32, Float64, add_gram, mirror
+from optc.reference.streams.products import as_float32
 from optc.reference.submodel import Array
 from optc.reference.two_streams import Pair
 
-Float32 = npt.NDArray[np.float32]
-Float64 = npt.NDArray[np.float64]
-#: Tokens whose products are summed in float32, before they are added in float64.
-_ROWS = 2048
 
-
-def hessian_of(x: Pair) -> Float64:
-    """E[x' x'ᵀ], [K, K]."""
-    return _mean(x.changed.shape, lambda rows: _gram(_rows(x.changed, rows)))
+def hessian_of(x: Array) -> Float64:
+    """E[x' x'ᵀ], [K, K], of inputs x' [..., K]."""
+    tokens, width = _tokens(x), x.shape[-1]
+    total = np.zeros((width, width))
+    for rows in _chunks(tokens):
+        add_gram(total, _rows(x, rows))
+    mirror(total)
+    total /= tokens
+    return total
 
 
 def drift_of(x: Pair) -> Float64:
     """E[(x - x') x'ᵀ], [K, K]."""
 
-    def product(rows: slice) -> Array:
+    def product(rows: slice) -> Float32:
         changed = _rows(x.changed, rows)
-        return (_rows(x.original, rows) - changed).T @ changed
-
-    return _mean(x.changed.shape, product)
-
-
-def residual_drift_of(x: Pair, residual: Pair) -> Float64:
-    """E[(r - r') x'ᵀ], [D, K]."""
-
-    def product(rows: slice) -> Array:
-        gap = _rows(residual.original, rows) - _rows(residual.changed, rows)
-        return gap.T @ _rows(x.changed, rows)
-
-    return _mean(x.changed.shape, product)
-
-
-def result_drift_of(weight: Float32, x: Pair, residual: Pair | None) -> Float64:
-    """E[(W x + r - W x' - r') x'ᵀ], [N, K]: W times `drift_of`, and `residual_drift_of` if there is
-    a residual, for less work where N is less than K."""
-
-    def product(rows: slice) -> Array:
-        changed = _rows(x.changed, rows)
-        gap = (_rows(x.original, rows) - changed) @ weight.T
-        if residual is not None:
-            gap += _rows(residual.original, rows) - _rows(residual.changed, rows)
+        gap = _rows(x.original, rows) - changed
         return gap.T @ changed
 
-    return _mean(x.changed.shape, product)
+    return _mean(_tokens(x.changed), product)
 
 
-def _rows(values: Array, rows: slice) -> Array:
-    return values.reshape(-1, values.shape[-1])[rows]
+def sum_drift_of(x: Array, sums: Pair, bias: Array | None) -> Float64:
+    """E[(s - b - r') x'ᵀ], [N, K], of inputs x' [..., K] of a layer W [N, K].
+
+    Args:
+        x: x'.
+        sums: As it is, s = W x + b + r, the sum of a residual and the layer's result; where weights
+            are replaced, the residual r' alone.
+        bias: b [N], if there is one.
+    """
+
+    def product(rows: slice) -> Float32:
+        gap = _rows(sums.original, rows) - _rows(sums.changed, rows)
+        if bias is not None:
+            gap -= bias
+        return gap.T @ _rows(x, rows)
+
+    return _mean(_tokens(x), product)
 
 
-def _gram(x: Array) -> Array:
-    """xᵀ x, [K, K]."""
-    return x.T @ x
+def _rows(values: Array, rows: slice) -> Float32:
+    return as_float32(values.reshape(-1, values.shape[-1])[rows])
 
 
-def _mean(shape: Iterable[int], product: Callable[[slice], Array]) -> Float64:
-    """The mean over the tokens of values [W, S, K] of sums over some of them."""
-    tokens = int(np.prod([*shape][:-1]))
+def _tokens(values: Array) -> int:
+    tokens = int(np.prod(values.shape[:-1]))
     if not tokens:
         raise ValueError("no tokens")
-    total = product(slice(0, _ROWS)).astype(np.float64)
-    for at in range(_ROWS, tokens, _ROWS):
-        total += product(slice(at, at + _ROWS))
+    return tokens
+
+
+def _chunks(tokens: int) -> Iterator[slice]:
+    return (slice(at, min(at + TOKENS, tokens)) for at in range(0, tokens, TOKENS))
+
+
+def _mean(tokens: int, product: Callable[[slice], Float32]) -> Float64:
+    """The mean over the tokens of sums over some of them."""
+    first, *others = _chunks(tokens)
+    total: Float64 = product(first).astype(np.float64)
+    for rows in others:
+        total += product(rows)
     total /= tokens
     return total

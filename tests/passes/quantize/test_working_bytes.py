@@ -34,13 +34,24 @@ def test_hidden_states_count_until_they_lie_in_a_file() -> None:
 def test_corrections_take_more_where_there_is_text_enough_for_them() -> None:
     model = dense_model(1)
     few = 16 * FF - 1
-    assert propagating(model, TextShape(1, few + 1)) > propagating(model, TextShape(1, few))
+    assert propagating(model, TextShape(1, few + 1), 4) > propagating(model, TextShape(1, few), 4)
+
+
+def test_values_in_bfloat16_take_half() -> None:
+    wide = propagating(dense_model(1), SHORT, 4) - propagating(dense_model(1), SHORT, 2)
+    assert wide >= 2 * SHORT.tokens * (D + H * HEAD + D + FF)  # QKV, O, gate and up, down
 
 
 def test_reading_takes_the_factors_that_are_kept_and_one_more() -> None:
     assert rounding(dense_model(1), 2) == FF**2 * (8 + 3 * 4)
     passes = [Calibrate(), QuantizeWeights(method="gptq"), QuantizeWeights()]
     assert reading_bytes(dense_model(1), passes) == rounding(dense_model(1), 2)
+
+
+def test_what_is_rounded_before_takes_the_heads_factor_alone() -> None:
+    gptq = QuantizeWeights(method="gptq")
+    assert reading_bytes(dense_model(1), [PropagateErrors(), gptq]) == D**2 * (2 * 8 + 4)
+    assert reading_bytes(dense_model(1), [gptq, PropagateErrors()]) == rounding(dense_model(1), 2)
 
 
 @pytest.mark.parametrize("one", [Calibrate(hessians=True), PropagateErrors()])

@@ -39,7 +39,7 @@ def folder(tmp_path: Path) -> Path:
     return letters_folder(tmp_path)
 
 
-def propagate(folder: Path, **options: float) -> PropagateErrors:
+def propagate(folder: Path, **options: float | str) -> PropagateErrors:
     text, sizes = str(folder / "text.txt"), {"windows": 48, "window_tokens": 64} | options
     return PropagateErrors(text=text, folder=str(folder), **sizes)  # type: ignore[arg-type]
 
@@ -123,7 +123,7 @@ def test_the_graph_and_its_weights_stay_and_first_layers_are_not_corrected(folde
 
 def test_the_heads_hessian_is_that_of_what_quantized_layers_give_it(folder: Path) -> None:
     model = dense_model(2)
-    one = propagate(folder, strength=0)
+    one = propagate(folder, strength=0, products="float32")
     report = one.run_before(model, [INT4])
     assert "corrected" not in report.details
     head = head_of(model)
@@ -193,3 +193,32 @@ def test_without_quantize_weights_it_says_what_is_missing(folder: Path) -> None:
 def test_a_strength_that_is_no_share_is_refused() -> None:
     with pytest.raises(InputError, match=r"strength=1\.5 is not 0 to 1"):
         PropagateErrors(strength=1.5)
+
+
+def test_weights_of_other_blocks_are_rounded_plainly(folder: Path) -> None:
+    """No Hessian is there for them, nor for the head."""
+    model, gptq = dense_model(3), replace(INT4, method="gptq")
+    report = propagate(folder, blocks=1).run_before(model, [gptq])
+    gptq.run(model)
+    same = {
+        linear.name: bool((rounded_to(model, linear) == plainly(linear).values).all())
+        for linear in linears(dense_model(3))
+    }
+    others = {name for name in same if not name.startswith("l0.")}
+    assert report.details["linear layer"] == len(same) - len(others)
+    assert report.details["rounded plainly"] == len(others)
+    assert {name for name in others if not same[name]} == set()
+    assert not same["l0.down"]
+
+
+def rounded_to(model: ir.Model, linear: Linear) -> np.ndarray:
+    value = model.graph.initializers[f"{linear.name}.quantized"].const_value
+    assert isinstance(value, QuantizedPart)
+    return value.whole.read(0, value.whole.rows).values
+
+
+def test_a_negative_number_of_blocks_and_unknown_products_are_refused() -> None:
+    with pytest.raises(InputError, match=r"blocks=-1 is negative"):
+        PropagateErrors(blocks=-1)
+    with pytest.raises(InputError, match=r"products=float16 is not possible.*bfloat16"):
+        PropagateErrors(products="float16")

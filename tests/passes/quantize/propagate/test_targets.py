@@ -5,12 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from optc.passes.quantize.propagate.sums import (
-    drift_of,
-    hessian_of,
-    residual_drift_of,
-    result_drift_of,
-)
+from optc.passes.quantize.propagate.sums import drift_of, hessian_of, sum_drift_of
 from optc.passes.quantize.propagate.targets import Correction, Solver
 from optc.reference.two_streams import Pair
 
@@ -39,9 +34,15 @@ def lost(target: np.ndarray, weight: np.ndarray, inputs: Pair, residual: Pair) -
 
 def targets(strength: float = 1.0, seed: int = 0) -> tuple[np.ndarray, np.ndarray, Pair, Pair]:
     weight, inputs, residual = pairs(seed=seed)
-    solve = Solver(hessian_of(inputs), strength)
-    correction = Correction(solve(drift_of(inputs)), solve(residual_drift_of(inputs, residual)))
+    hessian = hessian_of(inputs.changed)
+    drift = sum_drift_of(inputs.changed, with_results(weight, inputs, residual), None)
+    correction = Correction(add=Solver(hessian, strength)(drift - weight @ hessian))
     return correction.target(weight, 0), weight, inputs, residual
+
+
+def with_results(weight: np.ndarray, inputs: Pair, residual: Pair) -> Pair:
+    """The residual, and as it is the layer's result added to it."""
+    return Pair(residual.changed, residual.original + inputs.original @ weight.T)
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -63,19 +64,21 @@ def test_half_the_strength_is_half_the_way() -> None:
 
 
 @pytest.mark.parametrize("seed", range(2))
-def test_a_result_drift_solved_is_both_terms(seed: int) -> None:
-    target, weight, inputs, residual = targets(seed=seed)
-    solve = Solver(hessian_of(inputs), 1.0)
-    whole = Correction(add=solve(result_drift_of(weight, inputs, residual)))
-    np.testing.assert_allclose(whole.target(weight, 0), target, atol=1e-4)
+def test_a_mix_of_inputs_is_ridge_regression_of_the_result_alone(seed: int) -> None:
+    weight, inputs, residual = pairs(seed=seed)
+    nothing = Pair(np.zeros_like(residual.changed), np.zeros_like(residual.changed))
+    hessian = hessian_of(inputs.changed)
+    mix = Correction(Solver(hessian, 1.0)(drift_of(inputs)))
+    drift = sum_drift_of(inputs.changed, with_results(weight, inputs, nothing), None)
+    add = Correction(add=Solver(hessian, 1.0)(drift - weight @ hessian))
+    np.testing.assert_allclose(mix.target(weight, 0), add.target(weight, 0), atol=1e-4)
 
 
 def test_inputs_that_are_always_zero_get_no_share() -> None:
-    weight, inputs, residual = pairs()
+    weight, inputs, _ = pairs()
     for one in (inputs.changed, inputs.original):
         one[..., 3] = 0
-    solve = Solver(hessian_of(inputs), 1.0)
-    correction = Correction(solve(drift_of(inputs)), solve(residual_drift_of(inputs, residual)))
+    correction = Correction(Solver(hessian_of(inputs.changed), 1.0)(drift_of(inputs)))
     target = correction.target(weight, 0)
     np.testing.assert_array_equal(target[:, 3], weight[:, 3])
     assert np.isfinite(target).all()
