@@ -52,20 +52,38 @@ class CalibrationCache:
         Raises:
             DamagedEntryError: It was not as it was written, and is removed.
         """
-        place = self.folder / key
-        try:
-            facts, groups = _read(place)
-        except FileNotFoundError:
-            if not place.exists():
-                return None
-            self._remove(place)
-            raise DamagedEntryError(key) from None
-        except (OSError, ValueError, KeyError, TypeError) as error:
-            self._remove(place)
-            raise DamagedEntryError(key) from error
+        found = self.read(key)
+        if found is None:
+            return None
+        facts, groups = found
         for group in groups:
             store.put(group.weights, group.statistic, group.array)
         return facts
+
+    def read(self, key: str) -> tuple[dict[str, Any], list[StatisticGroup]] | None:
+        """An entry's facts and arrays, mapped read-only, all of them checked; None if there is no
+        entry.
+
+        Raises:
+            DamagedEntryError: It was not as it was written, and is removed.
+        """
+        place = self.folder / key
+        try:
+            return _read(place)
+        except FileNotFoundError:
+            if not place.exists():
+                return None
+            self.remove(key)
+            raise DamagedEntryError(key) from None
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            self.remove(key)
+            raise DamagedEntryError(key) from error
+
+    def keys(self, start: str) -> list[str]:
+        """Keys of the entries whose keys begin so, sorted."""
+        if not self.folder.is_dir():
+            return []
+        return sorted(place.name for place in self.folder.iterdir() if place.name.startswith(start))
 
     def save(self, key: str, groups: Iterable[StatisticGroup], facts: dict[str, Any]) -> None:
         """Keep arrays and facts (JSON values); another compile's entry of the same key stays.
@@ -91,8 +109,9 @@ class CalibrationCache:
                 hint="free space, or name a writable folder with --calibration-cache",
             ) from error
 
-    def _remove(self, place: Path) -> None:
-        shutil.rmtree(place, ignore_errors=True)
+    def remove(self, key: str) -> None:
+        """Remove an entry, if it is there."""
+        shutil.rmtree(self.folder / key, ignore_errors=True)
 
 
 def _write(part: Path, groups: Iterable[StatisticGroup], facts: dict[str, Any]) -> None:

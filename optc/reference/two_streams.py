@@ -85,6 +85,18 @@ class Replacer(Protocol):
         ...
 
 
+class Checkpoints(Protocol):
+    """Where a run that is stopped goes on."""
+
+    def load(self) -> tuple[int, Pair] | None:
+        """How many blocks were done and the result of the last, float32; None to begin anew."""
+        ...
+
+    def save(self, done: int, stream: Pair) -> None:
+        """Keep the result of the last of ``done`` blocks, and what it takes to go on from there."""
+        ...
+
+
 def run_two_streams(
     model: ir.Model,
     tokens: Int32,
@@ -92,6 +104,7 @@ def run_two_streams(
     products: Products,
     threads: int,
     blocks: int = 0,
+    checkpoints: Checkpoints | None = None,
 ) -> None:
     """Take windows of tokens [W, S] through all blocks, under the hand of ``replacer``.
 
@@ -105,13 +118,14 @@ def run_two_streams(
         products: Multiplies the linear layers.
         threads: Threads of ONNX Runtime.
         blocks: How many of the first blocks; 0 are all of them, and then the head's input.
+        checkpoints: Asked before the first block, and told of each that is done.
 
     Raises:
         optc.errors.UnsupportedError: The model cannot be cut at its layers.
     """
     reference = BlockwiseReference(model, threads)
     try:
-        _Streams(reference, tokens, products).run(replacer, blocks)
+        _Streams(reference, tokens, products).run(replacer, blocks, checkpoints)
     finally:
         reference.close()
 
@@ -129,15 +143,21 @@ class _Streams:
         )
         self._arrays = ValueArrays(HIDDEN_BYTES)
 
-    def run(self, replacer: Replacer, count: int) -> None:
+    def run(self, replacer: Replacer, count: int, checkpoints: Checkpoints | None) -> None:
         every = self._reference.parts.blocks
         blocks = every[:count] if count else every
-        embedded = self._reference.embed(self._tokens)
-        stream = Pair(embedded, embedded)
-        for index, block in enumerate(blocks):
+        known = None if checkpoints is None else checkpoints.load()
+        if known is not None:
+            done, stream = known
+        else:
+            embedded = self._reference.embed(self._tokens)
+            done, stream = 0, Pair(embedded, embedded)
+        for index, block in enumerate(blocks[done:], start=done):
             tell(CALIBRATION, index, len(blocks))
             stream = self._block(block, stream, replacer)
             replacer.block_done(block, stream)
+            if checkpoints is not None:
+                checkpoints.save(index + 1, stream)
         if len(blocks) == len(every):
             replacer.head_input(stream)
 

@@ -88,6 +88,15 @@ class Adequacy:
         if self._moments and (unseen := sums.unseen()) is not None:
             self._unseen[name] = unseen
 
+    def state(self) -> dict[str, Any]:
+        """What was collected, as JSON values."""
+        return {"tokens": self._tokens, "unseen": self._unseen}
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Take what `state` gave."""
+        self._tokens = {name: (tokens, width) for name, (tokens, width) in state["tokens"].items()}
+        self._unseen = dict(state["unseen"])
+
     def facts(self) -> dict[str, Any]:
         """Figures of the inputs that have the least, by the weight that reads them."""
         facts: dict[str, Any] = {}

@@ -132,8 +132,8 @@ def _tensor(values: Array) -> torch.Tensor:
     import torch
 
     fixed = np.ascontiguousarray(values)
-    if fixed.dtype != np.dtype(ml_dtypes.bfloat16):
-        return torch.from_numpy(fixed.astype(np.float32, copy=False)).to(torch.bfloat16)
     if not fixed.flags.writeable:  # PyTorch warns of such
         fixed = fixed.copy()
+    if fixed.dtype != np.dtype(ml_dtypes.bfloat16):
+        return torch.from_numpy(fixed.astype(np.float32, copy=False)).to(torch.bfloat16)
     return torch.from_numpy(fixed.view(np.int16)).view(torch.bfloat16)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import ClassVar
 
 import onnx_ir as ir
@@ -13,11 +14,13 @@ from optc.errors import InputError
 from optc.executable.executable import Int32
 from optc.ir.linear import find_linears, head_of
 from optc.passes.quantize.kept_rows import leave
+from optc.passes.quantize.propagate.checkpoints import BlockCheckpoints
 from optc.passes.quantize.propagate.replace import QuantizeStages
 from optc.passes.quantize.quantize_weights import QuantizeWeights
 from optc.passes.quantize.reads_text import ReadsText
 from optc.pipeline.base import Pass, PassReport
-from optc.reference.calibration import CalibrationStore, calibration_of
+from optc.reference.calibration import calibration_of
+from optc.reference.calibration_cache import CalibrationCache
 from optc.target import host_features, usable_threads
 
 
@@ -98,33 +101,42 @@ class PropagateErrors(ReadsText):
             )
         tokens, store = self.tokens(model), calibration_of(model)
         recall = self.recall(model, tokens, quantize.spec(), self._products)
-        return recall.run(store, lambda: self._run(model, tokens, quantize, store))
+        cache = CalibrationCache(Path(recall.folder)) if recall.folder else None
+        stages = QuantizeStages(
+            quantize, store, PassReport(), self.strength, int(tokens.size), head_of(model)
+        )
+        points = None if cache is None else BlockCheckpoints(cache, recall.key, stages)
+        report = recall.run(store, lambda: self._run(model, tokens, stages, points))
+        if points is not None:
+            points.clear()
+        return report
 
     def _run(
-        self, model: ir.Model, tokens: Int32, quantize: QuantizeWeights, store: CalibrationStore
+        self,
+        model: ir.Model,
+        tokens: Int32,
+        stages: QuantizeStages,
+        checkpoints: BlockCheckpoints | None,
     ) -> PassReport:
         """Fill the store with quantized rows; the model stays as it is."""
         from optc.reference.streams.products import products_of
         from optc.reference.two_streams import run_two_streams  # brings ONNX Runtime
 
-        report, threads = PassReport(), usable_threads()
-        stages = QuantizeStages(
-            quantize, store, report, self.strength, int(tokens.size), head_of(model)
-        )
+        report, store, threads = stages.report, stages.store, usable_threads()
         products = products_of(self._products, threads)
-        run_two_streams(model, tokens, stages, products, threads, self.blocks)
+        run_two_streams(model, tokens, stages, products, threads, self.blocks, checkpoints)
         for linear in find_linears(model):
             if not stages.has(linear):
                 leave(store, linear)
                 report.add("rounded plainly")
-        report.facts = {
+        report.facts |= {
             "tokens": int(tokens.size),
             "products": products.name,
             "block_sqnr_db": [round(_decibels(noise), 2) for noise in stages.noise],
             "statistics_sha256": store.digest(),
             **stages.adequacy.facts(),
         }
-        report.warnings = stages.adequacy.warnings()
+        report.warnings += stages.adequacy.warnings()
         return report
 
 

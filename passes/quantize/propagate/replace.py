@@ -50,6 +50,7 @@ class QuantizeStages:
         head: The head: its weight is not corrected, for embeddings may share it.
         noise: For each block, the mean square of what its result lost over that of the result.
         adequacy: Whether the text was enough.
+        done: Names of the layers' weights that the store has.
     """
 
     quantize: QuantizeWeights
@@ -60,11 +61,11 @@ class QuantizeStages:
     head: Linear | None = None
     noise: list[float] = field(default_factory=list)
     adequacy: Adequacy = field(default_factory=lambda: Adequacy(moments=True))
-    _done: set[ir.Value] = field(default_factory=set)
+    done: list[str] = field(default_factory=list)
 
     def has(self, linear: Linear) -> bool:
         """Whether the layer's weight, or the Hessian of the head's input, went into the store."""
-        return linear.initializer in self._done
+        return linear.name in self.done
 
     def compared(self, stage: Stage) -> Iterable[ir.Value]:
         """Of layers that are corrected, their inputs, or the sum of residual and result instead."""
@@ -86,7 +87,7 @@ class QuantizeStages:
                     correction = corrections.get(linear.initializer, Correction())
                     rows = _rounded(linear, scheme, correction, rounders.of(linear, scheme))
                     keep_rows(self.store, linear, scheme, rows)
-                self._done.add(linear.initializer)
+                self.done.append(linear.name)
                 replaced[linear.initializer] = _kept_weight(self.store, linear, scheme)
             halves = HalfSums()
             halves.add(seen.changed[x], 0)
@@ -98,7 +99,7 @@ class QuantizeStages:
         """Note the Hessian of the head's input."""
         if self.head is not None:
             self.store.put(weights_of(self.head), INPUT_HESSIAN, hessian_of(hidden.changed))
-            self._done.add(self.head.initializer)
+            self.done.append(self.head.name)
             self.report.add("head")
 
     def block_done(self, block: Block, values: Pair) -> None:
