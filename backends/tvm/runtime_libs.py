@@ -45,6 +45,14 @@ def copy_libraries(folder: Path, *more: str) -> tuple[str, ...]:
     return names
 
 
+def libraries_bytes() -> int:
+    """Bytes of what `copy_libraries` copies; 0 where the compiler is not installed."""
+    package = compiler_package()
+    if package is None:
+        return 0
+    return sum((package / "lib" / name).stat().st_size for name in LIBRARIES)
+
+
 def ffi_version() -> str:
     """Version of the installed FFI package, the run time's only dependency on TVM.
 

@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from optc import registry
-from optc.backend import Backend, BuildOptions, Support
 from optc.driver.compiling.engines import EngineTarget, engine_name, name_engines
 from optc.driver.compiling.limits import peak_bytes, weight_bytes
 from optc.driver.compiling.lowering import Lowered, lower
 from optc.driver.compiling.memory import PeakMemory
 from optc.driver.compiling.options import ResolvedOptions, build_limits, for_engines
-from optc.driver.recipes.kv_types import kv_supports
+from optc.driver.predictions.artifact_size import artifact_bytes
+from optc.driver.predictions.compile_time import compile_seconds
+from optc.driver.predictions.engine_plan import EnginePlan, engine_plan
+from optc.driver.predictions.paces import assumed_paces, measured_paces
 from optc.driver.recipes.recipe_options import resolve_recipe
-from optc.errors import UnavailableError, UnsupportedError
 from optc.forms.find import form_type
 from optc.forms.ragged import RaggedStep
 from optc.importer.model_folder import model_folder
@@ -26,14 +26,7 @@ from optc.options.option import with_changes
 from optc.pipeline.pipeline import Pipeline
 from optc.progress import Progress, no_progress
 from optc.recipe import Recipe
-from optc.roofline.estimate import (
-    CONTEXT,
-    EngineEstimate,
-    EstimatingBackend,
-    SpeedBound,
-    estimate_json,
-    speed_bound,
-)
+from optc.recipe_additions import calibrates
 from optc.target import known_targets
 
 if TYPE_CHECKING:
@@ -42,73 +35,6 @@ if TYPE_CHECKING:
     from optc.roofline.ceilings import Ceiling
 
 ALL = "all"
-
-
-@dataclass(frozen=True)
-class NodeVerdict:
-    """How a backend takes the nodes of one kind.
-
-    Attributes:
-        operator: ``optc::QuantizedMatMul``; standard operators have no prefix.
-        count: Nodes.
-        how: As in `optc.backend.Support`.
-        reason: As there.
-    """
-
-    operator: str
-    count: int
-    how: str
-    reason: str
-
-
-@dataclass(frozen=True)
-class EnginePlan:
-    """What one backend makes of the model for one target.
-
-    Attributes:
-        name: That its engine would have beside others.
-        backend: Its backend.
-        target: Its target's name.
-        unavailable: Why it cannot be built on this machine; empty if it can.
-        nodes: By operator, those that are not supported first.
-        estimate: Weights and costs; None where the backend makes none.
-        no_estimate: Why it makes none.
-        kv_types: How keys and values are kept, by the type that the model asks for.
-        bound: On this machine; None where it was not measured, or cannot be stated.
-    """
-
-    name: str
-    backend: str
-    target: str
-    unavailable: str
-    nodes: tuple[NodeVerdict, ...]
-    estimate: EngineEstimate | None = None
-    no_estimate: str = ""
-    bound: SpeedBound | None = None
-    kv_types: Mapping[str, Support] = field(default_factory=dict)
-
-    @property
-    def counts(self) -> dict[str, int]:
-        """Nodes by how they are taken."""
-        found = Counter({"native": 0, "decomposed": 0, "unsupported": 0})
-        for node in self.nodes:
-            found[node.how] += node.count
-        return dict(found)
-
-    def to_json(self) -> dict[str, Any]:
-        """For ``--json``."""
-        return {
-            "name": self.name,
-            "backend": self.backend,
-            "target": self.target,
-            "unavailable": self.unavailable,
-            "counts": self.counts,
-            "nodes": [asdict(node) for node in self.nodes],
-            "kv_types": {dtype: asdict(support) for dtype, support in self.kv_types.items()},
-            "estimate": None if self.estimate is None else estimate_json(self.estimate),
-            "no_estimate": self.no_estimate,
-            "bound": None if self.bound is None else asdict(self.bound),
-        }
 
 
 @dataclass(frozen=True)
@@ -127,6 +53,11 @@ class Plan:
         compile_peak_bytes: Anonymous and shared memory that a compile is predicted to reach.
         compile_peak_bytes_without_gates: The same with ``--no-gates``.
         engines: One for each backend and target.
+        artifact_bytes: Of an artifact with the engine of the recipe's backend for the target
+            ``native``, or of the first that is asked for; None where nothing is known of it.
+        compile_seconds: By stage of a compile of it (`optc.driver.predictions.compile_time`), where
+            nothing else runs; empty where nothing is known.
+        paces_measured: Whether these follow from what was measured here.
         warnings: What the user should know.
     """
 
@@ -140,6 +71,9 @@ class Plan:
     compile_peak_bytes: int
     compile_peak_bytes_without_gates: int
     engines: tuple[EnginePlan, ...]
+    artifact_bytes: int | None = None
+    compile_seconds: Mapping[str, float] = field(default_factory=dict)
+    paces_measured: bool = False
     warnings: tuple[str, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
@@ -183,7 +117,7 @@ def plan(
     recipes = [
         for_engines(whole, [r] if backends == ALL else requests, asked.set) for r in requests
     ]
-    main = next((i for i, r in enumerate(requests) if r.backend.name == whole.backend), 0)
+    main = _main(requests, whole.backend)
     options = ResolvedOptions(
         asked, source, recipes[main], draft_recipe, Path(), requests, progress=progress
     )
@@ -201,6 +135,19 @@ def plan(
     kv_bytes = 0
     if form_type(lowered.model) is RaggedStep:
         kv_bytes = RaggedStep.of(lowered.model).kv.bytes_per_token
+    engines = tuple(
+        engine_plan(request, mine.model, limits, ceilings)
+        for request, mine in zip(requests, each, strict=True)
+    )
+    paces = assumed_paces() if ceilings is None else measured_paces()
+    estimate = engines[main].estimate if engines else None
+    seconds = compile_seconds(
+        lowered.reference,
+        passes,
+        paces,
+        kernels=estimate.kernels if estimate is not None else 0,
+        calibrated=calibrates(whole),
+    )
     return Plan(
         imported.name,
         whole.name,
@@ -211,10 +158,10 @@ def plan(
         kv_bytes,
         peak_bytes(lowered.reference, present, passes, gated=True),
         peak_bytes(lowered.reference, present, passes, gated=False),
-        tuple(
-            _engine_plan(request, mine.model, limits, ceilings)
-            for request, mine in zip(requests, each, strict=True)
-        ),
+        engines,
+        None if estimate is None else artifact_bytes(estimate, imported.tokenizer_files),
+        seconds if estimate is not None and estimate.kernels else {},
+        paces.measured,
         (*warnings, *imported.warnings, *lowered.warnings),
     )
 
@@ -228,6 +175,13 @@ def _requests(backends: str | Sequence[str], default: str) -> tuple[EngineTarget
     return tuple(EngineTarget(engine_name(*pair), *pair) for pair in pairs)
 
 
+def _main(requests: Sequence[EngineTarget], backend: str) -> int:
+    """Index of the engine of the recipe's backend, for this machine if that is among them."""
+    own = [i for i, one in enumerate(requests) if one.backend.name == backend]
+    here = [i for i in own if requests[i].target.name == "native"]
+    return next(iter((*here, *own)), 0)
+
+
 def _lower_each(
     model: ir.Model, recipes: Sequence[Recipe], options: ResolvedOptions
 ) -> list[Lowered]:
@@ -239,55 +193,3 @@ def _lower_each(
                 model.clone(), replace(options, recipe=recipe), read=False
             )
     return [found[recipe.pipeline] for recipe in recipes]
-
-
-def _engine_plan(
-    request: EngineTarget,
-    model: ir.Model,
-    limits: BuildOptions,
-    ceilings: Mapping[str, Ceiling] | None,
-) -> EnginePlan:
-    backend, target = request.backend, request.target
-    nodes = _verdicts(backend, request, model)
-    estimate, reason = None, "it cannot take every node"
-    if all(node.how != "unsupported" for node in nodes):
-        estimate, reason = _estimate(backend, request, model, limits)
-    bound = None
-    if target.name == "native" and ceilings is not None and estimate is not None:
-        bound = speed_bound(estimate, min(CONTEXT, limits.max_context), ceilings)
-    name = engine_name(backend, target)
-    return EnginePlan(
-        name,
-        backend.name,
-        target.name,
-        backend.available(),
-        nodes,
-        estimate,
-        reason,
-        bound,
-        kv_supports(request),
-    )
-
-
-def _verdicts(backend: Backend, request: EngineTarget, model: ir.Model) -> tuple[NodeVerdict, ...]:
-    found: Counter[tuple[str, Support]] = Counter()
-    for node in model.graph:
-        operator = f"{node.domain}::{node.op_type}" if node.domain else node.op_type
-        found[operator, backend.supports(node, request.target)] += 1
-    order = {"unsupported": 0, "decomposed": 1, "native": 2}
-    verdicts = [
-        NodeVerdict(operator, count, support.how, support.reason)
-        for (operator, support), count in found.items()
-    ]
-    return tuple(sorted(verdicts, key=lambda v: (order[v.how], v.operator, v.reason)))
-
-
-def _estimate(
-    backend: Backend, request: EngineTarget, model: ir.Model, limits: BuildOptions
-) -> tuple[EngineEstimate | None, str]:
-    if not isinstance(backend, EstimatingBackend):
-        return None, f"the {backend.name} backend estimates nothing"
-    try:
-        return backend.estimate(model.clone(), request.target, limits), ""
-    except (UnavailableError, UnsupportedError) as error:
-        return None, error.render()

@@ -12,6 +12,7 @@ import onnx_ir as ir
 from optc.errors import InputError
 from optc.forms.form import Form
 from optc.pipeline.option_values import kind_text, read_value, shortened, value_text
+from optc.pipeline.work import Work
 
 #: Metadata of a field that says where something lies on this machine: such an option is taken, and
 #: left out of everything that is written, for an artifact does not depend on paths.
@@ -108,6 +109,16 @@ class Pass:
         """Memory that it takes to read the weights that the pass leaves, of a ``model`` in the
         dense form, ``earlier`` passes being run before; 0 where that is little."""
         return 0
+
+    def work(self, model: ir.Model, later: Sequence[Pass] = ()) -> Work:
+        """What the pass computes while it runs on ``model``, in the dense form, ``later`` passes
+        being known; nothing where that is little."""
+        return Work()
+
+    def reading_work(self, model: ir.Model, earlier: Sequence[Pass] = ()) -> Work:
+        """What it takes to read all weights that the pass leaves, of a ``model`` in the dense form;
+        nothing where that is little."""
+        return Work()
 
     def samples(self) -> Sequence[ir.Node]:
         """Nodes such as it writes into any model, by which backends tell before there is a model

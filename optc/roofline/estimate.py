@@ -28,11 +28,20 @@ class EngineEstimate:
         spec: Its limits and KV shape.
         weight_bytes: Of its weights, in the form that it would store.
         costs: Of its steps.
+        file_bytes: Of its files that are known to the byte: weights as they are laid out, and
+            libraries.
+        code_bytes: Of its code, as it usually is.
+        tensors: How many its weights are made of.
+        kernels: That are compiled for it.
     """
 
     spec: EngineSpec
     weight_bytes: int
     costs: StepCosts
+    file_bytes: int = 0
+    code_bytes: int = 0
+    tensors: int = 0
+    kernels: int = 0
 
 
 @dataclass(frozen=True)

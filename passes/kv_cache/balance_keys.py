@@ -16,6 +16,7 @@ from optc.ir.linear import Linear, linear_of
 from optc.ir.weights import Array, LazyWeight
 from optc.passes.quantize.reads_text import ReadsText
 from optc.pipeline.base import Pass, PassReport
+from optc.pipeline.work import Work
 from optc.reference.observers import BlockValues, Watcher
 from optc.reference.partition import Block
 from optc.target import usable_threads
@@ -44,6 +45,18 @@ class BalanceKeys(ReadsText):
     name: ClassVar[str] = "balance-keys"
     #: the projections are three layers yet, and float
     before: ClassVar[tuple[str, ...]] = ("fuse-qkv", "quantize-weights", "cast-weights")
+
+    def working_bytes(self, model: ir.Model) -> int:
+        """One layer, and the hidden states."""
+        from optc.passes.quantize.working_bytes import observing
+
+        return observing(model, self.shape, hessians=False)
+
+    def work(self, model: ir.Model, later: Sequence[Pass] = ()) -> Work:
+        """The model once over the text."""
+        from optc.passes.quantize.predictions.work import observing
+
+        return observing(model, self.shape, hessians=False)
 
     def run(self, model: ir.Model) -> PassReport:
         """Rewrite ``model`` in place.

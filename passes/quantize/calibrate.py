@@ -22,6 +22,7 @@ from optc.passes.quantize.statistics import (
     INPUT_RANGE,
 )
 from optc.pipeline.base import Pass, PassReport
+from optc.pipeline.work import Work
 from optc.reference.calibration import (
     CalibrationStore,
     calibration_of,
@@ -64,10 +65,15 @@ class Calibrate(ReadsText):
 
     def working_bytes(self, model: ir.Model) -> int:
         """One layer, the hidden states, and the Hessians of one layer's inputs."""
-        from optc.passes.quantize.working_bytes import TextShape, observing
+        from optc.passes.quantize.working_bytes import observing
 
-        text = TextShape(self.windows, self.window_tokens)
-        return observing(model, text, hessians=self.hessians)
+        return observing(model, self.shape, hessians=self.hessians)
+
+    def work(self, model: ir.Model, later: Sequence[Pass] = ()) -> Work:
+        """The model once over the text, and Hessians."""
+        from optc.passes.quantize.predictions.work import observing
+
+        return observing(model, self.shape, hessians=self.hessians)
 
     def run(self, model: ir.Model) -> PassReport:
         """Calibrate ``model``.

@@ -16,6 +16,7 @@ from optc.executable.executable import Int32
 from optc.forms.decoder import Dense
 from optc.forms.form import Form
 from optc.ir.graph import width
+from optc.passes.quantize.predictions.text_shape import TextShape
 from optc.passes.quantize.recall import Recall, calibration_key
 from optc.pipeline.base import LOCAL, Pass, PassReport
 from optc.reference.calibration import calibration_of
@@ -57,6 +58,11 @@ class ReadsText(Pass):
                 where=f"pass {self.name}",
                 hint="compile by a recipe, which gives the pass the model's folder",
             )
+
+    @property
+    def shape(self) -> TextShape:
+        """How much text is read."""
+        return TextShape(self.windows, self.window_tokens)
 
     def run_unread(self, model: ir.Model, later: Sequence[Pass]) -> PassReport:
         """Do nothing: these passes leave the graph and the sizes of weights as they are."""

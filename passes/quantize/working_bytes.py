@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 import onnx_ir as ir
 
 from optc.ir.linear import Linear, head_of
+from optc.passes.quantize.predictions.text_shape import TextShape
 from optc.passes.quantize.propagate.targets import TOKENS_PER_INPUT
-from optc.reference.blockwise import BLOCK_ROWS, HIDDEN_BYTES
+from optc.reference.blockwise import HIDDEN_BYTES
 from optc.reference.calibration import MEMORY_BYTES
 from optc.reference.observers import linears_of
 from optc.reference.partition import Block, Partition, partition
@@ -24,24 +24,6 @@ _WEIGHT_COPIES = 2
 #: Values of a chunk of windows that are alive at once, in widths of all inputs and results.
 _VALUE_COPIES = 1
 _FLOAT32, _FLOAT64 = 4, 8
-
-
-@dataclass(frozen=True)
-class TextShape:
-    """Windows of tokens."""
-
-    windows: int
-    window_tokens: int
-
-    @property
-    def tokens(self) -> int:
-        """Of all windows."""
-        return self.windows * self.window_tokens
-
-    @property
-    def chunk(self) -> int:
-        """Tokens that go through a block at once."""
-        return min(self.tokens, max(BLOCK_ROWS, self.window_tokens))
 
 
 def observing(model: ir.Model, text: TextShape, *, hessians: bool) -> int:

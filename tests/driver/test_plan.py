@@ -9,14 +9,8 @@ import pytest
 
 from optc.backend import NATIVE, BuildOptions, Support
 from optc.driver.compiling.engines import EngineTarget
-from optc.driver.plan import (
-    EnginePlan,
-    NodeVerdict,
-    _estimate,
-    _lower_each,
-    _requests,
-    _verdicts,
-)
+from optc.driver.plan import _lower_each, _main, _requests
+from optc.driver.predictions.engine_plan import EnginePlan, NodeVerdict, _estimate, _verdicts
 from optc.errors import UnavailableError
 from optc.recipe import load_recipe
 from optc.roofline.costs import StepCosts
@@ -116,3 +110,13 @@ def test_equal_recipes_are_lowered_once(monkeypatch: pytest.MonkeyPatch, model: 
     found = _lower_each(model, [first, other, first], None)  # type: ignore[arg-type]
     assert found == ["lowered 1", "lowered 2", "lowered 1"]
     assert lowered == [first.pipeline.spec(), other.pipeline.spec()]
+
+
+def test_figures_of_a_compile_are_those_of_the_recipes_backend_here() -> None:
+    def of(backend: str, target: str) -> EngineTarget:
+        return EngineTarget(f"{backend}-{target}", StubBackend(backend), parse_target(target))
+
+    asked = [of("other", "native"), of("mine", "x86-64-v3"), of("mine", "native")]
+    assert _main(asked, "mine") == 2
+    assert _main(asked[:2], "mine") == 1
+    assert _main(asked, "third") == 0

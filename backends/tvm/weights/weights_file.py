@@ -84,6 +84,15 @@ def place(weights: Sequence[PackedWeight]) -> list[Placed]:
     return placed
 
 
+def laid_out_bytes(weights: Sequence[PackedWeight]) -> int:
+    """Bytes of the file that `write_weights` would write."""
+    return _file_bytes(place(weights))
+
+
+def _file_bytes(placed: Sequence[Placed]) -> int:
+    return -(-max((p.end for p in placed), default=1) // _PAGE) * _PAGE
+
+
 def write_weights(
     path: Path,
     weights: Sequence[PackedWeight],
@@ -101,7 +110,7 @@ def write_weights(
         RuntimeError: A weight's chunks do not fill its tensors (an internal error).
     """
     placed = place(weights)
-    total = -(-max((p.end for p in placed), default=1) // _PAGE) * _PAGE
+    total = _file_bytes(placed)
     positions: list[list[int]] = []
     start = 0
     for weight in weights:

@@ -24,7 +24,8 @@ from optc.options import PLANNED, CompileOptions
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from optc.driver.plan import EnginePlan, Plan
+    from optc.driver.plan import Plan
+    from optc.driver.predictions.engine_plan import EnginePlan
     from optc.roofline.ceilings import Ceiling
 
 
@@ -44,8 +45,9 @@ def command(as_json: bool, measure: bool, **options: Any) -> None:
     """Import MODEL, run the recipe's passes, and list how each backend takes every kind of node.
 
     native is one operation of the backend, decomposed several of them; what is unsupported stops a
-    compile. Also predicts bytes of weights and keys and values, the peak memory of a compile and,
-    with --measure, tokens/s that no engine can exceed on this machine.
+    compile. Also predicts bytes of weights, of keys and values and of the artifact, the peak memory
+    and the time of a compile and, with --measure, tokens/s that no engine can exceed on this
+    machine.
     """
     from optc.cli.needs import compile_packages
 
@@ -84,7 +86,19 @@ def _whole(plan: Plan) -> Table:
     rows.add_row("keys and values of a token", byte_text(plan.kv_bytes_per_token))
     rows.add_row("peak memory of a compile", byte_text(plan.compile_peak_bytes))
     rows.add_row("without gates", byte_text(plan.compile_peak_bytes_without_gates))
+    if plan.artifact_bytes is not None:
+        rows.add_row("artifact", byte_text(plan.artifact_bytes))
+    if plan.compile_seconds:
+        rows.add_row("compile", _times(plan))
     return rows
+
+
+def _times(plan: Plan) -> str:
+    """Seconds of a compile, and of the stages that take most of them."""
+    whole, gates = sum(plan.compile_seconds.values()), plan.compile_seconds.get("gates", 0.0)
+    most = max(plan.compile_seconds, key=lambda stage: plan.compile_seconds[stage])
+    paces = "paces measured here" if plan.paces_measured else "on two Zen 4 cores' paces"
+    return f"{whole:.0f} s, without gates {whole - gates:.0f} s; most in {most} ({paces})"
 
 
 def _alike(engines: Sequence[EnginePlan]) -> list[tuple[EnginePlan, list[str]]]:

@@ -19,6 +19,7 @@ from optc.passes.quantize.propagate.replace import QuantizeStages
 from optc.passes.quantize.quantize_weights import QuantizeWeights
 from optc.passes.quantize.reads_text import ReadsText
 from optc.pipeline.base import Pass, PassReport
+from optc.pipeline.work import Work
 from optc.reference.calibration import calibration_of
 from optc.reference.calibration_cache import CalibrationCache
 from optc.target import host_features, usable_threads
@@ -76,11 +77,27 @@ class PropagateErrors(ReadsText):
 
     def working_bytes(self, model: ir.Model) -> int:
         """Both streams, one stage, and the sums over one layer's inputs."""
-        from optc.passes.quantize.working_bytes import TextShape, propagating
+        from optc.passes.quantize.working_bytes import propagating
         from optc.reference.streams.products import dtype_of
 
-        text = TextShape(self.windows, self.window_tokens)
-        return propagating(model, text, dtype_of(self._products).itemsize)
+        return propagating(model, self.shape, dtype_of(self._products).itemsize)
+
+    def work(self, model: ir.Model, later: Sequence[Pass] = ()) -> Work:
+        """Both runs, the sums over inputs, and rounding."""
+        from optc.passes.quantize.predictions.work import propagating
+        from optc.reference.streams.products import BFLOAT16
+
+        quantize = next((one for one in later if isinstance(one, QuantizeWeights)), None)
+        if quantize is None:
+            return Work()
+        return propagating(
+            model,
+            self.shape,
+            quantize.bits,
+            narrow=self._products == BFLOAT16,
+            gptq=quantize.method == "gptq",
+            blocks=self.blocks,
+        )
 
     def run(self, model: ir.Model) -> PassReport:
         """Refuse: what the errors are depends on the passes after this one."""

@@ -7,9 +7,10 @@ import pytest
 from optc.driver.compiling.limits import check_passes, peak_bytes, reading_bytes
 from optc.errors import InputError
 from optc.passes.quantize.calibrate import Calibrate
+from optc.passes.quantize.predictions.text_shape import TextShape
 from optc.passes.quantize.propagate.propagate_errors import PropagateErrors
 from optc.passes.quantize.quantize_weights import QuantizeWeights
-from optc.passes.quantize.working_bytes import TextShape, observing, propagating, rounding
+from optc.passes.quantize.working_bytes import observing, propagating, rounding
 from tests.support.dense_models import FF, HEAD, D, H, dense_model
 
 SHORT = TextShape(4, 64)

@@ -1,0 +1,128 @@
+"""Multiply-adds and steps of passes of calibration and rounding, by counts.
+
+Symbols: T tokens, S tokens of a window; a layer W [N, K]; D, the width of the model.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import onnx_ir as ir
+
+from optc.ir.linear import Linear, head_of
+from optc.passes.quantize.predictions.text_shape import TextShape
+from optc.passes.quantize.propagate.targets import TOKENS_PER_INPUT
+from optc.pipeline.work import Work
+from optc.reference.observers import linears_of
+from optc.reference.partition import partition
+from optc.reference.streams.gram import BLOCK
+
+#: Element-wise operations on each weight while GPTQ rounds it.
+_GPTQ_STEPS = 12
+#: Of each weight and each candidate for the parameters of its group, and how many there are by bits
+#: (`two_level`, `rounding`).
+_CANDIDATE_STEPS = 6
+_CANDIDATES = {2: 50, 3: 50}
+_FEW_CANDIDATES = 8
+#: Of each weight, while it is put into the order that a kernel reads.
+_PACKING_STEPS = 10
+
+
+def observing(model: ir.Model, text: TextShape, *, hessians: bool) -> Work:
+    """A run of the float32 reference over a text, and the Hessian of each layer's input."""
+    work = Work()
+    for linears in _blocks(model):
+        work += Work(float32=text.tokens * (_weights(linears) + _attention(linears, text)))
+        if hessians:
+            work += Work(float32=sum(text.tokens * _half(k) for k in _inputs(linears)))
+    return work
+
+
+def propagating(
+    model: ir.Model, text: TextShape, bits: int, *, narrow: bool, gptq: bool, blocks: int = 0
+) -> Work:
+    """Two runs side by side, Hessians, corrections and rounding.
+
+    Args:
+        model: Dense form.
+        text: What is run through it.
+        bits: Of a weight.
+        narrow: Whether layers are multiplied in bfloat16.
+        gptq: Whether GPTQ rounds.
+        blocks: How many blocks; 0 are all.
+    """
+    every = _blocks(model)
+    work = Work()
+    for linears in every[:blocks] if blocks else every:
+        products = 2.0 * text.tokens * _weights(linears)
+        attention = 2.0 * text.tokens * _attention(linears, text)
+        work += Work(float32=attention)
+        work += Work(bfloat16=products) if narrow else Work(float32=products)
+        for k, rows in _by_input(linears):
+            work += _corrected(k, rows, text, gptq=gptq)
+            work += rounding(sum(rows) * k, bits)
+            if gptq:
+                work += Work(float32=sum(rows) * k * k / 2, steps=_GPTQ_STEPS * sum(rows) * k)
+    return work
+
+
+def rounding(weights: float, bits: int) -> Work:
+    """The search of ranges and rounding of so many weights."""
+    candidates = _CANDIDATES.get(bits, _FEW_CANDIDATES if bits < 8 else 1)
+    return Work(steps=weights * candidates * _CANDIDATE_STEPS)
+
+
+def reading(model: ir.Model, bits: int, head_bits: int, *, rounded: bool) -> Work:
+    """Reading all weights once, to pack them; with rounding, unless that was done before."""
+    body, head = sum(map(_weights, _blocks(model))), head_of(model)
+    last = 0.0 if head is None else float(_size(head))
+    work = Work(steps=_PACKING_STEPS * (body + last)) + rounding(last, head_bits)
+    return work if rounded else work + rounding(body, bits)
+
+
+def _corrected(k: int, rows: list[int], text: TextShape, *, gptq: bool) -> Work:
+    """The Hessian of an input of K values, its factors, and the corrections by it."""
+    work = Work(float32=text.tokens * _half(k))
+    factor = k**3 / 3.0  # Cholesky and the inverse of the root, a sixth each as multiply-adds
+    if gptq:
+        work += Work(float64=factor)
+    if text.tokens >= TOKENS_PER_INPUT * k:
+        drift = min(k, sum(rows))
+        work += Work(float32=float(text.tokens) * drift * k, float64=factor + 1.0 * drift * k * k)
+    return work
+
+
+def _half(k: int) -> float:
+    """Multiply-adds of a token in x xᵀ, of which half is computed, by blocks."""
+    return k * (k + min(k, BLOCK)) / 2.0
+
+
+def _attention(linears: list[Linear], text: TextShape) -> float:
+    """Multiply-adds of a token with all tokens of its window, in scores and in values."""
+    return 2.0 * text.window_tokens * min(_inputs(linears), default=0)
+
+
+def _blocks(model: ir.Model) -> list[list[Linear]]:
+    return [linears_of(block) for block in partition(model).blocks]
+
+
+def _by_input(linears: Iterable[Linear]) -> list[tuple[int, list[int]]]:
+    """For each input, K and the rows N of the layers that read it."""
+    found: dict[ir.Value, tuple[int, list[int]]] = {}
+    for one in linears:
+        rows, k = one.weight.rows_shape
+        found.setdefault(one.x, (k, []))[1].append(rows)
+    return list(found.values())
+
+
+def _inputs(linears: Iterable[Linear]) -> list[int]:
+    return [k for k, _ in _by_input(linears)]
+
+
+def _weights(linears: Iterable[Linear]) -> float:
+    return float(sum(map(_size, linears)))
+
+
+def _size(linear: Linear) -> int:
+    rows, columns = linear.weight.rows_shape
+    return rows * columns
