@@ -27,7 +27,7 @@ def hessian_of(x: Array) -> Float64:
 def drift_of(x: Pair) -> Float64:
     """E[(x - x') x'ᵀ], [K, K]."""
 
-    def product(rows: slice) -> Float32:
+    def product(rows: slice) -> Array:
         changed = _rows(x.changed, rows)
         gap = _rows(x.original, rows) - changed
         return gap.T @ changed
@@ -45,7 +45,7 @@ def sum_drift_of(x: Array, sums: Pair, bias: Array | None) -> Float64:
         bias: b [N], if there is one.
     """
 
-    def product(rows: slice) -> Float32:
+    def product(rows: slice) -> Array:
         gap = _rows(sums.original, rows) - _rows(sums.changed, rows)
         if bias is not None:
             gap -= bias
@@ -69,7 +69,7 @@ def _chunks(tokens: int) -> Iterator[slice]:
     return (slice(at, min(at + TOKENS, tokens)) for at in range(0, tokens, TOKENS))
 
 
-def _mean(tokens: int, product: Callable[[slice], Float32]) -> Float64:
+def _mean(tokens: int, product: Callable[[slice], Array]) -> Float64:
     """The mean over the tokens of sums over some of them."""
     first, *others = _chunks(tokens)
     total: Float64 = product(first).astype(np.float64)
