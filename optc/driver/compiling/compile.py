@@ -158,6 +158,7 @@ class _Compile:
             self.options.max_ram_bytes,
             gated=not self.options.asked.no_gates,
             tuned=self.options.asked.tune,
+            bisected=self.options.asked.bisect,
             read_bytes=reading_bytes(lowered.reference, self.options.recipe.pipeline.passes),
         )
 

@@ -11,6 +11,8 @@ from optc.artifact import ArtifactWriter
 from optc.cpu_caches import beyond_caches
 from optc.driver.compiling.memory import tree_bytes
 from optc.errors import InputError
+from optc.gates.bisect.bisect import LOGIT_BYTES
+from optc.gates.bisect.model_run import PIECE_BYTES
 from optc.ir.weights import TILE_ELEMENTS
 from optc.pipeline.base import Pass
 from optc.reference.blockwise import HIDDEN_BYTES, VOCAB_TILE
@@ -95,6 +97,7 @@ def predicted_bytes(
     *,
     gated: bool,
     tuned: bool = False,
+    bisected: bool = False,
     read_bytes: int = 0,
 ) -> int:
     """Peak of anonymous and shared memory that the rest of a compile will reach.
@@ -104,6 +107,7 @@ def predicted_bytes(
         present_bytes: What is taken now, with the model imported and its passes run.
         gated: Whether gates will be measured.
         tuned: Whether schedules of kernels will be.
+        bisected: Whether the model will be run after every pass.
         read_bytes: What passes say that reading their weights takes (`reading_bytes`).
 
     Raises:
@@ -113,7 +117,8 @@ def predicted_bytes(
     pack = (usable_threads() + 1) * _TILE_COPIES * 4 * min(TILE_ELEMENTS, largest)
     tune = max(beyond_caches(), largest) if tuned else 0
     build = COMPILER_BYTES + max(pack, tune) + read_bytes
-    return present_bytes + max(build, _gate_bytes(reference) if gated else 0)
+    bisection = _bisection_bytes(reference, read_bytes) if bisected else 0
+    return present_bytes + max(build, _gate_bytes(reference) if gated else 0, bisection)
 
 
 def peak_bytes(
@@ -133,6 +138,7 @@ def check_memory(
     *,
     gated: bool,
     tuned: bool = False,
+    bisected: bool = False,
     read_bytes: int = 0,
 ) -> None:
     """Check that a compile is predicted to stay within ``limit`` bytes; 0 is no limit.
@@ -145,7 +151,12 @@ def check_memory(
 
     def needs(gated: bool, tuned: bool) -> int:
         return predicted_bytes(
-            reference, present_bytes, gated=gated, tuned=tuned, read_bytes=read_bytes
+            reference,
+            present_bytes,
+            gated=gated,
+            tuned=tuned,
+            bisected=bisected,
+            read_bytes=read_bytes,
         )
 
     needed = needs(gated, tuned)
@@ -181,6 +192,12 @@ def _gate_bytes(model: ir.Model) -> int:
     head = 4 * min(VOCAB_TILE, vocabulary) * (width + WINDOW_TOKENS)
     layer = 4 * max(weights, default=0)
     return int(RUNTIME_BYTES + _LAYER_COPIES * layer + 2 * hidden + _HEAD_COPIES * head)
+
+
+def _bisection_bytes(model: ir.Model, read_bytes: int) -> int:
+    """A piece of the model as ONNX Runtime holds it, read from lazy weights, and logits."""
+    piece = max(PIECE_BYTES, 4 * _largest_weight(model))
+    return int(RUNTIME_BYTES + _LAYER_COPIES * piece + 2 * LOGIT_BYTES + read_bytes)
 
 
 def _inputs(nodes: tuple[ir.Node, ...]) -> list[ir.Value]:

@@ -15,20 +15,24 @@ from optc.passes.quantize.budget.amounts import Budget, Footprint
 from optc.passes.quantize.budget.footprint import footprint
 from optc.passes.quantize.budget.groups import Group, groups_of
 from optc.passes.quantize.budget.knapsack import Choice, choose, least_size
-from optc.passes.quantize.budget.sensitivity import Rated, Rater, note_hessians
+from optc.passes.quantize.budget.sensitivity import MOST_MACS, Rated, Rater, note_hessians
 from optc.passes.quantize.gptq.weights import Factors
 from optc.passes.quantize.layer_schemes import format_text, read_format
+from optc.passes.quantize.predictions.text_shape import TextShape
 from optc.passes.quantize.quantize_weights import QuantizeWeights
 from optc.passes.quantize.reads_text import ReadsText
 from optc.passes.quantize.scheme import Scheme
 from optc.passes.quantize.statistics import INPUT_HESSIAN
 from optc.pipeline.base import Pass, PassReport
+from optc.pipeline.work import Work
 from optc.reference.calibration import calibration_of, find_statistics
 
 #: Ratios of the whole's loss to the sum of its parts' that are as expected.
 EXPECTED_RATIO = (0.8, 1.6)
 #: Groups of 32 lie a quarter bit above those of 64.
 FORMATS = ("2g64", "3g64", "3g32", "4g64", "4g32", "5g64", "6g64", "8")
+#: Numbers of bits that are measured, of the formats above: 2, 3 and 4.
+MEASURED_FORMATS = 3
 
 
 @dataclass(frozen=True)
@@ -76,6 +80,32 @@ class AllocateBits(ReadsText):
             for one in layers
             for node in QuantizeWeights.from_options(options | {"layer_bits": (one,)}).samples()
         ]
+
+    def working_bytes(self, model: ir.Model) -> int:
+        """Hessians, rounding in each format, and variants of the model side by side."""
+        from optc.passes.quantize.predictions.memory import allocating
+
+        measured = TextShape(self.measured_windows, self.window_tokens)
+        return allocating(model, self.shape, measured, self._variants(model))
+
+    def work(self, model: ir.Model, later: Sequence[Pass] = ()) -> Work:
+        """The model once for Hessians, rounding in each format, and the variants."""
+        from optc.passes.quantize.predictions.work import observing, rounding
+
+        groups = groups_of(model, head=True)
+        weights = float(sum(group.weights for group in groups))
+        found = observing(model, self.shape, hessians=True)
+        for text in self.formats:
+            bits = int(text.partition("g")[0])
+            found += rounding(weights, bits)  # less, where a weight has over 256 rows
+        # a variant shares the blocks before its own: half of the model, on average
+        tokens = self.measured_windows * self.window_tokens
+        macs = min(MOST_MACS, self._variants(model) * tokens * weights / 2)
+        return found + Work(float32=macs) + rounding(weights * MEASURED_FORMATS, 3)
+
+    def _variants(self, model: ir.Model) -> int:
+        """How many are measured at most."""
+        return MEASURED_FORMATS * len(groups_of(model, head=True))
 
     def run(self, model: ir.Model) -> PassReport:
         """Refuse: what formats there are depends on the passes after this one."""

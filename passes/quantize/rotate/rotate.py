@@ -48,6 +48,18 @@ class Rotate(Pass):
     takes: ClassVar[tuple[type[Form], ...]] = (Dense,)
     before: ClassVar[tuple[str, ...]] = ("calibrate", "smooth", *LATER)
 
+    def working_bytes(self, model: ir.Model) -> int:
+        """Rotations, and tiles that are mixed."""
+        from optc.passes.quantize.predictions.memory import turning
+
+        return turning(model)
+
+    def reading_bytes(self, model: ir.Model, earlier: Sequence[Pass] = ()) -> int:
+        """Tiles that are mixed while they are read."""
+        from optc.passes.quantize.predictions.memory import turned
+
+        return turned(model)
+
     def run(self, model: ir.Model) -> PassReport:
         """Rewrite ``model`` in place, nothing coming behind it."""
         return self.run_before(model, ())

@@ -65,6 +65,12 @@ class Smooth(Pass):
         if not 0 <= self.alpha <= 1:
             raise InputError(f"alpha={self.alpha} is not 0 to 1", where=f"pass {self.name}")
 
+    def working_bytes(self, model: ir.Model) -> int:
+        """Hessians, with AWQ."""
+        from optc.passes.quantize.predictions.memory import scaling
+
+        return scaling(model, searched=self.method == "awq")
+
     def run(self, model: ir.Model) -> PassReport:
         """Rewrite ``model`` in place, nothing coming behind it."""
         return self.run_before(model, ())

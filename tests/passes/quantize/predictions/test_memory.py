@@ -1,0 +1,50 @@
+"""Memory of passes follows what they hold: statistics, variants of the model, rotations."""
+
+from __future__ import annotations
+
+import onnx_ir as ir
+
+from optc.passes.kv_cache.balance_keys import BalanceKeys
+from optc.passes.quantize.budget.allocate_bits import AllocateBits
+from optc.passes.quantize.calibrate import Calibrate
+from optc.passes.quantize.predictions.memory import allocating, scaling, turned, turning
+from optc.passes.quantize.predictions.text_shape import TextShape
+from optc.passes.quantize.rotate.rotate import Rotate
+from optc.passes.quantize.smooth.smooth import Smooth
+from tests.support.dense_models import FF, HEAD, D, H, dense_model
+
+SHORT = TextShape(1, 16)
+SQUARES = D**2 + (H * HEAD) ** 2 + D**2 + FF**2  # QKV, O, gate and up, down
+
+
+def held_by_variants(variants: int, text: TextShape) -> int:
+    """Of a model so small that nothing else counts."""
+    model = dense_model(1)
+    return allocating(model, SHORT, text, variants) - allocating(model, SHORT, text, 0)
+
+
+def test_variants_of_the_model_lie_side_by_side_until_they_lie_in_a_file() -> None:
+    text = TextShape(64, 512)
+    one = 4 * text.tokens * D
+    assert held_by_variants(20, text) - held_by_variants(10, text) == 10 * one
+    assert held_by_variants(1000, text) == held_by_variants(2000, text)
+
+
+def test_an_exponent_is_searched_with_the_largest_hessian() -> None:
+    model = dense_model(1)
+    assert scaling(model, searched=False) == 0
+    assert scaling(model, searched=True) == 8 * (SQUARES + D**2) + 20 * FF**2
+
+
+def test_rotations_are_as_wide_as_the_model() -> None:
+    model = dense_model(1)
+    assert turning(model) - turned(model) == 32 * D**2
+    assert turned(model) == 2 * 4 * 4 * 256 * FF
+
+
+def test_passes_state_it() -> None:
+    model: ir.Model = dense_model(1)
+    assert AllocateBits().working_bytes(model) >= Calibrate(hessians=True).working_bytes(model)
+    assert Smooth(method="awq").working_bytes(model) > Smooth().working_bytes(model)
+    assert Rotate().working_bytes(model) > Rotate().reading_bytes(model) > 0
+    assert BalanceKeys().working_bytes(model) == Calibrate().working_bytes(model)
