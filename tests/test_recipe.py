@@ -25,7 +25,7 @@ def written(folder: Path, text: str) -> Path:
 
 
 SHIPPED = {
-    *("fp32", "bf16-fused", "int8-fused", "int8-smooth"),
+    *("fp32", "bf16-fused", "int8-fused", "int8-smooth", "int8-gptq"),
     *("int4-fast", "int4-fused"),
     *("mixed-3", "mixed-4"),
     "kv-int4",
@@ -56,7 +56,8 @@ def test_bounds_of_the_quantized_recipes() -> None:
     int8, int4 = load_recipe("int8-fused").gates, load_recipe("int4-fast").gates
     assert (int8["kl_mean"], int8["top1_agreement"]) == (0.0015, 0.978)
     assert (int4["kl_mean"], int4["top1_agreement"]) == (0.02, 0.92)
-    assert load_recipe("int8-smooth").gates == load_recipe("int8-fused").gates
+    for name in ("int8-smooth", "int8-gptq"):
+        assert load_recipe(name).gates == load_recipe("int8-fused").gates
     gptq = load_recipe("int4-fused").gates
     assert (gptq["kl_mean"], gptq["top1_agreement"]) == (0.008, 0.94)
     kv = load_recipe("kv-int4").gates
@@ -82,6 +83,7 @@ def test_kv_types_of_the_shipped_recipes() -> None:
         "bf16-fused": "bfloat16",
         "int8-fused": "int8",
         "int8-smooth": "int8",
+        "int8-gptq": "int8",
         "int4-fast": "int8",
         "int4-fused": "int8",
         "mixed-3": "int8",

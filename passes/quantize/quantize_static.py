@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import ml_dtypes
@@ -17,9 +17,13 @@ from optc.ir.functions.block_fp4 import BLOCK
 from optc.ir.graph import add_initializer, remove_unused, replace_node
 from optc.ir.linear import Linear, find_linear, head_of, sources
 from optc.ir.sources import sources_metadata
-from optc.ir.weights import Array, LazyWeight
-from optc.passes.quantize.block_fp4 import rewrite_block_fp4
+from optc.ir.weights import LazyWeight
 from optc.passes.quantize.calibrate import input_range
+from optc.passes.quantize.float_formats.block_fp4 import rewrite_block_fp4
+from optc.passes.quantize.float_formats.formats import FP8, INT8, NVFP4, Format
+from optc.passes.quantize.float_formats.rows import RoundedRows, round_rows
+from optc.passes.quantize.gptq.factor import FactorOf
+from optc.passes.quantize.gptq.weights import KEPT, Factors
 from optc.passes.quantize.sample import sample_nodes
 from optc.passes.quantize.static_scales import beyond_scales, storable
 from optc.pipeline.base import Pass, PassReport
@@ -27,28 +31,26 @@ from optc.reference.calibration import calibration_of
 
 
 @dataclass(frozen=True)
-class _Format:
-    """A type of low precision: its ONNX and NumPy types and its largest value."""
+class _Type:
+    """A type with one scale for each channel of a weight, and one for activations."""
 
+    form: Format
     onnx: ir.DataType
     numpy: np.dtype[Any]
-    limit: float
 
-    def round(self, values: Array) -> Array:
-        """``values``, in units of their scale, as the type has them."""
-        bounded = np.clip(values, -self.limit, self.limit)
-        if self.onnx is ir.DataType.INT8:
-            bounded = np.rint(bounded)
-        return bounded.astype(self.numpy)
+    @property
+    def limit(self) -> float:
+        """The largest value."""
+        return float(self.form.levels[-1])
 
 
-_FORMATS = {
-    "int8": _Format(ir.DataType.INT8, np.dtype(np.int8), 127.0),
-    "fp8": _Format(ir.DataType.FLOAT8E4M3FN, np.dtype(ml_dtypes.float8_e4m3fn), 448.0),
+_TYPES = {
+    "int8": _Type(INT8, ir.DataType.INT8, np.dtype(np.int8)),
+    "fp8": _Type(FP8, ir.DataType.FLOAT8E4M3FN, np.dtype(ml_dtypes.float8_e4m3fn)),
 }
 #: NVFP4: blocks with scales of their own, found for activations as they run.
-_BLOCK_FP4 = "nvfp4"
-_DTYPES = (*_FORMATS, _BLOCK_FP4)
+_BLOCK_FP4 = NVFP4.name
+_DTYPES = (*_TYPES, _BLOCK_FP4)
 
 
 @dataclass(frozen=True)
@@ -60,7 +62,8 @@ class QuantizeStatic(Pass):
     found over the type's largest value (by default min-max); weights one for each output channel.
     All are symmetric, and float16 has them exactly. Engines multiply the quantized values.
     With NVFP4 every 16 values along K have a scale in E4M3, which activations get as they run,
-    and the tensor one more, which makes the largest of these the type's largest.
+    and the tensor one more, which makes the largest of these the type's largest. Of weights, the
+    scale of a block is the one of seven that loses the least.
 
     Legal cases:
         1. any calibrated linear layer; layers of one input share its quantization;
@@ -73,6 +76,9 @@ class QuantizeStatic(Pass):
         dtype: ``int8``, ``fp8`` (E4M3: Micikevicius et al., 2022) or ``nvfp4`` (E2M1 in blocks of
             16: the OCP Microscaling formats' element type, with NVIDIA's scales).
         head: Quantize the head.
+        method: How weights are rounded. ``round``: each to the nearest value; ``gptq``: one input
+            after the other, the rest making up for each error, by the Hessians of ``calibrate:
+            {hessians: true}``. NVFP4's block scales are searched in both.
     """
 
     name: ClassVar[str] = "quantize-static"
@@ -82,14 +88,16 @@ class QuantizeStatic(Pass):
 
     dtype: str = "int8"
     head: bool = False
+    method: str = "round"
 
     def __post_init__(self) -> None:
         """Refuse other types.
 
         Raises:
-            InputError: ``dtype`` is none of the three.
+            InputError: ``dtype`` is none of the three, or ``method`` none of the two.
         """
         self.check_option("dtype", _DTYPES)
+        self.check_option("method", ("round", "gptq"))
 
     def samples(self) -> Sequence[ir.Node]:
         """An embedding, a linear layer and a head."""
@@ -100,6 +108,7 @@ class QuantizeStatic(Pass):
         report = PassReport()
         head = head_of(model)
         store = calibration_of(model)
+        factors = Factors(store) if self.method == "gptq" else None
         activations: dict[ir.Value, ir.Value] = {}
         for node in list(model.graph):
             linear = find_linear(node)
@@ -111,14 +120,32 @@ class QuantizeStatic(Pass):
                 not_calibrated = f"the input of {linear.name} is not calibrated"
                 report.skip(linear.matmul, why or not_calibrated)
                 continue
+            factor = None
+            if factors is not None:
+                factor = factors.later(linear, self._group_size, f"pass {self.name}")
             if self.dtype == _BLOCK_FP4:
-                rewrite_block_fp4(model, linear, known)
-                report.add(f"NVFP4 in blocks of {BLOCK}, activations too")
+                rewrite_block_fp4(model, linear, known, factor)
+                kind = f"NVFP4 in blocks of {BLOCK}, activations too"
             else:
-                _rewrite(model.graph, linear, known, _FORMATS[self.dtype], activations)
-                report.add(f"{self.dtype} per channel, activations per tensor")
+                _rewrite(model.graph, linear, known, _TYPES[self.dtype], activations, factor)
+                kind = f"{self.dtype} per channel, activations per tensor"
+            report.add(f"{kind}, gptq" if factor else kind)
         remove_unused(model)
         return report
+
+    def run_unread(self, model: ir.Model, later: Sequence[Pass]) -> PassReport:
+        """Rewrite as for plain rounding: GPTQ gives the same types."""
+        return replace(self, method="round").run(model)
+
+    def reading_bytes(self, model: ir.Model) -> int:
+        """Factors of Hessians, with GPTQ."""
+        from optc.passes.quantize.working_bytes import rounding
+
+        return rounding(model, KEPT) if self.method == "gptq" else 0
+
+    @property
+    def _group_size(self) -> int:
+        return BLOCK if self.dtype == _BLOCK_FP4 else 0
 
     def _reason_against(self, linear: Linear, head: Linear | None) -> str:
         """Why a calibrated layer stays as it is; empty if it is quantized."""
@@ -133,7 +160,7 @@ class QuantizeStatic(Pass):
         """Why the calibrated range of a layer's input has no scale; empty if it has one."""
         if known is None or self.dtype == _BLOCK_FP4:
             return ""
-        why = beyond_scales(known / _FORMATS[self.dtype].limit)
+        why = beyond_scales(known / _TYPES[self.dtype].limit)
         if not why:
             return ""
         return f"the input of {linear.name} reaches {known:.3g}: {why}; it stays float"
@@ -143,8 +170,9 @@ def _rewrite(
     graph: ir.Graph,
     linear: Linear,
     magnitude: float,
-    chosen: _Format,
+    chosen: _Type,
     activations: dict[ir.Value, ir.Value],
+    factor: FactorOf | None,
 ) -> None:
     name = linear.matmul.name or linear.name
     emit = Emitter(graph, name)
@@ -153,8 +181,9 @@ def _rewrite(
         x = _quantized_activation(graph, linear, magnitude, chosen)
         activations[linear.x] = x
     metadata = sources_metadata(sources([linear]))
-    values = add_initializer(graph, _values(linear, chosen), f"{linear.name}.quantized", metadata)
-    scales = add_initializer(graph, _scales(linear, chosen), f"{linear.name}.scale")
+    whole = _parts(linear, chosen, factor)
+    values = add_initializer(graph, whole[0], f"{linear.name}.quantized", metadata)
+    scales = add_initializer(graph, whole[1], f"{linear.name}.scale")
     rows, columns = linear.weight.rows_shape
     weight = emit.op("dequantize", "DequantizeLinear", [values, scales], [columns, rows], axis=1)
     dims = dims_of(linear.matmul.outputs[0])
@@ -165,7 +194,7 @@ def _rewrite(
 
 
 def _quantized_activation(
-    graph: ir.Graph, linear: Linear, magnitude: float, chosen: _Format
+    graph: ir.Graph, linear: Linear, magnitude: float, chosen: _Type
 ) -> ir.Value:
     """The layer's input, quantized and as the float values that this stands for."""
     emit = Emitter(graph, f"{linear.x.name}.{chosen.numpy.name}")
@@ -184,24 +213,24 @@ def _quantized_activation(
     return wide
 
 
-def _channel_scales(rows: Array, chosen: _Format) -> Array:
-    """[n] of rows [n, K]."""
-    return storable(np.abs(rows.astype(np.float32, copy=False)).max(axis=1) / chosen.limit)
+def _parts(linear: Linear, chosen: _Type, factor: FactorOf | None) -> tuple[LazyWeight, LazyWeight]:
+    """Values [K, N] and scales [N] of a layer's weight."""
+    weight, name = linear.weight, linear.name
 
+    def rounded(start: int, stop: int) -> RoundedRows:
+        return round_rows(weight.read_rows(start, stop), chosen.form, factor=factor, name=name)
 
-def _values(linear: Linear, chosen: _Format) -> LazyWeight:
-    def quantize(rows: Array) -> Array:
-        wide = rows.astype(np.float32, copy=False)
-        return chosen.round(wide / _channel_scales(wide, chosen)[:, None])
-
-    return linear.weight.map_rows(quantize, chosen.onnx)
-
-
-def _scales(linear: Linear, chosen: _Format) -> LazyWeight:
-    read = linear.weight.read_rows
-    return LazyWeight(
-        lambda start, stop: _channel_scales(read(start, stop), chosen),
-        linear.weight.rows_shape[:1],
-        ir.DataType.FLOAT,
-        f"{linear.name}.scale",
+    values = LazyWeight(
+        lambda start, stop: rounded(start, stop).values.astype(chosen.numpy),
+        weight.rows_shape,
+        chosen.onnx,
+        name,
+        transposed=weight.transposed,
     )
+    scales = LazyWeight(
+        lambda start, stop: rounded(start, stop).scales[:, 0],
+        weight.rows_shape[:1],
+        ir.DataType.FLOAT,
+        f"{name}.scale",
+    )
+    return values, scales

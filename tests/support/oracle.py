@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import ml_dtypes
@@ -68,15 +69,58 @@ def e2m1(values: Array) -> Array:
     return nearest
 
 
+def e4m3(values: Array) -> Array:
+    """float32 values to the nearest one of E4M3, saturating."""
+    wide = np.minimum(np.asarray(values, np.float32), np.float32(448))
+    rounded: Array = wide.astype(ml_dtypes.float8_e4m3fn).astype(np.float32)
+    return rounded
+
+
 def nvfp4(values: Array, whole: float) -> Array:
     """Values [..., K] as NVFP4 has them, blocks of 16 along K; ``whole`` scales the tensor."""
     blocks = np.asarray(values, np.float32).reshape(*values.shape[:-1], -1, 16)
     peak = np.abs(blocks).max(axis=-1, keepdims=True)
-    relative = np.minimum(peak / np.float32(6) / np.float32(whole), np.float32(448))
-    scales = relative.astype(ml_dtypes.float8_e4m3fn).astype(np.float32) * np.float32(whole)
+    scales = e4m3(peak / np.float32(6) / np.float32(whole)) * np.float32(whole)
     ratio = np.divide(blocks, scales, out=np.zeros_like(blocks), where=scales > 0)
     wide: Array = e2m1(ratio) * scales.astype(np.float64)
     return wide.reshape(values.shape)
+
+
+def nvfp4_searched(values: Array, whole: float) -> Array:
+    """As `nvfp4`, each block by the one of seven scales that has the least squared error."""
+    found = np.empty(values.shape, np.float64)
+    for row, out in zip(np.asarray(values, np.float32), found, strict=True):
+        for at in range(0, len(row), 16):
+            block = row[at : at + 16]
+            tried = []
+            for reach in (6.0, 7.0, 6.5, 5.5, 5.0, 4.5, 4.0):
+                peak = np.float32(np.abs(block).max() / np.float32(whole))
+                scale = float(e4m3(peak / np.float32(reach)) * np.float32(whole))
+                tried.append(e2m1(block / np.float32(scale or 1.0)) * scale)
+            errors = [float(np.square(one - block).sum()) for one in tried]
+            out[at : at + 16] = tried[int(np.argmin(errors))]
+    return found
+
+
+def searched(
+    rows: Array, levels: Array, scales: Callable[[Array], Iterable[Array]], group: int
+) -> tuple[Array, Array]:
+    """Values [n, K] and scales [n, G] of rows [n, K], by trying each scale and each level: of the
+    least squared error of the group, the first of equals."""
+    size = group or rows.shape[1]
+    values = np.empty(rows.shape, np.float32)
+    chosen = np.empty((len(rows), rows.shape[1] // size), np.float32)
+    for index in np.ndindex(chosen.shape):
+        here = index[0], slice(index[1] * size, (index[1] + 1) * size)
+        block = rows[here]
+        least = np.inf
+        for one in scales(np.abs(block).max(keepdims=True)):
+            ratio = block / np.where(one == 0, np.float32(1), one)
+            near = levels[np.abs(ratio[:, None] - levels).argmin(axis=1)]
+            error = float(np.square(near.astype(np.float64) * one - block).sum())
+            if error < least * (1 - 1e-9):
+                least, values[here], chosen[index] = error, near, one[0]
+    return values, chosen
 
 
 def bf16(values: Array) -> Array:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -39,6 +40,10 @@ class Factor:
     shares: Float32
     weights: Float32
     damping: float
+
+
+#: Gives a factor when it is needed: all of a model's would be as large as its weights.
+FactorOf = Callable[[], Factor]
 
 
 def factor_of(hessian: Float64, group_size: int, name: str = "weight") -> Factor:

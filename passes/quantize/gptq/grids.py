@@ -13,7 +13,7 @@ from optc.passes.quantize.scheme import Scheme
 from optc.passes.quantize.two_level import GroupGrid, channel_scales, group_grid
 
 
-class Grid(Protocol):
+class Rounder(Protocol):
     """Rounds columns of m rows; a group's parameters are fixed when it is opened."""
 
     def open(self, group: int, x: Float32, weights: Float32) -> None:
@@ -24,6 +24,10 @@ class Grid(Protocol):
     def round(self, w: Float32) -> tuple[Float32, Float32]:
         """The values of a column w [m] of the open group, and what they stand for."""
         ...
+
+
+class Grid(Rounder, Protocol):
+    """Rounds to a grid of `Scheme`."""
 
     def tile(self, values: Float32) -> QuantizedTile:
         """The tile of the values [K, m], in the order of the weight's columns."""

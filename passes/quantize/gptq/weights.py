@@ -11,7 +11,7 @@ from optc.errors import InputError
 from optc.ir.linear import Linear
 from optc.ir.quantized_rows import QuantizedTile
 from optc.passes.quantize.affine import RoundRows
-from optc.passes.quantize.gptq.factor import Factor, factor_of
+from optc.passes.quantize.gptq.factor import Factor, FactorOf, factor_of
 from optc.passes.quantize.gptq.rows import gptq_rows
 from optc.passes.quantize.rounding import Float32
 from optc.passes.quantize.scheme import Scheme
@@ -41,8 +41,7 @@ class Factors:
         Raises:
             InputError: No calibration has seen its inputs.
         """
-        found = find_statistics(self._store, linear, INPUT_HESSIAN)
-        if not found:
+        if not find_statistics(self._store, linear, INPUT_HESSIAN):
             raise InputError(
                 "nothing is known of its inputs",
                 where=f"pass quantize-weights, {name}",
@@ -53,6 +52,20 @@ class Factors:
             return gptq_rows(rows, self._factor(linear, scheme.group_size, name), scheme, label)
 
         return round_rows
+
+    def later(self, linear: Linear, group_size: int, where: str) -> FactorOf:
+        """Gives the factor for the weight of ``linear`` when it is called.
+
+        Raises:
+            InputError: No calibration has seen its inputs; ``where`` says which pass asks.
+        """
+        if not find_statistics(self._store, linear, INPUT_HESSIAN):
+            raise InputError(
+                "nothing is known of its inputs",
+                where=f"{where}, {linear.name}",
+                hint="put calibrate: {hessians: true} before it, and give a --calibration text",
+            )
+        return lambda: self._factor(linear, group_size, linear.name)
 
     def _factor(self, linear: Linear, group_size: int, name: str) -> Factor:
         key = name, group_size

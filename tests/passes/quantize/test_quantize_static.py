@@ -9,8 +9,10 @@ import pytest
 from optc.errors import InputError, UnsupportedError
 from optc.passes.quantize.calibrate import Calibrate
 from optc.passes.quantize.quantize_static import QuantizeStatic
+from optc.passes.quantize.statistics import INPUT_HESSIAN
 from optc.pipeline.base import Pass
 from optc.pipeline.pipeline import Pipeline
+from optc.reference.calibration import calibration_of
 from tests.support import oracle
 from tests.support.calibration import set_input_ranges
 from tests.support.ir_text import Array, expected, f32, model_of, nodes_text
@@ -115,7 +117,7 @@ def test_nvfp4_numbers_are_those_of_the_definition() -> None:
         float(np.float16(np.float32(size) / np.float32(6 * 448)))
         for size in (np.abs(weights["w"]).max(), 4.0)
     ]
-    weight = oracle.nvfp4(np.ascontiguousarray(weights["w"].T), wholes[0]).T
+    weight = oracle.nvfp4_searched(np.ascontiguousarray(weights["w"].T), wholes[0]).T
     want = oracle.nvfp4(x, wholes[1]) @ weight + weights["b"]
     options = ort.SessionOptions()
     options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
@@ -208,3 +210,58 @@ def test_its_samples_are_what_it_writes_of_an_embedding_a_layer_and_a_head() -> 
     assert written[0] == "Gather"
     assert written.count("MatMul") == 2
     assert "QuantizeLinear" in written
+
+
+@pytest.mark.parametrize("dtype", ["int8", "fp8", "nvfp4"])
+def test_gptq_rounds_to_the_same_type_with_less_loss(dtype: str) -> None:
+    models, outputs = [_model()[0] for _ in range(2)], []
+    weights, x = _model()[1], f32(200, 16) @ f32(16, 16)
+    for model, method in zip(models, ("round", "gptq"), strict=True):
+        store = calibration_of(model)
+        for name in ("w", "v"):
+            store.put([name], INPUT_HESSIAN, (x.T @ x / len(x)).astype(np.float64))
+        report = QuantizeStatic(dtype=dtype, head=True, method=method).run(model)
+        assert sum(report.details.values()) == 2
+        assert all(kind.endswith(", gptq") == (method == "gptq") for kind in report.details)
+        outputs.append(_weights_of(model))
+    lost = [
+        sum(float(np.square(x @ (found[name] - weights[name])).sum()) for name in ("w", "v"))
+        for found in outputs
+    ]
+    assert lost[1] < 0.9 * lost[0]
+
+
+def _weights_of(model: ir.Model) -> dict[str, Array]:
+    """What the quantized weights stand for, [K, N]."""
+    found = {}
+    for name in ("w", "v"):
+        values, scale = (
+            model.graph.initializers[f"{name}.{part}"].const_value.numpy()  # type: ignore[union-attr]
+            for part in ("quantized", "scale")
+        )
+        wide = values.astype(np.float32)
+        if scale.ndim == 2:
+            whole = model.graph.initializers[f"{name}.global_scale"].const_value.numpy()  # type: ignore[union-attr]
+            wide, scale = wide / 2, np.repeat(scale.astype(np.float32), 16, axis=0) * whole
+        found[name] = wide * scale
+    return found
+
+
+def test_gptq_without_hessians_says_what_has_to_come_before() -> None:
+    with pytest.raises(InputError) as caught:
+        QuantizeStatic(dtype="nvfp4", head=True, method="gptq").run(_model()[0])
+    assert str(caught.value) == (
+        "pass quantize-static, w: nothing is known of its inputs "
+        "(put calibrate: {hessians: true} before it, and give a --calibration text)"
+    )
+
+
+def test_a_plan_needs_no_hessians() -> None:
+    static = QuantizeStatic(dtype="nvfp4", head=True, method="gptq")
+    assert static.run_unread(_model()[0], ()).count == 2
+    assert QuantizeStatic().reading_bytes(_model()[0]) == 0
+
+
+def test_methods_that_are_not_known_are_refused() -> None:
+    with pytest.raises(InputError, match=r"method=awq is not possible \(one of round, gptq\)"):
+        QuantizeStatic(method="awq")

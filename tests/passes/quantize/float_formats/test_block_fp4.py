@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from optc.ir.linear import find_linear
-from optc.passes.quantize.block_fp4 import rewrite_block_fp4
+from optc.passes.quantize.float_formats.block_fp4 import rewrite_block_fp4
 from tests.support import oracle
 from tests.support.ir_text import Array, f32, model_of, nodes_text
 from tests.support.ragged import run

@@ -1,0 +1,1 @@
+"""Trials of codes for weights that are not evenly spaced integers."""
