@@ -17,6 +17,7 @@ from optc.ir.quantized_rows import QuantizedRows
 from optc.ir.sources import sources_metadata
 from optc.ir.weights import LazyWeight
 from optc.passes.quantize.affine import RoundRows, quantized_rows
+from optc.passes.quantize.float_formats.codebook import STORED, store_layers
 from optc.passes.quantize.gptq.weights import KEPT, Factors
 from optc.passes.quantize.kept_rows import find_rows, is_left
 from optc.passes.quantize.layer_schemes import (
@@ -33,6 +34,11 @@ from optc.passes.quantize.scheme import Scheme
 from optc.pipeline.base import Pass, PassReport
 from optc.pipeline.work import Work
 from optc.reference.calibration import calibration_of
+
+#: The format that the other options describe.
+_INTEGERS = "int"
+#: Options that go with every format.
+_GENERAL = frozenset({"format", "method"})
 
 
 @dataclass(frozen=True)
@@ -63,6 +69,9 @@ class QuantizeWeights(Pass):
             the rest making up for each error (`optc.passes.quantize.gptq`), by the Hessians of
             ``calibrate: {hessians: true}`` or ``propagate-errors`` before it. The grids, and so the
             speed, are the same.
+        format: ``int``, or a type that weights of layers are stored in, with float activations:
+            ``fp8``, ``nf4``, ``mxfp4`` or ``nvfp4`` (`optc.passes.quantize.float_formats`). They
+            become ``CodebookMatMul``; head and embedding stay float.
     """
 
     name: ClassVar[str] = "quantize-weights"
@@ -77,6 +86,7 @@ class QuantizeWeights(Pass):
     layer_bits: tuple[str, ...] = ()
     embedding: bool = True
     method: str = "round"
+    format: str = _INTEGERS
 
     def __post_init__(self) -> None:
         """Refuse options that no backend takes.
@@ -84,6 +94,16 @@ class QuantizeWeights(Pass):
         Raises:
             InputError: An option is out of range; named with what is possible.
         """
+        self.check_option("format", (_INTEGERS, *STORED))
+        if self.format != _INTEGERS:
+            self.check_option("method", ("round", "gptq"))
+            for option in sorted(self.stated_options().keys() - _GENERAL):
+                self._refuse(
+                    f"format={self.format} takes no {option}: its bits and groups are its own, and "
+                    "head and embedding stay float",
+                    "leave it out",
+                )
+            return
         self.check_option("bits", BITS)
         self.check_option("head_bits", BITS)
         self.check_option("group_size", (0, *GROUP_SIZES))
@@ -113,7 +133,10 @@ class QuantizeWeights(Pass):
     @cached_property
     def layer_schemes(self) -> LayerSchemes:
         """What ``layer_bits`` says."""
-        return LayerSchemes.read(self.layer_bits, self.scheme(self.bits), f"pass {self.name}")
+        where = f"pass {self.name}"
+        if not self.layer_bits:
+            return LayerSchemes({}, where)
+        return LayerSchemes.read(self.layer_bits, self.scheme(self.bits), where)
 
     def _refuse(self, message: str, hint: str) -> NoReturn:
         raise InputError(message, where=f"pass {self.name}", hint=hint)
@@ -148,6 +171,8 @@ class QuantizeWeights(Pass):
         report = PassReport()
         head = head_of(model)
         factors = Factors(calibration_of(model)) if self.method == "gptq" else None
+        if self.format != _INTEGERS:
+            return store_layers(model, STORED[self.format], factors, f"pass {self.name}")
         work = _Rewriter(model, report, factors)
         self.layer_schemes.check_names(find_linears(model))
         for node in list(model.graph):
@@ -184,7 +209,16 @@ class QuantizeWeights(Pass):
         return fitting(self.scheme(self.head_bits if head else self.bits), linear, report)
 
     def scheme(self, bits: int) -> Scheme:
-        """The grid for weights of so many bits."""
+        """The grid for weights of so many bits.
+
+        Raises:
+            InputError: The format is not that of integers, which who asks for a grid needs.
+        """
+        if self.format != _INTEGERS:
+            self._refuse(
+                f"format={self.format} goes with no pass that rounds to integers before it",
+                "leave propagate-errors, allocate-bits and smooth: {method: awq} out",
+            )
         return Scheme(bits, self.group_size, self.symmetric, self.group_scales == "int")
 
 

@@ -237,6 +237,21 @@ def test_rounding_of_block_fp4_is_that_of_the_type() -> None:
     np.testing.assert_array_equal(got[:, 0], own)
 
 
+@pytest.mark.parametrize("group", [0, 16])
+@pytest.mark.parametrize("biased", [False, True])
+def test_codebook_matmul(group: int, biased: bool) -> None:
+    x, table = f32(3, 32), f32(16)
+    codes = (np.arange(32 * 5) * 7 % 16).reshape(32, 5).astype(np.uint8)
+    scale = np.abs(f32(2, 5) if group else f32(5)) + np.float32(0.1)
+    bias = [f32(5)] if biased else []
+    inputs = [x, codes, table, scale, *bias]
+    (got,) = call("CodebookMatMul", inputs, format="nf4", group_size=group)
+    wide = np.repeat(scale, 16, axis=0) if group else scale
+    want = x.astype(np.float64) @ (table[codes].astype(np.float64) * wide)
+    want += bias[0] if biased else 0
+    np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-5)
+
+
 @pytest.mark.parametrize("shape", [(3,), (2, 2)])
 def test_bf16_gather(shape: tuple[int, ...]) -> None:
     weight = f32(8, 5).astype(ml_dtypes.bfloat16)

@@ -5,9 +5,11 @@
 Layers of ``examples/models/pycode`` are rounded by GPTQ with the Hessians of the float32 model and
 64 windows of calibration text; head, embedding and activations stay float32. ``integer`` is what
 the engines have: integer scales and zero points of groups. ``even`` are evenly spaced levels with
-real scales and offsets, ``learned`` a table of a tensor, ``learned by 4 rows`` of every 4 rows,
-``nf4`` that of QLoRA without offsets. A scale and an offset count as the 16 bits that they have as
-integers. ``trellis`` is `trellis`, by bits and bits of the state.
+real scales and offsets, ``learned`` a table of a tensor, ``learned by 4 rows`` of every 4 rows; a
+scale and an offset count as the 16 bits that they have as integers. ``whole to`` are learned tables
+of whole numbers up to that one, with integer scales, as registers can hold them. ``stored as`` are
+the types of ``quantize-weights: {format: …}``, and ``trellis`` is `trellis`, by bits and bits of
+the state.
 """
 
 from __future__ import annotations
@@ -15,6 +17,8 @@ from __future__ import annotations
 import argparse
 import json
 from collections.abc import Callable, Sequence
+from functools import partial
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +27,9 @@ import numpy as np
 from benchmarks.proof.codes import codebook, trellis
 from benchmarks.proof.codes.layers import Float32, Judge, Layer, read_layers
 from optc.passes.quantize.affine import dequantize_rows
+from optc.passes.quantize.float_formats.block_fp4 import tensor_scale
+from optc.passes.quantize.float_formats.formats import FORMATS, NVFP4
+from optc.passes.quantize.float_formats.rows import round_rows
 from optc.passes.quantize.gptq.factor import factor_of
 from optc.passes.quantize.gptq.rows import gptq_rows
 from optc.passes.quantize.scheme import Scheme
@@ -47,26 +54,19 @@ def integer(layers: Sequence[Layer], bits: int, group: int) -> Made:
         dequantize_rows(gptq_rows(one.weight, factor_of(one.hessian, group), scheme), group)
         for one in layers
     ]
-    return _bits(layers, bits, group) + _mean(layers, lambda k: 32 / k), weights
+    return _grouped(bits, group) + _mean(layers, lambda k: 32 / k), weights
 
 
 def even(layers: Sequence[Layer], bits: int, group: int) -> Made:
     """Evenly spaced levels."""
     table = codebook.evenly(bits)
-    return _bits(layers, bits, group), [codebook.gptq(one, table, group) for one in layers]
-
-
-def nf4(layers: Sequence[Layer], bits: int, group: int) -> Made:
-    """A fixed table."""
-    table = np.array(codebook.NF4, np.float32)[:, None]
-    weights = [codebook.gptq(one, table, group, centred=True) for one in layers]
-    return _bits(layers, bits, group), weights
+    return _grouped(bits, group), [codebook.gptq(one, table, group) for one in layers]
 
 
 def learned(layers: Sequence[Layer], bits: int, group: int, rows: int = ALL) -> Made:
     """Learned tables; those of few rows are int8 levels beside the weights."""
     weights = [codebook.gptq(one, _table(one, bits, group, rows), group) for one in layers]
-    return _bits(layers, bits, group) + _mean(layers, lambda k: (8 << bits) / rows / k), weights
+    return _grouped(bits, group) + _mean(layers, lambda k: (8 << bits) / rows / k), weights
 
 
 def registers(layers: Sequence[Layer], bits: int, group: int, greatest: int) -> Made:
@@ -75,7 +75,7 @@ def registers(layers: Sequence[Layer], bits: int, group: int, greatest: int) -> 
     for one in layers:
         whole = codebook.whole_levels(_table(one, bits, group, ALL)[:, :1], greatest)
         weights.append(codebook.gptq(one, whole, group, whole=True))
-    return _bits(layers, bits, group) + _mean(layers, lambda k: 32 / k), weights
+    return _grouped(bits, group) + _mean(layers, lambda k: 32 / k), weights
 
 
 _learned: dict[tuple[Any, ...], Float32] = {}
@@ -87,6 +87,21 @@ def _table(layer: Layer, bits: int, group: int, rows: int) -> Float32:
         diagonal = layer.hessian.diagonal().astype(np.float32)
         _learned[key] = codebook.learned(layer.weight, diagonal, bits, group, rows)
     return _learned[key]
+
+
+def stored(layers: Sequence[Layer], name: str, method: str) -> Made:
+    """A float type of `optc.passes.quantize.float_formats`; one scale of each layer's tensor."""
+    form, weights = FORMATS[name], []
+    for one in layers:
+        whole = 1.0
+        if form is NVFP4:
+            whole = float(tensor_scale(float(np.abs(one.weight).max())))
+        factor = None
+        if method == "gptq":
+            factor = partial(factor_of, one.hessian, form.group_size)
+        weights.append(round_rows(one.weight, form, whole=whole, factor=factor).wide(whole))
+    bits = _mean(layers, lambda k: form.bits + form.scale_bits / (form.group_size or k))
+    return bits, weights
 
 
 def with_trellis(layers: Sequence[Layer], bits: int, state: int, *, rotate: bool) -> Made:
@@ -107,25 +122,26 @@ def trials(layers: Sequence[Layer]) -> dict[str, Callable[[], Made]]:
     found: dict[str, Callable[[], Made]] = {}
     for bits, group in GRIDS:
         label = f"{bits} bits, groups of {group}"
-        found[f"integer, {label}"] = lambda b=bits, g=group: integer(layers, b, g)
-        found[f"even, {label}"] = lambda b=bits, g=group: even(layers, b, g)
-        if bits == 4:
-            found[f"nf4, {label}"] = lambda b=bits, g=group: nf4(layers, b, g)
-        found[f"learned, {label}"] = lambda b=bits, g=group: learned(layers, b, g)
-        found[f"learned by 4 rows, {label}"] = lambda b=bits, g=group: learned(layers, b, g, 4)
+        found[f"integer, {label}"] = partial(integer, layers, bits, group)
+        found[f"even, {label}"] = partial(even, layers, bits, group)
+        found[f"learned, {label}"] = partial(learned, layers, bits, group)
+        found[f"learned by 4 rows, {label}"] = partial(learned, layers, bits, group, 4)
         for greatest in GREATEST[bits]:
             name = f"learned, whole to {greatest}, {label}"
-            found[name] = lambda b=bits, g=group, t=greatest: registers(layers, b, g, t)
+            found[name] = partial(registers, layers, bits, group, greatest)
     for bits, group in BESIDE:
         name = f"integer, {bits} bits, groups of {group}"
-        found[name] = lambda b=bits, g=group: integer(layers, b, g)
+        found[name] = partial(integer, layers, bits, group)
+    for form, method in product(("fp8", "nf4", "mxfp4", "nvfp4"), ("round", "gptq")):
+        found[f"stored as {form}, {method}"] = partial(stored, layers, form, method)
     for bits, state, rotate in TRELLISES:
         label = f"trellis, {bits} bits, state of {state}{', rotated' * rotate}"
-        found[label] = lambda b=bits, s=state, r=rotate: with_trellis(layers, b, s, rotate=r)
+        found[label] = partial(with_trellis, layers, bits, state, rotate=rotate)
     return found
 
 
-def _bits(layers: Sequence[Layer], bits: int, group: int) -> float:
+def _grouped(bits: int, group: int) -> float:
+    """A scale and an offset of a byte each."""
     return bits + 16 / group
 
 

@@ -23,11 +23,6 @@ CANDIDATES = tuple(product((1 - i / 20 for i in range(10)), (0.0, 0.25, -0.25, 0
 _ITERATIONS = 5
 _TILE = 256
 _SAMPLE = 128
-#: Quantiles of a normal distribution (Dettmers et al., QLoRA, 2023, arXiv:2305.14314, appendix E).
-NF4 = (
-    *(-1.0, -0.6961928, -0.52507305, -0.39491749, -0.28444138, -0.18477343, -0.09105004, 0.0),
-    *(0.0795803, 0.1609302, 0.2461123, 0.33791524, 0.44070983, 0.562617, 0.72295684, 1.0),
-)
 
 
 def evenly(bits: int) -> Float32:
@@ -49,11 +44,9 @@ class Codebook:
 
     Attributes:
         table: [L, 1], or [L, m] of each row.
-        centred: Offsets are 0, and a scale covers the largest magnitude.
     """
 
     table: Float32
-    centred: bool = False
 
     def open(self, group: int, x: Float32, weights: Float32) -> None:
         """Search the scale and offset of a group [g, m]."""
@@ -70,14 +63,10 @@ class Codebook:
         low, high = x.min(axis=0), x.max(axis=0)
         half = np.maximum((high - low) / 2, np.float32(1e-12))
         middle = (low + high) / 2
-        if self.centred:
-            half, middle = np.maximum(np.abs(x).max(axis=0), 1e-12), np.zeros_like(half)
         counts = np.square(weights)[:, None]
         best = np.full(x.shape[1], np.inf, np.float32)
         scale, offset = half, middle
         for share, above in CANDIDATES:
-            if self.centred and above:
-                continue
             s = half * np.float32(share)
             z = middle + s * np.float32(2 * above / (len(self.table) - 1))
             near = nearest((x - z) / s, self.table) * s + z
@@ -92,8 +81,8 @@ class Codebook:
     ) -> tuple[Float32, Float32]:
         t = nearest((x - offset) / scale, self.table)
         total = counts.sum()
-        mean_t = (counts * t).sum(axis=0) / total * (not self.centred)
-        mean_x = (counts * x).sum(axis=0) / total * (not self.centred)
+        mean_t = (counts * t).sum(axis=0) / total
+        mean_x = (counts * x).sum(axis=0) / total
         spread = (counts * np.square(t - mean_t)).sum(axis=0)
         s = (counts * (t - mean_t) * (x - mean_x)).sum(axis=0) / np.maximum(spread, 1e-20)
         s = np.where((spread > 0) & (s > 0), s, scale).astype(np.float32)
@@ -180,9 +169,7 @@ def whole_levels(table: Float32, greatest: int) -> Float32:
     return np.asarray(np.rint((table - low) / (high - low) * greatest), np.float32)
 
 
-def gptq(
-    layer: Layer, table: Float32, group: int, *, centred: bool = False, whole: bool = False
-) -> Float32:
+def gptq(layer: Layer, table: Float32, group: int, *, whole: bool = False) -> Float32:
     """The weight of a layer after GPTQ on a table, [L, 1] or [L, N]; of whole numbers if so."""
     factor = factor_of(layer.hessian, group)
     rounded = np.empty_like(layer.weight)
@@ -195,7 +182,7 @@ def gptq(
                 own, channel=channel_scales(columns, group, layer.names[0])
             )
         else:
-            grid = Codebook(own, centred)
+            grid = Codebook(own)
         rounded[rows] = round_columns(columns, factor, group, _Near(grid)).T
     return rounded
 

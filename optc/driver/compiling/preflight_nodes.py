@@ -4,9 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from optc.driver.compiling.engines import EngineTarget, engine_name
-from optc.errors import UnsupportedError
+import onnx_ir as ir
+
+from optc import registry
+from optc.driver.compiling.engines import EngineTarget, engine_name, name_engines
+from optc.errors import OptcError, UnsupportedError
 from optc.recipe import Recipe
+
+#: Where a backend may have code for what another one lacks.
+_TARGETS = ("native", "sm_120")
 
 
 def check_options(recipe: Recipe, engines: Sequence[EngineTarget]) -> None:
@@ -25,5 +31,23 @@ def check_options(recipe: Recipe, engines: Sequence[EngineTarget]) -> None:
                     raise UnsupportedError(
                         f"{engine_name(engine.backend, engine.target)}: {found.reason}",
                         where=one.spec(),
-                        hint="choose another recipe, --set other options, or leave that engine out",
+                        hint="choose another recipe, --set other options, or leave that engine "
+                        f"out; {_takers(nodes)}",
                     )
+
+
+def _takers(nodes: Sequence[ir.Node]) -> str:
+    """Which backends take all of ``nodes``, on this machine's CPU or the newest GPU."""
+    found = [name for name in registry.backend_names() if _takes(name, nodes)]
+    return f"backends that can run it: {', '.join(found) or 'none'}"
+
+
+def _takes(name: str, nodes: Sequence[ir.Node]) -> bool:
+    for target in _TARGETS:
+        try:
+            (engine,) = name_engines(f"{name}:{target}", None, name)
+        except OptcError:
+            continue  # the backend has no code for that target
+        if all(engine.backend.supports(one, engine.target).how != "unsupported" for one in nodes):
+            return True
+    return False

@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 import onnx.parser
 import onnx_ir as ir
 
-from optc.ir.functions import adapters, attention, block_fp4, heads, quantized, token_wise
+from optc.ir.functions import adapters, attention, block_fp4, codebook, heads, quantized, token_wise
 from optc.ir.functions.operator import Attributes, AttributeValue, Operator
 
 __all__ = [
@@ -42,6 +42,7 @@ OPERATORS: Mapping[str, Operator] = {
         *attention.OPERATORS,
         *quantized.OPERATORS,
         *block_fp4.OPERATORS,
+        *codebook.OPERATORS,
         *adapters.OPERATORS,
         *heads.OPERATORS,
     )

@@ -14,18 +14,37 @@ from optc.driver.compiling.preflight_nodes import check_options
 from optc.errors import UnsupportedError
 from optc.recipe import load_recipe
 
+#: Who takes integer weights with zero points, and float types.
+CPU = "out; backends that can run it: onnxruntime, tvm, tvm-cuda"
+FLOAT = "out; backends that can run it: onnxruntime, tensorrt"
+
 
 @pytest.mark.parametrize(
-    ("recipe", "engine", "message"),
+    ("recipe", "engine", "message", "takers"),
     [
-        ("int4-fast", "tensorrt:sm_89", "TensorRT takes no weights with zero points or integer"),
-        ("trt-nvfp4", "tensorrt:sm_89", "float4e2m1 has no kernels on sm_89, only from sm_100 on"),
-        ("trt-fp8", "tensorrt:sm_86,sm_89", "float8e4m3fn has no kernels on sm_86, only from"),
-        ("trt-nvfp4", "tvm", "operator optc::BlockFp4MatMul has no kernel"),
+        (
+            "int4-fast",
+            "tensorrt:sm_89",
+            "TensorRT takes no weights with zero points or integer",
+            CPU,
+        ),
+        (
+            "trt-nvfp4",
+            "tensorrt:sm_89",
+            "float4e2m1 has no kernels on sm_89, only from sm_100 on",
+            FLOAT,
+        ),
+        (
+            "trt-fp8",
+            "tensorrt:sm_86,sm_89",
+            "float8e4m3fn has no kernels on sm_86, only from",
+            FLOAT,
+        ),
+        ("trt-nvfp4", "tvm", "operator optc::BlockFp4MatMul has no kernel", FLOAT),
     ],
 )
 def test_the_engine_and_its_reason_are_named(
-    recipe: str, engine: str, message: str, tmp_path: Path
+    recipe: str, engine: str, message: str, takers: str, tmp_path: Path
 ) -> None:
     """The model does not even exist: nothing was read."""
     text = tmp_path / "text"
@@ -41,6 +60,7 @@ def test_the_engine_and_its_reason_are_named(
     name = engine.replace(":", "-").replace(",", "+") if ":" in engine else f"{engine}-native"
     assert caught.value.message.startswith(f"{name}: {message}")
     assert caught.value.where.startswith("quantize-")
+    assert caught.value.hint.endswith(takers)
     assert not (tmp_path / "out").exists()
 
 
@@ -65,3 +85,24 @@ SYMMETRIC = [
     "quantize-weights.group_scales=float",
     "quantize-weights.head_bits=8",
 ]
+
+
+@pytest.mark.parametrize("form", ["fp8", "nf4", "mxfp4", "nvfp4"])
+@pytest.mark.parametrize(
+    ("engine", "message"),
+    [
+        ("tvm", "operator optc::CodebookMatMul has no kernel"),
+        ("tensorrt:sm_120", "CodebookMatMul has no form in TensorRT's operators"),
+    ],
+)
+def test_formats_of_storage_say_who_has_them(form: str, engine: str, message: str) -> None:
+    """Whatever the recipe rounds by: nothing of a model or a text is read."""
+    sets = [f"quantize-weights.format={form}", "quantize-weights.method=gptq"]
+    recipe = load_recipe("trt-int8", sets=sets)
+    with pytest.raises(UnsupportedError) as caught:
+        check_options(recipe, name_engines(engine, None, "tvm"))
+    assert message in caught.value.message
+    assert caught.value.hint.endswith(
+        "leave that engine out; backends that can run it: onnxruntime"
+    )
+    check_options(recipe, name_engines("onnxruntime", None, "tvm"))
