@@ -21,6 +21,7 @@ KERNEL_FEATURES = (
     "avx512vl",
     "avx512_vnni",
     "avx512_bf16",
+    "avx512_vbmi2",
 )
 _V3 = ("avx2", "f16c", "fma")
 _V4 = (*_V3, "avx512bw", "avx512dq", "avx512f", "avx512vl")

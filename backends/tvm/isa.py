@@ -13,8 +13,14 @@ if TYPE_CHECKING:
 
 _AVX2 = ("avx2", "f16c", "fma")
 _AVX512_VNNI = (*_AVX2, "avx512bw", "avx512dq", "avx512f", "avx512vl", "avx512_vnni")
+#: Used where there are.
+_AVX512_EXTRA = ("avx512_bf16", "avx512_vbmi2")
 #: LLVM's spelling where it differs from Linux's.
-_LLVM_NAMES = {"avx512_vnni": "avx512vnni", "avx512_bf16": "avx512bf16"}
+_LLVM_NAMES = {
+    "avx512_vnni": "avx512vnni",
+    "avx512_bf16": "avx512bf16",
+    "avx512_vbmi2": "avx512vbmi2",
+}
 
 
 @dataclass(frozen=True)
@@ -44,6 +50,11 @@ class Isa:
         return "avx512_bf16" in self.features
 
     @property
+    def expands(self) -> bool:
+        """Whether sparse weights have kernels: vpexpandb spreads bytes to where a mask has ones."""
+        return self.vnni and "avx512_vbmi2" in self.features
+
+    @property
     def peaks(self) -> tuple[str, ...]:
         """The types that it has a multiply-add for; without VNNI that of 4 bits is faster."""
         integers = ("int8",) if self.vnni else ("int8", "int4")
@@ -67,6 +78,8 @@ class Isa:
         import tvm
 
         attributes = [f"+{_LLVM_NAMES.get(name, name)}" for name in self.features]
+        if self.expands:
+            attributes.append("+popcnt")  # every processor with AVX-512 has it
         return tvm.target.Target({"kind": "llvm", "mcpu": "x86-64", "mattr": attributes})
 
 
@@ -78,7 +91,7 @@ def isa_of(target: Target) -> Isa:
     """
     available = frozenset(target.features)
     if target.kind == "cpu" and available.issuperset(_AVX512_VNNI):
-        extra = ("avx512_bf16",) if "avx512_bf16" in available else ()
+        extra = [name for name in _AVX512_EXTRA if name in available]
         return Isa("avx512_vnni", tuple(sorted((*_AVX512_VNNI, *extra))), lanes=16, max_rows=6)
     missing = sorted(set(_AVX2) - available)
     if target.kind != "cpu" or missing:

@@ -67,7 +67,8 @@ def build_engine(
         spec=lowered.spec,
         requires={FFI_PACKAGE: ffi_version()},
         backend_data=data,
-        report=report,
+        report={**report, "zeros": lowered.sparse.to_json()},
+        warnings=lowered.sparse.lines(),
     )
 
 

@@ -8,6 +8,9 @@ through more memory than caches hold. Every kernel and every ceiling runs once i
 are the median and the best round: other programs on the machine only ever slow a round down.
 With ``--cpu-time``, one thread runs and its processor time counts, which other programs change
 least.
+
+Formats such as ``sparse50`` are int8 weights of which 50 % are zero. The last column is the median
+of each round's time as a share of int8's in the same round.
 """
 
 from __future__ import annotations
@@ -17,6 +20,7 @@ import json
 import statistics
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -29,23 +33,47 @@ from optc.backends.tvm.isa import Isa, isa_of
 from optc.backends.tvm.kernels.matmul.int_tiles import int_matmul
 from optc.backends.tvm.kernels.matmul.matmul_float import FloatMatmul, float_matmul
 from optc.backends.tvm.kernels.matmul.matmul_int import IntMatmul
+from optc.backends.tvm.kernels.matmul.matmul_sparse import SparseMatmul, sparse_matmul
 from optc.backends.tvm.kernels.matmul.matmul_two_level import TwoLevelMatmul, two_level_matmul
 from optc.backends.tvm.loaded.huge_pages import anonymous
 from optc.backends.tvm.loaded.thread_pool import want_threads
 from optc.backends.tvm.measuring.ceilings import Meter
 from optc.backends.tvm.measuring.ceilings_kernels import ceiling_kernels
+from optc.backends.tvm.weights.sparse_packing import (
+    SLACK,
+    count_nonzeros,
+    pack_sparse,
+    starts,
+)
 from optc.cpu_caches import beyond_caches
 from optc.target import parse_target, usable_threads
 
 #: Rows that are measured by default.
 ROWS = (1, 2, 4, 8, 16, 32, 512)
+#: The format that others are compared with.
+DENSE = "int8"
 
 
-Config = IntMatmul | TwoLevelMatmul | FloatMatmul
+@dataclass(frozen=True)
+class SparseFormat:
+    """A sparse matmul.
+
+    Attributes:
+        matmul: Its config.
+        zeros: Share of the weights that are zero.
+    """
+
+    matmul: SparseMatmul
+    zeros: float
 
 
-def formats(n: int, k: int) -> dict[str, Config]:
-    """The measured configs by name."""
+IntConfig = IntMatmul | TwoLevelMatmul | SparseMatmul
+Config = IntConfig | FloatMatmul
+
+
+def formats(n: int, k: int, isa: Isa) -> dict[str, Config | SparseFormat]:
+    """The measured formats by name, those that the instruction set has kernels for."""
+    shares = (50, 60, 70) if isa.expands else ()
     return {
         "int8": IntMatmul(n, k),
         "int8g128": IntMatmul(n, k, 8, 128),
@@ -62,23 +90,30 @@ def formats(n: int, k: int) -> dict[str, Config]:
         "int2g64int": TwoLevelMatmul(n, k, 64, bits=2),
         "bf16": FloatMatmul(n, k, "bfloat16"),
         "fp32": FloatMatmul(n, k),
+        **{f"sparse{share}": SparseFormat(SparseMatmul(n, k), share / 100) for share in shares},
     }
 
 
 class Kernel:
     """One compiled kernel with enough random weights that caches do not help."""
 
-    def __init__(self, config: Config, isa: Isa, clock: Callable[[], float]) -> None:
+    def __init__(
+        self, format_: Config | SparseFormat, isa: Isa, clock: Callable[[], float]
+    ) -> None:
+        config = format_.matmul if isinstance(format_, SparseFormat) else format_
         self.config, self.clock = config, clock
+        self.zeros = format_.zeros if isinstance(format_, SparseFormat) else 0.0
         self.rng = np.random.default_rng(0)
         started = time.perf_counter()
         self.peak = "int8"
-        if "int4" in isa.peaks and not isinstance(config, FloatMatmul) and config.bits < 8:
-            self.peak = "int4"
+        if "int4" in isa.peaks and isinstance(config, IntMatmul | TwoLevelMatmul):
+            self.peak = "int4" if config.bits < 8 else "int8"
         if isinstance(config, IntMatmul):
             function = int_matmul(config, isa)
         elif isinstance(config, TwoLevelMatmul):
             function = two_level_matmul(config, isa)
+        elif isinstance(config, SparseMatmul):
+            function = sparse_matmul(config, isa)
         else:
             function = float_matmul(config, isa)
             self.peak = "bf16" if config.weight_dtype == "bfloat16" and isa.bf16 else "fp32"
@@ -86,20 +121,25 @@ class Kernel:
         self.compile_s = time.perf_counter() - started
         self.function = library.get_function(config.name)
         first = self._weights()
-        self.bytes = sum(w.numpy().nbytes for w in first)
+        self.bytes = sum(w.nbytes for w in first)
         copies = -(-beyond_caches() // self.bytes)
-        self.weights = [first, *(self._weights() for _ in range(copies))]
+        sets = [first, *(self._weights(first) for _ in range(copies))]
+        self.weights = [[_in_huge_pages(values) for values in weights] for weights in sets]
         self.next = 0
 
-    def _weights(self) -> list[Any]:
-        return [self._in_huge_pages(*operand) for operand in self.config.weights.values()]
-
-    def _in_huge_pages(self, shape: tuple[int, ...], dtype: str) -> Any:
-        """Random values in memory like that of an engine's weights."""
-        values = self._values(shape, dtype)
-        memory = np.frombuffer(anonymous(values.nbytes), values.dtype).reshape(shape)
-        memory[...] = values
-        return tvm_ffi.from_dlpack(memory)
+    def _weights(self, first: list[npt.NDArray[Any]] | None = None) -> list[npt.NDArray[Any]]:
+        """Random operands; sparse ones are those of the first set, which takes long to pack."""
+        if not isinstance(self.config, SparseMatmul):
+            return [self._values(*operand) for operand in self.config.weights.values()]
+        if first is not None:
+            return first
+        n, k = self.config.n, self.config.k
+        weight = self.rng.integers(1, 128, (n, k), np.int8)
+        weight[self.rng.random((n, k), np.float32) < self.zeros] = 0
+        packed = pack_sparse(weight)
+        values = np.concatenate([packed.values, np.zeros(SLACK, np.uint8)])
+        scales = (self._values(*self.config.dense.weights["ws"]),)
+        return [packed.mask, starts(count_nonzeros(weight)), values, *scales]
 
     def _tensor(self, shape: tuple[int, ...], dtype: str) -> Any:
         return tvm.runtime.tensor(self._values(shape, dtype), tvm.cpu())
@@ -115,8 +155,8 @@ class Kernel:
     def prepare(self, rows: int) -> Callable[[], float]:
         """A call with ``rows`` rows, each time on other weights; gives the seconds it took."""
         config = self.config
-        if isinstance(config, IntMatmul | TwoLevelMatmul):
-            kp = config.k_padded
+        if isinstance(config, IntConfig):
+            kp = config.dense.k_padded if isinstance(config, SparseMatmul) else config.k_padded
             inputs = [
                 self._tensor((rows, kp), "int8"),
                 self._tensor((rows,), "float32"),
@@ -136,6 +176,14 @@ class Kernel:
         return call
 
 
+def _in_huge_pages(values: npt.NDArray[Any]) -> Any:
+    """Values in memory like that of an engine's weights."""
+    memory = np.frombuffer(anonymous(values.nbytes), values.dtype)
+    memory = memory[: values.size].reshape(values.shape)
+    memory[...] = values
+    return tvm_ffi.from_dlpack(memory)
+
+
 def measure(
     n: int, k: int, isa: Isa, cpu_time: bool, only: list[str], rows: list[int], rounds: int
 ) -> dict[str, Any]:
@@ -147,7 +195,9 @@ def measure(
         tvm_ffi, compiled_kernels(ceiling_kernels(isa), isa), isa, threads, beyond_caches(), clock
     )
     kernels = {
-        name: Kernel(c, isa, clock) for name, c in formats(n, k).items() if not only or name in only
+        name: Kernel(c, isa, clock)
+        for name, c in formats(n, k, isa).items()
+        if not only or name in only
     }
     calls = {(name, t): kernel.prepare(t) for name, kernel in kernels.items() for t in rows}
     times: dict[tuple[str, int], list[float]] = {key: [] for key in calls}
@@ -167,6 +217,9 @@ def measure(
             row[label] = {"ms": second * 1e3, "gb_per_s": read, "gop_per_s": gops}
             row[label] |= {"bandwidth": read / best["read"], "peak": gops / peak if peak else None}
             row[label]["roof"] = roof / second
+        if (DENSE, t) in times:
+            ratios = (a / b for a, b in zip(seconds, times[DENSE, t], strict=True))
+            row["of_int8"] = statistics.median(ratios)
         results.append(row)
     return {
         "isa": isa.name,
@@ -183,14 +236,17 @@ def show(report: dict[str, Any]) -> None:
     ceilings = ", ".join(f"{name} {value:.1f}" for name, value in report["ceilings"].items())
     print(f"{report['isa']}, {report['threads']} threads, N={report['n']} K={report['k']}")
     print(f"ceilings (read GB/s, else Gop/s): {ceilings}")
-    print("format     rows  median ms  best ms    GB/s  of read    Gop/s  of peak  of roof")
+    print(
+        "format     rows  median ms  best ms    GB/s  of read    Gop/s  of peak  of roof  of int8"
+    )
     for row in report["results"]:
         best = row["best"]
         peak = "      -" if best["peak"] is None else f"{best['peak']:7.2f}"
+        ratio = f"{row['of_int8']:7.3f}" if "of_int8" in row else "      -"
         print(
             f"{row['format']:10} {row['rows']:4}  {row['median']['ms']:9.3f} {best['ms']:8.3f}"
             f" {best['gb_per_s']:7.1f} {best['bandwidth']:8.2f} {best['gop_per_s']:8.0f}  {peak}"
-            f"  {best['roof']:7.2f}"
+            f"  {best['roof']:7.2f}  {ratio}"
         )
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from optc import registry
+from optc.driver.compiling.built_engine import weight_readers
 from optc.driver.compiling.engines import EngineTarget, engine_name, name_engines
 from optc.driver.compiling.limits import peak_bytes, weight_bytes
 from optc.driver.compiling.lowering import Lowered, lower
@@ -132,12 +133,13 @@ def plan(
         present = memory.sample()
     lowered = each[main]
     passes = recipes[main].pipeline.passes
+    one = () if backends == ALL else requests  # the engines of one artifact
     kv_bytes = 0
     if form_type(lowered.model) is RaggedStep:
         kv_bytes = RaggedStep.of(lowered.model).kv.bytes_per_token
     engines = tuple(
-        engine_plan(request, mine.model, limits, ceilings)
-        for request, mine in zip(requests, each, strict=True)
+        engine_plan(r, own.model, replace(limits, readers=weight_readers(one, r)), ceilings)
+        for r, own in zip(requests, each, strict=True)
     )
     paces = assumed_paces() if ceilings is None else measured_paces()
     estimate = engines[main].estimate if engines else None

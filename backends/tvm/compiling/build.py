@@ -75,6 +75,7 @@ def build_engine(
         pack_seconds=packed_at - tuned_at,
         build_seconds=time.perf_counter() - started,
         weight_bytes=weight_bytes,
+        zeros=lowered.sparse.to_json(),
     )
     return EngineBuild(
         files=(ENGINE_FILE, *files),
@@ -82,7 +83,7 @@ def build_engine(
         requires={FFI_PACKAGE: ffi_version()},
         backend_data=_backend_data(lowered, placed, isa, options.shared, schedules),
         report=report,
-        warnings=_tuning_warnings(tuning),
+        warnings=(*_tuning_warnings(tuning), *lowered.sparse.lines()),
         weight_bytes=weight_bytes if options.shared is None else 0,
     )
 

@@ -28,6 +28,7 @@ KERNELS: dict[str, tuple[str, str, str]] = {
     "elementwise": ("token_wise.elementwise", "Elementwise", "elementwise"),
     "embedding": ("token_wise.embedding", "Embedding", "embedding"),
     "quantized_embedding": ("token_wise.embedding", "QuantizedEmbedding", "quantized_embedding"),
+    "sparse_embedding": ("token_wise.sparse_embedding", "SparseEmbedding", "sparse_embedding"),
     "gather_rows": ("token_wise.gather_rows", "RowGather", "gather_rows"),
     "adapter_shrink": ("token_wise.adapters", "AdapterShrink", "adapter_shrink"),
     "adapter_grow": ("token_wise.adapters", "AdapterGrow", "adapter_grow"),
@@ -41,6 +42,7 @@ KERNELS: dict[str, tuple[str, str, str]] = {
     "tree_kv": ("kv.tree_kv", "TreeKV", "tree_kv"),
     "int_matmul": ("matmul.int_tiles", "IntMatmul", "int_matmul"),
     "two_level_matmul": ("matmul.matmul_two_level", "TwoLevelMatmul", "two_level_matmul"),
+    "sparse_matmul": ("matmul.matmul_sparse", "SparseMatmul", "sparse_matmul"),
     "float_matmul": ("matmul.matmul_float", "FloatMatmul", "float_matmul"),
 }
 

@@ -12,8 +12,8 @@ from optc.executable.executable import KV_TYPES
 from optc.roofline.costs import KernelCost, StepCosts, main_peak
 
 #: Kernels that read single rows of their weights.
-_LOOKUPS = ("embedding", "quantized_embedding")
-_INTEGER_MATMULS = ("int_matmul", "two_level_matmul")
+_LOOKUPS = ("embedding", "quantized_embedding", "sparse_embedding")
+_INTEGER_MATMULS = ("int_matmul", "two_level_matmul", "sparse_matmul")
 
 
 @dataclass

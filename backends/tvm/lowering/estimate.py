@@ -34,7 +34,7 @@ def estimate_engine(
         UnsupportedError: Nodes or shapes that the backend cannot take.
         UnavailableError: No kernel for the target.
     """
-    lowered = lower_model(model, target, options)
+    lowered = lower_model(model, target, options, exact=False)
     tensors = [tensor for weight in lowered.weights for tensor in weight.tensors]
     kernels = len(kernel_names(lowered.program))
     return EngineEstimate(

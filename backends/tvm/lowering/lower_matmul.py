@@ -21,6 +21,7 @@ from optc.backends.tvm.weights.weight_layouts import (
     table_weight,
     two_level_weight,
 )
+from optc.backends.tvm.weights.weights_file import PackedWeight
 from optc.ir.functions import operand
 
 _FLOATS = (ir.DataType.FLOAT, ir.DataType.BFLOAT16)
@@ -96,9 +97,16 @@ def _packed_integers(lowering: Lowering, node: ir.Node) -> tuple[tuple[Tensor, .
     k, n = (int(d) for d in parts.values.shape.numpy())
     values = operand(node, "weight")
     name = f"{values.name if values else ''}.packed"
-    pack = two_level_weight if _two_level(lowering, node) else integer_weight
-    packed = lowering.weight(name, lambda: pack(name, parts))
-    return packed, k, n
+    dense = two_level_weight if _two_level(lowering, node) else integer_weight
+
+    def pack() -> PackedWeight:
+        return lowering.sparse.packed(name, parts) or dense(name, parts)
+
+    return lowering.weight(name, pack), k, n
+
+
+def _is_sparse(packed: tuple[Tensor, ...]) -> bool:
+    return packed[0].dtype == "uint64"
 
 
 def _weight_parts(lowering: Lowering, node: ir.Node) -> WeightParts:
@@ -151,7 +159,10 @@ def _integer_matmul(lowering: Lowering, node: ir.Node) -> None:
         "bias": bool(biases),
     }
     kernel = "int_matmul"
-    if _two_level(lowering, node):
+    if _is_sparse(packed):
+        kernel = "sparse_matmul"
+        config = {name: config[name] for name in ("n", "k", "bias")}
+    elif _two_level(lowering, node):
         kernel = "two_level_matmul"
         config = {name: config[name] for name in ("n", "k", "bits", "group_size", "bias")}
     outputs = [("float32", (rows_of(q, "int8"), n))]
@@ -178,22 +189,27 @@ def _packed_floats(
 ) -> tuple[Tensor, ...]:
     """The packed weight of a float matmul, and of a lookup that shares it."""
     name = f"{value.name if value else ''}.matmul"
-    return lowering.weight(name, lambda: float_weight(name, weight))
+
+    def pack() -> PackedWeight:
+        lowering.sparse.float_weight(name, weight)
+        return float_weight(name, weight)
+
+    return lowering.weight(name, pack)
 
 
 def _quantized_gather(lowering: Lowering, node: ir.Node) -> None:
     """optc::QuantizedGather: tokens, the head's weight [D, V] and its parameters."""
     tokens = lowering.tensor(node.inputs[0])
     packed, width, vocab = _packed_integers(lowering, node)
-    config = {
-        "vocab": vocab,
-        "width": width,
-        **_form(lowering, node),
-        "asymmetric": len(packed) == 3,
-        "two_level": _two_level(lowering, node),
-    }
+    config: dict[str, int | bool] = {"vocab": vocab, "width": width}
+    kernel = "sparse_embedding"
+    if not _is_sparse(packed):
+        kernel = "quantized_embedding"
+        config |= _form(lowering, node)
+        config["asymmetric"] = len(packed) == 3
+        config["two_level"] = _two_level(lowering, node)
     outputs = [("float32", (tokens.shape[0], width))]
-    (out,) = lowering.call("quantized_embedding", config, [tokens, *packed], outputs)
+    (out,) = lowering.call(kernel, config, [tokens, *packed], outputs)
     lowering.tensors[node.outputs[0]] = out
 
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 import onnx_ir as ir
 
 from optc.backend import BuildOptions
+from optc.backends.tvm.isa import isa_of
 from optc.backends.tvm.kv_layout import POOL_TYPES, TILE
 from optc.backends.tvm.lowering import (
     lower_adapters,
@@ -21,6 +22,7 @@ from optc.backends.tvm.lowering.lower_attention import TREE_INPUTS, kv_config, p
 from optc.backends.tvm.lowering.lower_sampling import VOCAB_LIMIT, sample_function
 from optc.backends.tvm.lowering.walk import Handler, Lowering
 from optc.backends.tvm.program import Call, Function, Program, Tensor
+from optc.backends.tvm.weights.sparse_weights import SparseWeights
 from optc.backends.tvm.weights.weights_file import PackedWeight
 from optc.errors import InputError
 from optc.executable.executable import EngineSpec, KVGroup, LayerKV
@@ -47,15 +49,26 @@ class Lowered:
         program: For the compiler.
         weights: Packed weights, in the order of the step's arguments.
         spec: Limits and KV shape.
+        sparse: Which weights are sparse, and why others are not.
     """
 
     program: Program
     weights: tuple[PackedWeight, ...]
     spec: EngineSpec
+    sparse: SparseWeights
 
 
-def lower_model(model: ir.Model, target: Target, options: BuildOptions) -> Lowered:
+def lower_model(
+    model: ir.Model, target: Target, options: BuildOptions, *, exact: bool = True
+) -> Lowered:
     """Lower a ragged-step model (docs/normal-form.md).
+
+    Args:
+        model: The ragged step.
+        target: What the engine is for.
+        options: Limits, and whose weights it shares.
+        exact: Count the zeros of sparse weights, which reads these; else their sizes are estimated
+            and they cannot be packed.
 
     Raises:
         UnsupportedError: Nodes cannot be lowered; all are listed with their reasons.
@@ -65,7 +78,8 @@ def lower_model(model: ir.Model, target: Target, options: BuildOptions) -> Lower
     kv, adapters, tree = form.kv, form.adapters, form.tree
     inputs = step_inputs(len(kv.groups), adapters=adapters is not None, tree=tree)
     banks = lower_adapters.adapter_pools(adapters)
-    lowering = Lowering(len(kv.groups), kv.layers, two_level=target.kind == "cpu")
+    sparse = _sparse_weights(target, options, exact)
+    lowering = Lowering(len(kv.groups), kv.layers, target.kind == "cpu", sparse)
     rates = form.accept_rates
     hidden = [lower_medusa.hidden_input(model)] if rates else []
     by_name = {t.name: t for t in (*inputs, *banks, *hidden)}
@@ -107,7 +121,21 @@ def lower_model(model: ir.Model, target: Target, options: BuildOptions) -> Lower
     called = (step, *copies, *functions, *samplers)
     program = Program(called, bounds, target.name, target.features)
     spec = replace(_spec(kv, vocab, options), adapters=adapters, tree=tree)
-    return Lowered(program, weights, replace(spec, accept_rates=rates, samples=samples))
+    return Lowered(program, weights, replace(spec, accept_rates=rates, samples=samples), sparse)
+
+
+def _sparse_weights(target: Target, options: BuildOptions, exact: bool) -> SparseWeights:
+    """Whether an engine for the target, and those that will read its weights, take sparse ones."""
+    unable = [
+        t.name for t in (target, *options.readers) if t.kind != "cpu" or not isa_of(t).expands
+    ]
+    refusal = ""
+    if unable:
+        refusal = f"engines for {', '.join(dict.fromkeys(unable))} have no sparse kernels"
+    given = None
+    if options.shared is not None:
+        given = frozenset(str(item["name"]) for item in options.shared.data["weights"])
+    return SparseWeights(refusal, given, exact)
 
 
 def step_inputs(groups: int, *, adapters: bool = False, tree: bool = False) -> tuple[Tensor, ...]:

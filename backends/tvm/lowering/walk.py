@@ -14,6 +14,7 @@ import numpy.typing as npt
 import onnx_ir as ir
 
 from optc.backends.tvm.program import Call, Dim, Tensor
+from optc.backends.tvm.weights.sparse_weights import SparseWeights
 from optc.backends.tvm.weights.weight_layouts import raw_weight
 from optc.backends.tvm.weights.weights_file import PackedWeight
 from optc.errors import UnsupportedError
@@ -62,6 +63,7 @@ class Lowering:
         groups: Number of KV groups.
         kv_layers: Shape and type of the K and V of every layer.
         two_level: Whether kernels take integer scales of groups; else they become float ones.
+        sparse: Decides which weights are sparse.
         done: Nodes that an earlier one has taken in.
         failed: Reasons, by node, why something cannot be lowered.
     """
@@ -69,6 +71,7 @@ class Lowering:
     groups: int
     kv_layers: Sequence[LayerKV]
     two_level: bool = True
+    sparse: SparseWeights = field(default_factory=SparseWeights)
     tensors: dict[ir.Value, Tensor] = field(default_factory=dict)
     calls: list[Call] = field(default_factory=list)
     weights: dict[str, PackedWeight] = field(default_factory=dict)

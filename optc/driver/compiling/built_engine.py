@@ -14,6 +14,8 @@ from optc.driver.compiling.engines import SOLE_ENGINE, EngineTarget
 if TYPE_CHECKING:
     import onnx_ir as ir
 
+    from optc.target import Target
+
 TARGET = "target"
 
 
@@ -71,11 +73,8 @@ class EngineBuilder:
             own = options(request)
             shared = own.shared or shared_weights(built, request)
             last = request is self.requests[-1]
-            built.append(
-                self._build(
-                    role, request, model if last else model.clone(), replace(own, shared=shared)
-                )
-            )
+            limits = replace(own, shared=shared, readers=weight_readers(self.requests, request))
+            built.append(self._build(role, request, model if last else model.clone(), limits))
         return built
 
     def _build(
@@ -111,6 +110,12 @@ def engine_of(role: str, request: EngineTarget) -> str:
 def shared_weights(built: Sequence[BuiltEngine], request: EngineTarget) -> SharedWeights | None:
     """The weights of an earlier engine that the one of ``request`` can read."""
     return next((b.weights for b in built if _can_read(request, b.request)), None)
+
+
+def weight_readers(requests: Sequence[EngineTarget], owner: EngineTarget) -> tuple[Target, ...]:
+    """Targets of the other engines that can read the weights of one of ``requests``."""
+    others = (request for request in requests if request is not owner)
+    return tuple(request.target for request in others if _can_read(request, owner))
 
 
 def weight_copies(requests: Sequence[EngineTarget]) -> int:

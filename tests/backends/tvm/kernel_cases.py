@@ -26,6 +26,7 @@ from optc.backends.tvm.kernels.token_wise import (
     embedding,
     norm,
     quantize,
+    sparse_embedding,
 )
 from optc.backends.tvm.kernels.token_wise import gather_rows as rows
 from optc.target import host_features, known_targets
@@ -41,6 +42,7 @@ _FUNCTIONS: dict[type, Any] = {
     elementwise.Elementwise: elementwise.elementwise,
     embedding.Embedding: embedding.embedding,
     embedding.QuantizedEmbedding: embedding.quantized_embedding,
+    sparse_embedding.SparseEmbedding: sparse_embedding.sparse_embedding,
     rows.RowGather: rows.gather_rows,
     adapters.AdapterShrink: adapters.adapter_shrink,
     adapters.AdapterGrow: adapters.adapter_grow,

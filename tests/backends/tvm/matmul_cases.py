@@ -20,6 +20,7 @@ from optc.backends.tvm.kernels.dsl import pipeline
 from optc.backends.tvm.kernels.matmul.int_tiles import int_matmul
 from optc.backends.tvm.kernels.matmul.matmul_float import FloatMatmul, float_matmul
 from optc.backends.tvm.kernels.matmul.matmul_int import IntMatmul
+from optc.backends.tvm.kernels.matmul.matmul_sparse import SparseMatmul, sparse_matmul
 from optc.backends.tvm.kernels.matmul.matmul_two_level import TwoLevelMatmul, two_level_matmul
 from optc.backends.tvm.weights.packing import (
     pack_bfloat16,
@@ -28,12 +29,19 @@ from optc.backends.tvm.weights.packing import (
     pack_groups,
     pack_int,
 )
+from optc.backends.tvm.weights.sparse_packing import (
+    SLACK,
+    ZERO,
+    count_nonzeros,
+    pack_sparse,
+    starts,
+)
 from optc.target import Target, host_features, known_targets
 from tests.backends.tvm.kernel_cases import DEVICE, blank
 from tests.backends.tvm.weights.unpacking import round_bfloat16
 
 Array = npt.NDArray[Any]
-Config = IntMatmul | TwoLevelMatmul | FloatMatmul
+Config = IntMatmul | TwoLevelMatmul | SparseMatmul | FloatMatmul
 
 #: Integer scales of groups by bits: 255 / (2 ** bits - 1), so that all values are within int8.
 GREATEST_SCALE = {2: 85, 3: 36, 4: 17, 5: 8, 6: 4}
@@ -41,7 +49,8 @@ GREATEST_SCALE = {2: 85, 3: 36, 4: 17, 5: 8, 6: 4}
 V3 = known_targets()["x86-64-v3"]
 V4 = known_targets()["x86-64-v4-vnni"]
 V4_BF16 = Target("v4-bf16", "cpu", (*V4.features, "avx512_bf16"))
-TARGETS = {target.name: target for target in (V3, V4, V4_BF16)}
+V4_SPARSE = Target("v4-sparse", "cpu", (*V4.features, "avx512_vbmi2"))
+TARGETS = {target.name: target for target in (V3, V4, V4_BF16, V4_SPARSE)}
 
 
 def isa_that_runs(name: str) -> Isa:
@@ -60,6 +69,7 @@ def compiled(config: Config, isa: Isa) -> Any:
     builders = {
         IntMatmul: int_matmul,
         TwoLevelMatmul: two_level_matmul,
+        SparseMatmul: sparse_matmul,
         FloatMatmul: float_matmul,
     }
     module = tvm.IRModule({config.name: builders[type(config)](config, isa)})
@@ -166,6 +176,28 @@ def two_level_case(config: TwoLevelMatmul, rows: int, seed: int = 0) -> tuple[In
     packed = [
         pack_int(stored, config.bits),
         pack_groups(scales.astype(np.uint8), (128 - zeros).astype(np.uint8)),
+        pack_columns(case.scales, np.float32),
+    ]
+    return case, packed + [case.bias] * config.bias
+
+
+def sparse_case(
+    config: SparseMatmul, rows: int, zeros: float, seed: int = 0
+) -> tuple[IntCase, list[Array]]:
+    """The matmul by dense weights that it stands for, and its own weights, packed; a share
+    ``zeros`` of them is zero, and some others have the least and the greatest value."""
+    rng = np.random.default_rng(seed)
+    case = int_case(config.dense, rows, seed)
+    stored = case.stored.copy()
+    stored[rng.random(stored.shape) < 0.02] = 0
+    stored[rng.random(stored.shape) < zeros] = ZERO
+    case = replace(case, stored=stored)
+    weight = (stored - np.uint8(ZERO)).view(np.int8)
+    mask, values = pack_sparse(weight)
+    packed = [
+        mask,
+        starts(count_nonzeros(weight)),
+        np.concatenate([values, np.full(SLACK, 77, np.uint8)]),
         pack_columns(case.scales, np.float32),
     ]
     return case, packed + [case.bias] * config.bias

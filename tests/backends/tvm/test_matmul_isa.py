@@ -13,7 +13,7 @@ from optc.backends.tvm.kernels.matmul.matmul_two_level import TALL_ROWS, TwoLeve
 from optc.backends.tvm.kernels.matmul.places import BLOCK, LINE, NEAR, STRANDS, WINDOW, in_turn
 from optc.errors import UnavailableError
 from optc.target import Target
-from tests.backends.tvm.matmul_cases import V3, V4, V4_BF16, assembly
+from tests.backends.tvm.matmul_cases import V3, V4, V4_BF16, V4_SPARSE, assembly
 
 BYTES = IntMatmul(192, 256)
 NIBBLES = IntMatmul(200, 256, 4, 32)
@@ -36,6 +36,14 @@ def test_uses_no_feature_that_the_target_lacks() -> None:
         assert set(isa_of(target).features) <= set(target.features)
     attributes = isa_of(V4_BF16).tvm_target().attrs["mattr"]
     assert {"+avx512vnni", "+avx512bf16", "+fma"} <= set(attributes)
+
+
+def test_spreads_bytes_where_there_is_an_instruction() -> None:
+    expected = {V3: False, V4: False, V4_BF16: False, V4_SPARSE: True}
+    assert {target: isa_of(target).expands for target in expected} == expected
+    attributes = isa_of(V4_SPARSE).tvm_target().attrs["mattr"]
+    assert {"+avx512vbmi2", "+popcnt"} <= set(attributes)
+    assert "+popcnt" not in isa_of(V4).tvm_target().attrs["mattr"]
 
 
 def test_says_what_a_target_lacks() -> None:

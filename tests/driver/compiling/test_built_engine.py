@@ -15,6 +15,7 @@ from optc.driver.compiling.built_engine import (
     engine_of,
     shared_weights,
     weight_copies,
+    weight_readers,
 )
 from optc.driver.compiling.engines import EngineTarget, name_engines
 from tests.support.models import Dense, dense_model
@@ -66,6 +67,9 @@ def test_weights_are_written_once_where_they_fit(
     assert [o.shared for _, o in backends["tvm"].built] == [None, built[0].weights]
     assert shared_weights(built, requests[1]) is None
     assert shared_weights([], requests[0]) is None
+    targets = [request.target for request in requests]
+    assert [o.readers for _, o in backends["tvm"].built] == [(targets[2],), (targets[0],)]
+    assert weight_readers(requests, requests[1]) == ()
     assert weight_copies(requests) == 2
     assert weight_copies(requests[:1]) == 1
 

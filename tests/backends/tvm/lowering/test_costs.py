@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 
 import pytest
 
@@ -23,6 +24,7 @@ from tests.backends.tvm.engine_driver import (
     INT8_KV,
     SHAPE,
 )
+from tests.backends.tvm.sparse_models import SPARSE, pruned_model
 from tests.runtime.support.toy import toy_spec
 from tests.support.families import model_after
 
@@ -68,6 +70,22 @@ def test_bytes_are_each_weight_once_looked_up_rows_and_kv(name: str) -> None:
     work = step_work(spec, [3], [40], 3)
     kv = (40 + (24 + 3 - 1)) * 2 * 32 * 4
     assert found.bytes_of(work) == pytest.approx(weights + NORMS + 3 * row + kv)
+
+
+def test_sparse_weights_cost_their_mask_their_values_and_where_they_begin() -> None:
+    lowered = lower_model(
+        pruned_model(INT8, replace(SHAPE, tied=False), zeros=0.6), SPARSE, OPTIONS
+    )
+    found = step_costs(lowered.program, isa_of(SPARSE).peaks)
+    total = sum(found.kernels[name].bytes["1"] for name in found.kernels if "matmul" in name)
+    tensors = [w.tensors[2] for w in lowered.weights if w.tensors[0].dtype == "uint64"]
+    values = sum(int(tensor.shape[0]) for tensor in tensors)
+    assert values - 9 * 64 == pytest.approx(0.4 * (LAYERS * LAYER + HEAD), rel=0.02)
+    blocks = sum(n // 64 for n in (128, 64, 128, 64) * LAYERS) + 2
+    assert total == values + (LAYERS * LAYER + HEAD) / 8 + blocks * (4 * 8 + 64 * 4)
+    work = step_work(toy_spec((0, 24)), [3], [40], 3)
+    assert found.ops_of(work) == costs(INT8).ops_of(work)
+    assert found.peak == "int8"
 
 
 def test_kv_bytes_are_those_of_its_type() -> None:

@@ -9,7 +9,7 @@ import numpy as np
 import onnx_ir as ir
 import pytest
 
-from optc.backend import NATIVE, Support
+from optc.backend import NATIVE, SharedWeights, Support
 from optc.backends.tvm import BACKEND, runtime_libs
 from optc.backends.tvm.lowering.lower_model import Lowered, lower_model
 from optc.backends.tvm.program import Program
@@ -26,6 +26,7 @@ from tests.backends.tvm.engine_driver import (
     OPTIONS,
     SHAPE,
 )
+from tests.backends.tvm.sparse_models import SPARSE, UNTIED, pruned_model
 from tests.support.families import model_after
 from tests.support.models import Dense, dense_model
 
@@ -137,6 +138,57 @@ def test_integer_scales_have_kernels_on_cpus_and_are_int8_on_cuda() -> None:
     assert [t.dtype for t in packed] == ["uint8", "uint8", "float32"]
     int8 = lower_model(model_after(INT8, SHAPE), parse_target("sm_80"), OPTIONS)
     assert [c.config for c in calls[1]] == [c.config for c in int8.program.functions[0].calls]
+
+
+def test_weights_with_many_zeros_are_sparse_where_the_target_has_kernels() -> None:
+    sparse, dense = (lower_model(pruned_model(INT8), t, OPTIONS) for t in (SPARSE, V3))
+    calls = [lowered.program.functions[0].calls for lowered in (sparse, dense)]
+    matmuls = [
+        [c for c in of if c.kernel == kernel]
+        for of, kernel in zip(calls, ("sparse_matmul", "int_matmul"), strict=True)
+    ]
+    assert [len(found) for found in matmuls] == [9, 9]
+    assert matmuls[0][-1].config == {"n": 128, "k": 64, "bias": False}
+    # layers share their kernels, whatever the number of their values
+    assert len({c.key for c in matmuls[0]}) == len({c.key for c in matmuls[1]})
+    arguments = {t.name: t for t in sparse.program.functions[0].arguments}
+    packed = [arguments[name] for name in matmuls[0][-1].inputs[3:]]
+    values = round((1 - sparse.sparse.stored[packed[0].name.removesuffix(".mask")]) * 128 * 64)
+    assert [t.shape for t in packed] == [(2, 16, 4), (2, 1, 4), (values + 64,), (2, 1, 64)]
+    assert [t.dtype for t in packed] == ["uint64", "int64", "uint8", "float32"]
+    assert sparse.sparse.lines() == ()
+    assert dense.sparse.lines()[0].endswith("engines for x86-64-v3 have no sparse kernels")
+
+
+def test_tokens_are_looked_up_in_a_sparse_head() -> None:
+    shape = replace(UNTIED, tied=True)
+    lowered = lower_model(pruned_model(INT8, shape), SPARSE, OPTIONS)
+    lookup, *_, head, _ = lowered.program.functions[0].calls
+    assert (lookup.kernel, head.kernel) == ("sparse_embedding", "sparse_matmul")
+    assert lookup.config == {"vocab": 128, "width": 64}
+    assert lookup.inputs[1:] == head.inputs[3:]
+    assert len(lowered.sparse.stored) == 9
+
+
+def test_engines_that_share_weights_store_them_as_all_can_read_them() -> None:
+    model = pruned_model(INT8)
+    sparse = lower_model(model, SPARSE, OPTIONS)
+    dense = lower_model(model, SPARSE, replace(OPTIONS, readers=(V3, parse_target("sm_80"))))
+    assert not dense.sparse.stored
+    (line,) = dense.sparse.lines()
+    assert line.endswith("engines for x86-64-v3, cuda:sm_80 have no sparse kernels")
+    for first in (sparse, dense):
+        names = [{"name": t.name} for weight in first.weights for t in weight.tensors]
+        shared = SharedWeights("../first", {"weights": names})
+        second = lower_model(model, SPARSE, replace(OPTIONS, shared=shared))
+        assert [w.tensors for w in second.weights] == [w.tensors for w in first.weights]
+
+
+def test_sparse_bfloat16_weights_are_named() -> None:
+    lowered = lower_model(pruned_model(BF16), SPARSE, OPTIONS)
+    (line,) = lowered.sparse.lines()
+    assert line.startswith("9 weights with ")
+    assert line.endswith("are stored dense: there is no sparse kernel for bfloat16")
 
 
 def test_softcap_of_the_logits_is_one_call() -> None:
