@@ -56,15 +56,21 @@ def compare_continuations(
     count = max(1, min(CONTINUED_TOKENS, room - prompt))
     prompts = windows[:PROMPTS, :prompt]
     sequence = SingleSequence(executable, prompt + count - 1)
-    texts = np.stack([_continued(sequence, ids, count) for ids in prompts])
+    texts = np.stack([continued(sequence, ids, count) for ids in prompts])
     hidden = reference.run(texts[:, :-1]).reshape(*texts[:, :-1].shape, -1)
     chosen = _best_tokens(reference, hidden[:, prompt - 1 :])
     parted = np.pad(chosen != texts[:, prompt:], ((0, 0), (0, 1)), constant_values=True)
     return Continuations(prompt, count, tuple(parted.argmax(axis=1).tolist()))
 
 
-def _continued(sequence: SingleSequence, prompt: Int32, count: int) -> Int32:
-    """The prompt [P] and ``count`` tokens that the engine decodes greedily, [P + count]."""
+def continued(sequence: SingleSequence, prompt: Int32, count: int) -> Int32:
+    """The prompt [P] and ``count`` tokens that an engine decodes greedily, [P + count].
+
+    Args:
+        sequence: Has room for all of them but the last; is begun anew.
+        prompt: [P] token ids.
+        count: At least 1.
+    """
     sequence.restart()
     logits = sequence.prefill(prompt)
     row = np.zeros(1, np.int32)

@@ -55,7 +55,10 @@ class CompileOptions:
             a compile that is predicted to need more is refused before its long stages, and one
             that takes more all the same is stopped.
         draft: Folder of a smaller model with the same tokenizer, which drafts tokens for this one
-            (``optc.load(..., speculate="draft")``); compiled with the same recipe.
+            (``optc.load(..., speculate="draft")``), compiled with the same recipe; or a draft made
+            of this model itself: ``self:bits=2`` by a recipe of fewer bits, ``self:depth=0.5`` of
+            fewer layers, both with a comma; ``self:auto`` makes the one that is predicted to gain
+            most, or none.
         medusa: Folder of Medusa heads for this model (``examples/training/train_medusa.py`` trains
             them), which draft tokens with ``optc.load(..., speculate="medusa")``.
         adapters: Room for LoRA adapters at run time: ``max=8,rank=16``.
@@ -117,8 +120,10 @@ class CompileOptions:
     max_ram: str | int | None = option(
         None, f"Refuse to take more memory, {SIZE_HELP}.", metavar="SIZE"
     )
-    draft: Path | None = option(
-        None, "Folder of a smaller model that drafts tokens for it.", kind="path", metavar="FOLDER"
+    draft: str | Path | None = option(
+        None,
+        "Folder of a smaller model that drafts tokens for it, or a draft made of it.",
+        metavar="FOLDER|self:bits=2|self:auto",
     )
     medusa: Path | None = option(
         None, "Folder of Medusa heads that draft tokens for it.", kind="path", metavar="FOLDER"

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from optc.cli.bisect_tables import bisect_tables
+from optc.cli.draft_line import draft_figures, draft_line
 from optc.cli.options import PATH, add_options
 from optc.cli.output import (
     byte_text,
@@ -46,7 +47,7 @@ def command(as_json: bool, **options: Any) -> None:
     values = {"artifact": str(artifact.path), "digest": artifact.digest}
     keys = ("passes", "gates", "engines", "storage", "peak_anon_bytes", "seconds", "bisect")
     if as_json:
-        figures = {key: report[key] for key in keys if key in report}
+        figures = {key: report[key] for key in keys if key in report} | draft_figures(report)
         for engine in figures["engines"]:
             del engine["build"]  # kernel and layer tables: report.json has them
         print_json("compile", {**values, **figures}, report["warnings"])
@@ -58,6 +59,8 @@ def command(as_json: bool, **options: Any) -> None:
     if len(report["engines"]) > 1:
         show(engines_table(report["engines"]))
         click.echo(f"duplicated across engines: {byte_text(storage['duplicated_bytes'])}")
+    if line := draft_line(report):
+        click.echo(line)
     click.echo(
         f"{artifact.path}: {byte_text(storage['bytes'])} in {report['seconds']:.1f} s, "
         f"peak memory {byte_text(report['peak_anon_bytes'])}"

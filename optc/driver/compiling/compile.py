@@ -181,12 +181,8 @@ class _Compile:
             return None
         with self._stage("import draft"):
             from optc.driver.drafts.draft import import_draft
-            from optc.ir.graph import width
 
-            vocabulary = width(lowered.model.graph.outputs[0])
-            return import_draft(
-                self.options, self.options.asked.draft, self.writer, tokenizer, vocabulary
-            )
+            return import_draft(self.options, self.writer, lowered, tokenizer)
 
     def _build(self, lowered: Lowered, limits: BuildOptions) -> list[BuiltEngine]:
         def limits_of(request: EngineTarget) -> BuildOptions:
@@ -213,6 +209,12 @@ class _Compile:
                 from optc.driver.drafts.draft import build_draft
 
                 drafts.append(build_draft(options, draft, writer, engines))
+        if options.candidates:
+            with self._stage("draft"):
+                from optc.driver.drafts.made_of_target import DraftMaker
+
+                maker = DraftMaker(options, writer, self.scratch, lowered, engines, tokenizer)
+                drafts.append(maker.make())
         if options.asked.self_draft is not None:
             with self._stage("self-draft"):
                 from optc.driver.drafts.self_draft import build_self_draft

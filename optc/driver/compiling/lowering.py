@@ -99,6 +99,24 @@ def lower_dense(
     return tuple(rest.run(model, []))
 
 
+def lower_again(model: ir.Model, options: ResolvedOptions) -> Lowered:
+    """Run those passes of another recipe on ``model``, a copy of a `Lowered.reference`, that it has
+    not seen, in place.
+
+    Raises:
+        InputError: A pass's precondition does not hold, or it is predicted to need more memory than
+            is allowed.
+        UnsupportedError: Something is not recognized, or a required pass found nothing.
+    """
+    pipeline, leading = _pipeline(options)
+    reference, passes = model.clone(), pipeline.passes[leading:]
+    check_passes(model, passes, options.max_ram_bytes)
+    rest = replace(pipeline, passes=tuple(one.for_part(model) for one in passes))
+    with telling(options.progress):
+        runs = rest.run(model, [])
+    return Lowered(model, reference, tuple(runs), rest.settled(runs).spec())
+
+
 def _pipeline(options: ResolvedOptions) -> tuple[Pipeline, int]:
     """The recipe's pipeline, and how many of its first passes lead to the dense form."""
     pipeline = options.recipe.pipeline

@@ -15,10 +15,13 @@ from optc.driver.compiling.preflight import (
     check_measurable,
 )
 from optc.driver.compiling.preflight_nodes import check_options
+from optc.driver.drafts.draft_spec import DraftSpec, parse_draft
+from optc.driver.recipes.draft_recipes import DraftCandidate, draft_candidates
 from optc.driver.recipes.kv_types import check_kv_type
 from optc.driver.recipes.recipe_options import check_text, resolve_recipe
 from optc.errors import InputError
 from optc.importer.model_folder import model_folder, model_name
+from optc.machine import this_machine
 from optc.options import AUTO, CompileOptions
 from optc.progress import Progress, no_progress
 from optc.recipe import Recipe
@@ -42,6 +45,8 @@ class ResolvedOptions:
         max_ram_bytes: Most anonymous and shared memory; 0 is no limit.
         progress: Told what goes on.
         warnings: What the user should know, one sentence each.
+        draft_folder: Of a draft model; None is none.
+        candidates: Drafts made of the target, of which there will be one at most.
     """
 
     asked: CompileOptions
@@ -53,6 +58,8 @@ class ResolvedOptions:
     max_ram_bytes: int = 0
     progress: Progress = no_progress
     warnings: tuple[str, ...] = ()
+    draft_folder: Path | None = None
+    candidates: tuple[DraftCandidate, ...] = ()
 
     def for_draft(self) -> ResolvedOptions:
         """The same with the recipe of a draft model; its graphs are neither dumped nor kept."""
@@ -78,7 +85,11 @@ def resolve_options(
     check_kv_type(whole, engines)
     check_additions(whole, engines)
     check_options(whole, engines)
-    _check_files(asked)
+    specs = () if asked.draft is None else parse_draft(str(asked.draft))
+    folder = None if specs or asked.draft is None else Path(asked.draft)
+    _check_files(asked, folder)
+    _check_choice(specs, engines)
+    candidates = draft_candidates(specs, loaded, asked, source, engines)
     if asked.self_draft is not None:
         check_self_draft(engines)
         if isinstance(asked.self_draft, str) and asked.self_draft != AUTO:
@@ -98,15 +109,26 @@ def resolve_options(
         max_ram_bytes=_bytes(asked.max_ram),
         progress=progress,
         warnings=tuple(warnings),
+        draft_folder=folder,
+        candidates=candidates,
     )
 
 
-def _check_files(asked: CompileOptions) -> None:
+def _check_choice(specs: Sequence[DraftSpec], engines: Sequence[EngineTarget]) -> None:
+    """Refuse to choose among drafts where no engine runs whose gain could be measured."""
+    if len(specs) > 1 and all(this_machine().misfit(engine.target) for engine in engines):
+        raise InputError(
+            "none of the engines runs on this machine, and what drafts gain cannot be measured",
+            where="--draft self:auto",
+            hint=f"name one: --draft {specs[0].text}",
+        )
+
+
+def _check_files(asked: CompileOptions, draft: Path | None) -> None:
     if asked.eval_text is not None:
         check_text(asked.eval_text, "--eval-text")
     if asked.schedules is not None and not asked.tune:
         check_text(asked.schedules, "--schedules")
-    draft = asked.draft
     if draft is not None and not (model_folder(draft) / "config.json").is_file():
         raise InputError(f"no model (config.json) in {draft}", where="--draft")
 

@@ -24,11 +24,11 @@ from optc.reference.partition import Block, Partition, partition
 #: Windows of text and their tokens: agreement within about two hundredths.
 WINDOWS, TOKENS = 6, 256
 #: Most drafts in a row that are considered.
-_MOST_DRAFTS = 8
+MOST_DRAFTS = 8
 #: What verifying one more row costs, as a share of a step.
-_ROW = 0.03
+ROW_COST = 0.03
 #: Less than this is within the error of the prediction.
-_LEAST_SPEEDUP = 1.05
+LEAST_SPEEDUP = 1.05
 
 
 @dataclass(frozen=True)
@@ -99,7 +99,7 @@ def choose_layers(model: ir.Model, tokens: Int32, threads: int) -> LayerChoice:
         agreement = float(np.mean(likeliest(cut, tokens, threads) == whole))
         candidates.append(predict(layers, agreement, cost_of(parts, layers)))
     best = max(candidates, key=lambda one: one.speedup, default=None)
-    pays = best is not None and best.speedup >= _LEAST_SPEEDUP
+    pays = best is not None and best.speedup >= LEAST_SPEEDUP
     return LayerChoice(tuple(candidates), best.layers if best is not None and pays else None)
 
 
@@ -139,9 +139,9 @@ def predict(layers: int, agreement: float, cost: float) -> Candidate:
 
     def speedup(drafts: int) -> float:
         tokens = sum(agreement**accepted for accepted in range(drafts + 1))
-        return tokens / (1 + drafts * (cost + _ROW))
+        return tokens / (1 + drafts * (cost + ROW_COST))
 
-    drafts = max(range(1, _MOST_DRAFTS + 1), key=speedup)
+    drafts = max(range(1, MOST_DRAFTS + 1), key=speedup)
     return Candidate(layers, agreement, cost, drafts, speedup(drafts))
 
 

@@ -5,21 +5,25 @@ from __future__ import annotations
 import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from optc import importer
 from optc.artifact import ArtifactWriter, Source, TokenizerEntry
 from optc.backend import BuildOptions
 from optc.driver.compiling.built_engine import BuiltEngine, EngineBuilder
 from optc.driver.compiling.limits import check_disk
-from optc.driver.compiling.lowering import lower
+from optc.driver.compiling.lowering import Lowered, lower
 from optc.driver.compiling.options import ResolvedOptions
 from optc.driver.compiling.tokenizer import write_tokenizer
+from optc.driver.recipes.draft_recipes import DraftCandidate
 from optc.errors import InputError
 from optc.importer import ImportedModel
 from optc.ir.graph import width
+from optc.reference.partition import partition
 from optc.runtime.speculative.drafters.draft_artifact import check_same_tokenizer
+
+if TYPE_CHECKING:
+    import onnx_ir as ir
 
 ROLE = "draft"
 _SCRATCH = "draft-tokenizer"
@@ -44,24 +48,30 @@ class Draft:
 
 def import_draft(
     options: ResolvedOptions,
-    source: Path,
     writer: ArtifactWriter,
+    target: Lowered,
     tokenizer: TokenizerEntry | None,
-    vocabulary: int | None,
-) -> ImportedModel:
-    """The draft model, checked before the target is built.
+) -> ImportedModel | None:
+    """The draft model, or what will be made of the target, checked before the target is built.
 
     Args:
         options: Of the compile.
-        source: Folder of the draft model.
         writer: Of the artifact.
+        target: The target.
         tokenizer: The target's.
-        vocabulary: Width of the target's logits.
+
+    Returns:
+        None where the draft is made of the target.
 
     Raises:
-        InputError: The folder is no model, or its tokenizer or vocabulary is not the target's.
+        InputError: The folder is no model, its tokenizer or vocabulary is not the target's, or
+            what is asked for cannot be made of the target.
         UnsupportedError: Something in the draft is not recognized.
     """
+    source, vocabulary = options.draft_folder, width(target.model.graph.outputs[0])
+    if source is None:
+        _check_candidates(options.candidates, target.reference, tokenizer)
+        return None
     imported = importer.import_model(source, allow_remote_code=options.asked.allow_remote_code)
     _check_tokenizer(imported, writer, tokenizer, options.asked.allow_remote_code)
     own = width(imported.model.graph.outputs[0])
@@ -97,18 +107,39 @@ def build_draft(
     own = options.for_draft()
     lowered = lower(imported.model, own)
     check_disk(lowered.model, writer)
-    specs = [built.build.spec for built in targets]
-    limits = BuildOptions(
-        max_context=min(imported.max_context, *(spec.max_context for spec in specs)),
-        max_ram_bytes=own.max_ram_bytes,
-        tune=own.asked.tune,
-        schedules=own.asked.schedules,
-    )
+    limits = draft_limits(own, targets, imported.max_context)
     described = Source(imported.name, imported.source_digest, imported.family, imported.config)
     builder = EngineBuilder(writer, own.engines, described)
     engines = tuple(builder.build_all(ROLE, lowered.model, lambda request: limits))
     warnings = tuple(f"draft: {text}" for text in (*imported.warnings, *lowered.warnings))
     return Draft(ROLE, engines, {"passes": [run.to_json() for run in lowered.runs]}, warnings)
+
+
+def _check_candidates(
+    candidates: Sequence[DraftCandidate], reference: ir.Model, tokenizer: TokenizerEntry | None
+) -> None:
+    """Refuse what cannot be made of the target, or not be chosen without text."""
+    for candidate in candidates:
+        if candidate.spec.depth is not None:
+            candidate.spec.layers(len(partition(reference).blocks))
+    if len(candidates) > 1 and tokenizer is None:
+        raise InputError(
+            "the model has no tokenizer, and no text to choose by",
+            where="--draft self:auto",
+            hint=f"name one: --draft {candidates[0].spec.text}",
+        )
+
+
+def draft_limits(
+    options: ResolvedOptions, targets: Sequence[BuiltEngine], max_context: int
+) -> BuildOptions:
+    """Limits of engines that draft for ``targets`` and are of a model of this context."""
+    return BuildOptions(
+        max_context=min(max_context, *(built.build.spec.max_context for built in targets)),
+        max_ram_bytes=options.max_ram_bytes,
+        tune=options.asked.tune,
+        schedules=options.asked.schedules,
+    )
 
 
 def _check_tokenizer(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from optc.driver.drafts.draft_spec import parse_draft
 from optc.driver.recipes.budget import measured_budget
 from optc.errors import InputError
 from optc.options import CompileOptions
@@ -37,7 +38,7 @@ def resolve_recipe(source: Path, asked: CompileOptions) -> tuple[Recipe, Recipe,
     warnings: list[str] = []
     if asked.budget is not None:
         loaded = with_budget(loaded, measured_budget(asked.budget))
-    loaded = _calibrated(loaded, asked, source, warnings)
+    loaded = calibrated(loaded, asked, source, warnings)
     whole = loaded if asked.adapters is None else with_adapters(loaded, asked.adapters)
     if asked.medusa is not None:
         whole = _with_heads(whole, asked.medusa)
@@ -54,14 +55,24 @@ def check_text(path: Path, where: str) -> None:
         raise InputError(f"no such file: {path}", where=where)
 
 
-def _calibrated(recipe: Recipe, asked: CompileOptions, source: Path, warnings: list[str]) -> Recipe:
-    """The recipe with its text to calibrate with; a warning if it wants none, or if it is the
-    shipped one."""
+def calibrated(recipe: Recipe, asked: CompileOptions, source: Path, warnings: list[str]) -> Recipe:
+    """The recipe with its text to calibrate with; a warning if nothing wants one, or if it is the
+    shipped one.
+
+    Args:
+        recipe: Validated.
+        asked: What the user said.
+        source: Folder of the model.
+        warnings: Gets the warnings.
+
+    Raises:
+        InputError: The text is missing.
+    """
     text = asked.calibration
     if text is not None:
         check_text(text, "--calibration")
     if not calibrates(recipe):
-        if text is not None:
+        if text is not None and not _draft_reads_text(asked):
             why = f"recipe {recipe.name} has no pass that calibrates"
             warnings.append(f"{why}: the text is not used")
         return recipe
@@ -76,6 +87,12 @@ def _calibrated(recipe: Recipe, asked: CompileOptions, source: Path, warnings: l
     cache = asked.calibration_cache or os.environ.get(CACHE_VARIABLE, "")
     digest = digest_text(text or calibration_text())
     return with_calibration(recipe, text, source, digest, str(cache))
+
+
+def _draft_reads_text(asked: CompileOptions) -> bool:
+    """Whether a draft of fewer bits is made of the target, whose weights are rounded by a text."""
+    specs = () if asked.draft is None else parse_draft(str(asked.draft))
+    return any(spec.bits is not None for spec in specs)
 
 
 def _with_heads(recipe: Recipe, folder: Path) -> Recipe:

@@ -72,7 +72,7 @@ def test_what_is_asked_for(model: Path, backends: dict[str, StubBackend], tmp_pa
     )
     assert found.output == Path("out")
     assert found.max_ram_bytes == 2 << 30
-    assert (found.asked.eval_text, found.asked.dump_dir, found.asked.draft) == (
+    assert (found.asked.eval_text, found.asked.dump_dir, found.draft_folder) == (
         text,
         Path("dumps"),
         model,
@@ -89,6 +89,7 @@ def test_what_is_asked_for(model: Path, backends: dict[str, StubBackend], tmp_pa
         ({"eval_text": "absent"}, "--eval-text: no such file: absent"),
         ({"schedules": "absent"}, "--schedules: no such file: absent"),
         ({"draft": "absent"}, "--draft: no model (config.json) in absent"),
+        ({"draft": "self:bits=5"}, "--draft self:bits=5: bits=5 (2, 3 or 4)"),
         ({"self_draft": "some"}, "--self-draft: 'some' layers (a number, or auto)"),
         ({"self_draft": 4}, "--self-draft: 4 of 4 layers (1 to 3)"),
         ({"max_context": 65}, "--max-context: 65 tokens exceed the model's own context of 64"),
@@ -103,6 +104,13 @@ def test_what_is_refused(
     with pytest.raises((InputError, UnsupportedError)) as caught:
         resolve(model, **more)
     assert caught.value.render().startswith(error)
+
+
+def test_a_draft_of_the_target_is_no_folder(model: Path, backends: dict[str, StubBackend]) -> None:
+    found = resolve(model, draft="self:auto")
+    assert found.draft_folder is None
+    assert [one.spec.text for one in found.candidates] == ["self:bits=2", "self:bits=3"]
+    assert resolve(model).candidates == ()
 
 
 @pytest.mark.parametrize("option", ["no_gates", "allow_unmeasured", "keep_failed"])

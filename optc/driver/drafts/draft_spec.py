@@ -1,0 +1,120 @@
+"""A draft that is made of the target: what ``--draft self:…`` says of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TypeVar
+
+from optc.errors import InputError
+from optc.suggest import near
+
+#: What a text starts with that names no folder.
+PREFIX = "self:"
+#: Bits of weights for which there is a recipe ``int{bits}-fused`` that rounds by GPTQ.
+BITS = (2, 3, 4)
+#: The keys of a specification.
+KEYS = ("bits", "depth")
+#: Bits that ``self:auto`` tries, the cheapest first.
+_TRIED = (2, 3)
+_WHERE = "--draft"
+#: What is known of drafts and not made here, and what there is instead.
+_REFUSED = {
+    "width": "a narrower model must be pruned and trained: make it apart",
+    "distill": "a compile trains nothing: train the draft apart",
+}
+T = TypeVar("T", int, float)
+
+
+@dataclass(frozen=True)
+class DraftSpec:
+    """How the target is made cheaper.
+
+    Attributes:
+        bits: Of its weights; None keeps the target's recipe.
+        depth: Share of its layers that stay, evenly spaced; None is all of them.
+    """
+
+    bits: int | None = None
+    depth: float | None = None
+
+    @property
+    def text(self) -> str:
+        """As on the command line."""
+        values = {"bits": self.bits, "depth": self.depth}
+        return PREFIX + ",".join(f"{k}={v:g}" for k, v in values.items() if v is not None)
+
+    def layers(self, count: int) -> int | None:
+        """How many of ``count`` layers stay; None is all of them.
+
+        Raises:
+            InputError: The share leaves none, or all.
+        """
+        if self.depth is None:
+            return None
+        kept = round(self.depth * count)
+        if not 1 <= kept < count:
+            raise InputError(
+                f"depth={self.depth:g} keeps {kept} of {count} layers",
+                where=_WHERE,
+                hint="a share that keeps some layers and removes some, or none",
+            )
+        return kept
+
+
+def parse_draft(text: str) -> tuple[DraftSpec, ...]:
+    """The drafts that a text names of which one is made: one, or for ``self:auto`` several to
+    choose among; none where it is a folder.
+
+    Raises:
+        InputError: An unknown key, a value that is none, or nothing at all.
+    """
+    if not text.startswith(PREFIX):
+        return ()
+    body = text.removeprefix(PREFIX)
+    if body == "auto":
+        return tuple(DraftSpec(bits) for bits in _TRIED)
+    values: dict[str, str] = {}
+    for item in body.split(","):
+        key, equals, value = (part.strip() for part in item.partition("="))
+        _check_key(key, text)
+        if not equals or key in values:
+            problem = f"{key!r} has no value" if not equals else f"{key!r} is given twice"
+            raise InputError(problem, where=f"{_WHERE} {text}", hint=f"{PREFIX}bits=2,depth=0.5")
+        values[key] = value
+    bits = _number(values, "bits", int, lambda n: n in BITS, "2, 3 or 4", text)
+    depth = _number(values, "depth", float, lambda x: 0 < x < 1, "a share between 0 and 1", text)
+    return (DraftSpec(bits, depth),)
+
+
+def _check_key(key: str, text: str) -> None:
+    where = f"{_WHERE} {text}"
+    if key in _REFUSED:
+        raise InputError(
+            f"drafts with {key!r} are not made of the target; {_REFUSED[key]}",
+            where=where,
+            hint=f"the keys are {', '.join(KEYS)}; --draft FOLDER takes a model made apart",
+        )
+    if key not in KEYS:
+        problem = f"unknown key {key!r}" if key else "says nothing of the draft"
+        hint = near(key, KEYS) if key else f"{PREFIX}bits=2, {PREFIX}bits=3,depth=0.5, {PREFIX}auto"
+        raise InputError(problem, where=where, hint=hint)
+
+
+def _number(
+    values: dict[str, str],
+    key: str,
+    kind: Callable[[str], T],
+    fits: Callable[[T], bool],
+    wanted: str,
+    text: str,
+) -> T | None:
+    if key not in values:
+        return None
+    try:
+        number = kind(values[key])
+    except ValueError:
+        number = None
+    if number is None or not fits(number):
+        raise InputError(f"{key}={values[key]}", where=f"{_WHERE} {text}", hint=wanted)
+    return number

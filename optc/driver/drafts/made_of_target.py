@@ -1,0 +1,189 @@
+"""Drafts made of the target by a cheaper recipe: compiled, measured against it, chosen.
+
+The weights of a trained model rounded to two or three bits say little less than the model at most
+places, and need no training. They share tokenizer and vocabulary with it by construction.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from optc import registry
+from optc.artifact import ArtifactWriter, TokenizerEntry
+from optc.driver.compiling.built_engine import BuiltEngine, EngineBuilder
+from optc.driver.compiling.limits import check_disk
+from optc.driver.compiling.lowering import Lowered, lower_again
+from optc.driver.compiling.options import ResolvedOptions
+from optc.driver.drafts.draft import ROLE, Draft, draft_limits
+from optc.driver.drafts.draft_spec import PREFIX
+from optc.driver.drafts.layer_skip import keep_even_layers
+from optc.driver.recipes.draft_recipes import DraftCandidate
+from optc.machine import this_machine
+from optc.reference.partition import partition
+from optc.target import usable_threads
+
+if TYPE_CHECKING:  # measures with the gates
+    from optc.driver.drafts.predicted_gain import GreedyTexts, Prediction
+    from optc.executable.executable import Executable
+
+
+@dataclass(frozen=True)
+class _Made:
+    """A candidate that was compiled.
+
+    Attributes:
+        candidate: What it is.
+        engines: For each target engine one.
+        shelf: Folder where theirs lie, by name.
+        facts: For the report.
+        warnings: One sentence each.
+        prediction: None where nothing was measured.
+    """
+
+    candidate: DraftCandidate
+    engines: tuple[BuiltEngine, ...]
+    shelf: Path
+    facts: dict[str, Any]
+    warnings: tuple[str, ...]
+    prediction: Prediction | None = None
+
+    @property
+    def gain(self) -> float:
+        return 0.0 if self.prediction is None else self.prediction.gain
+
+
+@dataclass
+class DraftMaker:
+    """Makes one draft of the target, for each target engine one.
+
+    They are not gated: the target verifies every token that they draft.
+
+    Attributes:
+        options: Of the compile.
+        writer: Of the artifact.
+        scratch: Where engines lie while they are measured: at paths of their own, for a process
+            loads one library of a path.
+        lowered: The target.
+        targets: Its engines.
+        tokenizer: The target's.
+    """
+
+    options: ResolvedOptions
+    writer: ArtifactWriter
+    scratch: Path
+    lowered: Lowered
+    targets: Sequence[BuiltEngine]
+    tokenizer: TokenizerEntry | None
+    _texts: GreedyTexts | None = field(default=None, init=False)
+
+    def make(self) -> Draft:
+        """Compile the candidates; of several the one that is predicted to gain most stays, if it
+        gains enough.
+
+        Raises:
+            UnsupportedError: Something cannot be lowered.
+            UnavailableError: An engine cannot be loaded, although the machine fits.
+        """
+        tried = [self._make(candidate) for candidate in self.options.candidates]
+        best = max(tried, key=lambda one: one.gain)
+        if len(tried) == 1:
+            self._put_back(best)
+            return Draft(ROLE, best.engines, best.facts, (*best.warnings, *_doubt(best)))
+        facts = {"candidates": [{k: one.facts[k] for k in ("spec", "prediction")} for one in tried]}
+        if best.prediction is None or not best.prediction.pays:
+            return Draft(ROLE, (), facts, (f"no draft: of self:auto, {_best(best)}",))
+        self._put_back(best)
+        return Draft(ROLE, best.engines, best.facts | facts, best.warnings)
+
+    def _make(self, candidate: DraftCandidate) -> _Made:
+        options = replace(self.options.for_draft(), recipe=candidate.recipe)
+        model = self.lowered.reference.clone()
+        layers = candidate.spec.layers(len(partition(model).blocks))
+        if layers is not None:
+            keep_even_layers(model, layers)
+        lowered = lower_again(model, options)
+        check_disk(lowered.model, self.writer)
+        limits = draft_limits(options, self.targets, self.targets[0].build.spec.max_context)
+        builder = EngineBuilder(self.writer, options.engines)
+        engines = tuple(builder.build_all(ROLE, lowered.model, lambda request: limits))
+        facts: dict[str, Any] = {
+            "spec": candidate.spec.text,
+            "recipe": candidate.recipe.name,
+            "layers": layers,
+            "passes": [run.to_json() for run in lowered.runs],
+        }
+        shelf = self.scratch / f"draft-{candidate.spec.text.removeprefix(PREFIX)}"
+        shelf.mkdir()
+        for built in engines:
+            (self.writer.folder / built.entry.folder).rename(shelf / built.entry.name)
+        prediction, reason = self._predict(engines, shelf)
+        facts["prediction"] = None if prediction is None else prediction.to_json()
+        facts |= {"not_measured": reason} if reason else {}
+        warnings = tuple(f"draft {candidate.spec.text}: {text}" for text in lowered.warnings)
+        return _Made(candidate, engines, shelf, facts, warnings, prediction)
+
+    def _put_back(self, made: _Made) -> None:
+        for built in made.engines:
+            (made.shelf / built.entry.name).rename(self.writer.folder / built.entry.folder)
+
+    def _predict(self, drafts: Sequence[BuiltEngine], shelf: Path) -> tuple[Prediction | None, str]:
+        """By the first target engine that runs here; or why nothing was measured."""
+        if self.options.asked.no_gates and len(self.options.candidates) == 1:
+            return None, "the gates were switched off"
+        running = [i for i, one in enumerate(self.targets) if not _misfit(one)]
+        if not running:
+            return None, f"no engine runs here: {_misfit(self.targets[0])}"
+        from optc.driver.drafts.predicted_gain import draft_cost, predict_gain
+
+        target, draft = self.targets[running[0]], drafts[running[0]]
+        texts = self._greedy_texts(target)
+        engine = _load(draft, shelf / draft.entry.name)
+        try:
+            agreement = texts.named_by(engine)
+        finally:
+            engine.close()
+        return predict_gain(agreement, draft_cost(target, self.targets, draft, drafts)), ""
+
+    def _greedy_texts(self, target: BuiltEngine) -> GreedyTexts:
+        """What the target says, once for all candidates."""
+        if self._texts is None:
+            from optc.driver.drafts.predicted_gain import GreedyTexts
+            from optc.driver.judging.text_windows import text_windows
+
+            windows = text_windows(
+                self.lowered.reference,
+                target.build.spec.max_context,
+                self.tokenizer,
+                self.writer.folder,
+                self.options.asked.eval_text,
+            )
+            engine = _load(target, self.writer.folder / target.entry.folder)
+            try:
+                self._texts = GreedyTexts.of(engine, windows.ids)
+            finally:
+                engine.close()
+        return self._texts
+
+
+def _load(built: BuiltEngine, folder: Path) -> Executable:
+    entry = built.entry
+    return registry.backend(entry.backend).load(folder, entry.spec, entry.data, usable_threads())
+
+
+def _misfit(built: BuiltEngine) -> str:
+    entry = built.entry
+    return registry.backend(entry.backend).can_load(entry, this_machine())
+
+
+def _doubt(made: _Made) -> tuple[str, ...]:
+    """What to say of a draft that was wanted and hardly pays."""
+    if made.prediction is None or made.prediction.pays:
+        return ()
+    return (f"the draft may not pay: {_best(made)}",)
+
+
+def _best(made: _Made) -> str:
+    return f"{made.candidate.spec.text} is predicted to give {made.prediction}"

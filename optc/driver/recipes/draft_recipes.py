@@ -1,0 +1,68 @@
+"""The recipes of drafts that are made of the target (``--draft self:…``)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from optc.driver.compiling.engines import EngineTarget
+from optc.driver.compiling.preflight_nodes import check_options
+from optc.driver.drafts.draft_spec import DraftSpec
+from optc.driver.recipes.kv_types import check_kv_type
+from optc.driver.recipes.recipe_options import calibrated
+from optc.errors import UnsupportedError
+from optc.options import CompileOptions
+from optc.recipe import Recipe, load_recipe
+
+
+@dataclass(frozen=True)
+class DraftCandidate:
+    """A draft that can be made.
+
+    Attributes:
+        spec: What it is.
+        recipe: By which it is compiled.
+    """
+
+    spec: DraftSpec
+    recipe: Recipe
+
+
+def draft_candidates(
+    specs: Sequence[DraftSpec],
+    own: Recipe,
+    asked: CompileOptions,
+    source: Path,
+    engines: Sequence[EngineTarget],
+) -> tuple[DraftCandidate, ...]:
+    """What can be made of the target, for engines that take it.
+
+    Args:
+        specs: Of which one is wanted.
+        own: The target's recipe, for drafts that keep its bits.
+        asked: What the user said; of it the text to calibrate with.
+        source: The target's folder.
+        engines: The target's, for each of which there is a draft.
+
+    Raises:
+        UnsupportedError: An engine cannot take a recipe's weights, or its keys and values.
+    """
+    kinds = {kind for e in engines for kind in (e.backend.name, e.target.kind)}
+    found = []
+    for spec in specs:
+        recipe = own
+        if spec.bits is not None:
+            named = load_recipe(f"int{spec.bits}-fused")
+            recipe = calibrated(named, asked, source, []).for_kinds(kinds)
+            try:
+                check_kv_type(recipe, engines)
+                check_options(recipe, engines)
+            except UnsupportedError as error:
+                raise UnsupportedError(
+                    f"{error.where}: {error.message}",
+                    where=f"--draft {spec.text}",
+                    hint="leave it or that engine out",
+                ) from error
+        found.append(DraftCandidate(spec, replace(recipe, backend=engines[0].backend.name)))
+    return tuple(found)

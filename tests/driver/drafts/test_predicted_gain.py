@@ -1,0 +1,129 @@
+"""Tokens a pass by both engines' words, against a decoder that drafts; costs and the prediction."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from optc.backend import EngineBuild, SharedWeights
+from optc.driver.compiling.built_engine import BuiltEngine
+from optc.driver.compiling.engines import EngineTarget
+from optc.driver.drafts.choose_layers import ROW_COST
+from optc.driver.drafts.predicted_gain import (
+    Agreement,
+    GreedyTexts,
+    Prediction,
+    draft_cost,
+    predict_gain,
+    tokens_per_pass,
+)
+from optc.roofline.costs import KernelCost, StepCosts
+from optc.target import parse_target
+from tests.artifact.toy import toy_engine
+from tests.runtime.support.toy import ToyExecutable, ToyModel, generate_naively, toy_spec
+from tests.support.stub import StubBackend
+
+SPEC = toy_spec(max_context=40, max_rows=7)
+WINDOWS = np.random.default_rng(3).integers(0, SPEC.vocab_size, (5, 24)).astype(np.int32)
+
+
+def passes_of(agreement: Agreement, drafts: int) -> int:
+    """Steps of a decoder that drafts, token by token."""
+    steps = 0
+    for row in agreement:
+        said = 1  # by the prefill
+        while said < len(row):
+            steps += 1
+            accepted = 0
+            while accepted < drafts and said + accepted < len(row) and row[said + accepted]:
+                accepted += 1
+            said += accepted + 1
+    return steps
+
+
+@pytest.mark.parametrize("drafts", [0, 1, 3, 8, 30])
+@pytest.mark.parametrize("share", [0.0, 0.6, 0.95, 1.0])
+def test_tokens_a_pass_are_those_of_a_decoder_that_drafts(drafts: int, share: float) -> None:
+    agreement = np.random.default_rng(int(share * 9)).random((7, 23)) < share
+    assert tokens_per_pass(agreement, drafts) == 7 * 22 / passes_of(agreement, drafts)
+
+
+def test_texts_and_agreement_are_those_of_the_models() -> None:
+    texts = GreedyTexts.of(ToyExecutable(SPEC), WINDOWS)
+    assert (texts.prompt, texts.ids.shape) == (11, (5, 23))
+    model, other = ToyModel.seeded(SPEC), ToyModel.seeded(SPEC, 1)
+    for ids in texts.ids.tolist():
+        assert ids[11:] == generate_naively(model, ids[:11], 12)
+    expected = [
+        [generate_naively(other, ids[:place], 1) == [ids[place]] for place in range(11, 23)]
+        for ids in texts.ids.tolist()
+    ]
+    np.testing.assert_array_equal(texts.named_by(ToyExecutable(SPEC, 1)), expected)
+    assert texts.named_by(ToyExecutable(SPEC)).all()
+
+
+def test_short_windows_and_few_give_what_there_is() -> None:
+    texts = GreedyTexts.of(ToyExecutable(SPEC), WINDOWS[:1, :2])
+    assert (texts.prompt, texts.ids.shape) == (1, (1, 3))
+    many = np.tile(WINDOWS, (9, 1))
+    assert len(GreedyTexts.of(ToyExecutable(SPEC), many).ids) == 16
+
+
+@pytest.mark.parametrize("cost", [0.05, 0.4, 1.0])
+def test_the_prediction_is_the_best_of_all_numbers_of_drafts(cost: float) -> None:
+    agreement = np.random.default_rng(1).random((9, 40)) < 0.8
+    found = predict_gain(agreement, cost)
+    gains = {n: tokens_per_pass(agreement, n) / (1 + n * (cost + ROW_COST)) for n in range(1, 9)}
+    assert found.gain == max(gains.values()) == gains[found.drafts]
+    assert found.tokens_per_pass == tokens_per_pass(agreement, found.drafts)
+    assert (found.acceptance, found.cost, found.tokens) == (agreement.mean(), cost, 360)
+
+
+@pytest.mark.parametrize(("gain", "pays"), [(1.049, False), (1.05, True)])
+def test_less_than_a_twentieth_does_not_pay(gain: float, pays: bool) -> None:
+    found = Prediction(0.5, 0.3, 2, 1.7, gain, 100)
+    assert found.pays is pays
+    assert str(found).startswith(f"{gain:.2f} of plain decoding's speed (2 drafts a step, 50% of")
+
+
+class Costed(StubBackend):
+    """States as many bytes a row as an engine's data say."""
+
+    def __init__(self) -> None:
+        super().__init__("costed")
+
+    def step_costs(self, data: dict[str, Any]) -> StepCosts:
+        return StepCosts("int8", {"k": KernelCost(1, "int8", {"1": data["bytes"], "T": 1.0}, {})})
+
+    def open_meter(self, *arguments: Any) -> Any:
+        raise NotImplementedError
+
+    def build_meter(self, *arguments: Any) -> Any:
+        raise NotImplementedError
+
+    def open_profiler(self, *arguments: Any) -> Any:
+        raise NotImplementedError
+
+
+def built(backend: StubBackend, name: str, weights: int, **data: Any) -> BuiltEngine:
+    target = parse_target("native")
+    entry = replace(toy_engine(name, target), spec=SPEC, data=data)
+    build = EngineBuild((), SPEC, {}, data, weight_bytes=weights)
+    shared = SharedWeights(f"../{name}", data)
+    return BuiltEngine(EngineTarget(name, backend, target), entry, build, shared, 0.0)
+
+
+def test_a_draft_costs_its_share_of_what_steps_read() -> None:
+    backend = Costed()
+    target, draft = built(backend, "t", 0, bytes=99.0), built(backend, "d", 0, bytes=24.0)
+    assert draft_cost(target, [target], draft, [draft]) == 0.25
+
+
+def test_where_a_backend_states_no_costs_it_is_the_share_of_weights() -> None:
+    backend = StubBackend()
+    first, draft = built(backend, "t", 400), built(backend, "d", 100)
+    reads = replace(built(backend, "u", 0), weights=first.weights)
+    assert draft_cost(reads, [first, reads], draft, [draft]) == 0.25
