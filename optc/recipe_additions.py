@@ -11,6 +11,8 @@ from optc.pipeline import registry
 from optc.pipeline.base import Pass
 from optc.recipe import Recipe
 
+#: The pass that drops tokens which a text does not use.
+TRIMS = "vocab-trim"
 #: The passes that run the model over a text.
 READ_TEXT = ("calibrate", "balance-keys", "allocate-bits", "propagate-errors")
 
@@ -121,6 +123,26 @@ def with_calibration(
         for one in recipe.pipeline.passes
     ]
     return _with_passes(recipe, passes)
+
+
+def with_vocabulary(recipe: Recipe, folder: Path, sha256: str) -> Recipe:
+    """The recipe whose passes know a trimmed vocabulary: ``vocab-trim``, if it is run, gets the
+    list of tokens, and passes that read a text read it with the trimmed tokenizer.
+
+    Args:
+        recipe: Validated.
+        folder: Has the list, the tokenizer, and a ``config.json`` with its BOS and EOS.
+        sha256: Of the list, in hex.
+    """
+    own: dict[str, dict[str, object]] = {name: {"folder": str(folder)} for name in READ_TEXT}
+    own[TRIMS] = {"folder": str(folder), "sha256": sha256}
+    passes = [one.with_options(own.get(one.name, {})) for one in recipe.pipeline.passes]
+    return _with_passes(recipe, passes)
+
+
+def trims(recipe: Recipe) -> bool:
+    """Whether the recipe trims the vocabulary to that of a text."""
+    return _runs(recipe, TRIMS)
 
 
 def calibrates(recipe: Recipe) -> bool:

@@ -28,7 +28,7 @@ SHIPPED = {
     *("fp32", "bf16-fused", "int8-fused", "int8-smooth", "int8-gptq"),
     *("int4-fast", "int4-fused"),
     *("mixed-3", "mixed-4"),
-    "kv-int4",
+    *("kv-int4", "vocab-trim-int4"),
     *("int3-fused", "int2-fused"),
     *("trt-fp16", "trt-int8", "trt-int4", "trt-int8-qdq", "trt-fp8", "trt-nvfp4"),
 }
@@ -62,6 +62,7 @@ def test_bounds_of_the_quantized_recipes() -> None:
     assert (gptq["kl_mean"], gptq["top1_agreement"]) == (0.008, 0.94)
     kv = load_recipe("kv-int4").gates
     assert (kv["kl_mean"], kv["top1_agreement"]) == (0.015, 0.93)
+    assert load_recipe("vocab-trim-int4").gates == load_recipe("int4-fused").gates
     int3, int2 = load_recipe("int3-fused").gates, load_recipe("int2-fused").gates
     assert (int3["kl_mean"], int3["top1_agreement"]) == (0.02, 0.91)
     assert (int2["kl_mean"], int2["top1_agreement"]) == (0.1, 0.82)
@@ -89,6 +90,7 @@ def test_kv_types_of_the_shipped_recipes() -> None:
         "mixed-3": "int8",
         "mixed-4": "int8",
         "kv-int4": "int4",
+        "vocab-trim-int4": "int8",
         "int3-fused": "int8",
         "int2-fused": "int8",
     }

@@ -7,6 +7,7 @@ Readers stream over N, so that no stage needs more than a tile of a weight in me
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -20,6 +21,8 @@ RowReader = Callable[[int, int], Array]
 #: Elements of a tile when a weight is streamed: 4 MiB in float32, a few times that while it is
 #: quantized and packed, for each thread that does so.
 TILE_ELEMENTS = 1 << 20
+#: Rows that are read and dropped rather than read around.
+_GAP = 8
 
 
 class LazyWeight(ir.LazyTensor):
@@ -122,4 +125,31 @@ def concatenate_rows(weights: Sequence[LazyWeight], name: str) -> LazyWeight:
         first.dtype,
         name,
         transposed=first.transposed,
+    )
+
+
+def take_rows(weight: LazyWeight, kept: Array) -> LazyWeight:
+    """Some rows of a weight.
+
+    Args:
+        weight: By rows [N, ...].
+        kept: [M] indices of rows, ascending. Those that lie close together are read at once.
+    """
+    read = weight.read_rows
+    breaks = np.flatnonzero(np.diff(kept) > _GAP) + 1
+
+    def taken(start: int, stop: int) -> Array:
+        inside = breaks[(breaks > start) & (breaks < stop)]
+        parts = []
+        for low, high in itertools.pairwise([start, *inside.tolist(), stop]):
+            first, last = int(kept[low]), int(kept[high - 1])
+            parts.append(read(first, last + 1)[kept[low:high] - first])
+        return np.concatenate(parts) if len(parts) != 1 else parts[0]
+
+    return LazyWeight(
+        taken,
+        (len(kept), *weight.rows_shape[1:]),
+        weight.dtype,
+        weight.name or "",
+        transposed=weight.transposed,
     )

@@ -8,7 +8,7 @@ import onnx_ir as ir
 import pytest
 
 from optc.ir.quantized_rows import QuantizedRows, QuantizedTile
-from optc.ir.weights import TILE_ELEMENTS, LazyWeight, as_lazy, concatenate_rows
+from optc.ir.weights import TILE_ELEMENTS, LazyWeight, as_lazy, concatenate_rows, take_rows
 from tests.support.ir_text import Array, f32
 
 
@@ -105,3 +105,17 @@ def test_quantized_parts_share_one_source(bits: int, symmetric: bool, group: int
     assert tile.zero_points is not None
     want = tile.zero_points.T.astype(np.uint8 if bits == 8 else ml_dtypes.uint4)
     np.testing.assert_array_equal(zero_points.numpy(), want)
+
+
+@pytest.mark.parametrize("transposed", [False, True])
+def test_rows_are_taken_in_tiles(transposed: bool) -> None:
+    table = np.random.default_rng(1).normal(size=(200, 3)).astype(np.float32)
+    reader = Counted(table)
+    kept = np.array([0, 1, 2, 9, 40, 41, 45, 199])
+    weight = LazyWeight(reader, table.shape, ir.DataType.FLOAT, "w", transposed=transposed)
+    taken = take_rows(weight, kept)
+    wanted = table[kept]
+    np.testing.assert_array_equal(taken.numpy(), wanted.T if transposed else wanted)
+    assert reader.reads == [(0, 10), (40, 46), (199, 200)], "what lies between is not read"
+    for start, stop in [(0, 1), (2, 5), (3, 8), (7, 8)]:
+        np.testing.assert_array_equal(taken.read_rows(start, stop), wanted[start:stop])

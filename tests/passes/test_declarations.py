@@ -25,6 +25,7 @@ REQUIRED = {
     "quantize-weights",
     "rotate",
     "smooth",
+    "vocab-trim",
 }
 #: A model of another build may have nothing for them; the user is told the nearest miss.
 EXPECTED = {"fuse-gate-up", "fuse-norm-quantize", "fuse-qkv", "fuse-residual-norm", "fuse-rotary"}

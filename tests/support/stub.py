@@ -115,14 +115,16 @@ class Runner(StubBackend):
         return ToyExecutable(spec)
 
 
-def write_tiny_model(folder: Path, layers: int = 1, weight_std: float = 0.02) -> Path:
+def write_tiny_model(
+    folder: Path, layers: int = 1, weight_std: float = 0.02, vocab: int = VOCAB
+) -> Path:
     """A llama with seeded random weights and a byte-level tokenizer with BOS."""
     import torch
     from transformers import LlamaConfig, LlamaForCausalLM
 
     torch.manual_seed(0)
     config = LlamaConfig(
-        vocab_size=VOCAB,
+        vocab_size=vocab,
         hidden_size=32,
         intermediate_size=64,
         num_hidden_layers=layers,

@@ -22,11 +22,12 @@ from optc.driver.judging.judge import GatesFailedError, Judgement, judge, not_ju
 from optc.options import CompileOptions
 from optc.options.option import with_changes
 from optc.progress import Progress, no_progress
-from optc.recipe_additions import calibrates
+from optc.recipe_additions import calibrates, trims
 
 if TYPE_CHECKING:
     from optc.driver.compiling.lowering import Lowered
     from optc.driver.drafts.draft import Draft
+    from optc.driver.vocabulary.trim import TrimmedVocabulary
     from optc.importer import ImportedModel
     from optc.reference.text import EvalWindows
 
@@ -82,10 +83,11 @@ class _Compile:
         """All stages; returns the written artifact."""
         started = time.perf_counter()
         imported = self._import()
+        vocabulary = self._trim(imported)
         limits = build_limits(self.options, imported.max_context)
         lowered = self._lower(imported)
         self._check_limits(lowered)
-        tokenizer = self._tokenizer(imported)
+        tokenizer = self._tokenizer(imported, vocabulary)
         draft = self._import_draft(lowered, tokenizer)
         domain = self._judge_domain(lowered, tokenizer)
         engines = self._build(lowered, limits)
@@ -116,6 +118,7 @@ class _Compile:
         report["engines"] = engine_reports(every, files)
         report["storage"] = storage_report(every, files, copied_bytes)
         report |= {} if bisection is None else {"bisect": bisection}
+        report |= {} if vocabulary is None else {"vocabulary": vocabulary.to_json()}
         if judgement.failed:
             keep = self.options.asked.keep_failed
             kept = self.writer.keep_failed(manifest, report) if keep else None
@@ -162,7 +165,21 @@ class _Compile:
             read_bytes=reading_bytes(lowered.reference, self.options.recipe.pipeline.passes),
         )
 
-    def _tokenizer(self, imported: ImportedModel) -> TokenizerEntry | None:
+    def _trim(self, imported: ImportedModel) -> TrimmedVocabulary | None:
+        if not trims(self.options.recipe):
+            return None
+        with self._stage("vocabulary"):
+            from optc.driver.vocabulary.trim import trim_vocabulary
+
+            found = trim_vocabulary(self.options, imported, self.scratch)
+        self.options = found.options
+        return found
+
+    def _tokenizer(
+        self, imported: ImportedModel, vocabulary: TrimmedVocabulary | None
+    ) -> TokenizerEntry | None:
+        if vocabulary is not None:
+            return vocabulary.write_tokenizer(self.writer.folder)
         from optc.driver.compiling.tokenizer import write_tokenizer
 
         return write_tokenizer(

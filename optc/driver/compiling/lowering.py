@@ -14,6 +14,7 @@ from optc.pipeline.instruments import Instrument, dump_to
 from optc.pipeline.pipeline import Pipeline
 from optc.pipeline.record import PassRecord
 from optc.progress import telling
+from optc.recipe_additions import TRIMS
 
 #: The group of passes whose result, the dense form, is what gates compare with.
 CANONICALIZE = "canonicalize"
@@ -118,9 +119,10 @@ def lower_again(model: ir.Model, options: ResolvedOptions) -> Lowered:
 
 
 def _pipeline(options: ResolvedOptions) -> tuple[Pipeline, int]:
-    """The recipe's pipeline, and how many of its first passes lead to the dense form."""
+    """The recipe's pipeline, and how many of its first passes lead to the dense form, with the
+    vocabulary that is wanted."""
     pipeline = options.recipe.pipeline
-    dense = {p.name for p in pass_registry.pass_groups()[CANONICALIZE]}
+    dense = {TRIMS, *(p.name for p in pass_registry.pass_groups()[CANONICALIZE])}
     for index, one in enumerate(pipeline.passes):
         if one.name not in dense:
             return pipeline, index

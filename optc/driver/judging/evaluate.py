@@ -8,7 +8,7 @@ from typing import Any
 
 from optc import registry
 from optc.artifact import Artifact, EngineEntry
-from optc.driver.judging.reference_model import import_reference, other_source
+from optc.driver.judging.reference_model import import_reference, other_source, trimmed_vocabulary
 from optc.gates.measure import evaluate
 from optc.progress import Progress, no_progress
 from optc.reference.text import EvalWindows, eval_windows
@@ -60,7 +60,13 @@ def evaluate_artifact(
     entry = artifact.engine(engine)
     imported = None
     if reference is not None:
-        imported = import_reference(reference, entry, progress, allow_remote_code=allow_remote_code)
+        imported = import_reference(
+            reference,
+            entry,
+            progress,
+            allow_remote_code=allow_remote_code,
+            kept=trimmed_vocabulary(artifact),
+        )
     warning = None if imported is None else other_source(imported, entry, artifact.manifest)
     windows = _windows(artifact, entry, text)
     executable = registry.backend(entry.backend).load(

@@ -5,25 +5,35 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from optc.artifact import EngineEntry, Manifest
+from optc.artifact import Artifact, EngineEntry, Manifest
 from optc.driver.compiling.lowering import CANONICALIZE
+from optc.driver.compiling.tokenizer import FOLDER
 from optc.errors import InputError
 from optc.importer.config import read_config
 from optc.importer.model_folder import model_folder
 from optc.importer.source_digest import digest_source
+from optc.ir.vocabulary import KEPT_IDS
 from optc.pipeline import registry as pass_registry
 from optc.pipeline.entries import read_pipeline
 from optc.progress import Progress
+from optc.recipe_additions import TRIMS
 
 if TYPE_CHECKING:
     from optc.importer import ImportedModel
 
+#: The list of the tokens that stay, in an artifact whose vocabulary was trimmed.
+KEPT_FILE = f"{FOLDER}/{KEPT_IDS}"
 #: Hex digits of a digest that tell two models apart for a reader.
 _SHOWN = 12
 
 
 def import_reference(
-    folder: Path, engine: EngineEntry, progress: Progress, *, allow_remote_code: bool = False
+    folder: Path,
+    engine: EngineEntry,
+    progress: Progress,
+    *,
+    allow_remote_code: bool = False,
+    kept: Path | None = None,
 ) -> ImportedModel:
     """The model in ``folder``, in dense form, if an engine can be compared with it.
 
@@ -32,6 +42,8 @@ def import_reference(
         engine: What it will be compared with.
         progress: Told what goes on.
         allow_remote_code: Whether Python code of the folder may run.
+        kept: Folder with the list of the tokens that the artifact has of the model's
+            (`trimmed_vocabulary`); None are all. The reference then has no others either.
 
     Raises:
         InputError: No model, one that cannot be read, or one of another vocabulary than the
@@ -40,15 +52,27 @@ def import_reference(
     """
     folder = model_folder(folder)
     config = read_config(folder, allow_remote_code=allow_remote_code)
-    _check_vocabulary(_stated_vocabulary(config), engine, folder)
+    if kept is None:
+        _check_vocabulary(_stated_vocabulary(config), engine, folder)
     from optc.importer import import_model
     from optc.ir.graph import width
 
     progress("import", 0, 0)
     imported = import_model(folder, allow_remote_code=allow_remote_code)
+    if kept is None:
+        _check_vocabulary(width(imported.model.graph.outputs[0]), engine, folder)
+    trim = [] if kept is None else [{TRIMS: {"folder": str(kept)}}]
+    read_pipeline([CANONICALIZE, *trim], pass_registry).run(imported.model)
     _check_vocabulary(width(imported.model.graph.outputs[0]), engine, folder)
-    read_pipeline([CANONICALIZE], pass_registry).run(imported.model)
     return imported
+
+
+def trimmed_vocabulary(artifact: Artifact) -> Path | None:
+    """Folder with the list of an artifact's tokens; None where it has all of its source's."""
+    tokenizer = artifact.manifest.tokenizer
+    if tokenizer is None or KEPT_FILE not in tokenizer.files:
+        return None
+    return artifact.files.path(KEPT_FILE, "the tokenizer").parent
 
 
 def check_source(digest: str, manifest: Manifest, folder: Path) -> None:

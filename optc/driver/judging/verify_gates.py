@@ -16,7 +16,12 @@ from optc.artifact.jsonio import pretty_json
 from optc.artifact.manifest import REPORT_NAME
 from optc.driver.compiling.machine import machine_facts
 from optc.driver.judging.gates_text import gates_text
-from optc.driver.judging.reference_model import check_source, check_source_folder, import_reference
+from optc.driver.judging.reference_model import (
+    check_source,
+    check_source_folder,
+    import_reference,
+    trimmed_vocabulary,
+)
 from optc.errors import GateError
 from optc.machine import this_machine
 from optc.progress import Progress, no_progress
@@ -101,7 +106,11 @@ def verify_gates(
         verdicts = [unmeasured(bounds, reasons[e.name], e.name) for e in engines]
         return VerifiedGates(tuple(gate for verdict in verdicts for gate in verdict.gates))
     imported = import_reference(
-        reference, engines[0], progress, allow_remote_code=allow_remote_code
+        reference,
+        engines[0],
+        progress,
+        allow_remote_code=allow_remote_code,
+        kept=trimmed_vocabulary(artifact),
     )
     check_source(imported.source_digest, manifest, reference)
     context = GateContext(

@@ -12,6 +12,7 @@ from optc.options import CompileOptions
 from optc.recipe import Recipe, load_recipe
 from optc.recipe_additions import (
     calibrates,
+    trims,
     with_adapters,
     with_budget,
     with_calibration,
@@ -72,7 +73,7 @@ def calibrated(recipe: Recipe, asked: CompileOptions, source: Path, warnings: li
     if text is not None:
         check_text(text, "--calibration")
     if not calibrates(recipe):
-        if text is not None and not _draft_reads_text(asked):
+        if text is not None and not (trims(recipe) or _draft_reads_text(asked)):
             why = f"recipe {recipe.name} has no pass that calibrates"
             warnings.append(f"{why}: the text is not used")
         return recipe

@@ -1,0 +1,1 @@
+"""Passes that take weights out of a model."""
