@@ -9,6 +9,7 @@ import onnx_ir as ir
 
 from optc.driver.compiling.limits import check_passes
 from optc.driver.compiling.options import ResolvedOptions
+from optc.errors import InputError
 from optc.pipeline import registry as pass_registry
 from optc.pipeline.instruments import Instrument, dump_to
 from optc.pipeline.pipeline import Pipeline
@@ -123,7 +124,12 @@ def _pipeline(options: ResolvedOptions) -> tuple[Pipeline, int]:
     vocabulary that is wanted."""
     pipeline = options.recipe.pipeline
     dense = {TRIMS, *(p.name for p in pass_registry.pass_groups()[CANONICALIZE])}
-    for index, one in enumerate(pipeline.passes):
-        if one.name not in dense:
-            return pipeline, index
-    return pipeline, len(pipeline.passes)
+    names = [one.name for one in pipeline.passes]
+    leading = next((i for i, name in enumerate(names) if name not in dense), len(names))
+    if TRIMS in names[leading:]:
+        raise InputError(
+            f"pass {TRIMS} comes behind {names[leading]}, and gates would compare other tokens",
+            where=f"recipe {options.recipe.name}",
+            hint=f"put it directly behind {CANONICALIZE}",
+        )
+    return pipeline, leading

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import ClassVar
@@ -38,7 +39,7 @@ class VocabTrim(Pass):
     takes: ClassVar[tuple[type[Form], ...]] = (Dense,)
     before: ClassVar[tuple[str, ...]] = (
         *("calibrate", "balance-keys", "allocate-bits", "propagate-errors", "rotate", "smooth"),
-        *("fuse-qkv", "fuse-gate-up"),
+        *("quantize-weights", "quantize-static", "cast-weights"),
     )
 
     min_count: int = 1
@@ -54,35 +55,25 @@ class VocabTrim(Pass):
                 hint="at least 1",
             )
 
-    def requires(self, model: ir.Model) -> None:
-        """There is a list of ids that the model has.
-
-        Raises:
-            InputError: There is none, or it is of another model.
-        """
-        if not self.folder:
-            raise InputError(
-                "nothing says which tokens stay",
-                where=f"pass {self.name}",
-                hint="compile by a recipe, which gives the pass their list",
-            )
-        kept, tokens = self._kept(), _tokens(model)
-        if self.sha256 and digest_ids(kept) != self.sha256:
-            raise InputError("the ids are not those of the recipe's sha256", where=self.folder)
-        if kept[0] >= tokens:
-            raise InputError(
-                f"the ids start at {kept[0]}, the model knows {tokens} tokens", where=self.folder
-            )
-
     def ensures(self, model: ir.Model) -> None:
-        """The logits are as wide as the list is long."""
-        if _tokens(model) > len(self._kept()):
+        """The logits are no wider than the list is long."""
+        if self.folder and _tokens(model) > len(self._kept()):
             raise RuntimeError("vocab-trim left tokens that are not in the list")
 
+    def run_unread(self, model: ir.Model, later: Sequence[Pass]) -> PassReport:
+        """Do nothing: which tokens stay depends on a text."""
+        report = PassReport(warnings=["sizes and costs are of the whole vocabulary"])
+        report.add("not run")
+        return report
+
     def run(self, model: ir.Model) -> PassReport:
-        """Rewrite ``model`` in place."""
+        """Rewrite ``model`` in place.
+
+        Raises:
+            InputError: There is no list, or it is of another model.
+        """
         report, parts, tokens = PassReport(), partition(model), _tokens(model)
-        kept = np.array([one for one in self._kept() if one < tokens])
+        kept = self._rows(tokens)
         readers: dict[RowReader, RowReader] = {}
         _take_rows(parts.embedding, kept, readers, transposed=False)
         report.add("embedding")
@@ -99,6 +90,23 @@ class VocabTrim(Pass):
             _narrow(node.outputs[0], len(kept))
         report.facts = {"tokens": tokens, "kept": len(kept)}
         return report
+
+    def _rows(self, tokens: int) -> Array:
+        """Rows of a model of so many tokens that stay; tokenizers may have more than it."""
+        if not self.folder:
+            raise InputError(
+                "nothing says which tokens stay",
+                where=f"pass {self.name}",
+                hint="compile by a recipe, which gives the pass their list",
+            )
+        kept = self._kept()
+        if self.sha256 and digest_ids(kept) != self.sha256:
+            raise InputError("the ids are not those of the recipe's sha256", where=self.folder)
+        if kept[0] >= tokens:
+            raise InputError(
+                f"the ids start at {kept[0]}, the model knows {tokens} tokens", where=self.folder
+            )
+        return np.array([one for one in kept if one < tokens])
 
     def _kept(self) -> list[int]:
         return read_ids(Path(self.folder))

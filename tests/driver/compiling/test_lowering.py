@@ -7,11 +7,14 @@ from typing import Any
 
 import pytest
 
-from optc.driver.compiling.lowering import Lowered, lower_dense
+from optc.driver.compiling.lowering import Lowered, lower, lower_dense
 from optc.driver.drafts.layer_skip import keep_first_layers
+from optc.errors import InputError
 from optc.passes.quantize.budget.allocate_bits import AllocateBits
 from optc.passes.quantize.quantize_weights import QuantizeWeights
+from optc.pipeline import registry
 from optc.pipeline.base import PassReport
+from optc.pipeline.entries import read_pipeline
 from optc.pipeline.pipeline import Pipeline
 from optc.pipeline.record import PassRecord
 from tests.support import dense_models
@@ -59,4 +62,15 @@ def test_warnings_are_those_of_passes_that_found_nothing_and_of_their_reports() 
         "pass fuse-x: nothing",
         "pass calibrate: short",
         "pass calibrate: odd",
+    )
+
+
+def test_a_vocabulary_that_the_reference_would_not_have_is_refused() -> None:
+    pipeline = read_pipeline(["canonicalize", "fuse-qkv", "vocab-trim"], registry)
+    options: Any = SimpleNamespace(recipe=SimpleNamespace(pipeline=pipeline, name="mine"))
+    with pytest.raises(InputError) as caught:
+        lower(dense_models.dense_model(1), options)
+    assert caught.value.render() == (
+        "recipe mine: pass vocab-trim comes behind fuse-qkv, and gates would compare other tokens "
+        "(put it directly behind canonicalize)"
     )

@@ -103,6 +103,14 @@ def test_ids_beyond_the_models_tables_have_no_rows(tmp_path: Path) -> None:
     assert report.facts == {"tokens": 61, "kept": len(KEPT)}
 
 
+def test_a_plan_without_a_text_is_of_the_whole_vocabulary() -> None:
+    model = dense_model(Dense())
+    report = VocabTrim().run_unread(model, [])
+    assert report.details == {"not run": 1}
+    assert report.warnings == ["sizes and costs are of the whole vocabulary"]
+    VocabTrim().ensures(model)
+
+
 def test_what_is_refused(tmp_path: Path) -> None:
     model = dense_model(Dense())
     with pytest.raises(InputError, match="vocab-trim: nothing says which tokens stay"):
