@@ -101,9 +101,16 @@ def lower_dense(
     return tuple(rest.run(model, []))
 
 
-def lower_again(model: ir.Model, options: ResolvedOptions) -> Lowered:
-    """Run those passes of another recipe on ``model``, a copy of a `Lowered.reference`, that it has
-    not seen, in place.
+def lower_again(
+    model: ir.Model, options: ResolvedOptions, whole: Sequence[PassRecord] = ()
+) -> Lowered:
+    """Run those passes of a recipe on ``model``, a copy of a `Lowered.reference`, that it has not
+    seen, in place.
+
+    Args:
+        model: All layers, or some.
+        options: With the recipe.
+        whole: Runs of the same recipe on all layers: what they settled stays.
 
     Raises:
         InputError: A pass's precondition does not hold, or it is predicted to need more memory than
@@ -111,7 +118,7 @@ def lower_again(model: ir.Model, options: ResolvedOptions) -> Lowered:
         UnsupportedError: Something is not recognized, or a required pass found nothing.
     """
     pipeline, leading = _pipeline(options)
-    reference, passes = model.clone(), pipeline.passes[leading:]
+    reference, passes = model.clone(), pipeline.settled(whole).passes[leading:]
     check_passes(model, passes, options.max_ram_bytes)
     rest = replace(pipeline, passes=tuple(one.for_part(model) for one in passes))
     with telling(options.progress):

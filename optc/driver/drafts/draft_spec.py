@@ -33,6 +33,8 @@ class DraftSpec:
     Attributes:
         bits: Of its weights; None keeps the target's recipe.
         depth: Share of its layers that stay, evenly spaced; None is all of them.
+
+    With its bits kept, engines read the target's weights where a backend can.
     """
 
     bits: int | None = None

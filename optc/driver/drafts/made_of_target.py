@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from optc import registry
 from optc.artifact import ArtifactWriter, TokenizerEntry
+from optc.backend import SharedWeights
 from optc.driver.compiling.built_engine import BuiltEngine, EngineBuilder
 from optc.driver.compiling.limits import check_disk
 from optc.driver.compiling.lowering import Lowered, lower_again
@@ -104,11 +105,18 @@ class DraftMaker:
         layers = candidate.spec.layers(len(partition(model).blocks))
         if layers is not None:
             keep_even_layers(model, layers)
-        lowered = lower_again(model, options)
-        check_disk(lowered.model, self.writer)
+        own = candidate.spec.bits is None
+        lowered = lower_again(model, options, self.lowered.runs if own else ())
         limits = draft_limits(options, self.targets, self.targets[0].build.spec.max_context)
+        shared = self._shared_weights() if own else {}
+        if not shared:
+            check_disk(lowered.model, self.writer)
         builder = EngineBuilder(self.writer, options.engines)
-        engines = tuple(builder.build_all(ROLE, lowered.model, lambda request: limits))
+        engines = tuple(
+            builder.build_all(
+                ROLE, model, lambda request: replace(limits, shared=shared.get(request.name))
+            )
+        )
         facts: dict[str, Any] = {
             "spec": candidate.spec.text,
             "recipe": candidate.recipe.name,
@@ -117,6 +125,8 @@ class DraftMaker:
         }
         shelf = self.scratch / f"draft-{candidate.spec.text.removeprefix(PREFIX)}"
         shelf.mkdir()
+        for built in self.targets:  # whose weights engines may read, by relative paths
+            (shelf / built.entry.name).symlink_to(self.writer.folder / built.entry.folder)
         for built in engines:
             (self.writer.folder / built.entry.folder).rename(shelf / built.entry.name)
         prediction, reason = self._predict(engines, shelf)
@@ -124,6 +134,12 @@ class DraftMaker:
         facts |= {"not_measured": reason} if reason else {}
         warnings = tuple(f"draft {candidate.spec.text}: {text}" for text in lowered.warnings)
         return _Made(candidate, engines, shelf, facts, warnings, prediction)
+
+    def _shared_weights(self) -> dict[str, SharedWeights]:
+        """Of the target, by engine, for drafts of its own recipe; none where a backend cannot."""
+        if not all(e.backend.weight_layout(e.target) for e in self.options.engines):
+            return {}
+        return {built.request.name: built.weights for built in self.targets}
 
     def _put_back(self, made: _Made) -> None:
         for built in made.engines:
@@ -145,7 +161,7 @@ class DraftMaker:
             agreement = texts.named_by(engine)
         finally:
             engine.close()
-        return predict_gain(agreement, draft_cost(target, self.targets, draft, drafts)), ""
+        return predict_gain(agreement, draft_cost(target, draft, [*self.targets, *drafts])), ""
 
     def _greedy_texts(self, target: BuiltEngine) -> GreedyTexts:
         """What the target says, once for all candidates."""
@@ -186,4 +202,6 @@ def _doubt(made: _Made) -> tuple[str, ...]:
 
 
 def _best(made: _Made) -> str:
+    if made.prediction is None:
+        return f"nothing was measured: {made.facts['not_measured']}"
     return f"{made.candidate.spec.text} is predicted to give {made.prediction}"

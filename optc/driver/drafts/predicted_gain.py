@@ -128,24 +128,18 @@ def predict_gain(agreement: Agreement, cost: float) -> Prediction:
     return Prediction(share, cost, best, tokens[best], gains[best], agreement.size)
 
 
-def draft_cost(
-    target: BuiltEngine,
-    targets: Sequence[BuiltEngine],
-    draft: BuiltEngine,
-    drafts: Sequence[BuiltEngine],
-) -> float:
+def draft_cost(target: BuiltEngine, draft: BuiltEngine, engines: Sequence[BuiltEngine]) -> float:
     """Bytes that a draft step reads, as a share of those of a target's step: what the backend says
     of its kernels, or else all weights.
 
     Args:
         target: The engine that is drafted for.
-        targets: All of its role, one of which has its weights.
         draft: The engine that drafts.
-        drafts: All of its role.
+        engines: All of the artifact, among them those whose weights these read.
     """
     backend = target.request.backend
     if not isinstance(backend, MeasurableBackend):
-        return _weights(draft, drafts) / _weights(target, targets)
+        return _weights(draft, engines) / _weights(target, engines)
     specs = (draft.entry.spec, target.entry.spec)
     context = min(CONTEXT, *(spec.max_context for spec in specs))
     read = [

@@ -14,7 +14,7 @@ from optc.executable.executable import EngineSpec, Executable
 from optc.target import Target
 from tests.cli.conftest import Optc, nothing_left
 from tests.runtime.support.toy import ToyExecutable
-from tests.support.stub import StubBackend
+from tests.support.stub import StubBackend, write_tiny_model
 
 
 class Rounded(StubBackend):
@@ -175,6 +175,23 @@ def test_what_cannot_be_made_is_refused_before_the_build(
     assert outcome.code == 2
     assert problem in outcome.err
     assert nothing_left(tmp_path)
+
+
+def test_fewer_layers_read_the_targets_weights(
+    optc: Optc, stub: StubBackend, tmp_path_factory: pytest.TempPathFactory, tmp_path: Path
+) -> None:
+    model = write_tiny_model(tmp_path_factory.mktemp("models") / "two", layers=2)
+    output, spec = tmp_path / "a", ("--draft", "self:depth=0.5")
+    outcome = optc(
+        "compile", model, "-o", output, "--recipe", "fp32", *spec, "--json", "--no-gates"
+    )
+    assert outcome.code == 0, outcome.err
+    assert (outcome.json["draft"]["layers"], outcome.json["draft"]["recipe"]) == (1, "fp32")
+    target, draft = Artifact.open(output).manifest.engines
+    assert "weights.bin" in target.files
+    assert "weights.bin" not in draft.files
+    assert draft.data["nodes"] < target.data["nodes"]
+    assert [one.shared and one.shared.folder for _, one in stub.built] == [None, "../target"]
 
 
 def test_auto_needs_an_engine_that_runs_here(compile_engines: Optc) -> None:

@@ -119,11 +119,11 @@ def built(backend: StubBackend, name: str, weights: int, **data: Any) -> BuiltEn
 def test_a_draft_costs_its_share_of_what_steps_read() -> None:
     backend = Costed()
     target, draft = built(backend, "t", 0, bytes=99.0), built(backend, "d", 0, bytes=24.0)
-    assert draft_cost(target, [target], draft, [draft]) == 0.25
+    assert draft_cost(target, draft, [target, draft]) == 0.25
 
 
 def test_where_a_backend_states_no_costs_it_is_the_share_of_weights() -> None:
     backend = StubBackend()
     first, draft = built(backend, "t", 400), built(backend, "d", 100)
     reads = replace(built(backend, "u", 0), weights=first.weights)
-    assert draft_cost(reads, [first, reads], draft, [draft]) == 0.25
+    assert draft_cost(reads, draft, [first, reads, draft]) == 0.25
