@@ -79,7 +79,7 @@ def main() -> None:
     print(json.dumps(results[0]), flush=True)
     for min_count in map(int, arguments.min_counts.split(",")):
         data = json.loads(source.to_str())
-        kept = kept_ids(data, counts, min_count, str(arguments.model))
+        kept = kept_ids(data, counts, min_count, [bos], str(arguments.model))
         after = tokenizers.Tokenizer.from_str(json.dumps(trimmed(data, kept, "")))
         model = imported.model.clone()
         with tempfile.TemporaryDirectory() as folder:

@@ -118,13 +118,14 @@ def trim_vocabulary(
     before = tokenizers.Tokenizer.from_str(source)
     counts = _counts(before, documents)
     data = json.loads(source)
-    min_count = next(p for p in options.recipe.pipeline.passes if p.name == TRIMS)
-    where = str(imported.folder)
-    kept = kept_ids(data, counts, int(vars(min_count)["min_count"]), where)
+    one = next(p for p in options.recipe.pipeline.passes if p.name == TRIMS)
+    min_count, where = int(vars(one)["min_count"]), str(imported.folder)
+    ends = {*entry.eos_token_ids, *([] if entry.bos_token_id is None else [entry.bos_token_id])}
+    kept = kept_ids(data, counts, min_count, ends, where)
     file.write_text(json.dumps(trimmed(data, kept, where), ensure_ascii=False), "utf-8")
     after = tokenizers.Tokenizer.from_str(file.read_text("utf-8"))
     _check_round_trip(before, after, [*documents, *heldout], where)
-    entry = _renumbered(entry, kept, where)
+    entry = _renumbered(entry, kept)
     _write_folder(folder, file, entry, kept)
     found = _facts(before, after, kept, counts, heldout)
     facts = replace(found, text=options.asked.calibration.name)
@@ -165,17 +166,9 @@ def _check_round_trip(
             )
 
 
-def _renumbered(entry: TokenizerEntry, kept: Sequence[int], where: str) -> TokenizerEntry:
+def _renumbered(entry: TokenizerEntry, kept: Sequence[int]) -> TokenizerEntry:
     """The entry with new ids of the tokens that begin and end texts, and the list of ids."""
     new = {old: place for place, old in enumerate(kept)}
-    wanted = [*entry.eos_token_ids, *([] if entry.bos_token_id is None else [entry.bos_token_id])]
-    missing = [old for old in wanted if old not in new]
-    if missing:
-        raise InputError(
-            f"the tokens {missing} begin or end texts, and the tokenizer does not add them",
-            where=where,
-            hint="mend bos_token_id and eos_token_id of its configuration",
-        )
     return replace(
         entry,
         files=(*entry.files, KEPT_FILE),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from optc.driver.vocabulary.bpe import BytePairs
@@ -13,15 +13,20 @@ _WITHOUT_IDS = frozenset({"ByteLevel"})
 
 
 def kept_ids(
-    data: Mapping[str, Any], counts: Mapping[int, int], min_count: int, where: str
+    data: Mapping[str, Any],
+    counts: Mapping[int, int],
+    min_count: int,
+    always: Collection[int],
+    where: str,
 ) -> list[int]:
     """The ids that stay, ascending: of tokens that a text uses, of those that spell any text, of
-    all added (special) ones, and of what the merges of all these need.
+    all added (special) ones and some more, and of what the merges of all these need.
 
     Args:
         data: The tokenizer.
         counts: How often the text has each id.
         min_count: Tokens that it has less often do not stay for it.
+        always: Ids that stay in any case: of the tokens that begin and end texts.
         where: Names the tokenizer's file in messages.
 
     Raises:
@@ -29,11 +34,15 @@ def kept_ids(
         InputError: It is damaged.
     """
     pairs = BytePairs.read(data["model"], where)
-    used = {token for token, number in pairs.vocab.items() if counts.get(number, 0) >= min_count}
+    used = {
+        token
+        for token, number in pairs.vocab.items()
+        if number in always or counts.get(number, 0) >= min_count
+    }
     added = {one["content"] for one in data["added_tokens"]}
     tokens = pairs.closed(used | pairs.alphabet() | (added & pairs.vocab.keys()))
     ids = {pairs.vocab[token] for token in tokens}
-    return sorted(ids | {int(one["id"]) for one in data["added_tokens"]})
+    return sorted(ids.union(always, (int(one["id"]) for one in data["added_tokens"])))
 
 
 def trimmed(data: Mapping[str, Any], kept: Sequence[int], where: str) -> dict[str, Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -22,14 +23,14 @@ def ids(tokenizer: tokenizers.Tokenizer, text: str) -> list[int]:
 
 
 def trim(
-    source: str, texts: list[str], min_count: int = 1
+    source: str, texts: list[str], min_count: int = 1, always: Sequence[int] = ()
 ) -> tuple[tokenizers.Tokenizer, tokenizers.Tokenizer, list[int]]:
     """The tokenizer before, after, and the ids that stay."""
     before = tokenizers.Tokenizer.from_str(source)
     before.no_padding()
     counts = Counter(one for text in texts for one in ids(before, text))
     data = json.loads(source)
-    kept = kept_ids(data, counts, min_count, "t")
+    kept = kept_ids(data, counts, min_count, always, "t")
     after = tokenizers.Tokenizer.from_str(json.dumps(trimmed(data, kept, "t")))
     return before, after, kept
 
@@ -59,6 +60,15 @@ def test_a_token_that_a_text_has_too_seldom_is_spelled_in_others() -> None:
     assert {one for one, number in counts.items() if number >= 3} <= set(kept)
 
 
+def test_ids_that_stay_always_stay_with_what_they_are_made_of() -> None:
+    before = tokenizers.Tokenizer.from_str(byte_level())
+    longest = max(before.get_vocab(), key=len)
+    old, unnamed = before.token_to_id(longest), 5000
+    _, after, kept = trim(byte_level(), ["a b"], always=[old, unnamed])
+    assert kept[-1] == unnamed
+    assert ids(after, after.decode([kept.index(old)])) == [kept.index(old)]
+
+
 def test_ids_in_all_places_follow() -> None:
     before, after, kept = trim(byte_level(), ["a b"])
     assert after.encode("a b").tokens == before.encode("a b").tokens
@@ -83,4 +93,4 @@ def test_ends_of_other_post_processors_follow(kind: str) -> None:
 def test_an_unknown_post_processor_is_refused() -> None:
     data: dict[str, Any] = {**json.loads(byte_level()), "post_processor": {"type": "New"}}
     with pytest.raises(UnsupportedError, match="t: a post-processor of the kind New may name ids"):
-        trimmed(data, kept_ids(data, {}, 1, "t"), "t")
+        trimmed(data, kept_ids(data, {}, 1, (), "t"), "t")
