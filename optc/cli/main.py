@@ -27,6 +27,7 @@ COMMANDS = {
     "compile": "compile",
     "plan": "plan",
     "run": "run",
+    "chat": "chat",
     "bench": "bench",
     "tune": "tune",
     "eval": "evaluate",

@@ -13,8 +13,22 @@ from pathlib import Path
 from typing import Any, Literal, TypeVar
 
 #: What is read from the command line: text, several texts, a path, a number of at least 1, a flag,
-#: or a number or ``auto``.
-Kind = Literal["text", "texts", "path", "count", "flag", "count_or_auto"]
+#: a number or ``auto``; any integer or number, several integers, ``TOKEN=BIAS`` several times, the
+#: text in a file, or ``true``, ``false`` or one of the choices.
+Kind = Literal[
+    "text",
+    "texts",
+    "path",
+    "count",
+    "flag",
+    "count_or_auto",
+    "integer",
+    "integers",
+    "number",
+    "biases",
+    "file",
+    "truth",
+]
 T = TypeVar("T")
 _KEY = "option"
 
@@ -30,6 +44,7 @@ class Option:
         short: Another name, such as ``-o``; docs/cli.md has this one.
         show_default: Whether ``--help`` says the default.
         choices: All that a text may be; empty is any.
+        unicode: Bytes that are no text of the locale's encoding are refused.
     """
 
     help: str
@@ -38,11 +53,16 @@ class Option:
     short: str = ""
     show_default: bool = False
     choices: tuple[str, ...] = ()
+    unicode: bool = False
 
 
 def option(default: Any, help: str, **more: Any) -> Any:
-    """A field of a class of options; ``more`` are those of `Option`."""
-    return field(default=default, metadata={_KEY: Option(help, **more)})
+    """A field of a class of options; ``more`` are those of `Option`. A default that is a class is
+    made anew for each object."""
+    metadata = {_KEY: Option(help, **more)}
+    if isinstance(default, type):
+        return field(default_factory=default, metadata=metadata)
+    return field(default=default, metadata=metadata)
 
 
 def options_of(kind: type[Any]) -> dict[str, Option]:

@@ -5,12 +5,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from numbers import Integral
 from typing import TYPE_CHECKING
 
 from optc.errors import RequestError
+from optc.options.option import option
 from optc.runtime.requests.checks import as_tuple, check_int, check_number, invalid, shown
 from optc.runtime.structured.structure import Structure, structure_of
 
@@ -79,29 +80,75 @@ class SamplingParams:
         RequestError: A value is out of its range; says which and what is allowed.
     """
 
-    max_tokens: int | None = 16
-    temperature: float = 1.0
-    top_p: float = 1.0
-    top_k: int = 0
-    min_p: float = 0.0
-    typical_p: float = 1.0
-    seed: int | None = None
-    stop: str | Sequence[str] = ()
-    stop_token_ids: Sequence[int] = ()
-    logprobs: int | None = None
-    repetition_penalty: float = 1.0
-    presence_penalty: float = 0.0
-    frequency_penalty: float = 0.0
-    logit_bias: Mapping[int, float] = field(default_factory=dict)
-    beam_width: int | None = None
-    length_penalty: float = 1.0
-    early_stopping: EarlyStopping = False
-    n: int = 1
-    ignore_eos: bool = False
-    json_schema: str | Mapping[str, object] | None = None
-    regex: str | None = None
-    grammar: str | None = None
-    choice: Sequence[str] | None = None
+    max_tokens: int | None = option(
+        16, "Most new tokens, never more than fit.", kind="integer", show_default=True
+    )
+    temperature: float = option(1.0, "0 is greedy.", kind="number", show_default=True)
+    top_p: float = option(
+        1.0, "Keep the likeliest tokens of this probability.", kind="number", show_default=True
+    )
+    top_k: int = option(0, "Keep so many of the likeliest tokens; 0 is all.", kind="integer")
+    min_p: float = option(
+        0.0, "Keep tokens of this share of the best's.", kind="number", show_default=True
+    )
+    typical_p: float = option(
+        1.0, "Keep the most typical tokens of this probability.", kind="number", show_default=True
+    )
+    seed: int | None = option(None, "Same seed, same text.", kind="integer")
+    stop: str | Sequence[str] = option(
+        (), "Text that ends the continuation.", kind="texts", unicode=True
+    )
+    stop_token_ids: Sequence[int] = option(
+        (), "Token that ends it.", kind="integers", metavar="TOKEN"
+    )
+    logprobs: int | None = option(
+        None,
+        "Give log-probabilities, and so many of the likeliest tokens [--json].",
+        kind="integer",
+    )
+    repetition_penalty: float = option(
+        1.0, "Above 1: tokens of prompt and output less.", kind="number", show_default=True
+    )
+    presence_penalty: float = option(
+        0.0, "Off the logits of tokens of the output.", kind="number", show_default=True
+    )
+    frequency_penalty: float = option(
+        0.0, "The same for each of their occurrences.", kind="number", show_default=True
+    )
+    logit_bias: Mapping[int, float] = option(
+        dict, "Added to a token's logit; -inf forbids it.", kind="biases", metavar="TOKEN=BIAS"
+    )
+    beam_width: int | None = option(
+        None,
+        "Beam search with so many beams; the best text is printed, --json gives all [sample].",
+        kind="count",
+    )
+    length_penalty: float = option(
+        1.0,
+        "Beams of n tokens are ranked by log-probability / n ** this.",
+        kind="number",
+        show_default=True,
+    )
+    early_stopping: EarlyStopping = option(
+        False,
+        "End a beam search once there are enough beams, once none can be better now, or ever.",
+        kind="truth",
+        choices=("true", "false", "never"),
+    )
+    n: int = option(1, "Continuations of each prompt.", kind="integer", show_default=True)
+    ignore_eos: bool = option(False, "Go on after the model's end token.", kind="flag")
+    json_schema: str | Mapping[str, object] | None = option(
+        None, "The output is JSON of this schema (a file).", kind="file"
+    )
+    regex: str | None = option(
+        None, "The output matches this regular expression as a whole.", unicode=True
+    )
+    grammar: str | None = option(
+        None, "The output is a text of this Lark grammar (a file).", kind="file"
+    )
+    choice: Sequence[str] | None = option(
+        None, "The output is one of these texts.", kind="texts", unicode=True
+    )
 
     def __post_init__(self) -> None:
         self._check_stops()

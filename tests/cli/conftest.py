@@ -15,6 +15,7 @@ from optc.cli.main import run
 from optc.gates import measure
 from optc.gates.measure import GateReport, judge
 from optc.importer import ImportedModel
+from tests.runtime.support.artifacts import ToyBackend, write_artifact
 from tests.support.shared import made_once
 from tests.support.stub import AheadOfTime, StubBackend, write_tiny_model
 
@@ -37,6 +38,8 @@ class Outcome:
 
 
 Optc = Callable[..., Outcome]
+#: Shows every message: who said it, and what.
+CHAT_TEMPLATE = "{% for m in messages %}{{ m.role[0] }}:{{ m.content }};{% endfor %}a:"
 
 
 @pytest.fixture
@@ -50,6 +53,13 @@ def optc(capfd: pytest.CaptureFixture[str]) -> Optc:
         return Outcome(code, streams.out, streams.err)
 
     return call
+
+
+@pytest.fixture
+def talker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An artifact whose model has a chat template; its engine is the toy."""
+    monkeypatch.setattr(registry, "backend", {"toy": ToyBackend()}.__getitem__)
+    return write_artifact(tmp_path / "talker", chat_template=CHAT_TEMPLATE).path
 
 
 @pytest.fixture

@@ -75,7 +75,7 @@ TEXT = ("--prompt", "ab", "--max-tokens", "3")
 BENCH = ("--prompt-tokens", "8", "--output-tokens", "4", "--concurrency", "2", "--rounds", "1")
 
 
-@pytest.mark.parametrize("command", sorted(set(COMMANDS) - {"bench", "tune", "compile"}))
+@pytest.mark.parametrize("command", sorted(set(COMMANDS) - {"bench", "tune", "compile", "chat"}))
 def test_keys_of_commands(
     listed: Callable[..., list[dict[str, Any]]],
     artifact: Path,
@@ -93,6 +93,7 @@ def test_keys_of_commands(
             ("run", artifact, *TEXT, "--speculate", "ngram"),
             ("run", artifact, *TEXT, "--choice", "a"),
             ("run", artifact, *TEXT, "--beam-width", "2"),
+            ("run", artifact, *TEXT, "--n", "2", "--logprobs", "1"),
         ],
         "eval": [
             ("eval", artifact, "--text", text),

@@ -51,6 +51,8 @@ def write_artifact(
     roles: tuple[str, ...] = ("target",),
     vocab: int = SPEC.vocab_size,
     special: str = "<s>",
+    spec: EngineSpec = SPEC,
+    chat_template: str = "{{ bos_token }}{{ messages[0].content }}",
     targets: tuple[Target, ...] = (Target("any", "cpu"),),
 ) -> Artifact:
     """An artifact whose engines are the toy, with a byte-level tokenizer that adds no BOS itself.
@@ -71,7 +73,7 @@ def write_artifact(
             byte_level().save(str(folder / "tokenizer.json"))
             text = (folder / "tokenizer.json").read_text()
             (folder / "tokenizer.json").write_text(text.replace("<s>", special))
-            (folder / "chat_template.jinja").write_text("{{ bos_token }}{{ messages[0].content }}")
+            (folder / "chat_template.jinja").write_text(chat_template)
         engines = tuple(
             EngineEntry(
                 name=name,
@@ -79,7 +81,7 @@ def write_artifact(
                 backend="toy",
                 target=target,
                 requires={},
-                spec=replace(SPEC, vocab_size=vocab),
+                spec=replace(spec, vocab_size=vocab),
                 data={"seed": 0},
                 folder=f"engines/{name}",
                 files=("engine.bin",),

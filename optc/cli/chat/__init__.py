@@ -1,0 +1,1 @@
+"""``optc chat``: a conversation with an artifact on a terminal."""

@@ -1,0 +1,111 @@
+"""`Conversation`: messages so far, and the next answer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from optc.cli.generating.messages import Messages
+
+if TYPE_CHECKING:
+    from optc import Engine, RequestOutput, SamplingParams
+
+
+@dataclass
+class Speed:
+    """Figures of answers.
+
+    Attributes:
+        answers: How many.
+        prompt_tokens: Of all prompts; each holds the whole conversation.
+        cached_tokens: Those of them that the prefix cache saved.
+        output_tokens: Of all answers.
+        decoded: Tokens after the first of each answer.
+        decode_s: Time that these took.
+        last: The latest finished request.
+    """
+
+    answers: int = 0
+    prompt_tokens: int = 0
+    cached_tokens: int = 0
+    output_tokens: int = 0
+    decoded: int = 0
+    decode_s: float = 0.0
+    last: RequestOutput | None = None
+
+    def add(self, output: RequestOutput) -> None:
+        """Count an answer."""
+        times = output.metrics.token_times_s
+        self.answers += 1
+        self.prompt_tokens += output.prompt_tokens
+        self.cached_tokens += output.metrics.cached_tokens
+        self.output_tokens += output.output_tokens
+        self.decoded += max(0, len(times) - 1)
+        self.decode_s += times[-1] - times[0] if times else 0.0
+        self.last = output
+
+    def lines(self, max_context: int) -> list[str]:
+        """All of it for reading."""
+        if self.last is None:
+            return ["no answer yet"]
+        used = self.last.prompt_tokens + self.last.output_tokens
+        found = [
+            f"{self.answers} answers of {self.output_tokens} tokens; prompts had "
+            f"{self.prompt_tokens}, {self.cached_tokens} of them from the prefix cache",
+            f"the conversation takes {used} of {max_context} tokens of the context",
+        ]
+        if self.decode_s:
+            found.append(f"{self.decoded / self.decode_s:.1f} tokens/s")
+        if (ttft := self.last.metrics.ttft_s) is not None:
+            found.append(f"the last answer began after {ttft * 1e3:.0f} ms")
+        return found
+
+
+@dataclass
+class Conversation:
+    """A conversation with an engine.
+
+    Attributes:
+        engine: Answers.
+        params: How.
+        terms: How requests are served.
+        messages: All messages so far.
+        speed: Figures of all answers.
+    """
+
+    engine: Engine
+    params: SamplingParams
+    terms: Mapping[str, Any] = field(default_factory=dict)
+    messages: Messages = field(default_factory=list)
+    speed: Speed = field(default_factory=Speed)
+
+    def reset(self) -> None:
+        """Begin anew, behind what the system says."""
+        self.messages = [one for one in self.messages[:1] if one["role"] == "system"]
+
+    def ask(self, text: str, show: Callable[[str], None]) -> RequestOutput:
+        """The answer to what a user says, shown while it comes; both are kept if there is one.
+
+        An interrupt ends the answer, which is kept as far as it came.
+
+        Raises:
+            RequestError: The template refuses the messages, or they do not fit the context.
+            EngineError: The engine failed.
+        """
+        from optc import Chat
+
+        asked = [*self.messages, {"role": "user", "content": text}]
+        handle = self.engine.submit(Chat(asked), self.params, **self.terms)
+        try:
+            for delta in handle:
+                show(delta.text)
+        except KeyboardInterrupt:
+            handle.cancel()
+        except BaseException:
+            handle.cancel()  # nobody takes the answer any more
+            raise
+        output = handle.result().raise_for_error()
+        self.messages = [*asked, {"role": "assistant", "content": output.text}]
+        self.speed.add(output)
+        return output

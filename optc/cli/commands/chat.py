@@ -1,0 +1,84 @@
+"""``optc chat``: talk with an artifact."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from optc.cli.generating.messages import read_messages, with_system
+from optc.cli.generating.sampling import (
+    CHAT_DEFAULTS,
+    CHAT_NAMES,
+    adapter_terms,
+    sampling_options,
+    sampling_params,
+)
+from optc.cli.options import add_options
+from optc.cli.output import visible
+from optc.cli.valid_text import valid_text
+from optc.errors import UnsupportedError
+from optc.runtime.settings import ServeSettings
+
+if TYPE_CHECKING:
+    from optc import Engine
+
+#: Settings of the engine that the command takes.
+_SERVED = ("engine", "threads", "kv_memory", "speculate", "draft", "num_speculative_tokens")
+
+
+@click.command("chat", short_help="Talk with an artifact.")
+@click.argument("artifact", type=click.Path(path_type=Path))
+@click.option("--system", callback=valid_text, help="What the system says first.")
+@click.option(
+    "--messages",
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="FILE",
+    help="Go on from the conversation in this file, as /save writes it.",
+)
+@sampling_options(CHAT_DEFAULTS, CHAT_NAMES)
+@add_options(ServeSettings, *_SERVED)
+@click.option(
+    "--adapter",
+    type=click.Path(path_type=Path),
+    help="Folder of a LoRA adapter as PEFT saved it.",
+)
+def command(
+    artifact: Path,
+    system: str | None,
+    messages: Path | None,
+    adapter: Path | None,
+    **options: Any,
+) -> None:
+    """Talk with ARTIFACT, by its model's chat template.
+
+    A message is a line, several that end with a backslash, or what stands between two lines of
+    \"\"\". Ctrl-C stops an answer; /help lists commands; /exit or Ctrl-D ends.
+    """
+    from optc import load
+    from optc.cli.chat.conversation import Conversation
+    from optc.cli.chat.reading import typed_line
+    from optc.cli.chat.repl import converse
+
+    settings = ServeSettings(**{name: options.pop(name) for name in _SERVED})
+    params = sampling_params(options, CHAT_DEFAULTS)
+    said = [] if messages is None else read_messages(messages)
+    begun = with_system(said, system)
+    with load(artifact, settings) as engine:
+        _check_template(engine, artifact)
+        terms = adapter_terms(engine, adapter)
+        if sys.stdin.isatty():
+            length = f"{engine.max_context} tokens of context"
+            click.echo(visible(f"{engine.info}, {length}; /help lists commands"), err=True)
+        converse(Conversation(engine, params, terms, begun), typed_line)
+
+
+def _check_template(engine: Engine, artifact: Path) -> None:
+    if engine.tokenizer is None or not engine.tokenizer.chat_template:
+        raise UnsupportedError(
+            "the model has no chat template",
+            where=str(artifact),
+            hint="optc run continues plain prompts",
+        )

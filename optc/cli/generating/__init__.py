@@ -1,0 +1,1 @@
+"""What ``optc run`` and ``optc chat`` are made of: prompts, sampling options, results."""

@@ -1,0 +1,77 @@
+"""Conversations in files: a JSON list of messages, or an object whose ``messages`` it is."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from optc.cli.option_values import read_text
+from optc.errors import InputError
+from optc.safe_json import JSONError, parse_json
+
+Messages = list[dict[str, Any]]
+_FORM = 'a JSON list of {"role": …, "content": …}, or an object whose "messages" it is'
+
+
+def parse_messages(text: str, where: str) -> Messages:
+    """The messages in a text.
+
+    Raises:
+        InputError: It holds no conversation.
+    """
+    try:
+        value = parse_json(text)
+    except JSONError as error:
+        raise InputError(f"not JSON: {error}", where=where, hint=_FORM) from error
+    found = value.get("messages") if isinstance(value, dict) else value
+    if not isinstance(found, list) or not found or not all(map(_is_message, found)):
+        raise InputError("not a conversation", where=where, hint=_FORM)
+    return found
+
+
+def _is_message(value: object) -> bool:
+    return isinstance(value, dict) and isinstance(value.get("role"), str) and "content" in value
+
+
+def with_system(messages: Messages, system: str | None) -> Messages:
+    """A conversation that begins with what the system says, instead of what it said; unchanged
+    where that is None."""
+    if system is None:
+        return messages
+    rest = messages[1:] if messages and messages[0]["role"] == "system" else messages
+    return [{"role": "system", "content": system}, *rest]
+
+
+def read_messages(path: Path) -> Messages:
+    """The conversation in a file.
+
+    Raises:
+        InputError: It cannot be read, or holds none.
+    """
+    return parse_messages(read_text(path, "messages"), str(path))
+
+
+def write_messages(path: Path, messages: Messages) -> None:
+    """Write a conversation, as a whole or not at all.
+
+    Raises:
+        InputError: It cannot be written, or the file holds something else.
+    """
+    if path.exists():
+        try:
+            read_messages(path)
+        except InputError as error:
+            raise InputError(
+                "it holds something that is not a conversation",
+                where=str(path),
+                hint="give another file",
+            ) from error
+    text = json.dumps({"messages": messages}, ensure_ascii=False, indent=2) + "\n"
+    beside = path.with_name(f".{path.name}.partial")
+    try:
+        beside.write_text(text, encoding="utf-8")
+        beside.replace(path)
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise InputError(f"cannot be written: {reason}", where=str(path)) from error

@@ -1,0 +1,126 @@
+"""The prompts of ``optc run``: texts, files, and conversations."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from optc.cli.generating.messages import Messages, parse_messages, with_system
+from optc.cli.option_values import read_text
+from optc.cli.valid_text import valid_text
+from optc.errors import InputError
+
+if TYPE_CHECKING:
+    from optc.runtime.requests.prompts import Prompt
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+#: Stands for stdin.
+STDIN = "-"
+_FILE = click.Path(path_type=Path, dir_okay=False, allow_dash=True)
+
+
+@dataclass(frozen=True, kw_only=True)
+class PromptOptions:
+    """What a user wants to be continued.
+
+    Attributes:
+        prompts: Texts; ``-`` is what stdin holds.
+        prompt_file: Files that hold one prompt each.
+        messages: Files that hold one conversation each.
+        chat: Prompts are what a user says in a conversation.
+        system: What the system says first in each conversation; makes prompts conversations.
+    """
+
+    prompts: tuple[str, ...] = ()
+    prompt_file: tuple[Path, ...] = ()
+    messages: tuple[Path, ...] = ()
+    chat: bool = False
+    system: str | None = None
+
+    @classmethod
+    def taken(cls, options: dict[str, Any]) -> PromptOptions:
+        """Of a command's options, from which they are taken out.
+
+        Raises:
+            InputError: Two of them read stdin.
+        """
+        found = cls(**{f.name: options.pop(f.name) for f in fields(cls)})
+        sources = (*found.prompts, *map(str, found.prompt_file), *map(str, found.messages))
+        if sources.count(STDIN) > 1:
+            raise InputError("stdin can be read once", where="--prompt -")
+        return found
+
+    @property
+    def empty(self) -> bool:
+        """There is no prompt."""
+        return not (self.prompts or self.prompt_file or self.messages)
+
+    def read(self) -> list[tuple[str, Prompt]]:
+        """All prompts with a text that tells one from the others, first texts, then files.
+
+        Raises:
+            InputError: A file cannot be read, or holds no conversation.
+        """
+        texts = [sys.stdin.read() if text == STDIN else text for text in self.prompts]
+        texts += [_contents(path, "--prompt-file") for path in self.prompt_file]
+        found: list[tuple[str, Prompt]] = [(text, self.prompt(text)) for text in texts]
+        for path in self.messages:
+            said = parse_messages(_contents(path, "--messages"), str(path))
+            found.append((str(path), self.conversation(said)))
+        return found
+
+    def prompt(self, text: str) -> Prompt:
+        """A text as it is, or as what a user says."""
+        if not self.chat and self.system is None:
+            return text
+        return self.conversation([{"role": "user", "content": text}])
+
+    def conversation(self, messages: Messages) -> Prompt:
+        """A conversation, which begins with what the system says."""
+        from optc.runtime.requests.prompts import Chat
+
+        return Chat(with_system(messages, self.system))
+
+
+def prompt_options(command: Command) -> Command:
+    """Add the options of `PromptOptions` to a command."""
+    for option in (
+        click.option(
+            "--system", callback=valid_text, help="What the system says first; implies --chat."
+        ),
+        click.option(
+            "--chat", is_flag=True, help="Prompts are what a user says; the model answers."
+        ),
+        click.option(
+            "--messages",
+            type=_FILE,
+            multiple=True,
+            metavar="FILE",
+            help='A conversation as JSON: [{"role": …, "content": …}, …], or - for stdin.',
+        ),
+        click.option(
+            "--prompt-file",
+            type=_FILE,
+            multiple=True,
+            metavar="FILE",
+            help="A file that is one prompt.",
+        ),
+        click.option(
+            "--prompt",
+            "prompts",
+            multiple=True,
+            callback=valid_text,
+            help="Text, or - for stdin.",
+        ),
+    ):
+        command = option(command)
+    return command
+
+
+def _contents(path: Path, where: str) -> str:
+    return sys.stdin.read() if str(path) == STDIN else read_text(path, where)

@@ -1,0 +1,65 @@
+"""How click reads the kinds of values (`optc.options.option.Kind`) that are more than a type."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from optc.errors import InputError
+
+
+def count_or_auto(
+    context: click.Context, parameter: click.Parameter, value: str | None
+) -> int | str | None:
+    """A number of at least 1, or ``auto``."""
+    if value is None or value == "auto":
+        return value
+    if not value.isdecimal() or int(value) < 1:
+        what = (parameter.metavar or "number").partition("|")[0].lower()
+        raise click.BadParameter(f"{value!r} is neither a number of {what} nor auto")
+    return int(value)
+
+
+def biases(
+    context: click.Context, parameter: click.Parameter, value: tuple[str, ...]
+) -> dict[int, float]:
+    """``5=-1.5`` several times: token ids and numbers."""
+    found = {}
+    for text in value:
+        token, _, bias = text.partition("=")
+        try:
+            found[int(token)] = float(bias)
+        except ValueError as error:
+            example = "a token id and a number, such as 5=-1.5"
+            raise click.BadParameter(f"{text!r} is not {example}") from error
+    return found
+
+
+def truth(
+    context: click.Context, parameter: click.Parameter, value: str | None
+) -> bool | str | None:
+    """``true`` and ``false`` as what they mean; other words as they are."""
+    return value if value is None else {"true": True, "false": False}.get(value, value)
+
+
+def file_text(context: click.Context, parameter: click.Parameter, value: Path | None) -> str | None:
+    """The text in a file.
+
+    Raises:
+        InputError: It cannot be read.
+    """
+    return None if value is None else read_text(value, parameter.opts[0])
+
+
+def read_text(path: Path, where: str) -> str:
+    """The text of a file that the option ``where`` names.
+
+    Raises:
+        InputError: It cannot be read, or is not UTF-8.
+    """
+    try:
+        return path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
+        raise InputError(f"cannot read {path}: {reason}", where=where) from error
