@@ -26,6 +26,8 @@ EXIT_TERMINATED = 143
 COMMANDS = {
     "compile": "compile",
     "plan": "plan",
+    "distill": "distill",
+    "qat": "qat",
     "run": "run",
     "chat": "chat",
     "bench": "bench",

@@ -61,6 +61,8 @@ class CompileOptions:
             most, or none.
         medusa: Folder of Medusa heads for this model (``examples/training/train_medusa.py`` trains
             them), which draft tokens with ``optc.load(..., speculate="medusa")``.
+        trained: Folder that ``optc distill`` or ``optc qat`` wrote for this model and recipe: its
+            weights take the place of the model's, behind the passes that remove weights.
         adapters: Room for LoRA adapters at run time: ``max=8,rank=16``.
         self_draft: Also build an engine of so many of the model's first layers and its head, on
             the same weights, which drafts tokens (``optc.load(..., speculate="self")``); ``"auto"``
@@ -127,6 +129,12 @@ class CompileOptions:
     )
     medusa: Path | None = option(
         None, "Folder of Medusa heads that draft tokens for it.", kind="path", metavar="FOLDER"
+    )
+    trained: Path | None = option(
+        None,
+        "Weights that 'optc distill' or 'optc qat' trained for it.",
+        kind="path",
+        metavar="FOLDER",
     )
     adapters: str | None = option(
         None, "Room for LoRA adapters at run time.", metavar="max=8,rank=16"

@@ -11,10 +11,12 @@ from optc.passes.quantize.quantize_static import QuantizeStatic
 from optc.passes.quantize.quantize_weights import QuantizeWeights
 from optc.passes.quantize.rotate.rotate import Rotate
 from optc.passes.quantize.smooth.smooth import Smooth
+from optc.passes.quantize.trained.trained_weights import TrainedWeights
 from optc.pipeline.base import Pass
 
 PASSES: tuple[type[Pass], ...] = (
     Rotate,
+    TrainedWeights,
     Calibrate,
     Smooth,
     AllocateBits,

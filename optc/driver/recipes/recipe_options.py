@@ -17,6 +17,7 @@ from optc.recipe_additions import (
     with_budget,
     with_calibration,
     with_medusa,
+    with_trained,
 )
 
 #: Environment variable that names a cache folder where no option does.
@@ -26,7 +27,7 @@ CACHE_VARIABLE = "OPTC_CALIBRATION_CACHE"
 def resolve_recipe(source: Path, asked: CompileOptions) -> tuple[Recipe, Recipe, list[str]]:
     """The recipe of a model, that of a model that drafts for it, and warnings.
 
-    A draft gets neither room for adapters nor heads.
+    A draft gets neither room for adapters nor heads nor trained weights.
 
     Args:
         source: Folder of the model.
@@ -43,6 +44,8 @@ def resolve_recipe(source: Path, asked: CompileOptions) -> tuple[Recipe, Recipe,
     whole = loaded if asked.adapters is None else with_adapters(loaded, asked.adapters)
     if asked.medusa is not None:
         whole = _with_heads(whole, asked.medusa)
+    if asked.trained is not None:
+        whole = _with_trained(whole, asked.trained, asked)
     return whole, loaded, warnings
 
 
@@ -100,3 +103,16 @@ def _with_heads(recipe: Recipe, folder: Path) -> Recipe:
     from optc.importer.heads import digest_heads
 
     return with_medusa(recipe, folder, digest_heads(folder))
+
+
+def _with_trained(recipe: Recipe, folder: Path, asked: CompileOptions) -> Recipe:
+    from optc.importer.trained import digest_trained, read_trained
+
+    if asked.self_draft is not None:
+        raise InputError(
+            "a draft of the first layers would not have the trained weights",
+            where="--self-draft",
+            hint="leave out --self-draft or --trained",
+        )
+    rounded = bool(read_trained(folder).rounded)
+    return with_trained(recipe, folder, digest_trained(folder), rounded=rounded)

@@ -1,0 +1,63 @@
+"""Distillation: a student learns the teacher's predictions (Hinton et al., 2015, arXiv:1503.02531;
+of pruned language models: Muralidharan et al., 2024, arXiv:2407.14679)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import torch
+
+from optc.options.training_options import DistillOptions
+from optc.progress import Progress, no_progress
+from optc.training.executor import DenseExecutor
+from optc.training.session import Outcome, begin
+from optc.training.settings import read_settings
+from optc.training.student import import_dense, pruned_student
+from optc.training.weights import FullWeight, LoraWeight
+
+
+def distill(
+    model: str | Path, asked: DistillOptions, *, progress: Progress = no_progress
+) -> Outcome:
+    """Train a model, or what a recipe's pruning leaves of it, on a teacher's predictions.
+
+    The result is never worse than the start on the held-out text. A training that was stopped goes
+    on where it was when it is begun again with the same options.
+
+    Args:
+        model: Folder of the model.
+        asked: Options.
+        progress: Told what goes on.
+
+    Raises:
+        InputError: Bad options, model or text.
+        UnsupportedError: Something in a model is not recognized.
+        UnavailableError: The device is not there.
+    """
+    settings = read_settings(asked, hidden_loss=asked.hidden_loss)
+    session = begin("distill", Path(model), asked, settings, progress)
+    student = pruned_student(session.source, asked, progress)
+    teacher = student.source
+    if asked.teacher is not None:
+        teacher = import_dense(
+            asked.teacher, progress, allow_remote_code=asked.allow_remote_code
+        ).model
+    ours = DenseExecutor(student.model)
+    _make_trainable(ours, asked)
+    more = {"lora": asked.lora, "teacher": None if asked.teacher is None else str(asked.teacher)}
+    checkpoints = session.checkpoints(student.pipeline, more)
+    course, seconds = session.train(student, ours, teacher, checkpoints, "--teacher")
+    whole = session.write(student, ours, course, {})
+    checkpoints.remove()
+    figures = {**session.figures(course), "hugging_face": whole, "seconds": seconds}
+    return Outcome(session.output, figures, (*student.warnings, *session.warnings(course)))
+
+
+def _make_trainable(ours: DenseExecutor, asked: DistillOptions) -> None:
+    """All tensors, or narrow matrices beside the weights of linear layers."""
+    for index, (name, tensor) in enumerate(ours.tensors.items()):
+        rows = torch.from_numpy(tensor.rows())
+        if asked.lora is None:
+            ours.set_weight(name, FullWeight(rows, trained=True))
+        elif tensor.kind == "linear" and len(tensor.initializers) == 1:
+            ours.set_weight(name, LoraWeight(rows, asked.lora, asked.seed + index))

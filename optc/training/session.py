@@ -1,0 +1,233 @@
+"""One training from its models to its folder: what distillation and rounding have in common."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import onnx_ir as ir
+import torch
+
+from optc.errors import InputError
+from optc.importer.source_digest import digest_source
+from optc.ir.graph import width
+from optc.ir.tensors import model_tensors
+from optc.options.training_options import TrainingOptions
+from optc.progress import Progress
+from optc.reference.text import digest_text
+from optc.training.batches import Pool, read_pool
+from optc.training.checkpoint import Checkpoints
+from optc.training.device import Place, choose_device, choose_precision
+from optc.training.executor import DenseExecutor
+from optc.training.losses import Runner
+from optc.training.result import Rounded, check_output, same_as_checkpoint, write_result
+from optc.training.settings import Settings
+from optc.training.student import Student, check_vocabulary
+from optc.training.trainer import Course, SharedTensors, Task, Trainer
+from optc.training.weights import RoundedWeight
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a training did.
+
+    Attributes:
+        folder: What it wrote.
+        figures: JSON values: steps, tokens, held-out KL at the start and at the end, …
+        warnings: What the user should know.
+    """
+
+    folder: Path
+    figures: Mapping[str, Any]
+    warnings: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Session:
+    """A training that may begin.
+
+    Attributes:
+        kind: ``distill`` or ``qat``.
+        asked: What the user said.
+        settings: Read from that.
+        source: The model's folder.
+        output: What is written.
+        progress: Told what goes on.
+    """
+
+    kind: str
+    asked: TrainingOptions
+    settings: Settings
+    source: Path
+    output: Path
+    progress: Progress
+
+    def pool(self, student: Student) -> Pool:
+        """The text.
+
+        Raises:
+            InputError: It cannot be used.
+        """
+        texts = [Path(one) for one in self.asked.text]
+        imported = student.imported
+        return read_pool(
+            imported.folder, imported.config, texts, self.asked.heldout, self.settings.window
+        )
+
+    def checkpoints(self, pipeline: str, more: Mapping[str, Any]) -> Checkpoints:
+        """Where the training keeps them: beside the output."""
+        texts = [Path(one) for one in self.asked.text]
+        judged = self.asked.heldout
+        depends = {
+            "kind": self.kind,
+            "settings": self.settings.to_json(),
+            "source": digest_source(self.source),
+            "pipeline": pipeline,
+            "texts": [digest_text(one) for one in texts],
+            "heldout": None if judged is None else digest_text(judged),
+            "device": self.asked.device,
+            "precision": self.asked.precision,
+            **more,
+        }
+        folder = self.output.with_name(f"{self.output.name}.checkpoints")
+        return Checkpoints(folder, depends)
+
+    def train(
+        self,
+        student: Student,
+        ours: DenseExecutor,
+        teacher: ir.Model,
+        checkpoints: Checkpoints,
+        where: str,
+    ) -> tuple[Course, float]:
+        """Train ``ours``; returns what was found, and the seconds of it."""
+        vocabulary = check_vocabulary(student.model, teacher, where)
+        pool = self.pool(student)
+        if pool.stream.size and int(max(pool.stream.max(), pool.held_out.max())) >= vocabulary:
+            raise InputError(
+                f"the tokenizer gives ids beyond the {vocabulary} that the model knows",
+                where=str(student.imported.folder / "tokenizer.json"),
+                hint="tokenizer and model do not belong together",
+            )
+        device = choose_device(self.asked.device, self.asked.threads)
+        theirs = DenseExecutor(teacher).to(device)
+        ours.to(device)
+        place = self._place(ours, device, pool, checkpoints)
+        task = Task(
+            ours, theirs, pool, self.settings, place, vocabulary, _activation_width(student.model)
+        )
+        started = time.perf_counter()
+        course = Trainer(task, checkpoints, self.progress, self.kind).run()
+        return course, time.perf_counter() - started
+
+    def _place(
+        self, ours: DenseExecutor, device: str, pool: Pool, checkpoints: Checkpoints
+    ) -> Place:
+        """As chosen, as it was before a stop, or as measured on one window."""
+        before = checkpoints.last()
+        if before is not None:
+            return Place(device, str(before[1]["precision"]))
+        tokens = torch.from_numpy(pool.held_out[:1].astype("int64")).to(device)
+
+        def work(place: Place) -> None:
+            with SharedTensors(ours) as tensors, place.autocast():
+                Runner(ours, tensors).hidden(tokens).float().square().mean().backward()
+            for parameter in ours.parameters():
+                parameter.grad = None
+
+        return choose_precision(self.asked.precision, device, work)
+
+    def write(
+        self,
+        student: Student,
+        ours: DenseExecutor,
+        course: Course,
+        rounded: Mapping[str, Rounded],
+    ) -> bool:
+        """Write the result; whether it is a Hugging Face folder."""
+        self.progress("write", 0, 0)
+        skipped = {ours.tensor_of(name) for name in rounded}
+        tensors = {
+            name: tensor.detach().float().cpu().numpy()
+            for name, tensor in ours.effective().items()
+            if name not in skipped
+        }
+        before, after = (
+            {one.name: one.shape for one in model_tensors(model)}
+            for model in (student.source, student.model)
+        )
+        whole = before == after and not rounded
+        whole = whole and same_as_checkpoint(student.imported, model_tensors(student.source))
+        stated = {
+            "kind": self.kind,
+            "settings": self.settings.to_json(),
+            "pipeline": student.pipeline,
+            "source_digest": student.imported.source_digest,
+            **self.figures(course),
+        }
+        write_result(self.output, tensors, rounded, stated, student.imported if whole else None)
+        return whole
+
+    def figures(self, course: Course) -> dict[str, Any]:
+        """What is reported of a training, seconds apart."""
+        return {
+            "steps": course.step,
+            "tokens": course.step * self.settings.batch * self.settings.window,
+            "start_kl": course.held_out[0][1],
+            "kl": course.best,
+            "best_step": course.best_step,
+            "stopped_early": course.stopped_early,
+            "precision": course.precision,
+            "evaluations": [{"step": step, "kl": kl} for step, kl in course.held_out],
+        }
+
+    def warnings(self, course: Course) -> tuple[str, ...]:
+        """What the user should know of the result."""
+        if course.best_step:
+            return ()
+        return (
+            "training gained nothing on the held-out text: the weights are those of the start; try "
+            "a smaller --rate, or more text",
+        )
+
+
+def begin(
+    kind: str, model: Path, asked: TrainingOptions, settings: Settings, progress: Progress
+) -> Session:
+    """A session, after the checks that need no model.
+
+    Raises:
+        InputError: No text, a file that is missing, or an output that is taken.
+    """
+    if not asked.text:
+        raise InputError("no text to train on", where="--text", hint="--text FILE, repeated")
+    files = [*(("--text", Path(one)) for one in asked.text)]
+    files += [("--heldout", asked.heldout)] if asked.heldout is not None else []
+    for where, file in files:
+        if not file.is_file():
+            raise InputError(f"no such file: {file}", where=where)
+    from optc.importer.model_folder import model_folder, model_name
+
+    source = model_folder(model)
+    name = model_name(source).rsplit("/", 1)[-1]
+    output = asked.output or Path("artifacts") / f"{name}-{kind}"
+    check_output(output, force=asked.force)
+    return Session(kind, asked, settings, source, output, progress)
+
+
+def rounded_of(ours: DenseExecutor, grids: Mapping[str, Any]) -> dict[str, Rounded]:
+    """The rounded weights of linear layers as they are now, by the names of the layers."""
+    found = {}
+    for name, grid in grids.items():
+        weight = ours.weights[ours.tensor_of(name)]
+        if isinstance(weight, RoundedWeight):
+            found[name] = Rounded(grid, weight.tile())
+    return found
+
+
+def _activation_width(model: ir.Model) -> int:
+    """Values of a token between all nodes."""
+    return sum(width(value) or 0 for node in model.graph for value in node.outputs)

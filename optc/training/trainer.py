@@ -1,0 +1,262 @@
+"""The loop: steps, evaluations, checkpoints, and the best state at the end."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from optc.progress import Progress
+from optc.training.batches import Pool, Windows
+from optc.training.checkpoint import Checkpoints
+from optc.training.device import Place
+from optc.training.executor import DenseExecutor
+from optc.training.losses import Runner, backward, divergence_sum
+from optc.training.schedule import rate_share
+from optc.training.settings import Settings
+
+#: Activations of windows that run together: 512 MiB in float32.
+_ACTIVATION_BYTES = 512 << 20
+_BETAS = (0.9, 0.95)
+#: Largest norm of all gradients together.
+_CLIP = 1.0
+
+
+@dataclass
+class Course:
+    """Where a training is, and what it found: what a checkpoint states.
+
+    Attributes:
+        step: Steps done.
+        losses: Mean KL of each step on its own windows, in nats a token.
+        held_out: Steps done and mean KL on held-out windows, of each evaluation.
+        best_step: Steps done at the best evaluation.
+        best: Its KL.
+        idle: Evaluations since the best.
+        precision: Of products.
+        stopped_early: Whether it ended because nothing was gained any more.
+    """
+
+    step: int = 0
+    losses: list[float] = field(default_factory=list)
+    held_out: list[tuple[int, float]] = field(default_factory=list)
+    best_step: int = 0
+    best: float = float("inf")
+    idle: int = 0
+    precision: str = ""
+    stopped_early: bool = False
+
+
+@dataclass(frozen=True)
+class Task:
+    """What is trained, and from what.
+
+    Attributes:
+        student: The parameters of its weights are trained.
+        teacher: Stays.
+        pool: Text.
+        settings: The course.
+        place: Where.
+        vocabulary: V of both.
+        activation_width: Values of a token between all nodes of the student.
+    """
+
+    student: DenseExecutor
+    teacher: DenseExecutor
+    pool: Pool
+    settings: Settings
+    place: Place
+    vocabulary: int
+    activation_width: int
+
+    def parts(self, windows: int) -> Iterator[slice]:
+        """Slices of windows that run together, as many as activations have room for."""
+        of_window = self.settings.window * self.activation_width * 4
+        count = max(1, _ACTIVATION_BYTES // max(1, of_window))
+        for start in range(0, windows, count):
+            yield slice(start, min(start + count, windows))
+
+
+class Trainer:
+    """Trains a `Task`; `run` ends with the student in its best state.
+
+    Args:
+        task: What.
+        checkpoints: Where it may go on from, and what it leaves.
+        progress: Told after each step; the stage says the last evaluation and the time left.
+        name: Of the stage.
+    """
+
+    def __init__(self, task: Task, checkpoints: Checkpoints, progress: Progress, name: str) -> None:
+        self._task, self._checkpoints, self._progress = task, checkpoints, progress
+        self._name = name
+        self._course = Course(precision=task.place.precision)
+        weights = list(task.student.weights.values())
+        settings = task.settings
+        values = [p for weight in weights for p in weight.trained()]
+        scales = [p for weight in weights for p in weight.scales()]
+        self._parameters: list[nn.Parameter] = [*values, *scales]
+        groups = [(values, 1.0), (scales, settings.scale_rate)]
+        self._optimizer = torch.optim.AdamW(
+            [{"params": params, "share": share} for params, share in groups if params],
+            lr=settings.rate,
+            betas=_BETAS,
+            weight_decay=0.0,
+        )
+        kept = {name: tensor.detach() for name, tensor in task.teacher.effective().items()}
+        self._teacher = Runner(task.teacher, kept)
+        self._windows = Windows(task.pool.stream, settings.window, settings.batch, settings.seed)
+
+    def run(self) -> Course:
+        """Train to the end, or until nothing is gained; returns what was found."""
+        self._resume()
+        settings, course = self._task.settings, self._course
+        started, first = time.perf_counter(), course.step
+        if not course.held_out:
+            self._progress(self._name, 0, settings.steps)
+            self._evaluate()
+        stage = self._stage(_left(started, first, course, settings.steps))
+        while course.step < settings.steps and not course.stopped_early:
+            course.losses.append(self._step(course.step))
+            course.step += 1
+            self._progress(stage, course.step, settings.steps)
+            if course.step % settings.every == 0 or course.step == settings.steps:
+                self._evaluate()
+                stage = self._stage(_left(started, first, course, settings.steps))
+        self._take_best()
+        return course
+
+    def _step(self, step: int) -> float:
+        """One step of the optimizer; the mean KL on its windows before it."""
+        task, settings = self._task, self._task.settings
+        tokens = self._windows(step).to(task.place.device)
+        for group in self._optimizer.param_groups:
+            group["lr"] = settings.rate * group["share"] * rate_share(step, settings.steps)
+        loss = 0.0
+        with SharedTensors(task.student) as tensors:
+            student = Runner(task.student, tensors)
+            for part in task.parts(len(tokens)):
+                share = (part.stop - part.start) / len(tokens)
+                with task.place.autocast():
+                    kl = backward(
+                        student,
+                        self._teacher,
+                        tokens[part],
+                        task.vocabulary,
+                        settings.hidden_weight,
+                        share,
+                    )
+                loss += share * kl
+        torch.nn.utils.clip_grad_norm_(self._parameters, _CLIP)
+        self._optimizer.step()
+        self._optimizer.zero_grad(set_to_none=True)
+        return loss
+
+    @torch.no_grad()
+    def _held_out(self) -> float:
+        """Mean KL on the held-out windows, in float32."""
+        task = self._task
+        tokens = torch.from_numpy(task.pool.held_out.astype("int64")).to(task.place.device)
+        student = Runner(task.student, task.student.effective())
+        with replace(task.place, precision="float32").autocast():
+            total = sum(
+                divergence_sum(student, self._teacher, tokens[part], task.vocabulary)
+                for part in task.parts(len(tokens))
+            )
+        return total / tokens.numel()
+
+    def _evaluate(self) -> None:
+        course = self._course
+        found = self._held_out()
+        course.held_out.append((course.step, found))
+        if found < course.best:
+            course.best, course.best_step, course.idle = found, course.step, 0
+            self._checkpoints.save_best(self._tensors(), {"step": course.step})
+        else:
+            course.idle += 1
+        course.stopped_early = course.idle >= self._task.settings.patience
+        moments = self._optimizer.state
+        state = {
+            f"{kind}.{index}": moments[p][kind]
+            for index, p in enumerate(self._parameters)
+            for kind in ("exp_avg", "exp_avg_sq")
+            if p in moments
+        }
+        self._checkpoints.save_last({**self._tensors(), **state}, vars(course))
+
+    def _tensors(self) -> dict[str, Tensor]:
+        return {f"parameter.{index}": p.detach() for index, p in enumerate(self._parameters)}
+
+    def _resume(self) -> None:
+        found = self._checkpoints.last()
+        if found is None:
+            return
+        tensors, state = found
+        self._course = Course(**state)
+        self._course.held_out = [(int(step), float(kl)) for step, kl in state["held_out"]]
+        self._load(tensors)
+        for index, p in enumerate(self._parameters):
+            if f"exp_avg.{index}" in tensors:
+                self._optimizer.state[p] = {
+                    "step": torch.tensor(float(self._course.step)),
+                    **{
+                        kind: tensors[f"{kind}.{index}"].to(p.device)
+                        for kind in ("exp_avg", "exp_avg_sq")
+                    },
+                }
+
+    def _take_best(self) -> None:
+        best = self._checkpoints.best()
+        if best is not None:
+            self._load(best[0])
+
+    @torch.no_grad()
+    def _load(self, tensors: dict[str, Tensor]) -> None:
+        for index, p in enumerate(self._parameters):
+            p.copy_(tensors[f"parameter.{index}"])
+
+    def _stage(self, left: str) -> str:
+        course = self._course
+        if not course.held_out:
+            return self._name
+        return f"{self._name}: held-out KL {course.held_out[-1][1]:.4f} {left}".rstrip()
+
+
+class SharedTensors:
+    """The student's tensors, computed once for all parts of a step: gradients of the parts are
+    summed on them, and go on to what they are computed from when the block ends.
+
+    Args:
+        executor: The student.
+    """
+
+    def __init__(self, executor: DenseExecutor) -> None:
+        self._whole = executor.effective()
+        self._leaves = {
+            name: tensor.detach().requires_grad_()
+            for name, tensor in self._whole.items()
+            if tensor.requires_grad and not tensor.is_leaf
+        }
+
+    def __enter__(self) -> dict[str, Tensor]:
+        return {**self._whole, **self._leaves}
+
+    def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
+        taken = [name for name, leaf in self._leaves.items() if leaf.grad is not None]
+        if error is None and taken:
+            torch.autograd.backward(
+                [self._whole[name] for name in taken], [self._leaves[name].grad for name in taken]
+            )
+
+
+def _left(started: float, first: int, course: Course, steps: int) -> str:
+    """The time left, for reading; nothing before the first step."""
+    done = course.step - first
+    if not done:
+        return ""
+    minutes = (time.perf_counter() - started) / done * (steps - course.step) / 60
+    return f"({minutes:.0f} min left)" if minutes >= 1 else f"({60 * minutes:.0f} s left)"
