@@ -60,7 +60,7 @@ class TrainingOptions:
     window: int = option(512, "Tokens of a window.", kind="count", metavar="N", show_default=True)
     batch: int = option(4, "Windows of a step.", kind="count", metavar="N", show_default=True)
     patience: int = option(
-        6, "Evaluations without gain that end it.", kind="count", metavar="N", show_default=True
+        8, "Evaluations without gain that end it.", kind="count", metavar="N", show_default=True
     )
     precision: str = option(
         "auto",

@@ -83,7 +83,12 @@ class Pipeline:
         return problems
 
     def run(
-        self, model: ir.Model, on_pass: Sequence[Instrument] = (), *, read: bool = True
+        self,
+        model: ir.Model,
+        on_pass: Sequence[Instrument] = (),
+        *,
+        read: bool = True,
+        first: int | None = None,
     ) -> list[PassRecord]:
         """Run every pass on ``model`` in place.
 
@@ -91,6 +96,7 @@ class Pipeline:
             model: Changed in place.
             on_pass: Instruments, called after each pass.
             read: False to rewrite the graph only, and read no text (`Pass.run_unread`).
+            first: Run so many passes only; they know the others as later ones all the same.
 
         Raises:
             InputError: The order is not possible from the form of ``model`` on, or a pass's
@@ -101,7 +107,7 @@ class Pipeline:
         self.validate(form_type(model))
         records: list[PassRecord] = []
         pipeline = self
-        for index in range(len(self.passes)):
+        for index in range(len(self.passes) if first is None else first):
             record = pipeline._run_one(index, model, read)
             pipeline = pipeline.settled([record])
             for instrument in on_pass:

@@ -40,7 +40,7 @@ def qat(model: str | Path, asked: QatOptions, *, progress: Progress = no_progres
     course, seconds = session.train(student, ours, student.source, checkpoints, "--recipe")
     session.write(student, ours, course, rounded_of(ours, grids))
     checkpoints.remove()
-    figures = {**session.figures(course), "seconds": seconds}
+    figures = {**session.figures(course), "hugging_face": False, "seconds": seconds}
     return Outcome(session.output, figures, (*student.warnings, *session.warnings(course)))
 
 

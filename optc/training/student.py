@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 import onnx_ir as ir
@@ -11,7 +11,7 @@ import onnx_ir as ir
 from optc.driver.compiling.lowering import CANONICALIZE
 from optc.driver.recipes.recipe_options import resolve_recipe
 from optc.errors import InputError
-from optc.importer import ImportedModel, import_model
+from optc.importer import ImportedModel
 from optc.importer.model_folder import model_folder
 from optc.ir.graph import width
 from optc.options import CompileOptions
@@ -51,6 +51,8 @@ def import_dense(folder: Path, progress: Progress, *, allow_remote_code: bool) -
         InputError: No model, or a broken one.
         UnsupportedError: Something in it is not recognized.
     """
+    from optc.importer import import_model
+
     progress("import", 0, 0)
     imported = import_model(folder, allow_remote_code=allow_remote_code)
     read_pipeline([CANONICALIZE], registry).run(imported.model)
@@ -68,18 +70,17 @@ def pruned_student(folder: Path, asked: TrainingOptions, progress: Progress) -> 
     if asked.recipe is None:
         return Student(imported, source, imported.model, CANONICALIZE, ())
     passes, warnings = _passes(folder, asked)
-    place = float_weights_place(passes)
-    behind = _behind_canonicalize(passes[:place])
-    if not behind:
+    behind = _behind_canonicalize(passes)
+    place = float_weights_place(behind)
+    if not place:
         raise InputError(
             f"the recipe {asked.recipe} prunes nothing",
             where="--recipe",
             hint="leave it out to train the model as it is",
         )
-    records = _run(Pipeline(tuple(behind)), imported.model, progress)
-    return Student(
-        imported, source, imported.model, _spec(passes[:place]), (*warnings, *_told(records))
-    )
+    records = _run(Pipeline(behind), imported.model, place, progress)
+    spec = _spec(passes[: float_weights_place(passes)])
+    return Student(imported, source, imported.model, spec, (*warnings, *_told(records)))
 
 
 def rounded_student(
@@ -104,18 +105,15 @@ def rounded_student(
         )
     imported = import_dense(folder, progress, allow_remote_code=asked.allow_remote_code)
     source = imported.model.clone()
+    pipeline = Pipeline(_behind_canonicalize(passes))
+    place = rounded_weights_place(pipeline.passes, behind_errors=True)
+    records = _run(pipeline, imported.model, place, progress)
+    settled = next(p for p in pipeline.settled(records).passes if p.name == quantize.name)
+    rounded = imported.model.clone()
+    records += _run(Pipeline((settled,)), rounded, 1, progress)
     leading = passes[: rounded_weights_place(passes, behind_errors=True)]
-    behind = _behind_canonicalize(leading)
-    kept: list[ir.Model] = [] if behind else [imported.model.clone()]
-
-    def keep(record: PassRecord, model: ir.Model) -> None:
-        if record.index == len(behind) - 1:
-            kept.append(model.clone())
-
-    records = _run(Pipeline((*behind, quantize)), imported.model, progress, keep)
-    spec = _spec((*leading, quantize))
     told = (*warnings, *_told(records))
-    return Student(imported, source, kept[0], spec, told), imported.model
+    return Student(imported, source, imported.model, _spec((*leading, settled)), told), rounded
 
 
 def vocabulary_of(model: ir.Model) -> int:
@@ -151,25 +149,20 @@ def _passes(folder: Path, asked: TrainingOptions) -> tuple[tuple[Pass, ...], lis
     return recipe.pipeline.passes, warnings
 
 
-def _behind_canonicalize(passes: Sequence[Pass]) -> list[Pass]:
+def _behind_canonicalize(passes: Sequence[Pass]) -> tuple[Pass, ...]:
     """Without those that lead to the dense form, which have run."""
     leading = {one.name for one in registry.pass_groups()[CANONICALIZE]}
-    return [one for one in passes if one.name not in leading]
+    return tuple(one for one in passes if one.name not in leading)
 
 
-def _run(
-    pipeline: Pipeline,
-    model: ir.Model,
-    progress: Progress,
-    *instruments: object,
-) -> list[PassRecord]:
+def _run(pipeline: Pipeline, model: ir.Model, first: int, progress: Progress) -> list[PassRecord]:
     progress("passes", 0, 0)
     with telling(progress):
-        return pipeline.run(model, list(instruments))  # type: ignore[arg-type]
+        return pipeline.run(model, first=first)
 
 
 def _spec(passes: Sequence[Pass]) -> str:
-    return replace(Pipeline(()), passes=tuple(passes)).spec()
+    return Pipeline(tuple(passes)).spec()
 
 
 def _told(records: Sequence[PassRecord]) -> list[str]:

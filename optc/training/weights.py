@@ -20,6 +20,11 @@ _FLOAT16_MAX = 65504.0
 _FLOAT16_TINY = 2.0**-24
 
 
+#: How far from its code a weight may be at the start, in steps: at the edge of what rounds to it,
+#: the first steps of training would undo what GPTQ won.
+_ROOM = 0.25
+
+
 class Weight(nn.Module):
     """A tensor, computed anew for each step."""
 
@@ -179,8 +184,6 @@ def _floats(array: Array) -> Tensor:
 
 
 def _kept_near(rows: Tensor, codes: Tensor, grid: Grid) -> Tensor:
-    """The values nearest to ``rows`` that round to ``codes``, a little inside; all in [N, G, g]."""
+    """The values nearest to ``rows`` within `_ROOM` of a step around ``codes``; in [N, G, g]."""
     x = grid.steps(rows)
-    low = torch.where(codes <= grid.least, -torch.inf, codes - 0.49)
-    high = torch.where(codes >= grid.most, torch.inf, codes + 0.49)
-    return grid.values(torch.minimum(torch.maximum(x, low), high))
+    return grid.values(torch.minimum(torch.maximum(x, codes - _ROOM), codes + _ROOM))

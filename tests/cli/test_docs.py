@@ -75,7 +75,9 @@ TEXT = ("--prompt", "ab", "--max-tokens", "3")
 BENCH = ("--prompt-tokens", "8", "--output-tokens", "4", "--concurrency", "2", "--rounds", "1")
 
 
-@pytest.mark.parametrize("command", sorted(set(COMMANDS) - {"bench", "tune", "compile", "chat"}))
+@pytest.mark.parametrize(
+    "command", sorted(set(COMMANDS) - {"bench", "tune", "compile", "chat", "distill", "qat"})
+)
 def test_keys_of_commands(
     listed: Callable[..., list[dict[str, Any]]],
     artifact: Path,
@@ -156,6 +158,29 @@ def test_keys_of_tune(optc: Optc, tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     assert list(found["step_time_error"]) == [str(written.path)]
     found["step_time_error"] = 0.0
     check("tune", [found], (DOCS / "bench.md").read_text())
+
+
+@pytest.mark.parametrize("command", ["distill", "qat"])
+def test_keys_of_training(
+    optc: Optc, quick_import: None, tiny_model: Path, tmp_path: Path, command: str
+) -> None:
+    text = tmp_path / "t.txt"
+    text.write_text("some words to be trained on, and others to be judged by; " * 20)
+    call = (
+        "--text",
+        text,
+        "--tokens",
+        "64",
+        "--window",
+        "16",
+        "--batch",
+        "2",
+        "-o",
+        tmp_path / "o",
+    )
+    more = ("--recipe", "int4-fast") if command == "qat" else ()
+    found = spelled(optc(command, tiny_model, *call, *more, "--threads", "1", "--json").json)
+    check(command, [found])
 
 
 def check(

@@ -25,6 +25,7 @@ REQUIRED = {
     "quantize-weights",
     "rotate",
     "smooth",
+    "trained-weights",
     "vocab-trim",
 }
 #: A model of another build may have nothing for them; the user is told the nearest miss.

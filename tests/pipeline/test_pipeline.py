@@ -265,3 +265,19 @@ def test_what_is_settled_must_be_an_option() -> None:
     record = PassRecord(0, "decide", "decide", 0.0, PassReport(settled={"late.when": 1}))
     with pytest.raises(InputError, match="unknown option 'when'"):
         pipeline.settled([record])
+
+
+def test_the_first_passes_know_those_that_do_not_run() -> None:
+    seen: list[list[str]] = []
+
+    @dataclass(frozen=True)
+    class Knows(Rename):
+        name: ClassVar[str] = "knows"
+
+        def run_before(self, model: ir.Model, later: Sequence[Pass]) -> PassReport:
+            seen.append([one.name for one in later])
+            return self.run(model)
+
+    records = Pipeline((Knows(), Rename())).run(model(), first=1)
+    assert [one.name for one in records] == ["knows"]
+    assert seen == [["rename"]]

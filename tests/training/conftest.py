@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from optc import importer
 from optc.importer import ImportedModel, import_model
-from optc.training import student
 from tests.support.stub import write_tiny_model
 
 
@@ -27,7 +27,7 @@ def source(trained_source: ImportedModel, monkeypatch: pytest.MonkeyPatch) -> Pa
         assert folder == trained_source.folder
         return dataclasses.replace(trained_source, model=trained_source.model.clone())
 
-    monkeypatch.setattr(student, "import_model", quick)
+    monkeypatch.setattr(importer, "import_model", quick)
     return trained_source.folder
 
 

@@ -21,8 +21,9 @@ from optc.ir.tensors import model_tensors
 from optc.options.training_options import DistillOptions
 from optc.pipeline import registry
 from optc.pipeline.base import Pass, PassReport
+from optc.progress import no_progress
 from optc.training.distill import distill
-from optc.training.student import import_dense, no_progress
+from optc.training.student import import_dense
 
 QUICK = {"tokens": "1536", "window": 32, "batch": 4, "threads": 1, "precision": "float32"}
 
