@@ -13,10 +13,6 @@ from optc.recipe import Recipe
 
 #: The pass that drops tokens which a text does not use.
 TRIMS = "vocab-trim"
-#: How names of passes begin that remove weights: training comes behind the last of them.
-PRUNING = ("prune-",)
-#: What rounds weights, or says which weights and inputs are rounded; and what casts them.
-_ROUNDING = ("propagate-errors", "quantize-weights", "quantize-static", "cast-weights")
 #: The passes that run the model over a text.
 READ_TEXT = ("calibrate", "balance-keys", "allocate-bits", "propagate-errors")
 
@@ -147,49 +143,6 @@ def with_vocabulary(recipe: Recipe, folder: Path, sha256: str) -> Recipe:
 def trims(recipe: Recipe) -> bool:
     """Whether the recipe trims the vocabulary to that of a text."""
     return _runs(recipe, TRIMS)
-
-
-def with_trained(recipe: Recipe, folder: Path, sha256: str, *, rounded: bool) -> Recipe:
-    """The recipe with the weights that ``optc distill`` or ``optc qat`` left.
-
-    Args:
-        recipe: Validated.
-        folder: What the command wrote.
-        sha256: Of its files, in hex.
-        rounded: Whether its weights are rounded.
-
-    Raises:
-        InputError: The recipe has trained weights already.
-    """
-    if _runs(recipe, "trained-weights"):
-        raise InputError(
-            f"the recipe {recipe.name!r} has trained weights already", where="--trained"
-        )
-    passes = list(recipe.pipeline.passes)
-    place = rounded_weights_place(passes) if rounded else float_weights_place(passes)
-    options = {"folder": str(folder), "sha256": sha256}
-    added = registry.passes()["trained-weights"].from_options(options)
-    return _with_passes(recipe, [*passes[:place], added, *passes[place:]])
-
-
-def float_weights_place(passes: Sequence[Pass]) -> int:
-    """Where trained float weights enter: behind the last pass that removes weights, or that leads
-    to the dense form."""
-    leading = {one.name for one in registry.pass_groups()["canonicalize"]}
-    found = [
-        i for i, one in enumerate(passes) if one.name in leading or one.name.startswith(PRUNING)
-    ]
-    return found[-1] + 1 if found else 0
-
-
-def rounded_weights_place(passes: Sequence[Pass], *, behind_errors: bool = False) -> int:
-    """Where rounded weights enter: before what rounds, fuses or caches; with ``behind_errors``
-    behind ``propagate-errors``, which rounds the dense form and leaves its graph."""
-    groups = registry.pass_groups()
-    ends = {one.name for group in ("fuse", "kv_cache") for one in groups.get(group, ())}
-    ends |= set(_ROUNDING) - ({"propagate-errors"} if behind_errors else set())
-    found = [i for i, one in enumerate(passes) if one.name in ends]
-    return found[0] if found else len(passes)
 
 
 def calibrates(recipe: Recipe) -> bool:

@@ -1,13 +1,13 @@
 """What training wins back: distillation of pruned models, and quantization-aware training.
 
     python -m benchmarks.inputs.build_text_pool POOL.jsonl
-    python -m benchmarks.proof.distillation POOL.jsonl [--only NAME] [--json FILE]
+    python -m benchmarks.proof.distillation POOL.jsonl [--only NAME] [--work DIR] [--json FILE]
 
 On ``examples/models/pycode``, weights alone, over 60 windows of 512 tokens spread over the held-out
 text: mean KL in nats a token to the float32 model, top-1 agreement and perplexity, at the start and
 behind the training; and the share of the start's loss in KL, and of the gap in perplexity, that is
 won back. The text that training stops by is the held-out one, too: 16 windows of it. Rows that FILE
-has already are kept.
+has already are kept; a training that was stopped goes on from its checkpoints in DIR.
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ from __future__ import annotations
 import argparse
 import json
 import tempfile
-import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -65,17 +64,17 @@ class Trial:
 
 
 TRIALS = {
-    "two bits in groups of 32": Trial("int2-fused", "1e-3", "400k", rounded=True),
+    "two bits in groups of 32": Trial("int2-fused", "1e-3", "200k", rounded=True),
     "two bits in groups of 64": Trial(
         "int2-fused", "1e-3", "400k", ("quantize-weights.group_size=64",), rounded=True
     ),
     "one layer of six removed": Trial(
         "prune-depth-int8",
         "5e-4",
-        "400k",
+        "300k",
         ("prune-depth.units=layers", "prune-depth.target=0.9x"),
     ),
-    "a quarter of the MLP neurons removed": Trial("prune-width-int8", "2e-4", "840k"),
+    "a quarter of the MLP neurons removed": Trial("prune-width-int8", "2e-4", "400k"),
 }
 
 
@@ -157,20 +156,17 @@ def row_of(name: str, pool: Path, scratch: Path) -> dict[str, Any]:
         "rate": trial.rate,
         "threads": 1,
     }
-    started = time.perf_counter()
-    asked: TrainingOptions
-    if trial.rounded:
-        asked = QatOptions(**common)
-        outcome = qat(MODEL, asked, progress=_told)
-    else:
-        asked = DistillOptions(**common)
-        outcome = distill(MODEL, asked, progress=_told)
-    seconds = time.perf_counter() - started
+    asked: TrainingOptions = QatOptions(**common) if trial.rounded else DistillOptions(**common)
+    if not (scratch / "trained").exists():
+        if isinstance(asked, QatOptions):
+            qat(MODEL, asked, progress=_told)
+        elif isinstance(asked, DistillOptions):
+            distill(MODEL, asked, progress=_told)
     teacher, before, after = models_of(trial, asked)
     ids = held_out()
     start, end = scores(teacher, before, ids), scores(teacher, after, ids)
     reference = start["reference_perplexity"]
-    figures = outcome.figures
+    figures = read_trained(scratch / "trained").stated
     return {
         "name": name,
         "recipe": trial.recipe,
@@ -178,8 +174,8 @@ def row_of(name: str, pool: Path, scratch: Path) -> dict[str, Any]:
         "rate": trial.rate,
         "tokens": figures["tokens"],
         "precision": figures["precision"],
-        "seconds": seconds,
-        "training_seconds": figures["seconds"],
+        "steps": figures["steps"],
+        "best_step": figures["best_step"],
         "start": start,
         "end": end,
         "kl_over_start": end["kl_mean"] / start["kl_mean"],
@@ -190,7 +186,7 @@ def row_of(name: str, pool: Path, scratch: Path) -> dict[str, Any]:
 
 
 def _told(stage: str, done: int, total: int) -> None:
-    print(f"{stage} {done}/{total}", end="\r", flush=True)
+    print(f"{stage} {done}/{total}", flush=True)
 
 
 def main() -> None:
@@ -198,12 +194,15 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="benchmarks.proof.distillation", description=__doc__)
     parser.add_argument("pool", type=Path)
     parser.add_argument("--only", choices=list(TRIALS), action="append")
+    parser.add_argument("--work", type=Path, help="keeps checkpoints and calibrations")
     parser.add_argument("--json", type=Path)
     args = parser.parse_args()
     rows = json.loads(args.json.read_text()) if args.json and args.json.is_file() else []
     for name in args.only or TRIALS:
         with tempfile.TemporaryDirectory() as folder:
-            row = row_of(name, args.pool, Path(folder))
+            scratch = Path(args.work or folder) / name.replace(" ", "-")
+            scratch.mkdir(parents=True, exist_ok=True)
+            row = row_of(name, args.pool, scratch)
         rows = [one for one in rows if one["name"] != name] + [row]
         print(json.dumps({k: v for k, v in row.items() if k != "evaluations"}), flush=True)
         if args.json:

@@ -22,7 +22,7 @@ from optc.pipeline.entries import read_pipeline
 from optc.pipeline.pipeline import Pipeline
 from optc.pipeline.record import PassRecord
 from optc.progress import Progress, telling
-from optc.recipe_additions import float_weights_place, rounded_weights_place
+from optc.recipe_trained import float_weights_place, rounded_weights_place
 
 
 @dataclass(frozen=True)

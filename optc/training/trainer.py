@@ -167,7 +167,7 @@ class Trainer:
                 divergence_sum(student, self._teacher, tokens[part], task.vocabulary)
                 for part in task.parts(len(tokens))
             )
-        return total / tokens.numel()
+        return max(total, 0.0) / tokens.numel()  # rounding can leave -1e-7
 
     def _evaluate(self) -> None:
         course = self._course

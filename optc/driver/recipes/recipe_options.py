@@ -17,8 +17,8 @@ from optc.recipe_additions import (
     with_budget,
     with_calibration,
     with_medusa,
-    with_trained,
 )
+from optc.recipe_trained import with_trained
 
 #: Environment variable that names a cache folder where no option does.
 CACHE_VARIABLE = "OPTC_CALIBRATION_CACHE"
