@@ -14,7 +14,7 @@ from optc.recipe import Recipe
 #: The pass that drops tokens which a text does not use.
 TRIMS = "vocab-trim"
 #: The passes that run the model over a text.
-READ_TEXT = ("calibrate", "balance-keys", "allocate-bits", "propagate-errors")
+READ_TEXT = ("calibrate", "balance-keys", "prune-weights", "allocate-bits", "propagate-errors")
 
 
 def with_adapters(recipe: Recipe, text: str) -> Recipe:
@@ -98,7 +98,8 @@ def with_budget(recipe: Recipe, text: str) -> Recipe:
             hint="take mixed-4, or one with quantize-weights.group_scales=int",
         )
     added = registry.passes()["allocate-bits"].from_options(options)
-    leading = {one.name for one in registry.pass_groups()["canonicalize"]} | {"calibrate"}
+    leading = {one.name for one in registry.pass_groups()["canonicalize"]}
+    leading |= {"calibrate", "prune-weights"}
     whole = list(recipe.pipeline.passes)
     place = next(i for i, one in enumerate(whole) if one.name not in leading)
     return _with_passes(recipe, [*whole[:place], added, *whole[place:]])

@@ -10,9 +10,10 @@ from optc import registry
 from optc.errors import InputError
 from optc.gates.measure import QUALITY_GATES, SPEED_GATES
 from optc.passes.kv_cache.medusa_heads import MedusaHeads
+from optc.passes.prune.weights.prune_weights import PruneWeights
 from optc.pipeline import registry as pass_registry
 from optc.recipe import GATE_NAMES, Recipe, load_recipe
-from optc.recipe_additions import with_adapters, with_budget, with_medusa
+from optc.recipe_additions import calibrates, with_adapters, with_budget, with_medusa
 from tests.support.pipelines import pipeline_of
 
 MINIMAL = "name: mine\npipeline: [canonicalize, kv-cache]\n"
@@ -28,6 +29,7 @@ SHIPPED = {
     *("fp32", "bf16-fused", "int8-fused", "int8-smooth", "int8-gptq"),
     *("int4-fast", "int4-fused"),
     *("mixed-3", "mixed-4"),
+    *("prune-2to4-int8", "prune-50-int8"),
     *("kv-int4", "vocab-trim-int4"),
     *("int3-fused", "int2-fused"),
     *("trt-fp16", "trt-int8", "trt-int4", "trt-int8-qdq", "trt-fp8", "trt-nvfp4"),
@@ -89,6 +91,8 @@ def test_kv_types_of_the_shipped_recipes() -> None:
         "int4-fused": "int8",
         "mixed-3": "int8",
         "mixed-4": "int8",
+        "prune-2to4-int8": "int8",
+        "prune-50-int8": "int8",
         "kv-int4": "int4",
         "vocab-trim-int4": "int8",
         "int3-fused": "int8",
@@ -144,6 +148,18 @@ def test_mixed_recipes_differ_in_budget_and_bounds_only() -> None:
     changed = load_recipe("mixed-3", sets=["allocate-bits.budget=4bpw"])
     assert changed.pipeline == four.pipeline != three.pipeline
     assert (three.gates["kl_mean"] or 0) > (four.gates["kl_mean"] or 0)
+
+
+def test_pruned_recipes_are_int8_fused_behind_one_pass() -> None:
+    plain = load_recipe("int8-fused")
+    for name, label in (("prune-2to4-int8", "2:4"), ("prune-50-int8", "50 %")):
+        recipe = load_recipe(name)
+        rest = tuple(one for one in recipe.pipeline.passes if one.name != "prune-weights")
+        assert rest == plain.pipeline.passes
+        (prune,) = (one for one in recipe.pipeline.passes if one.name == "prune-weights")
+        assert isinstance(prune, PruneWeights)
+        assert prune.amounts.default.label == label
+        assert calibrates(recipe)
 
 
 def test_optional_passes_keep_that_mark(tmp_path: Path) -> None:

@@ -22,6 +22,7 @@ from optc.backends.tensorrt.legalize import Legalized, legalize
 from optc.backends.tensorrt.limits import Limits, slot_length
 from optc.backends.tensorrt.profiles import limits_of, profiles_for
 from optc.backends.tensorrt.report import Expected, describe, findings
+from optc.backends.tensorrt.sparsity import pruned_weights
 from optc.errors import UnavailableError
 from optc.executable.executable import EngineSpec
 from optc.ir.graph import is_constant
@@ -58,17 +59,20 @@ def build_engine(
             (folder / "portable").mkdir()
             portable = save(legalized.portable, folder / "portable")
         saved_at = time.perf_counter()
+        sparse = pruned_weights(model)
         request = BuildJob(
             model=str(allow_decomposition(graph)),
             engine=str(workdir / ENGINE_FILE),
             table=str(folder / TABLE_FILE),
             architectures=architectures,
             profiles=profiles_for(model.graph.inputs, limits),
+            sparse=bool(sparse),
         )
         built = run_builder(request, max_bytes=options.max_ram_bytes)
         expected = _expected(model)
         described = _describe(Path(request.table).read_text("utf-8"), limits, expected)
     report = _report(legalized, built, described) | {
+        "sparse_weights": len(sparse),
         "legalize_seconds": lowered_at - started,
         "save_seconds": saved_at - lowered_at,
         "build_seconds": time.perf_counter() - started,

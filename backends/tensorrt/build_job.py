@@ -33,6 +33,7 @@ class BuildJob:
         table: Where the layer table is written, as TensorRT prints it.
         architectures: GPUs that it is for (``sm_89``), all in one engine.
         profiles: What its inputs look like, one part of the engine each.
+        sparse: Some weights are pruned 2:4: the builder may take kernels for that.
     """
 
     model: str
@@ -40,6 +41,7 @@ class BuildJob:
     table: str
     architectures: tuple[str, ...]
     profiles: tuple[Profile, ...]
+    sparse: bool = False
 
     def to_json(self) -> str:
         """For the builder's process."""
@@ -59,6 +61,7 @@ class BuildJob:
             data["table"],
             tuple(data["architectures"]),
             profiles,
+            data["sparse"],
         )
 
 

@@ -40,6 +40,8 @@ def build(provider: Provider, request: BuildJob) -> dict[str, Any]:
     parsed = time.perf_counter()
     config = builder.create_builder_config()
     config.profiling_verbosity = provider.module.ProfilingVerbosity.DETAILED
+    if request.sparse:
+        config.set_flag(provider.module.BuilderFlag.SPARSE_WEIGHTS)
     set_architectures(provider, config, request.architectures)
     _add_profiles(builder, network, config, request)
     engine = builder.build_serialized_network(network, config)
@@ -58,6 +60,7 @@ def build(provider: Provider, request: BuildJob) -> dict[str, Any]:
         "builder_peak_bytes": own_peak_bytes(),
         "engine_bytes": engine.nbytes,
         "network_layers": network.num_layers,
+        "sparse_weights": config.get_flag(provider.module.BuilderFlag.SPARSE_WEIGHTS),
         "said": sorted({text for severity, text in log.messages if severity == "WARNING"}),
     }
 

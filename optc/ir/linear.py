@@ -15,12 +15,19 @@ from optc.ir.weights import LazyWeight, as_lazy, concatenate_rows
 
 #: Metadata key of a matrix that is no layer's weight: nothing quantizes or merges it.
 _FIXED = "optc.fixed"
+#: Metadata of a weight whose zeros were chosen: what rounds it keeps them.
+_PRUNED = {"optc.pruned": "true"}
 
 
 def fixed_metadata() -> dict[str, str]:
     """Metadata for the initializer of a matrix that belongs to the arithmetic, such as a rotation:
     a MatMul by it is no linear layer, and stays as it is."""
     return {_FIXED: "true"}
+
+
+def mark_pruned(initializer: ir.Value) -> None:
+    """Note that the zeros of a weight were chosen (`Linear.pruned`)."""
+    initializer.metadata_props.update(_PRUNED)
 
 
 @dataclass(frozen=True)
@@ -52,6 +59,11 @@ class Linear:
     def nodes(self) -> list[ir.Node]:
         """MatMul, then Add if there is one."""
         return [self.matmul] if self.add is None else [self.matmul, self.add]
+
+    @property
+    def pruned(self) -> bool:
+        """Whether weights were set to zero on purpose, so that they stay exactly zero."""
+        return _PRUNED.keys() <= self.initializer.metadata_props.keys()
 
     @property
     def name(self) -> str:
@@ -111,7 +123,10 @@ def merge_linears(graph: ir.Graph, parts: Sequence[Linear]) -> tuple[list[ir.Nod
     """
     name = merged_name([part.name for part in parts])
     weight = concatenate_rows([part.weight for part in parts], name)
-    initializer = add_initializer(graph, weight, name, sources_metadata(sources(parts)))
+    metadata = sources_metadata(sources(parts))
+    if any(part.pruned for part in parts):
+        metadata |= _PRUNED
+    initializer = add_initializer(graph, weight, name, metadata)
     matmul = ir.Node("", "MatMul", [parts[0].x, initializer], name=f"{name}.matmul")
     nodes = [matmul]
     if any(part.bias is not None for part in parts):

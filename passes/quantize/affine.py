@@ -23,12 +23,13 @@ import numpy as np
 
 from optc.ir.quantized_rows import QuantizedRows, QuantizedTile
 from optc.ir.weights import LazyWeight
-from optc.passes.quantize.rounding import Float32, group_ranges, squared_error, steps
+from optc.passes.quantize.rounding import Float32, Zeros, group_ranges, squared_error, steps
 from optc.passes.quantize.scheme import CHUNK_ELEMENTS, Scheme
 from optc.passes.quantize.two_level import quantize_two_level
 
-#: Rounds rows [n, K] to a scheme's grid; the text names the weight in messages.
-RoundRows = Callable[[Float32, Scheme, str], QuantizedTile]
+#: Rounds rows [n, K] to a scheme's grid; the text names the weight in messages. Last, what becomes
+#: zero whatever it is in the rows (`zeros_of` the weight), if anything.
+RoundRows = Callable[[Float32, Scheme, str, Zeros | None], QuantizedTile]
 _FLOAT16_TINY = np.float32(2.0**-24)
 _FLOAT16_MAX = np.float32(65504.0)
 
@@ -55,7 +56,7 @@ def quantized_rows(
 
     def read(start: int, stop: int) -> QuantizedTile:
         rows = np.asarray(read_rows(start, stop), dtype=np.float32)
-        return rounded(rows, scheme, name)
+        return rounded(rows, scheme, name, zeros_of(rows, scheme))
 
     return QuantizedRows(
         read,
@@ -69,14 +70,29 @@ def quantized_rows(
     )
 
 
-def quantize_rows(rows: Float32, scheme: Scheme, name: str = "weight") -> QuantizedTile:
+def zeros_of(rows: Float32, scheme: Scheme) -> Zeros | None:
+    """Which of the weights [n, K] stay zero; None if the scheme keeps none."""
+    return rows == 0 if scheme.zeros else None
+
+
+def quantize_rows(
+    rows: Float32, scheme: Scheme, name: str = "weight", zeros: Zeros | None = None
+) -> QuantizedTile:
     """Quantize rows [n, K]; K must be a multiple of the group size.
 
     Every group's result depends on that group alone, to the bit; with integer scales, on its row.
 
+    Args:
+        rows: float32.
+        scheme: The grid.
+        name: Of the weight, for messages.
+        zeros: [n, K] what becomes zero, whatever it is.
+
     Raises:
         InputError: ``rows`` holds infinities or NaN; ``name`` says of which weight.
     """
+    if zeros is not None:
+        rows = np.where(zeros, np.float32(0), rows)
     if scheme.integer_scales:
         return quantize_two_level(rows, scheme, name)
     n, columns = rows.shape

@@ -6,6 +6,8 @@ that it is rounded once; and merged layers find the rows of each tensor that the
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from optc.ir.linear import Linear, sources
@@ -95,4 +97,5 @@ def _rows(tile: QuantizedTile, rows: slice) -> QuantizedTile:
 
 
 def _statistic(scheme: Scheme, part: str) -> str:
-    return f"{scheme.label}: {part}"
+    # a merged weight keeps its zeros if one of its parts does
+    return f"{replace(scheme, zeros=False).label}: {part}"

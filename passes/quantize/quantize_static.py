@@ -137,7 +137,7 @@ class QuantizeStatic(Pass):
         """Rewrite as for plain rounding: GPTQ gives the same types."""
         return replace(self, method="round").run(model)
 
-    def reading_bytes(self, model: ir.Model) -> int:
+    def reading_bytes(self, model: ir.Model, earlier: Sequence[Pass] = ()) -> int:
         """Factors of Hessians, with GPTQ."""
         from optc.passes.quantize.working_bytes import rounding
 

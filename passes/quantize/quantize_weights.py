@@ -198,15 +198,18 @@ class QuantizeWeights(Pass):
     def scheme_of(self, linear: Linear, report: PassReport, *, head: bool = False) -> Scheme:
         """The grid of a layer's weight; that it is another one than asked for goes into the report.
 
-        Layers that are merged later get the one that the merged layer has: it depends on K and
-        ``layer_bits``, which is refused if tensors of a merged weight differ.
+        Layers that are merged later get the one that the merged layer has: it depends on K,
+        ``layer_bits``, which is refused if tensors of a merged weight differ, and whether one was
+        pruned.
         """
         given = self.layer_schemes.of(linear)
         if given is not None:
-            return fitting(given, linear, report)
-        if head and self.head_bits == 8 != self.bits:
-            return PER_CHANNEL
-        return fitting(self.scheme(self.head_bits if head else self.bits), linear, report)
+            scheme = fitting(given, linear, report)
+        elif head and self.head_bits == 8 != self.bits:
+            scheme = PER_CHANNEL
+        else:
+            scheme = fitting(self.scheme(self.head_bits if head else self.bits), linear, report)
+        return replace(scheme, zeros=linear.pruned)
 
     def scheme(self, bits: int) -> Scheme:
         """The grid for weights of so many bits.

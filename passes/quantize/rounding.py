@@ -12,6 +12,8 @@ from optc.errors import InputError
 from optc.passes.quantize.scheme import Scheme
 
 Float32 = npt.NDArray[np.float32]
+#: Which weights are zero and stay so.
+Zeros = npt.NDArray[np.bool_]
 _CACHE_LINE = 64
 
 

@@ -20,19 +20,23 @@ class Scheme:
         symmetric: Signed values without zero points.
         integer_scales: Groups have an integer scale each and share their channel's float scale
             (`two_level`).
+        zeros: Zero is a value of every group, and weights that are exactly zero, because they were
+            pruned, stay so.
     """
 
     bits: int
     group_size: int
     symmetric: bool
     integer_scales: bool = False
+    zeros: bool = False
 
     @property
     def label(self) -> str:
         """For reports: ``int4 groups of 32 asymmetric, integer``, ``int8 per channel``."""
         spread = f"groups of {self.group_size}" if self.group_size else "per channel"
         zero_points = "" if self.symmetric else " asymmetric"
-        return f"int{self.bits} {spread}{zero_points}{', integer' * self.integer_scales}"
+        kind = f"int{self.bits} {spread}{zero_points}{', integer' * self.integer_scales}"
+        return f"{kind}{', zeros kept' * self.zeros}"
 
     @property
     def spreads(self) -> bool:

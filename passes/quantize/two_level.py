@@ -6,7 +6,8 @@ A weight is ``c * (q * s - z)``: a float32 scale ``c`` for each output channel, 
 weight per channel that takes 4 to 64 equally spaced values in each group, so that a matmul needs no
 float operation for each group ("progressive group quantization": Lin et al., QServe, 2024,
 arXiv:2405.04532, whose zero point is a multiple of s). A zero point on the int8 grid costs no more;
-the values need not hold zero then, and lie closer together.
+the values need not hold zero then, and lie closer together. For pruned weights they do: the zero
+point is a multiple of s.
 """
 
 from __future__ import annotations
@@ -38,11 +39,13 @@ class _Range(NamedTuple):
         greatest_scale: Greatest s; the least is 1.
         candidates: Share of the group's range that the values cover, steps less than the integer
             scale nearest to that, and where the values lie, in steps above the middle of the range.
+        zeros: Zero is one of the values.
     """
 
     most: int
     greatest_scale: int
     candidates: tuple[tuple[float, int, float], ...]
+    zeros: bool = False
 
 
 #: Of few values many must cover less than the range: the extremes are rare, and a wide step hurts
@@ -68,6 +71,17 @@ _RANGES = {
     # Scales are so small that the nearest one may cut off much of the range: one more covers it.
     6: _Range(63, 4, ((1.0, 0, 0.0), (1.0, -1, 0.0))),
 }
+#: By bits: for each s, the greatest up to it with which a multiple of s is a zero point that leaves
+#: all values within int8.
+_WITH_ZERO = {
+    bits: np.maximum.accumulate(
+        [
+            s if s and -(-max(s * one.most - _INT8[1], 0) // s) * s <= -_INT8[0] else 0
+            for s in range(one.greatest_scale + 1)
+        ]
+    ).astype(np.float32)
+    for bits, one in _RANGES.items()
+}
 
 
 class GroupGrid(NamedTuple):
@@ -86,7 +100,7 @@ def quantize_two_level(rows: Float32, scheme: Scheme, name: str) -> QuantizedTil
         InputError: ``rows`` holds infinities or NaN; ``name`` says of which weight.
     """
     n, columns = rows.shape
-    size, limits = scheme.group_size, _RANGES[scheme.bits]
+    size, limits = scheme.group_size, _range_of(scheme)
     groups = columns // size
     values = np.empty((n, columns), np.uint8)
     channels = np.empty(n, np.float32)
@@ -121,7 +135,7 @@ def channel_scales(columns: Float32, group_size: int, name: str) -> Float32:
     return _channel_scales(low, high, groups)[::groups]
 
 
-def group_grid(x: Float32, bits: int, weights: Float32) -> GroupGrid:
+def group_grid(x: Float32, scheme: Scheme, weights: Float32) -> GroupGrid:
     """The grid of groups x [g, m] in units of their channels' scales, whose range may be a little
     beyond int8; ``weights`` [g] say what an error in a row of x counts."""
     ordered = aligned_empty(x.shape)
@@ -131,7 +145,11 @@ def group_grid(x: Float32, bits: int, weights: Float32) -> GroupGrid:
     high = np.clip(np.maximum(x.max(axis=0), np.float32(0)), None, most)
     by_weight = np.empty((len(x), 1), np.float32)
     summed_order(by_weight)[...] = sixteens(weights[:, None])
-    return _best_grid(ordered, low, high, _RANGES[bits], aligned_empty(x.shape), by_weight)
+    return _best_grid(ordered, low, high, _range_of(scheme), aligned_empty(x.shape), by_weight)
+
+
+def _range_of(scheme: Scheme) -> _Range:
+    return _RANGES[scheme.bits]._replace(zeros=scheme.zeros)
 
 
 def _columns(rows: Float32, size: int) -> Float32:
@@ -182,13 +200,21 @@ def _grids(low: Float32, high: Float32, limits: _Range) -> GroupGrid:
     share, fewer, above = np.array(limits.candidates, np.float32).T[:, :, None]
     scale: Float32 = np.rint((high - low) * share / np.float32(limits.most)) - fewer
     np.clip(scale, 1, limits.greatest_scale, out=scale)
+    if limits.zeros:
+        scale = _WITH_ZERO[limits.most.bit_length()][scale.astype(np.intp)]
     last = scale * np.float32(limits.most)
     zero = above * scale
     zero += (low + high) * np.float32(0.5)
     np.subtract(last * np.float32(0.5), zero, out=zero)
-    np.rint(zero, out=zero)
     last -= np.float32(_INT8[1])
-    np.clip(zero, np.maximum(last, 0, out=last), -_INT8[0], out=zero)
+    np.maximum(last, 0, out=last)
+    if limits.zeros:
+        steps = np.rint(zero / scale)
+        np.clip(steps, np.ceil(last / scale), np.floor(-_INT8[0] / scale), out=steps)
+        np.minimum(steps, limits.most, out=steps)
+        return GroupGrid(scale, steps * scale)
+    np.rint(zero, out=zero)
+    np.clip(zero, last, -_INT8[0], out=zero)
     return GroupGrid(scale, zero)
 
 

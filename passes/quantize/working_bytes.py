@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 import onnx_ir as ir
 
@@ -38,13 +38,22 @@ def observing(model: ir.Model, text: TextShape, *, hessians: bool) -> int:
     )
 
 
-def propagating(model: ir.Model, text: TextShape, value_bytes: int) -> int:
-    """Peak of two runs side by side whose weights are corrected and quantized on the way.
+def propagating(
+    model: ir.Model,
+    text: TextShape,
+    value_bytes: int,
+    kept_bytes: int = 1,
+    changing: Callable[[int, int], int] = lambda rows, columns: 0,
+) -> int:
+    """Peak of two runs side by side whose weights are corrected and changed on the way.
 
     Args:
         model: Dense form.
         text: What is run through it.
         value_bytes: Of a value and of a weight as they are multiplied (`Products.dtype`).
+        kept_bytes: Of a weight as it is kept: 1 if it is quantized.
+        changing: What it takes beside that to change the weights [rows, columns] that read one
+            input; quantizing takes little.
     """
     parts = partition(model)
     width = _width(parts)
@@ -54,12 +63,16 @@ def propagating(model: ir.Model, text: TextShape, value_bytes: int) -> int:
     return (
         _RUNTIME
         + streams
-        + min(MEMORY_BYTES, _kept_rows(parts))
+        + min(MEMORY_BYTES, kept_bytes * _kept_rows(parts))
         + max(
-            max(
-                _original_bytes(block, text, value_bytes), *_stages(block, width, text, value_bytes)
-            )
-            for block in parts.blocks
+            *(
+                max(
+                    _original_bytes(block, text, value_bytes),
+                    *_stages(block, width, text, value_bytes),
+                )
+                for block in parts.blocks
+            ),
+            *(changing(*shape) for block in parts.blocks for shape in _joint(linears_of(block))),
         )
     )
 
@@ -149,6 +162,15 @@ def _all(parts: Partition, model: ir.Model) -> list[Linear]:
 def _inputs(linears: Iterable[Linear]) -> list[int]:
     """Widths K of the distinct inputs."""
     return list({linear.x: linear.weight.rows_shape[1] for linear in linears}.values()) or [0]
+
+
+def _joint(linears: Iterable[Linear]) -> list[tuple[int, int]]:
+    """[N, K] of the weights that read one input, put below each other."""
+    found: dict[ir.Value, tuple[int, int]] = {}
+    for linear in linears:
+        n, k = linear.weight.rows_shape
+        found[linear.x] = found.get(linear.x, (0, k))[0] + n, k
+    return list(found.values()) or [(0, 0)]
 
 
 def _kept(values: int) -> int:

@@ -8,9 +8,11 @@ import pytest
 from optc.ir.graph import width
 from optc.ir.linear import (
     find_linear,
+    find_linears,
     fixed_metadata,
     head_of,
     linear_of,
+    mark_pruned,
     merge_linears,
     merged_name,
 )
@@ -102,6 +104,22 @@ def test_merging_stacks_rows_and_remembers_sources() -> None:
     merged = more[0].inputs[1]
     assert merged is not None
     assert sources_of(merged, 7) == (Source("u", 0, 2), Source("u", 2, 4), Source("v", 4, 7))
+
+
+def test_a_merged_weight_is_pruned_if_one_of_its_parts_is() -> None:
+    model = model_of(
+        "g (float[S,4] x) => (float[S,2] a, float[S,3] b)",
+        "a = MatMul (x, u)\nb = MatMul (x, v)",
+        {"u": f32(4, 2), "v": f32(4, 3)},
+    )
+    first, second = find_linears(model)
+    assert not first.pruned
+    plain, _ = merge_linears(model.graph, [first, second])
+    mark_pruned(second.initializer)
+    assert [one.pruned for one in find_linears(model)] == [False, True]
+    merged, _ = merge_linears(model.graph, [first, second])
+    found = [find_linear(nodes[0]) for nodes in (plain, merged)]
+    assert [one.pruned for one in found if one is not None] == [False, True]
 
 
 def test_merged_names_state_what_is_shared_once() -> None:

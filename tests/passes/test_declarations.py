@@ -21,6 +21,7 @@ REQUIRED = {
     "kv-slots",
     "medusa-heads",
     "propagate-errors",
+    "prune-weights",
     "quantize-static",
     "quantize-weights",
     "rotate",

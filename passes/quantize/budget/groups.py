@@ -12,7 +12,7 @@ import onnx_ir as ir
 from optc.blas_threads import one_blas_thread
 from optc.ir.linear import Linear, find_linears, head_of, merged_name
 from optc.ir.weights import LazyWeight
-from optc.passes.quantize.affine import RoundRows, dequantize_rows, quantize_rows
+from optc.passes.quantize.affine import RoundRows, dequantize_rows, quantize_rows, zeros_of
 from optc.passes.quantize.layer_schemes import fitting, stored_bits
 from optc.passes.quantize.rounding import Float32
 from optc.passes.quantize.scheme import Scheme
@@ -85,7 +85,7 @@ def rounded(weight: LazyWeight, scheme: Scheme, rounder: RoundRows | None) -> La
     def read(start: int, stop: int) -> Float32:
         rows = np.asarray(weight.read_rows(start, stop), np.float32)
         with one_blas_thread():
-            tile = (rounder or quantize_rows)(rows, scheme, name)
+            tile = (rounder or quantize_rows)(rows, scheme, name, zeros_of(rows, scheme))
         return dequantize_rows(tile, scheme.group_size)
 
     return LazyWeight(

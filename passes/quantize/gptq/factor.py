@@ -33,12 +33,15 @@ class Factor:
             column j > i becomes w_j - e * shares[i, j].
         weights: [K] float32, square roots of the diagonal: what an error in a column counts when
             the range of a group is searched.
+        pivots: [K] float32, the diagonal of U: an error e in column i, the columns behind it making
+            up for what they can, costs (e / pivots[i])².
         damping: Share of the mean diagonal that was added to it.
     """
 
     order: npt.NDArray[np.intp]
     shares: Float32
     weights: Float32
+    pivots: Float32
     damping: float
 
 
@@ -46,7 +49,9 @@ class Factor:
 FactorOf = Callable[[], Factor]
 
 
-def factor_of(hessian: Float64, group_size: int, name: str = "weight") -> Factor:
+def factor_of(
+    hessian: Float64, group_size: int, name: str = "weight", *, sort: bool = True
+) -> Factor:
     """The factor of a Hessian H = E[x xᵀ].
 
     With H + dI = (Uᵀ U)⁻¹, U upper triangular, the shares are U_ij / U_ii (Frantar et al., 2023,
@@ -56,6 +61,7 @@ def factor_of(hessian: Float64, group_size: int, name: str = "weight") -> Factor
         hessian: [K, K], symmetric.
         group_size: Columns that share a scale; 0 is all of them.
         name: Of the weight, for messages.
+        sort: Order the columns (`column_order`); False leaves them as they are.
 
     Raises:
         InputError: It holds infinities or NaN, or is so far from positive definite that no damping
@@ -68,17 +74,18 @@ def factor_of(hessian: Float64, group_size: int, name: str = "weight") -> Factor
             where=name,
             hint="calibrate with another text",
         )
-    order = column_order(diagonal, group_size)
+    order = column_order(diagonal, group_size) if sort else np.arange(len(diagonal))
     reverse = order[::-1]
     ordered = hessian[np.ix_(reverse, reverse)]
     dead = diagonal[reverse] == 0
     ordered[dead, dead] = 1.0
     weights = np.sqrt(ordered.diagonal()[::-1]).astype(np.float32)
     damping = invert_root(ordered, name)
+    pivots = ordered.diagonal()[::-1].astype(np.float32)
     shares = np.empty(ordered.shape, np.float32)
     for row, upper in enumerate(ordered[::-1]):  # a row at a time: the whole in float64 is large
         shares[row] = upper[::-1] / upper[len(ordered) - 1 - row]
-    return Factor(order, shares, weights, damping)
+    return Factor(order, shares, weights, pivots, damping)
 
 
 def column_order(diagonal: Float64, group_size: int) -> npt.NDArray[np.intp]:

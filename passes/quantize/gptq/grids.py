@@ -88,7 +88,7 @@ class _TwoLevel:
         self._most = np.float32(scheme.limits[1])
 
     def open(self, group: int, x: Float32, weights: Float32) -> None:
-        self._grid = group_grid(x / self._channel, self._scheme.bits, weights)
+        self._grid = group_grid(x / self._channel, self._scheme, weights)
         self._scales[group], self._zeros[group] = self._grid
 
     def round(self, w: Float32) -> tuple[Float32, Float32]:

@@ -13,7 +13,7 @@ from optc.ir.quantized_rows import QuantizedTile
 from optc.passes.quantize.affine import RoundRows
 from optc.passes.quantize.gptq.factor import Factor, FactorOf, factor_of
 from optc.passes.quantize.gptq.rows import gptq_rows
-from optc.passes.quantize.rounding import Float32
+from optc.passes.quantize.rounding import Float32, Zeros
 from optc.passes.quantize.scheme import Scheme
 from optc.passes.quantize.statistics import INPUT_HESSIAN
 from optc.reference.calibration import CalibrationStore, find_statistics
@@ -48,8 +48,11 @@ class Factors:
                 hint="put propagate-errors before it, and give a --calibration text",
             )
 
-        def round_rows(rows: Float32, scheme: Scheme, label: str) -> QuantizedTile:
-            return gptq_rows(rows, self._factor(linear, scheme.group_size, name), scheme, label)
+        def round_rows(
+            rows: Float32, scheme: Scheme, label: str, zeros: Zeros | None = None
+        ) -> QuantizedTile:
+            factor = self._factor(linear, scheme.group_size, name)
+            return gptq_rows(rows, factor, scheme, label, zeros)
 
         return round_rows
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from optc.passes.quantize.propagate.replace import QuantizeStages
+from optc.passes.quantize.propagate.stages import CorrectedStages
 from optc.pipeline.base import PassReport
 from optc.reference.calibration import CalibrationStore, Statistic, StatisticGroup
 from optc.reference.calibration_cache import CalibrationCache, DamagedEntryError
@@ -33,7 +33,7 @@ class BlockCheckpoints:
 
     cache: CalibrationCache
     key: str
-    stages: QuantizeStages
+    stages: CorrectedStages
     _known: set[Statistic] = field(default_factory=set)
 
     def __post_init__(self) -> None:
@@ -103,7 +103,7 @@ def _streams(cache: CalibrationCache, key: str) -> tuple[int, Pair, Mapping[str,
     return state["done"], Pair(arrays[_CHANGED], arrays[_ORIGINAL]), state
 
 
-def _state(stages: QuantizeStages) -> dict[str, Any]:
+def _state(stages: CorrectedStages) -> dict[str, Any]:
     return {
         "report": dataclasses.asdict(stages.report),
         "noise": stages.noise,
@@ -112,7 +112,7 @@ def _state(stages: QuantizeStages) -> dict[str, Any]:
     }
 
 
-def _restore(stages: QuantizeStages, state: Mapping[str, Any]) -> None:
+def _restore(stages: CorrectedStages, state: Mapping[str, Any]) -> None:
     """In place: others hold the report."""
     known = PassReport(**state["report"])
     for one in dataclasses.fields(known):

@@ -15,7 +15,8 @@ from optc.executable.executable import Int32
 from optc.ir.linear import find_linears, head_of
 from optc.passes.quantize.kept_rows import leave
 from optc.passes.quantize.propagate.checkpoints import BlockCheckpoints
-from optc.passes.quantize.propagate.replace import QuantizeStages
+from optc.passes.quantize.propagate.replace import QuantizeLayers
+from optc.passes.quantize.propagate.stages import CorrectedStages
 from optc.passes.quantize.quantize_weights import QuantizeWeights
 from optc.passes.quantize.reads_text import ReadsText
 from optc.pipeline.base import Pass, PassReport
@@ -119,9 +120,10 @@ class PropagateErrors(ReadsText):
         tokens, store = self.tokens(model), calibration_of(model)
         recall = self.recall(model, tokens, quantize.spec(), self._products)
         cache = CalibrationCache(Path(recall.folder)) if recall.folder else None
-        stages = QuantizeStages(
-            quantize, store, PassReport(), self.strength, int(tokens.size), head_of(model)
-        )
+        report = PassReport()
+        layers = QuantizeLayers(quantize, store, report)
+        size = int(tokens.size)
+        stages = CorrectedStages(layers, store, report, self.strength, size, head_of(model))
         points = None if cache is None else BlockCheckpoints(cache, recall.key, stages)
         report = recall.run(store, lambda: self._run(model, tokens, stages, points))
         if points is not None:
@@ -132,7 +134,7 @@ class PropagateErrors(ReadsText):
         self,
         model: ir.Model,
         tokens: Int32,
-        stages: QuantizeStages,
+        stages: CorrectedStages,
         checkpoints: BlockCheckpoints | None,
     ) -> PassReport:
         """Fill the store with quantized rows; the model stays as it is."""

@@ -1,149 +1,67 @@
-"""Quantizes stage after stage while the reference runs, each for the inputs that it then gets."""
+"""Quantizes the layers that read one input, each towards its target."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 import onnx_ir as ir
 
 from optc.blas_threads import one_blas_thread
-from optc.ir.functions import is_op
-from optc.ir.graph import constant
 from optc.ir.linear import Linear
 from optc.ir.quantized_rows import QuantizedTile, joined_tiles
-from optc.passes.quantize.adequacy import Adequacy, HalfSums
-from optc.passes.quantize.affine import RoundRows, dequantize_rows, quantize_rows
+from optc.passes.quantize.affine import RoundRows, dequantize_rows, quantize_rows, zeros_of
 from optc.passes.quantize.gptq.factor import factor_of
 from optc.passes.quantize.gptq.rows import gptq_rows
 from optc.passes.quantize.kept_rows import find_rows, keep_rows
-from optc.passes.quantize.propagate.sums import drift_of, hessian_of, sum_drift_of
-from optc.passes.quantize.propagate.targets import TOKENS_PER_INPUT, Correction, Solver
+from optc.passes.quantize.propagate.targets import Correction
 from optc.passes.quantize.quantize_weights import QuantizeWeights
+from optc.passes.quantize.rounding import Zeros
 from optc.passes.quantize.scheme import Scheme
-from optc.passes.quantize.statistics import INPUT_HESSIAN
 from optc.pipeline.base import PassReport
-from optc.reference.calibration import CalibrationStore, weights_of
-from optc.reference.partition import Block
-from optc.reference.stages import Stage
-from optc.reference.streams.gram import TOKENS, Float32, Float64
+from optc.reference.calibration import CalibrationStore
+from optc.reference.streams.gram import Float32, Float64
 from optc.reference.submodel import Array
-from optc.reference.two_streams import Pair, Seen
 from optc.target import usable_threads
 
 #: Rows that a thread rounds at a time.
 _TILE = 256
 
 
-@dataclass
-class QuantizeStages:
-    """Gives each layer its target, and quantizes that (a `Replacer`).
+@dataclass(frozen=True)
+class QuantizeLayers:
+    """Rounds targets (`optc.passes.quantize.propagate.stages.ChangeLayers`).
 
     Attributes:
         quantize: How the weights are quantized.
-        store: Takes the quantized rows, and the Hessian of the head's input.
-        report: Counts what was corrected, and says what was not.
-        strength: Share of the correction.
-        tokens: Of the text.
-        head: The head: its weight is not corrected, for embeddings may share it.
-        noise: For each block, the mean square of what its result lost over that of the result.
-        adequacy: Whether the text was enough.
-        done: Names of the layers' weights that the store has.
+        store: Takes the quantized rows.
+        report: Counts the layers.
     """
 
     quantize: QuantizeWeights
     store: CalibrationStore
     report: PassReport
-    strength: float
-    tokens: int
-    head: Linear | None = None
-    noise: list[float] = field(default_factory=list)
-    adequacy: Adequacy = field(default_factory=lambda: Adequacy(moments=True))
-    done: list[str] = field(default_factory=list)
 
-    def has(self, linear: Linear) -> bool:
-        """Whether the layer's weight, or the Hessian of the head's input, went into the store."""
-        return linear.name in self.done
-
-    def compared(self, stage: Stage) -> Iterable[ir.Value]:
-        """Of layers that are corrected, their inputs, or the sum of residual and result instead."""
-        for linear in stage.linears:
-            if self.strength and self._enough(linear):
-                residual = _residual(linear, stage)
-                yield linear.x if residual is None else residual.total
-
-    def weights(self, stage: Stage, seen: Seen) -> Mapping[ir.Value, Array]:
-        """Quantize the layers of one stage."""
+    def __call__(
+        self,
+        readers: Sequence[Linear],
+        hessian: Float64,
+        corrections: Mapping[ir.Value, Correction],
+    ) -> Mapping[ir.Value, Array]:
+        """Keep the rows of each layer, unless they are kept, and give what they stand for."""
         replaced: dict[ir.Value, Array] = {}
-        for x, readers in _by_input(stage.linears).items():
-            hessian = hessian_of(seen.changed[x])
-            corrections = self._corrections(readers, stage, seen, hessian)
-            rounders = _Rounders(self.quantize, hessian)
-            for linear in readers:
-                scheme = self.quantize.scheme_of(linear, PassReport())
-                if find_rows(self.store, linear, scheme, linear.name) is None:
-                    correction = corrections.get(linear.initializer, Correction())
-                    rows = _rounded(linear, scheme, correction, rounders.of(linear, scheme))
-                    keep_rows(self.store, linear, scheme, rows)
-                self.done.append(linear.name)
-                replaced[linear.initializer] = _kept_weight(self.store, linear, scheme)
-            halves = HalfSums()
-            halves.add(seen.changed[x], 0)
-            self.adequacy.add(readers[0].name, halves)
-            self.report.add("linear layer", len(readers))
+        rounders = _Rounders(self.quantize, hessian)
+        for linear in readers:
+            scheme = self.quantize.scheme_of(linear, PassReport())
+            if find_rows(self.store, linear, scheme, linear.name) is None:
+                correction = corrections.get(linear.initializer, Correction())
+                rows = _rounded(linear, scheme, correction, rounders.of(linear, scheme))
+                keep_rows(self.store, linear, scheme, rows)
+            replaced[linear.initializer] = _kept_weight(self.store, linear, scheme)
+        self.report.add("linear layer", len(readers))
         return replaced
-
-    def head_input(self, hidden: Pair) -> None:
-        """Note the Hessian of the head's input."""
-        if self.head is not None:
-            self.store.put(weights_of(self.head), INPUT_HESSIAN, hessian_of(hidden.changed))
-            self.done.append(self.head.name)
-            self.report.add("head")
-
-    def block_done(self, block: Block, values: Pair) -> None:
-        """Note what the block's result lost."""
-        changed, original = (
-            one.reshape(-1, one.shape[-1]) for one in (values.changed, values.original)
-        )
-        lost = size = 0.0
-        for at in range(0, len(changed), TOKENS):
-            mine, its = changed[at : at + TOKENS], original[at : at + TOKENS]
-            lost += float(np.sum(np.square(mine - its, dtype=np.float64)))
-            size += float(np.sum(np.square(its, dtype=np.float64)))
-        self.noise.append(lost / size)
-
-    def _enough(self, linear: Linear) -> bool:
-        """Whether there is text enough to correct the layer."""
-        return self.tokens >= TOKENS_PER_INPUT * linear.weight.rows_shape[1]
-
-    def _corrections(
-        self, readers: Sequence[Linear], stage: Stage, seen: Seen, hessian: Float64
-    ) -> dict[ir.Value, Correction]:
-        """Those of layers that read one input, by their initializers; it may be none."""
-        needed = [linear for linear in readers if _is_off(linear, stage, seen)]
-        if not self.strength or not needed:
-            return {}
-        if not self._enough(readers[0]):
-            for linear in needed:
-                width = linear.weight.rows_shape[1]
-                reason = f"{self.tokens} tokens are too few to correct {width} inputs"
-                self.report.skip(linear.matmul, reason)
-            return {}
-        details = self.report.details
-        details["corrected"] = details.get("corrected", 0) + len(needed)
-        solve = Solver(hessian, self.strength, readers[0].name)
-        found, mix = dict[ir.Value, Correction](), None
-        for linear in needed:
-            if (residual := _residual(linear, stage)) is not None:
-                drift = _result_drift(linear, residual, seen, hessian)
-                found[linear.initializer] = Correction(add=solve(drift))
-                continue
-            if mix is None:
-                mix = solve(drift_of(Pair(seen.changed[linear.x], seen.original[linear.x])))
-            found[linear.initializer] = Correction(mix)
-        return found
 
 
 class _Rounders:
@@ -160,8 +78,10 @@ class _Rounders:
             return known
         factor = factor_of(self._hessian, scheme.group_size, linear.name)
 
-        def round_rows(rows: Float32, scheme: Scheme, name: str) -> QuantizedTile:
-            return gptq_rows(rows, factor, scheme, name)
+        def round_rows(
+            rows: Float32, scheme: Scheme, name: str, zeros: Zeros | None = None
+        ) -> QuantizedTile:
+            return gptq_rows(rows, factor, scheme, name, zeros)
 
         self._known[scheme.group_size] = round_rows
         return round_rows
@@ -175,7 +95,8 @@ def _rounded(
 
     def tile(start: int) -> QuantizedTile:
         rows = np.asarray(linear.weight.read_rows(start, min(start + _TILE, count)), np.float32)
-        return round_rows(correction.target(rows, start), scheme, linear.name)
+        zeros = zeros_of(rows, scheme)
+        return round_rows(correction.target(rows, start), scheme, linear.name, zeros)
 
     with one_blas_thread(), ThreadPoolExecutor(usable_threads()) as pool:
         tiles = list(pool.map(tile, range(0, count, _TILE)))
@@ -192,48 +113,3 @@ def _kept_weight(store: CalibrationStore, linear: Linear, scheme: Scheme) -> Flo
         stop = min(start + _TILE, kept.rows)
         whole[start:stop] = dequantize_rows(kept.read(start, stop), scheme.group_size)
     return whole
-
-
-def _by_input(linears: Iterable[Linear]) -> dict[ir.Value, list[Linear]]:
-    found: dict[ir.Value, list[Linear]] = {}
-    for linear in linears:
-        found.setdefault(linear.x, []).append(linear)
-    return found
-
-
-@dataclass(frozen=True)
-class _Residual:
-    """What a layer's result is added to, and the sum."""
-
-    value: ir.Value
-    total: ir.Value
-
-
-def _residual(linear: Linear, stage: Stage) -> _Residual | None:
-    """Of a layer of ``stage`` whose result is added to a value of an earlier stage, else None."""
-    uses = list(linear.output.uses())
-    if len(uses) != 1 or not is_op(uses[0].node, "Add"):
-        return None
-    other, total = uses[0].node.inputs[1 - uses[0].idx], uses[0].node.outputs[0]
-    known = other is not None and other in stage.reads and total in stage.gives
-    return _Residual(other, total) if known and other is not None else None
-
-
-def _is_off(linear: Linear, stage: Stage, seen: Seen) -> bool:
-    """Whether the layer's input, or what its result is added to, has changed."""
-    residual = _residual(linear, stage)
-    values = [linear.x] if residual is None else [linear.x, residual.value]
-    return any(seen.changed[value] is not seen.original.get(value) for value in values)
-
-
-def _result_drift(linear: Linear, residual: _Residual, seen: Seen, hessian: Float64) -> Float64:
-    """E[(W x + r - W x' - r') x'ᵀ], [N, K]: what residual and result together lack."""
-    bias = None if linear.bias is None else constant(linear.bias)
-    sums = Pair(seen.changed[residual.value], seen.original[residual.total])
-    drift = sum_drift_of(
-        seen.changed[linear.x], sums, None if bias is None else bias.numpy().astype(np.float32)
-    )
-    for at in range(0, len(drift), _TILE):
-        tile = drift[at : at + _TILE]
-        tile -= linear.weight.read_rows(at, at + len(tile)).astype(np.float64) @ hessian
-    return drift

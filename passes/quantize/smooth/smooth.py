@@ -26,7 +26,7 @@ from optc.reference.calibration import CalibrationStore, find_statistics, own_ca
 
 #: Passes that need to find the layers as this one leaves them.
 LATER = (
-    *("fuse-qkv", "fuse-gate-up", "propagate-errors"),
+    *("fuse-qkv", "fuse-gate-up", "prune-weights", "propagate-errors"),
     *("quantize-weights", "quantize-static", "cast-weights"),
 )
 

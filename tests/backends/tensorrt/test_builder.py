@@ -64,6 +64,14 @@ def test_the_layer_table_shows_fused_attention_and_caches_in_place(tmp_path: Pat
 
 
 @needs_tensorrt
+@pytest.mark.parametrize("sparse", [False, True])
+def test_sparse_kernels_may_be_taken_where_weights_are_pruned(tmp_path: Path, sparse: bool) -> None:
+    asked = replace(request(attention_layer(), tmp_path), sparse=sparse)
+    assert BuildJob.from_json(asked.to_json()) == asked
+    assert run_builder(asked)["sparse_weights"] == sparse
+
+
+@needs_tensorrt
 def test_two_builds_have_the_same_layers(tmp_path: Path) -> None:
     signatures = []
     for name in ("first", "second"):

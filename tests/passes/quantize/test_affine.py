@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tracemalloc
+from dataclasses import replace
 
 import numpy as np
 import onnx_ir as ir
@@ -13,7 +14,7 @@ from hypothesis import strategies as st
 from optc.errors import InputError
 from optc.ir.quantized_rows import QuantizedTile
 from optc.ir.weights import LazyWeight
-from optc.passes.quantize.affine import dequantize_rows, quantize_rows, quantized_rows
+from optc.passes.quantize.affine import dequantize_rows, quantize_rows, quantized_rows, zeros_of
 from optc.passes.quantize.scheme import Scheme
 from tests.support.ir_text import Array, f32
 
@@ -195,3 +196,19 @@ def test_a_large_weight_is_read_by_tiles_only() -> None:
 def test_the_scale_of_nothing_but_zeros_is_1(symmetric: bool) -> None:
     found = quantize_rows(np.zeros((2, 64), np.float32), Scheme(4, 32, symmetric))
     np.testing.assert_array_equal(found.scales.astype(np.float32), 1)
+
+
+@pytest.mark.parametrize("scheme", SCHEMES, ids=lambda s: s.label)
+def test_what_becomes_zero_is_exactly_zero(scheme: Scheme) -> None:
+    rows = f32(9, 128)
+    rows[2] = np.abs(rows[2])  # ranges end at zero
+    sparse = replace(scheme, zeros=True)
+    assert zeros_of(rows, scheme) is None
+    rows[:, ::3] = 0
+    zeros = zeros_of(rows, sparse)
+    assert zeros is not None
+    np.testing.assert_array_equal(zeros, rows == 0)
+    plain, kept = quantize_rows(rows, sparse), quantize_rows(rows + 1, sparse, "w", zeros)
+    for tile in (plain, kept):
+        assert not dequantize_rows(tile, scheme.group_size)[:, ::3].any()
+    assert dequantize_rows(kept, scheme.group_size)[2, 1::3].all()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import onnx_ir as ir
 import pytest
@@ -60,3 +62,11 @@ def test_another_grid_or_a_tensor_that_was_not_kept_is_not_found() -> None:
     merged = find_linear(nodes[0])
     assert merged is not None
     assert find_rows(store, merged, SCHEMES[0], "merged") is None
+
+
+def test_what_was_kept_is_found_whether_zeros_were_kept_or_not() -> None:
+    """A merged weight keeps its zeros if one of its tensors was pruned."""
+    model, store = dense_model(1), CalibrationStore()
+    (first, *_), scheme = linears(model), SCHEMES[2]
+    keep_rows(store, first, scheme, quantize_rows(rows_of(first), scheme))
+    assert find_rows(store, first, replace(scheme, zeros=True), "w") is not None

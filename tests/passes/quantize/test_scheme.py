@@ -16,6 +16,7 @@ from optc.passes.quantize.scheme import Scheme
         (Scheme(4, 32, True), "int4 groups of 32", True, (-8, 7)),
         (Scheme(4, 0, True), "int4 per channel", True, (-8, 7)),
         (Scheme(4, 32, False, True), "int4 groups of 32 asymmetric, integer", True, (0, 15)),
+        (Scheme(8, 0, True, zeros=True), "int8 per channel, zeros kept", False, (-127, 127)),
         (Scheme(6, 32, False, True), "int6 groups of 32 asymmetric, integer", True, (0, 63)),
     ],
 )

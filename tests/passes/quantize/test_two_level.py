@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from optc.errors import InputError
 from optc.passes.quantize.affine import dequantize_rows, quantize_rows
 from optc.passes.quantize.scheme import CHUNK_ELEMENTS, Scheme
+from optc.passes.quantize.two_level import _WITH_ZERO
 from tests.support.ir_text import Array, f32
 
 TWO_LEVEL = Scheme(4, 32, False, integer_scales=True)
@@ -178,3 +179,39 @@ def test_damaged_weights_are_named() -> None:
     rows[1, 3] = np.nan
     with pytest.raises(InputError, match=r"layers\.0\.w: the weight holds infinities or NaN"):
         quantize_rows(rows, TWO_LEVEL, "layers.0.w")
+
+
+@pytest.mark.parametrize("bits", BITS)
+@pytest.mark.parametrize("share", [0.1, 0.5, 0.9])
+def test_zero_is_a_value_of_every_group_of_pruned_weights(bits: int, share: float) -> None:
+    scheme = Scheme(bits, 32, False, integer_scales=True, zeros=True)
+    rows = f32(40, 256)
+    rows[3] = np.abs(rows[3])  # one-sided groups
+    rows[4] = -np.abs(rows[4])
+    rows[5, 7] = 100.0  # groups whose scales are small
+    rows[np.random.default_rng(bits).random(rows.shape) < share] = 0
+    tile = quantize_rows(rows, scheme)
+    assert tile.zero_points is not None
+    assert tile.group_scales is not None
+    most, greatest = GREATEST[bits]
+    s, z = tile.group_scales.astype(int), tile.zero_points.astype(int)
+    assert ((s >= 1) & (s <= greatest)).all()
+    assert (z % s == 0).all()
+    assert (z <= np.minimum(128, most * s)).all()
+    assert (most * s - z <= 127).all()
+    near = dequantize_rows(tile, 32)
+    assert not near[rows == 0].any()
+    assert np.square(near - rows)[:3].sum() < np.square(rows)[:3].sum() * {2: 0.2}.get(bits, 0.04)
+
+
+@pytest.mark.parametrize("bits", BITS)
+def test_scales_with_a_zero_are_the_greatest_that_have_one(bits: int) -> None:
+    """By trying every zero point."""
+    most, greatest = GREATEST[bits]
+
+    def has(s: int) -> bool:
+        return any(z % s == 0 and most * s - z <= 127 for z in range(129))
+
+    for s in range(1, greatest + 1):
+        expected = max(t for t in range(1, s + 1) if has(t))
+        assert _WITH_ZERO[bits][s] == expected

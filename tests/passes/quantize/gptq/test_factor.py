@@ -64,3 +64,13 @@ def test_what_no_damping_mends_is_refused(monkeypatch: pytest.MonkeyPatch) -> No
     hessian[0, 1] = hessian[1, 0] = 9.0
     with pytest.raises(InputError, match=r"q_proj: .* are no squares \(calibrate again\)"):
         factor_of(hessian, 0, "q_proj")
+
+
+def test_unsorted_columns_stay_and_pivots_are_what_errors_cost() -> None:
+    hessian = correlated(24)
+    factor = factor_of(hessian, 0, sort=False)
+    assert factor.order.tolist() == list(range(24))
+    h = hessian + DAMPING * hessian.diagonal().mean() * np.eye(24)
+    for i in range(24):
+        left = np.linalg.inv(h[i:, i:])[0, 0]  # least loss of an error e: e² / left
+        assert factor.pivots[i] ** 2 == pytest.approx(left, rel=1e-5)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import numpy.typing as npt
 import pytest
@@ -141,3 +143,20 @@ def test_weights_of_nan_are_refused_by_name() -> None:
         factor = factor_of(np.eye(64), scheme.group_size)
         with pytest.raises(InputError, match=r"layers\.3: the weight holds infinities or NaN"):
             gptq_rows(w, factor, scheme, "model.layers.3")
+
+
+@pytest.mark.parametrize("scheme", SCHEMES, ids=label)
+def test_pruned_weights_stay_zero_and_the_rest_makes_up_for_their_targets(scheme: Scheme) -> None:
+    """Rows are targets, in which what was pruned is not zero any more."""
+    sparse, hessian, target = replace(scheme, zeros=True), correlated(128), weight(300, 128)
+    zeros = np.random.default_rng(0).random(target.shape) < 0.5
+    target[zeros] *= np.float32(0.2)
+    factor = factor_of(hessian, scheme.group_size)
+    found = gptq_rows(target, factor, sparse, "w", zeros)
+    near = dequantize_rows(found, scheme.group_size)
+    assert not near[zeros].any()
+    cut = quantize_rows(target, sparse, "w", zeros)
+    assert not dequantize_rows(cut, scheme.group_size)[zeros].any()
+    assert loss(found, target, scheme, hessian) < 0.9 * loss(cut, target, scheme, hessian)
+    part = gptq_rows(target[250:260], factor, sparse, "w", zeros[250:260])
+    np.testing.assert_array_equal(part.values, found.values[250:260])

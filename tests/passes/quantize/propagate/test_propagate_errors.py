@@ -18,7 +18,7 @@ from optc.ir.weights import as_lazy
 from optc.passes.fuse.qkv import FuseQKV
 from optc.passes.quantize.affine import dequantize_rows, quantize_rows
 from optc.passes.quantize.kept_rows import find_rows
-from optc.passes.quantize.propagate import replace as module
+from optc.passes.quantize.propagate import stages as module
 from optc.passes.quantize.propagate.propagate_errors import PropagateErrors
 from optc.passes.quantize.quantize_weights import QuantizeWeights
 from optc.passes.quantize.scheme import Scheme

@@ -1,0 +1,1 @@
+"""What pruning loses, by method and amount."""

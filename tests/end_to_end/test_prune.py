@@ -1,0 +1,31 @@
+"""A recipe that prunes and quantizes, on a small trained model."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from tests.end_to_end.test_main_job import ROOT, TEXT, optc
+
+MODEL = ROOT / "examples/models/pycode-draft"
+CALIBRATION = ROOT / "examples/text/code_calibration.jsonl"
+
+
+def test_two_of_four_weights_go_at_a_loss_that_magnitudes_exceed(tmp_path: Path) -> None:
+    """By magnitude the mean KL on this text is MAGNITUDE."""
+    text, output = tmp_path / "text.jsonl", tmp_path / "artifact"
+    text.write_text("".join(TEXT.read_text().splitlines(keepends=True)[:12]))
+    result = optc(
+        *("compile", MODEL, "--recipe", "prune-2to4-int8", "-o", output),
+        *("--calibration", CALIBRATION, "--set", "prune-weights.windows=32"),
+        *("--eval-text", text, "--gate", "kl_mean=0.2", "--gate", "top1_agreement=none"),
+        *("--gate", "kl_p99=none", "--gate", "perplexity_ratio=none"),
+    )
+    gates = {gate["name"]: gate for gate in result["gates"]}
+    assert gates["kl_mean"]["passed"]
+    assert gates["kl_mean"]["value"] > 0.01, "it is compared with the dense model"
+    report = json.loads((output / "report.json").read_text())
+    passes = {one["name"]: one for one in report["passes"]}
+    assert passes["prune-weights"]["facts"]["sparsity"] == 0.5
+    assert set(passes["prune-weights"]["details"]) == {"2:4", "corrected"}
+    assert "int8 per channel, zeros kept" in passes["quantize-weights"]["details"]
