@@ -47,7 +47,9 @@ def store_layers(model: ir.Model, form: Format, factors: Factors | None, where: 
             reason = f"K={columns} of {linear.name} is not a multiple of {size}: it stays float"
             report.skip(linear.matmul, reason)
             continue
-        factor = factors and factors.later(linear, form.group_size, where)
+        factor = None
+        if factors is not None:
+            factor = factors.later(linear, form.group_size, where)
         rewrite_codebook(model, linear, form, factor)
         report.add(f"{form.label}, gptq" if factors else form.label)
         weights += rows * columns
@@ -76,7 +78,7 @@ def rewrite_codebook(
         add_initializer(graph, scales, f"{name}.scale"),
         linear.bias,
     ]
-    attributes = {"format": form.name, "group_size": form.group_size}
+    attributes: dict[str, int | float | str] = {"format": form.name, "group_size": form.group_size}
     node = make_node(model, "CodebookMatMul", operands, attributes, name=linear.matmul.name)
     replace_node(linear.nodes, [node], [linear.output], node.outputs)
 

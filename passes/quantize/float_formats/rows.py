@@ -106,7 +106,8 @@ def _search(
     """The scales [m] of groups x [g, m], a group a column, of the least squared error; the first of
     equals. Errors in a row of x count as the square of its weight [g]."""
     low, high = group_ranges(x, name)
-    candidates = list(form.scales(np.maximum(high, -low) / whole))
+    peak: Float32 = np.divide(np.maximum(high, -low), whole)
+    candidates = list(form.scales(peak))
     best = candidates[0]
     if len(candidates) == 1:
         return best
@@ -129,4 +130,5 @@ def _error(x: Float32, scale: Float32, form: Format, weights: Float32 | None) ->
 
 def _ratio(x: Float32, scale: Float32) -> Float32:
     """x in units of its scale; as it is where that is 0, which nothing but 0 is a multiple of."""
-    return x / np.where(scale == 0, np.float32(1), scale)
+    ratio: Float32 = np.divide(x, np.where(scale == 0, np.float32(1), scale))
+    return ratio
