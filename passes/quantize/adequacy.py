@@ -19,6 +19,7 @@ import onnx_ir as ir
 from optc.passes.quantize.gptq.factor import Float64, factor_of
 from optc.reference.observers import BlockValues
 from optc.reference.partition import Block
+from optc.reference.streams.products import as_float32
 from optc.reference.submodel import Array
 
 #: Inputs of a layer that are looked at. Of more, every n-th is, over every n-th token, so that
@@ -40,11 +41,12 @@ class HalfSums:
         self._sums: list[Float64 | None] = [None, None]
 
     def add(self, values: Array, first: int) -> None:
-        """Take inputs [w, S, K] of windows ``first``, ``first + 1``, …"""
+        """Take inputs [w, S, K], float32 or bfloat16, of windows ``first``, ``first + 1``, …"""
         self.width = values.shape[-1]
         self.tokens += values.size // self.width
         step = -(-self.width // _INPUTS)
-        for window, rows in enumerate(values[:, ::step, ::step], start=first):
+        for window, kept in enumerate(values[:, ::step, ::step], start=first):
+            rows = as_float32(kept)
             known, product = self._sums[window % 2], rows.T @ rows
             self._sums[window % 2] = product + (0.0 if known is None else known)
 

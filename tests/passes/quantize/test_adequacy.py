@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ml_dtypes
 import numpy as np
 import pytest
 
@@ -64,6 +65,11 @@ def test_equal_halves_lose_nothing() -> None:
     values = np.repeat(inputs(1, 50, 16), 2, axis=0)
     assert sums_of(values).unseen() == pytest.approx(1, abs=1e-5)
     assert sums_of(np.zeros((2, 8, 16), np.float32)).unseen() == 1.0
+
+
+def test_values_in_bfloat16_are_summed_in_float32() -> None:
+    values = inputs(4, 40, 24).astype(ml_dtypes.bfloat16)
+    assert sums_of(values).unseen() == sums_of(values.astype(np.float32)).unseen()
 
 
 def test_one_window_has_no_other_half() -> None:

@@ -1,0 +1,106 @@
+"""Compare what ``optc plan`` predicts of a compile with what the compile then gives.
+
+    python -m benchmarks.proof.plan_check [MODEL] [--recipes NAME,…] [--no-gates] [--json FILE]
+
+Each recipe of TVM for CPUs is planned (with ``--measure``) and compiled, in processes of their own,
+with the example's calibration and held-out text unless another model is given. Stated are peak
+memory, bytes of the artifact, seconds by stage, and bytes that a decode step of one sequence reads:
+predicted, what it was, and the ratio. Seconds hold on a machine that does nothing else; how busy it
+was is in the load average.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from optc.artifact import read_manifest
+from optc.roofline.costs import StepCosts
+from optc.roofline.estimate import decode_work
+
+ROOT = Path(__file__).resolve().parents[2]
+MODEL = ROOT / "examples/models/pycode"
+TEXTS = (
+    *("--calibration", str(ROOT / "examples/text/code_calibration.jsonl")),
+    *("--eval-text", str(ROOT / "examples/text/code_heldout.jsonl")),
+)
+RECIPES = (
+    *("fp32", "bf16-fused", "int8-fused", "int8-smooth", "int4-fast", "int4-fused"),
+    *("kv-int4", "mixed-4", "mixed-3", "int3-fused", "int2-fused"),
+)
+
+
+def optc(*arguments: str) -> dict[str, Any]:
+    """The JSON of a command; a gate that fails is no error here."""
+    command = [sys.executable, "-m", "optc", *arguments, "--json"]
+    ran = subprocess.run(command, capture_output=True, text=True, check=False)
+    if ran.returncode not in (0, 4):
+        raise SystemExit(f"{' '.join(command)}\n{ran.stderr}")
+    found: dict[str, Any] = json.loads(ran.stdout)
+    return found
+
+
+def check(model: Path, recipe: str, texts: Sequence[str], *, gated: bool) -> dict[str, Any]:
+    """Predictions and facts of one recipe, and their ratios."""
+    planned = optc("plan", str(model), "--recipe", recipe, "--backends", "tvm", "--measure")
+    with tempfile.TemporaryDirectory() as folder:
+        out = Path(folder) / "artifact"
+        more = [*texts, "--keep-failed"] if gated else [*texts[:2], "--no-gates"]
+        optc("compile", str(model), "--recipe", recipe, "-o", str(out), *more)
+        written = out if out.exists() else Path(f"{out}.failed")
+        report = json.loads((written / "report.json").read_text())
+        size = sum(file.stat().st_size for file in written.rglob("*") if file.is_file())
+        entry = read_manifest(written).engines[0]
+    costs = StepCosts.from_json(entry.data["costs"])
+    estimate = planned["engines"][0]["estimate"]
+    peak = "compile_peak_bytes" + ("" if gated else "_without_gates")
+    stages = {k: v for k, v in planned["compile_seconds"].items() if gated or k != "gates"}
+    pairs = {
+        "peak_bytes": (planned[peak], report["peak_anon_bytes"]),
+        "artifact_bytes": (planned["artifact_bytes"], size),
+        "seconds": (sum(stages.values()), report["seconds"]),
+        "decode_bytes": (
+            estimate["decode_bytes"],
+            costs.bytes_of(decode_work(entry.spec, estimate["context"])),
+        ),
+    }
+    return {
+        "recipe": recipe,
+        **{
+            name: {"predicted": mine, "was": its, "ratio": round(mine / its, 3)}
+            for name, (mine, its) in pairs.items()
+        },
+        "stages": {
+            name: {"predicted": round(value, 1), "was": round(report["stages"].get(name, 0.0), 1)}
+            for name, value in stages.items()
+        },
+        "load_average": round(os.getloadavg()[0], 1),
+    }
+
+
+def main() -> None:
+    """Check all and print a line for each."""
+    parser = argparse.ArgumentParser(prog="benchmarks.proof.plan_check", description=__doc__)
+    parser.add_argument("model", type=Path, nargs="?")
+    parser.add_argument("--recipes", default=",".join(RECIPES))
+    parser.add_argument("--no-gates", action="store_true")
+    parser.add_argument("--json", type=Path)
+    args = parser.parse_args()
+    texts = TEXTS if args.model is None else ()
+    rows = []
+    for recipe in args.recipes.split(","):
+        rows.append(check(args.model or MODEL, recipe, texts, gated=not args.no_gates))
+        print(json.dumps(rows[-1]), flush=True)
+        if args.json:
+            args.json.write_text(json.dumps(rows, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()
