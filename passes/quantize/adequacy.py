@@ -46,7 +46,7 @@ class HalfSums:
         self.tokens += values.size // self.width
         step = -(-self.width // _INPUTS)
         for window, kept in enumerate(values[:, ::step, ::step], start=first):
-            rows = as_float32(kept)
+            rows: Array = as_float32(kept)
             known, product = self._sums[window % 2], rows.T @ rows
             self._sums[window % 2] = product + (0.0 if known is None else known)
 
