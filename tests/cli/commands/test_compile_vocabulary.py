@@ -162,3 +162,12 @@ def test_other_kinds_of_tokenizers_are_refused(
     assert outcome.code == 2
     assert "a tokenizer of the kind Unigram cannot be trimmed (byte-pair" in outcome.err
     assert nothing_left(tmp_path)
+
+
+def test_a_plan_is_of_the_whole_vocabulary_and_says_so(
+    optc: Optc, compile_trimmed: Optc, model: Path, tmp_path: Path
+) -> None:
+    outcome = optc("plan", model, "--recipe", tmp_path / "trimmed.yaml", "--json")
+    assert outcome.code == 0, outcome.err
+    (warning,) = (text for text in outcome.json["warnings"] if "vocab-trim" in text)
+    assert warning == "pass vocab-trim: sizes and costs are of the whole vocabulary"
