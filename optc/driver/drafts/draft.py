@@ -11,11 +11,10 @@ from optc import importer
 from optc.artifact import ArtifactWriter, Source, TokenizerEntry
 from optc.backend import BuildOptions
 from optc.driver.compiling.built_engine import BuiltEngine, EngineBuilder
-from optc.driver.compiling.limits import check_disk
+from optc.driver.compiling.limits import check_disk, check_passes
 from optc.driver.compiling.lowering import Lowered, lower
 from optc.driver.compiling.options import ResolvedOptions
 from optc.driver.compiling.tokenizer import write_tokenizer
-from optc.driver.recipes.draft_recipes import DraftCandidate
 from optc.errors import InputError
 from optc.importer import ImportedModel
 from optc.ir.graph import width
@@ -70,7 +69,7 @@ def import_draft(
     """
     source, vocabulary = options.draft_folder, width(target.model.graph.outputs[0])
     if source is None:
-        _check_candidates(options.candidates, target.reference, tokenizer)
+        _check_candidates(options, target.reference, tokenizer)
         return None
     imported = importer.import_model(source, allow_remote_code=options.asked.allow_remote_code)
     _check_tokenizer(imported, writer, tokenizer, options.asked.allow_remote_code)
@@ -116,10 +115,12 @@ def build_draft(
 
 
 def _check_candidates(
-    candidates: Sequence[DraftCandidate], reference: ir.Model, tokenizer: TokenizerEntry | None
+    options: ResolvedOptions, reference: ir.Model, tokenizer: TokenizerEntry | None
 ) -> None:
     """Refuse what cannot be made of the target, or not be chosen without text."""
+    candidates = options.candidates
     for candidate in candidates:
+        check_passes(reference, candidate.recipe.pipeline.passes, options.max_ram_bytes)
         if candidate.spec.depth is not None:
             candidate.spec.layers(len(partition(reference).blocks))
     if len(candidates) > 1 and tokenizer is None:
