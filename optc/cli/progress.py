@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -14,6 +15,9 @@ from optc.progress import Progress
 if TYPE_CHECKING:
     from rich.progress import Progress as Bars
     from rich.progress import TaskID
+
+#: Seconds between two lines about one stage, where there is no terminal.
+_EVERY_S = 10.0
 
 
 @contextmanager
@@ -47,15 +51,34 @@ def progress_on_stderr() -> Iterator[Progress]:
 
 
 class _Lines:
-    """Prints each stage once, when it begins."""
+    """Prints each stage once, when it begins, and of a long one now and then where it stands.
 
-    def __init__(self) -> None:
+    Args:
+        clock: Seconds of a monotonic clock.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
         self._stage = ""
+        self._began = self._told = 0.0
+        self._first = 0
 
     def __call__(self, stage: str, done: int, total: int) -> None:
+        now = self._clock()
         if stage != self._stage:
-            self._stage = stage
+            self._stage, self._began, self._told, self._first = stage, now, now, done
             click.echo(f"· {stage}", err=True)
+        elif total and done > self._first and now - self._told >= _EVERY_S:
+            self._told = now
+            left = (now - self._began) / (done - self._first) * (total - done)
+            click.echo(f"· {stage}: {done}/{total}, about {_duration(left)} left", err=True)
+
+
+def _duration(seconds: float) -> str:
+    """A time for reading: ``40 s``, ``12 min``, ``3.5 h``."""
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
 
 
 class _Live:

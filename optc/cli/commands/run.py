@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from optc.cli.batch.answering import BatchFiles, answer_file
+from optc.cli.batch.batch_line import LineReader
 from optc.cli.chosen import chosen_json, chosen_text
 from optc.cli.generating.prompts import PromptOptions, prompt_options
 from optc.cli.generating.results import result_json, summary
@@ -52,9 +54,25 @@ _SERVED = (
     type=click.Path(path_type=Path),
     help="Folder of a LoRA adapter as PEFT saved it.",
 )
+@click.option(
+    "--input",
+    "source",
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="FILE",
+    help="Answer each line of this file (.jsonl); with --output.",
+)
+@click.option(
+    "--output",
+    "answers",
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="FILE",
+    help="Where answers to --input go; a run that was stopped goes on.",
+)
 @json_option
 def command(
     artifact: Path,
+    source: Path | None,
+    answers: Path | None,
     parse_special: bool,
     timeout: float | None,
     adapter: Path | None,
@@ -63,18 +81,26 @@ def command(
 ) -> None:
     """Continue each prompt with ARTIFACT; several prompts are batched.
 
-    A single prompt streams to stdout; the figures follow on stderr.
+    A single prompt streams to stdout; the figures follow on stderr. With --input and --output,
+    each line of a file has its answer in another one.
     """
     from optc import load
 
     prompts = PromptOptions.taken(options)
-    if prompts.empty:
-        raise click.UsageError("Missing option '--prompt', '--prompt-file' or '--messages'")
+    if (source is None) != (answers is None) or (source and not prompts.empty):
+        raise click.UsageError("--input and --output go together, without prompts beside them")
+    if prompts.empty and source is None:
+        names = "'--prompt', '--prompt-file', '--messages' or '--input'"
+        raise click.UsageError(f"Missing option {names}")
     settings = ServeSettings(**{name: options.pop(name) for name in _SERVED})
     params = sampling_params(options)
+    terms: dict[str, Any] = {"deadline_s": timeout, "parse_special": parse_special}
+    if source is not None and answers is not None:
+        files = BatchFiles(artifact, source, answers, adapter)
+        answer_file(files, LineReader(prompts, params, settings), terms, as_json)
+        return
     asked = prompts.read()
     with load(artifact, settings) as loaded:
-        terms: dict[str, Any] = {"deadline_s": timeout, "parse_special": parse_special}
         terms |= adapter_terms(loaded, adapter)
         if as_json or len(asked) > 1 or params.completions > 1 or params.beam_width is not None:
             generated = loaded.generate([prompt for _, prompt in asked], params, **terms)

@@ -24,10 +24,18 @@ def parse_messages(text: str, where: str) -> Messages:
         value = parse_json(text)
     except JSONError as error:
         raise InputError(f"not JSON: {error}", where=where, hint=_FORM) from error
-    found = value.get("messages") if isinstance(value, dict) else value
-    if not isinstance(found, list) or not found or not all(map(_is_message, found)):
+    return check_messages(value.get("messages") if isinstance(value, dict) else value, where)
+
+
+def check_messages(value: object, where: str) -> Messages:
+    """A value that is a list of messages.
+
+    Raises:
+        InputError: It is none.
+    """
+    if not isinstance(value, list) or not value or not all(map(_is_message, value)):
         raise InputError("not a conversation", where=where, hint=_FORM)
-    return found
+    return value
 
 
 def _is_message(value: object) -> bool:

@@ -1,0 +1,108 @@
+"""``optc run --input FILE --output FILE`` from its options to its figures."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import click
+
+from optc.artifact import Artifact
+from optc.cli.batch.answers_file import AnswersFile
+from optc.cli.batch.batch_line import LineReader
+from optc.cli.batch.run_batch import BatchFigures, InputFile, LinesError, run_batch
+from optc.cli.chosen import chosen_json
+from optc.cli.generating.sampling import adapter_terms
+from optc.cli.output import print_json, visible
+from optc.cli.progress import progress_on_stderr
+
+
+@dataclass(frozen=True)
+class BatchFiles:
+    """Files of a run.
+
+    Attributes:
+        artifact: Its folder.
+        source: A request a line.
+        output: An answer a line.
+        adapter: Folder of an adapter; None is the model itself.
+    """
+
+    artifact: Path
+    source: Path
+    output: Path
+    adapter: Path | None
+
+
+def answer_file(
+    files: BatchFiles, reader: LineReader, terms: dict[str, Any], as_json: bool
+) -> None:
+    """Answer the lines that have no answer yet, and print the figures.
+
+    Raises:
+        LinesError: Some lines have an error instead of an answer.
+        InputError: A file cannot be read or written, or holds other answers.
+        EngineError: The engine failed; the same command goes on from there.
+    """
+    from optc import load
+
+    source = InputFile.of(files.source)
+    begun = _begun(files, source, reader, terms)
+    with (
+        AnswersFile(files.output, begun) as answers,
+        load(files.artifact, reader.settings) as engine,
+    ):
+        terms = terms | adapter_terms(engine, files.adapter)
+        with progress_on_stderr() as progress:
+            figures = run_batch(engine, source, reader, answers, terms, progress)
+    values = {
+        "output": str(files.output),
+        "lines": source.lines,
+        "resumed": answers.resumed,
+        **asdict(figures),
+        "engine": chosen_json(engine.info)["engine"],
+    }
+    if figures.errors:
+        raise LinesError(
+            f"{figures.errors} of {source.lines} lines have an error instead of an answer",
+            values,
+            where=str(files.output),
+            hint="the other answers are there; each of these lines has its 'error'",
+        )
+    if as_json:
+        print_json("run", values)
+    else:
+        click.echo(visible(_summary(files, source, answers, figures)), err=True)
+
+
+def _begun(
+    files: BatchFiles, source: InputFile, reader: LineReader, terms: dict[str, Any]
+) -> dict[str, Any]:
+    """What the answers depend on."""
+    options = {
+        "params": asdict(reader.params),
+        "chat": reader.prompts.chat,
+        "system": reader.prompts.system,
+        "adapter": None if files.adapter is None else str(files.adapter),
+        "engine": reader.settings.engine,
+        **terms,
+    }
+    return {
+        "artifact": Artifact.open(files.artifact, "size").digest,
+        "input": source.sha256,
+        "options": options,
+    }
+
+
+def _summary(
+    files: BatchFiles, source: InputFile, answers: AnswersFile, figures: BatchFigures
+) -> str:
+    text = f"{source.lines} answers in {files.output}"
+    if answers.resumed:
+        text += f", {answers.resumed} of them from before"
+    rate = figures.output_tokens / max(figures.seconds, 1e-9)
+    return (
+        f"{text}: {figures.prompt_tokens} prompt tokens, {figures.output_tokens} new ones in "
+        f"{figures.seconds:.1f} s ({rate:.0f} tokens/s)"
+    )

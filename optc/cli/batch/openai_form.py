@@ -1,0 +1,148 @@
+"""Lines of OpenAI's Batch API: requests of completions and of chat completions, and responses.
+
+``{"custom_id": …, "method": "POST", "url": "/v1/chat/completions", "body": {…}}`` becomes
+``{"id": …, "custom_id": …, "response": {"status_code": 200, "body": {…}}, "error": null}``
+(https://platform.openai.com/docs/api-reference/batch).
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from optc.errors import InputError, OptcError
+
+if TYPE_CHECKING:
+    from optc import RequestOutput, SamplingParams
+
+CHAT, COMPLETIONS = "/v1/chat/completions", "/v1/completions"
+#: Of a body, without meaning here.
+_IGNORED = ("model", "user", "metadata", "store", "service_tier", "stream_options")
+#: OpenAI's names of parameters that are called otherwise here.
+_RENAMED = {"max_completion_tokens": "max_tokens"}
+_REASONS = {"deadline": "length"}
+
+
+@dataclass(frozen=True)
+class Conversing:
+    """What a line calls a conversation; not checked yet."""
+
+    messages: object
+
+
+def is_openai(value: Mapping[str, Any]) -> bool:
+    """Whether a line is one of an OpenAI batch."""
+    return "body" in value or "url" in value
+
+
+def openai_request(value: Mapping[str, Any]) -> tuple[object, dict[str, Any]]:
+    """The prompt of a line, or the conversation, and the sampling parameters that it states.
+
+    Raises:
+        InputError: The line asks for something else.
+    """
+    url, body = value.get("url"), value.get("body")
+    if url not in (CHAT, COMPLETIONS) or value.get("method", "POST") != "POST":
+        raise InputError(f"{url!r} is not served", where="url", hint=f"{CHAT} or {COMPLETIONS}")
+    wanted = "messages" if url == CHAT else "prompt"
+    if not isinstance(body, dict) or wanted not in body:
+        raise InputError(f"it has no {wanted}", where="body")
+    changes: dict[str, Any] = {
+        _RENAMED.get(name, name): one for name, one in body.items() if one is not None
+    }
+    prompt = changes.pop(wanted)
+    for name in _IGNORED:
+        changes.pop(name, None)
+    if changes.pop("stream", False) is not False:
+        raise InputError("answers in files do not stream", where="stream", hint="leave it out")
+    if "logprobs" in changes or "top_logprobs" in changes:
+        raise InputError(
+            "log-probabilities have another form here",
+            where="logprobs",
+            hint='ask for them in plain lines: {"prompt": …, "logprobs": 1}',
+        )
+    changes |= _structure(changes.pop("response_format", {"type": "text"}))
+    return (Conversing(prompt) if url == CHAT else prompt), changes
+
+
+def _structure(form: object) -> dict[str, Any]:
+    """The sampling parameters of a ``response_format``."""
+    kind = form.get("type") if isinstance(form, dict) else None
+    if kind == "text":
+        return {}
+    if kind == "json_object":
+        return {"json_schema": {"type": "object"}}
+    inner = form.get("json_schema") if isinstance(form, dict) else None
+    if kind == "json_schema" and isinstance(inner, dict) and "schema" in inner:
+        return {"json_schema": inner["schema"]}
+    raise InputError(
+        "not a format of responses", where="response_format", hint="text, json_object, json_schema"
+    )
+
+
+@dataclass(frozen=True)
+class OpenAIForm:
+    """Answers as OpenAI writes them.
+
+    Attributes:
+        number: Of the line in the input, from 1; the ``id`` of its answer has it.
+        custom_id: Its own name for itself.
+        chat: It asks for a turn of a conversation.
+        model: What it calls the model.
+    """
+
+    number: int
+    custom_id: str
+    chat: bool
+    model: str
+
+    @classmethod
+    def of(cls, number: int, value: Mapping[str, Any]) -> OpenAIForm:
+        """The form of a line.
+
+        Raises:
+            InputError: It has no ``custom_id``.
+        """
+        custom_id, body = value.get("custom_id"), value.get("body")
+        if not isinstance(custom_id, str):
+            raise InputError("a line of a batch has a text as its custom_id", where="custom_id")
+        model = body.get("model") if isinstance(body, dict) else None
+        return cls(number, custom_id, value.get("url") == CHAT, str(model or ""))
+
+    def answer(self, output: RequestOutput, params: SamplingParams) -> dict[str, Any]:
+        """The line of a finished request."""
+        body = {
+            "id": f"{'chatcmpl' if self.chat else 'cmpl'}-{self.number}",
+            "object": "chat.completion" if self.chat else "text_completion",
+            "created": int(time.time()),
+            "model": self.model,
+            "choices": [
+                {
+                    "index": index,
+                    **self._said(one.text),
+                    "logprobs": None,
+                    "finish_reason": _REASONS.get(one.finish_reason, one.finish_reason),
+                }
+                for index, one in enumerate(output.completions)
+            ],
+            "usage": {
+                "prompt_tokens": output.prompt_tokens,
+                "completion_tokens": output.output_tokens,
+                "total_tokens": output.prompt_tokens + output.output_tokens,
+            },
+        }
+        response = {"status_code": 200, "request_id": f"req_{self.number}", "body": body}
+        return self._line(response, None)
+
+    def failure(self, error: OptcError) -> dict[str, Any]:
+        """The line of a request that failed."""
+        return self._line(None, {"code": error.kind, "message": error.render()})
+
+    def _said(self, text: str) -> dict[str, Any]:
+        return {"message": {"role": "assistant", "content": text}} if self.chat else {"text": text}
+
+    def _line(self, response: object, error: object) -> dict[str, Any]:
+        head = {"id": f"batch_req_{self.number}", "custom_id": self.custom_id}
+        return {**head, "response": response, "error": error}
