@@ -17,12 +17,13 @@ from optc.ir.graph import width
 from optc.options import CompileOptions
 from optc.options.training_options import TrainingOptions
 from optc.pipeline import registry
-from optc.pipeline.base import Pass
 from optc.pipeline.entries import read_pipeline
 from optc.pipeline.pipeline import Pipeline
 from optc.pipeline.record import PassRecord
 from optc.progress import Progress, telling
 from optc.recipe_trained import float_weights_place, rounded_weights_place
+
+_QUANTIZE = "quantize-weights"
 
 
 @dataclass(frozen=True)
@@ -51,10 +52,7 @@ def import_dense(folder: Path, progress: Progress, *, allow_remote_code: bool) -
         InputError: No model, or a broken one.
         UnsupportedError: Something in it is not recognized.
     """
-    from optc.importer import import_model
-
-    progress("import", 0, 0)
-    imported = import_model(folder, allow_remote_code=allow_remote_code)
+    imported = _import(folder, progress, allow_remote_code)
     read_pipeline([CANONICALIZE], registry).run(imported.model)
     return imported
 
@@ -65,21 +63,20 @@ def pruned_student(folder: Path, asked: TrainingOptions, progress: Progress) -> 
     Raises:
         InputError: Bad options, or the recipe prunes nothing.
     """
-    imported = import_dense(folder, progress, allow_remote_code=asked.allow_remote_code)
-    source = imported.model.clone()
     if asked.recipe is None:
-        return Student(imported, source, imported.model, CANONICALIZE, ())
-    passes, warnings = _passes(folder, asked)
-    behind = _behind_canonicalize(passes)
-    place = float_weights_place(behind)
-    if not place:
+        imported = import_dense(folder, progress, allow_remote_code=asked.allow_remote_code)
+        return Student(imported, imported.model.clone(), imported.model, CANONICALIZE, ())
+    pipeline, warnings = _pipeline(folder, asked)
+    place = float_weights_place(pipeline.passes)
+    if place <= _leading(pipeline):
         raise InputError(
             f"the recipe {asked.recipe} prunes nothing",
             where="--recipe",
             hint="leave it out to train the model as it is",
         )
-    records = _run(Pipeline(behind), imported.model, place, progress)
-    spec = _spec(passes[: float_weights_place(passes)])
+    imported = _import(folder, progress, asked.allow_remote_code)
+    source, records = _lower(pipeline, imported.model, place, progress)
+    spec = Pipeline(pipeline.passes[:place]).spec()
     return Student(imported, source, imported.model, spec, (*warnings, *_told(records)))
 
 
@@ -95,25 +92,24 @@ def rounded_student(
         raise InputError(
             "no recipe says how weights are rounded", where="--recipe", hint="such as int2-fused"
         )
-    passes, warnings = _passes(folder, asked)
-    quantize = next((one for one in passes if one.name == "quantize-weights"), None)
-    if quantize is None:
+    pipeline, warnings = _pipeline(folder, asked)
+    if all(one.name != _QUANTIZE for one in pipeline.passes):
         raise InputError(
-            f"the recipe {asked.recipe} has no quantize-weights",
+            f"the recipe {asked.recipe} has no {_QUANTIZE}",
             where="--recipe",
             hint="take one that rounds weights to integers, such as int2-fused",
         )
-    imported = import_dense(folder, progress, allow_remote_code=asked.allow_remote_code)
-    source = imported.model.clone()
-    pipeline = Pipeline(_behind_canonicalize(passes))
     place = rounded_weights_place(pipeline.passes, behind_errors=True)
-    records = _run(pipeline, imported.model, place, progress)
-    settled = next(p for p in pipeline.settled(records).passes if p.name == quantize.name)
+    imported = _import(folder, progress, asked.allow_remote_code)
+    source, records = _lower(pipeline, imported.model, place, progress)
+    settled = pipeline.settled(records).passes
+    quantize = next(one for one in settled if one.name == _QUANTIZE)
     rounded = imported.model.clone()
-    records += _run(Pipeline((settled,)), rounded, 1, progress)
-    leading = passes[: rounded_weights_place(passes, behind_errors=True)]
+    with telling(progress):
+        records += Pipeline((quantize,)).run(rounded)
+    spec = Pipeline((*settled[:place], quantize)).spec()
     told = (*warnings, *_told(records))
-    return Student(imported, source, imported.model, _spec((*leading, settled)), told), rounded
+    return Student(imported, source, imported.model, spec, told), rounded
 
 
 def vocabulary_of(model: ir.Model) -> int:
@@ -137,7 +133,15 @@ def check_vocabulary(student: ir.Model, teacher: ir.Model, where: str) -> int:
     return ours
 
 
-def _passes(folder: Path, asked: TrainingOptions) -> tuple[tuple[Pass, ...], list[str]]:
+def _import(folder: Path, progress: Progress, allow_remote_code: bool) -> ImportedModel:
+    from optc.importer import import_model
+
+    progress("import", 0, 0)
+    return import_model(folder, allow_remote_code=allow_remote_code)
+
+
+def _pipeline(folder: Path, asked: TrainingOptions) -> tuple[Pipeline, list[str]]:
+    """The recipe's, and warnings."""
     options = CompileOptions(
         recipe=asked.recipe or "",
         set=asked.set,
@@ -146,23 +150,30 @@ def _passes(folder: Path, asked: TrainingOptions) -> tuple[tuple[Pass, ...], lis
         trained=asked.trained,
     )
     recipe, _, warnings = resolve_recipe(model_folder(folder), options)
-    return recipe.pipeline.passes, warnings
+    return recipe.pipeline, warnings
 
 
-def _behind_canonicalize(passes: Sequence[Pass]) -> tuple[Pass, ...]:
-    """Without those that lead to the dense form, which have run."""
-    leading = {one.name for one in registry.pass_groups()[CANONICALIZE]}
-    return tuple(one for one in passes if one.name not in leading)
+def _leading(pipeline: Pipeline) -> int:
+    """How many of the first passes lead to the dense form."""
+    names = {one.name for one in registry.pass_groups()[CANONICALIZE]}
+    found = (i for i, one in enumerate(pipeline.passes) if one.name not in names)
+    return next(found, len(pipeline.passes))
 
 
-def _run(pipeline: Pipeline, model: ir.Model, first: int, progress: Progress) -> list[PassRecord]:
+def _lower(
+    pipeline: Pipeline, model: ir.Model, first: int, progress: Progress
+) -> tuple[ir.Model, list[PassRecord]]:
+    """Run the first passes, which know the others; gives the dense form as it was on the way."""
+    leading, kept = _leading(pipeline), [model.clone()]
+
+    def keep(record: PassRecord, current: ir.Model) -> None:
+        if record.index == leading - 1:
+            kept.append(current.clone())
+
     progress("passes", 0, 0)
     with telling(progress):
-        return pipeline.run(model, first=first)
-
-
-def _spec(passes: Sequence[Pass]) -> str:
-    return Pipeline(tuple(passes)).spec()
+        records = pipeline.run(model, [keep], first=first)
+    return kept[-1], records
 
 
 def _told(records: Sequence[PassRecord]) -> list[str]:
