@@ -1,4 +1,4 @@
-"""What is trained is the model: of one that was really trained, logits are those of the reference."""
+"""What is trained is the model: logits of one that was really trained are the reference's."""
 
 from __future__ import annotations
 
