@@ -13,8 +13,9 @@ from optc.recipe import Recipe
 
 #: The pass that drops tokens which a text does not use.
 TRIMS = "vocab-trim"
-#: The passes that run the model over a text.
-READ_TEXT = ("calibrate", "balance-keys", "prune-weights", "allocate-bits", "propagate-errors")
+#: The passes that prune, tokens apart; and all that run the model over a text.
+PRUNING = ("prune-depth", "prune-heads", "prune-width", "prune-weights")
+READ_TEXT = (*PRUNING, "calibrate", "balance-keys", "allocate-bits", "propagate-errors")
 
 
 def with_adapters(recipe: Recipe, text: str) -> Recipe:
@@ -99,7 +100,7 @@ def with_budget(recipe: Recipe, text: str) -> Recipe:
         )
     added = registry.passes()["allocate-bits"].from_options(options)
     leading = {one.name for one in registry.pass_groups()["canonicalize"]}
-    leading |= {"calibrate", "prune-weights"}
+    leading |= {*PRUNING, "calibrate"}
     whole = list(recipe.pipeline.passes)
     place = next(i for i, one in enumerate(whole) if one.name not in leading)
     return _with_passes(recipe, [*whole[:place], added, *whole[place:]])

@@ -29,7 +29,7 @@ SHIPPED = {
     *("fp32", "bf16-fused", "int8-fused", "int8-smooth", "int8-gptq"),
     *("int4-fast", "int4-fused"),
     *("mixed-3", "mixed-4"),
-    *("prune-2to4-int8", "prune-50-int8"),
+    *("prune-2to4-int8", "prune-50-int8", "prune-depth-int8", "prune-width-int8"),
     *("kv-int4", "vocab-trim-int4"),
     *("int3-fused", "int2-fused"),
     *("trt-fp16", "trt-int8", "trt-int4", "trt-int8-qdq", "trt-fp8", "trt-nvfp4"),
@@ -97,6 +97,8 @@ def test_kv_types_of_the_shipped_recipes() -> None:
         "vocab-trim-int4": "int8",
         "int3-fused": "int8",
         "int2-fused": "int8",
+        "prune-depth-int8": "int8",
+        "prune-width-int8": "int8",
     }
 
 
@@ -324,6 +326,14 @@ def test_formats_are_chosen_behind_a_calibration(tmp_path: Path) -> None:
     path = written(tmp_path, f"name: m\npipeline: [{passes}]\n")
     recipe = with_budget(load_recipe(path), "1MB")
     assert names(recipe) == ["canonicalize", "calibrate", "allocate-bits", "quantize-weights"]
+
+
+def test_formats_are_chosen_for_the_pruned_model(tmp_path: Path) -> None:
+    quantize = "{bits: 4, group_size: 32, symmetric: false, group_scales: int, head_bits: 6}"
+    passes = f"canonicalize, prune-depth, prune-width, {{quantize-weights: {quantize}}}"
+    path = written(tmp_path, f"name: m\npipeline: [{passes}]\n")
+    recipe = with_budget(load_recipe(path), "1MB")
+    assert names(recipe)[1:4] == ["prune-depth", "prune-width", "allocate-bits"]
 
 
 @pytest.mark.parametrize("recipe", ["int8-fused", "fp32"])

@@ -8,15 +8,18 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from optc.forms.ragged import RaggedStep
 from optc.pipeline.pipeline import Pipeline
 from optc.recipe import load_recipe
 from optc.recipe_additions import calibrates, with_calibration
 from optc.reference.text import digest_text
+from tests.passes.prune.structured.on_letters import pruning
 from tests.support.families import FAMILIES, FUSED, model_after
 from tests.support.ir_text import Array
 from tests.support.letters import letters_folder
 from tests.support.models import Dense, dense_model
 from tests.support.outliers import TOKENS, decibels, planted
+from tests.support.pipelines import pipeline_of
 from tests.support.ragged import RaggedDriver, run_dense
 
 SHAPES = {
@@ -90,6 +93,33 @@ def test_bfloat16_is_near_float32() -> None:
     want = run_dense(dense_model(shape), tokens)
     assert 0 < np.abs(logits - want).max() < 0.05 * np.abs(want).max()
     assert "MatMul" not in left
+
+
+PRUNING = {
+    "prune-depth": {"units": "mlp", "target": "0.7x"},
+    "prune-heads": {"target": "0.9x"},
+    "prune-width": {"multiple": 8},
+}
+
+
+@pytest.mark.parametrize("rest", ["", ",quantize-weights,fuse-norm-quantize"])
+@pytest.mark.parametrize("family", ["gemma", "phi"])
+def test_pruned_models_step_as_they_are(family: str, rest: str, tmp_path: Path) -> None:
+    """Layers of different widths, with different numbers of KV heads, or without an MLP."""
+    shape, folder = SHAPES[family], letters_folder(tmp_path)
+    shape = replace(shape, windows=(*shape.windows, 0)[:3], vocab=61)
+    model = dense_model(shape)
+    Pipeline(tuple(pruning(folder, name, **one) for name, one in PRUNING.items())).run(model)
+    tokens = np.random.default_rng(1).integers(0, shape.vocab, 40).tolist()
+    want = run_dense(model, tokens)
+    Pipeline(pipeline_of(f"{FUSED}{rest}").passes).run(model)
+    assert len({layer.kv_heads for layer in RaggedStep.of(model).kv.layers}) == 2
+    driver = RaggedDriver(model)
+    logits = np.concatenate([driver.step({7: tokens[:17]}), driver.step({7: tokens[17:]})])
+    near = 0.05 * np.abs(want).max() if rest else 2e-5
+    np.testing.assert_allclose(logits, want, rtol=0 if rest else 1e-4, atol=near)
+    left = {node.op_type for node in model.graph}
+    assert {"RotaryPagedAttention", "GatedActivationQuantize" if rest else "AddRMSNorm"} <= left
 
 
 def test_int8_smooth_undoes_the_outliers_that_int8_fused_suffers_from(tmp_path: Path) -> None:

@@ -51,7 +51,5 @@ def test_a_tokenizer_of_another_model(
     pool = Pool(np.full(900, 300, np.int32), np.zeros((2, 32), np.int32))
     monkeypatch.setattr(session, "read_pool", lambda *arguments: pool)
     asked = DistillOptions(text=[str(text)], output=text.parent / "o", **QUICK)
-    with pytest.raises(
-        InputError, match="the tokenizer gives ids beyond the 264"
-    ):
+    with pytest.raises(InputError, match="the tokenizer gives ids beyond the 264"):
         distill(source, asked)

@@ -16,6 +16,7 @@ from optc.pipeline.pipeline import Pipeline
 from optc.pipeline.record import PassRecord
 from optc.progress import telling
 from optc.recipe_additions import TRIMS
+from optc.reference.calibration import calibration_of, own_calibration
 
 #: The group of passes whose result, the dense form, is what gates compare with.
 CANONICALIZE = "canonicalize"
@@ -64,6 +65,7 @@ def lower(model: ir.Model, options: ResolvedOptions, *, read: bool = True) -> Lo
 
     def keep(record: PassRecord, current: ir.Model) -> None:
         if record.index == leading - 1:
+            calibration_of(current)  # from now on the clone's, too: parts of it are lowered alike
             kept.append(current.clone())
             check_passes(current, pipeline.passes[leading:], options.max_ram_bytes)
 
@@ -95,6 +97,7 @@ def lower_dense(
     Raises:
         UnsupportedError: Something is not recognized, or a required pass found nothing.
     """
+    own_calibration(model)  # of the whole model, whose weights may still be read
     pipeline, leading = _pipeline(options)
     passes = pipeline.settled(whole).passes[leading:]
     rest = replace(pipeline, passes=tuple(one.for_part(model) for one in passes))

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from optc.pipeline.work import Work
-from optc.target import host_features, usable_threads
+from optc.target import usable_threads
 
 #: Time that each kind of product is measured.
 _SAMPLE_S = 0.2
@@ -76,7 +76,7 @@ def measured_paces() -> Paces:
     )
     from optc.reference.streams.products import BFLOAT16, products_here, products_of
 
-    if products_here(host_features()) != BFLOAT16:
+    if products_here() != BFLOAT16:
         return replace(found, bfloat16=float32)
     products = products_of(BFLOAT16, threads)
     weight = products.weight(w)

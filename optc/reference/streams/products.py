@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from optc.reference.submodel import Array
+from optc.target import host_features
 
 if TYPE_CHECKING:
     import torch
@@ -102,9 +103,10 @@ def dtype_of(name: str) -> np.dtype[Any]:
     return (BFloat16Products if name == BFLOAT16 else Float32Products).dtype
 
 
-def products_here(features: frozenset[str]) -> str:
-    """Name of the fastest products on a CPU with these features."""
-    return BFLOAT16 if _FEATURE in features else FLOAT32
+def products_here(features: frozenset[str] | None = None) -> str:
+    """Name of the fastest products on a CPU with these features, or on this machine's."""
+    known = host_features() if features is None else features
+    return BFLOAT16 if _FEATURE in known else FLOAT32
 
 
 def rounded(values: Array, dtype: np.dtype[Any]) -> Array:

@@ -23,7 +23,7 @@ from optc.passes.quantize.propagate.stages import CorrectedStages, by_input
 from optc.passes.quantize.reads_text import ReadsText
 from optc.pipeline.base import Pass, PassReport
 from optc.reference.calibration import CalibrationStore, calibration_of, weights_of
-from optc.target import host_features, usable_threads
+from optc.target import usable_threads
 
 #: Passes that need the layers as this one leaves them, or that would lose what it decided.
 LATER = (
@@ -110,9 +110,9 @@ class PruneWeights(ReadsText):
     def working_bytes(self, model: ir.Model) -> int:
         """Both streams, and one weight while it is pruned."""
         from optc.passes.prune.weights.memory import pruning
-        from optc.reference.streams.products import dtype_of
+        from optc.reference.streams.products import dtype_of, products_here
 
-        return pruning(model, self.shape, self._method, dtype_of(_products()).itemsize)
+        return pruning(model, self.shape, self._method, dtype_of(products_here()).itemsize)
 
     def run(self, model: ir.Model) -> PassReport:
         """Prune ``model``.
@@ -125,8 +125,10 @@ class PruneWeights(ReadsText):
         self.amounts.check_names(_names(linears))
         store = calibration_of(model)
         if self._method.reads_inputs:
+            from optc.reference.streams.products import products_here
+
             tokens = self.tokens(model)
-            recall = self.recall(model, tokens, _products())
+            recall = self.recall(model, tokens, products_here())
             report = recall.run(store, lambda: self._by_inputs(model, tokens, store))
         else:
             report = self._by_magnitude(linears, store)
@@ -168,14 +170,14 @@ class PruneWeights(ReadsText):
 
     def _by_inputs(self, model: ir.Model, tokens: Int32, store: CalibrationStore) -> PassReport:
         """Fill the store with pruned weights; the model stays as it is."""
-        from optc.reference.streams.products import products_of
+        from optc.reference.streams.products import products_here, products_of
         from optc.reference.two_streams import run_two_streams  # brings ONNX Runtime
 
         report, threads = PassReport(), usable_threads()
         layers = self._layers(store, report)
         strength = 1.0 if self.sequential and self._method.corrects else 0.0
         stages = CorrectedStages(layers, store, report, strength, int(tokens.size))
-        products = products_of(_products(), threads)
+        products = products_of(products_here(), threads)
         run_two_streams(model, tokens, stages, products, threads)
         report.facts = {
             "tokens": int(tokens.size),
@@ -186,13 +188,6 @@ class PruneWeights(ReadsText):
         }
         report.warnings = stages.adequacy.warnings()
         return report
-
-
-def _products() -> str:
-    """How linear layers of the calibration are multiplied on this machine."""
-    from optc.reference.streams.products import products_here
-
-    return products_here(host_features())
 
 
 def _body(model: ir.Model) -> list[Linear]:

@@ -23,7 +23,7 @@ from optc.pipeline.base import Pass, PassReport
 from optc.pipeline.work import Work
 from optc.reference.calibration import calibration_of
 from optc.reference.calibration_cache import CalibrationCache
-from optc.target import host_features, usable_threads
+from optc.target import usable_threads
 
 
 @dataclass(frozen=True)
@@ -74,7 +74,7 @@ class PropagateErrors(ReadsText):
         """How linear layers are multiplied on this machine."""
         from optc.reference.streams.products import products_here
 
-        return products_here(host_features()) if self.products == "auto" else self.products
+        return products_here() if self.products == "auto" else self.products
 
     def working_bytes(self, model: ir.Model) -> int:
         """Both streams, one stage, and the sums over one layer's inputs."""

@@ -67,7 +67,7 @@ class CorrectedStages:
         """Of layers that are corrected, their inputs, or the sum of residual and result instead."""
         for linear in stage.linears:
             if self.strength and self._enough(linear):
-                residual = _residual(linear, stage)
+                residual = residual_of(linear, stage)
                 yield linear.x if residual is None else residual.total
 
     def weights(self, stage: Stage, seen: Seen) -> Mapping[ir.Value, Array]:
@@ -92,15 +92,7 @@ class CorrectedStages:
 
     def block_done(self, block: Block, values: Pair) -> None:
         """Note what the block's result lost."""
-        changed, original = (
-            one.reshape(-1, one.shape[-1]) for one in (values.changed, values.original)
-        )
-        lost = size = 0.0
-        for at in range(0, len(changed), TOKENS):
-            mine, its = changed[at : at + TOKENS], original[at : at + TOKENS]
-            lost += float(np.sum(np.square(mine - its, dtype=np.float64)))
-            size += float(np.sum(np.square(its, dtype=np.float64)))
-        self.noise.append(lost / size)
+        self.noise.append(lost_share(values))
 
     def _enough(self, linear: Linear) -> bool:
         """Whether there is text enough to correct the layer."""
@@ -110,7 +102,7 @@ class CorrectedStages:
         self, readers: Sequence[Linear], stage: Stage, seen: Seen, hessian: Float64
     ) -> dict[ir.Value, Correction]:
         """Those of layers that read one input, by their initializers; it may be none."""
-        needed = [linear for linear in readers if _is_off(linear, stage, seen)]
+        needed = [linear for linear in readers if is_off(linear, stage, seen)]
         if not self.strength or not needed:
             return {}
         if not self._enough(readers[0]):
@@ -124,14 +116,27 @@ class CorrectedStages:
         solve = Solver(hessian, self.strength, readers[0].name)
         found, mix = dict[ir.Value, Correction](), None
         for linear in needed:
-            if (residual := _residual(linear, stage)) is not None:
-                drift = _result_drift(linear, residual, seen, hessian)
+            if (residual := residual_of(linear, stage)) is not None:
+                drift = result_drift(linear, residual, seen, hessian)
                 found[linear.initializer] = Correction(add=solve(drift))
                 continue
             if mix is None:
                 mix = solve(drift_of(Pair(seen.changed[linear.x], seen.original[linear.x])))
             found[linear.initializer] = Correction(mix)
         return found
+
+
+def lost_share(values: Pair) -> float:
+    """The mean square of what a value [..., D] lost over that of the value."""
+    changed, original = (
+        one.reshape(-1, one.shape[-1]) for one in (values.changed, values.original)
+    )
+    lost = size = 0.0
+    for at in range(0, len(changed), TOKENS):
+        mine, its = changed[at : at + TOKENS], original[at : at + TOKENS]
+        lost += float(np.sum(np.square(mine - its, dtype=np.float64)))
+        size += float(np.sum(np.square(its, dtype=np.float64)))
+    return lost / size
 
 
 def rows_of(linear: Linear) -> Float32:
@@ -148,31 +153,31 @@ def by_input(linears: Iterable[Linear]) -> dict[ir.Value, list[Linear]]:
 
 
 @dataclass(frozen=True)
-class _Residual:
+class Residual:
     """What a layer's result is added to, and the sum."""
 
     value: ir.Value
     total: ir.Value
 
 
-def _residual(linear: Linear, stage: Stage) -> _Residual | None:
+def residual_of(linear: Linear, stage: Stage) -> Residual | None:
     """Of a layer of ``stage`` whose result is added to a value of an earlier stage, else None."""
     uses = list(linear.output.uses())
     if len(uses) != 1 or not is_op(uses[0].node, "Add"):
         return None
     other, total = uses[0].node.inputs[1 - uses[0].idx], uses[0].node.outputs[0]
     known = other is not None and other in stage.reads and total in stage.gives
-    return _Residual(other, total) if known and other is not None else None
+    return Residual(other, total) if known and other is not None else None
 
 
-def _is_off(linear: Linear, stage: Stage, seen: Seen) -> bool:
+def is_off(linear: Linear, stage: Stage, seen: Seen) -> bool:
     """Whether the layer's input, or what its result is added to, has changed."""
-    residual = _residual(linear, stage)
+    residual = residual_of(linear, stage)
     values = [linear.x] if residual is None else [linear.x, residual.value]
     return any(seen.changed[value] is not seen.original.get(value) for value in values)
 
 
-def _result_drift(linear: Linear, residual: _Residual, seen: Seen, hessian: Float64) -> Float64:
+def result_drift(linear: Linear, residual: Residual, seen: Seen, hessian: Float64) -> Float64:
     """E[(W x + r - W x' - r') x'ᵀ], [N, K]: what residual and result together lack."""
     bias = None if linear.bias is None else constant(linear.bias)
     sums = Pair(seen.changed[residual.value], seen.original[residual.total])

@@ -2,22 +2,41 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, ClassVar
 
+import numpy as np
+import onnx_ir as ir
 import pytest
 
 from optc.driver.compiling.lowering import Lowered, lower, lower_dense
 from optc.driver.drafts.layer_skip import keep_first_layers
 from optc.errors import InputError
+from optc.ir.linear import find_linears
 from optc.passes.quantize.budget.allocate_bits import AllocateBits
 from optc.passes.quantize.quantize_weights import QuantizeWeights
 from optc.pipeline import registry
-from optc.pipeline.base import PassReport
+from optc.pipeline.base import Pass, PassReport
 from optc.pipeline.entries import read_pipeline
 from optc.pipeline.pipeline import Pipeline
 from optc.pipeline.record import PassRecord
+from optc.progress import no_progress
+from optc.reference.calibration import calibration_of
+from tests.passes.prune.structured.on_letters import pruning
 from tests.support import dense_models
+from tests.support.letters import letters_folder
+
+
+@dataclass(frozen=True)
+class ImportedAsDense(Pass):
+    """Stands for what leads to the dense form."""
+
+    name: ClassVar[str] = "canonicalize"
+
+    def run(self, model: ir.Model) -> PassReport:
+        return PassReport(count=1)
 
 
 def test_first_layers_get_the_formats_of_the_whole_model(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -49,6 +68,39 @@ def test_first_layers_get_the_formats_of_the_whole_model(monkeypatch: pytest.Mon
         if node.op_type == "QuantizedMatMul"
     }
     assert bits == {3, 5}
+
+
+def test_first_layers_are_pruned_as_the_whole_model_was(tmp_path: Path) -> None:
+    """Both are lowered from one dense form; the whole's statistics stay as they are."""
+    passes = (
+        ImportedAsDense(),
+        pruning(letters_folder(tmp_path), "prune-heads", target="0.84x"),
+        pruning(tmp_path, "prune-width", multiple=8),
+    )
+    recipe = SimpleNamespace(pipeline=Pipeline(passes))
+    options: Any = SimpleNamespace(
+        recipe=recipe,
+        max_ram_bytes=0,
+        progress=no_progress,
+        asked=SimpleNamespace(bisect=False, dump_dir=None),
+    )
+    model = dense_models.dense_model(3)
+    whole = lower(model, options)
+    digest = calibration_of(model).digest()
+    part = whole.reference.clone()
+    keep_first_layers(part, 2)
+    (tmp_path / "text.txt").unlink()
+    text = {"text": "", "folder": str(tmp_path)}
+    recipe.pipeline = Pipeline((passes[0], *(one.with_options(text) for one in passes[1:])))
+    runs = lower_dense(part, options, whole.runs)
+    assert runs[1].report.details == {"neurons": 2 * 24}
+    rest = {one.name: one.weight for one in find_linears(model)}
+    for linear in find_linears(part)[:-1]:
+        rows = linear.weight.rows_shape[0]
+        wanted = rest[linear.name].read_rows(0, rows)
+        np.testing.assert_array_equal(linear.weight.read_rows(0, rows), wanted)
+    assert calibration_of(model).digest() == digest
+    assert calibration_of(part) is not calibration_of(model)
 
 
 def test_warnings_are_those_of_passes_that_found_nothing_and_of_their_reports() -> None:

@@ -1,0 +1,160 @@
+"""Weights fitted anew, layer after layer, for what was taken out before them and of their inputs.
+
+A layer W that gave W x, added to a residual r, now reads x' and is added to r'. The weight that
+gives back most of W x + r is, by least squares over a text,
+
+    W' = W + E[(W x + r - W x' - r') x'ᵀ] (E[x' x'ᵀ] + d I)⁻¹
+
+and where columns of it go, `obs.refitted` of that. What goes has zero columns while the reference
+runs, so that both runs are of one graph.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+import onnx_ir as ir
+
+from optc.ir.linear import Linear
+from optc.passes.prune.structured.cut import slices_of
+from optc.passes.prune.structured.decisions import Ledger
+from optc.passes.prune.structured.obs import damped, least_important, refitted
+from optc.passes.quantize.propagate.stages import (
+    by_input,
+    is_off,
+    lost_share,
+    residual_of,
+    result_drift,
+    rows_of,
+)
+from optc.passes.quantize.propagate.sums import drift_of, hessian_of
+from optc.passes.quantize.propagate.targets import TOKENS_PER_INPUT, Solver
+from optc.pipeline.base import PassReport
+from optc.reference.partition import Block
+from optc.reference.stages import Stage
+from optc.reference.streams.gram import Float32, Float64
+from optc.reference.submodel import Array
+from optc.reference.two_streams import Pair, Seen
+
+Indices = npt.NDArray[np.intp]
+
+
+@dataclass(frozen=True)
+class Cut:
+    """What becomes of the inputs of one linear layer.
+
+    Attributes:
+        units: Slices of equal width that its inputs are made of.
+        left: How many of them stay; which, is chosen.
+        kept: Those that stay, where that is known.
+    """
+
+    units: int
+    left: int
+    kept: Indices | None = None
+
+
+@dataclass
+class RefitStages:
+    """Cuts layers, and fits what is left of them and those behind them (a `Replacer`).
+
+    Attributes:
+        cuts: By initializers.
+        ledger: Gets the units that stay, and the weights that are fitted.
+        report: Counts what was fitted, and says what was not.
+        tokens: Of the text.
+        refit: Whether weights are fitted; else columns are cut as they are.
+        lost: For each block, the mean square of what its result lost over that of the result.
+    """
+
+    cuts: Mapping[ir.Value, Cut]
+    ledger: Ledger
+    report: PassReport
+    tokens: int
+    refit: bool = True
+    lost: list[float] = field(default_factory=list)
+
+    def compared(self, stage: Stage) -> Iterable[ir.Value]:
+        """Of layers that are fitted, their inputs, or the sum of residual and result instead."""
+        for linear in stage.linears:
+            if self.refit and self._enough(linear):
+                residual = residual_of(linear, stage)
+                yield linear.x if residual is None else residual.total
+
+    def weights(self, stage: Stage, seen: Seen) -> Mapping[ir.Value, Array]:
+        """Cut and fit the layers of one stage."""
+        replaced: dict[ir.Value, Array] = {}
+        for x, readers in by_input(stage.linears).items():
+            wanted = [one for one in readers if self._concerns(one, stage, seen)]
+            if not wanted:
+                continue
+            hessian = hessian_of(seen.changed[x])
+            for linear in wanted:
+                replaced[linear.initializer] = self._fitted(linear, stage, seen, hessian)
+        return replaced
+
+    def head_input(self, hidden: Pair) -> None:
+        """The head stays."""
+
+    def block_done(self, block: Block, values: Pair) -> None:
+        """Note what the block's result lost."""
+        self.lost.append(lost_share(values))
+
+    def _concerns(self, linear: Linear, stage: Stage, seen: Seen) -> bool:
+        return linear.initializer in self.cuts or (self.refit and is_off(linear, stage, seen))
+
+    def _enough(self, linear: Linear) -> bool:
+        """Whether there is text enough to fit the layer."""
+        return self.tokens >= TOKENS_PER_INPUT * linear.weight.rows_shape[1]
+
+    def _fitted(self, linear: Linear, stage: Stage, seen: Seen, hessian: Float64) -> Float32:
+        """The weight [N, K] as the reference runs on with it; what is decided of it is kept."""
+        cut = self.cuts.get(linear.initializer)
+        if cut is not None and not cut.left:
+            self.ledger.keep_units(linear.name, np.zeros(0, np.intp))
+            return np.zeros(linear.weight.rows_shape, np.float32)
+        weight = self._target(linear, stage, seen, hessian)
+        if cut is None:
+            self._keep(linear, weight)
+            return weight
+        return self._cut(linear, cut, weight.astype(np.float64), hessian)
+
+    def _cut(self, linear: Linear, cut: Cut, weight: Float64, hessian: Float64) -> Float32:
+        whole = damped(hessian, linear.name)
+        kept = cut.kept
+        if kept is None:
+            seen = np.where(hessian.diagonal() == 0, 0.0, weight)  # dead inputs go first
+            gone = least_important(seen, whole, cut.units - cut.left)
+            kept = np.setdiff1d(np.arange(cut.units), gone)
+        columns = slices_of(len(whole), cut.units, kept)
+        left = refitted(weight, whole, columns) if self.refit else weight[:, columns]
+        self.ledger.keep_units(linear.name, kept)
+        if self.refit:
+            self._keep(linear, left)
+        padded = np.zeros(weight.shape, np.float32)
+        padded[:, columns] = left
+        return padded
+
+    def _target(self, linear: Linear, stage: Stage, seen: Seen, hessian: Float64) -> Float32:
+        """What the weight [N, K] should be if all columns stayed."""
+        weight = rows_of(linear)
+        if not self.refit or not is_off(linear, stage, seen):
+            return weight
+        if not self._enough(linear):
+            width = linear.weight.rows_shape[1]
+            reason = f"{self.tokens} tokens are too few to correct {width} inputs"
+            self.report.skip(linear.matmul, reason)
+            return weight
+        solve = Solver(hessian, 1.0, linear.name)
+        if (residual := residual_of(linear, stage)) is not None:
+            return weight + solve(result_drift(linear, residual, seen, hessian))
+        drift = drift_of(Pair(seen.changed[linear.x], seen.original[linear.x]))
+        return weight + weight @ solve(drift)
+
+    def _keep(self, linear: Linear, weight: Array) -> None:
+        self.ledger.keep_weight(linear.name, weight)
+        details = self.report.details
+        details["refitted"] = details.get("refitted", 0) + 1

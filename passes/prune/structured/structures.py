@@ -1,0 +1,202 @@
+"""`PruneStructures`: what passes that take whole structures out of a model have in common."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any, ClassVar
+
+import numpy as np
+import onnx_ir as ir
+
+from optc.errors import InputError
+from optc.executable.executable import Int32
+from optc.ir.linear import find_linears
+from optc.passes.prune.structured.check import check_structure
+from optc.passes.prune.structured.decisions import Decisions, Ledger
+from optc.passes.prune.structured.refit import Cut, RefitStages
+from optc.passes.prune.structured.sizes import Sizes
+from optc.passes.prune.structured.target import Target
+from optc.passes.quantize.reads_text import ReadsText
+from optc.pipeline.base import Pass, PassReport
+from optc.reference.calibration import calibration_of
+from optc.target import usable_threads
+
+#: Passes that take the model as these leave it: what they measure, merge or round would be another
+#: model's.
+LATER = (
+    *("prune-weights", "rotate", "calibrate", "smooth", "balance-keys"),
+    *("allocate-bits", "propagate-errors"),
+    *("fuse-qkv", "fuse-gate-up", "fuse-residual-norm", "fuse-rotary", "fuse-norm-quantize"),
+    *("kv-cache", "quantize-weights", "quantize-static", "cast-weights"),
+)
+
+
+@dataclass(frozen=True)
+class PruneStructures(ReadsText):
+    """Chooses on a text what goes, fits what is left, and cuts the graph.
+
+    Attributes:
+        target: What is left: ``0.75x`` of the weights that the pass may take out, ``9.5M
+            parameters`` or ``20MB`` of the whole model, stored as later passes will, or
+            ``40tok/s@50GB/s``: what a decode step of one sequence of 512 tokens may read.
+        refit: Fit weights anew for what was taken out.
+        measured_windows: Of the windows, how many KL is measured on.
+    """
+
+    before: ClassVar[tuple[str, ...]] = LATER
+
+    windows: int = 64
+    target: str = "0.75x"
+    refit: bool = True
+    measured_windows: int = 4
+
+    def __post_init__(self) -> None:
+        """Refuse what is no target.
+
+        Raises:
+            InputError: It is none, or there are no windows to measure on.
+        """
+        Target.read(self.target, f"pass {self.name}")
+        if self.measured_windows < 1:
+            raise InputError("measured_windows must be at least 1", where=f"pass {self.name}")
+
+    def working_bytes(self, model: ir.Model) -> int:
+        """Both streams, one stage, and the sums over one layer's inputs."""
+        from optc.passes.quantize.working_bytes import propagating
+        from optc.reference.streams.products import FLOAT32, dtype_of, products_here
+
+        wide = dtype_of(FLOAT32).itemsize
+        return propagating(model, self.shape, dtype_of(products_here()).itemsize, wide)
+
+    def ensures(self, model: ir.Model) -> None:
+        """Heads, keys and values, and shapes are those of one model."""
+        check_structure(model)
+
+    def run(self, model: ir.Model) -> PassReport:
+        """Rewrite ``model`` in place, nothing coming behind it."""
+        return self.run_before(model, ())
+
+    def run_before(self, model: ir.Model, later: Sequence[Pass]) -> PassReport:
+        """Rewrite ``model`` in place.
+
+        Raises:
+            InputError: Nothing can be taken out, the target cannot be met, or the text or the
+                tokenizer cannot be used.
+        """
+        from optc.reference.streams.products import products_here
+
+        store, report = calibration_of(model), PassReport()
+        ledger = Ledger(store, self.name)
+        names = [linear.name for linear in find_linears(model)]
+        if ledger.find(names) is None:
+            tokens = self.tokens(model)
+            sized = Target.read(self.target, self.name).kind in ("bytes", "speed")
+            specs = [one.spec() for one in later if sized]
+            recall = self.recall(model, tokens, products_here(), *specs)
+            report = recall.run(store, lambda: self._measure(model, tokens, later))
+        found = ledger.find(names) or Decisions()
+        counted = PassReport()
+        self._apply(model, found, counted)
+        if not counted.count:  # a part of the model, and all that goes is in other layers
+            counted.add("nothing in these layers")
+        report.count, report.details = counted.count, counted.details | report.details
+        return report
+
+    def run_unread(self, model: ir.Model, later: Sequence[Pass]) -> PassReport:
+        """Take out as much, whatever it is."""
+        report = PassReport()
+        cuts = self._choose(model, None, later, report)
+        found = Decisions({value.name or "": np.arange(cut.left) for value, cut in cuts.items()})
+        self._apply(model, found, report)
+        return report
+
+    def _measure(self, model: ir.Model, tokens: Int32, later: Sequence[Pass]) -> PassReport:
+        """Decide on the text, and keep that in the store."""
+        from optc.reference.streams.products import products_here, products_of
+        from optc.reference.two_streams import run_two_streams  # brings ONNX Runtime
+
+        report, threads = PassReport(), usable_threads()
+        cuts = self._choose(model, tokens, later, report)
+        ledger = Ledger(calibration_of(model), self.name)
+        stages = RefitStages(cuts, ledger, report, int(tokens.size), self.refit)
+        products = products_of(products_here(), threads)
+        run_two_streams(model, tokens, stages, products, threads)
+        ledger.close()
+        report.facts |= {
+            "tokens": int(tokens.size),
+            "products": products.name,
+            "block_loss": [float(f"{one:.3g}") for one in stages.lost],
+        }
+        return report
+
+    def _choose(
+        self, model: ir.Model, tokens: Int32 | None, later: Sequence[Pass], report: PassReport
+    ) -> dict[ir.Value, Cut]:
+        """What is cut, by the initializers of the layers that lose columns.
+
+        Args:
+            model: It is not changed.
+            tokens: Windows [W, S]; None where nothing may be measured.
+            later: The passes behind this one.
+            report: Gets what was found.
+        """
+        raise NotImplementedError  # pragma: no cover - abstract
+
+    def _apply(self, model: ir.Model, found: Decisions, report: PassReport) -> None:
+        """Cut the graph, and give it the weights that were fitted."""
+        raise NotImplementedError  # pragma: no cover - abstract
+
+    def _measured(self, tokens: Int32) -> Int32:
+        """Some of the windows, evenly spaced."""
+        count = min(self.measured_windows, len(tokens))
+        chosen: Int32 = tokens[np.linspace(0, len(tokens) - 1, count).round().astype(int)]
+        return chosen
+
+    def _most(self, sizes: Sizes) -> tuple[Target, Fraction]:
+        """The target, and what may be left.
+
+        Raises:
+            InputError: There is no more than that.
+        """
+        target, whole = Target.read(self.target, f"pass {self.name}"), sizes.of({})
+        most = target.most(whole)
+        if (counted := target.counted(whole)) <= most:
+            raise InputError(
+                f"the model meets the target {self.target} already: it has {target.text(counted)}",
+                where=f"pass {self.name}",
+                hint="leave the pass out, or ask for less",
+            )
+        return target, most
+
+    def _unmet(self, target: Target, most: Fraction, least: Fraction) -> InputError:
+        return InputError(
+            f"the target {self.target} ({target.text(most)}) cannot be met: the least that it can "
+            f"leave is {target.text(least)}",
+            where=f"pass {self.name}",
+            hint="allow more, or put another pass that prunes beside it",
+        )
+
+    def _nothing(self, what: str, report: PassReport) -> InputError:
+        nearest = report.skipped[0] if report.skipped else "no candidate was found"
+        return InputError(
+            f"{what} (nearest miss: {nearest})",
+            where=f"pass {self.name}",
+            hint="leave the pass out",
+        )
+
+
+def sizes_facts(
+    target: Target,
+    sizes: Sizes,
+    shapes: Mapping[ir.Value, tuple[int, int]],
+    removed: Mapping[ir.Node, int],
+) -> dict[str, Any]:
+    """What the model had and has, for the report."""
+    before, after = sizes.of({}), sizes.of(shapes, removed)
+    return {
+        "parameters": [before.parameters, after.parameters],
+        "weight_bytes": [before.weight_bits // 8, after.weight_bits // 8],
+        "target": [target.text(target.counted(one)) for one in (before, after)],
+    }

@@ -1,0 +1,115 @@
+"""Sub-layers: what is found in model families, and models without some beside zero weights."""
+
+from __future__ import annotations
+
+import numpy as np
+import onnx_ir as ir
+import pytest
+
+from optc.passes.prune.structured.check import check_structure
+from optc.passes.prune.structured.cut import set_weight
+from optc.passes.prune.structured.sublayers import (
+    ATTENTION,
+    MLP,
+    SubLayer,
+    find_sublayers,
+    remove_sublayers,
+)
+from optc.passes.prune.structured.variants import zero_weight
+from optc.pipeline.base import PassReport
+from tests.support.families import FAMILIES
+from tests.support.ir_text import expected, f32, model_of, nodes_text
+from tests.support.models import dense_model
+from tests.support.ragged import run_dense
+
+TOKENS = list(range(20))
+
+
+def found_in(model: ir.Model, report: PassReport | None = None) -> list[SubLayer]:
+    return find_sublayers(model, report or PassReport())
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_each_layer_has_an_attention_and_an_mlp(family: str) -> None:
+    shape, report = FAMILIES[family], PassReport()
+    found = found_in(dense_model(shape), report)
+    if shape.mlp_bias:  # what it adds is not zero with its weight
+        assert [one.kind for one in found] == [ATTENTION] * shape.layers
+        assert len(report.skipped) == shape.layers
+        assert "more than one linear layer without a bias" in report.skipped[0]
+        return
+    assert [one.kind for one in found] == [ATTENTION, MLP] * shape.layers
+    assert [one.block for one in found] == [i // 2 for i in range(2 * shape.layers)]
+    assert report.skipped == []
+    names = [one.writer.name for one in found]
+    assert names == [f"{i}.{w}.weight" for i in range(shape.layers) for w in ("o", "down")]
+    inner = shape.inner * shape.hidden
+    assert found[1].weights == (3 if shape.gated else 2) * inner
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_a_model_without_sublayers_gives_what_zero_weights_give(family: str) -> None:
+    shape = FAMILIES[family]
+    chosen = [ATTENTION, MLP] if not shape.mlp_bias else [ATTENTION]
+    for kind in chosen:
+        model, zeroed = dense_model(shape), dense_model(shape)
+        out = next(one for one in found_in(model) if one.kind == kind)
+        remove_sublayers(model, [out])
+        check_structure(model)
+        zero = next(one for one in found_in(zeroed) if one.kind == kind)
+        set_weight(zero.writer.initializer, zero_weight(zero.writer))
+        np.testing.assert_allclose(
+            run_dense(model, TOKENS), run_dense(zeroed, TOKENS), rtol=1e-4, atol=2e-5
+        )
+        assert len(found_in(model)) == len(found_in(dense_model(shape))) - 1
+
+
+def test_several_go_at_once_behind_each_other_too() -> None:
+    model = dense_model(FAMILIES["gemma2"])
+    found = found_in(model)
+    remove_sublayers(model, found[1:4])  # an MLP, and the whole layer behind it
+    assert [one.writer.name for one in found_in(model)] == [
+        "0.o.weight",
+        "2.o.weight",
+        "2.down.weight",
+    ]
+    assert run_dense(model, TOKENS).shape[-1] == FAMILIES["gemma2"].vocab
+
+
+def test_terms_that_are_added_side_by_side_go_one_by_one() -> None:
+    nodes = """
+        e = Gather (table, input_ids)
+        t = MatMul (e, wa)
+        m = MatMul (e, wb)
+        both = Add (t, m)
+        r = Add (e, both)
+        n = RMSNormalization <axis: int = -1> (r, gamma)
+        logits = MatMul (n, head)"""
+    weights = {name: f32(*s) for name, s in {"wa": (8, 8), "wb": (8, 8), "head": (8, 6)}.items()}
+    weights |= {"gamma": f32(8)}
+    signature = "g (int64[B,S] input_ids, int64[B,S] position_ids) => (float[B,S,6] logits)"
+    model = model_of(signature, nodes, weights | {"table": f32(6, 8)})
+    found = found_in(model)
+    assert [one.writer.name for one in found] == ["wa", "wb"]
+    remove_sublayers(model, found[:1])
+    assert nodes_text(model) == expected(
+        """
+        e = Gather (table, input_ids)
+        m = MatMul (e, wb)
+        r = Add (e, m)
+        n = RMSNormalization <axis = -1> (r, gamma)
+        logits = MatMul (n, head)"""
+    )
+
+
+def test_a_block_that_is_no_sum_over_its_source_is_told() -> None:
+    nodes = """
+        e = Gather (table, input_ids)
+        r = MatMul (e, wa)
+        n = RMSNormalization <axis: int = -1> (r, gamma)
+        logits = MatMul (n, head)"""
+    weights = {"wa": f32(8, 8), "head": f32(8, 6), "gamma": f32(8), "table": f32(6, 8)}
+    signature = "g (int64[B,S] input_ids, int64[B,S] position_ids) => (float[B,S,6] logits)"
+    report = PassReport()
+    assert found_in(model_of(signature, nodes, weights), report) == []
+    assert "its block is no sum over what comes into it" in report.skipped[0]
