@@ -71,6 +71,12 @@ def test_bounds_of_the_quantized_recipes() -> None:
     assert load_recipe("trt-nvfp4").gates == load_recipe("trt-int4").gates
 
 
+def test_int8_gptq_is_int8_fused_but_for_its_rounding() -> None:
+    plain, gptq = (load_recipe(name).pipeline.spec() for name in ("int8-fused", "int8-gptq"))
+    calibrated = plain.replace("canonicalize,", "canonicalize,propagate-errors,")
+    assert gptq == calibrated.replace("quantize-weights", "quantize-weights{method=gptq}")
+
+
 def test_kv_types_of_the_shipped_recipes() -> None:
     chosen = {
         name: next(

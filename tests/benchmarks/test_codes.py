@@ -15,7 +15,7 @@ def normal(*shape: int) -> Float32:
     return np.random.default_rng(0).normal(size=shape).astype(np.float32)
 
 
-@pytest.mark.parametrize(("bits", "state"), [(1, 2), (1, 3), (2, 3)])
+@pytest.mark.parametrize(("bits", "state"), [(1, 2), (1, 9), (2, 3)])
 def test_no_path_through_the_trellis_is_nearer(bits: int, state: int) -> None:
     table, x = normal(1 << state), normal(4, 3)
     found = trellis.viterbi(x, table, bits)

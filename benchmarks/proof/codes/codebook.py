@@ -22,7 +22,6 @@ from optc.passes.quantize.two_level import channel_scales
 CANDIDATES = tuple(product((1 - i / 20 for i in range(10)), (0.0, 0.25, -0.25, 0.5, -0.5)))
 _ITERATIONS = 5
 _TILE = 256
-_SAMPLE = 128
 
 
 def evenly(bits: int) -> Float32:
@@ -93,13 +92,7 @@ class Codebook:
 
 
 def learned(weight: Float32, diagonal: Float32, bits: int, group: int, rows: int) -> Float32:
-    """Tables [L, N] of rows [N, K], ``rows`` of them alike, by Lloyd's iteration. One table of all
-    rows is learned from evenly spaced ones."""
-    if rows >= len(weight):
-        some = weight[:: max(1, len(weight) // _SAMPLE)]
-        if len(some) < len(weight):
-            table = learned(some, diagonal, bits, group, rows)
-            return np.repeat(table[:, :1], len(weight), axis=1)
+    """Tables [L, N] of rows [N, K], ``rows`` of them alike, by Lloyd's iteration."""
     count = len(weight)
     x = weight.T.reshape(-1, group, count)
     table = np.repeat(evenly(bits), count, axis=1)

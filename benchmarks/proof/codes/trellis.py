@@ -40,7 +40,8 @@ def viterbi(x: Float32, table: Float32, bits: int) -> npt.NDArray[np.intp]:
     each = np.arange(x.shape[1])
     for t in range(len(x) - 1, 0, -1):
         kept = path[t] // codes
-        path[t - 1] = came[t - 1, each, kept] * (states // codes) + kept
+        out = came[t - 1, each, kept].astype(np.intp)
+        path[t - 1] = out * (states // codes) + kept
     return path
 
 
