@@ -36,9 +36,9 @@ def measured(row: Row, evaluator: Evaluator, calibration: Path) -> dict[str, Any
         for entry in row.passes
         for name, options in entry.items()
     ]
-    dense = _nonzero(model)
-    start = time.perf_counter()
-    read_pipeline(["canonicalize", *entries], registry).run(model)
+    read_pipeline(["canonicalize"], registry).run(model)
+    dense, start = _nonzero(model), time.perf_counter()
+    read_pipeline(entries, registry).run(model)
     seconds = time.perf_counter() - start
     figures = evaluator.of_logits(logits(model, evaluator.windows[:, :-1]))
     ratio = figures["perplexity_ratio"]
@@ -47,7 +47,7 @@ def measured(row: Row, evaluator: Evaluator, calibration: Path) -> dict[str, Any
         "amount": row.amount,
         "passes": entries_without(entries, text),
         "nonzero": _nonzero(model),
-        "nonzero_share": round(_nonzero(model) / dense, 4) if dense else None,
+        "nonzero_share": round(_nonzero(model) / dense, 4),
         **{name: float(f"{figures[name]:.5g}") for name in _FIGURES},
         "wanted_at_most": row.most,
         "reached": None if row.most is None else ratio <= row.most,

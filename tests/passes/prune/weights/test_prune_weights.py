@@ -14,6 +14,7 @@ from optc.errors import InputError
 from optc.forms.decoder import Dense
 from optc.ir.linear import Linear, find_linears, head_of
 from optc.ir.quantized_rows import QuantizedPart
+from optc.ir.weights import LazyWeight
 from optc.passes.fuse.qkv import FuseQKV
 from optc.passes.kv_cache.kv_cache import KVCache
 from optc.passes.prune.weights.amounts import Amount
@@ -21,6 +22,7 @@ from optc.passes.prune.weights.methods import CHANGE, CHOOSE
 from optc.passes.prune.weights.prune_weights import PruneWeights
 from optc.passes.prune.weights.scores import by_magnitude
 from optc.passes.quantize.affine import dequantize_rows
+from optc.passes.quantize.calibrate import Calibrate
 from optc.passes.quantize.propagate import stages
 from optc.passes.quantize.propagate.propagate_errors import PropagateErrors
 from optc.passes.quantize.propagate.stages import rows_of
@@ -213,6 +215,29 @@ def test_zeros_survive_quantization(grid: str, folder: Path) -> None:
             assert np.count_nonzero(here) > 0.3 * here.size
             checked += 1
     assert checked == len(gone)
+
+
+@pytest.mark.parametrize("dtype", ["int8", "fp8", "nvfp4"])
+def test_zeros_survive_static_quantization(dtype: str, folder: Path) -> None:
+    model = dense_model(1)
+    text = {"text": str(folder / "text.txt"), "folder": str(folder), "window_tokens": 64}
+    prune = PruneWeights(method="magnitude")
+    calibrate = Calibrate(**text, windows=2)  # type: ignore[arg-type]
+    prune.run(model)
+    gone = zeros(model)
+    Pipeline((calibrate, KVCache(), QuantizeStatic(dtype=dtype))).run(model)
+    for name, mask in gone.items():
+        tensors = [
+            one.const_value
+            for key, one in model.graph.initializers.items()
+            if key.startswith(f"{name}.")
+        ]
+        (weight,) = (
+            one for one in tensors if isinstance(one, LazyWeight) and one.rows_shape == mask.shape
+        )
+        rows = np.asarray(weight.read_rows(0, len(mask))).astype(np.float32)
+        assert not rows[mask].any()
+        assert np.count_nonzero(rows) > 0.3 * rows.size
 
 
 def test_a_plan_reads_no_text_and_has_as_many_zeros() -> None:
