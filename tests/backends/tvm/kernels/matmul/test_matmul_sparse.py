@@ -62,7 +62,8 @@ def test_has_the_bits_of_dense_weights_on_every_instruction_set(
 ) -> None:
     isa = isa_that_runs(SPARSE)
     operands, dense, expected = inputs(config, max(ROWS), zeros)
-    assert_close(run(config, isa, operands), expected, 130)
+    whole = run(config, isa, operands)
+    assert_close(whole + 1, expected + 1, 120)  # all may be zero
     for rows in ROWS:
         part = slice(max(ROWS) - rows, max(ROWS))
         ours = run(config, isa, some(operands, part))
@@ -85,7 +86,7 @@ def test_a_row_has_the_same_bits_whatever_the_other_rows(
 
 def test_two_of_four_and_whole_channels_of_zeros() -> None:
     """Every vector has 32 values; then there are channels, blocks and panels without any."""
-    config, isa = SparseMatmul(192, 600), isa_that_runs(SPARSE)
+    config, isa = CONFIGS[2], isa_that_runs(SPARSE)
     case, _ = sparse_case(config, 9, 0.0)
     for pattern in ("two of four", "channels", "block", "panel"):
         weight = (case.stored - np.uint8(128)).view(np.int8).copy()
@@ -112,7 +113,7 @@ def _packed(weight: Array, scales: Array) -> list[Array]:
 
 
 def test_many_rows_split_among_threads_have_the_same_bits_as_one_thread() -> None:
-    config, isa = SparseMatmul(640, 160), isa_that_runs(SPARSE)
+    config, isa = CONFIGS[2], isa_that_runs(SPARSE)
     operands, _, expected = inputs(config, 150)
     set_threads = tvm.get_global_func("runtime.config_threadpool")
     results = []
