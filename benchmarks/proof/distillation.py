@@ -64,17 +64,17 @@ class Trial:
 
 
 TRIALS = {
-    "two bits in groups of 32": Trial("int2-fused", "1e-3", "200k", rounded=True),
+    "two bits in groups of 32": Trial("int2-fused", "1e-3", "150k", rounded=True),
     "two bits in groups of 64": Trial(
         "int2-fused", "1e-3", "400k", ("quantize-weights.group_size=64",), rounded=True
     ),
     "one layer of six removed": Trial(
         "prune-depth-int8",
         "5e-4",
-        "300k",
+        "150k",
         ("prune-depth.units=layers", "prune-depth.target=0.9x"),
     ),
-    "a quarter of the MLP neurons removed": Trial("prune-width-int8", "2e-4", "400k"),
+    "a quarter of the MLP neurons removed": Trial("prune-width-int8", "2e-4", "200k"),
 }
 
 

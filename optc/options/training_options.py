@@ -28,7 +28,7 @@ class TrainingOptions:
         rate: Largest learning rate.
         window: Tokens of a window.
         batch: Windows of a step.
-        patience: Evaluations without gain after which training ends.
+        patience: Evaluations without gain after which training ends, of those behind its middle.
         precision: ``float32``, ``bfloat16`` (autocast), or ``auto``, which measures both.
         device: ``cpu``, ``cuda``, or ``auto``: a GPU if there is one.
         threads: CPU threads; None is all usable ones.
@@ -60,7 +60,7 @@ class TrainingOptions:
     window: int = option(512, "Tokens of a window.", kind="count", metavar="N", show_default=True)
     batch: int = option(4, "Windows of a step.", kind="count", metavar="N", show_default=True)
     patience: int = option(
-        8, "Evaluations without gain that end it.", kind="count", metavar="N", show_default=True
+        3, "Evaluations without gain that end it.", kind="count", metavar="N", show_default=True
     )
     precision: str = option(
         "auto",

@@ -40,9 +40,19 @@ def row_slices(rows: int, vocabulary: int) -> Iterator[slice]:
 
 
 @torch.no_grad()
-def divergence_sum(student: Runner, teacher: Runner, tokens: Tensor, vocabulary: int) -> float:
-    """The sum of KL(teacher ‖ student) over all rows of windows [B, S], in nats."""
-    ours, theirs = (one.hidden(tokens).flatten(0, 1) for one in (student, teacher))
+def divergence_sum(
+    student: Runner, teacher: Runner, tokens: Tensor, theirs: Tensor, vocabulary: int
+) -> float:
+    """The sum of KL(teacher ‖ student) over all rows of windows [B, S], in nats.
+
+    Args:
+        student: The student.
+        teacher: The teacher.
+        tokens: Windows, int64.
+        theirs: What `Runner.hidden` of the teacher gives of them, rows [B * S, D].
+        vocabulary: V.
+    """
+    ours = student.hidden(tokens).flatten(0, 1)
     total = 0.0
     for part in row_slices(len(ours), vocabulary):
         total += _kl(student.log_probabilities(ours[part]), teacher, theirs[part]).item()

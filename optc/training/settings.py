@@ -12,7 +12,7 @@ from optc.options.training_options import TrainingOptions
 _TOKENS = re.compile(r"(\d+(?:\.\d+)?)([km]?)", re.IGNORECASE | re.ASCII)
 _UNITS = {"": 1, "k": 1000, "m": 1_000_000}
 #: Evaluations of a training, its start apart.
-_EVALUATIONS = 16
+_EVALUATIONS = 10
 
 
 @dataclass(frozen=True)
@@ -27,7 +27,7 @@ class Settings:
         scale_rate: Rate of logarithms of scales over that.
         hidden_weight: Of the last hidden states' error.
         every: Steps between evaluations, and between checkpoints.
-        patience: Evaluations without gain after which it ends.
+        patience: Evaluations without gain after which it ends, once the rate has fallen to half.
         seed: Of the order of windows.
     """
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
@@ -22,6 +23,9 @@ from optc.training.settings import Settings
 #: Activations of windows that run together: 512 MiB in float32.
 _ACTIVATION_BYTES = 512 << 20
 _BETAS = (0.9, 0.95)
+#: Share of the learning rate below which evaluations without gain count: at the largest rate a
+#: training often loses what it wins, and more, as the rate falls.
+_FALLEN = 0.5
 #: Largest norm of all gradients together.
 _CLIP = 1.0
 
@@ -36,7 +40,7 @@ class Course:
         held_out: Steps done and mean KL on held-out windows, of each evaluation.
         best_step: Steps done at the best evaluation.
         best: Its KL.
-        idle: Evaluations since the best.
+        idle: Evaluations without gain since the best, the rate having fallen.
         precision: Of products.
         stopped_early: Whether it ended because nothing was gained any more.
     """
@@ -109,6 +113,7 @@ class Trainer:
         )
         kept = {name: tensor.detach() for name, tensor in task.teacher.effective().items()}
         self._teacher = Runner(task.teacher, kept)
+        self._held_out_hidden: list[Tensor] = []
         self._windows = Windows(task.pool.stream, settings.window, settings.batch, settings.seed)
 
     def run(self) -> Course:
@@ -162,10 +167,15 @@ class Trainer:
         task = self._task
         tokens = torch.from_numpy(task.pool.held_out.astype("int64")).to(task.place.device)
         student = Runner(task.student, task.student.effective())
+        parts = list(task.parts(len(tokens)))
         with replace(task.place, precision="float32").autocast():
+            if not self._held_out_hidden:  # the teacher stays: its run is kept
+                self._held_out_hidden = [
+                    self._teacher.hidden(tokens[part]).flatten(0, 1) for part in parts
+                ]
             total = sum(
-                divergence_sum(student, self._teacher, tokens[part], task.vocabulary)
-                for part in task.parts(len(tokens))
+                divergence_sum(student, self._teacher, tokens[part], theirs, task.vocabulary)
+                for part, theirs in zip(parts, self._held_out_hidden, strict=True)
             )
         return max(total, 0.0) / tokens.numel()  # rounding can leave -1e-7
 
@@ -176,9 +186,10 @@ class Trainer:
         if found < course.best:
             course.best, course.best_step, course.idle = found, course.step, 0
             self._checkpoints.save_best(self._tensors(), {"step": course.step})
-        else:
+        elif rate_share(course.step, self._task.settings.steps) < _FALLEN:
             course.idle += 1
-        course.stopped_early = course.idle >= self._task.settings.patience
+        hopeless = course.idle >= self._task.settings.patience or not math.isfinite(found)
+        course.stopped_early = hopeless and course.step < self._task.settings.steps
         moments = self._optimizer.state
         state = {
             f"{kind}.{index}": moments[p][kind]

@@ -20,6 +20,9 @@ _FLOAT16_MAX = 65504.0
 _FLOAT16_TINY = 2.0**-24
 
 
+#: Greatest code of grids whose integer scales are trained: of 2 and 3 bits they are some tens; of
+#: more bits they are so small that the next one is a leap.
+_FEW_CODES = 7
 #: How far from its code a weight may be at the start, in steps: at the edge of what rounds to it,
 #: the first steps of training would undo what GPTQ won.
 _ROOM = 0.25
@@ -96,7 +99,7 @@ class LoraWeight(Weight):
 
 class RoundedWeight(Weight):
     """Values that are rounded to a quantizer's grid as they are used; the values, the float scales
-    and the integer scales of groups are trained, zero points stay.
+    and the integer scales of groups of 2 and 3 bits are trained, zero points stay.
 
     At the start the rounded values are those of ``tile``, whatever ``rows`` are: a value that would
     round to another code is moved to the nearest one that does not.
@@ -123,8 +126,8 @@ class RoundedWeight(Weight):
             value = None if part is None else _floats(part).view(n, -1, 1)
             self.register_buffer(name, value)
         self.log_c = nn.Parameter(torch.zeros_like(scales))
-        has_integers = self.integers is not None
-        self.log_s = nn.Parameter(torch.zeros(*self._shape[:2], 1)) if has_integers else None
+        learns = self.integers is not None and limits[1] <= _FEW_CODES
+        self.log_s = nn.Parameter(torch.zeros(*self._shape[:2], 1)) if learns else None
         grid = self.grid()
         self.rows = nn.Parameter(_kept_near(rows.view(self._shape), codes, grid))
 

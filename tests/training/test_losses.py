@@ -44,10 +44,12 @@ def test_slices_give_the_gradients_of_the_whole(
     assert kl == pytest.approx(whole_loss(second, teacher, 0.0).item(), rel=1e-5)
     for left, right in zip(one.parameters(), other.parameters(), strict=True):
         torch.testing.assert_close(left.grad, right.grad, rtol=1e-4, atol=1e-6)
-    total = divergence_sum(first, teacher, TOKENS, TEACHER.vocab)
+    theirs = teacher.hidden(TOKENS).flatten(0, 1)
+    total = divergence_sum(first, teacher, TOKENS, theirs, TEACHER.vocab)
     assert total / TOKENS.numel() == pytest.approx(kl, rel=1e-5)
 
 
 def test_a_model_diverges_from_itself_by_nothing() -> None:
     teacher, _ = runner(TEACHER, trained=False)
-    assert abs(divergence_sum(teacher, teacher, TOKENS, TEACHER.vocab)) < 1e-4
+    theirs = teacher.hidden(TOKENS).flatten(0, 1)
+    assert abs(divergence_sum(teacher, teacher, TOKENS, theirs, TEACHER.vocab)) < 1e-4

@@ -22,7 +22,7 @@ def test_what_is_no_number_of_tokens(text: str) -> None:
 
 def test_steps_are_the_tokens_over_those_of_a_step() -> None:
     settings = read_settings(DistillOptions(tokens="8192", window=128, batch=4))
-    assert (settings.steps, settings.every) == (16, 1)
+    assert (settings.steps, settings.every) == (16, 2)
     assert settings.rate == 2e-4
 
 

@@ -100,9 +100,18 @@ def test_a_rate_that_destroys_ends_early_with_the_start(tmp_path: Path) -> None:
     course = run(one, tmp_path / "c")
     assert course.stopped_early
     assert (course.best_step, course.best) == course.held_out[0]
-    assert course.step < SETTINGS.steps
+    assert SETTINGS.steps / 2 < course.step < SETTINGS.steps  # not while the rate is large
     for name, tensor in one.student.effective().items():
         assert torch.equal(tensor, before[name])
+
+
+def test_a_divergence_that_is_no_number_ends_it_at_once(tmp_path: Path) -> None:
+    one = task(replace(SETTINGS, every=1))
+    with torch.no_grad():
+        next(iter(one.student.weights.values())).rows[0, 0] = torch.nan
+    course = run(one, tmp_path / "c")
+    assert course.step == 0
+    assert course.stopped_early
 
 
 def test_windows_that_run_apart_give_the_same_step(
