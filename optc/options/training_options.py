@@ -102,12 +102,13 @@ class DistillOptions(TrainingOptions):
 
 @dataclass(frozen=True, kw_only=True)
 class QatOptions(TrainingOptions):
-    """Options of ``optc qat``.
+    """Options of ``optc qat``. Its rate is larger: a weight of few bits must move half a step.
 
     Attributes:
         scale_rate: Learning rate of the logarithms of scales, over that of the weights.
     """
 
+    rate: str = option("1e-3", "Largest learning rate.", metavar="R", show_default=True)
     scale_rate: str = option(
-        "10", "Rate of scales over that of weights.", metavar="X", show_default=True
+        "1", "Rate of scales over that of weights.", metavar="X", show_default=True
     )
