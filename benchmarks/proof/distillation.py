@@ -70,7 +70,7 @@ TRIALS = {
     ),
     "one layer of six removed": Trial(
         "prune-depth-int8",
-        "5e-4",
+        "2e-4",
         "150k",
         ("prune-depth.units=layers", "prune-depth.target=0.9x"),
     ),
