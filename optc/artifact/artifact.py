@@ -6,7 +6,7 @@ import os
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from optc import registry
 from optc.artifact.choose import Choice, choose_engine
@@ -21,7 +21,7 @@ from optc.artifact.manifest import (
 )
 from optc.artifact.measured import measured_speeds
 from optc.artifact.parse_manifest import parse_manifest
-from optc.artifact.report import read_report
+from optc.artifact.report import Report, read_report
 from optc.artifact.verify import check_files, contents_checked_beside
 from optc.errors import ArtifactError, InputError, NoArtifactError
 from optc.machine import Machine, this_machine
@@ -162,7 +162,7 @@ class Artifact:
         except UnicodeDecodeError as error:
             raise ArtifactError(f"is not UTF-8: {error.reason}", where=str(path)) from error
 
-    def report(self) -> dict[str, Any]:
+    def report(self) -> Report:
         """Figures, timings and machine facts of the compile; empty where the file is gone. It is
         not part of the digest (`optc.artifact.report`).
 
@@ -170,7 +170,21 @@ class Artifact:
             ArtifactError: The report is damaged.
         """
         path = self.path / REPORT_NAME
-        return read_report(path) if os.path.lexists(path) else {}
+        return read_report(path) if os.path.lexists(path) else Report()
+
+    def __repr__(self) -> str:
+        manifest = self.manifest
+        engines = ", ".join(f"{e.name} ({e.backend} for {e.target.name})" for e in manifest.engines)
+        name, recipe = manifest.name, manifest.recipe.get("name")
+        digest = self.digest[:12]
+        return f"<optc.Artifact {str(self.path)!r}: {name}, {recipe}: {engines}; {digest}…>"
+
+    def _repr_html_(self) -> str:
+        from optc.notebook.tables import html_table, report_html  # only notebooks need it
+
+        engines = [(e.name, e.role, e.backend, e.target.name) for e in self.manifest.engines]
+        columns = ("engine", "role", "backend", "target")
+        return html_table(repr(self), columns, engines) + report_html(self.report())
 
 
 def read_manifest(folder: Path) -> Manifest:

@@ -12,14 +12,23 @@ from typing import Any
 from optc.artifact.jsonio import Fields, read_json
 
 
-def read_report(path: Path) -> dict[str, Any]:
+class Report(dict[str, Any]):
+    """A report as it was written; a notebook shows its gates and passes."""
+
+    def _repr_html_(self) -> str:
+        from optc.notebook.tables import report_html  # only notebooks need it
+
+        return report_html(self)
+
+
+def read_report(path: Path) -> Report:
     """The report in a file.
 
     Raises:
         ArtifactError: It is not JSON, or what commands show of it (passes, gates, the contexts of
             worst divergence) is not as a compile writes it.
     """
-    report = read_json(path)
+    report = Report(read_json(path))
     fields = Fields(report, str(path))
     if "passes" in report:
         for entry in fields.children("passes"):

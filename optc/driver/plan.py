@@ -22,6 +22,7 @@ from optc.driver.recipes.recipe_options import resolve_recipe
 from optc.forms.find import form_type
 from optc.forms.ragged import RaggedStep
 from optc.importer.model_folder import model_folder
+from optc.notebook.tables import plan_html
 from optc.options import PLANNED, CompileOptions
 from optc.options.option import with_changes
 from optc.pipeline.pipeline import Pipeline
@@ -82,6 +83,12 @@ class Plan:
         values = asdict(self)
         del values["warnings"]
         return {**values, "engines": [engine.to_json() for engine in self.engines]}
+
+    def __repr__(self) -> str:
+        return f"<optc.Plan of {self.model}, {self.recipe}: {len(self.engines)} engines>"
+
+    def _repr_html_(self) -> str:
+        return plan_html(self.to_json())
 
 
 def plan(

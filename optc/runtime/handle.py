@@ -106,6 +106,10 @@ class Handle:
         """
         return self._wait().__await__()
 
+    def __repr__(self) -> str:
+        state = "done" if self.done else "running"
+        return f"<optc.Handle of {len(self.prompt_token_ids)} prompt tokens, {state}>"
+
     def push(self, delta: Delta) -> None:
         """Add what a step gave."""
         self._deltas.put(delta)

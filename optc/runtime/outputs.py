@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 from optc.errors import RequestError
 from optc.runtime.metrics.request_metrics import RequestMetrics
@@ -11,6 +11,8 @@ from optc.runtime.metrics.request_metrics import RequestMetrics
 #: Why a completion ended: an end token, stop token or stop string; its length limit; its
 #: deadline; the caller; or an error that concerns this request alone.
 FinishReason = Literal["stop", "length", "deadline", "cancelled", "error"]
+#: Characters of a text in its result's ``repr``.
+_SHOWN = 60
 
 
 @dataclass(frozen=True)
@@ -26,6 +28,11 @@ class TokenLogprobs:
     token_id: int
     logprob: float
     top: tuple[tuple[int, float], ...]
+
+    def to_json(self) -> dict[str, Any]:
+        """As JSON takes it."""
+        top = [{"token_id": token, "logprob": logprob} for token, logprob in self.top]
+        return {"token_id": self.token_id, "logprob": self.logprob, "top": top}
 
 
 @dataclass(frozen=True)
@@ -70,6 +77,19 @@ class Completion:
     metrics: RequestMetrics
     error: RequestError | None = None
     cumulative_logprob: float | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """As JSON takes it: ``logprobs``, ``error`` and ``cumulative_logprob`` may be null."""
+        return {
+            "index": self.index,
+            "text": self.text,
+            "token_ids": list(self.token_ids),
+            "finish_reason": self.finish_reason,
+            "logprobs": None if self.logprobs is None else [p.to_json() for p in self.logprobs],
+            "metrics": self.metrics.to_json(),
+            "error": None if self.error is None else self.error.to_json(),
+            "cumulative_logprob": self.cumulative_logprob,
+        }
 
 
 @dataclass(frozen=True)
@@ -133,3 +153,30 @@ class RequestOutput:
         if self.error is not None:
             raise self.error
         return self
+
+    def to_json(self) -> dict[str, Any]:
+        """As JSON takes it: ``prompt_token_ids`` and ``completions`` with their ``metrics``."""
+        return {
+            "prompt_token_ids": list(self.prompt_token_ids),
+            "completions": [completion.to_json() for completion in self.completions],
+        }
+
+    def __repr__(self) -> str:
+        text = self.text if len(self.text) <= _SHOWN else self.text[:_SHOWN] + "…"
+        several = len(self.completions)
+        more = f" and {several - 1} more" if several > 1 else ""
+        return (
+            f"<optc.RequestOutput {text!r}{more}: {self.prompt_tokens} prompt tokens, "
+            f"{self.output_tokens} new ones, ended by {self.finish_reason}>"
+        )
+
+    def _repr_html_(self) -> str:
+        from optc.notebook.tables import html_table  # only notebooks need it
+
+        rows = [
+            (one.text, len(one.token_ids), one.finish_reason, times["ttft_ms"], times["tpot_ms"])
+            for one in self.completions
+            for times in [one.metrics.to_json()]
+        ]
+        columns = ("text", "tokens", "ended by", "ttft_ms", "tpot_ms")
+        return html_table(f"{self.prompt_tokens} prompt tokens", columns, rows)

@@ -97,6 +97,13 @@ def test_a_failure_ends_it_once_and_has_its_cause() -> None:
     assert finished.result().text == "0"
 
 
+def test_it_says_whether_it_has_ended() -> None:
+    handle = Handle((1, 2), 1, lambda handle: None)
+    assert repr(handle) == "<optc.Handle of 2 prompt tokens, running>"
+    handle.finish(completion(0))
+    assert repr(handle) == "<optc.Handle of 2 prompt tokens, done>"
+
+
 def test_the_engines_error_is_one_of_optcs() -> None:
     assert optc.EngineError is EngineError
     assert issubclass(EngineError, OptcError)

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 
 import pytest
@@ -34,3 +35,31 @@ def test_an_error_of_any_completion_is_the_requests() -> None:
     assert output.error is first
     with pytest.raises(RequestError, match="first"):
         output.raise_for_error()
+
+
+def test_a_result_is_json_and_short_to_look_at() -> None:
+    top = TokenLogprobs(5, -0.5, ((5, -0.5), (7, -1.5)))
+    first = replace(completion(0), logprobs=(top,), text="x" * 80)
+    output = RequestOutput((1, 2, 3), (first, completion(1, RequestError("it broke"))))
+    value = json.loads(json.dumps(output.to_json()))
+    assert value["prompt_token_ids"] == [1, 2, 3]
+    one, two = value["completions"]
+    assert one["logprobs"] == [
+        {
+            "token_id": 5,
+            "logprob": -0.5,
+            "top": [{"token_id": 5, "logprob": -0.5}, {"token_id": 7, "logprob": -1.5}],
+        }
+    ]
+    assert (one["error"], two["error"]["message"]) == (None, "it broke")
+    assert one["metrics"]["ttft_ms"] is None
+    assert set(one) == {"index", "text", "token_ids", "finish_reason"} | {
+        "logprobs",
+        "metrics",
+        "error",
+        "cumulative_logprob",
+    }
+    assert repr(output) == (
+        f"<optc.RequestOutput {'x' * 60 + '…'!r} and 1 more: 3 prompt tokens, 3 new ones, "
+        "ended by length>"
+    )

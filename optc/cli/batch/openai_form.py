@@ -49,9 +49,8 @@ def openai_request(value: Mapping[str, Any]) -> tuple[object, dict[str, Any]]:
     wanted = "messages" if url == CHAT else "prompt"
     if not isinstance(body, dict) or wanted not in body:
         raise InputError(f"it has no {wanted}", where="body")
-    changes: dict[str, Any] = {
-        _RENAMED.get(name, name): one for name, one in body.items() if one is not None
-    }
+    fields: dict[str, Any] = body
+    changes = {_RENAMED.get(key, key): one for key, one in fields.items() if one is not None}
     prompt = changes.pop(wanted)
     for name in _IGNORED:
         changes.pop(name, None)

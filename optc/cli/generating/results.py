@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from optc import RequestOutput, SamplingParams, ServeSettings
-    from optc.runtime.outputs import TokenLogprobs
 
 
 def result_json(
@@ -21,7 +20,7 @@ def result_json(
     if params.structure is not None:
         result["forced_tokens"] = metrics.forced_tokens
     if output.logprobs is not None:
-        result["logprobs"] = _logprobs(output.logprobs)
+        result["logprobs"] = [position.to_json() for position in output.logprobs]
     if params.beam_width is not None:
         result["beams"] = _completions(output, "cumulative_logprob")
     elif params.n > 1:
@@ -65,17 +64,6 @@ def _completions(output: RequestOutput, *more: str) -> list[dict[str, Any]]:
         {"text": one.text, "token_ids": list(one.token_ids)}
         | {name: getattr(one, name) for name in more}
         for one in output.completions
-    ]
-
-
-def _logprobs(positions: tuple[TokenLogprobs, ...]) -> list[dict[str, Any]]:
-    return [
-        {
-            "token_id": one.token_id,
-            "logprob": one.logprob,
-            "top": [{"token_id": token, "logprob": value} for token, value in one.top],
-        }
-        for one in positions
     ]
 
 

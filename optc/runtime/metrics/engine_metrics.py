@@ -124,6 +124,22 @@ class EngineMetrics:
             "latencies": self.latencies.to_json(),
         }
 
+    def __repr__(self) -> str:
+        return (
+            f"<optc.EngineMetrics {self.steps} steps, {self.prompt_tokens} prompt tokens, "
+            f"{self.output_tokens} new ones, {self.running} running, {self.waiting} waiting>"
+        )
+
+    def _repr_html_(self) -> str:
+        from optc.notebook.tables import html_table  # only notebooks need it
+
+        values = self.to_json()
+        latencies = values.pop("latencies")
+        columns = ("", *next(iter(latencies.values())))
+        rows = [(name, *times.values()) for name, times in latencies.items()]
+        counted = [(name, one) for name, one in values.items() if not isinstance(one, dict)]
+        return html_table("latencies", columns, rows) + html_table(repr(self), (), counted)
+
     def copy(self) -> EngineMetrics:
         """The counters of now in an object of its own."""
         return replace(

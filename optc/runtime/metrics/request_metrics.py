@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from itertools import pairwise
+from typing import Any
 
 
 @dataclass
@@ -58,3 +59,19 @@ class RequestMetrics:
     def e2e_s(self) -> float | None:
         """From arrival to the end."""
         return None if self.finished_s is None else self.finished_s - self.arrived_s
+
+    def to_json(self) -> dict[str, Any]:
+        """As JSON takes it: latencies in milliseconds (``itl_ms`` is a list) and the counters;
+        null is what has not happened."""
+        names = ("queue", "ttft", "tpot", "e2e")
+        counters = ("preemptions", "drafted_tokens", "accepted_tokens")
+        more = ("forced_tokens", "cached_tokens")
+        return {
+            **{f"{name}_ms": _milliseconds(getattr(self, f"{name}_s")) for name in names},
+            "itl_ms": [seconds * 1e3 for seconds in self.itl_s],
+            **{name: getattr(self, name) for name in (*counters, *more)},
+        }
+
+
+def _milliseconds(seconds: float | None) -> float | None:
+    return None if seconds is None else seconds * 1e3

@@ -88,3 +88,10 @@ def test_the_counters_are_json() -> None:
     plain = json.loads(json.dumps(asdict(metrics)))
     assert plain["finished"] == {"length": 1}
     assert plain["latencies"]["itl"]["count"] == 2
+
+
+def test_it_is_short_to_look_at() -> None:
+    metrics = EngineMetrics(steps=3, prompt_tokens=5, output_tokens=7, running=1)
+    assert repr(metrics) == (
+        "<optc.EngineMetrics 3 steps, 5 prompt tokens, 7 new ones, 1 running, 0 waiting>"
+    )

@@ -1,0 +1,1 @@
+"""How results, plans, artifacts and reports look in a notebook."""
