@@ -21,6 +21,7 @@ from optc.driver.predictions.paces import assumed_paces, measured_paces
 from optc.driver.recipes.recipe_options import resolve_recipe
 from optc.forms.find import form_type
 from optc.forms.ragged import RaggedStep
+from optc.importer.hub import local_model
 from optc.importer.model_folder import model_folder
 from optc.notebook.tables import plan_html
 from optc.options import PLANNED, CompileOptions
@@ -118,7 +119,7 @@ def plan(
     if recipe is not None:
         changes["recipe"] = recipe
     asked = with_changes(CompileOptions(), changes, PLANNED)
-    source = model_folder(Path(model))
+    source = model_folder(local_model(model, code=asked.allow_remote_code))
     whole, draft_recipe, warnings = resolve_recipe(source, asked)
     requests = _requests(backends, whole.backend)
     # all backends are as many compiles; those that are named are one, with one graph

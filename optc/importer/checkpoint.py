@@ -8,8 +8,8 @@ from optc.errors import InputError, UnsupportedError
 from optc.importer.json_file import read_object
 from optc.importer.safetensors import StoredTensor, read_header
 
-_INDEX = "model.safetensors.index.json"
-_SINGLE = "model.safetensors"
+INDEX = "model.safetensors.index.json"
+SINGLE = "model.safetensors"
 _PICKLES = ("*.bin", "*.pt", "*.pth", "*.ckpt", "*.pkl")
 
 
@@ -21,16 +21,16 @@ def checkpoint_files(folder: Path) -> list[Path]:
         UnsupportedError: The weights are pickles only.
         InputError: No weights, or a shard of the index is missing.
     """
-    index = folder / _INDEX
+    index = folder / INDEX
     if index.exists():
         return _indexed_files(folder, index)
-    if (folder / _SINGLE).exists():
-        return [folder / _SINGLE]
+    if (folder / SINGLE).exists():
+        return [folder / SINGLE]
     others = sorted(folder.glob("*.safetensors"))
     if len(others) == 1:
         return others
     if others:
-        raise InputError(f"several safetensors files and no {_INDEX}", where=str(folder))
+        raise InputError(f"several safetensors files and no {INDEX}", where=str(folder))
     pickles = sorted(p.name for pattern in _PICKLES for p in folder.glob(pattern))
     if pickles:
         raise UnsupportedError(
@@ -38,10 +38,15 @@ def checkpoint_files(folder: Path) -> list[Path]:
             where=str(folder),
             hint="convert the weights to safetensors",
         )
-    raise InputError("no weights here", where=str(folder), hint=f"{_SINGLE} or {_INDEX} is missing")
+    raise InputError("no weights here", where=str(folder), hint=f"{SINGLE} or {INDEX} is missing")
 
 
-def _indexed_files(folder: Path, index: Path) -> list[Path]:
+def shard_names(index: Path) -> list[str]:
+    """Names of the safetensors files that an index lists, in order.
+
+    Raises:
+        InputError: It is no index, or names something outside of its folder.
+    """
     named = read_object(index).get("weight_map")
     if not isinstance(named, dict) or not all(isinstance(name, str) for name in named.values()):
         raise InputError("weight_map does not map tensors to files", where=str(index))
@@ -49,9 +54,15 @@ def _indexed_files(folder: Path, index: Path) -> list[Path]:
     for name in names:
         if Path(name).name != name or not name.endswith(".safetensors"):
             raise InputError(f"{name!r} is not a safetensors file of this folder", where=str(index))
+    return names
+
+
+def _indexed_files(folder: Path, index: Path) -> list[Path]:
+    names = shard_names(index)
+    for name in names:
         if not (folder / name).is_file():
             raise InputError(
-                f"shard {name} is missing", where=str(folder), hint=f"{_INDEX} names it; get it too"
+                f"shard {name} is missing", where=str(folder), hint=f"{INDEX} names it; get it too"
             )
     return [folder / name for name in names]
 

@@ -20,18 +20,7 @@ from optc.importer.model_folder import model_name
 from optc.importer.remote_code import never_ask
 from optc.importer.skeleton import first_line, read_skeleton
 from optc.importer.source_digest import digest_source
-
-_TOKENIZER_FILES = (
-    "added_tokens.json",
-    "chat_template.jinja",
-    "generation_config.json",
-    "merges.txt",
-    "special_tokens_map.json",
-    "tokenizer.json",
-    "tokenizer.model",
-    "tokenizer_config.json",
-    "vocab.json",
-)
+from optc.importer.tokenizer_files import TOKENIZER_FILES
 
 #: What transformers raises at a config that it cannot make sense of.
 _REFUSALS = (
@@ -83,7 +72,7 @@ def import_folder(folder: Path, *, allow_remote_code: bool) -> ImportedModel:
         name=model_name(folder),
         folder=folder,
         source_digest=digest.result(),
-        tokenizer_files=[folder / n for n in _TOKENIZER_FILES if (folder / n).is_file()],
+        tokenizer_files=[folder / n for n in TOKENIZER_FILES if (folder / n).is_file()],
         warnings=warnings,
         max_context=max_context,
     )

@@ -44,7 +44,8 @@ def compile(
     """Compile a Hugging Face folder into an artifact and prove it against the source.
 
     Args:
-        model: Folder with config.json, safetensors and, usually, a tokenizer.
+        model: Folder with config.json, safetensors and, usually, a tokenizer; or ``org/name`` or
+            ``org/name@revision`` of the Hugging Face Hub.
         recipe, output: As in `CompileOptions`; here they need no name.
         options: What is asked for; None are the defaults.
         progress: Told what goes on.
@@ -133,6 +134,9 @@ class _Compile:
         self.seconds[name] = time.perf_counter() - started
 
     def _import(self) -> ImportedModel:
+        if self.options.hub is not None:
+            with self._stage("download"):
+                self.options.hub.fetch_weights(self.options.source, self.options.progress)
         with self._stage("import"):
             from optc.importer import import_model
 

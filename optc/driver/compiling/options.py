@@ -20,6 +20,7 @@ from optc.driver.recipes.draft_recipes import DraftCandidate, draft_candidates
 from optc.driver.recipes.kv_types import check_kv_type
 from optc.driver.recipes.recipe_options import check_text, resolve_recipe
 from optc.errors import InputError
+from optc.importer.hub import HubModel, hub_model
 from optc.importer.model_folder import model_folder, model_name
 from optc.machine import this_machine
 from optc.options import AUTO, CompileOptions
@@ -47,6 +48,7 @@ class ResolvedOptions:
         warnings: What the user should know, one sentence each.
         draft_folder: Of a draft model; None is none.
         candidates: Drafts made of the target, of which there will be one at most.
+        hub: Where ``source`` comes from, if its weights may still have to be downloaded.
     """
 
     asked: CompileOptions
@@ -60,6 +62,7 @@ class ResolvedOptions:
     warnings: tuple[str, ...] = ()
     draft_folder: Path | None = None
     candidates: tuple[DraftCandidate, ...] = ()
+    hub: HubModel | None = None
 
     def for_draft(self) -> ResolvedOptions:
         """The same with the recipe of a draft model; its graphs are neither dumped nor kept."""
@@ -78,7 +81,8 @@ def resolve_options(
         UnsupportedError: An engine cannot keep keys and values of the recipe's type, or has no code
             for its weights, or for adapters or heads that are wanted.
     """
-    source = model_folder(Path(model))
+    named = hub_model(model, code=asked.allow_remote_code)
+    source = model_folder(Path(model) if named is None else named.fetch_small())
     whole, loaded, warnings = resolve_recipe(source, asked)
     engines = parse_engines(asked.backend, asked.target, loaded.backend)
     whole, loaded = (for_engines(r, engines, asked.set) for r in (whole, loaded))
@@ -111,6 +115,7 @@ def resolve_options(
         warnings=tuple(warnings),
         draft_folder=folder,
         candidates=candidates,
+        hub=named,
     )
 
 

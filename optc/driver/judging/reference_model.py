@@ -10,6 +10,7 @@ from optc.driver.compiling.lowering import CANONICALIZE
 from optc.driver.compiling.tokenizer import FOLDER
 from optc.errors import InputError
 from optc.importer.config import read_config
+from optc.importer.hub import local_model
 from optc.importer.model_folder import model_folder
 from optc.importer.source_digest import digest_source
 from optc.ir.vocabulary import KEPT_IDS
@@ -50,7 +51,7 @@ def import_reference(
             engine's; the latter is found by config.json, before the model is imported.
         UnsupportedError: Something in it is not recognized.
     """
-    folder = model_folder(folder)
+    folder = model_folder(local_model(folder, code=allow_remote_code))
     config = read_config(folder, allow_remote_code=allow_remote_code)
     if kept is None:
         _check_vocabulary(_stated_vocabulary(config), engine, folder)
@@ -96,7 +97,7 @@ def check_source_folder(folder: Path, manifest: Manifest) -> None:
     Raises:
         InputError: As there, or the folder holds no model.
     """
-    folder = model_folder(folder)
+    folder = model_folder(local_model(folder))
     read_config(folder, allow_remote_code=True)  # nothing of it is run
     check_source(digest_source(folder), manifest, folder)
 

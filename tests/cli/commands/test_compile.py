@@ -14,6 +14,7 @@ from optc.artifact import Artifact
 from optc.driver.compiling.preflight import check_config
 from optc.errors import InputError, UnsupportedError
 from tests.cli.conftest import Optc, nothing_left
+from tests.importer.hub_server import hub
 from tests.support.heads import write_heads
 from tests.support.stub import StubBackend
 
@@ -327,7 +328,37 @@ def test_a_model_of_the_hugging_face_cache_is_found_and_named(
         assert outcome.json["artifact"] == "artifacts/small-int8-fused"
 
 
-def test_an_id_of_the_hub_is_told_how_to_download(optc: Optc, stub: StubBackend) -> None:
+def test_a_model_of_the_hub_without_a_network(
+    optc: Optc, stub: StubBackend, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
     outcome = optc("compile", "acme/small", "--no-gates")
-    assert outcome.code == 2
+    assert outcome.code == 3
     assert "hf download acme/small --local-dir small" in outcome.err
+
+
+def test_models_of_the_hub_by_name(
+    optc: Optc,
+    stub: StubBackend,
+    quick_import: None,
+    tiny_model: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with hub(tiny_model, tmp_path / "cache") as served:
+        call = ("compile", "acme/tiny@v1", "--recipe", "fp32", "--no-gates")
+        refused = optc(*call, "--set", "nothing.x=1")
+        assert (refused.code, "model.safetensors" in served.taken) == (2, False)
+        outcome = optc(*call, "--json")
+        assert outcome.json["artifact"] == "artifacts/tiny-fp32"
+        assert "· download" in outcome.err
+        assert "model.safetensors" in served.taken
+        assert optc("plan", "acme/tiny", "--recipe", "fp32", "--backends", "stub").code == 0
+        text = tmp_path / "t.txt"
+        text.write_text("some words to be scored")
+        scored = ("eval", "artifacts/tiny-fp32", "--text", text, "--reference", "acme/tiny")
+        assert optc(*scored, "--json").json["kl_mean"] > 0
+        assert served.taken.count("model.safetensors") == 1
+        missing = optc("compile", "acme/none", "--no-gates")
+        assert (missing.code, "no such model on the Hugging Face Hub" in missing.err) == (2, True)

@@ -1,0 +1,183 @@
+"""Models by name: ``org/name`` or ``org/name@revision`` of the Hugging Face Hub.
+
+huggingface_hub does the work: its cache, tokens (``hf auth login``, ``HF_TOKEN``), offline mode
+(``HF_HUB_OFFLINE=1``) and endpoint (``HF_ENDPOINT``). Only files that a compile reads are
+downloaded; never pickles, and Python code only where it may run.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from optc.errors import InputError, UnavailableError, UnsupportedError
+from optc.importer.checkpoint import INDEX, SINGLE, shard_names
+from optc.importer.config import CONFIG_FILE
+from optc.importer.tokenizer_files import TOKENIZER_FILES
+from optc.progress import Progress, no_progress
+
+if TYPE_CHECKING:
+    from huggingface_hub.utils import tqdm
+
+_HUB_ID = re.compile(
+    r"(?P<repo>[0-9A-Za-z][\w.-]*/[0-9A-Za-z][\w.-]*)(@(?P<revision>[\w./-]+))?", re.ASCII
+)
+_SMALL = (CONFIG_FILE, INDEX, *TOKENIZER_FILES)
+_MIB = 1 << 20
+
+
+@dataclass(frozen=True)
+class HubModel:
+    """A model of the Hub.
+
+    Attributes:
+        repo: ``org/name``.
+        revision: A branch, tag or commit.
+        code: Python code is wanted too.
+    """
+
+    repo: str
+    revision: str = "main"
+    code: bool = False
+
+    def fetch_small(self) -> Path:
+        """The snapshot in the cache, with all files but weights: what a compile looks at before it
+        begins. Without the Hub it is the one that is in the cache.
+
+        Raises:
+            InputError: There is no such model or revision, or it is not for everybody.
+            UnavailableError: The Hub cannot be reached, and the cache does not have it.
+        """
+        from huggingface_hub import snapshot_download
+
+        wanted = [*_SMALL, *(["*.py"] if self.code else [])]
+        with self._errors():
+            folder = snapshot_download(
+                self.repo, revision=self.revision, allow_patterns=wanted, tqdm_class=_silent()
+            )
+        if not (Path(folder) / CONFIG_FILE).is_file():
+            raise UnsupportedError(
+                f"the model has no {CONFIG_FILE}",
+                where=str(self),
+                hint="optc imports models of transformers' format",
+            )
+        return Path(folder)
+
+    def fetch_weights(self, folder: Path, progress: Progress = no_progress) -> None:
+        """Download the safetensors files of the snapshot in ``folder`` that are not there.
+
+        Raises:
+            UnsupportedError: The model has none.
+            InputError, UnavailableError: As `fetch_small`.
+        """
+        from huggingface_hub import hf_hub_download
+
+        index = folder / INDEX
+        for name in shard_names(index) if index.is_file() else [SINGLE]:
+            if (folder / name).is_file():
+                continue
+            with self._errors(name):
+                hf_hub_download(
+                    self.repo,
+                    name,
+                    revision=folder.name,
+                    tqdm_class=_telling(progress, f"download {name}, MiB"),
+                )
+
+    def __str__(self) -> str:
+        return self.repo if self.revision == "main" else f"{self.repo}@{self.revision}"
+
+    @contextmanager
+    def _errors(self, file: str = CONFIG_FILE) -> Iterator[None]:
+        """What huggingface_hub raises while it gets ``file``, as errors of optc."""
+        from huggingface_hub import errors
+
+        where = str(self)
+        try:
+            yield
+        except errors.GatedRepoError as error:
+            page = f"https://huggingface.co/{self.repo}"
+            hint = f"accept its terms at {page}, then 'hf auth login' or HF_TOKEN"
+            raise InputError("the model is gated", where=where, hint=hint) from error
+        except errors.RepositoryNotFoundError as error:
+            raise InputError(
+                "no such model folder, and no such model on the Hugging Face Hub",
+                where=where,
+                hint="if it is private: 'hf auth login' or HF_TOKEN",
+            ) from error
+        except errors.RevisionNotFoundError as error:
+            raise InputError(
+                f"the model has no revision {self.revision!r}",
+                where=where,
+                hint="a branch, a tag or a commit",
+            ) from error
+        except (errors.LocalEntryNotFoundError, errors.OfflineModeIsEnabled) as error:
+            raise UnavailableError(
+                "no such model folder, the Hugging Face cache does not have the model, and the "
+                "Hub cannot be reached",
+                where=where,
+                hint=f"where there is a network: hf download {self.repo} --local-dir "
+                f"{self.repo.split('/')[1]}; then give that folder",
+            ) from error
+        except errors.EntryNotFoundError as error:
+            raise UnsupportedError(
+                f"the model has no {file}",
+                where=where,
+                hint="optc reads safetensors and no pickles, which run whatever code they hold",
+            ) from error
+        except errors.HfHubHTTPError as error:
+            text = str(error).splitlines()[0]
+            raise UnavailableError(f"the Hub refuses: {text}", where=where) from error
+
+
+def hub_model(given: str | Path, *, code: bool = False) -> HubModel | None:
+    """The model of the Hub that ``given`` names; None where it is a path.
+
+    A path is what exists, and what lies in a folder that exists: ``models/typo`` is no model of
+    an organization ``models``.
+    """
+    found = _HUB_ID.fullmatch(str(given))
+    path = Path(given)
+    if found is None or path.exists() or path.parent.is_dir():
+        return None
+    return HubModel(found["repo"], found["revision"] or "main", code)
+
+
+def local_model(given: str | Path, *, code: bool = False) -> Path:
+    """The folder of a model, downloaded with its weights where ``given`` names one of the Hub.
+
+    Raises:
+        InputError, UnsupportedError, UnavailableError: As `HubModel`.
+    """
+    model = hub_model(given, code=code)
+    if model is None:
+        return Path(given)
+    folder = model.fetch_small()
+    model.fetch_weights(folder)
+    return folder
+
+
+def _silent() -> type[tqdm]:
+    """A progress bar that shows nothing: small files take no time worth it."""
+    return _telling(no_progress, "")
+
+
+def _telling(progress: Progress, stage: str) -> type[tqdm]:
+    """A class of progress bars that tell ``progress`` instead of drawing."""
+    from huggingface_hub.utils import tqdm
+
+    class Telling(tqdm):
+        def __init__(self, *arguments: Any, **options: Any) -> None:
+            self._done = int(options.get("initial") or 0)
+            self._total = int(options.get("total") or 0)
+            super().__init__(*arguments, **{**options, "disable": True})
+
+        def update(self, n: float | None = 1) -> None:
+            self._done += int(n or 0)
+            progress(stage, self._done // _MIB, max(self._total // _MIB, self._done // _MIB))
+
+    return Telling

@@ -1,0 +1,171 @@
+"""Models by name, from a local stand-in of the Hub's HTTP API."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from optc.errors import InputError, OptcError, UnavailableError, UnsupportedError
+from optc.importer.hub import HubModel, hub_model, local_model
+from optc.importer.model_folder import model_name
+from tests.importer.hub_server import COMMIT, TOKEN, Hub, hub
+
+FILES = {
+    "config.json": "{}",
+    "tokenizer.json": '{"model": 1}',
+    "model.safetensors": "weights" * 1000,
+    "modeling_tiny.py": "boom",
+    "README.md": "# tiny",
+    "pytorch_model.bin": "a pickle",
+    "original/consolidated.safetensors": "twice",
+    "onnx/config.json": "{}",
+}
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[Hub]:
+    for name, text in FILES.items():
+        path = tmp_path / "served" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    with hub(tmp_path / "served", tmp_path / "cache") as served:
+        yield served
+
+
+def names(folder: Path) -> list[str]:
+    return sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*.*"))
+
+
+@pytest.mark.parametrize("revision", ["main", "v1", COMMIT])
+def test_only_what_a_compile_reads_is_downloaded(server: Hub, revision: str) -> None:
+    told: list[tuple[str, int, int]] = []
+    model = HubModel("acme/tiny", revision)
+    folder = model.fetch_small()
+    assert sorted(server.taken) == names(folder) == ["config.json", "tokenizer.json"]
+    model.fetch_weights(folder, lambda *where: told.append(where))
+    assert names(folder) == ["config.json", "model.safetensors", "tokenizer.json"]
+    assert (folder / "model.safetensors").read_text() == FILES["model.safetensors"]
+    assert (folder.name, model_name(folder)) == (COMMIT, "acme/tiny")
+    assert {stage for stage, _, _ in told} == {"download model.safetensors, MiB"}
+    count = len(server.taken)
+    again = model.fetch_small()
+    model.fetch_weights(again)
+    assert (again, len(server.taken)) == (folder, count)
+
+
+def test_code_is_downloaded_where_it_may_run(server: Hub) -> None:
+    assert "modeling_tiny.py" in names(HubModel("acme/tiny", code=True).fetch_small())
+
+
+def test_shards_are_those_of_the_index(server: Hub) -> None:
+    for name in ("a", "b", "stray"):
+        (server.folder / f"{name}.safetensors").write_text(name)
+    index = {"weight_map": {"x": "b.safetensors", "y": "a.safetensors", "z": "a.safetensors"}}
+    (server.folder / "model.safetensors.index.json").write_text(json.dumps(index))
+    folder = local_model("acme/tiny@v1")
+    found = [name for name in names(folder) if name.endswith(".safetensors")]
+    assert found == ["a.safetensors", "b.safetensors"]
+
+
+def test_an_index_cannot_name_other_places(server: Hub) -> None:
+    index = {"weight_map": {"x": "../../evil.safetensors"}}
+    (server.folder / "model.safetensors.index.json").write_text(json.dumps(index))
+    with pytest.raises(InputError, match="is not a safetensors file of this folder"):
+        local_model("acme/tiny")
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "message"),
+    [
+        ("acme/gated", InputError, "accept its terms at https://huggingface.co/acme/gated"),
+        ("acme/none", InputError, "no such model on the Hugging Face Hub (if it is private: 'hf"),
+        ("acme/private", InputError, "no such model on the Hugging Face Hub"),
+        ("acme/tiny@v9", InputError, "the model has no revision 'v9'"),
+    ],
+)
+def test_what_the_hub_does_not_give(
+    server: Hub, name: str, kind: type[OptcError], message: str
+) -> None:
+    with pytest.raises(kind) as raised:
+        local_model(name)
+    assert message in str(raised.value)
+    assert str(raised.value).startswith(f"{name}: ")
+
+
+def test_a_token_opens_private_models(server: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HF_TOKEN", TOKEN)
+    assert model_name(local_model("acme/private")) == "acme/private"
+
+
+def test_pickles_are_no_weights(server: Hub) -> None:
+    (server.folder / "model.safetensors").unlink()
+    with pytest.raises(UnsupportedError, match=r"no model\.safetensors .*no pickles"):
+        local_model("acme/tiny")
+    assert "pytorch_model.bin" not in server.taken
+
+
+def test_a_model_of_another_format(server: Hub) -> None:
+    (server.folder / "config.json").unlink()
+    with pytest.raises(UnsupportedError, match=r"the model has no config\.json"):
+        HubModel("acme/tiny", "v1").fetch_small()
+
+
+def test_without_a_network_the_cache_is_enough(
+    server: Hub, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from huggingface_hub import constants
+
+    folder = local_model("acme/tiny")
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
+    count = len(server.taken)
+    assert (local_model("acme/tiny"), len(server.taken)) == (folder, count)
+    with pytest.raises(UnavailableError) as raised:
+        local_model("acme/other")
+    assert str(raised.value) == (
+        "acme/other: no such model folder, the Hugging Face cache does not have the model, and the "
+        "Hub cannot be reached (where there is a network: hf download acme/other --local-dir "
+        "other; then give that folder)"
+    )
+
+
+def test_a_hub_that_is_gone(server: Hub) -> None:
+    from huggingface_hub import constants
+
+    constants.ENDPOINT = "http://127.0.0.1:9"  # restored by the fixture; nobody listens there
+    with pytest.raises(UnavailableError, match="the Hub cannot be reached"):
+        local_model("acme/tiny")
+
+
+@pytest.mark.parametrize(
+    ("given", "name"),
+    [
+        ("acme/tiny", "acme/tiny"),
+        ("acme/tiny@main", "acme/tiny"),
+        ("acme/Tiny-1.5B@refs/pr/3", "acme/Tiny-1.5B@refs/pr/3"),
+        ("present/typo", None),
+        ("present", None),
+        ("tiny", None),
+        ("/acme/tiny", None),
+        ("../tiny", None),
+        ("a/b/c", None),
+        ("acme/tiny@", None),
+    ],
+)
+def test_names_and_paths(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, given: str, name: str | None
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("present").mkdir()
+    found = hub_model(Path(given))
+    assert (None if found is None else str(found)) == name
+
+
+def test_the_hub_is_not_imported_for_folders() -> None:
+    code = "import optc.importer.hub, sys; optc.importer.hub.local_model('x'); print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert "huggingface_hub" not in done.stdout.split()
