@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
 import traceback
@@ -13,9 +14,12 @@ from typing import NoReturn
 
 import click
 
+from optc.cli.common_options import PREFIX, variable_given, with_common_options
+from optc.cli.logs import detach_logs
 from optc.cli.output import JSON_FLAG, print_error
 from optc.cli.streams import OutputError, ReaderLeftError, abandon_stdout, guard_streams
 from optc.errors import EngineError, InputError, OptcError
+from optc.logs.logger import logger
 from optc.suggest import near, nearest
 
 EXIT_INTERNAL = 70
@@ -54,8 +58,7 @@ class LazyGroup(click.Group):
         if cmd_name not in COMMANDS:
             return None
         module = import_module(f"optc.cli.commands.{COMMANDS[cmd_name]}")
-        command: click.Command = module.command
-        return command
+        return with_common_options(module.command, cmd_name)
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
@@ -106,13 +109,22 @@ def run(arguments: Sequence[str]) -> int:
 
     Whatever stops a command, its message is printed here, under ``--json`` as one object on stdout.
     """
-    as_json = JSON_FLAG in arguments
+    as_json = JSON_FLAG in arguments or _json_variable(arguments)
     try:
         code = _run(arguments, as_json)
         sys.stdout.flush()
     except OutputError as error:
         return lose_output(error)
+    finally:
+        detach_logs()
     return code
+
+
+def _json_variable(arguments: Sequence[str]) -> bool:
+    """Whether ``OPTC_RUN_JSON``, of the command that is run, asks for JSON."""
+    command = next((word for word in arguments if word in COMMANDS), "")
+    value = os.environ.get(f"{PREFIX}_{command}_{JSON_FLAG.lstrip('-')}".upper(), "")
+    return value.lower() in ("1", "true", "t", "yes", "y", "on")
 
 
 def _run(arguments: Sequence[str], as_json: bool) -> int:
@@ -178,6 +190,8 @@ def _usage_error(error: click.UsageError) -> InputError:
         message = f"No such option {error.option_name!r}"
         found = nearest(error.option_name, _options(error.ctx))
         hint = f"did you mean {found!r}?" if found else hint
+    if given := variable_given(error):
+        hint = f"the environment variable {given} says so"
     return InputError(message, where=where, hint=hint)
 
 
@@ -210,7 +224,8 @@ class InternalError(OptcError):
 
 
 def _print_error(error: OptcError, as_json: bool) -> int:
-    """As `print_error`; on stderr where stdout does not take the object."""
+    """As `print_error`; on stderr where stdout does not take the object. The log has it too."""
+    logger("optc.cli").error("%s", error.render())
     try:
         return print_error(error, as_json)
     except OutputError:

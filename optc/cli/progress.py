@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from optc.progress import Progress
+from optc.cli.logs import is_quiet
+from optc.progress import Progress, no_progress
 
 if TYPE_CHECKING:
     from rich.progress import Progress as Bars
@@ -22,7 +23,10 @@ _EVERY_S = 10.0
 
 @contextmanager
 def progress_on_stderr() -> Iterator[Progress]:
-    """A `Progress` that shows stages on stderr while the block runs."""
+    """A `Progress` that shows stages on stderr while the block runs; of a quiet command none."""
+    if is_quiet():
+        yield no_progress
+        return
     if not sys.stderr.isatty():
         yield _Lines()
         return

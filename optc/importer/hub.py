@@ -18,6 +18,7 @@ from optc.errors import InputError, UnavailableError, UnsupportedError
 from optc.importer.checkpoint import INDEX, SINGLE, shard_names
 from optc.importer.config import CONFIG_FILE
 from optc.importer.tokenizer_files import TOKENIZER_FILES
+from optc.logs.logger import logger
 from optc.progress import Progress, no_progress
 
 if TYPE_CHECKING:
@@ -28,6 +29,7 @@ _HUB_ID = re.compile(
 )
 _SMALL = (CONFIG_FILE, INDEX, *TOKENIZER_FILES)
 _MIB = 1 << 20
+_LOG = logger(__name__)
 
 
 @dataclass(frozen=True)
@@ -80,6 +82,7 @@ class HubModel:
         for name in shard_names(index) if index.is_file() else [SINGLE]:
             if (folder / name).is_file():
                 continue
+            _LOG.info("%s: downloading %s", self, name)
             with self._errors(name):
                 hf_hub_download(
                     self.repo,

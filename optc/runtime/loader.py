@@ -16,11 +16,14 @@ from optc import registry
 from optc.artifact import Artifact, EngineEntry
 from optc.backend import PreparedBackend
 from optc.errors import InputError
+from optc.logs.logger import logger
 from optc.options.option import with_changes
 from optc.runtime.heap import give_back_freed
 from optc.runtime.settings import ServeSettings
 from optc.runtime.speculative.kinds import MODELS, parse_kinds
 from optc.target import usable_threads
+
+_LOG = logger(__name__)
 
 if TYPE_CHECKING:
     from optc.executable.executable import Executable
@@ -73,6 +76,9 @@ def load(path: str | Path, settings: ServeSettings | None = None, **changes: Any
         eos_token_ids=tokenizer.eos_token_ids if tokenizer else (),
         drafting=_drafting(kinds, engines, settings, count),
     )
+    _LOG.info("loaded %r", loaded)
+    for other in choice.rejected:
+        _LOG.info("not %s: %s", other.name, other.reason)
     give_back_freed()  # reading a tokenizer leaves tens of megabytes behind
     return loaded
 

@@ -5,13 +5,12 @@ from __future__ import annotations
 import ast
 import re
 import textwrap
-from importlib import import_module
 from pathlib import Path
 
 import click
 import pytest
 
-from optc.cli.main import COMMANDS
+from optc.cli.main import COMMANDS, cli
 from optc.pipeline.record import PassRecord
 from tests.how_to import PAGES, ROOT
 from tests.support.models import Dense, dense_model
@@ -57,7 +56,8 @@ def test_options_of_commands_exist(name: str) -> None:
     for command, arguments in re.findall(r"\boptc ([a-z]+)\b([^`\n]*)", text(name)):
         if command not in COMMANDS:
             continue
-        found = import_module(f"optc.cli.commands.{COMMANDS[command]}").command
+        found = cli.get_command(click.Context(cli), command)
+        assert found is not None
         known = {o for p in found.params if isinstance(p, click.Option) for o in p.opts}
         used = set(re.findall(r"(?<!\S)--?[a-z][a-z-]*", arguments.partition("#")[0]))
         assert used <= known, command

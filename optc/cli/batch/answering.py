@@ -6,14 +6,13 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-import click
-
 from optc.artifact import Artifact
 from optc.cli.batch.answers_file import AnswersFile
 from optc.cli.batch.batch_line import LineReader
 from optc.cli.batch.run_batch import BatchFigures, InputFile, LinesError, run_batch
 from optc.cli.chosen import chosen_json
 from optc.cli.generating.sampling import adapter_terms
+from optc.cli.logs import note
 from optc.cli.output import print_json, visible
 from optc.cli.progress import progress_on_stderr
 
@@ -73,7 +72,7 @@ def answer_file(
     if as_json:
         print_json("run", values)
     else:
-        click.echo(visible(_summary(files, source, answers, figures)), err=True)
+        note(visible(_summary(files, source, answers, figures)))
 
 
 def _begun(

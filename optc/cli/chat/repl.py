@@ -10,6 +10,7 @@ import click
 from optc.cli.chat.chat_commands import EndError, run_command
 from optc.cli.chat.conversation import Conversation
 from optc.cli.chat.reading import read_message
+from optc.cli.logs import note
 from optc.cli.output import visible
 from optc.errors import EngineError, OptcError
 
@@ -54,7 +55,7 @@ def _take(conversation: Conversation, text: str) -> None:
             output = conversation.ask(said, _show)
         finally:
             click.echo()
-        click.echo(_figures(output), err=True)
+        note(_figures(output))
 
 
 def _show(text: str) -> None:

@@ -13,6 +13,7 @@ from optc.cli.chosen import chosen_json, chosen_text
 from optc.cli.generating.prompts import PromptOptions, prompt_options
 from optc.cli.generating.results import result_json, summary
 from optc.cli.generating.sampling import adapter_terms, sampling_options, sampling_params
+from optc.cli.logs import note
 from optc.cli.options import add_options
 from optc.cli.output import json_option, print_json, visible
 from optc.runtime.settings import ServeSettings
@@ -117,9 +118,9 @@ def command(
             click.echo(f"── {label!r}")
         if len(asked) > 1 or params.completions > 1 or params.beam_width is not None:
             _print_texts(output, params)
-        click.echo(summary(output, params.structure is not None), err=True)
+        note(summary(output, params.structure is not None))
     if loaded.info is not None and loaded.info.rejected:
-        click.echo(visible(chosen_text(loaded.info)), err=True)
+        note(visible(chosen_text(loaded.info)))
 
 
 def _stream(

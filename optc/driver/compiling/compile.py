@@ -19,6 +19,7 @@ from optc.driver.compiling.options import ResolvedOptions, build_limits, resolve
 from optc.driver.compiling.storage import engine_reports, storage_report
 from optc.driver.judging.calibration_domain import DomainVerdict, judge_domain
 from optc.driver.judging.judge import GatesFailedError, Judgement, judge, not_judged
+from optc.logs.logger import logger
 from optc.options import CompileOptions
 from optc.options.option import with_changes
 from optc.progress import Progress, no_progress
@@ -30,6 +31,8 @@ if TYPE_CHECKING:
     from optc.driver.vocabulary.trim import TrimmedVocabulary
     from optc.importer import ImportedModel
     from optc.reference.text import EvalWindows
+
+_LOG = logger(__name__)
 
 
 def compile(
@@ -132,6 +135,7 @@ class _Compile:
         started = time.perf_counter()
         yield
         self.seconds[name] = time.perf_counter() - started
+        _LOG.info("%s took %.1f s", name, self.seconds[name])
 
     def _import(self) -> ImportedModel:
         if self.options.hub is not None:

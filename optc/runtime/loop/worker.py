@@ -18,6 +18,7 @@ from queue import Empty, SimpleQueue
 from types import TracebackType
 
 from optc.errors import EngineError, OptcError
+from optc.logs.logger import logger
 from optc.runtime.handle import Handle
 from optc.runtime.loop.core import Core, Update
 from optc.runtime.loop.own_process import OwnProcess
@@ -25,6 +26,8 @@ from optc.runtime.metrics.engine_metrics import EngineMetrics
 from optc.runtime.requests.completion_input import CompletionInput
 from optc.runtime.requests.request import Request
 from optc.runtime.requests.submission import Submission
+
+_LOG = logger(__name__)
 
 
 @dataclass(frozen=True)
@@ -211,6 +214,8 @@ class Worker:
         still in the inbox or taken from it."""
         with self._lock:
             self._ended = ended = error or EngineError("the engine was closed")
+        if error is not None and not isinstance(error, OptcError):
+            _LOG.error("the engine failed", exc_info=error)
         self._ready.set()
         for handle, _ in self._requests.values():
             handle.fail(ended)

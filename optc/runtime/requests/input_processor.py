@@ -13,6 +13,7 @@ import numpy.typing as npt
 
 from optc.errors import RequestError, RequestTypeError
 from optc.executable.executable import Int32
+from optc.logs.logger import logger
 from optc.runtime.adapters.table import AdapterTable
 from optc.runtime.handle import Handle
 from optc.runtime.params import SamplingParams
@@ -27,6 +28,8 @@ from optc.runtime.text.tokenizer import Tokenizer
 
 #: Characters of texts that are always encoded to see how many tokens they have.
 SHORT_TEXT = 1 << 16
+
+_LOG = logger(__name__)
 
 
 class InputProcessor:
@@ -91,6 +94,7 @@ class InputProcessor:
             )
         constraints = self._constraints(params)
         name = request.adapter
+        _LOG.debug("a request of %d tokens, %s new ones at most", ids.size, params.max_tokens)
         return Submission(
             handle=Handle(tuple(ids.tolist()), params.completions, self._cancel),
             request=request,

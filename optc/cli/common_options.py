@@ -1,0 +1,140 @@
+"""What all commands have: log options, ``--config``, and a variable for each option."""
+
+from __future__ import annotations
+
+import copy
+from pathlib import Path
+from typing import Any
+
+import click
+
+from optc.cli.config_file import read_config
+from optc.cli.logs import be_quiet, show_log, write_log
+from optc.suggest import near
+
+PREFIX = "OPTC"
+#: Options whose variable may leave the command out: ``OPTC_LOG_FILE``.
+_LOGS = ("quiet", "verbose", "log_file")
+
+
+def variable(command: str, option: click.Option) -> str:
+    """The environment variable of an option: ``OPTC_RUN_MAX_TOKENS`` of ``optc run
+    --max-tokens``."""
+    flag = max(option.opts, key=len).lstrip("-")
+    return f"{PREFIX}_{command}_{flag}".replace("-", "_").upper()
+
+
+def with_common_options(command: click.Command, name: str) -> click.Command:
+    """A copy of a command with the options that all have, and their variables."""
+    made = copy.copy(command)
+    made.params = [copy.copy(parameter) for parameter in (*command.params, *_common())]
+    for parameter in made.params:
+        if isinstance(parameter, click.Option) and parameter.envvar is None:
+            own = variable(name, parameter)
+            short = f"{PREFIX}_{str(parameter.name).upper()}"
+            parameter.envvar = [own, short] if parameter.name in _LOGS else own
+    return made
+
+
+def variable_given(error: click.UsageError) -> str:
+    """The variable that gave a wrong value; empty where it was the command line."""
+    parameter = getattr(error, "param", None)
+    context = error.ctx
+    if context is None or not isinstance(parameter, click.Option) or parameter.name is None:
+        return ""
+    from click.core import ParameterSource
+
+    if context.get_parameter_source(parameter.name) is not ParameterSource.ENVIRONMENT:
+        return ""
+    names = parameter.envvar
+    return names if isinstance(names, str) else " or ".join(names or ())
+
+
+def _common() -> list[click.Option]:
+    return [
+        click.Option(
+            ["--config"],
+            type=click.Path(path_type=Path, dir_okay=False),
+            metavar="FILE",
+            is_eager=True,
+            expose_value=False,
+            callback=_configure,
+            help="Values of options, YAML or JSON; those of the command line go before them.",
+        ),
+        click.Option(
+            ["-q", "--quiet"],
+            is_flag=True,
+            expose_value=False,
+            callback=_quiet,
+            help="Neither progress nor notes on stderr.",
+        ),
+        click.Option(
+            ["-v", "--verbose"],
+            count=True,
+            expose_value=False,
+            callback=_verbose,
+            help="The log on stderr; -vv all of it.",
+        ),
+        click.Option(
+            ["--log-file"],
+            type=click.Path(path_type=Path, dir_okay=False),
+            metavar="FILE",
+            expose_value=False,
+            callback=_log_file,
+            help="Append all of the log to this file.",
+        ),
+    ]
+
+
+def _configure(context: click.Context, parameter: click.Parameter, value: Path | None) -> None:
+    if value is not None:
+        context.default_map = dict(context.default_map or {}) | _by_name(context, value)
+
+
+def _by_name(context: click.Context, path: Path) -> dict[str, Any]:
+    """The values of a file by the names of parameters.
+
+    Raises:
+        InputError: A key is no option of the command.
+    """
+    from optc.errors import InputError
+
+    known = {_key(parameter): parameter for parameter in context.command.params}
+    found = {}
+    for given, value in read_config(path).items():
+        key = given.replace("_", "-")
+        if key not in known or key in ("config", "help"):
+            raise InputError(
+                f"there is no option {given!r} of optc {context.info_name}",
+                where=str(path),
+                hint=near(key, list(known)),
+            )
+        found[str(known[key].name)] = _listed(known[key], value)
+    return found
+
+
+def _key(parameter: click.Parameter) -> str:
+    return max(parameter.opts, key=len).lstrip("-").replace("_", "-")
+
+
+def _listed(parameter: click.Parameter, value: Any) -> Any:
+    """A value of an option that is repeated: a list; of a mapping ``key=value`` of each."""
+    if not getattr(parameter, "multiple", False):
+        return value
+    if isinstance(value, dict):
+        return [f"{key}={one}" for key, one in value.items()]
+    return value if isinstance(value, list) else [value]
+
+
+def _quiet(context: click.Context, parameter: click.Parameter, value: bool) -> None:
+    if value:
+        be_quiet(context)
+
+
+def _verbose(context: click.Context, parameter: click.Parameter, value: int) -> None:
+    show_log(value)
+
+
+def _log_file(context: click.Context, parameter: click.Parameter, value: Path | None) -> None:
+    if value is not None:
+        write_log(value)

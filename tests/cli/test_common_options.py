@@ -1,0 +1,135 @@
+"""Log options, ``--config``, and a variable for every option of every command."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import click
+import pytest
+
+from optc.cli.common_options import variable
+from optc.cli.main import COMMANDS, cli
+from tests.cli.conftest import Optc
+
+RUN = ("--prompt", "hi", "--ignore-eos")
+
+
+def command(name: str) -> click.Command:
+    found = cli.get_command(click.Context(cli), name)
+    assert found is not None
+    return found
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_option_has_a_variable_of_its_own(name: str) -> None:
+    options = [p for p in command(name).params if isinstance(p, click.Option)]
+    variables = [p.envvar[0] if isinstance(p.envvar, list) else p.envvar for p in options]
+    assert len(set(variables)) == len(options)
+    assert all(str(one).startswith(f"OPTC_{name.upper()}_") for one in variables)
+    assert {"--config", "--quiet", "--verbose", "--log-file"} <= {
+        o for p in options for o in p.opts
+    }
+
+
+def test_a_command_itself_stays_as_it_is() -> None:
+    first, again = command("run"), command("run")
+    assert len(first.params) == len(again.params)
+    assert [p.envvar for p in first.params] == [p.envvar for p in again.params]
+
+
+def test_variables_are_named_by_the_flag() -> None:
+    option = click.Option(["-o", "--max-ram", "ram"])
+    assert variable("compile", option) == "OPTC_COMPILE_MAX_RAM"
+
+
+def test_the_command_line_goes_before_a_variable_and_that_before_a_file(
+    optc: Optc, talker: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def tokens(*more: object) -> int:
+        count: int = optc("run", talker, *RUN, "--json", *more).json["output_tokens"]
+        return count
+
+    path = tmp_path / "run.yaml"
+    path.write_text("max_tokens: 3\n")
+    assert tokens("--config", path) == 3
+    monkeypatch.setenv("OPTC_RUN_MAX_TOKENS", "4")
+    assert tokens("--config", path) == 4
+    assert tokens("--config", path, "--max-tokens", "5") == 5
+    monkeypatch.setenv("OPTC_RUN_CONFIG", str(path))
+    monkeypatch.delenv("OPTC_RUN_MAX_TOKENS")
+    assert tokens() == 3
+
+
+def test_values_of_a_file(optc: Optc, talker: Path, tmp_path: Path) -> None:
+    path = tmp_path / "run.json"
+    values = {
+        "artifact": str(talker),
+        "prompt": ["hi", "ho"],
+        "logit-bias": {"9": 100, "8": 0.5},
+        "max-tokens": 2,
+        "ignore-eos": True,
+        "stop": "END",
+        "json": True,
+    }
+    path.write_text(json.dumps(values))
+    outcome = optc("run", "--config", path)
+    assert [result["token_ids"] for result in outcome.json["results"]] == [[9, 9], [9, 9]]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("max-tokns: 3", "there is no option 'max-tokns' of optc run (did you mean 'max-tokens'?)"),
+        ("config: x", "there is no option 'config' of optc run"),
+        ("- a", "not a mapping from options to values (such as 'max-tokens: 64')"),
+        ("1: a", "not a mapping from options to values"),
+        ("a: [", "not YAML: "),
+        ("!!timestamp x", "not YAML: "),
+        ("max-tokens: many", "'many' is not a valid integer"),
+        ("temperature: -1", "temperature=-1.0 is not allowed"),
+    ],
+)
+def test_what_is_wrong_with_a_file(
+    optc: Optc, talker: Path, tmp_path: Path, text: str, message: str
+) -> None:
+    path = tmp_path / "run.yaml"
+    path.write_text(text)
+    outcome = optc("run", talker, *RUN, "--config", path)
+    assert outcome.code == 2
+    assert message in outcome.err
+
+
+def test_files_that_cannot_be_read(
+    optc: Optc, talker: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "run.json"
+    assert "--config: cannot read" in optc("run", talker, "--config", path).err
+    path.write_text("{")
+    assert "not JSON: " in optc("run", talker, "--config", path).err
+    monkeypatch.setitem(__import__("sys").modules, "yaml", None)
+    (tmp_path / "run.yaml").write_text("max-tokens: 3")
+    outcome = optc("run", talker, *RUN, "--config", tmp_path / "run.yaml")
+    assert outcome.code == 3
+    assert "or write it as JSON in a file named .json" in outcome.err
+
+
+def test_a_variable_that_is_wrong_is_named(
+    optc: Optc, talker: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OPTC_RUN_TOP_P", "high")
+    outcome = optc("run", talker, *RUN)
+    assert outcome.code == 2
+    assert "'high' is not a valid float (the environment variable OPTC_RUN_TOP_P says so)" in (
+        outcome.err.replace("'--top-p': ", "")
+    )
+
+
+def test_errors_are_json_where_a_variable_says_so(
+    optc: Optc, talker: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OPTC_RUN_JSON", "1")
+    assert optc("run", talker).json["error"]["kind"] == "input"
+    assert "text" in optc("run", talker, *RUN).json
+    monkeypatch.setenv("OPTC_RUN_JSON", "0")
+    assert optc("run", talker).out == ""
