@@ -87,6 +87,8 @@ def test_keys_of_commands(
 ) -> None:
     text = tmp_path / "t.txt"
     text.write_text("some words to be scored")
+    (tmp_path / "in.jsonl").write_text('"ab"\n')
+    files = ("--input", tmp_path / "in.jsonl", "--output", tmp_path / "out.jsonl")
     lines: dict[str, list[tuple[object, ...]]] = {
         "plan": [("plan", tiny_model, "--recipe", "fp32", "--backends", "stub")],
         "run": [
@@ -96,6 +98,7 @@ def test_keys_of_commands(
             ("run", artifact, *TEXT, "--choice", "a"),
             ("run", artifact, *TEXT, "--beam-width", "2"),
             ("run", artifact, *TEXT, "--n", "2", "--logprobs", "1"),
+            ("run", artifact, *files, "--max-tokens", "3"),
         ],
         "eval": [
             ("eval", artifact, "--text", text),

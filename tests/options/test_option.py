@@ -52,3 +52,14 @@ def test_an_unknown_name_is_refused_with_the_nearest_one() -> None:
         with_changes(Wishes(), {"xyz": 1})
     with pytest.raises(TypeError, match=r"no option 'dry_run': options are names$"):
         with_changes(Wishes(), {"dry_run": True}, ["names"])
+
+
+def test_a_default_that_is_a_class_is_made_for_each_object() -> None:
+    @dataclass(frozen=True)
+    class Biased:
+        bias: dict[int, float] = option(dict, "Added.", kind="biases")
+
+    first, second = Biased(), Biased()
+    first.bias[5] = 1.0
+    assert second.bias == {}
+    assert options_of(Biased)["bias"].kind == "biases"

@@ -51,7 +51,7 @@ class Speed:
             return ["no answer yet"]
         used = self.last.prompt_tokens + self.last.output_tokens
         found = [
-            f"{self.answers} answers of {self.output_tokens} tokens; prompts had "
+            f"answers: {self.answers}, of {self.output_tokens} tokens; prompts had "
             f"{self.prompt_tokens}, {self.cached_tokens} of them from the prefix cache",
             f"the conversation takes {used} of {max_context} tokens of the context",
         ]

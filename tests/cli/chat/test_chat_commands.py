@@ -59,7 +59,7 @@ def test_errors(talk: Talk, line: str, message: str) -> None:
 def test_stats(talk: Talk) -> None:
     assert "no answer yet" in talk("/stats").err
     shown = talk("hi", "and", "/stats").err
-    assert "2 answers of 10 tokens; prompts had " in shown
+    assert "answers: 2, of 10 tokens; prompts had " in shown
     assert "from the prefix cache" in shown
     assert " of 128 tokens of the context" in shown
     assert "tokens/s\n" in shown
