@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from optc.artifact.report import Report
-from optc.driver.plan import EnginePlan, NodeVerdict, Plan
+from optc.driver.plan import Plan
+from optc.driver.predictions.engine_plan import EnginePlan, NodeVerdict
 from optc.notebook.tables import html_table
 from optc.runtime.metrics.engine_metrics import EngineMetrics
 from optc.runtime.metrics.request_metrics import RequestMetrics
