@@ -3,7 +3,8 @@
     python -m benchmarks.pruning.structured [--only TEXT]… [--json FILE]
 
 Prunes ``examples/models/pycode`` with ``examples/text/code_calibration.jsonl`` (64 windows of 512
-tokens) and compares both in float32 on 60 windows of 512 tokens of ``code_heldout.jsonl``.
+tokens) and compares both in float32 on 60 windows of 512 tokens of ``code_heldout.jsonl``. What was
+measured replaces its rows in the file, so that a part can be measured again.
 """
 
 from __future__ import annotations
@@ -113,16 +114,28 @@ def figures(name: str, dense: Dense) -> dict[str, Any]:
 def main() -> None:
     """Measure the rows and print a line for each."""
     parser = argparse.ArgumentParser(prog="benchmarks.pruning.structured", description=__doc__)
-    parser.add_argument("--only", action="append", default=[], help="rows whose name has TEXT")
+    parser.add_argument("--only", action="append", default=[], help="rows whose name is or has TEXT")
     parser.add_argument("--json", type=Path)
     args = parser.parse_args()
-    dense, rows = Dense(), []
+    dense = Dense()
     for name in ROWS:
-        if not args.only or any(text in name for text in args.only):
-            rows.append(figures(name, dense))
-            print(json.dumps(rows[-1]), flush=True)
-    if args.json:
-        args.json.write_text(json.dumps(rows, indent=1) + "\n")
+        if not args.only or any(_means(text, name) for text in args.only):
+            row = figures(name, dense)
+            print(json.dumps(row), flush=True)
+            if args.json:
+                keep(args.json, row)
+
+
+def _means(text: str, name: str) -> bool:
+    return text == name if text in ROWS else text in name
+
+
+def keep(path: Path, row: dict[str, Any]) -> None:
+    """Put a row into the file, in the order of `ROWS`."""
+    known = json.loads(path.read_text()) if path.exists() else []
+    rows = {one["row"]: one for one in known} | {row["row"]: row}
+    ordered = [rows[name] for name in ROWS if name in rows]
+    path.write_text(json.dumps(ordered, indent=1) + "\n")
 
 
 if __name__ == "__main__":
