@@ -114,7 +114,7 @@ def figures(name: str, dense: Dense) -> dict[str, Any]:
 def main() -> None:
     """Measure the rows and print a line for each."""
     parser = argparse.ArgumentParser(prog="benchmarks.pruning.structured", description=__doc__)
-    parser.add_argument("--only", action="append", default=[], help="rows whose name is or has TEXT")
+    parser.add_argument("--only", action="append", default=[], help="rows called or with TEXT")
     parser.add_argument("--json", type=Path)
     args = parser.parse_args()
     dense = Dense()

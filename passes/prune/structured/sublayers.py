@@ -2,7 +2,7 @@
 
 A block's result is a sum over its source and the results of its sub-layers, whatever order they are
 added in, behind each other or side by side. A sub-layer can go if all it adds comes from one linear
-layer without a bias: with that weight zero it adds zero.
+layer: with that weight zero it adds nothing but the layer's bias, which stays.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ def find_sublayers(model: ir.Model, report: PassReport) -> list[SubLayer]:
                 continue
             writer = _writer(value)
             if writer is None or len(value.uses()) != 1:
-                report.skip(add, "what it adds is more than one linear layer without a bias")
+                report.skip(add, "what it adds does not vanish with the weight of one linear layer")
                 continue
             nodes = _behind(value, block)
             linears = tuple(one for node in nodes if (one := find_linear(node)) is not None)
@@ -88,8 +88,21 @@ def remove_sublayers(model: ir.Model, sublayers: list[SubLayer]) -> None:
         other = one.add.inputs[1 - index]
         if other is None:
             raise ValueError(f"{one.add.name}: a sum of one operand")
+        if one.writer.bias is not None:
+            other = _with_bias(one.add, other, one.writer.bias)
         ir.convenience.replace_all_uses_with([one.add.outputs[0]], [other])
     remove_unused(model)
+
+
+def _with_bias(add: ir.Node, other: ir.Value, bias: ir.Value) -> ir.Value:
+    """The sum with the bias alone in the place of the sub-layer's result."""
+    if add.graph is None:
+        raise ValueError(f"{add.name}: node is in no graph")
+    node = ir.Node("", "Add", [other, bias], name=f"{add.name}.bias")
+    result, whole = node.outputs[0], add.outputs[0]
+    result.name, result.type, result.shape = f"{whole.name}.bias", whole.type, whole.shape
+    add.graph.insert_before(add, [node])
+    return result
 
 
 def _sum_of(block: Block) -> ir.Value:
@@ -132,7 +145,8 @@ def _writer(term: ir.Value) -> Linear | None:
         if len(inner) != 1:
             return None
         value = inner[0]
-    return linear if linear.bias is None and len(linear.output.uses()) == 1 else None
+    stays = linear.bias is not None and value is not term  # a norm would make another one of it
+    return linear if not stays and len(linear.output.uses()) == 1 else None
 
 
 def _linears_of(value: ir.Value, block: Block) -> list[Linear]:

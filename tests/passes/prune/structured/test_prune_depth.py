@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -108,13 +109,25 @@ def test_a_plan_takes_out_as_much(folder: Path) -> None:
     assert len(left(model)) == 5
 
 
-def test_results_with_a_bias_are_refused_with_the_nearest_miss(folder: Path) -> None:
+def test_results_that_do_not_vanish_are_refused_with_the_nearest_miss(folder: Path) -> None:
+    shape = replace(FAMILIES["starcoder2"], post_norms=True, pre_norms=False)
     with pytest.raises(InputError) as caught:
-        pruning(folder, "prune-depth", units="mlp").run(models.dense_model(FAMILIES["starcoder2"]))
+        pruning(folder, "prune-depth", units="mlp").run(models.dense_model(shape))
     assert str(caught.value) == (
-        f"{WHERE}: no sub-layer that can be taken out was found (nearest miss: add_7: what it adds "
-        "is more than one linear layer without a bias) (leave the pass out)"
+        f"{WHERE}: no sub-layer that can be taken out was found (nearest miss: add_4: what it adds "
+        "does not vanish with the weight of one linear layer) (leave the pass out)"
     )
+
+
+def test_biases_of_what_went_count_in_the_fit(folder: Path) -> None:
+    losses, shape = [], replace(FAMILIES["starcoder2"], windows=(6, 6, 6))
+    for refit in (True, False):
+        model = models.dense_model(shape)
+        options = {"units": "mlp", "target": "0.4x", "refit": refit}
+        Pipeline((pruning(folder, "prune-depth", **options),)).run(model)
+        assert len(left(model)) == 4
+        losses.append(lost(model, models.dense_model(shape)))
+    assert losses[0] < 0.9 * losses[1]
 
 
 def test_it_says_what_the_model_had_and_has(folder: Path) -> None:

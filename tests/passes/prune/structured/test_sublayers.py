@@ -33,11 +33,6 @@ def found_in(model: ir.Model, report: PassReport | None = None) -> list[SubLayer
 def test_each_layer_has_an_attention_and_an_mlp(family: str) -> None:
     shape, report = FAMILIES[family], PassReport()
     found = found_in(dense_model(shape), report)
-    if shape.mlp_bias:  # what it adds is not zero with its weight
-        assert [one.kind for one in found] == [ATTENTION] * shape.layers
-        assert len(report.skipped) == shape.layers
-        assert "more than one linear layer without a bias" in report.skipped[0]
-        return
     assert [one.kind for one in found] == [ATTENTION, MLP] * shape.layers
     assert [one.block for one in found] == [i // 2 for i in range(2 * shape.layers)]
     assert report.skipped == []
@@ -50,8 +45,7 @@ def test_each_layer_has_an_attention_and_an_mlp(family: str) -> None:
 @pytest.mark.parametrize("family", FAMILIES)
 def test_a_model_without_sublayers_gives_what_zero_weights_give(family: str) -> None:
     shape = FAMILIES[family]
-    chosen = [ATTENTION, MLP] if not shape.mlp_bias else [ATTENTION]
-    for kind in chosen:
+    for kind in (ATTENTION, MLP):
         model, zeroed = dense_model(shape), dense_model(shape)
         out = next(one for one in found_in(model) if one.kind == kind)
         remove_sublayers(model, [out])
@@ -99,6 +93,40 @@ def test_terms_that_are_added_side_by_side_go_one_by_one() -> None:
         r = Add (e, m)
         n = RMSNormalization <axis = -1> (r, gamma)
         logits = MatMul (n, head)"""
+    )
+
+
+def test_a_bias_behind_a_norm_does_not_vanish() -> None:
+    nodes = """
+        e = Gather (table, input_ids)
+        t = MatMul (e, wa)
+        b = Add (t, bias)
+        p = RMSNormalization <axis: int = -1> (b, gamma)
+        r = Add (e, p)
+        logits = MatMul (r, head)"""
+    weights = {"wa": f32(8, 8), "head": f32(8, 6), "gamma": f32(8), "bias": f32(8)}
+    signature = "g (int64[B,S] input_ids, int64[B,S] position_ids) => (float[B,S,6] logits)"
+    report = PassReport()
+    assert found_in(model_of(signature, nodes, weights | {"table": f32(6, 8)}), report) == []
+    assert "does not vanish with the weight of one linear layer" in report.skipped[0]
+
+
+def test_a_bias_alone_stays_where_its_sublayer_was() -> None:
+    nodes = """
+        e = Gather (table, input_ids)
+        t = MatMul (e, wa)
+        b = Add (t, bias)
+        r = Add (e, b)
+        logits = MatMul (r, head)"""
+    weights = {"wa": f32(8, 8), "head": f32(8, 6), "bias": f32(8), "table": f32(6, 8)}
+    signature = "g (int64[B,S] input_ids, int64[B,S] position_ids) => (float[B,S,6] logits)"
+    model = model_of(signature, nodes, weights)
+    remove_sublayers(model, found_in(model))
+    assert nodes_text(model) == expected(
+        """
+        e = Gather (table, input_ids)
+        r.bias = Add (e, bias)
+        logits = MatMul (r.bias, head)"""
     )
 
 
