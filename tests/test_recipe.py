@@ -65,6 +65,9 @@ def test_bounds_of_the_quantized_recipes() -> None:
     kv = load_recipe("kv-int4").gates
     assert (kv["kl_mean"], kv["top1_agreement"]) == (0.015, 0.93)
     assert load_recipe("vocab-trim-int4").gates == load_recipe("int4-fused").gates
+    width, depth = load_recipe("prune-width-int8").gates, load_recipe("prune-depth-int8").gates
+    assert (width["kl_mean"], width["perplexity_ratio"]) == (0.04, 1.042)
+    assert (depth["kl_mean"], depth["perplexity_ratio"]) == (0.045, 1.045)
     int3, int2 = load_recipe("int3-fused").gates, load_recipe("int2-fused").gates
     assert (int3["kl_mean"], int3["top1_agreement"]) == (0.02, 0.91)
     assert (int2["kl_mean"], int2["top1_agreement"]) == (0.1, 0.82)
