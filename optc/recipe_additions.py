@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -104,6 +104,28 @@ def with_budget(recipe: Recipe, text: str) -> Recipe:
     whole = list(recipe.pipeline.passes)
     place = next(i for i, one in enumerate(whole) if one.name not in leading)
     return _with_passes(recipe, [*whole[:place], added, *whole[place:]])
+
+
+def with_structures_pruned(recipe: Recipe, shares: Mapping[str, float | None]) -> Recipe:
+    """The recipe that first takes structures out of the model.
+
+    Args:
+        recipe: Validated.
+        shares: What is left, by pass, in the order in which they run; None leaves a pass out.
+
+    Raises:
+        InputError: The recipe prunes so already.
+    """
+    known, leading = registry.passes(), {TRIMS}
+    leading |= {one.name for one in registry.pass_groups()["canonicalize"]}
+    added = [
+        known[name].from_options({"target": f"{share:g}x"})
+        for name, share in shares.items()
+        if share is not None
+    ]
+    whole = list(recipe.pipeline.passes)
+    place = next((i for i, one in enumerate(whole) if one.name not in leading), len(whole))
+    return _with_passes(recipe, [*whole[:place], *added, *whole[place:]])
 
 
 def with_calibration(

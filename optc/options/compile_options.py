@@ -56,9 +56,9 @@ class CompileOptions:
             that takes more all the same is stopped.
         draft: Folder of a smaller model with the same tokenizer, which drafts tokens for this one
             (``optc.load(..., speculate="draft")``), compiled with the same recipe; or a draft made
-            of this model itself: ``self:bits=2`` by a recipe of fewer bits, ``self:depth=0.5`` of
-            fewer layers, both with a comma; ``self:auto`` makes the one that is predicted to gain
-            most, or none.
+            of this model itself: ``self:bits=2`` by a recipe of fewer bits, ``depth=0.5`` or
+            ``width=0.5`` of fewer layers or neurons, joined by commas; ``self:auto`` makes the one
+            that is predicted to gain most, or none.
         medusa: Folder of Medusa heads for this model (``examples/training/train_medusa.py`` trains
             them), which draft tokens with ``optc.load(..., speculate="medusa")``.
         trained: Folder that ``optc distill`` or ``optc qat`` wrote for this model and recipe: its

@@ -104,16 +104,9 @@ def lower_dense(
     return tuple(rest.run(model, []))
 
 
-def lower_again(
-    model: ir.Model, options: ResolvedOptions, whole: Sequence[PassRecord] = ()
-) -> Lowered:
-    """Run those passes of a recipe on ``model``, a copy of a `Lowered.reference`, that it has not
-    seen, in place.
-
-    Args:
-        model: All layers, or some.
-        options: With the recipe.
-        whole: Runs of the same recipe on all layers: what they settled stays.
+def lower_again(model: ir.Model, options: ResolvedOptions, *, read: bool = True) -> Lowered:
+    """Run those passes of another recipe on ``model``, a copy of a `Lowered.reference`, that it has
+    not seen, in place; without ``read`` as far as its graph and the sizes of its weights go.
 
     Raises:
         InputError: A pass's precondition does not hold, or it is predicted to need more memory than
@@ -121,11 +114,11 @@ def lower_again(
         UnsupportedError: Something is not recognized, or a required pass found nothing.
     """
     pipeline, leading = _pipeline(options)
-    reference, passes = model.clone(), pipeline.settled(whole).passes[leading:]
+    reference, passes = model.clone(), pipeline.passes[leading:]
     check_passes(model, passes, options.max_ram_bytes)
     rest = replace(pipeline, passes=tuple(one.for_part(model) for one in passes))
     with telling(options.progress):
-        runs = rest.run(model, [])
+        runs = rest.run(model, [], read=read)
     return Lowered(model, reference, tuple(runs), rest.settled(runs).spec())
 
 

@@ -4,21 +4,20 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from optc import importer
 from optc.artifact import ArtifactWriter, Source, TokenizerEntry
 from optc.backend import BuildOptions
 from optc.driver.compiling.built_engine import BuiltEngine, EngineBuilder
-from optc.driver.compiling.limits import check_disk, check_passes
-from optc.driver.compiling.lowering import Lowered, lower
+from optc.driver.compiling.limits import check_disk
+from optc.driver.compiling.lowering import Lowered, lower, lower_again
 from optc.driver.compiling.options import ResolvedOptions
 from optc.driver.compiling.tokenizer import write_tokenizer
 from optc.errors import InputError
 from optc.importer import ImportedModel
 from optc.ir.graph import width
-from optc.reference.partition import partition
 from optc.runtime.speculative.drafters.draft_artifact import check_same_tokenizer
 
 if TYPE_CHECKING:
@@ -120,9 +119,15 @@ def _check_candidates(
     """Refuse what cannot be made of the target, or not be chosen without text."""
     candidates = options.candidates
     for candidate in candidates:
-        check_passes(reference, candidate.recipe.pipeline.passes, options.max_ram_bytes)
-        if candidate.spec.depth is not None:
-            candidate.spec.layers(len(partition(reference).blocks))
+        own = replace(options.for_draft(), recipe=candidate.recipe)
+        try:
+            lower_again(reference.clone(), own, read=False)
+        except InputError as error:
+            raise type(error)(
+                error.message,
+                where=f"--draft {candidate.spec.text}, {error.where}",
+                hint=error.hint,
+            ) from error
     if len(candidates) > 1 and tokenizer is None:
         raise InputError(
             "the model has no tokenizer, and no text to choose by",

@@ -14,15 +14,10 @@ PREFIX = "self:"
 #: Bits of weights for which there is a recipe ``int{bits}-fused`` that rounds by GPTQ.
 BITS = (2, 3, 4)
 #: The keys of a specification.
-KEYS = ("bits", "depth")
+KEYS = ("bits", "depth", "width")
 #: Bits that ``self:auto`` tries, the cheapest first.
 _TRIED = (2, 3)
 _WHERE = "--draft"
-#: What is known of drafts and not made here, and what there is instead.
-_REFUSED = {
-    "width": "a narrower model must be pruned and trained: make it apart",
-    "distill": "a compile trains nothing: train the draft apart",
-}
 T = TypeVar("T", int, float)
 
 
@@ -32,36 +27,19 @@ class DraftSpec:
 
     Attributes:
         bits: Of its weights; None keeps the target's recipe.
-        depth: Share of its layers that stay, evenly spaced; None is all of them.
-
-    With its bits kept, engines read the target's weights where a backend can.
+        depth: Share of the weights in sub-layers that stays (``prune-depth``); None is all.
+        width: Share of the neurons of MLPs that stays (``prune-width``); None is all.
     """
 
     bits: int | None = None
     depth: float | None = None
+    width: float | None = None
 
     @property
     def text(self) -> str:
         """As on the command line."""
-        values = {"bits": self.bits, "depth": self.depth}
+        values = {"bits": self.bits, "depth": self.depth, "width": self.width}
         return PREFIX + ",".join(f"{k}={v:g}" for k, v in values.items() if v is not None)
-
-    def layers(self, count: int) -> int | None:
-        """How many of ``count`` layers stay; None is all of them.
-
-        Raises:
-            InputError: The share leaves none, or all.
-        """
-        if self.depth is None:
-            return None
-        kept = round(self.depth * count)
-        if not 1 <= kept < count:
-            raise InputError(
-                f"depth={self.depth:g} keeps {kept} of {count} layers",
-                where=_WHERE,
-                hint="a share that keeps some layers and removes some, or none",
-            )
-        return kept
 
 
 def parse_draft(text: str) -> tuple[DraftSpec, ...]:
@@ -85,17 +63,20 @@ def parse_draft(text: str) -> tuple[DraftSpec, ...]:
             raise InputError(problem, where=f"{_WHERE} {text}", hint=f"{PREFIX}bits=2,depth=0.5")
         values[key] = value
     bits = _number(values, "bits", int, lambda n: n in BITS, "2, 3 or 4", text)
-    depth = _number(values, "depth", float, lambda x: 0 < x < 1, "a share between 0 and 1", text)
-    return (DraftSpec(bits, depth),)
+    depth, width = (
+        _number(values, key, float, lambda x: 0 < x < 1, "a share between 0 and 1", text)
+        for key in ("depth", "width")
+    )
+    return (DraftSpec(bits, depth, width),)
 
 
 def _check_key(key: str, text: str) -> None:
     where = f"{_WHERE} {text}"
-    if key in _REFUSED:
+    if key == "distill":
         raise InputError(
-            f"drafts with {key!r} are not made of the target; {_REFUSED[key]}",
+            "a compile trains nothing",
             where=where,
-            hint=f"the keys are {', '.join(KEYS)}; --draft FOLDER takes a model made apart",
+            hint="optc distill trains a model, and --draft FOLDER takes it",
         )
     if key not in KEYS:
         problem = f"unknown key {key!r}" if key else "says nothing of the draft"

@@ -1,15 +1,12 @@
-"""Some of a model's layers and its head, as a draft of itself.
+"""A model's first layers and its head, as a draft of itself.
 
 Layers of a trained decoder add less and less; the residual stream after the first n of them, put
 through the final norm and the head, often names the same next token (LayerSkip: Elhoushi et al.,
-2024; Draft & Verify: Zhang et al., 2024). The weights are those of the model. A draft whose weights
-are rounded anew may keep layers of its whole depth instead: what one layer adds to the residual
-stream is small, so that those behind it still read what they were trained on.
+2024; Draft & Verify: Zhang et al., 2024). The weights are those of the model.
 """
 
 from __future__ import annotations
 
-import numpy as np
 import onnx_ir as ir
 
 from optc.driver.compiling.preflight import check_layers
@@ -50,20 +47,4 @@ def keep_first_layers(model: ir.Model, count: int) -> None:
             hint="a draft of its own layers needs one",
         )
     norm.replace_input_with(0, parts.blocks[count - 1].result)
-    remove_unused(model)
-
-
-def keep_even_layers(model: ir.Model, count: int) -> None:
-    """Cut layers out of a model in dense form, in place, so that ``count`` evenly spaced ones stay,
-    the first among them and, of several, the last.
-
-    Raises:
-        UnsupportedError: Its layers cannot be told apart.
-    """
-    blocks = partition(model).blocks
-    kept = set(np.linspace(0, len(blocks) - 1, count).round().astype(int).tolist())
-    for index in reversed(range(len(blocks))):
-        if index not in kept:
-            block = blocks[index]
-            block.result.replace_all_uses_with(block.source)
     remove_unused(model)

@@ -13,17 +13,14 @@ from typing import TYPE_CHECKING, Any
 
 from optc import registry
 from optc.artifact import ArtifactWriter, TokenizerEntry
-from optc.backend import SharedWeights
 from optc.driver.compiling.built_engine import BuiltEngine, EngineBuilder
 from optc.driver.compiling.limits import check_disk
 from optc.driver.compiling.lowering import Lowered, lower_again
 from optc.driver.compiling.options import ResolvedOptions
 from optc.driver.drafts.draft import ROLE, Draft, draft_limits
 from optc.driver.drafts.draft_spec import PREFIX
-from optc.driver.drafts.layer_skip import keep_even_layers
 from optc.driver.recipes.draft_recipes import DraftCandidate
 from optc.machine import this_machine
-from optc.reference.partition import partition
 from optc.target import usable_threads
 
 if TYPE_CHECKING:  # measures with the gates
@@ -102,31 +99,18 @@ class DraftMaker:
     def _make(self, candidate: DraftCandidate) -> _Made:
         options = replace(self.options.for_draft(), recipe=candidate.recipe)
         model = self.lowered.reference.clone()
-        layers = candidate.spec.layers(len(partition(model).blocks))
-        if layers is not None:
-            keep_even_layers(model, layers)
-        own = candidate.spec.bits is None
-        lowered = lower_again(model, options, self.lowered.runs if own else ())
+        lowered = lower_again(model, options)
+        check_disk(lowered.model, self.writer)
         limits = draft_limits(options, self.targets, self.targets[0].build.spec.max_context)
-        shared = self._shared_weights() if own else {}
-        if not shared:
-            check_disk(lowered.model, self.writer)
         builder = EngineBuilder(self.writer, options.engines)
-        engines = tuple(
-            builder.build_all(
-                ROLE, model, lambda request: replace(limits, shared=shared.get(request.name))
-            )
-        )
+        engines = tuple(builder.build_all(ROLE, model, lambda request: limits))
         facts: dict[str, Any] = {
             "spec": candidate.spec.text,
             "recipe": candidate.recipe.name,
-            "layers": layers,
             "passes": [run.to_json() for run in lowered.runs],
         }
         shelf = self.scratch / f"draft-{candidate.spec.text.removeprefix(PREFIX)}"
         shelf.mkdir()
-        for built in self.targets:  # whose weights engines may read, by relative paths
-            (shelf / built.entry.name).symlink_to(self.writer.folder / built.entry.folder)
         for built in engines:
             (self.writer.folder / built.entry.folder).rename(shelf / built.entry.name)
         prediction, reason = self._predict(engines, shelf)
@@ -134,12 +118,6 @@ class DraftMaker:
         facts |= {"not_measured": reason} if reason else {}
         warnings = tuple(f"draft {candidate.spec.text}: {text}" for text in lowered.warnings)
         return _Made(candidate, engines, shelf, facts, warnings, prediction)
-
-    def _shared_weights(self) -> dict[str, SharedWeights]:
-        """Of the target, by engine, for drafts of its own recipe; none where a backend cannot."""
-        if not all(e.backend.weight_layout(e.target) for e in self.options.engines):
-            return {}
-        return {built.request.name: built.weights for built in self.targets}
 
     def _put_back(self, made: _Made) -> None:
         for built in made.engines:

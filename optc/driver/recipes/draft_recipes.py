@@ -14,6 +14,7 @@ from optc.driver.recipes.recipe_options import calibrated
 from optc.errors import UnsupportedError
 from optc.options import CompileOptions
 from optc.recipe import Recipe, load_recipe
+from optc.recipe_additions import with_structures_pruned
 
 
 @dataclass(frozen=True)
@@ -51,10 +52,13 @@ def draft_candidates(
     kinds = {kind for e in engines for kind in (e.backend.name, e.target.kind)}
     found = []
     for spec in specs:
-        recipe = own
+        recipe = own if spec.bits is None else load_recipe(f"int{spec.bits}-fused")
+        recipe = with_structures_pruned(
+            recipe, {"prune-depth": spec.depth, "prune-width": spec.width}
+        )
+        recipe = calibrated(recipe, asked, source, [])
         if spec.bits is not None:
-            named = load_recipe(f"int{spec.bits}-fused")
-            recipe = calibrated(named, asked, source, []).for_kinds(kinds)
+            recipe = recipe.for_kinds(kinds)
             try:
                 check_kv_type(recipe, engines)
                 check_options(recipe, engines)

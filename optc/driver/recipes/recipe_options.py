@@ -94,9 +94,8 @@ def calibrated(recipe: Recipe, asked: CompileOptions, source: Path, warnings: li
 
 
 def _draft_reads_text(asked: CompileOptions) -> bool:
-    """Whether a draft of fewer bits is made of the target, whose weights are rounded by a text."""
-    specs = () if asked.draft is None else parse_draft(str(asked.draft))
-    return any(spec.bits is not None for spec in specs)
+    """Whether a draft is made of the target: it is pruned and rounded by a text."""
+    return asked.draft is not None and bool(parse_draft(str(asked.draft)))
 
 
 def _with_heads(recipe: Recipe, folder: Path) -> Recipe:

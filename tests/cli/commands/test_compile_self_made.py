@@ -85,7 +85,7 @@ def test_an_engine_of_fewer_bits_drafts_and_changes_no_token(
     outcome = compile_drafting("self:bits=3", "--json")
     assert outcome.code == 0
     draft = outcome.json["draft"]
-    assert (draft["spec"], draft["recipe"], draft["layers"]) == ("self:bits=3", "int3-fused", None)
+    assert (draft["spec"], draft["recipe"]) == ("self:bits=3", "int3-fused")
     found = draft["prediction"]
     assert (found["acceptance"], found["cost"]) == (1.0, 3 / 32)
     cost = 1 + found["drafts"] * (3 / 32 + 0.03)
@@ -164,8 +164,8 @@ def test_without_gates_a_draft_that_was_named_is_not_measured(compile_drafting: 
     ("draft", "problem"),
     [
         ("self:bits=9", "--draft self:bits=9: bits=9 (2, 3 or 4)"),
-        ("self:width=0.5", "--draft self:width=0.5: drafts with 'width' are not made of the"),
-        ("self:depth=0.5", "--draft: depth=0.5 keeps 0 of 1 layers"),
+        ("self:distill=10m", "--draft self:distill=10m: a compile trains nothing"),
+        ("self:depth=0.1", "--draft self:depth=0.1, pass prune-depth: "),
     ],
 )
 def test_what_cannot_be_made_is_refused_before_the_build(
@@ -177,21 +177,22 @@ def test_what_cannot_be_made_is_refused_before_the_build(
     assert nothing_left(tmp_path)
 
 
-def test_fewer_layers_read_the_targets_weights(
+def test_sub_layers_are_taken_out(
     optc: Optc, stub: StubBackend, tmp_path_factory: pytest.TempPathFactory, tmp_path: Path
 ) -> None:
     model = write_tiny_model(tmp_path_factory.mktemp("models") / "two", layers=2)
-    output, spec = tmp_path / "a", ("--draft", "self:depth=0.5")
-    outcome = optc(
-        "compile", model, "-o", output, "--recipe", "fp32", *spec, "--json", "--no-gates"
-    )
+    text = tmp_path / "text.txt"
+    text.write_text("def f(x):\n    return x\n" * 40)
+    output, more = tmp_path / "a", ("--calibration", text, "--no-gates", "--json")
+    draft = ("--draft", "self:depth=0.8")
+    outcome = optc("compile", model, "-o", output, "--recipe", "fp32", *draft, *more)
     assert outcome.code == 0, outcome.err
-    assert (outcome.json["draft"]["layers"], outcome.json["draft"]["recipe"]) == (1, "fp32")
-    target, draft = Artifact.open(output).manifest.engines
-    assert "weights.bin" in target.files
-    assert "weights.bin" not in draft.files
-    assert draft.data["nodes"] < target.data["nodes"]
-    assert [one.shared and one.shared.folder for _, one in stub.built] == [None, "../target"]
+    assert not [one for one in outcome.json["warnings"] if "not used" in one]
+    target, drafting = Artifact.open(output).manifest.engines
+    assert drafting.data["nodes"] < target.data["nodes"]
+    passes = {run["name"]: run for run in Artifact.open(output).report()["draft"]["passes"]}
+    assert passes["prune-depth"]["count"] > 0
+    assert "prune-width" not in passes
 
 
 def test_auto_needs_an_engine_that_runs_here(compile_engines: Optc) -> None:

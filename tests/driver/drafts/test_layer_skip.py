@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
-
 import numpy as np
 import onnx_ir as ir
 import onnxruntime as ort
 import pytest
 
-from optc.driver.drafts.layer_skip import keep_even_layers, keep_first_layers
+from optc.driver.drafts.layer_skip import keep_first_layers
 from optc.errors import InputError, UnsupportedError
 from optc.reference.partition import partition
 from tests.support.models import Dense, dense_model
@@ -69,33 +67,3 @@ def test_a_head_without_norm_is_not_taken() -> None:
     head.replace_input_with(0, norm.inputs[0])
     with pytest.raises(UnsupportedError, match="no norm between the last layer and the head"):
         keep_first_layers(model, 1)
-
-
-@pytest.mark.parametrize(
-    ("windows", "count", "kept"),
-    [((0, 5, 0), 2, [0, 2]), ((0, 5, 0), 1, [0]), ((0, 5, 0, 7, 0), 3, [0, 2, 4])],
-)
-def test_evenly_spaced_layers_follow_one_another(
-    windows: tuple[int, ...], count: int, kept: list[int]
-) -> None:
-    """Each kept layer alone, fed with what the kept ones before it give, is the oracle."""
-    model = dense_model(Dense(windows=windows))
-    names = [[node.name for node in block.nodes] for block in partition(model).blocks]
-    keep_even_layers(model, count)
-    blocks = partition(model).blocks
-    assert [[node.name for node in block.nodes] for block in blocks] == [names[i] for i in kept]
-    assert all(a.result is b.source for a, b in pairwise(blocks))
-    model.graph.outputs.append(blocks[-1].result)
-    logits, stream = run(model, 2)
-    whole = dense_model(Dense(windows=windows))
-    parts = partition(whole)
-    value = parts.embedded
-    for index in kept:
-        for node in parts.blocks[index].nodes:
-            for place, read in enumerate(node.inputs):
-                if read is parts.blocks[index].source:
-                    node.replace_input_with(place, value)
-        value = parts.blocks[index].result
-    whole.graph.outputs.append(value)
-    np.testing.assert_array_equal(run(whole, 2)[1], stream)
-    assert np.isfinite(logits).all()

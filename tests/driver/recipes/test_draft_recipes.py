@@ -11,7 +11,7 @@ from optc.backend import NATIVE, Support
 from optc.driver.compiling.engines import name_engines
 from optc.driver.drafts.draft_spec import DraftSpec
 from optc.driver.recipes.draft_recipes import draft_candidates
-from optc.errors import UnsupportedError
+from optc.errors import InputError, UnsupportedError
 from optc.options import CompileOptions
 from optc.recipe import load_recipe
 from optc.reference.text import digest_text
@@ -31,12 +31,31 @@ def test_bits_have_a_recipe_of_their_own_and_its_text(
     engines = name_engines("tvm", None, "tvm")
     two, four, same = draft_candidates(specs, OWN, asked, Path("model"), engines)
     assert [one.spec for one in (two, four, same)] == specs
-    assert (two.recipe.name, four.recipe.name, same.recipe) == ("int2-fused", "int4-fused", OWN)
+    assert [one.recipe.name for one in (two, four, same)] == ["int2-fused", "int4-fused", "fp32"]
     for candidate in (two, four):
         (reads,) = (p for p in candidate.recipe.pipeline.passes if p.name == "propagate-errors")
         assert reads.stated_options()["sha256"] == digest_text(text)
         assert reads.folder == "model"
     assert "group_size=64" not in two.recipe.pipeline.spec(), "--set is of the target"
+
+
+def test_layers_and_neurons_go_before_everything_else(backends: dict[str, StubBackend]) -> None:
+    engines = name_engines("tvm", None, "tvm")
+    spec = DraftSpec(None, 0.5, 0.75)
+    (found,) = draft_candidates([spec], OWN, CompileOptions(), Path("model"), engines)
+    text = found.recipe.pipeline.spec()
+    own = OWN.pipeline.spec()
+    assert text.startswith("canonicalize,prune-depth{")
+    assert text.endswith(own.removeprefix("canonicalize"))
+    for name, share in (("prune-depth", "0.5x"), ("prune-width", "0.75x")):
+        (one,) = (p for p in found.recipe.pipeline.passes if p.name == name)
+        assert (vars(one)["target"], vars(one)["folder"]) == (share, "model")
+
+
+def test_a_target_that_is_pruned_so_is_not_pruned_again(backends: dict[str, StubBackend]) -> None:
+    own, engines = load_recipe("prune-depth-int8"), name_engines("tvm", None, "tvm")
+    with pytest.raises(InputError, match="prune-depth"):
+        draft_candidates([DraftSpec(None, 0.5)], own, CompileOptions(), Path("m"), engines)
 
 
 def test_the_recipe_is_that_of_the_engines(backends: dict[str, StubBackend]) -> None:
