@@ -10,7 +10,7 @@ import onnx_ir as ir
 import pytest
 
 from optc.passes.quantize.calibrate import Calibrate
-from optc.passes.quantize.propagate import replace as stages
+from optc.passes.quantize.propagate import stages
 from optc.passes.quantize.propagate.propagate_errors import PropagateErrors
 from optc.passes.quantize.quantize_weights import QuantizeWeights
 from optc.passes.quantize.reads_text import ReadsText
