@@ -112,10 +112,14 @@ def test_keys_of_commands(
     check(command, listed(*lines.get(command, [(command,)])), more, elsewhere)
 
 
+#: Options that add keys to what a compile says.
+COMPILES = ((), ("--bisect", "--force"), ("--draft", "self:bits=2", "--force"))
+
+
 def test_keys_of_compile(compile_tiny: Optc) -> None:
     check(
         "compile",
-        [spelled(compile_tiny(*more, "--json").json) for more in ((), ("--bisect", "--force"))],
+        [spelled(compile_tiny(*more, "--json").json) for more in COMPILES],
     )
 
 
