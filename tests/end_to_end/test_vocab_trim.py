@@ -10,7 +10,6 @@ import pytest
 import optc
 from optc.artifact import Artifact
 from tests.end_to_end.test_main_job import ROOT, TEXT
-from tests.end_to_end.test_main_job import optc as command
 
 MODEL = ROOT / "examples/models/pycode-draft"
 CALIBRATION = ROOT / "examples/text/code_calibration.jsonl"
@@ -53,11 +52,8 @@ def test_text_in_and_out_is_text_and_the_source_agrees(artifact: Artifact, tmp_p
         assert engine.tokenizer is not None
         assert engine.tokenizer.decode(engine.tokenizer.encode(prompt)) == prompt
     kept = json.loads((artifact.path / "tokenizer/kept_ids.json").read_text())
-    plain = command(
-        *("compile", MODEL, "--recipe", "fp32", "--backend", "onnxruntime"),
-        *("--no-gates", "-o", tmp_path / "plain"),
-    )
-    with optc.load(plain["artifact"], kv_memory="16MiB") as engine:
+    plain = optc.compile(MODEL, "fp32", tmp_path / "plain", backend="onnxruntime", no_gates=True)
+    with optc.load(plain.path, kv_memory="16MiB") as engine:
         whole = engine.generate([prompt], params)[0]
     assert set(whole.token_ids) <= set(kept), "what the source says is of the domain"
     assert [kept[one] for one in found.token_ids] == list(whole.token_ids)
