@@ -64,7 +64,7 @@ class Trial:
 
 
 TRIALS = {
-    "two bits in groups of 32": Trial("int2-fused", "1e-3", "150k", rounded=True),
+    "two bits in groups of 32": Trial("int2-fused", "5e-4", "200k", rounded=True),
     "two bits in groups of 64": Trial(
         "int2-fused", "1e-3", "400k", ("quantize-weights.group_size=64",), rounded=True
     ),

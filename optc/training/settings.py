@@ -27,7 +27,8 @@ class Settings:
         scale_rate: Rate of logarithms of scales over that.
         hidden_weight: Of the last hidden states' error.
         every: Steps between evaluations, and between checkpoints.
-        patience: Evaluations without gain after which it ends, once the rate has fallen to half.
+        patience: Evaluations no better than the one before after which it ends, once the rate has
+            fallen to half.
         seed: Of the order of windows.
     """
 

@@ -40,7 +40,8 @@ class Course:
         held_out: Steps done and mean KL on held-out windows, of each evaluation.
         best_step: Steps done at the best evaluation.
         best: Its KL.
-        idle: Evaluations without gain since the best, the rate having fallen.
+        idle: Evaluations since the best that were no better than the one before, the rate having
+            fallen.
         precision: Of products.
         stopped_early: Whether it ended because nothing was gained any more.
     """
@@ -182,11 +183,12 @@ class Trainer:
     def _evaluate(self) -> None:
         course = self._course
         found = self._held_out()
+        falls = bool(course.held_out) and found < course.held_out[-1][1]
         course.held_out.append((course.step, found))
         if found < course.best:
             course.best, course.best_step, course.idle = found, course.step, 0
             self._checkpoints.save_best(self._tensors(), {"step": course.step})
-        elif rate_share(course.step, self._task.settings.steps) < _FALLEN:
+        elif not falls and rate_share(course.step, self._task.settings.steps) < _FALLEN:
             course.idle += 1
         hopeless = course.idle >= self._task.settings.patience or not math.isfinite(found)
         course.stopped_early = hopeless and course.step < self._task.settings.steps

@@ -94,15 +94,35 @@ def test_a_stopped_training_goes_on_to_the_same_losses(tmp_path: Path) -> None:
         assert torch.equal(left, right)
 
 
-def test_a_rate_that_destroys_ends_early_with_the_start(tmp_path: Path) -> None:
+def test_a_rate_that_destroys_ends_with_the_start(tmp_path: Path) -> None:
     one = task(replace(SETTINGS, rate=1.0, every=1, patience=2))
     before = {name: tensor.clone() for name, tensor in one.student.effective().items()}
     course = run(one, tmp_path / "c")
-    assert course.stopped_early
     assert (course.best_step, course.best) == course.held_out[0]
-    assert SETTINGS.steps / 2 < course.step < SETTINGS.steps  # not while the rate is large
+    assert min(kl for _, kl in course.held_out[1:]) > 2 * course.best
     for name, tensor in one.student.effective().items():
         assert torch.equal(tensor, before[name])
+
+
+def test_nothing_gained_behind_the_middle_ends_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = iter([0.5, 0.4, *(0.5 + step / 20 for step in range(12))])
+    monkeypatch.setattr(Trainer, "_held_out", lambda self: next(found))
+    course = run(task(replace(SETTINGS, every=1, patience=2)), tmp_path / "c")
+    assert course.stopped_early
+    assert (course.best_step, course.best) == (1, 0.4)
+    assert SETTINGS.steps / 2 < course.step < SETTINGS.steps  # not while the rate is large
+
+
+def test_a_divergence_that_still_falls_ends_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It lies above the start all the while, and falls behind the middle."""
+    found = iter([0.1, *(1.0 - step / 20 for step in range(12))])
+    monkeypatch.setattr(Trainer, "_held_out", lambda self: next(found))
+    course = run(task(replace(SETTINGS, every=1, patience=1)), tmp_path / "c")
+    assert (course.step, course.stopped_early, course.best_step) == (12, False, 0)
 
 
 def test_a_divergence_that_is_no_number_ends_it_at_once(tmp_path: Path) -> None:
