@@ -1,13 +1,13 @@
 """What training wins back: distillation of pruned models, and quantization-aware training.
 
-    python -m benchmarks.inputs.build_text_pool POOL.jsonl
     python -m benchmarks.proof.distillation POOL.jsonl [--only NAME] [--work DIR] [--json FILE]
 
-On ``examples/models/pycode``, weights alone, over 60 windows of 512 tokens spread over the held-out
-text: mean KL in nats a token to the float32 model, top-1 agreement and perplexity, at the start and
-behind the training; and the share of the start's loss in KL, and of the gap in perplexity, that is
-won back. The text that training stops by is the held-out one, too: 16 windows of it. Rows that FILE
-has already are kept; a training that was stopped goes on from its checkpoints in DIR.
+POOL.jsonl is what ``benchmarks.inputs.build_text_pool`` writes. On ``examples/models/pycode``,
+weights alone, over 60 windows of 512 tokens spread over the held-out text: mean KL in nats a token
+to the float32 model, top-1 agreement and perplexity, at the start and behind the training; and what
+is left of the start's KL, and which share of the gap in perplexity is won back. The text that
+training stops by is the held-out one, too: 16 windows of it. Rows that FILE has already are kept; a
+training that was stopped goes on from its checkpoints in DIR.
 """
 
 from __future__ import annotations
@@ -65,9 +65,6 @@ class Trial:
 
 TRIALS = {
     "two bits in groups of 32": Trial("int2-fused", "5e-4", "200k", rounded=True),
-    "two bits in groups of 64": Trial(
-        "int2-fused", "1e-3", "400k", ("quantize-weights.group_size=64",), rounded=True
-    ),
     "one layer of six removed": Trial(
         "prune-depth-int8",
         "2e-4",

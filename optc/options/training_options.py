@@ -108,7 +108,7 @@ class QatOptions(TrainingOptions):
         scale_rate: Learning rate of the logarithms of scales, over that of the weights.
     """
 
-    rate: str = option("1e-3", "Largest learning rate.", metavar="R", show_default=True)
+    rate: str = option("5e-4", "Largest learning rate.", metavar="R", show_default=True)
     scale_rate: str = option(
         "1", "Rate of scales over that of weights.", metavar="X", show_default=True
     )
