@@ -10,6 +10,7 @@ import onnx_ir as ir
 
 from optc.driver.compiling.lowering import CANONICALIZE
 from optc.driver.recipes.recipe_options import resolve_recipe
+from optc.driver.recipes.trained import float_weights_place, rounded_weights_place
 from optc.errors import InputError
 from optc.importer import ImportedModel
 from optc.importer.model_folder import model_folder
@@ -21,7 +22,6 @@ from optc.pipeline.entries import read_pipeline
 from optc.pipeline.pipeline import Pipeline
 from optc.pipeline.record import PassRecord
 from optc.progress import Progress, telling
-from optc.recipe_trained import float_weights_place, rounded_weights_place
 
 _QUANTIZE = "quantize-weights"
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from optc.driver.drafts.draft_spec import parse_draft
 from optc.driver.recipes.budget import measured_budget
+from optc.driver.recipes.trained import with_trained
 from optc.errors import InputError
 from optc.options import CompileOptions
 from optc.recipe import Recipe, load_recipe
@@ -18,7 +19,6 @@ from optc.recipe_additions import (
     with_calibration,
     with_medusa,
 )
-from optc.recipe_trained import with_trained
 
 #: Environment variable that names a cache folder where no option does.
 CACHE_VARIABLE = "OPTC_CALIBRATION_CACHE"

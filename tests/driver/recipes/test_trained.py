@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from optc.driver.recipes.trained import float_weights_place, rounded_weights_place, with_trained
 from optc.errors import InputError
 from optc.recipe import load_recipe
-from optc.recipe_trained import float_weights_place, rounded_weights_place, with_trained
 
 FOLDER = Path("trained")
 
