@@ -12,14 +12,15 @@ from optc.passes.prune.structured.decisions import Decisions, Ledger
 from optc.passes.prune.structured.refit import Cut, RefitStages
 from optc.pipeline.base import PassReport
 from optc.reference.calibration import CalibrationStore
-from optc.reference.two_streams import Pair
+from optc.reference.stages import Stage
+from optc.reference.two_streams import Pair, Seen
 from tests.support.ir_text import f32, model_of
 
 TOKENS = 4000
 
 
 def layer() -> tuple[Linear, ir.Value]:
-    """A linear layer whose result is added to a residual, and that."""
+    """A linear layer whose result is added to a residual, and that residual."""
     nodes = "m = MatMul (x, w)\ny = Add (r, m)"
     signature = "g (float[1,S,6] x, float[1,S,4] r) => (float[1,S,4] y)"
     model = model_of(signature, nodes, {"w": f32(6, 4)})
@@ -42,6 +43,17 @@ def values(linear: Linear, residual: ir.Value) -> dict[ir.Value, Pair]:
         linear.x: Pair(x + 0.2 * mixed(6), x),
         residual: Pair(r + 0.2 * mixed(4), r),
     }
+
+
+def seen_by(linear: Linear, residual: ir.Value, pairs: dict[ir.Value, Pair]) -> tuple[Stage, Seen]:
+    """The layer's stage, and what is known before it runs."""
+    add = next(use.node for use in linear.output.uses())
+    total = add.outputs[0]
+    stage = Stage((linear.matmul, add), (linear.x, residual), (total,), (linear,))
+    original = {value: pair.original for value, pair in pairs.items()}
+    weight = linear.weight.read_rows(0, 4)
+    original[total] = original[linear.x] @ weight.T + original[residual]
+    return stage, Seen({value: pair.changed for value, pair in pairs.items()}, original)
 
 
 def least_squares(linear: Linear, residual: ir.Value, kept: list[int]) -> np.ndarray:
@@ -67,8 +79,8 @@ def decided(stages: RefitStages, linear: Linear) -> Decisions:
 def fitted(cut: Cut | None, *, refit: bool = True) -> tuple[np.ndarray, RefitStages, Linear]:
     linear, residual = layer()
     cuts = {} if cut is None else {linear.initializer: cut}
-    stages = RefitStages(cuts, new_ledger(), PassReport(), refit)
-    weights = stages.weights([linear], values(linear, residual))
+    stages = RefitStages(cuts, new_ledger(), PassReport(), TOKENS, refit)
+    weights = stages.weights(*seen_by(linear, residual, values(linear, residual)))
     return np.asarray(weights[linear.initializer]), stages, linear
 
 
@@ -121,8 +133,8 @@ def test_without_fitting_columns_are_cut_and_other_layers_left() -> None:
     assert np.count_nonzero(weight.any(axis=0)) == 4
     assert not decided(stages, linear).weights
     linear, residual = layer()
-    stages = RefitStages({}, new_ledger(), PassReport(), refit=False)
-    assert stages.weights([linear], values(linear, residual)) == {}
+    stages = RefitStages({}, new_ledger(), PassReport(), TOKENS, refit=False)
+    assert stages.weights(*seen_by(linear, residual, values(linear, residual))) == {}
 
 
 def test_a_whole_sublayer_goes_without_a_fit() -> None:
@@ -149,7 +161,8 @@ def test_layers_that_nothing_has_changed_yet_stay() -> None:
     same = {
         value: Pair(one.original, one.original) for value, one in values(linear, residual).items()
     }
-    assert RefitStages({}, new_ledger(), PassReport()).weights([linear], same) == {}
+    stages = RefitStages({}, new_ledger(), PassReport(), TOKENS)
+    assert stages.weights(*seen_by(linear, residual, same)) == {}
 
 
 def test_columns_of_inputs_that_are_always_zero_go_first() -> None:
@@ -157,6 +170,6 @@ def test_columns_of_inputs_that_are_always_zero_go_first() -> None:
     found = values(linear, residual)
     for array in (found[linear.x].original, found[linear.x].changed):
         array[..., 4] = 0
-    stages = RefitStages({linear.initializer: Cut(6, 5)}, new_ledger(), PassReport())
-    stages.weights([linear], found)
+    stages = RefitStages({linear.initializer: Cut(6, 5)}, new_ledger(), PassReport(), TOKENS)
+    stages.weights(*seen_by(linear, residual, found))
     assert decided(stages, linear).kept[linear.name].tolist() == [0, 1, 2, 3, 5]

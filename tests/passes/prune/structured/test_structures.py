@@ -13,12 +13,14 @@ from optc.passes.prune.structured.structures import LATER
 from optc.passes.quantize.quantize_weights import QuantizeWeights
 from optc.pipeline import registry
 from optc.pipeline.pipeline import Pipeline
-from optc.recipe_additions import READ_TEXT, STRUCTURED
+from optc.recipe_additions import READ_TEXT
 from optc.reference.calibration import calibration_of
 from tests.passes.prune.structured.on_letters import pruning
 from tests.support.dense_models import dense_model
 from tests.support.letters import letters_folder
 from tests.support.pipelines import pipeline_of
+
+STRUCTURED = ("prune-depth", "prune-heads", "prune-width")
 
 
 @pytest.mark.parametrize("name", STRUCTURED)

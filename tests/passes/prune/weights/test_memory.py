@@ -5,7 +5,9 @@ from __future__ import annotations
 from optc.passes.prune.weights.memory import pruning
 from optc.passes.prune.weights.methods import Method
 from optc.passes.prune.weights.prune_weights import PruneWeights
-from optc.passes.quantize.working_bytes import TextShape, propagating
+from optc.passes.quantize.predictions.text_shape import TextShape
+from optc.passes.quantize.working_bytes import propagating
+from optc.reference.streams.products import dtype_of, products_here
 from tests.support.dense_models import FF, HEAD, HKV, D, H, dense_model
 
 TEXT = TextShape(1, 32)
@@ -16,17 +18,18 @@ def test_a_weight_counts_with_all_that_read_its_input() -> None:
     weights = 2 * (2 * D * (H + HKV) * HEAD + 3 * D * FF)
     shapes = (((H + 2 * HKV) * HEAD, D), (D, H * HEAD), (2 * FF, D), (D, FF))
     largest = max(10 * 4 * n * k + 5 * 8 * k * k for n, k in shapes)
-    runs = propagating(model, TEXT, 0, lambda n, k: 1 << 40) - (1 << 40)
-    assert pruning(model, TEXT, Method("admm")) == runs + 4 * weights + largest
+    runs = propagating(model, TEXT, 4, 0, lambda n, k: 1 << 40) - (1 << 40)
+    assert pruning(model, TEXT, Method("admm"), 4) == runs + 4 * weights + largest
 
 
 def test_methods_that_hold_more_take_more() -> None:
     model = dense_model(2)
-    plain, fitted = (pruning(model, TEXT, Method("wanda", refit)) for refit in (False, True))
-    assert plain < pruning(model, TEXT, Method("sparsegpt")) < fitted
-    assert fitted == pruning(model, TEXT, Method("admm"))
+    plain, fitted = (pruning(model, TEXT, Method("wanda", refit), 4) for refit in (False, True))
+    assert plain < pruning(model, TEXT, Method("sparsegpt"), 4) < fitted
+    assert fitted == pruning(model, TEXT, Method("admm"), 4)
 
 
 def test_the_pass_states_it() -> None:
     model, one = dense_model(1), PruneWeights(windows=1, window_tokens=32)
-    assert one.working_bytes(model) == pruning(model, TEXT, Method("admm"))
+    size = dtype_of(products_here()).itemsize
+    assert one.working_bytes(model) == pruning(model, TEXT, Method("admm"), size)

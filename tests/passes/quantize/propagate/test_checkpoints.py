@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from optc.passes.quantize.propagate.propagate_errors import PropagateErrors
-from optc.passes.quantize.propagate.replace import QuantizeStages
+from optc.passes.quantize.propagate.stages import CorrectedStages
 from optc.passes.quantize.quantize_weights import QuantizeWeights
 from optc.pipeline.base import PassReport
 from optc.reference.calibration import calibration_of
@@ -48,15 +48,15 @@ def run(folder: Path, cache: str = "", windows: int = 24) -> tuple[PassReport, s
 def blocks(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """Counts the blocks that are computed; -1 as the first entry stops the run in the third."""
     counted: list[int] = []
-    done = QuantizeStages.block_done
+    done = CorrectedStages.block_done
 
-    def block_done(self: QuantizeStages, *given: object) -> None:
+    def block_done(self: CorrectedStages, *given: object) -> None:
         if counted[:1] == [-1] and len(counted) == 3:
             raise StoppedError
         counted.append(len(self.noise))
         done(self, *given)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(QuantizeStages, "block_done", block_done)
+    monkeypatch.setattr(CorrectedStages, "block_done", block_done)
     return counted
 
 
