@@ -58,7 +58,7 @@ def test_the_head_that_costs_least_goes_with_its_query_heads(
     assert shapes[f"l{layer}.q"] == (2 * HEAD, D)
     assert shapes[f"l{layer}.k"] == shapes[f"l{layer}.v"] == (HEAD, D)
     assert shapes[f"l{1 - layer}.o"] == (D, 4 * HEAD)
-    assert lost(model, faint(layer, group)) < 1e-5
+    assert lost(model, faint(layer, group)) < 1e-4  # fitted in bfloat16 where the CPU has it
 
 
 def test_layers_may_keep_different_numbers_of_kv_heads(folder: Path) -> None:
