@@ -11,7 +11,7 @@ from optc.roofline import this_machine
 from optc.roofline.ceilings import Ceiling
 from tests.cli.conftest import Optc, nothing_left
 
-ROOT = Path(__file__).resolve().parents[3]
+ROOT = Path(__file__).resolve().parents[4]
 #: Few formats and windows: what is looked at does not depend on how good the choice is.
 FEW = (
     *("--recipe", "mixed-4", "--calibration", ROOT / "README.md"),
