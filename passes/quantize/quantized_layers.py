@@ -1,0 +1,160 @@
+"""Quantized weights in a graph: what `quantize-weights` puts in the place of linear layers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import onnx_ir as ir
+
+from optc.ir.functions import is_op, make_node
+from optc.ir.graph import add_initializer, replace_node
+from optc.ir.linear import Linear, sources
+from optc.ir.quantized_rows import QuantizedRows
+from optc.ir.sources import sources_metadata
+from optc.ir.weights import LazyWeight
+from optc.passes.quantize.affine import RoundRows, quantized_rows
+from optc.passes.quantize.gptq.weights import Factors
+from optc.passes.quantize.kept_rows import find_rows, is_left
+from optc.passes.quantize.layer_schemes import PER_CHANNEL, stored_bits
+from optc.passes.quantize.scheme import Scheme
+from optc.pipeline.base import PassReport
+from optc.reference.calibration import calibration_of
+
+
+@dataclass(frozen=True)
+class _Parts:
+    """A quantized weight in the graph."""
+
+    rows: QuantizedRows
+    values: ir.Value
+    scales: ir.Value
+    zero_points: ir.Value | None
+    group_scales: ir.Value | None
+
+    @property
+    def stored_bits(self) -> int:
+        """Bits that it takes in memory."""
+        rows = self.rows
+        scheme = Scheme(rows.bits, rows.group_size, rows.symmetric, rows.integer_scales)
+        return stored_bits(scheme, rows.rows, rows.columns)
+
+    @property
+    def attributes(self) -> dict[str, int]:
+        return {"bits": self.rows.bits, "group_size": self.rows.group_size}
+
+    @property
+    def operands(self) -> tuple[ir.Value | None, ...]:
+        """Values, scales and zero points, and integer scales if there are any."""
+        last = () if self.group_scales is None else (self.group_scales,)
+        return (self.values, self.scales, self.zero_points, *last)
+
+
+class QuantizedLayers:
+    """The state of one run: quantized weights and activations are shared by their users."""
+
+    def __init__(self, model: ir.Model, report: PassReport, factors: Factors | None) -> None:
+        self.model = model
+        self.report = report
+        self._factors = factors
+        self.weights: dict[ir.Value, _Parts] = {}
+        self._activations: dict[ir.Value, ir.Node] = {}
+        self._embeddings: list[_Parts] = []
+
+    def quantize_linear(self, linear: Linear, scheme: Scheme) -> None:
+        """Case 1: replace the linear layer."""
+        parts = self.weights.get(linear.initializer)
+        if parts is None:
+            metadata = sources_metadata(sources([linear]))
+            parts = self._add_parts(self._rows(linear, scheme), linear.name, metadata)
+            self.weights[linear.initializer] = parts
+        quantize = self._activations.get(linear.x)
+        if quantize is None:
+            names = [f"{linear.x.name}.q", f"{linear.x.name}.s"]
+            quantize = make_node(
+                self.model,
+                "QuantizeActivation",
+                [linear.x],
+                outputs=names,
+                shapes=_quantized_shapes(linear.x),
+                name=f"{linear.x.name}.quantize",
+            )
+            self.model.graph.insert_before(linear.matmul, [quantize])
+            self._activations[linear.x] = quantize
+        node = make_node(
+            self.model,
+            "QuantizedMatMul",
+            [*quantize.outputs, *parts.operands[:3], linear.bias, *parts.operands[3:]],
+            parts.attributes,
+            name=linear.matmul.name,
+        )
+        replace_node(linear.nodes, [node], [linear.output], node.outputs)
+        self.report.add(f"{scheme.label}, gptq" if self._by_gptq(linear) else scheme.label)
+
+    def quantize_embeddings(self, head: LazyWeight | None, tied: _Parts | None) -> None:
+        """Case 4: lookups in constant tables [V, D] become ``optc::QuantizedGather``."""
+        for node in list(self.model.graph):
+            table = node.inputs[0].const_value if is_op(node, "Gather") and node.inputs[0] else None
+            if not isinstance(table, LazyWeight) or len(table.rows_shape) != 2 or table.transposed:
+                continue
+            shared = head is not None and table.read_rows == head.read_rows
+            if shared and tied is not None:
+                parts, label = tied, "embedding shares the head"
+            elif shared:
+                self.report.skip(node, "the tied head stays float, so the embedding does too")
+                continue
+            else:
+                name = table.name or "embedding"
+                parts = self._add_parts(quantized_rows(table, PER_CHANNEL, name), name, {})
+                self._embeddings.append(parts)
+                label = "embedding int8 per row"
+            new = make_node(
+                self.model,
+                "QuantizedGather",
+                [node.inputs[1], *parts.operands],
+                parts.attributes,
+                name=node.name,
+            )
+            replace_node([node], [new], node.outputs, new.outputs)
+            self.report.add(label)
+
+    def facts(self) -> dict[str, float]:
+        """Quantized weights and their bits per weight, scales and zero points included."""
+        every = [*self.weights.values(), *self._embeddings]
+        weights = sum(p.rows.rows * p.rows.columns for p in every)
+        bits = sum(p.stored_bits for p in every)
+        return {"weights": weights, "bits_per_weight": bits / weights if weights else 0.0}
+
+    def _rows(self, linear: Linear, scheme: Scheme) -> QuantizedRows:
+        """The weight of ``linear``: as an earlier pass rounded it, or rounded as it is read."""
+        name = linear.name
+        kept = find_rows(calibration_of(self.model), linear, scheme, name)
+        if kept is not None:
+            return kept
+        return quantized_rows(linear.weight, scheme, name, self._rounder(linear))
+
+    def _by_gptq(self, linear: Linear) -> bool:
+        return self._factors is not None and not is_left(calibration_of(self.model), linear)
+
+    def _rounder(self, linear: Linear) -> RoundRows | None:
+        if self._factors is None or not self._by_gptq(linear):
+            return None
+        return self._factors.rounder(linear, linear.name)
+
+    def _add_parts(self, rows: QuantizedRows, name: str, metadata: dict[str, str]) -> _Parts:
+        graph = self.model.graph
+
+        def optional(part: LazyWeight | None, suffix: str) -> ir.Value | None:
+            return None if part is None else add_initializer(graph, part, f"{name}.{suffix}")
+
+        return _Parts(
+            rows,
+            add_initializer(graph, rows.values(), f"{name}.quantized", metadata),
+            add_initializer(graph, rows.scales(), f"{name}.scale"),
+            optional(rows.zero_points(), "zero_point"),
+            optional(rows.group_scales(), "group_scale"),
+        )
+
+
+def _quantized_shapes(x: ir.Value) -> list[list[int | str]] | None:
+    dims = None if x.shape is None else [d if isinstance(d, int) else str(d) for d in x.shape]
+    return None if dims is None else [dims, [*dims[:-1], 1]]
