@@ -20,7 +20,7 @@ from optc.importer import ImportedModel
 from optc.ir.linear import Linear
 from optc.ir.quantized_rows import QuantizedRows, QuantizedTile
 from optc.passes.fuse import gate_up
-from optc.passes.quantize import quantize_weights
+from optc.passes.quantize import quantized_layers
 from tests.cli.conftest import Optc, Outcome
 from tests.support.stub import StubBackend, write_tiny_model
 
@@ -60,7 +60,7 @@ def compile_deep(
 
 def break_scale(monkeypatch: pytest.MonkeyPatch) -> None:
     """The scales of one layer's K are four times what they should be."""
-    quantized_rows = quantize_weights.quantized_rows
+    quantized_rows = quantized_layers.quantized_rows
 
     def broken(weight: Any, scheme: Any, name: str, *more: Any) -> QuantizedRows:
         rows = quantized_rows(weight, scheme, name, *more)
@@ -76,7 +76,7 @@ def break_scale(monkeypatch: pytest.MonkeyPatch) -> None:
 
         return dataclasses.replace(rows, read=read)
 
-    monkeypatch.setattr(quantize_weights, "quantized_rows", broken)
+    monkeypatch.setattr(quantized_layers, "quantized_rows", broken)
 
 
 def test_a_broken_scale_of_one_layer_is_named(
