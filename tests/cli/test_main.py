@@ -99,7 +99,7 @@ def test_what_was_mistyped_is_suggested(optc: Optc, arguments: list[str], error:
 
 
 def test_a_command_like_no_other_lists_them_all(optc: Optc) -> None:
-    assert "No such command 'xyzzy' (one of compile, plan, run," in optc("xyzzy").err
+    assert "No such command 'xyzzy' (one of compile, plan, distill, qat, run," in optc("xyzzy").err
 
 
 def test_a_bug_shows_its_traceback_and_exits_with_70(

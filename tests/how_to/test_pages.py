@@ -47,7 +47,7 @@ def test_paths_and_links_exist(name: str) -> None:
     for span in spans:
         known = re.split(r"[^/]*[<*]", span)[0]  # as far as no name of the reader's begins
         assert (ROOT / known).exists(), span
-    for link in re.findall(r"\]\(([^)#]+)", text(name)):
+    for link in re.findall(r"\]\((?!https:)([^)#]+)", text(name)):
         assert (PAGES / link).exists(), link
 
 
@@ -65,7 +65,10 @@ def test_options_of_commands_exist(name: str) -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_lines_and_examples(name: str) -> None:
-    assert max(map(len, text(name).splitlines())) <= 100
+    lines = (
+        line for line in text(name).splitlines() if not line.startswith("|")
+    )  # rows cannot wrap
+    assert max(map(len, lines)) <= 100
     for block in python(name):
         ast.parse(block)
 
@@ -88,5 +91,4 @@ def test_the_examples_of_a_lone_pass_and_an_instrument_run(
 
 def test_the_architecture_links_every_page() -> None:
     page = (ROOT / "docs/architecture.md").read_text(encoding="utf-8")
-    section = page.partition("\n## Where to add")[2]
-    assert set(re.findall(r"\(how-to/([a-z-]+)\.md\)", section)) == set(NAMES)
+    assert set(re.findall(r"\(how-to/([a-z-]+)\.md\)", page)) == set(NAMES)

@@ -38,6 +38,7 @@ from optc.backends.tvm.weights.sparse_packing import (
 )
 from optc.target import Target, host_features, known_targets
 from tests.backends.tvm.kernel_cases import DEVICE, blank
+from tests.backends.tvm.sparse_models import SPARSE
 from tests.backends.tvm.weights.unpacking import round_bfloat16
 
 Array = npt.NDArray[Any]
@@ -49,7 +50,7 @@ GREATEST_SCALE = {2: 85, 3: 36, 4: 17, 5: 8, 6: 4}
 V3 = known_targets()["x86-64-v3"]
 V4 = known_targets()["x86-64-v4-vnni"]
 V4_BF16 = Target("v4-bf16", "cpu", (*V4.features, "avx512_bf16"))
-V4_SPARSE = Target("v4-sparse", "cpu", (*V4.features, "avx512_vbmi2"))
+V4_SPARSE = SPARSE
 TARGETS = {target.name: target for target in (V3, V4, V4_BF16, V4_SPARSE)}
 
 

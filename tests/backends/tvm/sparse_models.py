@@ -8,16 +8,16 @@ import numpy as np
 import onnx_ir as ir
 
 from optc.ir.weights import Array, LazyWeight
-from optc.target import Target
+from optc.target import Target, known_targets
 from tests.backends.tvm.engine_driver import SHAPE
-from tests.backends.tvm.matmul_cases import V4_SPARSE
 from tests.support.models import Dense, dense_model
 from tests.support.pipelines import pipeline_of
 
 #: A head of its own, and an MLP of more than one panel of K.
 UNTIED = replace(SHAPE, tied=False, inner=320)
-#: The named instruction set of sparse kernels.
-SPARSE: Target = V4_SPARSE
+_V4 = known_targets()["x86-64-v4-vnni"]
+#: The instruction set of sparse kernels. No kernel is compiled here, and no compiler loaded.
+SPARSE = Target("v4-sparse", "cpu", (*_V4.features, "avx512_vbmi2"))
 
 
 def pruned_model(pipeline: str, shape: Dense = UNTIED, zeros: float = 0.5) -> ir.Model:
