@@ -216,6 +216,40 @@ class Backend(Protocol):
         ...
 
 
+@dataclass(frozen=True)
+class StoredTensor:
+    """A tensor of an engine's weights as it lies in a file.
+
+    Attributes:
+        name: Unique in the engine.
+        dtype: Of its elements, as the backend calls it.
+        shape: In elements.
+        path: The file, which the artifact's manifest lists.
+        offset: Its first byte in the file.
+        bytes: How many it takes.
+    """
+
+    name: str
+    dtype: str
+    shape: tuple[int, ...]
+    path: Path
+    offset: int
+    bytes: int
+
+
+@runtime_checkable
+class TensorsBackend(Protocol):
+    """A backend that can say which tensors the weights of its engines are."""
+
+    def stored_tensors(self, engine: EngineEntry, files: EngineFiles) -> list[StoredTensor]:
+        """The tensors of an engine that `Backend.check` has passed, in the order of its files.
+
+        Raises:
+            optc.errors.UnavailableError: A package is missing that reads the engine's files.
+        """
+        ...
+
+
 @runtime_checkable
 class PreparedBackend(Protocol):
     """A backend that can do a part of `Backend.load` before the files of an engine are checked."""

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
     from optc.artifact import EngineEntry
     from optc.artifact.files import EngineFiles
-    from optc.backend import BuildOptions, EngineBuild, Support
+    from optc.backend import BuildOptions, EngineBuild, StoredTensor, Support
     from optc.executable.executable import EngineSpec, Executable
     from optc.machine import Machine
     from optc.roofline.estimate import EngineEstimate
@@ -73,6 +73,12 @@ class OnnxRuntimeBackend:
         from optc.backends.onnxruntime.engine_data import check_engine
 
         check_engine(engine, files)
+
+    def stored_tensors(self, engine: EngineEntry, files: EngineFiles) -> list[StoredTensor]:
+        """The tensors beside the model; see `optc.backends.onnxruntime.stored`."""
+        from optc.backends.onnxruntime.stored import stored_tensors
+
+        return stored_tensors(files)
 
     def can_load(self, engine: EngineEntry, machine: Machine) -> str:
         """Empty if the machine suits the engine's target and its ONNX Runtime is usable."""

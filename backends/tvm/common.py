@@ -9,7 +9,8 @@ if TYPE_CHECKING:
     import onnx_ir as ir
 
     from optc.artifact import EngineEntry
-    from optc.backend import Support
+    from optc.artifact.files import EngineFiles
+    from optc.backend import StoredTensor, Support
     from optc.machine import Machine
     from optc.roofline.costs import StepCosts
     from optc.target import Target
@@ -51,6 +52,12 @@ class TvmBackendBase:
 
         required = engine.requires.get(FFI_PACKAGE, "")
         return machine.misfit(engine.target) or (ffi_mismatch(required) if required else "")
+
+    def stored_tensors(self, engine: EngineEntry, files: EngineFiles) -> list[StoredTensor]:
+        """The packed tensors of the file of weights, which may be another engine's."""
+        from optc.backends.tvm.engine_data import stored_tensors
+
+        return stored_tensors(engine.data, files)
 
     def step_costs(self, data: dict[str, Any]) -> StepCosts:
         """What a step of the engine must read and compute, as the build stated it."""

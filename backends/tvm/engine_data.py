@@ -12,10 +12,11 @@ import numpy as np
 
 from optc.artifact.files import EngineFiles
 from optc.artifact.jsonio import MAX_INT, Fields
+from optc.backend import StoredTensor
 from optc.backends.tvm.engine_files import ENGINE_FILE, WEIGHTS_FILE
 from optc.backends.tvm.program import Tensor
 from optc.backends.tvm.runtime_libs import LIBRARIES
-from optc.backends.tvm.weights.weights_file import ALIGNMENT, Placed
+from optc.backends.tvm.weights.weights_file import ALIGNMENT, Placed, tensor_bytes
 from optc.roofline.costs import StepCosts
 
 _WHERE = "tvm engine: data"
@@ -93,6 +94,24 @@ def read_common(f: Fields) -> dict[str, Any]:
     weights = tuple(_placed(item) for item in f.children("weights"))
     _check_apart(f, weights)
     return {"shared": shared, "ffi": f.get("ffi", str), "weights": weights}
+
+
+def stored_tensors(data: Mapping[str, Any], files: EngineFiles) -> list[StoredTensor]:
+    """Where the packed tensors lie; raises as `read_common`."""
+    found = read_common(Fields(data, _WHERE))
+    path = files.path(WEIGHTS_FILE, found["shared"])
+    weights: tuple[Placed, ...] = found["weights"]
+    return [
+        StoredTensor(
+            placed.tensor.name,
+            placed.tensor.dtype,
+            tuple(int(d) for d in placed.tensor.shape),
+            path,
+            placed.offset,
+            tensor_bytes(placed.tensor),
+        )
+        for placed in weights
+    ]
 
 
 def _placed(f: Fields) -> Placed:

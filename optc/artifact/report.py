@@ -6,6 +6,7 @@ not make the artifact unusable; who asks for it is told. Checked are the parts t
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -28,8 +29,13 @@ def read_report(path: Path) -> Report:
         ArtifactError: It is not JSON, or what commands show of it (passes, gates, the contexts of
             worst divergence) is not as a compile writes it.
     """
-    report = Report(read_json(path))
-    fields = Fields(report, str(path))
+    return check_report(read_json(path), str(path))
+
+
+def check_report(value: Mapping[str, Any], where: str) -> Report:
+    """A report that was read from the file ``where``; raises as `read_report`."""
+    report = Report(value)
+    fields = Fields(report, where)
     if "passes" in report:
         for entry in fields.children("passes"):
             _check_pass(entry)

@@ -83,7 +83,7 @@ def bench(
             if instruments is not None:
                 sample(instruments.meter)
             outputs.append(_round(engine, rng, count, prompt_tokens, params))
-        results.append(_result(outputs, count, prompt_tokens, output_tokens))
+        results.append(result_of(outputs, count, prompt_tokens, output_tokens))
     progress("bench", len(concurrency), len(concurrency))
     return results if instruments is None else with_utilization(results, engine.spec, instruments)
 
@@ -96,15 +96,27 @@ def _round(
     params: SamplingParams,
 ) -> list[RequestMetrics]:
     prompts = rng.integers(0, engine.spec.vocab_size, (count, prompt_tokens)).tolist()
+    return serve_round(engine, prompts, params)
+
+
+def serve_round(
+    engine: Engine, prompts: list[list[int]], params: SamplingParams
+) -> list[RequestMetrics]:
+    """Serve all prompts at once; the times of each request.
+
+    Raises:
+        optc.errors.RequestError: One could not be served.
+    """
     outputs: list[RequestOutput] = engine.generate(prompts, params)
     for output in outputs:
         output.raise_for_error()
     return [output.metrics for output in outputs]
 
 
-def _result(
+def result_of(
     rounds: list[list[RequestMetrics]], count: int, prompt_tokens: int, output_tokens: int
 ) -> BenchResult:
+    """The figures of rounds of ``count`` requests each."""
     prefill = [count * prompt_tokens / _prefill_s(metrics) for metrics in rounds]
     decode = [rate for metrics in rounds if (rate := _decode_rate(metrics)) is not None]
     every = list(chain.from_iterable(rounds))

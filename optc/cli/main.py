@@ -38,6 +38,7 @@ COMMANDS = {
     "tune": "tune",
     "eval": "evaluate",
     "inspect": "inspect",
+    "diff": "judging.diff",
     "verify": "verify",
     "recipes": "recipes",
     "passes": "passes",

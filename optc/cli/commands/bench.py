@@ -9,6 +9,7 @@ from typing import Any
 import click
 from click.core import ParameterSource
 
+from optc.bench.counts import parse_counts
 from optc.cli.chosen import chosen_json
 from optc.cli.commands.bench_instruments import find_instruments, found_ceilings
 from optc.cli.commands.bench_tables import print_profile, print_results
@@ -18,10 +19,12 @@ from optc.cli.commands.bench_workload import (
     measure_workload,
     print_workload,
 )
+from optc.cli.judged.bench import BenchJudge, judging_options
 from optc.cli.options import add_options
 from optc.cli.output import json_option, print_json, print_warnings, reserved_stdout
 from optc.cli.progress import progress_on_stderr
 from optc.errors import InputError
+from optc.judging.verdicts import check
 from optc.runtime.settings import ServeSettings
 
 #: Options that mean nothing without ``--workload``, with it, and with ``--profile``.
@@ -65,6 +68,7 @@ class _Options:
 @click.option("--warmup", type=click.IntRange(min=0), help="Requests not counted [a tenth].")
 @click.option("--seed", type=int, default=0, help="Of a workload's random times and lengths.")
 @click.option("--profile", "profiled", is_flag=True, help="Time the kernels of a step instead.")
+@judging_options
 @json_option
 @click.pass_context
 def command(
@@ -83,15 +87,17 @@ def command(
 
     With --workload: latencies, throughput and goodput of requests that arrive by themselves, as
     poisson:rate=4,requests=200,prompt=lognormal(256,0.6),output=lognormal(64,0.5) or as recorded
-    in a file of JSON lines (docs/bench.md). Exit code 4 if not one of them meets --slo.
+    in a file of JSON lines (docs/bench.md). Exit code 4 if not one of them meets --slo, or a
+    condition of --require does not hold.
     """
     _refuse_ignored(context, workload is not None, profiled)
+    judge = BenchJudge.of(given, workload=workload is not None, profiled=profiled)
     if workload is not None:
         wanted = {name: given[name] for name in (*_OF_WORKLOADS, *_OF_ENGINES)}
-        _workload(artifact, Traffic(workload, **wanted), as_json)
+        _workload(artifact, Traffic(workload, **wanted), judge, as_json)
         return
     options = _Options(
-        concurrency=_counts(given["concurrency"]),
+        concurrency=parse_counts(given["concurrency"]),
         asked=_is_given(context, "prompt_tokens"),
         **{name: given[name] for name in (*_COUNTS, *_OF_ENGINES)},
     )
@@ -99,21 +105,29 @@ def command(
     with reserved_stdout():
         measure = _profile if profiled else _bench
         values = measure(artifact, options, warnings)
+    verdicts = [] if profiled else judge.judge(values)
+    judge.write(artifact.name, values, verdicts, warnings)
+    if not as_json:
+        print_warnings(warnings)
+        (print_profile if profiled else print_results)(artifact.name, values)
+        judge.show(values, verdicts)
+    check(verdicts, {**values, "warnings": warnings})
     if as_json:
         print_json("bench", values, warnings)
-        return
-    print_warnings(warnings)
-    (print_profile if profiled else print_results)(artifact.name, values)
 
 
-def _workload(artifact: Path, traffic: Traffic, as_json: bool) -> None:
+def _workload(artifact: Path, traffic: Traffic, judge: BenchJudge, as_json: bool) -> None:
     warnings: list[str] = []
     with reserved_stdout():
         values = measure_workload(artifact, traffic, warnings)
+    verdicts = judge.judge(values)
+    judge.write(artifact.name, values, verdicts, warnings)
     if not as_json:
         print_warnings(warnings)
         print_workload(artifact.name, values)
+        judge.show(values, verdicts)
     check_objectives(traffic, values, warnings)
+    check(verdicts, {**values, "warnings": warnings})
     if as_json:
         print_json("bench", values, warnings)
 
@@ -221,15 +235,3 @@ def _profile(path: Path, options: _Options, warnings: list[str]) -> dict[str, An
         "ceilings": found_ceilings(instruments, warnings),
         "profile": steps,
     }
-
-
-def _counts(text: str) -> list[int]:
-    try:
-        counts = [int(part) for part in text.split(",")]
-    except ValueError:
-        counts = [0]
-    if min(counts) < 1:
-        raise InputError(
-            f"{text!r} is no list of counts", where="--concurrency", hint="for example 1,8,16"
-        )
-    return counts

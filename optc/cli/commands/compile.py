@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from optc.cli.bisect_tables import bisect_tables
 from optc.cli.draft_line import draft_figures, draft_line
+from optc.cli.judged.checks import gate_checks, gate_figures
+from optc.cli.judged.options import SummaryFiles, summary_options
 from optc.cli.options import PATH, add_options
 from optc.cli.output import (
     byte_text,
@@ -20,6 +23,7 @@ from optc.cli.output import (
 from optc.cli.progress import progress_on_stderr
 from optc.cli.tables import engines_table, gates_tables, passes_table
 from optc.errors import GateError
+from optc.judging.summary import Summary
 from optc.options import CompileOptions
 
 if TYPE_CHECKING:
@@ -29,21 +33,27 @@ if TYPE_CHECKING:
 @click.command("compile", short_help="Compile a model folder into an artifact.")
 @click.argument("model", type=PATH)
 @add_options(CompileOptions)
+@summary_options
 @json_option
 def command(as_json: bool, **options: Any) -> None:
     """Compile MODEL, a Hugging Face folder, and prove the result against it.
 
     Writes an artifact only if every gate of the recipe holds; exit code 4 if one does not.
     """
+    files = SummaryFiles(options.pop("markdown"), options.pop("junit"))
+    files.check()
+    title = f"optc compile {options['model']}"
     try:
         artifact = _compile(**options)
     except GateError as error:
+        details = getattr(error, "details", {})
+        files.write(_summary(title, details, strict=not options["allow_unmeasured"]))
         if not as_json:
-            details = getattr(error, "details", {})
             print_warnings(details.get("warnings", []))
             show(*gates_tables(details.get("gates", [])), *bisect_tables(details.get("bisect")))
         raise
     report = artifact.report()
+    files.write(_summary(f"{title}: {artifact.path}", report, strict=False))
     values = {"artifact": str(artifact.path), "digest": artifact.digest}
     keys = ("passes", "gates", "engines", "storage", "peak_anon_bytes", "seconds", "bisect")
     if as_json:
@@ -66,6 +76,13 @@ def command(as_json: bool, **options: Any) -> None:
         f"peak memory {byte_text(report['peak_anon_bytes'])}"
     )
     click.echo(f"digest {artifact.digest}")
+
+
+def _summary(title: str, report: Mapping[str, Any], *, strict: bool) -> Summary:
+    """What the gates said; ``strict`` where one without a verdict forbids the artifact."""
+    gates = report.get("gates", [])
+    checks = gate_checks(gates, strict=strict)
+    return Summary(title, checks, gate_figures(gates), report.get("warnings", []))
 
 
 def _compile(**options: Any) -> Artifact:

@@ -10,6 +10,7 @@ import pytest
 
 from optc.artifact.files import ArtifactFiles
 from optc.artifact.manifest import FileEntry
+from optc.backend import TensorsBackend
 from optc.backends.tvm import BACKEND
 from optc.backends.tvm.engine_data import read_data
 from optc.errors import ArtifactError
@@ -34,3 +35,13 @@ def test_weights_and_libraries_may_be_another_engines() -> None:
     check({**DATA, "shared": "../target"}, *CODE, "weights.bin")
     with pytest.raises(ArtifactError, match=r"engines/other/libtvm_runtime\.so"):
         check({**DATA, "shared": "../other"}, *CODE, "weights.bin")
+
+
+def test_stored_tensors_may_lie_in_another_engines_file() -> None:
+    engine = replace(toy_engine("own"), data={**DATA, "shared": "../target"})
+    listed = [FileEntry("engines/target/weights.bin", 10_240, "00" * 32)]
+    a, b = BACKEND.stored_tensors(engine, ArtifactFiles(Path("a"), listed).of_engine(engine))
+    assert (a.name, a.dtype, a.shape, a.offset, a.bytes) == ("a", "float32", (16, 8), 0, 512)
+    assert (b.name, b.dtype, b.shape, b.offset, b.bytes) == ("b", "int8", (9728,), 512, 9728)
+    assert a.path == b.path == Path("a/engines/target/weights.bin")
+    assert isinstance(BACKEND, TensorsBackend)

@@ -1,0 +1,1 @@
+"""Commands that judge what there is: ``optc diff``."""
