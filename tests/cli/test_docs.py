@@ -6,6 +6,7 @@ Every command runs on toy engines; what takes long (an artifact of the stub) is 
 from __future__ import annotations
 
 import re
+import shutil
 from collections.abc import Callable, Iterator, Mapping, Set
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,9 @@ from optc.cli import main
 from optc.cli.main import COMMANDS
 from optc.cli.streams import OutputError, ReaderLeftError
 from optc.errors import OptcError
+from optc.judging.verdicts import ConditionsError
 from optc.runtime.speculative.planning.costs_cache import CostsCache
+from tests.artifact.toy import forge
 from tests.cli.commands.test_measure_commands import MeasurableStub
 from tests.cli.conftest import Optc
 from tests.runtime.support.artifacts import ToyBackend, write_artifact
@@ -75,6 +78,22 @@ TEXT = ("--prompt", "ab", "--max-tokens", "3")
 BENCH = ("--prompt-tokens", "8", "--output-tokens", "4", "--concurrency", "2", "--rounds", "1")
 
 
+SPEED = ("--speed", "--prompt-tokens", "8", "--output-tokens", "2", "--rounds", "1")
+
+
+def write_another(artifact: Path, output: Path) -> Path:
+    """A copy of the artifact that says that others compiled it, by another recipe."""
+    shutil.copytree(artifact, output)
+
+    def change(manifest: dict[str, Any]) -> None:
+        manifest["packages"]["optc"] = "0.0.1"
+        manifest["passes"] = manifest["passes"][1:]
+        manifest["recipe"]["name"] = "other"
+
+    forge(output, change)
+    return output
+
+
 @pytest.mark.parametrize(
     "command", sorted(set(COMMANDS) - {"bench", "tune", "compile", "chat", "distill", "qat"})
 )
@@ -88,6 +107,7 @@ def test_keys_of_commands(
     text = tmp_path / "t.txt"
     text.write_text("some words to be scored")
     (tmp_path / "in.jsonl").write_text('"ab"\n')
+    another = write_another(artifact, tmp_path / "another")
     files = ("--input", tmp_path / "in.jsonl", "--output", tmp_path / "out.jsonl")
     lines: dict[str, list[tuple[object, ...]]] = {
         "plan": [("plan", tiny_model, "--recipe", "fp32", "--backends", "stub")],
@@ -106,9 +126,14 @@ def test_keys_of_commands(
         ],
         "inspect": [("inspect", artifact)],
         "verify": [("verify", artifact)],
+        "diff": [
+            ("diff", artifact, artifact, "--require", "bytes>0"),
+            ("diff", artifact, another, *SPEED),
+        ],
     }
     elsewhere = frozenset({"gates"} if command == "verify" else ())  # of --gates
-    more = rows()["compile"] if command == "plan" else ""  # the passes
+    # The passes; the conditions.
+    more = {"plan": rows()["compile"], "diff": rows()["bench"]}.get(command, "")
     check(command, listed(*lines.get(command, [(command,)])), more, elsewhere)
 
 
@@ -139,6 +164,9 @@ def test_keys_of_bench(
     objectives = ("--slo", "ttft=100s", "--price-per-hour", "2")
     calls = (BENCH, ("--profile",), ("--workload", traffic, *objectives))
     found = [spelled(optc("bench", path, *call, "--json").json) for call in calls]
+    (tmp_path / "b.json").write_text(optc("bench", path, *BENCH, "--json").out)
+    judged = ("--compare", tmp_path / "b.json", "--require", "mbu>0")
+    found.append(spelled(optc("bench", path, *BENCH, *judged, "--json").json))
     more = (DOCS / "bench.md").read_text() + rows()["run"]  # the engine
     check("bench", found, more)
 
@@ -219,4 +247,11 @@ def _every_error() -> list[type[OptcError]]:
     """All errors that optc's commands end with."""
     own = [value for module in (errors, main) for value in vars(module).values()]
     found = [e for e in own if isinstance(e, type) and issubclass(e, OptcError)]
-    return [*found, ObjectivesError, DisturbedError, OutputError, ReaderLeftError]
+    return [
+        *found,
+        ConditionsError,
+        ObjectivesError,
+        DisturbedError,
+        OutputError,
+        ReaderLeftError,
+    ]

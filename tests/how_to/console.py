@@ -2,7 +2,7 @@
 
 A block that begins with ``# file: NAME`` is that file. In the other ``console`` blocks, lines that
 begin with ``$`` are commands, and each line below is found in what the command prints; ``$ echo
-$?`` shows the exit code of the one before.
+$?`` shows the exit code of the one before. ``> FILE`` keeps what a command prints on stdout.
 """
 
 from __future__ import annotations
@@ -51,8 +51,12 @@ def _run(block: str, optc: Optc, monkeypatch: pytest.MonkeyPatch) -> int:
             if "<" in words:
                 *words, _, source = words
                 patch.setattr("sys.stdin", io.StringIO(Path(source).read_text("utf-8")))
+            target = words[words.index(">") + 1] if ">" in words else None
+            words = words[: words.index(">")] if ">" in words else words
             assert words[0] == "optc", command
             outcome = optc(*words[1:])
+        if target is not None:
+            Path(target).write_text(outcome.out, encoding="utf-8")
         code, printed = outcome.code, outcome.out + outcome.err
         assert [text for text in shown if text not in printed] == [], f"{command}\n{printed}"
     return len(parts)
