@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from optc.artifact.jsonio import Fields, read_json
+from optc.artifact.jsonio import MAX_INT, Fields, read_json
 
 
 class Report(dict[str, Any]):
@@ -46,6 +46,11 @@ def check_report(value: Mapping[str, Any], where: str) -> Report:
         evaluation = fields.child("evaluation")
         for name in evaluation.values:
             _check_evaluation(evaluation.child(name))
+    if "tensors" in report:
+        for entry in fields.children("tensors"):
+            entry.get("kind", str)
+            for key in ("tensors", "bytes", "scale_bytes"):
+                entry.count(key, 0, MAX_INT)
     if "verified" in report:
         fields.each("verified", dict)
     return report
@@ -74,6 +79,8 @@ def _check_evaluation(f: Fields) -> None:
     """Figures of an engine, and of the model that it was lowered to."""
     if "lowered-onnx" in f.values:
         _check_evaluation(f.child("lowered-onnx"))
+    if f.values.get("kl_distribution") is not None:
+        _check_distribution(f.child("kl_distribution"))
     if "worst_contexts" not in f.values:
         return
     for entry in f.children("worst_contexts"):
@@ -85,3 +92,14 @@ def _check_evaluation(f: Fields) -> None:
             token.optional("text", str)
             token.number("reference_probability")
             token.number("engine_probability")
+
+
+def _check_distribution(f: Fields) -> None:
+    """How the KL of single tokens is distributed (`optc.gates.kl_distribution`)."""
+    first = f.number("first")
+    f.count("bins_per_decade", 1)
+    f.counts("counts")
+    if first is None or first <= 0:
+        raise f.error(f"the key 'first' is {first}, where the bins begin")
+    for key in ("p50", "p90", "p99", "p99_9"):
+        f.number(key)

@@ -21,6 +21,7 @@ from optc.gates.divergence import (
     negative_log_likelihood,
     summarize,
 )
+from optc.gates.kl_distribution import kl_distribution
 from optc.gates.speed import SpeedFigures, measure_speed
 from optc.gates.worst_contexts import WorstContexts, decoder
 from optc.progress import Progress, no_progress
@@ -73,7 +74,8 @@ class GateReport:
 
     Attributes:
         gates: In the order of `QUALITY_GATES` and `SPEED_GATES`.
-        figures: JSON values for report.json: both perplexities, the worst contexts
+        figures: JSON values for report.json: both perplexities, the distribution of KL
+            (`optc.gates.kl_distribution`), the worst contexts
             (`optc.gates.worst_contexts`), greedy continuations (`optc.gates.continuation`),
             copies (`optc.gates.copy_probe`), tokens/s of engine and baseline, how text and windows
             were chosen, how the baseline ran, seconds.
@@ -117,7 +119,7 @@ def measure_gates(
         progress: Told where it stands.
     """
     began = time.monotonic()
-    divergence, worst = compare_with(reference, executable, windows, progress)
+    divergence, worst, distribution = compare_with(reference, executable, windows, progress)
     continued = compare_continuations(reference, executable, windows.ids)
     copies = copy_probe(reference, executable, windows.ids)
     compared = time.monotonic()
@@ -125,6 +127,7 @@ def measure_gates(
         "text": windows.source,
         "convention": windows.convention,
         **dataclasses.asdict(divergence),
+        "kl_distribution": distribution,
         "worst_contexts": worst.to_json(),
         "continuations": dataclasses.asdict(continued),
         "copies": None if copies is None else dataclasses.asdict(copies),
@@ -170,9 +173,9 @@ def compare_with(
     executable: Executable,
     windows: EvalWindows,
     progress: Progress = no_progress,
-) -> tuple[Divergence, WorstContexts]:
-    """As `compare`, with an open reference, which runs once for the same windows; and where they
-    differ most."""
+) -> tuple[Divergence, WorstContexts, dict[str, Any]]:
+    """As `compare`, with an open reference, which runs once for the same windows; where they differ
+    most; and how the KL is distributed (`kl_distribution`)."""
     hidden = reference.hidden_states(
         windows.ids[:, :-1], lambda done, total: progress("float32 reference", done, total)
     )
@@ -185,7 +188,7 @@ def _compare_logits(
     executable: Executable,
     windows: EvalWindows,
     progress: Progress,
-) -> tuple[Divergence, WorstContexts]:
+) -> tuple[Divergence, WorstContexts, dict[str, Any]]:
     size = windows.ids.shape[1] - 1
     sequence = SingleSequence(executable, size)
     scores: list[RowScores] = []
@@ -201,7 +204,7 @@ def _compare_logits(
             scores.append(sums.result())
             worst.add(index, ids, start, scores[-1])
         progress("divergence", index + 1, len(windows.ids))
-    return summarize(scores), worst
+    return summarize(scores), worst, kl_distribution(scores)
 
 
 def evaluate(

@@ -17,6 +17,7 @@ from optc.artifact import (
 from optc.driver.compiling.built_engine import BuiltEngine
 from optc.driver.compiling.machine import machine_facts, package_versions
 from optc.driver.compiling.options import ResolvedOptions
+from optc.driver.compiling.tensor_kinds import tensor_kinds
 from optc.driver.judging.judge import Judgement
 
 if TYPE_CHECKING:
@@ -76,6 +77,7 @@ def assemble_report(
         "passes": [run.to_json() for run in lowered.runs],
         "gates": [asdict(gate) for gate in judgement.gates],
         "evaluation": judgement.facts,
+        "tensors": tensor_kinds(lowered.model),
         "peak_anon_bytes": peak_anon_bytes,
         "seconds": seconds["total"],
         "stages": stages,

@@ -49,7 +49,10 @@ def stages() -> Any:
         options=SimpleNamespace(recipe=load_recipe("fp32"), warnings=("asked",)),
         imported=imported,
         lowered=SimpleNamespace(
-            runs=(record,), spec="canonicalize,kv-cache{dtype=int8}", warnings=("idle pass",)
+            model=dense_model(Dense()),
+            runs=(record,),
+            spec="canonicalize,kv-cache{dtype=int8}",
+            warnings=("idle pass",),
         ),
         engines=[
             SimpleNamespace(entry=toy_engine(n), build=SimpleNamespace(warnings=(f"built {n}",)))
@@ -112,6 +115,7 @@ def test_the_report(stages: Any) -> None:
     assert found["passes"] == [{"name": "kv-cache", "seconds": 0.5}]
     assert [(g["engine"], g["value"]) for g in found["gates"]] == [("a", 0.1), ("b", 0.2)]
     assert found["evaluation"] == {"a": {"tokens": 64}}
+    assert found["tensors"][0]["kind"] == "embedding"
     assert (found["seconds"], found["stages"]) == (3.5, {"import": 1.0, "build": 2.0})
     assert found["peak_anon_bytes"] == 4096
     assert found["machine"]["threads"] >= 1
