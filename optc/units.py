@@ -1,4 +1,5 @@
-"""Sizes of memory as users write them: one reading for every option and parameter."""
+"""Sizes of memory as users write them, one reading for every option and parameter; and as they
+read them."""
 
 from __future__ import annotations
 
@@ -36,3 +37,13 @@ def parse_bytes(text: str, where: str) -> int:
     if value < 1:
         raise InputError(f"{text!r} is not a size", where=where, hint=f"write a size {SIZE_HELP}")
     return value
+
+
+def byte_text(count: int) -> str:
+    """A number of bytes for reading: ``21.0 MiB``."""
+    value = float(count)
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if value < 1024 or unit == "GiB":
+            return f"{value:.0f} {unit}" if unit == "B" else f"{value:.1f} {unit}"
+        value /= 1024
+    raise AssertionError("unreachable")  # pragma: no cover

@@ -12,6 +12,9 @@ from typing import Any
 
 from optc.artifact.jsonio import MAX_INT, Fields, read_json
 
+#: Far more than there are bins (`optc.gates.kl_distribution`).
+_MOST_BINS = 1000
+
 
 class Report(dict[str, Any]):
     """A report as it was written; a notebook shows its gates and passes."""
@@ -98,7 +101,8 @@ def _check_distribution(f: Fields) -> None:
     """How the KL of single tokens is distributed (`optc.gates.kl_distribution`)."""
     first = f.number("first")
     f.count("bins_per_decade", 1)
-    f.counts("counts")
+    if len(f.counts("counts")) > _MOST_BINS:
+        raise f.error(f"the key 'counts' has more than {_MOST_BINS} bins")
     if first is None or first <= 0:
         raise f.error(f"the key 'first' is {first}, where the bins begin")
     for key in ("p50", "p90", "p99", "p99_9"):

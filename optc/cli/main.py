@@ -39,6 +39,7 @@ COMMANDS = {
     "eval": "evaluate",
     "inspect": "inspect",
     "diff": "judging.diff",
+    "report": "report",
     "verify": "verify",
     "recipes": "recipes",
     "passes": "passes",

@@ -14,6 +14,7 @@ import click
 
 from optc.cli.numbers import rounded
 from optc.errors import OptcError
+from optc.units import byte_text as byte_text
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -165,16 +166,6 @@ def show(*renderables: Any) -> None:
         for renderable in renderables:
             console.print(renderable)
     click.echo("\n".join(line.rstrip() for line in captured.get().split("\n")), nl=False)
-
-
-def byte_text(count: int) -> str:
-    """A number of bytes for reading: ``21.0 MiB``."""
-    value = float(count)
-    for unit in ("B", "KiB", "MiB", "GiB"):
-        if value < 1024 or unit == "GiB":
-            return f"{value:.0f} {unit}" if unit == "B" else f"{value:.1f} {unit}"
-        value /= 1024
-    raise AssertionError("unreachable")  # pragma: no cover
 
 
 def figure(value: float | None, digits: int = 4) -> str:

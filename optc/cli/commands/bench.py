@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 from click.core import ParameterSource
@@ -22,10 +23,14 @@ from optc.cli.commands.bench_workload import (
 from optc.cli.judged.bench import BenchJudge, judging_options
 from optc.cli.options import add_options
 from optc.cli.output import json_option, print_json, print_warnings, reserved_stdout
+from optc.cli.plotting import plot_option, write_plot
 from optc.cli.progress import progress_on_stderr
 from optc.errors import InputError
 from optc.judging.verdicts import check
 from optc.runtime.settings import ServeSettings
+
+if TYPE_CHECKING:
+    from optc.report.components import Section
 
 #: Options that mean nothing without ``--workload``, with it, and with ``--profile``.
 _OF_WORKLOADS = ("slo", "settings", "price_per_hour", "warmup", "seed")
@@ -69,6 +74,7 @@ class _Options:
 @click.option("--seed", type=int, default=0, help="Of a workload's random times and lengths.")
 @click.option("--profile", "profiled", is_flag=True, help="Time the kernels of a step instead.")
 @judging_options
+@plot_option
 @json_option
 @click.pass_context
 def command(
@@ -77,6 +83,7 @@ def command(
     artifact: Path,
     workload: str | None,
     profiled: bool,
+    plot: Path | None,
     as_json: bool,
     **given: Any,
 ) -> None:
@@ -94,7 +101,7 @@ def command(
     judge = BenchJudge.of(given, workload=workload is not None, profiled=profiled)
     if workload is not None:
         wanted = {name: given[name] for name in (*_OF_WORKLOADS, *_OF_ENGINES)}
-        _workload(artifact, Traffic(workload, **wanted), judge, as_json)
+        _workload(artifact, Traffic(workload, **wanted), judge, plot, as_json)
         return
     options = _Options(
         concurrency=parse_counts(given["concurrency"]),
@@ -105,6 +112,7 @@ def command(
     with reserved_stdout():
         measure = _profile if profiled else _bench
         values = measure(artifact, options, warnings)
+    write_plot(plot, f"optc bench {artifact}", values, _drawn)
     verdicts = [] if profiled else judge.judge(values)
     judge.write(artifact.name, values, verdicts, warnings)
     if not as_json:
@@ -116,10 +124,19 @@ def command(
         print_json("bench", values, warnings)
 
 
-def _workload(artifact: Path, traffic: Traffic, judge: BenchJudge, as_json: bool) -> None:
+def _drawn(values: Mapping[str, Any]) -> list[Section]:
+    from optc.report.bench_plots import bench_sections
+
+    return bench_sections(values)
+
+
+def _workload(
+    artifact: Path, traffic: Traffic, judge: BenchJudge, plot: Path | None, as_json: bool
+) -> None:
     warnings: list[str] = []
     with reserved_stdout():
         values = measure_workload(artifact, traffic, warnings)
+    write_plot(plot, f"optc bench {artifact}", values, _drawn)
     verdicts = judge.judge(values)
     judge.write(artifact.name, values, verdicts, warnings)
     if not as_json:
@@ -207,31 +224,21 @@ def _bench(path: Path, options: _Options, warnings: list[str]) -> dict[str, Any]
 
 def _profile(path: Path, options: _Options, warnings: list[str]) -> dict[str, Any]:
     from optc.artifact import Artifact
-    from optc.bench.profile import ROUNDS, profile, shapes
-    from optc.bench.utilization import measurable, open_instruments
+    from optc.bench.profile import ROUNDS
+    from optc.bench.profiled import open_profile
     from optc.runtime.engine_info import EngineInfo
-    from optc.target import usable_threads
 
-    artifact = Artifact.open(path)
-    choice = artifact.choose(name=options.engine)
-    entry = choice.entry
-    threads = options.threads or usable_threads()
     rounds = options.rounds or ROUNDS
-    profiler = measurable(entry.backend).open_profiler(
-        artifact.engine_folder(entry), entry.spec, entry.data, threads
-    )
-    try:
-        instruments = open_instruments(artifact, threads, options.engine)
-        wanted = shapes(entry.spec, options.prompt_tokens, options.concurrency)
-        _check_room(options, wanted[0].context, entry.spec.max_context, warnings)
+    with open_profile(Artifact.open(path), options.engine, options.threads) as opened:
+        choice = opened.choice
+        wanted = opened.shapes(options.prompt_tokens, options.concurrency)
+        _check_room(options, wanted[0].context, choice.entry.spec.max_context, warnings)
         with progress_on_stderr() as progress:
-            steps = profile(profiler, entry.spec, instruments, wanted, rounds, progress)
-    finally:
-        profiler.close()
+            steps = opened.measure(wanted, rounds, progress)
     return {
         **chosen_json(EngineInfo.of(path, choice)),
         "results": [],
         "rounds": rounds,
-        "ceilings": found_ceilings(instruments, warnings),
+        "ceilings": found_ceilings(opened.instruments, warnings),
         "profile": steps,
     }

@@ -19,6 +19,7 @@ from optc.cli.output import (
     show,
     table,
 )
+from optc.cli.plotting import plot_option, write_plot
 from optc.cli.progress import progress_on_stderr
 from optc.runtime.settings import ServeSettings
 from optc.units import parse_bytes
@@ -26,6 +27,7 @@ from optc.units import parse_bytes
 if TYPE_CHECKING:
     from optc.bench.slo import Slo
     from optc.progress import Progress
+    from optc.report.components import Section
     from optc.simulate.tune import Candidate, Subject, Tuner
 
 #: Lengths of prompts and outputs, unless they are given.
@@ -69,8 +71,9 @@ class _Asked:
 @add_options(ServeSettings, "engine", "threads", "kv_memory")
 @click.option("--seed", type=int, default=0, help="Of random times and lengths.")
 @click.option("--measure-again", is_flag=True, help="Measure step times anew.")
+@plot_option
 @json_option
-def command(artifacts: tuple[Path, ...], as_json: bool, **options: Any) -> None:
+def command(artifacts: tuple[Path, ...], plot: Path | None, as_json: bool, **options: Any) -> None:
     """Search token budget, prefill chunk, sequences at once and drafts of ARTIFACTS for the best
     goodput: the share of requests that meet the objectives.
 
@@ -100,6 +103,7 @@ def command(artifacts: tuple[Path, ...], as_json: bool, **options: Any) -> None:
         "step_time_error": {subject.name: subject.times.error for subject in tuner.subjects},
         "candidates": [_candidate_json(candidate) for candidate in ordered],
     }
+    write_plot(plot, f"optc tune {' '.join(map(str, artifacts))}", values, _drawn)
     if not as_json:
         print_warnings(warnings)
         _print(values, ordered)
@@ -107,6 +111,12 @@ def command(artifacts: tuple[Path, ...], as_json: bool, **options: Any) -> None:
         raise ObjectivesError(bounds, best.figures, {**values, "warnings": warnings})
     if as_json:
         print_json("tune", values, warnings)
+
+
+def _drawn(values: Mapping[str, Any]) -> list[Section]:
+    from optc.report.bench_plots import tune_sections
+
+    return tune_sections(values)
 
 
 def _search(

@@ -1,0 +1,1 @@
+"""Reports as pages: one HTML file without other files, its plots as SVG, all text escaped."""

@@ -1,0 +1,1 @@
+"""Plots as SVG: scales and frames, histogram, bars, flame, roofline, lines and points."""

@@ -1,0 +1,99 @@
+"""Whole documents: an HTML page of sections, and an SVG file of plots."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cache
+from importlib.resources import files
+
+from optc.report.charts.canvas import WIDTH
+from optc.report.components import Section
+from optc.report.markup import Element, Node, Style, element
+
+#: Nothing is loaded and nothing runs, whatever text has come into the page.
+_POLICY = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
+#: Above and below each plot of an SVG file, and at its sides.
+_MARGIN, _TITLE = 24, 26
+
+
+@cache
+def _style(*names: str) -> Style:
+    folder = files("optc.report")
+    return Style("".join(folder.joinpath(name).read_text(encoding="utf-8") for name in names))
+
+
+def html_page(title: str, head: Sequence[Node], sections: Sequence[Section], made_by: str) -> str:
+    """A page that needs no other file.
+
+    Args:
+        title: Of the window.
+        head: Above the list of sections.
+        sections: In order.
+        made_by: The last line.
+    """
+    links = [element("li", element("a", one.title, href=f"#{one.ident}")) for one in sections]
+    page = element(
+        "html",
+        element(
+            "head",
+            element("meta", charset="utf-8"),
+            element("meta", name="viewport", content="width=device-width, initial-scale=1"),
+            element("meta", http_equiv="Content-Security-Policy", content=_POLICY),
+            element("meta", name="referrer", content="no-referrer"),
+            element("title", title),
+            _style("style.css", "page.css"),
+        ),
+        element(
+            "body",
+            element("header", head),
+            element("nav", element("ul", links), aria_label="Sections"),
+            element("main", map(_section, sections)),
+            element("footer", made_by),
+        ),
+        lang="en",
+    )
+    return f"<!doctype html>\n{page.render()}\n"
+
+
+def _section(section: Section) -> Element:
+    heading = f"{section.ident}-heading"
+    return element(
+        "section",
+        element("h2", section.title, id=heading),
+        section.body,
+        id=section.ident,
+        aria_labelledby=heading,
+    )
+
+
+def svg_file(sections: Sequence[Section]) -> str:
+    """The plots of sections below each other, as an SVG file; at least one has a plot."""
+    parts: list[Node] = [_style("style.css")]
+    drawn = [(one.title, one.chart) for one in sections if one.chart is not None]
+    height = float(_MARGIN)
+    background = len(parts)
+    for title, chart in drawn:
+        parts.append(element("text", title, x=_MARGIN, y=height + 14, class_="title", font_size=15))
+        height += _TITLE
+        own = _height_of(chart)
+        placed = {"x": _MARGIN, "y": height, "width": WIDTH, "height": own}
+        given = tuple((name, str(value)) for name, value in placed.items())
+        parts.append(Element(chart.tag, chart.attributes + given, chart.children))
+        height += own + _MARGIN
+    width = WIDTH + 2 * _MARGIN
+    paper = element("rect", width=width, height=height, style="fill: var(--page)")
+    parts.insert(background, paper)
+    whole = element(
+        "svg",
+        parts,
+        xmlns="http://www.w3.org/2000/svg",
+        viewBox=f"0 0 {width} {height:g}",
+        width=width,
+        height=f"{height:g}",
+        class_="chart",
+    )
+    return f'<?xml version="1.0" encoding="UTF-8"?>\n{whole.render()}\n'
+
+
+def _height_of(chart: Element) -> float:
+    return float(dict(chart.attributes)["viewBox"].split()[3])

@@ -1,0 +1,62 @@
+"""The contexts of largest divergence, as text."""
+
+from __future__ import annotations
+
+from optc.artifact.jsonio import Fields
+from optc.report.components import Section, paragraph
+from optc.report.markup import Element, Node, element
+from optc.report.numbers import NOTHING, number, percent
+from optc.report.sections.subject import Subject
+
+
+def contexts(subject: Subject) -> Section | None:
+    """Where each engine is farthest from the float32 model; None where nothing was measured."""
+    entries = [(name, f) for name, f in subject.evaluations() if f.values.get("worst_contexts")]
+    if not entries:
+        return None
+    caption = (
+        "The text before a token, with the token that really follows marked, and below it what "
+        "both models think comes next. A wrong turn that matters is one where the likeliest "
+        "tokens differ and both are sure."
+    )
+    body: list[Node] = [paragraph(caption)]
+    for name, f in entries:
+        if len(entries) > 1:
+            body.append(element("h3", name))
+        listed = map(_context, f.children("worst_contexts"))
+        body.append(element("ol", listed, class_="contexts"))
+    return Section("contexts", "Largest divergences, as text", tuple(body))
+
+
+def _context(f: Fields) -> Element:
+    following, text = f.child("next"), f.optional("context", str)
+    place = f"window {f.values.get('window')}, token {f.values.get('position')}"
+    nats = number(f.number("kl"))
+    return element(
+        "li",
+        element("p", element("span", f"KL {nats} nats"), element("span", place), class_="where"),
+        element("pre", text or "", element("mark", _token(following))),
+        _best("float32 model", f.child("reference")),
+        _best("engine", f.child("engine")),
+    )
+
+
+def _best(model: str, token: Fields) -> Element:
+    by_reference = percent(token.number("reference_probability"), 2)
+    by_engine = percent(token.number("engine_probability"), 2)
+    return element(
+        "p",
+        f"{model}: ",
+        element("code", _shown(_token(token))),
+        f", float32 {by_reference}, engine {by_engine}",
+    )
+
+
+def _token(token: Fields) -> str:
+    text = token.optional("text", str)
+    return f"#{token.count('token')}" if text is None else text
+
+
+def _shown(text: str) -> str:
+    """A token's text with what is not to be seen spelled out."""
+    return repr(text)[1:-1] if text.strip() != text or not text else text or NOTHING
