@@ -86,7 +86,7 @@ def text_width(text: str) -> float:
 
 def cut_to(text: str, width: float) -> str:
     """A text that is no wider: the whole one, its beginning, or nothing where that says nothing."""
-    room = int(width / CHARACTER)
+    room = int(width / CHARACTER + 1e-9)
     if len(text) <= room:
         return text
     return f"{text[: room - 1]}…" if room >= 6 else ""

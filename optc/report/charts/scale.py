@@ -57,7 +57,7 @@ class Scale:
 
 def linear(low: float, high: float, start: float, end: float) -> Scale:
     """A scale of equal differences around the values from ``low`` to ``high``."""
-    low, high = max(low, -_LARGEST), min(high, _LARGEST)
+    low, high = (min(max(value, -_LARGEST), _LARGEST) for value in (low, high))
     if high - low <= 1e-9 * max(abs(low), abs(high), 1e-3):
         room = max(abs(low) * 0.1, 1e-3)
         low, high = low - room, low + room
@@ -66,8 +66,7 @@ def linear(low: float, high: float, start: float, end: float) -> Scale:
 
 def logarithmic(low: float, high: float, start: float, end: float) -> Scale:
     """A scale of equal ratios around the values from ``low`` to ``high``, which are positive."""
-    low = min(max(low, _SMALLEST), _LARGEST)
-    high = min(max(high, _SMALLEST), _LARGEST)
+    low, high = (min(max(value, _SMALLEST), _LARGEST) for value in (low, high))
     if high < 1.05 * low:
         low, high = low / 2, high * 2
     return Scale(low, high, start, end, logarithmic=True)

@@ -1,0 +1,143 @@
+"""What a compile and a benchmark leave, made up: a report with all parts, and a profile."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+from optc.report.measured import read_measured
+from optc.report.sections.subject import Subject
+from tests.artifact.toy import toy_manifest
+
+
+def token(text: str | None, reference: float = 0.9, engine: float = 0.1) -> dict[str, Any]:
+    chances = {"reference_probability": reference, "engine_probability": engine}
+    return {"token": 5, "text": text, **chances}
+
+
+def context(kl: float, text: str | None = "def f(x):\n    return") -> dict[str, Any]:
+    return {
+        "kl": kl,
+        "window": 2,
+        "position": 17,
+        "context": text,
+        "next": {"token": 7, "text": " x"},
+        "reference": token(" x"),
+        "engine": token("\n", 0.05, 0.8),
+    }
+
+
+def gate(
+    name: str, value: float | None, bound: float | None, passed: bool | None
+) -> dict[str, Any]:
+    more = {"measured_on": "engine", "reason": "", "engine": "target"}
+    return {"name": name, "value": value, "bound": bound, "passed": passed, **more}
+
+
+def distribution(*counts: int, first: float = 1e-4) -> dict[str, Any]:
+    quantiles = {"p50": 2e-4, "p90": 3e-3, "p99": 4e-2, "p99_9": 0.5}
+    return {"first": first, "bins_per_decade": 2, "counts": list(counts), **quantiles}
+
+
+def step(phase: str = "decode", sequences: int = 1, rows: int = 1) -> dict[str, Any]:
+    def kernel(name: str, shape: str, ms: float, moved: float, ops: float) -> dict[str, Any]:
+        roof = {"roof_ms": ms / 2 if moved else 0.0}
+        return {
+            "name": name,
+            "shape": shape,
+            "calls": 6,
+            "ms": ms,
+            "bytes": moved,
+            "ops": ops,
+            **roof,
+        }
+
+    kernels = [
+        kernel("int_matmul_0", "384x96", 0.3, 4e6, 8e6),
+        kernel("int_matmul_1", "96x384", 0.2, 3e6, 6e6),
+        kernel("attention_2", "", 0.25, 1e6, 1e6),
+        kernel("rms_norm_3", "", 0.05, 0, 0),
+    ]
+    shape = {"phase": phase, "sequences": sequences, "rows": rows, "context": 512}
+    return {**shape, "step_ms": 1.0, "kernel_ms": 0.8, "roof_ms": 0.375, "kernels": kernels}
+
+
+CEILINGS = {
+    "read_bytes": 11_000_000,
+    "read_gb_per_s": {"best": 50.0, "median": 45.0},
+    "int8_gop_per_s": {"best": 1000.0, "median": 990.0},
+    "fp32_gop_per_s": {"best": 200.0, "median": 190.0},
+}
+BENCH: dict[str, Any] = {
+    "engine": {"name": "target"},
+    "target": "native",
+    "ceilings": CEILINGS,
+    "profile": [step(), step("decode", 8, 8), step("prefill", 1, 512)],
+}
+
+REPORT: dict[str, Any] = {
+    "schema": "optc.report.v1",
+    "gates": [
+        gate("kl_mean", 0.0009, 0.003, True),
+        gate("top1_agreement", 0.9, 0.97, False),
+        gate("decode_speedup", 3.0, 2.5, None),
+        gate("of_another_release", 1.0, None, None),
+    ],
+    "evaluation": {
+        "target": {
+            "tokens": 7680,
+            "kl_mean": 0.0009,
+            "kl_p99": 0.04,
+            "kl_max": 2.5,
+            "top1_agreement": 0.98,
+            "top5_agreement": 0.999,
+            "perplexity": 4.01,
+            "reference_perplexity": 4.0,
+            "kl_distribution": distribution(0, 3, 10, 0, 4, 1, 0),
+            "worst_contexts": [context(2.5), context(1.5, None)],
+        }
+    },
+    "passes": [
+        {
+            "name": "kv-cache",
+            "count": 2,
+            "seconds": 0.25,
+            "details": {"full": 2},
+            "skipped": ["a node: it was the nearest miss"],
+            "facts": {"layers": 2},
+            "warning": "",
+        },
+        {
+            "name": "fuse-rotary",
+            "count": 0,
+            "seconds": 0.0,
+            "details": {},
+            "skipped": [],
+            "facts": {},
+            "warning": "it should have found a rotary embedding",
+        },
+    ],
+    "tensors": [
+        {"kind": "embedding and head", "tensors": 1, "bytes": 3 << 20, "scale_bytes": 1 << 20},
+        {"kind": "feed-forward", "tensors": 6, "bytes": 9 << 20, "scale_bytes": 0},
+    ],
+    "bisect": {"sqnr_by_layer": [40.0, None, 31.5, 35.0]},
+    "stages": {"import": 4.0, "build": 30.0},
+    "seconds": 35.0,
+    "peak_anon_bytes": 1 << 30,
+    "machine": {"cpu": "A processor", "features": ["avx2", "fma"], "memory_bytes": 1 << 34},
+    "warnings": ["a warning of the compile"],
+}
+
+
+def report(**changes: Any) -> dict[str, Any]:
+    return {**copy.deepcopy(REPORT), **changes}
+
+
+def subject(found: dict[str, Any] | None = None, *, measured: bool = True) -> Subject:
+    return Subject(
+        toy_manifest(()),
+        report() if found is None else found,
+        read_measured(BENCH, "bench.json") if measured else None,
+        "" if measured else "Not measured: no engine runs here.",
+    )
