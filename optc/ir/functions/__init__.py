@@ -15,7 +15,17 @@ from collections.abc import Mapping, Sequence
 import onnx.parser
 import onnx_ir as ir
 
-from optc.ir.functions import adapters, attention, block_fp4, codebook, heads, quantized, token_wise
+from optc.ir.functions import (
+    adapters,
+    attention,
+    block_fp4,
+    codebook,
+    experts,
+    heads,
+    quantized,
+    router,
+    token_wise,
+)
 from optc.ir.functions.operator import Attributes, AttributeValue, Operator
 
 __all__ = [
@@ -45,10 +55,16 @@ OPERATORS: Mapping[str, Operator] = {
         *codebook.OPERATORS,
         *adapters.OPERATORS,
         *heads.OPERATORS,
+        *router.OPERATORS,
+        *experts.OPERATORS,
     )
 }
 
-_DTYPES = {"float": ir.DataType.FLOAT, "int8": ir.DataType.INT8}
+_DTYPES = {
+    "float": ir.DataType.FLOAT,
+    "int8": ir.DataType.INT8,
+    "int32": ir.DataType.INT32,
+}
 
 
 def function_text(

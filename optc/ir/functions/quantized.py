@@ -47,7 +47,7 @@ def _gated_activation_quantize(attributes: Attributes, present: frozenset[str]) 
     return f"{gated('gate_up', 'active', attributes['activation'])}\n{quantize('active')}"
 
 
-def _dequantize(attributes: Attributes, present: frozenset[str], suffix: str = "") -> str:
+def dequantize(attributes: Attributes, present: frozenset[str], suffix: str = "") -> str:
     """Statements: the float32 weight ``w`` [K, N]: scale * (weight - zero point) with scales
     [N] or [K/group_size, N]; with integer scales of groups beside scales [N],
     scale * (weight * integer scale - zero point).
@@ -90,7 +90,7 @@ def _dequantize(attributes: Attributes, present: frozenset[str], suffix: str = "
 def _quantized_matmul(attributes: Attributes, present: frozenset[str]) -> str:
     last = "unbiased" if "bias" in present else "y"
     lines = [
-        _dequantize(attributes, present),
+        dequantize(attributes, present),
         "x = Cast <to: int = 1> (q)",
         "product = MatMul (x, w)",
         f"{last} = Mul (product, s)",
@@ -114,7 +114,7 @@ def _quantized_gather(attributes: Attributes, present: frozenset[str]) -> str:
     if attributes["bits"] == 4:
         # Gather takes no 4-bit tensors: dequantize the whole weight, then take columns
         columns = [
-            _dequantize(attributes, present),
+            dequantize(attributes, present),
             "picked = Gather <axis: int = 1> (w, token_list)",
         ]
     else:
@@ -125,7 +125,7 @@ def _quantized_gather(attributes: Attributes, present: frozenset[str]) -> str:
             f"{n}_picked = Gather <axis: int = {int(n not in flat)}> ({n}, token_list)"
             for n in names
         ]
-        columns.append(_dequantize(attributes, present, "_picked"))
+        columns.append(dequantize(attributes, present, "_picked"))
         columns.append("picked = Identity (w)")
     return _column_lookup(columns)
 
