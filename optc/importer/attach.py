@@ -7,8 +7,9 @@ from collections.abc import Mapping
 import onnx_ir as ir
 
 from optc.errors import InputError, UnsupportedError
-from optc.importer.safetensors import StoredTensor, same_content
+from optc.importer.conversion.tensor import Tensor, same_content
 from optc.importer.skeleton import Skeleton
+from optc.ir.stacked_weights import StackedWeight
 from optc.ir.weights import LazyWeight
 
 #: Tensors that old checkpoints carry although the model computes them.
@@ -16,29 +17,27 @@ _COMPUTED = ("rotary_emb.inv_freq", "attn.bias", "attn.masked_bias")
 _MISMATCH = "is config.json the one of these weights?"
 
 
-def match_checkpoint(
-    skeleton: Skeleton, checkpoint: Mapping[str, StoredTensor]
-) -> dict[str, StoredTensor]:
+def match_checkpoint(skeleton: Skeleton, checkpoint: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """The stored tensor of every parameter; parameters that share memory get the same one.
 
     Raises:
         InputError: A tensor is missing, has another shape than the config says, or two tensors
             that the config ties differ.
     """
-    matched: dict[str, StoredTensor] = {}
+    matched: dict[str, Tensor] = {}
     for name, expected in skeleton.shapes.items():
         stored = _stored(skeleton, checkpoint, name)
         if stored.shape != expected:
             raise InputError(
                 f"the tensor has shape {list(stored.shape)}, the config says {list(expected)}",
-                where=f"{stored.file}: {stored.name}",
+                where=stored.where,
                 hint=_MISMATCH,
             )
         matched[name] = stored
     return matched
 
 
-def _stored(skeleton: Skeleton, checkpoint: Mapping[str, StoredTensor], name: str) -> StoredTensor:
+def _stored(skeleton: Skeleton, checkpoint: Mapping[str, Tensor], name: str) -> Tensor:
     source = skeleton.tied.get(name, name)
     sharing = [source, *(n for n, other in skeleton.tied.items() if other == source)]
     found = [checkpoint[n] for n in sharing if n in checkpoint]
@@ -52,15 +51,13 @@ def _stored(skeleton: Skeleton, checkpoint: Mapping[str, StoredTensor], name: st
         if not same_content(found[0], other):
             raise InputError(
                 f"the config ties this tensor to {found[0].name}, but the checkpoint has another",
-                where=f"{other.file}: {other.name}",
+                where=other.where,
                 hint="set tie_word_embeddings to false in config.json to use both",
             )
     return found[0]
 
 
-def attach_weights(
-    model: ir.Model, skeleton: Skeleton, matched: Mapping[str, StoredTensor]
-) -> None:
+def attach_weights(model: ir.Model, skeleton: Skeleton, matched: Mapping[str, Tensor]) -> None:
     """Give every initializer of the graph its value and its name in the checkpoint.
 
     Raises:
@@ -71,9 +68,7 @@ def attach_weights(
         name = value.name or ""
         if name in matched:
             stored = matched[name]
-            value.const_value = LazyWeight(
-                stored.read_rows, stored.shape, ir.DataType.FLOAT, stored.name
-            )
+            value.const_value = _lazy(stored)
             if stored.name not in initializers:
                 value.name = stored.name
         elif name in skeleton.buffers:
@@ -82,6 +77,13 @@ def attach_weights(
             raise UnsupportedError("a constant of the graph without a value", where=name)
 
 
-def unused_tensors(skeleton: Skeleton, checkpoint: Mapping[str, StoredTensor]) -> list[str]:
+def _lazy(stored: Tensor) -> LazyWeight:
+    if len(stored.shape) == 3:
+        experts, n, k = stored.shape
+        return StackedWeight(stored.read_box, (experts, n, k), ir.DataType.FLOAT, stored.name)
+    return LazyWeight(stored.read_rows, stored.shape, ir.DataType.FLOAT, stored.name)
+
+
+def unused_tensors(skeleton: Skeleton, checkpoint: Mapping[str, Tensor]) -> list[str]:
     """Names of tensors that the decoder has no parameter for, sorted."""
     return sorted(n for n in set(checkpoint) - set(skeleton.shapes) if not n.endswith(_COMPUTED))

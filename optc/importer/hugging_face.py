@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,8 @@ from optc.errors import InputError, UnsupportedError
 from optc.importer.attach import attach_weights, match_checkpoint, unused_tensors
 from optc.importer.checkpoint import checkpoint_files, read_checkpoint
 from optc.importer.config import check_layers_held, read_config
+from optc.importer.conversion.checkpoint import convert_checkpoint
+from optc.importer.conversion.tensor import Tensor
 from optc.importer.export import export_decoder, quiet
 from optc.importer.imported import ImportedModel
 from optc.importer.model_folder import model_name
@@ -43,16 +46,19 @@ def import_folder(folder: Path, *, allow_remote_code: bool) -> ImportedModel:
         UnsupportedError: Not a decoder that optc can capture.
     """
     config = read_config(folder, allow_remote_code=allow_remote_code)
-    checkpoint = read_checkpoint(checkpoint_files(folder))
+    checkpoint: Mapping[str, Tensor] = read_checkpoint(checkpoint_files(folder))
     check_layers_held(config, checkpoint, folder)
     never_ask()
     built = _build_config(folder, config, allow_remote_code)
     max_context = _max_context(built, folder)
     with quiet():
         skeleton = read_skeleton(built, len(checkpoint), allow_remote_code=allow_remote_code)
+    if skeleton.conversion is not None:
+        checkpoint = convert_checkpoint(checkpoint, skeleton.conversion)
     matched = match_checkpoint(skeleton, checkpoint)  # before the export, which takes long
+    leaves = [leaf for tensor in matched.values() for leaf in tensor.leaves]
     with ThreadPoolExecutor(1, "optc-digest") as pool:
-        digest = pool.submit(digest_source, folder, matched.values())
+        digest = pool.submit(digest_source, folder, leaves)
         exported = export_decoder(built, allow_remote_code=allow_remote_code)
     attach_weights(exported.model, skeleton, matched)
     unused = unused_tensors(skeleton, checkpoint)

@@ -17,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from optc.errors import InputError
+from optc.ir.stacked_weights import Box
 from optc.safe_json import JSONError, parse_json
 
 Float32 = npt.NDArray[np.float32]
@@ -70,24 +71,28 @@ class StoredTensor:
     def read_rows(self, start: int, stop: int) -> Float32:
         """Rows ``start:stop`` along axis 0 as float32, shape [stop - start, ...]."""
         width = int(np.prod(self.shape[1:], dtype=np.int64))
-        bits = self._stored[start * width : stop * width]
-        if self.dtype == "BF16":
-            rows: Float32 = (bits.astype(np.uint32) << 16).view(np.float32)
-        else:
-            rows = bits.astype(np.float32)
+        rows = self._floats(self._stored[start * width : stop * width])
         return rows.reshape(stop - start, *self.shape[1:])
 
+    @property
+    def where(self) -> str:
+        """The file and its name, for messages."""
+        return f"{self.file}: {self.name}"
 
-def same_content(left: StoredTensor, right: StoredTensor) -> bool:
-    """Whether both hold the same numbers, compared in pieces of 4 Mi elements."""
-    if left.shape != right.shape:
-        return False
-    step = max(1, (4 << 20) // max(1, int(np.prod(left.shape[1:], dtype=np.int64))))
-    return all(
-        np.array_equal(left.read_rows(at, stop), right.read_rows(at, stop))
-        for at in range(0, left.shape[0], step)
-        for stop in [min(at + step, left.shape[0])]
-    )
+    @property
+    def leaves(self) -> Sequence[StoredTensor]:
+        """Itself: it is made of no other."""
+        return [self]
+
+    def read_box(self, box: Box) -> Float32:
+        """The part of it that lies in ``box`` as float32."""
+        bits = self._stored.reshape(self.shape)[tuple(slice(*one) for one in box)]
+        return self._floats(np.ascontiguousarray(bits))
+
+    def _floats(self, bits: npt.NDArray[Any]) -> Float32:
+        if self.dtype == "BF16":
+            return (bits.astype(np.uint32) << 16).view(np.float32)
+        return bits.astype(np.float32)
 
 
 def read_header(file: Path) -> dict[str, StoredTensor]:

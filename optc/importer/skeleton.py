@@ -15,6 +15,7 @@ from transformers import AutoModelForCausalLM, PretrainedConfig, PreTrainedModel
 
 from optc.errors import InputError, UnsupportedError
 from optc.importer import capture
+from optc.importer.conversion.checkpoint import Conversion
 
 #: Parameters that a decoder may have beside two for each tensor of its checkpoint.
 _SLACK = 1000
@@ -30,11 +31,13 @@ class Skeleton:
         shapes: Shape of every parameter by name.
         tied: Parameter by the name of another that shares its memory.
         buffers: Values of the buffers (rotary frequencies and the like) by name.
+        conversion: How its checkpoints become its parameters; None if they are those.
     """
 
     shapes: dict[str, tuple[int, ...]]
     tied: dict[str, str]
     buffers: dict[str, npt.NDArray[Any]]
+    conversion: Conversion | None = None
 
 
 def build_decoder(config: PretrainedConfig, *, allow_remote_code: bool) -> PreTrainedModel:
@@ -85,6 +88,7 @@ def read_skeleton(config: PretrainedConfig, tensors: int, *, allow_remote_code: 
     return Skeleton(
         shapes={name: tuple(p.shape) for name, p in twin.named_parameters(remove_duplicate=False)},
         tied=dict(twin.all_tied_weights_keys),
+        conversion=Conversion.of(twin),
         buffers=_buffers(twin),
     )
 

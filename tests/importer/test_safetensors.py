@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 from safetensors.torch import save_file
 
 from optc.errors import InputError
-from optc.importer.safetensors import StoredTensor, read_header, same_content
+from optc.importer.conversion.tensor import same_content
+from optc.importer.safetensors import StoredTensor, read_header
 
 DTYPES = [torch.float64, torch.float32, torch.float16, torch.bfloat16]
 

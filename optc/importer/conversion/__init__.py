@@ -1,0 +1,1 @@
+"""Tensors of a checkpoint as the parameters of the model's class: renamed, stacked, cut, lazily."""

@@ -1,0 +1,54 @@
+"""What every tensor of a checkpoint offers, however it is stored."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from optc.ir.stacked_weights import Box
+
+if TYPE_CHECKING:
+    from optc.importer.safetensors import StoredTensor
+
+Float32 = npt.NDArray[np.float32]
+
+
+class Tensor(Protocol):
+    """Numbers that are read on demand; nothing is kept."""
+
+    @property
+    def name(self) -> str:
+        """Its name."""
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Its shape."""
+
+    @property
+    def where(self) -> str:
+        """File and name of what it is made of, for messages."""
+
+    @property
+    def leaves(self) -> Sequence[StoredTensor]:
+        """The tensors of files that it is made of."""
+
+    def read_rows(self, start: int, stop: int) -> Float32:
+        """Rows ``start:stop`` along axis 0 as float32, shape [stop - start, ...]."""
+
+    def read_box(self, box: Box) -> Float32:
+        """The part of it that lies in ``box`` as float32."""
+
+
+def same_content(left: Tensor, right: Tensor) -> bool:
+    """Whether both hold the same numbers, compared in pieces of 4 Mi elements."""
+    if left.shape != right.shape:
+        return False
+    step = max(1, (4 << 20) // max(1, int(np.prod(left.shape[1:], dtype=np.int64))))
+    return all(
+        np.array_equal(left.read_rows(at, stop), right.read_rows(at, stop))
+        for at in range(0, left.shape[0], step)
+        for stop in [min(at + step, left.shape[0])]
+    )

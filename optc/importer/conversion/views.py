@@ -1,0 +1,301 @@
+"""Tensors made of other tensors: each says which boxes of its parts a box of it is.
+
+Nothing is read before a box is asked for, and no more than that box but for `Interleaved`, which
+reads the double. So a layer of experts is never in memory as a whole.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeVar
+
+import numpy as np
+
+from optc.errors import InputError
+from optc.importer.conversion.tensor import Float32, Tensor
+from optc.ir.stacked_weights import Box
+
+if TYPE_CHECKING:
+    from optc.importer.safetensors import StoredTensor
+
+T = TypeVar("T")
+
+
+class View(ABC):
+    """A tensor made of others."""
+
+    name: str
+
+    @property
+    @abstractmethod
+    def shape(self) -> tuple[int, ...]:
+        """Its shape."""
+
+    @abstractmethod
+    def made_of(self) -> Sequence[Tensor]:
+        """The tensors."""
+
+    @abstractmethod
+    def read_box(self, box: Box) -> Float32:
+        """The part of it that lies in ``box``."""
+
+    @property
+    def where(self) -> str:
+        """File and name of its first part."""
+        return self.made_of()[0].where
+
+    @property
+    def leaves(self) -> Sequence[StoredTensor]:
+        """The tensors of files that it is made of."""
+        return [leaf for part in self.made_of() for leaf in part.leaves]
+
+    def read_rows(self, start: int, stop: int) -> Float32:
+        """Rows ``start:stop`` along axis 0 as float32, shape [stop - start, ...]."""
+        return self.read_box(((start, stop), *((0, size) for size in self.shape[1:])))
+
+
+@dataclass(frozen=True)
+class Renamed(View):
+    """A tensor under another name."""
+
+    name: str
+    part: Tensor
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """That of the part."""
+        return self.part.shape
+
+    def made_of(self) -> Sequence[Tensor]:
+        """The part."""
+        return [self.part]
+
+    def read_box(self, box: Box) -> Float32:
+        """The same box of the part."""
+        return self.part.read_box(box)
+
+    def read_rows(self, start: int, stop: int) -> Float32:
+        """The same rows of the part."""
+        return self.part.read_rows(start, stop)
+
+
+@dataclass(frozen=True)
+class Stacked(View):
+    """Tensors of one shape along a new first axis.
+
+    Raises:
+        InputError: Their shapes differ.
+    """
+
+    name: str
+    parts: Sequence[Tensor]
+
+    def __post_init__(self) -> None:
+        """Check the shapes."""
+        for part in self.parts:
+            if part.shape != self.parts[0].shape:
+                raise _other_shape(part, self.parts[0], "stacked")
+
+    def made_of(self) -> Sequence[Tensor]:
+        """The parts."""
+        return self.parts
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The parts' number and their shape."""
+        return (len(self.parts), *self.parts[0].shape)
+
+    def read_box(self, box: Box) -> Float32:
+        """The box of each part in the range of the first axis."""
+        (start, stop), *inner = box
+        return np.stack([part.read_box(tuple(inner)) for part in self.parts[start:stop]])
+
+
+@dataclass(frozen=True)
+class Joined(View):
+    """Tensors one behind the other along an axis that they have.
+
+    Raises:
+        InputError: Their shapes differ in another axis.
+    """
+
+    name: str
+    parts: Sequence[Tensor]
+    axis: int
+
+    def __post_init__(self) -> None:
+        """Check the shapes."""
+        for part in self.parts:
+            if _without(part.shape, self.axis) != _without(self.parts[0].shape, self.axis):
+                raise _other_shape(part, self.parts[0], "joined")
+
+    def made_of(self) -> Sequence[Tensor]:
+        """The parts."""
+        return self.parts
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The parts' sizes along the axis added up."""
+        total = sum(part.shape[self.axis] for part in self.parts)
+        return _replaced(self.parts[0].shape, self.axis, total)
+
+    def read_box(self, box: Box) -> Float32:
+        """What of each part lies in the range of the axis."""
+        found = [
+            part.read_box(_replaced(box, self.axis, inside)) for part, inside in self._inside(box)
+        ]
+        return np.concatenate(found, axis=self.axis) if len(found) != 1 else found[0]
+
+    def _inside(self, box: Box) -> Iterator[tuple[Tensor, tuple[int, int]]]:
+        start, stop = box[self.axis]
+        low = 0
+        for part in self.parts:
+            high = low + part.shape[self.axis]
+            if start < high and low < stop:
+                yield part, (max(start, low) - low, min(stop, high) - low)
+            low = high
+
+
+@dataclass(frozen=True)
+class Cut(View):
+    """A range of a tensor along an axis.
+
+    Raises:
+        InputError: The tensor is shorter.
+    """
+
+    name: str
+    part: Tensor
+    axis: int
+    start: int
+    stop: int
+
+    def __post_init__(self) -> None:
+        """Check the size."""
+        if self.part.shape[self.axis] < self.stop:
+            raise InputError(
+                f"the tensor has shape {list(self.part.shape)}, of whose axis {self.axis} "
+                f"{self.name} takes {self.start} to {self.stop}",
+                where=self.part.where,
+                hint="is config.json the one of these weights?",
+            )
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """That of the part but for the axis."""
+        return _replaced(self.part.shape, self.axis, self.stop - self.start)
+
+    def made_of(self) -> Sequence[Tensor]:
+        """The part."""
+        return [self.part]
+
+    def read_box(self, box: Box) -> Float32:
+        """The box, further along the axis."""
+        start, stop = box[self.axis]
+        return self.part.read_box(
+            _replaced(box, self.axis, (start + self.start, stop + self.start))
+        )
+
+
+@dataclass(frozen=True)
+class Swapped(View):
+    """A tensor with two axes exchanged."""
+
+    name: str
+    part: Tensor
+    axes: tuple[int, int]
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """That of the part, exchanged."""
+        return _exchanged(self.part.shape, self.axes)
+
+    def made_of(self) -> Sequence[Tensor]:
+        """The part."""
+        return [self.part]
+
+    def read_box(self, box: Box) -> Float32:
+        """The box of the part, exchanged."""
+        found = self.part.read_box(_exchanged(box, self.axes))
+        return np.ascontiguousarray(found.swapaxes(*self.axes))
+
+
+@dataclass(frozen=True)
+class Interleaved(View):
+    """A tensor whose axis is [n, 2] taken as [2, n], or with ``inverse`` [2, n] taken as [n, 2].
+
+    Raises:
+        InputError: The axis is odd.
+    """
+
+    name: str
+    part: Tensor
+    axis: int
+    inverse: bool
+
+    def __post_init__(self) -> None:
+        """Check the axis."""
+        if self.part.shape[self.axis] % 2:
+            raise InputError(
+                f"axis {self.axis} of shape {list(self.part.shape)} has no halves",
+                where=self.part.where,
+                hint="is config.json the one of these weights?",
+            )
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """That of the part."""
+        return self.part.shape
+
+    def made_of(self) -> Sequence[Tensor]:
+        """The part."""
+        return [self.part]
+
+    def read_box(self, box: Box) -> Float32:
+        """The box, of rows that are read from both halves, or from twice as many neighbours."""
+        start, stop = box[self.axis]
+        half = self.shape[self.axis] // 2
+        if self.inverse:
+            low, high = start // 2, -(-stop // 2)
+            halves = [self._read(box, low, high), self._read(box, half + low, half + high)]
+            pairs = np.stack(halves, axis=self.axis + 1)
+            joined = pairs.reshape(_replaced(halves[0].shape, self.axis, 2 * (high - low)))
+            return self._every(joined, slice(start - 2 * low, stop - 2 * low))
+        found = [
+            self._every(self._read(box, 2 * low, 2 * high), slice(odd, None, 2))
+            for odd in (0, 1)
+            for low, high in [(max(start - odd * half, 0), min(stop - odd * half, half))]
+            if low < high
+        ]
+        return np.concatenate(found, axis=self.axis) if len(found) != 1 else found[0]
+
+    def _read(self, box: Box, start: int, stop: int) -> Float32:
+        return self.part.read_box(_replaced(box, self.axis, (start, stop)))
+
+    def _every(self, array: Float32, rows: slice) -> Float32:
+        return array[(slice(None),) * self.axis + (rows,)]
+
+
+def _replaced(values: tuple[T, ...], at: int, value: T) -> tuple[T, ...]:
+    return (*values[:at], value, *values[at + 1 :])
+
+
+def _without(shape: tuple[int, ...], axis: int) -> tuple[int, ...]:
+    return (*shape[:axis], *shape[axis + 1 :])
+
+
+def _exchanged(values: tuple[T, ...], axes: tuple[int, int]) -> tuple[T, ...]:
+    found = list(values)
+    found[axes[0]], found[axes[1]] = found[axes[1]], found[axes[0]]
+    return tuple(found)
+
+
+def _other_shape(part: Tensor, first: Tensor, how: str) -> InputError:
+    return InputError(
+        f"the tensor has shape {list(part.shape)}, and is {how} with {first.name}, which has "
+        f"{list(first.shape)}",
+        where=part.where,
+        hint="is the checkpoint complete, and config.json its own?",
+    )
