@@ -20,6 +20,7 @@ from transformers import PretrainedConfig, PreTrainedModel
 
 from optc.errors import OptcError, UnsupportedError
 from optc.importer import capture
+from optc.importer.capturing import experts as capture_experts
 from optc.importer.decompose import light_decomposition
 from optc.importer.skeleton import build_decoder, first_line
 
@@ -95,7 +96,7 @@ def _export(decoder: PreTrainedModel) -> ir.Model:
                 input_names=["input_ids", "position_ids"],
                 output_names=["logits"],
                 dynamic_shapes={"input_ids": axes, "position_ids": axes},
-                custom_translation_table=capture.translations(),
+                custom_translation_table=capture.translations() | capture_experts.translations(),
             )
     except torch.onnx.OnnxExporterError as error:
         reason = _reason(error)

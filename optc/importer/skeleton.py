@@ -15,6 +15,7 @@ from transformers import AutoModelForCausalLM, PretrainedConfig, PreTrainedModel
 
 from optc.errors import InputError, UnsupportedError
 from optc.importer import capture
+from optc.importer.capturing import experts as capture_experts
 from optc.importer.conversion.checkpoint import Conversion
 
 #: Parameters that a decoder may have beside two for each tensor of its checkpoint.
@@ -41,16 +42,18 @@ class Skeleton:
 
 
 def build_decoder(config: PretrainedConfig, *, allow_remote_code: bool) -> PreTrainedModel:
-    """The float32 decoder of ``config`` on the current device, attention captured.
+    """The float32 decoder of ``config`` on the current device, attention and experts captured.
 
     Raises:
         InputError: transformers refuses the config.
     """
     capture.register()
+    capture_experts.register()
     try:
         return AutoModelForCausalLM.from_config(
             config,
             attn_implementation=capture.ATTENTION,
+            experts_implementation=capture_experts.EXPERTS,
             dtype=torch.float32,
             trust_remote_code=allow_remote_code,
         )

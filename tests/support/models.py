@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -144,8 +144,12 @@ class DenseBuilder:
         return self.op(kind, operands, width, axis=-1, epsilon=1e-5)
 
 
-def dense_model(shape: Dense) -> ir.Model:
-    """The decoder as an `ir.Model` in dense form, weights lazy."""
+#: Appends the MLP of layer ``index`` over x [B, S, hidden]; its result.
+Mlp = Callable[[DenseBuilder, ir.Value, int], ir.Value]
+
+
+def dense_model(shape: Dense, mlp: Mlp | None = None) -> ir.Model:
+    """The decoder as an `ir.Model` in dense form, weights lazy; ``mlp`` in the place of its own."""
     b = DenseBuilder(shape)
     ids, positions = b.graph.inputs
     table = b.weight("embed.weight", shape.vocab, shape.hidden)
@@ -157,7 +161,7 @@ def dense_model(shape: Dense) -> ir.Model:
         if shape.post_norms:
             h = b.norm(h, f"{index}.post_norm")
         x = b.op("Add", [x, h], shape.hidden)
-        h = _mlp(b, b.norm(x, f"{index}.mlp_norm") if shape.pre_norms else x, index)
+        h = (mlp or _mlp)(b, b.norm(x, f"{index}.mlp_norm") if shape.pre_norms else x, index)
         if not shape.pre_norms:
             h = b.norm(h, f"{index}.mlp_norm")
         x = b.op("Add", [x, h], shape.hidden)

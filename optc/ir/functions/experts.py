@@ -100,6 +100,7 @@ def _each_expert(
         if name in parts:
             sources[name] = f"{name}_bytes"
             lines.append(f"{name}_bytes = Cast <to: int = 3> ({name})")
+    token = "Div (place_list, fan)" if attributes["spread"] else "Identity (place_list)"
     inner = [
         "still_going = Identity (was_going)",
         "expert = Gather <axis: int = 0> (used, turn)",
@@ -109,7 +110,7 @@ def _each_expert(
         "places = NonZero (hits)",
         "place_column = Transpose <perm: ints = [1, 0]> (places)",
         "place_list = Reshape (places, rest)",
-        f"row_list = {'Div (place_list, fan)' if attributes['spread'] else 'Identity (place_list)'}",
+        f"row_list = {token}",
     ]
     inner += [f"{name}_chosen = Gather <axis: int = 0> ({name}_rows, row_list)" for name in rows]
     for name, axis in parts.items():

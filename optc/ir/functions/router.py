@@ -72,7 +72,7 @@ def _weights(attributes: Attributes) -> list[str]:
 
 
 def _within_groups(choice: str, attributes: Attributes) -> list[str]:
-    """Statements: ``allowed`` is ``choice`` in the groups of the largest group scores, else -inf."""
+    """Statements: ``allowed`` is ``choice`` in the groups of the largest scores, else -inf."""
     groups, top_groups = int(attributes["groups"]), int(attributes["top_groups"])
     if attributes["group_score"] == "max":
         score = [
