@@ -11,6 +11,8 @@ from optc.forms.decoder import Dense, Exported
 from optc.forms.form import Form
 from optc.ir.functions import DOMAIN, is_op
 from optc.passes.canonicalize.dense_form import check_dense_form
+from optc.passes.canonicalize.experts.find_experts import FindExperts
+from optc.passes.canonicalize.experts.find_router import FindRouter
 from optc.passes.canonicalize.find_attention import FindAttention
 from optc.passes.canonicalize.find_norms import FindNorms
 from optc.passes.canonicalize.find_rotary import FindRotary
@@ -26,6 +28,8 @@ STEPS: tuple[Pass, ...] = (
     FoldConstants(),
     RemoveNoOps(),
     FoldWeights(),
+    FindExperts(),
+    FindRouter(),
     FindNorms(),
     FindRotary(),
     FindAttention(),

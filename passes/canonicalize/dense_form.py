@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Container
+
 import onnx_ir as ir
 
 from optc.errors import UnsupportedError
+from optc.ir.experts import values_of_experts
 from optc.ir.functions import DOMAIN, is_op
 from optc.passes.canonicalize.dataflow import MISS, axis_of, dims, rank, uses
 
@@ -15,7 +18,12 @@ _TOKEN_WISE = frozenset(
     {"RMSNormalization", "LayerNormalization", "RotaryEmbedding", "Unsqueeze", "Squeeze"}
 )
 _LAST_AXIS = frozenset({"Split", "Slice", "Concat"})
-_OWN = frozenset({"Attention", "HeadRMSNorm", "GatedActivation"})
+_OWN = frozenset(
+    {
+        *("Attention", "HeadRMSNorm", "GatedActivation"),
+        *("TopKRouter", "ExpertMatMul", "CombineExperts"),
+    }
+)
 #: How far from an offending node a recorded miss is looked for.
 _REACH = 12
 
@@ -27,7 +35,8 @@ def check_dense_form(model: ir.Model) -> None:
         UnsupportedError: Names the first node that is not, why, and the nearest miss of the
             finders.
     """
-    offending = [(node, reason) for node in model.graph if (reason := _objection(node))]
+    by_expert = values_of_experts(model.graph)
+    offending = [(node, reason) for node in model.graph if (reason := _objection(node, by_expert))]
     if not offending:
         return
     # arithmetic on shapes is left over because of what it serves: name that
@@ -44,9 +53,12 @@ def _is_shape(value: ir.Value) -> bool:
     return value.dtype == ir.DataType.INT64 and (rank(value) or 0) < 2
 
 
-def _objection(node: ir.Node) -> str | None:
-    """Why ``node`` is not of the dense form; None if it is."""
-    if any(rank(value) == 4 for value in node.outputs):
+def _objection(node: ir.Node, by_expert: Container[ir.Value]) -> str | None:
+    """Why ``node`` is not of the dense form; None if it is.
+
+    Values ``by_expert`` [B, S, k, N] have an axis of chosen experts.
+    """
+    if any(rank(value) == 4 and value not in by_expert for value in node.outputs):
         return f"a value {dims(node.outputs[0])} with an axis of heads is left"
     if node.domain == DOMAIN:
         return None if node.op_type in _OWN else "an operator that belongs to later stages"

@@ -1,0 +1,1 @@
+"""Mixtures of experts in an exported graph: their matmuls, routers and rows."""

@@ -1,0 +1,225 @@
+"""`find-router`: what chooses the experts of a token becomes ``optc::TopKRouter``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+import onnx_ir as ir
+from onnx.reference import ReferenceEvaluator
+
+from optc.ir.expert_rows import expert_vector
+from optc.ir.functions import DOMAIN, is_op, make_node
+from optc.ir.graph import add_initializer, constant, constant_ints, remove_unused
+from optc.ir.linear import linear_of
+from optc.ir.weights import as_lazy
+from optc.passes.canonicalize.dataflow import dims, insert, miss, operand, scalar, substitute
+from optc.passes.canonicalize.experts.routing import Float32, Hints, Index, recognize
+from optc.pipeline.base import Pass, PassReport
+
+#: More nodes than any router has.
+_MOST_NODES = 60
+
+
+class _UnknownRouterError(Exception):
+    """Why a router is not recognized; the message is the reason."""
+
+
+@dataclass(frozen=True)
+class _Router:
+    """The part of a graph that makes experts and weights from the logits of a linear layer.
+
+    Attributes:
+        logits: [T, E].
+        bias: A constant of E elements that it reads; None if there is none.
+        weights: [T, k].
+        experts: i32 [T, k].
+        nodes: What lies between.
+    """
+
+    logits: ir.Value
+    bias: ir.Value | None
+    weights: ir.Value
+    experts: ir.Value
+    nodes: tuple[ir.Node, ...]
+
+
+@dataclass(frozen=True)
+class FindRouter(Pass):
+    """Whatever lies between a linear layer and the experts and weights of ``optc::ExpertMatMul``
+    and ``optc::CombineExperts``, if it computes what one configuration of ``optc::TopKRouter``
+    does: it is run on probes (`optc.passes.canonicalize.experts.routing`).
+    """
+
+    name: ClassVar[str] = "find-router"
+
+    def run(self, model: ir.Model) -> PassReport:
+        """Rewrite ``model`` in place."""
+        report = PassReport()
+        for node in [n for n in model.graph if is_op(n, "CombineExperts", domain=DOMAIN)]:
+            if is_op(operand(node, 1).producer(), "TopKRouter", domain=DOMAIN):
+                continue
+            try:
+                _replace(model, _router_of(model.graph, node), node, report)
+            except _UnknownRouterError as reason:
+                miss(report, node, f"not a router I know: {reason}")
+        remove_unused(model)
+        return report
+
+
+def _router_of(graph: ir.Graph, combine: ir.Node) -> _Router:
+    """The router whose weights ``combine`` reads."""
+    weights, experts = operand(combine, 1), _experts_of(operand(combine, 0))
+    between: set[ir.Node] = set()
+    ends: dict[ir.Value, None] = {}
+    vectors: dict[ir.Value, None] = {}
+    stack = [weights, experts]
+    while stack:
+        value = stack.pop()
+        node = value.producer()
+        if linear_of(value) is not None:
+            ends[value] = None
+        elif node is None:
+            if constant(value) is None:
+                raise _UnknownRouterError(f"it reads the input {value.name}")
+            vectors[value] = None
+        elif node not in between:
+            between.add(node)
+            stack.extend(v for v in node.inputs if v is not None)
+            if len(between) > _MOST_NODES:
+                raise _UnknownRouterError("no linear layer gives its logits")
+    if len(ends) != 1:
+        raise _UnknownRouterError(f"{len(ends)} linear layers give its logits")
+    logits = next(iter(ends))
+    count = dims(logits)[-1]
+    biases = [v for v in vectors if _is_vector(v, count)]
+    if len(biases) > 1:
+        raise _UnknownRouterError(f"it reads {len(biases)} vectors of {count} elements")
+    nodes = tuple(node for node in graph if node in between)
+    return _Router(logits, biases[0] if biases else None, weights, experts, nodes)
+
+
+def _experts_of(value: ir.Value) -> ir.Value:
+    """The indices that the matmul by experts behind ``value`` reads."""
+    stack, seen = [value], {value}
+    while stack:
+        node = stack.pop().producer()
+        if node is not None and is_op(node, "ExpertMatMul", domain=DOMAIN):
+            return operand(node, 1)
+        for given in node.inputs if node is not None else ():
+            if given is not None and given not in seen:
+                seen.add(given)
+                stack.append(given)
+    raise _UnknownRouterError("no matmul by experts gives the results that are combined")
+
+
+def _is_vector(value: ir.Value, count: int | str | None) -> bool:
+    tensor = constant(value)
+    return tensor is not None and tensor.size == count and tensor.dtype == ir.DataType.FLOAT
+
+
+def _replace(model: ir.Model, router: _Router, combine: ir.Node, report: PassReport) -> None:
+    found = recognize(_Probe(model, router).run, _hints(router))
+    if found is None:
+        raise _UnknownRouterError("no configuration of optc::TopKRouter gives what it gives")
+    bias = _flat(model.graph, router.bias) if found.corrected and router.bias else None
+    new = make_node(
+        model,
+        "TopKRouter",
+        [router.logits, bias],
+        found.attributes(),
+        name=f"{combine.name}.router",
+    )
+    first = next(node for node in router.nodes)
+    insert(first, new)
+    for old, value in zip((router.weights, router.experts), new.outputs, strict=True):
+        value.shape = ir.Shape([*dims(router.logits)[:-1], found.top_k])
+        substitute(old, value)
+    report.add(_label(found.scoring, found.groups, found.corrected))
+
+
+def _label(scoring: str, groups: int, corrected: bool) -> str:
+    parts = [scoring, *(["corrected"] if corrected else [])]
+    return ", ".join([*parts, *([f"{groups} groups"] if groups > 1 else [])])
+
+
+def _flat(graph: ir.Graph, bias: ir.Value) -> ir.Value:
+    """The bias as a vector [E]."""
+    tensor = constant(bias)
+    if tensor is None or len(tensor.shape) == 1:
+        return bias
+    flat = expert_vector(as_lazy(tensor)) if len(tensor.shape) == 2 else None
+    if flat is None:
+        raise _UnknownRouterError(f"its bias has shape {dims(bias)}")
+    return add_initializer(graph, flat, f"{bias.name}.vector")
+
+
+def _hints(router: _Router) -> Hints:
+    wide, top_k = dims(router.logits)[-1], dims(router.experts)[-1]
+    if not isinstance(wide, int) or not isinstance(top_k, int):
+        raise _UnknownRouterError("how many experts there are and are chosen is no constant")
+    return Hints(
+        top_k,
+        wide,
+        tuple(dict.fromkeys([*_scorings(router, wide), "softmax", "softmax_after", "sigmoid"])),
+        tuple(dict.fromkeys(_constants(router))),
+        tuple(dict.fromkeys(_counts(router))),
+        router.bias is not None,
+    )
+
+
+def _scorings(router: _Router, wide: int) -> Iterator[str]:
+    """The scorings that the router's operators hint at."""
+    for node in router.nodes:
+        if is_op(node, "Softmax"):
+            yield "softmax" if dims(operand(node, 0))[-1] == wide else "softmax_after"
+        elif is_op(node, "Sigmoid"):
+            yield "sigmoid"
+
+
+def _constants(router: _Router) -> Iterator[float]:
+    for node in router.nodes:
+        if is_op(node, "Add", "Mul", "Div", "Max", "Clip"):
+            for value in node.inputs:
+                number = scalar(value)
+                if number is not None and np.isfinite(number):
+                    yield number
+
+
+def _counts(router: _Router) -> Iterator[int]:
+    for node in router.nodes:
+        if is_op(node, "TopK"):
+            yield from constant_ints(node.inputs[1]) or ()
+
+
+class _Probe:
+    """Runs a router, in the reference implementation of ONNX.
+
+    Args:
+        model: Has the router.
+        router: Which part of it that is.
+    """
+
+    def __init__(self, model: ir.Model, router: _Router) -> None:
+        given = [router.logits, *([router.bias] if router.bias is not None else [])]
+        self._shape = None if router.bias is None else dims(router.bias)
+        try:
+            part = ir.convenience.extract(model.graph, given, [router.weights, router.experts])
+        except ValueError as error:
+            raise _UnknownRouterError(str(error)) from error
+        for value in part.inputs:  # also of initializers: they are given other values
+            value.const_value = None
+            part.initializers.pop(value.name or "", None)
+        self._names = [value.name or "" for value in part.inputs]
+        proto = ir.to_proto(ir.Model(part, ir_version=model.ir_version))
+        self._evaluator = ReferenceEvaluator(proto)
+
+    def run(self, logits: Float32, bias: Float32) -> tuple[Float32, Index]:
+        """Weights and experts [T, k] for logits [T, E] and a bias [E]."""
+        feeds = {self._names[0]: logits}
+        if self._shape is not None:
+            feeds[self._names[1]] = bias.reshape([int(d or 0) for d in self._shape])
+        weights, experts = self._evaluator.run(None, feeds)
+        return weights, experts

@@ -1,0 +1,186 @@
+"""What `optc::TopKRouter` computes, in NumPy, and which of its configurations a router is.
+
+Routers are spelled in many ways. So a router is not matched operator by operator: it is run on
+logits that tell all configurations apart, and the configuration is the one that gives the same
+experts and the same weights. Constants of the router say which scales and epsilons come into
+question.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import numpy.typing as npt
+
+Float32 = npt.NDArray[np.float32]
+Index = npt.NDArray[np.intp]
+
+#: Relative difference of weights up to which two routers are the same.
+_TOLERANCE = 2e-4
+#: A divisor's epsilon is smaller than this.
+_LARGEST_EPSILON = 1e-3
+_ROWS = 16
+
+
+@dataclass(frozen=True)
+class Routing:
+    """A configuration of ``optc::TopKRouter``; the attributes are the operator's.
+
+    Attributes:
+        corrected: A correction bias is added to the scores before the choice.
+    """
+
+    top_k: int
+    scoring: str = "softmax"
+    normalize: int = 0
+    norm_epsilon: float = 0.0
+    scale: float = 1.0
+    groups: int = 1
+    top_groups: int = 1
+    group_score: str = "max"
+    corrected: bool = False
+
+    def attributes(self) -> dict[str, int | float | str]:
+        """As the operator has them."""
+        return {name: value for name, value in vars(self).items() if name != "corrected"}
+
+    def choose(self, logits: Float32, bias: Float32) -> Index:
+        """The experts [T, k] of logits [T, E], largest biased score first, with a bias [E]."""
+        ranked = self._scores(logits)
+        if self.corrected:
+            ranked = ranked + bias
+        if self.groups > 1:
+            ranked = self._within_groups(ranked)
+        return np.argsort(-ranked, axis=-1, kind="stable")[:, : self.top_k]
+
+    def weigh(self, logits: Float32, experts: Index) -> Float32:
+        """The weights [T, k] of the experts [T, k]."""
+        picked = np.take_along_axis(self._scores(logits), experts, -1)
+        if self.scoring == "softmax_after":
+            picked = _softmax(picked)
+        if self.normalize:
+            picked = picked / (picked.sum(-1, keepdims=True) + np.float32(self.norm_epsilon))
+        return picked * np.float32(self.scale)
+
+    def _scores(self, logits: Float32) -> Float32:
+        if self.scoring == "softmax":
+            return _softmax(logits)
+        if self.scoring == "sigmoid":
+            return np.exp(-np.logaddexp(np.float32(0), -logits))
+        return logits
+
+    def _within_groups(self, ranked: Float32) -> Float32:
+        grouped = ranked.reshape(len(ranked), self.groups, -1)
+        best = np.sort(grouped, axis=-1)[:, :, ::-1]
+        of_group = best[:, :, 0] if self.group_score == "max" else best[:, :, :2].sum(-1)
+        order = np.argsort(-of_group, axis=-1, kind="stable")
+        allowed = np.zeros(of_group.shape, bool)
+        np.put_along_axis(allowed, order[:, : self.top_groups], True, -1)
+        inside = np.where(allowed[:, :, None], grouped, np.float32(-np.inf))
+        return inside.reshape(ranked.shape)
+
+
+@dataclass(frozen=True)
+class Hints:
+    """What a router's graph says about its configuration.
+
+    Attributes:
+        top_k: k.
+        experts: E.
+        scorings: In the order in which they are tried.
+        constants: Its scalar constants.
+        counts: How many its TopK operators take.
+        biased: It reads a vector [E].
+    """
+
+    top_k: int
+    experts: int
+    scorings: Sequence[str]
+    constants: Sequence[float]
+    counts: Sequence[int]
+    biased: bool
+
+
+#: Runs a router: logits [T, E] and a bias [E] to weights [T, k] and experts [T, k].
+Run = Callable[[Float32, Float32], tuple[Float32, Index]]
+
+
+def recognize(run: Run, hints: Hints) -> Routing | None:
+    """The configuration that gives what ``run`` gives; None if there is none.
+
+    The order of a row's experts does not count: their results are summed.
+    """
+    logits, bias = probes(hints.experts)
+    weights, experts = run(logits, bias)
+    found = _ordered(np.asarray(weights, np.float32), np.asarray(experts, np.intp))
+    for one in _choices(hints):
+        chosen = np.sort(one.choose(logits, bias), axis=-1)
+        if not np.array_equal(chosen, found[1]):
+            continue
+        for whole in _weighings(one, hints, logits, found):
+            if np.allclose(whole.weigh(logits, chosen), found[0], rtol=_TOLERANCE, atol=0):
+                return whole
+    return None
+
+
+def probes(experts: int) -> tuple[Float32, Float32]:
+    """Logits [T, E] of several sizes, without ties, some so low that sigmoids come near a divisor's
+    epsilon; and a bias [E] that changes the choice."""
+    rng = np.random.default_rng(experts)
+
+    def levels() -> npt.NDArray[np.float64]:
+        uneven = np.arange(experts) + rng.uniform(-0.4, 0.4, experts)
+        return rng.permutation(uneven / experts * 5 - 2.5)
+
+    rows = [
+        levels() * size + shift
+        for size, shift in ((0.5, 0), (1, 0), (2, 0), (1, -20), (1, -45))
+        for _ in range(_ROWS)
+    ]
+    bias = levels() / 4
+    return np.array(rows, np.float32), bias.astype(np.float32)
+
+
+def _softmax(x: Float32) -> Float32:
+    raised = np.exp(x - x.max(-1, keepdims=True))
+    result: Float32 = raised / raised.sum(-1, keepdims=True)
+    return result
+
+
+def _ordered(weights: Float32, experts: Index) -> tuple[Float32, Index]:
+    """The pairs of each row by expert."""
+    order = np.argsort(experts, axis=-1)
+    return np.take_along_axis(weights, order, -1), np.take_along_axis(experts, order, -1)
+
+
+def _choices(hints: Hints) -> Iterator[Routing]:
+    """All ways to choose that come into question, the plain ones first."""
+    for scoring in hints.scorings:
+        for corrected in (True, False) if hints.biased else (False,):
+            plain = Routing(hints.top_k, scoring, corrected=corrected)
+            yield plain
+            for groups in range(2, hints.experts // 2 + 1):
+                if hints.experts % groups:
+                    continue
+                for top_groups in (n for n in hints.counts if n < groups):
+                    for score in ("top2_sum", "max"):
+                        yield replace(
+                            plain, groups=groups, top_groups=top_groups, group_score=score
+                        )
+
+
+def _weighings(
+    one: Routing, hints: Hints, logits: Float32, found: tuple[Float32, Index]
+) -> Iterator[Routing]:
+    """``one`` with all ways to weigh that come into question, scaled as ``found`` is."""
+    epsilons = [c for c in dict.fromkeys(hints.constants) if 0 < c < _LARGEST_EPSILON]
+    for normalize, epsilon in ((0, 0.0), *((1, e) for e in (*epsilons, 0.0))):
+        whole = replace(one, normalize=normalize, norm_epsilon=epsilon)
+        # in the middle of the rows, where no sum is near an epsilon
+        ratio = float(np.median(found[0][:_ROWS] / whole.weigh(logits[:_ROWS], found[1][:_ROWS])))
+        for scale in (1.0, *hints.constants, *(1 / c for c in hints.constants if c)):
+            if abs(scale - ratio) <= _TOLERANCE * abs(ratio):
+                yield replace(whole, scale=scale)
+                break

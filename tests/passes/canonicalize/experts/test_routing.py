@@ -1,0 +1,78 @@
+"""Which configuration a router is, told from what it gives on probes."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from optc.passes.canonicalize.experts.routing import Hints, Routing, probes, recognize
+from tests.support.expert_models import route
+from tests.support.ir_text import Array
+
+EXPERTS, CHOSEN = 32, 4
+GROUPS = ((1, 1, "max"), (4, 2, "top2_sum"), (8, 2, "max"))
+
+
+def hints(routing: Routing, first: str) -> Hints:
+    others = [one for one in ("softmax", "softmax_after", "sigmoid") if one != first]
+    constants = [one for one in (routing.norm_epsilon, routing.scale) if one not in (0, 1)]
+    counts = (CHOSEN, 2, routing.top_groups)
+    return Hints(CHOSEN, EXPERTS, (first, *others), constants, counts, routing.corrected)
+
+
+def run_by_oracle(routing: Routing) -> Array:
+    """The oracle as a router, a row's experts in the reverse order."""
+
+    def run(logits: Array, bias: Array) -> tuple[Array, Array]:
+        given = bias if routing.corrected else None
+        how = {k: v for k, v in routing.attributes().items() if k != "top_k"}
+        weights, experts = route(logits, CHOSEN, given, **how)
+        return weights[:, ::-1].astype(np.float32), experts[:, ::-1]
+
+    return run
+
+
+@pytest.mark.parametrize("scoring", ["softmax", "sigmoid", "softmax_after"])
+@pytest.mark.parametrize("corrected", [False, True])
+def test_every_configuration_is_told(scoring: str, corrected: bool) -> None:
+    weighings = [(0, 0.0)] if scoring == "softmax_after" else [(0, 0.0), (1, 0.0), (1, 1e-20)]
+    for (normalize, epsilon), scale, groups in itertools.product(weighings, (1.0, 2.5), GROUPS):
+        count, top, score = groups
+        one = Routing(
+            CHOSEN, scoring, normalize, epsilon, scale, count, top, score, corrected=corrected
+        )
+        assert recognize(run_by_oracle(one), hints(one, scoring)) == one
+
+
+def test_hints_say_which_of_two_equal_scorings_it_is() -> None:
+    """Softmax, choice and division are choice and softmax: fewer exponentials."""
+    one = Routing(CHOSEN, "softmax", normalize=1)
+    assert recognize(run_by_oracle(one), hints(one, "softmax_after")) == Routing(
+        CHOSEN, "softmax_after"
+    )
+
+
+@pytest.mark.parametrize("what", ["weights", "experts", "scale", "bias in the weights"])
+def test_anything_else_is_no_router(what: str) -> None:
+    one = Routing(CHOSEN, "sigmoid", corrected=True)
+    right = run_by_oracle(one)
+
+    def run(logits: Array, bias: Array) -> tuple[Array, Array]:
+        weights, experts = right(logits, bias)
+        if what == "weights":
+            return weights**2, experts
+        if what == "experts":
+            return weights, (experts + 1) % EXPERTS
+        return (weights * 1.7, experts) if what == "scale" else (weights + bias[experts], experts)
+
+    assert recognize(run, hints(replace(one, scale=2.5), "sigmoid")) is None
+
+
+def test_probes_have_no_ties() -> None:
+    logits, bias = probes(512)
+    assert all(len(np.unique(row)) == 512 for row in logits)
+    assert len(np.unique(bias)) == 512
+    assert logits.min() < -45 - 2
