@@ -6,6 +6,7 @@ import onnx_ir as ir
 
 from optc.backend import NATIVE, Support
 from optc.backends.onnxruntime.legalize.pages import PAGED_TYPE, is_paged
+from optc.ir.experts import EXPERT_MATMULS
 from optc.ir.functions import DOMAIN
 from optc.target import Target
 
@@ -22,7 +23,14 @@ _DECOMPOSED = {
     "Bf16Gather": "Gather and Cast",
     "QuantizedGather": "GatherBlockQuantized",
     "RotaryEmbedding": "GroupQueryAttention, or the standard operator",
+    "TopKRouter": "standard operators, its body",
+    "ExpertMatMul": "a Loop over the chosen experts, its body",
+    "Bf16ExpertMatMul": "a Loop over the chosen experts, its body",
+    "QuantizedExpertMatMul": "a Loop over the chosen experts, its body, in float32",
+    "CombineExperts": "Mul and ReduceSum, its body",
 }
+#: Operators whose bodies compute in float32, which engines for CUDA do not.
+_FLOAT32_ONLY = frozenset({"TopKRouter", *EXPERT_MATMULS, "CombineExperts"})
 _UNSUPPORTED = {
     "AdapterMatMul": "slots have no room for LoRA adapters",
     "QuantizedAdapterMatMul": "slots have no room for LoRA adapters",
@@ -50,6 +58,9 @@ def support_of(node: ir.Node, target: Target) -> Support:
         return NATIVE
     if node.op_type in _UNSUPPORTED:
         return Support("unsupported", _UNSUPPORTED[node.op_type])
+    if target.kind == "cuda" and node.op_type in _FLOAT32_ONLY:
+        reason = f"{node.op_type}: mixtures of experts have no form in float16"
+        return Support("unsupported", reason)
     if node.op_type in _DECOMPOSED:
         return Support("decomposed", _DECOMPOSED[node.op_type])
     return NATIVE

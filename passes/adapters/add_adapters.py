@@ -12,6 +12,7 @@ from optc.errors import InputError
 from optc.executable.adapter_spec import AdapterModule, AdapterPart, AdapterSpec
 from optc.forms.form import Form
 from optc.forms.ragged import RaggedStep
+from optc.ir.experts import EXPERT_MATMULS
 from optc.ir.functions import DOMAIN, is_op, make_node
 from optc.ir.graph import constant, remove_unused, width
 from optc.ir.linear import find_linear
@@ -74,6 +75,8 @@ class AddAdapters(Pass):
         modules: list[AdapterModule] = []
         for node in list(model.graph):
             layer = _layer(node)
+            if is_op(node, *EXPERT_MATMULS, domain=DOMAIN):
+                report.skip(node, "experts take no adapters")
             if layer is None or layer.n == vocabulary:
                 continue
             symbol = _row_symbol(node)

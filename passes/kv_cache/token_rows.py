@@ -32,13 +32,21 @@ _ELEMENT_WISE = (
     "Reciprocal",
     "Exp",
     "Erf",
+    "Min",
+    "Max",
+    "Clip",
 )
-_ACTIVATIONS = ("Tanh", "Sigmoid", "Gelu", "Relu", "Swish", "Cos", "Sin")
+_ACTIVATIONS = ("Tanh", "Sigmoid", "Gelu", "Relu", "Swish", "Softplus", "Cos", "Sin")
 _ANY_RANK = frozenset((*_ELEMENT_WISE, *_ACTIVATIONS, "Cast", "Identity", "MatMul", "Constant"))
 #: Standard operators with an ``axis`` attribute that must mean the last axis.
 _AXIS = frozenset({"Split", "Concat", "RMSNormalization", "LayerNormalization", "Softmax"})
 #: Operators of ours that are token-wise whatever the rank.
-_OURS = frozenset({"HeadRMSNorm", "GatedActivation", "AddRMSNorm", "Attention"})
+_OURS = frozenset(
+    {
+        *("HeadRMSNorm", "GatedActivation", "AddRMSNorm", "Attention"),
+        *("TopKRouter", "ExpertMatMul", "CombineExperts"),
+    }
+)
 #: Operators whose output has the type of their first input.
 _KEEP_TYPE = ("Unsqueeze", "Identity")
 

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 import onnx_ir as ir
 
+from optc.passes.quantize.experts.counts import expert_facts, expert_warnings
 from optc.passes.quantize.gptq.factor import Float64, factor_of
 from optc.reference.observers import BlockValues
 from optc.reference.partition import Block
@@ -83,6 +84,7 @@ class Adequacy:
         self._moments = moments
         self._tokens: dict[str, tuple[int, int]] = {}
         self._unseen: dict[str, float] = {}
+        self._experts: dict[str, list[int]] = {}
 
     def add(self, name: str, sums: HalfSums) -> None:
         """Take the sums of all windows of one input, which layer ``name`` reads."""
@@ -90,18 +92,23 @@ class Adequacy:
         if self._moments and (unseen := sums.unseen()) is not None:
             self._unseen[name] = unseen
 
+    def add_experts(self, name: str, counts: Iterable[int]) -> None:
+        """Take the tokens that each expert of a layer got; ``name`` is its first weight's."""
+        self._experts[name] = [int(count) for count in counts]
+
     def state(self) -> dict[str, Any]:
         """What was collected, as JSON values."""
-        return {"tokens": self._tokens, "unseen": self._unseen}
+        return {"tokens": self._tokens, "unseen": self._unseen, "experts": self._experts}
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """Take what `state` gave."""
         self._tokens = {name: (tokens, width) for name, (tokens, width) in state["tokens"].items()}
         self._unseen = dict(state["unseen"])
+        self._experts = dict(state["experts"])
 
     def facts(self) -> dict[str, Any]:
         """Figures of the inputs that have the least, by the weight that reads them."""
-        facts: dict[str, Any] = {}
+        facts: dict[str, Any] = expert_facts(self._experts)
         if self._tokens:
             name = min(self._tokens, key=self._per_input)
             facts["least_tokens_per_input"] = {
@@ -121,7 +128,7 @@ class Adequacy:
 
     def warnings(self) -> list[str]:
         """Why the text was not enough, one sentence each."""
-        found = []
+        found = expert_warnings(self._experts)
         few = [name for name in self._tokens if self._per_input(name) < LEAST_TOKENS]
         if self._moments and few:
             name = min(few, key=self._per_input)

@@ -10,13 +10,16 @@ import numpy as np
 import onnx_ir as ir
 
 from optc.executable.executable import Int32
+from optc.ir.experts import ExpertLinear, find_expert_linears
 from optc.ir.linear import Linear, find_linears
 from optc.passes.quantize.adequacy import Adequacy, AdequacyObserver
+from optc.passes.quantize.experts.counts import ExpertCounter
 from optc.passes.quantize.range_search import METHODS
 from optc.passes.quantize.reads_text import ReadsText
 from optc.passes.quantize.statistics import (
     CHANNEL_MEAN,
     CHANNEL_RANGE,
+    EXPERT_TOKENS,
     INPUT_HESSIAN,
     INPUT_HISTOGRAM,
     INPUT_RANGE,
@@ -40,7 +43,8 @@ class Calibrate(ReadsText):
     The graph stays as it is: the magnitudes go into the model's calibration store, where static
     quantization reads them, and GPTQ the Hessians. One layer after the other is run by ONNX
     Runtime, for all windows, so that memory stays bounded; Hessians beyond 256 MiB lie in a
-    temporary file.
+    temporary file. Of mixtures of experts it counts the tokens that each expert gets, and names
+    those that get hardly any.
 
     Attributes:
         hessians: Note E[x xᵀ] of each layer's input x, too.
@@ -142,8 +146,11 @@ class Calibrate(ReadsText):
             )
             observers.append(keep)
         channels = ChannelObserver(readers if self.channels else ())
-        observers.append(channels)
+        experts = find_expert_linears(model.graph)
+        counter = ExpertCounter(experts)
+        observers += [channels, counter]
         observe(model, tokens, observers, usable_threads())
+        _note_experts(experts, counter, store, adequacy)
         for value, seen in channels.found.items():
             store.put(readers[value], CHANNEL_MEAN, seen.mean)
             store.put(readers[value], CHANNEL_RANGE, seen.largest)
@@ -154,6 +161,19 @@ class Calibrate(ReadsText):
             store.put(names, INPUT_HISTOGRAM, np.array([*one.counts, one.limit]))
         find = METHODS[self.ranges]
         return {value: find(one) for value, one in histograms.histograms.items()}
+
+
+def _note_experts(
+    experts: Sequence[ExpertLinear],
+    counter: ExpertCounter,
+    store: CalibrationStore,
+    adequacy: Adequacy,
+) -> None:
+    """Keep how many tokens each expert got, as a statistic of all weights of its layer."""
+    for value, counts in counter.counts.items():
+        readers = [one.linear for one in experts if one.experts is value]
+        adequacy.add_experts(readers[0].name, counts)
+        store.put([name for one in readers for name in weights_of(one)], EXPERT_TOKENS, counts)
 
 
 def note_input_range(store: CalibrationStore, linear: Linear, magnitude: float) -> None:

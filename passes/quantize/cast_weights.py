@@ -9,6 +9,7 @@ from typing import ClassVar
 import ml_dtypes
 import onnx_ir as ir
 
+from optc.ir.experts import ExpertLinear, feeds_router, find_expert_linear
 from optc.ir.functions import is_op, make_node
 from optc.ir.graph import add_initializer, remove_unused, replace_node
 from optc.ir.linear import Linear, find_linear, head_of, sources
@@ -20,7 +21,8 @@ from optc.pipeline.base import Pass, PassReport
 
 @dataclass(frozen=True)
 class CastWeights(Pass):
-    """Every linear layer becomes ``optc::Bf16MatMul``, its bias folded in.
+    """Every linear layer becomes ``optc::Bf16MatMul``, its bias folded in, and every
+    ``optc::ExpertMatMul`` an ``optc::Bf16ExpertMatMul``. The layer before a router stays float32.
 
     An embedding tied to a head that is cast becomes ``optc::Bf16Gather`` from the head's weight;
     any other is looked up in a bfloat16 table of its own and widened.
@@ -56,8 +58,14 @@ class CastWeights(Pass):
         head = head_of(model)
         weights: dict[ir.Value, ir.Value] = {}
         for node in list(model.graph):
-            linear = find_linear(node)
+            linear, experts = find_linear(node), find_expert_linear(node)
+            if experts is not None:
+                _cast_experts(model, experts)
+                report.add(f"{self.dtype}, experts")
             if linear is None:
+                continue
+            if feeds_router(linear.output):
+                report.skip(linear.matmul, "a router reads its result: it stays float32")
                 continue
             if head is not None and linear.matmul is head.matmul and not self.head:
                 report.skip(linear.matmul, "the head stays float32 (head=false)")
@@ -77,6 +85,18 @@ class CastWeights(Pass):
             _cast_embeddings(model, head.weight if head is not None else None, tied, report)
         remove_unused(model)
         return report
+
+
+def _cast_experts(model: ir.Model, experts: ExpertLinear) -> None:
+    linear = experts.linear
+    new = make_node(
+        model,
+        "Bf16ExpertMatMul",
+        [linear.x, experts.experts, _cast(model.graph, linear), linear.bias],
+        experts.attributes,
+        name=linear.matmul.name,
+    )
+    replace_node([linear.matmul], [new], [linear.output], new.outputs)
 
 
 def _cast_embeddings(

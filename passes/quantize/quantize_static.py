@@ -13,6 +13,7 @@ import onnx_ir as ir
 from optc.forms.form import Form
 from optc.forms.ragged import RaggedStep
 from optc.ir.emit import Emitter, dims_of
+from optc.ir.experts import find_expert_linear
 from optc.ir.functions.block_fp4 import BLOCK
 from optc.ir.graph import add_initializer, remove_unused, replace_node
 from optc.ir.linear import Linear, find_linear, head_of, sources
@@ -112,6 +113,8 @@ class QuantizeStatic(Pass):
         activations: dict[ir.Value, ir.Value] = {}
         for node in list(model.graph):
             linear = find_linear(node)
+            if (experts := find_expert_linear(node)) is not None:
+                report.skip(node, f"{experts.linear.name}: experts have no static quantization")
             if linear is None:
                 continue
             known = input_range(store, linear)

@@ -10,6 +10,7 @@ from typing import ClassVar, NoReturn
 import onnx_ir as ir
 
 from optc.errors import InputError
+from optc.ir.experts import feeds_router, find_expert_linear, find_expert_linears
 from optc.ir.graph import remove_unused
 from optc.ir.linear import Linear, find_linear, find_linears, head_of
 from optc.passes.quantize.float_formats.codebook import STORED, store_layers
@@ -33,6 +34,8 @@ from optc.reference.calibration import calibration_of
 _INTEGERS = "int"
 #: Options that go with every format.
 _GENERAL = frozenset({"format", "method"})
+#: Why the layer before a router is left alone.
+ROUTER_STAYS = "a router reads its result: it stays float"
 
 
 @dataclass(frozen=True)
@@ -46,7 +49,12 @@ class QuantizeWeights(Pass):
         3. the head, if ``head``: in ``head_bits``; of 8 bits, per channel unless these are the
            layers' bits;
         4. the embedding, if ``embedding``: the quantized head itself where they are tied, else
-           int8 per row.
+           int8 per row;
+        5. ``optc::ExpertMatMul`` as a linear layer, with a scale for each row of each expert. GPTQ
+           rounds it plainly: no Hessian tells what one expert reads.
+
+    The layer that gives a router its logits stays float: a small error there is another choice of
+    experts, and it is a small share of the weights.
 
     Attributes:
         bits: 8 or 4, of all layers but the head; 6, 5, 3 and 2 with integer scales of groups.
@@ -144,7 +152,7 @@ class QuantizeWeights(Pass):
 
     def for_part(self, part: ir.Model) -> QuantizeWeights:
         """Without formats of weights that the part lacks."""
-        return replace(self, layer_bits=self.layer_schemes.texts_of(find_linears(part)))
+        return replace(self, layer_bits=self.layer_schemes.texts_of(_layers(part)))
 
     def reading_bytes(self, model: ir.Model, earlier: Sequence[Pass] = ()) -> int:
         """Factors of Hessians, with GPTQ: of all layers, unless a pass has rounded these before."""
@@ -168,10 +176,15 @@ class QuantizeWeights(Pass):
         if self.format != _INTEGERS:
             return store_layers(model, STORED[self.format], factors, f"pass {self.name}")
         work = QuantizedLayers(model, report, factors)
-        self.layer_schemes.check_names(find_linears(model))
+        self.layer_schemes.check_names(_layers(model))
         for node in list(model.graph):
-            linear = find_linear(node)
+            linear, experts = find_linear(node), find_expert_linear(node)
+            if experts is not None:
+                work.quantize_experts(experts, self.scheme_of(experts.linear, report))
             if linear is None:
+                continue
+            if feeds_router(linear.output):
+                report.skip(linear.matmul, ROUTER_STAYS)
                 continue
             is_head = head is not None and linear.initializer is head.initializer
             if is_head and not self.head:
@@ -217,3 +230,9 @@ class QuantizeWeights(Pass):
                 "leave propagate-errors, allocate-bits and smooth: {method: awq} out",
             )
         return Scheme(bits, self.group_size, self.symmetric, self.group_scales == "int")
+
+
+def _layers(model: ir.Model) -> list[Linear]:
+    """All layers whose weights may have formats of their own."""
+    experts = find_expert_linears(model.graph)
+    return [*find_linears(model), *(one.linear for one in experts)]

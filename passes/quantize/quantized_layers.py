@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import onnx_ir as ir
 
+from optc.ir.experts import ExpertLinear, find_expert_linear
 from optc.ir.functions import is_op, make_node
 from optc.ir.graph import add_initializer, replace_node
 from optc.ir.linear import Linear, sources
@@ -62,11 +63,46 @@ class QuantizedLayers:
 
     def quantize_linear(self, linear: Linear, scheme: Scheme) -> None:
         """Case 1: replace the linear layer."""
+        parts, quantize = self._parts_of(linear, scheme), self._quantized(linear)
+        node = make_node(
+            self.model,
+            "QuantizedMatMul",
+            [*quantize.outputs, *parts.operands[:3], linear.bias, *parts.operands[3:]],
+            parts.attributes,
+            name=linear.matmul.name,
+        )
+        replace_node(linear.nodes, [node], [linear.output], node.outputs)
+        self.report.add(f"{scheme.label}, gptq" if self._by_gptq(linear) else scheme.label)
+
+    def quantize_experts(self, experts: ExpertLinear, scheme: Scheme) -> None:
+        """Case 5: replace a matmul by experts."""
+        linear = experts.linear
+        parts, quantize = self._parts_of(linear, scheme), self._quantized(linear)
+        node = make_node(
+            self.model,
+            "QuantizedExpertMatMul",
+            [
+                *(*quantize.outputs, experts.experts),
+                *(*parts.operands[:3], linear.bias, *parts.operands[3:]),
+            ],
+            {**parts.attributes, **experts.attributes},
+            name=linear.matmul.name,
+        )
+        replace_node([linear.matmul], [node], [linear.output], node.outputs)
+        how = "experts" if self._factors is None else "experts rounded plainly"
+        self.report.add(f"{scheme.label}, {how}")
+
+    def _parts_of(self, linear: Linear, scheme: Scheme) -> _Parts:
+        """The quantized weight of ``linear``, in the graph once."""
         parts = self.weights.get(linear.initializer)
         if parts is None:
             metadata = sources_metadata(sources([linear]))
             parts = self._add_parts(self._rows(linear, scheme), linear.name, metadata)
             self.weights[linear.initializer] = parts
+        return parts
+
+    def _quantized(self, linear: Linear) -> ir.Node:
+        """What quantizes the operand of ``linear``, once for all who read that."""
         quantize = self._activations.get(linear.x)
         if quantize is None:
             names = [f"{linear.x.name}.q", f"{linear.x.name}.s"]
@@ -80,15 +116,7 @@ class QuantizedLayers:
             )
             self.model.graph.insert_before(linear.matmul, [quantize])
             self._activations[linear.x] = quantize
-        node = make_node(
-            self.model,
-            "QuantizedMatMul",
-            [*quantize.outputs, *parts.operands[:3], linear.bias, *parts.operands[3:]],
-            parts.attributes,
-            name=linear.matmul.name,
-        )
-        replace_node(linear.nodes, [node], [linear.output], node.outputs)
-        self.report.add(f"{scheme.label}, gptq" if self._by_gptq(linear) else scheme.label)
+        return quantize
 
     def quantize_embeddings(self, head: LazyWeight | None, tied: _Parts | None) -> None:
         """Case 4: lookups in constant tables [V, D] become ``optc::QuantizedGather``."""
@@ -133,7 +161,9 @@ class QuantizedLayers:
         return quantized_rows(linear.weight, scheme, name, self._rounder(linear))
 
     def _by_gptq(self, linear: Linear) -> bool:
-        return self._factors is not None and not is_left(calibration_of(self.model), linear)
+        if self._factors is None or find_expert_linear(linear.matmul) is not None:
+            return False
+        return not is_left(calibration_of(self.model), linear)
 
     def _rounder(self, linear: Linear) -> RoundRows | None:
         if self._factors is None or not self._by_gptq(linear):

@@ -7,3 +7,5 @@ INPUT_RANGE, INPUT_HESSIAN = "input_range", "input_hessian"
 CHANNEL_MEAN, CHANNEL_RANGE = "channel_mean", "channel_range"
 #: Counts of |x| in equal bins and, last, the upper end of the last bin: float64 [2049].
 INPUT_HISTOGRAM = "input_histogram"
+#: How many tokens each expert of a layer got, int64 [E].
+EXPERT_TOKENS = "expert_tokens"

@@ -12,6 +12,7 @@ import onnx_ir as ir
 
 from optc.errors import InputError
 from optc.executable.executable import Int32
+from optc.ir.experts import refuse_experts
 from optc.ir.linear import find_linears
 from optc.passes.prune.structured.check import check_structure
 from optc.passes.prune.structured.decisions import Decisions, Ledger
@@ -69,6 +70,15 @@ class PruneStructures(ReadsText):
 
         wide = dtype_of(FLOAT32).itemsize
         return propagating(model, self.shape, dtype_of(products_here()).itemsize, wide)
+
+    def requires(self, model: ir.Model) -> None:
+        """As of passes that read a text; and no experts, whose sizes are in no target.
+
+        Raises:
+            UnsupportedError: The model has experts.
+        """
+        super().requires(model)
+        refuse_experts(model, f"pass {self.name}")
 
     def ensures(self, model: ir.Model) -> None:
         """Heads, keys and values, and shapes are those of one model."""

@@ -12,6 +12,7 @@ import onnx_ir as ir
 
 from optc.errors import InputError
 from optc.executable.executable import Int32
+from optc.ir.experts import refuse_experts
 from optc.ir.linear import Linear, find_linears, head_of
 from optc.ir.weights import Array, LazyWeight
 from optc.passes.prune.weights.amounts import PATTERNS, Amount, LayerAmounts, amount_of
@@ -93,11 +94,13 @@ class PruneWeights(ReadsText):
         return LayerAmounts.read(default, self.layer_sparsity, where)
 
     def requires(self, model: ir.Model) -> None:
-        """It is known whose tokenizer reads the text, if one is read.
+        """It is known whose tokenizer reads the text, if one is read; and no experts.
 
         Raises:
             InputError: It is not.
+            UnsupportedError: The model has experts.
         """
+        refuse_experts(model, f"pass {self.name}")
         if self._method.reads_inputs:
             super().requires(model)
 

@@ -11,6 +11,7 @@ import onnx_ir as ir
 
 from optc.errors import InputError
 from optc.executable.executable import Int32
+from optc.ir.experts import refuse_experts
 from optc.passes.quantize.budget.amounts import Budget, Footprint
 from optc.passes.quantize.budget.footprint import footprint
 from optc.passes.quantize.budget.groups import Group, groups_of
@@ -70,6 +71,15 @@ class AllocateBits(ReadsText):
         if not self.formats or self.measured_windows < 1:
             option = "measured_windows" if self.formats else "formats"
             raise InputError(f"{option} must name at least one", where=f"pass {self.name}")
+
+    def requires(self, model: ir.Model) -> None:
+        """As of passes that read a text; and no experts, which are in no budget.
+
+        Raises:
+            UnsupportedError: The model has experts.
+        """
+        super().requires(model)
+        refuse_experts(model, f"pass {self.name}")
 
     def samples(self) -> Sequence[ir.Node]:
         """Layers of all formats."""

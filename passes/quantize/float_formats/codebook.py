@@ -7,6 +7,7 @@ import numpy as np
 import onnx_ir as ir
 
 from optc.ir.emit import Emitter
+from optc.ir.experts import find_expert_linears
 from optc.ir.functions import make_node
 from optc.ir.graph import add_initializer, replace_node
 from optc.ir.linear import Linear, find_linears, head_of, sources
@@ -37,6 +38,10 @@ def store_layers(model: ir.Model, form: Format, factors: Factors | None, where: 
     """
     report, head = PassReport(), head_of(model)
     weights = bits = 0
+    for experts in find_expert_linears(model.graph):
+        report.skip(
+            experts.linear.matmul, f"experts are not stored in {form.name}: they stay float"
+        )
     for linear in find_linears(model):
         rows, columns = linear.weight.rows_shape
         if head is not None and linear.matmul is head.matmul:

@@ -10,6 +10,7 @@ import numpy as np
 import onnx_ir as ir
 
 from optc.blas_threads import one_blas_thread
+from optc.ir.experts import feeds_router
 from optc.ir.linear import Linear
 from optc.ir.quantized_rows import QuantizedTile, joined_tiles
 from optc.passes.quantize.affine import RoundRows, dequantize_rows, quantize_rows, zeros_of
@@ -50,17 +51,20 @@ class QuantizeLayers:
         hessian: Float64,
         corrections: Mapping[ir.Value, Correction],
     ) -> Mapping[ir.Value, Array]:
-        """Keep the rows of each layer, unless they are kept, and give what they stand for."""
+        """Keep the rows of each layer, unless they are kept, and give what they stand for; layers
+        before a router stay as they are."""
         replaced: dict[ir.Value, Array] = {}
         rounders = _Rounders(self.quantize, hessian)
-        for linear in readers:
+        quantized = [linear for linear in readers if not feeds_router(linear.output)]
+        for linear in quantized:
             scheme = self.quantize.scheme_of(linear, PassReport())
             if find_rows(self.store, linear, scheme, linear.name) is None:
                 correction = corrections.get(linear.initializer, Correction())
                 rows = _rounded(linear, scheme, correction, rounders.of(linear, scheme))
                 keep_rows(self.store, linear, scheme, rows)
             replaced[linear.initializer] = _kept_weight(self.store, linear, scheme)
-        self.report.add("linear layer", len(readers))
+        if quantized:
+            self.report.add("linear layer", len(quantized))
         return replaced
 
 

@@ -1,0 +1,1 @@
+"""What quantization needs to know of experts."""
