@@ -153,3 +153,24 @@ def take_rows(weight: LazyWeight, kept: Array) -> LazyWeight:
         weight.name or "",
         transposed=weight.transposed,
     )
+
+
+def permute_rows(weight: LazyWeight, order: Array) -> LazyWeight:
+    """Rows of a weight in any order; of a tile, those that lie close together are read at once.
+
+    Args:
+        weight: By rows [N, ...].
+        order: [M] index of the row at each place; rows may be left out or come again.
+    """
+
+    def read(start: int, stop: int) -> Array:
+        wanted, places = np.unique(order[start:stop], return_inverse=True)
+        return take_rows(weight, wanted).read_rows(0, len(wanted))[places]
+
+    return LazyWeight(
+        read,
+        (len(order), *weight.rows_shape[1:]),
+        weight.dtype,
+        weight.name or "",
+        transposed=weight.transposed,
+    )

@@ -18,7 +18,9 @@ from optc.passes.canonicalize.find_norms import FindNorms
 from optc.passes.canonicalize.find_rotary import FindRotary
 from optc.passes.canonicalize.fold_constants import FoldConstants
 from optc.passes.canonicalize.fold_heads import FoldHeads
+from optc.passes.canonicalize.fold_tokens import FoldTokens
 from optc.passes.canonicalize.fold_weights import FoldWeights
+from optc.passes.canonicalize.probe_heads import ProbeHeads
 from optc.passes.canonicalize.remove_no_ops import RemoveNoOps
 from optc.passes.canonicalize.slices_to_split import SlicesToSplit
 from optc.pipeline.base import Pass, PassReport
@@ -30,8 +32,10 @@ STEPS: tuple[Pass, ...] = (
     FoldWeights(),
     FindExperts(),
     FindRouter(),
+    FoldTokens(),
     FindNorms(),
     FindRotary(),
+    ProbeHeads(),
     FindAttention(),
     FoldHeads(),
     SlicesToSplit(),

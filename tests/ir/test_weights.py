@@ -8,7 +8,14 @@ import onnx_ir as ir
 import pytest
 
 from optc.ir.quantized_rows import QuantizedRows, QuantizedTile
-from optc.ir.weights import TILE_ELEMENTS, LazyWeight, as_lazy, concatenate_rows, take_rows
+from optc.ir.weights import (
+    TILE_ELEMENTS,
+    LazyWeight,
+    as_lazy,
+    concatenate_rows,
+    permute_rows,
+    take_rows,
+)
 from tests.support.ir_text import Array, f32
 
 
@@ -119,3 +126,17 @@ def test_rows_are_taken_in_tiles(transposed: bool) -> None:
     assert reader.reads == [(0, 10), (40, 46), (199, 200)], "what lies between is not read"
     for start, stop in [(0, 1), (2, 5), (3, 8), (7, 8)]:
         np.testing.assert_array_equal(taken.read_rows(start, stop), wanted[start:stop])
+
+
+@pytest.mark.parametrize("transposed", [False, True])
+def test_rows_in_another_order(transposed: bool) -> None:
+    table = np.random.default_rng(1).normal(size=(200, 3)).astype(np.float32)
+    reader = Counted(table)
+    weight = LazyWeight(reader, table.shape, ir.DataType.FLOAT, "w", transposed=transposed)
+    order = np.array([3, 1, 150, 3, 2, 149, 0])
+    mixed = permute_rows(weight, order)
+    wanted = table[order]
+    np.testing.assert_array_equal(mixed.numpy(), wanted.T if transposed else wanted)
+    assert reader.reads == [(0, 4), (149, 151)], "what lies between is not read"
+    for start, stop in [(0, 1), (2, 5), (3, 7)]:
+        np.testing.assert_array_equal(mixed.read_rows(start, stop), wanted[start:stop])

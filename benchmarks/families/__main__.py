@@ -1,0 +1,99 @@
+"""Which causal-LM types of transformers optc takes, and what is proved of each.
+
+    python -m benchmarks.families [--only TYPE]… [--last STAGE] [--json FILE] [--table FILE]
+
+Every type of ``MODEL_FOR_CAUSAL_LM_MAPPING_NAMES`` is built as a tiny random model in a child
+process, saved as people publish it, and taken through the stages: built, imported, canonical,
+reference equal (the dense form in ONNX Runtime gives transformers' logits), planned (TVM has code
+for every node), tokens equal (32 greedy tokens of TVM's float32 engine are transformers'), int8
+gated. ``--last`` ends earlier: "planned" takes ten seconds a type, "tokens equal" a minute.
+
+A result is written when it is there, and a type that the file has at the wanted stage is not
+measured again, unless ``--again``. ``--table`` writes the page ``docs/families.md``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
+
+from benchmarks.families.encoders import is_encoder_half
+from benchmarks.families.page import page
+from benchmarks.families.results import Results
+from optc.child_job import ChildJob
+from optc.errors import OptcError
+
+ROOT = Path(__file__).resolve().parents[2]
+RESULT = ROOT / "optc/cli/families.json"
+STAGES = (
+    *("built", "imported", "canonical", "reference equal", "planned", "tokens equal"),
+    "int8 gated",
+)
+_MEMORY = 6 << 30
+
+
+def main() -> None:
+    """Measure what is not known yet, one type after another."""
+    parser = argparse.ArgumentParser(prog="benchmarks.families", description=__doc__)
+    parser.add_argument("--only", action="append", default=[], help="a type; may be given again")
+    parser.add_argument("--last", choices=STAGES, default="tokens equal", help="the last stage")
+    parser.add_argument("--again", action="store_true", help="measure what is known, too")
+    parser.add_argument("--failed", action="store_true", help="again those that stopped before")
+    parser.add_argument("--timeout", type=float, default=400, help="seconds for a type")
+    parser.add_argument("--json", type=Path, default=RESULT)
+    parser.add_argument("--table", type=Path)
+    args = parser.parse_args()
+    unknown = sorted(set(args.only) - set(MODEL_FOR_CAUSAL_LM_MAPPING_NAMES))
+    if unknown:
+        sys.exit(f"no such type: {', '.join(unknown)}")
+    results = Results(args.json)
+    for kind in args.only or sorted(MODEL_FOR_CAUSAL_LM_MAPPING_NAMES):
+        known = results.get(kind)
+        if known is not None and not args.again and not _wanted(known, args.last, args.failed):
+            continue
+        found = measured(kind, args.last, args.timeout)
+        results.put(kind, found)
+        print(f"{kind}: {(found['stages'] or ['nothing'])[-1]} {found['reason']}", flush=True)
+    print(results.summary())
+    if args.table is not None:
+        args.table.write_text(page(results.content()))
+
+
+def _wanted(known: dict[str, Any], last: str, failed: bool) -> bool:
+    """Whether a known type is measured on: to a later stage, or where it failed."""
+    if known["group"] == "encoder half" or last in known["stages"]:
+        return False
+    return failed or not known["reason"]
+
+
+def measured(kind: str, last: str, timeout_s: float) -> dict[str, Any]:
+    """What is proved of a type, by a child that may take so long."""
+    found: dict[str, Any] = {"type": kind, "stages": [], "reason": ""}
+    group = "encoder half" if is_encoder_half(kind) else "decoder"
+    if group == "encoder half":
+        reason = "an encoder, or half of an encoder-decoder; nobody serves it as a language model"
+        return found | {"group": group, "reason": reason}
+    job = ChildJob(
+        "benchmarks.families.child", "the model", kind, "see the child's last lines", timeout_s
+    )
+    with tempfile.TemporaryDirectory(prefix="optc-survey-") as folder:
+        kept = Path(folder) / "kept.json"
+        request = {"type": kind, "last": last, "kept": str(kept)}
+        try:
+            found = job.run(json.dumps(request), _MEMORY)
+        except OptcError as error:
+            found = json.loads(kept.read_text()) if kept.exists() else found
+            message = str(error.to_json()["message"])
+            stage = found.pop("trying", "start")
+            found["reason"] = f"{stage}: {message.rsplit(' | ', 1)[-1]}"
+    return found | {"group": group}
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,196 @@
+"""What is proved of a type, stage after stage; each needs the one before."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx_ir as ir
+import onnxruntime
+from transformers import PreTrainedModel
+
+import optc
+from benchmarks.families import models
+from benchmarks.families.tiny import layer_kinds, missing_kinds, tiny_config
+from optc import registry
+from optc.errors import OptcError, UnsupportedError
+from optc.importer import ImportedModel, import_model
+from optc.passes.canonicalize import Canonicalize
+from optc.recipe import load_recipe
+from optc.target import parse_target
+
+#: Largest difference of logits relative to the largest, of float32 arithmetic in another order.
+TOLERANCE = 1e-4
+#: Backends whose answer to every node is recorded, with a target of each.
+ENGINES = {"tvm": "native", "onnxruntime": "native", "tensorrt": "sm_89", "tvm-cuda": "sm_90"}
+#: int8 must not lose more on random weights, whose logits lie close together.
+BOUNDS = {"kl_mean": 0.05, "kl_p99": 0.5, "top1_agreement": 0.8, "perplexity_ratio": 1.1}
+
+
+@dataclass
+class Proof:
+    """What is known of one type so far.
+
+    Attributes:
+        kind: The ``model_type``.
+        folder: Where its files may lie.
+        found: The JSON that is reported.
+    """
+
+    kind: str
+    folder: Path
+    found: dict[str, Any] = field(default_factory=dict)
+    model: PreTrainedModel | None = None
+    imported: ImportedModel | None = None
+    dense: ir.Model | None = None
+
+    @property
+    def source(self) -> Path:
+        """The folder of the tiny model."""
+        return self.folder / "model"
+
+
+def build(proof: Proof) -> None:
+    """A tiny model is built, with every kind of layer, and saved.
+
+    Raises:
+        UnsupportedError: The tiny configuration lost a kind of layer.
+    """
+    config = tiny_config(proof.kind)
+    lost = missing_kinds(proof.kind, config)
+    if lost:
+        raise UnsupportedError(
+            f"the tiny configuration has no layer of {', '.join(lost)}", where=proof.kind
+        )
+    proof.found["layers"] = layer_kinds(config)
+    proof.model = models.build(config)
+    proof.found["class"] = type(proof.model).__name__
+    models.save(proof.model, proof.source)
+
+
+def imported(proof: Proof) -> None:
+    """The folder is imported."""
+    proof.imported = import_model(proof.source)
+
+
+def canonical(proof: Proof) -> None:
+    """The graph is in the dense form."""
+    assert proof.imported is not None
+    proof.dense = proof.imported.model.clone()
+    Canonicalize().run(proof.dense)
+
+
+def reference_equal(proof: Proof) -> None:
+    """The dense form gives transformers' logits in ONNX Runtime.
+
+    Raises:
+        UnsupportedError: They differ.
+    """
+    assert proof.model is not None
+    assert proof.dense is not None
+    ids = models.tokens()
+    positions = np.broadcast_to(np.arange(ids.shape[1]), ids.shape).copy()
+    content = ir.to_proto(proof.dense).SerializeToString()
+    session = onnxruntime.InferenceSession(content, providers=["CPUExecutionProvider"])
+    found = session.run(None, {"input_ids": ids, "position_ids": positions})[0]
+    expected = models.logits(proof.model, ids)
+    error = float(np.abs(found - expected).max() / np.abs(expected).max())
+    proof.found["error"] = error
+    if not error < TOLERANCE:
+        raise UnsupportedError(f"logits differ by {error:.1e} of the largest", where=proof.kind)
+
+
+def planned(proof: Proof) -> None:
+    """The passes of fp32 run through, and TVM has code for every node.
+
+    Raises:
+        UnsupportedError: It has not; names the operators.
+    """
+    assert proof.imported is not None
+    model = proof.imported.model.clone()
+    load_recipe("fp32").pipeline.run(model)
+    refused = {name: _refused(model, name, target) for name, target in ENGINES.items()}
+    proof.found["engines"] = [name for name, reasons in refused.items() if not reasons]
+    if refused["tvm"]:
+        raise UnsupportedError("; ".join(refused["tvm"]), where="tvm backend")
+
+
+def _refused(model: ir.Model, name: str, target: str) -> list[str]:
+    """Operators that a backend has no code for, with its reasons."""
+    backend = registry.backend(name)
+    found = {n.op_type: backend.supports(n, parse_target(target)) for n in model.graph}
+    return [f"{op}: {s.reason}" for op, s in found.items() if s.how == "unsupported"]
+
+
+def tokens_equal(proof: Proof) -> None:
+    """TVM's float32 engine gives transformers' greedy tokens.
+
+    Raises:
+        UnsupportedError: It gives others.
+    """
+    assert proof.model is not None
+    artifact = optc.compile(proof.source, "fp32", proof.folder / "fp32", no_gates=True)
+    with optc.load(artifact.path, kv_memory="4MiB") as engine:
+        sampling = optc.SamplingParams(temperature=0, max_tokens=models.NEW_TOKENS, ignore_eos=True)
+        results = engine.generate(models.prompts(), sampling)
+    for prompt, result in zip(models.prompts(), results, strict=True):
+        expected = models.greedy(proof.model, prompt)
+        if list(result.token_ids) != expected:
+            pairs = zip(result.token_ids, expected, strict=True)
+            first = next(i for i, (a, b) in enumerate(pairs) if a != b)
+            raise UnsupportedError(f"greedy token {first + 1} differs", where=proof.kind)
+
+
+def int8_gated(proof: Proof) -> None:
+    """int8-fused compiles, within `BOUNDS`."""
+    gates = [f"{name}={bound}" for name, bound in BOUNDS.items()]
+    artifact = optc.compile(proof.source, "int8-fused", proof.folder / "int8", gate=gates)
+    values = {gate["name"]: gate["value"] for gate in artifact.report()["gates"]}
+    proof.found["int8_kl"] = values["kl_mean"]
+
+
+#: Stages by name, in order, and the function that proves each.
+STAGES: dict[str, Callable[[Proof], None]] = {
+    "built": build,
+    "imported": imported,
+    "canonical": canonical,
+    "reference equal": reference_equal,
+    "planned": planned,
+    "tokens equal": tokens_equal,
+    "int8 gated": int8_gated,
+}
+
+
+def prove(kind: str, last: str, folder: Path, keep: Callable[[dict[str, Any]], None]) -> None:
+    """Go through the stages up to ``last`` until one does not hold.
+
+    Args:
+        kind: The ``model_type``.
+        last: Name of the last stage.
+        folder: Empty, for files.
+        keep: Told what is known after each stage: stages that hold, and why the next does not.
+    """
+    proof = Proof(kind, folder)
+    proof.found = {"type": kind, "stages": [], "reason": ""}
+    for name, stage in STAGES.items():
+        proof.found["trying"] = name
+        keep(proof.found)
+        try:
+            stage(proof)
+        except OptcError as error:
+            proof.found["reason"] = reason_of(error)
+            break
+        proof.found["stages"].append(name)
+        if name == last:
+            break
+    del proof.found["trying"]
+    keep(proof.found)
+
+
+def reason_of(error: OptcError) -> str:
+    """Where and why, in one line."""
+    text = error.to_json()
+    return f"{text['where']}: {text['message']}" if text["where"] else str(text["message"])

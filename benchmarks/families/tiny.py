@@ -1,0 +1,166 @@
+"""Configurations of a type's own class, shrunk: every size small, every kind of layer kept.
+
+Sizes are known by the names that families use for them (`_SIZES`). A list that holds one entry a
+layer says which kinds of layers a model mixes: layers are chosen so that every kind is there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from transformers import CONFIG_MAPPING, PretrainedConfig
+
+#: Layers of a tiny model, if its kinds do not need more.
+LAYERS = 3
+MOST_LAYERS = 6
+VOCABULARY = 160
+CONTEXT = 128
+#: Shorter than the sequences that are compared.
+WINDOW = 8
+HIDDEN = 64
+_SMALL = 16
+
+_SIZES: dict[int, tuple[str, ...]] = {
+    HIDDEN: (
+        *("hidden_size", "n_embd", "d_model", "emb_dim", "embedding_dim", "embedding_size"),
+        *("word_embed_proj_dim", "lru_width", "input_embedding_size", "output_embedding_size"),
+        *("attention_hidden_size", "backbone_hidden_size", "mamba_d_ssm"),
+    ),
+    4: (
+        *("num_attention_heads", "n_head", "n_heads", "decoder_attention_heads"),
+        *("encoder_attention_heads", "attention_heads", "num_decoder_attention_heads"),
+        *("num_encoder_attention_heads", "swa_num_attention_heads", "index_n_heads"),
+        *("num_experts", "n_routed_experts", "num_local_experts", "moe_num_experts"),
+        *("mamba_n_heads", "linear_num_value_heads", "linear_num_heads"),
+        *("num_mem_blocks", "zero_expert_num", "index_topk"),
+    ),
+    2: (
+        *("num_key_value_heads", "num_kv_heads", "swa_num_key_value_heads"),
+        *("num_experts_per_tok", "num_experts_per_token", "moe_topk", "moe_k"),
+        *("n_group", "num_expert_group", "linear_num_key_heads", "n_groups", "mamba_n_groups"),
+        *("num_codebooks", "mamba_expand", "hc_mult"),
+    ),
+    1: ("topk_group", "num_shared_experts", "n_shared_experts", "moe_num_shared_experts"),
+    _SMALL: (
+        *("head_dim", "swa_head_dim", "kv_channels", "dim_head", "attention_head_dim", "d_head"),
+        *("v_head_dim", "index_head_dim", "linear_key_head_dim", "linear_value_head_dim"),
+        *("linear_head_dim", "global_head_dim", "mamba_d_head", "mamba_head_dim", "laurel_rank"),
+        *("mamba_d_state", "state_size", "ssm_state_size", "hidden_size_per_layer_input"),
+        *("adapter_rank", "o_lora_rank", "d_rel"),
+    ),
+    8: ("qk_rope_head_dim", "rotary_dim"),
+    24: ("qk_nope_head_dim",),
+    32: (
+        *("kv_lora_rank", "q_lora_rank", "moe_intermediate_size", "router_hidden_size"),
+        *("shared_expert_intermediate_size", "moe_shared_expert_intermediate_size"),
+        *("expert_ffn_hidden_size", "shared_experts_intermediate_size"),
+    ),
+    96: (
+        *("intermediate_size", "n_inner", "ffn_dim", "ffn_hidden_size", "decoder_ffn_dim"),
+        *("encoder_ffn_dim", "dff", "dim_ff", "dense_intermediate_size", "intermediate_size_mlp"),
+        *("shared_intermediate_size", "feed_forward_size", "d_inner"),
+    ),
+    VOCABULARY: ("vocab_size", "decoder_vocab_size", "vocab_size_per_layer_input"),
+    CONTEXT: (
+        *("max_position_embeddings", "n_positions", "n_ctx", "seq_length", "max_seq_len"),
+        *("model_max_length", "context_length", "max_source_positions", "max_target_positions"),
+    ),
+    WINDOW: (
+        *("sliding_window", "window_size", "attention_window_size", "local_attention"),
+        *("sliding_window_size", "attention_chunk_size", "local_attention_window_len"),
+    ),
+}
+SIZES = {name: size for size, names in _SIZES.items() for name in names}
+#: A number of layers, by the names that families use.
+LAYER_COUNTS = (
+    *("num_hidden_layers", "n_layer", "n_layers", "num_layers", "decoder_layers"),
+    *("encoder_layers", "num_decoder_layers", "num_encoder_layers"),
+)
+#: Ids of tokens lie within the vocabulary.
+_IDS = {"pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2}
+
+#: What a type needs beside: its sizes hang together in ways of their own.
+_OWN: dict[str, dict[str, Any]] = {
+    "dbrx": {"attn_config": {"kv_n_heads": 2}, "ffn_config": {"ffn_hidden_size": 96}},
+    "deepseek_v2": {"topk_method": "greedy"},
+    "diffllama": {"num_key_value_heads": 2},
+    "gpt_neo": {"attention_types": [[["global", "local"], 2]], "num_layers": 4},
+    "gpt_neox_japanese": {"intermediate_multiple_size": 2},
+    "gptj": {"rotary_dim": 8},
+    "codegen": {"rotary_dim": 8},
+    "jamba": {"attn_layer_period": 2, "attn_layer_offset": 1, "num_hidden_layers": 4},
+    "llama4_text": {"no_rope_layers": [1, 0, 1, 1], "num_hidden_layers": 4},
+    "mpt": {"attn_config": {"alibi": True}},
+    "phi3": {"rope_parameters": {"rope_type": "default", "rope_theta": 1e4}},
+    "smollm3": {"no_rope_layers": [1, 0, 1], "num_hidden_layers": 3},
+}
+
+
+def tiny_config(kind: str) -> PretrainedConfig:
+    """The configuration of a type at tiny size.
+
+    Args:
+        kind: Its ``model_type``.
+    """
+    return shrunk(CONFIG_MAPPING[kind], _OWN.get(kind, {}))
+
+
+def shrunk(config: type[PretrainedConfig], own: dict[str, Any]) -> PretrainedConfig:
+    """A configuration of a class with all of `SIZES`, its sub-configurations likewise."""
+    default = config()
+    return config(**(_changes(default) | own))
+
+
+def _changes(default: PretrainedConfig) -> dict[str, Any]:
+    values = {k: v for k, v in default.to_dict().items() if v is not None}
+    changes: dict[str, Any] = {}
+    for key, value in values.items():
+        inner = getattr(default, key, None)
+        if isinstance(inner, PretrainedConfig):
+            changes[key] = _changes(inner)
+        elif key in _IDS:
+            changes[key] = _IDS[key]
+        elif key.endswith(("_token_id", "_token_index")) and isinstance(value, int):
+            changes[key] = 3
+        elif key in SIZES and isinstance(value, int) and not isinstance(value, bool):
+            changes[key] = min(value, SIZES[key]) if SIZES[key] <= 2 else SIZES[key]
+    return changes | _layers(values)
+
+
+def _layers(values: dict[str, Any]) -> dict[str, Any]:
+    """Number of layers, and every list of one entry a layer cut to the layers that are kept."""
+    counts = {k: v for k, v in values.items() if k in LAYER_COUNTS and isinstance(v, int)}
+    if not counts:
+        return {}
+    layers = max(counts.values())
+    lists = {k: v for k, v in values.items() if isinstance(v, list) and len(v) == layers > 1}
+    kept = chosen_layers([*zip(*lists.values(), strict=True)]) if lists else range(LAYERS)
+    cut = {key: [value[index] for index in kept] for key, value in lists.items()}
+    return {key: min(len(kept), max(count, 1)) for key, count in counts.items()} | cut
+
+
+def chosen_layers(kinds: Sequence[tuple[Any, ...]]) -> list[int]:
+    """Layers, ascending, such that each kind is there at least once, `LAYERS` if there are."""
+    first: dict[str, int] = {}
+    for index, kind in enumerate(kinds):
+        first.setdefault(repr(kind), index)
+    kept = set(sorted(first.values())[:MOST_LAYERS])
+    for index in range(len(kinds)):
+        if len(kept) >= LAYERS:
+            break
+        kept.add(index)
+    return sorted(kept)
+
+
+def layer_kinds(config: PretrainedConfig) -> list[str]:
+    """The kinds of layers that a configuration states, sorted."""
+    text = config.get_text_config(decoder=True)
+    stated = getattr(text, "layer_types", None) or getattr(text, "layers_block_type", None) or []
+    return sorted({str(kind) for kind in stated})
+
+
+def missing_kinds(kind: str, tiny: PretrainedConfig) -> list[str]:
+    """Kinds of layers that the type's own configuration has and the tiny one lost."""
+    whole = CONFIG_MAPPING[kind]()
+    return sorted(set(layer_kinds(whole)) - set(layer_kinds(tiny)))

@@ -1,0 +1,155 @@
+"""Runs a region on numbers of choice: its operand, its angles' cosines and sines, positions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import onnx_ir as ir
+import onnxruntime
+
+from optc.ir.functions import is_op
+from optc.passes.canonicalize.dataflow import dims, operand
+from optc.passes.canonicalize.probing.region import TRIG, Dependence, Region
+from optc.reference.submodel import extract, open_session, run_session
+
+Array = npt.NDArray[Any]
+Float32 = npt.NDArray[np.float32]
+#: Angles grow by the positions to this relative error.
+_TOLERANCE = 1e-5
+
+
+class Unreadable(Exception):  # noqa: N818 - it never leaves probing
+    """A region cannot be read; the text is the reason."""
+
+
+@dataclass(frozen=True)
+class Part:
+    """A part of the graph as a session.
+
+    Attributes:
+        session: It.
+        inputs: The values that it is given.
+        outputs: The values that it gives.
+        fixed: Contents of weights that it reads.
+    """
+
+    session: onnxruntime.InferenceSession
+    inputs: tuple[ir.Value, ...]
+    fixed: dict[str, Array]
+
+    def run(self, feeds: dict[ir.Value, Array]) -> list[Array]:
+        """Results for contents of all inputs."""
+        named = {str(value.name): feeds[value] for value in self.inputs}
+        return run_session(self.session, named | self.fixed)
+
+
+class Probes:
+    """A region under numbers.
+
+    Args:
+        model: The model.
+        region: Part of it, with a source.
+        depends: What depends on positions.
+
+    Raises:
+        Unreadable: Angles are not positions times frequencies.
+    """
+
+    def __init__(self, model: ir.Model, region: Region, depends: Dependence) -> None:
+        if region.source is None:
+            raise ValueError("the region has no source")
+        self.source = region.source
+        self.width = int(dims(region.source)[-1] or 0)
+        self._positions = depends.positions
+        self._names = dims(depends.positions)
+        behind, self.trig = _walk(region.of_positions, TRIG)
+        before, _ = _walk([operand(node, 0) for node in self.trig])
+        self._shaped = _shaped({*region.nodes, *behind, *before}, self.source)
+        given = [depends.positions, *self._shaped, self.source]
+        order = {node: index for index, node in enumerate(model.graph)}
+
+        def part(nodes: Iterable[ir.Node], inputs: list[ir.Value], outputs: list[ir.Value]) -> Part:
+            chosen = sorted(set(nodes), key=lambda node: order[node])
+            cut = extract(model, chosen, inputs, outputs, by_rows=False)
+            return Part(open_session(cut.model, 1), tuple(inputs), cut.feeds())
+
+        turned = [node.outputs[0] for node in self.trig]
+        self._whole = part({*region.nodes, *behind, *self.trig, *before}, given, [region.result])
+        self._cut = part({*region.nodes, *behind}, [*given, *turned], [region.result])
+        self.frequencies: list[Float32] = []
+        if self.trig:
+            angles = [operand(node, 0) for node in self.trig]
+            inputs = [depends.positions, *self._shaped]
+            self.frequencies = self._read_frequencies(part(before, inputs, angles))
+
+    def _read_frequencies(self, angles: Part) -> list[Float32]:
+        """What each angle grows by from one position to the next."""
+
+        def at(position: int) -> list[Array]:
+            feeds = self._sizes(1, 1) | {self._positions: np.full((1, 1), position, np.int64)}
+            return angles.run(feeds)
+
+        first = at(1)
+        for position in (0, 3, 200):
+            for now, one in zip(at(position), first, strict=True):
+                if not np.allclose(now, one * position, rtol=_TOLERANCE, atol=1e-12):
+                    raise Unreadable("its angles are not positions times frequencies")
+        return first
+
+    def _sizes(self, batch: int, tokens: int) -> dict[ir.Value, Array]:
+        """Contents, all zero, of values of which only the shape is read."""
+        sizes = dict(zip(self._names, (batch, tokens), strict=True))
+        found = {}
+        for value in self._shaped:
+            shape = [d if isinstance(d, int) else sizes.get(d) for d in dims(value)]
+            if None in shape or value.dtype is None:
+                raise Unreadable(f"it reads the shape {dims(value)} of {value.name}")
+            found[value] = np.zeros([int(d or 0) for d in shape], value.dtype.numpy())
+        return found
+
+    def once(
+        self, x: Float32, cos: Callable[[Float32], Float32], sin: Callable[[Float32], Float32]
+    ) -> Float32:
+        """The result for one token x [W], flat, with ``cos`` and ``sin`` of frequencies."""
+        feeds = self._sizes(1, 1) | {self._positions: np.zeros((1, 1), np.int64)}
+        feeds[self.source] = x.reshape(1, 1, -1)
+        for node, values in zip(self.trig, self.frequencies, strict=True):
+            function = cos if is_op(node, "Cos") else sin
+            feeds[node.outputs[0]] = function(values).astype(np.float32)
+        return np.ravel(self._cut.run(feeds)[0])
+
+    def honest(self, x: Float32, positions: npt.NDArray[np.int64]) -> Float32:
+        """The result for x [B, S, W] at positions [B, S], nothing put in its place."""
+        feeds = self._sizes(*positions.shape) | {self._positions: positions, self.source: x}
+        return self._whole.run(feeds)[0]
+
+
+def _walk(
+    values: list[ir.Value], until: tuple[str, ...] = ()
+) -> tuple[set[ir.Node], list[ir.Node]]:
+    """The nodes that make ``values``, back to operators ``until``, and those."""
+    nodes: set[ir.Node] = set()
+    ends: dict[ir.Node, None] = {}
+    stack = list(values)
+    while stack:
+        node = stack.pop().producer()
+        if node is None or node in nodes:
+            continue
+        if is_op(node, *until):
+            ends[node] = None
+            continue
+        nodes.add(node)
+        if not is_op(node, "Shape"):
+            stack.extend(v for v in node.inputs if v is not None)
+    return nodes, list(ends)
+
+
+def _shaped(nodes: set[ir.Node], source: ir.Value) -> list[ir.Value]:
+    """Values from outside of which ``nodes`` read no more than the shape."""
+    read = [operand(node, 0) for node in nodes if is_op(node, "Shape")]
+    outside = [v for v in read if v.producer() not in nodes and v is not source]
+    return list(dict.fromkeys(outside))

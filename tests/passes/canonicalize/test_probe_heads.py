@@ -1,0 +1,201 @@
+"""`probe-heads` on text: however heads are cut and turned, projections and rotary operators."""
+
+from __future__ import annotations
+
+import numpy as np
+import onnx_ir as ir
+import pytest
+
+from optc.passes.canonicalize.find_attention import FindAttention
+from optc.passes.canonicalize.fold_heads import FoldHeads
+from optc.passes.canonicalize.probe_heads import ProbeHeads
+from tests.passes.canonicalize.texts import after, exported, unchanged
+from tests.support.ir_text import f32
+
+STEPS = (ProbeHeads(), FindAttention(), FoldHeads())
+#: Two heads of eight; hidden size 6.
+CONSTANTS = {
+    "heads": np.array([0, 0, 2, 8]),
+    "pairs": np.array([0, 0, 2, 4, 2]),
+    "triples": np.array([0, 0, 2, 24]),
+    "thirds": np.array([8, 8, 8]),
+    "folded": np.array([0, 0, 16]),
+    "frequencies": np.array([1.0, 0.3, 0.1, 0.03], np.float32),
+    "doubled": np.array([1.0, 1.0, 0.3, 0.3, 0.1, 0.1, 0.03, 0.03], np.float32),
+    "half": np.array([4]),
+    **{f"n{i}": np.array([i]) for i in (0, 1, 2, 3, 8)},
+    "minus": np.array([-1]),
+    "beta": np.float32(0.1),
+}
+ANGLES = """
+    real = Cast <to: int = 1> (position_ids)
+    column = Unsqueeze (real, minus)
+    angle = Mul (column, frequencies)
+    c = Cos (angle) s = Sin (angle)
+    cos = Unsqueeze (c, n1) sin = Unsqueeze (s, n1)
+    """
+
+
+def projected(*names: str) -> str:
+    """Projections split into heads before tokens."""
+    return " ".join(
+        f"{n}p = MatMul (x, w{n}) {n}s = Reshape ({n}p, heads) "
+        f"{n}h = Transpose <perm: ints = [0, 2, 1, 3]> ({n}s)"
+        for n in names
+    )
+
+
+#: Neighbours turn, and stay where they are.
+INTERLEAVED = """
+    {0}e = Slice ({0}h, n0, n8, n3, n2) {0}o = Slice ({0}h, n1, n8, n3, n2)
+    {0}a = Mul ({0}e, cos) {0}b = Mul ({0}o, sin) {0}c = Sub ({0}a, {0}b)
+    {0}d = Mul ({0}o, cos) {0}f = Mul ({0}e, sin) {0}g = Add ({0}d, {0}f)
+    {0}i = Unsqueeze ({0}c, minus) {0}j = Unsqueeze ({0}g, minus)
+    {0}k = Concat <axis: int = -1> ({0}i, {0}j)
+    {0}5 = Reshape ({0}k, back5)
+    """
+#: Neighbours turn, and end half a head apart.
+GATHERED = """
+    {0}e = Slice ({0}h, n0, n8, n3, n2) {0}o = Slice ({0}h, n1, n8, n3, n2)
+    {0}a = Mul ({0}e, cos) {0}b = Mul ({0}o, sin) {0}c = Sub ({0}a, {0}b)
+    {0}d = Mul ({0}o, cos) {0}f = Mul ({0}e, sin) {0}g = Add ({0}d, {0}f)
+    {0}5 = Concat <axis: int = -1> ({0}c, {0}g)
+    """
+#: Dimension i turns with 7 - i.
+MIRRORED = """
+    {0}e = Slice ({0}h, n0, half, n3) {0}z = Gather <axis: int = 3> ({0}h, order)
+    {0}o = Slice ({0}z, n0, half, n3)
+    {0}a = Mul ({0}e, cos) {0}b = Mul ({0}o, sin) {0}c = Sub ({0}a, {0}b)
+    {0}d = Mul ({0}o, cos) {0}f = Mul ({0}e, sin) {0}g = Add ({0}d, {0}f)
+    {0}5 = Concat <axis: int = -1> ({0}c, {0}g)
+    """
+ATTEND = """
+    a = Attention <is_causal: int = 1> ({q}, {k}, {v})
+    t = Transpose <perm: ints = [0, 2, 1, 3]> (a)
+    y = Reshape (t, folded)
+    """
+SIGNATURE = "(float[B,S,6] x, int64[B,S] position_ids) => (float[B,S,16] y)"
+WEIGHTS = {f"w{n}": f32(6, 16) * 0.5 for n in "qkv"}
+MORE = {"back5": np.array([0, 0, 0, 8]), "order": np.array([7, 6, 5, 4, 3, 2, 1, 0])}
+
+
+def model(nodes: str, weights: dict[str, np.ndarray] | None = None) -> ir.Model:
+    constants = {**CONSTANTS, **MORE}
+    named = set(nodes.replace("(", " ").replace(")", " ").replace(",", " ").split())
+    weights = WEIGHTS if weights is None else weights
+    return exported(
+        SIGNATURE,
+        nodes,
+        {k: v for k, v in weights.items() if k in named},
+        {k: v for k, v in constants.items() if k in named},
+    )
+
+
+def inputs() -> dict[str, np.ndarray]:
+    positions = np.array([[0, 1, 5, 6, 40], [9, 2, 3, 4, 100]])
+    return {"x": f32(2, 5, 6), "position_ids": positions}
+
+
+def turned(kind: str) -> str:
+    rotations = kind.format("q") + kind.format("k")
+    return ANGLES + projected(*"qkv") + rotations + ATTEND.format(q="q5", k="k5", v="vh")
+
+
+def error(nodes: str, weights: dict[str, np.ndarray] | None = None) -> float:
+    return unchanged(model(nodes, weights), inputs(), *STEPS)
+
+
+@pytest.mark.parametrize(
+    ("kind", "interleaved", "moved"),
+    [(INTERLEAVED, 1, False), (GATHERED, 1, False), (MIRRORED, 0, True)],
+)
+def test_rotation_however_it_is_spelled(kind: str, interleaved: int, moved: bool) -> None:
+    text, _ = after(model(turned(kind)), *STEPS)
+    options = f"num_heads = 2, rotary_embedding_dim = 8, interleaved = {interleaved}"
+    assert text.count(f"RotaryEmbedding <{options}>") == 2
+    assert text.count("Reshape") == text.count("Transpose") == text.count("Slice") == 0
+    assert text.count("Cos (") == text.count("Sin (") == 1, "once for q and k"
+    assert ("wq.q" in text, "wk.k" in text) == (moved, moved)
+    assert error(turned(kind)) < 1e-5
+
+
+FUSED = """
+    p = MatMul (x, w) r = Reshape (p, triples)
+    q1, k1, v1 = Split <axis: int = -1> (r, thirds)
+    q = Transpose <perm: ints = [0, 2, 1, 3]> (q1)
+    k = Transpose <perm: ints = [0, 2, 1, 3]> (k1)
+    v = Transpose <perm: ints = [0, 2, 1, 3]> (v1)
+    """ + ATTEND.format(q="q", k="k", v="v")
+
+
+def test_heads_of_a_fused_projection() -> None:
+    weights = {"w": f32(6, 48)}
+    found = model(FUSED, weights)
+    text, _ = after(found, *STEPS)
+    assert [text.count(f"MatMul (x, w.{role})") for role in "qkv"] == [1, 1, 1]
+    rows = found.graph.initializers["w.k"].const_value
+    columns = [*range(8, 16), *range(32, 40)]
+    assert np.array_equal(rows.numpy(), weights["w"][:, columns])
+    assert error(FUSED, weights) < 1e-6
+
+
+def test_biases_go_with_their_rows() -> None:
+    nodes = FUSED.replace("p = MatMul (x, w)", "m = MatMul (x, w) p = Add (m, bias)")
+    found = exported(SIGNATURE, nodes, {"w": f32(6, 48), "bias": f32(48)}, CONSTANTS)
+    before = exported(SIGNATURE, nodes, {"w": f32(6, 48), "bias": f32(48)}, CONSTANTS)
+    text, _ = after(found, *STEPS)
+    assert text.count("Add (") == 3
+    assert unchanged(before, inputs(), *STEPS) < 1e-6
+
+
+SCALED = (
+    ANGLES
+    + projected(*"qkv")
+    + """
+    lengths = Floor (real) grown = Mul (lengths, beta) wide = Unsqueeze (grown, n1)
+    factor = Unsqueeze (wide, minus) qf = Mul (qh, factor)
+    """
+    + ATTEND.format(q="qf", k="kh", v="vh")
+)
+
+
+def test_a_factor_a_token_is_folded() -> None:
+    text, _ = after(model(SCALED), *STEPS)
+    assert text.count("Unsqueeze") == 1
+    assert text.count("Reshape") == text.count("Transpose") == 0
+    assert error(SCALED) < 1e-5
+
+
+def test_operands_that_are_only_split_are_left_alone() -> None:
+    nodes = projected(*"qkv") + ATTEND.format(q="qh", k="kh", v="vh")
+    report = ProbeHeads().run(model(nodes))
+    assert (report.count, report.skipped) == (0, [])
+
+
+SQUARED = turned(INTERLEAVED).replace(
+    "angle = Mul (column, frequencies)",
+    """
+    linear = Mul (column, frequencies) angle = Mul (linear, linear)""",
+)
+MIXED = (
+    projected(*"qkv")
+    + "qm = Gather <axis: int = 3> (qh, order) qz = Add (qh, qm)"
+    + (ATTEND.format(q="qz", k="kh", v="vh"))
+)
+TWO = projected(*"qkv") + "qz = Add (qh, vh)" + ATTEND.format(q="qz", k="kh", v="vh")
+NEAR = {
+    "its angles are not positions times frequencies": SQUARED,
+    "some of its dimensions are mixed of several": MIXED,
+    "it comes from several projections": TWO,
+    "a pair of its dimensions is not turned but mirrored": turned(INTERLEAVED).replace(
+        "Add", "Sub"
+    ),
+}
+
+
+@pytest.mark.parametrize("message", NEAR)
+def test_near_misses_say_why(message: str) -> None:
+    found = model(NEAR[message])
+    report = ProbeHeads().run(found)
+    assert any(text.endswith(f"is not made in a way I know: {message}") for text in report.skipped)
+    assert "RotaryEmbedding" not in {node.op_type for node in found.graph}
