@@ -43,7 +43,8 @@ class FoldTokens(Pass):
     """``Reshape [B, S, D] -> [B*S, D]``, operators over the last axis, ``Reshape`` back.
 
     1. Such a ``Reshape`` falls away: its readers read [B, S, D].
-    2. Element-wise operators, ``MatMul`` and operators over axis 1 work on [B, S, D], axis -1.
+    2. Element-wise operators, ``MatMul`` and operators over the last axis work on [B, S, D], axis
+       -1; so do those of our own and what they make of tokens, as [B*S, k, N] of k experts.
     3. A ``Reshape`` of [B*S, N] to [B, S, N] falls away; one to more axes reads [B, S, N].
     Operators that do anything else keep reading [B*S, D].
     """
@@ -106,25 +107,30 @@ def _unfold(graph: ir.Graph, node: ir.Node, unfolded: Unfolded, report: PassRepo
 def _changes(graph: ir.Graph, node: ir.Node) -> tuple[list[ir.Attr], list[ir.Value | None]] | None:
     """Attributes and operands of ``node`` over one more axis; None if it is not of the last."""
     attributes, inputs = list(node.attributes.values()), list(node.inputs)
+    last = ((rank(node.inputs[0]) or 2) - 1, -1)
+    axes = [[axis] for axis in last]
     if node.domain:  # ours work on rows, however they lie
         ours = node.domain == DOMAIN and node.op_type != "Attention"
         return (attributes, inputs) if ours else None
     if node.op_type in _ANY_RANK:
         return attributes, inputs
     if node.op_type in _ONE_AXIS:
-        if node.attributes.get_int("axis", _ONE_AXIS[node.op_type]) not in (1, -1):
+        if node.attributes.get_int("axis", _ONE_AXIS[node.op_type]) not in last:
             return None
         kept = [attribute for attribute in attributes if attribute.name != "axis"]
         return [*kept, ir.AttrInt64("axis", -1)], inputs
-    if node.op_type in _REDUCTIONS and constant_ints(node.inputs[1]) in ([1], [-1]):
+    if node.op_type in _REDUCTIONS and constant_ints(node.inputs[1]) in axes:
         return attributes, [inputs[0], int_initializer(graph, [-1], "last_axis")]
-    if node.op_type == "Slice" and len(inputs) > 3 and constant_ints(inputs[3]) in ([1], [-1]):
+    if node.op_type == "Slice" and len(inputs) > 3 and constant_ints(inputs[3]) in axes:
         return attributes, [*inputs[:3], int_initializer(graph, [-1], "last_axis"), *inputs[4:]]
     return None
 
 
 def _others_fit(node: ir.Node, unfolded: Unfolded) -> bool:
-    """Whether the other operands are constants that broadcast along the last axis, or a weight."""
+    """Whether the other operands are constants that broadcast along the last axis, or a weight.
+
+    Results have as many axes as what they are made of, but those of operators of ours.
+    """
     for index, value in enumerate(node.inputs):
         if value is None or value in unfolded:
             continue
@@ -135,7 +141,8 @@ def _others_fit(node: ir.Node, unfolded: Unfolded) -> bool:
         broadcasts = (rank(value) or 0) < 2 or (rank(value) == 2 and dims(value)[0] == 1)
         if not (broadcasts or node.domain):
             return False
-    return all(rank(value) == 2 for value in node.outputs)
+    ranks = {rank(value) for value in node.inputs if value in unfolded}
+    return bool(node.domain) or all(rank(value) in ranks for value in node.outputs)
 
 
 def _unfold_reshape(node: ir.Node, unfolded: Unfolded, report: PassReport) -> None:
