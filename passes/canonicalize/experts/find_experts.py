@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -31,46 +32,92 @@ class FindExperts(Pass):
 
     def run(self, model: ir.Model) -> PassReport:
         """Rewrite ``model`` in place."""
-        report = PassReport()
-        narrowed: dict[ir.Value, ir.Value] = {}
+        work = _Rewriter(model)
         for node in list(model.graph):
             if is_op(node, "CombineExperts", domain=DOMAIN) and not node.overload:
-                _combine(model, node)
+                _put(node, make_node(model, "CombineExperts", node.inputs, name=node.name))
             elif is_op(node, "ExpertMatMul", domain=DOMAIN) and rank(node.inputs[2]) == 3:
-                _matmul(model, node, narrowed, report)
+                work.matmul(node)
+        work.take_over_names()
         remove_unused(model)
-        return report
+        return work.report
 
 
-def _combine(model: ir.Model, node: ir.Node) -> None:
-    new = make_node(model, "CombineExperts", node.inputs, name=node.name)
-    _put(node, new)
+class _Rewriter:
+    """The state of one run: what several nodes read is made once."""
 
+    def __init__(self, model: ir.Model) -> None:
+        self.report = PassReport()
+        self._model = model
+        self._indices: dict[ir.Value, ir.Value] = {}
+        self._rows: dict[tuple[ir.Value, bool], ir.Value] = {}
 
-def _matmul(
-    model: ir.Model, node: ir.Node, narrowed: dict[ir.Value, ir.Value], report: PassReport
-) -> None:
-    stack = operand(node, 2)
-    if stack.const_value is None:
-        miss(report, node, "its weight is computed, not a constant")
-        return
-    slices = _strided_halves(node.outputs[0])
-    transposed = bool(node.attributes.get_int("transposed", 0))
-    weight, bias = as_lazy(stack.const_value), _bias(model.graph, node, bool(slices))
-    rows = expert_rows(weight, transposed=transposed, interleaved=bool(slices))
-    new = make_node(
-        model,
-        "ExpertMatMul",
-        [operand(node, 0), _int32(node, narrowed), _renamed(model.graph, stack, rows), bias],
-        {"num_experts": weight.rows_shape[0], "spread": node.attributes.get_int("spread", 0)},
-        name=node.name,
-    )
-    _put(node, new)
-    for value in (stack, *node.inputs[3:]):
-        _forget(model.graph, value)
-    if slices:
-        _split_halves(model.graph, new, slices)
-    report.add("gate and up interleaved" if slices else "matmul by experts")
+    def matmul(self, node: ir.Node) -> None:
+        """Put one matmul in the normal form."""
+        stack, bias = operand(node, 2), [*node.inputs, None][3]
+        if stack.const_value is None:
+            miss(self.report, node, "its weight is computed, not a constant")
+            return
+        halves = _strided_halves(node.outputs[0])
+        transposed = bool(node.attributes.get_int("transposed", 0))
+
+        def stacked(tensor: ir.TensorProtocol) -> LazyWeight:
+            weight = as_lazy(tensor)
+            return expert_rows(weight, transposed=transposed, interleaved=bool(halves))
+
+        def vector(tensor: ir.TensorProtocol) -> LazyWeight:
+            return expert_vector(as_lazy(tensor), interleaved=bool(halves))
+
+        new = make_node(
+            self._model,
+            "ExpertMatMul",
+            [
+                *(operand(node, 0), self._index(node)),
+                *(self._made(stack, bool(halves), stacked), self._made(bias, bool(halves), vector)),
+            ],
+            {
+                "num_experts": int(stack.const_value.shape.numpy()[0]),
+                "spread": node.attributes.get_int("spread", 0),
+            },
+            name=node.name,
+        )
+        _put(node, new)
+        if halves:
+            _split_halves(self._model.graph, new, halves)
+        self.report.add("gate and up interleaved" if halves else "matmul by experts")
+
+    def take_over_names(self) -> None:
+        """Drop the weights that nothing reads any more; what was made of them has their names."""
+        initializers = self._model.graph.initializers
+        for (source, _), made in self._rows.items():
+            if not source.uses() and initializers.get(str(source.name)) is source:
+                name = str(source.name)
+                del initializers[name]
+                made.name = name
+
+    def _index(self, node: ir.Node) -> ir.Value:
+        """The indices of experts as int32, one Cast for all who read them."""
+        index = operand(node, 1)
+        if index not in self._indices:
+            cast = emit(node, "Cast", [index], index, {"to": int(ir.DataType.INT32)})
+            cast.type = ir.TensorType(ir.DataType.INT32)
+            self._indices[index] = cast
+        return self._indices[index]
+
+    def _made(
+        self,
+        source: ir.Value | None,
+        interleaved: bool,
+        make: Callable[[ir.TensorProtocol], LazyWeight],
+    ) -> ir.Value | None:
+        """The initializer that ``make`` makes of ``source``, if that is a constant."""
+        if source is None or source.const_value is None:
+            return None
+        key = source, interleaved
+        if key not in self._rows:
+            weight = make(source.const_value)
+            self._rows[key] = add_initializer(self._model.graph, weight, f"{source.name}.rows")
+        return self._rows[key]
 
 
 def _put(node: ir.Node, new: ir.Node) -> None:
@@ -81,40 +128,6 @@ def _put(node: ir.Node, new: ir.Node) -> None:
     substitute(old, result)
     if node.graph is not None:
         node.graph.remove(node, safe=True)
-
-
-def _int32(node: ir.Node, narrowed: dict[ir.Value, ir.Value]) -> ir.Value:
-    """The indices of experts as int32, one Cast for all who read them."""
-    index = operand(node, 1)
-    if index not in narrowed:
-        cast = emit(node, "Cast", [index], index, {"to": int(ir.DataType.INT32)})
-        cast.type = ir.TensorType(ir.DataType.INT32)
-        narrowed[index] = cast
-    return narrowed[index]
-
-
-def _bias(graph: ir.Graph, node: ir.Node, interleaved: bool) -> ir.Value | None:
-    value = node.inputs[3] if len(node.inputs) > 3 else None
-    if value is None or value.const_value is None:
-        return None
-    return _renamed(
-        graph, value, expert_vector(as_lazy(value.const_value), interleaved=interleaved)
-    )
-
-
-def _renamed(graph: ir.Graph, source: ir.Value, weight: LazyWeight) -> ir.Value:
-    return add_initializer(graph, weight, f"{source.name}.rows")
-
-
-def _forget(graph: ir.Graph, source: ir.Value | None) -> None:
-    """Drop a weight that nothing reads any more; what was made of it takes over its name."""
-    if source is None or source.uses():
-        return
-    name = str(source.name)
-    del graph.initializers[name]
-    made = graph.initializers.get(f"{name}.rows")
-    if made is not None:
-        made.name = name
 
 
 def _strided_halves(value: ir.Value) -> list[ir.Value]:
