@@ -120,10 +120,9 @@ def test_a_weight_that_two_read_is_made_once() -> None:
         y = Add (a, b)"""
     one = model(nodes, SIGNATURE, {"stack": f32(E, N, D)})
     FindExperts().run(one)
-    assert [name for name in one.graph.initializers] == ["stack"]
+    assert list(one.graph.initializers) == ["stack"]
     x = f32(T, D)
     columns = f32(E, N, D).reshape(E * N, D).T
     want = 2 * expert_matmul(x, INDEX, columns, E, None, spread=True)
     got = evaluate(one, {"x": x, "index": INDEX})
     np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-5)
-
