@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -40,9 +41,16 @@ class ExpertLinear:
         return {"num_experts": self.num_experts, "spread": int(self.spread)}
 
     @property
-    def rows(self) -> int:
-        """Rows of one expert: N."""
-        return self.linear.weight.rows_shape[0] // self.num_experts
+    def weights(self) -> int:
+        """How many weights there are: E * N * K."""
+        return math.prod(self.linear.weight.rows_shape)
+
+    @property
+    def weights_of_a_row(self) -> float:
+        """How many of them a row is multiplied by: k * N * K; all, if k is not known."""
+        shape = self.experts.shape
+        chosen = shape[-1] if shape is not None and isinstance(shape[-1], int) else None
+        return self.weights * (chosen or self.num_experts) / self.num_experts
 
 
 def find_expert_linear(node: ir.Node | None) -> ExpertLinear | None:

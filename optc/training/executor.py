@@ -137,9 +137,7 @@ class DenseExecutor(nn.Module):
     def _step(self, node: ir.Node) -> _Step:
         function = OPERATORS.get((node.domain or "", node.op_type))
         if function is None:
-            raise UnsupportedError(
-                f"{node.op_type} is no operator of the dense form", where=str(node.name)
-            )
+            raise UnsupportedError(f"{node.op_type} has no form in training", where=str(node.name))
         if find_linear(node) is not None:
             function = _linear
         for value in node.inputs:

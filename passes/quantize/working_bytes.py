@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable
 
 import onnx_ir as ir
 
+from optc.ir.experts import find_expert_linears
 from optc.ir.linear import Linear, head_of
 from optc.passes.quantize.predictions.text_shape import TextShape
 from optc.passes.quantize.propagate.targets import TOKENS_PER_INPUT
@@ -66,7 +67,8 @@ def propagating(
         + min(MEMORY_BYTES, kept_bytes * _kept_rows(parts))
         + max(
             *(
-                max(
+                _FLOAT32 * _WEIGHT_COPIES * _experts(block)
+                + max(
                     _original_bytes(block, text, value_bytes),
                     *_stages(block, width, text, value_bytes),
                 )
@@ -92,11 +94,17 @@ def _block_bytes(block: Block, text: TextShape, *, hessians: bool) -> int:
     linears = linears_of(block)
     widths = _inputs(linears)
     weights = sum(linear.weight.rows_shape[0] * linear.weight.rows_shape[1] for linear in linears)
+    weights += _experts(block)
     values = text.chunk * (sum(widths) + sum(one.weight.rows_shape[0] for one in linears))
     running = _FLOAT32 * (_WEIGHT_COPIES * weights + _VALUE_COPIES * values)
     if not hessians:
         return running
     return running + sum(_FLOAT64 * k * k for k in widths) + _FLOAT32 * max(widths) ** 2
+
+
+def _experts(block: Block) -> int:
+    """Weights of the block's experts, which stay as they are."""
+    return sum(one.weights for one in find_expert_linears(block.nodes))
 
 
 def _original_bytes(block: Block, text: TextShape, value_bytes: int) -> int:

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from optc.driver.predictions.paces import Paces
+from optc.ir.experts import find_expert_linears
 from optc.ir.linear import find_linears
 from optc.pipeline.work import Work
 from optc.reference.text import WINDOW_TOKENS, windows_for
@@ -56,6 +57,7 @@ def compile_seconds(
     nodes = len(list(dense.graph))
     linears = find_linears(dense)
     weights = float(sum(one.weight.rows_shape[0] * one.weight.rows_shape[1] for one in linears))
+    weights += sum(one.weights_of_a_row for one in find_expert_linears(dense.graph))
     layers = sum(node.op_type == "Attention" for node in dense.graph)
     running = sum(
         (one.work(dense, passes[at + 1 :]) for at, one in enumerate(passes)), start=Work()

@@ -9,6 +9,7 @@ from collections.abc import Iterable
 
 import onnx_ir as ir
 
+from optc.ir.experts import find_expert_linears
 from optc.ir.linear import Linear, head_of
 from optc.passes.quantize.predictions.text_shape import TextShape
 from optc.passes.quantize.propagate.targets import TOKENS_PER_INPUT
@@ -30,7 +31,7 @@ _PACKING_STEPS = 10
 
 def observing(model: ir.Model, text: TextShape, *, hessians: bool) -> Work:
     """A run of the float32 reference over a text, and the Hessian of each layer's input."""
-    work = Work()
+    work = Work(float32=text.tokens * _of_experts(model))
     for linears in _blocks(model):
         work += Work(float32=text.tokens * (_weights(linears) + _attention(linears, text)))
         if hessians:
@@ -52,7 +53,7 @@ def propagating(
         blocks: How many blocks; 0 are all.
     """
     every = _blocks(model)
-    work = Work()
+    work = Work(float32=2 * text.tokens * _of_experts(model))
     for linears in every[:blocks] if blocks else every:
         products = 2.0 * text.tokens * _weights(linears)
         attention = 2.0 * text.tokens * _attention(linears, text)
@@ -76,7 +77,9 @@ def reading(model: ir.Model, bits: int, head_bits: int, *, rounded: bool) -> Wor
     """Reading all weights once, to pack them; with rounding, unless that was done before."""
     body, head = sum(map(_weights, _blocks(model))), head_of(model)
     last = 0.0 if head is None else float(_size(head))
-    work = Work(steps=_PACKING_STEPS * (body + last)) + rounding(last, head_bits)
+    experts = float(sum(one.weights for one in find_expert_linears(model.graph)))
+    work = Work(steps=_PACKING_STEPS * (body + experts + last))
+    work += rounding(last, head_bits) + rounding(experts, bits)
     return work if rounded else work + rounding(body, bits)
 
 
@@ -90,6 +93,11 @@ def _corrected(k: int, rows: list[int], text: TextShape, *, gptq: bool) -> Work:
         drift = min(k, sum(rows))
         work += Work(float32=float(text.tokens) * drift * k, float64=factor + 1.0 * drift * k * k)
     return work
+
+
+def _of_experts(model: ir.Model) -> float:
+    """Multiply-adds of a token in the experts that it chooses."""
+    return sum(one.weights_of_a_row for one in find_expert_linears(model.graph))
 
 
 def _half(k: int) -> float:

@@ -13,7 +13,7 @@ from optc.passes.canonicalize.dataflow import MISS
 from optc.passes.canonicalize.experts.find_experts import FindExperts
 from optc.passes.canonicalize.experts.find_router import FindRouter
 from tests.passes.canonicalize.texts import evaluate, exported
-from tests.support.ir_text import Array, f32, nodes_text
+from tests.support.ir_text import f32, nodes_text
 
 E, K, D, N = 8, 3, 6, 4
 EPSILON = float(np.float32(1e-20))
@@ -27,6 +27,7 @@ CONSTANTS = {
     "epsilon": np.float32(1e-20),
     "scale": np.float32(2.5),
     "never": np.float32(-np.inf),
+    "bias2": f32(E, seed=3),
 }
 SOFTMAX = "p = Softmax <axis: int = 1> (logits)"
 DIVIDE = "s = ReduceSum <keepdims: int = 1> (v, last) weights = Div (v, s)"
@@ -140,16 +141,12 @@ def test_a_second_run_changes_nothing() -> None:
             "2 linear layers give its logits",
         ),
         (
-            f"{SIGMOID} b2 = Add (b, bias2) v, index = TopK <axis: int = 1> (b2, k) {WEIGHED}",
+            f"{SIGMOID} b2 = Add (b, bias2) u, index = TopK <axis: int = 1> (b2, k) {WEIGHED}",
             "it reads 2 vectors of 8 elements",
         ),
     ],
 )
 def test_what_is_no_router(router: str, reason: str) -> None:
-    constants: dict[str, Array] = {"bias2": f32(E, seed=3)}
-    CONSTANTS.update(constants)
-    if "v, index" in router and WEIGHED in router:
-        router = router.replace("v, index", "u, index")
     one = model(router)
     text = nodes_text(one)
     report = FindRouter().run(one)
