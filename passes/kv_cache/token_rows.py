@@ -32,11 +32,8 @@ _ELEMENT_WISE = (
     "Reciprocal",
     "Exp",
     "Erf",
-    "Min",
-    "Max",
-    "Clip",
 )
-_ACTIVATIONS = ("Tanh", "Sigmoid", "Gelu", "Relu", "Swish", "Softplus", "Cos", "Sin")
+_ACTIVATIONS = ("Tanh", "Sigmoid", "Gelu", "Relu", "Swish", "Cos", "Sin")
 _ANY_RANK = frozenset((*_ELEMENT_WISE, *_ACTIVATIONS, "Cast", "Identity", "MatMul", "Constant"))
 #: Standard operators with an ``axis`` attribute that must mean the last axis.
 _AXIS = frozenset({"Split", "Concat", "RMSNormalization", "LayerNormalization", "Softmax"})
