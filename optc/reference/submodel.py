@@ -11,6 +11,7 @@ import numpy.typing as npt
 import onnx_ir as ir
 import onnxruntime as ort
 
+from optc.ir.experts import first_expert_matmul
 from optc.ir.weights import LazyWeight
 from optc.reference.partition import is_constant
 
@@ -30,7 +31,8 @@ class SubModel:
         weights: The weight values of the original model, in input order. Where ``by_rows``, a
             transposed weight is taken as its rows [N, K] and transposed in the graph, which
             ONNX Runtime fuses into the MatMul.
-        by_rows: How transposed weights are taken.
+        by_rows: How transposed weights are taken, but those of experts: their operator takes parts
+            of columns, and would wait for the transpose in every run.
     """
 
     model: ir.Model
@@ -39,7 +41,10 @@ class SubModel:
 
     def feeds(self) -> dict[str, Array]:
         """The weights in float32 by input name."""
-        return {value.name or "": weight_array(value, self.by_rows) for value in self.weights}
+        return {
+            value.name or "": weight_array(value, self.by_rows and not _by_experts(value))
+            for value in self.weights
+        }
 
 
 #: Makes the copy of a node from the copies of its operands.
@@ -136,7 +141,8 @@ class _Extraction:
             return copy
         self.weights.append(value)
         self.weight_inputs.append(copy)
-        if not (self._by_rows and isinstance(tensor, LazyWeight) and linear):
+        by_rows = self._by_rows and not _by_experts(value)
+        if not (by_rows and isinstance(tensor, LazyWeight) and linear):
             return copy
         copy.shape = ir.Shape(tensor.rows_shape)
         transpose = ir.node("Transpose", [copy], {"perm": [1, 0]})
@@ -167,7 +173,17 @@ def weight_array(value: ir.Value, by_rows: bool) -> Array:
     tensor = _tensor(value)
     if by_rows and isinstance(tensor, LazyWeight):
         return np.ascontiguousarray(tensor.read_rows(0, tensor.rows_shape[0]))
+    if _by_experts(value) and isinstance(tensor, LazyWeight):  # large: never there twice
+        columns = np.empty(tensor.shape.numpy(), tensor.dtype.numpy())
+        for start, stop in tensor.tiles():
+            columns[..., start:stop] = tensor.read_rows(start, stop).T
+        return columns
     return np.ascontiguousarray(tensor.numpy())
+
+
+def _by_experts(value: ir.Value) -> bool:
+    """Whether a matmul by experts reads the weight."""
+    return first_expert_matmul(value.consumers()) is not None
 
 
 def open_session(model: ir.Model | str, threads: int) -> ort.InferenceSession:

@@ -67,7 +67,7 @@ def propagating(
         + min(MEMORY_BYTES, kept_bytes * _kept_rows(parts))
         + max(
             *(
-                _FLOAT32 * _WEIGHT_COPIES * _experts(block)
+                _FLOAT32 * _experts(block)
                 + max(
                     _original_bytes(block, text, value_bytes),
                     *_stages(block, width, text, value_bytes),
@@ -94,16 +94,15 @@ def _block_bytes(block: Block, text: TextShape, *, hessians: bool) -> int:
     linears = linears_of(block)
     widths = _inputs(linears)
     weights = sum(linear.weight.rows_shape[0] * linear.weight.rows_shape[1] for linear in linears)
-    weights += _experts(block)
     values = text.chunk * (sum(widths) + sum(one.weight.rows_shape[0] for one in linears))
-    running = _FLOAT32 * (_WEIGHT_COPIES * weights + _VALUE_COPIES * values)
+    running = _FLOAT32 * (_WEIGHT_COPIES * weights + _experts(block) + _VALUE_COPIES * values)
     if not hessians:
         return running
     return running + sum(_FLOAT64 * k * k for k in widths) + _FLOAT32 * max(widths) ** 2
 
 
 def _experts(block: Block) -> int:
-    """Weights of the block's experts, which stay as they are."""
+    """Weights of the block's experts, which stay as they are, and which nothing packs."""
     return sum(one.weights for one in find_expert_linears(block.nodes))
 
 

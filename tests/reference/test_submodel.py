@@ -7,7 +7,9 @@ import onnx_ir as ir
 import pytest
 
 from optc.reference.submodel import SubModel, extract, open_session, run_session, weight_array
+from tests.support.expert_models import Experts, expert_model
 from tests.support.ir_text import f32, model_of
+from tests.support.models import Dense
 from tests.support.ragged import run
 
 SIGNATURE = "g (float[S,48] x) => (float[S,40] y)"
@@ -47,6 +49,22 @@ def test_small_weights_of_linear_layers_can_be_given_other_contents() -> None:
     (found,) = run_session(open_session(part.model, 1), {"w": other, "a": f32(3, 8)})
     expected = f32(3, 8) @ other.T - weights["bias"]
     np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-5)
+
+
+def test_weights_of_experts_are_taken_by_columns() -> None:
+    model = expert_model(Dense(windows=(0,)), Experts(bias=True))
+    node, other = (n for n in model.graph if n.op_type == "ExpertMatMul")
+    part = extract(model, [node], node.inputs[:2], node.outputs)
+    assert [n.op_type for n in part.model.graph] == ["ExpertMatMul"]
+    feeds = part.feeds()
+    assert feeds["0.gate_up"].shape == (32, 6 * 96)
+    assert feeds["0.gate_up"].flags["C_CONTIGUOUS"]
+    for name, array in feeds.items():
+        value = model.graph.initializers[name].const_value
+        assert value is not None
+        np.testing.assert_array_equal(array, value.numpy())
+    assert other.inputs[2] is not None
+    assert weight_array(other.inputs[2], by_rows=True).shape == (6 * 32, 48)
 
 
 def test_what_a_part_is_not_given_is_named() -> None:
