@@ -10,8 +10,9 @@ import pytest
 
 from optc.errors import UnsupportedError
 from optc.forms.ragged import RaggedStep
+from optc.ir.functions import make_node
 from optc.ir.linear import find_linears
-from optc.ir.weights import LazyWeight
+from optc.ir.weights import LazyWeight, as_lazy
 from optc.passes.adapters.add_adapters import AddAdapters
 from optc.passes.quantize.quantize_weights import QuantizeWeights
 from optc.passes.quantize.statistics import INPUT_HESSIAN
@@ -137,6 +138,43 @@ def part_of(model: ir.Model, node: ir.Node, operands: list[Array]) -> Array:
     cut = ir.Model(part, ir_version=model.ir_version, functions=list(model.functions.values()))
     feeds = {str(v.name): array for v, array in zip(given, operands, strict=True)}
     return run(cut, feeds)[0]
+
+
+def fake_int8(model: ir.Model) -> None:
+    """Round weights by row and their operands by token, in place; embedding and router stay."""
+    router = next(n.inputs[0] for n in model.graph if n.op_type == "TopKRouter")
+    for node in [n for n in model.graph if n.op_type in ("MatMul", "ExpertMatMul")]:
+        value, weight = node.inputs[0], node.inputs[1 if node.op_type == "MatMul" else 2]
+        if node.outputs[0] is router or value is None or weight is None:
+            continue
+        assert weight.const_value is not None
+        columns = weight.const_value.numpy()
+        step = np.abs(columns).max(axis=0) / 127
+        fake = (np.rint(columns / step) * step).T.astype(np.float32)
+        weight.const_value = as_lazy(ir.tensor(fake)).transpose()
+        quantize = make_node(model, "QuantizeActivation", [value])
+        wide = ir.node("Cast", [quantize.outputs[0]], {"to": 1})
+        back = ir.node("Mul", [wide.outputs[0], quantize.outputs[1]])
+        model.graph.insert_before(node, [quantize, wide, back])
+        node.replace_input_with(0, back.outputs[0])
+
+
+def divergence(found: Array, reference: Array) -> float:
+    """Mean KL(reference | found) of logits."""
+    p, q = (
+        x - np.log(np.exp(x - x.max(-1, keepdims=True)).sum(-1, keepdims=True)) - x.max(-1)[:, None]
+        for x in (reference.astype(np.float64), found.astype(np.float64))
+    )
+    return float((np.exp(p) * (p - q)).sum(-1).mean())
+
+
+def test_int8_loses_what_a_fake_quantization_loses() -> None:
+    want = run_dense(expert_model(SHAPE, MIXED), TOKENS)
+    fake = expert_model(SHAPE, MIXED)
+    fake_int8(fake)
+    step, _ = after(f"{FUSED},quantize-weights{{embedding=false}},fuse-norm-quantize")
+    lost = divergence(run_dense(fake, TOKENS), want)
+    assert 0 < divergence(logits(step), want) < 1.2 * lost
 
 
 def test_gptq_rounds_experts_plainly() -> None:
