@@ -79,8 +79,9 @@ def _tiles(values: list[ir.Value]) -> Iterator[tuple[ir.Value, int, Array]]:
                 rows = tensor.read_rows(start, stop)
                 yield value, position, rows
                 position += rows.nbytes
-        else:
-            yield value, 0, tensor.numpy()
+        else:  # two values of 4 bits are one byte
+            packed = ir.DataType(tensor.dtype).itemsize < 1
+            yield value, 0, np.frombuffer(tensor.tobytes(), np.uint8) if packed else tensor.numpy()
 
 
 def _packed_tiles(
