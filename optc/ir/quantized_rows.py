@@ -127,6 +127,26 @@ class QuantizedRows:
             integer_scales=False,
         )
 
+    def above(self, others: Sequence[QuantizedRows]) -> QuantizedRows | None:
+        """The rows of all below each other, in the widest of their numbers of bits; None if they
+        are no weights of one kind of grid. Values of fewer bits are values of more."""
+        every = [self, *others]
+        kinds = {(one.group_size, one.symmetric, one.integer_scales) for one in every}
+        bits = {one.bits for one in every}
+        if len(kinds) > 1 or (self.integer_scales and len(bits) > 1):
+            return None
+        bounds = np.cumsum([0, *(one.rows for one in every)]).tolist()
+
+        def read(start: int, stop: int) -> QuantizedTile:
+            parts = [
+                one.read(max(start, low) - low, min(stop, high) - low)
+                for one, low, high in zip(every, bounds, bounds[1:], strict=False)
+                if start < high and low < stop
+            ]
+            return joined_tiles(parts) if len(parts) != 1 else parts[0]
+
+        return replace(self, read=read, rows=bounds[-1], bits=max(bits))
+
     def values(self) -> QuantizedPart:
         """The values as the graph sees them: [K, N] INT8, UINT8 (all but 8 and 4 bits too), INT4 or
         UINT4."""

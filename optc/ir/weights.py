@@ -9,11 +9,15 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 import onnx_ir as ir
+
+if TYPE_CHECKING:
+    from optc.ir.quantized_rows import QuantizedRows
 
 Array = npt.NDArray[Any]
 RowReader = Callable[[int, int], Array]
@@ -25,6 +29,33 @@ TILE_ELEMENTS = 1 << 20
 _GAP = 8
 
 
+@dataclass(frozen=True)
+class Given:
+    """How a checkpoint that is quantized already holds a weight.
+
+    Attributes:
+        label: Its type in the checkpoint's words, such as ``Q4_K``.
+        rows: The grid, where it is one of those that engines have; what `LazyWeight.read_rows`
+            gives is then exactly what these stand for. None where it is another, or where the
+            weight was changed on its way.
+    """
+
+    label: str
+    rows: QuantizedRows | None = None
+
+    @staticmethod
+    def joined(parts: Sequence[Given | None]) -> Given | None:
+        """Of weights below each other; None if none of them was quantized."""
+        found = [part for part in parts if part is not None]
+        if not found:
+            return None
+        label = ", ".join(dict.fromkeys(part.label for part in found))
+        rows = [part.rows for part in found if part.rows is not None]
+        if len(rows) < len(parts):
+            return Given(label)
+        return Given(label, rows[0].above(rows[1:]))
+
+
 class LazyWeight(ir.LazyTensor):
     """A tensor whose rows are produced on demand; nothing is cached.
 
@@ -34,6 +65,7 @@ class LazyWeight(ir.LazyTensor):
         dtype: Element type the reader returns.
         name: Name for messages.
         transposed: The graph sees the transpose (2-D only).
+        given: How the checkpoint holds it, where that is quantized.
     """
 
     def __init__(
@@ -44,8 +76,10 @@ class LazyWeight(ir.LazyTensor):
         name: str,
         *,
         transposed: bool = False,
+        given: Given | None = None,
     ) -> None:
         self.read_rows = read_rows
+        self.given = given
         self.rows_shape = tuple(rows_shape)
         self.transposed = transposed
         shape = self.rows_shape[::-1] if transposed else self.rows_shape
@@ -64,6 +98,7 @@ class LazyWeight(ir.LazyTensor):
             self.dtype,
             self.name or "",
             transposed=not self.transposed,
+            given=self.given,
         )
 
     def map_rows(
@@ -78,6 +113,7 @@ class LazyWeight(ir.LazyTensor):
             dtype,
             self.name or "",
             transposed=self.transposed,
+            given=None if self.given is None else Given(self.given.label),
         )
 
     def tiles(self, multiple: int = 1) -> Iterator[tuple[int, int]]:
@@ -125,6 +161,7 @@ def concatenate_rows(weights: Sequence[LazyWeight], name: str) -> LazyWeight:
         first.dtype,
         name,
         transposed=first.transposed,
+        given=Given.joined([weight.given for weight in weights]),
     )
 
 
@@ -152,6 +189,7 @@ def take_rows(weight: LazyWeight, kept: Array) -> LazyWeight:
         weight.dtype,
         weight.name or "",
         transposed=weight.transposed,
+        given=None if weight.given is None else Given(weight.given.label),
     )
 
 

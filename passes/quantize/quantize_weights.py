@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import ClassVar, NoReturn
+from typing import ClassVar, NoReturn, cast, get_args
 
 import onnx_ir as ir
 
@@ -14,6 +14,7 @@ from optc.ir.experts import feeds_router, find_expert_linear, find_expert_linear
 from optc.ir.graph import remove_unused
 from optc.ir.linear import Linear, find_linear, find_linears, head_of
 from optc.passes.quantize.float_formats.codebook import STORED, store_layers
+from optc.passes.quantize.given.grids import GivenWeights, Keep
 from optc.passes.quantize.gptq.weights import KEPT, Factors
 from optc.passes.quantize.layer_schemes import (
     BITS,
@@ -74,6 +75,9 @@ class QuantizeWeights(Pass):
         format: ``int``, or a type that weights of layers are stored in, with float activations:
             ``fp8``, ``nf4``, ``mxfp4`` or ``nvfp4`` (`optc.passes.quantize.float_formats`). They
             become ``CodebookMatMul``; head and embedding stay float.
+        given: Of a checkpoint that is quantized already: ``keep`` a weight's grid where engines
+            have it and it has no more bits than are asked for here; ``symmetric`` keeps only grids
+            without zero points; ``requantize`` rounds all weights to the grid asked for.
     """
 
     name: ClassVar[str] = "quantize-weights"
@@ -89,6 +93,7 @@ class QuantizeWeights(Pass):
     embedding: bool = True
     method: str = "round"
     format: str = _INTEGERS
+    given: str = "keep"
 
     def __post_init__(self) -> None:
         """Refuse options that no backend takes.
@@ -106,6 +111,7 @@ class QuantizeWeights(Pass):
                     "leave it out",
                 )
             return
+        self.check_option("given", get_args(Keep))
         self.check_option("bits", BITS)
         self.check_option("head_bits", BITS)
         self.check_option("group_size", (0, *GROUP_SIZES))
@@ -175,7 +181,7 @@ class QuantizeWeights(Pass):
         factors = Factors(calibration_of(model)) if self.method == "gptq" else None
         if self.format != _INTEGERS:
             return store_layers(model, STORED[self.format], factors, f"pass {self.name}")
-        work = QuantizedLayers(model, report, factors)
+        work = QuantizedLayers(model, report, factors, self.given_weights())
         self.layer_schemes.check_names(_layers(model))
         for node in list(model.graph):
             linear, experts = find_linear(node), find_expert_linear(node)
@@ -196,6 +202,7 @@ class QuantizeWeights(Pass):
             work.quantize_embeddings(head.weight if head is not None else None, tied)
         remove_unused(model)
         report.facts = work.facts()
+        report.warnings += work.warnings()
         return report
 
     def run_unread(self, model: ir.Model, later: Sequence[Pass]) -> PassReport:
@@ -217,6 +224,10 @@ class QuantizeWeights(Pass):
         else:
             scheme = fitting(self.scheme(self.head_bits if head else self.bits), linear, report)
         return replace(scheme, zeros=linear.pruned)
+
+    def given_weights(self) -> GivenWeights:
+        """What decides about weights that are quantized already."""
+        return GivenWeights(cast("Keep", self.given))
 
     def scheme(self, bits: int) -> Scheme:
         """The grid for weights of so many bits.

@@ -14,6 +14,7 @@ from optc.ir.quantized_rows import QuantizedRows
 from optc.ir.sources import sources_metadata
 from optc.ir.weights import LazyWeight
 from optc.passes.quantize.affine import RoundRows, quantized_rows
+from optc.passes.quantize.given.grids import GivenWeights, scheme_of_rows
 from optc.passes.quantize.gptq.weights import Factors
 from optc.passes.quantize.kept_rows import find_rows, is_left
 from optc.passes.quantize.layer_schemes import PER_CHANNEL, stored_bits
@@ -35,9 +36,7 @@ class _Parts:
     @property
     def stored_bits(self) -> int:
         """Bits that it takes in memory."""
-        rows = self.rows
-        scheme = Scheme(rows.bits, rows.group_size, rows.symmetric, rows.integer_scales)
-        return stored_bits(scheme, rows.rows, rows.columns)
+        return stored_bits(scheme_of_rows(self.rows), self.rows.rows, self.rows.columns)
 
     @property
     def attributes(self) -> dict[str, int]:
@@ -53,11 +52,19 @@ class _Parts:
 class QuantizedLayers:
     """The state of one run: quantized weights and activations are shared by their users."""
 
-    def __init__(self, model: ir.Model, report: PassReport, factors: Factors | None) -> None:
+    def __init__(
+        self,
+        model: ir.Model,
+        report: PassReport,
+        factors: Factors | None,
+        given: GivenWeights | None = None,
+    ) -> None:
         self.model = model
         self.report = report
         self._factors = factors
+        self._given = given or GivenWeights()
         self.weights: dict[ir.Value, _Parts] = {}
+        self._labels: dict[ir.Value, str] = {}
         self._activations: dict[ir.Value, ir.Node] = {}
         self._embeddings: list[_Parts] = []
 
@@ -72,7 +79,7 @@ class QuantizedLayers:
             name=linear.matmul.name,
         )
         replace_node(linear.nodes, [node], [linear.output], node.outputs)
-        self.report.add(f"{scheme.label}, gptq" if self._by_gptq(linear) else scheme.label)
+        self.report.add(self._labels[linear.initializer])
 
     def quantize_experts(self, experts: ExpertLinear, scheme: Scheme) -> None:
         """Case 5: replace a matmul by experts."""
@@ -90,14 +97,15 @@ class QuantizedLayers:
         )
         replace_node([linear.matmul], [node], [linear.output], node.outputs)
         how = "experts" if self._factors is None else "experts rounded plainly"
-        self.report.add(f"{scheme.label}, {how}")
+        self.report.add(f"{self._labels[linear.initializer]}, {how}")
 
     def _parts_of(self, linear: Linear, scheme: Scheme) -> _Parts:
         """The quantized weight of ``linear``, in the graph once."""
         parts = self.weights.get(linear.initializer)
         if parts is None:
             metadata = sources_metadata(sources([linear]))
-            parts = self._add_parts(self._rows(linear, scheme), linear.name, metadata)
+            rows, self._labels[linear.initializer] = self._rows(linear, scheme)
+            parts = self._add_parts(rows, linear.name, metadata)
             self.weights[linear.initializer] = parts
         return parts
 
@@ -132,9 +140,15 @@ class QuantizedLayers:
                 continue
             else:
                 name = table.name or "embedding"
-                parts = self._add_parts(quantized_rows(table, PER_CHANNEL, name), name, {})
+                given = self._given.rows(table, PER_CHANNEL, name)
+                rows = given or quantized_rows(table, PER_CHANNEL, name)
+                parts = self._add_parts(rows, name, {})
                 self._embeddings.append(parts)
                 label = "embedding int8 per row"
+                if given is not None:
+                    label = f"embedding {scheme_of_rows(given).label} as given"
+                else:
+                    self._given.count(table, PER_CHANNEL)
             new = make_node(
                 self.model,
                 "QuantizedGather",
@@ -145,6 +159,10 @@ class QuantizedLayers:
             replace_node([node], [new], node.outputs, new.outputs)
             self.report.add(label)
 
+    def warnings(self) -> list[str]:
+        """Which weights that were quantized already are quantized again."""
+        return self._given.warnings()
+
     def facts(self) -> dict[str, float]:
         """Quantized weights and their bits per weight, scales and zero points included."""
         every = [*self.weights.values(), *self._embeddings]
@@ -152,13 +170,17 @@ class QuantizedLayers:
         bits = sum(p.stored_bits for p in every)
         return {"weights": weights, "bits_per_weight": bits / weights if weights else 0.0}
 
-    def _rows(self, linear: Linear, scheme: Scheme) -> QuantizedRows:
-        """The weight of ``linear``: as an earlier pass rounded it, or rounded as it is read."""
+    def _rows(self, linear: Linear, scheme: Scheme) -> tuple[QuantizedRows, str]:
+        """The weight of ``linear``, and how it came about: as an earlier pass rounded it, as the
+        checkpoint has it, or rounded as it is read."""
         name = linear.name
+        label = f"{scheme.label}, gptq" if self._by_gptq(linear) else scheme.label
         kept = find_rows(calibration_of(self.model), linear, scheme, name)
-        if kept is not None:
-            return kept
-        return quantized_rows(linear.weight, scheme, name, self._rounder(linear))
+        given = self._given.rows(linear.weight, scheme, name) if kept is None else None
+        if given is not None:
+            return given, f"{scheme_of_rows(given).label} as given"
+        self._given.count(linear.weight, scheme)
+        return kept or quantized_rows(linear.weight, scheme, name, self._rounder(linear)), label
 
     def _by_gptq(self, linear: Linear) -> bool:
         if self._factors is None or find_expert_linear(linear.matmul) is not None:

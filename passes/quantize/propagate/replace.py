@@ -52,12 +52,14 @@ class QuantizeLayers:
         corrections: Mapping[ir.Value, Correction],
     ) -> Mapping[ir.Value, Array]:
         """Keep the rows of each layer, unless they are kept, and give what they stand for; layers
-        before a router stay as they are."""
+        before a router, and those that stay as the checkpoint has them, give nothing."""
         replaced: dict[ir.Value, Array] = {}
-        rounders = _Rounders(self.quantize, hessian)
+        rounders, given = _Rounders(self.quantize, hessian), self.quantize.given_weights()
         quantized = [linear for linear in readers if not feeds_router(linear.output)]
         for linear in quantized:
             scheme = self.quantize.scheme_of(linear, PassReport())
+            if given.rows(linear.weight, scheme, linear.name) is not None:
+                continue  # as the checkpoint has it: nothing is rounded, and nothing is lost
             if find_rows(self.store, linear, scheme, linear.name) is None:
                 correction = corrections.get(linear.initializer, Correction())
                 rows = _rounded(linear, scheme, correction, rounders.of(linear, scheme))

@@ -1,0 +1,1 @@
+"""Weights of checkpoints that are quantized already."""

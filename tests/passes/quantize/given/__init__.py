@@ -1,0 +1,1 @@
+"""Tests of weights that are quantized already."""

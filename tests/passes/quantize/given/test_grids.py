@@ -1,0 +1,139 @@
+"""Weights that are quantized already keep their grid, or are rounded again and named."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import onnx_ir as ir
+import pytest
+
+from optc.errors import InputError
+from optc.ir.quantized_rows import QuantizedRows
+from optc.ir.weights import Given, LazyWeight
+from optc.passes.quantize.affine import dequantize_rows, quantize_rows
+from optc.passes.quantize.given.grids import GivenWeights, scheme_of_rows
+from optc.passes.quantize.quantize_weights import QuantizeWeights
+from optc.passes.quantize.scheme import Scheme
+from tests.support.ir_text import Array, f32, model_of
+
+INT4 = Scheme(4, 32, True)
+INT8 = Scheme(8, 32, True)
+UINT4 = Scheme(4, 32, False)
+CHANNEL = Scheme(8, 0, True)
+
+
+def given(array: Array, scheme: Scheme, label: str, name: str) -> LazyWeight:
+    """A weight [N, K] as a checkpoint would hold it on a grid."""
+    tile = quantize_rows(array, scheme, name)
+    floats = dequantize_rows(tile, scheme.group_size)
+
+    def read(start: int, stop: int) -> Any:
+        return type(tile)(*(None if part is None else part[start:stop] for part in tile))
+
+    rows = QuantizedRows(read, *array.shape, scheme.bits, scheme.group_size, scheme.symmetric, name)
+    return LazyWeight(
+        lambda start, stop: floats[start:stop],
+        array.shape,
+        ir.DataType.FLOAT,
+        name,
+        given=Given(label, rows),
+    )
+
+
+def model(**weights: LazyWeight) -> ir.Model:
+    """x through one layer after the other."""
+    names = list(weights)
+    nodes = "\n".join(
+        f"{new} = MatMul ({old}, {name})"
+        for name, old, new in zip(
+            names, ["x", *names], [*(f"{n}_out" for n in names[:-1]), "y"], strict=False
+        )
+    )
+    for name in names[:-1]:
+        nodes = nodes.replace(f"({name},", f"({name}_out,")
+    arrays = {name: np.zeros(one.rows_shape[::-1], np.float32) for name, one in weights.items()}
+    last = weights[names[-1]].rows_shape[0]
+    made = model_of(f"g (float[S,64] x) => (float[S,{last}] y)", nodes, arrays)
+    for name, one in weights.items():
+        made.graph.initializers[name].const_value = one.transpose()
+    return made
+
+
+def weight(name: str, scheme: Scheme = INT4, label: str = "Q4_0", rows: int = 64) -> LazyWeight:
+    return given(f32(rows, 64), scheme, label, name)
+
+
+def test_a_grid_of_no_more_bits_is_kept_bit_for_bit() -> None:
+    a, b = weight("a"), weight("b", INT8, "Q8_0")
+    made = model(a=a, b=b)
+    report = QuantizeWeights(bits=8, embedding=False).run(made)
+    assert report.details == {
+        "int4 groups of 32 as given": 1,
+        "int8 groups of 32 as given": 1,
+    }
+    assert report.warnings == []
+    for name, one in (("a", a), ("b", b)):
+        values = made.graph.initializers[f"{name}.quantized"].const_value
+        assert isinstance(values, LazyWeight)
+        tile = values.whole.read(0, 64)  # type: ignore[attr-defined]
+        assert one.given is not None
+        assert one.given.rows is not None
+        np.testing.assert_array_equal(tile.values, one.given.rows.read(0, 64).values)
+        np.testing.assert_array_equal(dequantize_rows(tile, 32), one.read_rows(0, 64))
+    nodes = [node for node in made.graph if node.op_type == "QuantizedMatMul"]
+    found = [(n.attributes.get_int("bits"), n.attributes.get_int("group_size")) for n in nodes]
+    assert found == [(4, 32), (8, 32)]
+
+
+def test_more_bits_and_other_types_are_rounded_again_and_named() -> None:
+    unknown = weight("c")
+    unknown.given = Given("Q4_K")
+    made = model(a=weight("a", INT8, "Q8_0"), c=unknown, d=weight("d", INT8, "Q8_0"))
+    report = QuantizeWeights(bits=4, group_size=32, head=True, head_bits=4, embedding=False)
+    done = report.run(made)
+    assert done.details == {"int4 groups of 32": 3}
+    assert done.warnings == [
+        "1 weight of the checkpoint in Q4_K is quantized again, to int4 groups of 32; the gates "
+        "measure the loss against the dequantized weights",
+        "2 weights of the checkpoint in Q8_0 are quantized again, to int4 groups of 32; the gates "
+        "measure the loss against the dequantized weights",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("keep", "kept"), [("keep", {"a", "b"}), ("symmetric", {"a"}), ("requantize", set())]
+)
+def test_an_option_says_which_grids_are_kept(keep: str, kept: set[str]) -> None:
+    made = model(a=weight("a"), b=weight("b", UINT4, "awq"))
+    report = QuantizeWeights(given=keep, embedding=False).run(made)
+    count = sum(n for label, n in report.details.items() if label.endswith("as given"))
+    assert count == len(kept)
+    assert ("b.zero_point" in made.graph.initializers) == ("b" in kept)
+    with pytest.raises(InputError, match="given=none is not possible"):
+        QuantizeWeights(given="none")
+
+
+def test_merged_layers_keep_what_all_parts_have() -> None:
+    four, eight = weight("q", rows=32), weight("k", INT8, "Q8_0", rows=64)
+    joined = Given.joined([four.given, eight.given])
+    assert joined is not None
+    assert joined.rows is not None
+    assert joined.label == "Q4_0, Q8_0"
+    assert (joined.rows.bits, joined.rows.rows, scheme_of_rows(joined.rows)) == (8, 96, INT8)
+    expected = np.concatenate([four.read_rows(20, 32), eight.read_rows(0, 40)])
+    np.testing.assert_array_equal(dequantize_rows(joined.rows.read(20, 72), 32), expected)
+    assert Given.joined([four.given, weight("v", UINT4).given]) == Given("Q4_0")
+    assert Given.joined([four.given, None]) == Given("Q4_0")
+    assert Given.joined([None, None]) is None
+
+
+def test_a_weight_that_was_changed_has_its_label_only() -> None:
+    one = weight("a")
+    scaled = one.map_rows(lambda rows: rows * 2, ir.DataType.FLOAT)
+    assert scaled.given == Given("Q4_0")
+    assert one.transpose().given is one.given
+    given_weights = GivenWeights()
+    assert given_weights.rows(scaled, CHANNEL, "a") is None
+    given_weights.count(scaled, CHANNEL)
+    assert given_weights.again == {("Q4_0", "int8 per channel"): 1}
