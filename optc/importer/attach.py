@@ -81,7 +81,9 @@ def _lazy(stored: Tensor) -> LazyWeight:
     if len(stored.shape) == 3:
         experts, n, k = stored.shape
         return StackedWeight(stored.read_box, (experts, n, k), ir.DataType.FLOAT, stored.name)
-    return LazyWeight(stored.read_rows, stored.shape, ir.DataType.FLOAT, stored.name)
+    return LazyWeight(
+        stored.read_rows, stored.shape, ir.DataType.FLOAT, stored.name, given=stored.given
+    )
 
 
 def unused_tensors(skeleton: Skeleton, checkpoint: Mapping[str, Tensor]) -> list[str]:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
 from optc.errors import InputError, UnsupportedError
+from optc.importer.conversion.tensor import Tensor
+from optc.importer.gguf.file import SUFFIX, files_of, read_gguf
 from optc.importer.json_file import read_object
 from optc.importer.safetensors import StoredTensor, read_header
 
@@ -15,7 +18,7 @@ _PICKLES = ("*.bin", "*.pt", "*.pth", "*.ckpt", "*.pkl")
 
 def checkpoint_files(folder: Path) -> list[Path]:
     """The safetensors files of ``folder``: those of the index, else ``model.safetensors``, else
-    the only one there.
+    the only one there; else its GGUF file, or all parts of one.
 
     Raises:
         UnsupportedError: The weights are pickles only.
@@ -31,6 +34,9 @@ def checkpoint_files(folder: Path) -> list[Path]:
         return others
     if others:
         raise InputError(f"several safetensors files and no {INDEX}", where=str(folder))
+    ggufs = sorted(folder.glob(f"*{SUFFIX}"))
+    if ggufs:
+        return _gguf_files(folder, ggufs)
     pickles = sorted(p.name for pattern in _PICKLES for p in folder.glob(pattern))
     if pickles:
         raise UnsupportedError(
@@ -65,6 +71,27 @@ def _indexed_files(folder: Path, index: Path) -> list[Path]:
                 f"shard {name} is missing", where=str(folder), hint=f"{INDEX} names it; get it too"
             )
     return [folder / name for name in names]
+
+
+def _gguf_files(folder: Path, found: list[Path]) -> list[Path]:
+    files = files_of(found[0])
+    if files != found:
+        raise InputError(
+            f"{len(found)} GGUF files that are not the parts of one model",
+            where=str(folder),
+            hint="give one of them instead of the folder",
+        )
+    return files
+
+
+def read_tensors(files: list[Path]) -> Mapping[str, Tensor]:
+    """Every tensor of the files of a checkpoint by its name there.
+
+    Raises:
+        InputError, UnsupportedError, UnavailableError: As `read_checkpoint` and
+            `optc.importer.gguf.file.read_gguf`.
+    """
+    return read_gguf(files) if files[0].suffix == SUFFIX else read_checkpoint(files)
 
 
 def read_checkpoint(files: list[Path]) -> dict[str, StoredTensor]:

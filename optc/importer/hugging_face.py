@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -13,10 +12,9 @@ from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_N
 
 from optc.errors import InputError, UnsupportedError
 from optc.importer.attach import attach_weights, match_checkpoint, unused_tensors
-from optc.importer.checkpoint import checkpoint_files, read_checkpoint
+from optc.importer.checkpoint import checkpoint_files, read_tensors
 from optc.importer.config import check_layers_held, read_config
-from optc.importer.conversion.checkpoint import convert_checkpoint
-from optc.importer.conversion.tensor import Tensor
+from optc.importer.conversion.parameters import as_parameters
 from optc.importer.export import export_decoder, quiet
 from optc.importer.imported import ImportedModel
 from optc.importer.model_folder import model_name
@@ -46,15 +44,15 @@ def import_folder(folder: Path, *, allow_remote_code: bool) -> ImportedModel:
         UnsupportedError: Not a decoder that optc can capture.
     """
     config = read_config(folder, allow_remote_code=allow_remote_code)
-    checkpoint: Mapping[str, Tensor] = read_checkpoint(checkpoint_files(folder))
+    files = checkpoint_files(folder)
+    checkpoint = read_tensors(files)
     check_layers_held(config, checkpoint, folder)
     never_ask()
     built = _build_config(folder, config, allow_remote_code)
     max_context = _max_context(built, folder)
     with quiet():
         skeleton = read_skeleton(built, len(checkpoint), allow_remote_code=allow_remote_code)
-    if skeleton.conversion is not None:
-        checkpoint = convert_checkpoint(checkpoint, skeleton.conversion)
+    checkpoint, skeleton, warnings = as_parameters(files, checkpoint, skeleton)
     matched = match_checkpoint(skeleton, checkpoint)  # before the export, which takes long
     leaves = [leaf for tensor in matched.values() for leaf in tensor.leaves]
     with ThreadPoolExecutor(1, "optc-digest") as pool:
@@ -62,7 +60,6 @@ def import_folder(folder: Path, *, allow_remote_code: bool) -> ImportedModel:
         exported = export_decoder(built, allow_remote_code=allow_remote_code)
     attach_weights(exported.model, skeleton, matched)
     unused = unused_tensors(skeleton, checkpoint)
-    warnings = []
     if unused:
         warnings.append(f"{len(unused)} tensors of the checkpoint are not used, {unused[0]} first")
     if exported.fixed_rope:

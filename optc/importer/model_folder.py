@@ -12,6 +12,7 @@ from pathlib import Path
 
 from optc.errors import InputError
 from optc.importer.config import CONFIG_FILE
+from optc.importer.gguf.folder import gguf_folder, is_gguf
 
 _CACHE = "models--"
 _SNAPSHOTS = "snapshots"
@@ -20,11 +21,15 @@ _HUB_ID = re.compile(r"[0-9A-Za-z][\w.-]*/[0-9A-Za-z][\w.-]*", re.ASCII)
 
 
 def model_folder(path: Path) -> Path:
-    """``path``, or the snapshot of its main branch where it is a model's root in the cache.
+    """``path``, or the snapshot of its main branch where it is a model's root in the cache; of a
+    GGUF file the folder that is made of it.
 
     Raises:
-        InputError: It is such a root, but of which snapshot cannot be told.
+        InputError: It is such a root, but of which snapshot cannot be told; or a damaged file.
+        UnsupportedError, UnavailableError: As `optc.importer.gguf.folder.gguf_folder`.
     """
+    if is_gguf(path):
+        return gguf_folder(path)
     snapshots = path / _SNAPSHOTS
     if (path / CONFIG_FILE).exists() or not snapshots.is_dir():
         return path

@@ -84,6 +84,11 @@ class StoredTensor:
         """Itself: it is made of no other."""
         return [self]
 
+    @property
+    def given(self) -> None:
+        """It is not quantized."""
+        return None
+
     def read_box(self, box: Box) -> Float32:
         """The part of it that lies in ``box`` as float32."""
         bits = self._stored.reshape(self.shape)[tuple(slice(*one) for one in box)]

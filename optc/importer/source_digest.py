@@ -14,7 +14,7 @@ import numpy as np
 
 from optc.errors import InputError
 from optc.importer.checkpoint import checkpoint_files
-from optc.importer.safetensors import StoredTensor
+from optc.importer.conversion.tensor import Leaf
 
 #: A multiple of every element's size.
 _PIECE_BYTES = 1 << 20
@@ -25,10 +25,12 @@ _LIMITS = {
     "F32": ("<u4", 0x7FFFFFFF, 0x7F800000),
     "F16": ("<u2", 0x7FFF, 0x7C00),
     "BF16": ("<u2", 0x7FFF, 0x7F80),
+    "F8_E4M3": ("u1", 0x7F, 0x7F),
+    "F8_E8M0": ("u1", 0xFF, 0xFF),
 }
 
 
-def digest_source(folder: Path, weights: Iterable[StoredTensor] = ()) -> str:
+def digest_source(folder: Path, weights: Iterable[Leaf] = ()) -> str:
     """sha256 (hex) over config.json and every safetensors file of ``folder``: what identifies the
     source of an artifact.
 
@@ -43,20 +45,20 @@ def digest_source(folder: Path, weights: Iterable[StoredTensor] = ()) -> str:
     return digest_files({file.name: file for file in parts}, weights)
 
 
-def digest_files(files: Mapping[str, Path], weights: Iterable[StoredTensor] = ()) -> str:
+def digest_files(files: Mapping[str, Path], weights: Iterable[Leaf] = ()) -> str:
     """sha256 (hex) over the names and contents of ``files``, streamed in pieces of 1 MiB.
 
     Args:
         files: By the names that count.
-        weights: Tensors in these files whose numbers must be finite.
+        weights: Tensors in these files; numbers of those in a type of floats must be finite.
 
     Raises:
         InputError: A weight holds NaN or infinities; names the file and the tensor.
     """
     total = hashlib.sha256()
-    by_file: dict[Path, dict[int, StoredTensor]] = {}
+    by_file: dict[Path, dict[int, Leaf]] = {}
     for weight in weights:
-        if weight.bytes:
+        if weight.bytes and weight.dtype in _LIMITS:
             by_file.setdefault(weight.file, {})[weight.offset] = weight
     for name, file in sorted(files.items()):
         checked = [tensor for _, tensor in sorted(by_file.get(file, {}).items())]
@@ -64,7 +66,7 @@ def digest_files(files: Mapping[str, Path], weights: Iterable[StoredTensor] = ()
     return total.hexdigest()
 
 
-def _digest(file: Path, checked: list[StoredTensor]) -> str:
+def _digest(file: Path, checked: list[Leaf]) -> str:
     """sha256 (hex) of a file; ``checked`` are in the order in which they lie in it."""
     digest = hashlib.sha256()
     with file.open("rb") as stream:
@@ -86,7 +88,7 @@ def _pieces(stream: BinaryIO, count: int) -> Iterator[bytes]:
         yield piece
 
 
-def _check_finite(piece: bytes, tensor: StoredTensor) -> None:
+def _check_finite(piece: bytes, tensor: Leaf) -> None:
     kind, unsigned, limit = _LIMITS[tensor.dtype]
     bits = np.frombuffer(piece, kind)
     if int((bits & bits.dtype.type(unsigned)).max()) >= limit:

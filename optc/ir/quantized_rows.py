@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 import ml_dtypes
 import numpy as np
+import numpy.typing as npt
 import onnx_ir as ir
 
 from optc.ir.weights import Array, LazyWeight, RowReader
@@ -39,6 +40,19 @@ class QuantizedTile(NamedTuple):
         integers *= self.group_scales[:, :, None]
         integers -= self.zero_points[:, :, None]
         return QuantizedTile(integers.reshape(n, -1).astype(np.int8), self.scales, None)
+
+
+def dequantize_rows(tile: QuantizedTile, group_size: int) -> npt.NDArray[np.float32]:
+    """The float32 rows [n, K] that ``tile`` stands for."""
+    n, columns = tile.values.shape
+    size = group_size or columns
+    x = tile.values.reshape(n, -1, size).astype(np.float32)
+    if tile.group_scales is not None:
+        x *= tile.group_scales.reshape(n, -1, 1).astype(np.float32)
+    if tile.zero_points is not None:
+        x -= tile.zero_points.reshape(n, -1, 1).astype(np.float32)
+    x *= tile.scales.reshape(n, -1, 1)
+    return x.reshape(n, columns)
 
 
 def joined_tiles(tiles: Sequence[QuantizedTile]) -> QuantizedTile:
@@ -127,6 +141,10 @@ class QuantizedRows:
             integer_scales=False,
         )
 
+    def floats(self, start: int, stop: int) -> npt.NDArray[np.float32]:
+        """What the rows ``start:stop`` stand for, float32 [stop - start, K]."""
+        return dequantize_rows(self.read(start, stop), self.group_size)
+
     def above(self, others: Sequence[QuantizedRows]) -> QuantizedRows | None:
         """The rows of all below each other, in the widest of their numbers of bits; None if they
         are no weights of one kind of grid. Values of fewer bits are values of more."""
@@ -146,6 +164,19 @@ class QuantizedRows:
             return joined_tiles(parts) if len(parts) != 1 else parts[0]
 
         return replace(self, read=read, rows=bounds[-1], bits=max(bits))
+
+    def taken(self, index: Array) -> QuantizedRows:
+        """The rows of these numbers, in their order; those of a tile should lie close together, as
+        all between the first and the last are read."""
+        read = self.read
+
+        def of(start: int, stop: int) -> QuantizedTile:
+            wanted = index[start:stop]
+            low = int(wanted.min())
+            tile, rows = read(low, int(wanted.max()) + 1), wanted - low
+            return QuantizedTile(*(None if part is None else part[rows] for part in tile))
+
+        return replace(self, read=of, rows=len(index))
 
     def values(self) -> QuantizedPart:
         """The values as the graph sees them: [K, N] INT8, UINT8 (all but 8 and 4 bits too), INT4 or

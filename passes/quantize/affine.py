@@ -22,6 +22,7 @@ from collections.abc import Callable, Iterator
 import numpy as np
 
 from optc.ir.quantized_rows import QuantizedRows, QuantizedTile
+from optc.ir.quantized_rows import dequantize_rows as dequantize_rows
 from optc.ir.weights import LazyWeight
 from optc.passes.quantize.rounding import Float32, Zeros, group_ranges, squared_error, steps
 from optc.passes.quantize.scheme import CHUNK_ELEMENTS, Scheme
@@ -116,19 +117,6 @@ def quantize_rows(
         return QuantizedTile(values, scales, zero_points)
     flat = None if zero_points is None else zero_points[:, 0]
     return QuantizedTile(values, scales[:, 0], flat)
-
-
-def dequantize_rows(tile: QuantizedTile, group_size: int) -> Float32:
-    """The float32 rows [n, K] that ``tile`` stands for."""
-    n, columns = tile.values.shape
-    size = group_size or columns
-    x = tile.values.reshape(n, -1, size).astype(np.float32)
-    if tile.group_scales is not None:
-        x *= tile.group_scales.reshape(n, -1, 1).astype(np.float32)
-    if tile.zero_points is not None:
-        x -= tile.zero_points.reshape(n, -1, 1).astype(np.float32)
-    x *= tile.scales.reshape(n, -1, 1)
-    return x.reshape(n, columns)
 
 
 def group_parameters(

@@ -36,12 +36,14 @@ class Conversion:
         base_prefix: What names of the class's inner model begin with.
         shapes: Of the class's parameters and buffers by name.
         config: The text model's.
+        model: The model itself.
     """
 
     transforms: Sequence[WeightTransform]
     base_prefix: str
     shapes: dict[str, tuple[int, ...]]
     config: Any
+    model: PreTrainedModel
 
     @classmethod
     def of(cls, model: PreTrainedModel) -> Conversion:
@@ -51,6 +53,7 @@ class Conversion:
             model.base_model_prefix,
             {name: tuple(tensor.shape) for name, tensor in model.state_dict().items()},
             model.config.get_text_config(),
+            model,
         )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
@@ -11,9 +12,33 @@ import numpy.typing as npt
 from optc.ir.stacked_weights import Box
 
 if TYPE_CHECKING:
-    from optc.importer.safetensors import StoredTensor
+    from optc.ir.weights import Given
 
 Float32 = npt.NDArray[np.float32]
+
+
+class Leaf(Protocol):
+    """Bytes of a file that a tensor is made of."""
+
+    @property
+    def file(self) -> Path:
+        """The file."""
+
+    @property
+    def name(self) -> str:
+        """Its name there."""
+
+    @property
+    def dtype(self) -> str:
+        """Its type in the words of the file's format."""
+
+    @property
+    def offset(self) -> int:
+        """Its first byte, from the start of the file."""
+
+    @property
+    def bytes(self) -> int:
+        """Bytes that it takes."""
 
 
 class Tensor(Protocol):
@@ -32,8 +57,12 @@ class Tensor(Protocol):
         """File and name of what it is made of, for messages."""
 
     @property
-    def leaves(self) -> Sequence[StoredTensor]:
+    def leaves(self) -> Sequence[Leaf]:
         """The tensors of files that it is made of."""
+
+    @property
+    def given(self) -> Given | None:
+        """How the file holds it, where that is quantized."""
 
     def read_rows(self, start: int, stop: int) -> Float32:
         """Rows ``start:stop`` along axis 0 as float32, shape [stop - start, ...]."""

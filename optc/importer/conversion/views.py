@@ -9,16 +9,14 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 import numpy as np
 
 from optc.errors import InputError
-from optc.importer.conversion.tensor import Float32, Tensor
+from optc.importer.conversion.tensor import Float32, Leaf, Tensor
 from optc.ir.stacked_weights import Box
-
-if TYPE_CHECKING:
-    from optc.importer.safetensors import StoredTensor
+from optc.ir.weights import Given
 
 T = TypeVar("T")
 
@@ -47,9 +45,15 @@ class View(ABC):
         return self.made_of()[0].where
 
     @property
-    def leaves(self) -> Sequence[StoredTensor]:
+    def leaves(self) -> Sequence[Leaf]:
         """The tensors of files that it is made of."""
         return [leaf for part in self.made_of() for leaf in part.leaves]
+
+    @property
+    def given(self) -> Given | None:
+        """The types of its quantized parts, whose grids a view does not keep unless it says so."""
+        found = Given.joined([part.given for part in self.made_of()])
+        return None if found is None else Given(found.label)
 
     def read_rows(self, start: int, stop: int) -> Float32:
         """Rows ``start:stop`` along axis 0 as float32, shape [stop - start, ...]."""
@@ -71,6 +75,11 @@ class Renamed(View):
     def made_of(self) -> Sequence[Tensor]:
         """The part."""
         return [self.part]
+
+    @property
+    def given(self) -> Given | None:
+        """That of the part."""
+        return self.part.given
 
     def read_box(self, box: Box) -> Float32:
         """The same box of the part."""
@@ -141,6 +150,11 @@ class Joined(View):
         total = sum(part.shape[self.axis] for part in self.parts)
         return _replaced(self.parts[0].shape, self.axis, total)
 
+    @property
+    def given(self) -> Given | None:
+        """The parts' grids below each other, where they are joined so."""
+        return super().given if self.axis else Given.joined([part.given for part in self.parts])
+
     def read_box(self, box: Box) -> Float32:
         """What of each part lies in the range of the axis."""
         found = [
@@ -190,6 +204,14 @@ class Cut(View):
     def made_of(self) -> Sequence[Tensor]:
         """The part."""
         return [self.part]
+
+    @property
+    def given(self) -> Given | None:
+        """The grid of these rows, where rows are cut out."""
+        given = self.part.given
+        if self.axis or given is None or given.rows is None:
+            return super().given
+        return Given(given.label, given.rows.taken(np.arange(self.start, self.stop)))
 
     def read_box(self, box: Box) -> Float32:
         """The box, further along the axis."""

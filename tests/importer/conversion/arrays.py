@@ -9,8 +9,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from optc.importer.conversion.tensor import Float32, Tensor
-from optc.importer.safetensors import StoredTensor
+from optc.importer.conversion.tensor import Float32, Leaf, Tensor
 from optc.ir.stacked_weights import Box
 
 
@@ -30,8 +29,12 @@ class ArrayTensor:
         return f"memory: {self.name}"
 
     @property
-    def leaves(self) -> Sequence[StoredTensor]:
+    def leaves(self) -> Sequence[Leaf]:
         return []
+
+    @property
+    def given(self) -> None:
+        return None
 
     def read_rows(self, start: int, stop: int) -> Float32:
         return np.asarray(self.array[start:stop], np.float32)

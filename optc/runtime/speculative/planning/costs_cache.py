@@ -14,6 +14,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+from optc.cache_folder import cache_folder
 from optc.safe_json import parse_json
 from optc.target import cpu_name, host_features
 
@@ -63,11 +64,3 @@ class CostsCache:
     def _path(self, kind: str, digest: str, threads: int) -> Path:
         key = json.dumps(self._key(kind, digest, threads), sort_keys=True)
         return self.folder / f"{kind}-{hashlib.sha256(key.encode()).hexdigest()[:16]}.json"
-
-
-def cache_folder() -> Path:
-    """This user's folder for measurements, which may not exist."""
-    if own := os.environ.get("OPTC_CACHE"):
-        return Path(own)
-    home = os.environ.get("XDG_CACHE_HOME")
-    return (Path(home) if home else Path.home() / ".cache") / "optc"

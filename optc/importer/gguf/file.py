@@ -1,0 +1,141 @@
+"""Which tensors a GGUF file has, and what its metadata says; nothing of the weights is read."""
+
+from __future__ import annotations
+
+import re
+import struct
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from optc.errors import InputError, UnavailableError, UnsupportedError
+from optc.importer.gguf.tensor import GgufTensor
+
+if TYPE_CHECKING:
+    from gguf import GGUFReader
+
+SUFFIX = ".gguf"
+_SHARD = re.compile(r"(.+)-(\d{5})-of-(\d{5})\.gguf", re.ASCII)
+#: What the package raises at files that are damaged.
+_DAMAGED = (
+    ValueError,
+    KeyError,
+    IndexError,
+    TypeError,
+    OverflowError,
+    OSError,
+    MemoryError,
+    struct.error,
+)
+
+
+def check_package() -> None:
+    """Check that the package that reads GGUF is installed.
+
+    Raises:
+        UnavailableError: It is not.
+    """
+    try:
+        import gguf  # noqa: F401 - whether it is there
+    except ImportError as error:
+        raise UnavailableError(
+            "GGUF files need the package gguf", hint='install it: pip install "optc[gguf]"'
+        ) from error
+
+
+def files_of(file: Path) -> list[Path]:
+    """The files of a model whose first or only one is ``file``.
+
+    Raises:
+        InputError: One is missing, or ``file`` is another part than the first.
+    """
+    match = _SHARD.fullmatch(file.name)
+    if match is None:
+        return [file]
+    stem, number, count = match[1], int(match[2]), int(match[3])
+    if number != 1:
+        raise InputError(
+            f"part {number} of a model", where=str(file), hint="give its first part, -00001-of-"
+        )
+    every = [file.with_name(f"{stem}-{i:05}-of-{count:05}.gguf") for i in range(1, count + 1)]
+    for one in every:
+        if not one.is_file():
+            raise InputError(f"part {one.name} is missing", where=str(file.parent), hint="get it")
+    return every
+
+
+def open_gguf(file: Path) -> GGUFReader:
+    """The file, its header read.
+
+    Raises:
+        InputError: It is damaged, or no GGUF file.
+        UnavailableError: The package is missing.
+    """
+    check_package()
+    from gguf import GGUFReader
+
+    try:
+        return GGUFReader(file)
+    except _DAMAGED as error:
+        raise InputError(
+            f"not a GGUF file that can be read: {type(error).__name__}: {error}",
+            where=str(file),
+            hint="download it again",
+        ) from error
+
+
+def metadata_of(reader: GGUFReader, prefix: str = "") -> dict[str, Any]:
+    """The metadata whose keys begin with ``prefix``, by key."""
+    return {
+        name: field.contents() for name, field in reader.fields.items() if name.startswith(prefix)
+    }
+
+
+def read_gguf(files: Sequence[Path]) -> dict[str, GgufTensor]:
+    """Every tensor of ``files`` by its name there.
+
+    Raises:
+        InputError: A file is damaged, or two of them have a tensor of the same name.
+        UnsupportedError: A tensor is of a type that the package cannot decode.
+    """
+    found: dict[str, GgufTensor] = {}
+    for file in files:
+        for one in open_gguf(file).tensors:
+            tensor = GgufTensor(
+                file,
+                one.name,
+                one.tensor_type.name,
+                tuple(int(size) for size in reversed(one.shape.tolist())),
+                int(one.data_offset),
+                int(one.n_bytes),
+            )
+            _check(tensor, file.stat().st_size)
+            if tensor.name in found:
+                raise InputError(f"also in {found[tensor.name].file.name}", where=tensor.where)
+            found[tensor.name] = tensor
+    return found
+
+
+def _check(tensor: GgufTensor, size: int) -> None:
+    from gguf import GGML_QUANT_SIZES, GGMLQuantizationType
+    from gguf.quants import dequantize
+
+    kind = GGMLQuantizationType[tensor.dtype]
+    block, block_bytes = GGML_QUANT_SIZES[kind]
+    if tensor.offset + tensor.bytes > size or tensor.shape[-1] % block:
+        raise InputError(
+            "the tensor does not fit the file, or its blocks not its rows",
+            where=tensor.where,
+            hint="download it again",
+        )
+    try:
+        dequantize(np.zeros((1, block_bytes), np.uint8), kind)
+    except NotImplementedError as error:
+        if tensor.dtype not in ("F32", "F16", "F64"):
+            raise UnsupportedError(
+                f"tensors of type {tensor.dtype} cannot be decoded",
+                where=tensor.where,
+                hint="quantize the model to another type, such as Q4_K or Q8_0",
+            ) from error

@@ -1,0 +1,102 @@
+"""A GGUF file as a model folder: config, tokenizer and a link to the file.
+
+Everything that takes a model takes its folder; so the folder of a GGUF file is made once, in the
+user's cache, out of the file's metadata. Weights are not copied.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+import tempfile
+from collections.abc import Mapping
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from optc.cache_folder import cache_folder
+from optc.errors import InputError, UnsupportedError
+from optc.importer.gguf.file import SUFFIX, check_package, files_of, metadata_of, open_gguf
+
+_TOKENS = "tokenizer.ggml.tokens"
+#: Raised if what the folder holds for one file changes.
+_LAYOUT = 1
+
+
+def is_gguf(path: Path) -> bool:
+    """Whether a path names a GGUF file that exists."""
+    return path.suffix == SUFFIX and path.is_file()
+
+
+def gguf_folder(file: Path) -> Path:
+    """The model folder of ``file``, made unless it is there.
+
+    Raises:
+        InputError: The file is damaged or not complete.
+        UnsupportedError: transformers has no decoder for it, or no tokenizer.
+        UnavailableError: The package that reads GGUF is missing.
+    """
+    check_package()
+    files = files_of(file)
+    folder = cache_folder() / "gguf" / _key(files) / file.name.removesuffix(SUFFIX)
+    if (folder / "config.json").is_file():
+        return folder
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    made = Path(tempfile.mkdtemp(dir=folder.parent))
+    try:
+        _fill(made, files)
+        os.replace(made, folder)
+    except OSError:
+        if not (folder / "config.json").is_file():  # else another process was faster
+            raise
+    finally:
+        shutil.rmtree(made, ignore_errors=True)
+    return folder
+
+
+def _key(files: list[Path]) -> str:
+    """What the folder depends on: which files, as they are now, read by which packages."""
+    parts: list[Any] = [_LAYOUT, version("transformers"), version("gguf")]
+    for one in files:
+        stat = one.stat()
+        parts.append([str(one.resolve()), stat.st_size, stat.st_mtime_ns])
+    return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:16]
+
+
+def _fill(folder: Path, files: list[Path]) -> None:
+    from optc.importer.gguf.config import end_tokens, read_gguf_config
+
+    for one in files:
+        (folder / one.name).symlink_to(one.resolve())
+    metadata = metadata_of(open_gguf(files[0]))
+    if _TOKENS in metadata:
+        _write_tokenizer(folder, files[0])
+    _write(folder / "config.json", read_gguf_config(files[0], metadata))
+    ends = end_tokens(metadata)
+    if ends:
+        _write(folder / "generation_config.json", {"eos_token_id": ends})
+
+
+def _write(file: Path, content: Mapping[str, Any]) -> None:
+    file.write_text(json.dumps(content, indent=2, sort_keys=True) + "\n", encoding="utf-8")
+
+
+def _write_tokenizer(folder: Path, file: Path) -> None:
+    from transformers import AutoTokenizer
+
+    try:
+        tokenizer = AutoTokenizer.from_pretrained(
+            folder, gguf_file=file.name, local_files_only=True
+        )
+        tokenizer.save_pretrained(folder)
+    except (ValueError, NotImplementedError, ImportError) as error:
+        raise UnsupportedError(
+            f"transformers makes no tokenizer of its metadata: {error}", where=str(file)
+        ) from error
+    except (KeyError, IndexError, TypeError, AttributeError) as error:
+        raise InputError(
+            f"the tokenizer in its metadata is not complete: {type(error).__name__}: {error}",
+            where=str(file),
+        ) from error

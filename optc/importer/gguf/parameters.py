@@ -1,0 +1,111 @@
+"""Tensors of a GGUF file as the parameters of transformers' class.
+
+Which tensor is which parameter, transformers knows (`get_gguf_hf_weights_map`); what it does to a
+tensor, its processors do to whole arrays. Here they get the numbers of rows instead of the rows,
+so that what comes out says it: rows in another order, rows with a number added, or something else,
+which is refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from transformers import PreTrainedModel
+from transformers.modeling_gguf_pytorch_utils import (
+    TENSOR_PROCESSORS,
+    TensorProcessor,
+    get_gguf_hf_weights_map,
+)
+
+from optc.errors import UnsupportedError
+from optc.importer.conversion.row_views import Shifted, Taken
+from optc.importer.conversion.tensor import Tensor
+from optc.importer.conversion.views import Joined, Renamed, Stacked, Swapped
+
+#: What processors raise at arrays of another shape than they expect.
+_REFUSALS = (ValueError, IndexError, KeyError, TypeError, AttributeError)
+
+
+def gguf_parameters(
+    tensors: Mapping[str, Tensor], model: PreTrainedModel, architecture: str
+) -> dict[str, Tensor]:
+    """The tensors by the names of the class's parameters; those that it has none for by their own.
+
+    Args:
+        tensors: By their names in the file.
+        model: The class, on the meta device.
+        architecture: In the words of the file.
+
+    Raises:
+        UnsupportedError: transformers has no names for the architecture, or does something to a
+            tensor that is more than taking rows and adding a number.
+    """
+    config = model.config.get_text_config().to_dict()
+    processor = TENSOR_PROCESSORS.get(architecture, TensorProcessor)(config=config)
+    try:
+        names = get_gguf_hf_weights_map(model, processor)
+    except NotImplementedError as error:
+        raise UnsupportedError(str(error), where=architecture) from error
+    found: dict[str, Tensor] = {}
+    # two tensors that are one parameter are an expert's gate and up: "gate" sorts first
+    for name in sorted(tensors):
+        one, target = tensors[name], names.get(name)
+        if target is None:
+            found[name] = one
+            continue
+        done = _processed(processor, name, one)
+        before = found.get(target)
+        found[target] = (
+            Renamed(target, done) if before is None else Joined(target, [before, done], 1)
+        )
+    return found
+
+
+def _processed(processor: TensorProcessor, name: str, tensor: Tensor) -> Tensor:
+    """What the processor does to a tensor, found by what it does to the numbers of its rows."""
+    rows = tensor.shape[0]
+    numbers = np.arange(rows, dtype=np.float64)
+    shape = (rows, *(1 for _ in tensor.shape[1:]))
+    try:
+        result = processor.process(
+            weights=numbers.reshape(shape), name=name, parsed_parameters={"tensors": {}}
+        ).weights
+    except _REFUSALS as error:
+        raise _refusal(tensor) from error
+    if result.shape == shape:
+        return _by_rows(tensor, result.reshape(rows), numbers)
+    if np.array_equal(result.ravel(), numbers) and result.ndim == 2:
+        if len(shape) == 1:
+            return Stacked(tensor.name, [tensor])
+        return Swapped(tensor.name, tensor, (0, 1))
+    raise _refusal(tensor)
+
+
+def _by_rows(
+    tensor: Tensor, found: npt.NDArray[np.float64], numbers: npt.NDArray[np.float64]
+) -> Tensor:
+    if np.array_equal(found, numbers):
+        return tensor
+    if np.array_equal(np.sort(found), numbers):
+        return Taken(tensor.name, tensor, found.astype(np.int64))
+    added = found - numbers
+    if (added == added[0]).all():
+        return Shifted(tensor.name, tensor, float(added[0]))
+    raise _refusal(tensor)
+
+
+def _refusal(tensor: Tensor) -> UnsupportedError:
+    return UnsupportedError(
+        "transformers computes with this tensor when it loads it, more than optc does as it reads",
+        where=tensor.where,
+        hint="compile the model's folder with safetensors instead",
+    )
+
+
+def rotary_factors(tensors: Mapping[str, Tensor]) -> npt.NDArray[Any] | None:
+    """What the rotary frequencies are divided by, float32 [r/2]; None if the file has nothing."""
+    factors = tensors.get("rope_freqs.weight")
+    return None if factors is None else factors.read_rows(0, factors.shape[0])

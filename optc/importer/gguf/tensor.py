@@ -1,0 +1,110 @@
+"""One tensor of a GGUF file, read by rows."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from optc.errors import InputError
+from optc.importer.conversion.tensor import Float32, Leaf
+from optc.importer.gguf.grids import GROUP, bits_of, read_tile
+from optc.ir.quantized_rows import QuantizedRows, QuantizedTile
+from optc.ir.stacked_weights import Box
+from optc.ir.weights import Given
+
+
+@dataclass(frozen=True)
+class GgufTensor:
+    """Rows of blocks: the last axis is cut into blocks, each with its own scale.
+
+    Attributes:
+        file: The file.
+        name: Its name there, such as ``blk.0.attn_q.weight``.
+        dtype: Its type in ggml's words: ``F32``, ``Q4_K`` …
+        shape: As in transformers: the file has the axes the other way round.
+        offset: First byte, from the start of the file.
+        bytes: Bytes that it takes.
+    """
+
+    file: Path
+    name: str
+    dtype: str
+    shape: tuple[int, ...]
+    offset: int
+    bytes: int
+
+    @property
+    def where(self) -> str:
+        """The file and its name, for messages."""
+        return f"{self.file}: {self.name}"
+
+    @property
+    def leaves(self) -> Sequence[Leaf]:
+        """Itself."""
+        return [self]
+
+    @property
+    def given(self) -> Given | None:
+        """Its type, and its grid where engines have that."""
+        if self.dtype in ("F32", "F16", "BF16", "F64"):
+            return None
+        bits = bits_of(self.dtype)
+        if bits is None or len(self.shape) != 2:
+            return Given(self.dtype)
+        rows, columns = self.shape
+        name = self.name
+        return Given(self.dtype, QuantizedRows(self._tile, rows, columns, bits, GROUP, True, name))
+
+    def read_rows(self, start: int, stop: int) -> Float32:
+        """Rows ``start:stop`` along axis 0 as float32, shape [stop - start, ...]."""
+        return self.read_box(((start, stop), *((0, size) for size in self.shape[1:])))
+
+    def read_box(self, box: Box) -> Float32:
+        """The part of it that lies in ``box`` as float32; whole rows are decoded."""
+        if len(self.shape) == 1:
+            return self._floats(self._raw)[0, slice(*box[0])]
+        leading, (start, stop), (low, high) = box[:-2], box[-2], box[-1]
+        grid = np.ix_(*(np.arange(*one) for one in leading)) if leading else ()
+        first = np.ravel_multi_index(grid, self.shape[:-2]) if leading else np.zeros((), np.int64)
+        found = [
+            self._floats(self._raw[at * self.shape[-2] :][start:stop])[:, low:high]
+            for at in first.ravel().tolist()
+        ]
+        return np.stack(found).reshape(*first.shape, stop - start, high - low)
+
+    @cached_property
+    def _raw(self) -> npt.NDArray[np.uint8]:
+        """The bytes as rows of the last axis, mapped on first use."""
+        raw = np.memmap(self.file, np.uint8, "r", self.offset, (self.bytes,))
+        return raw.view(np.ndarray).reshape(math.prod(self.shape[:-1]), -1)
+
+    def _floats(self, rows: npt.NDArray[np.uint8]) -> Float32:
+        from gguf import GGMLQuantizationType
+        from gguf.quants import dequantize
+
+        if self.given is not None and self.given.rows is not None:
+            tile = self._checked(read_tile(self.dtype, rows))
+            return QuantizedRows(
+                lambda start, stop: tile, len(rows), self.shape[-1], 8, GROUP, True, self.name
+            ).floats(0, len(rows))
+        if self.dtype in ("F32", "F16", "F64"):
+            kind = {"F32": "<f4", "F16": "<f2", "F64": "<f8"}[self.dtype]
+            return np.ascontiguousarray(rows).view(kind).astype(np.float32)
+        found: Float32 = dequantize(rows, GGMLQuantizationType[self.dtype])
+        return found
+
+    def _tile(self, start: int, stop: int) -> QuantizedTile:
+        return self._checked(read_tile(self.dtype, self._raw[start:stop]))
+
+    def _checked(self, tile: QuantizedTile) -> QuantizedTile:
+        if not np.isfinite(tile.scales).all():
+            raise InputError(
+                "the weight holds NaN or infinities", where=self.where, hint="the file is damaged"
+            )
+        return tile
