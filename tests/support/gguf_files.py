@@ -123,7 +123,7 @@ def _add_tokenizer(writer: Any, folder: Path, config: Mapping[str, Any]) -> None
     tokens = sorted(vocabulary, key=lambda token: vocabulary[token])
     control, normal = gguf.TokenType.CONTROL, gguf.TokenType.NORMAL
     writer.add_tokenizer_model("gpt2")
-    writer.add_tokenizer_pre("default")
+    writer.add_tokenizer_pre("llama-bpe")
     writer.add_token_list(tokens)
     writer.add_token_types([control if token in special else normal for token in tokens])
     merges = model["model"]["merges"]
@@ -131,3 +131,4 @@ def _add_tokenizer(writer: Any, folder: Path, config: Mapping[str, Any]) -> None
     writer.add_bos_token_id(config["bos_token_id"])
     writer.add_eos_token_id(config["eos_token_id"])
     writer.add_pad_token_id(config["pad_token_id"])
+    writer.add_add_bos_token(True)

@@ -13,7 +13,7 @@ from optc.importer.conversion.checkpoint import convert_checkpoint
 from optc.importer.conversion.tensor import Tensor
 from optc.importer.gguf.config import ARCHITECTURE, unread_keys
 from optc.importer.gguf.file import SUFFIX, metadata_of, open_gguf
-from optc.importer.gguf.parameters import gguf_parameters, rotary_factors
+from optc.importer.gguf.parameters import FACTORS, gguf_parameters, rotary_factors
 from optc.importer.skeleton import Skeleton
 
 #: How names of buffers of rotary frequencies end.
@@ -51,6 +51,7 @@ def as_parameters(
             + ", ".join(unread)
         )
     found = gguf_parameters(checkpoint, conversion.model, str(metadata[ARCHITECTURE]))
+    found.pop(FACTORS, None)
     return found, _scaled(skeleton, checkpoint), warnings
 
 
@@ -66,7 +67,7 @@ def _scaled(skeleton: Skeleton, checkpoint: Mapping[str, Tensor]) -> Skeleton:
                 raise InputError(
                     f"{len(factors)} factors of rotary frequencies, of which the model has "
                     f"{len(values)}",
-                    where=checkpoint["rope_freqs.weight"].where,
+                    where=checkpoint[FACTORS].where,
                     hint="the file is damaged",
                 )
             buffers[name] = (values / factors).astype(np.float32)

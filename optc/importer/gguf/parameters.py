@@ -25,6 +25,8 @@ from optc.importer.conversion.row_views import Shifted, Taken
 from optc.importer.conversion.tensor import Tensor
 from optc.importer.conversion.views import Joined, Renamed, Stacked, Swapped
 
+#: What rotary frequencies are divided by, where a file has it.
+FACTORS = "rope_freqs.weight"
 #: What processors raise at arrays of another shape than they expect.
 _REFUSALS = (ValueError, IndexError, KeyError, TypeError, AttributeError)
 
@@ -52,7 +54,8 @@ def gguf_parameters(
     found: dict[str, Tensor] = {}
     # two tensors that are one parameter are an expert's gate and up: "gate" sorts first
     for name in sorted(tensors):
-        one, target = tensors[name], names.get(name)
+        # parameters of stacked experts have no suffix
+        one, target = tensors[name], names.get(name, names.get(name.removesuffix(".weight")))
         if target is None:
             found[name] = one
             continue
@@ -107,5 +110,5 @@ def _refusal(tensor: Tensor) -> UnsupportedError:
 
 def rotary_factors(tensors: Mapping[str, Tensor]) -> npt.NDArray[Any] | None:
     """What the rotary frequencies are divided by, float32 [r/2]; None if the file has nothing."""
-    factors = tensors.get("rope_freqs.weight")
+    factors = tensors.get(FACTORS)
     return None if factors is None else factors.read_rows(0, factors.shape[0])
