@@ -8,9 +8,35 @@ from typing import Any, Protocol
 from tvm.tirx.script.builder import ir as tir
 
 from optc.backends.tvm.kernels.matmul.dot import in_lanes, repeated
+from optc.backends.tvm.kernels.matmul.matmul_int import SUM_WIDTH
+from optc.backends.tvm.kernels.matmul.tiles import argument
 
 #: Fours of input channels that a task interleaves.
 FOURS = 256
+
+
+@dataclass(frozen=True)
+class QuantizedRows:
+    """The operands of a matmul that are quantized activations.
+
+    Attributes:
+        q: int8 [T, Kp].
+        scale: float32 [T].
+        sums: int32 [T, Kp/32].
+    """
+
+    q: Any
+    scale: Any
+    sums: Any
+
+
+def quantized_rows(rows: Any, channels: int) -> QuantizedRows:
+    """Declare them as the next arguments ``xq``, ``xs`` and ``xsum``."""
+    return QuantizedRows(
+        argument("xq", (rows, channels), "int8"),
+        argument("xs", (rows,), "float32"),
+        argument("xsum", (rows, channels // SUM_WIDTH), "int32"),
+    )
 
 
 class Activations(Protocol):

@@ -9,7 +9,7 @@ from typing import Any
 from tvm.tirx.script.builder import ir as tir
 
 from optc.backends.tvm.isa import Isa
-from optc.backends.tvm.kernels.matmul.activations import AsStored
+from optc.backends.tvm.kernels.matmul.activations import AsStored, QuantizedRows, quantized_rows
 from optc.backends.tvm.kernels.matmul.matmul_int import SUM_WIDTH, IntMatmul
 from optc.backends.tvm.kernels.matmul.places import BLOCK, Panel, Place
 from optc.backends.tvm.kernels.matmul.products import Dots, Products
@@ -17,9 +17,12 @@ from optc.backends.tvm.kernels.matmul.short_sums import ShortSums, sums_are_shor
 from optc.backends.tvm.kernels.matmul.tasks import Work, emit_tiles
 from optc.backends.tvm.kernels.matmul.tiles import (
     Registers,
+    RowsAt,
+    TileRows,
     argument,
     building,
     fma,
+    in_order,
     local,
     store,
     store_tile,
@@ -40,6 +43,7 @@ class IntTiles:
         weights: Packed operands by name, as `IntMatmul.weights` says; ``w`` is not read from here.
         out: float32 [T, N].
         columns: Most columns of a tile.
+        rows_at: Where a tile's rows lie.
     """
 
     config: IntMatmul
@@ -50,56 +54,58 @@ class IntTiles:
     weights: dict[str, Any]
     out: Any
     columns: int = BLOCK
+    rows_at: RowsAt = in_order
 
     def emit(self, start: Any, rows: int, place: Place) -> None:
         """One tile of ``rows`` rows and a task's channels, in parts that fit into registers."""
         width = min(place.width, self.columns, self.config.columns(rows, self.isa))
+        at = self.rows_at(start, rows)
         if width == place.width:
-            self._part(start, rows, place, place.column, width)
+            self._part(at, place, place.column, width)
             return
         parts = place.width // width
         with tir.serial(parts) as part:
             column = tir.bind(place.column + part * width)
-            self._part(start, rows, place.part(part, parts), column, width)
+            self._part(at, place.part(part, parts), column, width)
 
-    def _part(self, start: Any, rows: int, place: Place, column: Any, width: int) -> None:
-        lanes = self.isa.lanes
+    def _part(self, at: TileRows, place: Place, column: Any, width: int) -> None:
+        lanes, rows = self.isa.lanes, len(at.read)
         sums = Registers(rows, width // lanes, lanes, "int32")
         result = Registers(rows, width // lanes, lanes, "float32")
         if self.config.group_size:
             for cell in result.cells():
                 result[cell] = tir.broadcast(tir.float32(0), lanes)
             with tir.serial(self.config.groups) as group:
-                self._sum(sums, start, place, group, column)
+                self._sum(sums, at, place, group, column)
                 scales = self._scales(place.block, group, column, width)
                 for r, c in result.cells():
                     value = tir.cast(sums[r, c], f"float32x{lanes}")
                     result[r, c] = fma(value, scales[c], result[r, c], lanes)
-            self._finish(result, start, place.block, column)
+            self._finish(result, at, place, column)
         elif place.panel is None:
-            self._sum(sums, start, place, 0, column)
-            self._finish_channels(sums, result, start, place.block, column)
+            self._sum(sums, at, place, 0, column)
+            self._finish_channels(sums, result, at, place, column)
         else:
             panel = place.panel
-            self._continue(sums, start, place, panel, column)
+            self._continue(sums, at, place, panel, column)
             with tir.If(panel.is_last):
                 with tir.Then():
-                    self._finish_channels(sums, result, start, place.block, column)
+                    self._finish_channels(sums, result, at, place, column)
                 with tir.Else():
                     for cell, spot in self._kept(sums, place, panel, column):
                         store(panel.kept, sums[cell], [spot], lanes)
 
     def _continue(
-        self, sums: Registers, start: Any, place: Place, panel: Panel, column: Any
+        self, sums: Registers, at: TileRows, place: Place, panel: Panel, column: Any
     ) -> None:
         """Integer products of a panel, added to what the panels before it left."""
         with tir.If(panel.index == 0):
             with tir.Then():
-                self._start(sums, start, place.block, 0, column)
+                self._start(sums, at, place.block, 0, column)
             with tir.Else():
                 for cell, spot in self._kept(sums, place, panel, column):
                     sums[cell] = panel.kept.vload([spot], sums.dtype)
-        self.products.add(sums, start, place, 0, column)
+        self.products.add(sums, at.read, place, 0, column)
 
     def _kept(
         self, sums: Registers, place: Place, panel: Panel, column: Any
@@ -111,14 +117,14 @@ class IntTiles:
             yield (r, c), first + tir.int64(r * place.width + c * self.isa.lanes)
 
     def _finish_channels(
-        self, sums: Registers, result: Registers, start: Any, block: Any, column: Any
+        self, sums: Registers, result: Registers, at: TileRows, place: Place, column: Any
     ) -> None:
         """Scale the sums over all of K by their channels' scales and write the tile out."""
         lanes = self.isa.lanes
-        scales = self._scales(block, 0, column, sums.vectors * lanes)
+        scales = self._scales(place.block, 0, column, sums.vectors * lanes)
         for r, c in result.cells():
             result[r, c] = tir.cast(sums[r, c], f"float32x{lanes}") * scales[c]
-        self._finish(result, start, block, column)
+        self._finish(result, at, place, column)
 
     def _scales(self, block: Any, group: Any, column: Any, width: int) -> list[Any]:
         """The scales of the tile's columns as float32 vectors."""
@@ -130,12 +136,12 @@ class IntTiles:
         ]
         return [tir.bind(tir.cast(load, f"float32x{lanes}")) for load in loads]
 
-    def _sum(self, sums: Registers, start: Any, place: Place, group: Any, column: Any) -> None:
+    def _sum(self, sums: Registers, at: TileRows, place: Place, group: Any, column: Any) -> None:
         """Integer products of one group (of all of K per channel), less the zero points'."""
-        self._start(sums, start, place.block, group, column)
-        self.products.add(sums, start, place, group, column)
+        self._start(sums, at, place.block, group, column)
+        self.products.add(sums, at.read, place, group, column)
 
-    def _start(self, sums: Registers, start: Any, block: Any, group: Any, column: Any) -> None:
+    def _start(self, sums: Registers, at: TileRows, block: Any, group: Any, column: Any) -> None:
         """Start the sums at minus zero point times the sum of the group's activations."""
         lanes, excess = self.isa.lanes, self.products.offset
         symmetric = excess - (1 << (self.config.bits - 1))
@@ -151,7 +157,7 @@ class IntTiles:
                 zeros.append(tir.bind(tir.broadcast(tir.int32(excess), lanes) - load))
             else:
                 zeros.append(tir.broadcast(tir.int32(symmetric), lanes))
-        totals = [self._activation_sum(start + r, group) for r in range(len(sums.rows))]
+        totals = [self._activation_sum(row, group) for row in at.read]
         for r, c in sums.cells():
             sums[r, c] = zeros[c] * tir.broadcast(totals[r], lanes)
 
@@ -179,12 +185,11 @@ class IntTiles:
                 tir.buffer_store(total, total[0] + self.xsum[row, group * parts + i], [0])
         return tir.bind(total[0])
 
-    def _finish(self, result: Registers, start: Any, block: Any, column: Any) -> None:
+    def _finish(self, result: Registers, at: TileRows, place: Place, column: Any) -> None:
         """Scale by the activations' scale, add the bias, write the tile out."""
         lanes = self.isa.lanes
-        first = tir.bind(block * BLOCK + column)
-        rows = range(len(result.rows))
-        scales = [tir.bind(tir.broadcast(self.xs[start + r], lanes)) for r in rows]
+        first = tir.bind(place.block * BLOCK + column)
+        scales = [tir.bind(tir.broadcast(self.xs[row], lanes)) for row in at.read]
 
         def value(r: int, c: int) -> Any:
             if not self.config.bias:
@@ -192,7 +197,7 @@ class IntTiles:
             bias = self.weights["bias"].vload([first + c * lanes], f"float32x{lanes}")
             return fma(result[r, c], scales[r], bias, lanes)
 
-        store_tile(self.out, start, first, result, value)
+        store_tile(self.out, at.write, place.output(first), result, value)
 
 
 def int_matmul(config: IntMatmul, isa: Isa) -> Any:
@@ -208,23 +213,33 @@ def int_matmul(config: IntMatmul, isa: Isa) -> Any:
         bias float32 [N]: only if ``bias``.
         out float32 [T, N].
     """
-    kp = config.k_padded
     with building(config.name) as builder:
         rows = tir.int32()
-        xq = argument("xq", (rows, kp), "int8")
-        xs = argument("xs", (rows,), "float32")
-        xsum = argument("xsum", (rows, kp // SUM_WIDTH), "int32")
+        x = quantized_rows(rows, config.k_padded)
         weights = {name: argument(name, *operand) for name, operand in config.weights.items()}
         out = argument("out", (rows, config.n), "float32")
-        schedule = config.schedule_on(isa)
-        values = PackedValues(weights["w"], config.bits, isa, bool(schedule.fetch))
-        products: Products
-        if sums_are_short(config.bits, isa):
-            products = ShortSums(values, config.group_size, isa, xq, xsum)
-        else:
-            weight = PackedWeights(values, config.group_size)
-            products = Dots(weight, isa, AsStored(xq, isa.lanes))
-        tiles = IntTiles(config, isa, products, xs, xsum, weights, out)
-        panels, short = config.panels, config.short_panels
-        emit_tiles(Work(rows, config.n, kp, schedule, tiles.emit, panels=panels, short=short))
+        emit_tiles(int_work(config, isa, rows, x, weights, out))
     return builder.get()
+
+
+def int_work(
+    config: IntMatmul,
+    isa: Isa,
+    rows: Any,
+    x: QuantizedRows,
+    weights: dict[str, Any],
+    out: Any,
+    rows_at: RowsAt = in_order,
+) -> Work:
+    """What the kernel does with its operands."""
+    schedule = config.schedule_on(isa)
+    values = PackedValues(weights["w"], config.bits, isa, bool(schedule.fetch))
+    products: Products
+    if sums_are_short(config.bits, isa):
+        products = ShortSums(values, config.group_size, isa, x.q, x.sums)
+    else:
+        weight = PackedWeights(values, config.group_size)
+        products = Dots(weight, isa, AsStored(x.q, isa.lanes))
+    tiles = IntTiles(config, isa, products, x.scale, x.sums, weights, out, rows_at=rows_at)
+    panels, short = config.panels, config.short_panels
+    return Work(rows, config.n, config.k_padded, schedule, tiles.emit, panels=panels, short=short)

@@ -9,24 +9,27 @@ holds only one of them and is deterministic.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import nullcontext
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
 from tvm.tirx.script.builder import ir as tir
 
 from optc.backends.tvm.isa import Isa
+from optc.backends.tvm.kernels.matmul.bf16_rows import rounded
 from optc.backends.tvm.kernels.matmul.places import BLOCK, Place, fetch_ahead
 from optc.backends.tvm.kernels.matmul.tasks import Work, emit_tiles
 from optc.backends.tvm.kernels.matmul.tiles import (
     Operand,
     Registers,
+    RowsAt,
+    TileRows,
     argument,
     building,
     fma,
+    in_order,
     round_up,
-    store,
     store_tile,
 )
 from optc.backends.tvm.tuning.schedule import Schedule
@@ -35,8 +38,6 @@ from optc.errors import UnsupportedError
 #: Rows of the tallest tile where memory bounds, with 32 registers: one or two of its 28 sums leave
 #: them for a while, which costs less than two tiles that read the weights twice.
 LONE_ROWS = 7
-#: Activations above which they are rounded to bfloat16 in parallel.
-PARALLEL_ROUNDING = 1 << 16
 #: The compiler turns bfloat16 operands of calls into float32 before it generates code, so
 #: vdpbf16ps is called by a function of LLVM IR that takes words and is inlined.
 DOT_NAME = "optc_dpbf16"
@@ -110,25 +111,26 @@ class _Tiles:
     bias: Any
     out: Any
     steps: int
-    step: Callable[[Registers, Any, Any, Any, Any], None]
+    step: Callable[[Registers, Sequence[Any], Any, Any, Any], None]
+    rows_at: RowsAt = in_order
 
     def emit(self, start: Any, rows: int, place: Place) -> None:
         """One tile of ``rows`` rows and 64 channels, in parts that fit into registers."""
-        width = self.isa.columns(rows)
+        width, at = self.isa.columns(rows), self.rows_at(start, rows)
         if width == BLOCK:
-            self._part(start, rows, place, 0, width)
+            self._part(at, place, 0, width)
             return
         with tir.serial(BLOCK // width) as part:
-            self._part(start, rows, place, part * width, width)
+            self._part(at, place, part * width, width)
 
-    def _part(self, start: Any, rows: int, place: Place, column: Any, width: int) -> None:
+    def _part(self, at: TileRows, place: Place, column: Any, width: int) -> None:
         lanes = self.isa.lanes
-        sums = Registers(rows, width // lanes, lanes, "float32")
+        sums = Registers(len(at.read), width // lanes, lanes, "float32")
         for cell in sums.cells():
             sums[cell] = tir.broadcast(tir.float32(0), lanes)
         with tir.serial(self.steps) as index:
             fetch_ahead(self.w, place, index, column, width)
-            self.step(sums, start, place.block, column, index)
+            self.step(sums, at.read, place.block, column, index)
         first = tir.bind(place.block * BLOCK + column)
 
         def value(r: int, c: int) -> Any:
@@ -136,7 +138,7 @@ class _Tiles:
                 return sums[r, c]
             return sums[r, c] + self.bias.vload([first + c * lanes], f"float32x{lanes}")
 
-        store_tile(self.out, start, first, sums, value)
+        store_tile(self.out, at.write, place.output(first), sums, value)
 
 
 @dataclass(frozen=True)
@@ -147,32 +149,38 @@ class _Step:
     x: Any
     w: Any
 
-    def float32(self, sums: Registers, start: Any, block: Any, column: Any, k: Any) -> None:
+    def float32(
+        self, sums: Registers, rows: Sequence[Any], block: Any, column: Any, k: Any
+    ) -> None:
         """One k: a weight vector for each ``lanes`` columns."""
         lanes = self.isa.lanes
         weights = [
             tir.bind(self.w.vload([block, k, column + c * lanes], f"float32x{lanes}"))
             for c in range(sums.vectors)
         ]
-        for r in range(len(sums.rows)):
-            self._add(sums, r, self.x[start + r, k], weights)
+        for r, row in enumerate(rows):
+            self._add(sums, r, self.x[row, k], weights)
 
-    def widened(self, sums: Registers, start: Any, block: Any, column: Any, pair: Any) -> None:
+    def widened(
+        self, sums: Registers, rows: Sequence[Any], block: Any, column: Any, pair: Any
+    ) -> None:
         """Two k: a bfloat16 is the upper half of a float32."""
         lanes = self.isa.lanes
         words = self._words(block, pair, column, sums.vectors)
         for odd in (0, 1):
             weights = [tir.bind(_half(word, odd, lanes)) for word in words]
-            for r in range(len(sums.rows)):
-                bits = tir.cast(self.x[start + r, pair * 2 + odd], "uint32") << tir.uint32(16)
+            for r, row in enumerate(rows):
+                bits = tir.cast(self.x[row, pair * 2 + odd], "uint32") << tir.uint32(16)
                 self._add(sums, r, tir.reinterpret(bits, dtype="float32"), weights)
 
-    def paired(self, sums: Registers, start: Any, block: Any, column: Any, pair: Any) -> None:
+    def paired(
+        self, sums: Registers, rows: Sequence[Any], block: Any, column: Any, pair: Any
+    ) -> None:
         """Two k in one vdpbf16ps."""
         lanes = self.isa.lanes
         weights = self._words(block, pair, column, sums.vectors)
-        for r in range(len(sums.rows)):
-            two = tir.reinterpret(self.x.vload([start + r, pair * 2], "uint16x2"), dtype="uint32")
+        for r, row in enumerate(rows):
+            two = tir.reinterpret(self.x.vload([row, pair * 2], "uint16x2"), dtype="uint32")
             value = tir.bind(tir.broadcast(two, lanes))
             for c, weight in enumerate(weights):
                 sums[r, c] = tir.call_pure_extern(
@@ -203,51 +211,6 @@ def _half(words: Any, odd: int, lanes: int) -> Any:
     return tir.reinterpret(bits, dtype=f"float32x{lanes}")
 
 
-def _rounded(x: Any, rows: Any, k: int, isa: Isa) -> Any:
-    """Round x float32 [T, K] to bfloat16 bits u16 [T, K rounded up to a whole vector]."""
-    lanes = isa.lanes
-    width = round_up(k, 2 * lanes)
-    rounded = tir.alloc_buffer((rows, width), "uint16")
-
-    def vector(row: Any, column: Any) -> None:
-        bits = tir.reinterpret(x.vload([row, column], f"float32x{lanes}"), dtype=f"uint32x{lanes}")
-        store(rounded, tir.cast(_round(bits, lanes), f"uint16x{lanes}"), [row, column], lanes)
-
-    def scalar(row: Any, column: Any) -> None:
-        with tir.If(column < k):
-            with tir.Then():
-                bits = tir.reinterpret(x[row, column], dtype="uint32")
-                tir.buffer_store(rounded, tir.cast(_round(bits, 1), "uint16"), [row, column])
-            with tir.Else():
-                tir.buffer_store(rounded, tir.uint16(0), [row, column])
-
-    def all_rows(loop: Callable[[Any], Any]) -> None:
-        whole = k // lanes * lanes
-        with loop(rows) as row:
-            with tir.serial(whole // lanes) as index:
-                vector(row, index * lanes)
-            with tir.serial(width - whole) as index:
-                scalar(row, whole + index)
-
-    with tir.If(rows * k > PARALLEL_ROUNDING):
-        with tir.Then():
-            all_rows(tir.parallel)
-        with tir.Else():
-            all_rows(tir.serial)
-    return rounded
-
-
-def _round(bits: Any, lanes: int) -> Any:
-    """Float32 bits to the nearest bfloat16's, ties to even (finite values), as u32."""
-
-    def constant(value: int) -> Any:
-        number = tir.uint32(value)
-        return tir.broadcast(number, lanes) if lanes > 1 else number
-
-    odd = tir.bitwise_and(tir.shift_right(bits, constant(16)), constant(1))
-    return tir.shift_right(bits + constant(0x7FFF) + odd, constant(16))
-
-
 def _schedule(isa: Isa, *, widened: bool) -> Schedule:
     """Weights that are widened take registers of their own."""
     if isa.lanes < 16 or widened:
@@ -264,20 +227,34 @@ def float_matmul(config: FloatMatmul, isa: Isa) -> Any:
         bias float32 [N]: only if ``bias``.
         out float32 [T, N].
     """
-    n, k = config.n, config.k
-    wide = config.weight_dtype == "float32"
     with building(config.name) as builder:
         rows = tir.int32()
-        x = argument("x", (rows, k), "float32")
+        x = argument("x", (rows, config.k), "float32")
         weights = {name: argument(name, *operand) for name, operand in config.weights.items()}
-        out = argument("out", (rows, n), "float32")
-        paired = isa.bf16 and not wide
-        imported = tir.attr(0, "pragma_import_llvm", DOT_IR) if paired else nullcontext()
-        step = _Step(isa, x if wide else _rounded(x, rows, k, isa), weights["w"])
-        kind = step.float32 if wide else step.paired if paired else step.widened
-        tiles = _Tiles(
-            config, isa, weights["w"], weights.get("bias"), out, k if wide else (k + 1) // 2, kind
-        )
-        with imported:
-            emit_tiles(Work(rows, n, k, _schedule(isa, widened=not (paired or wide)), tiles.emit))
+        out = argument("out", (rows, config.n), "float32")
+        with float_work(config, isa, rows, x, weights, out) as work:
+            emit_tiles(work)
     return builder.get()
+
+
+@contextmanager
+def float_work(
+    config: FloatMatmul,
+    isa: Isa,
+    rows: Any,
+    x: Any,
+    weights: dict[str, Any],
+    out: Any,
+    rows_at: RowsAt = in_order,
+) -> Iterator[Work]:
+    """What the kernel does with its operands; bfloat16 activations are rounded first."""
+    k, wide = config.k, config.weight_dtype == "float32"
+    paired = isa.bf16 and not wide
+    imported = tir.attr(0, "pragma_import_llvm", DOT_IR) if paired else nullcontext()
+    step = _Step(isa, x if wide else rounded(x, rows, k, isa), weights["w"])
+    kind = step.float32 if wide else step.paired if paired else step.widened
+    steps, bias = k if wide else (k + 1) // 2, weights.get("bias")
+    tiles = _Tiles(config, isa, weights["w"], bias, out, steps, kind, rows_at)
+    with imported:
+        schedule = _schedule(isa, widened=not (paired or wide))
+        yield Work(rows, config.n, k, schedule, tiles.emit)

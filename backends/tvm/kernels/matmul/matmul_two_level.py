@@ -16,7 +16,12 @@ from typing import Any
 from tvm.tirx.script.builder import ir as tir
 
 from optc.backends.tvm.isa import Isa
-from optc.backends.tvm.kernels.matmul.activations import AsStored, interleave
+from optc.backends.tvm.kernels.matmul.activations import (
+    AsStored,
+    QuantizedRows,
+    interleave,
+    quantized_rows,
+)
 from optc.backends.tvm.kernels.matmul.int_tiles import IntTiles
 from optc.backends.tvm.kernels.matmul.matmul_int import SUM_WIDTH, IntMatmul
 from optc.backends.tvm.kernels.matmul.places import BLOCK, Panels, Place
@@ -25,8 +30,10 @@ from optc.backends.tvm.kernels.matmul.short_sums import FOURS, ShortSums, sums_a
 from optc.backends.tvm.kernels.matmul.tasks import Tall, TileEmitter, Work, emit_tiles
 from optc.backends.tvm.kernels.matmul.tiles import (
     Operand,
+    RowsAt,
     argument,
     building,
+    in_order,
     round_up,
 )
 from optc.backends.tvm.kernels.matmul.two_level_weights import InRegisters, Unpacked, unpack
@@ -130,45 +137,53 @@ def two_level_matmul(config: TwoLevelMatmul, isa: Isa) -> Any:
         bias float32 [N]: only if ``bias``.
         out float32 [T, N].
     """
-    kp, schedule = config.k_padded, config.schedule_on(isa)
     with building(config.name) as builder:
         rows = tir.int32()
-        activations = (
-            argument("xq", (rows, kp), "int8"),
-            argument("xs", (rows,), "float32"),
-            argument("xsum", (rows, kp // SUM_WIDTH), "int32"),
-        )
+        x = quantized_rows(rows, config.k_padded)
         weights = {name: argument(name, *operand) for name, operand in config.weights.items()}
         out = argument("out", (rows, config.n), "float32")
-        fetch = bool(schedule.fetch)
-        values = PackedValues(weights["w"], config.bits, isa, fetch)
-        unit = UNITS[config.bits]
-        ahead = max(1, SCALES_AHEAD * unit.channels // unit.rows // config.group_size)
-        scales = GroupScales(weights["wg"], isa, ahead if fetch else 0)
-
-        def tiles(products: Products, wide: int, columns: int = BLOCK) -> TileEmitter:
-            plain = replace(config.unpacked, schedule=replace(schedule, wide=wide))
-            return IntTiles(plain, isa, products, *activations[1:], weights, out, columns).emit
-
-        packed = InRegisters(values, scales, config.group_size)
-        stored = AsStored(activations[0], isa.lanes)
-
-        def tall() -> TileEmitter:
-            beside = interleave(activations[0], rows, TALL_ROWS, isa.lanes)
-            return tiles(Dots(packed, isa, beside), WIDE, isa.lanes)
-
-        def prepare(task: Place) -> TileEmitter:
-            buffer = tir.alloc_buffer((kp // 4, task.width // isa.lanes, 4 * isa.lanes), "uint8")
-            unpack(packed, buffer, task)
-            source = Unpacked(buffer, task.column, values)
-            return tiles(Dots(source, isa, stored), schedule.wide)
-
-        if sums_are_short(config.bits, isa):
-            xq, _, xsum = activations
-            short = ShortSums(values, config.group_size, isa, xq, xsum, scales)
-            emit_tiles(Work(rows, config.n, kp, schedule, tiles(short, schedule.wide)))
-        else:
-            lone = tiles(Dots(packed, isa, stored), WIDE)
-            work = Work(rows, config.n, kp, schedule, lone, prepare, config.panels)
-            emit_tiles(replace(work, tall=Tall(TALL_ROWS, tall)))
+        emit_tiles(two_level_work(config, isa, rows, x, weights, out))
     return builder.get()
+
+
+def two_level_work(
+    config: TwoLevelMatmul,
+    isa: Isa,
+    rows: Any,
+    x: QuantizedRows,
+    weights: dict[str, Any],
+    out: Any,
+    rows_at: RowsAt = in_order,
+) -> Work:
+    """What the kernel does with its operands."""
+    kp, schedule = config.k_padded, config.schedule_on(isa)
+    fetch = bool(schedule.fetch)
+    values = PackedValues(weights["w"], config.bits, isa, fetch)
+    unit = UNITS[config.bits]
+    ahead = max(1, SCALES_AHEAD * unit.channels // unit.rows // config.group_size)
+    scales = GroupScales(weights["wg"], isa, ahead if fetch else 0)
+
+    def tiles(products: Products, wide: int, columns: int = BLOCK) -> TileEmitter:
+        plain = replace(config.unpacked, schedule=replace(schedule, wide=wide))
+        operands = (x.scale, x.sums, weights, out)
+        return IntTiles(plain, isa, products, *operands, columns, rows_at).emit
+
+    packed = InRegisters(values, scales, config.group_size)
+    stored = AsStored(x.q, isa.lanes)
+
+    def tall() -> TileEmitter:
+        beside = interleave(x.q, rows, TALL_ROWS, isa.lanes)
+        return tiles(Dots(packed, isa, beside), WIDE, isa.lanes)
+
+    def prepare(task: Place) -> TileEmitter:
+        buffer = tir.alloc_buffer((kp // 4, task.width // isa.lanes, 4 * isa.lanes), "uint8")
+        unpack(packed, buffer, task)
+        source = Unpacked(buffer, task.column, values)
+        return tiles(Dots(source, isa, stored), schedule.wide)
+
+    if sums_are_short(config.bits, isa):
+        short = ShortSums(values, config.group_size, isa, x.q, x.sums, scales)
+        return Work(rows, config.n, kp, schedule, tiles(short, schedule.wide))
+    lone = tiles(Dots(packed, isa, stored), WIDE)
+    work = Work(rows, config.n, kp, schedule, lone, prepare, config.panels)
+    return replace(work, tall=Tall(TALL_ROWS, tall))

@@ -105,6 +105,7 @@ class Place:
         fetched: Cache lines of a step over K that the task fetches before its tiles.
         single: Whether ``pace`` is at most one line, so that a step fetches no more.
         parts: Parts of the tile's columns, of which this is one.
+        origin: Block of the packed weights that has the output's first channels.
     """
 
     block: Any
@@ -117,6 +118,7 @@ class Place:
     fetched: int = 0
     single: bool = False
     parts: int = 1
+    origin: Any = 0
 
     @property
     def lines(self) -> int:
@@ -160,6 +162,10 @@ class Place:
             tir.Select(last, column, self.column),
             tir.Select(last, 0, step),
         )
+
+    def output(self, channel: Any) -> Any:
+        """The output's channel of a channel of the packed weights."""
+        return channel if isinstance(self.origin, int) else tir.bind(channel - self.origin * BLOCK)
 
     def extent(self, total: int, depth: int) -> tuple[Any, Any]:
         """First step and number of steps, of ``total`` of ``depth`` channels over all of K."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -21,12 +22,14 @@ class Products(Protocol):
         """``add`` multiplies (stored weight - offset)."""
         ...
 
-    def add(self, sums: Registers, start: Any, place: Place, group: Any, column: Any) -> None:
+    def add(
+        self, sums: Registers, rows: Sequence[Any], place: Place, group: Any, column: Any
+    ) -> None:
         """Add the products of one group, or of the place's panel where there are no groups.
 
         Args:
             sums: int32, of the tile.
-            start: First row of the tile.
+            rows: Index of each of the tile's rows in the activations.
             place: Of the tile.
             group: Index of the group; 0 where the sums run over all of K, or the place's panel.
             column: First column of the tile within the block.
@@ -53,14 +56,16 @@ class Dots:
         """That of the instruction set's dot product."""
         return dot_ops(self.isa).offset
 
-    def add(self, sums: Registers, start: Any, place: Place, group: Any, column: Any) -> None:
+    def add(
+        self, sums: Registers, rows: Sequence[Any], place: Place, group: Any, column: Any
+    ) -> None:
         """Multiply four activations of every row by the weights of all columns."""
         ops = dot_ops(self.isa)
 
         def use(k: Any, vectors: list[Any]) -> None:
             prepared = [ops.prepare(vector) for vector in vectors]
-            for r in range(len(sums.rows)):
-                activations = self.activations.four(start + r, k)
+            for r, row in enumerate(rows):
+                activations = self.activations.four(row, k)
                 for c, weight in enumerate(prepared):
                     sums[r, c] = ops.dot(sums[r, c], weight, activations)
 

@@ -10,6 +10,7 @@ order.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import product
 from typing import Any
@@ -34,11 +35,11 @@ def sums_are_short(bits: int, isa: Isa) -> bool:
 
 @dataclass(frozen=True)
 class _Tile:
-    """Its int32 sums, first row, place, first column within the block, and from how many parts of K
-    it reads in turn."""
+    """Its int32 sums, rows of activations, place, first column within the block, and from how many
+    parts of K it reads in turn."""
 
     sums: Registers
-    start: Any
+    rows: Sequence[Any]
     place: Place
     column: Any
     strands: int = 1
@@ -70,10 +71,12 @@ class ShortSums:
         """Two-level weights are int8 + 128; else values are as they are stored."""
         return 128 if self.scales else 0
 
-    def add(self, sums: Registers, start: Any, place: Place, group: Any, column: Any) -> None:
+    def add(
+        self, sums: Registers, rows: Sequence[Any], place: Place, group: Any, column: Any
+    ) -> None:
         """Add the products of one group, or of the place's panel where there are none; of all of K
         where groups have integer scales."""
-        tile, lanes, scales = _Tile(sums, start, place, column), self.isa.lanes, self.scales
+        tile, lanes, scales = _Tile(sums, rows, place, column), self.isa.lanes, self.scales
         if scales is None:
             ones = tir.broadcast(tir.int16(1), 2 * lanes)
             self._group(tile, group, [ones] * sums.vectors, [])
@@ -100,8 +103,8 @@ class ShortSums:
         with tir.serial(number) as following:
             stretch = tir.bind(first + following)
             self._stretch(tile, stretch, factors)
-            for r in range(len(sums.rows) if offsets else 0):
-                of_row = tir.broadcast(self.xsum[tile.start + r, stretch], lanes)
+            for r, row in enumerate(tile.rows if offsets else ()):
+                of_row = tir.broadcast(self.xsum[row, stretch], lanes)
                 words = tir.bind(tir.reinterpret(of_row, dtype=f"int16x{2 * lanes}"))
                 for c, offset in enumerate(offsets):
                     sums[r, c] = add_words(sums[r, c], offset, words, lanes)
@@ -124,7 +127,7 @@ class ShortSums:
                 for four, loads in enumerate(loaded, index * depth // 4):
                     k = stretch * SUM_WIDTH + four * 4
                     for r in rows:
-                        activations = repeated(self.xq, tile.start + r, k, lanes)
+                        activations = repeated(self.xq, tile.rows[r], k, lanes)
                         for c, load in zip(cs, loads, strict=True):
                             products = multiply_bytes(load, activations, lanes)
                             words[r, c] = words[r, c] + products if four % most else products

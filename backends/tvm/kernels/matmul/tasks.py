@@ -43,11 +43,20 @@ class Tall:
 
 
 @dataclass(frozen=True)
+class Span:
+    """What a task does: rows [first, last) of a place."""
+
+    place: Place
+    first: Any
+    last: Any
+
+
+@dataclass(frozen=True)
 class Work:
     """What there is to do, and in which tiles.
 
     Attributes:
-        rows: T, an int32 variable.
+        rows: T, an int32 variable; of a span its rows.
         n: Output channels N.
         k: Input channels K of the packed weights.
         schedule: How the work is cut up.
@@ -57,6 +66,7 @@ class Work:
         panels: Of K, where a task prepares something or has several tiles; None is all at once.
         short: The same where there are no more rows than these panels keep, in code of its own.
         tall: Used instead of ``prepare`` up to its rows.
+        span: The task that this is emitted in; None emits the loop over tasks.
     """
 
     rows: Any
@@ -68,6 +78,7 @@ class Work:
     panels: Panels | None = None
     short: Panels | None = None
     tall: Tall | None = None
+    span: Span | None = None
 
 
 @dataclass(frozen=True)
@@ -154,7 +165,10 @@ def _several(work: Work, cut: _Cut) -> None:
 
 
 def _tasks(work: Work, cut: _Cut) -> None:
-    """The parallel loop."""
+    """The parallel loop, or the one task that the work is."""
+    if work.span is not None:
+        _cover(work, cut, work.span)
+        return
     rows, schedule, panels = work.rows, work.schedule, cut.panels
     loop = tir.parallel if work.n * work.k > SERIAL_WEIGHTS else tir.serial
     width, count = BLOCK // cut.parts, round_up(work.n, BLOCK) // BLOCK * cut.parts
@@ -170,18 +184,23 @@ def _tasks(work: Work, cut: _Cut) -> None:
         task = Place(variable(part // cut.parts), column, width)
         first = variable(rows * chunk // chunks)
         last = variable(rows * (chunk + 1) // chunks)
+        _cover(work, cut, Span(task, first, last))
 
-        def cover(task: Place) -> None:
-            tile = work.tile
-            if cut.prepare is not None:
-                tile = cut.prepare(task)
-                task = replace(task, fetched=task.early)
-            _row_tiles(first, last, task, cut, tile)
 
-        if panels:
-            _in_panels(rows, task, work.k, panels, max(cut.heights), cover)
-        else:
-            cover(task)
+def _cover(work: Work, cut: _Cut, span: Span) -> None:
+    """The tiles of one task, panel by panel."""
+
+    def cover(task: Place) -> None:
+        tile = work.tile
+        if cut.prepare is not None:
+            tile = cut.prepare(task)
+            task = replace(task, fetched=task.early)
+        _row_tiles(span.first, span.last, task, cut, tile)
+
+    if cut.panels:
+        _in_panels(work.rows, span.place, work.k, cut.panels, max(cut.heights), cover)
+    else:
+        cover(span.place)
 
 
 def _row_tiles(first: Any, last: Any, task: Place, cut: _Cut, tile: TileEmitter) -> None:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -78,6 +79,29 @@ class Registers:
         store(self.rows[row], value, [vector * self.lanes], self.lanes)
 
 
+@dataclass(frozen=True)
+class TileRows:
+    """Where the rows of a tile lie.
+
+    Attributes:
+        read: Index of each in the activations.
+        write: Index of each in the output.
+    """
+
+    read: Sequence[Any]
+    write: Sequence[Any]
+
+
+#: ``rows_at(start, count)``: the rows of a tile, so many of them from a task's row ``start`` on.
+RowsAt = Callable[[Any, int], TileRows]
+
+
+def in_order(start: Any, count: int) -> TileRows:
+    """Rows one after the other."""
+    rows = [start + r for r in range(count)]
+    return TileRows(rows, rows)
+
+
 def store(buffer: Any, value: Any, indices: list[Any], lanes: int) -> None:
     """Store ``lanes`` consecutive values along the last axis, from ``indices`` on."""
     tir.buffer_store(buffer, value, [*indices[:-1], tir.ramp(indices[-1], 1, lanes)])
@@ -90,23 +114,23 @@ def fma(a: Any, b: Any, c: Any, lanes: int) -> Any:
 
 
 def store_tile(
-    out: Any, start: Any, column: Any, tile: Registers, values: Callable[[int, int], Any]
+    out: Any, rows: Sequence[Any], column: Any, tile: Registers, values: Callable[[int, int], Any]
 ) -> None:
     """Store the values of a tile, leaving out channels beyond N.
 
     Args:
         out: float32 [T, N].
-        start: First row.
+        rows: Index of each row of the tile.
         column: First channel.
-        tile: Gives rows, vectors and lanes.
-        values: ``values(r, c)`` gives the c-th vector of row ``start + r``.
+        tile: Gives vectors and lanes.
+        values: ``values(r, c)`` gives the c-th vector of the r-th row.
     """
     n, lanes = int(out.shape[1]), tile.lanes
     width = tile.vectors * lanes
 
     def whole() -> None:
         for r, c in tile.cells():
-            store(out, values(r, c), [start + r, column + c * lanes], lanes)
+            store(out, values(r, c), [rows[r], column + c * lanes], lanes)
 
     if n % BLOCK == 0:
         whole()
@@ -120,4 +144,4 @@ def store_tile(
                 for c in range(tile.vectors):
                     store(rest, values(r, c), [c * lanes], lanes)
                 with tir.serial(tir.max(n - column, 0)) as index:
-                    tir.buffer_store(out, rest[index], [start + r, column + index])
+                    tir.buffer_store(out, rest[index], [rows[r], column + index])
