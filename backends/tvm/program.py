@@ -23,7 +23,7 @@ class Tensor:
         name: Unique in the program.
         dtype: TVM's name of the element type: ``float32``, ``int8``, …
         shape: Dimensions; symbols are T, B, P, R, H (rows of Medusa's heads) and S0, S1, …
-            (16-token tiles of a KV group), also as ``B+1`` and ``4*H``.
+            (16-token tiles of a KV group), also as ``B+1``, ``4*H`` and ``8*T``.
     """
 
     name: str

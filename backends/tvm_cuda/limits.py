@@ -9,6 +9,13 @@ PEAKS = ("int8", "bf16", "fp32")
 #: KV types that only CPUs have kernels for.
 _CPU_POOLS = ("int4",)
 _ADAPTERS = ("AdapterMatMul", "QuantizedAdapterMatMul")
+_EXPERTS = (
+    "TopKRouter",
+    "ExpertMatMul",
+    "Bf16ExpertMatMul",
+    "QuantizedExpertMatMul",
+    "CombineExperts",
+)
 
 
 def pool_refusal(dtype: str) -> str:
@@ -22,6 +29,8 @@ def refusal(node: ir.Node) -> str:
         return "LoRA adapters have no CUDA kernels"
     if node.op_type == "ResidualHeads":
         return "Medusa heads have no CUDA kernels"
+    if node.op_type in _EXPERTS:
+        return "mixtures of experts have no CUDA kernels"
     if "tree_parent" in {value.name for value in node.inputs if value is not None}:
         return "trees of drafts have no CUDA kernels: compile with --set kv-cache.tree=false"
     return pool_refusal(node.attributes.get_string("kv_dtype", ""))

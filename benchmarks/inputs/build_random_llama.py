@@ -18,6 +18,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import Protocol
 
 import numpy as np
 
@@ -30,6 +31,23 @@ LLAMA3_ROPE = {
     "high_freq_factor": 4.0,
     "original_max_position_embeddings": 8192,
 }
+
+
+class Described(Protocol):
+    """A model's shape."""
+
+    @property
+    def vocab(self) -> int:
+        """Ids of its vocabulary."""
+        ...
+
+    def config(self) -> dict[str, object]:
+        """config.json."""
+        ...
+
+    def tensors(self) -> Iterator[tuple[str, tuple[int, ...]]]:
+        """Names and shapes in the order of the file."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -93,7 +111,7 @@ SHAPES = {
 }
 
 
-def build(shape: Shape, folder: Path, tokenizer: Path | None = None, seed: int = 0) -> None:
+def build(shape: Described, folder: Path, tokenizer: Path | None = None, seed: int = 0) -> None:
     """Write the model into ``folder``, which is created."""
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "config.json").write_text(json.dumps(shape.config(), indent=2) + "\n")
@@ -101,20 +119,24 @@ def build(shape: Shape, folder: Path, tokenizer: Path | None = None, seed: int =
         _copy_tokenizer(tokenizer, folder, shape.vocab)
     rng = np.random.default_rng(seed)
     tensors = [
-        Tensor(name, "BF16", dims, partial(_tiles, dims, rng)) for name, dims in shape.tensors()
+        Tensor(name, "BF16", dims, partial(_tiles, name, dims, rng))
+        for name, dims in shape.tensors()
     ]
     write_checkpoint(folder, tensors)
 
 
-def _tiles(dims: tuple[int, ...], rng: np.random.Generator) -> Iterator[np.ndarray]:
-    """bf16 bits: ones for norms, normal with 1/sqrt(K) for matrices, 4 Mi values at a time."""
+def _tiles(name: str, dims: tuple[int, ...], rng: np.random.Generator) -> Iterator[np.ndarray]:
+    """bf16 bits: ones for norms, zeros for other vectors, else normal with 1/sqrt(K), 4 Mi values
+    at a time; K is the last axis, or the one before it of weights stacked by expert."""
     if len(dims) == 1:
-        yield _bf16(np.ones(dims, np.float32))
+        yield _bf16(np.full(dims, name.endswith("norm.weight"), np.float32))
         return
-    rows = max(1, (4 << 20) // dims[1])
-    for start in range(0, dims[0], rows):
-        size = (min(rows, dims[0] - start), dims[1])
-        yield _bf16(rng.standard_normal(size, np.float32) / np.float32(math.sqrt(dims[1])))
+    rows, width = math.prod(dims[:-1]), dims[-1]
+    factor = np.float32(1 / math.sqrt(dims[-1] if len(dims) == 2 else dims[-2]))
+    step = max(1, (4 << 20) // width)
+    for start in range(0, rows, step):
+        size = (min(step, rows - start), width)
+        yield _bf16(rng.standard_normal(size, np.float32) * factor)
 
 
 def _bf16(values: np.ndarray) -> np.ndarray:

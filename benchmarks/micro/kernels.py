@@ -124,7 +124,7 @@ class Kernel:
         self.bytes = sum(w.nbytes for w in first)
         copies = -(-beyond_caches() // self.bytes)
         sets = [first, *(self._weights(first) for _ in range(copies))]
-        self.weights = [[_in_huge_pages(values) for values in weights] for weights in sets]
+        self.weights = [[in_huge_pages(values) for values in weights] for weights in sets]
         self.next = 0
 
     def _weights(self, first: list[npt.NDArray[Any]] | None = None) -> list[npt.NDArray[Any]]:
@@ -176,7 +176,7 @@ class Kernel:
         return call
 
 
-def _in_huge_pages(values: npt.NDArray[Any]) -> Any:
+def in_huge_pages(values: npt.NDArray[Any]) -> Any:
     """Values in memory like that of an engine's weights."""
     memory = np.frombuffer(anonymous(values.nbytes), values.dtype)
     memory = memory[: values.size].reshape(values.shape)

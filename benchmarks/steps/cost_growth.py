@@ -87,7 +87,7 @@ def measure(folder: Path, rounds: int, *, coarse: bool = False) -> dict[str, Any
         fill_roofs(found, spec, instruments)
     return {
         "artifact": folder.name,
-        "weight_bytes": weight_bytes(instruments, spec),
+        "weight_bytes": instruments.costs.weight_bytes,
         "ceilings": ceilings_json(instruments.meter),
         "series": {name: [asdict(p) for p in points] for name, points in found.items()},
         "unexplained_step": {name: unexplained(points) for name, points in found.items()},
@@ -130,12 +130,6 @@ def fill_roofs(found: dict[str, list[Point]], spec: EngineSpec, instruments: Ins
         work = step_work(spec, *shape, point.sequences)
         kernels = instruments.costs.kernels.values()
         point.roof_s = sum(cost.roof_s(work, ceilings) for cost in kernels)
-
-
-def weight_bytes(instruments: Instruments, spec: EngineSpec) -> float:
-    """Bytes of weights that every step reads."""
-    work = {**dict.fromkeys(step_work(spec, [1], [1], 1), 0.0), "1": 1.0}
-    return instruments.costs.bytes_of(work)
 
 
 def unexplained(points: list[Point]) -> float:

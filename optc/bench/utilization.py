@@ -97,8 +97,7 @@ def measurable(name: str) -> MeasurableBackend:
 def working_set(costs: StepCosts) -> int:
     """Bytes that the read kernels should go over for an engine: its weights, or enough of them
     that no cache holds them."""
-    work = dict.fromkeys((kind for c in costs.kernels.values() for kind in c.bytes), 0.0)
-    return min(int(costs.bytes_of({**work, "1": 1.0})), beyond_caches())
+    return min(int(costs.weight_bytes), beyond_caches())
 
 
 def with_utilization(

@@ -17,8 +17,9 @@ from optc.runtime.metrics.step_workload import StepWorkload
 
 #: Amounts of work by name: ``1`` (once a step), ``T`` rows, ``R`` rows with logits and, for each
 #: KV group g, ``kv<g>`` tokens whose K and V are read, ``pairs<g>`` pairs of a row and a token.
+#: ``T:8of128`` are the experts that the rows choose, 8 of 128 each; ``R:8of128`` those with logits.
 Factors = Mapping[str, float]
-_KIND = re.compile("1|T|R|(kv|pairs)[0-9]+")
+_KIND = re.compile("1|T|R|(kv|pairs)[0-9]+|(T|R):[0-9]+of[1-9][0-9]*")
 #: Ceilings of arithmetic.
 PEAKS = ("int4", "int8", "fp4", "fp8", "fp16", "bf16", "fp32")
 
@@ -73,6 +74,12 @@ class StepCosts:
     def ops_of(self, work: Factors) -> float:
         """Operations of a step with this work."""
         return sum(cost.ops_of(work) for cost in self.kernels.values())
+
+    @property
+    def weight_bytes(self) -> float:
+        """Bytes of the weights that steps read: what each reads, and all experts."""
+        terms = (term for cost in self.kernels.values() for term in cost.bytes.items())
+        return sum(count * bytes_ for kind, bytes_ in terms if (count := _all_of(kind)))
 
     @staticmethod
     def from_json(data: Mapping[str, Any]) -> StepCosts:
@@ -132,6 +139,11 @@ def _terms(f: Fields) -> dict[str, float]:
             raise f.error(f"{kind[:80]!r} is {value}, which is no cost")
         terms[kind] = value
     return terms
+
+
+def _all_of(kind: str) -> int:
+    """How often a step may read bytes of this kind that are weights."""
+    return 1 if kind == "1" else int(kind.partition("of")[2] or 0)
 
 
 def _evaluate(terms: Mapping[str, float], work: Factors) -> float:

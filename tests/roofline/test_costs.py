@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import asdict
 
-from optc.roofline.costs import StepCosts, step_work
+from optc.roofline.costs import KernelCost, StepCosts, step_work
 from tests.bench.fakes import COSTS
 from tests.runtime.support.toy import toy_spec
 
@@ -46,3 +46,14 @@ def test_roof_is_the_longer_of_bytes_and_operations() -> None:
 
 def test_costs_survive_json() -> None:
     assert StepCosts.from_json(json.loads(json.dumps(asdict(COSTS)))) == COSTS
+
+
+def test_bytes_of_experts_grow_with_those_that_rows_choose() -> None:
+    experts = KernelCost(1, "int8", {"T:2of8": 10.0, "R:2of8": 1.0}, {"T": 4.0})
+    costs = StepCosts(
+        "int8", {"int_experts_0": experts, "norm_1": KernelCost(1, "fp32", {"1": 5}, {})}
+    )
+    assert StepCosts.from_json(json.loads(json.dumps(asdict(costs)))) == costs
+    assert costs.bytes_of(step_work(toy_spec(), [1], [6], wanted=1)) == 20 + 2 + 5
+    assert costs.bytes_of(step_work(toy_spec(), [1, 1], [6, 8], wanted=1)) == 35 + 2 + 5
+    assert costs.weight_bytes == 80 + 8 + 5

@@ -43,6 +43,12 @@ KERNELS: dict[str, tuple[str, str, str]] = {
     "int_matmul": ("matmul.int_tiles", "IntMatmul", "int_matmul"),
     "two_level_matmul": ("matmul.matmul_two_level", "TwoLevelMatmul", "two_level_matmul"),
     "sparse_matmul": ("matmul.matmul_sparse", "SparseMatmul", "sparse_matmul"),
+    "top_k_router": ("experts.top_k_router", "TopKRouter", "top_k_router"),
+    "expert_plan": ("experts.expert_plan", "ExpertPlan", "expert_plan"),
+    "int_experts": ("experts.int_experts", "IntExperts", "int_experts"),
+    "two_level_experts": ("experts.two_level_experts", "TwoLevelExperts", "two_level_experts"),
+    "float_experts": ("experts.float_experts", "FloatExperts", "float_experts"),
+    "combine_experts": ("experts.combine_experts", "CombineExperts", "combine_experts"),
     "float_matmul": ("matmul.matmul_float", "FloatMatmul", "float_matmul"),
 }
 

@@ -13,7 +13,9 @@ from optc.roofline.costs import KernelCost, StepCosts, main_peak
 
 #: Kernels that read single rows of their weights.
 _LOOKUPS = ("embedding", "quantized_embedding", "sparse_embedding")
-_INTEGER_MATMULS = ("int_matmul", "two_level_matmul", "sparse_matmul")
+_EXPERTS = ("int_experts", "two_level_experts", "float_experts")
+_INTEGER_MATMULS = ("int_matmul", "two_level_matmul", "sparse_matmul", *_EXPERTS[:2])
+_MATMULS = (*_INTEGER_MATMULS, "float_matmul", "float_experts")
 
 
 @dataclass
@@ -26,20 +28,23 @@ class _Total:
     ops: defaultdict[str, float] = field(default_factory=lambda: defaultdict(float))
     shape: str = ""
 
-    def add(self, call: Call, tensors: Mapping[str, Tensor], peaks: Collection[str]) -> None:
-        """Add one call."""
+    def add(self, call: Call, weights: Mapping[str, Tensor], peaks: Collection[str]) -> None:
+        """Add one call; ``weights`` are those of the step by name."""
         self.calls += 1
         self.peak = _peak(call, peaks)
-        fixed = [tensors[name] for name in call.inputs if _is_fixed(tensors[name])]
+        fixed = [weights[name] for name in call.inputs if name in weights]
         weight_bytes = sum(tensor_bytes(tensor) for tensor in fixed)
-        config = call.config
+        config, (rows, times) = call.config, _rows(call)
         if call.kernel in _LOOKUPS:
-            self.bytes[_rows(call)] += weight_bytes / config["vocab"]
+            self.bytes[rows] += weight_bytes / config["vocab"]
             return
-        if weight_bytes:
+        if call.kernel in _EXPERTS and rows != "1":
+            each, chosen = config["experts"], config["chosen"]
+            self.bytes[f"{rows}:{chosen}of{each}"] += weight_bytes / each
+        elif weight_bytes:
             self.bytes["1"] += weight_bytes
-        if call.kernel in (*_INTEGER_MATMULS, "float_matmul"):
-            self.ops[_rows(call)] += 2 * config["n"] * config["k"]
+        if call.kernel in _MATMULS:
+            self.ops[rows] += times * 2 * config["n"] * config["k"]
             self.shape = f"{config['n']}x{config['k']}"
         if call.kernel == "paged_attention":
             dims = config["key_dim"] + config["value_dim"]
@@ -61,12 +66,11 @@ def step_costs(program: Program, peaks: Collection[str]) -> StepCosts:
     """
     names = kernel_names(program)
     step = next(f for f in program.functions if f.name == "step")
-    tensors = {t.name: t for t in step.arguments}
+    weights = {t.name: t for t in step.arguments if _is_fixed(t)}
     totals: defaultdict[str, _Total] = defaultdict(_Total)
     for call in step.calls:
-        tensors.update((t.name, t) for t in call.outputs)
         if call.key in names:
-            totals[names[call.key]].add(call, tensors, peaks)
+            totals[names[call.key]].add(call, weights, peaks)
     kernels = {name: total.cost() for name, total in totals.items()}
     return StepCosts(main_peak(kernels), kernels)
 
@@ -84,11 +88,15 @@ def _peak(call: Call, peaks: Collection[str]) -> str:
 
 
 def _is_fixed(tensor: Tensor) -> bool:
-    """Weights are the inputs without symbols; ``block_size`` is a number, not a weight."""
+    """Weights are the arguments without symbols; ``block_size`` is a number, not a weight."""
     return all(isinstance(d, int) for d in tensor.shape) and tensor.name != "block_size"
 
 
-def _rows(call: Call) -> str:
-    """The rows of a call's first output: ``T`` or ``R``, or ``1`` for a fixed number."""
+def _rows(call: Call) -> tuple[str, int]:
+    """The rows of a call's first output: so many times ``T`` or ``R``, or ``1`` for a fixed
+    number."""
     rows: Dim = call.outputs[0].shape[0]
-    return rows if isinstance(rows, str) else "1"
+    if not isinstance(rows, str):
+        return "1", 1
+    factor, _, name = rows.rpartition("*")
+    return name, int(factor or 1)

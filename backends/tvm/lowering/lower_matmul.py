@@ -4,6 +4,13 @@ from __future__ import annotations
 
 import onnx_ir as ir
 
+from optc.backends.tvm.lowering.quantized_operands import (
+    FLOATS,
+    group_check,
+    is_two_level,
+    packed_form,
+    weight_parts,
+)
 from optc.backends.tvm.lowering.walk import (
     SUM_WIDTH,
     Handler,
@@ -15,7 +22,6 @@ from optc.backends.tvm.lowering.walk import (
 )
 from optc.backends.tvm.program import Tensor
 from optc.backends.tvm.weights.weight_layouts import (
-    WeightParts,
     float_weight,
     integer_weight,
     table_weight,
@@ -23,13 +29,6 @@ from optc.backends.tvm.weights.weight_layouts import (
 )
 from optc.backends.tvm.weights.weights_file import PackedWeight
 from optc.ir.functions import operand
-
-_FLOATS = (ir.DataType.FLOAT, ir.DataType.BFLOAT16)
-#: Types of quantized weights, by whether there are zero points.
-_INTEGERS = {
-    False: (ir.DataType.INT8, ir.DataType.INT4),
-    True: (ir.DataType.UINT8, ir.DataType.UINT4),
-}
 
 
 def _bias(lowering: Lowering, value: ir.Value | None, n: int) -> list[Tensor]:
@@ -59,7 +58,7 @@ def _float_matmul(lowering: Lowering, node: ir.Node) -> None:
     x = lowering.tensor(node.inputs[0])
     value = node.inputs[1]
     weight = lowering.initializer(value, "weight")
-    if len(weight.shape) != 2 or ir.DataType(weight.dtype) not in _FLOATS:
+    if len(weight.shape) != 2 or ir.DataType(weight.dtype) not in FLOATS:
         raise Refused(f"no matmul for a weight {weight.dtype} {list(weight.shape)}")
     k, n = (int(d) for d in weight.shape.numpy())
     if width_of(x) != k:
@@ -79,25 +78,13 @@ def _float_matmul(lowering: Lowering, node: ir.Node) -> None:
     lowering.tensors[result] = out
 
 
-def _group_check(node: ir.Node) -> str:
-    bits = node.attributes.get_int("bits", 0)
-    group = node.attributes.get_int("group_size", 0)
-    known = (6, 5, 4, 3, 2) if _has_integer_scales(node) else (4, 8)
-    if bits not in known or group < 0 or group % SUM_WIDTH:
-        return f"no kernel for {bits} bits in groups of {group}"
-    return ""
-
-
 def _packed_integers(lowering: Lowering, node: ir.Node) -> tuple[tuple[Tensor, ...], int, int]:
     """The packed weight of a quantized matmul or lookup, and its K and N."""
-    parts = _weight_parts(lowering, node)
-    if ir.DataType(parts.values.dtype) not in _INTEGERS[parts.zero_points is not None]:
-        how = "without" if parts.zero_points is None else "with"
-        raise Refused(f"no kernel for {parts.values.dtype} weights {how} zero points")
+    parts = weight_parts(lowering, node)
     k, n = (int(d) for d in parts.values.shape.numpy())
     values = operand(node, "weight")
     name = f"{values.name if values else ''}.packed"
-    dense = two_level_weight if _two_level(lowering, node) else integer_weight
+    dense = two_level_weight if is_two_level(lowering, node) else integer_weight
 
     def pack() -> PackedWeight:
         return lowering.sparse.packed(name, parts) or dense(name, parts)
@@ -107,38 +94,6 @@ def _packed_integers(lowering: Lowering, node: ir.Node) -> tuple[tuple[Tensor, .
 
 def _is_sparse(packed: tuple[Tensor, ...]) -> bool:
     return packed[0].dtype == "uint64"
-
-
-def _weight_parts(lowering: Lowering, node: ir.Node) -> WeightParts:
-    def optional(name: str, what: str) -> ir.TensorProtocol | None:
-        value = operand(node, name)
-        return None if value is None else lowering.initializer(value, what)
-
-    return WeightParts(
-        values=lowering.initializer(operand(node, "weight"), "weight"),
-        scales=lowering.initializer(operand(node, "w_scale"), "scale"),
-        zero_points=optional("w_zero_point", "zero point"),
-        group_scales=optional("w_group_scale", "group scale"),
-        bits=node.attributes.get_int("bits", 0),
-        group_size=node.attributes.get_int("group_size", 0),
-    )
-
-
-def _two_level(lowering: Lowering, node: ir.Node) -> bool:
-    """Whether the weight is packed with integer scales."""
-    return lowering.two_level and _has_integer_scales(node)
-
-
-def _has_integer_scales(node: ir.Node) -> bool:
-    return operand(node, "w_group_scale") is not None
-
-
-def _form(lowering: Lowering, node: ir.Node) -> dict[str, int | bool]:
-    """Bits and group size of the packed weight, which is int8 per channel where the kernels know
-    no integer scales."""
-    if _has_integer_scales(node) and not lowering.two_level:
-        return {"bits": 8, "group_size": 0}
-    return {name: node.attributes.get_int(name, 0) for name in ("bits", "group_size")}
 
 
 def _integer_matmul(lowering: Lowering, node: ir.Node) -> None:
@@ -154,7 +109,7 @@ def _integer_matmul(lowering: Lowering, node: ir.Node) -> None:
     config: dict[str, int | bool] = {
         "n": n,
         "k": k,
-        **_form(lowering, node),
+        **packed_form(lowering, node),
         "asymmetric": len(packed) == 3,
         "bias": bool(biases),
     }
@@ -162,7 +117,7 @@ def _integer_matmul(lowering: Lowering, node: ir.Node) -> None:
     if _is_sparse(packed):
         kernel = "sparse_matmul"
         config = {name: config[name] for name in ("n", "k", "bias")}
-    elif _two_level(lowering, node):
+    elif is_two_level(lowering, node):
         kernel = "two_level_matmul"
         config = {name: config[name] for name in ("n", "k", "bits", "group_size", "bias")}
     outputs = [("float32", (rows_of(q, "int8"), n))]
@@ -205,9 +160,9 @@ def _quantized_gather(lowering: Lowering, node: ir.Node) -> None:
     kernel = "sparse_embedding"
     if not _is_sparse(packed):
         kernel = "quantized_embedding"
-        config |= _form(lowering, node)
+        config |= packed_form(lowering, node)
         config["asymmetric"] = len(packed) == 3
-        config["two_level"] = _two_level(lowering, node)
+        config["two_level"] = is_two_level(lowering, node)
     outputs = [("float32", (tokens.shape[0], width))]
     (out,) = lowering.call(kernel, config, [tokens, *packed], outputs)
     lowering.tensors[node.outputs[0]] = out
@@ -237,7 +192,7 @@ def _gather(lowering: Lowering, node: ir.Node) -> None:
 def _embedding(
     lowering: Lowering, name: str, constant: ir.TensorProtocol, tokens: Tensor
 ) -> Tensor:
-    if len(constant.shape) != 2 or ir.DataType(constant.dtype) not in _FLOATS:
+    if len(constant.shape) != 2 or ir.DataType(constant.dtype) not in FLOATS:
         raise Refused(f"no lookup in a table {constant.dtype} {list(constant.shape)}")
     vocab, width = (int(d) for d in constant.shape.numpy())
     packed = lowering.weight(f"{name}.table", lambda: table_weight(f"{name}.table", constant))
@@ -253,7 +208,7 @@ HANDLERS = {
     ("", "MatMul"): Handler(_float_matmul),
     ("optc", "Bf16MatMul"): Handler(_float_matmul),
     ("optc", "Bf16Gather"): Handler(_bf16_gather),
-    ("optc", "QuantizedMatMul"): Handler(_integer_matmul, _group_check),
-    ("optc", "QuantizedGather"): Handler(_quantized_gather, _group_check),
+    ("optc", "QuantizedMatMul"): Handler(_integer_matmul, group_check),
+    ("optc", "QuantizedGather"): Handler(_quantized_gather, group_check),
     ("", "Gather"): Handler(_gather, _gather_check),
 }

@@ -60,6 +60,7 @@ class Lowering:
         calls: Kernel calls in order.
         weights: Packed weights by key (initializer and layout); one copy of each.
         sums: Tensor with the sums of a quantized activation, by the name of its values.
+        plans: The plan of the rows by expert, by the name of the tensor of chosen experts.
         groups: Number of KV groups.
         kv_layers: Shape and type of the K and V of every layer.
         two_level: Whether kernels take integer scales of groups; else they become float ones.
@@ -76,6 +77,7 @@ class Lowering:
     calls: list[Call] = field(default_factory=list)
     weights: dict[str, PackedWeight] = field(default_factory=dict)
     sums: dict[str, Tensor] = field(default_factory=dict)
+    plans: dict[str, tuple[Tensor, ...]] = field(default_factory=dict)
     done: set[ir.Node] = field(default_factory=set)
     failed: list[str] = field(default_factory=list)
     _poisoned: set[ir.Value] = field(default_factory=set)
@@ -207,6 +209,11 @@ def rows_of(tensor: Tensor, dtype: str = "float32") -> Dim:
     if len(tensor.shape) != 2 or tensor.dtype != dtype:
         raise Refused(f"expected {dtype} rows, got {tensor.dtype} {list(tensor.shape)}")
     return tensor.shape[0]
+
+
+def times(factor: int, dim: Dim) -> Dim:
+    """``factor`` times a dimension that is a number or a symbol."""
+    return factor * dim if isinstance(dim, int) else f"{factor}*{dim}"
 
 
 def round_up(value: int, multiple: int) -> int:

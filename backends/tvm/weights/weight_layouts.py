@@ -13,7 +13,7 @@ from optc.backends.tvm.weights import packing
 from optc.backends.tvm.weights.weights_file import Chunk, PackedWeight
 from optc.errors import UnsupportedError
 from optc.ir.quantized_rows import QuantizedPart, QuantizedTile
-from optc.ir.weights import as_lazy
+from optc.ir.weights import LazyWeight, as_lazy
 
 #: Added to signed values so that the kernels see unsigned ones.
 _OFFSETS = {ir.DataType.INT8: 128, ir.DataType.INT4: 8, ir.DataType.UINT8: 0, ir.DataType.UINT4: 0}
@@ -86,11 +86,12 @@ def table_weight(name: str, tensor: ir.TensorProtocol) -> PackedWeight:
     return PackedWeight((table,), tuple(rows.tiles()), pack)
 
 
-def float_weight(name: str, tensor: ir.TensorProtocol) -> PackedWeight:
-    """A matmul's weight, seen as [K, N], float32 or bfloat16, in blocks of 64 output channels."""
+def float_weight(name: str, tensor: ir.TensorProtocol, experts: int = 1) -> PackedWeight:
+    """A matmul's weight, seen as [K, N], float32 or bfloat16, in blocks of 64 output channels; of
+    experts [K, E*N], each of which begins with a block."""
     rows = as_lazy(tensor, transposed=True)
-    n, k = rows.rows_shape
-    blocks = -(-n // packing.BLOCK)
+    k = rows.rows_shape[1]
+    blocks, tiles = _in_blocks(rows, experts)
     bfloat16 = rows.dtype == ir.DataType.BFLOAT16
     if bfloat16:
         packed = Tensor(name, "uint16", (blocks, -(-k // 2), packing.BLOCK, 2))
@@ -104,11 +105,23 @@ def float_weight(name: str, tensor: ir.TensorProtocol) -> PackedWeight:
         else:
             yield 0, packing.pack_float32(tile.astype(np.float32, copy=False))
 
-    return PackedWeight((packed,), tuple(rows.tiles(packing.BLOCK)), pack)
+    return PackedWeight((packed,), tiles, pack)
 
 
-def integer_weight(name: str, parts: WeightParts) -> PackedWeight:
-    """A quantized matmul's weight seen as [K, N], its scales and zero points.
+def expert_biases(name: str, tensor: ir.TensorProtocol, experts: int) -> PackedWeight:
+    """The biases [E*N] of experts, as float32; each expert's begin with a block."""
+    values = as_lazy(tensor)
+    blocks, tiles = _in_blocks(values, experts)
+
+    def pack(start: int, stop: int) -> Iterator[Chunk]:
+        yield 0, packing.pack_columns(values.read_rows(start, stop), np.float32)
+
+    return PackedWeight((Tensor(name, "float32", (blocks * packing.BLOCK,)),), tiles, pack)
+
+
+def integer_weight(name: str, parts: WeightParts, experts: int = 1) -> PackedWeight:
+    """A quantized matmul's weight seen as [K, N], its scales and zero points; of experts [K, E*N],
+    each of which begins with a block.
 
     With integer scales of groups it becomes int8 per channel (`QuantizedTile.as_int8`), whatever
     their bits and group size.
@@ -117,14 +130,15 @@ def integer_weight(name: str, parts: WeightParts) -> PackedWeight:
     float16 with groups) and, if asymmetric, zero points u8 [N/64, G, 64].
     """
     rows, read = as_lazy(parts.values, transposed=True), parts.reader()
-    n, k = rows.rows_shape
+    k = rows.rows_shape[1]
     bits, group_size = parts.bits, parts.group_size
     asymmetric = parts.zero_points is not None
     offset = np.uint8(_OFFSETS[ir.DataType(rows.dtype)])
     if parts.group_scales is not None:
         bits, group_size, asymmetric = 8, 0, False
         offset = np.uint8(_OFFSETS[ir.DataType.INT8])
-    blocks, groups = -(-n // packing.BLOCK), -(-k // group_size) if group_size else 1
+    blocks, tiles = _in_blocks(rows, experts)
+    groups = -(-k // group_size) if group_size else 1
     steps = -(-k // packing.K_MULTIPLE) * packing.K_MULTIPLE * bits // 32
     scale_type = np.float16 if group_size else np.float32
     shape = (blocks, groups, packing.BLOCK)
@@ -143,11 +157,12 @@ def integer_weight(name: str, parts: WeightParts) -> PackedWeight:
         if tile.zero_points is not None:
             yield 2, packing.pack_columns(tile.zero_points, np.uint8)
 
-    return PackedWeight(tuple(tensors), tuple(rows.tiles(packing.BLOCK)), pack)
+    return PackedWeight(tuple(tensors), tiles, pack)
 
 
-def two_level_weight(name: str, parts: WeightParts) -> PackedWeight:
-    """A weight of 2 to 6 bits seen as [K, N] whose groups have integer scales.
+def two_level_weight(name: str, parts: WeightParts, experts: int = 1) -> PackedWeight:
+    """A weight of 2 to 6 bits seen as [K, N] whose groups have integer scales; of experts [K, E*N],
+    each of which begins with a block.
 
     Tensors: values u8 [N/64, Kp*bits/32, 64, 4]; groups u8 [N/64, G, 2, 64], the integer scale s
     and the offset 128 - zero point, so that value * s + offset is an int8 weight + 128; scales
@@ -157,8 +172,9 @@ def two_level_weight(name: str, parts: WeightParts) -> PackedWeight:
         UnsupportedError: A group leaves int8.
     """
     rows, read = as_lazy(parts.values, transposed=True), parts.reader()
-    n, k = rows.rows_shape
-    blocks, groups = -(-n // packing.BLOCK), -(-k // parts.group_size)
+    k = rows.rows_shape[1]
+    blocks, tiles = _in_blocks(rows, experts)
+    groups = -(-k // parts.group_size)
     steps = -(-k // packing.K_MULTIPLE) * packing.K_MULTIPLE * parts.bits // 32
     tensors = (
         Tensor(f"{name}.values", "uint8", (blocks, steps, packing.BLOCK, 4)),
@@ -172,7 +188,21 @@ def two_level_weight(name: str, parts: WeightParts) -> PackedWeight:
         yield 1, packing.pack_groups(*_int8_groups(tile, parts.bits, name))
         yield 2, packing.pack_columns(tile.scales, np.float32)
 
-    return PackedWeight(tensors, tuple(rows.tiles(packing.BLOCK)), pack)
+    return PackedWeight(tensors, tiles, pack)
+
+
+def _in_blocks(rows: LazyWeight, experts: int) -> tuple[int, tuple[tuple[int, int], ...]]:
+    """Blocks of 64 output channels, and the ranges of rows that are packed one after the other.
+
+    Packing pads the last block of a range, so that an expert's last range ends with it.
+    """
+    n = rows.rows_shape[0] // experts
+    blocks = experts * -(-n // packing.BLOCK)
+    if experts == 1 or n % packing.BLOCK == 0:
+        return blocks, tuple(rows.tiles(packing.BLOCK))
+    one = LazyWeight(rows.read_rows, (n, *rows.rows_shape[1:]), ir.DataType(rows.dtype), "")
+    first = [expert * n for expert in range(experts)]
+    return blocks, tuple((e + a, e + b) for e in first for a, b in one.tiles(packing.BLOCK))
 
 
 def _int8_groups(tile: QuantizedTile, bits: int, name: str) -> tuple[packing.U8, packing.U8]:

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+
+#: Of the experts of a layer, those that the rows of a step (or those with logits) choose.
+_CHOSEN_KIND = re.compile("(T|R):([0-9]+)of([0-9]+)")
 
 
 @dataclass
@@ -17,6 +21,8 @@ class StepWorkload:
         logit_rows: Rows whose logits were wanted.
         kv_tokens: By group, tokens whose keys and values a step read, once a sequence.
         pairs: By group, pairs of a row and a token that it sees.
+        steps_by_rows: Steps by their computed rows.
+        steps_by_logit_rows: Steps by their rows whose logits were wanted.
     """
 
     windows: tuple[int, ...] = ()
@@ -25,6 +31,8 @@ class StepWorkload:
     logit_rows: int = 0
     kv_tokens: list[int] = field(default_factory=list)
     pairs: list[int] = field(default_factory=list)
+    steps_by_rows: dict[int, int] = field(default_factory=dict)  # no Counter: asdict breaks those
+    steps_by_logit_rows: dict[int, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.kv_tokens = self.kv_tokens or [0] * len(self.windows)
@@ -34,7 +42,10 @@ class StepWorkload:
         """Add a step: for each sequence its new rows and its tokens after them."""
         self.steps += 1
         self.logit_rows += logit_rows
-        self.rows += sum(rows for rows, _ in sequences)
+        new_rows = sum(rows for rows, _ in sequences)
+        self.rows += new_rows
+        for counts, key in ((self.steps_by_rows, new_rows), (self.steps_by_logit_rows, logit_rows)):
+            counts[key] = counts.get(key, 0) + 1
         for group, window in enumerate(self.windows):
             tokens = pairs = 0
             for rows, length in sequences:
@@ -53,6 +64,8 @@ class StepWorkload:
             self.logit_rows,
             self.kv_tokens.copy(),
             self.pairs.copy(),
+            self.steps_by_rows.copy(),
+            self.steps_by_logit_rows.copy(),
         )
 
     def since(self, before: StepWorkload) -> StepWorkload:
@@ -64,13 +77,48 @@ class StepWorkload:
             self.logit_rows - before.logit_rows,
             [a - b for a, b in zip(self.kv_tokens, before.kv_tokens, strict=True)],
             [a - b for a, b in zip(self.pairs, before.pairs, strict=True)],
+            _since(self.steps_by_rows, before.steps_by_rows),
+            _since(self.steps_by_logit_rows, before.steps_by_logit_rows),
         )
 
     def factors(self) -> dict[str, float]:
-        """The amounts by the names that costs use: ``1``, ``T``, ``R``, ``kv<g>``, ``pairs<g>``."""
-        named = {"1": float(self.steps), "T": float(self.rows), "R": float(self.logit_rows)}
-        named |= {f"kv{g}": float(count) for g, count in enumerate(self.kv_tokens)}
-        return named | {f"pairs{g}": float(count) for g, count in enumerate(self.pairs)}
+        """The amounts by the names that costs use: ``1``, ``T``, ``R``, ``kv<g>``, ``pairs<g>``;
+        asked for, also ``T:8of128``, the experts (8 of 128 each) that the rows of the steps choose,
+        and ``R:8of128``."""
+        amounts = _Amounts(self.steps_by_rows.copy(), self.steps_by_logit_rows.copy())
+        amounts |= {"1": float(self.steps), "T": float(self.rows), "R": float(self.logit_rows)}
+        amounts |= {f"kv{g}": float(count) for g, count in enumerate(self.kv_tokens)}
+        amounts |= {f"pairs{g}": float(count) for g, count in enumerate(self.pairs)}
+        return amounts
+
+
+class _Amounts(dict[str, float]):
+    """Amounts by name; those of experts are computed when they are asked for."""
+
+    def __init__(self, by_rows: Mapping[int, int], by_logit_rows: Mapping[int, int]) -> None:
+        super().__init__()
+        self._steps = {"T": by_rows, "R": by_logit_rows}
+
+    def __missing__(self, kind: str) -> float:
+        found = _CHOSEN_KIND.fullmatch(kind)
+        if found is None:
+            raise KeyError(kind)
+        rows, chosen, experts = found[1], int(found[2]), int(found[3])
+        return sum(
+            steps * expected_experts(count, chosen, experts)
+            for count, steps in self._steps[rows].items()
+        )
+
+
+def expected_experts(rows: int, chosen: int, experts: int) -> float:
+    """How many different experts so many rows choose, each ``chosen`` different ones, where all
+    are equally likely."""
+    return experts * (1 - (1 - chosen / experts) ** rows)
+
+
+def _since(counts: Mapping[int, int], before: Mapping[int, int]) -> dict[int, int]:
+    grown = ((key, count - before.get(key, 0)) for key, count in counts.items())
+    return {key: count for key, count in grown if count}
 
 
 def visible_pairs(rows: int, length: int, window: int) -> int:

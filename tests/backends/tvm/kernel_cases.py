@@ -17,6 +17,14 @@ import tvm
 from optc.backends.tvm.isa import Isa, isa_of
 from optc.backends.tvm.kernels.attention import paged_attention as attention
 from optc.backends.tvm.kernels.dsl import pipeline
+from optc.backends.tvm.kernels.experts import (
+    combine_experts,
+    expert_plan,
+    float_experts,
+    int_experts,
+    top_k_router,
+    two_level_experts,
+)
 from optc.backends.tvm.kernels.kv import copy_kv, rotary_kv, tree_kv
 from optc.backends.tvm.kernels.sampling import sampling
 from optc.backends.tvm.kernels.token_wise import (
@@ -51,6 +59,12 @@ _FUNCTIONS: dict[type, Any] = {
     rotary_kv.WriteKV: rotary_kv.write_kv,
     attention.PagedAttention: attention.paged_attention,
     copy_kv.CopyKV: copy_kv.copy_kv,
+    top_k_router.TopKRouter: top_k_router.top_k_router,
+    expert_plan.ExpertPlan: expert_plan.expert_plan,
+    int_experts.IntExperts: int_experts.int_experts,
+    two_level_experts.TwoLevelExperts: two_level_experts.two_level_experts,
+    float_experts.FloatExperts: float_experts.float_experts,
+    combine_experts.CombineExperts: combine_experts.combine_experts,
     sampling.Sampling: sampling.sampling,
     tree_kv.TreeKV: tree_kv.tree_kv,
 }

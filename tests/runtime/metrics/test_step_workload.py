@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from optc.runtime.metrics.step_workload import StepWorkload, visible_pairs
+from optc.runtime.metrics.step_workload import StepWorkload, expected_experts, visible_pairs
 
 sequences = st.lists(
     st.integers(1, 40).flatmap(lambda n: st.tuples(st.integers(1, n), st.just(n))), max_size=5
@@ -38,3 +39,26 @@ def test_pairs_are_rows_by_what_each_sees() -> None:
     work = StepWorkload((0, 4))
     work.add_step([(1, 10), (3, 5)], 1)  # a token after nine others; three after two others
     assert work.pairs == [10 + 3 + 4 + 5, 4 + 3 + 4 + 4]
+
+
+def test_experts_are_counted_by_the_rows_of_each_step() -> None:
+    """One row chooses 2 of 8, two choose 2 and, each with 6/8, another 2; 100 nearly all."""
+    work = StepWorkload()
+    for rows in (1, 1, 2, 100):
+        work.add_step([(rows, rows)], 1)
+    before = work.copy()
+    work.add_step([(1, 5), (1, 7)], 2)
+    assert work.factors()["T:2of8"] == pytest.approx(2 + 2 + 2 * 3.5 + 8)
+    assert work.factors()["R:2of8"] == pytest.approx(4 * 2 + 3.5)
+    assert work.since(before).factors()["T:2of8"] == 3.5
+    with pytest.raises(KeyError, match="T:2to8"):
+        work.factors()["T:2to8"]
+
+
+def test_expected_experts_against_counting_all_choices() -> None:
+    """Of 4 experts each of two rows chooses one of the 6 pairs."""
+    pairs = [{a, b} for a in range(4) for b in range(a)]
+    seen = [len(one | other) for one in pairs for other in pairs]
+    assert expected_experts(2, 2, 4) == pytest.approx(sum(seen) / len(seen))
+    assert expected_experts(0, 2, 4) == 0
+    assert expected_experts(3, 4, 4) == 4
