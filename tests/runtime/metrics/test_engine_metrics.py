@@ -62,8 +62,9 @@ def test_the_core_counts_work_use_and_latencies() -> None:
         core.step()
     metrics = core.metrics()
     # 5 and 6 rows, then twice one row of the first; blocks of 4: 2 + 2, 2, 2.
-    assert before.work == StepWorkload((0,), 1, 11, 2, [11], [15 + 21])
-    assert metrics.work == StepWorkload((0,), 3, 13, 4, [11 + 6 + 7], [15 + 21 + 6 + 7])
+    assert before.work == StepWorkload((0,), 1, 11, 2, [11], [15 + 21], {11: 1}, {2: 1})
+    pairs, by_rows = [15 + 21 + 6 + 7], {11: 1, 1: 2}
+    assert metrics.work == StepWorkload((0,), 3, 13, 4, [24], pairs, by_rows, {2: 1, 1: 2})
     assert metrics.kv_use_peak == pytest.approx(0.4)
     assert metrics.kv_use_mean == pytest.approx((0.4 + 0.2 + 0.2) / 3)
     assert metrics.latencies.ttft.count == metrics.latencies.e2e.count == 1
