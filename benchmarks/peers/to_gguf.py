@@ -1,16 +1,19 @@
-"""Write a Llama checkpoint as GGUF with bfloat16 weights, then let llama.cpp quantize it.
+"""Write a Llama or a mixture of experts as GGUF with bfloat16 weights, then let llama.cpp quantize
+it.
 
 Runs in llama.cpp's environment: ``HF_FOLDER OUTPUT_FOLDER FORMAT…`` (BF16, Q8_0, Q4_0, Q4_K_M…).
 No vocabulary is written unless `write` is given one: the benchmark feeds token ids. llama.cpp
-rotates neighbouring pairs, so rows of q and k are reordered from the half-split order of the
-checkpoint.
+rotates neighbouring pairs of a Llama, so rows of q and k are reordered from the half-split order of
+the checkpoint. Experts of a checkpoint like Qwen3-30B-A3B's are stacked.
 """
 
 from __future__ import annotations
 
 import json
+import re
 import sys
-from collections.abc import Callable
+from collections import defaultdict
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +31,13 @@ LAYER = {
     "mlp.gate_proj.weight": "ffn_gate.weight",
     "mlp.up_proj.weight": "ffn_up.weight",
     "mlp.down_proj.weight": "ffn_down.weight",
+    "self_attn.q_norm.weight": "attn_q_norm.weight",
+    "self_attn.k_norm.weight": "attn_k_norm.weight",
+    "mlp.gate.weight": "ffn_gate_inp.weight",
 }
+#: GGUF's architecture by the checkpoint's type of model.
+ARCHITECTURES = {"llama": "llama", "qwen3_moe": "qwen3moe"}
+_EXPERT = re.compile(r"model\.layers\.(\d+)\.mlp\.experts\.(\d+)\.(gate|up|down)_proj\.weight")
 
 
 def tensors(folder: Path) -> dict[str, Any]:
@@ -85,43 +94,76 @@ def write(
 ) -> None:
     """Write ``folder`` to the GGUF file ``path``; without ``add_vocabulary`` it has none."""
     config = json.loads((folder / "config.json").read_text())
-    scaling = config.get("rope_parameters") or config.get("rope_scaling") or {}
     heads, kv_heads = config["num_attention_heads"], config["num_key_value_heads"]
-    writer = gguf.GGUFWriter(path, "llama")
+    architecture = ARCHITECTURES[config["model_type"]]
+    writer = gguf.GGUFWriter(path, architecture)
+    _describe(writer, config)
+    if add_vocabulary is None:
+        writer.add_tokenizer_model("no_vocab")
+    else:
+        add_vocabulary(writer)
+    factors = rope_factors(config)
+    if factors is not None:
+        writer.add_tensor("rope_freqs.weight", factors)
+    found = tensors(folder)
+    for name, array in found.items():
+        if _EXPERT.fullmatch(name):
+            continue
+        if array.ndim == 1 or name.endswith("mlp.gate.weight"):  # llama.cpp's routers are float32
+            writer.add_tensor(target_name(name), (array.astype(np.uint32) << 16).view(np.float32))
+            continue
+        if architecture == "llama" and ("q_proj" in name or "k_proj" in name):
+            array = interleave(array, heads if "q_proj" in name else kv_heads)
+        _add(writer, target_name(name), array)
+    for name, stack in stacked_experts(found):
+        _add(writer, name, stack)
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+
+
+def _describe(writer: gguf.GGUFWriter, config: dict[str, Any]) -> None:
+    """Write what config.json says."""
+    scaling = config.get("rope_parameters") or config.get("rope_scaling") or {}
     writer.add_context_length(config["max_position_embeddings"])
     writer.add_embedding_length(config["hidden_size"])
     writer.add_block_count(config["num_hidden_layers"])
     writer.add_feed_forward_length(config["intermediate_size"])
-    writer.add_head_count(heads)
-    writer.add_head_count_kv(kv_heads)
+    writer.add_head_count(config["num_attention_heads"])
+    writer.add_head_count_kv(config["num_key_value_heads"])
     writer.add_key_length(config["head_dim"])
     writer.add_value_length(config["head_dim"])
     writer.add_rope_dimension_count(config["head_dim"])
     writer.add_rope_freq_base(scaling.get("rope_theta") or config["rope_theta"])
     writer.add_layer_norm_rms_eps(config["rms_norm_eps"])
     writer.add_vocab_size(config["vocab_size"])
-    if add_vocabulary is None:
-        writer.add_tokenizer_model("no_vocab")
-    else:
-        add_vocabulary(writer)
     writer.add_file_type(gguf.LlamaFileType.MOSTLY_BF16)
-    factors = rope_factors(config)
-    if factors is not None:
-        writer.add_tensor("rope_freqs.weight", factors)
-    for name, array in tensors(folder).items():
-        if array.ndim == 1:
-            writer.add_tensor(target_name(name), (array.astype(np.uint32) << 16).view(np.float32))
-            continue
-        if "q_proj" in name or "k_proj" in name:
-            array = interleave(array, heads if "q_proj" in name else kv_heads)
-        writer.add_tensor(
-            target_name(name), array.view(np.uint8), raw_shape=(array.shape[0], array.shape[1] * 2),
-            raw_dtype=gguf.GGMLQuantizationType.BF16,
-        )  # fmt: skip
-    writer.write_header_to_file()
-    writer.write_kv_data_to_file()
-    writer.write_tensors_to_file()
-    writer.close()
+    if "num_experts" in config:
+        writer.add_expert_count(config["num_experts"])
+        writer.add_expert_used_count(config["num_experts_per_tok"])
+        writer.add_expert_feed_forward_length(config["moe_intermediate_size"])
+
+
+def stacked_experts(found: dict[str, Any]) -> Iterator[tuple[str, Any]]:
+    """GGUF's name and the weights [E, N, K] of each layer's gates, ups and downs."""
+    parts: defaultdict[str, dict[int, Any]] = defaultdict(dict)
+    for name, array in found.items():
+        match = _EXPERT.fullmatch(name)
+        if match is not None:
+            parts[f"blk.{match[1]}.ffn_{match[3]}_exps.weight"][int(match[2])] = array
+    for name, experts in parts.items():
+        yield name, np.stack([experts[index] for index in range(len(experts))])
+
+
+def _add(writer: gguf.GGUFWriter, name: str, array: Any) -> None:
+    """Write bfloat16 bits [..., K]."""
+    writer.add_tensor(
+        name,
+        array.view(np.uint8),
+        raw_shape=(*array.shape[:-1], array.shape[-1] * 2),
+        raw_dtype=gguf.GGMLQuantizationType.BF16,
+    )
 
 
 def quantize(base: Path, path: Path, name: str, imatrix: Any = None) -> None:
