@@ -5,9 +5,10 @@ from __future__ import annotations
 import onnx_ir as ir
 
 from optc.backend import NATIVE, Support
+from optc.backends.onnxruntime.legalize.attention import spelled_out
 from optc.backends.onnxruntime.legalize.pages import PAGED_TYPE, is_paged
 from optc.ir.experts import EXPERT_MATMULS
-from optc.ir.functions import DOMAIN
+from optc.ir.functions import DOMAIN, is_op
 from optc.target import Target
 
 _DECOMPOSED = {
@@ -31,6 +32,7 @@ _DECOMPOSED = {
 }
 #: Operators whose bodies compute in float32, which engines for CUDA do not.
 _FLOAT32_ONLY = frozenset({"TopKRouter", *EXPERT_MATMULS, "CombineExperts"})
+_ATTENTIONS = ("PagedAttention", "RotaryPagedAttention")
 _UNSUPPORTED = {
     "AdapterMatMul": "slots have no room for LoRA adapters",
     "QuantizedAdapterMatMul": "slots have no room for LoRA adapters",
@@ -52,6 +54,10 @@ def support_of(node: ir.Node, target: Target) -> Support:
     kept = kv_pools(node.attributes.get_string("kv_dtype", ""), target)
     if kept.how == "unsupported":
         return kept
+    if is_op(node, *_ATTENTIONS, domain=DOMAIN) and (reason := spelled_out(node)):
+        if target.kind == "cuda":
+            return Support("unsupported", f"no attention for CUDA takes this one: {reason}")
+        return Support("decomposed", "TensorScatter, MatMul and Softmax over slots")
     if target.kind == "cuda" and is_paged(node):
         return Support("decomposed", "PagedAttention over pages of float16")
     if node.domain != DOMAIN:

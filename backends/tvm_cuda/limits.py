@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import onnx_ir as ir
 
+from optc.ir.functions import DOMAIN, is_op, operand
+
 #: What GPUs multiply.
 PEAKS = ("int8", "bf16", "fp32")
 #: KV types that only CPUs have kernels for.
@@ -16,6 +18,7 @@ _EXPERTS = (
     "QuantizedExpertMatMul",
     "CombineExperts",
 )
+_ATTENTIONS = ("PagedAttention", "RotaryPagedAttention")
 
 
 def pool_refusal(dtype: str) -> str:
@@ -33,4 +36,16 @@ def refusal(node: ir.Node) -> str:
         return "mixtures of experts have no CUDA kernels"
     if "tree_parent" in {value.name for value in node.inputs if value is not None}:
         return "trees of drafts have no CUDA kernels: compile with --set kv-cache.tree=false"
+    if is_op(node, *_ATTENTIONS, domain=DOMAIN) and (reason := _attention_refusal(node)):
+        return reason
     return pool_refusal(node.attributes.get_string("kv_dtype", ""))
+
+
+def _attention_refusal(node: ir.Node) -> str:
+    if operand(node, "sinks") is not None:
+        return "attention sinks have no CUDA kernels"
+    if operand(node, "alibi_slopes") is not None:
+        return "ALiBi has no CUDA kernels"
+    if node.attributes.get_int("chunk", 0):
+        return "attention within chunks has no CUDA kernels"
+    return ""

@@ -1,52 +1,90 @@
 """Attention as one node: optc registers itself with transformers as an attention implementation.
 
 transformers calls the function registered under `ATTENTION` in every decoder layer of every
-family. It calls one custom operator that carries scale, window and softcap as attributes, and
-the exporter translates that to one ``optc::Attention`` node with 4-D operands.
+family. It calls one custom operator that carries scale, window, chunk and softcap as attributes,
+and the exporter translates that to one ``optc::Attention`` node with 4-D operands.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from types import CodeType, FunctionType
 from typing import Any
 
 import onnx
 import onnxscript
 import torch
-from transformers import AttentionInterface, AttentionMaskInterface
+from transformers import AttentionInterface, AttentionMaskInterface, masking_utils
 
 from optc.errors import UnsupportedError
 
 #: The name that models are built with (``attn_implementation``).
 ATTENTION = "optc"
-_ATTRIBUTES = ("scale", "softcap", "window")
+_ATTRIBUTES = ("scale", "softcap", "window", "chunk")
 _INPUTS = ("q", "k", "v")
+#: What a mask that shows a row its own chunk only is made of.
+_CHUNKED = masking_utils.chunked_overlay(1, torch.zeros(1)).__code__
 
 
 @dataclass(frozen=True)
 class Visible:
-    """Stands for the mask that transformers would build: causal, ``window`` tokens (0 = all)."""
+    """Stands for the mask that transformers would build: causal, ``window`` tokens (0 = all), of
+    the row's own chunk of ``chunk`` tokens (0 = no chunks)."""
 
     window: int
+    chunk: int = 0
 
 
-def visible_tokens(*_args: object, local_size: int | None = None, **_kwargs: object) -> Visible:
-    """Mask function: record the window instead of building a [B, 1, S, S] tensor."""
-    return Visible(local_size or 0)
+def visible_tokens(
+    *_args: object,
+    local_size: int | None = None,
+    mask_function: object = None,
+    **_kwargs: object,
+) -> Visible:
+    """Mask function: record what is visible instead of building a [B, 1, S, S] tensor."""
+    size = local_size or 0
+    chunked = any(code is _CHUNKED for code in _made_of(mask_function))
+    return Visible(0, size) if chunked else Visible(size)
+
+
+def _made_of(part: object) -> Iterator[CodeType]:
+    """The code of a mask function, and of those that it was made of."""
+    if isinstance(part, tuple):
+        for one in part:
+            yield from _made_of(one)
+    elif isinstance(part, FunctionType):
+        yield part.__code__
+        for cell in part.__closure__ or ():
+            yield from _made_of(cell.cell_contents)
 
 
 @torch.library.custom_op("optc::attention", mutates_args=())
 def _attention(
-    q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, scale: float, window: int, softcap: float
+    q: torch.Tensor,
+    k: torch.Tensor,
+    v: torch.Tensor,
+    sinks: torch.Tensor | None,
+    scale: float,
+    window: int,
+    chunk: int,
+    softcap: float,
 ) -> torch.Tensor:
-    """Operator for tracing only: q [B, H, S, Dk], k, v [B, Hkv, S, D] -> [B, S, H, Dv]."""
+    """Operator for tracing only: q [B, H, S, Dk], k, v [B, Hkv, S, D], sinks [H] or none ->
+    [B, S, H, Dv]."""
     raise NotImplementedError("optc::attention is only traced, never run")
 
 
 @_attention.register_fake
 def _attention_shape(
-    q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, scale: float, window: int, softcap: float
+    q: torch.Tensor,
+    k: torch.Tensor,
+    v: torch.Tensor,
+    sinks: torch.Tensor | None,
+    scale: float,
+    window: int,
+    chunk: int,
+    softcap: float,
 ) -> torch.Tensor:
     return q.new_empty(q.shape[0], q.shape[2], q.shape[1], v.shape[3])
 
@@ -65,26 +103,30 @@ def attention(
     """The attention function that transformers calls.
 
     Shapes: query [B, H, S, Dk], key [B, Hkv, S, Dk], value [B, Hkv, S, Dv] -> [B, S, H, Dv].
+    ``s_aux`` are sinks [H].
 
     Raises:
-        UnsupportedError: Attention that is not causal, has sinks or a bias of its own, or whose
+        UnsupportedError: Attention that is not causal, has a mask or a bias of its own, or whose
             mask is not the one its window says.
     """
     where = type(module).__name__
-    for extra in ("s_aux", "position_bias"):
-        if kwargs.get(extra) is not None:
-            raise UnsupportedError(f"attention with {extra} is not supported", where=where)
+    if kwargs.get("position_bias") is not None:
+        raise UnsupportedError("attention with position_bias is not supported", where=where)
+    if not isinstance(attention_mask, Visible | None):
+        raise UnsupportedError("attention with a mask of its own is not supported", where=where)
     causal = kwargs.get("is_causal")
     if not (getattr(module, "is_causal", True) if causal is None else causal):
         raise UnsupportedError("attention that is not causal is not supported", where=where)
-    window = sliding_window or 0
-    if isinstance(attention_mask, Visible) and attention_mask.window != window:
+    seen = attention_mask or Visible(sliding_window or 0)
+    # where the layer says nothing of a window, its mask does
+    if sliding_window and seen.window != sliding_window:
         raise UnsupportedError(
-            f"the layer's window is {window} but its mask shows {attention_mask.window} tokens",
+            f"the layer's window is {sliding_window} but its mask shows {seen.window} tokens",
             where=where,
         )
     scale = query.shape[-1] ** -0.5 if scaling is None else scaling
-    return _attention(query, key, value, float(scale), window, float(softcap or 0.0)), None
+    options = (float(scale), seen.window, seen.chunk, float(softcap or 0.0))
+    return _attention(query, key, value, kwargs.get("s_aux"), *options), None
 
 
 def _schema() -> onnx.defs.OpSchema:
@@ -95,11 +137,16 @@ def _schema() -> onnx.defs.OpSchema:
         "Attention",
         "optc",
         1,
-        inputs=[parameter(name, "T") for name in _INPUTS],
+        inputs=[
+            *(parameter(name, "T") for name in _INPUTS),
+            parameter("sinks", "T", param_option=onnx.defs.OpSchema.FormalParameterOption.Optional),
+        ],
         outputs=[parameter("y", "T")],
         type_constraints=[("T", ["tensor(float)"], "")],
         attributes=[
-            attribute(name, kinds.INT if name == "window" else kinds.FLOAT, "", required=False)
+            attribute(
+                name, kinds.INT if name in ("window", "chunk") else kinds.FLOAT, "", required=False
+            )
             for name in _ATTRIBUTES
         ],
     )
@@ -117,7 +164,10 @@ def translations() -> dict[Callable[..., Any], Callable[..., Any]]:
     """The exporter's table from torch operators to nodes."""
     domain = onnxscript.values.Opset("optc", 1)
 
-    def translate(q: Any, k: Any, v: Any, scale: float, window: int, softcap: float) -> Any:
-        return domain.Attention(q, k, v, scale=scale, window=window, softcap=softcap)
+    def translate(
+        q: Any, k: Any, v: Any, sinks: Any, scale: float, window: int, chunk: int, softcap: float
+    ) -> Any:
+        options = {"scale": scale, "window": window, "chunk": chunk, "softcap": softcap}
+        return domain.Attention(q, k, v, sinks, **options)
 
     return {torch.ops.optc.attention.default: translate}

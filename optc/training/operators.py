@@ -98,32 +98,52 @@ def _attention(operands: Operands, attributes: Attributes) -> Tensor:
         for i in (1, 2)
     )
     q, k = (t.to(v.dtype) for t in (q, k))
+    chunk = attributes.get("chunk", 0)
+    by_head = [operands[i] if len(operands) > i else None for i in (3, 4)]
     window, cap = attributes["window"], attributes["softcap"]
-    if cap:
-        out = _capped_attention(q, k, v, attributes)
-    elif window:
-        mask = _visible(q.shape[-2], window, q.device)
+    mask = _visible(q.shape[-2], window, chunk, q.device)
+    if cap or any(each is not None for each in by_head):
+        out = _spelled_attention((q, k, v), mask, by_head, attributes)
+    elif window or chunk:
         out = F.scaled_dot_product_attention(q, k, v, attn_mask=mask, scale=attributes["scale"])
     else:
         out = F.scaled_dot_product_attention(q, k, v, is_causal=True, scale=attributes["scale"])
     return out.transpose(1, 2).flatten(-2)
 
 
-def _capped_attention(q: Tensor, k: Tensor, v: Tensor, attributes: Attributes) -> Tensor:
-    cap = attributes["softcap"]
+def _spelled_attention(
+    qkv: tuple[Tensor, Tensor, Tensor],
+    mask: Tensor,
+    by_head: Sequence[Tensor | None],
+    attributes: Attributes,
+) -> Tensor:
+    """With softcap, sinks and slopes [H]; qkv [B, H, S, D], mask [S, S]."""
+    q, k, v = qkv
+    cap, (sinks, slopes) = attributes["softcap"], by_head
     scores = (q @ k.transpose(-1, -2)).float() * attributes["scale"]
-    scores = torch.tanh(scores / cap) * cap
-    mask = _visible(q.shape[-2], attributes["window"], q.device)
-    weights = scores.masked_fill(~mask, -torch.inf).softmax(dim=-1)
+    if cap:
+        scores = torch.tanh(scores / cap) * cap
+    if slopes is not None:
+        index = torch.arange(q.shape[-2], device=q.device)
+        scores = scores + slopes[:, None, None] * (index - index[:, None])
+    scores = scores.masked_fill(~mask, -torch.inf)
+    if sinks is None:
+        return scores.softmax(dim=-1).to(v.dtype) @ v
+    column = sinks[None, :, None, None].expand(*scores.shape[:-1], 1)
+    weights = torch.cat([column, scores], dim=-1).softmax(dim=-1)[..., 1:]
     return weights.to(v.dtype) @ v
 
 
-def _visible(length: int, window: int, device: torch.device) -> Tensor:
-    """[S, S] whether a row sees a column; a window of 0 is all."""
+def _visible(length: int, window: int, chunk: int, device: torch.device) -> Tensor:
+    """[S, S] whether a row sees a column; a window of 0 is all, a chunk of 0 is none."""
     index = torch.arange(length, device=device)
     distance = index[:, None] - index[None, :]
     visible = distance >= 0
-    return visible & (distance < window) if window else visible
+    if window:
+        visible &= distance < window
+    if chunk:
+        visible &= index[:, None] // chunk == index[None, :] // chunk
+    return visible
 
 
 def _gated(operands: Operands, attributes: Attributes) -> Tensor:

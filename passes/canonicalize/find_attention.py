@@ -15,11 +15,31 @@ from optc.pipeline.base import Pass, PassReport
 
 
 @dataclass(frozen=True)
+class How:
+    """What an attention does with its scores: attributes and operands of ``optc::Attention``."""
+
+    scale: float
+    softcap: float = 0.0
+    window: int = 0
+    chunk: int = 0
+    sinks: ir.Value | None = None
+    slopes: ir.Value | None = None
+
+    @property
+    def label(self) -> str:
+        """What it has, for the report."""
+        sizes = (("window", self.window), ("chunk", self.chunk))
+        operands = (("sinks", self.sinks), ("slopes", self.slopes))
+        found = [f"{name} {size}" for name, size in sizes if size] or ["full"]
+        return ", ".join([*found, *(name for name, value in operands if value is not None)])
+
+
+@dataclass(frozen=True)
 class FindAttention(Pass):
     """Causal self-attention.
 
-    1. ``optc::Attention`` as captured, on q [B, H, S, Dk], k, v [B, Hkv, S, D], giving
-       [B, S, H, Dv].
+    1. ``optc::Attention`` as captured, on q [B, H, S, Dk], k, v [B, Hkv, S, D], and sinks [H]
+       where there are any, giving [B, S, H, Dv].
     2. ``ai.onnx Attention`` that is causal and has no mask, 4-D or 3-D.
     """
 
@@ -43,13 +63,23 @@ def _captured(model: ir.Model, node: ir.Node, report: PassReport) -> None:
     heads = _operand_heads(node, report)
     if heads is None:
         return
-    scale, softcap = (node.attributes.get_float(name, 0.0) for name in ("scale", "softcap"))
-    window = node.attributes.get_int("window", 0)
+    sinks = node.inputs[3] if len(node.inputs) > 3 else None
+    if sinks is not None and dims(sinks) != [heads[0].count]:
+        reason = f"its sinks have shape {dims(sinks)}, not one of {heads[0].count} heads"
+        miss(report, node, f"not an attention pattern I know: {reason}")
+        return
+    how = How(
+        node.attributes.get_float("scale", 0.0),
+        node.attributes.get_float("softcap", 0.0),
+        node.attributes.get_int("window", 0),
+        node.attributes.get_int("chunk", 0),
+        sinks,
+    )
     folded = [fold(node, operand(node, i), h) for i, h in enumerate(heads)]
-    out = _emit(model, node, folded, heads, (scale, softcap, window))
+    out = _emit(model, node, folded, heads, how)
     result = Heads(heads[0].count, heads[2].size, tokens_last=False)
     substitute(node.outputs[0], split(node, out, result))
-    report.add(f"window {window}" if window else "full")
+    report.add(how.label)
 
 
 def _standard(model: ir.Model, node: ir.Node, report: PassReport) -> None:
@@ -66,7 +96,7 @@ def _standard(model: ir.Model, node: ir.Node, report: PassReport) -> None:
     softcap = node.attributes.get_float("softcap", 0.0)
     values = [operand(node, i) for i in range(3)]
     folded = values if flat else [fold(node, v, h) for v, h in zip(values, heads, strict=True)]
-    out = _emit(model, node, folded, heads, (scale, softcap, 0))
+    out = _emit(model, node, folded, heads, How(scale, softcap))
     result = Heads(heads[0].count, heads[2].size, tokens_last=True)
     substitute(node.outputs[0], out if flat else split(node, out, result))
     report.add("full")
@@ -113,17 +143,18 @@ def _emit(
     node: ir.Node,
     folded: list[ir.Value],
     heads: list[Heads],
-    how: tuple[float, float, int],
+    how: How,
 ) -> ir.Value:
-    scale, softcap, window = how
     attributes = {
         "num_heads": heads[0].count,
         "kv_num_heads": heads[1].count,
-        "scale": scale,
-        "softcap": softcap,
-        "window": window,
+        "scale": how.scale,
+        "softcap": how.softcap,
+        "window": how.window,
+        "chunk": how.chunk,
     }
-    new = make_node(model, "Attention", folded, attributes, name=node.name)
+    operands = [*folded, how.sinks, how.slopes]
+    new = make_node(model, "Attention", operands, attributes, name=node.name)
     batch, tokens, _ = dims(folded[0])
     new.outputs[0].shape = ir.Shape([batch, tokens, heads[0].count * heads[2].size])
     insert(node, new)

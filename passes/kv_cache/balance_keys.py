@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import onnx_ir as ir
 
-from optc.ir.functions import DOMAIN, is_op
+from optc.ir.functions import DOMAIN, is_op, operand
 from optc.ir.graph import add_initializer, width
 from optc.ir.linear import Linear, linear_of
 from optc.ir.weights import Array, LazyWeight
@@ -35,8 +35,8 @@ class BalanceKeys(ReadsText):
         1. each rotary pair of channels is divided by (E[k²] / E[q²]) ** 1/4, centred, and that of
            the queries multiplied by it: in the rows of both projections, where nothing but a
            rotary embedding lies between them and the attention;
-        2. the mean of every channel is subtracted, where scores have no softcap: it adds the same
-           to all scores of a query, which the softmax takes away.
+        2. the mean of every channel is subtracted, where scores have neither a softcap nor sinks
+           beside them: it adds the same to all scores of a query, which the softmax takes away.
 
     Case 1 is SmoothQuant's balance (Xiao et al., arXiv:2211.10438) between keys and queries, case 2
     that of SageAttention (Zhang et al., arXiv:2410.02367), with a constant mean.
@@ -79,7 +79,7 @@ class BalanceKeys(ReadsText):
         report = PassReport()
         for node in [node for node in model.graph if is_op(node, "Attention", domain=DOMAIN)]:
             keys = node.inputs[1]
-            if keys is not None and not _capped(node):
+            if keys is not None and not _mean_matters(node):
                 _subtract(model.graph, node, np.zeros(width(keys) or 0, np.float32))
             report.add("not balanced")
         return report
@@ -118,28 +118,31 @@ def _balance(graph: ir.Graph, node: ir.Node, moments: _Moments, report: PassRepo
     heads, kv_heads = (node.attributes[n].as_int() for n in ("num_heads", "kv_num_heads"))
     (mean, k_square), (_, q_square) = moments.of(k), moments.of(q)
     share = float(np.square(mean).sum() / k_square.sum())
-    capped = _capped(node)
+    keeps_mean = _mean_matters(node)
     layers = _projections(q, k)
     if isinstance(layers, str):
         report.skip(node, layers)
     else:
-        centred = k_square if capped else np.maximum(k_square - np.square(mean), 0)
+        centred = k_square if keeps_mean else np.maximum(k_square - np.square(mean), 0)
         by_head = q_square.reshape(kv_heads, heads // kv_heads, -1).mean(1)
         scales = _scales(centred.reshape(kv_heads, -1), by_head, k.producer())
         _scale_rows(layers[0], np.repeat(scales, heads // kv_heads, axis=0).ravel())
         _scale_rows(layers[1], 1 / scales.ravel())
         mean = mean / scales.ravel()
         report.add("pairs scaled")
-    if capped:
-        report.skip(node, "its scores have a softcap: the keys' mean changes them")
+    if keeps_mean:
+        report.skip(node, f"{keeps_mean}: the keys' mean changes them")
     else:
         _subtract(graph, node, mean.astype(np.float32))
         report.add("centred")
     return share
 
 
-def _capped(node: ir.Node) -> bool:
-    return node.attributes.get_float("softcap", 0.0) != 0
+def _mean_matters(node: ir.Node) -> str:
+    """Why weights change with what all scores of a row have in common; empty if they do not."""
+    if operand(node, "sinks") is not None:
+        return "its scores have sinks beside them"
+    return "its scores have a softcap" if node.attributes.get_float("softcap", 0.0) else ""
 
 
 def _projections(q: ir.Value, k: ir.Value) -> tuple[Linear, Linear] | str:

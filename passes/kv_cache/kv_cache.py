@@ -13,7 +13,7 @@ from optc.forms.decoder import Dense
 from optc.forms.form import Form
 from optc.forms.kv_pools import KVPools
 from optc.forms.ragged import TREE_PARENT, RaggedStep
-from optc.ir.functions import DOMAIN, attributes_of, is_op, make_node
+from optc.ir.functions import DOMAIN, attributes_of, is_op, make_node, operand
 from optc.ir.graph import remove_unused, replace_node, width
 from optc.passes.kv_cache.logit_rows import gather_logit_rows
 from optc.passes.kv_cache.token_rows import collapse, narrow_to_int32
@@ -35,7 +35,9 @@ class KVCache(Pass):
     """Every ``optc::Attention`` reads and writes paged pools; rows of all sequences are one axis.
 
     Layers are numbered in graph order. Layers of one window share a KV group; groups sort by
-    window with 0 (all tokens) first. Logits are computed for ``logit_rows`` only.
+    window with 0 (all tokens) first. A layer whose rows see a chunk is in the group of the window
+    of that many tokens: no row sees further back, and what it does not see of them the attention
+    masks. Logits are computed for ``logit_rows`` only.
 
     Options:
         tree: The rows of a sequence may form a tree: the input ``tree_parent`` is added.
@@ -97,14 +99,14 @@ class KVCache(Pass):
         """
         report = PassReport()
         attentions = [n for n in model.graph if is_op(n, "Attention", domain=DOMAIN)]
-        windows = tuple(sorted({_window(n) for n in attentions}))
+        windows = tuple(sorted({_kept(n) for n in attentions}))
         collapse(model)
         step = _replace_inputs(model.graph, tree=self.tree)
         layers = []
         for index, node in enumerate(attentions):
-            group = windows.index(_window(node))
+            group = windows.index(_kept(node))
             layers.append(_page(model, node, self, index, group, step))
-            report.add(f"window {_window(node)}" if _window(node) else "full attention")
+            report.add(_label(node))
         gather_logit_rows(model.graph, step["logit_rows"])
         pools = KVPools.grouped_by_window(windows, tuple(layers))
         RaggedStep(pools, self.tree).attach(model)
@@ -114,8 +116,15 @@ class KVCache(Pass):
         return report
 
 
-def _window(node: ir.Node) -> int:
-    return node.attributes.get_int("window", 0)
+def _kept(node: ir.Node) -> int:
+    """Tokens that an attention's rows reach back, themselves included; 0 is all."""
+    sizes = (node.attributes.get_int(name, 0) for name in ("window", "chunk"))
+    return min(filter(None, sizes), default=0)
+
+
+def _label(node: ir.Node) -> str:
+    stated = ((name, node.attributes.get_int(name, 0)) for name in ("window", "chunk"))
+    return ", ".join(f"{name} {size}" for name, size in stated if size) or "full attention"
 
 
 def _replace_inputs(graph: ir.Graph, *, tree: bool) -> dict[str, ir.Value]:
@@ -162,6 +171,8 @@ def _page(
             step["kv_lengths"],
             step["block_tables"],
             step.get(TREE_PARENT),
+            operand(node, "sinks"),
+            operand(node, "alibi_slopes"),
         ],
         {
             **attributes,

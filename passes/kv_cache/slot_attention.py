@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import onnx_ir as ir
 
-from optc.ir.functions import attributes_of, make_node
+from optc.ir.functions import attributes_of, make_node, operand
+from optc.ir.functions.operator import Attributes, AttributeValue
 from optc.ir.graph import int_initializer, replace_node
 
 #: Attributes of ``optc::SlotAttention``, all of which the paged ones have too.
-_SHAPE = ("num_heads", "kv_num_heads", "scale", "softcap", "window")
+_SHAPE = ("num_heads", "kv_num_heads", "scale", "softcap", "window", "chunk")
 _PAGED = (*_SHAPE, "group", "layer", "kv_dtype", "query_bits")
 _ROTARY = ("rotary_embedding_dim", "interleaved")
 
@@ -41,7 +42,7 @@ def unmerged(model: ir.Model, node: ir.Node) -> ir.Node:
         model,
         "PagedAttention",
         [*operands, *node.inputs[5:]],
-        {name: attributes[name] for name in _PAGED},
+        _some(attributes, _PAGED),
         name=node.name,
     )
     replace_node([node], [*nodes, paged], node.outputs, paged.outputs)
@@ -69,6 +70,11 @@ def _prepared(
     return nodes
 
 
+def _some(attributes: Attributes, names: tuple[str, ...]) -> dict[str, AttributeValue]:
+    """Those of the names that a node states."""
+    return {name: attributes[name] for name in names if name in attributes}
+
+
 def _describe(value: ir.Value, name: str, width: int) -> None:
     value.name, value.type = name, ir.TensorType(ir.DataType.FLOAT)
     value.shape = ir.Shape(["T", width])
@@ -93,8 +99,14 @@ def add_slots(model: ir.Model, node: ir.Node, writes: ir.Value) -> None:
     new = make_node(
         model,
         "SlotAttention",
-        [*node.inputs[:3], *pasts, writes],
-        {name: attributes[name] for name in _SHAPE},
+        [
+            *node.inputs[:3],
+            *pasts,
+            writes,
+            operand(node, "sinks"),
+            operand(node, "alibi_slopes"),
+        ],
+        _some(attributes, _SHAPE),
         name=node.name,
     )
     replace_node([node], [new], node.outputs, new.outputs)

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 import torch
+from transformers import masking_utils
 
 from optc.errors import UnsupportedError
 from optc.importer.capture import Visible, attention, visible_tokens
@@ -26,10 +27,22 @@ def test_the_mask_is_its_window() -> None:
     assert visible_tokens(batch_size=1) == Visible(0)
 
 
-def test_shape_of_the_result() -> None:
+def test_a_mask_of_chunks_is_told_from_a_window() -> None:
+    none = torch.zeros(1, dtype=torch.int64)
+    window = masking_utils.sliding_window_causal_mask_function(8)
+    chunk = masking_utils.chunked_causal_mask_function(8, none)
+    wrapped = masking_utils.and_masks(chunk, masking_utils.padding_mask_function(none))
+    assert visible_tokens(local_size=8, mask_function=window) == Visible(8)
+    for function in (chunk, wrapped):
+        assert visible_tokens(local_size=8, mask_function=function) == Visible(0, 8)
+
+
+@pytest.mark.parametrize("sinks", [None, 4])
+def test_shape_of_the_result(sinks: int | None) -> None:
     with torch.device("meta"):
         operands = [torch.empty(x.shape) for x in (Q, K, V)]
-        out, scores = attention(Causal(), *operands, Visible(0))
+        given = None if sinks is None else torch.empty(sinks)
+        out, scores = attention(Causal(), *operands, Visible(0), s_aux=given)
     assert (tuple(out.shape), scores) == ((1, 3, 4, 6), None)
 
 
@@ -43,9 +56,9 @@ def test_the_operator_is_never_run() -> None:
     [
         (Bidirectional(), None, {}, "not causal"),
         (Causal(), None, {"is_causal": False}, "not causal"),
-        (Causal(), None, {"s_aux": Q}, "attention with s_aux"),
         (Causal(), None, {"position_bias": Q}, "attention with position_bias"),
-        (Causal(), Visible(8), {}, "window is 0 but its mask shows 8"),
+        (Causal(), torch.zeros(1, 1, 3, 3), {}, "attention with a mask of its own"),
+        (Causal(), Visible(8), {"sliding_window": 4}, "window is 4 but its mask shows 8"),
         (Causal(), Visible(0), {"sliding_window": 4}, "window is 4 but its mask shows 0"),
     ],
 )

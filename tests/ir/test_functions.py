@@ -97,6 +97,40 @@ def test_dense_attention(window: int, softcap: float) -> None:
     np.testing.assert_allclose(got, np.stack(want), rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.parametrize("softcap", [0.0, 1.5])
+@pytest.mark.parametrize(("window", "chunk"), [(0, 0), (3, 0), (0, 4), (3, 4)])
+@pytest.mark.parametrize(("sunk", "leaning"), [(0, 1), (1, 0), (1, 1), (0, 0)])
+def test_dense_attention_with_sinks_slopes_and_chunks(
+    sunk: int, leaning: int, window: int, chunk: int, softcap: float
+) -> None:
+    q, k, v = 2 * f32(2, 7, 24), 2 * f32(2, 7, 8), f32(2, 7, 6)
+    sinks, slopes = (f32(6) if sunk else None), (np.abs(f32(6, seed=1)) if leaning else None)
+    shape = {"num_heads": 6, "kv_num_heads": 2, "scale": 0.4, "softcap": softcap, "window": window}
+    (got,) = call("Attention", [q, k, v, sinks, slopes], **shape, chunk=chunk)
+    for b in range(2):
+        want = oracle.attention(
+            *(x[b] for x in (q, k, v)),
+            *(6, 2, 0.4, softcap, window),
+            chunk=chunk,
+            sinks=sinks,
+            slopes=slopes,
+        )
+        np.testing.assert_allclose(got[b], want, rtol=1e-5, atol=1e-6)
+
+
+def test_defaults_are_not_stated() -> None:
+    shape = {"num_heads": 2, "kv_num_heads": 2, "scale": 1.0, "softcap": 0.0, "window": 0}
+    assert function_text("Attention", shape) == function_text("Attention", {**shape, "chunk": 0})
+    model = empty_model()
+    values = [ir.Value(name=name, type=ir.TensorType(ir.DataType.FLOAT)) for name in "qkv"]
+    assert "chunk" not in make_node(model, "Attention", values, {**shape, "chunk": 0}).attributes
+    assert (
+        make_node(model, "Attention", values, {**shape, "chunk": 8}).attributes["chunk"].value == 8
+    )
+    with pytest.raises(ValueError, match=r"chunk=1.5 is not <class 'int'>"):
+        function_text("Attention", {**shape, "chunk": 1.5})
+
+
 def test_quantize_activation_is_exact() -> None:
     x = 4 * f32(3, 5, 16)
     x[1, 2] = 0

@@ -31,6 +31,17 @@ class Case:
     lengths: tuple[int, ...] = (40, 1, 17)  # after the step
     rows: tuple[int, ...] = (3, 1, 17)  # new in the step
     padding: int = 2
+    chunk: int = 0
+    sunk: bool = False
+    leaning: bool = False
+
+    @property
+    def by_head(self) -> dict[str, Array | None]:
+        """Sinks and slopes, [H] each."""
+        return {
+            "sinks": 2 * f32(self.heads) if self.sunk else None,
+            "slopes": np.abs(f32(self.heads, seed=1)) if self.leaning else None,
+        }
 
 
 @dataclass(frozen=True)
@@ -100,6 +111,12 @@ CASES = [
     Case(dtype="bfloat16", window=16, softcap=1.5, kv_heads=1),
     Case(dtype="int8", query_bits=8, window=16, kv_heads=1),
     Case(dtype="int8", window=5, softcap=1.5, block_size=32, blocks=6),
+    Case(sunk=True),
+    Case(leaning=True),
+    Case(chunk=8),
+    Case(sunk=True, leaning=True, chunk=6, window=5, softcap=1.5, kv_heads=1),
+    Case(dtype="bfloat16", sunk=True, leaning=True),
+    Case(dtype="int8", sunk=True, leaning=True, chunk=16, kv_heads=4),
 ]
 
 
@@ -114,6 +131,7 @@ def attributes_of(case: Case) -> dict[str, Any]:
         "layer": 0,
         "kv_dtype": case.dtype,
         "query_bits": case.query_bits,
+        "chunk": case.chunk,
     }
 
 
@@ -134,7 +152,8 @@ def expected_out(case: Case, q: Array, step: Step) -> Array:
         )
         shape = (case.heads, case.kv_heads, 0.4, case.softcap, case.window)
         rounds = case.dtype == "bfloat16"
-        parts.append(oracle.attention(q[low:high], k, v, *shape, rounds=rounds))
+        more = {"rounds": rounds, "chunk": case.chunk, **case.by_head}
+        parts.append(oracle.attention(q[low:high], k, v, *shape, **more))
     return np.concatenate(parts)
 
 
@@ -154,9 +173,8 @@ def test_paged_attention(case: Case) -> None:
     step = make_step(case)
     q = f32(sum(case.rows) + case.padding, case.heads * case.key_dim)
     k, v = new_rows(case, step.keys), new_rows(case, step.values)
-    out, *pools = call(
-        "PagedAttention", [q, k, v, *step.pools, *step.inputs], **attributes_of(case)
-    )
+    inputs = [q, k, v, *step.pools, *step.inputs, None, *case.by_head.values()]
+    out, *pools = call("PagedAttention", inputs, **attributes_of(case))
     check_pools(case, step, (pools[0], pools[1]))
     np.testing.assert_allclose(
         out[: sum(case.rows)], expected_out(case, q, step), rtol=2e-5, atol=1e-5
@@ -168,7 +186,7 @@ def test_paged_attention(case: Case) -> None:
 @pytest.mark.parametrize("norms", [(False, False), (True, True), (False, True)])
 def test_rotary_paged_attention(half: int, norms: tuple[bool, bool]) -> None:
     """It is head norm, rotary and paged attention in turn."""
-    case = Case(window=5, softcap=1.5)
+    case = Case(window=5, softcap=1.5, sunk=True, leaning=True)
     step, total = make_step(case), sum(case.rows) + case.padding
     q, k = f32(total, case.heads * case.key_dim), f32(total, case.kv_heads * case.key_dim)
     v = new_rows(case, step.values)
@@ -180,10 +198,11 @@ def test_rotary_paged_attention(half: int, norms: tuple[bool, bool]) -> None:
         y = x if scale is None else oracle.head_norm(x, scale, heads, 1e-3)
         y = y if cos is None or sin is None else oracle.rotary(y, cos, sin, heads)
         prepared.append(y.astype(np.float32))
-    plain = call("PagedAttention", [*prepared, v, *step.pools, *step.inputs], **attributes_of(case))
+    behind = [*step.pools, *step.inputs, None, *case.by_head.values()]
+    plain = call("PagedAttention", [*prepared, v, *behind], **attributes_of(case))
     fused = call(
         "RotaryPagedAttention",
-        [np.concatenate([q, k, v], axis=1), cos, sin, *scales, *step.pools, *step.inputs],
+        [np.concatenate([q, k, v], axis=1), cos, sin, *scales, *behind],
         **attributes_of(case),
         rotary_embedding_dim=2 * half,
         interleaved=0,

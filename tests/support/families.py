@@ -35,6 +35,9 @@ FAMILIES = {
         windows=(6, 6),
         activation="gelu_tanh",
     ),
+    "sinks": Dense(sinks=True, windows=(6, 0), qkv_bias=True),
+    "alibi": Dense(alibi=True, rotary_dim=0, layer_norms=True, gated=False),
+    "chunks": Dense(chunks=(0, 8)),
 }
 
 

@@ -28,6 +28,9 @@ class Dense:
     inner: int = 48
     vocab: int = 61
     windows: tuple[int, ...] = (0, 0)
+    chunks: tuple[int, ...] = ()
+    sinks: bool = False
+    alibi: bool = False
     softcap: float = 0.0
     logit_softcap: float = 0.0
     rotary_dim: int = 8
@@ -114,7 +117,9 @@ class DenseBuilder:
         self.graph.append(node)
         return node.outputs[0] if outputs == 1 else list(node.outputs)
 
-    def ours(self, op_type: str, inputs: Sequence[ir.Value], width: int, **attributes: Any) -> Any:
+    def ours(
+        self, op_type: str, inputs: Sequence[ir.Value | None], width: int, **attributes: Any
+    ) -> Any:
         name = self.name(op_type.lower())
         node = make_node(
             self.model,
@@ -215,15 +220,22 @@ def _attention(
         k = b.norm(k, f"{index}.k_norm", kv_width)
     if rotary:
         q, k = _rotate(b, q, s.heads, rotary), _rotate(b, k, s.kv_heads, rotary)
+    sinks = slopes = None
+    if s.sinks:
+        sinks = b.vector(f"{index}.sinks", s.heads)
+    if s.alibi:
+        values = (2.0 ** -np.arange(1, s.heads + 1)).astype(np.float32)
+        slopes = b.constant(ir.tensor(values), b.name("slopes"))
     out = b.ours(
         "Attention",
-        [q, k, v],
+        [q, k, v, sinks, slopes],
         q_width,
         num_heads=s.heads,
         kv_num_heads=s.kv_heads,
         scale=s.head_dim**-0.5,
         softcap=s.softcap,
         window=window,
+        chunk=s.chunks[index] if s.chunks else 0,
     )
     result: ir.Value = b.linear(out, f"{index}.o", q_width, s.hidden)
     return result

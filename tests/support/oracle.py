@@ -185,10 +185,15 @@ def attention(
     cap: float,
     window: int,
     rounds: bool = False,
+    *,
+    chunk: int = 0,
+    sinks: Array | None = None,
+    slopes: Array | None = None,
 ) -> Array:
     """Causal attention of one sequence; q [S, H*Dk], k, v [L, Hkv*D]: the last S of L tokens.
 
     ``rounds``: queries, and weights as powers of two relative to an integer, to bfloat16.
+    ``chunk``: tokens of a chunk, of which rows see their own only. ``sinks`` and ``slopes`` [H].
     """
     q = bf16(q) if rounds else q
     rows, total = q.shape[0], k.shape[0]
@@ -198,15 +203,20 @@ def attention(
     for i in range(rows):
         own = total - rows + i
         first = max(0, own - window + 1) if window else 0
+        first = max(first, own // chunk * chunk) if chunk else first
         for h in range(heads):
             kv = h * kv_heads // heads
             score = ks[first : own + 1, kv] @ qs[i, h] * scale
             if cap:
                 score = cap * np.tanh(score / cap)
+            if slopes is not None:
+                score = score + float(slopes[h]) * (np.arange(first, own + 1) - own)
             power = score * math.log2(math.e)
-            weight = 2 ** (power - np.ceil(power.max()))
+            sink = -np.inf if sinks is None else float(sinks[h]) * math.log2(math.e)
+            largest = np.ceil(max(power.max(), sink))
+            weight = 2 ** (power - largest)
             weight = bf16(weight).astype(np.float64) if rounds else weight
-            out[i, h] = weight @ vs[first : own + 1, kv] / weight.sum()
+            out[i, h] = weight @ vs[first : own + 1, kv] / (weight.sum() + 2 ** (sink - largest))
     return out.reshape(rows, -1)
 
 

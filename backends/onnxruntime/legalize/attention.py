@@ -12,7 +12,7 @@ from optc.forms.engine import EngineForm
 from optc.forms.form import Form
 from optc.forms.static_kv import StaticKV
 from optc.ir.emit import dims_of
-from optc.ir.functions import DOMAIN, attributes_of, is_op
+from optc.ir.functions import DOMAIN, attributes_of, is_op, operand
 from optc.ir.graph import constant_ints, replace_node, width
 from optc.pipeline.base import Pass, PassReport
 
@@ -35,7 +35,8 @@ class GroupQueryAttention(Pass):
     """``optc::SlotAttention`` becomes one operator, which writes into the slots it is given.
 
     Legal cases:
-        1. keys and values of one width: GroupQueryAttention, with softcap and window;
+        1. keys and values of one width, no sinks, slopes and chunks: GroupQueryAttention, with
+           softcap and window;
         2. and q and k rotated by the same tables of positions, in which multiples of 8 columns
            are: the operator rotates them, by tables that are computed when the engine is built;
         3. and q, k and v the outputs of one Split: the operator takes them side by side.
@@ -60,14 +61,26 @@ class GroupQueryAttention(Pass):
         tables = RotaryTables(model, self.positions)
         lengths: list[ir.Value] = []
         for node in nodes:
-            if not _equal_widths(node):
-                report.skip(node, "keys and values are not of one width")
+            reason = spelled_out(node)
+            if not reason and not _equal_widths(node):
+                reason = "keys and values are not of one width"
+            if reason:
+                report.skip(node, reason)
                 continue
             lengths = lengths or _length_inputs(graph)
             report.add(_replace(node, tables, lengths))
         model.opset_imports[CONTRIB] = 1
         EngineForm(form.kv).attach(model)
         return report
+
+
+def spelled_out(node: ir.Node) -> str:
+    """Why no operator of ONNX Runtime's own computes an attention of ours; empty if one may."""
+    names = {"sinks": "its heads have sinks", "alibi_slopes": "its heads have slopes"}
+    for name, reason in names.items():
+        if operand(node, name) is not None:
+            return reason
+    return "its rows see chunks" if node.attributes.get_int("chunk", 0) else ""
 
 
 def _equal_widths(node: ir.Node) -> bool:

@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 
 import onnx_ir as ir
 
+from optc.backends.onnxruntime.legalize.attention import spelled_out
 from optc.backends.onnxruntime.legalize.positions import RotaryTables
 from optc.errors import UnsupportedError
 from optc.forms.engine import EngineForm
@@ -194,6 +195,8 @@ def _check(
     Raises:
         UnsupportedError: The operator does not take this attention.
     """
+    if reason := spelled_out(node):
+        raise _refusal(node, reason)
     widths = {pool.shape[3] for pool in pools if pool is not None and pool.shape is not None}
     if len(widths) != 1:
         raise _refusal(node, "keys and values are not of one width")

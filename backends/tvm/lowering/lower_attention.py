@@ -11,9 +11,12 @@ from optc.backends.tvm.lowering.walk import Handler, Lowering, Refused, rows_of,
 from optc.backends.tvm.program import Tensor
 from optc.executable.executable import LayerKV
 from optc.forms.ragged import TREE_PARENT
+from optc.ir.functions import operand
 
 #: Names of the step's inputs that attention reads, beside the block size.
 _WHERE = ("query_starts", "kv_lengths", "block_tables")
+#: Operands by query head, f32 [H], and the fields of the kernel's config that say they are there.
+_BY_HEAD = {"sinks": "sinks", "alibi_slopes": "slopes"}
 #: Names of those that take the place of ``tree_parent`` (`optc.backends.tvm.loaded.tree_paths`).
 TREE_INPUTS = ("tree_tiles", "tree_slots")
 
@@ -80,9 +83,23 @@ def _attend(lowering: Lowering, node: ir.Node, q: Tensor, entry: LayerKV) -> Non
         "query_bits": attributes.get_int("query_bits", 0),
     }
     inputs = [q, *pools, *(_step_input(name) for name in _WHERE), _step_input("block_size")]
+    if attributes.get_int("chunk", 0):
+        config["chunk"] = attributes.get_int("chunk", 0)
+    for name, field in _BY_HEAD.items():
+        given = operand(node, name)
+        if given is not None:
+            inputs.append(_by_head(lowering, given, heads))
+            config[field] = True
     shape = (q.shape[0], heads * entry.value_dim)
     (out,) = lowering.call("paged_attention", config, inputs, [("float32", shape)])
     lowering.tensors[node.outputs[0]] = out
+
+
+def _by_head(lowering: Lowering, value: ir.Value, heads: int) -> Tensor:
+    tensor = lowering.tensor(value)
+    if tensor.dtype != "float32" or tensor.shape != (heads,):
+        raise Refused(f"{value.name} is {tensor.dtype} {list(tensor.shape)}, not one of each head")
+    return tensor
 
 
 def _pools(node: ir.Node) -> tuple[str, str]:

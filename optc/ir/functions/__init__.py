@@ -83,15 +83,17 @@ def function_text(
     operator = OPERATORS[op_type]
     operator.check(attributes)
     given = _present(operator, present)
-    meaning = {k: v for k, v in sorted(attributes.items()) if k not in operator.inert}
+    stated = operator.stated(attributes)
+    meaning = {k: v for k, v in sorted(stated.items()) if k not in operator.inert}
     key = json.dumps([op_type, meaning, sorted(given)])
     overload = "c" + hashlib.sha256(key.encode()).hexdigest()[:10]
-    declared = f" <{', '.join(operator.attributes)}>" if operator.attributes else ""
+    names = [name for name in (*operator.attributes, *operator.defaults) if name in stated]
+    declared = f" <{', '.join(names)}>" if names else ""
     text = (
         f'<opset_import: ["" : {operator.opset}], domain: "{DOMAIN}", overload: "{overload}">\n'
         f"{op_type}{declared} ({', '.join(operator.input_names)})"
         f" => ({', '.join(operator.output_names)})\n"
-        f"{{\n{operator.body(attributes, given)}\n}}"
+        f"{{\n{operator.body({**operator.defaults, **stated}, given)}\n}}"
     )
     return overload, text
 
@@ -168,7 +170,7 @@ def make_node(
         DOMAIN,
         op_type,
         operands,
-        ir.convenience.convert_attributes(dict(attributes)),
+        ir.convenience.convert_attributes(operator.stated(attributes)),
         overload=overload,
         outputs=values,
         name=name,
@@ -187,7 +189,7 @@ def operand(node: ir.Node, name: str) -> ir.Value | None:
 
 
 def attributes_of(node: ir.Node) -> dict[str, AttributeValue]:
-    """The node's attributes as Python values (ints, floats and strings)."""
+    """The attributes that the node states, as Python values (ints, floats and strings)."""
     return {name: attribute.value for name, attribute in node.attributes.items()}
 
 

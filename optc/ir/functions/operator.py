@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 AttributeValue = int | float | str
 Attributes = Mapping[str, AttributeValue]
@@ -25,6 +25,8 @@ class Operator:
         inputs: Formal input names; the optional ones end in ``?``.
         outputs: Formal output names with their element type, ``name: float``.
         attributes: Every attribute with its type; all are stated on every node.
+        defaults: More attributes, and the value that each has where a node does not state it; a
+            node states them only where they have another.
         body: Writes the function's statements for one configuration.
         inert: Attributes that the meaning does not depend on (they share an overload).
         opset: Version of the standard operators that the body needs at least.
@@ -37,6 +39,7 @@ class Operator:
     body: Body
     inert: frozenset[str] = frozenset()
     opset: int = 23
+    defaults: Mapping[str, AttributeValue] = field(default_factory=dict)
 
     @property
     def input_names(self) -> tuple[str, ...]:
@@ -53,13 +56,23 @@ class Operator:
         """Element type of each output, as ONNX text spells it."""
         return tuple(output.split(": ")[1] for output in self.outputs)
 
+    def stated(self, attributes: Attributes) -> dict[str, AttributeValue]:
+        """The attributes that a node states: none that has its default value."""
+        return {
+            name: value
+            for name, value in attributes.items()
+            if name not in self.defaults or value != self.defaults[name]
+        }
+
     def check(self, attributes: Attributes) -> None:
-        """Raise `ValueError` unless exactly the declared attributes, typed, are given."""
-        if set(attributes) != set(self.attributes):
+        """Raise `ValueError` unless exactly the declared attributes, typed, are given; those that
+        have defaults may be absent."""
+        if set(attributes) - set(self.defaults) != set(self.attributes):
             raise ValueError(
                 f"optc::{self.name} takes {sorted(self.attributes)}, got {sorted(attributes)}"
             )
-        for key, kind in self.attributes.items():
+        kinds = {**self.attributes, **{name: type(v) for name, v in self.defaults.items()}}
+        for key, kind in ((key, kinds[key]) for key in attributes):
             if not isinstance(attributes[key], kind):
                 raise ValueError(f"optc::{self.name}: {key}={attributes[key]!r} is not {kind}")
 

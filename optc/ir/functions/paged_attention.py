@@ -106,13 +106,36 @@ def _slots(attributes: Attributes) -> list[str]:
     ]
 
 
-def _softmax(dtype: str) -> list[str]:
-    """``score`` over the ``visible`` columns as ``weights``.
+def _leaning() -> list[str]:
+    """``score`` [Hkv, G, T, M] less what ``alibi_slopes`` [H] take for the ``distance`` [T, M]."""
+    return [
+        "slope_rows = Reshape (alibi_slopes, score_lead)",
+        integers("slope_axes", (2, 3)),
+        "slopes = Unsqueeze (slope_rows, slope_axes)",
+        "behind = Cast <to: int = 1> (distance)",
+        "lost = Mul (slopes, behind)",
+        "score = Sub (score_level, lost)",
+    ]
+
+
+def _sink_column() -> list[str]:
+    """``sinks`` [H] as ``sink`` [Hkv, G, 1, 1]."""
+    return [
+        integers("sink_axes", (2, 3)),
+        "sink_rows = Reshape (sinks, score_lead)",
+        "sink = Unsqueeze (sink_rows, sink_axes)",
+    ]
+
+
+def _softmax(dtype: str, *, sinks: bool) -> list[str]:
+    """``score`` over the ``visible`` columns as ``weights``; with a ``sink`` less than one.
 
     With bfloat16 pools the weights, powers of two relative to an integer, are rounded to bfloat16
-    before they are divided by their sum.
+    before they are divided by their sum. A sink's power is not rounded.
     """
     if dtype != "bfloat16":
+        if sinks:
+            return ["kept = Where (visible, score, masked)", *_softmax_with_sink()]
         return [
             "kept = Where (visible, score, masked)",
             "weights = Softmax <axis: int = -1> (kept)",
@@ -123,14 +146,46 @@ def _softmax(dtype: str) -> list[str]:
         integers("last_axis", (-1,)),
         "powers = Mul (score, log2_e)",
         "kept = Where (visible, powers, masked)",
-        "largest = ReduceMax <keepdims: int = 1> (kept, last_axis)",
+        f"{'largest_seen' if sinks else 'largest'} ="
+        " ReduceMax <keepdims: int = 1> (kept, last_axis)",
+        *(
+            ["sink_power = Mul (sink, log2_e)", "largest = Max (largest_seen, sink_power)"]
+            if sinks
+            else []
+        ),
         "whole = Ceil (largest)",
         "falling = Sub (kept, whole)",
         "shares = Pow (two, falling)",
         "shares_narrow = Cast <to: int = 16> (shares)",
         f"shares_kept = {_widen('shares')}",
-        "norm = ReduceSum <keepdims: int = 1> (shares_kept, last_axis)",
+        f"{'norm_seen' if sinks else 'norm'} ="
+        " ReduceSum <keepdims: int = 1> (shares_kept, last_axis)",
+        *(
+            [
+                "sink_falling = Sub (sink_power, whole)",
+                "sink_share = Pow (two, sink_falling)",
+                "norm = Add (norm_seen, sink_share)",
+            ]
+            if sinks
+            else []
+        ),
         "weights = Div (shares_kept, norm)",
+    ]
+
+
+def _softmax_with_sink() -> list[str]:
+    """The sink is a column in front of ``kept``, and goes away again."""
+    return [
+        integers("last_axis", (-1,)),
+        integers("second_on", (1,)),
+        integers("to_end", (1 << 31,)),
+        "sink_lead = Shape <start: int = 0, end: int = 3> (kept)",
+        integers("one_column", (1,)),
+        "sink_shape = Concat <axis: int = 0> (sink_lead, one_column)",
+        "sink_wide = Expand (sink, sink_shape)",
+        "kept_sunk = Concat <axis: int = -1> (sink_wide, kept)",
+        "weights_sunk = Softmax <axis: int = -1> (kept_sunk)",
+        "weights = Slice (weights_sunk, second_on, to_end, last_axis)",
     ]
 
 
@@ -142,11 +197,12 @@ def _query_type(attributes: Attributes) -> str:
     return dtype
 
 
-def _scores(q: str, attributes: Attributes) -> list[str]:
+def _scores(q: str, attributes: Attributes, present: frozenset[str]) -> list[str]:
     """Softmax of q [T, H*Dk] over the visible columns, and the weighted values."""
     kv_heads, dtype = int(attributes["kv_num_heads"]), str(attributes["kv_dtype"])
     group = int(attributes["num_heads"]) // kv_heads
     softcap = float(attributes["softcap"])
+    leaning, sinks = "alibi_slopes" in present, "sinks" in present
     capped = [
         real("softcap", softcap),
         "raw_ratio = Div (scaled, softcap)",
@@ -170,9 +226,12 @@ def _scores(q: str, attributes: Attributes) -> list[str]:
         integers("score_lead", (kv_heads, group)),
         "score_tail = Shape (visible)",
         "score_shape = Concat <axis: int = 0> (score_lead, score_tail)",
-        f"score = Reshape ({'capped' if softcap else 'scaled'}, score_shape)",
+        f"{'score_level' if leaning else 'score'} ="
+        f" Reshape ({'capped' if softcap else 'scaled'}, score_shape)",
+        *(_leaning() if leaning else []),
         real("masked", _MASKED),
-        *_softmax(dtype),
+        *(_sink_column() if sinks else []),
+        *_softmax(dtype, sinks=sinks),
         "product_shape = Shape (products)",
         "weight_rows = Reshape (weights, product_shape)",
         "values = MatMul (weight_rows, v_seen)",
@@ -186,16 +245,16 @@ def _scores(q: str, attributes: Attributes) -> list[str]:
     ]
 
 
-def paged(q: str, k: str, v: str, attributes: Attributes, *, tree: bool) -> str:
+def paged(q: str, k: str, v: str, attributes: Attributes, present: frozenset[str]) -> str:
     """Statements: rows q [T, H*Dk] over the pools with k, v [T, Hkv*D] written, to ``out``; the
-    rows of a sequence form a ``tree``, or follow each other."""
+    rows of a sequence follow each other, or form a tree where ``tree_parent`` is present."""
     heads, dtype = attributes["kv_num_heads"], str(attributes["kv_dtype"])
     return "\n".join(
         [
             *_slots(attributes),
-            *visible(attributes, tree=tree),
+            *visible(attributes, tree="tree_parent" in present),
             *_write("k", k, heads, dtype),
             *_write("v", v, heads, dtype),
-            *_scores(q, attributes),
+            *_scores(q, attributes, present),
         ]
     )

@@ -18,15 +18,16 @@ from optc.ir.functions.operator import (
 _MASKED = -3.0e38
 
 
-def slots(attributes: Attributes) -> str:
+def slots(attributes: Attributes, present: frozenset[str]) -> str:
     """Statements: rows q [B, S, H*Dk] over slots [B, Hkv, Smax, D] with k, v [B, S, Hkv*D]
     written at ``write_indices`` [B] and behind, to ``out`` [B, S, H*Dv]."""
+    spelled = attributes["softcap"] or present & {"sinks", "alibi_slopes"}
     return "\n".join(
         [
             *_written("k", attributes),
             *_written("v", attributes),
-            *_mask(int(attributes["window"])),
-            *(_capped(attributes) if attributes["softcap"] else _plain(attributes)),
+            *_mask(int(attributes["window"]), int(attributes["chunk"])),
+            *(_spelled(attributes, present) if spelled else _plain(attributes)),
         ]
     )
 
@@ -42,9 +43,26 @@ def _written(kind: str, attributes: Attributes) -> list[str]:
     ]
 
 
-def _mask(window: int) -> list[str]:
+def _mask(window: int, chunk: int) -> list[str]:
     """``mask`` [B, 1, S, Smax]: which token of its slot each row sees. It depends on shapes and
     ``write_indices`` alone, so that all layers of a window can share one."""
+    seen, narrower = "past", []
+    if window:
+        narrower += [
+            integer("window", window),
+            "near = Less (distance, window)",
+            f"in_window = And ({seen}, near)",
+        ]
+        seen = "in_window"
+    if chunk:
+        narrower += [
+            integer("chunk", chunk),
+            "row_chunk = Div (place, chunk)",
+            "column_chunk = Div (column, chunk)",
+            "same = Equal (row_chunk, column_chunk)",
+            f"in_chunk = And ({seen}, same)",
+        ]
+        seen = "in_chunk"
     return [
         integer("zero", 0),
         integer("one", 1),
@@ -60,17 +78,10 @@ def _mask(window: int) -> list[str]:
         "column = Range (zero, columns, one)",
         "before = Unsqueeze (write_indices, row_axes)",
         "place = Add (before, row_column)",
-        f"{'past' if window else 'mask'} = LessOrEqual (column, place)",
-        *(
-            [
-                integer("window", window),
-                "distance = Sub (place, column)",
-                "near = Less (distance, window)",
-                "mask = And (past, near)",
-            ]
-            if window
-            else []
-        ),
+        "past = LessOrEqual (column, place)",
+        "distance = Sub (place, column)",
+        *narrower,
+        f"mask = Identity ({seen})",
     ]
 
 
@@ -87,13 +98,20 @@ def _plain(attributes: Attributes) -> list[str]:
     ]
 
 
-def _capped(attributes: Attributes) -> list[str]:
-    """With a softcap, in operators of their own: not every engine's Attention has one."""
+def _spelled(attributes: Attributes, present: frozenset[str]) -> list[str]:
+    """In operators of their own: not every engine's Attention has softcap, sinks and slopes."""
     kv_heads = int(attributes["kv_num_heads"])
     group = int(attributes["num_heads"]) // kv_heads
+    capped = [
+        real("softcap", float(attributes["softcap"])),
+        "ratio = Div (scaled, softcap)",
+        "bent = Tanh (ratio)",
+        "capped = Mul (bent, softcap)",
+    ]
+    score = "capped" if attributes["softcap"] else "scaled"
+    leaning, sinks = "alibi_slopes" in present, "sinks" in present
     return [
         real("scale", float(attributes["scale"])),
-        real("softcap", float(attributes["softcap"])),
         real("masked", _MASKED),
         integers("group_axis", (2,)),
         integers("q_split", (0, 0, kv_heads, group, -1)),
@@ -103,15 +121,42 @@ def _capped(attributes: Attributes) -> list[str]:
         "keys_shared = Unsqueeze (keys, group_axis)",
         "products = MatMul (q_by_head, keys_shared)",
         "scaled = Mul (products, scale)",
-        "ratio = Div (scaled, softcap)",
-        "bent = Tanh (ratio)",
-        "score = Mul (bent, softcap)",
+        *(capped if attributes["softcap"] else []),
         "mask_shared = Unsqueeze (mask, group_axis)",
-        "kept = Where (mask_shared, score, masked)",
-        "weights = Softmax <axis: int = -1> (kept)",
+        integers("by_head", (1, kv_heads, group, 1, 1)),
+        *(_leaning(score) if leaning else []),
+        f"kept = Where (mask_shared, {'leaning' if leaning else score}, masked)",
+        *(_with_sinks() if sinks else ["weights = Softmax <axis: int = -1> (kept)"]),
         "values_shared = Unsqueeze (present_v, group_axis)",
         "attended = MatMul (weights, values_shared)",
         "by_token = Transpose <perm: ints = [0, 3, 1, 2, 4]> (attended)",
         integers("out_merge", (0, 0, -1)),
         "out = Reshape (by_token, out_merge)",
+    ]
+
+
+def _leaning(score: str) -> list[str]:
+    """Scores [B, Hkv, G, S, Smax] less what slopes take for the distance."""
+    return [
+        "slopes = Reshape (alibi_slopes, by_head)",
+        "behind = Cast <to: int = 1> (distance)",
+        "behind_shared = Unsqueeze (behind, group_axis)",
+        "lost = Mul (slopes, behind_shared)",
+        f"leaning = Sub ({score}, lost)",
+    ]
+
+
+def _with_sinks() -> list[str]:
+    """A column in front of the scores, which goes away again."""
+    return [
+        "sink = Reshape (sinks, by_head)",
+        "sink_lead = Shape <start: int = 0, end: int = 4> (kept)",
+        integers("one_column", (1,)),
+        "sink_shape = Concat <axis: int = 0> (sink_lead, one_column)",
+        "sink_wide = Expand (sink, sink_shape)",
+        "kept_sunk = Concat <axis: int = -1> (sink_wide, kept)",
+        "weights_sunk = Softmax <axis: int = -1> (kept_sunk)",
+        integers("to_end", (1 << 31,)),
+        integers("last_axis", (-1,)),
+        "weights = Slice (weights_sunk, column_axis, to_end, last_axis)",
     ]

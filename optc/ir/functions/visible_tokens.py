@@ -1,4 +1,5 @@
-"""Which tokens a row of the step sees: causal, windowed, or its ancestors in a tree of rows."""
+"""Which tokens a row of the step sees: causal, windowed, of its own chunk, or its ancestors in a
+tree of rows."""
 
 from __future__ import annotations
 
@@ -10,19 +11,32 @@ _GENERATIONS = 12
 
 def visible(attributes: Attributes, *, tree: bool) -> list[str]:
     """Which of the M columns each of the T rows sees: [T, M]."""
-    window = int(attributes["window"])
-    near = [
-        integer("window", window),
-        "near = Less (distance, window)",
-        "visible = And (past_own, near)",
-    ]
+    window, chunk = int(attributes["window"]), int(attributes["chunk"])
+    seen, narrower = "past_own", []
+    if window:
+        narrower += [
+            integer("window", window),
+            "near = Less (distance, window)",
+            f"in_window = And ({seen}, near)",
+        ]
+        seen = "in_window"
+    if chunk:
+        narrower += [
+            integer("chunk", chunk),
+            "row_chunk = Div (row_at, chunk)",
+            "column_chunk = Div (column_at, chunk)",
+            "same = Equal (row_chunk, column_chunk)",
+            f"in_chunk = And ({seen}, same)",
+        ]
+        seen = "in_chunk"
     return [
         *_places(),
         *(_past_in_tree() if tree else _past_in_order()),
         "row_sequence_column = Unsqueeze (sequence, second)",
         "own = Equal (row_sequence_column, column_sequence)",
-        f"{'past_own' if window else 'visible'} = And (past, own)",
-        *(near if window else []),
+        "past_own = And (past, own)",
+        *narrower,
+        f"visible = Identity ({seen})",
     ]
 
 
@@ -58,10 +72,12 @@ def _places() -> list[str]:
 
 
 def _past_in_order() -> list[str]:
-    """How far each column lies behind each row, and that it does not lie ahead: [T, M]."""
+    """How far each column lies behind each row, and that it does not lie ahead: [T, M]; and where
+    both lie."""
     return [
-        "row_index_column = Unsqueeze (row_index, second)",
-        "distance = Sub (row_index_column, column_index)",
+        "row_at = Unsqueeze (row_index, second)",
+        "column_at = Identity (column_index)",
+        "distance = Sub (row_at, column_at)",
         "past = GreaterOrEqual (distance, zero)",
     ]
 
@@ -87,7 +103,7 @@ def _past_in_tree() -> list[str]:
         "before = Sub (lengths, new_rows)",
         "row_before = Gather (before, sequence)",
         "row_place = Add (row_before, depth)",
-        "row_place_column = Unsqueeze (row_place, second)",
+        "row_at = Unsqueeze (row_place, second)",
         # the row of the step that a column holds, if it holds one
         "column_before = Gather (before, column_sequence)",
         "column_first = Gather (first_rows, column_sequence)",
@@ -99,14 +115,14 @@ def _past_in_tree() -> list[str]:
         "is_new = GreaterOrEqual (column_offset, zero)",
         "column_depth = Gather (depth, column_row)",
         "column_path = Add (column_before, column_depth)",
-        "column_place = Where (is_new, column_path, column_index)",
+        "column_at = Where (is_new, column_path, column_index)",
         f"column_reach = Gather <axis: int = 1> (reach_{_GENERATIONS}, column_row)",
         "is_ancestor = Cast <to: int = 9> (column_reach)",
         "is_known = Not (is_new)",
         "followed = Or (is_ancestor, is_known)",
         "is_written = Less (column_index, column_length)",
         "past = And (followed, is_written)",
-        "distance = Sub (row_place_column, column_place)",
+        "distance = Sub (row_at, column_at)",
     ]
 
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 
 import onnx_ir as ir
 
-from optc.ir.functions import DOMAIN, is_op
+from optc.ir.functions import DOMAIN, is_op, operand
 from optc.ir.graph import constant, constant_ints, width
 from optc.ir.linear import Linear, find_linear, find_linears, head_of, linear_of
 from optc.pipeline.base import PassReport
@@ -60,7 +60,7 @@ class Channels:
         readers: MatMul nodes of the linear layers that read x; they lose columns.
         rows: What gives the values; they lose rows.
         values: x, and all values between, each [..., units * n], with their widths.
-        vectors: Constants [units * n] that operators between read.
+        vectors: Constants [units * n] that operators between read, also one number a head.
         heads: Nodes between that state a number of heads.
     """
 
@@ -205,6 +205,9 @@ def _operands(node: ir.Node, found: _Found) -> Iterator[ir.Value]:
         yield _given(node, 0)
     elif is_op(node, "Attention", domain=DOMAIN):
         found.heads[node] = None
+        for vector in (operand(node, name) for name in ("sinks", "alibi_slopes")):
+            if vector is not None:
+                found.vectors[vector] = None
         yield from (_given(node, index) for index in range(3))
     else:
         raise _RefusedError(f"{node.op_type}, which mixes channels, gives its input")
@@ -233,8 +236,9 @@ def _check(x: ir.Value, units: int, found: _Found, readers: tuple[ir.Node, ...])
     for node in found.heads:
         if node.attributes["num_heads"].as_int() % units:
             raise _RefusedError(f"{node.name}: its heads are not {units} groups")
+    sizes = {*found.values.values(), *(n.attributes["num_heads"].as_int() for n in found.heads)}
     for vector in found.vectors:
-        if width(vector) not in found.values.values() or not _is_own(vector):
+        if width(vector) not in sizes or not _is_own(vector):
             raise _RefusedError(f"the constant {vector.name} is none by channel, or used elsewhere")
     matmuls = [*readers, *(rows.matmul for rows in found.rows)]
     for linear in map(_linear, dict.fromkeys(matmuls)):

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import onnx_ir as ir
 
-from optc.ir.functions import DOMAIN, is_op
+from optc.ir.functions import DOMAIN, is_op, operand
 from optc.ir.graph import constant, constant_ints, width
 from optc.ir.linear import Linear, find_linear
 
@@ -68,6 +68,10 @@ def _of_attention(node: ir.Node) -> Iterator[str]:
     else:
         yield from _equal("result", width(node.outputs[0]), v // kv_heads * heads)
         yield from _of_operands(node, heads, kv_heads)
+        for name in ("sinks", "alibi_slopes"):
+            given = operand(node, name)
+            if given is not None:
+                yield from _equal(name, width(given), heads)
 
 
 def _of_operands(node: ir.Node, heads: int, kv_heads: int) -> Iterator[str]:

@@ -22,12 +22,13 @@ from tests.support.models import Dense
 FAMILIES = {
     **{
         name: replace(families.FAMILIES[name], head_dim=16, rotary_dim=16)
-        for name in ("llama", "qwen3", "gemma2", "olmo2", "starcoder2")
+        for name in ("llama", "qwen3", "gemma2", "olmo2", "starcoder2", "sinks", "chunks")
     },
     "phi3": Dense(head_dim=32, rotary_dim=16, fused=True),
     "stablelm": replace(families.FAMILIES["stablelm"], head_dim=16),  # 4 of 16 are rotated
     "odd heads": Dense(head_dim=6, rotary_dim=4),
     "no positions": families.FAMILIES["no positions"],
+    "alibi": families.FAMILIES["alibi"],
 }
 OPTIONS = BuildOptions(max_context=64, max_rows=32, max_sequences=6, max_logit_rows=24)
 

@@ -71,9 +71,10 @@ def test_every_float_is_float16_and_shapes_are_inferred(tmp_path: Path) -> None:
     assert [str(d) for d in session.get_outputs()[0].shape] == ["B", "R", "61"]
 
 
-def test_attention_without_a_cuda_kernel_is_refused(tmp_path: Path) -> None:
+@pytest.mark.parametrize("family", ["odd heads", "sinks", "alibi", "chunks"])
+def test_attention_without_a_cuda_kernel_is_refused(family: str, tmp_path: Path) -> None:
     with pytest.raises(UnsupportedError, match="there is no other for CUDA"):
-        build("odd heads", FUSED, tmp_path)
+        build(family, FUSED, tmp_path)
 
 
 def test_without_the_gpu_package_loading_says_why(tmp_path: Path) -> None:

@@ -154,7 +154,24 @@ def test_the_plan_says_what_becomes_of_attention() -> None:
     assert reasons == {"GroupQueryAttention over slots, head norms before it"}
 
 
-@pytest.mark.parametrize(("family", "why"), [("odd heads", "multiple of 8"), ("phi3", "a part of")])
+@pytest.mark.parametrize(
+    ("family", "why"), [("sinks", "heads have sinks"), ("alibi", "heads have slopes")]
+)
+def test_the_plan_says_what_only_bodies_compute(family: str, why: str) -> None:
+    nodes = [n for n in model_after(PAGED, FAMILIES[family]).graph if "Paged" in n.op_type]
+    (found,) = {BACKEND.supports(node, CUDA) for node in nodes}
+    assert (found.how, found.reason) == (
+        "unsupported",
+        f"no attention for CUDA takes this one: its {why}",
+    )
+    (found,) = {BACKEND.supports(node, parse_target("native")) for node in nodes}
+    assert found.reason == "TensorScatter, MatMul and Softmax over slots"
+
+
+@pytest.mark.parametrize(
+    ("family", "why"),
+    [("odd heads", "multiple of 8"), ("phi3", "a part of"), ("sinks", "its heads have sinks")],
+)
 def test_attention_that_the_operator_does_not_take_is_refused(
     family: str, why: str, tmp_path: Path
 ) -> None:

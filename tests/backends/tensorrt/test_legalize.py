@@ -155,6 +155,16 @@ def test_layers_of_one_window_share_a_mask() -> None:
     assert operators(model).count("Where") == 2
 
 
+def test_slopes_are_added_to_the_mask_and_sinks_spelled_out() -> None:
+    model = ragged(FAMILIES["alibi"])
+    legalize(model, LENGTH)
+    masks = {n.inputs[3].name for n in model.graph if n.op_type == "Attention" and n.inputs[3]}
+    assert masks == {f"layer.{layer}.attention.leaning" for layer in range(2)}
+    model = ragged(FAMILIES["sinks"])
+    legalize(model, LENGTH)
+    assert not {"Attention"} & set(operators(model))
+
+
 @pytest.mark.parametrize("activation", ["silu", "gelu", "gelu_tanh"])
 def test_token_wise_operators_equal_their_oracles(activation: str) -> None:
     signature = (

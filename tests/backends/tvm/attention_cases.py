@@ -62,8 +62,9 @@ def attend(
         put(k_pool, "k", config.kv_dtype, slots, sequence.k)
         put(v_pool, "v", config.kv_dtype, slots, sequence.v)
         first = 0
-        if config.window:
-            first = max(len(tokens) - len(sequence.q) + 1 - config.window, 0) // block_size
+        reach = min(filter(None, (config.window, config.chunk)), default=0)
+        if reach:
+            first = max(len(tokens) - len(sequence.q) + 1 - reach, 0) // block_size
         table[config.group, b, first : counts[b]] = blocks[first:]
         released = np.ravel(blocks[:first, None] * (block_size // 16) + np.arange(block_size // 16))
         nothing = garbage(config.kv_dtype, 1, config.kv_heads, config.key_dim)
@@ -73,7 +74,15 @@ def attend(
     q = np.concatenate([q, np.zeros((padding, q.shape[1]), np.float32)])
     out = blank(len(q), config.heads * config.value_dim)
     size = np.array([block_size], np.int32)
-    return run(config, isa, q, k_pool, v_pool, starts, lengths, table, size, out)[-1]
+    of_heads = by_head(config)
+    return run(config, isa, q, k_pool, v_pool, starts, lengths, table, size, *of_heads, out)[-1]
+
+
+def by_head(config: PagedAttention) -> list[Array]:
+    """The sinks and slopes [H] that the kernel takes: some sinks above all scores, some below."""
+    sinks = np.linspace(-3, 9, config.heads).astype(np.float32)
+    slopes = (2.0 ** -np.linspace(0, 6, config.heads)).astype(np.float32)
+    return [*([sinks] if config.sinks else []), *([slopes] if config.slopes else [])]
 
 
 def oracle(config: PagedAttention, step: list[Sequence]) -> Array:
@@ -88,6 +97,7 @@ def oracle(config: PagedAttention, step: list[Sequence]) -> Array:
         for i, q in enumerate(queries.astype(np.float64)):
             end = len(keys) - len(queries) + i + 1
             low = max(end - config.window, 0) if config.window else 0
+            low = max(low, (end - 1) // config.chunk * config.chunk) if config.chunk else low
             k, v = (
                 np.repeat(a[low:end].astype(np.float64), config.heads // config.kv_heads, axis=1)
                 for a in (keys, values)
@@ -95,11 +105,17 @@ def oracle(config: PagedAttention, step: list[Sequence]) -> Array:
             scores = np.einsum("thd,hd->ht", k, q) * config.scale
             if config.softcap:
                 scores = config.softcap * np.tanh(scores / config.softcap)
+            sinks = np.full((config.heads, 1), -np.inf)
+            if config.slopes:
+                scores -= by_head(config)[-1][:, None] * np.arange(end - 1 - low, -1, -1)
+            if config.sinks:
+                sinks = by_head(config)[0].astype(np.float64)[:, None] / np.log(2)
             powers = scores / np.log(2)
-            weights = 2 ** (powers - np.ceil(powers.max(axis=1, keepdims=True)))
+            largest = np.ceil(np.maximum(powers.max(axis=1, keepdims=True), sinks))
+            weights = 2 ** (powers - largest)
             if narrow:
                 weights = bf16_value(bf16_bits(weights)).astype(np.float64)
-            weights /= weights.sum(axis=1, keepdims=True)
+            weights /= weights.sum(axis=1, keepdims=True) + 2 ** (sinks - largest)
             rows.append(np.einsum("ht,thd->hd", weights, v).ravel())
     return np.array(rows)
 

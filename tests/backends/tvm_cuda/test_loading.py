@@ -20,6 +20,7 @@ from optc.machine import Machine
 from optc.target import parse_target
 from tests.backends.tvm.engine_driver import INT8, OPTIONS, SHAPE
 from tests.support.families import model_after
+from tests.support.models import Dense
 
 CODE = {"images": {"90": image_file(90)}, "digest": "0", "range_values": 1, "kernels": ["a"]}
 DATA = {"cuda": CODE, "ffi": "", "weights": []}
@@ -89,6 +90,20 @@ def test_features_without_cuda_kernels_are_refused_by_name(tmp_path: Path) -> No
     }
     with pytest.raises(UnsupportedError, match="trees of drafts have no CUDA kernels"):
         BACKEND.build(tree, target, tmp_path, OPTIONS)
+
+
+@pytest.mark.parametrize(
+    ("shape", "reason"),
+    [
+        (Dense(sinks=True), "attention sinks have no CUDA kernels"),
+        (Dense(alibi=True), "ALiBi has no CUDA kernels"),
+        (Dense(chunks=(8, 8)), "attention within chunks has no CUDA kernels"),
+    ],
+)
+def test_attention_without_cuda_kernels_is_refused_by_name(shape: Dense, reason: str) -> None:
+    model = model_after(INT8, shape)
+    found = [BACKEND.supports(node, parse_target("cuda:sm_90")) for node in model.graph]
+    assert {(one.how, one.reason) for one in found if one.reason} == {("unsupported", reason)}
 
 
 def test_all_nodes_of_a_recipe_are_taken() -> None:

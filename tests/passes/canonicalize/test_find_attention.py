@@ -73,11 +73,26 @@ def test_standard_attention_over_folded_heads() -> None:
     assert unchanged(model(), values, FindAttention()) < 1e-5
 
 
+def with_sinks(count: int) -> ir.Model:
+    return exported(
+        f"(float[B,4,S,8] q, float[B,2,S,8] k, float[B,2,S,6] v, float[{count}] sinks)"
+        " => (float[B,S,4,6] y)",
+        f"y = optc.Attention {CAPTURED[:-1]}, chunk: int = 16> (q, k, v, sinks)",
+    )
+
+
+def test_sinks_and_chunks_are_handed_on() -> None:
+    text, report = after(with_sinks(4), FindAttention())
+    assert "window = 8, chunk = 16> (t1, t3, t5, sinks)" in text
+    assert report.details == {"window 8, chunk 16, sinks": 1}
+
+
 @pytest.mark.parametrize(
     ("model", "message"),
     [
         (standard("is_causal: int = 1", ", m"), "it has a mask or a past"),
         (standard("scale: float = 1.0"), "it is not causal"),
+        (with_sinks(2), "its sinks have shape [2], not one of 4 heads"),
         (captured("3", "3"), "q, k, v have [4, 3, 3] heads"),
         (captured("4", "2"), "q, k, v have [4, 4, 2] heads"),
         (captured("Hkv", "2"), "k has shape ['B', 'Hkv', 'S', 8], not [B, heads, S, size]"),

@@ -24,6 +24,8 @@ SHAPES = {
     "part-rotary-biases": Dense(rotary_dim=4, qkv_bias=True, windows=(0, 5)),
     "norms": Dense(qk_norm=True),
     "softcap": Dense(softcap=2.0),
+    "sinks": Dense(sinks=True),
+    "alibi": Dense(alibi=True, rotary_dim=0),
     "fused": Dense(fused=True),
 }
 
@@ -62,7 +64,7 @@ def test_logits_stay(name: str, folder: Path) -> None:
     before = run_dense(model, tokens)
     report = checked_run(balance(folder), model)
     np.testing.assert_allclose(run_dense(model, tokens), before, rtol=2e-4, atol=2e-5)
-    assert report.details.get("centred", 0) == (0 if name == "softcap" else 2)
+    assert report.details.get("centred", 0) == (0 if name in ("softcap", "sinks") else 2)
     assert report.details.get("pairs scaled", 0) == (0 if name in ("norms", "fused") else 2)
 
 

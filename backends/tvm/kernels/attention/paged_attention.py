@@ -71,12 +71,13 @@ class _Step:
 
 def paged_attention(config: PagedAttention, isa: Isa) -> tvm.tirx.PrimFunc:
     """q f32 [T,H*Dk], k_pool, v_pool (`optc.backends.tvm.kv_layout`),
-    query_starts i32 [B+1], kv_lengths i32 [G,B], block_tables i32 [G,B,P], block_size i32 [1]
-    -> out f32 [T,H*Dv].
+    query_starts i32 [B+1], kv_lengths i32 [G,B], block_tables i32 [G,B,P], block_size i32 [1],
+    sinks f32 [H] and slopes f32 [H] if the config says so -> out f32 [T,H*Dv].
 
     Row i of the n rows of a sequence sees tokens up to ``kv_lengths - n + i``, of which the last
-    ``window``. Rows that belong to no sequence become zero. ``isa`` chooses register tiles; results
-    are the same on every instruction set, but for bfloat16 pools with and without vdpbf16ps.
+    ``window``, and those of its ``chunk``. Rows that belong to no sequence become zero. ``isa``
+    chooses register tiles; results are the same on every instruction set, but for bfloat16 pools
+    with and without vdpbf16ps.
 
     Raises:
         UnsupportedError: The pools have a shape or type without a kernel.
@@ -91,13 +92,14 @@ def paged_attention(config: PagedAttention, isa: Isa) -> tvm.tirx.PrimFunc:
         lengths = builder.argument("kv_lengths", (config.groups, sequences), "int32")
         tables = builder.argument("block_tables", (config.groups, sequences, blocks), "int32")
         block_size = builder.argument("block_size", (1,), "int32")
+        sinks = builder.argument("sinks", (config.heads,)) if config.sinks else None
+        slopes = builder.argument("slopes", (config.heads,)) if config.slopes else None
         out = builder.argument("out", (rows, config.heads * config.value_dim))
-        ragged = Ragged(
-            sequences, query_starts, lengths, tables, block_size, config.group, config.window
-        )
+        where = (config.group, config.window, config.chunk)
+        ragged = Ragged(sequences, query_starts, lengths, tables, block_size, *where)
         numbers = numbers_of(shape, isa, config.query_bits)
         pools = Pools(k_pool, v_pool, shape, numbers, config.scale, config.softcap)
-        operands = Operands(config, isa, q, pools, ragged, out)
+        operands = Operands(config, isa, q, pools, ragged, sinks, slopes, out)
         planned = plan_tiles(ragged, rows, config.tile_rows)
         cost = tir.float32(config.heads * (config.key_dim + config.value_dim))
         parallel = planned.work * cost > tir.float32(_SERIAL_WORK)

@@ -78,6 +78,8 @@ def attend_partition(
     # it has begun with another vector.
     with tir.serial(0, size.vectors) as m:
         low_seen, end_seen = queries.bounds(m)
+        if queries.slope is not None:
+            _lean(part, m, queries.slope(m), bind(end_seen - 1 - start))
         _mask(part, m, (bind(low_seen - start), bind(end_seen - start)))
         _find_largest(part, m)
     with tir.serial(0, size.vectors) as m:
@@ -98,6 +100,23 @@ def _gather_value_scales(part: Part) -> None:
         scales = pools.scales(pools.v, part.place.at(i), pools.shape.value_dim)
         known = tir.Select(scales < splat(_LARGEST_SCALE), scales, splat(0.0))
         store(part.buffers.scales, known, i * TILE)
+
+
+def _unit(part: Part, m: Expr) -> Expr:
+    """What a masked score of vector m counts, in powers of two."""
+    return tir.float32(1) if part.queries.slope is not None else score_unit(part, m)
+
+
+def _lean(part: Part, m: Expr, slope: Expr, own: Expr) -> None:
+    """Take from the scores of vector m, whose own token is ``own`` of the partition, its slope for
+    each token of distance. Scores are powers of two from here on."""
+    unit = bind(splat(score_unit(part, m)))
+    per_token = bind(splat(slope * tir.float32(math.LOG2_E)))
+    lane_numbers = tir.ramp(0, 1, LANES)
+    with tir.serial(*part.limits) as i:
+        ahead = bind(tir.cast(lane_numbers + splat(i * TILE - own, "int32"), f"float32x{LANES}"))
+        score = fma(load(part.buffers.scores, m, i * TILE), unit, bind(ahead * per_token))
+        store(part.buffers.scores, score, m, i * TILE)
 
 
 def _mask(part: Part, m: Expr, seen: tuple[Expr, Expr]) -> None:
@@ -122,7 +141,7 @@ def _find_largest(part: Part, m: Expr) -> None:
     with tir.serial(*part.limits) as i:
         fetch(part, "largest", i, m, part.queries.blocking.vectors)
         top.set(tir.max(top.get(), load(buffers.scores, m, i * TILE)))
-    largest = bind(tree_max(top.get()) * score_unit(part, m))
+    largest = bind(tree_max(top.get()) * _unit(part, m))
     store(buffers.largest, math.ceil(tir.max(largest, tir.float32(LEAST))), m)
 
 
@@ -130,7 +149,7 @@ def _exponentials(part: Part, m: Expr) -> None:
     """Turn the masked scores of vector m into weights 2 ** (score - largest), and, where tokens
     have scales, products with these."""
     numbers, buffers = part.pools.numbers, part.buffers
-    unit = bind(splat(score_unit(part, m)))
+    unit = bind(splat(_unit(part, m)))
     largest = bind(splat(tir.float32(0) - buffers.largest[m]))
     sums, top = register(0.0), register(0.0)
     with tir.serial(*part.limits) as i:

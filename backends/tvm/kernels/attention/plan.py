@@ -26,7 +26,7 @@ ENOUGH_ITEMS = 32
 @dataclass(frozen=True)
 class Ragged:
     """The step's description: query_starts [B+1], kv_lengths [G,B], block_tables [G,B,P],
-    block_size [1], with B sequences, and which group and window the layer has."""
+    block_size [1], with B sequences, and which group, window and chunk the layer has."""
 
     sequences: Expr
     starts: Expr
@@ -35,6 +35,7 @@ class Ragged:
     block_size: Expr
     group: int
     window: int
+    chunk: int
 
     def first_end(self, sequence: Expr, row: Expr) -> Expr:
         """Tokens of ``sequence`` that row ``row`` of the step sees: itself and all before."""
@@ -42,7 +43,8 @@ class Ragged:
 
     def low(self, end: Expr) -> Expr:
         """First token that the row which sees up to ``end`` sees."""
-        return tir.max(end - self.window, 0) if self.window else tir.int32(0)
+        low = tir.max(end - self.window, 0) if self.window else tir.int32(0)
+        return tir.max(low, (end - 1) // self.chunk * self.chunk) if self.chunk else low
 
     def seen(self, sequence: Expr, row: Expr, rows: Expr | int) -> tuple[Expr, Expr]:
         """Range of tokens that at least one of ``rows`` rows from ``row`` on sees."""

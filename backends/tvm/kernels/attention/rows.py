@@ -11,8 +11,14 @@ from optc.backends.tvm.isa import Isa
 from optc.backends.tvm.kernels.attention.blocking import blocking
 from optc.backends.tvm.kernels.attention.partition import attend_partition
 from optc.backends.tvm.kernels.attention.plan import TILES, Ragged
-from optc.backends.tvm.kernels.attention.softmax import Running, new_running
+from optc.backends.tvm.kernels.attention.softmax import (
+    LEAST,
+    Running,
+    merge_factors,
+    new_running,
+)
 from optc.backends.tvm.kernels.attention.state import PARTITION, Place, Pools, Queries
+from optc.backends.tvm.kernels.dsl import math
 from optc.backends.tvm.kernels.dsl.script import Expr, bind, load, scratch, splat, store
 from optc.backends.tvm.kernels.kv.pools import for_parts
 from optc.errors import UnsupportedError
@@ -38,6 +44,10 @@ class PagedAttention:
         group: Row of kv_lengths and block_tables.
         groups: G.
         kv_dtype: Type of the pools.
+        chunk: Tokens of a chunk, of which rows see their own only; 0 = no chunks.
+        sinks: Each head has a logit that joins the softmax's largest and sum, and has no value.
+        slopes: Each head has a slope that a token's score loses for every token between it and
+            the row (ALiBi: Press et al., arXiv:2108.12409), behind the softcap.
         query_bits: 8 if queries are multiplied with int8 or int4 pools as int8, rounded half to
             even in units of each vector's largest magnitude / 127, which halves that work; 0 if
             they keep 15 bits. Other pools know 0 only.
@@ -54,6 +64,9 @@ class PagedAttention:
     groups: int = 1
     kv_dtype: str = "float32"
     query_bits: int = 0
+    chunk: int = 0
+    sinks: bool = False
+    slopes: bool = False
 
     def __post_init__(self) -> None:
         if self.heads % self.kv_heads:
@@ -84,13 +97,16 @@ class PagedAttention:
 
 @dataclass(frozen=True)
 class Operands:
-    """What all work of one call shares: q [T,H*Dk], the pools, the ragged step, out [T,H*Dv]."""
+    """What all work of one call shares: q [T,H*Dk], the pools, the ragged step, sinks and slopes
+    [H] or none, out [T,H*Dv]."""
 
     config: PagedAttention
     isa: Isa
     q: Expr
     pools: Pools
     ragged: Ragged
+    sinks: Expr | None
+    slopes: Expr | None
     out: Expr
 
 
@@ -186,15 +202,30 @@ def _queries(operands: Operands, work: RowWork) -> Queries:
     ragged = operands.ragged
     new = ragged.starts[work.sequence + 1] - ragged.starts[work.sequence]
     fetch = bind(new <= _FETCHED_ROWS)
-    return Queries(numbers.queries(copy, work.most * shared, dim), bounds, size, fetch)
+    slopes = operands.slopes
+
+    def slope(m: Expr) -> Expr:
+        return bind(slopes[work.head * shared + m % shared])
+
+    return Queries(
+        numbers.queries(copy, work.most * shared, dim),
+        bounds,
+        size,
+        fetch,
+        None if slopes is None else slope,
+    )
 
 
 def write_rows(operands: Operands, work: RowWork, running: Running) -> None:
     """Write finished rows."""
     config = operands.config
     with tir.serial(0, work.rows * config.shared) as m:
-        inverse = bind(tir.float32(1) / running.norm[m])
-        column = bind((work.head * config.shared + m % config.shared) * config.value_dim)
+        head = bind(work.head * config.shared + m % config.shared)
+        if operands.sinks is None:
+            inverse = bind(tir.float32(1) / running.norm[m])
+        else:
+            inverse = _with_sink(running, m, operands.sinks[head])
+        column = bind(head * config.value_dim)
         row = bind(work.row + m // config.shared)
 
         def write(d: Expr, lanes: int) -> None:
@@ -202,3 +233,12 @@ def write_rows(operands: Operands, work: RowWork, running: Running) -> None:
             store(operands.out, value, row, column + d)
 
         for_parts(config.value_dim, write)
+
+
+def _with_sink(running: Running, m: Expr, sink: Expr) -> Expr:
+    """What the total of vector m is multiplied by, once its head's sink is in the softmax: merged
+    last of all, as a partition without values would be, it is the same however a step is cut."""
+    power = bind(sink * tir.float32(math.LOG2_E))
+    largest = bind(tir.max(math.ceil(power), tir.float32(LEAST)))
+    old, _ = merge_factors(running, m, largest, math.exp2(bind(power - largest)))
+    return bind(old / running.norm[m])

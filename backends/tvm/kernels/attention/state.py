@@ -56,12 +56,15 @@ class Queries:
         fetch: Condition: fetch K and V ahead of their use. For few rows memory is the limit, and
             the processor's own prefetching ends with each tile, which is a page of its own; a
             prompt's rows find them in the caches.
+        slope: ``slope(m)`` is what vector m's scores lose for each token of distance; None where
+            they lose nothing.
     """
 
     operands: Operands
     bounds: Callable[[Expr | int], tuple[Expr, Expr]]
     blocking: Blocking
     fetch: Expr
+    slope: Callable[[Expr], Expr] | None = None
 
 
 @dataclass(frozen=True)

@@ -38,6 +38,9 @@ FOUND = {
     "olmo2": ({PRODUCT: 2, VALUES: 2}, 4),  # norms stand behind the layers
     "stablelm": ({NORM: 4, PRODUCT: 2, VALUES: 2}, 0),
     "starcoder2": ({NORM: 4, VALUES: 2}, 2),  # no gate
+    "sinks": ({NORM: 4, PRODUCT: 2, VALUES: 2}, 0),
+    "alibi": ({NORM: 4, VALUES: 2}, 2),
+    "chunks": ({NORM: 4, PRODUCT: 2, VALUES: 2}, 0),
 }
 
 

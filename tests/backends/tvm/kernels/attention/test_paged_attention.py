@@ -37,6 +37,13 @@ CONFIGS = {
     "wide": PagedAttention(2, 1, 256, 256, 1 / 16, window=300),
     "seven-shared": PagedAttention(14, 2, 128, 128, 0.09),
 }
+#: Sinks, slopes and chunks: together in every arithmetic, each alone in float32.
+VARIANT = PagedAttention(4, 2, 32, 32, 0.2, window=300, chunk=270, sinks=True, slopes=True)
+VARIANTS = {
+    "sinks": PagedAttention(8, 2, 16, 16, 0.25, window=128, sinks=True),
+    "slopes-softcap": PagedAttention(3, 3, 24, 40, 0.2, softcap=9.0, slopes=True),
+    "chunk": PagedAttention(4, 4, 32, 16, 0.2, chunk=96),
+}
 
 
 def _of(config: PagedAttention, dtype: str, bits: int) -> PagedAttention:
@@ -55,6 +62,11 @@ CASES = [
     for i, (name, config) in enumerate(CONFIGS.items())
     for j, (dtype, bits) in enumerate(ARITHMETICS)
     if dtype != "int4" or name in ("gqa", "window-softcap", "wide", "seven-shared")
+] + [
+    pytest.param(_of(config, dtype, bits), TARGETS[j % 2], id=f"{name}-{dtype}-{bits}")
+    for name, config in {"variant": VARIANT, **VARIANTS}.items()
+    for j, (dtype, bits) in enumerate(ARITHMETICS)
+    if name == "variant" or dtype == "float32"
 ]
 #: Least signal to noise, dB, and largest error. bfloat16: a weight within float32's rounding of a
 #: tie may go the other way. int8: operands are fixed-point numbers of 14 and 15 bits, or
@@ -86,7 +98,16 @@ def test_bits_do_not_depend_on_instruction_set_or_block_size(dtype: str, bits: i
 @pytest.mark.parametrize(("dtype", "bits"), ARITHMETICS)
 @pytest.mark.parametrize("name", ["gqa", "window-softcap"])
 def test_bits_do_not_depend_on_batch_mates_or_chunks(name: str, dtype: str, bits: int) -> None:
-    config, isa = _of(CONFIGS[name], dtype, bits), NATIVE
+    check_batch_mates_and_chunks(_of(CONFIGS[name], dtype, bits))
+
+
+@pytest.mark.parametrize(("dtype", "bits"), [("float32", 0), ("int8", 8)])
+def test_bits_of_variants_do_not_depend_on_batch_mates_or_chunks(dtype: str, bits: int) -> None:
+    check_batch_mates_and_chunks(replace(VARIANT, kv_dtype=dtype, query_bits=bits))
+
+
+def check_batch_mates_and_chunks(config: PagedAttention) -> None:
+    isa = NATIVE
     step = sequences(config, MIXED)
     together = attend(config, isa, step, 32)
     first = 0
