@@ -162,7 +162,7 @@ def register() -> None:
 
 def translations() -> dict[Callable[..., Any], Callable[..., Any]]:
     """The exporter's table from torch operators to nodes."""
-    domain = onnxscript.values.Opset("optc", 1)
+    domain, standard = onnxscript.values.Opset("optc", 1), onnxscript.opset23
 
     def translate(
         q: Any, k: Any, v: Any, sinks: Any, scale: float, window: int, chunk: int, softcap: float
@@ -170,4 +170,22 @@ def translations() -> dict[Callable[..., Any], Callable[..., Any]]:
         options = {"scale": scale, "window": window, "chunk": chunk, "softcap": softcap}
         return domain.Attention(q, k, v, sinks, **options)
 
-    return {torch.ops.optc.attention.default: translate}
+    def translate_sdpa(
+        q: Any,
+        k: Any,
+        v: Any,
+        mask: Any = None,
+        dropout: float = 0.0,
+        is_causal: bool = False,
+        **options: Any,
+    ) -> Any:
+        """The exporter's own takes no fewer heads of keys than of queries."""
+        scale = options.get("scale")
+        given = {} if scale is None else {"scale": float(scale)}
+        result, *_ = standard.Attention(q, k, v, mask, is_causal=int(is_causal), **given)
+        return result
+
+    return {
+        torch.ops.optc.attention.default: translate,
+        torch.ops.aten.scaled_dot_product_attention.default: translate_sdpa,
+    }

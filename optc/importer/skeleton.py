@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -11,7 +12,13 @@ import numpy as np
 import numpy.typing as npt
 import torch
 from torch.nn.modules.module import register_module_parameter_registration_hook
-from transformers import AutoModelForCausalLM, PretrainedConfig, PreTrainedModel
+from transformers import (
+    MODEL_FOR_CAUSAL_LM_MAPPING,
+    AttentionInterface,
+    AutoModelForCausalLM,
+    PretrainedConfig,
+    PreTrainedModel,
+)
 
 from optc.errors import InputError, UnsupportedError
 from optc.importer import capture
@@ -42,7 +49,8 @@ class Skeleton:
 
 
 def build_decoder(config: PretrainedConfig, *, allow_remote_code: bool) -> PreTrainedModel:
-    """The float32 decoder of ``config`` on the current device, attention and experts captured.
+    """The float32 decoder of ``config`` on the current device, experts and attention captured;
+    attention is spelled out where its class does not go through transformers' interface.
 
     Raises:
         InputError: transformers refuses the config.
@@ -52,7 +60,7 @@ def build_decoder(config: PretrainedConfig, *, allow_remote_code: bool) -> PreTr
     try:
         return AutoModelForCausalLM.from_config(
             config,
-            attn_implementation=capture.ATTENTION,
+            attn_implementation=_attention_of(config),
             experts_implementation=capture_experts.EXPERTS,
             dtype=torch.float32,
             trust_remote_code=allow_remote_code,
@@ -71,6 +79,17 @@ def build_decoder(config: PretrainedConfig, *, allow_remote_code: bool) -> PreTr
             f"transformers cannot build a model of {type(config).__name__}: {first_line(error)}",
             where="config.json",
         ) from error
+
+
+def _attention_of(config: PretrainedConfig) -> str:
+    """Which attention implementation a decoder is built with."""
+    known = MODEL_FOR_CAUSAL_LM_MAPPING.get(type(config), None)
+    if known is None:  # code of the model folder
+        return capture.ATTENTION
+    names = vars(sys.modules[known.__module__]).values()
+    if any(isinstance(value, AttentionInterface) for value in names):
+        return capture.ATTENTION
+    return "sdpa" if known._supports_sdpa else "eager"  # what transformers takes by itself
 
 
 def read_skeleton(config: PretrainedConfig, tensors: int, *, allow_remote_code: bool) -> Skeleton:

@@ -1,0 +1,165 @@
+"""What becomes of products of queries and keys before their softmax, by probing with few tokens."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+
+import numpy as np
+import onnx_ir as ir
+
+from optc.ir.functions import is_op
+from optc.passes.canonicalize.spelled.pattern import LEAST, Pattern, pattern_of
+from optc.passes.canonicalize.spelled.region import (
+    BATCH,
+    Array,
+    ForeignError,
+    NotRunError,
+    Region,
+)
+
+#: Stands for the size of a window or chunk that few tokens do not show.
+_SMALL = 4
+#: Most tokens of a window in a table.
+_MOST = 2048
+#: What compares or divides places of tokens.
+_OF_PLACES = ("Less", "LessOrEqual", "Greater", "GreaterOrEqual", "Sub", "Add", "Div", "Mod")
+
+
+@dataclass(frozen=True)
+class Scores:
+    """Scores are ``scale`` times products, and what ``pattern`` shows and adds."""
+
+    scale: float
+    pattern: Pattern
+
+
+@dataclass(frozen=True)
+class Probe:
+    """A region, and how it is started.
+
+    Attributes:
+        graph: The whole graph.
+        region: From products of queries and keys to their softmax; or a mask.
+        heads: Query heads.
+        products: What it starts from; None if it is a mask.
+        merged: Products are [B*H, S, S] rather than [B, H, S, S].
+        causal: Rows see none of what lies behind them besides.
+    """
+
+    graph: ir.Graph
+    region: Region
+    heads: int
+    products: ir.Value | None = None
+    merged: bool = False
+    causal: bool = False
+
+    def scores(self) -> Scores:
+        """What the region does.
+
+        Raises:
+            ForeignError: It is no attention of ours, or cannot be run.
+        """
+        level = self._run(LEAST)
+        pattern = _checked(level)
+        scale = 1.0 if self.products is None else self._scale(level)
+        return Scores(scale, self._beyond(pattern))
+
+    def _run(
+        self,
+        tokens: int,
+        products: Array | None = None,
+        given: Mapping[ir.Value, Array] | None = None,
+    ) -> Array:
+        """The result [H, S, S] in float64, for products [H, S, S] or zeros."""
+        feeds = dict(given or {})
+        if self.products is not None:
+            each = np.zeros((self.heads, tokens, tokens)) if products is None else products
+            both = np.broadcast_to(each, (BATCH, *each.shape)).astype(np.float32)
+            feeds[self.products] = both.reshape(-1, *each.shape[1:]) if self.merged else both
+        result = self.region.run(self.graph, tokens, feeds)
+        if result.dtype == np.bool_:
+            result = np.where(result, 0.0, -np.inf)
+        wide = np.asarray(result, np.float64)
+        if self.merged and wide.ndim == 3 and len(wide) == BATCH * self.heads:
+            wide = wide.reshape(BATCH, self.heads, *wide.shape[1:])
+        try:
+            whole = np.broadcast_to(wide, (BATCH, self.heads, tokens, tokens))
+        except ValueError as error:
+            raise ForeignError(f"its scores have shape {list(wide.shape)}") from error
+        if not np.array_equal(whole[0], whole[1]):
+            raise ForeignError("its mask depends on the tokens")
+        index = np.arange(tokens)
+        return np.where(index > index[:, None], -np.inf, whole[0]) if self.causal else whole[0]
+
+    def _scale(self, level: Array) -> float:
+        """What products are multiplied by where they are seen."""
+        rng = np.random.default_rng(1)
+        products = rng.choice([-1.0, 1.0], level.shape) * rng.uniform(0.5, 2, level.shape)
+        seen = level - np.diagonal(level, axis1=1, axis2=2)[:, :, None] > -1.0
+        gained = self._run(LEAST, products)[seen] - level[seen]
+        scale = float(np.float32(np.median(gained / products[seen])))
+        if not np.allclose(gained, scale * products[seen], rtol=1e-3, atol=1e-4 * abs(scale)):
+            raise ForeignError("its scores are not proportional to products of queries and keys")
+        return scale
+
+    def _beyond(self, pattern: Pattern) -> Pattern:
+        """The pattern with a window or chunk that the first probe was too short to show."""
+        shown = [pattern, *(_checked(self._run(tokens)) for tokens in self._table_sizes())]
+        shown += [
+            found for value, size in self._sizes() if (found := self._at_size(value, size, pattern))
+        ]
+        limits = {(one.window, one.chunk) for one in shown} - {(0, 0)}
+        if len(limits) > 1:
+            raise ForeignError("it has several windows or chunks")
+        window, chunk = limits.pop() if limits else (0, 0)
+        return replace(pattern, window=window, chunk=chunk)
+
+    def _at_size(self, value: ir.Value, size: Array, pattern: Pattern) -> Pattern | None:
+        """The pattern that a constant makes, from what a small number in its place shows; None
+        if it makes none."""
+        small = np.full_like(size, _SMALL)
+        try:
+            found = _checked(self._run(LEAST, None, {value: small}))
+        except NotRunError:  # a bound of a slice, say
+            return None
+        if (found.window, found.chunk) == (pattern.window, pattern.chunk):
+            return None
+        more = int(size.reshape(())) - _SMALL
+        window, chunk = (one and one + more for one in (found.window, found.chunk))
+        return replace(pattern, window=window, chunk=chunk)
+
+    def _table_sizes(self) -> Iterator[int]:
+        """How many tokens show what the last row of a table [..., N, N] does not see."""
+        for value in self.region.constants:
+            array = value.const_value.numpy() if value.const_value is not None else np.empty(0)
+            if array.ndim < 2 or array.shape[-1] != array.shape[-2] or array.shape[-1] <= LEAST:
+                continue
+            last = array.reshape(-1, *array.shape[-2:])[0, -1]
+            seen = int((last == last[-1]).sum())
+            if not LEAST <= seen < len(last):
+                continue
+            if seen > _MOST:
+                raise ForeignError(f"its mask is a table of a window of {seen} tokens")
+            yield min(seen + 3, len(last))
+
+    def _sizes(self) -> Iterator[tuple[ir.Value, Array]]:
+        """Constants of one number that places of tokens are compared with, and these."""
+        for value in self.region.constants:
+            tensor = value.const_value
+            if (
+                tensor is None
+                or tensor.size != 1
+                or not LEAST < float(tensor.numpy().reshape(())) < 2**31
+            ):
+                continue
+            readers = {use.node for use in value.uses()} & set(self.region.nodes)
+            if any(is_op(node, *_OF_PLACES) for node in readers):
+                yield value, tensor.numpy()
+
+
+def _checked(level: Array) -> Pattern:
+    found = pattern_of(level)
+    if isinstance(found, str):
+        raise ForeignError(found)
+    return found
