@@ -67,9 +67,10 @@ def visible_of(seen: Bool) -> Pattern | str:
     window = int(seen[-1].sum())
     if (seen == (causal & (distance < window))).all():
         return Pattern(window=window)
-    first = next(row for row in index if not seen[row, 0])
-    if (seen == (causal & (index[:, None] // first == index // first))).all():
-        return Pattern(chunk=int(first))
+    apart = np.flatnonzero(~seen[:, 0])
+    chunk = int(apart[0]) if len(apart) else len(seen)
+    if (seen == (causal & (index[:, None] // chunk == index // chunk))).all():
+        return Pattern(chunk=chunk)
     return "what rows see is neither a window nor a chunk"
 
 

@@ -90,7 +90,7 @@ def test_sinks_and_chunks_are_handed_on() -> None:
 @pytest.mark.parametrize(
     ("model", "message"),
     [
-        (standard("is_causal: int = 1", ", m"), "it has a mask or a past"),
+        (standard("is_causal: int = 1", ", m"), "its mask is computed of the input m"),
         (standard("scale: float = 1.0"), "it is not causal"),
         (with_sinks(2), "its sinks have shape [2], not one of 4 heads"),
         (captured("3", "3"), "q, k, v have [4, 3, 3] heads"),
