@@ -28,13 +28,8 @@ from benchmarks.families.page import page
 from benchmarks.families.results import Results
 from optc.child_job import ChildJob
 from optc.errors import OptcError
+from optc.families.survey import ENCODER_HALF, FILE, STAGES, survey_of
 
-ROOT = Path(__file__).resolve().parents[2]
-RESULT = ROOT / "optc/cli/families.json"
-STAGES = (
-    *("built", "imported", "canonical", "reference equal", "planned", "tokens equal"),
-    "int8 gated",
-)
 _MEMORY = 6 << 30
 
 
@@ -46,7 +41,7 @@ def main() -> None:
     parser.add_argument("--again", action="store_true", help="measure what is known, too")
     parser.add_argument("--failed", action="store_true", help="again those that stopped before")
     parser.add_argument("--timeout", type=float, default=400, help="seconds for a type")
-    parser.add_argument("--json", type=Path, default=RESULT)
+    parser.add_argument("--json", type=Path, default=FILE)
     parser.add_argument("--table", type=Path)
     args = parser.parse_args()
     unknown = sorted(set(args.only) - set(MODEL_FOR_CAUSAL_LM_MAPPING_NAMES))
@@ -62,12 +57,12 @@ def main() -> None:
         print(f"{kind}: {(found['stages'] or ['nothing'])[-1]} {found['reason']}", flush=True)
     print(results.summary())
     if args.table is not None:
-        args.table.write_text(page(results.content()))
+        args.table.write_text(page(survey_of(results.content())))
 
 
 def _wanted(known: dict[str, Any], last: str, failed: bool) -> bool:
     """Whether a known type is measured on: to a later stage, or where it failed."""
-    if known["group"] == "encoder half" or last in known["stages"]:
+    if known["group"] == ENCODER_HALF or last in known["stages"]:
         return False
     return failed or not known["reason"]
 
@@ -75,8 +70,8 @@ def _wanted(known: dict[str, Any], last: str, failed: bool) -> bool:
 def measured(kind: str, last: str, timeout_s: float) -> dict[str, Any]:
     """What is proved of a type, by a child that may take so long."""
     found: dict[str, Any] = {"type": kind, "stages": [], "reason": ""}
-    group = "encoder half" if is_encoder_half(kind) else "decoder"
-    if group == "encoder half":
+    group = ENCODER_HALF if is_encoder_half(kind) else "decoder"
+    if group == ENCODER_HALF:
         reason = "an encoder, or half of an encoder-decoder; nobody serves it as a language model"
         return found | {"group": group, "reason": reason}
     job = ChildJob(

@@ -181,7 +181,7 @@ def prove(kind: str, last: str, folder: Path, keep: Callable[[dict[str, Any]], N
         try:
             stage(proof)
         except OptcError as error:
-            proof.found["reason"] = reason_of(error)
+            proof.found["reason"] = reason_of(error).replace(str(proof.source), "the model")
             break
         proof.found["stages"].append(name)
         if name == last:

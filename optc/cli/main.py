@@ -42,6 +42,7 @@ COMMANDS = {
     "report": "report",
     "verify": "verify",
     "recipes": "recipes",
+    "families": "families",
     "passes": "passes",
     "backends": "backends",
     "targets": "targets",

@@ -21,6 +21,9 @@ from optc.importer.model_folder import model_name
 from optc.importer.remote_code import never_ask
 from optc.importer.skeleton import first_line, read_skeleton
 from optc.importer.source_digest import digest_source
+from optc.importer.text_model.buffers import make_scalars_constant, with_stored_buffers
+from optc.importer.text_model.context import read_context
+from optc.importer.text_model.part import text_config, text_tensors
 from optc.importer.tokenizer_files import TOKENIZER_FILES
 
 #: What transformers raises at a config that it cannot make sense of.
@@ -48,18 +51,30 @@ def import_folder(folder: Path, *, allow_remote_code: bool) -> ImportedModel:
     checkpoint = read_tensors(files)
     check_layers_held(config, checkpoint, folder)
     never_ask()
-    built = _build_config(folder, config, allow_remote_code)
-    max_context = _max_context(built, folder)
+    whole = _build_config(folder, config, allow_remote_code)
+    text = text_config(whole)
+    built = whole if text is None else text
+    max_context = read_context(built, folder)
     with quiet():
         skeleton = read_skeleton(built, len(checkpoint), allow_remote_code=allow_remote_code)
+    notes = []
+    if text is not None:
+        held = len(checkpoint)
+        checkpoint = text_tensors(skeleton, checkpoint)
+        notes.append(
+            f"the text part of {config['architectures'][0]}: {held - len(checkpoint)} tensors of "
+            "its other parts are left out"
+        )
     checkpoint, skeleton, warnings = as_parameters(files, checkpoint, skeleton)
+    warnings = [*notes, *warnings]
     matched = match_checkpoint(skeleton, checkpoint)  # before the export, which takes long
     leaves = [leaf for tensor in matched.values() for leaf in tensor.leaves]
     with ThreadPoolExecutor(1, "optc-digest") as pool:
         digest = pool.submit(digest_source, folder, leaves)
         exported = export_decoder(built, allow_remote_code=allow_remote_code)
-    attach_weights(exported.model, skeleton, matched)
-    unused = unused_tensors(skeleton, checkpoint)
+    attach_weights(exported.model, with_stored_buffers(skeleton, checkpoint), matched)
+    make_scalars_constant(exported.model)
+    unused = [n for n in unused_tensors(skeleton, checkpoint) if n not in skeleton.stored]
     if unused:
         warnings.append(f"{len(unused)} tensors of the checkpoint are not used, {unused[0]} first")
     if exported.fixed_rope:
@@ -84,16 +99,8 @@ def import_folder(folder: Path, *, allow_remote_code: bool) -> ImportedModel:
 def _build_config(
     folder: Path, config: dict[str, Any], allow_remote_code: bool
 ) -> PretrainedConfig:
-    architecture = config["architectures"][0]
-    known = set(MODEL_FOR_CAUSAL_LM_MAPPING_NAMES.values())
-    if architecture not in known and not config.get("auto_map"):
-        raise UnsupportedError(
-            f"{architecture} is not a decoder-only language model that transformers knows",
-            where=str(folder / "config.json"),
-            hint="optc imports the classes of transformers' AutoModelForCausalLM",
-        )
     try:
-        return AutoConfig.from_pretrained(
+        built = AutoConfig.from_pretrained(
             folder, local_files_only=True, trust_remote_code=allow_remote_code
         )
     except _REFUSALS as error:
@@ -101,16 +108,16 @@ def _build_config(
             f"transformers does not accept this config: {first_line(error)}",
             where=str(folder / "config.json"),
         ) from error
-
-
-def _max_context(config: PretrainedConfig, folder: Path) -> int:
-    tokens = getattr(config.get_text_config(), "max_position_embeddings", None)
-    if not isinstance(tokens, int) or tokens < 1:
-        raise InputError(
-            "max_position_embeddings is missing: how long may a sequence be?",
+    architecture = config["architectures"][0]
+    known = set(MODEL_FOR_CAUSAL_LM_MAPPING_NAMES.values())
+    if architecture not in known and not config.get("auto_map") and text_config(built) is None:
+        raise UnsupportedError(
+            f"{architecture} is not a decoder-only language model that transformers knows",
             where=str(folder / "config.json"),
+            hint="optc imports the classes of transformers' AutoModelForCausalLM, and the text "
+            "part of models that are made of one and others",
         )
-    return tokens
+    return built
 
 
 def _trained_context(config: PretrainedConfig, max_context: int, folder: Path) -> int:

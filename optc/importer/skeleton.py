@@ -38,13 +38,16 @@ class Skeleton:
     Attributes:
         shapes: Shape of every parameter by name.
         tied: Parameter by the name of another that shares its memory.
-        buffers: Values of the buffers (rotary frequencies and the like) by name.
+        buffers: Values of the buffers (rotary frequencies and the like) by name; of those that the
+            class does not initialize, NaN.
+        stored: Names of buffers that lie in checkpoints.
         conversion: How its checkpoints become its parameters; None if they are those.
     """
 
     shapes: dict[str, tuple[int, ...]]
     tied: dict[str, str]
     buffers: dict[str, npt.NDArray[Any]]
+    stored: frozenset[str] = frozenset()
     conversion: Conversion | None = None
 
 
@@ -107,11 +110,14 @@ def read_skeleton(config: PretrainedConfig, tensors: int, *, allow_remote_code: 
     """
     with torch.device("meta"), _at_most(_SLACK + 2 * tensors):
         twin = build_decoder(config, allow_remote_code=allow_remote_code)
+    shapes = {name: tuple(p.shape) for name, p in twin.named_parameters(remove_duplicate=False)}
+    stored = frozenset(twin.state_dict().keys() - shapes.keys())
     return Skeleton(
-        shapes={name: tuple(p.shape) for name, p in twin.named_parameters(remove_duplicate=False)},
+        shapes=shapes,
         tied=dict(twin.all_tied_weights_keys),
+        stored=stored,
         conversion=Conversion.of(twin),
-        buffers=_buffers(twin),
+        buffers=_buffers(twin, stored),
     )
 
 
@@ -139,8 +145,9 @@ def _at_most(parameters: int) -> Iterator[None]:
 
 
 @torch.no_grad()
-def _buffers(twin: PreTrainedModel) -> dict[str, npt.NDArray[Any]]:
-    """Values of the buffers of a model on the meta device.
+def _buffers(twin: PreTrainedModel, stored: frozenset[str]) -> dict[str, npt.NDArray[Any]]:
+    """Values of the buffers of a model on the meta device; of those that lie in checkpoints
+    (``stored``), what the class starts with, if anything.
 
     transformers computes them again in ``_init_weights`` when it loads a checkpoint, and so do
     we: each module's buffers become real and its parameters stay without memory.
@@ -162,7 +169,7 @@ def _buffers(twin: PreTrainedModel) -> dict[str, npt.NDArray[Any]]:
             setattr(module, name.rsplit(".", 1)[-1], filled.to(buffer.dtype))
         twin._init_weights(module)
         for name, buffer in module.named_buffers(prefix, recurse=False):
-            if buffer.isnan().any():
+            if buffer.isnan().any() and name not in stored:
                 raise UnsupportedError(
                     "a buffer that the model's class does not initialize", where=name
                 )

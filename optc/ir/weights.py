@@ -193,6 +193,18 @@ def take_rows(weight: LazyWeight, kept: Array) -> LazyWeight:
     )
 
 
+def rows_from(weight: LazyWeight, first: int) -> LazyWeight:
+    """The rows of a weight from ``first`` on."""
+    read = weight.read_rows
+    return LazyWeight(
+        lambda start, stop: read(first + start, first + stop),
+        (weight.rows_shape[0] - first, *weight.rows_shape[1:]),
+        weight.dtype,
+        weight.name or "",
+        transposed=weight.transposed,
+    )
+
+
 def permute_rows(weight: LazyWeight, order: Array) -> LazyWeight:
     """Rows of a weight in any order; of a tile, those that lie close together are read at once.
 

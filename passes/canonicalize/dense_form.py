@@ -13,7 +13,8 @@ from optc.passes.canonicalize.dataflow import MISS, axis_of, dims, rank, uses
 
 _ARITHMETIC = ("Add", "Sub", "Mul", "Div", "Pow", "Neg", "Abs", "Reciprocal", "Sqrt", "Min", "Max")
 _FUNCTIONS = ("Tanh", "Sigmoid", "Gelu", "Relu", "Erf", "Exp", "Cos", "Sin", "Softplus", "Clip")
-_ELEMENT_WISE = frozenset({*_ARITHMETIC, *_FUNCTIONS, "Cast", "Identity"})
+_STEPS = ("Floor", "Log", "Greater", "GreaterOrEqual", "Less", "LessOrEqual", "Not", "Where")
+_ELEMENT_WISE = frozenset({*_ARITHMETIC, *_FUNCTIONS, *_STEPS, "Cast", "Identity"})
 _TOKEN_WISE = frozenset(
     {"RMSNormalization", "LayerNormalization", "RotaryEmbedding", "Unsqueeze", "Squeeze"}
 )

@@ -11,12 +11,14 @@ import onnx_ir as ir
 
 from optc.ir.functions import is_op
 from optc.ir.graph import add_initializer, remove_unused
-from optc.ir.weights import Array, LazyWeight, as_lazy
+from optc.ir.weights import Array, LazyWeight, as_lazy, rows_from
 from optc.passes.canonicalize.dataflow import (
     dims,
     emit,
     miss,
     operand,
+    orders,
+    producer,
     rank,
     scalar,
     substitute,
@@ -39,6 +41,7 @@ class FoldWeights(Pass):
     2. ``Transpose`` of a 2-D weight -> the weight seen the other way round.
     3. ``Cast`` to float32, and ``Add Sub Mul Div`` of a weight and a constant scalar
        (``1 + weight`` of a norm) -> applied to the rows as they are read.
+    4. ``Gather`` of a weight's rows at indices + a constant -> of the rows from the constant on.
     """
 
     name: ClassVar[str] = "fold-weights"
@@ -54,6 +57,8 @@ class FoldWeights(Pass):
                 _fold_transpose(model.graph, node, report)
             elif is_op(node, "Cast", *_ARITHMETIC):
                 _fold_arithmetic(model.graph, node, report)
+            elif is_op(node, "Gather"):
+                _fold_offset(model.graph, node, report)
         remove_unused(model)
         return report
 
@@ -114,6 +119,24 @@ def _fold_arithmetic(graph: ir.Graph, node: ir.Node, report: PassReport) -> None
         return
     _replace(graph, node, folded, ".folded")
     report.add("arithmetic")
+
+
+def _fold_offset(graph: ir.Graph, node: ir.Node, report: PassReport) -> None:
+    """Legal case 4; learned positions begin behind rows that stand for something else."""
+    table, weight = operand(node, 0), weight_of(node.inputs[0])
+    add = producer(node.inputs[1], "Add")
+    if weight is None or weight.transposed or add is None or node.attributes.get_int("axis", 0):
+        return
+    for indices, other in orders(add):
+        offset = scalar(other)
+        if offset is None or not 0 < offset < weight.rows_shape[0]:
+            continue
+        rows = rows_from(weight, int(offset))
+        value = add_initializer(graph, rows, f"{table.name}.from_{int(offset)}")
+        node.replace_input_with(0, value)
+        node.replace_input_with(1, indices)
+        report.add("offset")
+        return
 
 
 def _replace(graph: ir.Graph, node: ir.Node, weight: LazyWeight, suffix: str) -> None:

@@ -33,8 +33,14 @@ _ELEMENT_WISE = (
     "Exp",
     "Erf",
 )
-_ACTIVATIONS = ("Tanh", "Sigmoid", "Gelu", "Relu", "Swish", "Cos", "Sin")
-_ANY_RANK = frozenset((*_ELEMENT_WISE, *_ACTIVATIONS, "Cast", "Identity", "MatMul", "Constant"))
+_ACTIVATIONS = ("Tanh", "Sigmoid", "Gelu", "Relu", "Softplus", "Swish", "Cos", "Sin")
+_STEPS = (
+    *("Min", "Max", "Clip", "Floor", "Log", "Where", "Not"),
+    *("Greater", "GreaterOrEqual", "Less", "LessOrEqual"),
+)
+_ANY_RANK = frozenset(
+    (*_ELEMENT_WISE, *_ACTIVATIONS, *_STEPS, "Cast", "Identity", "MatMul", "Constant")
+)
 #: Standard operators with an ``axis`` attribute that must mean the last axis.
 _AXIS = frozenset({"Split", "Concat", "RMSNormalization", "LayerNormalization", "Softmax"})
 #: Operators of ours that are token-wise whatever the rank.

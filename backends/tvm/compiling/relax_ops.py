@@ -14,19 +14,29 @@ _UNARY: dict[str, Callable[[Any], Any]] = {
     "cos": relax.op.cos,
     "erf": relax.op.erf,
     "exp": relax.op.exp,
+    "floor": relax.op.floor,
     "gelu": relax.op.nn.gelu,
     "gelu_tanh": relax.op.nn.gelu_tanh,
+    "log": relax.op.log,
+    "logical_not": relax.op.logical_not,
     "negative": relax.op.negative,
     "relu": relax.op.nn.relu,
     "sigmoid": relax.op.sigmoid,
     "silu": relax.op.nn.silu,
     "sin": relax.op.sin,
+    "softplus": relax.op.nn.softplus,
     "sqrt": relax.op.sqrt,
     "tanh": relax.op.tanh,
 }
 _BINARY: dict[str, Callable[[Any, Any], Any]] = {
     "add": relax.op.add,
     "divide": relax.op.divide,
+    "greater": relax.op.greater,
+    "greater_equal": relax.op.greater_equal,
+    "less": relax.op.less,
+    "less_equal": relax.op.less_equal,
+    "maximum": relax.op.maximum,
+    "minimum": relax.op.minimum,
     "multiply": relax.op.multiply,
     "power": relax.op.power,
     "subtract": relax.op.subtract,
@@ -36,7 +46,8 @@ _BINARY: dict[str, Callable[[Any, Any], Any]] = {
 def relax_call(call: Call, operands: list[Any]) -> Any:
     """The Relax expression of ``call``, whose kernel is ``relax.<op>``.
 
-    Binary operators may state one operand as a float: ``left`` or ``right`` of the config.
+    Binary operators and ``where`` may state an operand as a float: ``left`` or ``right`` of the
+    config.
     """
     name = call.kernel.removeprefix("relax.")
     if name in _UNARY:
@@ -48,6 +59,8 @@ def relax_call(call: Call, operands: list[Any]) -> Any:
         return relax.op.astype(operands[0], call.config["dtype"])
     if name == "expand_dims":
         return relax.op.expand_dims(operands[0], call.config["axis"])
+    if name == "where":
+        return relax.op.where(operands[0], *_sides(call, operands[1:]))
     if name == "concat":
         return relax.op.concat(operands, axis=-1)
     if name == "slice":
@@ -58,8 +71,9 @@ def relax_call(call: Call, operands: list[Any]) -> Any:
 
 
 def _sides(call: Call, operands: list[Any]) -> tuple[Any, Any]:
-    if "left" in call.config:
-        return relax.const(call.config["left"], "float32"), operands[0]
-    if "right" in call.config:
-        return operands[0], relax.const(call.config["right"], "float32")
-    return operands[0], operands[1]
+    rest = list(operands)
+    left, right = (
+        relax.const(call.config[side], "float32") if side in call.config else rest.pop(0)
+        for side in ("left", "right")
+    )
+    return left, right

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import onnx_ir as ir
 
 from optc.backends.tvm.lowering.walk import DTYPES, Handler, Lowering, Refused, width_of
@@ -12,19 +14,31 @@ _UNARY = {
     "Cos": "cos",
     "Erf": "erf",
     "Exp": "exp",
+    "Floor": "floor",
+    "Log": "log",
     "Neg": "negative",
+    "Not": "logical_not",
     "Relu": "relu",
     "Sigmoid": "sigmoid",
     "Sin": "sin",
+    "Softplus": "softplus",
     "Sqrt": "sqrt",
     "Tanh": "tanh",
 }
 _BINARY = {
     "Add": "add",
     "Div": "divide",
+    "Max": "maximum",
+    "Min": "minimum",
     "Mul": "multiply",
     "Pow": "power",
     "Sub": "subtract",
+}
+_COMPARISONS = {
+    "Greater": "greater",
+    "GreaterOrEqual": "greater_equal",
+    "Less": "less",
+    "LessOrEqual": "less_equal",
 }
 #: Those that have a vectorized kernel for float32 rows; the rest is left to TVM's lowering.
 _ROW_KERNELS = {
@@ -74,6 +88,12 @@ def _gelu(lowering: Lowering, node: ir.Node) -> None:
     lowering.tensors[node.outputs[0]] = out
 
 
+def _reciprocal(lowering: Lowering, node: ir.Node) -> None:
+    x = lowering.tensor(node.inputs[0])
+    (out,) = lowering.call("relax.divide", {"left": 1.0}, [x], [(x.dtype, x.shape)])
+    lowering.tensors[node.outputs[0]] = out
+
+
 def _softcap(lowering: Lowering, node: ir.Node) -> tuple[list[ir.Node], float] | None:
     """The Tanh and Mul behind a Div that make ``c * tanh(x / c)``, and c."""
     cap = lowering.scalar(node.inputs[1])
@@ -103,7 +123,8 @@ def _binary(lowering: Lowering, node: ir.Node) -> None:
 
 def _binary_value(lowering: Lowering, node: ir.Node) -> Tensor:
     scalars = [lowering.scalar(v) for v in node.inputs]
-    name = f"relax.{_BINARY[node.op_type]}"
+    compares = node.op_type in _COMPARISONS
+    name = f"relax.{_COMPARISONS.get(node.op_type) or _BINARY[node.op_type]}"
     for side, index in (("right", 1), ("left", 0)):
         constant = scalars[index]
         if constant is not None:
@@ -112,13 +133,47 @@ def _binary_value(lowering: Lowering, node: ir.Node) -> Tensor:
                 raise Refused(f"arithmetic on {x.dtype}")
             if node.op_type == "Mul" and _is_rows(x):
                 return _kernel(lowering, "scale", constant, x)
-            return lowering.call(name, {side: constant}, [x], [(x.dtype, x.shape)])[0]
+            dtype = "bool" if compares else x.dtype
+            return lowering.call(name, {side: constant}, [x], [(dtype, x.shape)])[0]
     a, b = lowering.tensor(node.inputs[0]), lowering.tensor(node.inputs[1])
     if _is_rows(a, b) and node.op_type in _ROW_KERNELS:
         return _kernel(lowering, _ROW_KERNELS[node.op_type], 0.0, a, b)
     if a.dtype != b.dtype:
         raise Refused(f"operands of types {a.dtype} and {b.dtype}")
-    return lowering.call(name, {}, [a, b], [(a.dtype, _broadcast(a, b))])[0]
+    dtype = "bool" if compares else a.dtype
+    return lowering.call(name, {}, [a, b], [(dtype, _broadcast(a, b))])[0]
+
+
+def _clip(lowering: Lowering, node: ir.Node) -> None:
+    """Maximum with the lower bound, minimum with the upper one, where they are given."""
+    value = lowering.tensor(node.inputs[0])
+    for index, name in ((1, "relax.maximum"), (2, "relax.minimum")):
+        bound = node.inputs[index] if index < len(node.inputs) else None
+        if bound is None:
+            continue
+        constant = lowering.scalar(bound)
+        if constant is None or value.dtype != "float32":
+            raise Refused("Clip needs constant bounds, on float32")
+        (value,) = lowering.call(name, {"right": constant}, [value], [("float32", value.shape)])
+    lowering.tensors[node.outputs[0]] = value
+
+
+def _where(lowering: Lowering, node: ir.Node) -> None:
+    condition = lowering.tensor(node.inputs[0])
+    config: dict[str, float] = {}
+    operands = [condition]
+    shape = condition.shape
+    for side, value in zip(("left", "right"), node.inputs[1:], strict=True):
+        constant = lowering.scalar(value)
+        if constant is not None:
+            config[side] = constant
+            continue
+        operands.append(lowering.tensor(value))
+        if operands[-1].dtype != "float32":
+            raise Refused(f"a choice between values of {operands[-1].dtype}")
+        shape = _broadcast(operands[-1], replace(condition, shape=shape))
+    (out,) = lowering.call("relax.where", config, operands, [("float32", shape)])
+    lowering.tensors[node.outputs[0]] = out
 
 
 def _broadcast(a: Tensor, b: Tensor) -> tuple[Dim, ...]:
@@ -218,7 +273,10 @@ def _concat(lowering: Lowering, node: ir.Node) -> None:
 
 HANDLERS = {
     **{("", op): Handler(_unary) for op in _UNARY},
-    **{("", op): Handler(_binary) for op in _BINARY},
+    **{("", op): Handler(_binary) for op in (*_BINARY, *_COMPARISONS)},
+    ("", "Clip"): Handler(_clip),
+    ("", "Reciprocal"): Handler(_reciprocal),
+    ("", "Where"): Handler(_where),
     ("", "Gelu"): Handler(_gelu),
     ("", "Cast"): Handler(_cast),
     ("", "Constant"): Handler(_constant),

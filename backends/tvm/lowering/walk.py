@@ -26,6 +26,7 @@ DTYPES = {
     ir.DataType.INT32: "int32",
     ir.DataType.INT64: "int64",
     ir.DataType.INT8: "int8",
+    ir.DataType.BOOL: "bool",
 }
 #: Integers of which the kernels keep one sum (of an activation row).
 SUM_WIDTH = 32

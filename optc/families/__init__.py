@@ -1,0 +1,1 @@
+"""What was proved about each causal-LM type of transformers, as the survey found it."""

@@ -1,0 +1,37 @@
+"""How long a sequence a model is right for, by the names that configurations have for it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from transformers import PretrainedConfig
+
+from optc.errors import InputError
+
+#: The first that a configuration has is the model's own.
+_NAMES = (
+    "max_position_embeddings",
+    "max_seq_len",
+    "seq_length",
+    "n_positions",
+    "max_sequence_length",
+    "model_max_length",
+)
+
+
+def read_context(config: PretrainedConfig, folder: Path) -> int:
+    """Longest sequence in tokens.
+
+    Raises:
+        InputError: The configuration of the model in ``folder`` does not say.
+    """
+    text = config.get_text_config()
+    stated = {name: getattr(text, name, None) for name in _NAMES}
+    tokens = next((value for value in stated.values() if value is not None), None)
+    if not isinstance(tokens, int) or tokens < 1:
+        raise InputError(
+            "max_position_embeddings is missing: how long may a sequence be?",
+            where=str(folder / "config.json"),
+            hint='add "max_position_embeddings": the number of tokens that it was trained for',
+        )
+    return tokens

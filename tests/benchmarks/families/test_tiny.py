@@ -1,0 +1,48 @@
+"""Configurations at tiny size keep every kind of layer."""
+
+from __future__ import annotations
+
+import transformers
+
+from benchmarks.families.tiny import (
+    HIDDEN,
+    VOCABULARY,
+    chosen_layers,
+    layer_kinds,
+    missing_kinds,
+    shrunk,
+    tiny_config,
+)
+
+
+def test_layers_are_chosen_so_that_every_kind_is_there() -> None:
+    kinds = [("a", 1)] * 5 + [("b", 1)] + [("a", 1)] * 5 + [("b", 0)]
+    assert chosen_layers(kinds) == [0, 5, 11]
+    assert chosen_layers([("a",)] * 9) == [0, 1, 2]
+
+
+def test_a_model_of_several_kinds() -> None:
+    config = tiny_config("gemma3_text")
+    assert layer_kinds(config) == ["full_attention", "sliding_attention"]
+    assert missing_kinds("gemma3_text", config) == []
+    assert len(config.layer_types) == config.num_hidden_layers == 3
+
+
+def test_sub_configurations_are_shrunk_too() -> None:
+    config = tiny_config("gemma3")
+    assert config.text_config.hidden_size == config.vision_config.hidden_size == HIDDEN
+
+
+def test_what_is_asked_for_goes_before() -> None:
+    config = shrunk(transformers.LlamaConfig, {"hidden_size": 32})
+    assert (config.hidden_size, config.vocab_size, config.num_key_value_heads) == (
+        32,
+        VOCABULARY,
+        2,
+    )
+    assert missing_kinds("llama", config) == []
+
+
+def test_a_lost_kind_is_told() -> None:
+    config = transformers.Gemma3TextConfig(num_hidden_layers=1, layer_types=["sliding_attention"])
+    assert missing_kinds("gemma3_text", config) == ["full_attention"]
