@@ -15,19 +15,16 @@ measured again, unless ``--again``. ``--table`` writes the page ``docs/families.
 from __future__ import annotations
 
 import argparse
-import json
 import sys
-import tempfile
 from pathlib import Path
 from typing import Any
 
 from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
 
+from benchmarks.families.child import measured
 from benchmarks.families.encoders import is_encoder_half
 from benchmarks.families.page import page
 from benchmarks.families.results import Results
-from optc.child_job import ChildJob
-from optc.errors import OptcError
 from optc.families.survey import ENCODER_HALF, FILE, STAGES, survey_of
 
 _MEMORY = 6 << 30
@@ -52,7 +49,7 @@ def main() -> None:
         known = results.get(kind)
         if known is not None and not args.again and not _wanted(known, args.last, args.failed):
             continue
-        found = measured(kind, args.last, args.timeout)
+        found = _found(kind, args.last, args.timeout)
         results.put(kind, found)
         print(f"{kind}: {(found['stages'] or ['nothing'])[-1]} {found['reason']}", flush=True)
     print(results.summary())
@@ -67,27 +64,12 @@ def _wanted(known: dict[str, Any], last: str, failed: bool) -> bool:
     return failed or not known["reason"]
 
 
-def measured(kind: str, last: str, timeout_s: float) -> dict[str, Any]:
-    """What is proved of a type, by a child that may take so long."""
-    found: dict[str, Any] = {"type": kind, "stages": [], "reason": ""}
-    group = ENCODER_HALF if is_encoder_half(kind) else "decoder"
-    if group == ENCODER_HALF:
-        reason = "an encoder, or half of an encoder-decoder; nobody serves it as a language model"
-        return found | {"group": group, "reason": reason}
-    job = ChildJob(
-        "benchmarks.families.child", "the model", kind, "see the child's last lines", timeout_s
-    )
-    with tempfile.TemporaryDirectory(prefix="optc-survey-") as folder:
-        kept = Path(folder) / "kept.json"
-        request = {"type": kind, "last": last, "kept": str(kept)}
-        try:
-            found = job.run(json.dumps(request), _MEMORY)
-        except OptcError as error:
-            found = json.loads(kept.read_text()) if kept.exists() else found
-            message = str(error.to_json()["message"])
-            stage = found.pop("trying", "start")
-            found["reason"] = f"{stage}: {message.rsplit(' | ', 1)[-1]}"
-    return found | {"group": group}
+def _found(kind: str, last: str, timeout_s: float) -> dict[str, Any]:
+    """The entry of a type."""
+    if is_encoder_half(kind):
+        reason = "an encoder, or half of an encoder-decoder"
+        return {"stages": [], "reason": reason, "group": ENCODER_HALF}
+    return measured(kind, last, timeout_s, _MEMORY) | {"group": "decoder"}
 
 
 if __name__ == "__main__":

@@ -1,33 +1,73 @@
-"""The survey's child process: one type, so that a crash, a hang or greed for memory is its own."""
+"""A child process for one type, so that a crash, a hang or greed for memory is its own.
+
+It is forked from this process, which has imported what is slow to import and runs no thread.
+"""
 
 from __future__ import annotations
 
 import json
+import multiprocessing
+import os
 import sys
 import tempfile
+import time
+from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
 
 import torch
 
 from benchmarks.families.stages import prove
-from optc.child_job import answer
+from optc.child_job import anonymous_bytes
+
+_POLL_S = 0.2
+#: Last lines of a dead child's output among which its error is looked for.
+_QUOTED_LINES = 3
 
 
-def work(request: str) -> dict[str, Any]:
-    """Prove what ``request`` asks for; what is known so far is kept in a file of its own."""
-    asked = json.loads(request)
-    kept = Path(asked["kept"])
+def measured(kind: str, last: str, timeout_s: float, max_bytes: int) -> dict[str, Any]:
+    """What is proved of a type, up to the stage ``last``, by a child that may take so much time
+    and memory; where it dies, what it had proved by then, and why it died."""
+    with tempfile.TemporaryDirectory(prefix="optc-families-") as name:
+        folder = Path(name)
+        kept, log = folder / "kept.json", folder / "log"
+        fork = multiprocessing.get_context("fork")
+        process = fork.Process(target=_work, args=(kind, last, folder, kept, log))
+        process.start()
+        ending = _watch(process, time.monotonic() + timeout_s, max_bytes)
+        found: dict[str, Any] = {"stages": [], "reason": "start"}
+        if kept.exists():
+            found = json.loads(kept.read_text())
+        stage = found.pop("trying", "")
+        if stage:
+            lines = log.read_text(errors="replace").strip().splitlines()[-_QUOTED_LINES:]
+            said = next((line.strip() for line in reversed(lines) if ": " in line), "")
+            found["reason"] = f"{stage}: {ending or said.replace(name, 'the folder')}"
+        return found
+
+
+def _work(kind: str, last: str, folder: Path, kept: Path, log: Path) -> None:
+    """In the child: prove, and keep what is known after each stage."""
+    output = os.open(log, os.O_CREAT | os.O_WRONLY)
+    for stream in (1, 2):
+        os.dup2(output, stream)
+    sys.stdout, sys.stderr = os.fdopen(1, "w"), os.fdopen(2, "w")
     torch.set_num_threads(1)
-
-    def keep(found: dict[str, Any]) -> None:
-        kept.write_text(json.dumps(found))
-
-    with tempfile.TemporaryDirectory(prefix="optc-families-") as folder:
-        prove(asked["type"], asked["last"], Path(folder), keep)
-    found: dict[str, Any] = json.loads(kept.read_text())
-    return found
+    prove(kind, last, folder, lambda found: kept.write_text(json.dumps(found)))
 
 
-if __name__ == "__main__":
-    sys.exit(answer(sys.argv[1:], work))
+def _watch(process: BaseProcess, end: float, max_bytes: int) -> str:
+    """Wait for the child; why it was stopped, or nothing if it ended itself."""
+    while process.is_alive():
+        process.join(_POLL_S)
+        reason = ""
+        if time.monotonic() > end:
+            reason = "it takes too long"
+        elif process.pid and anonymous_bytes(process.pid) > max_bytes:
+            reason = f"it takes more than {max_bytes >> 30} GiB"
+        if reason:
+            process.kill()
+            process.join()
+            return reason
+    code = process.exitcode or 0
+    return f"it was killed by signal {-code}" if code < 0 else ""

@@ -33,9 +33,8 @@ class Results:
     def put(self, kind: str, found: dict[str, Any]) -> None:
         """Write an entry; the file is read again, for another part may be measured meanwhile."""
         content = self.content()
-        entry = {key: value for key, value in found.items() if key != "type"}
         content["transformers"] = version("transformers")
-        content["types"] = dict(sorted({**content["types"], kind: entry}.items()))
+        content["types"] = dict(sorted({**content["types"], kind: found}.items()))
         self._path.write_text(json.dumps(content, indent=1) + "\n")
 
     def summary(self) -> str:

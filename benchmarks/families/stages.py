@@ -174,7 +174,7 @@ def prove(kind: str, last: str, folder: Path, keep: Callable[[dict[str, Any]], N
         keep: Told what is known after each stage: stages that hold, and why the next does not.
     """
     proof = Proof(kind, folder)
-    proof.found = {"type": kind, "stages": [], "reason": ""}
+    proof.found = {"stages": [], "reason": ""}
     for name, stage in STAGES.items():
         proof.found["trying"] = name
         keep(proof.found)

@@ -12,7 +12,7 @@ from typing import Any
 from transformers import CONFIG_MAPPING, PretrainedConfig
 
 #: Layers of a tiny model, if its kinds do not need more.
-LAYERS = 3
+LAYERS = 2
 MOST_LAYERS = 6
 VOCABULARY = 160
 CONTEXT = 128
@@ -85,12 +85,22 @@ _OWN: dict[str, dict[str, Any]] = {
     "dbrx": {"attn_config": {"kv_n_heads": 2}, "ffn_config": {"ffn_hidden_size": 96}},
     "deepseek_v2": {"topk_method": "greedy"},
     "diffllama": {"num_key_value_heads": 2},
-    "gpt_neo": {"attention_types": [[["global", "local"], 2]], "num_layers": 4},
+    "bamba": {"mamba_d_head": 32},
+    "granitemoehybrid": {"mamba_d_head": 32},
+    "mamba2": {"num_heads": 8},
+    "gpt_neo": {
+        "attention_types": [[["global", "local"], 2]],
+        "attention_layers": ["global", "local"] * 2,
+        "num_layers": 4,
+        "num_heads": 4,
+    },
     "gpt_neox_japanese": {"intermediate_multiple_size": 2},
     "gptj": {"rotary_dim": 8},
     "codegen": {"rotary_dim": 8},
     "jamba": {"attn_layer_period": 2, "attn_layer_offset": 1, "num_hidden_layers": 4},
-    "llama4_text": {"no_rope_layers": [1, 0, 1, 1], "num_hidden_layers": 4},
+    "dory": {"num_hidden_layers": 2},
+    "dots3_note": {"text_config": {"num_key_value_heads": 4}},
+    "dots3_note_text": {"num_key_value_heads": 4},
     "mpt": {"attn_config": {"alibi": True}},
     "phi3": {"rope_parameters": {"rope_type": "default", "rope_theta": 1e4}},
     "smollm3": {"no_rope_layers": [1, 0, 1], "num_hidden_layers": 3},
@@ -109,16 +119,28 @@ def tiny_config(kind: str) -> PretrainedConfig:
 def shrunk(config: type[PretrainedConfig], own: dict[str, Any]) -> PretrainedConfig:
     """A configuration of a class with all of `SIZES`, its sub-configurations likewise."""
     default = config()
-    return config(**(_changes(default) | own))
+    return config(**_merged(_changes(default), own))
+
+
+def _merged(changes: dict[str, Any], own: dict[str, Any]) -> dict[str, Any]:
+    """``own`` before ``changes``, in sub-configurations too."""
+    merged = dict(changes)
+    for key, value in own.items():
+        inner = merged.get(key)
+        nested = isinstance(inner, dict) and isinstance(value, dict)
+        merged[key] = _merged(inner, value) if nested else value
+    return merged
 
 
 def _changes(default: PretrainedConfig) -> dict[str, Any]:
     values = {k: v for k, v in default.to_dict().items() if v is not None}
     changes: dict[str, Any] = {}
     for key, value in values.items():
-        inner = getattr(default, key, None)
+        inner = vars(default).get(key)
         if isinstance(inner, PretrainedConfig):
             changes[key] = _changes(inner)
+        elif key == "rope_parameters":
+            changes[key] = _shorter(value)
         elif key in _IDS:
             changes[key] = _IDS[key]
         elif key.endswith(("_token_id", "_token_index")) and isinstance(value, int):
@@ -126,6 +148,14 @@ def _changes(default: PretrainedConfig) -> dict[str, Any]:
         elif key in SIZES and isinstance(value, int) and not isinstance(value, bool):
             changes[key] = min(value, SIZES[key]) if SIZES[key] <= 2 else SIZES[key]
     return changes | _layers(values)
+
+
+def _shorter(rope: dict[str, Any]) -> dict[str, Any]:
+    """Rotary options whose trained context is within the tiny one."""
+    changed = {k: _shorter(v) if isinstance(v, dict) else v for k, v in rope.items()}
+    if "original_max_position_embeddings" in changed:
+        changed["original_max_position_embeddings"] = CONTEXT // 2
+    return changed
 
 
 def _layers(values: dict[str, Any]) -> dict[str, Any]:

@@ -68,7 +68,7 @@ class Probes:
         self._names = dims(depends.positions)
         behind, self.trig = _walk(region.of_positions, TRIG)
         before, _ = _walk([operand(node, 0) for node in self.trig])
-        self._shaped = _shaped({*region.nodes, *behind, *before}, self.source)
+        self._shaped = _shaped({*region.nodes, *behind, *before}, (self.source, self._positions))
         given = [depends.positions, *self._shaped, self.source]
         order = {node: index for index, node in enumerate(model.graph)}
 
@@ -148,8 +148,8 @@ def _walk(
     return nodes, list(ends)
 
 
-def _shaped(nodes: set[ir.Node], source: ir.Value) -> list[ir.Value]:
-    """Values from outside of which ``nodes`` read no more than the shape."""
+def _shaped(nodes: set[ir.Node], given: tuple[ir.Value, ...]) -> list[ir.Value]:
+    """Values from outside, but for ``given``, of which ``nodes`` read no more than the shape."""
     read = [operand(node, 0) for node in nodes if is_op(node, "Shape")]
-    outside = [v for v in read if v.producer() not in nodes and v is not source]
+    outside = [v for v in read if v.producer() not in nodes and v not in given]
     return list(dict.fromkeys(outside))
