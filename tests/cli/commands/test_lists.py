@@ -1,4 +1,4 @@
-"""recipes, passes, backends, targets."""
+"""recipes, families, passes, backends, targets."""
 
 from __future__ import annotations
 
@@ -60,3 +60,14 @@ def test_a_reason_that_targets_share_stands_once_below(
     assert out.count("it needs a CUDA") == 1
     assert "x86-64-v4-vnni: it needs avx2" not in note
     assert "x86-64-v4-vnni: it needs avx512_vnni" in note
+
+
+def test_families(optc: Optc) -> None:
+    value = optc("families", "--json").json
+    families = {family["type"]: family for family in value["families"]}
+    assert "tokens equal" in families["llama"]["proved"]
+    assert {"tvm", "onnxruntime", "tensorrt", "tvm-cuda"} <= set(families["llama"]["engines"])
+    assert families["bert"]["group"] == "encoder half"
+    out = optc("families").out
+    assert f"types of transformers {value['transformers']}: imported" in " ".join(out.split())
+    assert "that transformers lists as causal" in " ".join(out.split())

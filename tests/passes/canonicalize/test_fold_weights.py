@@ -98,3 +98,26 @@ def test_gemm_is_a_linear_layer() -> None:
     assert scaled.skipped[0].endswith(
         "a Gemm with alpha, beta or transA is not a linear layer I know"
     )
+
+
+@pytest.mark.parametrize("order", ["ids, two", "two, ids"])
+def test_rows_behind_an_offset(order: str) -> None:
+    nodes = f"late = Add ({order}) y = Gather <axis: int = 0> (w, late)"
+    signature = "(int64[B,S] ids) => (float[B,S,6] y)"
+
+    def model() -> ir.Model:
+        return exported(signature, nodes, {"w": f32(8, 6)}, {"two": np.array(2)})
+
+    found = model()
+    text, report = after(found, FoldWeights())
+    assert text == "y = Gather <axis = 0> (w.from_2, ids)"
+    assert report.details == {"offset": 1}
+    np.testing.assert_array_equal(weight(found, "w.from_2").read_rows(1, 3), f32(8, 6)[3:5])
+    assert unchanged(model(), {"ids": np.array([[0, 5, 3]])}, FoldWeights()) == 0
+
+
+def test_offsets_beyond_the_table_stay() -> None:
+    nodes = "late = Add (ids, ten) y = Gather <axis: int = 0> (w, late)"
+    constants = {"ten": np.array(10)}
+    model = exported("(int64[B,S] ids) => (float[B,S,6] y)", nodes, {"w": f32(8, 6)}, constants)
+    assert FoldWeights().run(model).count == 0
