@@ -24,9 +24,7 @@ def text_config(config: PretrainedConfig) -> PretrainedConfig | None:
     return None if alone == MODEL_FOR_CAUSAL_LM_MAPPING_NAMES.get(config.model_type) else text
 
 
-def text_tensors(
-    skeleton: Skeleton, checkpoint: Mapping[str, Tensor]
-) -> dict[str, Tensor]:
+def text_tensors(skeleton: Skeleton, checkpoint: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """The tensors of a wrapper's checkpoint that its decoder has, named as in the decoder's class.
 
     The decoder's embedding tells under which prefix a wrapper keeps it.

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from optc.runtime.speculative.planning import costs_cache
 from optc.cache_folder import cache_folder
+from optc.runtime.speculative.planning import costs_cache
 from optc.runtime.speculative.planning.costs_cache import CostsCache
 
 VALUE = {"seconds": [0.5, 1.5]}
