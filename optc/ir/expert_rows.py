@@ -41,6 +41,25 @@ def expert_vector(bias: LazyWeight, *, interleaved: bool = False) -> LazyWeight:
     return LazyWeight(read, (count * n,), ir.DataType(bias.dtype), bias.name or "")
 
 
+def scale_experts(weight: LazyWeight, factors: LazyWeight) -> LazyWeight:
+    """Rows [E * N, ...] of experts, those of each times its factor [E]."""
+    total, count = weight.rows_shape[0], factors.rows_shape[0]
+    each = total // count
+
+    def read(start: int, stop: int) -> Array:
+        rows = weight.read_rows(start, stop)
+        own = np.asarray(factors.read_rows(0, count))[np.arange(start, stop) // each]
+        return rows * own.reshape(-1, *[1] * (rows.ndim - 1)).astype(rows.dtype)
+
+    return LazyWeight(
+        read,
+        weight.rows_shape,
+        ir.DataType(weight.dtype),
+        weight.name or "",
+        transposed=weight.transposed,
+    )
+
+
 def _stack(weight: LazyWeight) -> StackedWeight:
     """``weight`` [E, N, K] as a stack; one that is read by whole matrices stays so."""
     if isinstance(weight, StackedWeight):

@@ -6,7 +6,7 @@ import numpy as np
 import onnx_ir as ir
 import pytest
 
-from optc.ir.expert_rows import expert_rows, expert_vector
+from optc.ir.expert_rows import expert_rows, expert_vector, scale_experts
 from optc.ir.stacked_weights import StackedWeight
 from optc.ir.weights import LazyWeight
 from tests.support.ir_text import Array, f32
@@ -48,3 +48,12 @@ def test_vector(interleaved: bool) -> None:
     np.testing.assert_array_equal(vector.numpy(), want.ravel())
     for start, stop in ((0, 1), (2, 9), (5, 13), (17, 18)):
         np.testing.assert_array_equal(vector.read_rows(start, stop), want.ravel()[start:stop])
+
+
+@pytest.mark.parametrize("width", [(), (K,)])
+def test_rows_times_factors(width: tuple[int, ...]) -> None:
+    rows, factors = f32(E * N, *width), f32(E)
+    scaled = scale_experts(whole(rows), whole(factors))
+    want = (rows.reshape(E, N, -1) * factors[:, None, None]).reshape(rows.shape)
+    np.testing.assert_array_equal(scaled.numpy(), want)
+    np.testing.assert_array_equal(scaled.read_rows(4, 9), want[4:9])

@@ -10,12 +10,22 @@ import numpy as np
 import onnx_ir as ir
 from onnx.reference import ReferenceEvaluator
 
-from optc.ir.expert_rows import expert_vector
+from optc.ir.expert_rows import expert_vector, scale_experts
+from optc.ir.experts import find_expert_linear
 from optc.ir.functions import DOMAIN, is_op, make_node
 from optc.ir.graph import add_initializer, constant, constant_ints, remove_unused
 from optc.ir.linear import linear_of
 from optc.ir.weights import as_lazy
-from optc.passes.canonicalize.dataflow import dims, insert, miss, operand, scalar, substitute
+from optc.passes.canonicalize.dataflow import (
+    dims,
+    insert,
+    miss,
+    operand,
+    orders,
+    producer,
+    scalar,
+    substitute,
+)
 from optc.passes.canonicalize.experts.routing import Float32, Hints, Index, recognize
 from optc.pipeline.base import Pass, PassReport
 
@@ -50,7 +60,8 @@ class _Router:
 class FindRouter(Pass):
     """Whatever lies between a linear layer and the experts and weights of ``optc::ExpertMatMul``
     and ``optc::CombineExperts``, if it computes what one configuration of ``optc::TopKRouter``
-    does: it is run on probes (`optc.passes.canonicalize.experts.routing`).
+    does: it is run on probes (`optc.passes.canonicalize.experts.routing`). A factor of each expert
+    that the weights are multiplied by goes into the rows of the last matmul by experts.
     """
 
     name: ClassVar[str] = "find-router"
@@ -61,12 +72,39 @@ class FindRouter(Pass):
         for node in [n for n in model.graph if is_op(n, "CombineExperts", domain=DOMAIN)]:
             if is_op(operand(node, 1).producer(), "TopKRouter", domain=DOMAIN):
                 continue
+            _fold_factors(model.graph, node, report)
             try:
                 _replace(model, _router_of(model.graph, node), node, report)
             except _UnknownRouterError as reason:
                 miss(report, node, f"not a router I know: {reason}")
         remove_unused(model)
         return report
+
+
+def _fold_factors(graph: ir.Graph, combine: ir.Node, report: PassReport) -> None:
+    """Take ``factors[experts]`` out of the weights, into the rows of what is combined."""
+    product = producer(combine.inputs[1], "Mul")
+    last = find_expert_linear(operand(combine, 0).producer())
+    if product is None or last is None:
+        return
+    own = [v for v in (last.linear.initializer, last.linear.bias) if v is not None]
+    if any(len(value.uses()) != 1 for value in own):
+        return
+    chosen = producer(last.experts, "Cast")
+    for weights, picked in orders(product):
+        gather = producer(picked, "Gather")
+        if gather is None or chosen is None or gather.inputs[1] is not chosen.inputs[0]:
+            continue
+        factors = constant(gather.inputs[0])
+        if factors is None or tuple(factors.shape) != (last.num_experts,):
+            continue
+        for value in own:
+            if (rows := value.const_value) is not None:
+                weight = as_lazy(rows, transposed=len(rows.shape) == 2)
+                value.const_value = scale_experts(weight, as_lazy(factors))
+        combine.replace_input_with(1, weights)
+        report.add("factors of experts in their weights")
+        return
 
 
 def _router_of(graph: ir.Graph, combine: ir.Node) -> _Router:

@@ -118,6 +118,19 @@ def test_spellings(case: str) -> None:
     np.testing.assert_allclose(evaluate(one, {"x": x}), before, rtol=1e-4, atol=1e-5)
 
 
+def test_a_factor_of_each_expert_goes_into_its_weights() -> None:
+    router = f"{SOFTMAX} {CHOOSE} f = Gather (bias, index) weights = Mul (v, f)"
+    one = model(router)
+    x = 2 * f32(40, D)
+    before = evaluate(one, {"x": x})
+    report = FindRouter().run(one)
+    assert report.details == {"factors of experts in their weights": 1, "softmax": 1}
+    kinds = [n.op_type for n in one.graph]
+    assert kinds == ["MatMul", "TopKRouter", "ExpertMatMul", "CombineExperts"]
+    assert "bias" not in one.graph.initializers
+    np.testing.assert_allclose(evaluate(one, {"x": x}), before, rtol=1e-4, atol=1e-5)
+
+
 def test_a_second_run_changes_nothing() -> None:
     one = model(CASES["choice, softmax"][0])
     FindRouter().run(one)
