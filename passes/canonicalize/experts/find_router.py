@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -18,7 +18,6 @@ from optc.ir.linear import linear_of
 from optc.ir.weights import as_lazy
 from optc.passes.canonicalize.dataflow import (
     dims,
-    insert,
     miss,
     operand,
     orders,
@@ -47,6 +46,7 @@ class _Router:
         weights: [T, k].
         experts: i32 [T, k].
         nodes: What lies between.
+        shaped: Other values of which it reads no more than the shape.
     """
 
     logits: ir.Value
@@ -54,6 +54,7 @@ class _Router:
     weights: ir.Value
     experts: ir.Value
     nodes: tuple[ir.Node, ...]
+    shaped: tuple[ir.Value, ...]
 
 
 @dataclass(frozen=True)
@@ -125,7 +126,8 @@ def _router_of(graph: ir.Graph, combine: ir.Node) -> _Router:
             vectors[value] = None
         elif node not in between:
             between.add(node)
-            stack.extend(v for v in node.inputs if v is not None)
+            if not is_op(node, "Shape"):
+                stack.extend(v for v in node.inputs if v is not None)
             if len(between) > _MOST_NODES:
                 raise _UnknownRouterError("no linear layer gives its logits")
     if len(ends) != 1:
@@ -136,7 +138,9 @@ def _router_of(graph: ir.Graph, combine: ir.Node) -> _Router:
     if len(biases) > 1:
         raise _UnknownRouterError(f"it reads {len(biases)} vectors of {count} elements")
     nodes = tuple(node for node in graph if node in between)
-    return _Router(logits, biases[0] if biases else None, weights, experts, nodes)
+    shaped = dict.fromkeys(operand(node, 0) for node in nodes if is_op(node, "Shape"))
+    outside = tuple(v for v in shaped if v is not logits and v.producer() not in between)
+    return _Router(logits, biases[0] if biases else None, weights, experts, nodes, outside)
 
 
 def _experts_of(value: ir.Value) -> ir.Value:
@@ -170,8 +174,10 @@ def _replace(model: ir.Model, router: _Router, combine: ir.Node, report: PassRep
         found.attributes(),
         name=f"{combine.name}.router",
     )
-    first = next(node for node in router.nodes)
-    insert(first, new)
+    source = router.logits.producer()
+    if source is None:
+        raise ValueError(f"{router.logits.name}: no linear layer gives it")
+    model.graph.insert_after(source, [new])
     for old, value in zip((router.weights, router.experts), new.outputs, strict=True):
         value.shape = ir.Shape([*dims(router.logits)[:-1], found.top_k])
         substitute(old, value)
@@ -241,8 +247,9 @@ class _Probe:
     """
 
     def __init__(self, model: ir.Model, router: _Router) -> None:
-        given = [router.logits, *([router.bias] if router.bias is not None else [])]
-        self._shape = None if router.bias is None else dims(router.bias)
+        given = [router.logits, *([router.bias] if router.bias is not None else []), *router.shaped]
+        self._bias = None if router.bias is None else dims(router.bias)
+        self._shaped = [dims(value) for value in router.shaped]
         try:
             part = ir.convenience.extract(model.graph, given, [router.weights, router.experts])
         except ValueError as error:
@@ -257,7 +264,18 @@ class _Probe:
     def run(self, logits: Float32, bias: Float32) -> tuple[Float32, Index]:
         """Weights and experts [T, k] for logits [T, E] and a bias [E]."""
         feeds = {self._names[0]: logits}
-        if self._shape is not None:
-            feeds[self._names[1]] = bias.reshape([int(d or 0) for d in self._shape])
+        if self._bias is not None:
+            feeds[self._names[1]] = bias.reshape([int(d or 0) for d in self._bias])
+        for name, shape in zip(self._names[::-1], self._shaped[::-1], strict=False):
+            feeds[name] = np.zeros(_of_rows(shape, len(logits)), np.float32)
         weights, experts = self._evaluator.run(None, feeds)
         return weights, experts
+
+
+def _of_rows(shape: Sequence[int | str | None], rows: int) -> list[int]:
+    """The shape of a value of so many tokens: the first axis without a fixed size has them all."""
+    sizes = [size if isinstance(size, int) else 0 for size in shape]
+    free = [index for index, size in enumerate(sizes) if not size]
+    for index in free:
+        sizes[index] = rows if index == free[0] else 1
+    return sizes

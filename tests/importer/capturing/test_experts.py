@@ -10,8 +10,11 @@ import numpy as np
 import onnx_ir as ir
 import pytest
 import torch
-from transformers import GptOssConfig
+from transformers import GptOssConfig, PretrainedConfig
+from transformers.models.dots1.modeling_dots1 import Dots1MoE
 from transformers.models.gpt_oss.modeling_gpt_oss import GptOssMLP
+from transformers.models.mixtral.modeling_mixtral import MixtralSparseMoeBlock
+from transformers.models.olmoe.modeling_olmoe import OlmoeSparseMoeBlock
 
 from optc.importer import import_model
 from optc.importer.capturing import experts as capture
@@ -20,16 +23,14 @@ from optc.ir.functions import attributes_of
 from optc.passes.canonicalize import Canonicalize
 from optc.passes.canonicalize.canonicalize import STEPS
 from optc.passes.canonicalize.dense_form import check_dense_form
-from tests.importer.decoders import build, config_of, error, reference, run, save, tokens
+from tests.importer.decoders import Float32, build, config_of, error, reference, run, save, tokens
 from tests.passes.canonicalize.texts import evaluate
 
 COMMON = {"num_local_experts": 6, "num_experts": 6, "num_experts_per_tok": 2}
 COMMON |= {"moe_intermediate_size": 40, "head_dim": 16}
 FAMILIES: dict[str, dict[str, Any]] = {
-    "Mixtral": {},
     "Qwen3Moe": {"decoder_sparse_step": 1, "norm_topk_prob": True},
     "Qwen2Moe": {"decoder_sparse_step": 1, "shared_expert_intermediate_size": 56},
-    "Olmoe": {},
 }
 PLAIN = {"top_k": 2, "scoring": "softmax", "normalize": 0, "norm_epsilon": 0.0, "scale": 1.0}
 PLAIN |= {"groups": 1, "top_groups": 1, "group_score": "max"}
@@ -46,8 +47,7 @@ def test_a_decoder_with_experts(kind: str, tmp_path: Path) -> None:
     imported = import_model(save(model, tmp_path / kind))
     report = Canonicalize().run(imported.model)
     assert report.details["find-experts: matmul by experts"] == 2
-    normalized = kind in ("Mixtral", "Qwen3Moe")
-    assert routers(imported.model) == [{**PLAIN, "normalize": int(normalized)}]
+    assert routers(imported.model) == [{**PLAIN, "normalize": int(kind == "Qwen3Moe")}]
     kinds = Counter(node.op_type for node in imported.model.graph)
     assert kinds["ExpertMatMul"] == 2 * kinds["CombineExperts"] == 2
     assert error(run(imported.model, tokens()), reference(model, tokens())) < 2e-5
@@ -100,22 +100,49 @@ def seeded(module: torch.nn.Module) -> torch.nn.Module:
     return module.eval()
 
 
-def test_interleaved_experts_with_biases_and_clamped_gates() -> None:
-    config = GptOssConfig(
-        hidden_size=24, intermediate_size=20, num_local_experts=6, num_experts_per_tok=2
-    )
+@pytest.mark.parametrize(
+    ("kind", "block", "normalize"),
+    [("Mixtral", MixtralSparseMoeBlock, 1), ("Olmoe", OlmoeSparseMoeBlock, 0)],
+)
+def test_a_mixture_alone(kind: str, block: type[torch.nn.Module], normalize: int) -> None:
+    model, x, want = both(block, config_of(kind, **{**COMMON, "head_dim": 12}))
+    assert routers(model) == [{**PLAIN, "normalize": normalize}]
+    kinds = Counter(node.op_type for node in model.graph)
+    assert kinds == {
+        "MatMul": 1,
+        "TopKRouter": 1,
+        "ExpertMatMul": 2,
+        "CombineExperts": 1,
+        "Split": 1,
+        "Sigmoid": 1,
+        "Mul": 2,
+    }
+    got = evaluate(model, {"x": x})
+    np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-4 * np.abs(want).max())
+
+
+def both(
+    block: type[torch.nn.Module], config: PretrainedConfig
+) -> tuple[ir.Model, Float32, Float32]:
+    """A block in dense form, x [2, 7, D], and what transformers makes of it."""
     config._experts_implementation = "eager"
-    mlp = seeded(GptOssMLP(config))
-    x = 3 * torch.randn(2, 7, 24, generator=torch.Generator().manual_seed(1))
+    mlp = seeded(block(config))
+    x = torch.randn(2, 7, config.hidden_size, generator=torch.Generator().manual_seed(1))
     with torch.no_grad():
         want = Flat(mlp)(x).numpy()
     config._experts_implementation = capture.EXPERTS
-    model = in_dense_form(mlp, 24)
+    return in_dense_form(mlp, config.hidden_size), x.numpy(), want
+
+
+def test_interleaved_experts_with_biases_and_clamped_gates() -> None:
+    sizes = {"hidden_size": 24, "intermediate_size": 20, "swiglu_limit": 1.5}
+    config = GptOssConfig(**sizes, num_local_experts=6, num_experts_per_tok=2)
+    model, x, want = both(GptOssMLP, config)
     assert routers(model) == [{**PLAIN, "scoring": "softmax_after"}]
     kinds = Counter(node.op_type for node in model.graph)
     assert kinds["Slice"] == 0
     assert kinds["Split"] == 1
-    got = evaluate(model, {"x": x.numpy()})
+    got = evaluate(model, {"x": x})
     np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-4 * np.abs(want).max())
 
 
@@ -131,21 +158,13 @@ def test_a_router_with_groups_correction_and_scale() -> None:
         routed_scaling_factor=2.5,
         moe_intermediate_size=20,
     )
-    from transformers.models.dots1.modeling_dots1 import Dots1MoE
-
-    config._experts_implementation = "eager"
-    mlp = seeded(Dots1MoE(config))
-    x = torch.randn(2, 7, 48, generator=torch.Generator().manual_seed(1))
-    with torch.no_grad():
-        want = Flat(mlp)(x).numpy()
-    config._experts_implementation = capture.EXPERTS
-    model = in_dense_form(mlp, 48)
+    model, x, want = both(Dots1MoE, config)
     expected = {"scoring": "sigmoid", "normalize": 1, "scale": 2.5, "top_k": 4}
     expected |= {"groups": 4, "top_groups": 2, "group_score": "top2_sum"}
     (router,) = routers(model)
     assert router == {**PLAIN, **expected, "norm_epsilon": router["norm_epsilon"]}
     assert 0 < float(router["norm_epsilon"]) < 1e-19
-    got = evaluate(model, {"x": x.numpy()})
+    got = evaluate(model, {"x": x})
     np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-4 * np.abs(want).max())
 
 
