@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from optc.errors import InputError, UnsupportedError
 from optc.importer.conversion.tensor import Tensor
 from optc.importer.gguf.file import SUFFIX, files_of, read_gguf
 from optc.importer.json_file import read_object
+from optc.importer.quantized.methods import quantized_weights
 from optc.importer.safetensors import StoredTensor, read_header
 
 INDEX = "model.safetensors.index.json"
@@ -84,25 +86,34 @@ def _gguf_files(folder: Path, found: list[Path]) -> list[Path]:
     return files
 
 
-def read_tensors(files: list[Path]) -> Mapping[str, Tensor]:
-    """Every tensor of the files of a checkpoint by its name there.
+def read_tensors(files: list[Path], settings: Mapping[str, Any] | None) -> Mapping[str, Tensor]:
+    """Every tensor of the files of a checkpoint by its name there, or by that of the weight that it
+    is a part of.
+
+    Args:
+        files: Of the checkpoint.
+        settings: ``quantization_config`` of config.json; None where the checkpoint has floats.
 
     Raises:
         InputError, UnsupportedError, UnavailableError: As `read_checkpoint` and
             `optc.importer.gguf.file.read_gguf`.
     """
-    return read_gguf(files) if files[0].suffix == SUFFIX else read_checkpoint(files)
+    if files[0].suffix == SUFFIX:
+        return read_gguf(files)
+    if settings is None:
+        return read_checkpoint(files)
+    return quantized_weights(read_checkpoint(files, every=True), settings)
 
 
-def read_checkpoint(files: list[Path]) -> dict[str, StoredTensor]:
-    """Every float tensor of ``files`` by name.
+def read_checkpoint(files: list[Path], *, every: bool = False) -> dict[str, StoredTensor]:
+    """Every float tensor of ``files`` by name; with ``every`` those of all types.
 
     Raises:
         InputError: A file is broken, or two files hold the same tensor.
     """
     tensors: dict[str, StoredTensor] = {}
     for file in files:
-        for name, tensor in read_header(file).items():
+        for name, tensor in read_header(file, every=every).items():
             if name in tensors:
                 raise InputError(
                     f"also in {tensors[name].file.name}", where=f"{file}: {name}", hint="which one?"

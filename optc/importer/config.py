@@ -7,8 +7,9 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from optc.errors import InputError, UnsupportedError
+from optc.errors import InputError
 from optc.importer.json_file import read_object
+from optc.importer.quantized.settings import check_method
 from optc.importer.remote_code import check_remote_code
 
 CONFIG_FILE = "config.json"
@@ -49,7 +50,7 @@ def read_config(folder: Path, *, allow_remote_code: bool) -> dict[str, Any]:
     Raises:
         InputError: Missing, not JSON, without ``architectures``, or with numbers that no model has.
         UnsupportedError: It or the tokenizer needs remote code that is not allowed, or the
-            checkpoint is quantized already.
+            checkpoint is quantized in a way that optc does not read.
     """
     file = folder / CONFIG_FILE
     if not file.is_file():
@@ -59,7 +60,7 @@ def read_config(folder: Path, *, allow_remote_code: bool) -> dict[str, Any]:
     config = read_object(file)
     _check_class(config, file)
     check_remote_code(folder, allowed=allow_remote_code)
-    _check_unquantized(config, file)
+    check_method(config, file)
     for key, value in _numbers(config):
         _check_number(key, value, file)
     return config
@@ -105,17 +106,6 @@ def _check_class(config: dict[str, Any], file: Path) -> None:
             f"{key} is not {'a text' if named else 'a list of texts'}",
             where=str(file),
             hint='for example "architectures": ["LlamaForCausalLM"], "model_type": "llama"',
-        )
-
-
-def _check_unquantized(config: dict[str, Any], file: Path) -> None:
-    quantization = config.get("quantization_config")
-    if quantization:
-        settings = quantization if isinstance(quantization, dict) else {}
-        raise UnsupportedError(
-            f"the checkpoint is quantized already ({settings.get('quant_method', 'unknown')})",
-            where=str(file),
-            hint="start from the unquantized model",
         )
 
 

@@ -18,6 +18,7 @@ from optc.importer.conversion.parameters import as_parameters
 from optc.importer.export import export_decoder, quiet
 from optc.importer.imported import ImportedModel
 from optc.importer.model_folder import model_name
+from optc.importer.quantized.settings import settings_of
 from optc.importer.remote_code import never_ask
 from optc.importer.skeleton import first_line, read_skeleton
 from optc.importer.source_digest import digest_source
@@ -48,7 +49,7 @@ def import_folder(folder: Path, *, allow_remote_code: bool) -> ImportedModel:
     """
     config = read_config(folder, allow_remote_code=allow_remote_code)
     files = checkpoint_files(folder)
-    checkpoint = read_tensors(files)
+    checkpoint = read_tensors(files, settings_of(config))
     check_layers_held(config, checkpoint, folder)
     never_ask()
     whole = _build_config(folder, config, allow_remote_code)
@@ -117,6 +118,8 @@ def _build_config(
             hint="optc imports the classes of transformers' AutoModelForCausalLM, and the text "
             "part of models that are made of one and others",
         )
+    # the class of plain layers is exported, whatever the checkpoint's weights are stored in
+    vars(built).pop("quantization_config", None)
     return built
 
 

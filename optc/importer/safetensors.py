@@ -7,7 +7,7 @@ and the kernel may drop them (format: https://huggingface.co/docs/safetensors).
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -28,22 +28,35 @@ _HEADER_LIMIT_BYTES = 100_000_000
 _MOST_AXES = 16
 #: Element type as stored, by its name in the header. BF16 is read as its bits.
 _STORED = {"F64": "<f8", "F32": "<f4", "F16": "<f2", "BF16": "<u2"}
-#: Integers and truth values, which are never read.
-_OTHERS = {"I64": 8, "I32": 4, "I16": 2, "I8": 1, "U64": 8, "U32": 4, "U16": 2, "U8": 1, "BOOL": 1}
+#: Integers and truth values: of them, and of the floats of 8 bits, only quantized weights are made.
+_OTHERS = {
+    "I64": "<i8",
+    "I32": "<i4",
+    "I16": "<i2",
+    "I8": "i1",
+    "U64": "<u8",
+    "U32": "<u4",
+    "U16": "<u2",
+    "U8": "u1",
+    "BOOL": "u1",
+}
+_EIGHT_BITS = {"F8_E4M3": "u1", "F8_E8M0": "u1"}
+_KINDS = _STORED | _OTHERS | _EIGHT_BITS
 #: Bytes of an element, of every type that may lie in a file.
-_BYTES = {name: np.dtype(kind).itemsize for name, kind in _STORED.items()} | _OTHERS
+_BYTES = {name: np.dtype(kind).itemsize for name, kind in _KINDS.items()}
 _AGAIN = "download the file again"
 _WRITE_AGAIN = "write it again with the safetensors library"
 
 
 @dataclass(frozen=True)
 class StoredTensor:
-    """One float tensor of a safetensors file.
+    """One tensor of a safetensors file.
 
     Attributes:
         file: The file that holds it.
         name: Its name in the header.
-        dtype: ``F64``, ``F32``, ``F16`` or ``BF16``.
+        dtype: ``F64``, ``F32``, ``F16`` or ``BF16``, which can be read as numbers, or another type,
+            of which only the stored elements can be had.
         shape: Its shape.
         offset: First byte, from the start of the file.
     """
@@ -62,7 +75,7 @@ class StoredTensor:
     @cached_property
     def _stored(self) -> npt.NDArray[Any]:
         """The tensor as stored, flat, mapped on first use."""
-        kind = np.dtype(_STORED[self.dtype])
+        kind = np.dtype(_KINDS[self.dtype])
         if not self.bytes:
             return np.empty(0, kind)
         raw = np.memmap(self.file, np.uint8, "r", self.offset, (self.bytes,))
@@ -89,6 +102,12 @@ class StoredTensor:
         """It is not quantized."""
         return None
 
+    def read_stored(self, box: Box | None = None) -> npt.NDArray[Any]:
+        """The elements in ``box``, or all, as they are stored: floats of 8 bits as their bytes."""
+        whole = self._stored.reshape(self.shape)
+        found = whole if box is None else whole[tuple(slice(*one) for one in box)]
+        return np.ascontiguousarray(found)
+
     def read_box(self, box: Box) -> Float32:
         """The part of it that lies in ``box`` as float32."""
         bits = self._stored.reshape(self.shape)[tuple(slice(*one) for one in box)]
@@ -100,8 +119,8 @@ class StoredTensor:
         return bits.astype(np.float32)
 
 
-def read_header(file: Path) -> dict[str, StoredTensor]:
-    """The float tensors of ``file`` by name.
+def read_header(file: Path, *, every: bool = False) -> dict[str, StoredTensor]:
+    """The float tensors of ``file`` by name; with ``every`` those of all types.
 
     As strict as the format: the tensors lie one behind the other, without holes, overlaps or
     bytes behind the last, no name is there twice, and ``__metadata__`` maps texts to texts.
@@ -112,12 +131,13 @@ def read_header(file: Path) -> dict[str, StoredTensor]:
     """
     header, data_start, size = _load_header(file)
     _check_metadata(header.pop("__metadata__", {}), file)
-    entries = [_entry(file, name, entry) for name, entry in header.items()]
+    known = _KINDS if every else _STORED | _OTHERS
+    entries = [_entry(file, name, entry, known) for name, entry in header.items()]
     _check_layout(entries, file, data_start, size)
     return {
         one.name: StoredTensor(file, one.name, one.dtype, one.shape, data_start + one.begin)
         for one in entries
-        if one.dtype in _STORED
+        if every or one.dtype in _STORED
     }
 
 
@@ -163,14 +183,14 @@ class _Entry:
     end: int
 
 
-def _entry(file: Path, name: str, entry: Any) -> _Entry:
+def _entry(file: Path, name: str, entry: Any, known: Container[str]) -> _Entry:
     """What the header says of a tensor, its size checked against its shape."""
     where = f"{file}: {name}"
     fields = entry if isinstance(entry, dict) else {}
     dtype, shape, offsets = (fields.get(key) for key in ("dtype", "shape", "data_offsets"))
     if not (isinstance(dtype, str) and _counts(shape) and _counts(offsets) and len(offsets) == 2):
         raise InputError("malformed entry in the safetensors header", where=where, hint=_AGAIN)
-    if dtype not in _BYTES:
+    if dtype not in known:
         raise InputError(
             f"tensors of type {dtype} are not supported",
             where=where,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
@@ -69,6 +69,26 @@ class Tensor(Protocol):
 
     def read_box(self, box: Box) -> Float32:
         """The part of it that lies in ``box`` as float32."""
+
+
+def box_by_rows(box: Box, shape: tuple[int, ...], read: Callable[[int, int], Float32]) -> Float32:
+    """The part in ``box`` of matrices below each other, of which ``read`` gives whole rows.
+
+    Args:
+        box: At least two axes; all but the last two count matrices.
+        shape: Of the tensor.
+        read: ``read(start, stop)`` gives rows [stop - start, K] of all matrices in order.
+    """
+    *leading, (start, stop), columns = box
+    rows = shape[-2]
+    counts = [high - low for low, high in leading]
+    found = []
+    for index in np.ndindex(*counts):
+        at = 0
+        for size, (low, _), one in zip(shape[:-2], leading, index, strict=True):
+            at = at * size + low + one
+        found.append(read(at * rows + start, at * rows + stop)[:, slice(*columns)])
+    return np.stack(found).reshape(*counts, *found[0].shape) if counts else found[0]
 
 
 def same_content(left: Tensor, right: Tensor) -> bool:

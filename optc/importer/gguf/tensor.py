@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from optc.errors import InputError
-from optc.importer.conversion.tensor import Float32, Leaf
+from optc.importer.conversion.tensor import Float32, Leaf, box_by_rows
 from optc.importer.gguf.grids import GROUP, bits_of, read_tile
 from optc.ir.quantized_rows import QuantizedRows, QuantizedTile
 from optc.ir.stacked_weights import Box
@@ -69,14 +69,7 @@ class GgufTensor:
         """The part of it that lies in ``box`` as float32; whole rows are decoded."""
         if len(self.shape) == 1:
             return self._floats(self._raw)[0, slice(*box[0])]
-        leading, (start, stop), (low, high) = box[:-2], box[-2], box[-1]
-        grid = np.ix_(*(np.arange(*one) for one in leading)) if leading else ()
-        first = np.ravel_multi_index(grid, self.shape[:-2]) if leading else np.zeros((), np.int64)
-        found = [
-            self._floats(self._raw[at * self.shape[-2] :][start:stop])[:, low:high]
-            for at in first.ravel().tolist()
-        ]
-        return np.stack(found).reshape(*first.shape, stop - start, high - low)
+        return box_by_rows(box, self.shape, lambda a, b: self._floats(self._raw[a:b]))
 
     @cached_property
     def _raw(self) -> npt.NDArray[np.uint8]:

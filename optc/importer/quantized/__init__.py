@@ -1,0 +1,1 @@
+"""Safetensors checkpoints that are quantized already: their packed tensors as weights."""

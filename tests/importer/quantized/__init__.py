@@ -1,0 +1,1 @@
+"""Tests of safetensors checkpoints that are quantized already."""
