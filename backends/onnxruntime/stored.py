@@ -42,7 +42,7 @@ def _stored(tensor: ir.ExternalTensor, files: EngineFiles) -> StoredTensor:
     return StoredTensor(
         tensor.name,
         tensor.dtype.name.lower(),
-        tuple(int(d) for d in tensor.shape),
+        tuple(tensor.shape.numpy()),
         files.path(str(tensor.location)),
         offset,
         length,

@@ -75,9 +75,9 @@ def markdown(summary: Summary) -> str:
         ]
         parts.append(_table(columns, rows))
     for table in summary.figures:
-        rows = [[_escaped(cell) for cell in row] for row in table.rows]
+        cells = [[_escaped(cell) for cell in row] for row in table.rows]
         parts.append(f"### {_escaped(table.title)}")
-        parts.append(_table([_escaped(column) for column in table.columns], rows))
+        parts.append(_table([_escaped(column) for column in table.columns], cells))
     parts += [f"> warning: {_escaped(note)}" for note in summary.notes]
     return "\n\n".join(filter(None, parts)) + "\n"
 
