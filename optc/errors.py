@@ -69,6 +69,12 @@ class NoArtifactError(ArtifactError):
     exit_code = InputError.exit_code
 
 
+class SignatureError(ArtifactError):
+    """An artifact is not signed by the key, or is not as it was when it was signed."""
+
+    kind = "signature"
+
+
 class RequestError(InputError):
     """One generation request is invalid; other requests are not concerned."""
 

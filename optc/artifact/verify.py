@@ -11,6 +11,7 @@ from typing import NamedTuple
 from optc.artifact.digests import hashing_threads, range_sha256
 from optc.artifact.files import check_size
 from optc.artifact.manifest import MANIFEST_NAME, REPORT_NAME, FileEntry
+from optc.artifact.trust.names import BESIDE
 from optc.errors import ArtifactError
 
 #: ``progress(path, bytes done)`` after each file.
@@ -142,7 +143,8 @@ def _finish(checks: _Begun, progress: VerifyProgress | None = None) -> None:
 
 
 def unlisted_files(folder: Path, files: Sequence[FileEntry]) -> list[str]:
-    """Paths of files in the folder that the manifest does not name, sorted."""
-    known = {entry.path for entry in files} | {MANIFEST_NAME, REPORT_NAME}
+    """Paths of files in the folder that the manifest does not name, sorted; without those that
+    belong to every artifact (`optc.artifact.trust`)."""
+    known = {entry.path for entry in files} | {MANIFEST_NAME, REPORT_NAME, *BESIDE}
     present = (p.relative_to(folder).as_posix() for p in folder.rglob("*") if not p.is_dir())
     return sorted(set(present) - known)

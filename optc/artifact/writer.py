@@ -23,6 +23,7 @@ from optc.artifact.digests import hashed_file, hashing_threads
 from optc.artifact.jsonio import pretty_json
 from optc.artifact.manifest import MANIFEST_NAME, REPORT_NAME, FileEntry, Manifest
 from optc.artifact.reservation import HeldError, Reservation
+from optc.artifact.trust.texts import trust_texts
 from optc.errors import InputError
 
 _REASONS: dict[int | None, str] = {
@@ -180,6 +181,8 @@ class ArtifactWriter:
     def _write_texts(self, manifest: Manifest, report: dict[str, Any]) -> None:
         (self.folder / MANIFEST_NAME).write_bytes(pretty_json(manifest.to_json()))
         (self.folder / REPORT_NAME).write_bytes(pretty_json(report))
+        for name, text in trust_texts(manifest, report).items():
+            (self.folder / name).write_bytes(text)
 
     def _check_output(self) -> None:
         if not os.path.lexists(self._place):

@@ -41,6 +41,7 @@ COMMANDS = {
     "diff": "judging.diff",
     "report": "report",
     "verify": "verify",
+    "sign": "trust.sign",
     "recipes": "recipes",
     "families": "families",
     "passes": "passes",

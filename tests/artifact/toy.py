@@ -21,6 +21,7 @@ from optc.artifact import (
 )
 from optc.artifact.digests import hashed_file, hashing_threads
 from optc.artifact.manifest import digest_of
+from optc.artifact.trust.names import BESIDE
 from optc.executable.executable import EngineSpec, KVGroup, LayerKV
 from optc.target import Target, parse_target
 
@@ -114,7 +115,7 @@ def list_files(artifact: Path) -> None:
     """Put all files that there are into the manifest, with their sizes and digests."""
 
     def change(value: dict[str, Any]) -> None:
-        texts = (artifact / "manifest.json", artifact / "report.json")
+        texts = [artifact / name for name in ("manifest.json", "report.json", *BESIDE)]
         paths = [p for p in artifact.rglob("*") if p.is_file() and p not in texts]
         with hashing_threads() as threads:
             found = [asdict(hashed_file(artifact, path, threads)) for path in sorted(paths)]

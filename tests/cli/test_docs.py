@@ -27,6 +27,7 @@ from tests.cli.commands.test_measure_commands import MeasurableStub
 from tests.cli.conftest import Optc
 from tests.runtime.support.artifacts import ToyBackend, write_artifact
 from tests.simulate.fakes import step_times
+from tests.support.keys import write_keys
 
 DOCS = Path(__file__).parents[2] / "docs"
 #: Keys whose values have a form of their own, which other pages describe.
@@ -126,12 +127,14 @@ def test_keys_of_commands(
         ],
         "inspect": [("inspect", artifact)],
         "verify": [("verify", artifact)],
+        "sign": [("sign", artifact, "--key", write_keys(tmp_path)[0])] if command == "sign" else [],
         "diff": [
             ("diff", artifact, artifact, "--require", "bytes>0"),
             ("diff", artifact, another, *SPEED),
         ],
     }
-    elsewhere = frozenset({"gates"} if command == "verify" else ())  # of --gates
+    # Of --gates and --key.
+    elsewhere = frozenset({"gates", "signature"} if command == "verify" else ())
     # The passes; the conditions.
     more = {"plan": rows()["compile"], "diff": rows()["bench"]}.get(command, "")
     check(command, listed(*lines.get(command, [(command,)])), more, elsewhere)

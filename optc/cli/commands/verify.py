@@ -23,7 +23,8 @@ from optc.errors import InputError
 from optc.options import CompileOptions
 
 if TYPE_CHECKING:
-    from optc.artifact import Manifest
+    from optc.artifact import Artifact, Manifest
+    from optc.artifact.trust.sign import Signed
     from optc.driver.judging.verify_gates import VerifiedGates
 
 _PATH = click.Path(path_type=Path)
@@ -31,6 +32,7 @@ _PATH = click.Path(path_type=Path)
 
 @click.command("verify", short_help="Check an artifact's files, and gates that are open.")
 @click.argument("artifact", type=_PATH)
+@click.option("--key", type=_PATH, metavar="FILE", help="Check that this public key signed it.")
 @click.option("--gates", "gated", is_flag=True, help="Measure gates that have no verdict.")
 @click.option("--reference", type=_PATH, help="For --gates: the model that was compiled.")
 @click.option("--eval-text", type=_PATH, help="For --gates: .jsonl or plain text [shipped].")
@@ -38,6 +40,7 @@ _PATH = click.Path(path_type=Path)
 @json_option
 def command(
     artifact: Path,
+    key: Path | None,
     gated: bool,
     reference: Path | None,
     eval_text: Path | None,
@@ -49,6 +52,9 @@ def command(
     Checked is also all else that a load would refuse on any machine: what the manifest says of
     every engine, and that no file is opened that it does not list.
 
+    With --key: check, before all else, that optc sign or model_signing signed these files with the
+    private key of this one; exit code 5 if not.
+
     With --gates: measure, on this machine, the gates of engines that could not run where the
     artifact was compiled; exit code 4 if one does not hold or cannot be measured here either.
     """
@@ -59,6 +65,7 @@ def command(
     model = _reference(reference) if gated else None
     opened = Artifact.open(artifact, "size")
     manifest = opened.manifest
+    signed = None if key is None else _signature(opened, key)
     with progress_on_stderr() as progress:
         check_files(
             artifact,
@@ -76,12 +83,23 @@ def command(
             show(*gates_tables([asdict(gate) for gate in found.gates]))
         found.check()
     if as_json:
-        print_json("verify", _values(artifact, manifest, found), warnings)
+        values = _values(artifact, manifest, found)
+        values |= {} if signed is None else {"signature": signed.to_json()}
+        print_json("verify", values, warnings)
         return
     print_warnings(warnings)
     total = sum(entry.bytes for entry in manifest.files)
     click.echo(f"{artifact}: {len(manifest.files)} files, {byte_text(total)}, all as written")
     click.echo(f"digest {manifest.digest}")
+    if signed is not None:
+        click.echo(f"{signed.files} files signed by the key {signed.key}")
+
+
+def _signature(artifact: Artifact, key: Path) -> Signed:
+    from optc.artifact.trust.keys import PublicKey
+    from optc.artifact.trust.sign import check_signature
+
+    return check_signature(artifact, PublicKey.read(key))
 
 
 def _reference(given: Path | None) -> Path:

@@ -1,0 +1,1 @@
+"""Commands about who made an artifact: ``optc sign``."""
