@@ -335,6 +335,8 @@ def test_every_body_is_a_valid_function(op_type: str) -> None:
         "bits": 8,
         "activation": "silu",
         "rotary_embedding_dim": 4,
+        "scoring": "sigmoid",
+        "group_score": "max",
     }
     kinds = OPERATORS[op_type].attributes
     attributes = {name: example.get(name, kind(4)) for name, kind in kinds.items()}
