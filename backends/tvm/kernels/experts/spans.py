@@ -88,7 +88,8 @@ def of_all_experts(weights: Mapping[str, Operand], experts: int, n: int) -> dict
 def emit_expert_tiles(work: Work, plan: ExpertRows) -> None:
     """Emit the loop over spans and blocks; ``work`` is that of one expert's matmul."""
     blocks = round_up(work.n, BLOCK) // BLOCK
-    loop = tir.parallel if work.n * work.k > SERIAL_WEIGHTS else tir.serial
+    weights = work.n * work.k * plan.chosen  # of one token
+    loop = tir.parallel if weights > SERIAL_WEIGHTS else tir.serial
     with loop(tir.bind(plan.count[0] * blocks)) as index:
         span = variable(index // blocks)
         origin = variable(plan.spans[span, 0] * blocks)
