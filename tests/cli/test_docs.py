@@ -126,6 +126,7 @@ def test_keys_of_commands(
             ("eval", artifact, "--text", text, "--reference", tiny_model),
         ],
         "inspect": [("inspect", artifact)],
+        "report": [("report", artifact, "-o", tmp_path / "a.html", "--no-measure")],
         "verify": [("verify", artifact)],
         "sign": [("sign", artifact, "--key", write_keys(tmp_path)[0])] if command == "sign" else [],
         "diff": [
