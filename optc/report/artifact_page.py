@@ -9,7 +9,7 @@ from typing import Any
 from optc.errors import ArtifactError
 from optc.report.components import Section, paragraph
 from optc.report.markup import Element, Node, element
-from optc.report.numbers import NOTHING, TIMES, number, with_unit
+from optc.report.numbers import NOTHING, TIMES, number, percent, with_unit
 from optc.report.page import html_page
 from optc.report.sections.contexts import contexts
 from optc.report.sections.divergence import divergence
@@ -102,7 +102,7 @@ def _key_figures(subject: Subject) -> list[tuple[str, str, str]]:
     return [
         ("Gates passed", passed, ""),
         ("Mean KL", number(values.get("kl_mean")), "nats a token"),
-        ("Perplexity", number(values.get("perplexity_ratio"), 4), "times that of float32"),
+        ("Perplexity", _change(values.get("perplexity_ratio")), "against float32"),
         ("Decode", _times(values.get("decode_speedup")), "the speed of float32"),
         ("Prefill", _times(values.get("prefill_speedup")), "the speed of float32"),
         ("Size", byte_text(size), f"{len(manifest.files)} files"),
@@ -111,6 +111,13 @@ def _key_figures(subject: Subject) -> list[tuple[str, str, str]]:
 
 def _times(value: float | None) -> str:
     return NOTHING if value is None else with_unit(value, TIMES)
+
+
+def _change(ratio: float | None) -> str:
+    """What a ratio adds or takes away."""
+    if ratio is None:
+        return NOTHING
+    return f"{'+' if ratio >= 1 else ''}{percent(ratio - 1, 2)}"
 
 
 def _values(report: Mapping[str, Any]) -> dict[str, float]:

@@ -8,6 +8,7 @@ from typing import Any
 
 from optc.artifact.jsonio import Fields
 from optc.errors import ArtifactError
+from optc.report.numbers import SPACE, TIMES
 
 
 @dataclass(frozen=True)
@@ -56,6 +57,13 @@ class Step:
             return f"prefill, {self.rows:,} tokens"
         several = "" if self.sequences == 1 else "s"
         return f"{self.phase}, {self.sequences:,} sequence{several}"
+
+    @property
+    def short(self) -> str:
+        """``decode x 8`` or ``prefill 512``: sequences of a decode, rows of a prefill."""
+        if self.phase == "prefill":
+            return f"prefill{SPACE}{self.rows:,}"
+        return f"{self.phase}{SPACE}{TIMES}{SPACE}{self.sequences:,}"
 
     @property
     def bytes(self) -> float:

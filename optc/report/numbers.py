@@ -11,7 +11,7 @@ _SUPERSCRIPT = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 _LARGE, _SMALL = 1e6, 1e-4
 MINUS = "\u2212"
 #: Thin and unbreakable: a number and its unit stay together.
-_SPACE = "\u202f"
+SPACE = "\u202f"
 TIMES = "\u00d7"
 
 
@@ -24,7 +24,7 @@ def number(value: float | None, digits: int = 3) -> str:
     if value and not _SMALL <= abs(value) < _LARGE:
         mantissa, power = f"{value:.{digits - 1}e}".split("e")
         return _signed(
-            f"{mantissa}{_SPACE}{TIMES}{_SPACE}10{str(int(power)).translate(_SUPERSCRIPT)}"
+            f"{mantissa}{SPACE}{TIMES}{SPACE}10{str(int(power)).translate(_SUPERSCRIPT)}"
         )
     places = max(0, digits - 1 - _magnitude(value, digits))
     return _signed(f"{value:,.{places}f}")
@@ -37,7 +37,7 @@ def count(value: int) -> str:
 
 def with_unit(value: float | None, unit: str, digits: int = 3) -> str:
     """A number and its unit."""
-    return NOTHING if value is None else f"{number(value, digits)}{_SPACE}{unit}"
+    return NOTHING if value is None else f"{number(value, digits)}{SPACE}{unit}"
 
 
 def percent(share: float | None, digits: int = 3) -> str:

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from functools import cache
 from importlib.resources import files
 
-from optc.report.charts.canvas import WIDTH
 from optc.report.components import Section
 from optc.report.markup import Element, Node, Style, element
 
@@ -68,32 +67,33 @@ def _section(section: Section) -> Element:
 
 def svg_file(sections: Sequence[Section]) -> str:
     """The plots of sections below each other, as an SVG file; at least one has a plot."""
-    parts: list[Node] = [_style("style.css")]
     drawn = [(one.title, one.chart) for one in sections if one.chart is not None]
-    height = float(_MARGIN)
-    background = len(parts)
+    widest = max(_box(chart)[0] for _, chart in drawn)
+    parts: list[Node] = []
+    top = float(_MARGIN)
     for title, chart in drawn:
-        parts.append(element("text", title, x=_MARGIN, y=height + 14, class_="title", font_size=15))
-        height += _TITLE
-        own = _height_of(chart)
-        placed = {"x": _MARGIN, "y": height, "width": WIDTH, "height": own}
-        given = tuple((name, str(value)) for name, value in placed.items())
+        parts.append(element("text", title, x=_MARGIN, y=f"{top + 14:g}", class_="title"))
+        top += _TITLE
+        width, height = _box(chart)
+        placed = {"x": _MARGIN, "y": top, "width": width, "height": height}
+        given = tuple((name, f"{value:g}") for name, value in placed.items())
         parts.append(Element(chart.tag, chart.attributes + given, chart.children))
-        height += own + _MARGIN
-    width = WIDTH + 2 * _MARGIN
-    paper = element("rect", width=width, height=height, style="fill: var(--page)")
-    parts.insert(background, paper)
+        top += height + _MARGIN
+    size = {"width": f"{widest + 2 * _MARGIN:g}", "height": f"{top:g}"}
     whole = element(
         "svg",
+        _style("style.css"),
+        element("rect", **size, style="fill: var(--page)"),
         parts,
         xmlns="http://www.w3.org/2000/svg",
-        viewBox=f"0 0 {width} {height:g}",
-        width=width,
-        height=f"{height:g}",
-        class_="chart",
+        viewBox=f"0 0 {size['width']} {size['height']}",
+        class_="file",
+        **size,
     )
     return f'<?xml version="1.0" encoding="UTF-8"?>\n{whole.render()}\n'
 
 
-def _height_of(chart: Element) -> float:
-    return float(dict(chart.attributes)["viewBox"].split()[3])
+def _box(chart: Element) -> tuple[float, float]:
+    """Width and height of a drawing."""
+    width, height = dict(chart.attributes)["viewBox"].split()[2:]
+    return float(width), float(height)

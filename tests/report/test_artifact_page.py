@@ -38,7 +38,7 @@ def test_every_gate_is_there_with_its_verdict() -> None:
     assert verdicts == ["✓ passed", "✗ failed", "open"]
     assert "Of 3 gates with a bound: 1 passed, 1 failed, 1 open." in text
     used = [one.attributes["aria-label"] for one in page.all("svg", **{"class": "meter"})]
-    assert used == ["30.0\u202f% of the bound", "108\u202f% of the bound"]
+    assert used == ["30.0\u202f% of the bound", "333\u202f% of the bound"]
 
 
 def test_gates_of_several_engines_are_apart() -> None:

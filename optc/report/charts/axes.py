@@ -33,8 +33,8 @@ def x_axis(
 def y_axis(
     canvas: Canvas, y: Scale, x: Scale, name: str, text: Format = tick_text, about: int = 4
 ) -> None:
-    """Grid lines across ``x`` with their values at the left; the name stands above them."""
+    """Grid lines across ``x`` with their values at the left; the name stands above all."""
     for tick in y.ticks(about):
         canvas.line(x.start, y(tick), x.end, y(tick), "grid")
         canvas.text(x.start - 8, y(tick) + 4, text(tick), anchor="end", kind="tick")
-    canvas.text(0, y.end - 12, name, kind="name")
+    canvas.text(0, 12, name, kind="name")

@@ -7,8 +7,10 @@ from dataclasses import dataclass, field
 
 from optc.report.markup import Element, Node, element
 
-#: Width of all drawings; a page makes them as wide as their column.
-WIDTH = 720
+#: Width of drawings with a table beside them; a page makes them as wide as their column.
+WIDTH = 720.0
+#: Width of drawings that take a whole page.
+WIDE = 1080.0
 #: Mean width of a character of 12 units, for what must not overlap.
 CHARACTER = 6.6
 
@@ -23,6 +25,7 @@ class Canvas:
         description: What one sees in it.
         height: In units.
         parts: What was drawn.
+        width: In units.
     """
 
     ident: str
@@ -30,6 +33,7 @@ class Canvas:
     description: str
     height: float
     parts: list[Node] = field(default_factory=list)
+    width: float = WIDTH
 
     def add(self, tag: str, *children: Node, **attributes: object) -> None:
         """Draw an element; numbers among the attributes are places."""
@@ -41,6 +45,10 @@ class Canvas:
     ) -> None:
         """A line of text from, around or up to ``x``, its base at ``y``."""
         self.add("text", text, x=float(x), y=float(y), text_anchor=anchor, class_=kind)
+
+    def label(self, x: float, y: float, text: str) -> None:
+        """A line of text around ``x``, moved as far as it needs to be within the drawing."""
+        self.text(within(x, text, self.width), y, text, anchor="middle", kind="label")
 
     def line(self, x1: float, y1: float, x2: float, y2: float, kind: str) -> None:
         """A straight line."""
@@ -72,7 +80,7 @@ class Canvas:
             element("desc", self.description, id=labels[1]),
             self.parts,
             xmlns="http://www.w3.org/2000/svg",
-            viewBox=f"0 0 {WIDTH} {_place(self.height)}",
+            viewBox=f"0 0 {_place(self.width)} {_place(self.height)}",
             role="img",
             aria_labelledby=" ".join(labels),
             class_="chart",
@@ -82,6 +90,12 @@ class Canvas:
 def text_width(text: str) -> float:
     """Roughly how wide a line of text is."""
     return CHARACTER * len(text)
+
+
+def within(x: float, text: str, width: float = WIDTH) -> float:
+    """The middle of a line of text around ``x`` that does not leave a drawing so wide."""
+    half = text_width(text) / 2
+    return min(max(x, half), max(width - half, half))
 
 
 def cut_to(text: str, width: float) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from optc.report.charts.canvas import WIDTH, Canvas, cut_to
+from optc.report.charts.canvas import WIDE, Canvas, cut_to
 from optc.report.charts.scale import Scale, linear
 from optc.report.markup import Element
 
@@ -33,8 +33,8 @@ class Span:
 
 def flame(ident: str, title: str, text: str, whole: Span) -> Element:
     """The whole above its parts, above theirs."""
-    x = linear(0, max(whole.value, _sum(whole.parts)) or 1, 0, WIDTH)
-    canvas = Canvas(ident, title, text, _ROW * _depth(whole) + 2)
+    x = linear(0, max(whole.value, _sum(whole.parts)) or 1, 0, WIDE)
+    canvas = Canvas(ident, title, text, _ROW * _depth(whole) + 2, width=WIDE)
     _draw(canvas, x, whole, 0.0, 0)
     return canvas.svg()
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from optc.report.charts.axes import x_axis, y_axis
-from optc.report.charts.canvas import WIDTH, Canvas, rows_of_labels
+from optc.report.charts.canvas import WIDTH, Canvas, rows_of_labels, within
 from optc.report.charts.scale import Scale, linear, logarithmic
 from optc.report.markup import Element
 from optc.report.numbers import count, number
@@ -47,7 +47,7 @@ def histogram(
     low = min([bins[0].low, *(mark.value for mark in ordered)])
     high = max([bins[-1].high, *(mark.value for mark in ordered)])
     x = logarithmic(low, high, 56, WIDTH - 16)
-    rows = rows_of_labels([(x(mark.value), mark.label) for mark in ordered])
+    rows = rows_of_labels([(within(x(m.value), m.label), m.label) for m in ordered])
     top = 34 + 16 * (max(rows, default=0) + 1)
     bottom = top + 180.0
     y = linear(0, max(one.count for one in bins) or 1, bottom, top)
@@ -58,7 +58,7 @@ def histogram(
     for mark, row in zip(ordered, rows, strict=True):
         place, above = x(mark.value), top - 10 - 16 * row
         canvas.line(place, above + 4, place, bottom, "bound" if mark.bound else "mark")
-        canvas.text(place, above, mark.label, anchor="middle", kind="label")
+        canvas.label(place, above, mark.label)
     x_axis(canvas, x, bottom, unit, lambda value: number(value, 1), about=8)
     return canvas.svg()
 

@@ -15,9 +15,9 @@ def levels(ident: str, title: str, text: str, values: Sequence[float | None], un
     """Points joined in order; the lowest has its figure beside it. At least one is there."""
     known = [value for value in values if value is not None]
     lowest = min(known)
-    room = max(0.1 * (max(known) - lowest), 1.0)
+    room = max(0.1 * (max(known) - lowest), 0.5)
     x = linear(-0.5, len(values) - 0.5, 48, WIDTH - 16)
-    y = linear(lowest - room, max(known) + room, 200, 34)
+    y = linear(lowest - 3 * room, max(known) + room, 200, 34)  # below is a label
     canvas = Canvas(ident, title, text, 244)
     y_axis(canvas, y, x, unit)
     for run in _runs(values):
@@ -28,7 +28,7 @@ def levels(ident: str, title: str, text: str, values: Sequence[float | None], un
             hint = f"layer {index}: {with_unit(value, unit)}"
             kind = "point" if index == marked else "fill"
             canvas.dot(x(index), y(value), 5 if index == marked else 3.5, kind, hint)
-    canvas.text(x(marked), y(lowest) + 18, with_unit(lowest, unit), anchor="middle", kind="label")
+    canvas.label(x(marked), y(lowest) + 20, with_unit(lowest, unit))
     whole = lambda value: tick_text(value) if value == int(value) else ""  # noqa: E731
     x_axis(canvas, x, 200, "layer", whole, about=min(12, len(values)))
     return canvas.svg()

@@ -50,6 +50,6 @@ def ranges(ident: str, title: str, text: str, rows: Sequence[Range], unit: str) 
         if row.bound is not None and row.bound > 0:
             place = x(row.bound)
             canvas.line(place, y - 13, place, y + 13, "bound")
-            canvas.text(place, y - 15, f"bound {number(row.bound)}", anchor="middle", kind="label")
+            canvas.label(place, y - 15, f"bound {number(row.bound)}")
     x_axis(canvas, x, bottom, unit, tick_text)
     return canvas.svg()

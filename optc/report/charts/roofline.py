@@ -82,15 +82,26 @@ def _roofs(canvas: Canvas, x: Scale, y: Scale, read: float, peaks: Mapping[str, 
 
 
 def _labels(canvas: Canvas, x: Scale, y: Scale, work: Sequence[Work]) -> None:
-    """Beside the points, below each other where they would overlap."""
-    taken: list[tuple[float, float, float]] = []
+    """Each beside, above or below its point, where it covers no point and no other label."""
+    taken = [(x(one.intensity), y(one.rate), 14.0, 14.0) for one in work]
     for one in sorted(work, key=lambda one: -one.rate):
-        width = text_width(one.label)
-        fits = x(one.intensity) + 12 + width <= x.end
-        left = x(one.intensity) + 12 if fits else x(one.intensity) - 12 - width
-        base = y(one.rate) + 4
-        right = left + width
-        while any(left < end and begin < right and abs(base - at) < 15 for begin, end, at in taken):
-            base += 3
-        taken.append((left, right, base))
-        canvas.text(left, base, one.label, kind="label")
+        width, left, top = text_width(one.label), x(one.intensity), y(one.rate)
+        beside = 12 + width / 2
+        places = [
+            *((left + beside, top + shift) for shift in (0, 15, -15)),
+            *((left - beside, top + shift) for shift in (0, 15, -15)),
+            *((left, top + shift) for shift in (20, -20, 36, -36, 52, -52)),
+        ]
+        inside = [place for place in places if x.start <= place[0] - width / 2 <= x.end - width]
+        boxes = [(across, up, width, 14.0) for across, up in inside or places[-2:]]
+        free = next(
+            (box for box in boxes if not any(_meet(box, other) for other in taken)), boxes[-1]
+        )
+        taken.append(free)
+        canvas.text(free[0], free[1] + 4, one.label, anchor="middle", kind="label")
+
+
+def _meet(one: tuple[float, ...], other: tuple[float, ...]) -> bool:
+    """Whether two boxes, by middle and size, overlap."""
+    apart_x = abs(one[0] - other[0]) >= (one[2] + other[2]) / 2
+    return not apart_x and abs(one[1] - other[1]) < (one[3] + other[3]) / 2

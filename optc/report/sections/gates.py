@@ -24,6 +24,8 @@ _MEANINGS = {
     "prefill_speedup": "prefill, times the speed of float32 in ONNX Runtime",
     "decode_speedup": "decode, times the speed of float32 in ONNX Runtime",
 }
+#: Gates whose value is one where nothing is lost.
+_IDEAL_OF_ONE = {"top1_agreement", "top5_agreement", "perplexity_ratio", "common_continuation"}
 _VERDICTS = {True: "passed", False: "failed", None: "open"}
 
 
@@ -51,8 +53,8 @@ def _summary(subject: Subject, found: Sequence[Mapping[str, Any]]) -> str:
         if verdict in judged
     ]
     return (
-        f"Of {len(judged)} gates with a bound: {', '.join(parts)}. A full bar is at its bound; "
-        "a gate without one is only reported."
+        f"Of {len(judged)} gates with a bound: {', '.join(parts)}. A bar shows how much of "
+        "what its bound allows was used; a gate without one is only reported."
     )
 
 
@@ -63,26 +65,37 @@ def _table(found: Sequence[Mapping[str, Any]], caption: str) -> Element:
 
 def _row(gate: Mapping[str, Any]) -> list[Node | None]:
     name, value, bound, passed = (gate[key] for key in ("name", "value", "bound", "passed"))
-    meaning = _MEANINGS.get(name)
-    shown = [element("code", name), *([element("br"), meaning] if meaning else [])]
-    used = used_share(value, bound, passed)
+    meaning, digits = _MEANINGS.get(name), 5 if name in _IDEAL_OF_ONE else 3
+    shown = [
+        element("code", name),
+        *([element("br"), element("small", meaning)] if meaning else []),
+    ]
+    used = used_share(name, value, bound, passed)
     lowered = "on the lowered ONNX" if gate["measured_on"] == "lowered-onnx" else ""
     remark = ": ".join(filter(None, (lowered, gate.get("reason") or "")))
     return [
         element("span", shown),
-        number(value, 4),
-        number(bound, 4),
+        number(value, digits),
+        None if bound is None else number(bound, digits),
         None if used is None else _meter(used),
         _verdict(passed, bound),
         remark,
     ]
 
 
-def used_share(value: float | None, bound: float | None, passed: bool | None) -> float | None:
-    """How near a value is to its bound, 1 at it: of an upper bound the value over it, of a lower
-    bound the other way round. Which one it is follows from the verdict."""
+def used_share(
+    name: str, value: float | None, bound: float | None, passed: bool | None
+) -> float | None:
+    """How much of what a bound allows was used: 1 at the bound, 0 where nothing was lost.
+
+    Of gates whose best value is one it is the distance from one over the bound's; of other upper
+    bounds the value over the bound, of lower ones the other way round. Which a bound is follows
+    from the verdict.
+    """
     if value is None or bound is None or passed is None or value <= 0 or bound <= 0:
         return None
+    if name in _IDEAL_OF_ONE and bound != 1:
+        return max((value - 1) / (bound - 1), 0.0)
     upper = (value <= bound) == passed
     return value / bound if upper else bound / value
 

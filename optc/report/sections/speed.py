@@ -8,7 +8,7 @@ from optc.report.charts.flame import Span, flame
 from optc.report.charts.roofline import Work, roofline
 from optc.report.components import Column, Section, figure, numbers, paragraph, table
 from optc.report.markup import Element, Node, element
-from optc.report.measured import Ceilings, KernelTime, Measured, Step
+from optc.report.measured import KernelTime, Measured, Step
 from optc.report.numbers import count, number, percent, with_unit
 from optc.report.sections.subject import Subject
 
@@ -31,7 +31,7 @@ def roof_of(measured: Measured) -> Section:
     work = _work(measured.steps)
     if not work:
         return Section("roofline", title, (paragraph(_NONE),))
-    caption = _roof_caption(measured.steps, measured.ceilings)
+    caption = _ROOF
     ceilings = measured.ceilings
     chart = roofline("roofline-plot", title, caption, ceilings.read, ceilings.peaks, work)
     body = figure(chart, caption, _steps_table(measured))
@@ -39,6 +39,11 @@ def roof_of(measured: Measured) -> Section:
 
 
 _ROOFLINE = "Roofline"
+_ROOF = (
+    "Left of the ridge memory bounds a step, right of it arithmetic; on the line the machine can "
+    "do no more. Large points are whole steps, small ones their kernels; the lines were measured "
+    "in the same run."
+)
 _NONE = "Nothing that moves or computes was measured."
 
 
@@ -46,9 +51,9 @@ def _work(steps: Sequence[Step]) -> list[Work]:
     """The steps that read and compute, and their kernels."""
     found = []
     for step in steps:
-        parts = [(step.label, step.bytes, step.ops, step.ms, True)]
+        parts = [(step.short, step.bytes, step.ops, step.ms, True)]
         parts += [
-            (f"{step.label}: {one.label}", one.bytes, one.ops, one.ms, False)
+            (f"{step.short}: {one.label}", one.bytes, one.ops, one.ms, False)
             for one in step.kernels
         ]
         for label, moved, ops, ms, whole in parts:
@@ -59,26 +64,10 @@ def _work(steps: Sequence[Step]) -> list[Work]:
     return found
 
 
-def _roof_caption(steps: Sequence[Step], ceilings: Ceilings) -> str:
-    ridge = max(ceilings.peaks.values()) / ceilings.read
-    sides = {True: "memory", False: "arithmetic"}
-    said = [
-        f"{one.label} is bounded by {sides[one.ops < ridge * one.bytes]} and reaches "
-        f"{percent(one.roof_ms / one.ms, 2)} of its roof"
-        for one in steps
-        if one.bytes > 0 and one.ops > 0
-    ]
-    return (
-        "Left of the ridge memory bounds a step, right of it arithmetic; on the line the machine "
-        "can do no more. Large points are whole steps, small ones their kernels. "
-        + "".join(f"{one[0].upper()}{one[1:]}. " for one in said).rstrip()
-    )
-
-
 def _steps_table(measured: Measured) -> Element:
     rows = [
         (
-            step.label,
+            step.short,
             number(step.ms),
             number(step.bytes / step.ms / 1e6),
             number(step.ops / step.ms / 1e6),
@@ -86,7 +75,8 @@ def _steps_table(measured: Measured) -> Element:
         )
         for step in measured.steps
     ]
-    return table([Column("step"), *numbers("ms", "GB/s", "Gop/s", "of its roof")], rows)
+    columns = numbers("ms", "GB/s", "Gop/s", "of roof")
+    return table([Column("step"), *columns], rows)
 
 
 def step_times(subject: Subject) -> Section | None:
@@ -97,7 +87,7 @@ def step_times(subject: Subject) -> Section | None:
 
 def step_times_of(measured: Measured) -> Section:
     """A bar of nested parts for each step of a profile, of which there is one."""
-    body: list[Node] = []
+    body: list[Node] = [paragraph(_STEPS)]
     charts = []
     for index, step in enumerate(measured.steps):
         caption = _step_caption(step)
@@ -111,12 +101,18 @@ def step_times_of(measured: Measured) -> Section:
     return Section("step-time", "Where the time of a step goes", tuple(body), charts[0])
 
 
+_STEPS = (
+    "The whole step above, then kinds of kernels, then each kernel, as wide as their time. The "
+    "dark line is what the machine needs at best for the same bytes and operations: what is light "
+    "beside it could be gained."
+)
+
+
 def _step_caption(step: Step) -> str:
     outside = max(step.ms - step.kernel_ms, 0.0)
     return (
-        f"{step.context:,} tokens of context. The dark line is the share that the machine needs at "
-        f"best, {percent(step.roof_ms / step.ms, 2)} of the step; {percent(outside / step.ms, 2)} "
-        "are spent around the kernels."
+        f"{step.context:,} tokens of context; {percent(step.roof_ms / step.ms, 2)} of the step is "
+        f"needed at best, {percent(outside / step.ms, 2)} is spent around the kernels."
     )
 
 

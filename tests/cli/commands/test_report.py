@@ -40,7 +40,7 @@ def test_a_page_with_a_profile_from_a_file(
     found = optc("report", toy, "-o", output, "--bench", bench)
     assert (found.code, found.out, found.err) == (0, f"{output}\n", "")
     page = read_page(output.read_text("utf-8"))
-    assert "decode, 8 sequences" in page.section("roofline").text
+    assert "decode\u202f\u00d7\u202f8" in page.section("roofline").text
     assert [p.name for p in tmp_path.iterdir() if "partial" in p.name] == []
     value = optc("report", toy, "-o", output, "--bench", bench, "--json").json
     assert set(value) == {"artifact", "digest", "output", "bytes", "sections"} | FRAME
@@ -55,7 +55,7 @@ def test_what_is_measured_here(optc: Optc, backend: MeasurableStub, tmp_path: Pa
     assert outcome.json["warnings"] == []
     page = read_page(output.read_text("utf-8"))
     assert "int_matmul_0 20x10" in page.section("step-time").text
-    assert "prefill, 16 tokens" in page.section("roofline").text
+    assert "prefill\u202f16" in page.section("roofline").text
     assert backend.profiler.closed
     assert "profile" in outcome.err
 

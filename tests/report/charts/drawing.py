@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from xml.etree import ElementTree
 
-from optc.report.charts.canvas import WIDTH
 from optc.report.markup import Element
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -19,9 +18,9 @@ def read_drawing(chart: Element) -> ElementTree.Element:
     assert title.text
     assert description.text
     assert root.attrib["aria-labelledby"].split() == [title.attrib["id"], description.attrib["id"]]
-    height = float(root.attrib["viewBox"].split()[3])
+    width, height = map(float, root.attrib["viewBox"].split()[2:])
     for one in root.iter():
-        for names, end in ((("x", "x1", "x2", "cx"), WIDTH), (("y", "y1", "y2", "cy"), height)):
+        for names, end in ((("x", "x1", "x2", "cx"), width), (("y", "y1", "y2", "cy"), height)):
             assert all(-1 <= float(one.attrib[n]) <= end + 1 for n in names if n in one.attrib)
     return root
 

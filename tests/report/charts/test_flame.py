@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from optc.report.charts.canvas import WIDTH
+from optc.report.charts.canvas import WIDE
 from optc.report.charts.flame import Span, flame
 from tests.report.charts.drawing import hints, read_drawing, shapes, texts
 
@@ -22,14 +22,14 @@ WHOLE = Span(
 def test_a_step() -> None:
     root = read_drawing(flame("f", "t", "d", WHOLE))
     bars = shapes(root, "rect", "soft")
-    unit = WIDTH / 10
+    unit = WIDE / 10
     expected = [(0, 10, 0), (0, 6, 1), (0, 4, 2), (4, 2, 2), (6, 1, 1)]
     found = [(b["x"] / unit, (b["width"] + 1) / unit, round(b["y"] / 30)) for b in bars]
     assert found == [pytest.approx(one, abs=0.01) for one in expected]
     dark = shapes(root, "rect", "fill")
     shares = [b["width"] / w["width"] for b, w in zip(dark, bars, strict=False)]
     assert shares == pytest.approx([0.4, 0.5, 0.5, 0.25], abs=0.002)
-    assert texts(root) == ["a step", "matmuls", "first", "second", "the res…"]
+    assert texts(root) == ["a step", "matmuls", "first", "second", "the rest of i…"]
     assert "matmuls: 6 ms" in hints(root)
 
 
