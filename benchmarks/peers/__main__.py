@@ -2,7 +2,7 @@
 
     python -m benchmarks.peers MODEL_FOLDER [--workdir DIR] [--rounds 3] [--only TEXT]…
                                [--text JSONL] [--perplexity-of JSON] [--kl-of JSON]
-                               [--json FILE]
+                               [--decode-only] [--json FILE]
 
 Installs each peer into an environment of its own under the work folder, converts the model to
 each format, then measures all of them in turns: prefill tokens/s, decode tokens/s of one
@@ -13,7 +13,8 @@ is cached.
 With ``--text`` (a trained model) perplexity as well; ``--perplexity-of`` takes it from the results
 of such a run, for a model with random weights. A second table compares optc with the peers of its
 bit width (`comparison`), and, with ``--kl-of`` the results of `benchmarks.quality_per_byte`, a
-third with the peers of no worse a KL. Run it on an otherwise idle machine.
+third with the peers of no worse a KL. ``--decode-only`` measures decode of one sequence alone,
+for many rows in little time. Run it on an otherwise idle machine.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ import os
 import random
 import sys
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -47,6 +49,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--text", type=Path)
     parser.add_argument("--perplexity-of", type=Path, help="results of a trained model")
     parser.add_argument("--kl-of", type=Path, help="results of benchmarks.quality_per_byte")
+    parser.add_argument("--decode-only", action="store_true", help="one sequence, nothing else")
     parser.add_argument("--json", type=Path)
     return parser.parse_args()
 
@@ -79,6 +82,8 @@ def measure(args: argparse.Namespace) -> list[dict[str, Any]]:
     here = Path(sys.executable).parent
     root = args.workdir.resolve()
     plan = measuring.Plan(args.prompt, args.context, args.new)
+    if args.decode_only:
+        plan = replace(plan, batches=(1,), prefill=False)
     prompts = random_prompts(args.model, args.prompt)
     windows = text_windows(args.text, args.model, args.prompt, 60) if args.text else []
     models = []

@@ -47,7 +47,7 @@ def ratios(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     for own in (r for r in rows if r["peer"] == "optc"):
         peers = [r for r in rows if r["peer"] != "optc" and r["bits"] == own["bits"]]
         entry: dict[str, Any] = {"optc": own["format"]}
-        for column in RATES:
+        for column in _measured(own):
             entry[column] = _against_best(own, peers, column)
             entry[f"{column}, fair"] = _against_best(
                 own, [p for p in peers if _fair(own, p)], column
@@ -82,9 +82,13 @@ def at_equal_quality(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     found = []
     for own in (r for r in rows if r["peer"] == "optc" and "kl" in r):
         peers = [r for r in rows if r["peer"] != "optc" and r.get("kl", math.inf) <= own["kl"]]
-        columns = {column: _against_best(own, peers, column) for column in RATES}
+        columns = {column: _against_best(own, peers, column) for column in _measured(own)}
         found.append({"optc": own["format"], "kl": own["kl"], **columns})
     return found
+
+
+def _measured(row: dict[str, Any]) -> list[str]:
+    return [column for column in RATES if column in row]
 
 
 def _fair(own: dict[str, Any], peer: dict[str, Any]) -> bool:

@@ -79,18 +79,21 @@ class Plan:
         context: Tokens of each prompt before decoding.
         new: Tokens of each sequence decoded in a round.
         batches: How many sequences are decoded together.
+        prefill: Whether the prefill is measured, too.
     """
 
     prompt: int = 512
     context: int = 128
     new: int = 128
     batches: tuple[int, ...] = (1, 8, 16)
+    prefill: bool = True
 
     def columns(self, prompts: list[list[int]]) -> list[Column]:
         """What is measured, with prompts cut to length."""
-        found = [
-            Column("prefill", "prefill", {"tokens": prompts[0][: self.prompt]}, self.prompt, 2)
-        ]
+        found = []
+        if self.prefill:
+            tokens = prompts[0][: self.prompt]
+            found.append(Column("prefill", "prefill", {"tokens": tokens}, self.prompt, 2))
         for batch in self.batches:
             # Many sequences spend most of their time on prompts, so that they have one turn.
             turns = 4 if batch == 1 else 1

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from benchmarks.peers import comparison, variants
+from benchmarks.peers import comparison, measuring, variants
 
 
 def _row(peer: str, name: str, rates: list[float], **more: Any) -> dict[str, Any]:
@@ -67,3 +67,12 @@ def test_a_rounding_recipe_has_the_weights_of_its_recipe(name: str, tmp_path: Pa
     rounding, calibrated = (load_recipe(r).pipeline.passes for r in (file, name))
     passes = [type(p).__name__ for p in rounding]
     assert passes == [n for p in calibrated if (n := type(p).__name__) != "PropagateErrors"]
+
+
+def test_a_run_of_decode_alone_has_that_column_alone() -> None:
+    plan = measuring.Plan(prompt=8, context=2, new=4, batches=(1,), prefill=False)
+    (column,) = plan.columns([[1, 2, 3]])
+    assert (column.name, column.arguments["prompts"]) == ("decode 1", [[1, 2]])
+    row = {"peer": "optc", "format": "int8", "bits": 8, "kl": 0.0, "decode 1": 1.0}
+    (found,) = comparison.at_equal_quality([row])
+    assert found == {"optc": "int8", "kl": 0.0, "decode 1": "-"}
