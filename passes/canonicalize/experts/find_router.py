@@ -22,6 +22,7 @@ from optc.passes.canonicalize.dataflow import (
     operand,
     orders,
     producer,
+    rank,
     scalar,
     substitute,
 )
@@ -30,6 +31,8 @@ from optc.pipeline.base import Pass, PassReport
 
 #: More nodes than any router has.
 _MOST_NODES = 60
+#: What the reference implementation raises where shapes or types do not go together.
+_FAILURES = (ValueError, TypeError, IndexError, RuntimeError)
 
 
 class _UnknownRouterError(Exception):
@@ -257,6 +260,8 @@ class _Probe:
         for value in part.inputs:  # also of initializers: they are given other values
             value.const_value = None
             part.initializers.pop(value.name or "", None)
+        for node in part:
+            _count_axis_from_the_front(node)
         self._names = [value.name or "" for value in part.inputs]
         proto = ir.to_proto(ir.Model(part, ir_version=model.ir_version))
         self._evaluator = ReferenceEvaluator(proto)
@@ -268,8 +273,19 @@ class _Probe:
             feeds[self._names[1]] = bias.reshape([int(d or 0) for d in self._bias])
         for name, shape in zip(self._names[::-1], self._shaped[::-1], strict=False):
             feeds[name] = np.zeros(_of_rows(shape, len(logits)), np.float32)
-        weights, experts = self._evaluator.run(None, feeds)
+        try:
+            weights, experts = self._evaluator.run(None, feeds)
+        except _FAILURES as error:
+            raise _UnknownRouterError(f"it cannot be run on logits alone: {error}") from error
         return weights, experts
+
+
+def _count_axis_from_the_front(node: ir.Node) -> None:
+    """The reference implementation of these two takes no negative axis."""
+    size = rank(node.inputs[0])
+    if is_op(node, "GatherElements", "ScatterElements") and size is not None:
+        axis = node.attributes.get_int("axis", 0)
+        node.attributes["axis"] = ir.AttrInt64("axis", axis % size)
 
 
 def _of_rows(shape: Sequence[int | str | None], rows: int) -> list[int]:

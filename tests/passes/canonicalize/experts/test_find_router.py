@@ -26,6 +26,8 @@ CONSTANTS = {
     "spread": np.array([-1, 4, 2]),
     "epsilon": np.float32(1e-20),
     "scale": np.float32(2.5),
+    "split": np.array([7, -1, E]),
+    "three": np.array([-1, K]),
     "never": np.float32(-np.inf),
     "bias2": f32(E, seed=3),
 }
@@ -51,7 +53,7 @@ GROUPED = """
     no = Not (yes)
     c = Where (no, never, b)"""
 WEIGHED = """
-    v = GatherElements <axis: int = 1> (p, index)
+    v = GatherElements <axis: int = -1> (p, index)
     s = ReduceSum <keepdims: int = 1> (v, last)
     t = Add (s, epsilon)
     d = Div (v, t)
@@ -146,6 +148,12 @@ def test_a_second_run_changes_nothing() -> None:
         (
             f"q = Add (logits, bias) {CHOOSE.replace('p,', 'q,')} weights = Mul (v, scale)",
             "no conf",
+        ),
+        (
+            "p = Reshape (logits, split) v, i = TopK <axis: int = 2> (p, k) "
+            "index = Reshape (i, three) u = Reshape (v, three) "
+            "weights = Softmax <axis: int = 1> (u)",
+            "it cannot be run on logits alone",
         ),
         ("p = Sigmoid (x) weights, index = TopK <axis: int = 1> (p, k)", "it reads the input x"),
         (
