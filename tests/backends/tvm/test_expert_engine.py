@@ -1,28 +1,32 @@
-"""An engine of a mixture of experts, every layer of another type, against the function bodies."""
+"""An engine of mixtures of experts, every layer of another type, against the function bodies."""
 
 from __future__ import annotations
+
+from pathlib import Path
 
 import numpy as np
 import pytest
 
+from optc.backend import EngineBuild
 from optc.backends.tvm import BACKEND
 from optc.target import parse_target
 from tests.backends.tvm.engine_driver import OPTIONS, Engine, EngineDriver, OracleDriver
 from tests.backends.tvm.expert_models import mixture_model
 from tests.support.shared import made_once
 
+KINDS = ("bf16", "int8", "two-level")
 TOKENS = np.random.default_rng(5).integers(0, 128, (3, 64)).tolist()
 
 
 @pytest.fixture(scope="module")
 def engine(tmp_path_factory: pytest.TempPathFactory) -> Engine:
-    def build(folder):  # type: ignore[no-untyped-def]
+    def build(folder: Path) -> tuple[Path, EngineBuild]:
         folder.mkdir(parents=True, exist_ok=True)
         target = parse_target("native")
-        return folder, BACKEND.build(mixture_model(), target, folder, OPTIONS)
+        return folder, BACKEND.build(mixture_model(KINDS), target, folder, OPTIONS)
 
     folder, built = made_once(tmp_path_factory, "experts", build)
-    return Engine(folder, mixture_model(), built)
+    return Engine(folder, mixture_model(KINDS), built)
 
 
 def test_logits_equal_the_function_bodies(engine: Engine) -> None:
@@ -35,7 +39,9 @@ def test_logits_equal_the_function_bodies(engine: Engine) -> None:
         expected = oracle.step(rows)
         errors = np.sort(np.abs(ours.step(rows) - expected).max(axis=1))
         assert np.abs(expected).max() > 1.0
-        assert errors[int(0.8 * len(errors))] < 2e-3, errors
+        # Some rows have an activation so near to a tie that it is rounded the other way.
+        assert errors[len(errors) // 2] < 2e-5, errors
+        assert errors[-1] < 0.05, errors
 
 
 def test_a_row_has_the_same_bits_whatever_its_mates(engine: Engine) -> None:
