@@ -99,13 +99,24 @@ def workspace(shape: Sequence[Expr | int], dtype: str = "float32") -> Iterator[E
     The compiler moves what `scratch` allocates to the start of the function, where such a size is
     not yet known.
     """
+    buffer, pointer = take_workspace(shape, dtype)
+    yield buffer
+    free_workspace(pointer)
+
+
+def take_workspace(shape: Sequence[Expr | int], dtype: str) -> tuple[Expr, Expr]:
+    """Memory that is allocated here, and what `free_workspace` takes."""
     count = functools.reduce(lambda a, b: a * b, shape)
     bits = tvm.DataType(dtype).bits
     size = tir.cast(count, "uint64") * tir.uint64(bits // 8)
     kind = tvm.ir.PointerType(tvm.ir.PrimType(dtype))
     allocate = "tirx.TVMBackendAllocWorkspace"
     pointer = tir.bind(tir.call_intrin(kind, allocate, _CPU, 0, size, 2, bits), kind)
-    yield tir.decl_buffer(tuple(shape), dtype, data=pointer)
+    return tir.decl_buffer(tuple(shape), dtype, data=pointer), pointer
+
+
+def free_workspace(pointer: Expr) -> None:
+    """Give memory back."""
     tir.evaluate(tir.TVMBackendFreeWorkspace(_CPU, 0, pointer))
 
 

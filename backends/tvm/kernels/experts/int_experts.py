@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from tvm.tirx.script.builder import ir as tir
@@ -17,6 +17,7 @@ from optc.backends.tvm.kernels.experts.spans import (
 from optc.backends.tvm.kernels.matmul.activations import quantized_rows
 from optc.backends.tvm.kernels.matmul.int_tiles import int_work
 from optc.backends.tvm.kernels.matmul.matmul_int import IntMatmul
+from optc.backends.tvm.kernels.matmul.rooms import RoomsAsTaken
 from optc.backends.tvm.kernels.matmul.tiles import Operand, argument, building
 from optc.backends.tvm.tuning.schedule import Schedule, default_schedule
 
@@ -76,5 +77,5 @@ def int_experts(config: IntExperts, isa: Isa) -> Any:
         weights = {name: argument(name, *operand) for name, operand in config.weights.items()}
         out = argument("out", (rows, config.n), "float32")
         work = int_work(config, isa, rows, x, weights, out, plan.rows_at)
-        emit_expert_tiles(work, plan)
+        emit_expert_tiles(replace(work, rooms=RoomsAsTaken()), plan)
     return builder.get()

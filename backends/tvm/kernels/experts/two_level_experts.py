@@ -17,6 +17,7 @@ from optc.backends.tvm.kernels.experts.spans import (
 )
 from optc.backends.tvm.kernels.matmul.activations import quantized_rows
 from optc.backends.tvm.kernels.matmul.matmul_two_level import TwoLevelMatmul, two_level_work
+from optc.backends.tvm.kernels.matmul.rooms import RoomsAsTaken
 from optc.backends.tvm.kernels.matmul.tiles import Operand, argument, building
 from optc.backends.tvm.tuning.schedule import Schedule, two_level_schedule
 
@@ -72,7 +73,8 @@ def two_level_experts(config: TwoLevelExperts, isa: Isa) -> Any:
         plan = expert_rows(rows, config.chosen, config.spread)
         weights = {name: argument(name, *operand) for name, operand in config.weights.items()}
         out = argument("out", (rows, config.n), "float32")
-        work = two_level_work(config, isa, rows, x, weights, out, plan.rows_at)
+        rooms = RoomsAsTaken()
+        work = two_level_work(config, isa, rows, x, weights, out, plan.rows_at, rooms)
         # Interleaving serves all blocks of one matmul; here it would be done in every task.
         emit_expert_tiles(replace(work, tall=None), plan)
     return builder.get()

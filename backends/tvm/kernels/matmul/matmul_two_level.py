@@ -26,6 +26,7 @@ from optc.backends.tvm.kernels.matmul.int_tiles import IntTiles
 from optc.backends.tvm.kernels.matmul.matmul_int import SUM_WIDTH, IntMatmul
 from optc.backends.tvm.kernels.matmul.places import BLOCK, Panels, Place
 from optc.backends.tvm.kernels.matmul.products import Dots, Products
+from optc.backends.tvm.kernels.matmul.rooms import Rooms
 from optc.backends.tvm.kernels.matmul.short_sums import FOURS, ShortSums, sums_are_short
 from optc.backends.tvm.kernels.matmul.tasks import Tall, TileEmitter, Work, emit_tiles
 from optc.backends.tvm.kernels.matmul.tiles import (
@@ -154,8 +155,10 @@ def two_level_work(
     weights: dict[str, Any],
     out: Any,
     rows_at: RowsAt = in_order,
+    rooms: Rooms | None = None,
 ) -> Work:
     """What the kernel does with its operands."""
+    rooms = rooms or Rooms()
     kp, schedule = config.k_padded, config.schedule_on(isa)
     fetch = bool(schedule.fetch)
     values = PackedValues(weights["w"], config.bits, isa, fetch)
@@ -176,7 +179,7 @@ def two_level_work(
         return tiles(Dots(packed, isa, beside), WIDE, isa.lanes)
 
     def prepare(task: Place) -> TileEmitter:
-        buffer = tir.alloc_buffer((kp // 4, task.width // isa.lanes, 4 * isa.lanes), "uint8")
+        buffer = rooms.take((kp // 4, task.width // isa.lanes, 4 * isa.lanes), "uint8")
         unpack(packed, buffer, task)
         source = Unpacked(buffer, task.column, values)
         return tiles(Dots(source, isa, stored), schedule.wide)
@@ -185,5 +188,5 @@ def two_level_work(
         short = ShortSums(values, config.group_size, isa, x.q, x.sums, scales)
         return Work(rows, config.n, kp, schedule, tiles(short, schedule.wide))
     lone = tiles(Dots(packed, isa, stored), WIDE)
-    work = Work(rows, config.n, kp, schedule, lone, prepare, config.panels)
+    work = Work(rows, config.n, kp, schedule, lone, prepare, config.panels, rooms=rooms)
     return replace(work, tall=Tall(TALL_ROWS, tall))

@@ -9,12 +9,13 @@ number of rows T, the tile it falls into and the number of threads.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from tvm.tirx.script.builder import ir as tir
 
 from optc.backends.tvm.kernels.matmul.places import BLOCK, PACE, Panel, Panels, Place
+from optc.backends.tvm.kernels.matmul.rooms import Rooms
 from optc.backends.tvm.kernels.matmul.tiles import round_up, variable
 from optc.backends.tvm.tuning.schedule import FEW_ROWS, MAX_TILE_ROWS, Schedule
 
@@ -67,6 +68,7 @@ class Work:
         short: The same where there are no more rows than these panels keep, in code of its own.
         tall: Used instead of ``prepare`` up to its rows.
         span: The task that this is emitted in; None emits the loop over tasks.
+        rooms: Where tasks have their memory.
     """
 
     rows: Any
@@ -79,6 +81,7 @@ class Work:
     short: Panels | None = None
     tall: Tall | None = None
     span: Span | None = None
+    rooms: Rooms = field(default_factory=Rooms)
 
 
 @dataclass(frozen=True)
@@ -198,9 +201,10 @@ def _cover(work: Work, cut: _Cut, span: Span) -> None:
         _row_tiles(span.first, span.last, task, cut, tile)
 
     if cut.panels:
-        _in_panels(work.rows, span.place, work.k, cut.panels, max(cut.heights), cover)
+        _in_panels(work, span.place, cut.panels, max(cut.heights), cover)
     else:
         cover(span.place)
+    work.rooms.free()
 
 
 def _row_tiles(first: Any, last: Any, task: Place, cut: _Cut, tile: TileEmitter) -> None:
@@ -229,10 +233,11 @@ def _row_tiles(first: Any, last: Any, task: Place, cut: _Cut, tile: TileEmitter)
 
 
 def _in_panels(
-    rows: Any, task: Place, k: int, panels: Panels, tallest: int, cover: Callable[[Place], None]
+    work: Work, task: Place, panels: Panels, tallest: int, cover: Callable[[Place], None]
 ) -> None:
     """Emit ``cover(place)`` for each panel of K, with tiles of at most ``tallest`` rows."""
-    kept = tir.alloc_buffer(((panels.rows + MAX_TILE_ROWS) * task.width,), "int32")
+    rows, k = work.rows, work.k
+    kept = work.rooms.take(((panels.rows + MAX_TILE_ROWS) * task.width,), "int32")
     # Not a constant to this compiler, which else divides each place by the lanes of a vector.
     room = variable(tallest * task.width)
     channels: Any = panels.channels

@@ -1,0 +1,38 @@
+"""Memory of tasks: for the sums of panels, and for weights that a task unpacks."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tvm.tirx.script.builder import ir as tir
+
+from optc.backends.tvm.kernels.dsl.script import free_workspace, take_workspace
+
+
+class Rooms:
+    """Memory that the compiler allocates in each task of a loop, needed there or not."""
+
+    def take(self, shape: tuple[int, ...], dtype: str) -> Any:
+        """A buffer of the task."""
+        return tir.alloc_buffer(shape, dtype)
+
+    def free(self) -> None:
+        """The task ends."""
+
+
+class RoomsAsTaken(Rooms):
+    """Memory that a task allocates where it takes it, so that those that take none pay nothing."""
+
+    def __init__(self) -> None:
+        self._taken: list[Any] = []
+
+    def take(self, shape: tuple[int, ...], dtype: str) -> Any:
+        """A buffer of the task, until `free`."""
+        buffer, pointer = take_workspace(shape, dtype)
+        self._taken.append(pointer)
+        return buffer
+
+    def free(self) -> None:
+        """Give back what was taken."""
+        while self._taken:
+            free_workspace(self._taken.pop())
