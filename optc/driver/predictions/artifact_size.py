@@ -7,8 +7,8 @@ from pathlib import Path
 
 from optc.roofline.estimate import EngineEstimate
 
-#: Of manifest.json and report.json, without what grows with the number of tensors.
-_DOCUMENT_BYTES = 20_000
+#: Of manifest, report, provenance and SBOM, without what grows with the number of tensors.
+_DOCUMENT_BYTES = 32_000
 #: Of manifest.json, for each tensor of the weights: its name, type, shape and place.
 _TENSOR_BYTES = 280
 #: Files of a tokenizer that the artifact's one is made of, by preference.
