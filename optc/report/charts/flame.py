@@ -19,14 +19,14 @@ class Span:
     Attributes:
         label: Within it, where there is room, and where a pointer rests on it.
         value: Its time; not negative.
-        dark: The share of it that is drawn dark, from its beginning.
+        needed: The share of it that a line at its foot marks, from its beginning.
         hint: More to say where a pointer rests on it.
         parts: What it is made of, in order; what is missing of its time is left blank.
     """
 
     label: str
     value: float
-    dark: float = 0.0
+    needed: float = 0.0
     hint: str = ""
     parts: tuple[Span, ...] = ()
 
@@ -44,8 +44,8 @@ def _draw(canvas: Canvas, x: Scale, span: Span, start: float, row: int) -> None:
     width, height = max(right - left - 1, 0.5), _ROW - 3
     hint = ": ".join(filter(None, (span.label, span.hint)))
     canvas.rect(left, y, width, height, "soft", hint)
-    if span.dark > 0:
-        canvas.rect(left, y + height - 5, width * min(span.dark, 1.0), 5, "fill", hint)
+    if span.needed > 0:
+        canvas.rect(left, y + height - 5, width * min(span.needed, 1.0), 5, "fill", hint)
     if shown := cut_to(span.label, width - 12):
         canvas.text(left + 6, y + 16, shown)
     for part in span.parts:
