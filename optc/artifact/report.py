@@ -19,6 +19,10 @@ _MOST_BINS = 1000
 class Report(dict[str, Any]):
     """A report as it was written; a notebook shows its gates and passes."""
 
+    def __repr__(self) -> str:
+        gates, passes = (len(self.get(key, ())) for key in ("gates", "passes"))
+        return f"<optc.Report {gates} gates, {passes} passes: {', '.join(sorted(self)) or 'empty'}>"
+
     def _repr_html_(self) -> str:
         from optc.notebook.tables import report_html  # only notebooks need it
 

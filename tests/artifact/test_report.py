@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from optc.artifact.report import read_report
+from optc.artifact.report import Report, read_report
 from optc.errors import ArtifactError
 
 PASS = {"name": "fold", "count": 2, "seconds": 0.5, "details": {"full": 2}}
@@ -103,3 +104,48 @@ def test_what_no_compile_writes_is_refused(
     with pytest.raises(ArtifactError, match=message) as caught:
         read(tmp_path, **parts)
     assert str(caught.value).startswith(str(tmp_path / "r"))
+
+
+def test_a_report_has_a_short_repr() -> None:
+    assert repr(Report()) == "<optc.Report 0 gates, 0 passes: empty>"
+    report = Report(gates=[{}, {}], passes=[{}], seconds=1.0)
+    assert repr(report) == "<optc.Report 2 gates, 1 passes: gates, passes, seconds>"
+
+
+DISTRIBUTION = {
+    "first": 1e-8,
+    "bins_per_decade": 4,
+    "counts": [0, 3],
+    **dict.fromkeys(("p50", "p90", "p99", "p99_9"), 1e-6),
+}
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"counts": [0] * 1001}, "has more than 1000 bins"),
+        ({"counts": [-1]}, "holds -1"),
+        ({"first": 0}, "the key 'first' is 0, where the bins begin"),
+        ({"bins_per_decade": 0}, "the key 'bins_per_decade' is 0"),
+        ({"p99": "high"}, "the key 'p99' is not float"),
+    ],
+)
+def test_distributions_are_checked(tmp_path: Path, change: dict[str, Any], message: str) -> None:
+    path = tmp_path / "report.json"
+    for found in (DISTRIBUTION, None):
+        path.write_text(json.dumps({"evaluation": {"target": {"kl_distribution": found}}}))
+        assert read_report(path)
+    wrong = {"kl_distribution": DISTRIBUTION | change}
+    path.write_text(json.dumps({"evaluation": {"target": wrong}}))
+    with pytest.raises(ArtifactError, match=re.escape(message)):
+        read_report(path)
+
+
+def test_kinds_of_tensors_are_checked(tmp_path: Path) -> None:
+    path = tmp_path / "report.json"
+    kind = {"kind": "head", "tensors": 1, "bytes": 2**40, "scale_bytes": 0}
+    path.write_text(json.dumps({"tensors": [kind]}))
+    assert read_report(path)
+    path.write_text(json.dumps({"tensors": [kind | {"bytes": -1}]}))
+    with pytest.raises(ArtifactError, match="the key 'bytes' is -1"):
+        read_report(path)

@@ -72,6 +72,11 @@ class RequestMetrics:
             **{name: getattr(self, name) for name in (*counters, *more)},
         }
 
+    def __repr__(self) -> str:
+        named = {"queue": self.queue_s, "TTFT": self.ttft_s, "TPOT": self.tpot_s}
+        known = [f"{name} {1e3 * s:.3g} ms" for name, s in named.items() if s is not None]
+        return f"<optc.RequestMetrics {', '.join([f'{len(self.token_times_s)} tokens', *known])}>"
+
 
 def _milliseconds(seconds: float | None) -> float | None:
     return None if seconds is None else seconds * 1e3
