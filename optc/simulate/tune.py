@@ -7,6 +7,7 @@ that have been tried are not simulated again.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -129,11 +130,16 @@ class Tuner:
             changes.append([{"speculate": None, "max_drafted": MAX_DRAFTED}, *drafts])
         return changes
 
+    def _expected(self) -> int:
+        """Candidates of one sweep over all subjects; later sweeps meet few new ones."""
+        return sum(1 + sum(map(len, self._changes(subject.spec))) for subject in self.subjects)
+
     def _try(self, subject: Subject, settings: ServeSettings) -> Candidate:
         for known in self.candidates:
             if known.subject == subject.name and known.settings == settings:
                 return known
-        self.progress("candidates", len(self.candidates), len(self.candidates) + 1)
+        tried = len(self.candidates)
+        self.progress("candidates", tried, max(tried + 1, self._expected()))
         run = self.run(subject, settings)
         self.candidates.append(Candidate(subject.name, settings, summarize(run, slo=self.slo)))
         return self.candidates[-1]
@@ -143,9 +149,12 @@ class Tuner:
         come faster or slower by a factor, within 3 %; None if they do not at a 64th of the rate."""
         subject = next(s for s in self.subjects if s.name == best.subject)
         low, high = 2.0**-_OCTAVES, 2.0**_OCTAVES
+        runs = 1 + math.ceil(math.log2(math.log(high / low) / math.log(_RATE_STEP)))
+        self.progress("rates", 0, runs)
         if not self._attains(subject, best.settings, low):
             return None
-        while high / low > _RATE_STEP:
+        for run in range(1, runs):  # until both are within the step
+            self.progress("rates", run, runs)
             middle = (low * high) ** 0.5
             if self._attains(subject, best.settings, middle):
                 low = middle
@@ -155,7 +164,6 @@ class Tuner:
         return None if offered is None else float(offered) * low
 
     def _attains(self, subject: Subject, settings: ServeSettings, factor: float) -> bool:
-        self.progress("rates", 0, 1)
         run = self.run(subject, settings, factor)
         return float(summarize(run, slo=self.slo)["goodput"]["share"]) >= ATTAINED
 

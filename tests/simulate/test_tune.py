@@ -94,3 +94,16 @@ def test_equal_goodput_is_decided_by_latency() -> None:
     assert candidate(0.95, 100).better_than(candidate(0.9, 10))
     assert candidate(0.95, 10).better_than(candidate(0.95, 100))
     assert not candidate(0.95, 99.9).better_than(candidate(0.95, 100))
+
+
+def test_progress_counts_to_what_is_expected() -> None:
+    told: list[tuple[str, int, int]] = []
+    search = tuner("poisson:rate=1,requests=20,prompt=50,output=4", Slo(ttft=0.1))
+    search.progress = lambda *one: told.append(one)
+    search.max_rate(search.search())
+    candidates = [one for one in told if one[0] == "candidates"]
+    assert [done for _, done, _ in candidates] == list(range(len(search.candidates)))
+    assert candidates[0][2] > len(candidates) / 2
+    assert all(total > done for _, done, total in candidates)
+    rates = [one for one in told if one[0] == "rates"]
+    assert rates == [("rates", done, rates[0][2]) for done in range(rates[0][2])]

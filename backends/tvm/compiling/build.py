@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -25,9 +25,15 @@ from optc.backends.tvm.program import Program
 from optc.backends.tvm.runtime_libs import FFI_PACKAGE, copy_libraries, ffi_version
 from optc.backends.tvm.tuning.schedule_files import Schedules, schedules_json
 from optc.backends.tvm.tuning.tuned import known_schedules, with_schedules
-from optc.backends.tvm.weights.weights_file import Placed, write_weights
+from optc.backends.tvm.weights.weights_file import (
+    PackedWeight,
+    Placed,
+    laid_out_bytes,
+    write_weights,
+)
 from optc.child_job import ChildJob
 from optc.errors import UnsupportedError
+from optc.progress import tell
 from optc.target import Target
 
 #: Compiles for CPUs.
@@ -105,8 +111,9 @@ def pack_weights(
         UnsupportedError: The other engine has no such weights.
     """
     if shared is None:
-        libraries = copy_libraries(workdir)
-        return (WEIGHTS_FILE, *libraries), write_weights(workdir / WEIGHTS_FILE, lowered.weights)
+        libraries, weights = copy_libraries(workdir), lowered.weights
+        told = _told(weights)
+        return (WEIGHTS_FILE, *libraries), write_weights(workdir / WEIGHTS_FILE, weights, told)
     known = {p.tensor: p for p in read_data(shared.data).weights}
     tensors = [tensor for weight in lowered.weights for tensor in weight.tensors]
     missing = [tensor.name for tensor in tensors if tensor not in known]
@@ -117,6 +124,18 @@ def pack_weights(
             hint="engines that share weights must come from one recipe",
         )
     return (), [known[tensor] for tensor in tensors]
+
+
+def _told(weights: Sequence[PackedWeight]) -> Callable[[int], None]:
+    """Tells how many MiB of the weights are written: what rounds them works as they are read."""
+    written, total = 0, laid_out_bytes(weights)
+
+    def told(size: int) -> None:
+        nonlocal written
+        written += size
+        tell("weights, MiB", written >> 20, total >> 20)
+
+    return told
 
 
 def _backend_data(

@@ -22,7 +22,7 @@ from optc.driver.judging.judge import GatesFailedError, Judgement, judge, not_ju
 from optc.logs.logger import logger
 from optc.options import CompileOptions
 from optc.options.option import with_changes
-from optc.progress import Progress, no_progress
+from optc.progress import Progress, no_progress, telling
 from optc.recipe_additions import calibrates, trims
 
 if TYPE_CHECKING:
@@ -215,7 +215,7 @@ class _Compile:
             scratch.mkdir()
             return replace(limits, scratch=scratch)
 
-        with self._stage("build"):
+        with self._stage("build"), telling(self.options.progress):
             builder = EngineBuilder(self.writer, self.options.engines)
             return builder.build_all(TARGET, lowered.model, limits_of)
 

@@ -22,6 +22,7 @@ from optc.backends.tvm import BACKEND
 from optc.backends.tvm.compiling import build as build_module
 from optc.backends.tvm.compiling import link as link_module
 from optc.backends.tvm.engine_data import read_data
+from optc.backends.tvm.lowering.lower_model import lower_model
 from optc.backends.tvm.program import Tensor
 from optc.backends.tvm.tuning import tuned
 from optc.backends.tvm.tuning.schedule import Schedule, Workload
@@ -35,6 +36,7 @@ from optc.backends.tvm.weights.weights_file import (
 from optc.driver.compiling.limits import predicted_bytes
 from optc.driver.compiling.memory import PeakMemory
 from optc.errors import InputError, UnavailableError
+from optc.progress import telling
 from optc.target import Target, parse_target
 from tests.backends.tvm.engine_driver import (
     FUSED,
@@ -51,6 +53,21 @@ from tests.support.models import Dense
 GetEngine = Callable[[str], Engine]
 #: The cheapest engine to compile.
 SMALL = Dense(hidden=16, heads=2, kv_heads=1, head_dim=8, inner=16, vocab=32, windows=(0,))
+
+
+def test_packing_tells_how_much_is_written(tmp_path: Path) -> None:
+    told: list[tuple[str, int, int]] = []
+    lowered = lower_model(model_after(FUSED, SHAPE), parse_target("x86-64-v3"), OPTIONS)
+    tensor = Tensor("w", "int8", (3 << 20,))
+    rows = tuple((start, start + (1 << 20)) for start in range(0, 3 << 20, 1 << 20))
+
+    def packed(start: int, stop: int) -> Iterator[Chunk]:
+        yield 0, np.zeros(stop - start, np.int8)
+
+    with telling(lambda *one: told.append(one)):
+        weights = (PackedWeight((tensor,), rows, packed),)
+        build_module.pack_weights(replace(lowered, weights=weights), tmp_path, None)
+    assert told == [("weights, MiB", done, 3) for done in (1, 2, 3)]
 
 
 def test_files_of_an_engine(engines: GetEngine) -> None:
