@@ -10,14 +10,11 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol, Self
 
 import numpy as np
 import numpy.typing as npt
 import onnx_ir as ir
-
-if TYPE_CHECKING:
-    from optc.ir.quantized_rows import QuantizedRows
 
 Array = npt.NDArray[Any]
 RowReader = Callable[[int, int], Array]
@@ -27,6 +24,30 @@ RowReader = Callable[[int, int], Array]
 TILE_ELEMENTS = 1 << 20
 #: Rows that are read and dropped rather than read around.
 _GAP = 8
+
+
+class Grid(Protocol):
+    """Rows on a grid of few values: what `optc.ir.quantized_rows.QuantizedRows` offers a weight."""
+
+    @property
+    def bits(self) -> int:
+        """Bits of a value."""
+
+    @property
+    def symmetric(self) -> bool:
+        """Whether there are no zero points."""
+
+    def read(self, start: int, stop: int) -> Any:
+        """Values, scales and zero points of the rows ``start:stop``."""
+
+    def floats(self, start: int, stop: int) -> Array:
+        """What the rows ``start:stop`` stand for, float32 [stop - start, K]."""
+
+    def above(self, others: Sequence[Any]) -> Self | None:
+        """The rows of all below each other; None if their grids are of several kinds."""
+
+    def taken(self, index: Array) -> Self:
+        """The rows of these numbers."""
 
 
 @dataclass(frozen=True)
@@ -41,7 +62,7 @@ class Given:
     """
 
     label: str
-    rows: QuantizedRows | None = None
+    rows: Grid | None = None
 
     @staticmethod
     def joined(parts: Sequence[Given | None]) -> Given | None:

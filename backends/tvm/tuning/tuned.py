@@ -21,9 +21,9 @@ from optc.backends.tvm.tuning.schedule_files import (
     read_schedules,
     write_schedules,
 )
+from optc.cache_folder import cache_folder
 from optc.child_job import ChildJob
 from optc.errors import InputError
-from optc.runtime.speculative.planning.costs_cache import cache_folder
 from optc.target import host_features, usable_threads
 
 #: Seconds that measuring the shapes of one engine may take, compilation of candidates included.

@@ -40,13 +40,13 @@ class GivenWeights:
             scheme: The grid that it is to have otherwise.
             name: For the parts of the quantized weight.
         """
-        given = weight.given
-        if given is None or given.rows is None or self.keep == "requantize":
+        rows = None if weight.given is None else weight.given.rows
+        if not isinstance(rows, QuantizedRows) or self.keep == "requantize":
             return None
-        wanted = given.rows.symmetric or self.keep == "keep"
-        if not wanted or given.rows.bits > scheme.bits:
+        wanted = rows.symmetric or self.keep == "keep"
+        if not wanted or rows.bits > scheme.bits:
             return None
-        return replace(given.rows, name=name)
+        return replace(rows, name=name)
 
     def count(self, weight: LazyWeight, scheme: Scheme) -> None:
         """Note that a weight is rounded, if it was quantized."""
