@@ -101,9 +101,13 @@ _OWN: dict[str, dict[str, Any]] = {
     "dory": {"num_hidden_layers": 2},
     "dots3_note": {"text_config": {"num_key_value_heads": 4}},
     "dots3_note_text": {"num_key_value_heads": 4},
+    "hunyuan_v1_dense": {"head_dim": 16},
+    "hunyuan_v1_moe": {"head_dim": 16},
+    "lfm2": {"layer_types": ["conv", "full_attention"], "full_attn_idxs": [1]},
+    "ministral": {"head_dim": 16},
+    "nemotron": {"num_key_value_heads": 2},
     "mpt": {"attn_config": {"alibi": True}},
     "phi3": {"rope_parameters": {"rope_type": "default", "rope_theta": 1e4}},
-    "smollm3": {"no_rope_layers": [1, 0, 1], "num_hidden_layers": 3},
 }
 
 

@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import onnx_ir as ir
 import onnxruntime
+from onnxruntime.capi.onnxruntime_pybind11_state import Fail, InvalidArgument, RuntimeException
 
 from optc.ir.functions import is_op
 from optc.passes.canonicalize.dataflow import dims, operand
@@ -18,6 +19,8 @@ from optc.reference.submodel import extract, open_session, run_session
 
 Array = npt.NDArray[Any]
 Float32 = npt.NDArray[np.float32]
+#: What ONNX Runtime raises where an operator fails on its operands.
+_RUN_ERRORS = (InvalidArgument, Fail, RuntimeException)
 #: Angles grow by the positions to this relative error.
 _TOLERANCE = 1e-5
 
@@ -42,9 +45,16 @@ class Part:
     fixed: dict[str, Array]
 
     def run(self, feeds: dict[ir.Value, Array]) -> list[Array]:
-        """Results for contents of all inputs."""
+        """Results for contents of all inputs.
+
+        Raises:
+            Unreadable: ONNX Runtime fails, as where a table has no row for a position.
+        """
         named = {str(value.name): feeds[value] for value in self.inputs}
-        return run_session(self.session, named | self.fixed)
+        try:
+            return run_session(self.session, named | self.fixed)
+        except _RUN_ERRORS as error:
+            raise Unreadable("it does not run for one token at any position") from error
 
 
 class Probes:

@@ -41,7 +41,8 @@ def common_order(readings: Sequence[Reading]) -> list[int]:
     orders = [list(order) for order in natural] if len(natural) == 1 else []
     orders.append(list(range(size)))
     for order in orders:
-        if all(_form(reading.turn, order) is not None for reading in readings):
+        turns = [reading.turn for reading in readings if reading.turn is not None]
+        if all(rotary_of(turn, order) is not None for turn in turns):
             return order
     turn = next(reading.turn for reading in readings if reading.turn is not None)
     first, second = ([pair[side] for pair in sorted(turn.pairs)] for side in (0, 1))
@@ -53,6 +54,9 @@ def rotary_of(turn: Turn, order: Sequence[int]) -> Rotary | None:
     """The rotary operator that turns dimensions in ``order``; None if none does."""
     interleaved = _form(turn, order)
     if interleaved is None:
+        turn = turn.other_way
+        interleaved = _form(turn, order)
+    if interleaved is None:
         return None
     place = {dim: index for index, dim in enumerate(order)}
     sorted_by = sorted(range(len(turn.pairs)), key=lambda i: place[turn.pairs[i][0]])
@@ -60,10 +64,8 @@ def rotary_of(turn: Turn, order: Sequence[int]) -> Rotary | None:
     return Rotary(frequencies, turn.factor, interleaved)
 
 
-def _form(turn: Turn | None, order: Sequence[int]) -> bool | None:
+def _form(turn: Turn, order: Sequence[int]) -> bool | None:
     """Whether pairs are neighbours (true) or halves apart (false) in ``order``; None if neither."""
-    if turn is None:
-        return False
     place = {dim: index for index, dim in enumerate(order)}
     pairs = sorted((place[a], place[b]) for a, b in turn.pairs)
     count = len(pairs)

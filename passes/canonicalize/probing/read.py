@@ -34,6 +34,12 @@ class Turn:
     frequencies: tuple[float, ...]
     factor: float
 
+    @property
+    def other_way(self) -> Turn:
+        """The same turn, by negative angles: the second dimension of a pair comes first."""
+        pairs = tuple((second, first) for first, second in self.pairs)
+        return Turn(pairs, tuple(-one for one in self.frequencies), self.factor)
+
 
 @dataclass(frozen=True)
 class Reading:
