@@ -287,6 +287,29 @@ def test_head_dimensions_are_checked(head_dim: int, reason: str) -> None:
         _lower(shape, FUSED)
 
 
+def test_attention_takes_what_heads_have_of_their_own() -> None:
+    shape = replace(SHAPE, sinks=True, alibi=True, chunks=(16, 0))
+    calls = [
+        c for c in _lower(shape, FUSED).program.functions[0].calls if c.kernel == "paged_attention"
+    ]
+    kinds = [{name: c.config.get(name) for name in ("chunk", "sinks", "slopes")} for c in calls]
+    assert kinds == [
+        {"chunk": 16, "sinks": True, "slopes": True},
+        {"chunk": None, "sinks": True, "slopes": True},
+    ]
+    assert [c.inputs[-3] for c in calls] == ["block_size"] * 2
+    plain = _lower(SHAPE, FUSED).program.functions[0].calls
+    assert all("sinks" not in c.config for c in plain)
+
+
+def test_operands_of_heads_are_one_of_each() -> None:
+    model = model_after(FUSED, replace(SHAPE, sinks=True))
+    sinks = model.graph.initializers["0.sinks"]
+    sinks.const_value, sinks.shape = ir.tensor(np.zeros(3, np.float32)), ir.Shape([3])
+    with pytest.raises(UnsupportedError, match=r"0.sinks is float32 \[3\], not one of each head"):
+        lower_model(model, V3, OPTIONS)
+
+
 def test_dense_models_are_refused() -> None:
     with pytest.raises(InputError, match="is not the ragged step") as caught:
         lower_model(dense_model(SHAPE), V3, OPTIONS)

@@ -1,0 +1,117 @@
+"""Tiny decoders with attention sinks, ALiBi and masks of their own: transformers' tokens, and the
+same tokens in every combination of chunks, batch mates, prefix hits, trees and other drafts."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import optc
+from tests.end_to_end.test_families import greedy
+from tests.importer.decoders import VOCABULARY, build, config_of, save
+from tests.support.shared import made_once
+
+NEW = 20
+SPECULATION = ("off", "ngram", "lookahead")
+#: Kind, options, and types of KV. One prompt comes twice its window, the other ends in a block.
+MODELS: dict[str, tuple[str, dict[str, Any], tuple[str, ...]]] = {
+    "sinks": (
+        "GraniteSWA",
+        {"hidden_size": 64, "num_hidden_layers": 2, "sliding_window": 8, "intermediate_size": 96},
+        ("float32", "int8"),
+    ),
+    "alibi": (
+        "Mpt",
+        {"d_model": 64, "n_heads": 4, "n_layers": 2, "max_seq_len": 128},
+        ("float32",),
+    ),
+}
+RANDOM = np.random.default_rng(11)
+#: Repetitive, so that something is drafted; the first is a prefix of the second.
+PROMPTS = [(RANDOM.integers(3, VOCABULARY, 9).tolist() * 4)[:length] for length in (20, 33)]
+STRANGERS = RANDOM.integers(3, VOCABULARY, (2, 7)).tolist()
+
+
+def compiled(factory: pytest.TempPathFactory, name: str, kv: str) -> Path:
+    kind, options, _ = MODELS[name]
+
+    def make(folder: Path) -> Path:
+        model = save(build(config_of(kind, **options)), folder / "model")
+        output = folder / "artifact"
+        how = {"set": [f"kv-cache.dtype={kv}"], "no_gates": kv != "float32"}
+        return optc.compile(model, "fp32", output, **how).path
+
+    return made_once(factory, f"variant-{name}-{kv}", make)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_fp32_generates_what_transformers_does(
+    name: str, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    kind, options, _ = MODELS[name]
+    model = build(config_of(kind, **options))
+    with optc.load(compiled(tmp_path_factory, name, "float32"), kv_memory="4MiB") as engine:
+        sampling = optc.SamplingParams(temperature=0, max_tokens=NEW, ignore_eos=True)
+        found = [result.token_ids for result in engine.generate(PROMPTS, sampling)]
+    assert found == [greedy(model, prompt) for prompt in PROMPTS]
+    assert len(set(found)) > 1
+
+
+def requests() -> Iterator[tuple[list[int], optc.SamplingParams]]:
+    for number, prompt in enumerate(PROMPTS):
+        for temperature in (0.0, 0.9):
+            yield (
+                prompt,
+                optc.SamplingParams(
+                    max_tokens=NEW, temperature=temperature, seed=number, ignore_eos=True
+                ),
+            )
+
+
+def run(engine: optc.Engine, *, batched: bool) -> tuple[list[tuple[int, ...]], int, int]:
+    """Tokens by request, cached and drafted tokens."""
+    if batched:
+        others = [engine.submit(p, optc.SamplingParams(max_tokens=NEW)) for p in STRANGERS]
+        handles = [engine.submit(*one) for one in requests()]
+        outputs = [handle.result() for handle in [*handles, *others]][: len(handles)]
+    else:
+        outputs = [engine.submit(*one).result() for one in requests()]
+    return (
+        [output.token_ids for output in outputs],
+        sum(output.metrics.cached_tokens for output in outputs),
+        sum(output.metrics.drafted_tokens for output in outputs),
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "kv"), [(name, kv) for name, (_, _, types) in MODELS.items() for kv in types]
+)
+def test_every_combination_gives_the_tokens_of_plain_decoding(
+    name: str, kv: str, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    artifact = compiled(tmp_path_factory, name, kv)
+    plain: list[tuple[int, ...]] = []
+    for speculate, chunked, hit in itertools.product(SPECULATION, (False, True), (False, True)):
+        with optc.load(
+            artifact,
+            speculate=speculate,
+            token_budget=8 if chunked else None,
+            prefix_cache=hit,
+            block_size=16,
+            num_speculative_tokens=None if speculate == "off" else 4,
+            verify="size",
+            kv_memory="4MiB",
+        ) as engine:
+            if hit:
+                engine.generate(PROMPTS, optc.SamplingParams(max_tokens=1))
+            for batched in (False, True):
+                tokens, cached, drafted = run(engine, batched=batched)
+                plain = plain or tokens
+                assert tokens == plain, (speculate, chunked, hit, batched)
+                assert (cached > 0) == hit
+                assert (drafted > 0) == (speculate != "off")
