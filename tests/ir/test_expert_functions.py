@@ -11,7 +11,7 @@ import pytest
 from optc.ir.functions import function_text
 from tests.ir.test_functions import SCHEMES, call, quantized_weight
 from tests.support import oracle
-from tests.support.expert_models import ROUTING, expert_matmul, route
+from tests.support.experts.oracle import ROUTING, expert_matmul, route
 from tests.support.ir_text import Array, f32
 
 ROUTINGS: list[dict[str, Any]] = [

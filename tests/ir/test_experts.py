@@ -15,7 +15,7 @@ from optc.ir.experts import (
     refuse_experts,
     values_of_experts,
 )
-from tests.support.expert_models import Experts, expert_model
+from tests.support.experts.models import Experts, expert_model
 from tests.support.ir_text import f32, model_of
 from tests.support.models import Dense, dense_model
 

@@ -336,7 +336,7 @@ def test_every_body_is_a_valid_function(op_type: str) -> None:
         "activation": "silu",
         "rotary_embedding_dim": 4,
         "scoring": "sigmoid",
-        "group_score": "max",
+        "group_score": "top2_sum",
     }
     kinds = OPERATORS[op_type].attributes
     attributes = {name: example.get(name, kind(4)) for name, kind in kinds.items()}

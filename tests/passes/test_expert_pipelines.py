@@ -20,7 +20,8 @@ from optc.pipeline.base import Pass
 from optc.pipeline.record import PassRecord
 from optc.reference.calibration import calibration_of, weights_of
 from tests.support import oracle
-from tests.support.expert_models import Experts, expert_matmul, expert_model, mixture
+from tests.support.experts.models import Experts, expert_model
+from tests.support.experts.oracle import expert_matmul, mixture
 from tests.support.ir_text import Array, f32
 from tests.support.models import Dense
 from tests.support.pipelines import pipeline_of

@@ -7,7 +7,7 @@ import onnx_ir as ir
 import pytest
 
 from optc.reference.submodel import SubModel, extract, open_session, run_session, weight_array
-from tests.support.expert_models import Experts, expert_model
+from tests.support.experts.models import Experts, expert_model
 from tests.support.ir_text import f32, model_of
 from tests.support.models import Dense
 from tests.support.ragged import run

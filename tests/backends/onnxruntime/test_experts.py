@@ -13,7 +13,7 @@ from optc.backends.onnxruntime.support import support_of
 from optc.backends.tensorrt.support import support_of as tensorrt_support_of
 from optc.target import parse_target
 from tests.backends.onnxruntime.engines import OPTIONS, Driver
-from tests.support.expert_models import Experts, expert_model
+from tests.support.experts.models import Experts, expert_model
 from tests.support.families import FUSED
 from tests.support.models import Dense
 from tests.support.pipelines import pipeline_of

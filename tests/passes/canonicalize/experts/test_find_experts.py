@@ -10,7 +10,7 @@ from optc.ir.weights import LazyWeight
 from optc.passes.canonicalize.experts.find_experts import FindExperts
 from optc.passes.canonicalize.slices_to_split import SlicesToSplit
 from tests.passes.canonicalize.texts import evaluate, exported
-from tests.support.expert_models import expert_matmul
+from tests.support.experts.oracle import expert_matmul
 from tests.support.ir_text import Array, expected, f32, nodes_text
 
 T, K, E, D, N = 5, 2, 3, 4, 6

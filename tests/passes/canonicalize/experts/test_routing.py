@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from optc.passes.canonicalize.experts.routing import Hints, Routing, probes, recognize
-from tests.support.expert_models import route
+from tests.support.experts.oracle import route
 from tests.support.ir_text import Array
 
 EXPERTS, CHOSEN = 32, 4

@@ -13,7 +13,7 @@ from optc.passes.quantize.calibrate import Calibrate
 from optc.passes.quantize.experts.counts import expert_facts, expert_warnings, hardly_seen
 from optc.passes.quantize.statistics import EXPERT_TOKENS
 from optc.reference.calibration import calibration_of
-from tests.support.expert_models import Experts, expert_model
+from tests.support.experts.models import Experts, expert_model
 from tests.support.letters import letters_folder
 from tests.support.models import Dense
 

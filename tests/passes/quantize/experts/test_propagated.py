@@ -8,7 +8,7 @@ import numpy as np
 
 from optc.passes.quantize.propagate.propagate_errors import PropagateErrors
 from optc.passes.quantize.quantize_weights import QuantizeWeights
-from tests.support.expert_models import Experts, expert_model
+from tests.support.experts.models import Experts, expert_model
 from tests.support.letters import letters_folder
 from tests.support.models import Dense
 

@@ -1,0 +1,1 @@
+"""Tiny mixtures of experts: decoders, and what they compute."""
