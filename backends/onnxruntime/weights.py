@@ -26,11 +26,14 @@ def store_weights(model: ir.Model, path: Path) -> int:
     """
     values = [v for v in model.graph.initializers.values() if _is_stored(v)]
     offsets, size = _offsets(values)
+    by_columns = [value for value in values if _is_by_columns(value)]
     with path.open("wb") as file:
         file.truncate(size)
-        for value, start, array in _tiles(values):
+        for value, start, array in _tiles([v for v in values if v not in by_columns]):
             file.seek(offsets[value] + start)
             _write(file, array)
+    for value in by_columns:
+        _write_columns(path, offsets[value], value)
     for value in values:
         tensor = _tensor(value)
         value.const_value = ir.ExternalTensor(
@@ -47,6 +50,27 @@ def store_weights(model: ir.Model, path: Path) -> int:
 
 def _is_stored(value: ir.Value) -> bool:
     return value.const_value is not None and value.const_value.nbytes > _INLINE_BYTES
+
+
+def _is_by_columns(value: ir.Value) -> bool:
+    """Whether a weight is kept as the transpose of its rows: those of experts are, and may be too
+    large to be transposed in memory."""
+    tensor = value.const_value
+    if not isinstance(tensor, LazyWeight) or isinstance(tensor, PackedPart):
+        return False
+    return tensor.transposed and ir.DataType(tensor.dtype).itemsize >= 1
+
+
+def _write_columns(path: Path, offset: int, value: ir.Value) -> None:
+    """Write the rows of a weight [N, K] as columns [K, N], tile by tile."""
+    tensor = _tensor(value)
+    if not isinstance(tensor, LazyWeight):
+        raise TypeError(f"{value.name} is not read by rows")
+    kind = ir.DataType(tensor.dtype).numpy()
+    stored = np.memmap(path, kind, "r+", offset, tuple(tensor.rows_shape[::-1]))
+    for start, stop in tensor.tiles():
+        stored[:, start:stop] = tensor.read_rows(start, stop).T
+    stored.flush()
 
 
 def _offsets(values: list[ir.Value]) -> tuple[dict[ir.Value, int], int]:
