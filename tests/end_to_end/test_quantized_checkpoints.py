@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 import transformers
 from gguf import GGMLQuantizationType as Kind
 
+from tests.importer.quantized.files import (
+    Array,
+    Float32,
+    gptq_layer,
+    pack_quantized_layer,
+    write,
+)
 from tests.support.gguf_files import of_kind, write_llama
-from tests.support.given_checkpoints import PYCODE, continuations, quantized, same_tokens
+from tests.support.given_checkpoints import PROMPTS, PYCODE, continuations, quantized, same_tokens
 
 #: What becomes of the weights of each type with `int8-fused`.
 GGUF = {
@@ -39,3 +48,54 @@ def test_gguf(kind: Kind, tmp_path: Path) -> None:
     again = [one for one in report.warnings if "in Q4_K are quantized again" in one]
     assert len(again) == (kind == Kind.Q4_K)
     assert same_tokens(model, continuations(theirs))
+
+
+def compressed(rows: Float32) -> tuple[dict[str, Array], Float32]:
+    return pack_quantized_layer(rows, 128, 4, symmetric=True)
+
+
+def gptq(rows: Float32) -> tuple[dict[str, Array], Float32]:
+    return gptq_layer(rows, 64, 4, symmetric=False)
+
+
+#: How a layer is written, the config's settings, and what becomes of the weights.
+LAYERS: dict[str, tuple[Any, dict[str, Any], dict[str, int]]] = {
+    "compressed-tensors": (
+        compressed,
+        {"format": "pack-quantized"},
+        {"int4 groups of 128 as given": 24, "int8 per channel": 1},
+    ),
+    "gptq": (
+        gptq,
+        {"bits": 4, "group_size": 64, "sym": False, "desc_act": False},
+        {"int4 groups of 64 asymmetric as given": 24, "int8 per channel": 1},
+    ),
+}
+
+
+#: Second prompts with which no two tokens are nearly as likely (`PROMPTS`).
+OTHER = {"compressed-tensors": "try:\n    import", "gptq": PROMPTS[1]}
+
+
+@pytest.mark.parametrize("method", LAYERS)
+def test_safetensors(method: str, tmp_path: Path) -> None:
+    """Linear layers but the tied head are quantized, as by the tools that write these."""
+    make, settings, details = LAYERS[method]
+    theirs = transformers.AutoModelForCausalLM.from_pretrained(PYCODE, dtype=torch.float32)
+    tensors: dict[str, Array] = {}
+    for name, parameter in theirs.named_parameters():
+        rows = parameter.detach().numpy()
+        if rows.ndim == 1 or "embed" in name:
+            tensors[name] = rows
+            continue
+        parts, weight = make(rows)
+        tensors |= {f"{name.removesuffix('.weight')}.{end}": one for end, one in parts.items()}
+        parameter.data = torch.from_numpy(weight)
+    config = json.loads((PYCODE / "config.json").read_text())
+    config["quantization_config"] = {"quant_method": method, **settings}
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    write(tmp_path / "model.safetensors", tensors)
+    model, report = quantized(tmp_path)
+    assert report.details == {**details, **SHARED}
+    assert report.warnings == []
+    assert same_tokens(model, continuations(theirs, (PROMPTS[0], OTHER[method])))

@@ -57,10 +57,13 @@ def test_what_no_model_has_names_file_and_key(
     assert caught.value.where == f"{tmp_path / 'config.json'}{where}"
 
 
-@pytest.mark.parametrize("settings", [3, {"quant_method": "gptq"}, [1]], ids=str)
-def test_quantized_already(settings: Any, tmp_path: Path) -> None:
-    with pytest.raises(UnsupportedError, match="quantized already"):
-        read(tmp_path, quantization_config=settings)
+def test_quantized_already(tmp_path: Path) -> None:
+    with pytest.raises(UnsupportedError, match="quantized already, by hqq"):
+        read(tmp_path, quantization_config={"quant_method": "hqq"})
+    for settings in (3, [1]):
+        with pytest.raises(InputError, match="quantization_config is not an object"):
+            read(tmp_path, quantization_config=settings)
+    read(tmp_path, quantization_config={"quant_method": "gptq"})
 
 
 NAMES = ["model.embed.weight", "model.layers.0.norm.weight", "model.layers.7.mlp.weight"]

@@ -197,8 +197,8 @@ def test_config_missing_or_broken(broken: Path) -> None:
             UnsupportedError,
         ),
         (
-            {"quantization_config": {"quant_method": "gptq"}},
-            r"quantized already \(gptq\)",
+            {"quantization_config": {"quant_method": "hqq"}},
+            r"quantized already, by hqq",
             UnsupportedError,
         ),
         ({"model_type": "no-such-type"}, "transformers does not accept this config", InputError),

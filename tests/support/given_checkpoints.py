@@ -43,11 +43,13 @@ def exported_once() -> Iterator[None]:
         yield
 
 
-def continuations(model: transformers.PreTrainedModel) -> list[tuple[list[int], int]]:
+def continuations(
+    model: transformers.PreTrainedModel, prompts: Sequence[str] = PROMPTS
+) -> list[tuple[list[int], int]]:
     """Greedy tokens of float32: the prompt with its continuation, and the prompt's length."""
     tokenizer = transformers.AutoTokenizer.from_pretrained(PYCODE)
     found = []
-    for prompt in PROMPTS:
+    for prompt in prompts:
         ids = tokenizer(prompt).input_ids
         given = torch.tensor([ids])
         with torch.no_grad():
