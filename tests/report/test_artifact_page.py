@@ -200,3 +200,12 @@ def test_distributions_of_any_shape(counts: tuple[int, ...], first: float) -> No
     found["evaluation"]["target"]["kl_distribution"] = distribution(*counts, first=first)
     assert artifact_page(subject(found)).damaged == ()
     read_page(artifact_page(subject(found)).text)
+
+
+def test_formats_that_a_pass_chose() -> None:
+    row = {"tensors": "0.down", "format": "int3", "bits": 3.25, "kl": 1e-3, "measured": True}
+    facts = {"budget": "3.5bpw", "reached": "3.48 bits", "tensors": [row]}
+    passes = [{"name": "allocate-bits", "count": 1, "seconds": 1.0, "facts": facts}]
+    text = read_page(artifact_page(subject(report(passes=passes))).text).section("size").text
+    assert "Chosen within 3.5bpw; reached: 3.48 bits" in text
+    assert "0.downint33.250.00100measured" in text

@@ -5,7 +5,7 @@ from __future__ import annotations
 from optc.report.charts.bars import Bar, bars
 from optc.report.components import Column, Section, figure, numbers, paragraph, table
 from optc.report.markup import Element, Node, element
-from optc.report.numbers import count, percent
+from optc.report.numbers import count, number, percent
 from optc.report.sections.subject import Subject
 from optc.units import byte_text
 
@@ -42,8 +42,32 @@ def sizes(subject: Subject) -> Section:
         ]
         columns = [Column("weights"), *numbers("tensors", "bytes", "share")]
         body = [figure(chart, caption, table(columns, rows))]
+    body += _formats(subject)
     body += [element("h3", "Files"), _files(subject)]
     return Section("size", "Size", tuple(body), chart)
+
+
+def _formats(subject: Subject) -> list[Node]:
+    """The format of each weight and what it loses, where a pass chose them."""
+    passes = subject.fields.children("passes") if "passes" in subject.report else []
+    chosen = [f.child("facts") for f in passes if f.values.get("name") == "allocate-bits"]
+    if not chosen or "tensors" not in chosen[0].values:
+        return []
+    facts = chosen[0]
+    rows = [
+        (
+            f.get("tensors", str),
+            f.get("format", str),
+            number(f.number("bits")),
+            number(f.number("kl")),
+            "measured" if f.get("measured", bool) else "from its error",
+        )
+        for f in facts.children("tensors")
+    ]
+    caption = f"Chosen within {facts.get('budget', str)}; reached: {facts.get('reached', str)}"
+    columns = [Column("format"), *numbers("bits", "KL alone"), Column("which was")]
+    shown = table([Column("weights", "code"), *columns], rows, caption)
+    return [element("h3", "Formats"), shown]
 
 
 def _files(subject: Subject) -> Element:
