@@ -40,6 +40,8 @@ def parse_spec(f: Fields) -> EngineSpec:
         layers=layers,
         tree=bool(f.optional("tree", bool)),
         accept_rates=_accept_rates(f),
+        hidden_size=_hidden_size(f),
+        features=bool(f.optional("features", bool)),
         samples=bool(f.optional("samples", bool)),
         kv_layout=_kv_layout(f),
         adapters=None if f.optional("adapters", dict) is None else _adapters(f.child("adapters")),
@@ -76,6 +78,10 @@ def _accept_rates(f: Fields) -> tuple[tuple[float, ...], ...]:
         if isinstance(rate, bool) or not isinstance(rate, int | float) or not 0 <= rate <= 1:
             raise f.error(f"the key 'accept_rates' holds {rate!r:.80}, which is no rate")
     return tuple(tuple(map(float, row)) for row in rows)
+
+
+def _hidden_size(f: Fields) -> int:
+    return 0 if f.optional("hidden_size", int) is None else f.count("hidden_size", 0, _MAX_DIM)
 
 
 def _adapters(f: Fields) -> AdapterSpec:

@@ -82,6 +82,9 @@ class EngineSpec:
         tree: The rows of a sequence may form a tree (``StepBatch.tree_parent``).
         accept_rates: Of Medusa's heads, by head and rank: how often the guess of that rank was
             right when they were trained. Empty where there are no heads.
+        hidden_size: D, where the engine is a `HiddenExecutable`; else 0.
+        features: Steps read ``StepBatch.features``: the engine is a layer that drafts by the hidden
+            states of another (docs/normal-form.md).
         samples: The engine is a `SamplingExecutable`.
         kv_layout: ``paged``, or ``slots``: a sequence has one block in each group, as long as the
             longest sequence, so that block tables have one column.
@@ -99,6 +102,8 @@ class EngineSpec:
     tree: bool = False
     adapters: AdapterSpec | None = None
     accept_rates: tuple[tuple[float, ...], ...] = ()
+    hidden_size: int = 0
+    features: bool = False
     samples: bool = False
     kv_layout: KVLayout = "paged"
 
@@ -110,7 +115,7 @@ class EngineSpec:
 
 @dataclass(frozen=True)
 class StepBatch:
-    """Inputs of one step. All arrays are C-contiguous int32.
+    """Inputs of one step. All arrays are C-contiguous int32, but for ``features``.
 
     Shapes: T new rows, B sequences, G KV groups, P blocks a sequence at most, R wanted rows.
 
@@ -133,6 +138,8 @@ class StepBatch:
             step; windows count along that path. Slots and KV indices follow the order of rows all
             the same. None, or the row before everywhere, is linear; else ``spec.tree`` must hold.
         adapters: [T] slot of each row's LoRA adapter, -1 for none; None is none everywhere.
+        features: float32 [T, D] hidden state of the token before each row's, where
+            ``spec.features`` holds; None is zeros everywhere.
     """
 
     tokens: Int32
@@ -144,6 +151,7 @@ class StepBatch:
     logit_rows: Int32
     tree_parent: Int32 | None = None
     adapters: Int32 | None = None
+    features: Float32 | None = None
 
 
 class Executable(Protocol):
@@ -203,6 +211,22 @@ class HeadedExecutable(Protocol):
 
         Raises:
             optc.errors.InputError: There are no heads, or no step was run.
+        """
+        ...
+
+
+@runtime_checkable
+class HiddenExecutable(Protocol):
+    """What an engine can do besides whose ``spec.hidden_size`` is not 0."""
+
+    spec: EngineSpec
+
+    def hidden_states(self) -> Float32:
+        """Last hidden states [T, D] of all rows of the last step, as the head reads them. Valid
+        until the next call.
+
+        Raises:
+            optc.errors.InputError: The engine gives none, or no step was run.
         """
         ...
 

@@ -9,6 +9,7 @@ from typing import Any, ClassVar, Self
 import onnx_ir as ir
 
 from optc.executable.adapter_spec import AdapterModule, AdapterPart, AdapterSpec
+from optc.forms.decoder import FEATURES
 from optc.forms.form import Form
 from optc.forms.kv_pools import KVPools
 
@@ -19,6 +20,8 @@ STEP_INPUTS = (
 )
 #: Input of steps whose rows may form trees: the row of the step that each row follows.
 TREE_PARENT = "tree_parent"
+#: Output of steps that give the last hidden states of all rows, or of those that heads may ask for.
+HIDDEN = "hidden"
 #: Input and output of the second graph of a step with Medusa heads.
 MEDUSA_HIDDEN, MEDUSA_LOGITS = "medusa_hidden", "medusa_logits"
 
@@ -33,6 +36,8 @@ class RaggedStep(Form):
         adapters: Room for LoRA adapters, if the pass ``adapters`` has made some.
         accept_rates: Of Medusa heads, by head and rank: how often the guess of that rank was
             right; empty without heads.
+        hidden: The output `HIDDEN` has the last hidden states of all rows, f32[T, D].
+        features: There is the input `FEATURES`.
     """
 
     name: ClassVar[str] = "ragged-step"
@@ -43,17 +48,22 @@ class RaggedStep(Form):
     tree: bool = False
     adapters: AdapterSpec | None = None
     accept_rates: tuple[tuple[float, ...], ...] = ()
+    hidden: bool = False
+    features: bool = False
 
     @classmethod
     def parse(cls, model: ir.Model, stated: Mapping[str, Any]) -> Self:
         """The form from what ``model`` states of it."""
         rates = tuple(tuple(row) for row in stated["accept_rates"])
         kv = KVPools.parse(stated["kv"])
-        return cls(kv, stated["tree"], _adapters(stated["adapters"]), rates)
+        adapters = _adapters(stated["adapters"])
+        given = {name: stated.get(name, False) for name in ("hidden", "features")}
+        return cls(kv, stated["tree"], adapters, rates, **given)
 
     def stated(self) -> dict[str, Any]:
-        """KV, trees, adapters and heads as JSON values."""
-        return {
+        """KV, trees, adapters, heads and features as JSON values."""
+        given = {"hidden": self.hidden, "features": self.features}
+        return {name: True for name, there in given.items() if there} | {
             "kv": self.kv.stated(),
             "tree": self.tree,
             "adapters": None if self.adapters is None else asdict(self.adapters),
@@ -63,14 +73,16 @@ class RaggedStep(Form):
     def check(self, model: ir.Model) -> None:
         """Every input of the step is there, every layer has its pools, and heads their graph."""
         graph = model.graph
-        inputs = [v for v in graph.inputs if not _is_adapter_input(v) and v.name != MEDUSA_HIDDEN]
+        others = (MEDUSA_HIDDEN, *([FEATURES] if self.features else []))
+        inputs = [v for v in graph.inputs if not _is_adapter_input(v) and v.name not in others]
         layers = range(len(self.kv.layers))
         pools = [f"{kind}_pool.{i}" for i in layers for kind in "kv"]
         wanted = [*STEP_INPUTS, *([TREE_PARENT] if self.tree else []), *pools]
         self.require_values("inputs", inputs, wanted)
         results = [str(value.name) for value in graph.outputs[:1]] or ["logits"]
         results += [f"{name}.out" for name in pools]
-        results += ["hidden", MEDUSA_LOGITS] if self.accept_rates else []
+        results += [HIDDEN, MEDUSA_LOGITS] if self.accept_rates else []
+        results += [HIDDEN] if self.hidden else []
         self.require_values("outputs", graph.outputs, results)
         if self.adapters is not None:
             modules = range(len(self.adapters.modules))

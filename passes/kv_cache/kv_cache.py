@@ -9,7 +9,7 @@ import onnx_ir as ir
 
 from optc.errors import InputError, UnsupportedError
 from optc.executable.executable import INT4_GROUP, LayerKV
-from optc.forms.decoder import Dense
+from optc.forms.decoder import FEATURES, Dense
 from optc.forms.form import Form
 from optc.forms.kv_pools import KVPools
 from optc.forms.ragged import TREE_PARENT, RaggedStep
@@ -109,7 +109,7 @@ class KVCache(Pass):
             report.add(_label(node))
         gather_logit_rows(model.graph, step["logit_rows"])
         pools = KVPools.grouped_by_window(windows, tuple(layers))
-        RaggedStep(pools, self.tree).attach(model)
+        RaggedStep(pools, self.tree, features=FEATURES in step).attach(model)
         remove_unused(model)
         report.facts = {"groups": pools.stated()["groups"], "layers": len(layers)}
         report.facts |= {"dtype": self.dtype, "query_bits": self.query_bits, "tree": self.tree}
@@ -130,9 +130,11 @@ def _label(node: ir.Node) -> str:
 def _replace_inputs(graph: ir.Graph, *, tree: bool) -> dict[str, ir.Value]:
     """Rename the dense inputs to tokens and positions [T] and append the step's other inputs."""
     int32 = ir.TensorType(ir.DataType.INT32)
-    for value, name in zip(graph.inputs, ("tokens", "positions"), strict=True):
+    for value, name in zip(graph.inputs[:2], ("tokens", "positions"), strict=True):
         value.name, value.shape = name, ir.Shape(["T"])
         narrow_to_int32(graph, value)
+    for value in graph.inputs[2:]:  # features
+        value.shape = ir.Shape(["T", width(value)])
     added = {**_STEP_SHAPES, **({TREE_PARENT: ("T",)} if tree else {})}
     for name, shape in added.items():
         graph.inputs.append(ir.Value(name=name, type=int32, shape=ir.Shape(shape)))

@@ -37,14 +37,25 @@ def keep_first_layers(model: ir.Model, count: int) -> None:
         InputError: The model has no more layers than that.
         UnsupportedError: Its layers or its final norm cannot be told apart.
     """
-    parts = divided(model, count)
+    cut_behind(model, divided(model, count), count, "--self-draft")
+
+
+def cut_behind(model: ir.Model, parts: Partition, count: int, where: str) -> ir.Node:
+    """Cut all layers of ``parts`` but the first ``count`` out of a model in dense form, in place;
+    returns the last norm.
+
+    Raises:
+        UnsupportedError: There is no norm between the last layer and the head.
+    """
     hidden = parts.head.inputs[0]
     norm = None if hidden is None else hidden.producer()
     if norm is None or norm.op_type not in _NORMS:
         raise UnsupportedError(
             "there is no norm between the last layer and the head",
-            where="--self-draft",
+            where=where,
             hint="a draft of its own layers needs one",
         )
-    norm.replace_input_with(0, parts.blocks[count - 1].result)
+    if count < len(parts.blocks):  # the last block ends behind the norm
+        norm.replace_input_with(0, parts.blocks[count - 1].result)
     remove_unused(model)
+    return norm
