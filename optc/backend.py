@@ -69,15 +69,17 @@ class EngineBuild:
 
 @dataclass(frozen=True)
 class SharedWeights:
-    """Another engine of the artifact that has all weights of the one to be built.
+    """Another engine of the artifact that has the weights of the one to be built.
 
     Attributes:
         folder: Its folder, relative to that of the new engine.
         data: Its ``backend_data``.
+        partial: It may lack some, which the new engine gets a file of its own for.
     """
 
     folder: str
     data: dict[str, Any]
+    partial: bool = False
 
 
 @dataclass(frozen=True)
@@ -247,6 +249,16 @@ class TensorsBackend(Protocol):
         Raises:
             optc.errors.UnavailableError: A package is missing that reads the engine's files.
         """
+        ...
+
+
+@runtime_checkable
+class HiddenBackend(Protocol):
+    """A `Backend` that may build engines which give hidden states, and engines of a layer that
+    drafts by them (`optc.executable.executable.HiddenExecutable`)."""
+
+    def gives_hidden(self, target: Target) -> bool:
+        """Whether it builds them for ``target``."""
         ...
 
 

@@ -15,6 +15,8 @@ from optc.recipe import Recipe
 TRIMS = "vocab-trim"
 #: The passes that prune, tokens apart; and all that run the model over a text.
 PRUNING = ("prune-depth", "prune-heads", "prune-width", "prune-weights")
+#: Those that may change the basis or the scale of the last hidden states.
+REBASING = ("rotate", "smooth")
 READ_TEXT = (*PRUNING, "calibrate", "balance-keys", "allocate-bits", "propagate-errors")
 
 
@@ -70,6 +72,41 @@ def with_medusa(recipe: Recipe, folder: Path, sha256: str) -> Recipe:
     passes: list[Pass] = []
     for one in recipe.pipeline.passes:
         passes += [one.with_options({"tree": True}), heads] if one.name == "kv-cache" else [one]
+    return _with_passes(recipe, passes)
+
+
+def with_hidden_states(recipe: Recipe) -> Recipe:
+    """The recipe whose steps give hidden states: the pass `hidden-states` behind `kv-cache`.
+
+    Args:
+        recipe: Validated. One with that pass is returned as it is.
+
+    Raises:
+        InputError: The recipe makes no ragged step, or adds Medusa heads, or changes what hidden
+            states are like.
+    """
+    if not _runs(recipe, "kv-cache"):
+        raise InputError(f"the recipe {recipe.name!r} has no pass kv-cache", where="--eagle")
+    if _runs(recipe, "medusa-heads"):
+        raise InputError(
+            "an artifact drafts by Medusa heads or by a layer, not by both",
+            where="--eagle",
+            hint="leave out --eagle or --medusa",
+        )
+    other = next((name for name in REBASING if _runs(recipe, name)), None)
+    if other is not None:
+        raise InputError(
+            f"pass {other} of the recipe {recipe.name!r} gives hidden states a basis or a scale for "
+            "which no layer was trained",
+            where="--eagle",
+            hint=f"take a recipe without {other}",
+        )
+    if _runs(recipe, "hidden-states"):
+        return recipe
+    added = registry.passes()["hidden-states"].from_options({})
+    passes: list[Pass] = []
+    for one in recipe.pipeline.passes:
+        passes += [one, added] if one.name == "kv-cache" else [one]
     return _with_passes(recipe, passes)
 
 

@@ -44,6 +44,10 @@ class TvmBackend(TvmBackendBase):
             return Support("unsupported", error.message)
         return lowering_support(node)
 
+    def gives_hidden(self, target: Target) -> bool:
+        """CPU engines do."""
+        return target.kind == "cpu"
+
     def estimate(self, model: ir.Model, target: Target, options: BuildOptions) -> EngineEstimate:
         """What the lowering alone tells; see `optc.backends.tvm.lowering.estimate`."""
         from optc.backends.tvm.isa import isa_of

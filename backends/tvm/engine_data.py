@@ -27,7 +27,8 @@ class EngineData:
     """What `load` needs beside the spec.
 
     Attributes:
-        shared: Folder of the weights, relative to the engine's; of a CPU engine its libraries too.
+        shared: Folder of the weights that are not `Placed.own`, relative to the engine's; of a CPU
+            engine its libraries too.
         ffi: Release of tvm_ffi that it was built with.
         weights: Where each tensor lies in the file, in the order of the step's arguments.
     """
@@ -42,10 +43,13 @@ class EngineData:
         Raises:
             ArtifactError: It does not, or it is not.
         """
-        found = files.entry(WEIGHTS_FILE, self.shared)
-        needed = max((placed.end for placed in self.weights), default=0)
-        if needed > found.bytes:
-            raise files.error(f"its weights need {needed} bytes, {found.path!r} has {found.bytes}")
+        for own in sorted({False, *(placed.own for placed in self.weights)}):
+            found = files.entry(WEIGHTS_FILE, "." if own else self.shared)
+            needed = max((placed.end for placed in self.weights if placed.own == own), default=0)
+            if needed > found.bytes:
+                raise files.error(
+                    f"its weights need {needed} bytes, {found.path!r} has {found.bytes}"
+                )
 
 
 @dataclass(frozen=True)
@@ -126,12 +130,12 @@ def _placed(f: Fields) -> Placed:
     offset = f.count("offset", 0, MAX_INT)
     if offset % ALIGNMENT:
         raise f.error(f"the offset {offset} is no multiple of {ALIGNMENT}")
-    return Placed(tensor, offset)
+    return Placed(tensor, offset, bool(f.optional("own", bool)))
 
 
 def _check_apart(f: Fields, weights: Sequence[Placed]) -> None:
     if len({placed.tensor.name for placed in weights}) != len(weights):
         raise f.error("two weights have one name")
-    for one, next_one in pairwise(sorted(weights, key=lambda placed: placed.offset)):
-        if one.end > next_one.offset:
+    for one, next_one in pairwise(sorted(weights, key=lambda placed: (placed.own, placed.offset))):
+        if one.own == next_one.own and one.end > next_one.offset:
             raise f.error(f"{one.tensor.name!r} overlaps {next_one.tensor.name!r}")

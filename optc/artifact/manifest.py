@@ -21,7 +21,7 @@ MANIFEST_NAME = "manifest.json"
 REPORT_NAME = "report.json"
 TOKENIZER_FILE = "tokenizer/tokenizer.json"
 #: Of engines.
-ROLES = ("target", "draft", "self")
+ROLES = ("target", "draft", "self", "eagle")
 
 
 @dataclass(frozen=True)
@@ -70,8 +70,8 @@ class EngineEntry:
 
     Attributes:
         name: Unique in the artifact.
-        role: ``target``; ``draft`` or ``self`` for one that proposes tokens, a smaller model or the
-            first layers on the target's weights.
+        role: ``target``; ``draft``, ``self`` or ``eagle`` for one that proposes tokens: a smaller
+            model, the first layers on the target's weights, or a layer on its hidden states.
         backend: Registry name of the backend that loads it.
         target: What it was compiled for; its features are required at load.
         requires: Versions of runtime packages that load checks.

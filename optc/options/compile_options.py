@@ -61,6 +61,10 @@ class CompileOptions:
             that is predicted to gain most, or none.
         medusa: Folder of Medusa heads for this model (``examples/training/train_medusa.py`` trains
             them), which draft tokens with ``optc.load(..., speculate="medusa")``.
+        eagle: Folder of a layer that drafts by this model's hidden states
+            (``examples/training/train_eagle.py`` trains it), with
+            ``optc.load(..., speculate="eagle")``; it becomes an engine beside the model's, which
+            reads the model's own embedding and head.
         trained: Folder that ``optc distill`` or ``optc qat`` wrote for this model and recipe: its
             weights take the place of the model's, behind the passes that remove weights.
         adapters: Room for LoRA adapters at run time: ``max=8,rank=16``.
@@ -129,6 +133,12 @@ class CompileOptions:
     )
     medusa: Path | None = option(
         None, "Folder of Medusa heads that draft tokens for it.", kind="path", metavar="FOLDER"
+    )
+    eagle: Path | None = option(
+        None,
+        "Folder of a layer that drafts by its hidden states.",
+        kind="path",
+        metavar="FOLDER",
     )
     trained: Path | None = option(
         None,

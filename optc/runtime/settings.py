@@ -43,6 +43,7 @@ class ServeSettings:
         speculate: Drafts tokens and verifies several in one step, while that pays: ``ngram`` what
             the request's own text repeats, ``lookahead`` also what the model said behind rejected
             drafts, ``draft`` what a smaller model says, ``self`` what the model's own first layers
+            say, ``medusa`` and ``eagle`` what heads or a layer on the model's last hidden state
             say, ``ngram+draft`` several of these; ``off`` does not. None is ``draft`` where one is
             given, else ``off``.
         draft: Artifact of a draft model with the same tokenizer; None is the artifact's own.
@@ -82,8 +83,8 @@ class ServeSettings:
     )
     speculate: str | None = option(
         None,
-        "Draft tokens: ngram, lookahead, draft, self, medusa, or some joined by +; same output, "
-        "fewer steps [off].",
+        "Draft tokens: ngram, lookahead, draft, self, medusa, eagle, or some joined by +; same "
+        "output, fewer steps [off].",
         metavar="KIND",
     )
     draft: Path | None = option(

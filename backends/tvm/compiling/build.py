@@ -90,7 +90,7 @@ def build_engine(
         backend_data=_backend_data(lowered, placed, isa, options.shared, schedules),
         report=report,
         warnings=(*_tuning_warnings(tuning), *lowered.sparse.lines()),
-        weight_bytes=weight_bytes if options.shared is None else 0,
+        weight_bytes=max((p.end for p in placed if options.shared is None or p.own), default=0),
     )
 
 
@@ -104,8 +104,8 @@ def _tuning_warnings(tuning: dict[str, Any]) -> tuple[str, ...]:
 def pack_weights(
     lowered: Lowered, workdir: Path, shared: SharedWeights | None
 ) -> tuple[tuple[str, ...], list[Placed]]:
-    """Write the weights and what else an engine needs beside its code, unless another engine has
-    it all; the files, and where each tensor lies.
+    """Write the weights and what else an engine needs beside its code, but for what another engine
+    has; the files, and where each tensor lies.
 
     Raises:
         UnsupportedError: The other engine has no such weights.
@@ -115,15 +115,20 @@ def pack_weights(
         told = _told(weights)
         return (WEIGHTS_FILE, *libraries), write_weights(workdir / WEIGHTS_FILE, weights, told)
     known = {p.tensor: p for p in read_data(shared.data).weights}
-    tensors = [tensor for weight in lowered.weights for tensor in weight.tensors]
-    missing = [tensor.name for tensor in tensors if tensor not in known]
-    if missing:
+    missing = [w for w in lowered.weights if any(t not in known for t in w.tensors)]
+    if missing and not shared.partial:
+        names = [t.name for weight in missing for t in weight.tensors if t not in known]
         raise UnsupportedError(
-            f"the other engine lacks {len(missing)} weights, such as {missing[0]}",
+            f"the other engine lacks {len(names)} weights, such as {names[0]}",
             where="tvm backend",
             hint="engines that share weights must come from one recipe",
         )
-    return (), [known[tensor] for tensor in tensors]
+    files: tuple[str, ...] = ()
+    if missing:
+        files = (WEIGHTS_FILE,)
+        own = write_weights(workdir / WEIGHTS_FILE, missing)
+        known |= {p.tensor: replace(p, own=True) for p in own}
+    return files, [known[tensor] for weight in lowered.weights for tensor in weight.tensors]
 
 
 def _told(weights: Sequence[PackedWeight]) -> Callable[[int], None]:

@@ -17,7 +17,7 @@ from optc.backends.tvm.loaded.sample_staging import SampleStaging
 from optc.backends.tvm.loaded.staging import Staging, StepInputs
 from optc.backends.tvm.replay.recording import tensors_of
 from optc.backends.tvm.replay.replay import Replays
-from optc.backends.tvm.weights.weights_file import MappedWeights
+from optc.backends.tvm.weights.weights_file import WeightFiles
 from optc.errors import InputError
 from optc.executable.adapter_spec import ModuleWeights
 from optc.executable.executable import (
@@ -48,7 +48,7 @@ class TvmExecutable:
         ffi: ModuleType,
         functions: dict[str, Callable[..., Any]],
         spec: EngineSpec,
-        weights: MappedWeights,
+        weights: WeightFiles,
         weight_names: list[str],
         replays: Replays,
         head_replays: Replays | None = None,
@@ -67,6 +67,7 @@ class TvmExecutable:
         self._results: LogitsMemory | None = LogitsMemory(spec, ffi.from_dlpack)
         self._logits: Any = None
         self._fixed: tuple[Any, ...] | None = None
+        self._hidden: Float32 | None = None
         self._heads: Heads | None = None
         if spec.accept_rates:
             run, tensors = functions["medusa"], self._weight_tensors
@@ -94,14 +95,27 @@ class TvmExecutable:
                 no KV pools were allocated.
         """
         inputs, fixed = self._arguments(batch)
-        self._logits = None  # their memory is free for the new ones
+        self._logits = self._hidden = None  # their memory is free for the new ones
         results = self._replays.step(inputs, fixed) or tensors_of(
             self._step(*inputs.tensors, *fixed)
         )
         self._logits = results[0]
         if self._heads is not None:
             self._heads.note(_array(results[1]))
+        if self.spec.hidden_size:
+            self._hidden = _array(results[1])
         return _array(self._logits)
+
+    def hidden_states(self) -> Float32:
+        """Last hidden states [T, D] of the last step (`HiddenExecutable.hidden_states`).
+
+        Raises:
+            InputError: The engine gives none, or no step was run.
+        """
+        if self._hidden is None:
+            why = "no step was run" if self.spec.hidden_size else "the engine gives none"
+            raise InputError(f"no hidden states: {why}", where="hidden_states")
+        return self._hidden
 
     def guess(self, rows: Int32) -> Float32:
         """Logits [n, K, V] of the Medusa heads (`HeadedExecutable.guess`).
@@ -138,7 +152,7 @@ class TvmExecutable:
 
     def _forget(self) -> None:
         """Let go of all arguments but the weights, and of what was computed with them."""
-        self._fixed = self._logits = None
+        self._fixed = self._logits = self._hidden = None
         if self._heads is not None:
             self._heads.note(None)
         self._replays.clear()

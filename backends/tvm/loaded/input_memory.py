@@ -12,6 +12,8 @@ from optc.executable.executable import Int32
 
 #: Kernels assume that buffers start at a multiple of this many bytes.
 ALIGNMENT = 64
+#: Inputs that the engine reads as float32.
+FLOATS = ("features",)
 #: Room that an array without a stated limit has at least.
 _LEAST = 1024
 
@@ -38,7 +40,8 @@ class InputMemory(Protocol):
     """Places inputs of any shapes in memory that all shapes share."""
 
     def place(self, shapes: Mapping[str, tuple[int, ...]]) -> Placed:
-        """Memory for int32 inputs; what comes first lies at one place, whatever the shapes."""
+        """Memory for int32 inputs, and for the bits of `FLOATS`; what comes first lies at one place,
+        whatever the shapes."""
         ...
 
 
@@ -62,7 +65,7 @@ class HostInputs:
         sizes: Elements that inputs have at most, as far as that is known.
     """
 
-    def __init__(self, wrap: Callable[[Int32], Any], sizes: Mapping[str, int]) -> None:
+    def __init__(self, wrap: Callable[[Any], Any], sizes: Mapping[str, int]) -> None:
         self._wrap = wrap
         self._buffers = {name: aligned(size) for name, size in sizes.items()}
 
@@ -73,7 +76,8 @@ class HostInputs:
             name: self._buffers[name][: int(np.prod(dims))].reshape(dims)
             for name, dims in shapes.items()
         }
-        return Placed(views, {n: self._wrap(view) for n, view in views.items()}, moved=any(moved))
+        typed = {n: view.view(np.float32) if n in FLOATS else view for n, view in views.items()}
+        return Placed(views, {n: self._wrap(view) for n, view in typed.items()}, moved=any(moved))
 
     def _grow(self, name: str, needed: int) -> bool:
         capacity = self._buffers[name].size if name in self._buffers else 0

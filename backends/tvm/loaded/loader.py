@@ -14,7 +14,7 @@ from optc.backends.tvm.loaded.thread_pool import load_library, want_threads
 from optc.backends.tvm.replay.recording import Recorder
 from optc.backends.tvm.replay.replay import REPLAY, Replays
 from optc.backends.tvm.runtime_libs import LIBRARIES, check_ffi_version, import_ffi, open_runtime
-from optc.backends.tvm.weights.weights_file import MappedWeights
+from optc.backends.tvm.weights.weights_file import WeightFiles
 from optc.errors import ArtifactError, UnavailableError
 from optc.executable.executable import EngineSpec
 from optc.target import Target, host_features
@@ -47,7 +47,7 @@ def load_engine(
     engine = folder / ENGINE_FILE
     vm = open_vm(ffi, engine, CPU_DEVICES)
     check_fingerprint(ffi, kernel_library(ffi, engine, FINGERPRINT), spec, found)
-    weights = MappedWeights(shared / WEIGHTS_FILE, found.weights)
+    weights = WeightFiles(shared / WEIGHTS_FILE, folder / WEIGHTS_FILE, found.weights)
     names = ["step", *(f"copy_kv_{g}" for g in range(len(spec.groups)))]
     if spec.accept_rates:
         names.append("medusa")

@@ -71,6 +71,7 @@ class Staging:
             "logit_rows": spec.max_logit_rows,
             "adapters": spec.max_rows,
             "logit_adapters": spec.max_logit_rows,
+            "features": spec.max_rows * spec.hidden_size if spec.features else 0,
         }
         self._memory = open_memory(sizes)
         self._block_size = 0
@@ -112,6 +113,8 @@ class Staging:
             arrays += _adapter_rows(batch)
         if self._spec.tree:
             arrays += [tiles, slots]
+        if self._spec.features:
+            arrays.append(_features(batch, self._spec.hidden_size))
         shape = (
             step.tokens.size,
             *step.block_tables.shape[1:],
@@ -158,6 +161,8 @@ class Staging:
             shapes |= {"adapters": (rows,), "logit_adapters": (wanted,)}
         if self._spec.tree:
             shapes |= {"tree_tiles": (groups, 2, tiles), "tree_slots": (groups, 2, slots)}
+        if self._spec.features:
+            shapes["features"] = (rows, self._spec.hidden_size)
         placed = self._memory.place(shapes)
         if placed.moved:
             self._views.clear()
@@ -178,6 +183,13 @@ def _in_order(names: Iterable[str]) -> list[str]:
     """The engine's order of a step's inputs: the block size behind those that every engine has."""
     _, *others = names
     return [*others[:_ALWAYS], "block_size", *others[_ALWAYS:]]
+
+
+def _features(batch: StepBatch, width: int) -> Int32:
+    """The bits of the features of all rows [T, D]."""
+    if batch.features is None:
+        return np.zeros((batch.tokens.size, width), np.int32)
+    return np.ascontiguousarray(batch.features, np.float32).view(np.int32)
 
 
 def _adapter_rows(batch: StepBatch) -> tuple[Int32, Int32]:

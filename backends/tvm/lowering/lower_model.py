@@ -21,14 +21,16 @@ from optc.backends.tvm.lowering import (
 )
 from optc.backends.tvm.lowering.lower_attention import TREE_INPUTS, kv_config, pool_names
 from optc.backends.tvm.lowering.lower_sampling import VOCAB_LIMIT, sample_function
-from optc.backends.tvm.lowering.walk import Handler, Lowering
+from optc.backends.tvm.lowering.walk import Handler, Lowering, width_of
 from optc.backends.tvm.program import Call, Function, Program, Tensor
 from optc.backends.tvm.weights.sparse_weights import SparseWeights
 from optc.backends.tvm.weights.weights_file import PackedWeight
 from optc.errors import InputError
 from optc.executable.executable import EngineSpec, KVGroup, LayerKV
+from optc.forms.decoder import FEATURES
 from optc.forms.kv_pools import KVPools
 from optc.forms.ragged import MEDUSA_LOGITS, TREE_PARENT, RaggedStep
+from optc.ir.graph import width
 from optc.target import Target
 
 #: Every lowered operator by (domain, name).
@@ -78,7 +80,10 @@ def lower_model(
     """
     form = RaggedStep.of(model)
     kv, adapters, tree = form.kv, form.adapters, form.tree
-    inputs = step_inputs(len(kv.groups), adapters=adapters is not None, tree=tree)
+    features = input_width(model, FEATURES) if form.features else 0
+    inputs = step_inputs(
+        len(kv.groups), adapters=adapters is not None, tree=tree, features=features
+    )
     banks = lower_adapters.adapter_pools(adapters)
     sparse = _sparse_weights(target, options, exact)
     lowering = Lowering(len(kv.groups), kv.layers, target.kind == "cpu", sparse)
@@ -108,6 +113,11 @@ def lower_model(
         calls, heads = lower_medusa.split_heads(calls, hidden[0], packed, guesses.name)
         results.append(lowering.tensor(by_output["hidden"]).name)
         functions.append(heads)
+    hidden_size = 0
+    if form.hidden:
+        states = lowering.tensor(model.graph.outputs[-1])
+        hidden_size = width_of(states)
+        results.append(states.name)
     arguments = (*inputs, *packed, *pools, *banks)
     step = Function("step", arguments, tuple(calls), results[0], tuple(results[1:]))
     copies = (_copy_function(g, group, kv.layers) for g, group in enumerate(kv.groups))
@@ -122,8 +132,11 @@ def lower_model(
     samplers = (sample_function(vocab),) if samples else ()
     called = (step, *copies, *functions, *samplers)
     program = Program(called, bounds, target.name, target.features)
-    spec = replace(_spec(kv, vocab, options), adapters=adapters, tree=tree)
-    return Lowered(program, weights, replace(spec, accept_rates=rates, samples=samples), sparse)
+    spec = replace(_spec(kv, vocab, options), adapters=adapters, tree=tree, samples=samples)
+    spec = replace(
+        spec, accept_rates=rates, hidden_size=hidden_size, features=form.features
+    )
+    return Lowered(program, weights, spec, sparse)
 
 
 def _sparse_weights(target: Target, options: BuildOptions, exact: bool) -> SparseWeights:
@@ -140,9 +153,21 @@ def _sparse_weights(target: Target, options: BuildOptions, exact: bool) -> Spars
     return SparseWeights(refusal, given, exact)
 
 
-def step_inputs(groups: int, *, adapters: bool = False, tree: bool = False) -> tuple[Tensor, ...]:
-    """The step's inputs in order, those for adapters and for trees last; all int32. ``block_size``
-    is beside `StepBatch`'s, as are those for trees (`optc.backends.tvm.loaded.tree_paths`)."""
+def input_width(model: ir.Model, name: str) -> int:
+    """Size of the last axis of an input."""
+    value = next(value for value in model.graph.inputs if value.name == name)
+    size = width(value)
+    if size is None:
+        raise ValueError(f"{name} has no width")
+    return size
+
+
+def step_inputs(
+    groups: int, *, adapters: bool = False, tree: bool = False, features: int = 0
+) -> tuple[Tensor, ...]:
+    """The step's inputs in order, those for adapters, trees and features (of so many values) last;
+    all int32 but features. ``block_size`` is beside `StepBatch`'s, as are those for trees
+    (`optc.backends.tvm.loaded.tree_paths`)."""
     copies = [Tensor(name, "int32", (groups, 2, f"{name}_n")) for name in TREE_INPUTS]
     return (
         Tensor("tokens", "int32", ("T",)),
@@ -155,6 +180,7 @@ def step_inputs(groups: int, *, adapters: bool = False, tree: bool = False) -> t
         Tensor("block_size", "int32", (1,)),
         *(lower_adapters.STEP_INPUTS if adapters else ()),
         *(copies if tree else ()),
+        *([Tensor(FEATURES, "float32", ("T", features))] if features else ()),
     )
 
 

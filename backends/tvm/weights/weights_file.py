@@ -51,10 +51,12 @@ class PackedWeight:
 
 @dataclass(frozen=True)
 class Placed:
-    """A tensor and where it starts in the file."""
+    """A tensor and where it starts in the file; ``own`` if that is the engine's own although it
+    reads another's, too."""
 
     tensor: Tensor
     offset: int
+    own: bool = False
 
     @property
     def end(self) -> int:
@@ -65,7 +67,8 @@ class Placed:
         """The entry of the index, as `optc.backends.tvm.engine_data` reads it."""
         tensor = self.tensor
         shape = list(tensor.shape)  # as JSON reads it back
-        return {"name": tensor.name, "dtype": tensor.dtype, "shape": shape, "offset": self.offset}
+        entry = {"name": tensor.name, "dtype": tensor.dtype, "shape": shape, "offset": self.offset}
+        return entry | ({"own": True} if self.own else {})
 
 
 def tensor_bytes(tensor: Tensor) -> int:
@@ -207,3 +210,32 @@ class MappedWeights:
     def close(self) -> None:
         """Unmap; no array of this object may be used afterwards."""
         self._map.close()
+
+
+class WeightFiles:
+    """The weights of an engine, in another engine's file and in one of its own.
+
+    Args:
+        shared: The file of those that are not `Placed.own`.
+        own: The file of those that are, opened if there are any.
+        placed: All.
+
+    Raises:
+        ArtifactError: As of `MappedWeights`.
+    """
+
+    def __init__(self, shared: Path, own: Path, placed: Sequence[Placed]) -> None:
+        mine = [p for p in placed if p.own]
+        self._own = {p.tensor.name for p in mine}
+        self._files = [MappedWeights(shared, [p for p in placed if not p.own])]
+        if mine:
+            self._files.append(MappedWeights(own, mine))
+
+    def array(self, name: str) -> Array:
+        """The tensor ``name``, as of `MappedWeights.array`."""
+        return self._files[name in self._own].array(name)
+
+    def close(self) -> None:
+        """Unmap; no array of this object may be used afterwards."""
+        for file in self._files:
+            file.close()

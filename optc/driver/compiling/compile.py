@@ -248,6 +248,12 @@ class _Compile:
                 drafts.append(
                     build_self_draft(options, wanted, writer, lowered, engines, limits, tokenizer)
                 )
+        if options.asked.eagle is not None:
+            with self._stage("eagle"):
+                from optc.driver.drafts.eagle import build_eagle
+
+                folder = options.asked.eagle
+                drafts.append(build_eagle(options, folder, writer, lowered, engines, limits))
         return drafts
 
     def _judge_domain(self, lowered: Lowered, tokenizer: TokenizerEntry | None) -> DomainVerdict:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from optc import registry
-from optc.backend import Backend
+from optc.backend import Backend, HiddenBackend
 from optc.errors import InputError, UnavailableError, UnsupportedError
 from optc.suggest import near
 from optc.target import Target, parse_target
@@ -109,6 +109,23 @@ def check_self_draft(engines: Sequence[EngineTarget]) -> None:
                 f"engines of the {request.backend.name} backend for {request.target.name} cannot "
                 "read the weights of another",
                 where="--self-draft",
+                hint="leave it or that engine out",
+            )
+
+
+def check_layer(engines: Sequence[EngineTarget]) -> None:
+    """Check that engines give hidden states, and that a layer can draft by them.
+
+    Raises:
+        UnsupportedError: A backend has no such engines.
+    """
+    for request in engines:
+        backend = request.backend
+        if not (isinstance(backend, HiddenBackend) and backend.gives_hidden(request.target)):
+            raise UnsupportedError(
+                f"engines of the {backend.name} backend for {request.target.name} give no hidden "
+                "states",
+                where="--eagle",
                 hint="leave it or that engine out",
             )
 

@@ -7,7 +7,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from optc.backend import BuildOptions
-from optc.driver.compiling.engines import EngineTarget, check_self_draft, parse_engines
+from optc.driver.compiling.engines import (
+    EngineTarget,
+    check_layer,
+    check_self_draft,
+    parse_engines,
+)
 from optc.driver.compiling.preflight import (
     check_additions,
     check_config,
@@ -94,6 +99,8 @@ def resolve_options(
     _check_files(asked, folder)
     _check_choice(specs, engines)
     candidates = draft_candidates(specs, loaded, asked, source, engines)
+    if asked.eagle is not None:
+        check_layer(engines)
     if asked.self_draft is not None:
         check_self_draft(engines)
         if isinstance(asked.self_draft, str) and asked.self_draft != AUTO:

@@ -17,6 +17,7 @@ from optc.recipe_additions import (
     with_adapters,
     with_budget,
     with_calibration,
+    with_hidden_states,
     with_medusa,
 )
 
@@ -44,6 +45,11 @@ def resolve_recipe(source: Path, asked: CompileOptions) -> tuple[Recipe, Recipe,
     whole = loaded if asked.adapters is None else with_adapters(loaded, asked.adapters)
     if asked.medusa is not None:
         whole = _with_heads(whole, asked.medusa)
+    if asked.eagle is not None:
+        from optc.importer.eagle import digest_eagle
+
+        digest_eagle(asked.eagle)  # so that no folder that is none is noticed late
+        whole = with_hidden_states(whole)
     if asked.trained is not None:
         whole = _with_trained(whole, asked.trained, asked)
     return whole, loaded, warnings

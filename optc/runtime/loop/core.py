@@ -166,6 +166,8 @@ class Core:
         draws = logit_rows_of(chunks)
         masks = fill_masks(constrained(draws), len(batch.logit_rows), self.executable.spec)
         logits = self.executable.step(batch)
+        if self._speculator:
+            self._speculator.note_step(chunks)
         self._count(chunks, self._clock() - started)
         self.scheduler.commit(chunks)
         searched = self._searches.advance(draws, logits, self.scheduler, self._clock())

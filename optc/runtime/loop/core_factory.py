@@ -12,6 +12,7 @@ from optc.runtime.kv.kv_plan import KVPlan, plan_kv, plan_with_draft
 from optc.runtime.loop.core import Core
 from optc.runtime.settings import ServeSettings
 from optc.runtime.speculative.drafters.draft_model import LEAST_CHANCE, DraftModel
+from optc.runtime.speculative.drafters.eagle import EagleModel
 from optc.runtime.speculative.drafting import Drafting
 from optc.runtime.spill.where import parse_spill
 
@@ -68,13 +69,7 @@ class CoreFactory:
             self.plan, draft_plan = plan_with_draft(
                 spec, draft.spec, settings.kv_memory_bytes, rows, settings.block_size
             )
-            model = DraftModel(
-                draft,
-                draft_plan,
-                token_budget=rows,
-                prefix_cache=settings.prefix_cache,
-                least_chance=0.0 if self.drafting.count else LEAST_CHANCE,
-            )
+            model = self._draft_model(executable, draft, draft_plan, rows)
         spill = settings.prefix_spill
         core = Core(
             executable,
@@ -86,6 +81,28 @@ class CoreFactory:
         )
         self.adapters = core.adapters
         return core
+
+    def _draft_model(
+        self, executable: Executable, draft: Executable, plan: KVPlan, rows: int
+    ) -> DraftModel:
+        least_chance = 0.0 if self.drafting.count else LEAST_CHANCE
+        prefix_cache = self.settings.prefix_cache
+        if self.drafting.model == "eagle":
+            return EagleModel(
+                draft,
+                plan,
+                executable,
+                token_budget=rows,
+                prefix_cache=prefix_cache,
+                least_chance=least_chance,
+            )
+        return DraftModel(
+            draft,
+            plan,
+            token_budget=rows,
+            prefix_cache=prefix_cache,
+            least_chance=least_chance,
+        )
 
 
 def check_same_vocabulary(spec: EngineSpec, draft: EngineSpec) -> None:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from optc.errors import InputError
 from optc.executable.executable import Executable, HeadedExecutable
 from optc.runtime.speculative.drafters.draft_model import DraftModel
+from optc.runtime.speculative.drafters.eagle import EagleModel
 from optc.runtime.speculative.drafters.lookahead import LookaheadProposer
 from optc.runtime.speculative.drafters.medusa import MedusaProposer, TreePlanner
 from optc.runtime.speculative.drafters.ngram import NGramProposer
@@ -144,7 +145,10 @@ class Drafting:
             return DraftSource(lookahead, self._controller(costs[:1]), learner=lookahead)
         if kind in MODELS and model is not None:
             controller = self._controller(costs[1:])
-            return DraftSource(model, controller, pending=model.pending, release=model.close)
+            note = model.note_step if isinstance(model, EagleModel) else None
+            return DraftSource(
+                model, controller, pending=model.pending, note_step=note, release=model.close
+            )
         raise ValueError(f"nothing drafts by {kind!r}")
 
     def _controller(self, costs: tuple[Costs, ...], planner: Planner | None = None) -> Controller:

@@ -10,10 +10,11 @@ KINDS = {
     "lookahead": "what the model said behind rejected drafts",
     "draft": "a smaller model",
     "self": "the model's own first layers",
+    "eagle": "a layer on the model's last hidden states",
     "medusa": "heads on the model's last hidden state",
 }
 #: Those that need an engine of their own; an engine has one of them.
-MODELS = ("draft", "self")
+MODELS = ("draft", "self", "eagle")
 #: Most drafts of a request in a step.
 MAX_DRAFTED = 16
 
@@ -34,8 +35,8 @@ def parse_kinds(text: str) -> tuple[str, ...]:
                 where="speculate",
                 hint=f"off, or one or more of {', '.join(KINDS)}, joined by +",
             )
-    if all(kind in named for kind in MODELS):
+    if sum(kind in named for kind in MODELS) > 1:
         raise InputError(
-            "two models cannot both draft", where="speculate", hint=" or ".join(MODELS)
+            "two models cannot both draft", where="speculate", hint=f"one of {', '.join(MODELS)}"
         )
     return tuple(kind for kind in KINDS if kind in named)

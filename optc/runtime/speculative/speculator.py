@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from optc.runtime.loop.tree import deepest_path
 from optc.runtime.requests.request import Request
+from optc.runtime.scheduling.chunks import Chunk
 from optc.runtime.speculative.planning.controller import PLACES, Controller, Draftable, StepTimes
 from optc.runtime.speculative.proposer import DraftOutcome, DraftRequest, Learner, Proposer
 
@@ -25,6 +26,7 @@ class DraftSource:
         grades: How sure each draft for a request would be, none if there are none to be had; None
             where the proposer does not know before it drafts.
         note_rows: As `Speculator.note_rows`, for a proposer that reads what the step computed.
+        note_step: As `Speculator.note_step`, for one that reads what it computed of every row.
         release: Called at the end, where the proposer holds more than memory.
         seconds: In which the drafts of this step were made.
         drafted: Drafts of this source that were verified in this step.
@@ -37,6 +39,7 @@ class DraftSource:
     pending: Callable[[Request], int] | None = None
     grades: Callable[[Request], Sequence[int]] | None = None
     note_rows: Callable[[Mapping[int, int]], None] | None = None
+    note_step: Callable[[Sequence[Chunk[Request]]], None] | None = None
     release: Callable[[], None] | None = None
     seconds: float = 0.0
     drafted: int = 0
@@ -124,6 +127,12 @@ class Speculator:
         for source in self._sources:
             if source.note_rows is not None:
                 source.note_rows(rows)
+
+    def note_step(self, chunks: Sequence[Chunk[Request]]) -> None:
+        """State whose rows the target's step has just computed."""
+        for source in self._sources:
+            if source.note_step is not None:
+                source.note_step(chunks)
 
     def learn(self, request: Request, checked: DraftOutcome) -> None:
         """Take note of a verification of at least one draft."""

@@ -13,6 +13,13 @@ from optc.errors import InputError
 _HINTS = {
     "draft": "compile it with --draft MODEL, or give the artifact of a draft with draft=",
     "self": "compile it with --self-draft LAYERS",
+    "eagle": "compile it with --eagle FOLDER",
+}
+#: What an artifact lacks that has none.
+_WHAT = {
+    "draft": "draft model",
+    "self": "draft of its own layers",
+    "eagle": "layer that drafts by its hidden states",
 }
 
 
@@ -28,7 +35,7 @@ def find_draft(
     Args:
         target: The artifact that is drafted for.
         beside: Its engine; of several drafts, the one of the same backend and target is taken.
-        role: ``draft``, or ``self`` for its own first layers.
+        role: A kind of `optc.runtime.speculative.kinds.MODELS`.
         other: Artifact of the draft model; None is the target's own draft engine.
         verify: How its files are checked.
 
@@ -42,8 +49,7 @@ def find_draft(
         check_same_tokenizer(target.tokenizer_file(), artifact.tokenizer_file(), str(other))
         return artifact, artifact.choose(beside=beside).entry
     if not any(engine.role == role for engine in target.manifest.engines):
-        what = "draft model" if role == "draft" else "draft of its own layers"
-        raise InputError(f"has no {what}", where=str(target.path), hint=_HINTS[role])
+        raise InputError(f"has no {_WHAT[role]}", where=str(target.path), hint=_HINTS[role])
     return target, target.choose(role, beside=beside).entry
 
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from optc.executable.executable import Executable
+from optc.executable.executable import Executable, Float32, StepBatch
 from optc.runtime.kv.kv_blocks import KVBlocks
 from optc.runtime.kv.kv_plan import KVPlan
 from optc.runtime.loop.batch import build_batch
@@ -160,12 +160,16 @@ class DraftModel:
                     return True
         return False
 
+    def _compute(self, chunks: Sequence[Chunk[DraftedText]], batch: StepBatch) -> Float32:
+        """Logits [R, V] of the step of ``chunks``."""
+        return self.executable.step(batch)
+
     def _step(self, chunks: list[Chunk[DraftedText]], limits: dict[int, int]) -> list[DraftedText]:
         """Compute rows and draw from the last of each; returns who goes on."""
         if not chunks:
             return []
         batch = build_batch(chunks, len(self._blocks.pools), self.plan.block_size)
-        logits = self.executable.step(batch)
+        logits = self._compute(chunks, batch)
         for chunk in chunks:
             before = chunk.request.num_computed
             chunk.request.wrote(chunk.rows)

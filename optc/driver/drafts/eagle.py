@@ -1,0 +1,105 @@
+"""The engines of a layer that drafts by the target's hidden states (``--eagle FOLDER``)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from optc.artifact import ArtifactWriter, Source
+from optc.backend import BuildOptions
+from optc.driver.compiling.built_engine import BuiltEngine, EngineBuilder
+from optc.driver.compiling.engines import EngineTarget
+from optc.driver.compiling.lowering import Lowered, lower_dense
+from optc.driver.compiling.options import ResolvedOptions
+from optc.driver.drafts.draft import Draft
+from optc.driver.drafts.eagle_layer import layer_weights, make_draft_layer
+from optc.importer.eagle import digest_eagle
+from optc.pipeline import registry
+from optc.pipeline.base import Pass
+
+if TYPE_CHECKING:
+    import onnx_ir as ir
+
+    from optc.recipe import Recipe
+
+ROLE = "eagle"
+#: Groups of passes that fuse and page, and passes that round; all others prepare the target's own
+#: weights by a text.
+_GROUPS = ("canonicalize", "fuse")
+_KEPT = ("kv-cache", "quantize-weights", "cast-weights")
+
+
+def build_eagle(
+    options: ResolvedOptions,
+    folder: Path,
+    writer: ArtifactWriter,
+    lowered: Lowered,
+    targets: Sequence[BuiltEngine],
+    limits: BuildOptions,
+) -> Draft:
+    """Build engines of the layer in ``folder``, one for each target engine. They read the target's
+    embedding and head, and have a file of their own for the layer's weights.
+
+    They are not gated: the target verifies every token that they draft.
+
+    Args:
+        options: Of the compile.
+        folder: What ``examples/training/train_eagle.py`` wrote.
+        writer: Of the artifact.
+        lowered: The target; the layer is made of the reference.
+        targets: The target's engines.
+        limits: Theirs.
+
+    Raises:
+        InputError: The folder is none, or its layer was trained for another model.
+        UnsupportedError: The target's layers cannot be told apart, or a node cannot be lowered.
+    """
+    weights = {built.request.name: built.weights for built in targets}
+
+    def on_the_targets_weights(request: EngineTarget) -> BuildOptions:
+        return replace(limits, shared=replace(weights[request.name], partial=True))
+
+    model, own = lowered.reference.clone(), options.for_draft()
+    make_draft_layer(model, folder)
+    settled = replace(own.recipe, pipeline=own.recipe.pipeline.settled(lowered.runs))
+    own = replace(own, recipe=layer_recipe(settled, model))
+    runs = lower_dense(model, own, ())
+    digest = digest_eagle(folder)
+    builder = EngineBuilder(writer, options.engines, Source(ROLE, digest, ROLE, {}))
+    engines = tuple(builder.build_all(ROLE, model, on_the_targets_weights))
+    facts = {"sha256": digest, "passes": [run.to_json() for run in runs]}
+    return Draft(ROLE, engines, facts)
+
+
+def layer_recipe(recipe: Recipe, layer: ir.Model) -> Recipe:
+    """The recipe of the layer beside a target of ``recipe``: the same fusions, keys and values, and
+    the head's own bits, so that both read one copy of it. Its other weights are rounded to the
+    nearest of int8 per channel: no statistics are known of their inputs."""
+    groups = registry.pass_groups()
+    kept = {*_KEPT, *(one.name for group in _GROUPS for one in groups[group])}
+    passes: list[Pass] = []
+    for one in recipe.pipeline.passes:
+        if one.name == "quantize-weights":
+            passes.append(_in_int8(one, layer))
+        elif one.name in kept:
+            passes.append(one)
+    added = registry.passes()["hidden-states"].from_options({})
+    place = next(i for i, one in enumerate(passes) if one.name == "kv-cache") + 1
+    passes.insert(place, added)
+    pipeline = replace(recipe.pipeline, passes=tuple(passes))
+    pipeline.validate()
+    return replace(recipe, pipeline=pipeline)
+
+
+def _in_int8(quantize: Pass, layer: ir.Model) -> Pass:
+    """``quantize-weights`` with int8 for the layer's own weights. Types that it stores weights in
+    have one format for all."""
+    stated = quantize.stated_options()
+    if stated.get("format", "int") != "int":
+        return quantize.with_options({"method": "round"})
+    given = stated.get("layer_bits", ())
+    others = list(given) if isinstance(given, list | tuple) else []
+    formats = [f"{name}=8" for name in layer_weights(layer)]
+    return quantize.with_options({"method": "round", "layer_bits": [*others, *formats]})
