@@ -82,17 +82,10 @@ def with_hidden_states(recipe: Recipe) -> Recipe:
         recipe: Validated. One with that pass is returned as it is.
 
     Raises:
-        InputError: The recipe makes no ragged step, or adds Medusa heads, or changes what hidden
-            states are like.
+        InputError: The recipe makes no ragged step, or changes what hidden states are like.
     """
     if not _runs(recipe, "kv-cache"):
         raise InputError(f"the recipe {recipe.name!r} has no pass kv-cache", where="--eagle")
-    if _runs(recipe, "medusa-heads"):
-        raise InputError(
-            "an artifact drafts by Medusa heads or by a layer, not by both",
-            where="--eagle",
-            hint="leave out --eagle or --medusa",
-        )
     other = next((name for name in REBASING if _runs(recipe, name)), None)
     if other is not None:
         raise InputError(

@@ -20,7 +20,7 @@ STEP_INPUTS = (
 )
 #: Input of steps whose rows may form trees: the row of the step that each row follows.
 TREE_PARENT = "tree_parent"
-#: Output of steps that give the last hidden states of all rows, or of those that heads may ask for.
+#: Output of steps that give last hidden states: of all rows, or with heads alone of ``logit_rows``.
 HIDDEN = "hidden"
 #: Input and output of the second graph of a step with Medusa heads.
 MEDUSA_HIDDEN, MEDUSA_LOGITS = "medusa_hidden", "medusa_logits"
@@ -81,8 +81,8 @@ class RaggedStep(Form):
         self.require_values("inputs", inputs, wanted)
         results = [str(value.name) for value in graph.outputs[:1]] or ["logits"]
         results += [f"{name}.out" for name in pools]
-        results += [HIDDEN, MEDUSA_LOGITS] if self.accept_rates else []
-        results += [HIDDEN] if self.hidden else []
+        results += [HIDDEN] if self.hidden or self.accept_rates else []
+        results += [MEDUSA_LOGITS] if self.accept_rates else []
         self.require_values("outputs", graph.outputs, results)
         if self.adapters is not None:
             modules = range(len(self.adapters.modules))

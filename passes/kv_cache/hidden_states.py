@@ -29,7 +29,12 @@ class HiddenStates(Pass):
     takes: ClassVar[tuple[type[Form], ...]] = (RaggedStep,)
     gives: ClassVar[type[Form]] = RaggedStep
     #: the head is found by its float weight
-    before: ClassVar[tuple[str, ...]] = ("quantize-weights", "cast-weights", "adapters")
+    before: ClassVar[tuple[str, ...]] = (
+        "quantize-weights",
+        "cast-weights",
+        "adapters",
+        "medusa-heads",
+    )
 
     def requires(self, model: ir.Model) -> None:
         """The model has a head, and no output of hidden states.
@@ -44,7 +49,7 @@ class HiddenStates(Pass):
             raise InputError(
                 "the model gives hidden states already",
                 where=where,
-                hint="it goes without medusa-heads, and once",
+                hint="put it before medusa-heads, and only once",
             )
 
     def ensures(self, model: ir.Model) -> None:

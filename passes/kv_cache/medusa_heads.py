@@ -26,7 +26,8 @@ from optc.pipeline.base import LOCAL, Pass, PassReport
 class MedusaHeads(Pass):
     """Adds Medusa heads (Cai et al., 2024), which share the model's own output matrix.
 
-    The model's last hidden states [R, D], behind the last norm, become the output ``hidden``.
+    The model's last hidden states [R, D], behind the last norm, become the output ``hidden``,
+    unless `hidden-states` has made one of those of all rows.
     Beside the step there is a second graph, from the input ``medusa_hidden`` [H, D] to the output
     ``medusa_logits`` [H * K, V], head after head for each row: it is computed for the rows that
     were accepted only, and with the weights of the head as the passes leave them.
@@ -72,7 +73,8 @@ class MedusaHeads(Pass):
         if head is None:
             raise RuntimeError("the model lost its head")
         heads = read_heads(Path(self.folder), head.weight.rows_shape[1])
-        _expose(model, head)
+        if not step.hidden:
+            _expose(model, head)
         _append(model, head, heads)
         rates = tuple(tuple(row) for row in heads.accept_rates)
         replace(step, accept_rates=rates).attach(model)

@@ -100,10 +100,11 @@ class TvmExecutable:
             self._step(*inputs.tensors, *fixed)
         )
         self._logits = results[0]
-        if self._heads is not None:
-            self._heads.note(_array(results[1]))
         if self.spec.hidden_size:
             self._hidden = _array(results[1])
+        if self._heads is not None:
+            states = _array(results[1])
+            self._heads.note(states[batch.logit_rows] if self.spec.hidden_size else states)
         return _array(self._logits)
 
     def hidden_states(self) -> Float32:

@@ -29,7 +29,7 @@ from optc.errors import InputError
 from optc.executable.executable import EngineSpec, KVGroup, LayerKV
 from optc.forms.decoder import FEATURES
 from optc.forms.kv_pools import KVPools
-from optc.forms.ragged import MEDUSA_LOGITS, TREE_PARENT, RaggedStep
+from optc.forms.ragged import HIDDEN, MEDUSA_LOGITS, TREE_PARENT, RaggedStep
 from optc.ir.graph import width
 from optc.target import Target
 
@@ -106,18 +106,16 @@ def lower_model(
     weights = tuple(lowering.weights.values())
     pools = [t for i, layer in enumerate(kv.layers) for t in pool_tensors(i, layer)]
     packed = [tensor for weight in weights for tensor in weight.tensors]
-    calls, results, functions = lowering.calls, [logits.name], []
+    calls, results, functions, hidden_size = lowering.calls, [logits.name], [], 0
+    by_output = {value.name: value for value in model.graph.outputs}
     if rates:
-        by_output = {value.name: value for value in model.graph.outputs}
         guesses = lowering.tensor(by_output[MEDUSA_LOGITS])
         calls, heads = lower_medusa.split_heads(calls, hidden[0], packed, guesses.name)
-        results.append(lowering.tensor(by_output["hidden"]).name)
         functions.append(heads)
-    hidden_size = 0
-    if form.hidden:
-        states = lowering.tensor(model.graph.outputs[-1])
-        hidden_size = width_of(states)
+    if rates or form.hidden:
+        states = lowering.tensor(by_output[HIDDEN])
         results.append(states.name)
+        hidden_size = width_of(states) if form.hidden else 0
     arguments = (*inputs, *packed, *pools, *banks)
     step = Function("step", arguments, tuple(calls), results[0], tuple(results[1:]))
     copies = (_copy_function(g, group, kv.layers) for g, group in enumerate(kv.groups))

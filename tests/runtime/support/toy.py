@@ -89,6 +89,11 @@ class ToyModel:
 
 def naive_logits(model: ToyModel, tokens: list[int]) -> Float32:
     """Logits [V] after the last token, from nothing but the tokens."""
+    return model.logits(naive_hidden(model, tokens))
+
+
+def naive_hidden(model: ToyModel, tokens: list[int]) -> Float64:
+    """The last hidden state [WIDTH] of the last token, from nothing but the tokens."""
     hidden = [model.embed(token, i) for i, token in enumerate(tokens)]
     for layer, window in enumerate(model.windows):
         rows = [model.project(layer, x) for x in hidden]
@@ -102,7 +107,7 @@ def naive_logits(model: ToyModel, tokens: list[int]) -> Float32:
             )
             for i in range(len(rows))
         ]
-    return model.logits(hidden[-1])
+    return hidden[-1]
 
 
 def generate_naively(
@@ -150,7 +155,12 @@ class ToyExecutable:
                 self.model.attend(x, rows[i][0], *self.visible(batch, layer, window, i))
                 for i, x in enumerate(hidden)
             ]
+        self.hidden: Float32 = np.array(hidden, np.float32)
         return np.array([self.model.logits(hidden[row]) for row in batch.logit_rows])
+
+    def hidden_states(self) -> Float32:
+        """[T, WIDTH] of the last step."""
+        return self.hidden
 
     def visible(
         self, batch: StepBatch, layer: int, window: int, row: int

@@ -78,14 +78,16 @@ class EagleModel(DraftModel):
         self._states: dict[int, Float32] = {}
 
     def note_step(self, chunks: Sequence[Chunk[Request]]) -> None:
-        """Keep the hidden states of the target's step over ``chunks``, which was the last."""
+        """Keep the hidden states of the target's step over ``chunks``, which was the last; of trees,
+        which others draft, those of the known tokens."""
         hidden, first = self._target.hidden_states(), 0
         for chunk in chunks:
-            rows = hidden[first : first + chunk.rows]
+            request = chunk.request
+            count = chunk.rows - (0 if request.draft_parents is None else chunk.drafted)
+            if not request.is_beam:
+                states = self._states_of(request)
+                states[chunk.start : chunk.start + count] = hidden[first : first + count]
             first += chunk.rows
-            if not chunk.request.is_beam:
-                states = self._states_of(chunk.request)
-                states[chunk.start : chunk.start + chunk.rows] = rows
 
     def forget(self, request: Request) -> None:
         """Drop the states and free the blocks of a request that ended."""
