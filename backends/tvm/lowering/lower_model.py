@@ -131,9 +131,7 @@ def lower_model(
     called = (step, *copies, *functions, *samplers)
     program = Program(called, bounds, target.name, target.features)
     spec = replace(_spec(kv, vocab, options), adapters=adapters, tree=tree, samples=samples)
-    spec = replace(
-        spec, accept_rates=rates, hidden_size=hidden_size, features=form.features
-    )
+    spec = replace(spec, accept_rates=rates, hidden_size=hidden_size, features=form.features)
     return Lowered(program, weights, spec, sparse)
 
 
