@@ -1,5 +1,5 @@
-"""Tiny decoders with attention sinks, ALiBi and masks of their own: transformers' tokens, and the
-same tokens in every combination of chunks, batch mates, prefix hits, trees and other drafts."""
+"""Tiny decoders with attention sinks and with ALiBi that is spelled out: transformers' tokens, and
+the same tokens in every combination of chunks, batch mates, prefix hits and drafts."""
 
 from __future__ import annotations
 
@@ -12,24 +12,23 @@ import numpy as np
 import pytest
 
 import optc
+from optc import registry
+from optc.artifact import Artifact
+from tests.backends.tvm.engine_driver import EngineDriver
 from tests.end_to_end.test_families import greedy
 from tests.importer.decoders import VOCABULARY, build, config_of, save
 from tests.support.shared import made_once
+from tests.support.trees import path_to, random_parents
 
 NEW = 20
 SPECULATION = ("off", "ngram", "lookahead")
-#: Kind, options, and types of KV. One prompt comes twice its window, the other ends in a block.
-MODELS: dict[str, tuple[str, dict[str, Any], tuple[str, ...]]] = {
+#: Kind and options.
+MODELS: dict[str, tuple[str, dict[str, Any]]] = {
     "sinks": (
         "GraniteSWA",
         {"hidden_size": 64, "num_hidden_layers": 2, "sliding_window": 8, "intermediate_size": 96},
-        ("float32", "int8"),
     ),
-    "alibi": (
-        "Mpt",
-        {"d_model": 64, "n_heads": 4, "n_layers": 2, "max_seq_len": 128},
-        ("float32",),
-    ),
+    "alibi": ("Mpt", {"hidden_size": 64, "num_hidden_layers": 2, "max_seq_len": 128}),
 }
 RANDOM = np.random.default_rng(11)
 #: Repetitive, so that something is drafted; the first is a prefix of the second.
@@ -37,25 +36,24 @@ PROMPTS = [(RANDOM.integers(3, VOCABULARY, 9).tolist() * 4)[:length] for length 
 STRANGERS = RANDOM.integers(3, VOCABULARY, (2, 7)).tolist()
 
 
-def compiled(factory: pytest.TempPathFactory, name: str, kv: str) -> Path:
-    kind, options, _ = MODELS[name]
+def compiled(factory: pytest.TempPathFactory, name: str) -> Path:
+    kind, options = MODELS[name]
 
     def make(folder: Path) -> Path:
         model = save(build(config_of(kind, **options)), folder / "model")
-        output = folder / "artifact"
-        how = {"set": [f"kv-cache.dtype={kv}"], "no_gates": kv != "float32"}
-        return optc.compile(model, "fp32", output, **how).path
+        tree = ["kv-cache.tree=true"]
+        return optc.compile(model, "fp32", folder / "artifact", set=tree, no_gates=True).path
 
-    return made_once(factory, f"variant-{name}-{kv}", make)
+    return made_once(factory, f"variant-{name}", make)
 
 
 @pytest.mark.parametrize("name", MODELS)
 def test_fp32_generates_what_transformers_does(
     name: str, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    kind, options, _ = MODELS[name]
+    kind, options = MODELS[name]
     model = build(config_of(kind, **options))
-    with optc.load(compiled(tmp_path_factory, name, "float32"), kv_memory="4MiB") as engine:
+    with optc.load(compiled(tmp_path_factory, name), kv_memory="4MiB") as engine:
         sampling = optc.SamplingParams(temperature=0, max_tokens=NEW, ignore_eos=True)
         found = [result.token_ids for result in engine.generate(PROMPTS, sampling)]
     assert found == [greedy(model, prompt) for prompt in PROMPTS]
@@ -88,13 +86,11 @@ def run(engine: optc.Engine, *, batched: bool) -> tuple[list[tuple[int, ...]], i
     )
 
 
-@pytest.mark.parametrize(
-    ("name", "kv"), [(name, kv) for name, (_, _, types) in MODELS.items() for kv in types]
-)
+@pytest.mark.parametrize("name", MODELS)
 def test_every_combination_gives_the_tokens_of_plain_decoding(
-    name: str, kv: str, tmp_path_factory: pytest.TempPathFactory
+    name: str, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    artifact = compiled(tmp_path_factory, name, kv)
+    artifact = compiled(tmp_path_factory, name)
     plain: list[tuple[int, ...]] = []
     for speculate, chunked, hit in itertools.product(SPECULATION, (False, True), (False, True)):
         with optc.load(
@@ -115,3 +111,25 @@ def test_every_combination_gives_the_tokens_of_plain_decoding(
                 assert tokens == plain, (speculate, chunked, hit, batched)
                 assert (cached > 0) == hit
                 assert (drafted > 0) == (speculate != "off")
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_rows_of_a_tree_have_the_bits_of_linear_decoding(
+    name: str, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    artifact = Artifact.open(compiled(tmp_path_factory, name))
+    entry = artifact.engine(None)
+    folder = artifact.engine_folder(entry)
+    executable = registry.backend(entry.backend).load(folder, entry.spec, entry.data, 2)
+    known, drafts = RANDOM.integers(3, VOCABULARY, (2, 30)).tolist()
+    parents = random_parents([12], [1], 7)
+    driver = EngineDriver(executable, 32)
+    driver.step({0: known})
+    logits = driver.step({0: drafts[:12]}, parents=parents)
+    for leaf in set(range(12)) - set(parents.tolist()):
+        path = path_to(parents, leaf)
+        alone = EngineDriver(executable, seed=3)
+        alone.step({0: known[:13]})
+        want = alone.step({0: known[13:] + [drafts[row] for row in path]})[-len(path) :]
+        np.testing.assert_array_equal(logits[path], want)
+    executable.close()

@@ -148,6 +148,15 @@ FAMILIES = {
     "olmo2": Family("Olmo2"),
     "stablelm": Family("StableLm", {"partial_rotary_factor": 0.5, "use_qkv_bias": True}),
     "starcoder2": Family("Starcoder2", {"sliding_window": 8}, {"sliding_window": None}),
+    "gpt-neo": Family(  # attention of its own, whose windows are tables
+        "GPTNeo",
+        {
+            "num_hidden_layers": 2,
+            "attention_types": [[["global", "local"], 1]],
+            "window_size": 8,
+        },
+        {"window_size": 64},
+    ),
 }
 
 

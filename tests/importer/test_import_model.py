@@ -283,21 +283,18 @@ def test_tied_tensors_that_differ(broken: Path) -> None:
 
 
 def test_unknown_attention_is_named(tmp_path: Path) -> None:
-    """GPT-OSS has sinks, which the captured operator does not know."""
-    config = transformers.GptOssConfig(
+    """An encoder is no decoder, though transformers builds one of it."""
+    config = transformers.BertConfig(
         vocab_size=97,
         hidden_size=32,
         intermediate_size=32,
         num_hidden_layers=1,
         num_attention_heads=2,
-        num_key_value_heads=1,
-        head_dim=16,
-        num_local_experts=2,
-        num_experts_per_tok=1,
         pad_token_id=0,
-        eos_token_id=1,
     )
     model = transformers.AutoModelForCausalLM.from_config(config)
     raises(
-        save(model, tmp_path / "sinks"), "attention with s_aux is not supported", UnsupportedError
+        save(model, tmp_path / "encoder"),
+        "attention that is not causal is not supported",
+        UnsupportedError,
     )
