@@ -1,7 +1,7 @@
 """What a step must read and compute (`optc.roofline.costs`), from the graph that an engine runs.
 
-For engines over slots, whose graph is what legalization leaves: matmuls with constant weights,
-lookups in constant tables, and attention. Other operators cost nothing here.
+For engines over slots, whose graph is what legalization leaves: matmuls with constant weights, also
+by experts, lookups in constant tables, and attention. Other operators cost nothing here.
 """
 
 from __future__ import annotations
@@ -14,7 +14,8 @@ from dataclasses import dataclass, field
 import onnx_ir as ir
 
 from optc.executable.executable import EngineSpec
-from optc.ir.functions import DOMAIN
+from optc.ir.experts import EXPERT_MATMULS
+from optc.ir.functions import DOMAIN, is_op, operand
 from optc.roofline.costs import KernelCost, StepCosts, main_peak
 
 #: Ceiling of a matmul's arithmetic, by the node (`KernelCost.peak`).
@@ -69,6 +70,8 @@ def graph_costs(
             total.calls += 1
             total.bytes["1"] += sum(size for _, size in found)
             total.ops[rows] += 2 * _products(node, found)
+        elif is_op(node, *EXPERT_MATMULS, domain=DOMAIN):
+            _add_experts(totals["experts", peak_of(node)], node, rows)
         elif node.op_type in _LOOKUPS and (found := _weights(node, 0)):
             total = totals["lookup", attention]
             total.calls += 1
@@ -83,6 +86,19 @@ def graph_costs(
         for (name, peak), one in totals.items()
     }
     return StepCosts(main_peak(kernels), kernels)
+
+
+def _add_experts(total: _Total, node: ir.Node, rows: str) -> None:
+    """A matmul by experts reads those that its rows choose: ``T:2of8`` of them, 2 a row."""
+    count, experts = node.attributes.get_int("num_experts", 1), operand(node, "experts")
+    weight = operand(node, "weight")
+    shape = None if experts is None else experts.shape
+    chosen = shape[-1] if shape is not None and isinstance(shape[-1], int) else count
+    tensors = [v.const_value for v in node.inputs if v is not None and v.const_value is not None]
+    total.calls += 1
+    total.bytes[f"{rows}:{chosen}of{count}"] += sum(one.nbytes for one in tensors) / count
+    if weight is not None and weight.const_value is not None:
+        total.ops[rows] += 2 * chosen * _elements(weight.const_value.shape) / count
 
 
 def _behind(model: ir.Model, name: str) -> set[ir.Node]:
@@ -118,8 +134,8 @@ def _constants(value: ir.Value | None) -> Iterator[tuple[int, float]]:
     if node is None or node.op_type not in _STORAGE:
         return
     read = node.inputs if node.op_type == "DequantizeLinear" else node.inputs[:1]
-    for operand in read:
-        for elements, size in _constants(operand):
+    for given in read:
+        for elements, size in _constants(given):
             # what is cast when an engine is loaded is read in the type that it was cast to
             wide = node.op_type == "Cast" and value.dtype is not None
             yield elements, elements * value.dtype.itemsize if wide and value.dtype else size

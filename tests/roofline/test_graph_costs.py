@@ -9,6 +9,7 @@ from optc.backend import BuildOptions
 from optc.errors import UnsupportedError
 from optc.roofline.estimate import EngineEstimate, EstimatingBackend, decode_work, prefill_work
 from optc.target import parse_target
+from tests.support.experts.models import Experts, expert_model
 from tests.support.models import Dense, dense_model
 from tests.support.pipelines import pipeline_of
 
@@ -79,3 +80,18 @@ def test_int4_weights_count_their_scales() -> None:
 def test_what_cannot_be_legalized_has_no_estimate() -> None:
     with pytest.raises(UnsupportedError, match="no weights with zero points"):
         estimate("tensorrt", "sm_89", ",quantize-weights{bits=4,group_size=32,symmetric=false}")
+
+
+def test_experts_count_as_rows_choose_them() -> None:
+    model = expert_model(SHAPE, Experts(count=6, chosen=2))
+    pipeline_of(STEP + ",quantize-weights{head=false}").run(model)
+    found = registry.backend("onnxruntime")
+    assert isinstance(found, EstimatingBackend)
+    options = BuildOptions(max_context=48, max_rows=16, max_sequences=4)
+    cost = found.estimate(model, parse_target("native"), options).costs.kernels["experts fp32"]
+    expert = 64 * 192 + 96 * 64  # int8, and a scale for each output
+    expert_bytes = expert + 4 * (192 + 64)
+    assert cost.calls == 2 * LAYERS
+    # the last layer's on rows whose logits are wanted
+    assert cost.bytes == {"T:2of6": expert_bytes, "R:2of6": expert_bytes}
+    assert cost.ops == {"T": 2 * 2 * expert, "R": 2 * 2 * expert}
