@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from tvm.tirx.script.builder import ir as tir
@@ -16,8 +18,10 @@ class Rooms:
         """A buffer of the task."""
         return tir.alloc_buffer(shape, dtype)
 
-    def free(self) -> None:
-        """The task ends."""
+    @contextmanager
+    def scope(self) -> Iterator[None]:
+        """What is taken in it is not used behind it."""
+        yield
 
 
 class RoomsAsTaken(Rooms):
@@ -27,12 +31,15 @@ class RoomsAsTaken(Rooms):
         self._taken: list[Any] = []
 
     def take(self, shape: tuple[int, ...], dtype: str) -> Any:
-        """A buffer of the task, until `free`."""
+        """A buffer of the scope."""
         buffer, pointer = take_workspace(shape, dtype)
         self._taken.append(pointer)
         return buffer
 
-    def free(self) -> None:
-        """Give back what was taken."""
-        while self._taken:
+    @contextmanager
+    def scope(self) -> Iterator[None]:
+        """Give back what was taken in it."""
+        before = len(self._taken)
+        yield
+        while len(self._taken) > before:
             free_workspace(self._taken.pop())

@@ -195,16 +195,17 @@ def _cover(work: Work, cut: _Cut, span: Span) -> None:
 
     def cover(task: Place) -> None:
         tile = work.tile
-        if cut.prepare is not None:
-            tile = cut.prepare(task)
-            task = replace(task, fetched=task.early)
-        _row_tiles(span.first, span.last, task, cut, tile)
+        with work.rooms.scope():
+            if cut.prepare is not None:
+                tile = cut.prepare(task)
+                task = replace(task, fetched=task.early)
+            _row_tiles(span.first, span.last, task, cut, tile)
 
     if cut.panels:
-        _in_panels(work, span.place, cut.panels, max(cut.heights), cover)
+        with work.rooms.scope():
+            _in_panels(work, span.place, cut.panels, max(cut.heights), cover)
     else:
         cover(span.place)
-    work.rooms.free()
 
 
 def _row_tiles(first: Any, last: Any, task: Place, cut: _Cut, tile: TileEmitter) -> None:
