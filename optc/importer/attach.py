@@ -80,7 +80,8 @@ def attach_weights(model: ir.Model, skeleton: Skeleton, matched: Mapping[str, Te
 def _lazy(stored: Tensor) -> LazyWeight:
     if len(stored.shape) == 3:
         experts, n, k = stored.shape
-        return StackedWeight(stored.read_box, (experts, n, k), ir.DataType.FLOAT, stored.name)
+        shape = (experts, n, k)
+        return StackedWeight(stored.read_box, shape, ir.DataType.FLOAT, stored.name, stored.given)
     return LazyWeight(
         stored.read_rows, stored.shape, ir.DataType.FLOAT, stored.name, given=stored.given
     )

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 import onnx_ir as ir
 
-from optc.ir.weights import Array, LazyWeight
+from optc.ir.weights import Array, Given, LazyWeight
 
 #: A range ``(start, stop)`` of every axis.
 Box = tuple[tuple[int, int], ...]
@@ -22,14 +22,24 @@ class StackedWeight(LazyWeight):
         shape: [E, N, K].
         dtype: Element type the reader returns.
         name: Name for messages.
+        given: How the checkpoint holds the matrices below each other, where that is quantized.
     """
 
     def __init__(
-        self, read_box: BoxReader, shape: tuple[int, int, int], dtype: ir.DataType, name: str
+        self,
+        read_box: BoxReader,
+        shape: tuple[int, int, int],
+        dtype: ir.DataType,
+        name: str,
+        given: Given | None = None,
     ) -> None:
         _, n, k = shape
         super().__init__(
-            lambda start, stop: read_box(((start, stop), (0, n), (0, k))), shape, dtype, name
+            lambda start, stop: read_box(((start, stop), (0, n), (0, k))),
+            shape,
+            dtype,
+            name,
+            given=given,
         )
         self.read_box = read_box
         self.stacked_shape = shape
@@ -51,7 +61,9 @@ class StackedWeight(LazyWeight):
             ]
             return np.concatenate(parts) if len(parts) != 1 else parts[0]
 
-        return LazyWeight(read, (experts * n, k), ir.DataType(self.dtype), self.name or "")
+        return LazyWeight(
+            read, (experts * n, k), ir.DataType(self.dtype), self.name or "", given=self.given
+        )
 
     def swap(self) -> StackedWeight:
         """Each matrix transposed, [E, K, N]."""
@@ -63,4 +75,5 @@ class StackedWeight(LazyWeight):
             (experts, k, n),
             ir.DataType(self.dtype),
             self.name or "",
+            None if self.given is None else Given(self.given.label),
         )

@@ -64,6 +64,12 @@ class Given:
     label: str
     rows: Grid | None = None
 
+    def taken(self, start: int, stop: int) -> Given:
+        """Of the rows ``start:stop``."""
+        if self.rows is None:
+            return self
+        return Given(self.label, self.rows.taken(np.arange(start, stop)))
+
     @staticmethod
     def joined(parts: Sequence[Given | None]) -> Given | None:
         """Of weights below each other; None if none of them was quantized."""

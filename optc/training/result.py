@@ -18,6 +18,7 @@ from optc.artifact.atomic_swap import exchange
 from optc.errors import InputError
 from optc.importer import ImportedModel
 from optc.importer.checkpoint import checkpoint_files, read_checkpoint
+from optc.importer.quantized.settings import settings_of
 from optc.importer.safetensors import StoredTensor
 from optc.importer.trained import CODES_FILE, STATE_FILE, WEIGHTS_FILE
 from optc.ir.quantized_rows import QuantizedRows, QuantizedTile
@@ -82,8 +83,11 @@ def write_result(
 
 def same_as_checkpoint(imported: ImportedModel, tensors: list[ModelTensor]) -> bool:
     """Whether every tensor of the model's dense form is a tensor of its checkpoint, under its name:
-    what is trained is then a checkpoint of the same model."""
-    checkpoint = read_checkpoint(checkpoint_files(imported.folder))
+    what is trained is then a checkpoint of the same model. One that is quantized is not."""
+    files = checkpoint_files(imported.folder)
+    if files[0].suffix != ".safetensors" or settings_of(imported.config) is not None:
+        return False
+    checkpoint = read_checkpoint(files)
     return all(_same(checkpoint.get(one.name), one) for one in tensors)
 
 

@@ -62,7 +62,8 @@ class Tensor(Protocol):
 
     @property
     def given(self) -> Given | None:
-        """How the file holds it, where that is quantized."""
+        """How the file holds it, where that is quantized; of three axes, the matrices below each
+        other."""
 
     def read_rows(self, start: int, stop: int) -> Float32:
         """Rows ``start:stop`` along axis 0 as float32, shape [stop - start, ...]."""

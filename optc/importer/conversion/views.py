@@ -116,6 +116,13 @@ class Stacked(View):
         """The parts' number and their shape."""
         return (len(self.parts), *self.parts[0].shape)
 
+    @property
+    def given(self) -> Given | None:
+        """The parts' grids below each other, where they are matrices."""
+        if len(self.shape) != 3:
+            return super().given
+        return Given.joined([part.given for part in self.parts])
+
     def read_box(self, box: Box) -> Float32:
         """The box of each part in the range of the first axis."""
         (start, stop), *inner = box
@@ -152,8 +159,20 @@ class Joined(View):
 
     @property
     def given(self) -> Given | None:
-        """The parts' grids below each other, where they are joined so."""
-        return super().given if self.axis else Given.joined([part.given for part in self.parts])
+        """The parts' grids below each other, where they are joined so: matrices of three axes by
+        the rows of each."""
+        every = [part.given for part in self.parts]
+        if self.axis == 0:
+            return Given.joined(every)
+        if self.axis != 1 or len(self.shape) != 3:
+            return super().given
+        return Given.joined(
+            [
+                None if given is None else given.taken(e * part.shape[1], (e + 1) * part.shape[1])
+                for e in range(self.shape[0])
+                for part, given in zip(self.parts, every, strict=True)
+            ]
+        )
 
     def read_box(self, box: Box) -> Float32:
         """What of each part lies in the range of the axis."""
@@ -209,9 +228,10 @@ class Cut(View):
     def given(self) -> Given | None:
         """The grid of these rows, where rows are cut out."""
         given = self.part.given
-        if self.axis or given is None or given.rows is None:
+        if self.axis or given is None:
             return super().given
-        return Given(given.label, given.rows.taken(np.arange(self.start, self.stop)))
+        each = 1 if len(self.shape) < 3 else self.shape[1]
+        return given.taken(self.start * each, self.stop * each)
 
     def read_box(self, box: Box) -> Float32:
         """The box, further along the axis."""

@@ -55,9 +55,9 @@ class GgufTensor:
         if self.dtype in ("F32", "F16", "BF16", "F64"):
             return None
         bits = bits_of(self.dtype)
-        if bits is None or len(self.shape) != 2:
+        if bits is None or len(self.shape) < 2:
             return Given(self.dtype)
-        rows, columns = self.shape
+        rows, columns = math.prod(self.shape[:-1]), self.shape[-1]
         name = self.name
         return Given(self.dtype, QuantizedRows(self._tile, rows, columns, bits, GROUP, True, name))
 

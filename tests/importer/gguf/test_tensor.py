@@ -101,8 +101,9 @@ def test_vectors_and_experts(file: Path) -> None:
     experts = found["experts"]
     assert experts.shape == (3, 4, 64)
     assert experts.given is not None
-    assert experts.given.rows is None
     whole = experts.read_rows(0, 3)
+    assert experts.given.rows is not None
+    np.testing.assert_array_equal(experts.given.rows.floats(3, 11), whole.reshape(12, 64)[3:11])
     assert np.abs(whole - EXPERTS).max() < 0.03
     box = ((1, 3), (2, 4), (5, 60))
     np.testing.assert_array_equal(experts.read_box(box), whole[1:3, 2:4, 5:60])
