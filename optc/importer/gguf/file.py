@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from optc.errors import InputError, UnavailableError, UnsupportedError
+from optc.importer.gguf.structure import check_structure
 from optc.importer.gguf.tensor import GgufTensor
 
 if TYPE_CHECKING:
@@ -74,6 +75,7 @@ def open_gguf(file: Path) -> GGUFReader:
         UnavailableError: The package is missing.
     """
     check_package()
+    check_structure(file)
     from gguf import GGUFReader
 
     try:
