@@ -152,6 +152,15 @@ class ArtifactWriter:
             InputError: Something appeared at the output meanwhile, or the disk is full.
         """
         self._write_texts(manifest, report)
+        return self.place(manifest)
+
+    def place(self, manifest: Manifest) -> Artifact:
+        """Move the folder, which holds a whole artifact with its manifest, to its place, in one
+        rename; in the place of `commit` for one that was written elsewhere.
+
+        Raises:
+            InputError: As `commit`.
+        """
         try:
             if self._place.exists():
                 shutil.copymode(self._place, self.folder)

@@ -11,6 +11,7 @@ import click
 from click.core import ParameterSource
 
 from optc.bench.counts import parse_counts
+from optc.cli.artifact_path import ARTIFACT
 from optc.cli.chosen import chosen_json
 from optc.cli.commands.bench_instruments import find_instruments, found_ceilings
 from optc.cli.commands.bench_tables import print_profile, print_results
@@ -56,7 +57,7 @@ class _Options:
 
 
 @click.command("bench", short_help="Measure an artifact's speed on this machine.")
-@click.argument("artifact", type=click.Path(path_type=Path))
+@click.argument("artifact", type=ARTIFACT)
 @click.option("--prompt-tokens", type=click.IntRange(min=1), default=512, show_default=True)
 @click.option("--output-tokens", type=click.IntRange(min=1), default=128, show_default=True)
 @click.option("--concurrency", default="1,8,16", show_default=True, metavar="N,N,…")

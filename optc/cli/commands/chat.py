@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from optc.cli.artifact_path import ARTIFACT
 from optc.cli.generating.messages import read_messages, with_system
 from optc.cli.generating.sampling import (
     CHAT_DEFAULTS,
@@ -30,7 +31,7 @@ _SERVED = ("engine", "threads", "kv_memory", "speculate", "draft", "num_speculat
 
 
 @click.command("chat", short_help="Talk with an artifact.")
-@click.argument("artifact", type=click.Path(path_type=Path))
+@click.argument("artifact", type=ARTIFACT)
 @click.option("--system", callback=valid_text, help="What the system says first.")
 @click.option(
     "--messages",

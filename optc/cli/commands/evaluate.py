@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from optc.cli.artifact_path import ARTIFACT
 from optc.cli.needs import compile_packages
 from optc.cli.options import add_options
 from optc.cli.output import (
@@ -42,7 +43,7 @@ _LABELS = {
 
 
 @click.command("eval", short_help="Perplexity of an artifact, and its distance from a model.")
-@click.argument("artifact", type=_PATH)
+@click.argument("artifact", type=ARTIFACT)
 @click.option("--text", type=_PATH, help="Text to score: .jsonl or plain [shipped].")
 @click.option("--reference", type=_PATH, help="Model folder: adds KL and top-1 agreement.")
 @add_options(ServeSettings, "engine", "threads")

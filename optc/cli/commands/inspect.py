@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from optc.cli.artifact_path import ARTIFACT
 from optc.cli.gates_line import gates_line
 from optc.cli.output import byte_text, json_option, print_json, print_warnings, show, table
 from optc.cli.tables import contexts_tables, formats_tables, gates_tables, passes_table
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 
 
 @click.command("inspect", short_help="Show what an artifact is and how it was made.")
-@click.argument("artifact", type=click.Path(path_type=Path))
+@click.argument("artifact", type=ARTIFACT)
 @json_option
 def command(artifact: Path, as_json: bool) -> None:
     """Show source, recipe, passes, engines, files and gates of ARTIFACT."""

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from optc.cli.artifact_path import ARTIFACT
 from optc.cli.batch.answering import BatchFiles, answer_file
 from optc.cli.batch.batch_line import LineReader
 from optc.cli.chosen import chosen_json, chosen_text
@@ -35,7 +36,7 @@ _SERVED = (
 
 
 @click.command("run", short_help="Continue prompts with an artifact.")
-@click.argument("artifact", type=click.Path(path_type=Path))
+@click.argument("artifact", type=ARTIFACT)
 @prompt_options
 @sampling_options()
 @click.option(

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from optc.cli.artifact_path import ARTIFACT
 from optc.cli.options import add_options
 from optc.cli.output import (
     figure,
@@ -57,7 +58,7 @@ class _Asked:
 
 
 @click.command("tune", short_help="Find a server's settings for objectives, by simulation.")
-@click.argument("artifacts", nargs=-1, required=True, type=click.Path(path_type=Path))
+@click.argument("artifacts", nargs=-1, required=True, type=ARTIFACT)
 @click.option("--slo", required=True, metavar="BOUNDS", help="ttft=200ms,tpot=50ms")
 @click.option("--rate", type=click.FloatRange(min=0, min_open=True), help="Requests a second.")
 @click.option("--prompt", metavar="LENGTHS", help=f"Of prompts [{_PROMPT}].")

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from optc.cli.artifact_path import ARTIFACT
 from optc.cli.options import add_options
 from optc.cli.output import (
     byte_text,
@@ -31,7 +32,7 @@ _PATH = click.Path(path_type=Path)
 
 
 @click.command("verify", short_help="Check an artifact's files, and gates that are open.")
-@click.argument("artifact", type=_PATH)
+@click.argument("artifact", type=ARTIFACT)
 @click.option("--key", type=_PATH, metavar="FILE", help="Check that this public key signed it.")
 @click.option("--gates", "gated", is_flag=True, help="Measure gates that have no verdict.")
 @click.option("--reference", type=_PATH, help="For --gates: the model that was compiled.")

@@ -31,6 +31,7 @@ from optc.machine import this_machine
 from optc.options import AUTO, CompileOptions
 from optc.progress import Progress, no_progress
 from optc.recipe import Recipe
+from optc.store.local import store_root
 from optc.units import parse_bytes
 
 #: Longest sequence that an engine is compiled for unless ``max_context`` says otherwise.
@@ -170,7 +171,7 @@ def build_limits(options: ResolvedOptions, model_context: int) -> BuildOptions:
 
 
 def _default_output(source: Path, recipe: Recipe) -> Path:
-    return Path("artifacts") / f"{model_name(source).rsplit('/', 1)[-1]}-{recipe.name}"
+    return store_root() / f"{model_name(source).rsplit('/', 1)[-1]}-{recipe.name}"
 
 
 def _bytes(size: str | int | None) -> int:

@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.core import ParameterSource
 
+from optc.cli.artifact_path import ARTIFACT
 from optc.cli.commands.judging.diff_tables import diff_figures, same_line
 from optc.cli.judged.checks import condition_checks, conditions_figures, rich_table
 from optc.cli.judged.options import SummaryFiles, require_option, summary_options
-from optc.cli.options import PATH, add_options
+from optc.cli.options import add_options
 from optc.cli.output import json_option, print_json, print_warnings, reserved_stdout, show
 from optc.cli.progress import progress_on_stderr
 from optc.errors import InputError
@@ -43,8 +44,8 @@ class _Speed:
 
 
 @click.command("diff", short_help="Compare two artifacts, and judge what differs.")
-@click.argument("a", type=PATH)
-@click.argument("b", type=PATH)
+@click.argument("a", type=ARTIFACT)
+@click.argument("b", type=ARTIFACT)
 @click.option(
     "--fail-on",
     multiple=True,

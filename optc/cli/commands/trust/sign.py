@@ -6,13 +6,14 @@ from pathlib import Path
 
 import click
 
+from optc.cli.artifact_path import ARTIFACT
 from optc.cli.options import PATH
 from optc.cli.output import json_option, print_json
 from optc.errors import InputError
 
 
 @click.command("sign", short_help="Sign an artifact with a private key.")
-@click.argument("artifact", type=PATH)
+@click.argument("artifact", type=ARTIFACT)
 @click.option("--key", type=PATH, required=True, metavar="FILE", help="Private key, PEM.")
 @click.option("--password-file", type=PATH, metavar="FILE", help="What opens an encrypted key.")
 @json_option

@@ -1,0 +1,24 @@
+"""How commands read the argument ARTIFACT: a path, or a name in the local store."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+
+class ArtifactPath(click.Path):
+    """A path that exists goes before a name; what is neither is taken for a path."""
+
+    def __init__(self) -> None:
+        super().__init__(path_type=Path)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """The path that a text means (`optc.store.local.find_artifact`)."""
+        from optc.store.local import find_artifact
+
+        return find_artifact(str(super().convert(value, param, ctx)))
+
+
+ARTIFACT = ArtifactPath()

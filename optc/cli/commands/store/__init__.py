@@ -1,0 +1,1 @@
+"""Commands about artifacts by name: ``optc list``, ``rm``, ``push`` and ``pull``."""

@@ -1,0 +1,38 @@
+"""Streams of bytes that are hashed on their way."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+from typing import IO
+
+from optc.errors import ArtifactError
+from optc.store.oci.manifest import Blob
+from optc.store.oci.place import Moved
+
+_CHUNK = 1 << 20
+
+
+def write_blob(source: IO[bytes], target: Path, blob: Blob, moved: Moved, where: str) -> None:
+    """Write a stream to a new file, never more than the blob has.
+
+    Raises:
+        ArtifactError: The stream has other bytes than the digest says; the file is removed.
+        OSError: It cannot be read or written.
+    """
+    digest, left = hashlib.sha256(), blob.size
+    try:
+        with target.open("xb") as file:
+            while chunk := source.read(min(_CHUNK, left + 1)):
+                left -= len(chunk)
+                if left < 0:
+                    break
+                digest.update(chunk)
+                file.write(chunk)
+                moved(len(chunk))
+        if left or f"sha256:{digest.hexdigest()}" != blob.digest:
+            what = blob.title or blob.digest
+            raise ArtifactError(f"has other bytes of {what!r} than their digest says", where=where)
+    except BaseException:
+        target.unlink(missing_ok=True)
+        raise

@@ -1,0 +1,146 @@
+"""An OCI image layout: a folder of blobs by digest, and an index of what tags name.
+
+https://github.com/opencontainers/image-spec/blob/main/image-layout.md
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from optc.artifact.jsonio import Fields, pretty_json, read_json
+from optc.errors import InputError
+from optc.store.oci.copying import write_blob
+from optc.store.oci.manifest import ARTIFACT_TYPE, MEDIA_TYPE, MOST_BYTES, Blob, digest_of
+from optc.store.oci.place import Moved
+from optc.store.oci.reference import Reference
+
+_TAG = "org.opencontainers.image.ref.name"
+_INDEX_TYPE = "application/vnd.oci.image.index.v1+json"
+_MARK, _INDEX = "oci-layout", "index.json"
+
+
+class Layout:
+    """`optc.store.oci.place.Place` in a folder.
+
+    Args:
+        reference: Of a layout.
+        folder: Its folder.
+    """
+
+    def __init__(self, reference: Reference, folder: Path) -> None:
+        self._reference, self._folder = reference, folder
+
+    def has(self, blob: Blob) -> bool:
+        """Whether there is a file of its digest and length."""
+        path = self._path(blob.digest)
+        return path.is_file() and path.stat().st_size == blob.size
+
+    def put(self, blob: Blob, source: Path, moved: Moved) -> None:
+        """Copy a file, checked on the way."""
+        with source.open("rb") as stream, self._writing(blob) as partial:
+            write_blob(stream, partial, blob, moved, str(source))
+
+    def put_bytes(self, blob: Blob, data: bytes) -> None:
+        """Write bytes."""
+        with self._writing(blob) as partial:
+            partial.write_bytes(data)
+
+    def put_manifest(self, data: bytes) -> None:
+        """Write the manifest, and let the tag name it and nothing else."""
+        blob = Blob(digest_of(data), len(data))
+        self.put_bytes(blob, data)
+        tag = self._reference.version
+        entries = [one for one in self._entries() if _tag(one) != tag]
+        entries.append(
+            {
+                "mediaType": MEDIA_TYPE,
+                "artifactType": ARTIFACT_TYPE,
+                "digest": blob.digest,
+                "size": blob.size,
+                "annotations": {_TAG: tag},
+            }
+        )
+        index = {"schemaVersion": 2, "mediaType": _INDEX_TYPE, "manifests": entries}
+        with self._errors():
+            self._replace(_MARK, b'{"imageLayoutVersion":"1.0.0"}\n')
+            self._replace(_INDEX, pretty_json(index))
+
+    def manifest(self) -> bytes:
+        """The manifest that tag or digest names.
+
+        Raises:
+            InputError: There is no layout, or none of that name in it.
+        """
+        version, tags = self._reference.version, []
+        for entry in self._entries():
+            fields = Fields(entry, str(self._folder / _INDEX))
+            tags.append(_tag(entry) or fields.get("digest", str))
+            if version in (_tag(entry), fields.get("digest", str)):
+                blob = Blob(fields.get("digest", str), fields.count("size", 0, MOST_BYTES))
+                return self._read(blob)
+        hint = f"there are {', '.join(tags)}" if tags else "optc push ARTIFACT oci:FOLDER"
+        raise InputError(f"holds nothing called {version!r}", where=str(self._folder), hint=hint)
+
+    def get(self, blob: Blob, target: Path, moved: Moved) -> None:
+        """Copy a blob, checked on the way."""
+        path = self._path(blob.digest)
+        with self._errors(path), path.open("rb") as stream:
+            write_blob(stream, target, blob, moved, str(path))
+
+    def _read(self, blob: Blob) -> bytes:
+        path = self._path(blob.digest)
+        with self._errors(path):
+            data = path.read_bytes()
+        if digest_of(data) != blob.digest:
+            raise InputError("has other bytes than its digest says", where=str(path))
+        return data
+
+    def _entries(self) -> list[dict[str, Any]]:
+        path = self._folder / _INDEX
+        if not path.is_file():
+            return []
+        fields = Fields(read_json(path), str(path))
+        return list(fields.each("manifests", dict))
+
+    def _path(self, digest: str) -> Path:
+        algorithm, _, name = digest.partition(":")
+        if algorithm != "sha256" or len(name) != 64 or not name.isalnum():
+            raise InputError(f"{digest[:80]!r} is no sha256 digest", where=str(self._folder))
+        return self._folder / "blobs" / algorithm / name
+
+    @contextmanager
+    def _writing(self, blob: Blob) -> Iterator[Path]:
+        """A file to write, which then has the blob's name: none is ever half there."""
+        path = self._path(blob.digest)
+        partial = path.with_name(f".{path.name}.partial-{os.getpid()}")
+        with self._errors():
+            path.parent.mkdir(parents=True, exist_ok=True)
+            try:
+                yield partial
+                partial.replace(path)
+            finally:
+                partial.unlink(missing_ok=True)
+
+    def _replace(self, name: str, data: bytes) -> None:
+        partial = self._folder / f".{name}.partial-{os.getpid()}"
+        partial.write_bytes(data)
+        partial.replace(self._folder / name)
+
+    @contextmanager
+    def _errors(self, path: Path | None = None) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            verb = "written" if path is None else "read"
+            where = str(path or self._folder)
+            raise InputError(f"cannot be {verb}: {error.strerror}", where=where) from error
+
+
+def _tag(entry: dict[str, Any]) -> str:
+    annotations = entry.get("annotations")
+    tag = annotations.get(_TAG) if isinstance(annotations, dict) else None
+    return tag if isinstance(tag, str) else ""

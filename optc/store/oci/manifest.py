@@ -1,0 +1,123 @@
+"""The OCI manifest of an artifact: a descriptor for each file, and back."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import PurePosixPath
+from typing import Any
+
+from optc.artifact import Artifact
+from optc.artifact.jsonio import MAX_INT, Fields, canonical_json
+from optc.artifact.manifest import MANIFEST_NAME, REPORT_NAME
+from optc.artifact.trust.names import BESIDE
+from optc.errors import ArtifactError
+
+MEDIA_TYPE = "application/vnd.oci.image.manifest.v1+json"
+ARTIFACT_TYPE = "application/vnd.optc.artifact.v1"
+FILE_TYPE = "application/octet-stream"
+TITLE = "org.opencontainers.image.title"
+#: Of the artifact, beside the digests of its files.
+DIGEST = "dev.optc.digest"
+#: A config is required; this is the empty one of the specification.
+EMPTY = b"{}"
+EMPTY_TYPE = "application/vnd.oci.empty.v1+json"
+#: Largest manifest that registries must take.
+MOST_BYTES = 4 << 20
+_SHA256 = re.compile("sha256:[0-9a-f]{64}")
+
+
+@dataclass(frozen=True)
+class Blob:
+    """Bytes by their digest.
+
+    Attributes:
+        digest: ``sha256:`` and hex.
+        size: Bytes.
+        title: Path of the file, POSIX and relative to the artifact; empty for the config.
+    """
+
+    digest: str
+    size: int
+    title: str = ""
+
+
+def files_of(artifact: Artifact) -> list[Blob]:
+    """All files of an artifact whose files have been checked, with those beside it, by path."""
+    found = [Blob(f"sha256:{e.sha256}", e.bytes, e.path) for e in artifact.manifest.files]
+    for name in (MANIFEST_NAME, REPORT_NAME, *BESIDE):
+        path = artifact.path / name
+        if path.is_file() and not path.is_symlink():
+            data = path.read_bytes()
+            found.append(Blob(digest_of(data), len(data), name))
+    return sorted(found, key=lambda blob: blob.title)
+
+
+def write_manifest(artifact: Artifact, files: Sequence[Blob]) -> bytes:
+    """The manifest, byte for byte the same for the same files: it has no time."""
+    return canonical_json(
+        {
+            "schemaVersion": 2,
+            "mediaType": MEDIA_TYPE,
+            "artifactType": ARTIFACT_TYPE,
+            "config": {
+                "mediaType": EMPTY_TYPE,
+                "digest": digest_of(EMPTY),
+                "size": len(EMPTY),
+                "data": "e30=",
+            },
+            "layers": [
+                {
+                    "mediaType": FILE_TYPE,
+                    "digest": blob.digest,
+                    "size": blob.size,
+                    "annotations": {TITLE: blob.title},
+                }
+                for blob in files
+            ],
+            "annotations": {TITLE: artifact.manifest.name, DIGEST: artifact.digest},
+        }
+    )
+
+
+def read_manifest_files(data: bytes, where: str) -> list[Blob]:
+    """The files that a manifest lists.
+
+    Raises:
+        ArtifactError: It is none of an artifact, or lists a path that leads out of the folder, or
+            one twice.
+    """
+    try:
+        value: Any = json.loads(data)
+    except ValueError as error:
+        raise ArtifactError("the OCI manifest is not JSON", where=where) from error
+    f = Fields(value, where)
+    found: dict[str, Blob] = {}
+    for layer in f.children("layers"):
+        title = layer.child("annotations").get(TITLE, str)
+        _check_path(title, f)
+        if title in found:
+            raise f.error(f"it lists {title[:80]!r} twice")
+        digest = layer.get("digest", str)
+        if not _SHA256.fullmatch(digest):
+            raise f.error(f"{digest[:80]!r} is no sha256 digest")
+        found[title] = Blob(digest, layer.count("size", 0, MAX_INT), title)
+    if MANIFEST_NAME not in found:
+        raise ArtifactError(f"is no artifact of optc: it holds no {MANIFEST_NAME}", where=where)
+    return list(found.values())
+
+
+def digest_of(data: bytes) -> str:
+    """The digest of bytes as OCI writes it."""
+    return f"sha256:{hashlib.sha256(data).hexdigest()}"
+
+
+def _check_path(title: str, f: Fields) -> None:
+    """A path comes from whoever pushed: it must stay in the folder."""
+    path = PurePosixPath(title)
+    strange = "\\" in title or "\0" in title or str(path) != title
+    if strange or path.is_absolute() or ".." in path.parts or title in ("", "."):
+        raise f.error(f"{title[:80]!r} is no path of a file in an artifact")
