@@ -202,6 +202,14 @@ def test_distributions_of_any_shape(counts: tuple[int, ...], first: float) -> No
     read_page(artifact_page(subject(found)).text)
 
 
+def test_stages_stand_in_the_order_of_a_compile() -> None:
+    stages = {"bisect": 1.0, "build": 2.0, "of another release": 1.0, "import": 3.0}
+    page = read_page(artifact_page(subject(report(stages=stages))).text)
+    text = page.section("pipeline").text
+    places = [text.rindex(name) for name in ("import", "build", "bisect", "of another release")]
+    assert places == sorted(places)
+
+
 def test_formats_that_a_pass_chose() -> None:
     row = {"tensors": "0.down", "format": "int3", "bits": 3.25, "kl": 1e-3, "measured": True}
     facts = {"budget": "3.5bpw", "reached": "3.48 bits", "tensors": [row]}

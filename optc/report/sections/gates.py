@@ -19,13 +19,13 @@ _MEANINGS = {
     "top5_agreement": "tokens whose likeliest next token is among the engine's five",
     "perplexity": "perplexity of the text",
     "perplexity_ratio": "perplexity over that of the float32 model",
-    "common_continuation": "greedy tokens until the first that differs, mean share",
+    "common_continuation": "greedy tokens until the first that differs from float32, mean",
     "copy_nll_added": "what a copied text costs more than with the float32 model, nats a token",
     "prefill_speedup": "prefill, times the speed of float32 in ONNX Runtime",
     "decode_speedup": "decode, times the speed of float32 in ONNX Runtime",
 }
 #: Gates whose value is one where nothing is lost.
-_IDEAL_OF_ONE = {"top1_agreement", "top5_agreement", "perplexity_ratio", "common_continuation"}
+_IDEAL_OF_ONE = {"top1_agreement", "top5_agreement", "perplexity_ratio"}
 _VERDICTS = {True: "passed", False: "failed", None: "open"}
 
 

@@ -14,6 +14,11 @@ from optc.report.numbers import count, number, percent, seconds
 from optc.report.sections.subject import Subject
 from optc.units import byte_text
 
+#: Stages in the order of a compile, which a report's keys do not keep.
+_ORDER = (
+    *("download", "import", "passes", "vocabulary", "import draft", "calibration text"),
+    *("build", "ranges", "draft", "self-draft", "gates", "bisect"),
+)
 #: Most lines of what a pass skipped, and characters of its figures.
 _SKIPPED, _FACTS = 20, 4000
 
@@ -70,7 +75,9 @@ def _stages(report: Fields) -> list[Node]:
     if not report.values.get("stages"):
         return []
     stages = report.child("stages")
-    times = {name: max(stages.number(name) or 0.0, 0.0) for name in stages.values}
+    known = {name: place for place, name in enumerate(_ORDER)}
+    names = sorted(stages.values, key=lambda name: known.get(name, len(known)))
+    times = {name: max(stages.number(name) or 0.0, 0.0) for name in names}
     total = report.number("seconds") or sum(times.values())
     peak = report.optional("peak_anon_bytes", int)
     memory = "" if peak is None else f" and at most {byte_text(max(peak, 0))} of memory"

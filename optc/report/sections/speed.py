@@ -104,7 +104,8 @@ def step_times_of(measured: Measured) -> Section:
 _STEPS = (
     "The whole step above, then kinds of kernels, then each kernel, as wide as their time. The "
     "line at the foot of each is what the machine needs at best for the same bytes and operations: "
-    "what is left beside it could be gained."
+    "what is left beside it could be gained. What is around the kernels holds the noise of a busy "
+    "machine, too."
 )
 
 
