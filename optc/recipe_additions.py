@@ -89,8 +89,8 @@ def with_hidden_states(recipe: Recipe) -> Recipe:
     other = next((name for name in REBASING if _runs(recipe, name)), None)
     if other is not None:
         raise InputError(
-            f"pass {other} of the recipe {recipe.name!r} gives hidden states a basis or a scale for "
-            "which no layer was trained",
+            f"pass {other} of the recipe {recipe.name!r} gives hidden states a scale or a basis "
+            "for which no layer was trained",
             where="--eagle",
             hint=f"take a recipe without {other}",
         )

@@ -78,15 +78,18 @@ def _undo(graph: ir.Graph, gather: ir.Node, head: Linear) -> None:
     source, picked = gather.inputs[0], gather.outputs[0]
     if source is None:
         raise RuntimeError("a Gather without data")
-    readers = list(picked.consumers())
+    waiting, seen = list(picked.consumers()), {head.matmul}
     picked.replace_all_uses_with(source)
     graph.remove(gather, safe=True)
-    waiting = [node for node in readers if node is not head.matmul]
     while waiting:
-        for value in waiting.pop().outputs:
+        node = waiting.pop()
+        if node in seen:
+            continue
+        seen.add(node)
+        for value in node.outputs:
             if value.shape is not None and value.shape[0] == "R":
                 value.shape = ir.Shape(["T", *list(value.shape)[1:]])
-                waiting += [node for node in value.consumers() if node is not head.matmul]
+            waiting += value.consumers()
 
 
 def _expose(graph: ir.Graph, head: Linear, rows: ir.Value) -> None:
@@ -102,4 +105,5 @@ def _expose(graph: ir.Graph, head: Linear, rows: ir.Value) -> None:
     graph.insert_before(head.matmul, [gather])
     head.matmul.replace_input_with(0, picked)
     hidden.name, hidden.type = HIDDEN, float32
+    hidden.shape = ir.Shape(["T", width(hidden)])
     graph.outputs.append(hidden)

@@ -17,6 +17,7 @@ REQUIRED = {
     "cast-weights",
     "compute-type",
     "find-attention",
+    "hidden-states",
     "kv-cache",
     "kv-slots",
     "medusa-heads",

@@ -17,8 +17,8 @@ from tests.runtime.support.artifacts import ToyBackend, write_artifact
 ROOT = Path(__file__).parents[2]
 #: Beginnings of calls in running text.
 CALLS = ("optc.load(path", "optc.SamplingParams(", "SamplingParams(", "engine.submit(prompt")
-#: What the toy artifact has not: drafts of a model, heads, adapters, several engines, places.
-LACKING = ("draft", "medusa", "self", "adapter", "engine", "prefix_spill")
+#: What the toy artifact has not: models and layers that draft, heads, adapters, engines, places.
+LACKING = ("draft", "eagle", "medusa", "self", "adapter", "engine", "prefix_spill")
 
 
 @pytest.fixture

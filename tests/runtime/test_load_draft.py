@@ -124,7 +124,7 @@ def test_unknown_kinds_are_refused(tmp_path: Path, backend: ToyBackend) -> None:
         optc.load(tmp_path / "a", speculate="ngram+magic")
     assert str(caught.value) == (
         "speculate: speculation by 'magic' is not known "
-        "(off, or one or more of ngram, lookahead, draft, self, medusa, joined by +)"
+        "(off, or one or more of ngram, lookahead, draft, self, eagle, medusa, joined by +)"
     )
 
 
@@ -140,7 +140,7 @@ def test_two_models_cannot_both_draft(tmp_path: Path, backend: ToyBackend) -> No
     write_artifact(tmp_path / "a", roles=("target", "draft", "self"))
     with pytest.raises(optc.InputError) as caught:
         optc.load(tmp_path / "a", speculate="draft+self")
-    assert str(caught.value) == "speculate: two models cannot both draft (draft or self)"
+    assert str(caught.value) == "speculate: two models cannot both draft (one of draft, self, eagle)"
     write_artifact(tmp_path / "b")
     with pytest.raises(optc.InputError) as caught:
         optc.load(tmp_path / "b", speculate="self")

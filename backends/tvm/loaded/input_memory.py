@@ -40,7 +40,7 @@ class InputMemory(Protocol):
     """Places inputs of any shapes in memory that all shapes share."""
 
     def place(self, shapes: Mapping[str, tuple[int, ...]]) -> Placed:
-        """Memory for int32 inputs, and for the bits of `FLOATS`; what comes first lies at one place,
+        """Memory for int32 inputs and the bits of `FLOATS`; what comes first lies at one place,
         whatever the shapes."""
         ...
 

@@ -18,6 +18,7 @@ from optc.runtime.speculative.planning.row_costs import RowCosts
         ("ngram", ("ngram",)),
         ("medusa+draft+lookahead+ngram", ("ngram", "lookahead", "draft", "medusa")),
         ("self+ngram", ("ngram", "self")),
+        ("medusa+eagle", ("eagle", "medusa")),
         ("ngram+ngram", ("ngram",)),
     ],
 )
@@ -32,16 +33,18 @@ def test_unknown_kinds_are_refused(text: str) -> None:
     wrong = next(kind for kind in text.split("+") if kind not in KINDS)
     assert str(caught.value) == (
         f"speculate: speculation by {wrong!r} is not known "
-        "(off, or one or more of ngram, lookahead, draft, self, medusa, joined by +)"
+        "(off, or one or more of ngram, lookahead, draft, self, eagle, medusa, joined by +)"
     )
 
 
-@pytest.mark.parametrize("text", ["draft+self", "self+ngram+draft"])
+@pytest.mark.parametrize("text", ["draft+self", "self+ngram+eagle", "draft+eagle"])
 def test_two_models_cannot_both_draft(text: str) -> None:
-    assert set(MODELS) <= set(text.split("+"))
+    assert len(set(MODELS) & set(text.split("+"))) == 2
     with pytest.raises(InputError) as caught:
         parse_kinds(text)
-    assert str(caught.value) == "speculate: two models cannot both draft (draft or self)"
+    assert (
+        str(caught.value) == "speculate: two models cannot both draft (one of draft, self, eagle)"
+    )
 
 
 def test_at_most_sixteen_drafts_of_a_request_if_nothing_is_said() -> None:

@@ -78,8 +78,8 @@ class EagleModel(DraftModel):
         self._states: dict[int, Float32] = {}
 
     def note_step(self, chunks: Sequence[Chunk[Request]]) -> None:
-        """Keep the hidden states of the target's step over ``chunks``, which was the last; of trees,
-        which others draft, those of the known tokens."""
+        """Keep the hidden states of the target's step over ``chunks``, which was the last; where
+        others draft a tree, those of the known tokens."""
         hidden, first = self._target.hidden_states(), 0
         for chunk in chunks:
             request = chunk.request

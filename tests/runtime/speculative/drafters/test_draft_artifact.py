@@ -47,6 +47,10 @@ def test_another_artifact_drafts_by_its_own_target(tmp_path: Path) -> None:
             "(compile it with --draft MODEL, or give the artifact of a draft with draft=)",
         ),
         ("self", "has no draft of its own layers (compile it with --self-draft LAYERS)"),
+        (
+            "eagle",
+            "has no layer that drafts by its hidden states (compile it with --eagle FOLDER)",
+        ),
     ],
 )
 def test_an_artifact_without_a_draft_says_how_to_get_one(
