@@ -140,7 +140,9 @@ def test_two_models_cannot_both_draft(tmp_path: Path, backend: ToyBackend) -> No
     write_artifact(tmp_path / "a", roles=("target", "draft", "self"))
     with pytest.raises(optc.InputError) as caught:
         optc.load(tmp_path / "a", speculate="draft+self")
-    assert str(caught.value) == "speculate: two models cannot both draft (one of draft, self, eagle)"
+    assert (
+        str(caught.value) == "speculate: two models cannot both draft (one of draft, self, eagle)"
+    )
     write_artifact(tmp_path / "b")
     with pytest.raises(optc.InputError) as caught:
         optc.load(tmp_path / "b", speculate="self")

@@ -161,7 +161,10 @@ class _Compile:
 
         if isinstance(self.options.asked.self_draft, int):
             divided(lowered.reference, self.options.asked.self_draft)
+        if self.options.asked.eagle is not None:
+            from optc.driver.drafts.eagle_layer import make_draft_layer
 
+            make_draft_layer(lowered.reference.clone(), self.options.asked.eagle)
         check_disk(lowered.model, self.writer, weight_copies(self.options.engines))
         check_memory(
             lowered.reference,
