@@ -34,7 +34,7 @@ from optc.reference.calibration import calibration_of
 #: The format that the other options describe.
 _INTEGERS = "int"
 #: Options that go with every format.
-_GENERAL = frozenset({"format", "method"})
+_GENERAL = frozenset({"format", "method", "given"})
 #: Why the layer before a router is left alone.
 ROUTER_STAYS = "a router reads its result: it stays float"
 
@@ -77,7 +77,8 @@ class QuantizeWeights(Pass):
             become ``CodebookMatMul``; head and embedding stay float.
         given: Of a checkpoint that is quantized already: ``keep`` a weight's grid where engines
             have it and it has no more bits than are asked for here; ``symmetric`` keeps only grids
-            without zero points; ``requantize`` rounds all weights to the grid asked for.
+            without zero points; ``requantize`` rounds all weights to the grid asked for, as do
+            formats other than ``int``.
     """
 
     name: ClassVar[str] = "quantize-weights"

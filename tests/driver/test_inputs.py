@@ -79,8 +79,8 @@ CASES: list[tuple[str, Break, list[str]]] = [
     ),
     (
         "quantized already",
-        edit_config(quantization_config={"quant_method": "gptq"}),
-        ["quantized already (gptq)"],
+        edit_config(quantization_config={"quant_method": "aqlm"}),
+        ["quantized already, by aqlm, which optc does not read"],
     ),
 ]
 

@@ -94,7 +94,9 @@ def test_new_values_replace_those_of_the_measured_engines(artifact: Artifact) ->
     assert [entry["engines"] for entry in artifact.report()["verified"]] == [["a"], ["b"]]
     assert sorted(path.name for path in artifact.path.glob("*.json")) == [
         "manifest.json",
+        "provenance.json",
         "report.json",
+        "sbom.cdx.json",
     ]
 
 
