@@ -174,7 +174,7 @@ class QuantizedRows:
             wanted = index[start:stop]
             low = int(wanted.min())
             tile, rows = read(low, int(wanted.max()) + 1), wanted - low
-            return QuantizedTile(*(None if part is None else part[rows] for part in tile))
+            return QuantizedTile._make(None if part is None else part[rows] for part in tile)
 
         return replace(self, read=of, rows=len(index))
 

@@ -125,7 +125,8 @@ def _fold_offset(graph: ir.Graph, node: ir.Node, report: PassReport) -> None:
     """Legal case 4; learned positions begin behind rows that stand for something else."""
     table, weight = operand(node, 0), weight_of(node.inputs[0])
     add = producer(node.inputs[1], "Add")
-    if weight is None or weight.transposed or add is None or node.attributes.get_int("axis", 0):
+    axis = node.attributes.get_int("axis", 0)
+    if weight is None or weight.transposed or add is None or axis != 0:
         return
     for indices, other in orders(add):
         offset = scalar(other)

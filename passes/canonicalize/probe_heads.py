@@ -127,6 +127,8 @@ def _attention(work: _Work, node: ir.Node, report: PassReport) -> None:
             miss(report, node, f"its {' or '.join(roles)} is not made in a way I know: {refusal}")
             continue
         for index, value, part in zip(group, folded, parts, strict=True):
+            if part.heads is None:
+                raise RuntimeError("a region without heads was read")
             node.replace_input_with(index, split(node, value, part.heads))
         report.add("rotary" if any(r.turn for r in read) else "columns", len(group))
 

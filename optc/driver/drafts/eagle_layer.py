@@ -105,8 +105,8 @@ def _read_features(
         raise RuntimeError("the embedding has no node")
     graph.insert_after(producer, nodes)
     for node in readers:
-        for index, value in enumerate(node.inputs):
-            if value is embedded:
+        for index, read in enumerate(node.inputs):
+            if read is embedded:
                 node.replace_input_with(index, nodes[-1].outputs[0])
 
 

@@ -188,7 +188,8 @@ def applied(reading: Reading, x: Float32, positions: Ints) -> Float32:
     if reading.turn is None:
         return found
     first, second = (np.array(side) for side in zip(*reading.turn.pairs, strict=True))
-    angles = positions[..., None].astype(np.float32) * np.float32(reading.turn.frequencies)
+    frequencies = np.asarray(reading.turn.frequencies, np.float32)
+    angles = positions[..., None].astype(np.float32) * frequencies
     cos = np.cos(angles)[:, :, None] * np.float32(reading.turn.factor)
     sin = np.sin(angles)[:, :, None] * np.float32(reading.turn.factor)
     a, b = found[..., first].copy(), found[..., second].copy()

@@ -203,16 +203,14 @@ def _queries(operands: Operands, work: RowWork) -> Queries:
     new = ragged.starts[work.sequence + 1] - ragged.starts[work.sequence]
     fetch = bind(new <= _FETCHED_ROWS)
     slopes = operands.slopes
-
-    def slope(m: Expr) -> Expr:
-        return bind(slopes[work.head * shared + m % shared])
+    slope = None if slopes is None else lambda m: bind(slopes[work.head * shared + m % shared])
 
     return Queries(
         numbers.queries(copy, work.most * shared, dim),
         bounds,
         size,
         fetch,
-        None if slopes is None else slope,
+        slope,
     )
 
 
