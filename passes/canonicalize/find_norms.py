@@ -32,7 +32,7 @@ class FindNorms(Pass):
     """Norms of the last axis, with their scale.
 
     1. ``x * rsqrt(mean(x * x) + epsilon) * scale`` -> ``RMSNormalization``; without a scale it
-       gets one of ones.
+       gets one of ones. The root may be a power of -0.5.
     2. The same of ``x - mean(x)`` -> ``LayerNormalization``.
     3. ``RMSNormalization`` of [B, S, H, D] or [B, H, S, D] -> ``optc::HeadRMSNorm``.
     """
@@ -58,9 +58,8 @@ class FindNorms(Pass):
 def _find_rms(graph: ir.Graph, node: ir.Node, report: PassReport) -> None:
     """Legal case 1; ``node`` multiplies x by the root's reciprocal."""
     for x, factor in orders(node) if node.op_type == "Mul" else [_both(node)]:
-        root = producer(factor, "Reciprocal") if node.op_type == "Mul" else node
-        sqrt = producer(root.inputs[-1], "Sqrt") if root is not None else None
-        total = producer(sqrt.inputs[0], "Add") if sqrt is not None else None
+        under = _under_root(node, factor)
+        total = producer(under, "Add")
         if total is None:
             continue
         found = _mean_of_squares(total)
@@ -70,6 +69,16 @@ def _find_rms(graph: ir.Graph, node: ir.Node, report: PassReport) -> None:
         _emit_rms(graph, node, x, found[1])
         report.add("rms")
         return
+
+
+def _under_root(node: ir.Node, factor: ir.Value) -> ir.Value | None:
+    """The value whose root's reciprocal ``node`` multiplies by."""
+    power = producer(factor, "Pow") if node.op_type == "Mul" else None
+    if power is not None:
+        return power.inputs[0] if scalar(power.inputs[1]) == -0.5 else None
+    root = producer(factor, "Reciprocal") if node.op_type == "Mul" else node
+    sqrt = producer(root.inputs[-1], "Sqrt") if root is not None else None
+    return sqrt.inputs[0] if sqrt is not None else None
 
 
 def _both(node: ir.Node) -> tuple[ir.Value, ir.Value]:

@@ -21,7 +21,11 @@ def text_config(config: PretrainedConfig) -> PretrainedConfig | None:
     alone = MODEL_FOR_CAUSAL_LM_MAPPING_NAMES.get(text.model_type)
     if text is config or alone is None:
         return None
-    return None if alone == MODEL_FOR_CAUSAL_LM_MAPPING_NAMES.get(config.model_type) else text
+    if alone == MODEL_FOR_CAUSAL_LM_MAPPING_NAMES.get(config.model_type):
+        return None
+    # the head belongs to the wrapper, whose configuration says whether it is the embedding
+    text.tie_word_embeddings = getattr(config, "tie_word_embeddings", text.tie_word_embeddings)
+    return text
 
 
 def text_tensors(skeleton: Skeleton, checkpoint: Mapping[str, Tensor]) -> dict[str, Tensor]:

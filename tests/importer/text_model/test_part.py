@@ -31,6 +31,9 @@ def test_which_configurations_have_a_text_part() -> None:
     text = text_config(transformers.Gemma3Config())
     assert text is not None
     assert text.model_type == "gemma3_text"
+    untied = text_config(transformers.Gemma3Config(tie_word_embeddings=False))
+    assert untied is not None
+    assert (text.tie_word_embeddings, untied.tie_word_embeddings) == (True, False)
     assert text_config(transformers.CLIPConfig()) is None, "its text part is no decoder"
 
 

@@ -11,12 +11,14 @@ from tests.passes.canonicalize.texts import after, exported, unchanged
 from tests.support.ir_text import expected, f32
 
 CONSTANTS = {"two": np.float32(2), "eps": np.float32(1e-5), "last": np.array([-1])}
+CONSTANTS["minus_half"] = np.float32(-0.5)
 SQUARE = {
     "pow": "square = Pow (x, two)",
     "mul": "square = Mul (x, x)",
 }
 ROOT = {
     "reciprocal": "factor = Reciprocal (root) normed = Mul (x, factor)",
+    "power": "factor = Pow (shifted, minus_half) normed = Mul (x, factor)",
     "div": "normed = Div (x, root)",
 }
 MEAN = (
