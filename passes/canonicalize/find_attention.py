@@ -157,6 +157,9 @@ def _spelled(model: ir.Model, node: ir.Node, probed: Probed, report: PassReport)
         shapes = ", ".join(str(dims(value)) for value in values)
         miss(report, node, f"not an attention pattern I know: q, k, v are {shapes}")
         return
+    if len({dims(value)[2] for value in values}) != 1:
+        miss(report, node, "not an attention pattern I know: its keys are of other tokens")
+        return
     try:
         scores = probed.scores(found.scores, found.products, known[0].count)
     except ForeignError as error:

@@ -8,7 +8,7 @@ import onnx_ir as ir
 
 from optc.ir.functions import is_op
 from optc.ir.graph import constant_ints, is_constant
-from optc.passes.canonicalize.dataflow import dims, operand, producer, rank, uses
+from optc.passes.canonicalize.dataflow import axis_of, dims, operand, producer, rank, uses
 from optc.passes.canonicalize.heads import Heads, heads_of
 
 #: What a value passes through unchanged.
@@ -43,6 +43,9 @@ class Spelled:
 
 def match(softmax: ir.Node) -> Spelled | str:
     """The attention around a softmax, or why there is none; empty if it is nothing like one."""
+    last = (rank(softmax.outputs[0]) or 0) - 1
+    if axis_of(softmax, softmax.outputs[0], -1) != last:
+        return ""
     weights = _forward(softmax.outputs[0])
     weigh = weights[0] if len(weights) == 1 else None
     if weigh is None or not is_op(weigh, "MatMul"):

@@ -101,6 +101,8 @@ class Probe:
         scale = float(np.float32(np.median(gained / products[seen])))
         if not np.allclose(gained, scale * products[seen], rtol=1e-3, atol=1e-4 * abs(scale)):
             raise ForeignError("its scores are not proportional to products of queries and keys")
+        if scale <= 0:
+            raise ForeignError(f"its scores are {scale} times products of queries and keys")
         return scale
 
     def _beyond(self, pattern: Pattern) -> Pattern:
@@ -150,7 +152,7 @@ class Probe:
             if (
                 tensor is None
                 or tensor.size != 1
-                or not LEAST < float(tensor.numpy().reshape(())) < 2**31
+                or not _SMALL < float(tensor.numpy().reshape(())) < 2**31
             ):
                 continue
             readers = {use.node for use in value.uses()} & set(self.region.nodes)

@@ -108,7 +108,7 @@ def region_of(graph: ir.Graph, result: ir.Value, start: ir.Value | None) -> Regi
             continue
         if node is None:
             (constants if value.const_value is not None else inputs)[value] = None
-        elif is_op(node, "Shape") and _is_known(node.inputs[0]):
+        elif is_op(node, "Shape") and _is_known(graph, node.inputs[0]):
             shapes[value] = node
         elif is_op(node, *_FOREIGN) or node.domain:
             raise ForeignError(f"{node.op_type} {node.name} gives a part of its mask")
@@ -119,10 +119,10 @@ def region_of(graph: ir.Graph, result: ir.Value, start: ir.Value | None) -> Regi
     return Region(result, nodes, shapes, tuple(constants), tuple(inputs))
 
 
-def _is_known(value: ir.Value | None) -> bool:
-    """Whether all dimensions have a size or a name."""
-    shape = [] if value is None else dims(value)
-    return bool(shape) and None not in shape
+def _is_known(graph: ir.Graph, value: ir.Value | None) -> bool:
+    """Whether all dimensions have a size, or are those of the graph's inputs."""
+    shape, names = [] if value is None else dims(value), _sizes(graph, 0)
+    return bool(shape) and all(isinstance(dim, int) or dim in names for dim in shape)
 
 
 def _shape(graph: ir.Graph, node: ir.Node, tokens: int) -> Array:
@@ -134,8 +134,6 @@ def _shape(graph: ir.Graph, node: ir.Node, tokens: int) -> Array:
     start = node.attributes.get_int("start", 0)
     end = node.attributes.get_int("end", len(found))
     chosen = found[start:end]
-    if any(size is None for size in chosen):
-        raise ForeignError(f"the shape of {node.name} is not known")
     return np.array(chosen, np.int64)
 
 

@@ -105,8 +105,8 @@ class Operands:
     q: Expr
     pools: Pools
     ragged: Ragged
-    sinks: Expr | None
-    slopes: Expr | None
+    sinks: Expr
+    slopes: Expr
     out: Expr
 
 

@@ -41,6 +41,9 @@ NUMBERS = {
     "nothing": np.array(0, np.float32),
     "size": np.array(600),
     "three": np.array(3),
+    "reach": np.array(8),
+    "width": np.array(9),
+    "turned": np.array(-1, np.float32),
     "slopes": (2.0 ** -np.arange(1.0, 5.0)).astype(np.float32)[:, None, None],
     "table": (np.tri(40) - np.tri(40, k=-11)).astype(np.float32)[None, None],
     "starts": np.array([0, 0]),
@@ -64,6 +67,14 @@ SCORES = {
     "large window, of both bounds": (
         f"{PLACES}n = LessOrEqual (d, size)\nm = And (causal, n)\n{PRODUCTS}x = Where (m, p, low)",
         "window 601",
+    ),
+    "a window as long as a probe": (
+        f"{PLACES}n = Less (d, width)\nm = And (causal, n)\n{PRODUCTS}x = Where (m, p, low)",
+        "window 9",
+    ),
+    "a distance as long as a probe's": (
+        f"{PLACES}n = LessOrEqual (d, reach)\nm = And (causal, n)\n{PRODUCTS}x = Where (m, p, low)",
+        "window 9",
     ),
     "large chunk": (
         f"{PLACES}c = Div (j, size)\nr = Unsqueeze (c, axis_1)\ne = Equal (r, c)\n"
@@ -249,6 +260,10 @@ def test_a_standard_attentions_mask_is_probed_too() -> None:
             "its mask depends on the tokens",
         ),
         (
+            f"{PLACES}{PRODUCTS}t = Mul (p, turned)\nx = Where (causal, t, low)",
+            "its scores are -0.25 times products",
+        ),
+        (
             f"{PLACES}g = MatMul (v, v2)\n{PRODUCTS}t = Add (p, g)\nx = Where (causal, t, low)",
             "2 products of computed values",
         ),
@@ -262,7 +277,21 @@ def test_near_misses_say_why(scores: str, reason: str) -> None:
     assert reason in line
 
 
-def test_other_softmaxes_are_left_alone() -> None:
-    model = exported("(float[B,S,8] x) => (float[B,S,8] y)", "y = Softmax <axis: int = -1> (x)")
+def test_keys_of_other_tokens_are_refused() -> None:
+    signature = SIGNATURE.replace("[B,4,S,8] k, float[B,4,S,6]", "[B,4,T,8] k, float[B,4,T,6]")
+    report = FindAttention().run(model_of(f"{PRODUCTS}x = Identity (p)", signature))
+    assert report.skipped[0].endswith("its keys are of other tokens")
+
+
+@pytest.mark.parametrize(
+    "nodes",
+    [
+        "y = Softmax <axis: int = -1> (x)",
+        "s = Softmax <axis: int = 1> (x)\nt = Transpose <perm: ints = [0, 2, 1]> (x)\n"
+        "y = MatMul (s, t)",
+    ],
+)
+def test_other_softmaxes_are_left_alone(nodes: str) -> None:
+    model = exported("(float[B,S,8] x) => (float[B,S,N] y)", nodes)
     report = FindAttention().run(model)
     assert (report.count, report.skipped) == (0, [])
