@@ -14,9 +14,11 @@ from optc.ir.functions import make_node
 from optc.ir.linear import find_linears
 from optc.ir.weights import LazyWeight, as_lazy
 from optc.passes.adapters.add_adapters import AddAdapters
+from optc.passes.quantize.folding.places import find_places
 from optc.passes.quantize.quantize_weights import QuantizeWeights
+from optc.passes.quantize.rotate.residual import NotTurnableError, find_residual
 from optc.passes.quantize.statistics import INPUT_HESSIAN
-from optc.pipeline.base import Pass
+from optc.pipeline.base import Pass, PassReport
 from optc.pipeline.record import PassRecord
 from optc.reference.calibration import calibration_of, weights_of
 from tests.support import oracle
@@ -234,3 +236,12 @@ def test_stored_formats_leave_experts_float(options: str) -> None:
     _, records = after(f"{FUSED},quantize-weights{options}")
     skipped = records["quantize-weights"].report.skipped
     assert sum("experts are not stored in nf4: they stay float" in one for one in skipped) == 2
+
+
+def test_rewrites_of_what_experts_read_are_left_and_say_why() -> None:
+    report = PassReport()
+    places = find_places(expert_model(SHAPE, MIXED), report)
+    assert {place.kind for place in places} == {"norm", "values"}  # before attention, and its own
+    assert any("its input has other readers than linear layers" in one for one in report.skipped)
+    with pytest.raises(NotTurnableError, match="other readers than linear layers' own"):
+        find_residual(expert_model(SHAPE, MIXED))
