@@ -136,6 +136,7 @@ def measure(
         if only and name not in only:
             continue
         kernel = ByExperts(config, isa, clock)
+        kernel.prepare(shape.experts)()  # all weights are read once before
         one, wide = (Kernel(plain(n), isa, clock) for n in (shape.n, shape.n * shape.chosen))
         for count in tokens:
             found = _compare(shape, kernel, (one, wide), count, rounds)

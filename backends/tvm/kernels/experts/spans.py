@@ -47,10 +47,12 @@ class ExpertRows:
 
     def rows_at(self, start: Any, count: int) -> TileRows:
         """The rows of a tile, by a place in ``order``."""
-        write = [variable(self.order[start + r]) for r in range(count)]
+        # 64 bits, so that where a row begins is computed once, not with each access.
+        rows = [tir.cast(self.order[start + r], "int64") for r in range(count)]
+        write = [variable(row, "int64") for row in rows]
         if not self.spread:
             return TileRows(write, write)
-        return TileRows([variable(row // self.chosen) for row in write], write)
+        return TileRows([variable(row // self.chosen, "int64") for row in rows], write)
 
 
 def check_experts(experts: int, chosen: int, where: str) -> None:

@@ -7,6 +7,7 @@ there, panel by panel of K. Behind that all is the matmul by dense int8 weights,
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -122,10 +123,14 @@ def sparse_matmul(config: SparseMatmul, isa: Isa) -> Any:
         def tall() -> TileEmitter:
             return tiles(values, interleave(xq, rows, TALL_ROWS, lanes), lanes)
 
-        def prepare(task: Place) -> TileEmitter:
+        def prepare(task: Place) -> Callable[[Place], TileEmitter]:
             buffer = tir.alloc_buffer((kp // STEP, task.width // lanes, BYTES), "uint8")
-            expand(values, buffer, task)
-            return tiles(Expanded(buffer, task.column), stored)
+
+            def emit(task: Place) -> TileEmitter:
+                expand(values, buffer, task)
+                return tiles(Expanded(buffer, task.column), stored)
+
+            return emit
 
         work = Work(rows, config.n, kp, schedule, tiles(values, stored), prepare, config.panels)
         emit_tiles(replace(work, tall=Tall(TALL_ROWS, tall)))

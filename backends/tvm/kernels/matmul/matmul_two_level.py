@@ -10,6 +10,7 @@ tile multiplies what is stored (`matmul_short_sums`).
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -178,11 +179,15 @@ def two_level_work(
         beside = interleave(x.q, rows, TALL_ROWS, isa.lanes)
         return tiles(Dots(packed, isa, beside), WIDE, isa.lanes)
 
-    def prepare(task: Place) -> TileEmitter:
+    def prepare(task: Place) -> Callable[[Place], TileEmitter]:
         buffer = rooms.take((kp // 4, task.width // isa.lanes, 4 * isa.lanes), "uint8")
-        unpack(packed, buffer, task)
-        source = Unpacked(buffer, task.column, values)
-        return tiles(Dots(source, isa, stored), schedule.wide)
+
+        def emit(task: Place) -> TileEmitter:
+            unpack(packed, buffer, task)
+            source = Unpacked(buffer, task.column, values)
+            return tiles(Dots(source, isa, stored), schedule.wide)
+
+        return emit
 
     if sums_are_short(config.bits, isa):
         short = ShortSums(values, config.group_size, isa, x.q, x.sums, scales)

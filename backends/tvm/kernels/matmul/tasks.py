@@ -26,8 +26,9 @@ TASKS = 64
 
 #: Emits the code of one register tile: first row, number of rows, place.
 TileEmitter = Callable[[Any, int, Place], None]
-#: Emits what a task does before its tiles, from its place; gives the tiles.
-Prepare = Callable[[Place], TileEmitter]
+#: Takes the memory of a task, by its place. What it gives emits what the task does before its
+#: tiles, panel by panel, and gives these.
+Prepare = Callable[[Place], Callable[[Place], TileEmitter]]
 
 
 @dataclass(frozen=True)
@@ -62,8 +63,8 @@ class Work:
         k: Input channels K of the packed weights.
         schedule: How the work is cut up.
         tile: ``tile(first_row, R, place)`` emits one tile; R is a Python int.
-        prepare: Where there are more than FEW_ROWS rows, ``prepare(task)`` emits what a task does
-            first, and gives the tiles that are used there instead of ``tile``.
+        prepare: Where there are more than FEW_ROWS rows, what a task does first; it gives the tiles
+            that are used there instead of ``tile``.
         panels: Of K, where a task prepares something or has several tiles; None is all at once.
         short: The same where there are no more rows than these panels keep, in code of its own.
         tall: Used instead of ``prepare`` up to its rows.
@@ -192,20 +193,20 @@ def _tasks(work: Work, cut: _Cut) -> None:
 
 def _cover(work: Work, cut: _Cut, span: Span) -> None:
     """The tiles of one task, panel by panel."""
+    with work.rooms.scope():
+        prepared = cut.prepare and cut.prepare(span.place)
 
-    def cover(task: Place) -> None:
-        tile = work.tile
-        with work.rooms.scope():
-            if cut.prepare is not None:
-                tile = cut.prepare(task)
+        def cover(task: Place) -> None:
+            tile = work.tile
+            if prepared is not None:
+                tile = prepared(task)
                 task = replace(task, fetched=task.early)
             _row_tiles(span.first, span.last, task, cut, tile)
 
-    if cut.panels:
-        with work.rooms.scope():
+        if cut.panels:
             _in_panels(work, span.place, cut.panels, max(cut.heights), cover)
-    else:
-        cover(span.place)
+        else:
+            cover(span.place)
 
 
 def _row_tiles(first: Any, last: Any, task: Place, cut: _Cut, tile: TileEmitter) -> None:

@@ -45,13 +45,13 @@ def local(size: int, dtype: str) -> Any:
     return tir.alloc_buffer((size,), dtype, scope="global")
 
 
-def variable(value: Any) -> Any:
-    """An int32 that is computed here, once.
+def variable(value: Any, dtype: str = "int32") -> Any:
+    """An integer that is computed here, once.
 
     What is bound is put in wherever it is used, and the compiler takes minutes over addresses with
     nested divisions.
     """
-    cell = local(1, "int32")
+    cell = local(1, dtype)
     tir.buffer_store(cell, value, [0])
     return cell[0]
 
