@@ -136,7 +136,6 @@ def measure(
         if only and name not in only:
             continue
         kernel = ByExperts(config, isa, clock)
-        kernel.prepare(shape.experts)()  # all weights are read once before
         one, wide = (Kernel(plain(n), isa, clock) for n in (shape.n, shape.n * shape.chosen))
         for count in tokens:
             found = _compare(shape, kernel, (one, wide), count, rounds)
@@ -157,6 +156,7 @@ def _compare(
     dense, dense_ops = (
         (wide.prepare(mates), 0) if decode else (one.prepare(rows), 2 * rows * shape.n * shape.k)
     )
+    kernel.prepare(shape.experts)()  # all weights are read once before
     rates, shares, seconds = [], [], []
     for _ in range(rounds):
         took, read = ours()
