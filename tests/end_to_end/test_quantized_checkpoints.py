@@ -11,6 +11,8 @@ import torch
 import transformers
 from gguf import GGMLQuantizationType as Kind
 
+from optc import SamplingParams, load
+from tests.end_to_end.test_main_job import optc
 from tests.importer.quantized.files import (
     Array,
     Float32,
@@ -99,3 +101,22 @@ def test_safetensors(method: str, tmp_path: Path) -> None:
     assert report.details == {**details, **SHARED}
     assert report.warnings == []
     assert same_tokens(model, continuations(theirs, (PROMPTS[0], OTHER[method])))
+
+
+def test_the_command_compiles_a_gguf_file(tmp_path: Path) -> None:
+    """The smaller example, for TVM: weights of 4 bits, and the tokens of its own reader."""
+    source = PYCODE.with_name("pycode-draft")
+    write_llama(source, tmp_path / "small.gguf", of_kind(Kind.Q4_0))
+    output = tmp_path / "artifact"
+    optc("compile", tmp_path / "small.gguf", "--recipe", "int8-fused", "-o", output, "--no-gates")
+    report = json.loads((output / "report.json").read_text())
+    (done,) = (one for one in report["passes"] if one["name"] == "quantize-weights")
+    assert done["details"]["int4 groups of 32 as given"] == 8
+    theirs = transformers.AutoModelForCausalLM.from_pretrained(
+        tmp_path, gguf_file="small.gguf", dtype=torch.float32
+    )
+    ((whole, length),) = continuations(theirs, PROMPTS[:1])
+    greedy = SamplingParams(max_tokens=len(whole) - length, temperature=0)
+    with load(output) as engine:
+        (found,) = engine.generate([PROMPTS[0]], greedy)
+    assert list(found.token_ids) == whole[length:]

@@ -20,10 +20,11 @@ from transformers.core_model_loading import revert_weight_conversion
 from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
 
 from optc.errors import InputError, UnsupportedError
-from optc.importer import import_model
+from optc.importer import hugging_face, import_model
 from optc.importer.checkpoint import checkpoint_files, read_checkpoint
 from optc.importer.conversion.checkpoint import Conversion, convert_checkpoint
 from optc.importer.conversion.views import Joined, Stacked
+from optc.importer.export import Exported
 from optc.importer.safetensors import StoredTensor
 from optc.ir.stacked_weights import StackedWeight
 from optc.ir.weights import LazyWeight
@@ -171,9 +172,17 @@ def test_a_layer_of_large_experts_is_read_in_small_tiles(tmp_path: Path) -> None
     assert peak < 16 << 20
 
 
-def test_a_renamed_checkpoint_is_imported(tmp_path: Path) -> None:
+def test_a_renamed_checkpoint_is_imported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The head of GPT-NeoX goes by another name on the Hub than in its class."""
     model = build(config_of("GPTNeoX"))
+
+    def exported(config: object, *, allow_remote_code: bool) -> Exported:
+        graph = ir.Graph([], [], nodes=[], name="parameters")
+        for name, _ in model.named_parameters():
+            graph.initializers[name] = ir.Value(name=name)
+        return Exported(ir.Model(graph, ir_version=10), fixed_rope=False)
+
+    monkeypatch.setattr(hugging_face, "export_decoder", exported)
     save(model, tmp_path)
     assert "embed_out.weight" in read_checkpoint(checkpoint_files(tmp_path))
     imported = import_model(tmp_path)
