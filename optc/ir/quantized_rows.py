@@ -174,7 +174,13 @@ class QuantizedRows:
             wanted = index[start:stop]
             low = int(wanted.min())
             tile, rows = read(low, int(wanted.max()) + 1), wanted - low
-            return QuantizedTile._make(None if part is None else part[rows] for part in tile)
+            zeros, integers = tile.zero_points, tile.group_scales
+            return QuantizedTile(
+                tile.values[rows],
+                tile.scales[rows],
+                None if zeros is None else zeros[rows],
+                None if integers is None else integers[rows],
+            )
 
         return replace(self, read=of, rows=len(index))
 

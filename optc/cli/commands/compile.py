@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 @summary_options
 @json_option
 def command(as_json: bool, **options: Any) -> None:
-    """Compile MODEL, a Hugging Face folder, and prove the result against it.
+    """Compile MODEL, a Hugging Face folder or GGUF file, and prove the result against it.
 
     Writes an artifact only if every gate of the recipe holds; exit code 4 if one does not.
     """
