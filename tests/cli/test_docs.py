@@ -99,10 +99,12 @@ def write_another(artifact: Path, output: Path) -> Path:
     "command", sorted(set(COMMANDS) - {"bench", "tune", "compile", "chat", "distill", "qat"})
 )
 def test_keys_of_commands(
+    optc: Optc,
     listed: Callable[..., list[dict[str, Any]]],
     artifact: Path,
     tiny_model: Path,
     tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
     command: str,
 ) -> None:
     text = tmp_path / "t.txt"
@@ -128,6 +130,10 @@ def test_keys_of_commands(
         "inspect": [("inspect", artifact)],
         "report": [("report", artifact, "-o", tmp_path / "a.html", "--no-measure")],
         "verify": [("verify", artifact)],
+        "list": [("list",)],
+        "rm": [("rm", another)],
+        "push": [("push", artifact, f"oci:{tmp_path / 'layout'}")],
+        "pull": [("pull", f"oci:{tmp_path / 'layout'}", "-o", tmp_path / "pulled")],
         "sign": [("sign", artifact, "--key", write_keys(tmp_path)[0])] if command == "sign" else [],
         "diff": [
             ("diff", artifact, artifact, "--require", "bytes>0"),
@@ -135,8 +141,13 @@ def test_keys_of_commands(
         ],
     }
     # Of --gates and --key.
-    elsewhere = frozenset({"gates", "signature"} if command == "verify" else ())
+    elsewhere = frozenset(
+        {"verify": {"gates", "signature"}, "pull": {"moved_bytes"}}.get(command, ())
+    )
     # The passes; the conditions.
+    if command == "pull":
+        optc("push", artifact, f"oci:{tmp_path / 'layout'}")
+    monkeypatch.setenv("OPTC_STORE", str(artifact.parent))
     more = {"plan": rows()["compile"], "diff": rows()["bench"]}.get(command, "")
     check(command, listed(*lines.get(command, [(command,)])), more, elsewhere)
 

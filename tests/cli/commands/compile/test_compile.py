@@ -362,3 +362,17 @@ def test_models_of_the_hub_by_name(
         assert served.taken.count("model.safetensors") == 1
         missing = optc("compile", "acme/none", "--no-gates")
         assert (missing.code, "no such model on the Hugging Face Hub" in missing.err) == (2, True)
+
+
+def test_the_store_is_where_artifacts_go(
+    optc: Optc,
+    stub: StubBackend,
+    quick_import: None,
+    tiny_model: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("OPTC_STORE", str(tmp_path / "store"))
+    assert optc("compile", tiny_model, "--recipe", "fp32", "--no-gates").code == 0
+    (found,) = optc("list", "--json").json["artifacts"]
+    assert found["path"] == str(tmp_path / "store" / f"{tiny_model.name}-fp32")

@@ -65,14 +65,6 @@ def test_names_beside_paths(optc: Optc, store: Path) -> None:
     assert (absent.code, "modl: no such artifact" in absent.err) == (2, True)
 
 
-def test_compile_writes_into_the_store(
-    optc: Optc, stub: object, quick_import: None, tiny_model: Path, store: Path
-) -> None:
-    assert optc("compile", tiny_model, "--recipe", "fp32", "--no-gates").code == 0
-    (found,) = optc("list", "--json").json["artifacts"]
-    assert found["name"] == f"{tiny_model.name}-fp32"
-
-
 def test_rm(optc: Optc, store: Path, tmp_path: Path) -> None:
     write_toy(store / "a")
     write_toy(store / "b")
