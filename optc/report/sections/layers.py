@@ -50,5 +50,5 @@ def _values(report: Fields) -> tuple[list[float | None], str]:
 
 def _numbers(f: Fields, key: str) -> list[float | None]:
     listed = f.get(key, list)
-    each = Fields(dict(enumerate(listed)), f"{key}")  # type: ignore[arg-type]
+    each = Fields(dict(enumerate(listed)), f"{key}")
     return [each.number(index) for index in each.values]

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from optc.artifact.jsonio import MAX_INT, Fields
 from optc.report.charts.bars import Bar, bars
 from optc.report.components import Column, Section, figure, numbers, paragraph, table
 from optc.report.markup import Element, Node, element
@@ -12,33 +16,52 @@ from optc.units import byte_text
 _NONE = "What the weights are spent on is not in the report: it is of an older compile."
 
 
+@dataclass(frozen=True)
+class _Kind:
+    """Weights of a kind, and the bytes among theirs of scales, zero points and biases."""
+
+    name: str
+    tensors: int
+    bytes: int
+    beside: int
+
+    @staticmethod
+    def read(f: Fields) -> _Kind:
+        tensors, size, beside = (
+            f.count(key, 0, MAX_INT) for key in ("tensors", "bytes", "scale_bytes")
+        )
+        return _Kind(f.get("kind", str), tensors, size, beside)
+
+
+def _entries(subject: Subject) -> list[Fields]:
+    return subject.fields.children("tensors") if "tensors" in subject.report else []
+
+
+def _of(part: int, total: int) -> float | None:
+    return part / total if total else None
+
+
+def _caption(kinds: Sequence[_Kind], total: int) -> str:
+    share = percent(_of(sum(kind.beside for kind in kinds), total), 2)
+    return (
+        f"Weights take {byte_text(total)} as the recipe stores them, {share} of it for scales, "
+        "zero points and biases, which are drawn lighter. An engine may lay them out otherwise."
+    )
+
+
 def sizes(subject: Subject) -> Section:
     """Bytes by kind of tensor, and of each file."""
-    entries = subject.fields.children("tensors") if "tensors" in subject.report else []
+    kinds = [_Kind.read(f) for f in _entries(subject)]
     chart: Element | None = None
     body: list[Node] = [paragraph(_NONE)]
-    if entries:
-        read = [
-            (
-                f.get("kind", str),
-                *(f.count(k, 0, 2**62) for k in ("tensors", "bytes", "scale_bytes")),
-            )
-            for f in entries
-        ]
-        total = sum(size for _, _, size, _ in read)
-        drawn = [
-            Bar(kind, size, byte_text(size), min(beside, size)) for kind, _, size, beside in read
-        ]
-        scales = sum(beside for _, _, _, beside in read)
-        caption = (
-            f"Weights take {byte_text(total)} as the recipe stores them, "
-            f"{percent(scales / total if total else None, 2)} of it for scales, zero points and "
-            "biases, which are drawn lighter. An engine may lay them out otherwise."
-        )
+    if kinds:
+        total = sum(kind.bytes for kind in kinds)
+        caption = _caption(kinds, total)
+        drawn = [Bar(k.name, k.bytes, byte_text(k.bytes), min(k.beside, k.bytes)) for k in kinds]
         chart = bars("sizes-plot", "Bytes of the weights by kind", caption, drawn)
         rows = [
-            (kind, count(tensors), byte_text(size), percent(size / total if total else None))
-            for kind, tensors, size, _ in read
+            (kind.name, count(kind.tensors), byte_text(kind.bytes), percent(_of(kind.bytes, total)))
+            for kind in kinds
         ]
         columns = [Column("weights"), *numbers("tensors", "bytes", "share")]
         body = [figure(chart, caption, table(columns, rows))]
