@@ -28,7 +28,8 @@ def own_cache(tmp_path_factory: pytest.TempPathFactory) -> None:
 
 @pytest.fixture(scope="session")
 def drafting_artifact(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
-    """The trained example with everything that drafts, int8-fused and ungated, by type of KV."""
+    """The trained example with everything that drafts, int8-fused and ungated, by type of KV; the
+    layer that drafts by hidden states with int8 alone, since its engine takes time to build."""
 
     def get(kv: str) -> Path:
         def compile(folder: Path) -> Path:
@@ -40,6 +41,7 @@ def drafting_artifact(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str
                 draft=MODELS / "pycode-draft",
                 self_draft=3,
                 medusa=MODELS / "pycode-medusa",
+                eagle=MODELS / "pycode-eagle" if kv == "int8" else None,
                 no_gates=True,
             ).path
 
