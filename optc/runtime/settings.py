@@ -83,7 +83,7 @@ class ServeSettings:
     )
     speculate: str | None = option(
         None,
-        "Draft tokens: ngram, lookahead, draft, self, medusa, eagle, or some joined by +; same "
+        "Draft tokens: ngram, lookahead, draft, self, eagle, medusa, or some joined by +; same "
         "output, fewer steps [off].",
         metavar="KIND",
     )

@@ -25,4 +25,4 @@ def test_an_unknown_kind_of_speculation_is_a_usage_error(optc: Optc, artifact: P
     outcome = optc("run", artifact, "--prompt", "ab", "--speculate", "magic")
     assert outcome.code == 2
     assert "speculation by 'magic' is not known" in outcome.err
-    assert "off, or one or more of ngram, lookahead, draft, self, medusa" in outcome.err
+    assert "off, or one or more of ngram, lookahead, draft, self, eagle, medusa" in outcome.err
