@@ -11,7 +11,7 @@ from optc.child_process import child_command, child_environment
 
 
 def test_a_module_runs_with_its_arguments() -> None:
-    command = child_command("tests.support.echo_child", "a", "b c")
+    command = child_command("tests.support.children.echo_child", "a", "b c")
     done = subprocess.run(command, env=child_environment(), check=False, stdout=subprocess.PIPE)
     assert (done.returncode, done.stdout) == (3, b"__main__ a|b c\n")
 
@@ -22,7 +22,7 @@ def test_a_child_ends_when_its_parent_is_killed() -> None:
         """
         import subprocess, sys
         from optc.child_process import child_command, child_environment
-        command = child_command("tests.support.echo_child", "--wait")
+        command = child_command("tests.support.children.echo_child", "--wait")
         child = subprocess.Popen(command, env=child_environment(), stdin=subprocess.PIPE)
         child.wait()
         """
@@ -41,7 +41,7 @@ def test_a_child_ends_when_its_parent_is_killed() -> None:
 
 
 def test_a_child_whose_parent_is_gone_before_it_begins_does_nothing() -> None:
-    command = child_command("tests.support.echo_child")
+    command = child_command("tests.support.children.echo_child")
     command[command.index(str(os.getpid()))] = str(2**22 + 1)  # above all process numbers
     done = subprocess.run(command, env=child_environment(), check=False, stdout=subprocess.PIPE)
     assert (done.returncode, done.stdout) == (1, b"")

@@ -27,7 +27,7 @@ from tests.cli.commands.test_measure_commands import MeasurableStub
 from tests.cli.conftest import Optc
 from tests.runtime.support.artifacts import ToyBackend, write_artifact
 from tests.simulate.fakes import step_times
-from tests.support.keys import write_keys
+from tests.support.trust.keys import write_keys
 
 DOCS = Path(__file__).parents[2] / "docs"
 #: Keys whose values have a form of their own, which other pages describe.

@@ -20,8 +20,14 @@ from tests.importer.quantized.files import (
     pack_quantized_layer,
     write,
 )
-from tests.support.gguf_files import of_kind, write_llama
-from tests.support.given_checkpoints import PROMPTS, PYCODE, continuations, quantized, same_tokens
+from tests.support.checkpoints.gguf_files import of_kind, write_llama
+from tests.support.checkpoints.given_checkpoints import (
+    PROMPTS,
+    PYCODE,
+    continuations,
+    quantized,
+    same_tokens,
+)
 
 #: What becomes of the weights of each type with `int8-fused`.
 GGUF = {

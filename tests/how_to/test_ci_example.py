@@ -23,8 +23,8 @@ from optc.artifact import Artifact
 from tests.cli.commands.compile.test_compile_gates import fake_gates
 from tests.cli.conftest import Optc
 from tests.how_to import ROOT
-from tests.support.keys import write_keys
 from tests.support.stub import StubBackend
+from tests.support.trust.keys import write_keys
 
 __all__ = ["fake_gates"]
 

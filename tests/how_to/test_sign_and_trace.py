@@ -8,7 +8,7 @@ import pytest
 
 from tests.cli.conftest import Optc
 from tests.how_to.console import run_page
-from tests.support.keys import write_keys
+from tests.support.trust.keys import write_keys
 
 
 def test_the_page_runs(optc: Optc, long_talker: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,7 +12,7 @@ from safetensors.torch import load_file, save_file
 
 from optc.errors import InputError
 from optc.importer.heads import CONFIG_FILE, WEIGHTS_FILE, digest_heads
-from tests.support.heads import write_heads
+from tests.support.drafts.heads import write_heads
 
 
 @pytest.fixture

@@ -21,10 +21,10 @@ from optc.cli.commands.bench_workload import (
     measure_workload,
     print_workload,
 )
+from optc.cli.files.plotting import plot_option, write_plot
 from optc.cli.judged.bench import BenchJudge, judging_options
 from optc.cli.options import add_options
 from optc.cli.output import json_option, print_json, print_warnings, reserved_stdout
-from optc.cli.plotting import plot_option, write_plot
 from optc.cli.progress import progress_on_stderr
 from optc.errors import InputError
 from optc.judging.verdicts import check

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from optc.cli.files.output_file import check_output, write_output
 from optc.cli.output import json_option, print_json, print_warnings, reserved_stdout
-from optc.cli.output_file import check_output, write_output
 from optc.cli.progress import progress_on_stderr
 from optc.errors import ArtifactError, InputError, OptcError
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from optc.cli.artifact_path import ARTIFACT
+from optc.cli.files.plotting import plot_option, write_plot
 from optc.cli.options import add_options
 from optc.cli.output import (
     figure,
@@ -20,7 +21,6 @@ from optc.cli.output import (
     show,
     table,
 )
-from optc.cli.plotting import plot_option, write_plot
 from optc.cli.progress import progress_on_stderr
 from optc.runtime.settings import ServeSettings
 from optc.units import parse_bytes

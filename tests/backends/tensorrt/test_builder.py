@@ -112,7 +112,9 @@ def test_an_input_without_shapes_fails_the_build(tmp_path: Path) -> None:
 def test_a_builder_that_dies_leaves_no_engine(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(builder, "BUILDER", replace(BUILDER, module="tests.support.crashing_child"))
+    monkeypatch.setattr(
+        builder, "BUILDER", replace(BUILDER, module="tests.support.children.crashing_child")
+    )
     asked = BuildJob("", str(tmp_path / "engine"), str(tmp_path / "table"), ("sm_89",), ())
     Path(asked.engine).write_bytes(b"half an engine")
     with pytest.raises(

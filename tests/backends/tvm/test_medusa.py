@@ -20,8 +20,8 @@ from tests.backends.tvm.engine_driver import (
     EngineDriver,
     build,
 )
+from tests.support.drafts.heads import RATES, write_heads
 from tests.support.families import model_after
-from tests.support.heads import RATES, write_heads
 from tests.support.ragged import RaggedDriver
 
 ROWS = {0: [5, 6, 7, 8, 9], 1: [1, 2], 2: [99]}

@@ -221,7 +221,7 @@ def test_a_measuring_process_that_dies_is_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     on_this_machine(monkeypatch)
-    crashing = replace(tuned.MEASURING, module="tests.support.crashing_child")
+    crashing = replace(tuned.MEASURING, module="tests.support.children.crashing_child")
     monkeypatch.setattr(tuned, "MEASURING", crashing)
     file = tmp_path / "schedules.json"
     options = BuildOptions(max_context=64, tune=True, schedules=file)

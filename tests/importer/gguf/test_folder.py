@@ -24,7 +24,7 @@ from optc.importer.gguf.folder import gguf_folder
 from optc.importer.model_folder import model_folder, model_name
 from optc.ir.weights import LazyWeight
 from tests.importer.decoders import build, config_of, save
-from tests.support.gguf_files import of_kind, write_llama
+from tests.support.checkpoints.gguf_files import of_kind, write_llama
 
 OPTIONS = {"hidden_size": 64, "intermediate_size": 96, "head_dim": 16}
 FACTORS = np.linspace(1, 8, 8, dtype=np.float32)

@@ -13,7 +13,7 @@ from gguf.quants import dequantize
 from optc.errors import InputError, UnsupportedError
 from optc.importer.gguf.file import files_of, open_gguf, read_gguf
 from optc.importer.gguf.tensor import GgufTensor
-from tests.support.gguf_files import quantized
+from tests.support.checkpoints.gguf_files import quantized
 
 RANDOM = np.random.default_rng(0)
 GRIDS = {Kind.Q8_0: 8, Kind.Q4_0: 4, Kind.Q5_0: 8, Kind.MXFP4: 8}

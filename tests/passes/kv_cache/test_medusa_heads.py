@@ -13,8 +13,8 @@ from optc.errors import InputError
 from optc.importer.heads import digest_heads
 from optc.ir.linear import head_of
 from optc.passes.kv_cache.medusa_heads import MedusaHeads
+from tests.support.drafts.heads import write_heads
 from tests.support.families import model_after
-from tests.support.heads import write_heads
 from tests.support.models import Dense, dense_model
 from tests.support.oracle import Array
 from tests.support.pipelines import pipeline_of

@@ -166,7 +166,7 @@ def test_packed_weights_are_the_quantized_ones(engines: GetEngine) -> None:
 def test_a_crashing_compiler_is_one_clear_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    crashing = replace(build_module.COMPILER, module="tests.support.crashing_child")
+    crashing = replace(build_module.COMPILER, module="tests.support.children.crashing_child")
     monkeypatch.setattr(build_module, "COMPILER", crashing)
     with pytest.raises(UnavailableError, match="the compiler was killed by signal 6"):
         build(tmp_path, SMALL, FUSED, "x86-64-v3")

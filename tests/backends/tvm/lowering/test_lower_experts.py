@@ -17,7 +17,7 @@ from optc.errors import UnsupportedError
 from optc.roofline.costs import step_work
 from optc.target import parse_target
 from tests.backends.tvm.engine_driver import OPTIONS, SHAPE
-from tests.backends.tvm.expert_models import CHOSEN, EXPERTS, INNER, KINDS, mixture_model
+from tests.backends.tvm.experts.models import CHOSEN, EXPERTS, INNER, KINDS, mixture_model
 from tests.runtime.support.toy import toy_spec
 
 V3 = parse_target("x86-64-v3")

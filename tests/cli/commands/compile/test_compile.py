@@ -15,7 +15,7 @@ from optc.driver.compiling.preflight import check_config
 from optc.errors import InputError, UnsupportedError
 from tests.cli.conftest import Optc, nothing_left
 from tests.importer.hub_server import hub
-from tests.support.heads import write_heads
+from tests.support.drafts.heads import write_heads
 from tests.support.stub import StubBackend
 
 REPORT_KEYS = {

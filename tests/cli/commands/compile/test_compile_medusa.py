@@ -7,7 +7,7 @@ from typing import Any
 
 from optc.artifact import Artifact
 from tests.cli.conftest import Optc
-from tests.support.heads import write_heads
+from tests.support.drafts.heads import write_heads
 from tests.support.stub import StubBackend
 
 WIDTH = 32

@@ -9,7 +9,7 @@ import pytest
 
 from tests.artifact.toy import write_toy
 from tests.cli.conftest import Optc
-from tests.support.keys import write_keys
+from tests.support.trust.keys import write_keys
 
 
 @pytest.fixture

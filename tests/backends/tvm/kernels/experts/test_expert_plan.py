@@ -7,7 +7,7 @@ import pytest
 
 from optc.backends.tvm.kernels.experts.expert_plan import SPAN_ROWS, ExpertPlan
 from optc.errors import UnsupportedError
-from tests.backends.tvm.expert_cases import planned
+from tests.backends.tvm.experts.cases import planned
 from tests.backends.tvm.kernel_cases import TARGETS, Array, blank, isa_named, run
 
 CONFIG = ExpertPlan(experts=24, chosen=3)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from optc.backends.tvm.kernels.experts.float_experts import FloatExperts
-from tests.backends.tvm.expert_cases import case_of, check
+from tests.backends.tvm.experts.cases import case_of, check
 from tests.backends.tvm.matmul_cases import isa_that_runs
 
 FLOAT = FloatExperts(70, 77, bias=True, experts=5, chosen=2, spread=True)

@@ -6,7 +6,7 @@ import pytest
 
 from optc.backends.tvm.kernels.experts.int_experts import IntExperts
 from optc.errors import UnsupportedError
-from tests.backends.tvm.expert_cases import case_of, check
+from tests.backends.tvm.experts.cases import case_of, check
 from tests.backends.tvm.kernel_cases import TARGETS
 from tests.backends.tvm.matmul_cases import isa_that_runs
 

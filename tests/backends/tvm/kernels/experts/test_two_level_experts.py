@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from optc.backends.tvm.kernels.experts.two_level_experts import TwoLevelExperts
-from tests.backends.tvm.expert_cases import case_of, check
+from tests.backends.tvm.experts.cases import case_of, check
 from tests.backends.tvm.matmul_cases import isa_that_runs
 
 V3, V4 = "x86-64-v3", "x86-64-v4-vnni"

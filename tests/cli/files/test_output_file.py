@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from optc.cli.output_file import check_output, write_output
+from optc.cli.files.output_file import check_output, write_output
 from optc.errors import InputError
 
 

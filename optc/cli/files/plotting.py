@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from optc.cli.output_file import check_output, write_output
+from optc.cli.files.output_file import check_output, write_output
 
 if TYPE_CHECKING:
     from optc.report.components import Section

@@ -11,7 +11,7 @@ from optc.backend import EngineBuild
 from optc.backends.tvm import BACKEND
 from optc.target import parse_target
 from tests.backends.tvm.engine_driver import OPTIONS, Engine, EngineDriver, OracleDriver
-from tests.backends.tvm.expert_models import mixture_model
+from tests.backends.tvm.experts.models import mixture_model
 from tests.support.shared import made_once
 
 KINDS = ("bf16", "int8", "two-level")

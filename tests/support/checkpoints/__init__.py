@@ -1,0 +1,1 @@
+"""Checkpoints that are quantized already, written by their formats."""

@@ -1,0 +1,1 @@
+"""Folders of what drafts tokens for a model."""

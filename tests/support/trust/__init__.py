@@ -1,0 +1,1 @@
+"""Keys to sign with, and a registry to push to."""
