@@ -156,8 +156,9 @@ def _part(work: _Work, value: ir.Value) -> _Part:
     factor = None
     node = producer(value, "Mul")
     for x, other in orders(node) if node is not None else ():
-        if other in work.depends.of_positions and dims(other)[-1] == 1:
-            value, factor = x, _of_tokens_alone(other)
+        if other in work.depends.of_positions and dims(other)[-1:] == [1]:
+            factor = _of_tokens_alone(other)
+            value = value if factor is None else x
     return _Part(heads_of(value), region_of(value, work.depends), factor)
 
 

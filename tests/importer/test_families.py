@@ -157,6 +157,25 @@ FAMILIES = {
         },
         {"window_size": 64},
     ),
+    "flat tokens, learned positions": Family("GPT2", {"n_positions": 128}),
+    "positions behind an offset": Family("OPT", {"ffn_dim": 80, "word_embed_proj_dim": 48}),
+    "neighbours turn": Family("Glm", {**HEAD, "attention_bias": True}),
+    "the other way, norms behind": Family("NanoChat", HEAD),
+    "a factor a token": Family(
+        "Ministral3",
+        {
+            **HEAD,
+            **rope(
+                "yarn",
+                factor=2.0,
+                original_max_position_embeddings=64,
+                llama_4_scaling_beta=0.5,
+                max_position_embeddings=8,
+            ),
+        },
+    ),
+    "choices and stored buffers": Family("Apertus", {**HEAD, "hidden_act": "xielu"}),
+    "1 + scale, squared relu": Family("Nemotron", {"partial_rotary_factor": 0.5}),
 }
 
 

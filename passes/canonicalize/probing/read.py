@@ -184,7 +184,7 @@ def _check_pair(answers: _Answers, signs: Float32, first: int, second: int) -> N
 
 def applied(reading: Reading, x: Float32, positions: Ints) -> Float32:
     """What a region gives by its reading: [B, S, H, D] of x [B, S, W] at positions [B, S]."""
-    found = x[..., reading.columns] * np.float32(reading.factor)
+    found: Float32 = np.multiply(x[..., reading.columns], reading.factor, dtype=np.float32)
     if reading.turn is None:
         return found
     first, second = (np.array(side) for side in zip(*reading.turn.pairs, strict=True))
