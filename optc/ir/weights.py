@@ -220,6 +220,19 @@ def take_rows(weight: LazyWeight, kept: Array) -> LazyWeight:
     )
 
 
+def rows_of_columns(weight: LazyWeight) -> LazyWeight:
+    """A weight that is stored by input channel, [K, N], as rows by output channel; the graph sees
+    what it saw. A tile reads the whole weight, in pieces."""
+
+    def read(start: int, stop: int) -> Array:
+        pieces = [weight.read_rows(a, b)[:, start:stop] for a, b in weight.tiles()]
+        return np.ascontiguousarray(np.concatenate(pieces).T)
+
+    return LazyWeight(
+        read, weight.rows_shape[::-1], weight.dtype, weight.name or "", transposed=True
+    )
+
+
 def rows_from(weight: LazyWeight, first: int) -> LazyWeight:
     """The rows of a weight from ``first`` on."""
     read = weight.read_rows

@@ -11,7 +11,7 @@ import onnx_ir as ir
 
 from optc.ir.functions import is_op
 from optc.ir.graph import add_initializer, remove_unused
-from optc.ir.weights import Array, LazyWeight, as_lazy, rows_from
+from optc.ir.weights import Array, LazyWeight, as_lazy, rows_from, rows_of_columns
 from optc.passes.canonicalize.dataflow import (
     dims,
     emit,
@@ -42,6 +42,7 @@ class FoldWeights(Pass):
     3. ``Cast`` to float32, and ``Add Sub Mul Div`` of a weight and a constant scalar
        (``1 + weight`` of a norm) -> applied to the rows as they are read.
     4. ``Gather`` of a weight's rows at indices + a constant -> of the rows from the constant on.
+    5. A ``MatMul`` by a weight that is stored [K, N] -> its rows are read by output channel.
     """
 
     name: ClassVar[str] = "fold-weights"
@@ -59,6 +60,9 @@ class FoldWeights(Pass):
                 _fold_arithmetic(model.graph, node, report)
             elif is_op(node, "Gather"):
                 _fold_offset(model.graph, node, report)
+        for node in model.graph:
+            if is_op(node, "MatMul"):
+                _turn_weight(node, report)
         remove_unused(model)
         return report
 
@@ -138,6 +142,17 @@ def _fold_offset(graph: ir.Graph, node: ir.Node, report: PassReport) -> None:
         node.replace_input_with(1, indices)
         report.add("offset")
         return
+
+
+def _turn_weight(node: ir.Node, report: PassReport) -> None:
+    """Legal case 5."""
+    value = operand(node, 1)
+    weight = weight_of(value)
+    if weight is None or weight.transposed or rank(value) != 2:
+        return
+    if all(is_op(reader, "MatMul") for reader in value.consumers()):
+        value.const_value = rows_of_columns(weight)
+        report.add("by output channel")
 
 
 def _replace(graph: ir.Graph, node: ir.Node, weight: LazyWeight, suffix: str) -> None:

@@ -121,3 +121,17 @@ def test_offsets_beyond_the_table_stay() -> None:
     constants = {"ten": np.array(10)}
     model = exported("(int64[B,S] ids) => (float[B,S,6] y)", nodes, {"w": f32(8, 6)}, constants)
     assert FoldWeights().run(model).count == 0
+
+
+def test_a_weight_by_input_channel_is_read_by_output_channel(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("optc.ir.weights.TILE_ELEMENTS", 12)  # two rows of six
+    model = exported(SIGNATURE, "y = MatMul (x, w)", {"w": f32(8, 6)})
+    text, report = after(model, FoldWeights())
+    assert text == "y = MatMul (x, w)"
+    assert report.details == {"by output channel": 1}
+    found = weight(model, "w")
+    assert (found.transposed, found.rows_shape) == (True, (6, 8))
+    np.testing.assert_array_equal(found.read_rows(1, 4), f32(8, 6).T[1:4])
+    np.testing.assert_array_equal(found.numpy(), f32(8, 6))
