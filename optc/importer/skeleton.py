@@ -63,7 +63,7 @@ def build_decoder(config: PretrainedConfig, *, allow_remote_code: bool) -> PreTr
     try:
         return AutoModelForCausalLM.from_config(
             config,
-            attn_implementation=_attention_of(config),
+            attn_implementation=attention_of(config),
             experts_implementation=capture_experts.EXPERTS,
             dtype=torch.float32,
             trust_remote_code=allow_remote_code,
@@ -84,7 +84,7 @@ def build_decoder(config: PretrainedConfig, *, allow_remote_code: bool) -> PreTr
         ) from error
 
 
-def _attention_of(config: PretrainedConfig) -> str:
+def attention_of(config: PretrainedConfig) -> str:
     """Which attention implementation a decoder is built with."""
     known = MODEL_FOR_CAUSAL_LM_MAPPING.get(type(config), None)
     if known is None:  # code of the model folder

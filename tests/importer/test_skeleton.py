@@ -8,7 +8,7 @@ from transformers import PretrainedConfig
 
 from optc.errors import InputError, UnsupportedError
 from optc.importer import skeleton
-from optc.importer.skeleton import read_skeleton
+from optc.importer.skeleton import attention_of, read_skeleton
 from tests.importer.decoders import config_of
 
 
@@ -22,6 +22,20 @@ def test_parameters_ties_and_buffers() -> None:
     assert found.shapes["model.norm.weight"] == (48,)
     assert found.tied == {"lm_head.weight": "model.embed_tokens.weight"}
     assert [name for name in found.buffers if name.endswith("inv_freq")]
+
+
+@pytest.mark.parametrize(
+    ("kind", "implementation"),
+    [("Llama", "optc"), ("StableLm", "optc"), ("Falcon", "sdpa"), ("Mpt", "eager")],
+)
+def test_attention_is_captured_where_the_class_lets_it_be_chosen(
+    kind: str, implementation: str
+) -> None:
+    assert attention_of(config_of(kind)) == implementation
+
+
+def test_code_of_a_model_folder_is_asked_for_captured_attention() -> None:
+    assert attention_of(PretrainedConfig()) == "optc"
 
 
 def test_building_stops_where_the_checkpoint_could_not_follow(
