@@ -68,6 +68,19 @@ query_bits = 0> \
     )
 
 
+def test_a_chunk_is_in_the_group_of_the_window_of_as_many_tokens() -> None:
+    model = dense_model(Dense(windows=(0, 8, 0, 5), chunks=(0, 0, 8, 20)))
+    report = checked_run(KVCache(), model)
+    groups = RaggedStep.of(model).kv.groups
+    assert [(group.window, group.layers) for group in groups] == [(0, (0,)), (5, (3,)), (8, (1, 2))]
+    assert report.details == {
+        "full attention": 1,
+        "window 8": 1,
+        "chunk 8": 1,
+        "window 5, chunk 20": 1,
+    }
+
+
 def test_the_last_layer_works_on_wanted_rows_behind_its_attention() -> None:
     model = dense_model(Dense(windows=(0, 0)))
     checked_run(KVCache(), model)
