@@ -27,24 +27,11 @@ _GAP = 8
 
 
 class Grid(Protocol):
-    """Rows on a grid of few values: what `optc.ir.quantized_rows.QuantizedRows` offers a weight."""
+    """Values, scales and zero points of a weight: `optc.ir.quantized_rows.QuantizedRows`, whose
+    parts are weights themselves."""
 
-    @property
-    def bits(self) -> int:
-        """Bits of a value."""
-
-    @property
-    def symmetric(self) -> bool:
-        """Whether there are no zero points."""
-
-    def read(self, start: int, stop: int) -> Any:
-        """Values, scales and zero points of the rows ``start:stop``."""
-
-    def floats(self, start: int, stop: int) -> Array:
-        """What the rows ``start:stop`` stand for, float32 [stop - start, K]."""
-
-    def above(self, others: Sequence[Any]) -> Self | None:
-        """The rows of all below each other; None if their grids are of several kinds."""
+    def above(self, others: Sequence[Self]) -> Self | None:
+        """The rows of all below each other; None if they are of different kinds."""
 
     def taken(self, index: Array) -> Self:
         """The rows of these numbers."""

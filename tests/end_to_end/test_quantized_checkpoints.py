@@ -21,7 +21,7 @@ from tests.importer.quantized.files import (
     write,
 )
 from tests.support.checkpoints.gguf_files import of_kind, write_llama
-from tests.support.checkpoints.given_checkpoints import (
+from tests.support.checkpoints.own_reader import (
     PROMPTS,
     PYCODE,
     continuations,

@@ -40,7 +40,8 @@ class GivenWeights:
             scheme: The grid that it is to have otherwise.
             name: For the parts of the quantized weight.
         """
-        rows = None if weight.given is None else weight.given.rows
+        given = weight.given
+        rows = None if given is None else given.rows
         if not isinstance(rows, QuantizedRows) or self.keep == "requantize":
             return None
         wanted = rows.symmetric or self.keep == "keep"

@@ -1,1 +1,1 @@
-"""Checkpoints that are quantized already, written by their formats."""
+"""Checkpoints of other formats, and what they say."""

@@ -19,7 +19,7 @@ from optc.importer.export import Exported, export_decoder
 from optc.pipeline.base import PassReport
 from tests.support.pipelines import pipeline_of
 
-PYCODE = Path(__file__).parents[2] / "examples/models/pycode"
+PYCODE = Path(__file__).parents[3] / "examples/models/pycode"
 #: The passes of `int8-fused` that decide about weights.
 WEIGHTS = "canonicalize,fuse-qkv,fuse-gate-up,quantize-weights{bits=8}"
 #: With these no two tokens are nearly as likely, which the int8 of activations would exchange.
