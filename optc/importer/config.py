@@ -9,7 +9,7 @@ from typing import Any
 
 from optc.errors import InputError
 from optc.importer.json_file import read_object
-from optc.importer.quantized.settings import check_method
+from optc.importer.quantized.settings import check_method, settings_of, stated_beside
 from optc.importer.remote_code import check_remote_code
 
 CONFIG_FILE = "config.json"
@@ -60,6 +60,8 @@ def read_config(folder: Path, *, allow_remote_code: bool) -> dict[str, Any]:
     config = read_object(file)
     _check_class(config, file)
     check_remote_code(folder, allowed=allow_remote_code)
+    if settings_of(config) is None:
+        config |= stated_beside(folder)
     check_method(config, file)
     for key, value in _numbers(config):
         _check_number(key, value, file)

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from optc.errors import InputError, UnavailableError, UnsupportedError
 from optc.importer.checkpoint import INDEX, SINGLE, shard_names
 from optc.importer.config import CONFIG_FILE
+from optc.importer.quantized.settings import MODELOPT_FILE
 from optc.importer.tokenizer_files import TOKENIZER_FILES
 from optc.logs.logger import logger
 from optc.progress import Progress, no_progress
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 _HUB_ID = re.compile(
     r"(?P<repo>[0-9A-Za-z][\w.-]*/[0-9A-Za-z][\w.-]*)(@(?P<revision>[\w./-]+))?", re.ASCII
 )
-_SMALL = (CONFIG_FILE, INDEX, *TOKENIZER_FILES)
+_SMALL = (CONFIG_FILE, INDEX, MODELOPT_FILE, *TOKENIZER_FILES)
 _MIB = 1 << 20
 _LOG = logger(__name__)
 

@@ -15,6 +15,7 @@ import numpy as np
 from optc.errors import InputError
 from optc.importer.checkpoint import checkpoint_files
 from optc.importer.conversion.tensor import Leaf
+from optc.importer.quantized.settings import MODELOPT_FILE
 
 #: A multiple of every element's size.
 _PIECE_BYTES = 1 << 20
@@ -31,8 +32,8 @@ _LIMITS = {
 
 
 def digest_source(folder: Path, weights: Iterable[Leaf] = ()) -> str:
-    """sha256 (hex) over config.json and every safetensors file of ``folder``: what identifies the
-    source of an artifact.
+    """sha256 (hex) over config.json, ModelOpt's file beside it if there is one, and every file of
+    weights of ``folder``: what identifies the source of an artifact.
 
     Args:
         folder: The model's.
@@ -41,7 +42,9 @@ def digest_source(folder: Path, weights: Iterable[Leaf] = ()) -> str:
     Raises:
         InputError: As `checkpoint_files` and `digest_files` say.
     """
-    parts = [folder / "config.json", *checkpoint_files(folder)]
+    beside = folder / MODELOPT_FILE
+    stated = [folder / "config.json", *([beside] if beside.is_file() else [])]
+    parts = [*stated, *checkpoint_files(folder)]
     return digest_files({file.name: file for file in parts}, weights)
 
 

@@ -15,7 +15,7 @@ from safetensors.torch import save_file
 from optc.errors import InputError
 from optc.importer import source_digest
 from optc.importer.safetensors import read_header
-from optc.importer.source_digest import digest_files
+from optc.importer.source_digest import digest_files, digest_source
 
 DTYPES = [torch.float64, torch.float32, torch.float16, torch.bfloat16]
 
@@ -89,3 +89,25 @@ def test_empty_and_shared_tensors_are_fine(tmp_path: Path) -> None:
     file = tmp_path / "m.safetensors"
     save_file({"empty": torch.ones(0, 4), "w": torch.ones(2)}, file)
     assert looked_at(file, "w", "empty", "w") == digest_files({"m": file})
+
+
+def test_what_is_stated_beside_the_config_counts(tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text("{}")
+    save_file({"w": torch.zeros(1)}, tmp_path / "model.safetensors")
+    plain = digest_source(tmp_path)
+    (tmp_path / "hf_quant_config.json").write_text("{}")
+    assert digest_source(tmp_path) != plain
+
+
+@pytest.mark.parametrize("code", [0x7F, 0xFF])
+def test_floats_of_8_bits_are_looked_at(code: int, tmp_path: Path) -> None:
+    codes = torch.full((5,), 0x7E, dtype=torch.uint8)
+    for last, damaged in ((0x7E, False), (code, True)):
+        codes[-1] = last
+        save_file({"w": codes.view(torch.float8_e4m3fn)}, tmp_path / "m")
+        tensors = read_header(tmp_path / "m", every=True)
+        if damaged:
+            with pytest.raises(InputError, match="w: the weight holds NaN or infinities"):
+                digest_files({"m": tmp_path / "m"}, tensors.values())
+        else:
+            digest_files({"m": tmp_path / "m"}, tensors.values())

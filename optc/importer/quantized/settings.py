@@ -7,10 +7,13 @@ from pathlib import Path
 from typing import Any
 
 from optc.errors import InputError, UnsupportedError
+from optc.importer.json_file import read_object
 
 #: Ways of quantizing whose tensors are read, in the words of ``quant_method``.
 METHODS = ("awq", "bitsandbytes", "compressed-tensors", "fp8", "gptq", "modelopt", "mxfp4")
 _KEYS = ("quantization_config", "compression_config")
+#: Where ModelOpt states what newer versions of it state in config.json, too.
+MODELOPT_FILE = "hf_quant_config.json"
 
 
 def settings_of(config: Mapping[str, Any]) -> Mapping[str, Any] | None:
@@ -19,6 +22,21 @@ def settings_of(config: Mapping[str, Any]) -> Mapping[str, Any] | None:
     places = [config, text] if isinstance(text, Mapping) else [config]
     found = (place.get(key) for place in places for key in _KEYS)
     return next((one for one in found if isinstance(one, Mapping) and one), None)
+
+
+def stated_beside(folder: Path) -> dict[str, Any]:
+    """``quantization_config`` as ModelOpt states it in a file of its own; empty without that.
+
+    Raises:
+        InputError: The file is damaged.
+    """
+    file = folder / MODELOPT_FILE
+    if not file.is_file():
+        return {}
+    stated = read_object(file).get("quantization")
+    if not isinstance(stated, Mapping):
+        raise InputError("quantization is not an object", where=str(file))
+    return {"quantization_config": {**stated, "quant_method": "modelopt"}}
 
 
 def method_of(settings: Mapping[str, Any]) -> str:

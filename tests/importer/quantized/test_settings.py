@@ -9,7 +9,13 @@ import pytest
 
 from optc.errors import InputError, UnsupportedError
 from optc.importer.quantized.methods import _READERS
-from optc.importer.quantized.settings import METHODS, check_method, method_of, settings_of
+from optc.importer.quantized.settings import (
+    METHODS,
+    check_method,
+    method_of,
+    settings_of,
+    stated_beside,
+)
 
 FILE = Path("config.json")
 
@@ -40,6 +46,17 @@ def test_where_the_settings_stand() -> None:
     assert settings_of({"quantization_config": None}) is None
     check_method({"quantization_config": stated}, FILE)
     check_method({}, FILE)
+
+
+def test_modelopts_own_file(tmp_path: Path) -> None:
+    assert stated_beside(tmp_path) == {}
+    file = tmp_path / "hf_quant_config.json"
+    file.write_text('{"quantization": {"quant_algo": "NVFP4"}}')
+    settings = settings_of(stated_beside(tmp_path))
+    assert settings == {"quant_algo": "NVFP4", "quant_method": "modelopt"}
+    file.write_text('{"quantization": 3}')
+    with pytest.raises(InputError, match=r"hf_quant_config\.json: quantization is not an object"):
+        stated_beside(tmp_path)
 
 
 def test_other_methods_are_refused_by_name() -> None:
