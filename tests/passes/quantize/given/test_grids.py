@@ -9,13 +9,19 @@ import onnx_ir as ir
 import pytest
 
 from optc.errors import InputError
-from optc.ir.quantized_rows import QuantizedRows
+from optc.ir.linear import find_linears
+from optc.ir.quantized_rows import QuantizedPart, QuantizedRows
 from optc.ir.weights import Given, LazyWeight
 from optc.passes.quantize.affine import dequantize_rows, quantize_rows
 from optc.passes.quantize.given.grids import GivenWeights, scheme_of_rows
+from optc.passes.quantize.kept_rows import find_rows, keep_rows
+from optc.passes.quantize.propagate.replace import QuantizeLayers
 from optc.passes.quantize.quantize_weights import QuantizeWeights
 from optc.passes.quantize.scheme import Scheme
+from optc.pipeline.base import PassReport
+from optc.reference.calibration import CalibrationStore, calibration_of
 from tests.support.ir_text import Array, f32, model_of
+from tests.support.models import Dense, dense_model
 
 INT4 = Scheme(4, 32, True)
 INT8 = Scheme(8, 32, True)
@@ -137,3 +143,42 @@ def test_a_weight_that_was_changed_has_its_label_only() -> None:
     assert given_weights.rows(scaled, CHANNEL, "a") is None
     given_weights.count(scaled, CHANNEL)
     assert given_weights.again == {("Q4_0", "int8 per channel"): 1}
+
+
+def test_an_untied_embedding_keeps_its_grid_or_is_named() -> None:
+    def lookup(table: LazyWeight) -> ir.Model:
+        made = dense_model(Dense(hidden=64, windows=(0,)))
+        made.graph.initializers["embed.weight"].const_value = table
+        return made
+
+    kept = QuantizeWeights().run(lookup(weight("table", rows=61)))
+    assert kept.details["embedding int4 groups of 32 as given"] == 1
+    assert kept.warnings == []
+    other = weight("table", rows=61)
+    other.given = Given("Q6_K")
+    report = QuantizeWeights().run(lookup(other))
+    assert report.details["embedding int8 per row"] == 1
+    assert report.warnings[0].startswith("1 weight of the checkpoint in Q6_K is quantized again")
+
+
+def test_errors_are_not_propagated_into_weights_that_stay() -> None:
+    made = model(a=weight("a"), b=weight("b", INT8, "Q8_0"))
+    linears = find_linears(made)
+    store, report = CalibrationStore(0), PassReport()
+    layers = QuantizeLayers(QuantizeWeights(bits=4, group_size=32), store, report)
+    replaced = layers(linears, np.eye(64), {})
+    assert set(replaced) == {linears[1].initializer}, "Q4_0 has no more bits than 4"
+    assert find_rows(store, linears[0], INT4, "a") is None
+    assert find_rows(store, linears[1], INT4, "b") is not None
+
+
+def test_what_an_earlier_pass_rounded_goes_before_the_checkpoint() -> None:
+    made = model(a=weight("a"), b=weight("b"))
+    (first, _), store = find_linears(made), calibration_of(made)
+    rounded = quantize_rows(f32(64, 64, seed=9), INT4, "a")
+    keep_rows(store, first, INT4, rounded)
+    report = QuantizeWeights(bits=4, group_size=32, head_bits=4, embedding=False).run(made)
+    assert report.details == {"int4 groups of 32": 1, "int4 groups of 32 as given": 1}
+    values = made.graph.initializers["a.quantized"].const_value
+    assert isinstance(values, QuantizedPart)
+    np.testing.assert_array_equal(values.whole.read(0, 64).values, rounded.values)
