@@ -59,14 +59,14 @@ class QuantizeLayers:
         for linear in quantized:
             scheme = self.quantize.scheme_of(linear, PassReport())
             if given.rows(linear.weight, scheme, linear.name) is not None:
-                continue  # as the checkpoint has it: nothing is rounded, and nothing is lost
+                self.report.add("linear layer as given")  # nothing is rounded, and nothing is lost
+                continue
             if find_rows(self.store, linear, scheme, linear.name) is None:
                 correction = corrections.get(linear.initializer, Correction())
                 rows = _rounded(linear, scheme, correction, rounders.of(linear, scheme))
                 keep_rows(self.store, linear, scheme, rows)
             replaced[linear.initializer] = _kept_weight(self.store, linear, scheme)
-        if quantized:
-            self.report.add("linear layer", len(quantized))
+            self.report.add("linear layer")
         return replaced
 
 

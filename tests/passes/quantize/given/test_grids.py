@@ -168,6 +168,7 @@ def test_errors_are_not_propagated_into_weights_that_stay() -> None:
     layers = QuantizeLayers(QuantizeWeights(bits=4, group_size=32), store, report)
     replaced = layers(linears, np.eye(64), {})
     assert set(replaced) == {linears[1].initializer}, "Q4_0 has no more bits than 4"
+    assert report.details == {"linear layer as given": 1, "linear layer": 1}
     assert find_rows(store, linears[0], INT4, "a") is None
     assert find_rows(store, linears[1], INT4, "b") is not None
 
