@@ -11,6 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from optc.report.artifact_page import SECTIONS, artifact_page
+from optc.report.sections.gates import used_share
 from tests.artifact.toy import toy_manifest
 from tests.report.pages import read_page
 from tests.report.sample import REPORT, distribution, report, subject
@@ -217,3 +218,26 @@ def test_formats_that_a_pass_chose() -> None:
     text = read_page(artifact_page(subject(report(passes=passes))).text).section("size").text
     assert "Chosen within 3.5bpw; reached: 3.48 bits" in text
     assert "0.downint33.250.00100measured" in text
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "bound", "passed", "used"),
+    [
+        ("kl_mean", 0.001, 0.004, True, 0.25),
+        ("kl_mean", 0.006, 0.004, False, 1.5),
+        ("decode_speedup", 5.0, 2.5, True, 0.5),
+        ("decode_speedup", 2.0, 2.5, False, 1.25),
+        ("top1_agreement", 0.98, 0.96, True, 0.5),
+        ("perplexity_ratio", 1.01, 1.02, True, 0.5),
+        ("perplexity_ratio", 0.99, 1.02, True, 0.0),
+        ("top1_agreement", 1.0, 1.0, True, 1.0),
+        ("kl_mean", 0.001, 0.004, None, None),
+        ("kl_mean", 0.001, None, None, None),
+        ("kl_mean", 0.0, 0.004, True, None),
+    ],
+)
+def test_what_was_used_of_a_bound(
+    name: str, value: float, bound: float | None, passed: bool | None, used: float | None
+) -> None:
+    found = used_share(name, value, bound, passed)
+    assert found == (None if used is None else pytest.approx(used))
