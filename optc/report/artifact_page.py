@@ -96,7 +96,7 @@ def _key_figures(subject: Subject) -> list[tuple[str, str, str]]:
     """Name, value and a note of what one looks at first."""
     manifest = subject.manifest
     size = sum({entry.sha256: entry.bytes for entry in manifest.files}.values())
-    judged = [g.passed for g in manifest.gates if g.bound is not None and not g.lowered]
+    judged = _verdicts(subject)
     passed = f"{judged.count(True)} of {len(judged)}" if manifest.gated else "switched off"
     values = _values(subject.report)
     return [
@@ -107,6 +107,15 @@ def _key_figures(subject: Subject) -> list[tuple[str, str, str]]:
         ("Prefill", _times(values.get("prefill_speedup")), "the speed of float32"),
         ("Size", byte_text(size), f"{len(manifest.files)} files"),
     ]
+
+
+def _verdicts(subject: Subject) -> list[bool | None]:
+    """Of gates with a bound: of the report, which has those of ``optc verify --gates``, too; else
+    of the manifest."""
+    found = subject.report.get("gates") or [
+        {"bound": gate.bound, "passed": gate.passed} for gate in subject.manifest.gates
+    ]
+    return [gate["passed"] for gate in found if gate["bound"] is not None]
 
 
 def _times(value: float | None) -> str:

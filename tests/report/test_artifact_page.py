@@ -35,6 +35,7 @@ def test_every_gate_is_there_with_its_verdict() -> None:
     text = page.section("gates").text
     for gate in REPORT["gates"]:
         assert gate["name"] in text
+    assert page.all("dd")[0].text == "1 of 3"
     verdicts = [s.text for s in page.all("span") if "verdict" in s.attributes.get("class", "")]
     assert verdicts == ["✓ passed", "✗ failed", "open"]
     assert "Of 3 gates with a bound: 1 passed, 1 failed, 1 open." in text
@@ -57,6 +58,11 @@ def test_gates_that_were_switched_off() -> None:
     off = Subject(replace(toy_manifest(()), gated=False), {})
     text = read_page(artifact_page(off).text).section("gates").text
     assert "The gates were switched off" in text
+
+
+def test_verdicts_of_the_manifest_stand_in_for_a_report_that_is_gone() -> None:
+    page = read_page(artifact_page(subject({})).text)
+    assert page.all("dd")[0].text == "1 of 1"
 
 
 def test_contexts_are_text_with_the_next_token_marked() -> None:
