@@ -100,6 +100,7 @@ def test_a_disturbed_engine_fails_with_the_oracle_figures(windows: EvalWindows) 
     assert found["kl_p99"].value == pytest.approx(np.percentile(kl, 99), rel=1e-4)
     assert found["kl_max"].value == pytest.approx(kl.max(), rel=1e-4)
     worst = report.figures["worst_contexts"]
+    assert sum(report.figures["kl_distribution"]["counts"]) == report.figures["tokens"]
     order = np.argsort(-kl)[:8]
     assert [23 * entry["window"] + entry["position"] for entry in worst] == order.tolist()
     assert [entry["kl"] for entry in worst] == pytest.approx(kl[order], rel=1e-3)
