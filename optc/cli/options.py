@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 
 import click
 
+from optc.cli.completion import COMPLETIONS
 from optc.cli.option_values import biases, count_or_auto, file_text, truth
 from optc.cli.valid_text import valid_text
 from optc.options.option import Option, flag_name, options_of
@@ -62,6 +63,8 @@ def _click_option(name: str, one: Option, default: Any) -> Callable[[F], F]:
         more |= {"type": click.Choice(one.choices), "metavar": None}
     if one.unicode:
         more["callback"] = valid_text
+    if name in COMPLETIONS:
+        more["shell_complete"] = COMPLETIONS[name]
     if one.show_default:
         more |= {"default": default, "show_default": True}
     return click.option(*flags, name, **more)
