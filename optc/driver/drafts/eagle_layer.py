@@ -88,8 +88,8 @@ def _read_features(
     graph.inputs.append(features)
     readers = list(embedded.consumers())
     nodes = [
-        _norm(graph, stored["eagle.embedding_norm.weight"], embedded, epsilon),
-        _norm(graph, stored["eagle.feature_norm.weight"], features, epsilon),
+        _norm(graph, stored[f"{PREFIX}embedding_norm.weight"], embedded, epsilon),
+        _norm(graph, stored[f"{PREFIX}feature_norm.weight"], features, epsilon),
     ]
     axis = ir.convenience.convert_attributes({"axis": -1})
     joined = [node.outputs[0] for node in nodes]
