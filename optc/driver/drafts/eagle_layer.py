@@ -22,6 +22,7 @@ from optc.forms.decoder import FEATURES
 from optc.importer.eagle import read_eagle
 from optc.importer.safetensors import StoredTensor
 from optc.ir.graph import add_initializer, width
+from optc.ir.sources import Source, sources_metadata
 from optc.ir.tensors import ModelTensor, model_tensors
 from optc.ir.weights import LazyWeight
 from optc.reference.partition import Partition, partition
@@ -51,7 +52,7 @@ def make_draft_layer(model: ir.Model, folder: Path) -> None:
     for tensor in replaced:
         tensor.replace(stored[tensor.name].read_rows)
         for value in tensor.initializers:
-            _rename(value, f"{PREFIX}{value.name}")
+            _rename(value, f"{PREFIX}{value.name}", tensor.shape[0])
     _read_features(model, parts, stored, epsilon)
 
 
@@ -71,8 +72,9 @@ def _is_shared(tensor: ModelTensor, parts: Partition) -> bool:
     return any(one in (parts.embedding, parts.head.inputs[1]) for one in tensor.initializers)
 
 
-def _rename(value: ir.Value, name: str) -> None:
+def _rename(value: ir.Value, name: str, rows: int) -> None:
     value.name = name
+    value.metadata_props.update(sources_metadata([Source(name, 0, rows)]))  # none of the model's
     if value.const_value is not None:
         value.const_value.name = name
 

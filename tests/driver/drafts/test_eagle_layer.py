@@ -13,7 +13,7 @@ from optc.errors import InputError, UnsupportedError
 from optc.forms.decoder import Dense as DenseForm
 from optc.importer.eagle import digest_eagle
 from optc.ir.linear import head_of
-from tests.support.drafts.eagle import write_layer
+from tests.support.drafts.heads import write_layer
 from tests.support.models import Dense, dense_model
 from tests.support.oracle import Array, attention, gated, rms_norm, rotary
 from tests.support.pipelines import pipeline_of

@@ -12,7 +12,7 @@ from optc.artifact import Artifact
 from optc.importer.eagle import digest_eagle
 from optc.target import Target
 from tests.cli.conftest import Optc
-from tests.support.drafts.eagle import write_tensors
+from tests.support.drafts.heads import write_tensors
 from tests.support.stub import StubBackend
 
 WIDTH, INNER = 32, 64
