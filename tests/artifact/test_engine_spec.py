@@ -28,6 +28,8 @@ FULL = replace(
     samples=True,
     kv_layout="slots",
     accept_rates=((0.5, 1.0), (0.0,)),
+    hidden_size=8,
+    features=True,
     adapters=AdapterSpec(2, 8, (AdapterModule(8, 16, (PART, AdapterPart("v", 8, 16))),)),
 )
 
@@ -43,7 +45,8 @@ def test_specs_are_read_back() -> None:
 
 def test_specs_of_older_artifacts_lack_keys() -> None:
     older = asdict(toy_spec())
-    for key in ("tree", "adapters", "accept_rates", "samples", "kv_layout"):
+    newer = ("tree", "adapters", "accept_rates", "samples", "kv_layout", "hidden_size", "features")
+    for key in newer:
         del older[key]
     assert parsed(older) == toy_spec()
 
@@ -61,6 +64,8 @@ def test_specs_of_older_artifacts_lack_keys() -> None:
         ({"accept_rates": [[1.5]]}, "holds 1.5, which is no rate"),
         ({"accept_rates": [[-0.5]]}, "holds -0.5, which is no rate"),
         ({"accept_rates": [[True]]}, "holds True, which is no rate"),
+        ({"hidden_size": -1}, "'hidden_size' is -1, not within 0"),
+        ({"hidden_size": 2**17}, "'hidden_size' is 131072, not within 0 to 65536"),
         ({"accept_rates": [0.5]}, "'accept_rates' holds float, not list"),
         ({"adapters": {"max": 0, "rank": 1, "modules": []}}, "'max' is 0"),
         (

@@ -22,8 +22,8 @@ from optc.errors import ArtifactError, InputError, UnsupportedError
 from optc.executable.executable import Executable, Float32, HiddenExecutable
 from optc.target import parse_target
 from tests.backends.tvm.engine_driver import INT8, OPTIONS, SHAPE, Engine, EngineDriver, build
-from tests.support.families import model_after
 from tests.support.drafts.heads import write_layer
+from tests.support.families import model_after
 from tests.support.models import dense_model
 from tests.support.pipelines import pipeline_of
 from tests.support.ragged import RaggedDriver
