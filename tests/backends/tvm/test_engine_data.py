@@ -39,7 +39,6 @@ def test_weights_and_libraries_may_be_another_engines() -> None:
         check({**DATA, "shared": "../other"}, *CODE, "weights.bin")
 
 
-<<<<<<< HEAD
 def test_stored_tensors_may_lie_in_another_engines_file() -> None:
     engine = replace(toy_engine("own"), data={**DATA, "shared": "../target"})
     listed = [FileEntry("engines/target/weights.bin", 10_240, "00" * 32)]
@@ -48,7 +47,8 @@ def test_stored_tensors_may_lie_in_another_engines_file() -> None:
     assert (b.name, b.dtype, b.shape, b.offset, b.bytes) == ("b", "int8", (9728,), 512, 9728)
     assert a.path == b.path == Path("a/engines/target/weights.bin")
     assert isinstance(BACKEND, TensorsBackend)
-=======
+
+
 def own_weights() -> dict[str, Any]:
     """Of an engine that has the second weight in a file of its own, at the place of the first."""
     first, second = DATA["weights"]
@@ -70,4 +70,3 @@ def test_weights_of_one_file_do_not_overlap() -> None:
     overlapping["weights"][0]["own"] = True
     with pytest.raises(ArtifactError, match="overlaps"):
         read_data(overlapping)
->>>>>>> 64a4934 (Tests of weights in two files, and of the spec's new fields)
