@@ -50,7 +50,8 @@ def engines_table(engines: Sequence[Mapping[str, Any]]) -> Table:
     rows = table("engines", "name", "bytes", "weights", "seconds", numbers=("bytes", "seconds"))
     for entry in engines:
         name, owner = entry["name"], entry["weights_of"]
-        weights = byte_text(entry["weight_bytes"]) if owner == name else f"of {owner}"
+        own = [byte_text(entry["weight_bytes"])] if entry["weight_bytes"] or owner == name else []
+        weights = " and ".join([*own, *([] if owner == name else [f"of {owner}"])])
         rows.add_row(name, byte_text(entry["bytes"]), weights, f"{entry['seconds']:.1f}")
     return rows
 

@@ -62,9 +62,11 @@ def test_formats(capsys: pytest.CaptureFixture[str]) -> None:
 def test_engines(capsys: pytest.CaptureFixture[str]) -> None:
     own = {"name": "a", "bytes": 4096, "weight_bytes": 2048, "weights_of": "a", "seconds": 1.26}
     other = {**own, "name": "b", "bytes": 10, "weight_bytes": 0}
-    assert shown(capsys, engines_table([own, other]))[2:] == [
+    both = other | {"name": "c", "weight_bytes": 1024}
+    assert shown(capsys, engines_table([own, other, both]))[2:] == [
         ["a", "4.0", "KiB", "2.0", "KiB", "1.3"],
         ["b", "10", "B", "of", "a", "1.3"],
+        ["c", "10", "B", "1.0", "KiB", "and", "of", "a", "1.3"],
     ]
 
 

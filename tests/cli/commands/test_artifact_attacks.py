@@ -145,7 +145,7 @@ ATTACKS: dict[str, tuple[Attack, str]] = {
         in_manifest(lambda m: m["engines"][0]["target"].update(arch="sm_x")),
         "'arch' is 'sm_x', not sm_90",
     ),
-    "role unknown": (in_engine(role="x"), "'role' is 'x', none of target, draft, self"),
+    "role unknown": (in_engine(role="x"), "'role' is 'x', none of target, draft, self, eagle"),
     "requires numbers": (in_engine(requires={"x": 1}), "'x' is not str but int"),
     "packages are a list": (in_manifest(lambda m: m.update(packages=[])), "'packages' is not dict"),
     "eos below zero": (in_tokenizer(eos_token_ids=[-1]), "'eos_token_ids' holds -1"),
