@@ -93,9 +93,9 @@ def _is_fixed(tensor: Tensor) -> bool:
 
 
 def _rows(call: Call) -> tuple[str, int]:
-    """The rows of a call's first output: so many times ``T`` or ``R``, or ``1`` for a fixed
-    number."""
-    rows: Dim = call.outputs[0].shape[0]
+    """The rows of a call's first output: so many times ``T`` or ``R``, or ``1`` for a fixed number
+    and for calls that only write into pools."""
+    rows: Dim = call.outputs[0].shape[0] if call.outputs else 1
     if not isinstance(rows, str):
         return "1", 1
     factor, _, name = rows.rpartition("*")

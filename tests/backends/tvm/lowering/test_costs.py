@@ -107,6 +107,15 @@ def test_operations_are_two_per_weight_and_row_and_attention() -> None:
     assert found.ops_of(work) == 2 * 3 * (LAYERS * LAYER + HEAD) + pairs * 4 * 2 * 32
 
 
+def test_calls_that_only_write_into_pools_cost_nothing_of_their_own() -> None:
+    work = step_work(toy_spec((0, 24)), [3], [40], 3)
+    unfused = costs("kv-cache")
+    written = [cost for name, cost in unfused.kernels.items() if "write_kv" in name]
+    assert [(cost.bytes, cost.ops) for cost in written] == [({}, {})] * len(written)
+    assert written
+    assert unfused.ops_of(work) == costs(FUSED).ops_of(work)
+
+
 def test_the_head_counts_for_wanted_rows_only() -> None:
     found = costs(INT8)
     spec = toy_spec((0, 24))
