@@ -23,11 +23,11 @@ from optc.errors import OptcError
 from optc.judging.verdicts import ConditionsError
 from optc.runtime.speculative.planning.costs_cache import CostsCache
 from tests.artifact.toy import forge
+from tests.artifact.trust.keys import write_keys
 from tests.cli.commands.test_measure_commands import MeasurableStub
 from tests.cli.conftest import Optc
 from tests.runtime.support.artifacts import ToyBackend, write_artifact
 from tests.simulate.fakes import step_times
-from tests.support.trust.keys import write_keys
 
 DOCS = Path(__file__).parents[2] / "docs"
 #: Keys whose values have a form of their own, which other pages describe.

@@ -20,11 +20,12 @@ import pytest
 import yaml
 
 from optc.artifact import Artifact
+from tests.artifact.trust.keys import write_keys
 from tests.cli.commands.compile.test_compile_gates import fake_gates
 from tests.cli.conftest import Optc
 from tests.how_to import ROOT
 from tests.support.stub import StubBackend
-from tests.support.trust.keys import write_keys
+from tests.artifact.trust.keys import write_keys
 
 __all__ = ["fake_gates"]
 

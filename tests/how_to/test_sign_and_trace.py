@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.artifact.trust.keys import write_keys
 from tests.cli.conftest import Optc
 from tests.how_to.console import run_page
-from tests.support.trust.keys import write_keys
 
 
 def test_the_page_runs(optc: Optc, long_talker: Path, monkeypatch: pytest.MonkeyPatch) -> None:

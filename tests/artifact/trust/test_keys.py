@@ -9,7 +9,7 @@ import pytest
 
 from optc.artifact.trust.keys import PrivateKey, PublicKey
 from optc.errors import InputError, SignatureError, UnavailableError
-from tests.support.trust.keys import write_keys
+from tests.artifact.trust.keys import write_keys
 
 
 @pytest.mark.parametrize("curve", ["SECP256R1", "SECP384R1", "SECP521R1"])

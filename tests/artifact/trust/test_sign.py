@@ -16,7 +16,7 @@ from optc.artifact.trust.sign import check_signature, sign
 from optc.artifact.verify import check_files, unlisted_files
 from optc.errors import ArtifactError, InputError, SignatureError
 from tests.artifact.toy import write_toy
-from tests.support.trust.keys import write_keys
+from tests.artifact.trust.keys import write_keys
 
 
 @pytest.fixture

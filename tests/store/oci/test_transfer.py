@@ -18,7 +18,7 @@ from optc.store.oci.place import Place
 from optc.store.oci.reference import parse_reference
 from optc.store.oci.transfer import open_place, pull, push
 from tests.artifact.toy import write_toy
-from tests.support.trust.registry import NAME, PASSWORD, StandIn, running
+from tests.store.registry import NAME, PASSWORD, StandIn, running
 
 
 @pytest.fixture

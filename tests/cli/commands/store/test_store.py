@@ -9,7 +9,7 @@ import pytest
 
 from tests.artifact.toy import write_toy
 from tests.cli.conftest import Optc
-from tests.support.trust.registry import StandIn, running
+from tests.store.registry import StandIn, running
 
 
 @pytest.fixture

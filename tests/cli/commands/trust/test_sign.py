@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from tests.artifact.toy import write_toy
+from tests.artifact.trust.keys import write_keys
 from tests.cli.conftest import Optc
-from tests.support.trust.keys import write_keys
 
 
 @pytest.fixture

@@ -1,1 +1,0 @@
-"""Keys to sign with, and a registry to push to."""
