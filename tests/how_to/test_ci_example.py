@@ -25,7 +25,6 @@ from tests.cli.commands.compile.test_compile_gates import fake_gates
 from tests.cli.conftest import Optc
 from tests.how_to import ROOT
 from tests.support.stub import StubBackend
-from tests.artifact.trust.keys import write_keys
 
 __all__ = ["fake_gates"]
 
