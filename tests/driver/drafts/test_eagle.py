@@ -17,7 +17,7 @@ from optc.pipeline import registry
 from optc.pipeline.pipeline import Pipeline
 from optc.recipe import load_recipe
 from optc.recipe_additions import READ_TEXT, with_hidden_states
-from tests.support.heads import write_layer
+from tests.support.drafts.heads import write_layer
 from tests.support.models import Dense, dense_model
 
 SHAPE = Dense(hidden=64, heads=2, kv_heads=1, head_dim=32, inner=64, windows=(0, 0), tied=True)
