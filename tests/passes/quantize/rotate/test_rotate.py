@@ -29,7 +29,6 @@ REFUSED = {
     "gemma2": "what it adds to the residual stream is no linear layer's own",
     "olmo2": "a MatMul reads the residual stream",
     "stablelm": "a LayerNormalization reads the residual stream",
-    "alibi": "a LayerNormalization reads the residual stream",
     "starcoder2": "a LayerNormalization reads the residual stream",
 }
 
