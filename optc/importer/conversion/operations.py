@@ -22,8 +22,9 @@ from transformers.core_model_loading import (
 )
 
 from optc.errors import UnsupportedError
+from optc.importer.conversion.reordered import Interleaved, Swapped
 from optc.importer.conversion.tensor import Tensor
-from optc.importer.conversion.views import Cut, Interleaved, Joined, Stacked, Swapped
+from optc.importer.conversion.views import Cut, Joined, Stacked
 
 #: Tensors by pattern: several where a pattern stands for the experts of a layer.
 Named = dict[str, list[Tensor]]

@@ -1,7 +1,7 @@
 """Tensors made of other tensors: each says which boxes of its parts a box of it is.
 
-Nothing is read before a box is asked for, and no more than that box but for `Interleaved`, which
-reads the double. So a layer of experts is never in memory as a whole.
+Nothing is read before a box is asked for, and no more than that box. So a layer of experts is never
+in memory as a whole.
 """
 
 from __future__ import annotations
@@ -155,7 +155,7 @@ class Joined(View):
     def shape(self) -> tuple[int, ...]:
         """The parts' sizes along the axis added up."""
         total = sum(part.shape[self.axis] for part in self.parts)
-        return _replaced(self.parts[0].shape, self.axis, total)
+        return replaced(self.parts[0].shape, self.axis, total)
 
     @property
     def given(self) -> Given | None:
@@ -177,7 +177,7 @@ class Joined(View):
     def read_box(self, box: Box) -> Float32:
         """What of each part lies in the range of the axis."""
         found = [
-            part.read_box(_replaced(box, self.axis, inside)) for part, inside in self._inside(box)
+            part.read_box(replaced(box, self.axis, inside)) for part, inside in self._inside(box)
         ]
         return np.concatenate(found, axis=self.axis) if len(found) != 1 else found[0]
 
@@ -218,7 +218,7 @@ class Cut(View):
     @property
     def shape(self) -> tuple[int, ...]:
         """That of the part but for the axis."""
-        return _replaced(self.part.shape, self.axis, self.stop - self.start)
+        return replaced(self.part.shape, self.axis, self.stop - self.start)
 
     def made_of(self) -> Sequence[Tensor]:
         """The part."""
@@ -236,102 +236,16 @@ class Cut(View):
     def read_box(self, box: Box) -> Float32:
         """The box, further along the axis."""
         start, stop = box[self.axis]
-        return self.part.read_box(
-            _replaced(box, self.axis, (start + self.start, stop + self.start))
-        )
+        return self.part.read_box(replaced(box, self.axis, (start + self.start, stop + self.start)))
 
 
-@dataclass(frozen=True)
-class Swapped(View):
-    """A tensor with two axes exchanged."""
-
-    name: str
-    part: Tensor
-    axes: tuple[int, int]
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """That of the part, exchanged."""
-        return _exchanged(self.part.shape, self.axes)
-
-    def made_of(self) -> Sequence[Tensor]:
-        """The part."""
-        return [self.part]
-
-    def read_box(self, box: Box) -> Float32:
-        """The box of the part, exchanged."""
-        found = self.part.read_box(_exchanged(box, self.axes))
-        return np.ascontiguousarray(found.swapaxes(*self.axes))
-
-
-@dataclass(frozen=True)
-class Interleaved(View):
-    """A tensor whose axis is [n, 2] taken as [2, n], or with ``inverse`` [2, n] taken as [n, 2].
-
-    Raises:
-        InputError: The axis is odd.
-    """
-
-    name: str
-    part: Tensor
-    axis: int
-    inverse: bool
-
-    def __post_init__(self) -> None:
-        """Check the axis."""
-        if self.part.shape[self.axis] % 2:
-            raise InputError(
-                f"axis {self.axis} of shape {list(self.part.shape)} has no halves",
-                where=self.part.where,
-                hint="is config.json the one of these weights?",
-            )
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """That of the part."""
-        return self.part.shape
-
-    def made_of(self) -> Sequence[Tensor]:
-        """The part."""
-        return [self.part]
-
-    def read_box(self, box: Box) -> Float32:
-        """The box, of rows that are read from both halves, or from twice as many neighbours."""
-        start, stop = box[self.axis]
-        half = self.shape[self.axis] // 2
-        if self.inverse:
-            low, high = start // 2, -(-stop // 2)
-            halves = [self._read(box, low, high), self._read(box, half + low, half + high)]
-            pairs = np.stack(halves, axis=self.axis + 1)
-            joined = pairs.reshape(_replaced(halves[0].shape, self.axis, 2 * (high - low)))
-            return self._every(joined, slice(start - 2 * low, stop - 2 * low))
-        found = [
-            self._every(self._read(box, 2 * low, 2 * high), slice(odd, None, 2))
-            for odd in (0, 1)
-            for low, high in [(max(start - odd * half, 0), min(stop - odd * half, half))]
-            if low < high
-        ]
-        return np.concatenate(found, axis=self.axis) if len(found) != 1 else found[0]
-
-    def _read(self, box: Box, start: int, stop: int) -> Float32:
-        return self.part.read_box(_replaced(box, self.axis, (start, stop)))
-
-    def _every(self, array: Float32, rows: slice) -> Float32:
-        return array[(slice(None),) * self.axis + (rows,)]
-
-
-def _replaced(values: tuple[T, ...], at: int, value: T) -> tuple[T, ...]:
+def replaced(values: tuple[T, ...], at: int, value: T) -> tuple[T, ...]:
+    """The values with another one at ``at``."""
     return (*values[:at], value, *values[at + 1 :])
 
 
 def _without(shape: tuple[int, ...], axis: int) -> tuple[int, ...]:
     return (*shape[:axis], *shape[axis + 1 :])
-
-
-def _exchanged(values: tuple[T, ...], axes: tuple[int, int]) -> tuple[T, ...]:
-    found = list(values)
-    found[axes[0]], found[axes[1]] = found[axes[1]], found[axes[0]]
-    return tuple(found)
 
 
 def _other_shape(part: Tensor, first: Tensor, how: str) -> InputError:

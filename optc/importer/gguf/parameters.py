@@ -21,9 +21,10 @@ from transformers.modeling_gguf_pytorch_utils import (
 )
 
 from optc.errors import UnsupportedError
+from optc.importer.conversion.reordered import Swapped
 from optc.importer.conversion.row_views import Shifted, Taken
 from optc.importer.conversion.tensor import Tensor
-from optc.importer.conversion.views import Joined, Renamed, Stacked, Swapped
+from optc.importer.conversion.views import Joined, Renamed, Stacked
 
 #: What rotary frequencies are divided by, where a file has it.
 FACTORS = "rope_freqs.weight"

@@ -19,8 +19,8 @@ from typing import Any
 import numpy as np
 
 from optc.errors import InputError, UnsupportedError
+from optc.importer.conversion.reordered import Swapped
 from optc.importer.conversion.tensor import Float32, Tensor
-from optc.importer.conversion.views import Swapped
 from optc.importer.quantized.decoding import by_group, e2m1, e4m3, e8m0
 from optc.importer.quantized.parts import Parts, numbers, scalar, weights
 from optc.importer.quantized.tensors import DecodedTensor

@@ -7,8 +7,9 @@ from pathlib import Path
 import numpy as np
 import onnx_ir as ir
 
+from optc.importer.conversion.reordered import Interleaved, Swapped
 from optc.importer.conversion.tensor import Tensor
-from optc.importer.conversion.views import Cut, Interleaved, Joined, Renamed, Stacked, Swapped
+from optc.importer.conversion.views import Cut, Joined, Renamed, Stacked
 from optc.ir.stacked_weights import StackedWeight
 from tests.importer.conversion.arrays import ArrayTensor, whole
 from tests.importer.quantized.files import gptq_layer, read

@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 
 from optc.errors import InputError
+from optc.importer.conversion.reordered import Interleaved, Swapped
 from optc.importer.conversion.tensor import Tensor
-from optc.importer.conversion.views import Cut, Interleaved, Joined, Renamed, Stacked, Swapped
+from optc.importer.conversion.views import Cut, Joined, Renamed, Stacked
 from tests.importer.conversion.arrays import ArrayTensor, whole
 
 RANDOM = np.random.default_rng(0)
