@@ -230,34 +230,11 @@ class _Compile:
         limits: BuildOptions,
         tokenizer: TokenizerEntry | None,
     ) -> list[Draft]:
-        options, writer = self.options, self.writer
-        drafts: list[Draft] = []
-        if draft is not None:
-            with self._stage("draft"):
-                from optc.driver.drafts.draft import build_draft
+        from optc.driver.drafts.build_all import Drafting, build_drafts
 
-                drafts.append(build_draft(options, draft, writer, engines))
-        if options.candidates:
-            with self._stage("draft"):
-                from optc.driver.drafts.made_of_target import DraftMaker
-
-                maker = DraftMaker(options, writer, self.scratch, lowered, engines, tokenizer)
-                drafts.append(maker.make())
-        if options.asked.self_draft is not None:
-            with self._stage("self-draft"):
-                from optc.driver.drafts.self_draft import build_self_draft
-
-                wanted = options.asked.self_draft
-                drafts.append(
-                    build_self_draft(options, wanted, writer, lowered, engines, limits, tokenizer)
-                )
-        if options.asked.eagle is not None:
-            with self._stage("eagle"):
-                from optc.driver.drafts.eagle import build_eagle
-
-                folder = options.asked.eagle
-                drafts.append(build_eagle(options, folder, writer, lowered, engines, limits))
-        return drafts
+        how = self.options, self.writer, self.scratch
+        drafting = Drafting(*how, lowered, engines, limits, tokenizer, self._stage)
+        return build_drafts(drafting, draft)
 
     def _judge_domain(self, lowered: Lowered, tokenizer: TokenizerEntry | None) -> DomainVerdict:
         if not calibrates(self.options.recipe):
