@@ -66,7 +66,8 @@ class Probes:
         depends: What depends on positions.
 
     Raises:
-        Unreadable: Angles are not positions times frequencies.
+        Unreadable: Angles are not positions times frequencies, or are read by more than cosines and
+            sines.
     """
 
     def __init__(self, model: ir.Model, region: Region, depends: Dependence) -> None:
@@ -88,6 +89,7 @@ class Probes:
             return Part(open_session(cut.model, 1), tuple(inputs), cut.feeds())
 
         turned = [node.outputs[0] for node in self.trig]
+        _check_angles({*region.nodes, *behind}, {*given, *turned})
         self._whole = part({*region.nodes, *behind, *self.trig, *before}, given, [region.result])
         self._cut = part({*region.nodes, *behind}, [*given, *turned], [region.result])
         self.frequencies: list[Float32] = []
@@ -136,6 +138,15 @@ class Probes:
         """The result for x [B, S, W] at positions [B, S], nothing put in its place."""
         feeds = self._sizes(*positions.shape) | {self._positions: positions, self.source: x}
         return self._whole.run(feeds)[0]
+
+
+def _check_angles(nodes: set[ir.Node], known: set[ir.Value]) -> None:
+    """Raise unless ``nodes`` read nothing of what their cosines and sines are made of."""
+    for node in nodes:
+        for value in node.inputs:
+            made = value is not None and value.producer() not in (None, *nodes)
+            if value is not None and made and value not in known:
+                raise Unreadable(f"it reads {value.name} beside its cosine and sine")
 
 
 def _walk(

@@ -183,7 +183,9 @@ MIXED = (
     + (ATTEND.format(q="qz", k="kh", v="vh"))
 )
 TWO = projected(*"qkv") + "qz = Add (qh, vh)" + ATTEND.format(q="qz", k="kh", v="vh")
+BESIDE = turned(INTERLEAVED).replace("c = Cos (angle)", "c0 = Cos (angle) c = Add (c0, angle)")
 NEAR = {
+    "it reads angle beside its cosine and sine": BESIDE,
     "its angles are not positions times frequencies": SQUARED,
     "some of its dimensions are mixed of several": MIXED,
     "it comes from several projections": TWO,
