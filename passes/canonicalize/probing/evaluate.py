@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -66,8 +66,7 @@ class Probes:
         depends: What depends on positions.
 
     Raises:
-        Unreadable: Angles are not positions times frequencies, or are read by more than cosines and
-            sines.
+        Unreadable: Angles are not positions times frequencies.
     """
 
     def __init__(self, model: ir.Model, region: Region, depends: Dependence) -> None:
@@ -89,9 +88,11 @@ class Probes:
             return Part(open_session(cut.model, 1), tuple(inputs), cut.feeds())
 
         turned = [node.outputs[0] for node in self.trig]
-        _check_angles({*region.nodes, *behind}, {*given, *turned})
         self._whole = part({*region.nodes, *behind, *self.trig, *before}, given, [region.result])
-        self._cut = part({*region.nodes, *behind}, [*given, *turned], [region.result])
+        cut = {*region.nodes, *behind}
+        # without what makes the angles: values of it of which the rest reads the shape
+        self._beside = _shaped(cut, (*given, *turned))
+        self._cut = part(cut, [*given, *self._beside, *turned], [region.result])
         self.frequencies: list[Float32] = []
         if self.trig:
             angles = [operand(node, 0) for node in self.trig]
@@ -112,11 +113,13 @@ class Probes:
                     raise Unreadable("its angles are not positions times frequencies")
         return first
 
-    def _sizes(self, batch: int, tokens: int) -> dict[ir.Value, Array]:
+    def _sizes(
+        self, batch: int, tokens: int, beside: Sequence[ir.Value] = ()
+    ) -> dict[ir.Value, Array]:
         """Contents, all zero, of values of which only the shape is read."""
         sizes = dict(zip(self._names, (batch, tokens), strict=True))
         found = {}
-        for value in self._shaped:
+        for value in (*self._shaped, *beside):
             shape = [d if isinstance(d, int) else sizes.get(d) for d in dims(value)]
             if None in shape or value.dtype is None:
                 raise Unreadable(f"it reads the shape {dims(value)} of {value.name}")
@@ -127,7 +130,7 @@ class Probes:
         self, x: Float32, cos: Callable[[Float32], Float32], sin: Callable[[Float32], Float32]
     ) -> Float32:
         """The result for one token x [W], flat, with ``cos`` and ``sin`` of frequencies."""
-        feeds = self._sizes(1, 1) | {self._positions: np.zeros((1, 1), np.int64)}
+        feeds = self._sizes(1, 1, self._beside) | {self._positions: np.zeros((1, 1), np.int64)}
         feeds[self.source] = x.reshape(1, 1, -1)
         for node, values in zip(self.trig, self.frequencies, strict=True):
             function = cos if is_op(node, "Cos") else sin
@@ -138,15 +141,6 @@ class Probes:
         """The result for x [B, S, W] at positions [B, S], nothing put in its place."""
         feeds = self._sizes(*positions.shape) | {self._positions: positions, self.source: x}
         return self._whole.run(feeds)[0]
-
-
-def _check_angles(nodes: set[ir.Node], known: set[ir.Value]) -> None:
-    """Raise unless ``nodes`` read nothing of what their cosines and sines are made of."""
-    for node in nodes:
-        for value in node.inputs:
-            made = value is not None and value.producer() not in (None, *nodes)
-            if value is not None and made and value not in known:
-                raise Unreadable(f"it reads {value.name} beside its cosine and sine")
 
 
 def _walk(
@@ -169,7 +163,7 @@ def _walk(
     return nodes, list(ends)
 
 
-def _shaped(nodes: set[ir.Node], given: tuple[ir.Value, ...]) -> list[ir.Value]:
+def _shaped(nodes: set[ir.Node], given: Sequence[ir.Value]) -> list[ir.Value]:
     """Values from outside, but for ``given``, of which ``nodes`` read no more than the shape."""
     read = [operand(node, 0) for node in nodes if is_op(node, "Shape")]
     outside = [v for v in read if v.producer() not in nodes and v not in given]

@@ -26,6 +26,7 @@ CONSTANTS = {
     **{f"n{i}": np.array([i]) for i in (0, 1, 2, 3, 8)},
     "minus": np.array([-1]),
     "beta": np.float32(0.1),
+    "unit": np.float32(1),
 }
 ANGLES = """
     real = Cast <to: int = 1> (position_ids)
@@ -119,6 +120,13 @@ def test_rotation_however_it_is_spelled(kind: str, interleaved: int, moved: bool
     assert error(turned(kind)) < 1e-5
 
 
+def test_the_shape_of_the_angles_may_be_read() -> None:
+    """As complex numbers of length 1 are made: as many ones as there are angles."""
+    ones = "c0 = Cos (angle) shape = Shape (angle) one = Expand (unit, shape) c = Mul (c0, one)"
+    text, _ = after(model(turned(INTERLEAVED).replace("c = Cos (angle)", ones)), *STEPS)
+    assert text.count("RotaryEmbedding <") == 2
+
+
 FUSED = """
     p = MatMul (x, w) r = Reshape (p, triples)
     q1, k1, v1 = Split <axis: int = -1> (r, thirds)
@@ -183,9 +191,7 @@ MIXED = (
     + (ATTEND.format(q="qz", k="kh", v="vh"))
 )
 TWO = projected(*"qkv") + "qz = Add (qh, vh)" + ATTEND.format(q="qz", k="kh", v="vh")
-BESIDE = turned(INTERLEAVED).replace("c = Cos (angle)", "c0 = Cos (angle) c = Add (c0, angle)")
 NEAR = {
-    "it reads angle beside its cosine and sine": BESIDE,
     "its angles are not positions times frequencies": SQUARED,
     "some of its dimensions are mixed of several": MIXED,
     "it comes from several projections": TWO,
