@@ -85,6 +85,7 @@ _OWN: dict[str, dict[str, Any]] = {
     "dbrx": {"attn_config": {"kv_n_heads": 2}, "ffn_config": {"ffn_hidden_size": 96}},
     "deepseek_v2": {"topk_method": "greedy"},
     "diffllama": {"num_key_value_heads": 2},
+    "dots1": {"n_routed_experts": 4, "n_shared_experts": 1, "num_experts_per_tok": 2},
     "bloom": {"seq_length": CONTEXT},
     "bamba": {"mamba_d_head": 32},
     "granitemoehybrid": {"mamba_d_head": 32},
