@@ -23,6 +23,7 @@ from optc.passes.canonicalize.fold_weights import FoldWeights
 from optc.passes.canonicalize.probe_heads import ProbeHeads
 from optc.passes.canonicalize.remove_no_ops import RemoveNoOps
 from optc.passes.canonicalize.slices_to_split import SlicesToSplit
+from optc.passes.canonicalize.tables_to_angles import TablesToAngles
 from optc.pipeline.base import Pass, PassReport
 
 #: The steps in order; each is a pass of its own.
@@ -34,6 +35,7 @@ STEPS: tuple[Pass, ...] = (
     FindRouter(),
     FoldTokens(),
     FindNorms(),
+    TablesToAngles(),
     FindRotary(),
     ProbeHeads(),
     FindAttention(),

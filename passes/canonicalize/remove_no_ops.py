@@ -21,7 +21,8 @@ class RemoveNoOps(Pass):
     """Operators without effect.
 
     1. ``Identity``, and ``Cast`` to the type its operand has.
-    2. ``Slice`` of everything, ``Expand`` and ``Reshape`` to the shape that is there.
+    2. ``Slice`` of everything, ``Expand`` and ``Reshape`` to the shape that is there, ``Transpose``
+       of no axis.
     3. ``x * 1``, ``x / 1``, ``x + 0``, ``x - 0``.
     """
 
@@ -54,6 +55,9 @@ def _effectless(node: ir.Node) -> ir.Value | None:
         return operand(node, 0) if same else None
     if is_op(node, "Slice"):
         return operand(node, 0) if _takes_all(node) else None
+    if is_op(node, "Transpose"):
+        axes = list(node.attributes.get_ints("perm", ()))
+        return operand(node, 0) if axes and axes == sorted(axes) else None
     if is_op(node, "Expand", "Reshape"):
         return operand(node, 0) if same_shape(operand(node, 0), node.outputs[0]) else None
     if is_op(node, *_NEUTRAL):

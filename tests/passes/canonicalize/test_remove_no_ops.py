@@ -31,6 +31,7 @@ SIGNATURE = "(float[B,S,8] x) => (float[B,S,8] y)"
         "Slice (x, start, endless, middle)",
         "Slice (x, start, eight, last)",
         "Reshape (x, same)",
+        "Transpose <perm: ints = [0, 1, 2]> (x)",
         "Mul (one, x)",
         "Mul (x, one)",
         "Div (x, one)",
