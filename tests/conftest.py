@@ -26,6 +26,12 @@ def own_cache(tmp_path_factory: pytest.TempPathFactory) -> None:
     patch.setenv("OPTC_CACHE", str(folder))
 
 
+@pytest.fixture(autouse=True)
+def as_wide_as_needed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tables as they go into a file, whatever width pytest's workers state."""
+    monkeypatch.delenv("COLUMNS", raising=False)
+
+
 @pytest.fixture(scope="session")
 def drafting_artifact(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
     """The trained example with everything that drafts, int8-fused and ungated, by type of KV; the

@@ -43,7 +43,7 @@ def save(model: PreTrainedModel, folder: Path) -> None:
 
 
 def tokens(seed: int = 0) -> npt.NDArray[np.int64]:
-    """Two sequences [2, TOKENS], without ids that stand for pictures, which tiny models have at 3."""
+    """Two sequences [2, TOKENS], without the id 3, which stands for pictures in tiny models."""
     return np.random.default_rng(seed).integers(4, VOCABULARY, (2, TOKENS))
 
 

@@ -16,8 +16,17 @@ _HEAD = "lm_head."
 
 def text_config(config: PretrainedConfig) -> PretrainedConfig | None:
     """The configuration of a wrapper's decoder, where transformers has a class for it alone; None
-    of a model that is no wrapper, or whose decoder has none."""
+    of a model that is no wrapper, or whose decoder has none.
+
+    Raises:
+        InputError: What should be the decoder's configuration is something else.
+    """
     text = config.get_text_config(decoder=True)
+    if not isinstance(text, PretrainedConfig):
+        raise InputError(
+            f"the text part's configuration is a {type(text).__name__}, not an object",
+            where="config.json",
+        )
     alone = MODEL_FOR_CAUSAL_LM_MAPPING_NAMES.get(text.model_type)
     if text is config or alone is None:
         return None

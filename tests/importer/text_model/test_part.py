@@ -37,6 +37,13 @@ def test_which_configurations_have_a_text_part() -> None:
     assert text_config(transformers.CLIPConfig()) is None, "its text part is no decoder"
 
 
+def test_a_text_part_that_is_no_configuration_is_named() -> None:
+    config = transformers.PretrainedConfig()
+    config.text_config = [1]
+    with pytest.raises(InputError, match="configuration is a list, not an object"):
+        text_config(config)
+
+
 @pytest.mark.parametrize(
     ("prefix", "head"),
     [
