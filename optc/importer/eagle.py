@@ -8,7 +8,7 @@ from pathlib import Path
 from optc.errors import InputError
 from optc.importer.json_file import read_object
 from optc.importer.safetensors import StoredTensor, read_header
-from optc.importer.source_digest import digest_files
+from optc.importer.source_digest import digest_trained
 
 CONFIG_FILE = "config.json"
 WEIGHTS_FILE = "eagle.safetensors"
@@ -21,12 +21,9 @@ def digest_eagle(folder: Path) -> str:
     Raises:
         InputError: A file is missing, or the weights are damaged or not finite.
     """
-    files = {name: folder / name for name in (CONFIG_FILE, WEIGHTS_FILE)}
-    for name, file in files.items():
-        if not file.is_file():
-            raise InputError(f"no {name}", where=str(folder), hint=HINT)
-    read_object(files[CONFIG_FILE], hint=HINT)
-    return digest_files(files, read_header(files[WEIGHTS_FILE]).values())
+    digest = digest_trained(folder, CONFIG_FILE, WEIGHTS_FILE, HINT)
+    read_object(folder / CONFIG_FILE, hint=HINT)
+    return digest
 
 
 def read_eagle(folder: Path, shapes: Mapping[str, tuple[int, ...]]) -> dict[str, StoredTensor]:

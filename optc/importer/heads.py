@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from optc.errors import InputError
-from optc.importer.safetensors import read_header
-from optc.importer.source_digest import digest_files
+from optc.importer.source_digest import digest_trained
 
 CONFIG_FILE = "config.json"
 WEIGHTS_FILE = "medusa_heads.safetensors"
@@ -19,8 +17,4 @@ def digest_heads(folder: Path) -> str:
     Raises:
         InputError: A file is missing, or the weights are damaged or not finite.
     """
-    files = {name: folder / name for name in (CONFIG_FILE, WEIGHTS_FILE)}
-    for name, file in files.items():
-        if not file.is_file():
-            raise InputError(f"no {name}", where=str(folder), hint=HINT)
-    return digest_files(files, read_header(files[WEIGHTS_FILE]).values())
+    return digest_trained(folder, CONFIG_FILE, WEIGHTS_FILE, HINT)

@@ -16,6 +16,7 @@ from optc.errors import InputError
 from optc.importer.checkpoint import checkpoint_files
 from optc.importer.conversion.tensor import Leaf
 from optc.importer.quantized.settings import MODELOPT_FILE
+from optc.importer.safetensors import read_header
 
 #: A multiple of every element's size.
 _PIECE_BYTES = 1 << 20
@@ -46,6 +47,25 @@ def digest_source(folder: Path, weights: Iterable[Leaf] = ()) -> str:
     stated = [folder / "config.json", *([beside] if beside.is_file() else [])]
     parts = [*stated, *checkpoint_files(folder)]
     return digest_files({file.name: file for file in parts}, weights)
+
+
+def digest_trained(folder: Path, config: str, weights: str, hint: str) -> str:
+    """sha256 (hex) over names and contents of a folder's two files, wherever it lies.
+
+    Args:
+        folder: What a training left: heads, or a layer.
+        config: Name of the file with its settings.
+        weights: Name of the file with its tensors.
+        hint: How to get them.
+
+    Raises:
+        InputError: A file is missing, or the weights are damaged or not finite.
+    """
+    files = {name: folder / name for name in (config, weights)}
+    for name, file in files.items():
+        if not file.is_file():
+            raise InputError(f"no {name}", where=str(folder), hint=hint)
+    return digest_files(files, read_header(files[weights]).values())
 
 
 def digest_files(files: Mapping[str, Path], weights: Iterable[Leaf] = ()) -> str:

@@ -72,11 +72,27 @@ def _each_expert(
     parts = {name: axis for name, axis in axes.items() if name in present}
     if "bias" in present:
         parts["bias"] = 0
+    sources = {name: f"{name}_bytes" if name in wide else name for name in parts}
+    lines = _before(int(attributes["num_experts"]), rows)
+    lines += [f"{name}_bytes = Cast <to: int = 3> ({name})" for name in wide if name in parts]
+    turn = "\n".join(_turn(bool(attributes["spread"]), rows, parts, sources, product))
+    lines += [
+        "filled = Loop <body: graph = each (int64 turn, bool was_going, float[P, N] before)"
+        f" => (bool still_going, float[P, N] after) {{\n{turn}\n}}> (turns, going, nothing_yet)",
+        "lead = Shape (experts)",
+        "y_shape = Concat <axis: int = 0> (lead, n)",
+        "y = Reshape (filled, y_shape)",
+    ]
+    return "\n".join(lines)
+
+
+def _before(experts: int, rows: list[str]) -> list[str]:
+    """Statements before the loop: which experts are used, and operands by rows."""
     lines = [
         integers("rest", (-1,)),
         integers("first_axis", (0,)),
         integers("second_axis", (1,)),
-        integers("expert_count", (int(attributes["num_experts"]),)),
+        integers("expert_count", (experts,)),
         "flat_experts = Reshape (experts, rest)",
         "each_expert = Cast <to: int = 7> (flat_experts)",
         "used = Unique <sorted: int = 1> (each_expert)",
@@ -95,13 +111,18 @@ def _each_expert(
             f"{name}_shape = Concat <axis: int = 0> (rest, {name}_width)",
             f"{name}_rows = Reshape ({name}, {name}_shape)",
         ]
-    sources = {name: name for name in parts}
-    for name in wide:
-        if name in parts:
-            sources[name] = f"{name}_bytes"
-            lines.append(f"{name}_bytes = Cast <to: int = 3> ({name})")
-    token = "Div (place_list, fan)" if attributes["spread"] else "Identity (place_list)"
-    inner = [
+    return lines
+
+
+def _turn(
+    spread: bool,
+    rows: list[str],
+    parts: dict[str, int],
+    sources: dict[str, str],
+    product: list[str],
+) -> list[str]:
+    """Statements of one turn of the loop: an expert's rows by its columns."""
+    lines = [
         "still_going = Identity (was_going)",
         "expert = Gather <axis: int = 0> (used, turn)",
         "start = Mul (expert, n)",
@@ -110,27 +131,18 @@ def _each_expert(
         "places = NonZero (hits)",
         "place_column = Transpose <perm: ints = [1, 0]> (places)",
         "place_list = Reshape (places, rest)",
-        f"row_list = {token}",
+        f"row_list = {'Div (place_list, fan)' if spread else 'Identity (place_list)'}",
     ]
-    inner += [f"{name}_chosen = Gather <axis: int = 0> ({name}_rows, row_list)" for name in rows]
+    lines += [f"{name}_chosen = Gather <axis: int = 0> ({name}_rows, row_list)" for name in rows]
     for name, axis in parts.items():
         along = "second_axis" if axis else "first_axis"
-        inner.append(f"{name}_own = Slice ({sources[name]}, start, stop, {along})")
-    inner += ["\n".join(product)]
+        lines.append(f"{name}_own = Slice ({sources[name]}, start, stop, {along})")
+    lines += product
     result = "product"
-    if "bias" in present:
-        inner.append("biased = Add (product, bias_own)")
+    if "bias" in parts:
+        lines.append("biased = Add (product, bias_own)")
         result = "biased"
-    inner.append(f"after = ScatterND (before, place_column, {result})")
-    body = "\n".join(inner)
-    lines += [
-        "filled = Loop <body: graph = each (int64 turn, bool was_going, float[P, N] before)"
-        f" => (bool still_going, float[P, N] after) {{\n{body}\n}}> (turns, going, nothing_yet)",
-        "lead = Shape (experts)",
-        "y_shape = Concat <axis: int = 0> (lead, n)",
-        "y = Reshape (filled, y_shape)",
-    ]
-    return "\n".join(lines)
+    return [*lines, f"after = ScatterND (before, place_column, {result})"]
 
 
 def _combine_experts(attributes: Attributes, present: frozenset[str]) -> str:

@@ -9,28 +9,18 @@ from tvm.tirx.script.builder import ir as tir
 
 from optc.backends.tvm.isa import Isa
 from optc.backends.tvm.kernels.experts.spans import (
+    ExpertShape,
     check_experts,
     emit_expert_tiles,
     expert_rows,
-    of_all_experts,
 )
 from optc.backends.tvm.kernels.matmul.matmul_float import FloatMatmul, float_work
 from optc.backends.tvm.kernels.matmul.tiles import Operand, argument, building
 
 
 @dataclass(frozen=True)
-class FloatExperts(FloatMatmul):
-    """Shape and weight type of one expert, and how many there are.
-
-    Attributes:
-        experts: E.
-        chosen: k, experts of a token.
-        spread: Each of them gets the same row of activations.
-    """
-
-    experts: int = 1
-    chosen: int = 1
-    spread: bool = False
+class FloatExperts(ExpertShape, FloatMatmul):
+    """Shape and weight format of one expert, and how many there are."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -39,12 +29,12 @@ class FloatExperts(FloatMatmul):
     @property
     def weights(self) -> dict[str, Operand]:
         """Shape and type of the packed operands, in the kernel's order."""
-        return of_all_experts(super().weights, self.experts, self.n)
+        return self.of_all(super().weights, self.n)
 
     @property
     def name(self) -> str:
         """Name of the function, distinct for each config."""
-        return f"experts_{self.chosen}of{self.experts}{'_spread' * self.spread}_{super().name}"
+        return self.name_of(super().name)
 
 
 def float_experts(config: FloatExperts, isa: Isa) -> Any:

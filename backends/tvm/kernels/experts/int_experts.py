@@ -9,10 +9,10 @@ from tvm.tirx.script.builder import ir as tir
 
 from optc.backends.tvm.isa import Isa
 from optc.backends.tvm.kernels.experts.spans import (
+    ExpertShape,
     check_experts,
     emit_expert_tiles,
     expert_rows,
-    of_all_experts,
 )
 from optc.backends.tvm.kernels.matmul.activations import quantized_rows
 from optc.backends.tvm.kernels.matmul.int_tiles import int_work
@@ -26,18 +26,8 @@ MANY_BLOCKS = 2
 
 
 @dataclass(frozen=True)
-class IntExperts(IntMatmul):
-    """Shape and weight format of one expert, and how many there are.
-
-    Attributes:
-        experts: E.
-        chosen: k, experts of a token.
-        spread: Each of them gets the same row of activations.
-    """
-
-    experts: int = 1
-    chosen: int = 1
-    spread: bool = False
+class IntExperts(ExpertShape, IntMatmul):
+    """Shape and weight format of one expert, and how many there are."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -50,12 +40,12 @@ class IntExperts(IntMatmul):
     @property
     def weights(self) -> dict[str, Operand]:
         """Shape and type of the packed operands, in the kernel's order."""
-        return of_all_experts(super().weights, self.experts, self.n)
+        return self.of_all(super().weights, self.n)
 
     @property
     def name(self) -> str:
         """Name of the function, distinct for each config but for its schedule."""
-        return f"experts_{self.chosen}of{self.experts}{'_spread' * self.spread}_{super().name}"
+        return self.name_of(super().name)
 
 
 def int_experts(config: IntExperts, isa: Isa) -> Any:

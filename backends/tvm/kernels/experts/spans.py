@@ -65,6 +65,36 @@ def check_experts(experts: int, chosen: int, where: str) -> None:
         )
 
 
+@dataclass(frozen=True)
+class ExpertShape:
+    """What the matmul of one expert needs to be that of many.
+
+    Attributes:
+        experts: E.
+        chosen: k, experts of a token.
+        spread: Each of them gets the same row of activations.
+    """
+
+    experts: int = 1
+    chosen: int = 1
+    spread: bool = False
+
+    def of_all(self, weights: Mapping[str, Operand], n: int) -> dict[str, Operand]:
+        """The packed operands of all experts, from those of one with N channels: block by block,
+        each expert's N rounded up to whole blocks, its bias too."""
+        operands = {
+            name: ((shape[0] * self.experts, *shape[1:]), dtype)
+            for name, (shape, dtype) in weights.items()
+        }
+        if "bias" in operands:
+            operands["bias"] = ((self.experts * round_up(n, BLOCK),), "float32")
+        return operands
+
+    def name_of(self, one: str) -> str:
+        """The function's name, from that of one expert's."""
+        return f"experts_{self.chosen}of{self.experts}{'_spread' * self.spread}_{one}"
+
+
 def expert_rows(rows: Any, chosen: int, spread: bool) -> ExpertRows:
     """Declare the plan as the next arguments."""
     return ExpertRows(
@@ -74,17 +104,6 @@ def expert_rows(rows: Any, chosen: int, spread: bool) -> ExpertRows:
         chosen,
         spread,
     )
-
-
-def of_all_experts(weights: Mapping[str, Operand], experts: int, n: int) -> dict[str, Operand]:
-    """The packed operands of all experts, from those of one with N channels: block by block, each
-    expert's N rounded up to whole blocks, its bias too."""
-    operands = {
-        name: ((shape[0] * experts, *shape[1:]), dtype) for name, (shape, dtype) in weights.items()
-    }
-    if "bias" in operands:
-        operands["bias"] = ((experts * round_up(n, BLOCK),), "float32")
-    return operands
 
 
 def emit_expert_tiles(work: Work, plan: ExpertRows) -> None:
