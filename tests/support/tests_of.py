@@ -165,12 +165,86 @@ TESTED_ELSEWHERE: dict[str, tuple[str, ...]] = {
     "optc/report/sections/subject.py": ("tests/report/test_artifact_page.py",),
     "optc/report/components.py": ("tests/report/test_artifact_page.py",),
     "optc/report/charts/axes.py": ("tests/report/charts/test_histogram.py",),
+    "backends/tvm/kernels/experts/spans.py": (
+        "tests/backends/tvm/kernels/experts/test_int_experts.py",
+        "tests/backends/tvm/kernels/experts/test_float_experts.py",
+    ),
+    "backends/tvm/kernels/matmul/bf16_rows.py": (
+        "tests/backends/tvm/kernels/experts/test_float_experts.py",
+        "tests/backends/tvm/kernels/matmul/test_matmul_float.py",
+    ),
+    "backends/tvm/kernels/matmul/rooms.py": (
+        "tests/backends/tvm/kernels/experts/test_int_experts.py",
+        "tests/backends/tvm/kernels/matmul/test_matmul_two_level.py",
+    ),
+    "backends/tvm/lowering/quantized_operands.py": (
+        "tests/backends/tvm/lowering/test_lower_experts.py",
+        "tests/backends/tvm/lowering/test_walk.py",
+    ),
+    "optc/artifact/trust/names.py": ("tests/artifact/trust/test_sign.py",),
+    "optc/artifact/trust/provenance.py": ("tests/artifact/trust/test_texts.py",),
+    "optc/artifact/trust/purl.py": ("tests/artifact/trust/test_texts.py",),
+    "optc/artifact/trust/sbom.py": ("tests/artifact/trust/test_texts.py",),
+    "optc/cache_folder.py": ("tests/runtime/speculative/planning/test_costs_cache.py",),
+    "optc/cli/artifact_path.py": ("tests/cli/commands/store/test_store.py",),
+    "optc/cli/commands/families.py": ("tests/cli/commands/test_lists.py",),
+    "optc/cli/commands/judging/diff_tables.py": ("tests/cli/commands/judging/test_diff.py",),
+    "optc/driver/drafts/build_all.py": ("tests/driver/drafts/test_eagle.py",),
+    "optc/importer/conversion/parameters.py": (
+        "tests/importer/gguf/test_parameters.py",
+        "tests/importer/conversion/test_checkpoint.py",
+    ),
+    "optc/importer/conversion/reordered.py": (
+        "tests/importer/conversion/test_views.py",
+        "tests/importer/conversion/test_given.py",
+    ),
+    "optc/importer/conversion/row_views.py": ("tests/importer/gguf/test_parameters.py",),
+    "optc/importer/conversion/tensor.py": ("tests/importer/conversion/test_views.py",),
+    "optc/importer/gguf/config.py": ("tests/importer/gguf/test_folder.py",),
+    "optc/importer/gguf/file.py": (
+        "tests/importer/gguf/test_folder.py",
+        "tests/importer/gguf/test_tensor.py",
+    ),
+    "optc/importer/gguf/grids.py": ("tests/importer/gguf/test_tensor.py",),
+    "optc/ir/functions/dense_attention.py": ("tests/ir/test_functions.py",),
+    "optc/ir/functions/experts.py": ("tests/ir/test_expert_functions.py",),
+    "optc/ir/functions/router.py": ("tests/ir/test_expert_functions.py",),
+    "optc/judging/differences/compare.py": (
+        "tests/cli/commands/judging/test_diff.py",
+        "tests/judging/differences/test_figures.py",
+    ),
+    "optc/judging/differences/subject.py": (
+        "tests/judging/differences/test_figures.py",
+        "tests/judging/differences/test_facts.py",
+    ),
+    "backends/tensorrt/legalize/mask.py": ("tests/backends/tensorrt/test_legalize.py",),
+    "backends/tensorrt/legalize/scores.py": ("tests/backends/tensorrt/test_legalize.py",),
     "optc/bench/profiled.py": ("tests/cli/commands/test_report.py",),
     "benchmarks/soak/__main__.py": ("tests/benchmarks/test_soak.py",),
     "benchmarks/soak/draws.py": ("tests/benchmarks/test_soak.py",),
     "benchmarks/soak/memory.py": ("tests/benchmarks/test_soak.py",),
     "benchmarks/soak/traffic.py": ("tests/benchmarks/test_soak.py",),
     "benchmarks/inputs/shards.py": ("tests/benchmarks/inputs/test_grow_model.py",),
+}
+
+#: The same for all modules of a folder.
+FOLDERS_TESTED_ELSEWHERE: dict[str, tuple[str, ...]] = {
+    "optc/cli/commands/store": ("tests/cli/commands/store/test_store.py",),
+    "optc/cli/judged": (
+        "tests/cli/commands/judging/test_bench_conditions.py",
+        "tests/cli/commands/judging/test_diff.py",
+    ),
+    "optc/importer/quantized": (
+        "tests/importer/quantized/test_packed_integers.py",
+        "tests/importer/quantized/test_float_weights.py",
+        "tests/importer/quantized/test_settings.py",
+    ),
+    "optc/store/oci": ("tests/store/oci/test_transfer.py",),
+    "passes/canonicalize/probing": ("tests/passes/canonicalize/test_probe_heads.py",),
+    "passes/canonicalize/spelled": (
+        "tests/passes/canonicalize/spelled/test_find_spelled.py",
+        "tests/passes/canonicalize/spelled/test_pattern.py",
+    ),
 }
 
 #: Tests of all modules of a folder together.
@@ -188,9 +262,10 @@ def tests_of(root: Path, module: str) -> list[str]:
     """Test files of a module; none if nothing tests it."""
     mirrored = mirrored_test(module)
     own = [mirrored] if (root / mirrored).exists() else []
-    if not own and module not in TESTED_ELSEWHERE:
+    folder = str(PurePath(module).parent)
+    elsewhere = TESTED_ELSEWHERE.get(module, FOLDERS_TESTED_ELSEWHERE.get(folder, ()))
+    if not own and not elsewhere:
         return []
-    elsewhere = TESTED_ELSEWHERE.get(module, ())
     together = TESTED_TOGETHER.get(PurePath(module).parts[0], ())
     return own + [test for test in (*elsewhere, *together) if test != mirrored]
 
