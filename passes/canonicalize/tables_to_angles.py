@@ -12,6 +12,7 @@ import onnx_ir as ir
 from optc.ir.emit import Emitter
 from optc.ir.functions import is_op
 from optc.ir.graph import constant, constant_ints, remove_unused
+from optc.ir.weights import LazyWeight
 from optc.passes.canonicalize.dataflow import dims, operand, producer, rank, substitute
 from optc.pipeline.base import Pass, PassReport
 
@@ -37,10 +38,10 @@ class TablesToAngles(Pass):
         report = PassReport()
         for node in list(model.graph):
             positions = _positions(node)
-            table = constant(node.inputs[0]) if positions is not None else None
-            if positions is None or table is None or len(table.shape) != 2:
+            table = _table(node) if positions is not None else None
+            if positions is None or table is None:
                 continue
-            found = _frequencies(table.numpy().astype(np.float64))
+            found = _frequencies(table)
             if found is not None:
                 _replace(model.graph, node, positions, *found)
                 report.add("table")
@@ -60,6 +61,14 @@ def _positions(node: ir.Node) -> ir.Value | None:
     else:
         return None
     return chosen if chosen.is_graph_input() and rank(chosen) == 2 else None
+
+
+def _table(node: ir.Node) -> Float64 | None:
+    """``node``'s computed table [P, 2r]. A weight is none: it is learned, and stays unread here."""
+    table = constant(node.inputs[0])
+    if table is None or isinstance(table, LazyWeight) or len(table.shape) != 2:
+        return None
+    return table.numpy().astype(np.float64)
 
 
 def _frequencies(table: Float64) -> tuple[Float64, bool] | None:
