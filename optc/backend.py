@@ -229,6 +229,8 @@ class StoredTensor:
         path: The file, which the artifact's manifest lists.
         offset: Its first byte in the file.
         bytes: How many it takes.
+        sha256: Of its bytes in hex, where ``path`` is a list that states it; empty where the bytes
+            themselves lie there.
     """
 
     name: str
@@ -237,6 +239,7 @@ class StoredTensor:
     path: Path
     offset: int
     bytes: int
+    sha256: str = ""
 
 
 @runtime_checkable

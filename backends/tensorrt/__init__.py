@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from optc.artifact import EngineEntry
     from optc.artifact.files import EngineFiles
-    from optc.backend import BuildOptions, EngineBuild, Support
+    from optc.backend import BuildOptions, EngineBuild, StoredTensor, Support
     from optc.executable.executable import EngineSpec, Executable
     from optc.machine import Machine
     from optc.roofline.estimate import EngineEstimate
@@ -83,6 +83,12 @@ class TensorRTBackend:
         from optc.backends.tensorrt.engine_data import check_files, read_data
 
         check_files(read_data(engine.data), files)
+
+    def stored_tensors(self, engine: EngineEntry, files: EngineFiles) -> list[StoredTensor]:
+        """The weights by the list that a build leaves (`optc.backends.tensorrt.tensor_list`)."""
+        from optc.backends.tensorrt.tensor_list import TENSORS_FILE, read_tensors
+
+        return read_tensors(TENSORS_FILE in engine.files, files)
 
     def can_load(self, engine: EngineEntry, machine: Machine) -> str:
         """Empty if the machine's first GPU is one of the engine's, and the release of TensorRT is

@@ -23,7 +23,8 @@ from optc.backends.tensorrt.limits import Limits, slot_length
 from optc.backends.tensorrt.profiles import limits_of, profiles_for
 from optc.backends.tensorrt.report import Expected, describe, findings
 from optc.backends.tensorrt.sparsity import pruned_weights
-from optc.errors import UnavailableError
+from optc.backends.tensorrt.tensor_list import TENSORS_FILE, write_tensors
+from optc.errors import OptcError, UnavailableError
 from optc.executable.executable import EngineSpec
 from optc.ir.graph import is_constant
 from optc.target import Target
@@ -58,6 +59,7 @@ def build_engine(
         if options.scratch is not None and legalized.portable is not model:
             (folder / "portable").mkdir()
             portable = save(legalized.portable, folder / "portable")
+        write_tensors(graph, workdir)
         saved_at = time.perf_counter()
         sparse = pruned_weights(model)
         request = BuildJob(
@@ -68,7 +70,8 @@ def build_engine(
             profiles=profiles_for(model.graph.inputs, limits),
             sparse=bool(sparse),
         )
-        built = run_builder(request, max_bytes=options.max_ram_bytes)
+        with _removing(workdir / TENSORS_FILE):
+            built = run_builder(request, max_bytes=options.max_ram_bytes)
         expected = _expected(model)
         described = _describe(Path(request.table).read_text("utf-8"), limits, expected)
     report = _report(legalized, built, described) | {
@@ -78,7 +81,7 @@ def build_engine(
         "build_seconds": time.perf_counter() - started,
     }
     return EngineBuild(
-        files=(ENGINE_FILE,),
+        files=(ENGINE_FILE, TENSORS_FILE),
         spec=engine_spec(model, legalized, options),
         requires={built["package"]: built["version"]},
         backend_data=_backend_data(model, legalized, built, limits, length, described),
@@ -98,6 +101,16 @@ def _scratch(options: BuildOptions) -> Iterator[Path]:
         return
     with tempfile.TemporaryDirectory(prefix="optc-tensorrt-") as folder:
         yield Path(folder)
+
+
+@contextmanager
+def _removing(path: Path) -> Iterator[None]:
+    """A file does not outlive a failure."""
+    try:
+        yield
+    except OptcError:
+        path.unlink(missing_ok=True)
+        raise
 
 
 def save(model: ir.Model, folder: Path) -> Path:

@@ -115,7 +115,7 @@ def _described(artifact: Artifact, tensors: list[StoredTensor]) -> dict[str, Map
 
 
 def _sha256(tensor: StoredTensor) -> str:
-    return range_digest(tensor.path, tensor.offset, tensor.bytes)
+    return tensor.sha256 or range_digest(tensor.path, tensor.offset, tensor.bytes)
 
 
 def range_digest(path: Path, offset: int, length: int) -> str:
