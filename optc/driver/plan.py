@@ -18,7 +18,7 @@ from optc.driver.predictions.artifact_size import artifact_bytes
 from optc.driver.predictions.compile_time import compile_seconds
 from optc.driver.predictions.engine_plan import EnginePlan, engine_plan
 from optc.driver.predictions.paces import assumed_paces, measured_paces
-from optc.driver.recipes.recipe_options import resolve_recipe
+from optc.driver.recipes.recipe_options import resolve_recipe, with_local_files
 from optc.forms.find import form_type
 from optc.forms.ragged import RaggedStep
 from optc.importer.hub import local_model
@@ -119,7 +119,8 @@ def plan(
     if recipe is not None:
         changes["recipe"] = recipe
     asked = with_changes(CompileOptions(), changes, PLANNED)
-    source = model_folder(local_model(model, code=asked.allow_remote_code))
+    source = model_folder(local_model(model, code=asked.allow_remote_code, progress=progress))
+    asked = with_local_files(asked, progress)
     whole, draft_recipe, warnings = resolve_recipe(source, asked)
     requests = _requests(backends, whole.backend)
     # all backends are as many compiles; those that are named are one, with one graph

@@ -8,7 +8,7 @@ downloaded; never pickles, and Python code only where it may run.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -67,6 +67,24 @@ class HubModel:
                 f"the model has no {CONFIG_FILE}",
                 where=str(self),
                 hint="optc imports models of transformers' format",
+            )
+        return Path(folder)
+
+    def fetch_files(self, names: Collection[str], progress: Progress = no_progress) -> Path:
+        """The snapshot in the cache, with those of the files ``names`` that the Hub has.
+
+        Raises:
+            InputError, UnavailableError: As `fetch_small`.
+        """
+        from huggingface_hub import snapshot_download
+
+        progress(f"download {self}", 0, 0)
+        with self._errors():
+            folder = snapshot_download(
+                self.repo,
+                revision=self.revision,
+                allow_patterns=list(names),
+                tqdm_class=_silent(),
             )
         return Path(folder)
 
@@ -151,7 +169,7 @@ def hub_model(given: str | Path, *, code: bool = False) -> HubModel | None:
     return HubModel(found["repo"], found["revision"] or "main", code)
 
 
-def local_model(given: str | Path, *, code: bool = False) -> Path:
+def local_model(given: str | Path, *, code: bool = False, progress: Progress = no_progress) -> Path:
     """The folder of a model, downloaded with its weights where ``given`` names one of the Hub.
 
     Raises:
@@ -161,8 +179,21 @@ def local_model(given: str | Path, *, code: bool = False) -> Path:
     if model is None:
         return Path(given)
     folder = model.fetch_small()
-    model.fetch_weights(folder)
+    model.fetch_weights(folder, progress)
     return folder
+
+
+def local_files(
+    given: Path | None, names: Collection[str], progress: Progress = no_progress
+) -> Path | None:
+    """The folder of what belongs to a model, such as heads that draft for it; downloaded where
+    ``given`` names a repository of the Hub. None stays None.
+
+    Raises:
+        InputError, UnavailableError: As `HubModel.fetch_small`.
+    """
+    named = None if given is None else hub_model(given)
+    return given if named is None else named.fetch_files(names, progress)
 
 
 def _silent() -> type[tqdm]:

@@ -19,6 +19,8 @@ from optc.ir.quantized_rows import QuantizedTile
 STATE_FILE = "training.json"
 WEIGHTS_FILE = "model.safetensors"
 CODES_FILE = "codes.safetensors"
+#: All that a training may leave.
+FILES = (STATE_FILE, WEIGHTS_FILE, CODES_FILE)
 HINT = "give a folder that optc distill or optc qat wrote"
 #: Parts of a tile by the suffix of their names, and the types that they may have.
 PARTS = {

@@ -21,6 +21,9 @@ HELD_OUT_WINDOWS = 16
 HELD_OUT_SHARE = 1 / 20
 
 
+_TOKENIZER = "tokenizer.json"
+
+
 @dataclass(frozen=True)
 class Pool:
     """Tokens to train on, and windows [W, S] to judge on."""
@@ -62,6 +65,20 @@ class Windows:
         return self._stream[at : at + self._length]
 
 
+def check_tokenizer(folder: Path) -> None:
+    """Check that a model has what reads a text.
+
+    Raises:
+        InputError: It has no tokenizer.json.
+    """
+    if not (folder / _TOKENIZER).is_file():
+        raise InputError(
+            "no tokenizer.json to read a text with",
+            where=str(folder),
+            hint="give a model with a tokenizer",
+        )
+
+
 def read_pool(
     folder: Path,
     config: dict[str, Any],
@@ -81,9 +98,8 @@ def read_pool(
     Raises:
         InputError: No tokenizer, an unusable text, or one too short for windows.
     """
-    tokenizer = folder / "tokenizer.json"
-    if not tokenizer.is_file():
-        raise InputError("no tokenizer.json to read a text with", where=str(folder))
+    check_tokenizer(folder)
+    tokenizer = folder / _TOKENIZER
     frame = (_first(config.get("bos_token_id")), _first(config.get("eos_token_id")))
 
     def tokens(paths: Iterable[Path]) -> Int32:

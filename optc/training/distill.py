@@ -7,6 +7,7 @@ from pathlib import Path
 
 import torch
 
+from optc.importer.hub import local_model
 from optc.options.training_options import DistillOptions
 from optc.progress import Progress, no_progress
 from optc.training.executor import DenseExecutor
@@ -25,7 +26,7 @@ def distill(
     on where it was when it is begun again with the same options.
 
     Args:
-        model: Folder of the model.
+        model: Folder of the model, or its name on the Hub, as of `optc.compile`.
         asked: Options.
         progress: Told what goes on.
 
@@ -36,15 +37,17 @@ def distill(
     """
     settings = read_settings(asked, hidden_loss=asked.hidden_loss)
     session = begin("distill", Path(model), asked, settings, progress)
+    code = asked.allow_remote_code
+    folder = None  # of the teacher: looked up before the long stages
+    if asked.teacher is not None:
+        folder = local_model(asked.teacher, code=code, progress=progress)
     student = pruned_student(session.source, asked, progress)
     teacher = student.source
-    if asked.teacher is not None:
-        teacher = import_dense(
-            asked.teacher, progress, allow_remote_code=asked.allow_remote_code
-        ).model
+    if folder is not None:
+        teacher = import_dense(folder, progress, allow_remote_code=code).model
     ours = DenseExecutor(student.model)
     _make_trainable(ours, asked)
-    more = {"lora": asked.lora, "teacher": None if asked.teacher is None else str(asked.teacher)}
+    more = {"lora": asked.lora, "teacher": None if folder is None else str(folder)}
     checkpoints = session.checkpoints(student.pipeline, more)
     course, seconds = session.train(student, ours, teacher, checkpoints, "--teacher")
     whole = session.write(student, ours, course, {})

@@ -18,7 +18,7 @@ from optc.ir.tensors import model_tensors
 from optc.options.training_options import TrainingOptions
 from optc.progress import Progress
 from optc.reference.text import digest_text
-from optc.training.batches import Pool, read_pool
+from optc.training.batches import Pool, check_tokenizer, read_pool
 from optc.training.checkpoint import Checkpoints
 from optc.training.device import Place, choose_device, choose_precision
 from optc.training.executor import DenseExecutor
@@ -200,7 +200,9 @@ def begin(
     """A session, after the checks that need no model.
 
     Raises:
-        InputError: No text, a file that is missing, or an output that is taken.
+        InputError: No text, a file that is missing, an output that is taken, or a model that the
+            Hub does not have.
+        UnavailableError: The Hub cannot be reached.
     """
     if not asked.text:
         raise InputError("no text to train on", where="--text", hint="--text FILE, repeated")
@@ -209,12 +211,18 @@ def begin(
     for where, file in files:
         if not file.is_file():
             raise InputError(f"no such file: {file}", where=where)
+    from optc.importer.hub import hub_model
     from optc.importer.model_folder import model_folder, model_name
 
-    source = model_folder(model)
+    named = hub_model(model, code=asked.allow_remote_code)
+    source = model_folder(model if named is None else named.fetch_small())
     name = model_name(source).rsplit("/", 1)[-1]
     output = asked.output or Path("artifacts") / f"{name}-{kind}"
     check_output(output, force=asked.force)
+    if (source / "config.json").is_file():  # what is no model is left to the importer
+        check_tokenizer(source)
+    if named is not None:
+        named.fetch_weights(source, progress)
     return Session(kind, asked, settings, source, output, progress)
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import onnx_ir as ir
 
 from optc.driver.compiling.lowering import CANONICALIZE
-from optc.driver.recipes.recipe_options import resolve_recipe
+from optc.driver.recipes.recipe_options import resolve_recipe, with_local_files
 from optc.driver.recipes.trained import float_weights_place, rounded_weights_place
 from optc.errors import InputError
 from optc.importer import ImportedModel
@@ -149,7 +149,7 @@ def _pipeline(folder: Path, asked: TrainingOptions) -> tuple[Pipeline, list[str]
         calibration_cache=asked.calibration_cache,
         trained=asked.trained,
     )
-    recipe, _, warnings = resolve_recipe(model_folder(folder), options)
+    recipe, _, warnings = resolve_recipe(model_folder(folder), with_local_files(options))
     return recipe.pipeline, warnings
 
 

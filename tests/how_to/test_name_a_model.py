@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from optc.artifact import Artifact
 from tests.cli.conftest import Optc
-from tests.how_to.console import run_page
+from tests.how_to.console import installed, run_page
 from tests.importer.hub_server import hub
 from tests.support.stub import StubBackend
 
@@ -20,5 +21,11 @@ def test_the_page_runs(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    with hub(tiny_model, tmp_path / "cache"):
-        assert run_page("name-a-model", optc, tmp_path, monkeypatch) == 6
+    with hub(tiny_model, tmp_path / "cache", small=tiny_model) as server:
+        monkeypatch.setenv("HF_ENDPOINT", server.url)  # of hf, which is another process
+        monkeypatch.setenv("HF_HOME", str(tmp_path / "home"))
+        programs = {"hf": installed}
+        assert run_page("name-a-model", optc, tmp_path, monkeypatch, programs) == 9
+    assert (tmp_path / "tiny/model.safetensors").is_file()
+    drafted = Artifact.open(tmp_path / "artifacts/drafted")
+    assert [engine.role for engine in drafted.manifest.engines] == ["target", "draft"]

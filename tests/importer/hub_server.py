@@ -1,7 +1,8 @@
 """A local stand-in of the Hugging Face Hub's HTTP API, and settings that make it the Hub.
 
 It serves the files of a folder as the model ``acme/tiny`` (branch ``main``, tag ``v1``), the gated
-model ``acme/gated`` and the private one ``acme/private``, whose token is ``secret``.
+model ``acme/gated`` and the private one ``acme/private``, whose token is ``secret``; and other
+folders by the names that it is told.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -22,20 +23,22 @@ REVISIONS = ("main", "v1", COMMIT)
 
 
 class Hub(ThreadingHTTPServer):
-    """Serves one folder; remembers which files were taken."""
+    """Serves folders; remembers which files were taken."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, others: Mapping[str, Path]) -> None:
         super().__init__(("127.0.0.1", 0), _Handler)
         self.folder = folder
+        self.repos = {"acme/tiny": folder, "acme/private": folder, **others}
         self.taken: list[str] = []
 
     @property
     def url(self) -> str:
         return f"http://127.0.0.1:{self.server_port}"
 
-    def files(self) -> dict[str, bytes]:
-        found = (path for path in sorted(self.folder.rglob("*")) if path.is_file())
-        return {path.relative_to(self.folder).as_posix(): path.read_bytes() for path in found}
+    def files(self, repo: str) -> dict[str, bytes]:
+        folder = self.repos[repo]
+        found = (path for path in sorted(folder.rglob("*")) if path.is_file())
+        return {path.relative_to(folder).as_posix(): path.read_bytes() for path in found}
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -57,9 +60,7 @@ class _Handler(BaseHTTPRequestHandler):
         token = self.headers.get("Authorization", "").removeprefix("Bearer ")
         if repo == "acme/gated":
             self._send(403, b"{}", {"X-Error-Code": "GatedRepo", "X-Error-Message": "gated"})
-        elif repo not in ("acme/tiny", "acme/private") or (
-            repo == "acme/private" and token != TOKEN
-        ):
+        elif repo not in self.server.repos or (repo == "acme/private" and token != TOKEN):
             self._send(401, b"{}", {"X-Error-Code": "RepoNotFound"})
         elif rest[1] not in REVISIONS:
             self._send(404, b"{}", {"X-Error-Code": "RevisionNotFound"})
@@ -67,7 +68,7 @@ class _Handler(BaseHTTPRequestHandler):
             self._serve(repo, rest[0], "/".join(rest[2:]), body)
 
     def _serve(self, repo: str, what: str, name: str, body: bool) -> None:
-        files = self.server.files()
+        files = self.server.files(repo)
         if what == "revision":
             siblings = [{"rfilename": path} for path in files]
             self._json({"id": repo, "sha": COMMIT, "siblings": siblings})
@@ -106,12 +107,12 @@ def _oid(data: bytes) -> str:
 
 
 @contextmanager
-def hub(folder: Path, cache: Path) -> Iterator[Hub]:
+def hub(folder: Path, cache: Path, **others: Path) -> Iterator[Hub]:
     """The stand-in, which is the Hub for huggingface_hub while the block runs, with a cache of its
-    own and no token."""
+    own and no token; ``others`` are folders that it serves as ``acme/NAME``."""
     from huggingface_hub import constants
 
-    server = Hub(folder)
+    server = Hub(folder, {f"acme/{name}": path for name, path in others.items()})
     threading.Thread(target=server.serve_forever, daemon=True).start()
     with pytest.MonkeyPatch.context() as patch:
         template = server.url + "/{repo_id}/resolve/{revision}/{filename}"

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from optc.errors import InputError, OptcError, UnavailableError, UnsupportedError
-from optc.importer.hub import HubModel, hub_model, local_model
+from optc.importer.hub import HubModel, hub_model, local_files, local_model
 from optc.importer.model_folder import model_name
 from tests.importer.hub_server import COMMIT, TOKEN, Hub, hub
 
@@ -77,6 +77,19 @@ def test_an_index_cannot_name_other_places(server: Hub) -> None:
     (server.folder / "model.safetensors.index.json").write_text(json.dumps(index))
     with pytest.raises(InputError, match="is not a safetensors file of this folder"):
         local_model("acme/tiny")
+
+
+def test_files_that_belong_to_a_model(server: Hub, tmp_path: Path) -> None:
+    told: list[str] = []
+    wanted = ("config.json", "model.safetensors", "absent.safetensors")
+    folder = local_files(Path("acme/tiny@v1"), wanted, lambda stage, *_: told.append(stage))
+    assert folder is not None
+    assert sorted(server.taken) == names(folder) == ["config.json", "model.safetensors"]
+    assert told == ["download acme/tiny@v1"]
+    assert local_files(tmp_path, wanted) == tmp_path
+    assert local_files(None, wanted) is None
+    with pytest.raises(InputError, match=r"acme/none: .*no such model on the Hugging Face Hub"):
+        local_files(Path("acme/none"), wanted)
 
 
 @pytest.mark.parametrize(

@@ -20,10 +20,11 @@ from optc.driver.compiling.preflight import (
     check_measurable,
 )
 from optc.driver.compiling.preflight_nodes import check_options
+from optc.driver.compiling.preflight_tokenizer import check_tokenizer
 from optc.driver.drafts.draft_spec import DraftSpec, parse_draft
 from optc.driver.recipes.draft_recipes import DraftCandidate, draft_candidates
 from optc.driver.recipes.kv_types import check_kv_type
-from optc.driver.recipes.recipe_options import check_text, resolve_recipe
+from optc.driver.recipes.recipe_options import check_text, resolve_recipe, with_local_files
 from optc.errors import InputError
 from optc.importer.hub import HubModel, hub_model
 from optc.importer.model_folder import model_folder, model_name
@@ -54,7 +55,8 @@ class ResolvedOptions:
         warnings: What the user should know, one sentence each.
         draft_folder: Of a draft model; None is none.
         candidates: Drafts made of the target, of which there will be one at most.
-        hub: Where ``source`` comes from, if its weights may still have to be downloaded.
+        hub, draft_hub: Where ``source`` and ``draft_folder`` come from, if their weights may still
+            have to be downloaded.
     """
 
     asked: CompileOptions
@@ -69,6 +71,7 @@ class ResolvedOptions:
     draft_folder: Path | None = None
     candidates: tuple[DraftCandidate, ...] = ()
     hub: HubModel | None = None
+    draft_hub: HubModel | None = None
 
     def for_draft(self) -> ResolvedOptions:
         """The same with the recipe of a draft model; its graphs are neither dumped nor kept."""
@@ -89,6 +92,7 @@ def resolve_options(
     """
     named = hub_model(model, code=asked.allow_remote_code)
     source = model_folder(Path(model) if named is None else named.fetch_small())
+    asked = with_local_files(asked, progress)
     whole, loaded, warnings = resolve_recipe(source, asked)
     engines = parse_engines(asked.backend, asked.target, loaded.backend)
     whole, loaded = (for_engines(r, engines, asked.set) for r in (whole, loaded))
@@ -96,7 +100,7 @@ def resolve_options(
     check_additions(whole, engines)
     check_options(whole, engines)
     specs = () if asked.draft is None else parse_draft(str(asked.draft))
-    folder = None if specs or asked.draft is None else Path(asked.draft)
+    folder, draft_hub = (None, None) if specs else _draft_model(asked)
     _check_files(asked, folder)
     _check_choice(specs, engines)
     candidates = draft_candidates(specs, loaded, asked, source, engines)
@@ -108,6 +112,7 @@ def resolve_options(
             raise InputError(
                 f"{asked.self_draft!r} layers", where="--self-draft", hint="a number, or auto"
             )
+    check_tokenizer(source, asked, whole, specs)
     check_config(source, asked.max_context, asked.self_draft)
     if not (asked.no_gates or asked.allow_unmeasured or asked.keep_failed):
         check_measurable(whole, engines)
@@ -124,7 +129,16 @@ def resolve_options(
         draft_folder=folder,
         candidates=candidates,
         hub=named,
+        draft_hub=draft_hub,
     )
+
+
+def _draft_model(asked: CompileOptions) -> tuple[Path | None, HubModel | None]:
+    """Folder of the draft model, and where its weights may have to be downloaded from."""
+    if asked.draft is None:
+        return None, None
+    named = hub_model(asked.draft, code=asked.allow_remote_code)
+    return (Path(asked.draft), None) if named is None else (named.fetch_small(), named)
 
 
 def _check_choice(specs: Sequence[DraftSpec], engines: Sequence[EngineTarget]) -> None:

@@ -24,7 +24,8 @@ _NO_TOKEN = -1
 _MOST_TOKENS = 1 << 31
 #: A text of all that is common: words that no vocabulary has need its unknown token.
 _TRIED = f"a {string.printable}"
-_VOCABULARIES = frozenset({"tokenizer.json", "tokenizer.model", "vocab.json"})
+#: Files that are a vocabulary.
+VOCABULARIES = frozenset({"tokenizer.json", "tokenizer.model", "vocab.json"})
 
 
 def write_tokenizer(
@@ -52,7 +53,7 @@ def write_tokenizer(
         UnsupportedError: It has no form that the tokenizers library can run, or it is code of the
             folder's that may not run.
     """
-    if not any(file.name in _VOCABULARIES for file in files):
+    if not any(file.name in VOCABULARIES for file in files):
         return None
     generation = _generation_settings(files)
     tokenizer = _load(source, files, allow_remote_code)

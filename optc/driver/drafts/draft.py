@@ -64,12 +64,15 @@ def import_draft(
     Raises:
         InputError: The folder is no model, its tokenizer or vocabulary is not the target's, or
             what is asked for cannot be made of the target.
+        UnavailableError: The draft's weights cannot be downloaded.
         UnsupportedError: Something in the draft is not recognized.
     """
     source, vocabulary = options.draft_folder, width(target.model.graph.outputs[0])
     if source is None:
         _check_candidates(options, target.reference, tokenizer)
         return None
+    if options.draft_hub is not None:
+        options.draft_hub.fetch_weights(source, options.progress)
     imported = importer.import_model(source, allow_remote_code=options.asked.allow_remote_code)
     _check_tokenizer(imported, writer, tokenizer, options.asked.allow_remote_code)
     own = width(imported.model.graph.outputs[0])

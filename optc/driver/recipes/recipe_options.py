@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from pathlib import Path
 
 from optc.driver.drafts.draft_spec import parse_draft
 from optc.driver.recipes.budget import measured_budget
 from optc.driver.recipes.trained import with_trained
 from optc.errors import InputError
+from optc.importer.hub import local_files
 from optc.options import CompileOptions
+from optc.progress import Progress, no_progress
 from optc.recipe import Recipe, load_recipe
 from optc.recipe_additions import (
     calibrates,
@@ -53,6 +56,24 @@ def resolve_recipe(source: Path, asked: CompileOptions) -> tuple[Recipe, Recipe,
     if asked.trained is not None:
         whole = _with_trained(whole, asked.trained, asked)
     return whole, loaded, warnings
+
+
+def with_local_files(asked: CompileOptions, progress: Progress = no_progress) -> CompileOptions:
+    """The options with folders in the place of names of the Hub, for all that belongs to a model:
+    heads, layers that draft, trained weights.
+
+    Raises:
+        InputError: There is no such folder or repository.
+        UnavailableError: The Hub cannot be reached.
+    """
+    from optc.importer import eagle, heads, trained
+
+    return replace(
+        asked,
+        medusa=local_files(asked.medusa, (heads.CONFIG_FILE, heads.WEIGHTS_FILE), progress),
+        eagle=local_files(asked.eagle, (eagle.CONFIG_FILE, eagle.WEIGHTS_FILE), progress),
+        trained=local_files(asked.trained, trained.FILES, progress),
+    )
 
 
 def check_text(path: Path, where: str) -> None:

@@ -1,0 +1,61 @@
+"""What a model's tokenizer files rule out, before anything is imported."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from optc.driver.compiling.tokenizer import VOCABULARIES
+from optc.driver.drafts.draft_spec import DraftSpec
+from optc.errors import InputError
+from optc.importer.json_file import read_object
+from optc.importer.tokenizer_files import TOKENIZER_FILES
+from optc.options import AUTO, CompileOptions
+from optc.recipe import Recipe
+from optc.recipe_additions import calibrates, trims
+
+#: What passes that calibrate read texts with.
+_FILE = "tokenizer.json"
+
+
+def check_tokenizer(
+    source: Path, asked: CompileOptions, recipe: Recipe, specs: Sequence[DraftSpec]
+) -> None:
+    """Check that a model has a tokenizer where a text is to be read.
+
+    Args:
+        source: The model's folder.
+        asked: What the user said.
+        recipe: The recipe.
+        specs: Drafts that may be made of the model.
+
+    Raises:
+        InputError: It has none, or one of its files is no JSON.
+    """
+    names = {name for name in TOKENIZER_FILES if (source / name).is_file()}
+    if (source / "config.json").is_file():
+        for option, hint in _reading(names, asked, recipe, specs):
+            raise InputError(
+                f"the model has no {_FILE} to read a text with", where=option, hint=hint
+            )
+    for name in sorted(names):
+        if name.endswith(".json"):
+            read_object(source / name, finite=False)
+
+
+def _reading(
+    names: set[str], asked: CompileOptions, recipe: Recipe, specs: Sequence[DraftSpec]
+) -> Iterator[tuple[str, str]]:
+    """Each option that reads a text which cannot be read, and what to do."""
+    if asked.calibration is not None and calibrates(recipe) and _FILE not in names:
+        yield "--calibration", "leave it out; random token ids are taken then"
+    if names & VOCABULARIES:
+        return
+    if asked.eval_text is not None and (not asked.no_gates or asked.bisect):
+        yield "--eval-text", "leave it out; random token ids are scored then"
+    if trims(recipe):
+        yield "pass vocab-trim", "leave the pass out"
+    if asked.self_draft == AUTO:
+        yield "--self-draft auto", "give the number of layers"
+    if len(specs) > 1:
+        yield "--draft self:auto", f"name one: --draft {specs[0].text}"

@@ -1,0 +1,79 @@
+"""What a model without a tokenizer, or with a damaged one, rules out before it is imported."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from optc import importer
+from optc.driver.compiling.preflight_tokenizer import check_tokenizer
+from optc.options import CompileOptions
+from optc.recipe import load_recipe
+from tests.cli.conftest import Optc, optc, stub
+from tests.support.stub import StubBackend
+
+__all__ = ["optc", "stub"]
+
+
+@pytest.fixture
+def bare(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder of a model without tokenizer and weights, which must not be imported."""
+
+    def import_model(source: Path, *, allow_remote_code: bool = False) -> None:
+        raise AssertionError(f"{source} is imported")
+
+    monkeypatch.setattr(importer, "import_model", import_model)
+    folder = tmp_path / "bare"
+    folder.mkdir()
+    (folder / "config.json").write_text('{"model_type": "llama"}')
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (("--eval-text", "TEXT"), "--eval-text: the model has no tokenizer.json to read a text"),
+        (("--recipe", "int8-gptq", "--calibration", "TEXT"), "--calibration: the model has no"),
+        (("--recipe", "vocab-trim-int4", "--calibration", "TEXT"), "has no tokenizer.json"),
+        (("--self-draft", "auto"), "--self-draft auto: the model has no tokenizer.json"),
+        (("--draft", "self:auto"), "--draft self:auto: the model has no tokenizer.json"),
+    ],
+)
+def test_a_model_without_a_tokenizer(
+    optc: Optc,
+    stub: StubBackend,
+    bare: Path,
+    tmp_path: Path,
+    options: tuple[str, ...],
+    message: str,
+) -> None:
+    text = tmp_path / "text.txt"
+    text.write_text("a b c")
+    words = [str(text) if word == "TEXT" else word for word in options]
+    done = optc("compile", bare, *words, "-o", tmp_path / "out")
+    assert done.code == 2
+    assert message in done.err
+    assert not (tmp_path / "out").exists()
+
+
+def test_what_reads_no_text_needs_none(bare: Path) -> None:
+    text = bare / "text.txt"
+    asked = CompileOptions(no_gates=True, eval_text=text, calibration=text, self_draft=1)
+    check_tokenizer(bare, asked, load_recipe("fp32"), ())
+    check_tokenizer(bare / "absent", CompileOptions(eval_text=text), load_recipe("fp32"), ())
+
+
+def test_a_damaged_tokenizer(optc: Optc, stub: StubBackend, bare: Path, tmp_path: Path) -> None:
+    (bare / "tokenizer.json").write_text("{")
+    done = optc("compile", bare, "-o", tmp_path / "out")
+    assert done.code == 2
+    assert "tokenizer.json: " in done.err
+
+
+def test_training(optc: Optc, bare: Path, tmp_path: Path) -> None:
+    text = tmp_path / "text.txt"
+    text.write_text("a b c")
+    done = optc("distill", bare, "--text", text, "-o", tmp_path / "out")
+    assert done.code == 2
+    assert "no tokenizer.json to read a text with (give a model with a tokenizer)" in done.err
