@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,8 @@ from tests.how_to.console import run_page
 
 
 def test_the_page_runs(optc: Optc, long_talker: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert run_page("chat", optc, long_talker, monkeypatch) == 6
+    monkeypatch.setattr("sys.stdin", io.StringIO("What is a heap?\n/exit\n"))
+    assert run_page("chat", optc, long_talker, monkeypatch, {}) == 7
 
 
 def test_the_page_lists_the_commands() -> None:

@@ -6,11 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.artifact.trust.keys import write_keys
 from tests.cli.conftest import Optc
-from tests.how_to.console import run_page
+from tests.how_to.console import installed, run_page
 
 
 def test_the_page_runs(optc: Optc, long_talker: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    write_keys(long_talker)
-    assert run_page("sign-and-trace", optc, long_talker, monkeypatch) == 5
+    pytest.importorskip("cryptography")
+    programs = {"openssl": installed, "model_signing": installed}
+    assert run_page("sign-and-trace", optc, long_talker, monkeypatch, programs) == 8
+    assert (long_talker / "key.pem").stat().st_mode & 0o77 == 0
