@@ -123,6 +123,26 @@ def test_the_workflow_is_one() -> None:
         assert set(step) <= {"name", "run", "uses", "with", "if"}
 
 
+def schema_errors(workflow: Path) -> str:
+    """What the schema of GitHub's workflows finds wrong, by a reader of YAML 1.2; empty is none."""
+    pytest.importorskip("check_jsonschema")
+    command = (sys.executable, "-m", "check_jsonschema", "--builtin-schema")
+    done = subprocess.run(
+        [*command, "vendor.github-workflows", workflow], capture_output=True, text=True, check=False
+    )
+    return "" if done.returncode == 0 else done.stdout + done.stderr
+
+
+def test_the_schema_of_workflows_takes_it(tmp_path: Path) -> None:
+    assert schema_errors(FILE) == ""
+    bad = tmp_path / "bad.yml"
+    text = FILE.read_text(encoding="utf-8").replace("runs-on", "run-on").replace("cron:", "crone:")
+    bad.write_text(text)
+    found = schema_errors(bad)
+    assert "'runs-on' is a required property" in found
+    assert "'cron' is a required property" in found
+
+
 def test_a_good_artifact_is_signed_and_kept(
     runner: Runner, fake_gates: dict[str, float | None]
 ) -> None:
