@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import chain
 
 from optc.artifact.jsonio import Fields
 from optc.executable.adapter_spec import AdapterModule, AdapterPart, AdapterSpec
 from optc.executable.executable import KV_TYPES, EngineSpec, KVGroup, LayerKV
 from optc.executable.kv_layout import KVLayout
+from optc.executable.row_ranges import Range
 
 #: Most KV heads of a layer, and most elements of a head: far above any model's, and low enough that
 #: the bytes of a token in a layer (at most 2 * 4 * 2**32) stay far within int64.
@@ -91,8 +93,26 @@ def _adapters(f: Fields) -> AdapterSpec:
 
 def _module(f: Fields) -> AdapterModule:
     n = f.count("n", 1)
-    parts = []
-    for part in f.children("parts"):
-        start = part.count("start", 0, n - 1)
-        parts.append(AdapterPart(part.get("name", str), start, part.count("stop", start + 1, n)))
-    return AdapterModule(f.count("k", 1), n, tuple(parts))
+    parts = tuple(_part(part, n) for part in f.children("parts"))
+    return AdapterModule(f.count("k", 1), n, parts)
+
+
+def _part(f: Fields, n: int) -> AdapterPart:
+    start = f.count("start", 0, n - 1)
+    whole = AdapterPart(f.get("name", str), start, f.count("stop", start + 1, n))
+    if not f.optional("of", int):  # as before weights had rows in another order
+        return whole
+    of = f.count("of", 1)
+    ranges = tuple(_range(f, of, one) for one in f.each("ranges", list))
+    if sum(count for _, _, count in ranges) != whole.stop - start:
+        raise f.error("'ranges' are not as many rows as 'start' and 'stop' state")
+    return replace(whole, of=of, ranges=ranges)
+
+
+def _range(f: Fields, of: int, stated: Sequence[object]) -> Range:
+    """Rows of a tensor that has ``of``."""
+    if len(stated) == 3 and all(type(number) is int for number in stated):
+        first, step, count = (number for number in stated if isinstance(number, int))
+        if count > 0 and 0 <= first < of and 0 <= first + (count - 1) * step < of:
+            return first, step, count
+    raise f.error(f"the key 'ranges' holds {stated!r:.80}, which are no rows of {of}")

@@ -7,16 +7,35 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from optc.executable.row_ranges import Range, rows_of
+
 Float32 = npt.NDArray[np.float32]
 
 
 @dataclass(frozen=True)
 class AdapterPart:
-    """Columns ``start:stop`` of a linear layer's result are the source weight ``name``'s rows."""
+    """Columns ``start:stop`` of a linear layer's result are the source weight ``name``'s rows.
+
+    Attributes:
+        of: How many rows the source weight has, where the columns are some of them or all of them
+            in another order, such as the heads of a fused projection; 0 where they are all rows.
+        ranges: Which rows then.
+    """
 
     name: str
     start: int
     stop: int
+    of: int = 0
+    ranges: tuple[Range, ...] = ()
+
+    @property
+    def source_rows(self) -> int:
+        """How many rows the source weight has."""
+        return self.of or self.stop - self.start
+
+    def taken(self, up: Float32) -> Float32:
+        """The rows of ``up`` [`source_rows`, r] that the columns are."""
+        return up[rows_of(self.ranges)] if self.of else up
 
 
 @dataclass(frozen=True)

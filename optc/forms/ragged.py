@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, ClassVar, Self
 
@@ -101,7 +101,12 @@ def _adapters(stated: Mapping[str, Any] | None) -> AdapterSpec | None:
     if stated is None:
         return None
     modules = tuple(
-        AdapterModule(m["k"], m["n"], tuple(AdapterPart(**part) for part in m["parts"]))
+        AdapterModule(m["k"], m["n"], tuple(_part(**part) for part in m["parts"]))
         for m in stated["modules"]
     )
     return AdapterSpec(stated["max"], stated["rank"], modules)
+
+
+def _part(ranges: Sequence[Sequence[int]] = (), **stated: Any) -> AdapterPart:
+    triples = tuple((first, step, count) for first, step, count in ranges)
+    return AdapterPart(**stated, ranges=triples)

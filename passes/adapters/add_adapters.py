@@ -135,7 +135,10 @@ def _layer(node: ir.Node) -> _Layer | None:
 
 def _parts(weight: ir.Value, n: int) -> tuple[AdapterPart, ...]:
     entries = sorted(sources_of(weight, n), key=lambda entry: entry.start)
-    return tuple(AdapterPart(entry.name, entry.start, entry.stop) for entry in entries)
+    return tuple(
+        AdapterPart(entry.tensor or entry.name, entry.start, entry.stop, entry.of, entry.ranges)
+        for entry in entries
+    )
 
 
 def _row_symbol(node: ir.Node) -> str:

@@ -22,6 +22,7 @@ LEAST = EngineSpec(
     adapters=AdapterSpec(1, 1, (AdapterModule(1, 1, (AdapterPart("w", 0, 1),)),)),
 )
 PART = AdapterPart("w", 0, 8)
+TURNED = AdapterPart("v", 8, 16, 12, ((11, -1, 8),))
 FULL = replace(
     toy_spec(),
     tree=True,
@@ -30,7 +31,7 @@ FULL = replace(
     accept_rates=((0.5, 1.0), (0.0,)),
     hidden_size=8,
     features=True,
-    adapters=AdapterSpec(2, 8, (AdapterModule(8, 16, (PART, AdapterPart("v", 8, 16))),)),
+    adapters=AdapterSpec(2, 8, (AdapterModule(8, 16, (PART, TURNED)),)),
 )
 
 
@@ -41,6 +42,32 @@ def parsed(spec: object, **changes: Any) -> Any:
 def test_specs_are_read_back() -> None:
     for spec in (toy_spec(), FULL, LEAST):
         assert parsed(asdict(spec)) == spec
+
+
+def test_adapters_of_older_artifacts_have_whole_tensors() -> None:
+    spec = replace(toy_spec(), adapters=AdapterSpec(2, 8, (AdapterModule(8, 8, (PART,)),)))
+    older = asdict(spec)
+    for key in ("of", "ranges"):
+        del older["adapters"]["modules"][0]["parts"][0][key]
+    assert parsed(older) == spec
+
+
+@pytest.mark.parametrize(
+    ("ranges", "message"),
+    [
+        ([[0, 1, 7]], "'ranges' are not as many rows as 'start' and 'stop' state"),
+        ([[5, 1, 8]], r"'ranges' holds \[5, 1, 8\], which are no rows of 12"),
+        ([[0, -1, 8]], "which are no rows of 12"),
+        ([[0, 1]], "which are no rows of 12"),
+        ([[0, True, 8]], "which are no rows of 12"),
+        ([[0, 1, 0]], "which are no rows of 12"),
+    ],
+)
+def test_rows_that_a_tensor_lacks_are_refused(ranges: Any, message: str) -> None:
+    part = {"name": "w", "start": 0, "stop": 8, "of": 12, "ranges": ranges}
+    adapters = {"max": 1, "rank": 1, "modules": [{"k": 1, "n": 8, "parts": [part]}]}
+    with pytest.raises(ArtifactError, match=message):
+        parsed(asdict(toy_spec()), adapters=adapters)
 
 
 def test_specs_of_older_artifacts_lack_keys() -> None:

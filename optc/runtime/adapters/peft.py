@@ -25,7 +25,6 @@ _TENSOR = re.compile(r"^(?:base_model\.model\.)?(.+)\.lora_([AB])(?:\.[^.]+)?\.w
 #: Options of LoRA that change what is computed, with the values that mean "not used".
 _UNSUPPORTED: dict[str, tuple[object, ...]] = {
     "use_dora": (None, False),
-    "fan_in_fan_out": (None, False),
     "bias": (None, "none"),
     "modules_to_save": (None, []),
     "lora_bias": (None, False),
@@ -136,10 +135,10 @@ def _module(
             continue
         down, up = pairs[name]["A"], pairs[name]["B"]
         own = down.shape[0] if down.ndim == 2 else 0
-        if down.shape != (own, module.k) or up.shape != (part.stop - part.start, own):
+        if down.shape != (own, module.k) or up.shape != (part.source_rows, own):
             raise InputError(
                 f"{name}: lora_A {list(down.shape)} and lora_B {list(up.shape)} do not fit a "
-                f"layer [{part.stop - part.start}, {module.k}]",
+                f"layer [{part.source_rows}, {module.k}]",
                 where=where,
                 hint="the adapter was trained for another model",
             )
@@ -150,7 +149,7 @@ def _module(
                 hint=f"compile with --adapters rank={own}",
             )
         a[:, index * rank : index * rank + own] = down.T
-        b[:own, part.start : part.stop] = up.T * np.float32(_scaling(name, own, config))
+        b[:own, part.start : part.stop] = part.taken(up).T * np.float32(_scaling(name, own, config))
     return ModuleWeights(a, b)
 
 

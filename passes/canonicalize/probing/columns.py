@@ -11,6 +11,7 @@ import onnx_ir as ir
 from optc.ir.functions import DOMAIN, attributes_of, make_node
 from optc.ir.graph import add_initializer, constant, int_initializer
 from optc.ir.linear import Linear, linear_of
+from optc.ir.sources import sources_metadata, taken_rows
 from optc.ir.weights import permute_rows
 from optc.passes.canonicalize.dataflow import dims, emit, insert, last_axis_range, operand, producer
 from optc.passes.canonicalize.probing.evaluate import Unreadable
@@ -70,12 +71,15 @@ def _linear(model: ir.Model, before: ir.Node, linear: Linear, columns: Ints, rol
     name = f"{linear.name}.{role}"
     weight = permute_rows(linear.weight, columns)
     value = add_initializer(model.graph, weight, name)
+    rows, name = linear.weight.rows_shape[0], str(value.name)
+    if taken := taken_rows(linear.initializer, rows, columns, name):
+        value.metadata_props.update(sources_metadata(taken))
     shape = [*dims(linear.x)[:-1], len(columns)]
     result = emit(before, "MatMul", [linear.x, value], linear.output, None, shape)
     bias = constant(linear.bias)
     if bias is not None:
-        taken = _taken(model, bias, columns, f"{name}.bias")
-        result = emit(before, "Add", [result, taken], linear.output, None, shape)
+        own = _taken(model, bias, columns, f"{name}.bias")
+        result = emit(before, "Add", [result, own], linear.output, None, shape)
     return result
 
 

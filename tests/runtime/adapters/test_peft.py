@@ -73,6 +73,34 @@ def test_alpha_is_eight_if_nothing_is_said_as_in_peft(tmp_path: Path) -> None:
     np.testing.assert_array_equal(merged.b[:2, 3:], B.T * np.float32(4))
 
 
+def test_layers_by_input_channel_are_taken(tmp_path: Path) -> None:
+    """Where the base's weight lies the other way round, PEFT's own two matrices do not."""
+    plain = read_peft(saved(tmp_path), SPEC)[0]
+    turned = read_peft(saved(tmp_path, fan_in_fan_out=True), SPEC)[0]
+    assert plain is not None
+    assert turned is not None
+    np.testing.assert_array_equal(plain.b, turned.b)
+
+
+def test_rows_of_a_tensor_in_another_order(tmp_path: Path) -> None:
+    """Two parts of one tensor of four rows, with the columns that each takes."""
+    parts = (
+        AdapterPart("l.k.weight", 0, 2, of=4, ranges=((3, -2, 2),)),
+        AdapterPart("l.k.weight", 2, 3, of=4, ranges=((0, 1, 1),)),
+    )
+    up = RNG.standard_normal((4, 2)).astype(np.float32)
+    tensors = {f"{PREFIX}A.weight": A, f"{PREFIX}B.weight": up}
+    spec = AdapterSpec(1, 16, (AdapterModule(6, 3, parts),))
+    (module,) = read_peft(saved(tmp_path, tensors), spec)
+    assert module is not None
+    np.testing.assert_array_equal(module.a[:, :2], A.T)
+    np.testing.assert_array_equal(module.a[:, 16:18], A.T)
+    np.testing.assert_array_equal(module.b[:2], up[[3, 1, 0]].T * np.float32(4))
+    tensors[f"{PREFIX}B.weight"] = up[:3]
+    with pytest.raises(InputError, match=r"do not fit a layer \[4, 6\]"):
+        read_peft(saved(tmp_path, tensors), spec)
+
+
 def test_the_largest_rank_is_taken(tmp_path: Path) -> None:
     down, up = np.ones((16, 6), np.float32), np.ones((2, 16), np.float32)
     merged = read_peft(saved(tmp_path, {f"{PREFIX}A.weight": down, f"{PREFIX}B.weight": up}), SPEC)
@@ -126,7 +154,6 @@ def test_bfloat16(tmp_path: Path) -> None:
     [
         ({"peft_type": "LOHA"}, "peft_type is 'LOHA'"),
         ({"use_dora": True}, "use_dora=True is not served"),
-        ({"fan_in_fan_out": True}, "fan_in_fan_out=True is not served"),
         ({"lora_bias": True}, "lora_bias=True is not served"),
         ({"use_qalora": True}, "use_qalora=True is not served"),
         ({"alora_invocation_tokens": [1]}, "alora_invocation_tokens=[1] is not served"),
