@@ -40,6 +40,7 @@ STEPS: tuple[Pass, ...] = (
     ProbeHeads(),
     FindAttention(),
     FoldHeads(),
+    ProbeHeads(),
     SlicesToSplit(),
 )
 

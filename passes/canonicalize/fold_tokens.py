@@ -8,12 +8,14 @@ from typing import ClassVar
 import onnx_ir as ir
 
 from optc.ir.functions import DOMAIN, is_op
-from optc.ir.graph import constant, constant_ints, int_initializer, remove_unused
+from optc.ir.graph import constant, constant_ints, int_initializer, is_constant, remove_unused
 from optc.passes.canonicalize.dataflow import (
     dims,
+    emit,
     insert,
     miss,
     operand,
+    producer,
     rank,
     substitute,
 )
@@ -46,6 +48,7 @@ class FoldTokens(Pass):
     2. Element-wise operators, ``MatMul`` and operators over the last axis work on [B, S, D], axis
        -1; so do those of our own and what they make of tokens, as [B*S, k, N] of k experts.
     3. A ``Reshape`` of [B*S, N] to [B, S, N] falls away; one to more axes reads [B, S, N].
+    4. Rows of a table that are looked up by [B*S] indices, made of [B, S], are [B, S, D].
     Operators that do anything else keep reading [B*S, D].
     """
 
@@ -57,6 +60,8 @@ class FoldTokens(Pass):
         unfolded: Unfolded = {}
         for node in list(model.graph):
             source = _flattened(node)
+            if is_op(node, "Gather") and _unfold_lookup(node, unfolded):
+                continue
             if source is not None:
                 unfolded[node.outputs[0]] = source
             elif any(value in unfolded for value in node.inputs if value is not None):
@@ -102,6 +107,21 @@ def _unfold(graph: ir.Graph, node: ir.Node, unfolded: Unfolded, report: PassRepo
         new.type, new.shape = old.type, ir.Shape([*lead, *dims(old)[1:]])
         unfolded[old] = new
     insert(node, copy)
+
+
+def _unfold_lookup(node: ir.Node, unfolded: Unfolded) -> bool:
+    """Case 4; whether it is one."""
+    table, index = operand(node, 0), operand(node, 1)
+    flat = rank(index) == 1 and rank(table) == 2 and is_constant(table)
+    while flat and rank(index) == 1 and (before := producer(index, "Reshape")) is not None:
+        index = operand(before, 0)
+    if not flat or rank(index) != 2 or node.attributes.get_int("axis", 0) != 0:
+        return False
+    if all(isinstance(size, int) for size in dims(index)):
+        return False
+    result, shape = node.outputs[0], [*dims(index), dims(table)[1]]
+    unfolded[result] = emit(node, "Gather", [table, index], result, {"axis": 0}, shape)
+    return True
 
 
 def _changes(graph: ir.Graph, node: ir.Node) -> tuple[list[ir.Attr], list[ir.Value | None]] | None:

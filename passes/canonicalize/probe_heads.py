@@ -51,6 +51,9 @@ class ProbeHeads(Pass):
        dimensions that q and k have in common goes into the rows of their weights.
     3. A factor a token on heads -> the same on [B, S, heads * size].
     Operands that are no more than split into heads are left alone.
+
+    Attention that was spelled out is found behind this step, with operands [B, S, heads * size]:
+    the step runs once more, and reads those that are still made through an axis of heads.
     """
 
     name: ClassVar[str] = "probe-heads"
@@ -61,8 +64,7 @@ class ProbeHeads(Pass):
         work = _Work(model, dependence(model.graph), model.graph[0])
         for node in list(model.graph):
             if is_op(node, "Attention", domain=DOMAIN) or is_op(node, "Attention"):
-                if rank(node.inputs[0]) == 4:
-                    _attention(work, node, report)
+                _attention(work, node, report)
             elif is_op(node, "RotaryEmbedding") or is_op(node, "HeadRMSNorm", domain=DOMAIN):
                 heads = node.attributes.get_int("num_heads", 0)
                 if heads and rank(node.inputs[0]) == 3:
@@ -112,7 +114,7 @@ def _attention(work: _Work, node: ir.Node, report: PassReport) -> None:
     """q and k together, then v."""
     for group, roles in (((0, 1), "qk"), ((2,), "v")):
         values = [operand(node, index) for index in group]
-        parts = [_part(work, value) for value in values]
+        parts = [_attention_part(work, node, index) for index in group]
         if all(part.is_plain for part in parts):
             continue
         try:
@@ -129,8 +131,23 @@ def _attention(work: _Work, node: ir.Node, report: PassReport) -> None:
         for index, value, part in zip(group, folded, parts, strict=True):
             if part.heads is None:
                 raise RuntimeError("a region without heads was read")
-            node.replace_input_with(index, split(node, value, part.heads))
+            whole = rank(values[0]) == 4
+            node.replace_input_with(index, split(node, value, part.heads) if whole else value)
         report.add("rotary" if any(r.turn for r in read) else "columns", len(group))
+
+
+def _attention_part(work: _Work, node: ir.Node, index: int) -> _Part:
+    """Operand ``index`` of attention."""
+    value = operand(node, index)
+    name = "kv_num_heads" if index else "num_heads"
+    count = node.attributes.get_int(name, 0)
+    width = dims(value)[-1] if rank(value) == 3 else None
+    if not count or not isinstance(width, int):
+        return _part(work, value)
+    region = region_of(value, work.depends)
+    through_heads = any((rank(v) or 0) > 3 for v in region.moving)
+    heads = Heads(count, width // count, tokens_last=False)
+    return _Part(heads, region if through_heads else Region(value, value))
 
 
 def _operator(work: _Work, node: ir.Node, heads: int, report: PassReport) -> None:

@@ -9,8 +9,15 @@ import numpy as np
 import onnx_ir as ir
 
 from optc.ir.functions import is_op
-from optc.ir.graph import constant_ints, remove_unused
-from optc.passes.canonicalize.dataflow import dims, operand, same_shape, scalar, substitute
+from optc.ir.graph import constant_ints, is_constant, remove_unused
+from optc.passes.canonicalize.dataflow import (
+    dims,
+    operand,
+    same_shape,
+    scalar,
+    substitute,
+    uses,
+)
 from optc.pipeline.base import Pass, PassReport
 
 _NEUTRAL = {"Mul": 1.0, "Div": 1.0, "Add": 0.0, "Sub": 0.0}
@@ -24,6 +31,8 @@ class RemoveNoOps(Pass):
     2. ``Slice`` of everything, ``Expand`` and ``Reshape`` to the shape that is there, ``Transpose``
        of no axis.
     3. ``x * 1``, ``x / 1``, ``x + 0``, ``x - 0``.
+    4. ``Expand`` of a constant whose readers broadcast it themselves: sums, differences, products
+       and quotients with a value of the expanded shape.
     """
 
     name: ClassVar[str] = "remove-no-ops"
@@ -59,10 +68,27 @@ def _effectless(node: ir.Node) -> ir.Value | None:
         axes = list(node.attributes.get_ints("perm", ()))
         return operand(node, 0) if axes and axes == sorted(axes) else None
     if is_op(node, "Expand", "Reshape"):
-        return operand(node, 0) if same_shape(operand(node, 0), node.outputs[0]) else None
+        same = same_shape(operand(node, 0), node.outputs[0])
+        return operand(node, 0) if same or _broadcast_by_readers(node) else None
     if is_op(node, *_NEUTRAL):
         return _neutral_operand(node)
     return None
+
+
+def _broadcast_by_readers(node: ir.Node) -> bool:
+    """Legal case 4."""
+    result = node.outputs[0]
+    if not is_op(node, "Expand") or not is_constant(operand(node, 0)) or result.is_graph_output():
+        return False
+    readers = uses(result)
+    others = [[v for v in reader.inputs if v is not result] for reader in readers]
+    return bool(readers) and all(
+        is_op(reader, *_NEUTRAL)
+        and len(other) == 1
+        and other[0] is not None
+        and same_shape(other[0], result)
+        for reader, other in zip(readers, others, strict=True)
+    )
 
 
 def _takes_all(node: ir.Node) -> bool:

@@ -19,8 +19,17 @@ from optc.passes.canonicalize.heads import SWAP, heads_of
 MOVES = frozenset(
     {
         *("Reshape", "Transpose", "Slice", "Split", "Concat", "Unsqueeze", "Squeeze", "Expand"),
-        *("Gather", "ScatterND", "ScatterElements", "Identity", "Tile", "Cast", "Shape", "Range"),
-        *("ConstantOfShape",),
+        *(
+            "Gather",
+            "GatherND",
+            "ScatterND",
+            "ScatterElements",
+            "Identity",
+            "Tile",
+            "Cast",
+            "Shape",
+        ),
+        *("Range", "ConstantOfShape"),
     }
 )
 _SUMS = frozenset({"Add", "Sub"})

@@ -87,3 +87,26 @@ def test_a_sum_over_tokens_keeps_them_in_one_axis() -> None:
     assert report.count == 0
     assert report.skipped[0].endswith("CumSum of all tokens in one axis is not of the last axis")
     assert unchanged(found, {"x": f32(2, 3, 8)}, FoldTokens()) == 0
+
+
+LOOKUP = """
+    ids = Reshape (i, all) again = Reshape (ids, all)
+    rows = Gather (table, again) y = Reshape (rows, back)
+    """
+
+
+def lookup(index: str = "int64[B,S] i") -> ir.Model:
+    constants = {"all": np.array([-1]), "back": np.array([2, -1, 6])}
+    signature = f"({index}) => (float[B,S,6] y)"
+    return exported(signature, LOOKUP, {}, {**constants, "table": f32(9, 6)})
+
+
+def test_rows_of_a_table_by_flat_indices() -> None:
+    text, report = after(lookup(), FoldTokens())
+    assert text == "y = Gather <axis = 0> (table, i)"
+    assert report.details == {"reshape": 1}
+    assert unchanged(lookup(), {"i": np.array([[1, 2, 8], [0, 3, 4]])}, FoldTokens()) == 0
+
+
+def test_rows_by_one_sequence_of_indices_stay() -> None:
+    assert FoldTokens().run(lookup("int64[N] i")).count == 0

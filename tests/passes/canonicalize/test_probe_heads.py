@@ -147,6 +147,59 @@ def test_heads_of_a_fused_projection() -> None:
     assert error(FUSED, weights) < 1e-6
 
 
+#: q, k and v of two heads are three rows of five axes, and attention is spelled out.
+SPELLED = """
+    p = MatMul (x, w) r = Reshape (p, five)
+    q1 = Gather <axis: int = 3> (r, i0) k1 = Gather <axis: int = 3> (r, i1)
+    v1 = Gather <axis: int = 3> (r, i2)
+    q = Transpose <perm: ints = [0, 2, 1, 3]> (q1) k = Transpose <perm: ints = [0, 2, 3, 1]> (k1)
+    v = Transpose <perm: ints = [0, 2, 1, 3]> (v1)
+    qk = MatMul (q, k) masked = Where (hidden, low, qk)
+    weights = Softmax <axis: int = -1> (masked) a = MatMul (weights, v)
+    t = Transpose <perm: ints = [0, 2, 1, 3]> (a) y = Reshape (t, folded)
+    """
+HIDDEN = """
+    n = Shape <start: int = 1, end: int = 2> (position_ids) m = Squeeze (n)
+    places = Range (i0, m, i1) rows = Unsqueeze (places, minus) hidden = Greater (places, rows)
+    """
+
+
+def spelled() -> ir.Model:
+    more = {"five": np.array([0, 0, 2, 3, 8]), "low": np.float32(-1e9)}
+    more |= {f"i{index}": np.array(index) for index in range(3)}
+    constants = {k: CONSTANTS[k] for k in ("folded", "minus")} | more
+    return exported(SIGNATURE, HIDDEN + SPELLED, {"w": f32(6, 48) * 0.3}, constants)
+
+
+def test_heads_of_spelled_attention_are_read_behind_it() -> None:
+    text, _ = after(spelled(), *STEPS, ProbeHeads())
+    assert [text.count(f"MatMul (x, w.{role})") for role in "qkv"] == [1, 1, 1]
+    assert "Gather" not in text
+    assert "Reshape" not in text
+    assert unchanged(spelled(), inputs(), *STEPS, ProbeHeads()) < 1e-5
+
+
+#: One head of keys and one of values behind the queries, taken by `GatherND`.
+ONE_KEY = """
+    p = MatMul (x, w) r = Reshape (p, four) m = Transpose <perm: ints = [2, 0, 1, 3]> (r)
+    q1 = Slice (r, n0, n2, n2) q = Transpose <perm: ints = [0, 2, 1, 3]> (q1)
+    k1 = GatherND (m, third) k = Transpose <perm: ints = [1, 0, 2, 3]> (k1)
+    v1 = GatherND (m, fourth) v = Transpose <perm: ints = [1, 0, 2, 3]> (v1)
+    """ + ATTEND.format(q="q", k="k", v="v")
+
+
+def test_one_head_of_keys_by_its_index() -> None:
+    def model() -> ir.Model:
+        more = {"four": np.array([0, 0, 4, 8]), "third": np.array([[2]]), "fourth": np.array([[3]])}
+        constants = {k: CONSTANTS[k] for k in ("n0", "n2", "folded")} | more
+        return exported(SIGNATURE, ONE_KEY, {"w": f32(6, 32) * 0.3}, constants)
+
+    text, _ = after(model(), *STEPS)
+    assert "GatherND" not in text
+    assert text.count("Reshape") == text.count("Transpose") == 0
+    assert unchanged(model(), inputs(), *STEPS) < 1e-5
+
+
 def test_biases_go_with_their_rows() -> None:
     nodes = FUSED.replace("p = MatMul (x, w)", "m = MatMul (x, w) p = Add (m, bias)")
     found = exported(SIGNATURE, nodes, {"w": f32(6, 48), "bias": f32(48)}, CONSTANTS)

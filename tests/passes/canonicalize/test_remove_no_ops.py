@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import numpy as np
+import onnx_ir as ir
 import pytest
 
 from optc.passes.canonicalize.remove_no_ops import RemoveNoOps
-from tests.passes.canonicalize.texts import after, exported
+from tests.passes.canonicalize.texts import after, exported, unchanged
 from tests.support.ir_text import f32
 
 CONSTANTS = {
@@ -62,6 +63,36 @@ def test_removed(node: str) -> None:
 def test_kept(node: str) -> None:
     model = exported("(float[B,S,8] x) => (float[B,R,8] y)", f"y = {node}", {}, CONSTANTS)
     assert RemoveNoOps().run(model).count == 0
+
+
+BIASED = "sizes = Shape (x) wide = Expand (bias, sizes) y = Add (x, wide)"
+
+
+def test_a_constant_that_its_reader_broadcasts() -> None:
+    def model() -> ir.Model:
+        found = exported(SIGNATURE, BIASED, {}, {"bias": f32(8)})
+        wide = next(n for n in found.graph if n.op_type == "Expand").outputs[0]
+        wide.shape = ir.Shape(["B", "S", 8])  # as the exporter states it
+        return found
+
+    assert after(model(), RemoveNoOps())[0] == "y = Add (x, bias)"
+    assert unchanged(model(), {"x": f32(2, 3, 8)}, RemoveNoOps()) == 0
+
+
+@pytest.mark.parametrize(
+    "nodes",
+    [
+        "sizes = Shape (x) wide = Expand (bias, sizes) z = Exp (wide) y = Add (x, z)",
+        "sizes = Shape (x) wide = Expand (bias, sizes) y = Add (row, wide)",
+        "sizes = Shape (x) row = Neg (bias) wide = Expand (row, sizes) y = Add (x, wide)",
+    ],
+)
+def test_an_expansion_that_is_needed_stays(nodes: str) -> None:
+    constants = {"bias": f32(8)} | ({"row": f32(8)} if "row =" not in nodes else {})
+    found = exported(SIGNATURE, nodes, {}, {k: v for k, v in constants.items() if k in nodes})
+    wide = next(n for n in found.graph if n.op_type == "Expand").outputs[0]
+    wide.shape = ir.Shape(["B", "S", 8])
+    assert RemoveNoOps().run(found).count == 0
 
 
 def test_an_output_keeps_its_name() -> None:
