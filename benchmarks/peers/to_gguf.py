@@ -4,7 +4,8 @@ it.
 Runs in llama.cpp's environment: ``HF_FOLDER OUTPUT_FOLDER FORMAT…`` (BF16, Q8_0, Q4_0, Q4_K_M…).
 No vocabulary is written unless `write` is given one: the benchmark feeds token ids. llama.cpp
 rotates neighbouring pairs of a Llama, so rows of q and k are reordered from the half-split order of
-the checkpoint. Experts of a checkpoint like Qwen3-30B-A3B's are stacked.
+the checkpoint. Experts of a checkpoint like Qwen3-30B-A3B's are stacked; those of one like
+gpt-oss-20b's are turned, and their gates taken from between the ups.
 """
 
 from __future__ import annotations
@@ -18,7 +19,6 @@ from pathlib import Path
 from typing import Any
 
 import gguf
-import llama_cpp as lc
 import numpy as np
 
 LAYER = {
@@ -36,8 +36,18 @@ LAYER = {
     "mlp.gate.weight": "ffn_gate_inp.weight",
 }
 #: GGUF's architecture by the checkpoint's type of model.
-ARCHITECTURES = {"llama": "llama", "qwen3_moe": "qwen3moe"}
+ARCHITECTURES = {"llama": "llama", "qwen3_moe": "qwen3moe", "gpt_oss": "gpt-oss"}
+#: Where gpt-oss's names are others.
+GPT_OSS = {
+    "post_attention_layernorm.weight": "post_attention_norm.weight",
+    "self_attn.sinks": "attn_sinks.weight",
+    "mlp.router.weight": "ffn_gate_inp.weight",
+    "mlp.router.bias": "ffn_gate_inp.bias",
+}
+#: Weights that llama.cpp wants in float32, beside all vectors.
+_FLOAT32 = ("mlp.gate.weight", "mlp.router.weight")
 _EXPERT = re.compile(r"model\.layers\.(\d+)\.mlp\.experts\.(\d+)\.(gate|up|down)_proj\.weight")
+_STACK = re.compile(r"model\.layers\.(\d+)\.mlp\.experts\.(gate_up|down)_proj(_bias)?")
 
 
 def tensors(folder: Path) -> dict[str, Any]:
@@ -62,11 +72,14 @@ def interleave(rows: Any, heads: int) -> Any:
     return np.ascontiguousarray(split.swapaxes(1, 2)).reshape(rows.shape)
 
 
-def target_name(name: str) -> str:
+def target_name(name: str, architecture: str = "llama") -> str:
     """GGUF's name of a checkpoint tensor."""
     if name.startswith("model.layers."):
         index, rest = name.removeprefix("model.layers.").split(".", 1)
-        return f"blk.{index}.{LAYER[rest]}"
+        own = GPT_OSS.get(rest) if architecture == "gpt-oss" else None
+        if own is None and rest.endswith(".bias"):
+            own = LAYER[rest.replace(".bias", ".weight")].replace(".weight", ".bias")
+        return f"blk.{index}.{own or LAYER[rest]}"
     names = {
         "model.embed_tokens.weight": "token_embd.weight",
         "model.norm.weight": "output_norm.weight",
@@ -107,20 +120,31 @@ def write(
         writer.add_tensor("rope_freqs.weight", factors)
     found = tensors(folder)
     for name, array in found.items():
-        if _EXPERT.fullmatch(name):
+        if _EXPERT.fullmatch(name) or _STACK.fullmatch(name):
             continue
-        if array.ndim == 1 or name.endswith("mlp.gate.weight"):  # llama.cpp's routers are float32
-            writer.add_tensor(target_name(name), (array.astype(np.uint32) << 16).view(np.float32))
+        target = target_name(name, architecture)
+        if array.ndim == 1 or name.endswith(_FLOAT32):
+            writer.add_tensor(target, widen(array))
             continue
         if architecture == "llama" and ("q_proj" in name or "k_proj" in name):
             array = interleave(array, heads if "q_proj" in name else kv_heads)
-        _add(writer, target_name(name), array)
+        _add(writer, target, array)
     for name, stack in stacked_experts(found):
         _add(writer, name, stack)
+    for name, stack in turned_experts(found):
+        if name.endswith("bias"):
+            writer.add_tensor(name, widen(stack))
+        else:
+            _add(writer, name, stack)
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()
     writer.close()
+
+
+def widen(bits: Any) -> Any:
+    """bfloat16 bits as float32."""
+    return (bits.astype(np.uint32) << 16).view(np.float32)
 
 
 def _describe(writer: gguf.GGUFWriter, config: dict[str, Any]) -> None:
@@ -143,6 +167,14 @@ def _describe(writer: gguf.GGUFWriter, config: dict[str, Any]) -> None:
         writer.add_expert_count(config["num_experts"])
         writer.add_expert_used_count(config["num_experts_per_tok"])
         writer.add_expert_feed_forward_length(config["moe_intermediate_size"])
+    if config["model_type"] == "gpt_oss":
+        writer.add_expert_count(config["num_local_experts"])
+        writer.add_expert_used_count(config["num_experts_per_tok"])
+        writer.add_expert_feed_forward_length(config["intermediate_size"])
+        writer.add_sliding_window(config["sliding_window"])
+        writer.add_rope_scaling_type(gguf.RopeScalingType.YARN)
+        writer.add_rope_scaling_factor(scaling["factor"])
+        writer.add_rope_scaling_orig_ctx_len(scaling["original_max_position_embeddings"])
 
 
 def stacked_experts(found: dict[str, Any]) -> Iterator[tuple[str, Any]]:
@@ -154,6 +186,22 @@ def stacked_experts(found: dict[str, Any]) -> Iterator[tuple[str, Any]]:
             parts[f"blk.{match[1]}.ffn_{match[3]}_exps.weight"][int(match[2])] = array
     for name, experts in parts.items():
         yield name, np.stack([experts[index] for index in range(len(experts))])
+
+
+def turned_experts(found: dict[str, Any]) -> Iterator[tuple[str, Any]]:
+    """GGUF's name and the weights [E, N, K] or biases [E, N] of gpt-oss's experts, which lie as
+    [E, K, N], a gate and its up side by side."""
+    for name, array in found.items():
+        match = _STACK.fullmatch(name)
+        if match is None:
+            continue
+        kind = "bias" if match[3] else "weight"
+        parts = {"down": array}
+        if match[2] == "gate_up":
+            parts = {"gate": array[..., ::2], "up": array[..., 1::2]}
+        for part, stack in parts.items():
+            turned = stack if kind == "bias" else stack.swapaxes(1, 2)
+            yield f"blk.{match[1]}.ffn_{part}_exps.{kind}", np.ascontiguousarray(turned)
 
 
 def _add(writer: gguf.GGUFWriter, name: str, array: Any) -> None:
@@ -171,6 +219,8 @@ def quantize(base: Path, path: Path, name: str, imatrix: Any = None) -> None:
 
     ``imatrix``: a ctypes array of ``llama_model_imatrix_data`` that ends with an empty one.
     """
+    import llama_cpp as lc  # writing alone needs gguf alone
+
     options = lc.llama_model_quantize_default_params()
     options.ftype = getattr(lc, f"LLAMA_FTYPE_MOSTLY_{name}")
     if imatrix is not None:
