@@ -11,13 +11,15 @@ from typing import Any
 
 import numpy as np
 
-from optc.executable.executable import Executable, Int32, StepBatch
+from optc.executable.executable import EngineSpec, Executable, Int32, StepBatch
 from optc.executable.kv_layout import block_size_for
 
 #: Rows whose steps are measured; decode with drafts has few more.
 _ROWS = (1, 2, 3, 4, 5, 6, 8, 10, 12, 16, 20, 24, 32, 48, 64, 96, 128)
 #: Tokens before the measured rows.
 _CONTEXT = 64
+#: Between the tokens of rows: rows of one token would choose the same experts, and cost too little.
+_STRIDE = 7919
 #: Rounds, and how many there are however long they take.
 _ROUNDS, _LEAST_ROUNDS = 24, 3
 #: Steps of more rows hardly decide on drafts and take most of the time: they have fewer rounds.
@@ -95,7 +97,7 @@ def measure_row_costs(
     size = block_size_for(spec, context + most, about=32)
     blocks = -(-(context + most) // size)
     executable.allocate_kv((blocks,) * len(spec.groups), size)
-    batches = [_one_sequence(count, context, size, len(spec.groups)) for count in rows]
+    batches = [_one_sequence(count, context, size, spec) for count in rows]
     times: list[list[float]] = [[] for _ in rows]
     begun = clock()
     for done in range(_ROUNDS + 1):  # the first one warms up
@@ -113,13 +115,14 @@ def measure_row_costs(
     return RowCosts(tuple(rows), tuple(ascending.tolist()))
 
 
-def _one_sequence(rows: int, context: int, block_size: int, groups: int) -> StepBatch:
-    """``rows`` rows behind ``context`` tokens, all with logits."""
+def _one_sequence(rows: int, context: int, block_size: int, spec: EngineSpec) -> StepBatch:
+    """``rows`` rows of different tokens behind ``context`` tokens, all with logits."""
+    groups = len(spec.groups)
     length = context + rows
     positions = np.arange(context, length, dtype=np.int32)
     blocks = np.arange(-(-length // block_size), dtype=np.int32)
     return StepBatch(
-        tokens=np.zeros(rows, np.int32),
+        tokens=(np.arange(rows) * _STRIDE % spec.vocab_size).astype(np.int32),
         positions=positions,
         slot_mapping=_for_groups(positions, groups),
         query_starts=np.array([0, rows], np.int32),

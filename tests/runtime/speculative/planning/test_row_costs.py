@@ -54,6 +54,8 @@ def test_an_engine_is_measured_within_its_limits() -> None:
     assert costs.seconds == pytest.approx([1 + 0.1 * rows for rows in costs.rows])
     assert len(executable.batches) == 4 * 6, "a warm-up and three rounds; the limit is a second"
     assert all(len(b.logit_rows) == len(b.tokens) for b in executable.batches)
+    for batch in executable.batches:  # rows of one token would choose the same experts
+        assert len(set(batch.tokens.tolist())) == len(batch.tokens)
 
 
 @pytest.mark.parametrize(
