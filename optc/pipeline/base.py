@@ -105,6 +105,11 @@ class Pass:
         """
         return 0
 
+    def left_bytes(self, model: ir.Model) -> int:
+        """Memory that it takes to keep what the pass leaves of ``model``, in the dense form, while
+        later passes run and engines are built; 0 where that is little."""
+        return 0
+
     def reading_bytes(self, model: ir.Model, earlier: Sequence[Pass] = ()) -> int:
         """Memory that it takes to read the weights that the pass leaves, of a ``model`` in the
         dense form, ``earlier`` passes being run before; 0 where that is little."""

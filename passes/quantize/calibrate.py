@@ -73,6 +73,12 @@ class Calibrate(ReadsText):
 
         return observing(model, self.shape, hessians=self.hessians)
 
+    def left_bytes(self, model: ir.Model) -> int:
+        """Hessians, if they are wanted."""
+        from optc.passes.quantize.predictions.memory import left_hessians
+
+        return left_hessians(model) if self.hessians else 0
+
     def work(self, model: ir.Model, later: Sequence[Pass] = ()) -> Work:
         """The model once over the text, and Hessians."""
         from optc.passes.quantize.predictions.work import observing

@@ -22,9 +22,9 @@ from optc.target import usable_threads
 
 #: What the compiler's process takes, and a linker or assembler beside it: 150 to 195 MiB were
 #: measured, of CPUs and CUDA.
-COMPILER_BYTES = 300 << 20
+COMPILER_BYTES = 195 << 20
 #: ONNX Runtime, evaluation text, KV pools and the engine's own buffers (measured).
-RUNTIME_BYTES = 200 << 20
+RUNTIME_BYTES = 60 << 20
 #: Copies of a weight tile alive at once while it is read, quantized and packed.
 _TILE_COPIES = 4
 #: A layer's float32 weights and ONNX Runtime's packed copy of them.
@@ -75,6 +75,7 @@ def check_passes(dense: ir.Model, passes: Iterable[Pass], limit: int) -> None:
     for index, one in enumerate(ordered if limit else ()):
         reading = one.reading_bytes(dense, ordered[:index])
         needed = present + max(one.working_bytes(dense), reading)
+        present += one.left_bytes(dense)
         if needed > limit:
             raise InputError(
                 f"pass {one.name} is predicted to need {needed:,} bytes of memory, "
@@ -125,10 +126,12 @@ def peak_bytes(
     dense: ir.Model, present_bytes: int, passes: Collection[Pass], *, gated: bool
 ) -> int:
     """`predicted_bytes` of a whole compile, its passes included; ``dense`` is in dense form."""
-    running = max((one.working_bytes(dense) for one in passes), default=0)
+    running, present = 0, present_bytes
+    for one in passes:
+        running = max(running, present + one.working_bytes(dense))
+        present += one.left_bytes(dense)
     read = reading_bytes(dense, passes)
-    rest = predicted_bytes(dense, present_bytes, gated=gated, read_bytes=read)
-    return max(present_bytes + running, rest)
+    return max(running, predicted_bytes(dense, present, gated=gated, read_bytes=read))
 
 
 def check_memory(

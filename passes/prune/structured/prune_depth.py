@@ -117,6 +117,15 @@ class PruneDepth(PruneStructures):
         whole = {ATTENTION, MLP}
         return [tuple(b) for b in blocks.values() if {found[i].kind for i in b} == whole]
 
+    def _choosing_bytes(self, model: ir.Model) -> int:
+        """A variant for each sub-layer that may go."""
+        from optc.passes.quantize.predictions.memory import measuring
+
+        if self.choose == _INFLUENCE:
+            return 0
+        blocks = sum(is_op(node, "Attention", domain=DOMAIN) for node in model.graph)
+        return measuring(model, self._measured_shape, 2 * blocks)
+
     def _costs(
         self, model: ir.Model, found: Sequence[SubLayer], tokens: Int32 | None
     ) -> Costs[Unit]:

@@ -79,6 +79,17 @@ class PruneHeads(PruneStructures):
             for linear in one.linears
         }
 
+    def _choosing_bytes(self, model: ir.Model) -> int:
+        """Hessians of what reads heads, and a variant for each group that may go."""
+        from optc.passes.quantize.predictions.memory import left_hessians, measuring
+        from optc.passes.quantize.working_bytes import observing
+
+        found = find_channels(model, KV_GROUPS, PassReport())
+        groups = sum(one.units for one in found)
+        kept = left_hessians(model) if self.refit else 0
+        comparing = kept + measuring(model, self._measured_shape, groups)
+        return max(comparing, observing(model, self.shape, hessians=self.refit))
+
     def _costs(
         self, model: ir.Model, found: Sequence[Channels], tokens: Int32 | None
     ) -> Costs[Group]:

@@ -19,6 +19,7 @@ from optc.passes.prune.structured.decisions import Decisions, Ledger
 from optc.passes.prune.structured.refit import Cut, RefitStages
 from optc.passes.prune.structured.sizes import Sizes
 from optc.passes.prune.structured.target import Target
+from optc.passes.quantize.predictions.text_shape import TextShape
 from optc.passes.quantize.reads_text import ReadsText
 from optc.pipeline.base import Pass, PassReport
 from optc.reference.calibration import calibration_of
@@ -69,7 +70,23 @@ class PruneStructures(ReadsText):
         from optc.reference.streams.products import FLOAT32, dtype_of, products_here
 
         wide = dtype_of(FLOAT32).itemsize
-        return propagating(model, self.shape, dtype_of(products_here()).itemsize, wide)
+        values = dtype_of(products_here()).itemsize
+        return max(propagating(model, self.shape, values, wide), self._choosing_bytes(model))
+
+    def _choosing_bytes(self, model: ir.Model) -> int:
+        """Memory that it takes to choose what goes; 0 where that is little."""
+        return 0
+
+    @property
+    def _measured_shape(self) -> TextShape:
+        """The text that KL is measured on."""
+        return TextShape(self.measured_windows, self.window_tokens)
+
+    def left_bytes(self, model: ir.Model) -> int:
+        """Weights that are fitted."""
+        from optc.passes.quantize.predictions.memory import left_rows
+
+        return left_rows(model, np.dtype(np.float32).itemsize)
 
     def requires(self, model: ir.Model) -> None:
         """As of passes that read a text; and no experts, whose sizes are in no target.

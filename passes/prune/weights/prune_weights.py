@@ -117,6 +117,12 @@ class PruneWeights(ReadsText):
 
         return pruning(model, self.shape, self._method, dtype_of(products_here()).itemsize)
 
+    def left_bytes(self, model: ir.Model) -> int:
+        """Pruned weights."""
+        from optc.passes.quantize.predictions.memory import left_rows
+
+        return left_rows(model, np.dtype(np.float32).itemsize)
+
     def run(self, model: ir.Model) -> PassReport:
         """Prune ``model``.
 

@@ -98,6 +98,12 @@ class AllocateBits(ReadsText):
         measured = TextShape(self.measured_windows, self.window_tokens)
         return allocating(model, self.shape, measured, self._variants(model))
 
+    def left_bytes(self, model: ir.Model) -> int:
+        """Hessians."""
+        from optc.passes.quantize.predictions.memory import left_hessians
+
+        return left_hessians(model)
+
     def work(self, model: ir.Model, later: Sequence[Pass] = ()) -> Work:
         """The model once for Hessians, rounding in each format, and the variants."""
         from optc.passes.quantize.predictions.work import observing, rounding

@@ -15,6 +15,7 @@ from optc.passes.quantize.predictions.text_shape import TextShape
 from optc.passes.quantize.working_bytes import observing, rounding
 from optc.reference.blockwise import HIDDEN_BYTES, VOCAB_TILE
 from optc.reference.calibration import MEMORY_BYTES
+from optc.reference.observers import linears_of
 from optc.reference.partition import Partition, partition
 
 _FLOAT32, _FLOAT64 = 4, 8
@@ -33,7 +34,7 @@ def allocating(model: ir.Model, text: TextShape, measured: TextShape, variants: 
     as many ``variants`` of the model side by side over windows ``measured``."""
     parts = partition(model)
     squares = [k * k for k in _widths(model)]
-    kept = min(MEMORY_BYTES, _FLOAT64 * sum(squares))
+    kept = left_hessians(model)
     factors = rounding(model, KEPT)
     errors = _FLOAT64 * max(squares, default=0)  # H, in memory where it was in a file
     return max(
@@ -43,14 +44,30 @@ def allocating(model: ir.Model, text: TextShape, measured: TextShape, variants: 
     )
 
 
+def measuring(model: ir.Model, text: TextShape, variants: int) -> int:
+    """Peak of comparing so many ``variants`` of the model with it over a text, side by side."""
+    return _variants(partition(model), text, variants)
+
+
+def left_hessians(model: ir.Model) -> int:
+    """What the store keeps in memory of the Hessians of all inputs."""
+    return min(MEMORY_BYTES, _FLOAT64 * sum(k * k for k in _widths(model)))
+
+
+def left_rows(model: ir.Model, kept_bytes: int) -> int:
+    """What the store keeps in memory of the body's weights, with so many bytes a weight."""
+    linears = (one for block in partition(model).blocks for one in linears_of(block))
+    weights = sum(one.weight.rows_shape[0] * one.weight.rows_shape[1] for one in linears)
+    return min(MEMORY_BYTES, kept_bytes * weights)
+
+
 def scaling(model: ir.Model, *, searched: bool) -> int:
     """Peak of `smooth` where AWQ's exponent is searched: Hessians that are scaled, and that of one
     input in float64 and float32. Statistics of channels are little."""
-    squares = [k * k for k in _widths(model)]
-    largest = max(squares, default=0)
     if not searched:
         return 0
-    return min(MEMORY_BYTES, _FLOAT64 * sum(squares)) + largest * (2 * _FLOAT64 + _FLOAT32)
+    largest = max((k * k for k in _widths(model)), default=0)
+    return left_hessians(model) + largest * (2 * _FLOAT64 + _FLOAT32)
 
 
 def turning(model: ir.Model) -> int:

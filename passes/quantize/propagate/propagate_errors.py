@@ -83,6 +83,12 @@ class PropagateErrors(ReadsText):
 
         return propagating(model, self.shape, dtype_of(self._products).itemsize)
 
+    def left_bytes(self, model: ir.Model) -> int:
+        """Quantized rows."""
+        from optc.passes.quantize.predictions.memory import left_rows
+
+        return left_rows(model, 1)
+
     def work(self, model: ir.Model, later: Sequence[Pass] = ()) -> Work:
         """Both runs, the sums over inputs, and rounding."""
         from optc.passes.quantize.predictions.work import propagating

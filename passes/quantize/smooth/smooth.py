@@ -71,6 +71,12 @@ class Smooth(Pass):
 
         return scaling(model, searched=self.method == "awq")
 
+    def left_bytes(self, model: ir.Model) -> int:
+        """Hessians of scaled inputs, with AWQ."""
+        from optc.passes.quantize.predictions.memory import left_hessians
+
+        return left_hessians(model) if self.method == "awq" else 0
+
     def run(self, model: ir.Model) -> PassReport:
         """Rewrite ``model`` in place, nothing coming behind it."""
         return self.run_before(model, ())

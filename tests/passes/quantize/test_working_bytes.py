@@ -73,3 +73,18 @@ def test_a_plan_counts_the_passes_while_they_run_and_while_they_are_read() -> No
     assert large.working_bytes(model) > 0
     working = max(plain, 1000 + large.working_bytes(model))
     assert peak_bytes(model, 1000, [large], gated=False) == working
+
+
+def test_what_an_earlier_pass_leaves_counts_while_a_later_one_runs() -> None:
+    model = dense_model(1)
+    hessians, later = Calibrate(hessians=True), PropagateErrors()
+    left, working = hessians.left_bytes(model), later.working_bytes(model)
+    assert left > 0
+    passes = [hessians, later]
+    whole = peak_bytes(model, 10**9, passes, gated=False)
+    alone = peak_bytes(model, 10**9, [later], gated=False)
+    assert whole - alone == left
+    assert working > hessians.working_bytes(model)
+    with pytest.raises(InputError) as caught:
+        check_passes(model, [hessians, later], 1)
+    assert "calibrate" in caught.value.message

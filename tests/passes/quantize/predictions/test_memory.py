@@ -3,12 +3,26 @@
 from __future__ import annotations
 
 import onnx_ir as ir
+import pytest
 
 from optc.passes.kv_cache.balance_keys import BalanceKeys
+from optc.passes.prune.structured.prune_depth import PruneDepth
+from optc.passes.prune.structured.prune_heads import PruneHeads
+from optc.passes.prune.weights.prune_weights import PruneWeights
 from optc.passes.quantize.budget.allocate_bits import AllocateBits
 from optc.passes.quantize.calibrate import Calibrate
-from optc.passes.quantize.predictions.memory import allocating, scaling, turned, turning
+from optc.passes.quantize.predictions import memory
+from optc.passes.quantize.predictions.memory import (
+    allocating,
+    left_hessians,
+    left_rows,
+    measuring,
+    scaling,
+    turned,
+    turning,
+)
 from optc.passes.quantize.predictions.text_shape import TextShape
+from optc.passes.quantize.propagate.propagate_errors import PropagateErrors
 from optc.passes.quantize.rotate.rotate import Rotate
 from optc.passes.quantize.smooth.smooth import Smooth
 from tests.support.dense_models import FF, HEAD, D, H, dense_model
@@ -48,3 +62,31 @@ def test_passes_state_it() -> None:
     assert Smooth(method="awq").working_bytes(model) > Smooth().working_bytes(model)
     assert Rotate().working_bytes(model) > Rotate().reading_bytes(model) > 0
     assert BalanceKeys().working_bytes(model) == Calibrate().working_bytes(model)
+
+
+def test_what_passes_leave_in_the_store_is_stated() -> None:
+    model = dense_model(2)
+    hessians, rows = 8 * (2 * SQUARES + D**2), left_rows(model, 1)
+    assert left_hessians(model) == hessians
+    assert Calibrate().left_bytes(model) == Smooth().left_bytes(model) == 0
+    for one in (Calibrate(hessians=True), AllocateBits(), Smooth(method="awq")):
+        assert one.left_bytes(model) == hessians
+    assert PropagateErrors().left_bytes(model) == rows
+    for pruning in (PruneWeights(), PruneDepth(), PruneHeads()):
+        assert pruning.left_bytes(model) == 4 * rows
+
+
+def test_what_the_store_keeps_has_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(memory, "MEMORY_BYTES", 100)
+    assert left_hessians(dense_model(1)) == left_rows(dense_model(1), 4) == 100
+
+
+def test_sub_layers_and_heads_are_compared_as_variants() -> None:
+    model = dense_model(2)
+    many = 4000  # windows, beside which weights count little
+    depth = PruneDepth(windows=1, measured_windows=many)
+    variants = measuring(model, TextShape(many, 512), 4)  # two sub-layers of two blocks
+    assert depth.working_bytes(model) == variants
+    assert PruneDepth(windows=1, choose="influence").working_bytes(model) < variants
+    heads = PruneHeads(windows=1, measured_windows=many)
+    assert heads.working_bytes(model) > variants  # as many groups of heads, and Hessians
