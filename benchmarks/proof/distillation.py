@@ -51,27 +51,29 @@ class Trial:
     Attributes:
         recipe: What makes the student.
         rate: Learning rate.
-        tokens: To train on.
+        tokens: To train on; None is for as long as the minutes last.
+        minutes: Of one core that does nothing else; None is until all tokens were trained on.
         sets: Options of the recipe's passes.
         rounded: By ``optc qat``, not ``optc distill``.
     """
 
     recipe: str
     rate: str
-    tokens: str
+    tokens: str | None = None
+    minutes: str | None = None
     sets: tuple[str, ...] = ()
     rounded: bool = False
 
 
 TRIALS = {
-    "two bits in groups of 32": Trial("int2-fused", "5e-4", "200k", rounded=True),
+    "two bits in groups of 32": Trial("int2-fused", "5e-4", tokens="200k", rounded=True),
     "one layer of six removed": Trial(
         "prune-depth-int8",
         "2e-4",
-        "150k",
-        ("prune-depth.units=layers", "prune-depth.target=0.9x"),
+        minutes="7",
+        sets=("prune-depth.units=layers", "prune-depth.target=0.9x"),
     ),
-    "a quarter of the MLP neurons removed": Trial("prune-width-int8", "2e-4", "200k"),
+    "a quarter of the MLP neurons removed": Trial("prune-width-int8", "2e-4", minutes="7"),
 }
 
 
@@ -149,7 +151,8 @@ def row_of(name: str, pool: Path, scratch: Path) -> dict[str, Any]:
         "calibration": CALIBRATION,
         "calibration_cache": scratch / "calibrations",
         "heldout": TEXT,
-        "tokens": trial.tokens,
+        **({"tokens": trial.tokens} if trial.tokens else {}),
+        "minutes": trial.minutes,
         "rate": trial.rate,
         "threads": 1,
     }
@@ -169,6 +172,7 @@ def row_of(name: str, pool: Path, scratch: Path) -> dict[str, Any]:
         "recipe": trial.recipe,
         "set": list(trial.sets),
         "rate": trial.rate,
+        "minutes": trial.minutes,
         "tokens": figures["tokens"],
         "precision": figures["precision"],
         "steps": figures["steps"],

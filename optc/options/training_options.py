@@ -25,6 +25,8 @@ class TrainingOptions:
         heldout: Text that the student is judged on while it trains; None is the last twentieth of
             ``text``, on which it is not trained then.
         tokens: How many tokens it is trained on, ``840k`` or ``1.5m``.
+        minutes: Train as many tokens as take so many minutes when nothing else runs; None is
+            ``tokens``.
         rate: Largest learning rate.
         window: Tokens of a window.
         batch: Windows of a step.
@@ -56,6 +58,9 @@ class TrainingOptions:
         None, "Text to judge by [last twentieth of --text].", kind="path", metavar="FILE"
     )
     tokens: str = option("840k", "Tokens to train on.", metavar="840k|1.5m", show_default=True)
+    minutes: str | None = option(
+        None, "Train for so many minutes of a quiet machine instead.", metavar="N"
+    )
     rate: str = option("2e-4", "Largest learning rate.", metavar="R", show_default=True)
     window: int = option(512, "Tokens of a window.", kind="count", metavar="N", show_default=True)
     batch: int = option(4, "Windows of a step.", kind="count", metavar="N", show_default=True)

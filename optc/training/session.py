@@ -163,7 +163,7 @@ class Session:
         whole = whole and same_as_checkpoint(student.imported, model_tensors(student.source))
         stated = {
             "kind": self.kind,
-            "settings": self.settings.to_json(),
+            "settings": {**self.settings.to_json(), "steps": course.steps},
             "pipeline": student.pipeline,
             "source_digest": student.imported.source_digest,
             **self.figures(course),

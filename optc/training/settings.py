@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from optc.errors import InputError
@@ -30,6 +30,8 @@ class Settings:
         patience: Evaluations no better than the one before after which it ends, once the rate has
             fallen to half.
         seed: Of the order of windows.
+        minutes: What the steps may take, evaluations included; 0 is as long as they take. The steps
+            are then counted when the training begins.
     """
 
     steps: int
@@ -41,6 +43,22 @@ class Settings:
     every: int
     patience: int
     seed: int
+    minutes: float = 0.0
+
+    def of_steps(self, steps: int) -> Settings:
+        """The same of another number of steps."""
+        return replace(self, steps=steps, every=_every(steps))
+
+    def steps_within(self, of_step: float, of_evaluation: float, spent: float) -> int:
+        """How many steps the minutes have room for, at least one.
+
+        Args:
+            of_step: Seconds of a step.
+            of_evaluation: Seconds of an evaluation.
+            spent: Seconds that are gone already.
+        """
+        left = 60 * self.minutes - spent - _EVALUATIONS * of_evaluation
+        return max(1, int(left / of_step))
 
     def to_json(self) -> dict[str, Any]:
         """All of them."""
@@ -64,10 +82,15 @@ def read_settings(
         rate=_number(asked.rate, "--rate", 1.0),
         scale_rate=_number(scale_rate, "--scale-rate", 1000.0),
         hidden_weight=_number(hidden_loss, "--hidden-loss", 1000.0, least=0.0),
-        every=max(1, -(-steps // _EVALUATIONS)),
+        every=_every(steps),
         patience=asked.patience,
         seed=asked.seed,
+        minutes=0.0 if asked.minutes is None else _number(asked.minutes, "--minutes", 1e5),
     )
+
+
+def _every(steps: int) -> int:
+    return max(1, -(-steps // _EVALUATIONS))
 
 
 def read_tokens(text: str) -> int:

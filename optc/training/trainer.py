@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from optc.progress import Progress
 from optc.training.batches import Pool, Windows
 from optc.training.checkpoint import Checkpoints
-from optc.training.device import Place
+from optc.training.device import Place, seconds_of
 from optc.training.executor import DenseExecutor
 from optc.training.losses import Runner, backward, divergence_sum
 from optc.training.schedule import rate_share
@@ -43,6 +43,7 @@ class Course:
         idle: Evaluations since the best that were no better than the one before, the rate having
             fallen.
         precision: Of products.
+        steps: To do; 0 before they are counted.
         stopped_early: Whether it ended because nothing was gained any more.
     """
 
@@ -53,6 +54,7 @@ class Course:
     best: float = float("inf")
     idle: int = 0
     precision: str = ""
+    steps: int = 0
     stopped_early: bool = False
 
 
@@ -101,7 +103,7 @@ class Trainer:
         self._name = name
         self._course = Course(precision=task.place.precision)
         weights = list(task.student.weights.values())
-        settings = task.settings
+        settings = self._settings = task.settings
         values = [p for weight in weights for p in weight.trained()]
         scales = [p for weight in weights for p in weight.scales()]
         self._parameters: list[nn.Parameter] = [*values, *scales]
@@ -120,11 +122,14 @@ class Trainer:
     def run(self) -> Course:
         """Train to the end, or until nothing is gained; returns what was found."""
         self._resume()
-        settings, course = self._task.settings, self._course
-        started, first = time.perf_counter(), course.step
+        course = self._course
         if not course.held_out:
-            self._progress(self._name, 0, settings.steps)
+            self._progress(self._name, 0, 0 if self._settings.minutes else self._settings.steps)
             self._evaluate()
+        if self._settings.minutes:
+            self._count_steps()
+        course.steps = self._settings.steps
+        started, first, settings = time.perf_counter(), course.step, self._settings
         stage = self._stage(_left(started, first, course, settings.steps))
         while course.step < settings.steps and not course.stopped_early:
             course.losses.append(self._step(course.step))
@@ -136,12 +141,33 @@ class Trainer:
         self._take_best()
         return course
 
+    def _count_steps(self) -> None:
+        """As many as the minutes have room for; what was counted before a stop stays."""
+        steps = self._course.steps
+        if not steps:
+            device = self._task.place.device
+            of_evaluation = seconds_of(self._held_out, device)
+            first, second = (seconds_of(lambda: self._gradients(0), device) for _ in range(2))
+            self._optimizer.zero_grad(set_to_none=True)
+            spent = 2 * of_evaluation + first + second
+            steps = self._settings.steps_within(second, of_evaluation, spent)
+        self._settings = self._settings.of_steps(steps)
+
     def _step(self, step: int) -> float:
         """One step of the optimizer; the mean KL on its windows before it."""
-        task, settings = self._task, self._task.settings
-        tokens = self._windows(step).to(task.place.device)
+        settings = self._settings
         for group in self._optimizer.param_groups:
             group["lr"] = settings.rate * group["share"] * rate_share(step, settings.steps)
+        loss = self._gradients(step)
+        torch.nn.utils.clip_grad_norm_(self._parameters, _CLIP)
+        self._optimizer.step()
+        self._optimizer.zero_grad(set_to_none=True)
+        return loss
+
+    def _gradients(self, step: int) -> float:
+        """Those of a step's windows; returns the mean KL on them."""
+        task, settings = self._task, self._settings
+        tokens = self._windows(step).to(task.place.device)
         loss = 0.0
         with SharedTensors(task.student) as tensors:
             student = Runner(task.student, tensors)
@@ -157,9 +183,6 @@ class Trainer:
                         share,
                     )
                 loss += share * kl
-        torch.nn.utils.clip_grad_norm_(self._parameters, _CLIP)
-        self._optimizer.step()
-        self._optimizer.zero_grad(set_to_none=True)
         return loss
 
     @torch.no_grad()
@@ -188,10 +211,10 @@ class Trainer:
         if found < course.best:
             course.best, course.best_step, course.idle = found, course.step, 0
             self._checkpoints.save_best(self._tensors(), {"step": course.step})
-        elif not falls and rate_share(course.step, self._task.settings.steps) < _FALLEN:
+        elif not falls and rate_share(course.step, self._settings.steps) < _FALLEN:
             course.idle += 1
-        hopeless = course.idle >= self._task.settings.patience or not math.isfinite(found)
-        course.stopped_early = hopeless and course.step < self._task.settings.steps
+        hopeless = course.idle >= self._settings.patience or not math.isfinite(found)
+        course.stopped_early = hopeless and course.step < self._settings.steps
         moments = self._optimizer.state
         state = {
             f"{kind}.{index}": moments[p][kind]

@@ -7,7 +7,7 @@ import torch
 
 from optc.errors import UnavailableError
 from optc.training import device
-from optc.training.device import Place, choose_device, choose_precision
+from optc.training.device import Place, choose_device, choose_precision, seconds_of
 
 
 def test_a_gpu_that_is_not_there(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -30,7 +30,7 @@ def test_the_faster_precision_is_chosen(monkeypatch: pytest.MonkeyPatch) -> None
         now += cost[place.precision]
         next(clock)
 
-    monkeypatch.setattr(device.time, "perf_counter", lambda: now)
+    monkeypatch.setattr(device.time, "thread_time", lambda: now)
     assert choose_precision("auto", "cpu", work).precision == "bfloat16"
     cost["bfloat16"] = 4.0
     assert choose_precision("auto", "cpu", work).precision == "float32"
@@ -43,3 +43,13 @@ def test_products_are_of_the_precision() -> None:
         assert (x @ x).dtype == torch.bfloat16
         with Place("cpu", "float32").autocast():
             assert (x @ x).dtype == torch.float32
+
+
+def test_a_cpu_is_timed_by_its_processor_and_a_gpu_by_the_clock(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    clocks = {"thread_time": iter([1.0, 3.0]), "perf_counter": iter([10.0, 17.0])}
+    for name, ticks in clocks.items():
+        monkeypatch.setattr(device.time, name, ticks.__next__)
+    assert seconds_of(lambda: None, "cpu") == 2.0
+    assert seconds_of(lambda: None, "cuda") == 7.0

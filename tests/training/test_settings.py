@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from optc.errors import InputError
@@ -33,3 +35,12 @@ def test_rates_out_of_range() -> None:
         read_settings(DistillOptions(rate="nan"))
     with pytest.raises(InputError, match=r"--hidden-loss: '-0\.1' is no number from 0"):
         read_settings(DistillOptions(), hidden_loss="-0.1")
+    with pytest.raises(InputError, match="--minutes: '0' is no number above 0"):
+        read_settings(DistillOptions(minutes="0"))
+
+
+def test_minutes_have_room_for_steps_beside_the_evaluations() -> None:
+    settings = read_settings(DistillOptions(minutes="2"))
+    assert settings.steps_within(of_step=2.0, of_evaluation=1.0, spent=10.0) == 50
+    assert settings.steps_within(of_step=2.0, of_evaluation=20.0, spent=10.0) == 1
+    assert settings.of_steps(50) == replace(settings, steps=50, every=5)

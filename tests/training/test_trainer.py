@@ -147,6 +147,24 @@ def test_windows_that_run_apart_give_the_same_step(
     assert apart.best == pytest.approx(together.best, rel=1e-4)
 
 
+def test_minutes_are_counted_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of 60 s, 12 evaluations take 12, and two trial steps 8: there is room for 10 steps of 4."""
+    taken = iter([1.0, 4.0, 4.0])
+    monkeypatch.setattr(trainer, "seconds_of", lambda work, device: (work(), next(taken))[1])
+    timed = replace(SETTINGS, minutes=1.0)
+
+    def stop(stage: str, done: int, total: int) -> None:
+        if done == 7:
+            raise StoppedError
+
+    with pytest.raises(StoppedError):
+        Trainer(task(timed), Checkpoints(tmp_path / "c", {}), stop, "test").run()
+    course = run(task(timed), tmp_path / "c")
+    assert course.step == course.steps == 10
+    counted = run(task(replace(SETTINGS, steps=10, every=1)), tmp_path / "whole")
+    assert course == counted  # trial steps leave nothing behind
+
+
 def test_progress_says_the_divergence_and_the_time_left(tmp_path: Path) -> None:
     told: list[tuple[str, int, int]] = []
     settings = replace(SETTINGS, steps=2, every=1)
