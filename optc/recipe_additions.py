@@ -130,7 +130,7 @@ def with_budget(recipe: Recipe, text: str) -> Recipe:
         )
     added = registry.passes()["allocate-bits"].from_options(options)
     leading = {one.name for one in registry.pass_groups()["canonicalize"]}
-    leading |= {*PRUNING, "calibrate"}
+    leading |= {*PRUNING, *REBASING, "calibrate"}
     whole = list(recipe.pipeline.passes)
     place = next(i for i, one in enumerate(whole) if one.name not in leading)
     return _with_passes(recipe, [*whole[:place], added, *whole[place:]])

@@ -34,6 +34,7 @@ class FuseGateUp(Pass):
 
     name: ClassVar[str] = "fuse-gate-up"
     expected: ClassVar[bool] = True
+    before: ClassVar[tuple[str, ...]] = ("quantize-weights", "quantize-static")
 
     def run(self, model: ir.Model) -> PassReport:
         """Rewrite ``model`` in place."""

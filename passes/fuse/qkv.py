@@ -28,6 +28,7 @@ class FuseQKV(Pass):
 
     name: ClassVar[str] = "fuse-qkv"
     expected: ClassVar[bool] = True
+    before: ClassVar[tuple[str, ...]] = ("quantize-weights", "quantize-static")
 
     def run(self, model: ir.Model) -> PassReport:
         """Rewrite ``model`` in place."""

@@ -55,6 +55,7 @@ class Calibrate(ReadsText):
     """
 
     name: ClassVar[str] = "calibrate"
+    before: ClassVar[tuple[str, ...]] = ("quantize-weights", "quantize-static", "cast-weights")
     hessians: bool = False
     channels: bool = False
     ranges: str = "max"

@@ -82,6 +82,7 @@ class QuantizeWeights(Pass):
     """
 
     name: ClassVar[str] = "quantize-weights"
+    before: ClassVar[tuple[str, ...]] = ("quantize-weights", "cast-weights")
     required: ClassVar[bool] = True
 
     bits: int = 8

@@ -28,7 +28,7 @@ from optc.target import usable_threads
 #: Passes that take the model as these leave it: what they measure, merge or round would be another
 #: model's.
 LATER = (
-    *("prune-weights", "rotate", "calibrate", "smooth", "balance-keys"),
+    *("trained-weights", "prune-weights", "rotate", "calibrate", "smooth", "balance-keys"),
     *("allocate-bits", "propagate-errors"),
     *("fuse-qkv", "fuse-gate-up", "fuse-residual-norm", "fuse-rotary", "fuse-norm-quantize"),
     *("kv-cache", "quantize-weights", "quantize-static", "cast-weights"),

@@ -28,7 +28,7 @@ from optc.target import usable_threads
 
 #: Passes that need the layers as this one leaves them, or that would lose what it decided.
 LATER = (
-    *("fuse-qkv", "fuse-gate-up", "allocate-bits", "propagate-errors"),
+    *("trained-weights", "fuse-qkv", "fuse-gate-up", "allocate-bits", "propagate-errors"),
     *("quantize-weights", "quantize-static", "cast-weights"),
 )
 

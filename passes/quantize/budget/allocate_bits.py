@@ -56,6 +56,10 @@ class AllocateBits(ReadsText):
     """
 
     name: ClassVar[str] = "allocate-bits"
+    before: ClassVar[tuple[str, ...]] = (
+        *("allocate-bits", "propagate-errors"),
+        *("quantize-weights", "quantize-static", "cast-weights"),
+    )
 
     budget: str = "4bpw"
     formats: tuple[str, ...] = FORMATS

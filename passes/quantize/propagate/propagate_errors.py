@@ -51,6 +51,9 @@ class PropagateErrors(ReadsText):
     """
 
     name: ClassVar[str] = "propagate-errors"
+    before: ClassVar[tuple[str, ...]] = (
+        *("propagate-errors", "quantize-weights", "quantize-static", "cast-weights"),
+    )
 
     windows: int = 64
     strength: float = 0.5

@@ -26,7 +26,8 @@ from optc.reference.calibration import CalibrationStore, find_statistics, own_ca
 
 #: Passes that need to find the layers as this one leaves them.
 LATER = (
-    *("fuse-qkv", "fuse-gate-up", "prune-weights", "propagate-errors"),
+    *("fuse-qkv", "fuse-gate-up", "prune-weights", "allocate-bits"),
+    "propagate-errors",
     *("quantize-weights", "quantize-static", "cast-weights"),
 )
 
