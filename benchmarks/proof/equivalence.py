@@ -160,7 +160,7 @@ def section(table: Table) -> str:
     lines = [
         TITLE,
         "",
-        "Written by `python -m benchmarks.proof.equivalence --write`. CI checks some of its cells.",
+        "Written by `python -m benchmarks.proof.equivalence --write`.",
         "Tiny random models of transformers' types `qwen3_moe` (experts), `gpt_oss` (experts,",
         "sinks, sliding windows) and `mpt` (ALiBi), their weights in the bits stated. Each cell",
         f"is a run of {requests} requests (two prompts, greedy and seeded at temperature 0.9),",

@@ -6,6 +6,7 @@ from pathlib import Path, PurePath
 
 #: Tests of modules that are tested through others too, or only so; quick ones.
 TESTED_ELSEWHERE: dict[str, tuple[str, ...]] = {
+    "backends/tensorrt/tensor_list.py": ("tests/backends/tensorrt/weights/test_tensor_list.py",),
     "optc/artifact/artifact.py": (
         "tests/artifact/test_verify.py",
         "tests/artifact/test_measured.py",
