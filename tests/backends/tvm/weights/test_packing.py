@@ -10,7 +10,7 @@ import onnx_ir as ir
 import pytest
 import torch
 
-from optc.backends.tvm.weights import packing
+from optc.backends.tvm.weights import packing, unpacking
 from optc.backends.tvm.weights.weight_layouts import WeightParts, integer_weight, two_level_weight
 from optc.backends.tvm.weights.weights_file import write_weights
 from optc.errors import UnsupportedError
@@ -19,7 +19,7 @@ from optc.ir.quantized_rows import QuantizedRows
 from optc.ir.weights import LazyWeight
 from optc.passes.quantize.affine import quantized_rows
 from optc.passes.quantize.scheme import Scheme
-from tests.backends.tvm.weights import unpacking
+from tests.backends.tvm.weights.unpacking import round_bfloat16
 
 
 @pytest.mark.parametrize(("n", "k"), [(64, 32), (128, 96), (100, 77), (1, 1)])
@@ -92,7 +92,7 @@ def test_float32_round_trips() -> None:
 
 @pytest.mark.parametrize("k", [6, 7])
 def test_bfloat16_round_trips(k: int) -> None:
-    rows = unpacking.round_bfloat16(np.random.default_rng(6).standard_normal((70, k), np.float32))
+    rows = round_bfloat16(np.random.default_rng(6).standard_normal((70, k), np.float32))
     packed = packing.pack_bfloat16(rows)
     assert packed.shape == (2, (k + 1) // 2, 64, 2)
     assert packed[1, 2, 5, 1] == rows[69, 5]
@@ -103,7 +103,7 @@ def test_bfloat16_rounds_to_nearest_even() -> None:
     values = np.random.default_rng(7).standard_normal(4096, np.float32)
     values[:4] = [1 + 2**-8, 1 + 3 * 2**-8, -0.0, 3.4e38]
     expected = torch.from_numpy(values).bfloat16().view(torch.int16).numpy().view(np.uint16)
-    np.testing.assert_array_equal(unpacking.round_bfloat16(values), expected)
+    np.testing.assert_array_equal(round_bfloat16(values), expected)
 
 
 @pytest.mark.parametrize(

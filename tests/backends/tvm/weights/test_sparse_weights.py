@@ -21,6 +21,7 @@ from optc.backends.tvm.weights.sparse_weights import (
     is_zero,
     sampled_zeros,
 )
+from optc.backends.tvm.weights.unpacking import unpack_columns
 from optc.backends.tvm.weights.weight_layouts import WeightParts, integer_weight
 from optc.backends.tvm.weights.weights_file import tensor_bytes, write_weights
 from optc.ir import weights as weights_module
@@ -28,7 +29,7 @@ from optc.ir.quantized_rows import QuantizedRows
 from optc.ir.weights import LazyWeight
 from optc.passes.quantize.affine import quantized_rows
 from optc.passes.quantize.scheme import Scheme
-from tests.backends.tvm.weights.unpacking import unpack_columns, unpack_sparse
+from tests.backends.tvm.weights.unpacking import unpack_sparse
 
 PER_CHANNEL = Scheme(8, 0, True)
 INTEGER_SCALES = Scheme(4, 32, False, integer_scales=True)
