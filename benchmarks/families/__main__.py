@@ -6,10 +6,12 @@ Every type of ``MODEL_FOR_CAUSAL_LM_MAPPING_NAMES`` is built as a tiny random mo
 process, saved as people publish it, and taken through the stages: built, imported, canonical,
 reference equal (the dense form in ONNX Runtime gives transformers' logits), planned (TVM has code
 for every node), tokens equal (32 greedy tokens of TVM's float32 engine are transformers'), int8
-gated. ``--last`` ends earlier: "planned" takes ten seconds a type, "tokens equal" a minute.
+gated (int8-fused loses what a fake quantization in transformers loses). ``--last`` ends earlier:
+"planned" takes ten seconds a type, "tokens equal" a minute, "int8 gated" half a minute more.
 
 A result is written when it is there, and a type that the file has at the wanted stage is not
-measured again, unless ``--again``. ``--table`` writes the page ``docs/families.md``.
+measured again, unless ``--again``. ``--keep`` takes from the file what holds of a type up to
+"tokens equal", and goes on behind it. ``--table`` writes the page ``docs/families.md``.
 """
 
 from __future__ import annotations
@@ -37,6 +39,7 @@ def main() -> None:
     parser.add_argument("--last", choices=STAGES, default="tokens equal", help="the last stage")
     parser.add_argument("--again", action="store_true", help="measure what is known, too")
     parser.add_argument("--failed", action="store_true", help="again those that stopped before")
+    parser.add_argument("--keep", action="store_true", help="what the file says holds, holds")
     parser.add_argument("--timeout", type=float, default=400, help="seconds for a type")
     parser.add_argument("--json", type=Path, default=FILE)
     parser.add_argument("--table", type=Path)
@@ -49,7 +52,7 @@ def main() -> None:
         known = results.get(kind)
         if known is not None and not args.again and not _wanted(known, args.last, args.failed):
             continue
-        found = _found(kind, args.last, args.timeout)
+        found = _found(kind, args.last, args.timeout, known if args.keep else None)
         results.put(kind, found)
         print(f"{kind}: {(found['stages'] or ['nothing'])[-1]} {found['reason']}", flush=True)
     print(results.summary())
@@ -64,12 +67,12 @@ def _wanted(known: dict[str, Any], last: str, failed: bool) -> bool:
     return failed or not known["reason"]
 
 
-def _found(kind: str, last: str, timeout_s: float) -> dict[str, Any]:
-    """The entry of a type."""
+def _found(kind: str, last: str, timeout_s: float, known: dict[str, Any] | None) -> dict[str, Any]:
+    """The entry of a type; ``known`` is what holds of it already."""
     if is_encoder_half(kind):
         reason = "an encoder, or half of an encoder-decoder"
         return {"stages": [], "reason": reason, "group": ENCODER_HALF}
-    return measured(kind, last, timeout_s, _MEMORY) | {"group": "decoder"}
+    return measured(kind, last, timeout_s, _MEMORY, known) | {"group": "decoder"}
 
 
 if __name__ == "__main__":

@@ -11,6 +11,7 @@ import os
 import sys
 import tempfile
 import time
+from collections.abc import Mapping
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
@@ -25,14 +26,21 @@ _POLL_S = 0.2
 _QUOTED_LINES = 3
 
 
-def measured(kind: str, last: str, timeout_s: float, max_bytes: int) -> dict[str, Any]:
+def measured(
+    kind: str,
+    last: str,
+    timeout_s: float,
+    max_bytes: int,
+    known: Mapping[str, Any] | None = None,
+) -> dict[str, Any]:
     """What is proved of a type, up to the stage ``last``, by a child that may take so much time
-    and memory; where it dies, what it had proved by then, and why it died."""
+    and memory; where it dies, what it had proved by then, and why it died. What is ``known`` of
+    the type is not proved again, where the next stage does not need it."""
     with tempfile.TemporaryDirectory(prefix="optc-families-") as name:
         folder = Path(name)
         kept, log = folder / "kept.json", folder / "log"
         fork = multiprocessing.get_context("fork")
-        process = fork.Process(target=_work, args=(kind, last, folder, kept, log))
+        process = fork.Process(target=_work, args=(kind, last, folder, kept, log, known))
         process.start()
         ending = _watch(process, time.monotonic() + timeout_s, max_bytes)
         found: dict[str, Any] = {"stages": [], "reason": "start"}
@@ -46,14 +54,16 @@ def measured(kind: str, last: str, timeout_s: float, max_bytes: int) -> dict[str
         return found
 
 
-def _work(kind: str, last: str, folder: Path, kept: Path, log: Path) -> None:
+def _work(
+    kind: str, last: str, folder: Path, kept: Path, log: Path, known: Mapping[str, Any] | None
+) -> None:
     """In the child: prove, and keep what is known after each stage."""
     output = os.open(log, os.O_CREAT | os.O_WRONLY)
     for stream in (1, 2):
         os.dup2(output, stream)
     sys.stdout, sys.stderr = os.fdopen(1, "w"), os.fdopen(2, "w")
     torch.set_num_threads(1)
-    prove(kind, last, folder, lambda found: kept.write_text(json.dumps(found)))
+    prove(kind, last, folder, lambda found: kept.write_text(json.dumps(found)), known)
 
 
 def _watch(process: BaseProcess, end: float, max_bytes: int) -> str:

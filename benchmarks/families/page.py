@@ -24,10 +24,14 @@ _MEANS = {
     "reference equal": "ONNX Runtime gives transformers' float32 logits within 1e-4",
     "planned": "TVM has code for every node of `fp32`",
     "tokens equal": "32 greedy tokens of TVM's float32 engine, of two prompts, are transformers'",
-    "int8 gated": "`int8-fused` compiles within its gates for random weights",
+    "int8 gated": "`int8-fused` compiles; its KL is at most 1.2 of a fake quantization's",
 }
 _TABLE = """
 ## Types
+
+KL of int8 is that of `int8-fused` to transformers' float32, in nats, mean over 1,152 tokens, and
+in brackets how many times that of a fake quantization: transformers' own code in float32, with the
+operands of every product rounded to int8 as the recipe does.
 
 | type | proved | engines | KL of int8 | what stops it |
 |---|---|---|---|---|
@@ -48,7 +52,7 @@ def page(survey: Survey) -> str:
 
 
 def _row(family: Family) -> str:
-    loss = "" if family.int8_kl is None else f"{family.int8_kl:.1e}"
+    loss = "" if family.int8_kl is None else f"{family.int8_kl:.1e} ({family.int8_ratio:.2f})"
     reason = family.reason.replace("|", "\\|").replace("<", "&lt;")
     cells = [f"`{family.type}`", family.proved, ", ".join(family.engines), loss, reason]
     return "| " + " | ".join(cells) + " |"

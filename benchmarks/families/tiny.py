@@ -82,7 +82,10 @@ _IDS = {"pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2}
 
 #: What a type needs beside: its sizes hang together in ways of their own.
 _OWN: dict[str, dict[str, Any]] = {
-    "dbrx": {"attn_config": {"kv_n_heads": 2}, "ffn_config": {"ffn_hidden_size": 96}},
+    "dbrx": {
+        "attn_config": {"kv_n_heads": 2, "clip_qkv": 8, "rope_theta": 1e4},
+        "ffn_config": {"hidden_size": HIDDEN, "ffn_hidden_size": 96, "moe_top_k": 2},
+    },
     "deepseek_v2": {"topk_method": "greedy"},
     "diffllama": {"num_key_value_heads": 2},
     "dots1": {"n_routed_experts": 4, "n_shared_experts": 1, "num_experts_per_tok": 2},

@@ -31,7 +31,9 @@ class Family:
         engines: Backends with code for every node of fp32.
         layers: Kinds of layers that the tiny model mixes; empty where it has one.
         error: Of the logits in float32, relative to the largest; None where not measured.
-        int8_kl: Mean KL of ``int8-fused`` to float32 on random weights; None likewise.
+        int8_kl: Mean KL of ``int8-fused`` to transformers' float32 on random weights, in nats; None
+            likewise.
+        int8_ratio: That, divided by the KL of a fake quantization in transformers; None likewise.
     """
 
     type: str
@@ -43,6 +45,7 @@ class Family:
     layers: tuple[str, ...] = ()
     error: float | None = None
     int8_kl: float | None = None
+    int8_ratio: float | None = None
 
     @property
     def proved(self) -> str:
@@ -61,6 +64,7 @@ class Family:
             "layers": list(self.layers),
             "error": self.error,
             "int8_kl": self.int8_kl,
+            "int8_ratio": self.int8_ratio,
         }
 
 
@@ -99,6 +103,7 @@ def _family(kind: str, entry: Mapping[str, Any]) -> Family:
         tuple(entry.get("layers", ())),
         entry.get("error"),
         entry.get("int8_kl"),
+        entry.get("int8_ratio"),
     )
 
 

@@ -20,6 +20,7 @@ CONTENT = {
             "engines": ["tvm"],
             "error": 1e-7,
             "int8_kl": 0.00123,
+            "int8_ratio": 1.04,
         },
         "c": {"group": ENCODER_HALF, "stages": [], "reason": "an encoder"},
     },
@@ -41,12 +42,13 @@ def test_most_proved_first_and_encoders_last() -> None:
         "layers": [],
         "error": 1e-7,
         "int8_kl": 0.00123,
+        "int8_ratio": 1.04,
     }
 
 
 def test_the_page_of_a_survey() -> None:
     text = page(survey_of(CONTENT))
-    assert "| `a` | imported | tvm | 1.2e-03 |  |" in text
+    assert "| `a` | imported | tvm | 1.2e-03 (1.04) |  |" in text
     assert "| `b` | built |  |  | node: a \\| b &lt;c> |" in text
     assert "There are 2 decoders." in text
     assert text.endswith("served by nobody as such: c.\n")
