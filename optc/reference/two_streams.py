@@ -7,7 +7,7 @@ was done to the stages before.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -105,6 +105,7 @@ def run_two_streams(
     threads: int,
     blocks: int = 0,
     checkpoints: Checkpoints | None = None,
+    start: Callable[[Array], Array] | None = None,
 ) -> None:
     """Take windows of tokens [W, S] through all blocks, under the hand of ``replacer``.
 
@@ -119,13 +120,15 @@ def run_two_streams(
         threads: Threads of ONNX Runtime.
         blocks: How many of the first blocks; 0 are all of them, and then the head's input.
         checkpoints: Asked before the first block, and told of each that is done.
+        start: Gives what the changed run begins with, of the embedding's result [W, S, D]; both
+            begin with that where it is None.
 
     Raises:
         optc.errors.UnsupportedError: The model cannot be cut at its layers.
     """
     reference = BlockwiseReference(model, threads)
     try:
-        _Streams(reference, tokens, products).run(replacer, blocks, checkpoints)
+        _Streams(reference, tokens, products).run(replacer, blocks, checkpoints, start)
     finally:
         reference.close()
 
@@ -143,7 +146,13 @@ class _Streams:
         )
         self._arrays = ValueArrays(HIDDEN_BYTES)
 
-    def run(self, replacer: Replacer, count: int, checkpoints: Checkpoints | None) -> None:
+    def run(
+        self,
+        replacer: Replacer,
+        count: int,
+        checkpoints: Checkpoints | None,
+        start: Callable[[Array], Array] | None,
+    ) -> None:
         every = self._reference.parts.blocks
         blocks = every[:count] if count else every
         known = None if checkpoints is None else checkpoints.load()
@@ -151,7 +160,7 @@ class _Streams:
             done, stream = known
         else:
             embedded = self._reference.embed(self._tokens)
-            done, stream = 0, Pair(embedded, embedded)
+            done, stream = 0, Pair(embedded if start is None else start(embedded), embedded)
         for index, block in enumerate(blocks[done:], start=done):
             tell(CALIBRATION, index, len(blocks))
             stream = self._block(block, stream, replacer)

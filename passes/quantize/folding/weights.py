@@ -15,6 +15,8 @@ import onnx_ir as ir
 from optc.ir.weights import LazyWeight, concatenate_rows
 
 Float32 = npt.NDArray[np.float32]
+#: A matrix that rows or columns are mixed by; products are computed as precisely as it is given.
+Matrix = Float32 | npt.NDArray[np.float64]
 #: Rows that are computed together, and rows that are read for them at a time.
 _TILE = 256
 
@@ -34,34 +36,40 @@ def scaled_rows(weight: LazyWeight, factors: Float32) -> LazyWeight:
     return _lazy(weight, read)
 
 
-def mixed_columns(weight: LazyWeight, matrix: Float32) -> LazyWeight:
-    """W (I ⊗ M), of W [N, K] and M [b, b], b a divisor of K: each b columns are mixed by M."""
+def mixed_columns(weight: LazyWeight, matrix: Matrix) -> LazyWeight:
+    """W (I ⊗ M), of W [N, K] and M [b, c], b a divisor of K: each b columns become c."""
     last, columns = weight.rows_shape
+    wide = columns // len(matrix) * matrix.shape[1]
 
     def tile(start: int) -> Float32:
         rows = _rows(weight, start, min(start + _TILE, last))
-        return (rows.reshape(-1, len(matrix)) @ matrix).reshape(-1, columns)
+        mixed = rows.reshape(-1, len(matrix)) @ matrix
+        return mixed.reshape(-1, wide).astype(np.float32, copy=False)
 
-    return _lazy(weight, _in_tiles(tile, last, _TILE))
+    return _lazy(weight, _in_tiles(tile, last, _TILE), (last, wide))
 
 
-def mixed_rows(weight: LazyWeight, matrix: Float32) -> LazyWeight:
-    """(I ⊗ M) W, of W [N, K] and M [b, b], b a divisor of N: each b rows are mixed by M.
+def mixed_rows(weight: LazyWeight, matrix: Matrix) -> LazyWeight:
+    """(I ⊗ M) W, of W [N, K] and M [c, b], b a divisor of N: each b rows become c.
 
     Memory holds two tiles of rows, for which all b rows are read.
     """
-    last, size = weight.rows_shape[0], len(matrix)
-    step = next(n for n in range(min(_TILE, size), 0, -1) if size % n == 0)
+    given, size = matrix.shape
+    last = weight.rows_shape[0] // size * given
+    step, read = (
+        next(n for n in range(min(_TILE, count), 0, -1) if count % n == 0)
+        for count in (given, size)
+    )
 
     def tile(start: int) -> Float32:
-        first = start // size * size
-        wanted = matrix[start - first : start - first + step]
-        total = np.zeros((step, *weight.rows_shape[1:]), np.float32)
-        for at in range(0, size, step):
-            total += wanted[:, at : at + step] @ _rows(weight, first + at, first + at + step)
-        return total
+        first, inside = start // given * size, start % given
+        wanted = matrix[inside : inside + step]
+        total = np.zeros((step, *weight.rows_shape[1:]), matrix.dtype)
+        for at in range(0, size, read):
+            total += wanted[:, at : at + read] @ _rows(weight, first + at, first + at + read)
+        return total.astype(np.float32, copy=False)
 
-    return _lazy(weight, _in_tiles(tile, last, step))
+    return _lazy(weight, _in_tiles(tile, last, step), (last, *weight.rows_shape[1:]))
 
 
 def on_rows(
@@ -78,7 +86,9 @@ def on_rows(
 
 def _part(weight: LazyWeight, first: int, last: int) -> LazyWeight:
     return _lazy(
-        weight, lambda start, stop: _rows(weight, first + start, first + stop), last - first
+        weight,
+        lambda start, stop: _rows(weight, first + start, first + stop),
+        (last - first, *weight.rows_shape[1:]),
     )
 
 
@@ -100,11 +110,13 @@ def _in_tiles(
 
 
 def _lazy(
-    weight: LazyWeight, read: Callable[[int, int], Float32], count: int | None = None
+    weight: LazyWeight,
+    read: Callable[[int, int], Float32],
+    shape: tuple[int, ...] | None = None,
 ) -> LazyWeight:
     return LazyWeight(
         read,
-        (weight.rows_shape[0] if count is None else count, *weight.rows_shape[1:]),
+        weight.rows_shape if shape is None else shape,
         ir.DataType.FLOAT,
         weight.name or "",
         transposed=weight.transposed,

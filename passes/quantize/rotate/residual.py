@@ -9,11 +9,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+import numpy as np
 import onnx_ir as ir
 
 from optc.ir.functions import is_op
 from optc.ir.graph import constant
 from optc.ir.linear import Linear, find_linear, head_of, linear_of
+from optc.passes.quantize.folding.fold import vector_of
+from optc.passes.quantize.folding.weights import Matrix, mixed_columns, mixed_rows, scaled_columns
 
 
 class NotTurnableError(Exception):
@@ -26,12 +29,14 @@ class Residual:
 
     Attributes:
         embedded: The embedding's output, where it starts.
+        stream: All values that it has on its way, that one first.
         writers: MatMul nodes of the linear layers whose results are added to it.
         readers: Norms of it, each with the MatMul nodes of the linear layers that read its result.
         last: The norm that the head reads.
     """
 
     embedded: ir.Value
+    stream: list[ir.Value] = field(default_factory=list)
     writers: list[ir.Node] = field(default_factory=list)
     readers: list[tuple[ir.Node, list[ir.Node]]] = field(default_factory=list)
     last: ir.Node | None = None
@@ -48,15 +53,38 @@ def find_residual(model: ir.Model) -> Residual:
         raise NotTurnableError("tokens do not go through one embedding")
     found = Residual(gathers[0].outputs[0])
     head = head_of(model)
-    stream = [found.embedded]
-    for value in stream:  # grows while it is walked
+    found.stream.append(found.embedded)
+    for value in found.stream:  # grows while it is walked
         for use in value.uses():
             result = _step(found, head, value, use.node)
-            if result is not None and result not in stream:
-                stream.append(result)
+            if result is not None and result not in found.stream:
+                found.stream.append(result)
     if found.last is None:
         raise NotTurnableError("the head reads no norm of the residual stream")
     return found
+
+
+def turn_layers(residual: Residual, turn: Matrix) -> None:
+    """Make the stream x R in all layers that read or write it, of R [D, n] with orthonormal
+    columns: norms' scales go into the layers behind them and become one, and R into the weights.
+
+    The embedding and the last norm stay as they are.
+    """
+    for norm, readers in residual.readers:
+        scale = norm.inputs[1]
+        if scale is None:
+            raise ValueError(f"{norm.name}: a norm without a scale")
+        factors = vector_of(scale)
+        for linear in map(_linear, readers):
+            scaled = scaled_columns(linear.weight, factors)
+            linear.initializer.const_value = mixed_columns(scaled, turn)
+        scale.const_value = ir.tensor(np.ones_like(factors), name=scale.name)
+    back: Matrix = turn.T.copy()
+    for linear in map(_linear, residual.writers):
+        linear.initializer.const_value = mixed_rows(linear.weight, back)
+        if linear.bias is not None:
+            bias = (vector_of(linear.bias) @ turn).astype(np.float32)
+            linear.bias.const_value = ir.tensor(bias, name=linear.bias.name)
 
 
 def _step(found: Residual, head: Linear | None, value: ir.Value, node: ir.Node) -> ir.Value | None:
@@ -105,3 +133,10 @@ def _other(node: ir.Node, value: ir.Value) -> ir.Value | None:
 
 def _name(node: ir.Node) -> str:
     return node.name or node.op_type
+
+
+def _linear(matmul: ir.Node) -> Linear:
+    linear = find_linear(matmul)
+    if linear is None:
+        raise ValueError(f"{matmul.name}: not a linear layer any more")
+    return linear

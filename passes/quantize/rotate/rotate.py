@@ -20,10 +20,14 @@ from optc.passes.quantize.folding.weights import (
     mixed_columns,
     mixed_rows,
     on_rows,
-    scaled_columns,
 )
 from optc.passes.quantize.rotate.hadamard import rotation
-from optc.passes.quantize.rotate.residual import NotTurnableError, Residual, find_residual
+from optc.passes.quantize.rotate.residual import (
+    NotTurnableError,
+    Residual,
+    find_residual,
+    turn_layers,
+)
 from optc.passes.quantize.smooth.smooth import LATER, refuse_adapters
 from optc.pipeline.base import Pass, PassReport
 
@@ -87,21 +91,7 @@ def _turn_stream(model: ir.Model, residual: Residual, report: PassReport) -> Non
     turn = rotation(size, _STREAM_SEED) if size else None
     if turn is None:
         raise NotTurnableError(f"no Hadamard matrix of order {size} is known")
-    for norm, readers in residual.readers:
-        scale = norm.inputs[1]
-        if scale is None:
-            raise ValueError(f"{norm.name}: a norm without a scale")
-        factors = vector_of(scale)
-        for linear in map(_linear, readers):
-            scaled = scaled_columns(linear.weight, factors)
-            linear.initializer.const_value = mixed_columns(scaled, turn)
-        scale.const_value = ir.tensor(np.ones_like(factors), name=scale.name)
-    back = np.ascontiguousarray(turn.T)
-    for linear in map(_linear, residual.writers):
-        linear.initializer.const_value = mixed_rows(linear.weight, back)
-        if linear.bias is not None:
-            bias = vector_of(linear.bias) @ turn
-            linear.bias.const_value = ir.tensor(bias, name=linear.bias.name)
+    turn_layers(residual, turn)
     _turn_ends(model, residual, turn)
     report.add("residual stream")
 
