@@ -14,9 +14,9 @@ from optc.recipe import Recipe
 #: The pass that drops tokens which a text does not use.
 TRIMS = "vocab-trim"
 #: The passes that prune, tokens apart; and all that run the model over a text.
-PRUNING = ("prune-depth", "prune-heads", "prune-width", "prune-weights")
-#: Those that may change the basis or the scale of the last hidden states.
-REBASING = ("rotate", "smooth")
+PRUNING = ("prune-depth", "prune-residual", "prune-heads", "prune-width", "prune-weights")
+#: Those that may change the basis, the scale or the width of the last hidden states.
+REBASING = ("rotate", "smooth", "prune-residual")
 READ_TEXT = (*PRUNING, "calibrate", "balance-keys", "allocate-bits", "propagate-errors")
 
 

@@ -52,6 +52,15 @@ ROWS: dict[str, tuple[tuple[str, dict[str, object]], ...]] = {
         ("prune-heads", {"target": "0.92x"}),
         ("prune-width", {"target": "0.8x"}),
     ),
+    "a twelfth of the residual channels, cut": (
+        ("prune-residual", {"target": "0.94x", "refit": False}),
+    ),
+    "a twelfth of the residual channels": (("prune-residual", {"target": "0.94x"}),),
+    "a sixth of the residual channels": (("prune-residual", {"target": "0.85x"}),),
+    "a twelfth of the residual channels, an eighth of the neurons": (
+        ("prune-residual", {"target": "0.94x"}),
+        ("prune-width", {"target": "0.875x"}),
+    ),
 }
 
 
@@ -79,12 +88,9 @@ class Dense:
         for start in range(0, len(targets), _ROWS):
             rows = slice(start, min(start + _ROWS, len(targets)))
             divergence = RowDivergence(targets[rows])
-            for tile in self.reference.tiles():
-                own: list[Float32] = [
-                    one.logits(states[rows], tile)
-                    for one, states in ((self.reference, self.hidden), (other, hidden))
-                ]
-                divergence.add(own[0], own[1], tile.start)
+            for tile, its in zip(self.reference.tiles(), other.tiles(), strict=True):
+                own: Float32 = self.reference.logits(self.hidden[rows], tile)
+                divergence.add(own, other.logits(hidden[rows], its), tile.start)
             parts.append(divergence.result())
         other.close()
         summary = summarize(parts)

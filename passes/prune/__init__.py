@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from optc.passes.prune.residual.prune_residual import PruneResidual
 from optc.passes.prune.structured.prune_depth import PruneDepth
 from optc.passes.prune.structured.prune_heads import PruneHeads
 from optc.passes.prune.structured.prune_width import PruneWidth
@@ -9,4 +10,11 @@ from optc.passes.prune.vocabulary.vocab_trim import VocabTrim
 from optc.passes.prune.weights.prune_weights import PruneWeights
 from optc.pipeline.base import Pass
 
-PASSES: tuple[type[Pass], ...] = (VocabTrim, PruneDepth, PruneHeads, PruneWidth, PruneWeights)
+PASSES: tuple[type[Pass], ...] = (
+    VocabTrim,
+    PruneDepth,
+    PruneResidual,
+    PruneHeads,
+    PruneWidth,
+    PruneWeights,
+)

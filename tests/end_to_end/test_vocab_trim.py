@@ -58,3 +58,13 @@ def test_text_in_and_out_is_text_and_the_source_agrees(artifact: Artifact, tmp_p
     assert set(whole.token_ids) <= set(kept), "what the source says is of the domain"
     assert [kept[one] for one in found.token_ids] == list(whole.token_ids)
     assert found.text == whole.text
+
+
+def test_drafts_change_nothing(artifact: Artifact) -> None:
+    prompt = "for i in range(10):\n    for i in range("
+    params = optc.SamplingParams(temperature=0, max_tokens=24, ignore_eos=True)
+    found = []
+    for options in ({}, {"speculate": "ngram", "num_speculative_tokens": 3}):
+        with optc.load(artifact.path, kv_memory="16MiB", **options) as engine:
+            found.append(engine.generate([prompt], params)[0].token_ids)
+    assert found[0] == found[1]

@@ -24,6 +24,7 @@ REQUIRED = {
     "propagate-errors",
     "prune-depth",
     "prune-heads",
+    "prune-residual",
     "prune-weights",
     "prune-width",
     "quantize-static",

@@ -56,7 +56,7 @@ class PruneDepth(PruneStructures):
     name: ClassVar[str] = "prune-depth"
     before: ClassVar[tuple[str, ...]] = (
         *PruneStructures.before,
-        *("prune-width", "prune-heads", "prune-depth"),
+        *("prune-residual", "prune-width", "prune-heads", "prune-depth"),
     )
 
     target: str = "0.9x"
