@@ -86,7 +86,7 @@ class StoredWeight:
         def read(start: int, stop: int) -> Array:
             blocks = mapped[start // packing.BLOCK : -(-stop // packing.BLOCK)]
             if tensor.dtype == "uint16":
-                rows = unpacking.unpack_bfloat16(blocks)[:, :columns]
+                rows: Array = unpacking.unpack_bfloat16(blocks)[:, :columns]
             else:
                 rows = unpacking.unpack_float32(blocks)
             first = start % packing.BLOCK

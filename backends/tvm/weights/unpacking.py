@@ -22,7 +22,7 @@ def unpack_int(packed: U8, bits: int) -> U8:
     high = others[0]
     units = rows.reshape(len(rows), -1, low // high + 1, 4)
     lows = _fields(units[:, :, :-1], low).reshape(len(rows), -1)
-    return lows | _fields(units[:, :, -1], high).reshape(lows.shape) << low
+    return lows | _fields(units[:, :, -1], high).reshape(lows.shape) << np.uint8(low)
 
 
 def _fields(rows: U8, bits: int) -> U8:
