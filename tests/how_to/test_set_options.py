@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import logging
+import os
 import re
+import shutil
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -46,3 +50,30 @@ def test_the_page_runs(
     assert "INFO optc.runtime.loader: loaded <optc.Engine" in lines[0]
     assert "DEBUG optc.runtime.requests.input_processor: a request of 9 tokens" in lines[1]
     assert "ERROR optc.cli: absent: no such artifact" in lines[-1]
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_shells_complete_by_the_line_of_the_page(shell: str, tmp_path: Path) -> None:
+    """The line is run in the shell, which then knows how to complete `optc`."""
+    found = shutil.which(shell)
+    if found is None:
+        pytest.skip(f"{shell} is not installed")
+    page = Path("docs/how-to/set-options.md").read_text("utf-8")
+    line = next(x for x in page.splitlines() if f"={shell}_source optc" in x)
+    asked = {
+        "bash": "complete -p optc",
+        "zsh": "print -r -- $_comps[optc]",
+        "fish": "complete --command optc",
+    }[shell]
+    # In zsh, completions are registered once its own system is loaded.
+    before = {"zsh": "autoload -Uz compinit && compinit -D\n"}.get(shell, "")
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    result = subprocess.run(
+        [found, "-c", f"{before}{line}\n{asked}"],
+        env={**os.environ, "PATH": path, "HOME": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+    )
+    assert "_optc_completion" in result.stdout, result.stderr
