@@ -5,4 +5,4 @@ from __future__ import annotations
 from optc.passes.canonicalize.canonicalize import STEPS, Canonicalize
 from optc.pipeline.base import Pass
 
-PASSES: tuple[type[Pass], ...] = (Canonicalize, *(type(step) for step in STEPS))
+PASSES: tuple[type[Pass], ...] = (Canonicalize, *dict.fromkeys(type(step) for step in STEPS))

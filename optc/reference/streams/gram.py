@@ -26,7 +26,11 @@ def add_gram(total: Float64, x: Float32) -> None:
 
 
 def mirror(total: Float64) -> None:
-    """Copy what is above the diagonal's blocks of `add_gram` below them."""
-    size = len(total)
-    for at in range(BLOCK, size, BLOCK):
-        total[at : at + BLOCK, :at] = total[:at, at : at + BLOCK].T
+    """Copy what is above the diagonal below it.
+
+    That goes for the diagonal's blocks too: not every CPU's products are symmetric to the bit.
+    """
+    for at in range(0, len(total), BLOCK):
+        here = slice(at, at + BLOCK)
+        total[here, :at] = total[:at, here].T
+        total[here, here] = np.triu(total[here, here]) + np.triu(total[here, here], 1).T

@@ -27,6 +27,7 @@ from optc.backends.tvm.program import Tensor
 from optc.backends.tvm.tuning import tuned
 from optc.backends.tvm.tuning.schedule import Schedule, Workload
 from optc.backends.tvm.tuning.schedule_files import write_schedules
+from optc.backends.tvm.weights import unpacking
 from optc.backends.tvm.weights.weights_file import (
     Chunk,
     MappedWeights,
@@ -46,7 +47,6 @@ from tests.backends.tvm.engine_driver import (
     Engine,
     build,
 )
-from tests.backends.tvm.weights import unpacking
 from tests.support.families import model_after
 from tests.support.models import Dense
 
