@@ -8,11 +8,14 @@ from typing import TYPE_CHECKING, Any
 from optc.backends.tvm.common import TvmBackendBase, lowering_support
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     import onnx_ir as ir
 
     from optc.artifact import EngineEntry
     from optc.artifact.files import EngineFiles
     from optc.backend import BuildOptions, EngineBuild, Support
+    from optc.engine_weights import EngineWeight
     from optc.executable.executable import EngineSpec, Executable
     from optc.roofline.ceilings import Meter
     from optc.roofline.estimate import EngineEstimate
@@ -111,6 +114,13 @@ class TvmBackend(TvmBackendBase):
         from optc.backends.tvm.measuring.profile import open_profiler
 
         return open_profiler(folder, spec, data, threads)
+
+    def engine_weights(self, engine: EngineEntry, files: EngineFiles) -> Mapping[str, EngineWeight]:
+        """The weights of the file by rows; see `optc.backends.tvm.weights.stored_weights`."""
+        from optc.backends.tvm.engine_data import stored_tensors
+        from optc.backends.tvm.weights.stored_weights import stored_weights
+
+        return stored_weights(stored_tensors(engine.data, files))
 
 
 BACKEND = TvmBackend()

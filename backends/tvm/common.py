@@ -6,14 +6,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     import onnx_ir as ir
 
     from optc.artifact import EngineEntry
     from optc.artifact.files import EngineFiles
     from optc.backend import StoredTensor, Support
-    from optc.engine_weights import EngineWeight
     from optc.machine import Machine
     from optc.roofline.costs import StepCosts
     from optc.target import Target
@@ -61,13 +58,6 @@ class TvmBackendBase:
         from optc.backends.tvm.engine_data import stored_tensors
 
         return stored_tensors(engine.data, files)
-
-    def engine_weights(self, engine: EngineEntry, files: EngineFiles) -> Mapping[str, EngineWeight]:
-        """The weights of the file by rows; see `optc.backends.tvm.weights.stored_weights`."""
-        from optc.backends.tvm.engine_data import stored_tensors
-        from optc.backends.tvm.weights.stored_weights import stored_weights
-
-        return stored_weights(stored_tensors(engine.data, files))
 
     def step_costs(self, data: dict[str, Any]) -> StepCosts:
         """What a step of the engine must read and compute, as the build stated it."""

@@ -40,6 +40,7 @@ COMMANDS = {
     "inspect": "inspect",
     "diff": "judging.diff",
     "report": "report",
+    "export": "checkpoints.export",
     "verify": "verify",
     "sign": "trust.sign",
     "list": "store.listing",

@@ -52,7 +52,7 @@ def import_folder(folder: Path, *, allow_remote_code: bool) -> ImportedModel:
     checkpoint = read_tensors(files, settings_of(config))
     check_layers_held(config, checkpoint, folder)
     never_ask()
-    whole = _build_config(folder, config, allow_remote_code)
+    whole = build_config(folder, config, allow_remote_code)
     text = text_config(whole)
     built = whole if text is None else text
     max_context = read_context(built, folder)
@@ -97,9 +97,18 @@ def import_folder(folder: Path, *, allow_remote_code: bool) -> ImportedModel:
     )
 
 
-def _build_config(
-    folder: Path, config: dict[str, Any], allow_remote_code: bool
-) -> PretrainedConfig:
+def build_config(folder: Path, config: dict[str, Any], allow_remote_code: bool) -> PretrainedConfig:
+    """The config of the class in ``folder``, without its quantization.
+
+    Args:
+        folder: The model's folder.
+        config: From `read_config`.
+        allow_remote_code: Whether Python code of the folder may run.
+
+    Raises:
+        InputError: transformers does not accept it.
+        UnsupportedError: It is no decoder-only language model.
+    """
     try:
         built = AutoConfig.from_pretrained(
             folder, local_files_only=True, trust_remote_code=allow_remote_code

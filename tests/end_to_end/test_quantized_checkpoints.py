@@ -6,10 +6,12 @@ import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 import transformers
 from gguf import GGMLQuantizationType as Kind
+from gguf import GGUFReader
 
 from optc import SamplingParams, load
 from tests.end_to_end.test_main_job import optc
@@ -126,3 +128,30 @@ def test_the_command_compiles_a_gguf_file(tmp_path: Path) -> None:
     with load(output) as engine:
         (found,) = engine.generate([PROMPTS[0]], greedy)
     assert list(found.token_ids) == whole[length:]
+    exported_is_the_source(output, tmp_path / "small.gguf", tmp_path / "exported")
+
+
+def exported_is_the_source(artifact: Path, source: Path, folder: Path) -> None:
+    """Exports of the artifact: the source's blocks, bit for bit, and its weights and tokens."""
+    folder.mkdir()
+    optc("export", artifact, "--format", "gguf", "-o", folder / "again.gguf")
+    ours, theirs = (gguf_tensors(file) for file in (folder / "again.gguf", source))
+    assert ours.keys() == theirs.keys()
+    for name, (kind, data) in theirs.items():
+        assert ours[name][0] == kind, name
+        np.testing.assert_array_equal(ours[name][1], data, name)
+    models = [
+        transformers.AutoModelForCausalLM.from_pretrained(
+            file.parent, gguf_file=file.name, dtype=torch.float32
+        )
+        for file in (folder / "again.gguf", source)
+    ]
+    assert continuations(models[0], PROMPTS[:1]) == continuations(models[1], PROMPTS[:1])
+    optc("export", artifact, "--format", "compressed-tensors", "-o", folder / "packed")
+    model, report = quantized(folder / "packed")
+    assert report.details == {"int4 groups of 32 as given": 8, "int8 per channel": 1, **SHARED}
+    assert same_tokens(model, continuations(models[1], PROMPTS[:1]))
+
+
+def gguf_tensors(file: Path) -> dict[str, tuple[Kind, Array]]:
+    return {one.name: (one.tensor_type, one.data) for one in GGUFReader(file).tensors}

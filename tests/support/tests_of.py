@@ -235,6 +235,8 @@ FOLDERS_TESTED_ELSEWHERE: dict[str, tuple[str, ...]] = {
         "tests/cli/commands/judging/test_bench_conditions.py",
         "tests/cli/commands/judging/test_diff.py",
     ),
+    "optc/export": ("tests/export/test_formats.py", "tests/export/test_refusals.py"),
+    "optc/export/gguf": ("tests/export/test_formats.py", "tests/export/test_refusals.py"),
     "optc/importer/quantized": (
         "tests/importer/quantized/test_packed_integers.py",
         "tests/importer/quantized/test_float_weights.py",

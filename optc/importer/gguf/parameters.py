@@ -8,7 +8,8 @@ which is refused.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -46,12 +47,7 @@ def gguf_parameters(
         UnsupportedError: transformers has no names for the architecture, or does something to a
             tensor that is more than taking rows and adding a number.
     """
-    config = model.config.get_text_config().to_dict()
-    processor = TENSOR_PROCESSORS.get(architecture, TensorProcessor)(config=config)
-    try:
-        names = get_gguf_hf_weights_map(model, processor)
-    except NotImplementedError as error:
-        raise UnsupportedError(str(error), where=architecture) from error
+    processor, names = names_by_file(model, architecture)
     found: dict[str, Tensor] = {}
     # two tensors that are one parameter are an expert's gate and up: "gate" sorts first
     for name in sorted(tensors):
@@ -68,45 +64,92 @@ def gguf_parameters(
     return found
 
 
-def _processed(processor: TensorProcessor, name: str, tensor: Tensor) -> Tensor:
-    """What the processor does to a tensor, found by what it does to the numbers of its rows."""
-    rows = tensor.shape[0]
+@dataclass(frozen=True)
+class RowChange:
+    """What transformers does to the rows of a tensor of a file.
+
+    Attributes:
+        order: The number, in the file, of the row at each place; None if they stay in order.
+        added: Number that is added to all values.
+        turned: Axes are added or exchanged, and the numbers stay.
+    """
+
+    order: npt.NDArray[np.int64] | None = None
+    added: float = 0.0
+    turned: bool = False
+
+
+def row_change(
+    processor: TensorProcessor, name: str, shape: Sequence[int], where: str
+) -> RowChange:
+    """What the processor does to a tensor, found by what it does to the numbers of its rows.
+
+    Args:
+        processor: Of the architecture.
+        name: Of the tensor in the file.
+        shape: Of the tensor.
+        where: For messages.
+
+    Raises:
+        UnsupportedError: It is more than another order of rows, or a number added.
+    """
+    rows = shape[0]
     numbers = np.arange(rows, dtype=np.float64)
-    shape = (rows, *(1 for _ in tensor.shape[1:]))
+    flat = (rows, *(1 for _ in shape[1:]))
     try:
         result = processor.process(
-            weights=numbers.reshape(shape), name=name, parsed_parameters={"tensors": {}}
+            weights=numbers.reshape(flat), name=name, parsed_parameters={"tensors": {}}
         ).weights
     except _REFUSALS as error:
-        raise _refusal(tensor) from error
-    if result.shape == shape:
-        return _by_rows(tensor, result.reshape(rows), numbers)
-    if np.array_equal(result.ravel(), numbers) and result.ndim == 2:
-        if len(shape) == 1:
-            return Stacked(tensor.name, [tensor])
-        return Swapped(tensor.name, tensor, (0, 1))
-    raise _refusal(tensor)
-
-
-def _by_rows(
-    tensor: Tensor, found: npt.NDArray[np.float64], numbers: npt.NDArray[np.float64]
-) -> Tensor:
+        raise _refusal(where) from error
+    if result.shape != flat:
+        if np.array_equal(result.ravel(), numbers) and result.ndim == 2:
+            return RowChange(turned=True)
+        raise _refusal(where)
+    found = result.reshape(rows)
     if np.array_equal(found, numbers):
-        return tensor
+        return RowChange()
     if np.array_equal(np.sort(found), numbers):
-        return Taken(tensor.name, tensor, found.astype(np.int64))
+        return RowChange(order=found.astype(np.int64))
     added = found - numbers
     if (added == added[0]).all():
-        return Shifted(tensor.name, tensor, float(added[0]))
-    raise _refusal(tensor)
+        return RowChange(added=float(added[0]))
+    raise _refusal(where)
 
 
-def _refusal(tensor: Tensor) -> UnsupportedError:
+def _processed(processor: TensorProcessor, name: str, tensor: Tensor) -> Tensor:
+    change = row_change(processor, name, tensor.shape, tensor.where)
+    if change.turned:
+        if len(tensor.shape) == 1:
+            return Stacked(tensor.name, [tensor])
+        return Swapped(tensor.name, tensor, (0, 1))
+    if change.order is not None:
+        return Taken(tensor.name, tensor, change.order)
+    return Shifted(tensor.name, tensor, change.added) if change.added else tensor
+
+
+def _refusal(where: str) -> UnsupportedError:
     return UnsupportedError(
         "transformers computes with this tensor when it loads it, more than optc does as it reads",
-        where=tensor.where,
+        where=where,
         hint="compile the model's folder with safetensors instead",
     )
+
+
+def names_by_file(
+    model: PreTrainedModel, architecture: str
+) -> tuple[TensorProcessor, dict[str, str]]:
+    """transformers' processor of an architecture, and the parameter of each name in a file.
+
+    Raises:
+        UnsupportedError: transformers has no names for the architecture.
+    """
+    config = model.config.get_text_config().to_dict()
+    processor = TENSOR_PROCESSORS.get(architecture, TensorProcessor)(config=config)
+    try:
+        return processor, get_gguf_hf_weights_map(model, processor)
+    except NotImplementedError as error:
+        raise UnsupportedError(str(error), where=architecture) from error
 
 
 def rotary_factors(tensors: Mapping[str, Tensor]) -> npt.NDArray[Any] | None:

@@ -1,0 +1,1 @@
+"""Commands that write checkpoints of other tools."""

@@ -1,0 +1,95 @@
+"""Which engine of an artifact is exported, and why others cannot be."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from optc import registry
+from optc.artifact import Artifact, EngineEntry, PassEntry
+from optc.engine_weights import EngineWeight, WeightsBackend
+from optc.errors import InputError, UnsupportedError
+
+TARGET = "target"
+#: Passes behind which every weight is still a parameter of the model's class: they find operators
+#: in the graph, merge weights by rows, round them, or take them from training.
+_KEEPING = frozenset(
+    {
+        "allocate-bits",
+        "calibrate",
+        "canonicalize",
+        "cast-weights",
+        "compute-type",
+        "hidden-states",
+        "kv-cache",
+        "kv-slots",
+        "propagate-errors",
+        "quantize-weights",
+        "trained-weights",
+    }
+)
+_KEEPING_GROUPS = ("find-", "fold-", "fuse-", "probe-", "remove-", "slices-", "tables-")
+#: Why the result of others is no checkpoint of the class.
+_REASONS = {
+    "adapters": "the engine has room for LoRA adapters, which are applied beside its weights",
+    "medusa-heads": "the engine has Medusa heads, which the model's class has not",
+    "prune-depth": "layers were removed",
+    "prune-heads": "heads were removed",
+    "prune-residual": "channels of the residual stream were removed",
+    "prune-weights": "weights were pruned, and sparse formats of other tools are different",
+    "prune-width": "channels were removed",
+    "quantize-static": "activations have static scales, for which the formats have no place",
+    "quantize-weights": "weights are codes of a table or of floats, not integers",
+    "vocab-trim": "tokens were removed",
+}
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """An engine and its weights."""
+
+    entry: EngineEntry
+    weights: Mapping[str, EngineWeight]
+
+
+def choose_weights(artifact: Artifact, name: str | None) -> Chosen:
+    """The weights of the engine called ``name``, else of the first that can give them.
+
+    Raises:
+        InputError: There is no target engine of that name.
+        UnsupportedError: Passes changed the model into another, or its weights lie in a form that
+            only its engine reads.
+        UnavailableError: The backend is not installed.
+    """
+    entries = [e for e in artifact.manifest.engines if e.role == TARGET]
+    wanted = [e for e in entries if name in (None, e.name)]
+    if not wanted:
+        raise InputError(
+            f"no target engine {name!r}",
+            where=str(artifact.path),
+            hint=f"it has {', '.join(e.name for e in entries)}",
+        )
+    for done in artifact.manifest.passes:
+        if done.count and not _keeps(done):
+            reason = _REASONS.get(done.name, "it changes what weights stand for")
+            raise UnsupportedError(
+                f"no checkpoint of the model's class: {reason}",
+                where=f"pass {done.name}",
+                hint="compile the model again with a recipe without this pass",
+            )
+    for entry in wanted:
+        backend = registry.backend(entry.backend)
+        if isinstance(backend, WeightsBackend):
+            files = artifact.files.of_engine(entry)
+            return Chosen(entry, backend.engine_weights(entry, files))
+    raise UnsupportedError(
+        f"engines of the backend {wanted[0].backend} do not give their weights back",
+        where=f"engine {wanted[0].name}",
+        hint="compile for tvm, whose engines give their weights back",
+    )
+
+
+def _keeps(done: PassEntry) -> bool:
+    if done.name == "quantize-weights" and "format=" in done.spec:
+        return "format=int" in done.spec  # else codes of other numbers
+    return done.name in _KEEPING or done.name.startswith(_KEEPING_GROUPS)

@@ -1,0 +1,1 @@
+"""An artifact's weights, settings and tokenizer as a GGUF file."""

@@ -1,0 +1,108 @@
+"""A config as the settings of a GGUF file: transformers' table of what a reader takes, inverted."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from transformers import AutoConfig, PretrainedConfig
+from transformers.modeling_gguf_pytorch_utils import GGUF_TO_TRANSFORMERS_MAPPING
+
+from optc.errors import UnsupportedError
+from optc.importer.gguf.config import read_gguf_config
+from optc.importer.gguf.file import metadata_of, open_gguf
+
+if TYPE_CHECKING:
+    from gguf import GGUFWriter
+
+#: Keys of a config that say nothing of what the model computes, or that the tensors say.
+_SAID_ELSEWHERE = frozenset(
+    {
+        "_name_or_path",
+        "architectures",
+        "bos_token_id",
+        "dtype",
+        "eos_token_id",
+        "initializer_range",
+        "max_window_layers",
+        "pad_token_id",
+        "pretraining_tp",
+        "tie_word_embeddings",
+        "torch_dtype",
+        "transformers_version",
+        "use_cache",
+        "attention_dropout",
+    }
+)
+_ROPE = "rope_parameters"
+
+
+def add_settings(writer: GGUFWriter, architecture: str, config: PretrainedConfig) -> None:
+    """Write what ``config`` says.
+
+    Raises:
+        UnsupportedError: A setting has no place in the format.
+    """
+    _add(writer, architecture, config)
+    _check(architecture, config)
+
+
+def _rope_of(config: PretrainedConfig) -> dict[str, Any]:
+    """How positions are rotated."""
+    return dict(getattr(config, _ROPE, None) or {})
+
+
+def _add(writer: GGUFWriter, architecture: str, config: PretrainedConfig) -> None:
+    table = GGUF_TO_TRANSFORMERS_MAPPING["config"][config.model_type]
+    values = {**config.to_dict(), **_rope_of(config)}
+    for key, name in table.items():
+        value = values.get(name) if name else None
+        if isinstance(value, float):
+            writer.add_float32(f"{architecture}.{key}", value)
+        elif isinstance(value, int):
+            writer.add_uint32(f"{architecture}.{key}", value)
+    width = values.get("head_dim") or values["hidden_size"] // values["num_attention_heads"]
+    for add in (writer.add_key_length, writer.add_value_length):
+        add(width)
+    if "rope.dimension_count" not in table or table["rope.dimension_count"] is None:
+        writer.add_rope_dimension_count(width)
+
+
+def _check(architecture: str, config: PretrainedConfig) -> None:
+    """Read the settings back, as an import would, and compare."""
+    from gguf import GGUFWriter
+
+    with tempfile.TemporaryDirectory(prefix="optc-export-") as made:
+        file = Path(made) / "settings.gguf"
+        writer = GGUFWriter(file, architecture)
+        _add(writer, architecture, config)
+        writer.write_header_to_file()
+        writer.write_kv_data_to_file()
+        writer.write_ti_data_to_file()
+        writer.close()
+        read = read_gguf_config(file, metadata_of(open_gguf(file)))
+    found = AutoConfig.for_model(**read)
+    ours, theirs = (_compared(one) for one in (config, found))
+    lost = [key for key in sorted(ours) if ours[key] != theirs.get(key)]
+    if lost:
+        stated = ", ".join(f"{key} = {ours[key]!r}" for key in lost)
+        raise UnsupportedError(
+            f"the GGUF files that optc writes cannot say {stated}",
+            where="config of the model",
+            hint="use --format compressed-tensors",
+        )
+
+
+def _compared(config: PretrainedConfig) -> dict[str, Any]:
+    found = {key: value for key, value in config.to_dict().items() if key not in _SAID_ELSEWHERE}
+    rope = _rope_of(config)
+    found.pop(_ROPE, None)
+    found["rope"] = {key: _short(value) for key, value in rope.items()}
+    width = found.get("head_dim") or found["hidden_size"] // found["num_attention_heads"]
+    return {key: _short(value) for key, value in found.items()} | {"head_dim": width}
+
+
+def _short(value: Any) -> Any:
+    """Numbers as float32 keeps them."""
+    return float(f"{value:.6g}") if isinstance(value, float) else value

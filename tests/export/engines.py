@@ -1,0 +1,82 @@
+"""Artifacts whose engine gives its weights back, as quantize-weights left them in the graph."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import onnx_ir as ir
+
+from optc.artifact import Artifact, EngineEntry
+from optc.artifact.files import EngineFiles
+from optc.engine_weights import EngineWeight
+from optc.ir.quantized_rows import QuantizedPart, QuantizedRows
+from optc.ir.weights import LazyWeight
+from tests.artifact.toy import forge, list_files
+from tests.runtime.support.artifacts import ToyBackend, write_artifact
+
+#: Tokens of the artifact's tokenizer, one a byte.
+VOCABULARY = 259
+#: Passes that merge and quantize weights.
+PASSES = "canonicalize,fuse-qkv,fuse-gate-up,quantize-weights"
+
+
+@dataclass(frozen=True)
+class GraphWeight:
+    """A weight of the graph."""
+
+    whole: QuantizedRows | LazyWeight
+
+    def rows(self, shape: tuple[int, ...], experts: int = 1) -> QuantizedRows | LazyWeight:
+        whole = self.whole
+        found = (
+            (whole.rows, whole.columns) if isinstance(whole, QuantizedRows) else whole.rows_shape
+        )
+        assert found == shape
+        return whole
+
+
+class GivingBackend(ToyBackend):
+    """The toy, with the weights of a graph."""
+
+    def __init__(self, model: ir.Model) -> None:
+        super().__init__()
+        self.weights = weights_of(model)
+
+    def engine_weights(self, engine: EngineEntry, files: EngineFiles) -> Mapping[str, EngineWeight]:
+        return self.weights
+
+
+def weights_of(model: ir.Model) -> dict[str, EngineWeight]:
+    """The weights by the names that engines have for them."""
+    found: dict[str, EngineWeight] = {}
+    for name, value in model.graph.initializers.items():
+        tensor = value.const_value
+        if isinstance(tensor, QuantizedPart):
+            if name.endswith(".quantized"):
+                found[name] = GraphWeight(tensor.whole)
+        elif isinstance(tensor, LazyWeight):
+            found[name] = GraphWeight(tensor)
+        elif tensor is not None and tensor.dtype == ir.DataType.FLOAT:
+            found[name] = GraphWeight(_as_read(name, tensor.numpy()))
+    return found
+
+
+def _as_read(name: str, array: Any) -> LazyWeight:
+    return LazyWeight(lambda a, b: array[a:b], array.shape, ir.DataType.FLOAT, name)
+
+
+def write_giving(folder: Path, config: Mapping[str, Any], **how: Any) -> Artifact:
+    """An artifact of a model with ``config``; its tokenizer is one that GGUF has a name for."""
+    write_artifact(folder, **how)
+    file = folder / "tokenizer/tokenizer.json"
+    if file.is_file():
+        stated = json.loads(file.read_text())
+        stated["pre_tokenizer"]["use_regex"] = True
+        file.write_text(json.dumps(stated))
+    list_files(folder)
+    forge(folder, lambda value: value["source"].update(config=dict(config)))
+    return Artifact.open(folder)

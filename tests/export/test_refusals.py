@@ -1,0 +1,146 @@
+"""What cannot be exported is refused by name, and nothing is left behind."""
+
+from __future__ import annotations
+
+import errno
+import os
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from optc import registry
+from optc.artifact import Artifact, PassEntry
+from optc.errors import InputError, OptcError, UnsupportedError
+from optc.export.export import export_artifact
+from tests.export.conftest import Made
+from tests.export.engines import GraphWeight, write_giving
+from tests.runtime.support.artifacts import ToyBackend
+
+FORMS = ("gguf", "compressed-tensors")
+
+
+@pytest.fixture
+def qwen(kinds: dict[str, Made], monkeypatch: pytest.MonkeyPatch) -> Made:
+    monkeypatch.setattr(registry, "backend", {"toy": kinds["qwen3"].backend}.__getitem__)
+    return kinds["qwen3"]
+
+
+def refused(
+    artifact: Artifact,
+    output: Path,
+    match: str,
+    kind: type[OptcError] = UnsupportedError,
+    form: Any = "gguf",
+    engine: str | None = None,
+) -> None:
+    before = sorted(output.parent.iterdir()) if output.parent.is_dir() else []
+    with pytest.raises(kind, match=match):
+        export_artifact(artifact, form, output, engine)
+    assert before == (sorted(output.parent.iterdir()) if output.parent.is_dir() else [])
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_outputs(qwen: Made, form: str, tmp_path: Path) -> None:
+    output = tmp_path / "m.gguf"
+    output.symlink_to(tmp_path / "nowhere")
+    refused(qwen.artifact, output, "--output: .*is there already", InputError, form)
+    lost = tmp_path / "no/m.gguf"
+    refused(qwen.artifact, lost, "--output: there is no folder", InputError, form)
+
+
+def test_a_gguf_file_is_called_so(qwen: Made, tmp_path: Path) -> None:
+    refused(qwen.artifact, tmp_path / "m", r"'m' does not end in \.gguf", InputError)
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_a_full_disk(
+    qwen: Made, form: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*paths: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "replace", full)
+    message = r"m\.gguf: cannot be written: No space left on device \(nothing was left behind"
+    refused(qwen.artifact, tmp_path / "m.gguf", message, InputError, form)
+
+
+def test_engines(qwen: Made, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    output = tmp_path / "m.gguf"
+    message = "no target engine 'draft'.*it has target"
+    refused(qwen.artifact, output, message, InputError, engine="draft")
+    monkeypatch.setattr(registry, "backend", {"toy": ToyBackend()}.__getitem__)
+    message = "engine target: engines of the backend toy do not give their weights back.*for tvm"
+    refused(qwen.artifact, output, message)
+
+
+@pytest.mark.parametrize(
+    ("spec", "reason"),
+    [
+        ("adapters", "the engine has room for LoRA adapters"),
+        ("prune-weights", "weights were pruned"),
+        ("prune-residual", "channels of the residual stream were removed"),
+        ("rotate", "it changes what weights stand for"),
+        ("quantize-weights{format=nf4}", "weights are codes of a table"),
+    ],
+)
+def test_passes(qwen: Made, spec: str, reason: str, tmp_path: Path) -> None:
+    name = spec.partition("{")[0]
+    passes = (PassEntry("fuse-qkv", "fuse-qkv", 1), PassEntry(name, spec, 1))
+    artifact = replace(qwen.artifact, manifest=replace(qwen.artifact.manifest, passes=passes))
+    refused(artifact, tmp_path / "m.gguf", f"pass {name}: no checkpoint of the .*class: {reason}")
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"model_type": "gemma3"}, "models of type gemma3 are not exported.*llama, qwen2, qwen3"),
+        ({"auto_map": {"AutoConfig": "c.C"}}, "its class is code of the model's folder"),
+        ({"attention_bias": True}, "no weights for 4 parameters"),
+        ({"rms_norm_eps": "x"}, "config of toy in the manifest"),
+    ],
+)
+@pytest.mark.parametrize("form", FORMS)
+def test_configs(
+    qwen: Made, change: dict[str, Any], message: str, form: str, tmp_path: Path
+) -> None:
+    source = qwen.artifact.manifest.source
+    source = replace(source, config={**source.config, **change})
+    artifact = replace(qwen.artifact, manifest=replace(qwen.artifact.manifest, source=source))
+    refused(artifact, tmp_path / "m.gguf", message, OptcError, form)
+
+
+def test_settings_that_gguf_has_not(qwen: Made, tmp_path: Path) -> None:
+    source = qwen.artifact.manifest.source
+    rope = {"rope_type": "yarn", "factor": 2.0, "rope_theta": 1e4}
+    source = replace(source, config={**source.config, "rope_parameters": rope})
+    artifact = replace(qwen.artifact, manifest=replace(qwen.artifact.manifest, source=source))
+    message = "the GGUF files that optc writes cannot say rope = .*--format compressed-tensors"
+    refused(artifact, tmp_path / "m.gguf", message)
+
+
+def test_weights(qwen: Made, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    name, output = "model.layers.0.self_attn.o_proj.weight", tmp_path / "m.gguf"
+    weights = dict(qwen.backend.weights)
+    weight = weights.pop(f"{name}.quantized")
+    monkeypatch.setattr(qwen.backend, "weights", weights)
+    refused(qwen.artifact, output, f"{name}: the engine has no weights for 1 parameters")
+    weights |= {f"{name}.quantized": weight, "heads.0.weight": GraphWeight(weight.rows((64, 512)))}
+    refused(qwen.artifact, output, r"heads\.0\.weight: is no parameter of the model's class")
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_tokenizers(qwen: Made, form: str, tmp_path: Path) -> None:
+    config = qwen.artifact.manifest.source.config
+    artifact = write_giving(tmp_path / "none", config, tokenizer=False)
+    output = tmp_path / "m.gguf"
+    if form == "gguf":
+        refused(artifact, output, "the artifact has no tokenizer", InputError)
+        other = write_giving(tmp_path / "other", config)
+        file = other.path / "tokenizer/tokenizer.json"
+        file.write_text(file.read_text().replace('"use_regex": true', '"use_regex": false'))
+        refused(other, output, "GGUF has no name for this tokenizer .*llama-bpe, qwen2, gpt-2")
+        return
+    export_artifact(artifact, "compressed-tensors", output)
+    assert sorted(one.name for one in output.iterdir()) == ["config.json", "model.safetensors"]
