@@ -30,6 +30,7 @@ def model(tmp_path: Path) -> Path:
     folder.mkdir()
     config = {"max_position_embeddings": 64, "num_hidden_layers": 4}
     (folder / "config.json").write_text(json.dumps(config))
+    (folder / "tokenizer.json").write_text("{}")
     return folder
 
 
