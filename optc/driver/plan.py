@@ -35,6 +35,8 @@ from optc.target import known_targets
 if TYPE_CHECKING:
     import onnx_ir as ir
 
+    from optc.backend import BuildOptions
+    from optc.importer import ImportedModel
     from optc.roofline.ceilings import Ceiling
 
 ALL = "all"
@@ -131,21 +133,10 @@ def plan(
     options = ResolvedOptions(
         asked, source, recipes[main], draft_recipe, Path(), requests, progress=progress
     )
-    with PeakMemory() as memory:
-        progress("import", 0, 0)
-        from optc.importer import import_model
-
-        imported = import_model(source, allow_remote_code=asked.allow_remote_code)
-        limits = build_limits(options, imported.max_context)
-        progress("passes", 0, 0)
-        each = _lower_each(imported.model, recipes, options)
-        present = memory.sample()
+    imported, limits, each, present = _import_and_lower(options, recipes)
     lowered = each[main]
     passes = recipes[main].pipeline.passes
     one = () if backends == ALL else requests  # the engines of one artifact
-    kv_bytes = 0
-    if form_type(lowered.model) is RaggedStep:
-        kv_bytes = RaggedStep.of(lowered.model).kv.bytes_per_token
     engines = tuple(
         engine_plan(r, own.model, replace(limits, readers=weight_readers(one, r)), ceilings)
         for r, own in zip(requests, each, strict=True)
@@ -166,7 +157,7 @@ def plan(
         tuple(run.to_json() for run in lowered.runs),
         limits.max_context,
         weight_bytes(lowered.model),
-        kv_bytes,
+        _kv_bytes_per_token(lowered.model),
         peak_bytes(lowered.reference, present, passes, gated=True),
         peak_bytes(lowered.reference, present, passes, gated=False),
         engines,
@@ -175,6 +166,29 @@ def plan(
         paces.measured,
         (*warnings, *imported.warnings, *lowered.warnings),
     )
+
+
+def _import_and_lower(
+    options: ResolvedOptions, recipes: Sequence[Recipe]
+) -> tuple[ImportedModel, BuildOptions, list[Lowered], int]:
+    """The model, its limits, what each recipe makes of it, and the most memory that was seen."""
+    with PeakMemory() as memory:
+        options.progress("import", 0, 0)
+        from optc.importer import import_model
+
+        allowed = options.asked.allow_remote_code
+        imported = import_model(options.source, allow_remote_code=allowed)
+        limits = build_limits(options, imported.max_context)
+        options.progress("passes", 0, 0)
+        each = _lower_each(imported.model, recipes, options)
+        return imported, limits, each, memory.sample()
+
+
+def _kv_bytes_per_token(model: ir.Model) -> int:
+    """Of all layers; 0 where they are not paged."""
+    if form_type(model) is not RaggedStep:
+        return 0
+    return RaggedStep.of(model).kv.bytes_per_token
 
 
 def _requests(backends: str | Sequence[str], default: str) -> tuple[EngineTarget, ...]:

@@ -6,7 +6,7 @@ import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
-from typing import Literal, get_args
+from typing import Literal
 
 from optc.artifact import Artifact
 from optc.errors import InputError
@@ -16,7 +16,6 @@ from optc.export.source_class import SourceClass, read_class
 from optc.export.written import Written
 
 Format = Literal["gguf", "compressed-tensors"]
-FORMATS: tuple[str, ...] = get_args(Format)
 
 
 def export_artifact(
