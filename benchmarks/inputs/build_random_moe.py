@@ -4,7 +4,7 @@
 
 Weights are bf16 and drawn one tensor after the other, so that little memory is needed. Random
 routers choose all experts about equally often, so that a step reads as many as the shape allows. A
-layer has 1.2 GB (gpt-oss-20b: 1.6 GB).
+layer has 1.2 GB (gpt-oss-20b: 1.6 GB, mixtral-8x7b: 2.9 GB).
 """
 
 from __future__ import annotations
@@ -123,6 +123,33 @@ class SeparateExperts(Shape):
             yield prefix + "down_proj.weight", (self.hidden, self.mlp)
 
 
+class NumberedExperts(Shape):
+    """As Mixtral-8x7B: few and large experts, whose projections have numbers for names."""
+
+    def config(self) -> dict[str, object]:
+        """config.json."""
+        return {
+            **super().config(),
+            "architectures": ["MixtralForCausalLM"],
+            "model_type": "mixtral",
+            "num_local_experts": self.experts,
+            "intermediate_size": self.mlp,
+            "sliding_window": None,
+            "max_position_embeddings": 32768,
+            "rope_theta": 1000000.0,
+            "rms_norm_eps": 1e-5,
+        }
+
+    def mixture(self) -> Iterator[tuple[str, tuple[int, ...]]]:
+        """Router, then expert by expert: gate, down, up."""
+        yield "block_sparse_moe.gate.weight", (self.experts, self.hidden)
+        for expert in range(self.experts):
+            prefix = f"block_sparse_moe.experts.{expert}."
+            yield prefix + "w1.weight", (self.mlp, self.hidden)
+            yield prefix + "w2.weight", (self.hidden, self.mlp)
+            yield prefix + "w3.weight", (self.mlp, self.hidden)
+
+
 class StackedExperts(Shape):
     """As gpt-oss-20b in bf16: experts stacked and transposed, biases, sinks, every other window."""
 
@@ -163,6 +190,7 @@ class StackedExperts(Shape):
 
 SHAPES: dict[str, Shape] = {
     "qwen3-30b-a3b": SeparateExperts(2048, 48, 32, 4, 128, 128, 8, 768, 151936),
+    "mixtral-8x7b": NumberedExperts(4096, 32, 32, 8, 128, 8, 2, 14336, 32000),
     "gpt-oss-20b": StackedExperts(2880, 24, 64, 8, 64, 32, 4, 2880, 201088),
 }
 

@@ -37,3 +37,4 @@ def test_the_real_shapes_are_those_of_their_names() -> None:
     )
     assert layer == 128 * 3 * 2048 * 768
     assert SHAPES["gpt-oss-20b"].experts == 32
+    assert SHAPES["mixtral-8x7b"].mlp == 14336
