@@ -130,7 +130,7 @@ def main() -> None:
     limit = parse_bytes(options.max_ram, "--max-ram")
     over = [r["recipe"] for r in results if r["compile_peak_bytes"] >= limit]
     report = {
-        "shape": options.shape,
+        "shape": options.shape if options.model is None else options.model.name,
         "limit_bytes": limit,
         "within_limit": not over,
         "results": results,
