@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from optc.child_process import child_command, child_environment
-from optc.errors import OptcError, UnavailableError, UnsupportedError
+from optc.errors import InputError, OptcError, UnavailableError, UnsupportedError
 
 #: Time between two looks at the memory of a child, in seconds.
 _POLL_S = 0.1
@@ -50,17 +50,20 @@ class ChildJob:
             return finish()
 
     @contextmanager
-    def started(self, request: str, max_bytes: int = 0) -> Iterator[Callable[[], Any]]:
+    def started(
+        self, request: str, max_bytes: int = 0, looking: Callable[[], None] | None = None
+    ) -> Iterator[Callable[[], Any]]:
         """Start the work; gives a function that waits for its answer. The process is gone at the
         end of the ``with`` block, also where that function was not called.
 
         Args:
             request: What the child is given.
             max_bytes: Anonymous memory that the child may take; 0 is no limit.
+            looking: Called now and then while the child works.
 
         Raises:
-            UnsupportedError, UnavailableError: From that function: what the child says, or that it
-                crashed, took too long or too much memory.
+            InputError, UnsupportedError, UnavailableError: From that function: what the child says,
+                or that it crashed, took too long or too much memory.
         """
         with tempfile.TemporaryDirectory(prefix="optc-child-") as folder:
             asked, result, log = (Path(folder) / name for name in ("request", "result", "log"))
@@ -68,7 +71,7 @@ class ChildJob:
             process = self._start(asked, result, log)
             end = time.monotonic() + self.timeout_s
             try:
-                yield lambda: self._answer(_watch(process, end, max_bytes), result, log)
+                yield lambda: self._answer(_watch(process, end, max_bytes, looking), result, log)
             finally:
                 if process.poll() is None:
                     process.kill()
@@ -114,12 +117,19 @@ def answer(arguments: Sequence[str], work: Callable[[str], Any]) -> int:
     return int("error" in found)
 
 
-def _watch(process: subprocess.Popen[bytes], end: float, max_bytes: int) -> str:
+def _watch(
+    process: subprocess.Popen[bytes],
+    end: float,
+    max_bytes: int,
+    looking: Callable[[], None] | None,
+) -> str:
     """Wait for the process; how it ended, in words, or nothing if it is still there at ``end``."""
     while (left := end - time.monotonic()) > 0:
         try:
-            status = process.wait(min(left, _POLL_S) if max_bytes else left)
+            status = process.wait(min(left, _POLL_S) if max_bytes or looking else left)
         except subprocess.TimeoutExpired:
+            if looking is not None:
+                looking()
             if max_bytes and anonymous_bytes(process.pid) > max_bytes:
                 return f"took more than {max_bytes} bytes of memory"
             continue
@@ -138,5 +148,6 @@ def anonymous_bytes(pid: int) -> int:
 
 
 def _as_error(error: dict[str, str]) -> OptcError:
-    kind = UnavailableError if error["kind"] == UnavailableError.kind else UnsupportedError
+    known = {kind.kind: kind for kind in (InputError, UnavailableError)}
+    kind = known.get(error["kind"], UnsupportedError)
     return kind(error["message"], where=error["where"], hint=error["hint"])

@@ -16,9 +16,14 @@ JOB = ChildJob("strange_child", "the child", where="here", hint="report it", tim
 ANSWERS = """
 import sys
 from optc.child_job import answer
-from optc.errors import UnavailableError, UnsupportedError
+from optc.errors import InputError, UnavailableError, UnsupportedError
 def work(request):
     print("noise")
+    if request == "wait":
+        import time
+        time.sleep(0.5)
+    if request == "blame":
+        raise InputError("too short", where="text.txt")
     if request == "refuse":
         raise UnsupportedError("no such node", where="n1", hint="another")
     if request == "lack":
@@ -43,7 +48,18 @@ def test_an_answer_and_refusals(child: Path, capfd: pytest.CaptureFixture[str]) 
     assert refused.value.render() == "n1: no such node (another)"
     with pytest.raises(UnavailableError, match=r"^no compiler$"):
         JOB.run("lack")
+    with pytest.raises(InputError, match=r"^text.txt: too short$") as blamed:
+        JOB.run("blame")
+    assert not isinstance(blamed.value, UnsupportedError)
     assert capfd.readouterr() == ("", ""), "nothing of the child reaches the terminal"
+
+
+def test_who_waits_may_look_now_and_then(child: Path) -> None:
+    child.write_text(ANSWERS)
+    looks: list[int] = []
+    with JOB.started("wait", looking=lambda: looks.append(1)) as finish:
+        assert finish() == {"said": "wait"}
+    assert looks
 
 
 @pytest.mark.parametrize(

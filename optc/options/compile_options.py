@@ -57,8 +57,11 @@ class CompileOptions:
         draft: Folder of a smaller model with the same tokenizer, which drafts tokens for this one
             (``optc.load(..., speculate="draft")``), compiled with the same recipe; or a draft made
             of this model itself: ``self:bits=2`` by a recipe of fewer bits, ``depth=0.5`` or
-            ``width=0.5`` of fewer layers or neurons, joined by commas; ``self:auto`` makes the one
-            that is predicted to gain most, or none.
+            ``width=0.5`` of fewer layers or neurons, joined by commas, with ``distill=10m`` trained
+            for ten minutes on this model's predictions; ``self:auto`` makes the one that is
+            predicted to gain most, or none.
+        draft_text: Files of the text that ``distill=10m`` trains on (``.jsonl`` or plain): much of
+            it, such as the model was trained on; none is the text to calibrate with.
         medusa: Folder of Medusa heads for this model (``examples/training/train_medusa.py`` trains
             them), which draft tokens with ``optc.load(..., speculate="medusa")``.
         eagle: Folder of a layer that drafts by this model's hidden states
@@ -130,6 +133,9 @@ class CompileOptions:
         None,
         "Folder of a smaller model that drafts tokens for it, or a draft made of it.",
         metavar="FOLDER|self:bits=2|self:auto",
+    )
+    draft_text: Sequence[str] = option(
+        (), "Text that distill= of a draft trains on; repeated.", kind="texts", metavar="FILE"
     )
     medusa: Path | None = option(
         None, "Folder of Medusa heads that draft tokens for it.", kind="path", metavar="FOLDER"

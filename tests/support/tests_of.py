@@ -72,6 +72,8 @@ TESTED_ELSEWHERE: dict[str, tuple[str, ...]] = {
     "optc/runtime/speculative/planning/live_costs.py": (
         "tests/runtime/speculative/planning/test_break_even.py",
     ),
+    "optc/driver/drafts/distilled.py": ("tests/cli/commands/compile/test_compile_self_made.py",),
+    "optc/training/child.py": ("tests/cli/commands/compile/test_compile_self_made.py",),
     "optc/driver/drafts/eagle.py": ("tests/cli/commands/compile/test_compile_eagle.py",),
     "optc/importer/eagle.py": ("tests/driver/drafts/test_eagle_layer.py",),
     "optc/runtime/speculative/drafters/medusa_tree.py": (

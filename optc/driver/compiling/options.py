@@ -22,7 +22,11 @@ from optc.driver.compiling.preflight import (
 from optc.driver.compiling.preflight_nodes import check_options
 from optc.driver.compiling.preflight_tokenizer import check_tokenizer
 from optc.driver.drafts.draft_spec import DraftSpec, parse_draft
-from optc.driver.recipes.draft_recipes import DraftCandidate, draft_candidates
+from optc.driver.recipes.draft_recipes import (
+    DraftCandidate,
+    check_distilled,
+    draft_candidates,
+)
 from optc.driver.recipes.kv_types import check_kv_type
 from optc.driver.recipes.recipe_options import check_text, resolve_recipe, with_local_files
 from optc.errors import InputError
@@ -103,6 +107,7 @@ def resolve_options(
     folder, draft_hub = (None, None) if specs else _draft_model(asked)
     _check_files(asked, folder)
     _check_choice(specs, engines)
+    check_distilled(specs, asked, whole)
     candidates = draft_candidates(specs, loaded, asked, source, engines)
     if asked.eagle is not None:
         check_layer(engines)

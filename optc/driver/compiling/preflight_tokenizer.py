@@ -49,6 +49,8 @@ def _reading(
     """Each option that reads a text which cannot be read, and what to do."""
     if asked.calibration is not None and calibrates(recipe) and _FILE not in names:
         yield "--calibration", "leave it out; random token ids are taken then"
+    if any(one.distill is not None for one in specs) and _FILE not in names:
+        yield f"--draft {specs[0].text}", "leave distill out"
     if names & VOCABULARIES:
         return
     if asked.eval_text is not None and (not asked.no_gates or asked.bisect):

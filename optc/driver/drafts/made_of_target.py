@@ -1,7 +1,8 @@
 """Drafts made of the target by a cheaper recipe: compiled, measured against it, chosen.
 
 The weights of a trained model rounded to two or three bits say little less than the model at most
-places, and need no training. They share tokenizer and vocabulary with it by construction.
+places, and need no training; what pruning leaves can be trained. They share tokenizer and
+vocabulary with it by construction.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from optc.driver.compiling.built_engine import BuiltEngine, EngineBuilder
 from optc.driver.compiling.limits import check_disk
 from optc.driver.compiling.lowering import Lowered, lower_again
 from optc.driver.compiling.options import ResolvedOptions
+from optc.driver.drafts.distilled import distill_draft
 from optc.driver.drafts.draft import ROLE, Draft, draft_limits
 from optc.driver.drafts.draft_spec import PREFIX
 from optc.driver.recipes.draft_recipes import DraftCandidate
@@ -82,8 +84,10 @@ class DraftMaker:
         gains enough.
 
         Raises:
+            InputError: The text to train on cannot be used.
             UnsupportedError: Something cannot be lowered.
-            UnavailableError: An engine cannot be loaded, although the machine fits.
+            UnavailableError: An engine cannot be loaded, although the machine fits; or a training
+                died.
         """
         tried = [self._make(candidate) for candidate in self.options.candidates]
         best = max(tried, key=lambda one: one.gain)
@@ -97,7 +101,12 @@ class DraftMaker:
         return Draft(ROLE, best.engines, best.facts | facts, best.warnings)
 
     def _make(self, candidate: DraftCandidate) -> _Made:
-        options = replace(self.options.for_draft(), recipe=candidate.recipe)
+        distilled = None
+        recipe = candidate.recipe
+        if candidate.spec.distill is not None:
+            distilled = distill_draft(candidate, self.options, self.scratch)
+            recipe = distilled.recipe
+        options = replace(self.options.for_draft(), recipe=recipe)
         model = self.lowered.reference.clone()
         lowered = lower_again(model, options)
         check_disk(lowered.model, self.writer)
@@ -109,6 +118,7 @@ class DraftMaker:
             "recipe": candidate.recipe.name,
             "passes": [run.to_json() for run in lowered.runs],
         }
+        facts |= {"distilled": distilled.figures} if distilled is not None else {}
         shelf = self.scratch / f"draft-{candidate.spec.text.removeprefix(PREFIX)}"
         shelf.mkdir()
         for built in engines:
@@ -116,7 +126,8 @@ class DraftMaker:
         prediction, reason = self._predict(engines, shelf)
         facts["prediction"] = None if prediction is None else prediction.to_json()
         facts |= {"not_measured": reason} if reason else {}
-        warnings = tuple(f"draft {candidate.spec.text}: {text}" for text in lowered.warnings)
+        said = (*(() if distilled is None else distilled.warnings), *lowered.warnings)
+        warnings = tuple(f"draft {candidate.spec.text}: {text}" for text in said)
         return _Made(candidate, engines, shelf, facts, warnings, prediction)
 
     def _put_back(self, made: _Made) -> None:

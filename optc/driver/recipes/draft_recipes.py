@@ -10,11 +10,11 @@ from optc.driver.compiling.engines import EngineTarget
 from optc.driver.compiling.preflight_nodes import check_options
 from optc.driver.drafts.draft_spec import DraftSpec
 from optc.driver.recipes.kv_types import check_kv_type
-from optc.driver.recipes.recipe_options import calibrated
-from optc.errors import UnsupportedError
+from optc.driver.recipes.recipe_options import calibrated, check_text
+from optc.errors import InputError, UnsupportedError
 from optc.options import CompileOptions
 from optc.recipe import Recipe, load_recipe
-from optc.recipe_additions import with_structures_pruned
+from optc.recipe_additions import TRIMS, trims, with_structures_pruned
 
 
 @dataclass(frozen=True)
@@ -70,3 +70,33 @@ def draft_candidates(
                 ) from error
         found.append(DraftCandidate(spec, replace(recipe, backend=engines[0].backend.name)))
     return tuple(found)
+
+
+def check_distilled(specs: Sequence[DraftSpec], asked: CompileOptions, recipe: Recipe) -> None:
+    """Check what the training of a draft needs, before the long stages.
+
+    Args:
+        specs: Of which one is wanted.
+        asked: What the user said.
+        recipe: The target's.
+
+    Raises:
+        InputError: A text is missing or for nothing, or draft and target would not have one
+            vocabulary while it is trained.
+    """
+    trained = [one for one in specs if one.distill is not None]
+    if asked.draft_text and not trained:
+        raise InputError(
+            "no draft is trained",
+            where="--draft-text",
+            hint="--draft self:depth=0.5,bits=4,distill=10m trains one",
+        )
+    for text in asked.draft_text:
+        check_text(Path(text), "--draft-text")
+    if trained and trims(recipe):
+        raise InputError(
+            f"the recipe {recipe.name!r} trims the vocabulary with {TRIMS}, and a draft is trained "
+            "with the whole one",
+            where=f"--draft {trained[0].text}",
+            hint=f"leave distill or {TRIMS} out",
+        )

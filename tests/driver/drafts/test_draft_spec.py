@@ -20,12 +20,19 @@ def test_other_texts_are_folders(text: str) -> None:
         ("self:depth=0.5", DraftSpec(None, 0.5)),
         ("self:bits=3,depth=0.25", DraftSpec(3, 0.25)),
         ("self:depth=0.5,width=0.75", DraftSpec(None, 0.5, 0.75)),
+        ("self:bits=4,width=0.5,distill=10m", DraftSpec(4, None, 0.5, 10.0)),
     ],
 )
 def test_a_draft_is_bits_and_depth(text: str, spec: DraftSpec) -> None:
     assert parse_draft(text) == (spec,)
     assert spec.text == text
     assert parse_draft(text.replace("=", " = ").replace(",", " , ")) == (spec,)
+
+
+def test_times_are_minutes_or_seconds() -> None:
+    (spec,) = parse_draft("self:depth=0.5,distill=90s")
+    assert spec.distill == 1.5
+    assert spec.text == "self:depth=0.5,distill=1.5m"
 
 
 def test_auto_is_several_the_cheapest_first() -> None:
@@ -38,7 +45,7 @@ def test_auto_is_several_the_cheapest_first() -> None:
         ("self:", "says nothing of the draft (self:bits=2, self:bits=3,depth=0.5, self:auto)"),
         ("self:bits=2,", "says nothing of the draft (self:bits=2"),
         ("self:bit=2", "unknown key 'bit' (did you mean 'bits'?)"),
-        ("self:auto,bits=2", "unknown key 'auto' (one of bits, depth, width)"),
+        ("self:auto,bits=2", "unknown key 'auto' (one of bits, depth, width, distill)"),
         ("self:bits", "'bits' has no value (self:bits=2,depth=0.5)"),
         ("self:bits=2,bits=3", "'bits' is given twice (self:bits=2,depth=0.5)"),
         ("self:bits=5", "bits=5 (2, 3 or 4)"),
@@ -48,8 +55,13 @@ def test_auto_is_several_the_cheapest_first() -> None:
         ("self:width=2", "width=2 (a share between 0 and 1)"),
         (
             "self:bits=2,distill=10m",
-            "a compile trains nothing (optc distill trains a model, and --draft FOLDER takes it)",
+            "distill trains what pruning leaves, and this draft is not pruned "
+            "(self:depth=0.5,bits=4,distill=10m)",
         ),
+        ("self:depth=0.5,distill=10", "distill=10 (a time, such as 10m)"),
+        ("self:depth=0.5,distill=m", "distill=m (a time, such as 10m)"),
+        ("self:depth=0.5,distill=-1m", "distill=-1m (a time, such as 10m)"),
+        ("self:depth=0.5,distill=infm", "distill=infm (a time, such as 10m)"),
     ],
 )
 def test_what_is_refused(text: str, problem: str) -> None:

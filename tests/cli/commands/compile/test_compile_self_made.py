@@ -164,7 +164,7 @@ def test_without_gates_a_draft_that_was_named_is_not_measured(compile_drafting: 
     ("draft", "problem"),
     [
         ("self:bits=9", "--draft self:bits=9: bits=9 (2, 3 or 4)"),
-        ("self:distill=10m", "--draft self:distill=10m: a compile trains nothing"),
+        ("self:distill=10m", "--draft self:distill=10m: distill trains what pruning leaves"),
         ("self:depth=0.1", "--draft self:depth=0.1, pass prune-depth: "),
     ],
 )
@@ -212,3 +212,45 @@ def test_what_does_not_run_here_is_not_measured(compile_engines: Optc) -> None:
     draft = outcome.json["draft"]
     assert draft["prediction"] is None
     assert draft["not_measured"].startswith("no engine runs here: ")
+
+
+def test_what_pruning_leaves_learns_from_the_target(compile_drafting: Optc, tmp_path: Path) -> None:
+    pool = tmp_path / "pool.txt"
+    pool.write_text("".join(f"def f{n}(x):\n    return x + {n}\n" for n in range(2000)))
+    spec = "self:depth=0.5,distill=1s"
+    outcome = compile_drafting(spec, "--draft-text", pool, "--no-gates", "--json")
+    assert outcome.code == 0, outcome.err
+    draft = Artifact.open(tmp_path / "out/a").report()["draft"]
+    assert [run["name"] for run in draft["passes"]].count("trained-weights") == 1
+    figures = draft["distilled"]
+    assert figures["tokens"] > 0
+    assert figures["kl"] <= figures["start_kl"]
+
+
+@pytest.mark.parametrize(
+    ("draft", "more", "problem"),
+    [
+        (
+            "self:depth=0.5,distill=1m",
+            ["--draft-text", "none.txt"],
+            "--draft-text: no such file: none.txt",
+        ),
+        (
+            "self:depth=0.5",
+            ["--draft-text", "none.txt"],
+            "--draft-text: no draft is trained (--draft self:depth=0.5,bits=4,distill=10m",
+        ),
+        (
+            "self:depth=0.5,distill=1m",
+            ["--recipe", "vocab-trim-int4"],
+            "--draft self:depth=0.5,distill=1m: the recipe 'vocab-trim-int4' trims the vocabulary",
+        ),
+    ],
+)
+def test_what_a_training_needs_is_asked_first(
+    compile_drafting: Optc, draft: str, more: list[str], problem: str, tmp_path: Path
+) -> None:
+    outcome = compile_drafting(draft, *more)
+    assert outcome.code == 2
+    assert problem in outcome.err
+    nothing_left(tmp_path)
