@@ -58,5 +58,5 @@ def test_the_manifest_knows_the_layer_and_its_weights_once(artifact: Path) -> No
     assert layer.source.digest == digest_eagle(LAYER)
     sizes = {entry.path: entry.bytes for entry in opened.manifest.files}
     own, whole = (sizes[f"engines/{name}/weights.bin"] for name in ("eagle", "target"))
-    assert own < 2.1e6, "one layer in int8, without embedding and head"
-    assert own < 0.2 * whole
+    assert own < 1.2e6, "one layer in 4 bits, without embedding and head"
+    assert own < 0.1 * whole

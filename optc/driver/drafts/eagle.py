@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from optc.artifact import ArtifactWriter, Source
 from optc.backend import BuildOptions
@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from optc.recipe import Recipe
 
 ROLE = "eagle"
+#: Bits of the layer's own weights, and the size of their groups where the recipe has none.
+BITS, GROUP_SIZE = 4, 32
 #: Groups of passes that fuse and page, and passes that round; all others prepare the target's own
 #: weights by a text.
 _GROUPS = ("canonicalize", "fuse")
@@ -76,13 +78,13 @@ def build_eagle(
 def layer_recipe(recipe: Recipe, layer: ir.Model) -> Recipe:
     """The recipe of the layer beside a target of ``recipe``: the same fusions, keys and values, and
     the head's own bits, so that both read one copy of it. Its other weights are rounded to the
-    nearest of int8 per channel: no statistics are known of their inputs."""
+    nearest of 4 bits: no statistics are known of their inputs."""
     groups = registry.pass_groups()
     kept = {*_KEPT, *(one.name for group in _GROUPS for one in groups[group])}
     passes: list[Pass] = []
     for one in recipe.pipeline.passes:
         if one.name == "quantize-weights":
-            passes.append(_in_int8(one, layer))
+            passes.append(_in_few_bits(one, layer))
         elif one.name in kept:
             passes.append(one)
     added = registry.passes()["hidden-states"].from_options({})
@@ -93,13 +95,20 @@ def layer_recipe(recipe: Recipe, layer: ir.Model) -> Recipe:
     return replace(recipe, pipeline=pipeline)
 
 
-def _in_int8(quantize: Pass, layer: ir.Model) -> Pass:
-    """``quantize-weights`` with int8 for the layer's own weights. Types that it stores weights in
+def _in_few_bits(quantize: Pass, layer: ir.Model) -> Pass:
+    """``quantize-weights`` with 4 bits in groups for the layer's own weights: a draft step is bound
+    by their bytes, and its drafts hold as often as with int8. Types that a recipe stores weights in
     have one format for all."""
     stated = quantize.stated_options()
     if stated.get("format", "int") != "int":
         return quantize.with_options({"method": "round"})
     given = stated.get("layer_bits", ())
     others = list(given) if isinstance(given, list | tuple) else []
-    formats = [f"{name}=8" for name in layer_weights(layer)]
-    return quantize.with_options({"method": "round", "layer_bits": [*others, *formats]})
+    wanted: dict[str, Any] = {"method": "round"}
+    if not others and not stated.keys() & {"bits", "group_size", "symmetric"}:
+        # The target is in int8 per channel, its head too: kernels of integer scales are faster.
+        wanted |= {"bits": BITS, "group_size": GROUP_SIZE, "head_bits": 8}
+        return quantize.with_options(wanted | {"symmetric": False, "group_scales": "int"})
+    group = stated.get("group_size") or GROUP_SIZE
+    formats = [f"{name}={BITS}g{group}" for name in layer_weights(layer)]
+    return quantize.with_options(wanted | {"layer_bits": [*others, *formats]})

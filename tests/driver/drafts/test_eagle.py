@@ -56,7 +56,7 @@ def test_every_recipe_has_one_for_a_layer_that_reads_no_text(tmp_path: Path, nam
     }
     if any(one.name == "quantize-weights" for one in mine.passes):
         head = {"int8": 8, "prun": 8}.get(name[:4], 8 if name.endswith("int8") else 6)
-        assert bits == {True: 8, False: head}
+        assert bits == {True: 4, False: head}
 
 
 def test_a_stored_recipe_with_the_pass_is_taken_as_it_is() -> None:
