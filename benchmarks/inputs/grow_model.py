@@ -63,9 +63,7 @@ def grow(source: Path, factor: int, output: Path) -> None:
     tensors = read_checkpoint(checkpoint_files(source))
     if output.exists():
         raise InputError("exists already", where=str(output), hint="name a new folder")
-    grown = [
-        _grown(name, stored, _growth(name, stored, factor)) for name, stored in tensors.items()
-    ]
+    grown = [grow_tensor(name, stored, factor) for name, stored in tensors.items()]
     if _HEAD not in tensors:
         grown.append(_grown(_HEAD, tensors[_EMBEDDING], _Growth(1, factor, factor)))
     output.parent.mkdir(parents=True, exist_ok=True)
@@ -80,9 +78,27 @@ def grow(source: Path, factor: int, output: Path) -> None:
         folder.rename(output)
 
 
-def _config(source: Path, factor: int) -> dict[str, Any]:
+def check_factor(factor: int) -> None:
+    """Refuse factors by which weights cannot be divided exactly.
+
+    Raises:
+        InputError: It is no power of two.
+    """
     if factor < 1 or factor & (factor - 1):
         raise InputError(f"{factor} is no power of two", where="factor", hint="for example 4")
+
+
+def grow_tensor(name: str, stored: StoredTensor, factor: int) -> Tensor:
+    """A tensor of a grown Llama.
+
+    Raises:
+        InputError: It is of another type than BF16 and F32, or none of a Llama.
+    """
+    return _grown(name, stored, _growth(name, stored, factor))
+
+
+def _config(source: Path, factor: int) -> dict[str, Any]:
+    check_factor(factor)
     path = source / "config.json"
     if not path.is_file():
         raise InputError("is missing", where=str(path), hint="give a Hugging Face folder")
@@ -126,10 +142,10 @@ def _tiles(stored: StoredTensor, growth: _Growth) -> Iterator[Tile]:
             values = rows / np.float32(growth.divisor)
             if values.ndim == 2:
                 values = np.tile(values, (1, growth.columns))
-            yield _bf16(values) if stored.dtype == "BF16" else values
+            yield bf16(values) if stored.dtype == "BF16" else values
 
 
-def _bf16(values: Tile) -> Tile:
+def bf16(values: Tile) -> Tile:
     """Bits of float32 values that are exact in bfloat16."""
     bits = values.view(np.uint32)
     if (bits & 0xFFFF).any():

@@ -51,7 +51,7 @@ def write_checkpoint(folder: Path, tensors: Sequence[Tensor], limit: int = SHARD
     weight_map: dict[str, str] = {}
     for index, shard in enumerate(shards, start=1):
         name = f"model-{index:05}-of-{len(shards):05}.safetensors"
-        _write_shard(folder / name, shard)
+        write_shard(folder / name, shard)
         weight_map |= {tensor.name: name for tensor in shard}
     total = sum(tensor.bytes for tensor in tensors)
     index_json = {"metadata": {"total_size": total}, "weight_map": weight_map}
@@ -67,7 +67,7 @@ def _shards(tensors: Sequence[Tensor], limit: int) -> list[list[Tensor]]:
     return shards
 
 
-def _write_shard(path: Path, tensors: Sequence[Tensor]) -> None:
+def write_shard(path: Path, tensors: Sequence[Tensor]) -> None:
     """One file: length of the header, header, and the tensors."""
     header: dict[str, object] = {"__metadata__": {"format": "pt"}}
     offset = 0
