@@ -1,12 +1,12 @@
 """Grow a layer that drafts by hidden states beside a grown model, without changing its drafts.
 
-    python -m benchmarks.inputs.grow_model examples/models/pycode 4 MODEL
     python -m benchmarks.inputs.grow_eagle examples/models/pycode-eagle 4 MODEL-eagle
 
-What `benchmarks.inputs.grow_model` does to the model's layers: every channel, MLP neuron and head
-occurs ``factor`` times, and every weight that reads them is divided by ``factor``. Embedded tokens
-and hidden states of the grown model are ``factor`` copies of those of the small one, and so are the
-layer's guesses. Drafts, and how often they hold, are those of the trained layer.
+Layer and model grow by the same factor. What `benchmarks.inputs.grow_model` does to the model's
+layers happens to this one: every channel, MLP neuron and head occurs ``factor`` times, and every
+weight that reads them is divided by ``factor``. Embedded tokens and hidden states of the grown
+model are ``factor`` copies of those of the small one, and so are the layer's guesses. Drafts, and
+how often they hold, are those of the trained layer.
 """
 
 from __future__ import annotations

@@ -1,19 +1,21 @@
 """Decode speed with and without speculation, same requests, same tokens, one process.
 
     python -m benchmarks.serving.speculation ARTIFACT --speculate ngram --text edits
+    python -m benchmarks.serving.speculation ARTIFACT --speculate draft,eagle --text edits,code
     python -m benchmarks.serving.speculation ARTIFACT --speculate draft --text code
         --batch 16 --rounds 8
 
-Prints one JSON object a call; ``--append`` adds it to a JSON file. Two engines of the artifact take
-turns, batch by batch; what counts is the time after all of a batch have their first token. All
-requests of a batch get as many tokens, so that it stays full. On a machine that others use, single
-ratios say little: their median and quartiles do, over many short turns (``--rounds``, each with
-prompts of its own: an engine that drafts remembers texts).
-``overhead_us`` is measured directly: what an engine that may draft spends in its speculator in a
-step without drafts, and ``overhead_share`` that time's share of those steps. It resolves what
-ratios of noisy speeds cannot.
+Prints one JSON object for each text and way to draft; ``--append`` adds them to a JSON file. One
+engine without drafts and one for each way take turns, batch by batch; what counts is the time after
+all of a batch have their first token. All requests of a batch get as many tokens, so that it stays
+full. On a machine that others use, single ratios say little: their median and quartiles do, over
+many short turns (``--rounds``, each with prompts of its own: an engine that drafts remembers
+texts).
+``overhead_us``, where there is one way to draft, is measured directly: what an engine that may
+draft spends in its speculator in a step without drafts, and ``overhead_share`` that time's share of
+those steps. It resolves what ratios of noisy speeds cannot.
 Quality of drafts needs a trained model, and what speculation is worth needs one that memory bounds:
-`benchmarks.inputs.grow_model` makes both of the shipped example.
+`benchmarks.inputs.grow_model` makes both of the shipped example, `grow_eagle` its layer.
 """
 
 from __future__ import annotations
@@ -24,7 +26,7 @@ import math
 import re
 import statistics
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -40,6 +42,8 @@ from optc.runtime.speculative.speculator import Speculator
 #: Modules of the standard library that no training step saw.
 TEXT = Path(__file__).parents[2] / "examples/text/code_heldout.jsonl"
 TEXTS = ("edits", "code", "noise")
+#: The engine that drafts nothing.
+PLAIN = "plain"
 
 
 def documents(corpus: Path) -> list[str]:
@@ -115,6 +119,18 @@ class Overhead:
     steps_s: float = 0.0
     steps: int = 0
 
+    def clear(self) -> None:
+        """Begin again."""
+        self.spent_s, self.steps_s, self.steps = 0.0, 0.0, 0
+
+    def to_json(self) -> dict[str, Any]:
+        """For a result."""
+        return {
+            "plain_steps": self.steps,
+            "overhead_us": round(1e6 * self.spent_s / max(1, self.steps), 1),
+            "overhead_share": round(self.spent_s / max(1e-9, self.steps_s), 5),
+        }
+
     def watch(self, stack: ExitStack) -> None:
         """Time all speculators of the process from now until ``stack`` ends."""
         propose, observe = Speculator.propose, Speculator.observe_step
@@ -142,55 +158,67 @@ class Overhead:
         stack.enter_context(patch.object(Speculator, "observe_step", timed_observe))
 
 
-def measure(arguments: argparse.Namespace) -> dict[str, Any]:
-    """Both engines in turns over all batches."""
+def measure(arguments: argparse.Namespace) -> Iterator[dict[str, Any]]:
+    """All engines in turns over all batches of each text; a result for each that drafts."""
     options: dict[str, Any] = {"prefix_cache": False, "verify": "size"}
-    drafting = {"speculate": arguments.speculate, "draft": arguments.draft}
+    drafting = {"draft": arguments.draft}
     if arguments.num_speculative_tokens:
         drafting["num_speculative_tokens"] = arguments.num_speculative_tokens
-    with (
-        optc.load(arguments.artifact, **options) as plain,
-        optc.load(arguments.artifact, **options, **drafting) as drafted,
-        ExitStack() as stack,
-    ):
-        count = arguments.prompts * arguments.batch
-        all_prompts: list[Any] = []
-        for number in range(arguments.rounds):
-            all_prompts += prompts(
-                arguments.text, count, plain.spec.vocab_size, arguments.corpus, number
-            )
-        # With one seed for all, requests would say alike at a temperature, and n-grams repeat.
-        params = [
-            optc.SamplingParams(
-                temperature=arguments.temperature,
-                max_tokens=arguments.tokens,
-                ignore_eos=True,
-                seed=seed,
-            )
-            for seed in range(len(all_prompts))
-        ]
-        for engine in (plain, drafted):
+    with ExitStack() as stack:
+        engines = {PLAIN: stack.enter_context(optc.load(arguments.artifact, **options))}
+        for kind in arguments.speculate:
+            loaded = optc.load(arguments.artifact, **options, **drafting, speculate=kind)
+            engines[f"{kind} drafts"] = stack.enter_context(loaded)
+        for engine in engines.values():
             engine.generate([[5, 6, 7]], optc.SamplingParams(max_tokens=8, ignore_eos=True))
-        rounds = []
         overhead = Overhead()
         overhead.watch(stack)
-        for start in range(0, len(all_prompts), arguments.batch):
-            batch = all_prompts[start : start + arguments.batch]
-            own = params[start : start + arguments.batch]
-            order = (plain, drafted) if start // arguments.batch % 2 else (drafted, plain)
-            results = {engine is drafted: decode(engine, batch, own) for engine in order}
-            if results[True]["ids"] != results[False]["ids"]:
-                raise AssertionError("speculation changed the text")
-            rounds.append((results[False], results[True]))
-    return summary(arguments, rounds) | {
-        "plain_steps": overhead.steps,
-        "overhead_us": round(1e6 * overhead.spent_s / max(1, overhead.steps), 1),
-        "overhead_share": round(overhead.spent_s / max(1e-9, overhead.steps_s), 5),
-    }
+        for text in arguments.text:
+            overhead.clear()
+            rounds = list(in_turns(arguments, text, engines))
+            for kind in arguments.speculate:
+                pairs = [(results[PLAIN], results[f"{kind} drafts"]) for results in rounds]
+                yield summary(arguments, kind, text, pairs) | (
+                    overhead.to_json() if len(arguments.speculate) == 1 else {}
+                )
+
+
+def in_turns(
+    arguments: argparse.Namespace, text: str, engines: Mapping[str, optc.Engine]
+) -> Iterator[dict[str, dict[str, Any]]]:
+    """What each engine made of a batch, for all batches of a text; another one begins each time."""
+    count = arguments.prompts * arguments.batch
+    all_prompts: list[Any] = []
+    for number in range(arguments.rounds):
+        size = engines[PLAIN].spec.vocab_size
+        all_prompts += prompts(text, count, size, arguments.corpus, number)
+    # With one seed for all, requests would say alike at a temperature, and n-grams repeat.
+    params = [
+        optc.SamplingParams(
+            temperature=arguments.temperature,
+            max_tokens=arguments.tokens,
+            ignore_eos=True,
+            seed=seed,
+        )
+        for seed in range(len(all_prompts))
+    ]
+    names = list(engines)
+    for turn, start in enumerate(range(0, len(all_prompts), arguments.batch)):
+        batch = all_prompts[start : start + arguments.batch]
+        own = params[start : start + arguments.batch]
+        first = turn % len(names)
+        order = names[first:] + names[:first]
+        results = {name: decode(engines[name], batch, own) for name in order}
+        if any(one["ids"] != results[PLAIN]["ids"] for one in results.values()):
+            raise AssertionError("speculation changed the text")
+        yield results
 
 
 def summary(
-    arguments: argparse.Namespace, rounds: list[tuple[dict[str, Any], dict[str, Any]]]
+    arguments: argparse.Namespace,
+    kind: str,
+    text: str,
+    rounds: list[tuple[dict[str, Any], dict[str, Any]]],
 ) -> dict[str, Any]:
     """Speeds, acceptance and the median ratio with its range."""
     speeds = [
@@ -204,8 +232,8 @@ def summary(
     drafted = sum(r[1]["drafted"] for r in rounds)
     return {
         "artifact": Path(arguments.artifact).name,
-        "speculate": arguments.speculate,
-        "text": arguments.text,
+        "speculate": kind,
+        "text": text,
         "corpus": arguments.corpus.stem,
         "batch": arguments.batch,
         "temperature": arguments.temperature,
@@ -225,14 +253,19 @@ def summary(
     }
 
 
+def listed(text: str) -> list[str]:
+    """What commas part, each once."""
+    return list(dict.fromkeys(text.split(",")))
+
+
 def main() -> None:
     """The command line."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("artifact")
-    parser.add_argument("--speculate", default="ngram")
+    parser.add_argument("--speculate", default="ngram", type=listed, help="one or more, by comma")
     parser.add_argument("--draft", help="artifact of a draft model")
     parser.add_argument("--num-speculative-tokens", type=int)
-    parser.add_argument("--text", choices=TEXTS, default="code")
+    parser.add_argument("--text", default="code", type=listed, help=f"of {', '.join(TEXTS)}")
     parser.add_argument("--batch", type=int, default=1)
     parser.add_argument("--corpus", type=Path, default=TEXT, help="JSON-lines file of texts")
     parser.add_argument("--prompts", type=int, default=8, help="batches of a round")
@@ -241,13 +274,16 @@ def main() -> None:
     parser.add_argument("--temperature", type=float, default=0.0)
     parser.add_argument("--append", type=Path, help="JSON file to add the result to")
     arguments = parser.parse_args()
-    if arguments.rounds > 1 and arguments.text == "edits":
+    strange = sorted(set(arguments.text) - set(TEXTS))
+    if strange:
+        parser.error(f"no text is called {strange[0]!r}: there are {', '.join(TEXTS)}")
+    if arguments.rounds > 1 and "edits" in arguments.text:
         parser.error("edits are of one round: there are few")
-    result = measure(arguments)
-    print(json.dumps(result))
-    if arguments.append is not None:
-        known = json.loads(arguments.append.read_text()) if arguments.append.exists() else []
-        arguments.append.write_text(json.dumps([*known, result], indent=1) + "\n")
+    for result in measure(arguments):
+        print(json.dumps(result), flush=True)
+        if arguments.append is not None:
+            known = json.loads(arguments.append.read_text()) if arguments.append.exists() else []
+            arguments.append.write_text(json.dumps([*known, result], indent=1) + "\n")
 
 
 if __name__ == "__main__":
