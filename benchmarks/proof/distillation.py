@@ -174,6 +174,7 @@ def row_of(name: str, pool: Path, scratch: Path) -> dict[str, Any]:
         "rate": trial.rate,
         "minutes": trial.minutes,
         "tokens": figures["tokens"],
+        **{key: figures["settings"][key] for key in ("window", "batch")},
         "precision": figures["precision"],
         "steps": figures["steps"],
         "best_step": figures["best_step"],

@@ -87,7 +87,8 @@ class TrainingOptions:
 
 @dataclass(frozen=True, kw_only=True)
 class DistillOptions(TrainingOptions):
-    """Options of ``optc distill``.
+    """Options of ``optc distill``. Its windows are short: attention takes less time in them, and
+    the same tokens give more steps.
 
     Attributes:
         teacher: Folder of the teacher; None is the model before the recipe's passes.
@@ -96,6 +97,8 @@ class DistillOptions(TrainingOptions):
             divergence of the logits.
     """
 
+    window: int = option(128, "Tokens of a window.", kind="count", metavar="N", show_default=True)
+    batch: int = option(8, "Windows of a step.", kind="count", metavar="N", show_default=True)
     teacher: Path | None = option(
         None, "Folder of the teacher [MODEL, unpruned].", kind="path", metavar="FOLDER"
     )

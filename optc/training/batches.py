@@ -15,8 +15,10 @@ from optc.errors import InputError
 from optc.executable.executable import Int32
 from optc.reference.text import cut_windows, read_documents, token_stream
 
-#: Windows that the student is judged on while it trains.
+#: Windows that the student is judged on while it trains, and their tokens, at the least: a few
+#: thousand tell two states apart.
 HELD_OUT_WINDOWS = 16
+HELD_OUT_TOKENS = 4096
 #: Share of the text that is held out where no file is given.
 HELD_OUT_SHARE = 1 / 20
 
@@ -117,7 +119,8 @@ def read_pool(
             where=", ".join(map(str, texts)),
             hint="give more text, or a smaller --window",
         )
-    return Pool(stream, cut_windows(judged, window, HELD_OUT_WINDOWS)[:, :-1])
+    windows = max(HELD_OUT_WINDOWS, HELD_OUT_TOKENS // window)
+    return Pool(stream, cut_windows(judged, window, windows)[:, :-1])
 
 
 def _first(token: object) -> int | None:

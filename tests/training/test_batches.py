@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from optc.errors import InputError
-from optc.training.batches import HELD_OUT_WINDOWS, Windows, read_pool
+from optc.training.batches import HELD_OUT_TOKENS, HELD_OUT_WINDOWS, Windows, read_pool
 from tests.support.letters import letters_folder
 
 CONFIG = {"bos_token_id": 30, "eos_token_id": [31]}
@@ -35,7 +35,9 @@ def test_the_last_twentieth_is_held_out(tmp_path: Path) -> None:
     assert pool.held_out.shape == (15, 32)
     apart = read_pool(folder, CONFIG, [folder / "text.txt"], folder / "text.txt", 32)
     assert len(apart.stream) == 9002
-    assert apart.held_out.shape == (HELD_OUT_WINDOWS, 32)
+    assert apart.held_out.shape == (HELD_OUT_TOKENS // 32, 32)
+    few = read_pool(folder, CONFIG, [folder / "text.txt"], folder / "text.txt", 512)
+    assert few.held_out.shape == (HELD_OUT_WINDOWS, 512)  # never fewer than these
 
 
 def test_what_cannot_be_used_is_named(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from optc.errors import InputError
-from optc.options.training_options import DistillOptions
+from optc.options.training_options import DistillOptions, QatOptions
 from optc.training.settings import read_settings, read_tokens
 
 
@@ -26,6 +26,12 @@ def test_steps_are_the_tokens_over_those_of_a_step() -> None:
     settings = read_settings(DistillOptions(tokens="8192", window=128, batch=4))
     assert (settings.steps, settings.every) == (16, 2)
     assert settings.rate == 2e-4
+
+
+def test_distillation_has_shorter_windows_than_rounding() -> None:
+    ours, rounded = read_settings(DistillOptions()), read_settings(QatOptions())
+    assert (ours.window, ours.batch) == (128, 8)
+    assert (rounded.window, rounded.batch) == (512, 4)
 
 
 def test_rates_out_of_range() -> None:
