@@ -15,10 +15,16 @@ class ArtifactPath(click.Path):
         super().__init__(path_type=Path)
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """The path that a text means (`optc.store.local.find_artifact`)."""
-        from optc.store.local import find_artifact
+        """The path that a text means (`optc.store.local.find_artifact`).
 
-        return find_artifact(str(super().convert(value, param, ctx)))
+        Raises:
+            NoArtifactError: There is nothing there, and the store has what was probably meant.
+        """
+        from optc.store.local import check_found, find_artifact
+
+        found = find_artifact(str(super().convert(value, param, ctx)))
+        check_found(found)
+        return found
 
 
 ARTIFACT = ArtifactPath()

@@ -15,8 +15,8 @@ from pathlib import Path
 from optc.artifact import Manifest, read_manifest
 from optc.artifact.manifest import MANIFEST_NAME
 from optc.artifact.trust.names import SIGNATURE_NAME
-from optc.errors import ArtifactError, InputError
-from optc.suggest import near
+from optc.errors import ArtifactError, InputError, NoArtifactError
+from optc.suggest import near, nearest
 
 VARIABLE = "OPTC_STORE"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]*")
@@ -84,6 +84,27 @@ def find_artifact(given: str | Path) -> Path:
         return path
     named = store_root() / path
     return named if (named / MANIFEST_NAME).is_file() else path
+
+
+def check_found(path: Path) -> None:
+    """Refuse what cannot be an artifact where the store has what was probably meant.
+
+    Raises:
+        NoArtifactError: A folder without a manifest hides an artifact of that name, or there is
+            nothing and an artifact has nearly that name.
+    """
+    if not _NAME.fullmatch(str(path)):
+        return
+    if not os.path.lexists(path):
+        if found := nearest(str(path), [one.name for one in stored()]):
+            hint = f"did you mean {found!r}?"
+            raise NoArtifactError("no such artifact", where=str(path), hint=hint)
+        return
+    named = store_root() / path
+    hidden = path.is_dir() and not os.path.lexists(path / MANIFEST_NAME)
+    if hidden and (named / MANIFEST_NAME).is_file():
+        hint = f"the store's artifact of that name is {named}"
+        raise NoArtifactError(f"holds no {MANIFEST_NAME}", where=str(path), hint=hint)
 
 
 def remove(path: Path) -> int:

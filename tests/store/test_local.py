@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
 
-from optc.errors import InputError
-from optc.store.local import check_name, find_artifact, remove, store_root, stored
+from optc.errors import InputError, NoArtifactError
+from optc.store.local import check_found, check_name, find_artifact, remove, store_root, stored
 from tests.artifact.toy import write_toy
 
 
@@ -52,6 +53,22 @@ def test_a_path_goes_before_a_name(store: Path) -> None:
     assert find_artifact("model") == Path("model")
     for given in ("absent", "./absent", "x/model", ".model", str(store / "model")):
         assert find_artifact(given) == Path(given)
+
+
+def test_what_was_probably_meant(store: Path) -> None:
+    write_toy(store / "model")
+    for given in ("other", "x/modle", "model/x"):
+        check_found(Path(given))
+    with pytest.raises(
+        NoArtifactError, match=r"modle: no such artifact \(did you mean 'model'\?\)"
+    ):
+        check_found(Path("modle"))
+    Path("model").mkdir()  # such as the model's own folder
+    hint = re.escape(f"model: holds no manifest.json (the store's artifact of that name is {store}")
+    with pytest.raises(NoArtifactError, match=hint):
+        check_found(Path("model"))
+    Path("model/manifest.json").write_text("{")  # damaged: who opens it says so
+    check_found(Path("model"))
 
 
 def test_names() -> None:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from optc.cli.artifact_path import ARTIFACT
 from optc.cli.files.output_file import check_output, write_output
 from optc.cli.output import json_option, print_json, print_warnings, reserved_stdout
 from optc.cli.progress import progress_on_stderr
@@ -22,7 +23,7 @@ _PROMPT, _CONCURRENCY = 512, (1, 8, 16)
 
 
 @click.command("report", short_help="Write a page about an artifact.")
-@click.argument("artifact", type=click.Path(path_type=Path))
+@click.argument("artifact", type=ARTIFACT)
 @click.option(
     "-o",
     "--output",

@@ -48,6 +48,14 @@ def test_a_page_with_a_profile_from_a_file(
     assert value["sections"][:3] == ["warnings", "gates", "divergence"]
 
 
+def test_a_name_in_the_store(
+    optc: Optc, toy: Path, bench: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OPTC_STORE", str(toy.parent))
+    assert optc("report", "toy", "-o", bench.with_suffix(".html"), "--bench", bench).code == 0
+    assert "toi: no such artifact (did you mean 'toy'?)" in optc("report", "toi").err
+
+
 def test_what_is_measured_here(optc: Optc, backend: MeasurableStub, tmp_path: Path) -> None:
     output = tmp_path / "page.html"
     artifact = write_artifact(tmp_path / "a").path
