@@ -95,12 +95,14 @@ def runner(
     private, public = write_keys(tmp_path)
     fake_gates["kl_mean"] = 0.001
     (tmp_path / "store").mkdir()
+    (tmp_path / "held-out.txt").write_text("def f(x):\n    return x\n" * 40)
     (tmp_path / "work").mkdir()
     first = tmp_path / "store/first"
     assert optc("compile", tiny_model, "-o", first).code == 0
     (tmp_path / "store/latest").symlink_to("first")
     environment = {
         "MODEL": str(tiny_model),
+        "TEXT": str(tmp_path / "held-out.txt"),
         "STORE": str(tmp_path / "store"),
         "KEY": str(private),
         "PUBLIC": str(public),
