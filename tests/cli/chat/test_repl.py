@@ -79,14 +79,17 @@ def test_what_is_wrong_ends_a_message_and_not_the_chat(
 def test_an_interrupt_stops_the_answer_alone(
     talk: Talk, talker: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Ctrl-C comes in the third step, which takes until the answer is cancelled."""
+    """Ctrl-C comes in the third step, once the answer is read, and the step takes until the answer
+    is cancelled."""
     steps, cancelled, main = [0], threading.Event(), threading.main_thread().ident
-    step, cancel = ToyExecutable.step, Handle.cancel
+    step, cancel, read = ToyExecutable.step, Handle.cancel, threading.Event()
+    iterate = Handle.__iter__
     assert main is not None
 
     def interrupted(self: ToyExecutable, *batch: Any) -> Any:
         steps[0] += 1
         if steps[0] == 3:
+            assert read.wait(30)
             signal.pthread_kill(main, signal.SIGINT)
             assert cancelled.wait(30)
         return step(self, *batch)
@@ -95,8 +98,13 @@ def test_an_interrupt_stops_the_answer_alone(
         cancel(self)
         cancelled.set()
 
+    def reading(self: Handle) -> Any:
+        read.set()
+        return iterate(self)
+
     monkeypatch.setattr(ToyExecutable, "step", interrupted)
     monkeypatch.setattr(Handle, "cancel", noted)
+    monkeypatch.setattr(Handle, "__iter__", reading)
     file = tmp_path / "chat.json"
     outcome = talk("hi", f"/save {file}", "and")
     assert outcome.code == 0

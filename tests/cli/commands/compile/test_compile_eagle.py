@@ -72,7 +72,7 @@ def test_copies_of_the_layer_give_the_same_manifest_and_other_layers_another(
     assert "kv-cache,hidden-states," in artifact.manifest.pipeline
 
 
-def test_the_layers_own_weights_are_int8_whatever_the_targets(
+def test_the_layers_own_weights_are_of_4_bits_beside_a_target_of_4(
     optc: Optc, hidden: StubBackend, quick_import: None, tiny_model: Path, tmp_path: Path
 ) -> None:
     """Rounded by no text, with the head as the target has it; of the layer everything is built."""
@@ -84,7 +84,7 @@ def test_the_layers_own_weights_are_int8_whatever_the_targets(
     assert passes["quantize-weights"]["details"] == {
         "embedding shares the head": 1,
         "int6 groups of 32 asymmetric, integer": 1,  # the head
-        "int8 per channel": 5,
+        "int4 groups of 32 asymmetric, integer": 5,
     }
     assert hidden.built[1][1].shared is not None
     assert hidden.built[1][1].shared.partial
