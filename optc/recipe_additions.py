@@ -13,8 +13,12 @@ from optc.recipe import Recipe
 
 #: The pass that drops tokens which a text does not use.
 TRIMS = "vocab-trim"
-#: The passes that prune, tokens apart; and all that run the model over a text.
-PRUNING = ("prune-depth", "prune-residual", "prune-heads", "prune-width", "prune-weights")
+#: The pass that takes out neurons where a budget is then better spent.
+TO_BUDGET = "prune-to-budget"
+#: Those that take out whole structures to a target of their own.
+STRUCTURES = ("prune-depth", "prune-residual", "prune-heads", "prune-width")
+#: All that prune, tokens apart; and all that run the model over a text.
+PRUNING = (*STRUCTURES, TO_BUDGET, "prune-weights")
 #: Those that may change the basis, the scale or the width of the last hidden states.
 REBASING = ("rotate", "smooth", "prune-residual")
 READ_TEXT = (*PRUNING, "calibrate", "balance-keys", "allocate-bits", "propagate-errors")
@@ -105,16 +109,36 @@ def with_hidden_states(recipe: Recipe) -> Recipe:
 
 def with_budget(recipe: Recipe, text: str) -> Recipe:
     """The recipe with formats of weights within a budget: its pass ``allocate-bits`` gets it, or is
-    added before what quantizes and corrects weights.
+    added before what quantizes and corrects weights. With ``,prune`` behind it, neurons may go too:
+    the pass ``prune-to-budget`` is added behind those that prune whole structures.
 
     Args:
         recipe: Validated.
-        text: As the pass takes it.
+        text: As the pass takes it, or ``3bpw,prune``.
 
     Raises:
         InputError: It is no budget, or the recipe's weights cannot have formats of their own.
     """
-    options = {"budget": text}
+    budget, comma, rest = text.partition(",")
+    if comma and rest.strip() != "prune":
+        raise InputError(
+            f"{rest.strip()!r} is nothing that a budget can choose among beside bits",
+            where="--budget",
+            hint=f"write {budget.strip()},prune or {budget.strip()}",
+        )
+    changed = _with_bits(recipe, {"budget": budget})
+    if not comma or _runs(changed, TO_BUDGET):
+        return changed
+    whole = list(changed.pipeline.passes)
+    earlier = {one.name for one in registry.pass_groups()["canonicalize"]}
+    earlier |= {TRIMS, *STRUCTURES}
+    place = next(i for i, one in enumerate(whole) if one.name not in earlier)
+    added = registry.passes()[TO_BUDGET].from_options({})
+    return _with_passes(changed, [*whole[:place], added, *whole[place:]])
+
+
+def _with_bits(recipe: Recipe, options: Mapping[str, object]) -> Recipe:
+    """The recipe whose pass ``allocate-bits`` has these options."""
     if _runs(recipe, "allocate-bits"):
         passes = [
             one.with_options(options) if one.name == "allocate-bits" else one
@@ -129,11 +153,15 @@ def with_budget(recipe: Recipe, text: str) -> Recipe:
             hint="take mixed-4, or one with quantize-weights.group_scales=int",
         )
     added = registry.passes()["allocate-bits"].from_options(options)
-    leading = {one.name for one in registry.pass_groups()["canonicalize"]}
-    leading |= {*PRUNING, *REBASING, "calibrate"}
-    whole = list(recipe.pipeline.passes)
+    whole, leading = list(recipe.pipeline.passes), _leading()
     place = next(i for i, one in enumerate(whole) if one.name not in leading)
     return _with_passes(recipe, [*whole[:place], added, *whole[place:]])
+
+
+def _leading() -> set[str]:
+    """Passes that come before the choice of formats."""
+    names = {one.name for one in registry.pass_groups()["canonicalize"]}
+    return names | {*PRUNING, *REBASING, "calibrate"}
 
 
 def with_structures_pruned(recipe: Recipe, shares: Mapping[str, float | None]) -> Recipe:

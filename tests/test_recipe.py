@@ -345,6 +345,27 @@ def test_formats_are_chosen_for_the_pruned_model(tmp_path: Path) -> None:
     assert names(recipe)[1:4] == ["prune-depth", "prune-width", "allocate-bits"]
 
 
+def test_a_budget_may_prune_too_behind_what_prunes_to_a_target(tmp_path: Path) -> None:
+    recipe = with_budget(load_recipe("mixed-3"), "2.5bpw,prune")
+    assert names(recipe)[:3] == ["canonicalize", "prune-to-budget", "allocate-bits"]
+    assert recipe.to_json()["pipeline"][2]["options"] == {"budget": "2.5bpw"}
+    assert names(with_budget(recipe, "3bpw, prune")) == names(recipe)
+    quantize = "{bits: 4, group_size: 32, symmetric: false, group_scales: int, head_bits: 6}"
+    passes = f"canonicalize, prune-width, prune-weights, {{quantize-weights: {quantize}}}"
+    path = written(tmp_path, f"name: m\npipeline: [{passes}]\n")
+    changed = names(with_budget(load_recipe(path), "1MB,prune"))
+    assert changed[1:5] == ["prune-width", "prune-to-budget", "prune-weights", "allocate-bits"]
+
+
+def test_a_budget_chooses_among_nothing_else() -> None:
+    with pytest.raises(InputError) as caught:
+        with_budget(load_recipe("mixed-3"), "3bpw,heads")
+    assert str(caught.value) == (
+        "--budget: 'heads' is nothing that a budget can choose among beside bits "
+        "(write 3bpw,prune or 3bpw)"
+    )
+
+
 @pytest.mark.parametrize("recipe", ["int8-fused", "fp32"])
 def test_a_budget_needs_weights_that_can_be_mixed(recipe: str) -> None:
     with pytest.raises(InputError) as caught:

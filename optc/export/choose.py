@@ -36,6 +36,7 @@ _REASONS = {
     "prune-depth": "layers were removed",
     "prune-heads": "heads were removed",
     "prune-residual": "channels of the residual stream were removed",
+    "prune-to-budget": "channels may have been removed",
     "prune-weights": "weights were pruned, and sparse formats of other tools are different",
     "prune-width": "channels were removed",
     "quantize-static": "activations have static scales, for which the formats have no place",

@@ -48,7 +48,8 @@ class CompileOptions:
         budget: What all weights together may take: ``3.5bpw`` (bits of a weight, head, embedding
             and scales included), ``6.5MB``, or the speed ``40tok/s`` of decoding one sequence at
             the pace at which this machine reads, which is measured; ``40tok/s@50GB/s`` states it.
-            Formats are chosen by what each weight loses (the pass ``allocate-bits``).
+            Formats are chosen by what each weight loses (the pass ``allocate-bits``);
+            ``2.5bpw,prune`` may take neurons out of MLPs too (``prune-to-budget``).
         eval_text: Text for the gates (``.jsonl`` or plain); None is the shipped one.
         max_context: Longest sequence in tokens; None is the model's own, within 32,768.
         max_ram: Most anonymous and shared memory of all processes together (``"3GB"`` or bytes);
@@ -117,8 +118,8 @@ class CompileOptions:
     )
     budget: str | None = option(
         None,
-        "What weights may take: bits of a weight, a size, or a decode speed.",
-        metavar="3.5bpw|6.5MB|40tok/s",
+        "What weights may take: bits of a weight, a size, or a decode speed; may prune for it.",
+        metavar="3.5bpw|6.5MB|40tok/s[,prune]",
     )
     eval_text: Path | None = option(
         None, "Text for the gates: .jsonl or plain [shipped].", kind="path", metavar="FILE"

@@ -6,6 +6,7 @@ from optc.passes.prune.residual.prune_residual import PruneResidual
 from optc.passes.prune.structured.prune_depth import PruneDepth
 from optc.passes.prune.structured.prune_heads import PruneHeads
 from optc.passes.prune.structured.prune_width import PruneWidth
+from optc.passes.prune.to_budget.prune_to_budget import PruneToBudget
 from optc.passes.prune.vocabulary.vocab_trim import VocabTrim
 from optc.passes.prune.weights.prune_weights import PruneWeights
 from optc.pipeline.base import Pass
@@ -16,5 +17,6 @@ PASSES: tuple[type[Pass], ...] = (
     PruneResidual,
     PruneHeads,
     PruneWidth,
+    PruneToBudget,
     PruneWeights,
 )

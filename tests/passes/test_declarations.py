@@ -25,6 +25,7 @@ REQUIRED = {
     "prune-depth",
     "prune-heads",
     "prune-residual",
+    "prune-to-budget",
     "prune-weights",
     "prune-width",
     "quantize-static",

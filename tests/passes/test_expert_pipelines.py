@@ -208,7 +208,11 @@ def test_layer_formats_name_experts_too() -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["allocate-bits", "prune-weights", "prune-depth", "prune-heads", "prune-width"]
+    "name",
+    [
+        *("allocate-bits", "prune-weights", "prune-depth", "prune-heads", "prune-width"),
+        "prune-to-budget",
+    ],
 )
 def test_passes_without_a_place_for_experts_refuse_them(name: str) -> None:
     (one,) = pipeline_of(name).passes

@@ -29,9 +29,11 @@ REFUSED = (
     ("kv-cache", "quantize-weights"),
     ("balance-keys", "fuse-qkv"),
     ("prune-depth", "prune-width"),
+    *((early, "prune-to-budget") for early in STRUCTURES),
+    *(("prune-to-budget", early) for early in ("prune-weights", "allocate-bits", *REBASE, *FUSE)),
 )
 #: Passes whose second run would count, round or measure what the first one did.
-ONCE = ("prune-depth", "prune-width", *MEASURE[1:], "quantize-weights")
+ONCE = ("prune-depth", "prune-width", "prune-to-budget", *MEASURE[1:], "quantize-weights")
 
 
 @pytest.mark.parametrize(("late", "early"), REFUSED)
@@ -57,7 +59,7 @@ def test_the_cached_form_is_refused_by_type(name: str) -> None:
 
 def test_all_of_them_have_one_order() -> None:
     pipeline_of(
-        "canonicalize,vocab-trim,prune-depth,prune-heads,prune-width,"
+        "canonicalize,vocab-trim,prune-depth,prune-heads,prune-width,prune-to-budget,"
         "trained-weights,rotate,calibrate,smooth,balance-keys,allocate-bits,propagate-errors,"
         "fuse-qkv,fuse-gate-up,kv-cache,quantize-weights,fuse-norm-quantize"
     )

@@ -128,6 +128,8 @@ TESTED_ELSEWHERE: dict[str, tuple[str, ...]] = {
     ),
     "optc/runtime/spill/plan.py": ("tests/runtime/spill/test_spill.py",),
     "optc/runtime/text/control_tokens.py": ("tests/runtime/text/test_tokenizer.py",),
+    "passes/prune/to_budget/losses.py": ("tests/passes/prune/to_budget/test_prune_to_budget.py",),
+    "passes/prune/to_budget/places.py": ("tests/passes/prune/to_budget/test_joint.py",),
     "passes/quantize/rounding.py": (
         "tests/passes/quantize/test_affine.py",
         "tests/passes/quantize/test_two_level.py",

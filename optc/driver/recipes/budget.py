@@ -11,9 +11,10 @@ def measured_budget(text: str) -> str:
     Raises:
         UnavailableError: It has to be measured and cannot be.
     """
-    if not text.strip().endswith("tok/s"):
+    budget, comma, rest = text.partition(",")
+    if not budget.strip().endswith("tok/s"):
         return text
     from optc.roofline.this_machine import measure_machine
 
     read = measure_machine(WHERE).ceilings()["read"].best
-    return f"{text.strip()}@{read / 1e9:.2f}GB/s"
+    return f"{budget.strip()}@{read / 1e9:.2f}GB/s{comma}{rest}"

@@ -43,7 +43,18 @@ def damped(hessian: Float64, name: str) -> Float64:
 
 
 def least_important(weight: Float64, hessian: Float64, count: int) -> Indices:
-    """The ``count`` columns that go, ascending: one after the other (of more than 1024 columns, a
+    """The ``count`` columns that go, ascending.
+
+    Args:
+        weight: [N, K], float64.
+        hessian: H + d I [K, K], positive definite.
+        count: Fewer than K.
+    """
+    return np.sort(removal_order(weight, hessian, count))
+
+
+def removal_order(weight: Float64, hessian: Float64, count: int) -> Indices:
+    """The ``count`` columns that go, in order: one after the other (of more than 1024 columns, a
     thousandth of them) the one of least |w_j|² / G_jj, the others making up for it.
 
     Args:
@@ -54,6 +65,7 @@ def least_important(weight: Float64, hessian: Float64, count: int) -> Indices:
     w, g = weight.copy(), np.linalg.inv(hessian)
     left = np.ones(len(g), bool)
     at_once = -(-len(g) // _ROUNDS)
+    order: list[Indices] = [np.zeros(0, np.intp)]
     while (remaining := count - int((~left).sum())) > 0:
         scores = np.full(len(g), np.inf)
         scores[left] = np.square(w[:, left]).sum(axis=0) / g.diagonal()[left]
@@ -62,7 +74,8 @@ def least_important(weight: Float64, hessian: Float64, count: int) -> Indices:
         w -= w[:, gone] @ share
         g -= g[:, gone] @ share
         left[gone] = False
-    return np.flatnonzero(~left)
+        order.append(gone)
+    return np.concatenate(order)
 
 
 def refitted(weight: Float64, hessian: Float64, kept: Indices) -> Float64:

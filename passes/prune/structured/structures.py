@@ -1,4 +1,4 @@
-"""`PruneStructures`: what passes that take whole structures out of a model have in common."""
+"""`PruneOnText`, `PruneStructures`: what passes that take out whole structures have in common."""
 
 from __future__ import annotations
 
@@ -29,20 +29,17 @@ from optc.target import usable_threads
 #: model's.
 LATER = (
     *("trained-weights", "prune-weights", "rotate", "calibrate", "smooth", "balance-keys"),
-    *("allocate-bits", "propagate-errors"),
+    *("prune-to-budget", "allocate-bits", "propagate-errors"),
     *("fuse-qkv", "fuse-gate-up", "fuse-residual-norm", "fuse-rotary", "fuse-norm-quantize"),
     *("kv-cache", "quantize-weights", "quantize-static", "cast-weights"),
 )
 
 
 @dataclass(frozen=True)
-class PruneStructures(ReadsText):
+class PruneOnText(ReadsText):
     """Chooses on a text what goes, fits what is left, and cuts the graph.
 
     Attributes:
-        target: What is left: ``0.75x`` of the weights that the pass may take out, ``9.5M
-            parameters`` or ``20MB`` of the whole model, stored as later passes will, or
-            ``40tok/s@50GB/s``: what a decode step of one sequence of 512 tokens may read.
         refit: Fit weights anew for what was taken out.
         measured_windows: Of the windows, how many KL is measured on.
     """
@@ -50,17 +47,15 @@ class PruneStructures(ReadsText):
     before: ClassVar[tuple[str, ...]] = LATER
 
     windows: int = 64
-    target: str = "0.75x"
     refit: bool = True
     measured_windows: int = 4
 
     def __post_init__(self) -> None:
-        """Refuse what is no target.
+        """Refuse a measurement on nothing.
 
         Raises:
-            InputError: It is none, or there are no windows to measure on.
+            InputError: There are no windows to measure on.
         """
-        Target.read(self.target, f"pass {self.name}")
         if self.measured_windows < 1:
             raise InputError("measured_windows must be at least 1", where=f"pass {self.name}")
 
@@ -119,8 +114,7 @@ class PruneStructures(ReadsText):
         names = [linear.name for linear in find_linears(model)]
         if ledger.find(names) is None:
             tokens = self.tokens(model)
-            sized = Target.read(self.target, self.name).kind in ("bytes", "speed")
-            specs = [one.spec() for one in later if sized]
+            specs = [one.spec() for one in later if self._counts_stored_bytes()]
             recall = self.recall(model, tokens, products_here(), *specs)
             report = recall.run(store, lambda: self._measure(model, tokens, later))
         found = ledger.find(names) or Decisions()
@@ -147,6 +141,9 @@ class PruneStructures(ReadsText):
         report, threads = PassReport(), usable_threads()
         cuts = self._choose(model, tokens, later, report)
         ledger = Ledger(calibration_of(model), self.name)
+        if not cuts:
+            ledger.close()
+            return report
         stages = RefitStages(cuts, ledger, report, int(tokens.size), self.refit)
         products = products_of(products_here(), threads)
         run_two_streams(model, tokens, stages, products, threads)
@@ -181,6 +178,43 @@ class PruneStructures(ReadsText):
         chosen: Int32 = tokens[np.linspace(0, len(tokens) - 1, count).round().astype(int)]
         return chosen
 
+    def _counts_stored_bytes(self) -> bool:
+        """Whether what goes depends on how later passes store weights."""
+        return True
+
+    def _nothing(self, what: str, report: PassReport) -> InputError:
+        nearest = report.skipped[0] if report.skipped else "no candidate was found"
+        return InputError(
+            f"{what} (nearest miss: {nearest})",
+            where=f"pass {self.name}",
+            hint="leave the pass out",
+        )
+
+
+@dataclass(frozen=True)
+class PruneStructures(PruneOnText):
+    """Takes out as much as a target asks for.
+
+    Attributes:
+        target: What is left: ``0.75x`` of the weights that the pass may take out, ``9.5M
+            parameters`` or ``20MB`` of the whole model, stored as later passes will, or
+            ``40tok/s@50GB/s``: what a decode step of one sequence of 512 tokens may read.
+    """
+
+    target: str = "0.75x"
+
+    def __post_init__(self) -> None:
+        """Refuse what is no target.
+
+        Raises:
+            InputError: It is none, or there are no windows to measure on.
+        """
+        Target.read(self.target, f"pass {self.name}")
+        super().__post_init__()
+
+    def _counts_stored_bytes(self) -> bool:
+        return Target.read(self.target, self.name).kind in ("bytes", "speed")
+
     def _most(self, sizes: Sizes) -> tuple[Target, Fraction]:
         """The target, and what may be left.
 
@@ -203,14 +237,6 @@ class PruneStructures(ReadsText):
             f"leave is {target.text(least)}",
             where=f"pass {self.name}",
             hint="allow more, or put another pass that prunes beside it",
-        )
-
-    def _nothing(self, what: str, report: PassReport) -> InputError:
-        nearest = report.skipped[0] if report.skipped else "no candidate was found"
-        return InputError(
-            f"{what} (nearest miss: {nearest})",
-            where=f"pass {self.name}",
-            hint="leave the pass out",
         )
 
 

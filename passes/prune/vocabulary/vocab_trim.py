@@ -38,7 +38,15 @@ class VocabTrim(Pass):
     required: ClassVar[bool] = True
     takes: ClassVar[tuple[type[Form], ...]] = (Dense,)
     before: ClassVar[tuple[str, ...]] = (
-        *("calibrate", "balance-keys", "allocate-bits", "propagate-errors", "rotate", "smooth"),
+        *(
+            "prune-to-budget",
+            "calibrate",
+            "balance-keys",
+            "allocate-bits",
+            "propagate-errors",
+            "rotate",
+            "smooth",
+        ),
         *("quantize-weights", "quantize-static", "cast-weights"),
     )
 

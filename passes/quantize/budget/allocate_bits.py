@@ -153,7 +153,7 @@ class AllocateBits(ReadsText):
                 hint="leave it out, or put quantize-weights behind it",
             )
         groups = groups_of(model, head=quantize.head)
-        schemes = [self._schemes(group, quantize) for group in groups]
+        schemes = [self.schemes(group, quantize) for group in groups]
         report = PassReport()
         if all(quantize.layer_schemes.of(one) for group in groups for one in group.linears):
             if read and quantize.method == "gptq":
@@ -163,7 +163,7 @@ class AllocateBits(ReadsText):
         present = footprint(model, groups, quantize, later)
         most = self._most_bits(groups, schemes, present)
         rater = self._rater(model, quantize) if read else None
-        rated = rater.rate(groups, schemes) if rater else _alike(groups, schemes)
+        rated = rater.rate(groups, schemes) if rater else rated_alike(groups, schemes)
         items = [
             [Choice(group.bits(one.scheme), one.kl) for one in own]
             for group, own in zip(groups, rated, strict=True)
@@ -175,7 +175,8 @@ class AllocateBits(ReadsText):
         self._report(report, groups, chosen, whole, present)
         return report
 
-    def _schemes(self, group: Group, quantize: QuantizeWeights) -> list[Scheme]:
+    def schemes(self, group: Group, quantize: QuantizeWeights) -> list[Scheme]:
+        """What a group may be stored in: the format that ``quantize`` names for it, or all."""
         given = quantize.layer_schemes.of(group.linears[0])
         if given is not None:
             return group.fitting([given])
@@ -249,7 +250,7 @@ class AllocateBits(ReadsText):
             )
 
 
-def _alike(groups: Sequence[Group], schemes: Sequence[Sequence[Scheme]]) -> list[list[Rated]]:
+def rated_alike(groups: Sequence[Group], schemes: Sequence[Sequence[Scheme]]) -> list[list[Rated]]:
     """Ratings where nothing was measured: a weight's error falls fourfold with each bit."""
     return [
         [Rated(scheme, group.weights * 4.0**-scheme.bits, measured=False) for scheme in own]

@@ -22,10 +22,11 @@ def test_a_speed_gets_the_pace_of_this_machine(monkeypatch: pytest.MonkeyPatch) 
     text = measured_budget(" 40tok/s ")
     assert text == "40tok/s@48.13GB/s"
     assert asked == [module.WHERE]
+    assert measured_budget("40tok/s,prune") == "40tok/s@48.13GB/s,prune"
     assert float(Budget.read(text, "here").bandwidth) == 48.13e9
 
 
-@pytest.mark.parametrize("text", ["3.5bpw", "6.5MB", "40tok/s@50GB/s", "fast"])
+@pytest.mark.parametrize("text", ["3.5bpw", "6.5MB", "40tok/s@50GB/s", "3bpw,prune", "fast"])
 def test_nothing_else_is_measured(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(this_machine, "measure_machine", None)
     assert measured_budget(text) == text

@@ -70,3 +70,27 @@ def test_a_speed_is_measured_once_and_recorded(
 def test_help_says_how_budgets_are_written(optc: Optc) -> None:
     assert "3.5bpw|6.5MB|40tok/s" in optc("compile", "--help").out
     assert CompileOptions(budget="3.5bpw").budget == "3.5bpw"
+
+
+def test_a_budget_may_prune_too(compile_tiny: Optc, optc: Optc, tmp_path: Path) -> None:
+    """What bits alone cannot meet; the manifest has what stays."""
+    recipe, text = tmp_path / "mine.yaml", "windows: 4, window_tokens: 32, measured_windows: 1"
+    quantize = "{bits: 4, group_size: 32, symmetric: false, group_scales: int, head_bits: 4}"
+    formats = f"allocate-bits: {{formats: [3g32, 4g32], {text}}}"
+    prune = f"prune-to-budget: {{multiple: 32, shares: [0.5], {text}}}"
+    recipe.write_text(
+        f"name: m\npipeline: [canonicalize, {{{prune}}}, {{{formats}}}, "
+        f"kv-cache, {{quantize-weights: {quantize}}}]\n"
+    )
+    given = ("--recipe", recipe, "--calibration", ROOT / "README.md")
+    outcome = compile_tiny(*given, "--budget", "1bpw,prune")
+    assert outcome.code == 2
+    assert "the fewest neurons in the smallest formats reach" in outcome.err.splitlines()[-1]
+    assert nothing_left(tmp_path)
+    assert compile_tiny(*given, "--budget", "6bpw,prune").code == 0
+    found = optc("inspect", tmp_path / "out/a", "--json").json
+    assert "prune-to-budget{" in found["manifest"]["pipeline"]
+    assert "left=[" in found["manifest"]["pipeline"]
+    facts = next(p for p in found["report"]["passes"] if p["name"] == "prune-to-budget")["facts"]
+    assert facts["budget"] == "6bpw"
+    assert len(facts["structures"][0]["choices"]) == 2
