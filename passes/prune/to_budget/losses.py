@@ -18,6 +18,7 @@ from optc.passes.prune.to_budget.places import Places
 from optc.passes.quantize.budget.estimates import estimate, nearest_alike, runs_within
 from optc.passes.quantize.budget.groups import Group, rounded
 from optc.passes.quantize.budget.sensitivity import MOST_MACS, Rater
+from optc.passes.quantize.scheme import Scheme
 from optc.passes.quantize.statistics import INPUT_HESSIAN
 from optc.progress import tell
 from optc.reference.calibration import find_statistics
@@ -92,7 +93,7 @@ class Losses:
         self, kept: Mapping[int, Degree], channels: Sequence[Channels], formats: Joint | None
     ) -> dict[ir.Value, LazyWeight]:
         """Readers without units, in the formats of a choice, or in float32."""
-        schemes = {}
+        schemes: dict[ir.Value, Scheme] = {}
         if formats is not None:
             for group, scheme in zip(self.groups, formats.formats, strict=True):
                 schemes |= {linear.initializer: scheme for linear in group.linears}

@@ -99,7 +99,9 @@ class PruneToBudget(PruneOnText):
         groups = groups_of(model, head=quantize.head)
         places = places_of(found, groups, self.shares, self.multiple)
         if self.left:
-            counts = given_counts(self.left, [one for one, _ in places.channels], self.name)
+            counts: Sequence[int] = given_counts(
+                self.left, [one for one, _ in places.channels], self.name
+            )
         else:
             room = Room.of(model, groups, allocate.budget, later, f"pass {self.name}")
             counts = self._counts(model, tokens, (groups, places, room), later, report)
