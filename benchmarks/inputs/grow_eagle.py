@@ -11,9 +11,7 @@ how often they hold, are those of the trained layer.
 
 from __future__ import annotations
 
-import argparse
 import shutil
-import sys
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
@@ -21,9 +19,9 @@ from tempfile import TemporaryDirectory
 
 import numpy as np
 
-from benchmarks.inputs.grow_model import bf16, check_factor, grow_tensor
+from benchmarks.inputs.grow_model import bf16, check_factor, grow_command, grow_tensor
 from benchmarks.inputs.shards import Tensor, Tile, write_shard
-from optc.errors import InputError, OptcError
+from optc.errors import InputError
 from optc.importer.eagle import CONFIG_FILE, WEIGHTS_FILE, digest_eagle
 from optc.importer.safetensors import StoredTensor, read_header
 
@@ -75,17 +73,5 @@ def _fc(stored: StoredTensor, factor: int) -> Iterator[Tile]:
         yield tile
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("source", type=Path, help="what train_eagle.py wrote")
-    parser.add_argument("factor", type=int, help="copies of every channel, a power of two")
-    parser.add_argument("output", type=Path, help="a new folder")
-    options = parser.parse_args()
-    try:
-        grow_eagle(options.source, options.factor, options.output)
-    except OptcError as error:
-        sys.exit(f"error: {error.render()}")
-
-
 if __name__ == "__main__":
-    main()
+    grow_command(grow_eagle, __doc__.splitlines()[0], "what train_eagle.py wrote")

@@ -15,7 +15,7 @@ import argparse
 import json
 import shutil
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -153,17 +153,24 @@ def bf16(values: Tile) -> Tile:
     return (bits >> 16).astype(np.uint16)
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("source", type=Path, help="Hugging Face folder of a Llama")
+def grow_command(work: Callable[[Path, int, Path], None], what: str, source: str) -> None:
+    """The command line of what grows something: a folder, a factor, a new folder.
+
+    Args:
+        work: Grows.
+        what: Says what, in a line.
+        source: What the folder holds.
+    """
+    parser = argparse.ArgumentParser(description=what)
+    parser.add_argument("source", type=Path, help=source)
     parser.add_argument("factor", type=int, help="copies of every channel, a power of two")
     parser.add_argument("output", type=Path, help="a new folder")
     options = parser.parse_args()
     try:
-        grow(options.source, options.factor, options.output)
+        work(options.source, options.factor, options.output)
     except OptcError as error:
         sys.exit(f"error: {error.render()}")
 
 
 if __name__ == "__main__":
-    main()
+    grow_command(grow, __doc__.splitlines()[0], "Hugging Face folder of a Llama")

@@ -15,6 +15,8 @@ from optc.suggest import near
 PREFIX = "OPTC"
 #: Options whose variable may leave the command out: ``OPTC_LOG_FILE``.
 _LOGS = ("quiet", "verbose", "log_file")
+#: Where a context keeps the path of ``--config``, for messages.
+_CONFIG = "optc.config"
 
 
 def variable(command: str, option: click.Option) -> str:
@@ -36,18 +38,23 @@ def with_common_options(command: click.Command, name: str) -> click.Command:
     return made
 
 
-def variable_given(error: click.UsageError) -> str:
-    """The variable that gave a wrong value; empty where it was the command line."""
+def given_by(error: click.UsageError) -> str:
+    """What gave a wrong value, a variable or a file; empty where it was the command line."""
     parameter = getattr(error, "param", None)
     context = error.ctx
     if context is None or not isinstance(parameter, click.Option) or parameter.name is None:
         return ""
     from click.core import ParameterSource
 
-    if context.get_parameter_source(parameter.name) is not ParameterSource.ENVIRONMENT:
+    source = context.get_parameter_source(parameter.name)
+    if source is ParameterSource.DEFAULT_MAP:
+        return f"{context.meta[_CONFIG]}, given to --config,"
+    if source is not ParameterSource.ENVIRONMENT:
         return ""
     names = parameter.envvar
-    return names if isinstance(names, str) else " or ".join(names or ())
+    return (
+        f"the environment variable {names if isinstance(names, str) else ' or '.join(names or ())}"
+    )
 
 
 def _common() -> list[click.Option]:
@@ -88,6 +95,7 @@ def _common() -> list[click.Option]:
 
 def _configure(context: click.Context, parameter: click.Parameter, value: Path | None) -> None:
     if value is not None:
+        context.meta[_CONFIG] = value
         context.default_map = dict(context.default_map or {}) | _by_name(context, value)
 
 
@@ -100,10 +108,11 @@ def _by_name(context: click.Context, path: Path) -> dict[str, Any]:
     from optc.errors import InputError
 
     known = {_key(parameter): parameter for parameter in context.command.params}
+    known = {key: parameter for key, parameter in known.items() if key not in ("config", "help")}
     found = {}
     for given, value in read_config(path).items():
         key = given.replace("_", "-")
-        if key not in known or key in ("config", "help"):
+        if key not in known:
             raise InputError(
                 f"there is no option {given!r} of optc {context.info_name}",
                 where=str(path),

@@ -50,5 +50,5 @@ def _yaml(text: str, path: Path) -> Any:
     try:
         return yaml.safe_load(text)
     except (yaml.YAMLError, *_BAD_VALUES) as error:
-        reason = " ".join(str(error).split())
+        reason = " ".join(str(error).split()).replace('in "<unicode string>", ', "in ")
         raise InputError(f"not YAML: {reason}", where=str(path)) from error

@@ -14,7 +14,7 @@ from typing import NoReturn
 
 import click
 
-from optc.cli.common_options import PREFIX, variable_given, with_common_options
+from optc.cli.common_options import PREFIX, given_by, with_common_options
 from optc.cli.logs import detach_logs
 from optc.cli.output import JSON_FLAG, print_error
 from optc.cli.streams import OutputError, ReaderLeftError, abandon_stdout, guard_streams
@@ -199,8 +199,8 @@ def _usage_error(error: click.UsageError) -> InputError:
         message = f"No such option {error.option_name!r}"
         found = nearest(error.option_name, _options(error.ctx))
         hint = f"did you mean {found!r}?" if found else hint
-    if given := variable_given(error):
-        hint = f"the environment variable {given} says so"
+    if given := given_by(error):
+        hint = f"{given} says so"
     return InputError(message, where=where, hint=hint)
 
 

@@ -125,6 +125,25 @@ def test_a_variable_that_is_wrong_is_named(
     )
 
 
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("top-p: high", "'high' is not a valid float ({path}, given to --config, says so)"),
+        ("config: x.yaml", "{path}: there is no option 'config' of optc run (one of "),
+        ("a: [", "{path}: not YAML: "),
+    ],
+)
+def test_a_file_that_is_wrong_is_named(
+    optc: Optc, talker: Path, tmp_path: Path, text: str, problem: str
+) -> None:
+    path = tmp_path / "run.yaml"
+    path.write_text(text)
+    outcome = optc("run", talker, *RUN, "--config", path)
+    assert outcome.code == 2
+    assert problem.format(path=path) in outcome.err.replace("'--top-p': ", "")
+    assert "unicode string" not in outcome.err
+
+
 def test_errors_are_json_where_a_variable_says_so(
     optc: Optc, talker: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -97,8 +97,8 @@ def layer_recipe(recipe: Recipe, layer: ir.Model) -> Recipe:
 
 def _in_few_bits(quantize: Pass, layer: ir.Model) -> Pass:
     """``quantize-weights`` with 4 bits in groups for the layer's own weights: a draft step is bound
-    by their bytes, and its drafts hold as often as with int8. Types that a recipe stores weights in
-    have one format for all."""
+    by their bytes, and its drafts hold almost as often as with int8 (ADR 0124). Types that a recipe
+    stores weights in have one format for all."""
     stated = quantize.stated_options()
     if stated.get("format", "int") != "int":
         return quantize.with_options({"method": "round"})

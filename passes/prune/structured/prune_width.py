@@ -55,9 +55,7 @@ class PruneWidth(PruneStructures):
     def _choose(
         self, model: ir.Model, tokens: Int32 | None, later: Sequence[Pass], report: PassReport
     ) -> dict[ir.Value, Cut]:
-        found = find_channels(model, NEURONS, report)
-        if not found:
-            raise self._nothing("no neurons that can be taken out were found", report)
+        found = self._neurons(model, report)
         sizes = Sizes(model, later, initializers_of(found))
         target, most = self._most(sizes)
         widest = max(one.units // gcd(self.multiple, one.units) for one in found)

@@ -14,6 +14,7 @@ from optc.errors import InputError
 from optc.executable.executable import Int32
 from optc.ir.experts import refuse_experts
 from optc.ir.linear import find_linears
+from optc.passes.prune.structured.channels import NEURONS, Channels, find_channels
 from optc.passes.prune.structured.check import check_structure
 from optc.passes.prune.structured.decisions import Decisions, Ledger
 from optc.passes.prune.structured.refit import Cut, RefitStages
@@ -181,6 +182,17 @@ class PruneOnText(ReadsText):
     def _counts_stored_bytes(self) -> bool:
         """Whether what goes depends on how later passes store weights."""
         return True
+
+    def _neurons(self, model: ir.Model, report: PassReport) -> list[Channels]:
+        """Those of MLPs that can be taken out.
+
+        Raises:
+            InputError: There are none.
+        """
+        found = find_channels(model, NEURONS, report)
+        if not found:
+            raise self._nothing("no neurons that can be taken out were found", report)
+        return found
 
     def _nothing(self, what: str, report: PassReport) -> InputError:
         nearest = report.skipped[0] if report.skipped else "no candidate was found"

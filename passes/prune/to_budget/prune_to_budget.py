@@ -92,9 +92,7 @@ class PruneToBudget(PruneOnText):
     def _choose(
         self, model: ir.Model, tokens: Int32 | None, later: Sequence[Pass], report: PassReport
     ) -> dict[ir.Value, Cut]:
-        found = find_channels(model, NEURONS, report)
-        if not found:
-            raise self._nothing("no neurons that can be taken out were found", report)
+        found = self._neurons(model, report)
         allocate, quantize = self._later(later)
         groups = groups_of(model, head=quantize.head)
         places = places_of(found, groups, self.shares, self.multiple)
