@@ -7,7 +7,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 import optc
-from tests.support.shared import made_once
+from tests.support.shared import made_once, shared_folder
 
 MODELS = Path(__file__).parents[1] / "examples/models"
 
@@ -20,8 +20,9 @@ settings.load_profile("optc")
 
 @pytest.fixture(autouse=True, scope="session")
 def own_cache(tmp_path_factory: pytest.TempPathFactory) -> None:
-    """Tests keep no measurements in the user's cache folder."""
+    """Tests keep no measurements in the user's cache folder; workers share compiled kernels."""
     folder: Path = tmp_path_factory.mktemp("cache")
+    (folder / "kernels").symlink_to(shared_folder(tmp_path_factory, "kernels"))
     patch = pytest.MonkeyPatch()
     patch.setenv("OPTC_CACHE", str(folder))
 

@@ -21,9 +21,7 @@ def made_once(factory: pytest.TempPathFactory, name: str, make: Callable[[Path],
     Other workers wait for the first one. If it fails they try in turn, so that every test that
     needs the result shows why there is none.
     """
-    base = factory.getbasetemp()
-    if "PYTEST_XDIST_WORKER" in os.environ:
-        base = base.parent  # each worker has a base of its own in it
+    base = _base(factory)
     folder, result = base / name, base / f"{name}.pickle"
     with (base / f"{name}.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
@@ -33,3 +31,16 @@ def made_once(factory: pytest.TempPathFactory, name: str, make: Callable[[Path],
             result.write_bytes(pickle.dumps(make(folder)))
     made: T = pickle.loads(result.read_bytes())
     return made
+
+
+def shared_folder(factory: pytest.TempPathFactory, name: str) -> Path:
+    """The new folder ``name``, the same one for all workers."""
+    folder = _base(factory) / name
+    folder.mkdir(exist_ok=True)
+    return folder
+
+
+def _base(factory: pytest.TempPathFactory) -> Path:
+    base = factory.getbasetemp()
+    # each worker has a base of its own in it
+    return base.parent if "PYTEST_XDIST_WORKER" in os.environ else base

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import tempfile
+from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -10,20 +12,23 @@ import tvm
 from tvm import relax
 
 from optc.backends.tvm.compiling.emit import emit, make_kernel
+from optc.backends.tvm.compiling.kernel_objects import KernelObjects, without
 from optc.backends.tvm.compiling.link import link
 from optc.backends.tvm.compiling.result_memory import results_apart
 from optc.backends.tvm.compiling.trim import trim
 from optc.backends.tvm.fingerprint import FINGERPRINT
 from optc.backends.tvm.isa import isa_of
-from optc.backends.tvm.kernels.dsl import pipeline
 from optc.backends.tvm.kernels.fingerprint import fingerprint_kernel
 from optc.backends.tvm.kernels.token_wise.call_list import replay_kernel
 from optc.backends.tvm.loaded.thread_pool import SOURCE as THREAD_POOL
 from optc.backends.tvm.measuring.ceilings_kernels import ceiling_kernels
-from optc.backends.tvm.program import Function, Program, replayable
+from optc.backends.tvm.program import Function, Program, kernel_names, replayable
 from optc.backends.tvm.replay.replay import REPLAY
 from optc.process_memory import own_peak_bytes
 from optc.target import Target
+
+#: Before the name of a function in the symbol that TVM looks up.
+PREFIX = "__tvm_ffi_"
 
 
 def compile_program(program: Program, engine: Path) -> dict[str, Any]:
@@ -35,23 +40,28 @@ def compile_program(program: Program, engine: Path) -> dict[str, Any]:
     """
     isa = isa_of(Target(program.target, "cpu", program.features))
     module = emit(program, partial(make_kernel, isa=isa))
-    kernels = sum(isinstance(f, tvm.tirx.PrimFunc) for f in module.functions.values())
+    keys = {name: key for key, name in kernel_names(program).items()}
     for name, ceiling in ceiling_kernels(isa).items():
-        module[name] = ceiling
+        module[name], keys[name] = ceiling, name
     if replayable(program):
-        module[REPLAY] = replay_kernel()
+        module[REPLAY], keys[REPLAY] = replay_kernel(), REPLAY
     if program.fingerprint:
         module[FINGERPRINT] = fingerprint_kernel(program.fingerprint)
+    objects = KernelObjects(isa)
+    kernels = {objects.symbol(key): objects.object(key, module[name]) for name, key in keys.items()}
+    objects.prune()
     executable = relax.build(
         module,
         target=isa.tvm_target(),
         relax_pipeline=tvm.transform.Sequential([relax_pipeline(program), results_apart]),
-        tir_pipeline=pipeline.register(),
+        tir_pipeline=without(frozenset(keys)),
     )
-    export(executable, engine, THREAD_POOL)
+    names = {f"{PREFIX}{name}": f"{PREFIX}{objects.symbol(key)}" for name, key in keys.items()}
+    export(executable, engine, THREAD_POOL, kernels=kernels, names=names)
     return {
         "isa": isa.name,
-        "kernels": kernels,
+        "kernels": len(kernel_names(program)),
+        "kernels_compiled": objects.compiled,
         "calls": {f.name: len(f.calls) for f in program.functions},
         "compiler_peak_bytes": own_peak_bytes(),
     }
@@ -95,16 +105,30 @@ def _trusted(function: Function) -> frozenset[str]:
     return frozenset(t.name for t in fixed)
 
 
-def export(executable: Any, engine: Path, *sources: Path) -> None:
-    """Link the shared library ``engine``, with ``sources`` in C.
+def export(
+    executable: Any,
+    engine: Path,
+    *sources: Path,
+    kernels: Mapping[str, bytes] | None = None,
+    names: Mapping[str, str] | None = None,
+) -> None:
+    """Link the shared library ``engine``, with ``sources`` in C, with objects ``kernels`` and with
+    further ``names`` of symbols (see `link`).
 
     Raises:
         UnavailableError: There is no linker.
     """
 
     def link_objects(output: str, objects: list[str], options: Any = None, **_: Any) -> None:
-        link(output, objects, [str(source) for source in sources])
+        with tempfile.TemporaryDirectory() as folder:
+            more = [_written(Path(folder) / f"{n}.o", o) for n, o in (kernels or {}).items()]
+            link(output, [*objects, *more], [str(source) for source in sources], names)
 
     # no triple: TVM would otherwise run the linker to ask for it
     link_objects.get_target_triple = lambda: None  # type: ignore[attr-defined]
     executable.export_library(str(engine), fcompile=link_objects)
+
+
+def _written(path: Path, content: bytes) -> str:
+    path.write_bytes(content)
+    return str(path)

@@ -6,7 +6,7 @@ import importlib.util
 import shutil
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from optc.errors import UnavailableError
 
@@ -37,18 +37,25 @@ def linker_command() -> tuple[str, ...]:
     )
 
 
-def link(output: str, objects: Sequence[str], sources: Sequence[str] = ()) -> None:
+def link(
+    output: str,
+    objects: Sequence[str],
+    sources: Sequence[str] = (),
+    names: Mapping[str, str] | None = None,
+) -> None:
     """Link ``objects`` into the shared library ``output``; the same bytes give the same file.
 
     Args:
         output: The library.
         objects: Compiled objects.
         sources: Files in C that go into it as well.
+        names: Further names of symbols: the new one, and the one that an object has.
 
     Raises:
         UnavailableError: There is no linker, or it failed; the message ends in its last lines.
     """
     command = [*linker_command(), *_FLAGS, "-o", output, *objects]
+    command += [f"-Wl,--defsym={new}={old}" for new, old in (names or {}).items()]
     if sources:
         command += [*(_ZIG_FLAGS if "ziglang" in command else ()), *_SOURCE_FLAGS, *sources]
     done = subprocess.run(command, capture_output=True, text=True, check=False)

@@ -17,16 +17,17 @@ from tvm.s_tir.pipeline import default_s_tir_pipeline
 NAME = "optc"
 
 
-def register() -> str:
-    """Make the pipeline known to TVM; returns its name."""
-    tirx.register_tir_pipeline(NAME, _stages)
+def register(*first: Any) -> str:
+    """Make the pipeline known to TVM, after the passes ``first``; returns its name."""
+    tirx.register_tir_pipeline(NAME, lambda: _stages(first))
     return NAME
 
 
-def _stages() -> tuple[Any, Any, Any]:
+def _stages(first: tuple[Any, ...]) -> tuple[Any, Any, Any]:
     """The pipeline, then TVM's own last passes for host and device code."""
     _, finish_host, finish_device = default_s_tir_pipeline()
     passes = [
+        *first,
         # blocks of schedulable TIR, which Relax's own operators become
         s_tir.transform.CanonicalizeLoop(),
         s_tir.transform.LowerInitBlock(),

@@ -1,0 +1,121 @@
+"""Compiled kernels, kept as objects in the user's cache: most of a compile is LLVM's work, and
+recipes of one model share most kernels.
+
+Every kernel is compiled on its own, under a name made of what it is compiled from, so that an
+engine has the same bytes whether its kernels come from the cache or not.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import tempfile
+from functools import cache
+from pathlib import Path
+
+import tvm
+from tvm import tirx
+
+import optc
+from optc.backends.tvm.isa import Isa
+from optc.backends.tvm.kernels.dsl import pipeline
+from optc.cache_folder import cache_folder
+
+#: The newest that are kept; 30 KB each.
+KEPT = 2048
+_FOLDER = "kernels"
+_DIGEST = hashlib.sha256
+
+
+class KernelObjects:
+    """Objects of kernels for ``isa``, from the cache where it has them.
+
+    Args:
+        isa: The instruction set.
+        folder: Where they are kept; None is this user's cache.
+    """
+
+    def __init__(self, isa: Isa, folder: Path | None = None) -> None:
+        self._folder = cache_folder() / _FOLDER if folder is None else folder
+        self._isa = isa
+        self._setting = f"{tvm.__version__} {_sources()} {isa!r} {isa.tvm_target()}"
+        self.compiled = 0
+
+    def symbol(self, key: str) -> str:
+        """The name of the kernel made of ``key``: the same for the same kernel of any engine."""
+        return "kernel_" + _DIGEST(f"{self._setting} {key}".encode()).hexdigest()[:32]
+
+    def object(self, key: str, kernel: tirx.PrimFunc) -> bytes:
+        """The compiled ``kernel``, whose function is `symbol` of ``key``."""
+        symbol = self.symbol(key)
+        path = self._folder / f"{symbol}.o"
+        kept = _read(path)
+        if kept is not None:
+            return kept
+        self.compiled += 1
+        made = _compile(symbol, kernel, self._isa)
+        _keep(path, made)
+        return made
+
+    def prune(self) -> None:
+        """Forget the objects that were not used for longest, beyond `KEPT`."""
+        try:
+            found = sorted(self._folder.glob("*.o"), key=lambda p: p.stat().st_mtime)
+            for path in found[: max(0, len(found) - KEPT)]:
+                path.unlink()
+        except OSError:
+            return  # another process prunes as well, or the folder is not ours to write
+
+
+def without(names: frozenset[str]) -> str:
+    """A name for ``tir_pipeline=``: `pipeline`, for a module whose kernels ``names`` are compiled
+    elsewhere."""
+
+    @tvm.transform.module_pass(opt_level=0)
+    def leave_out(module: tvm.IRModule, _: tvm.transform.PassContext) -> tvm.IRModule:
+        rest = {v: f for v, f in module.functions_items() if v.name_hint not in names}
+        return tvm.IRModule(rest, attrs=module.attrs)
+
+    return pipeline.register(leave_out)
+
+
+def _compile(symbol: str, kernel: tirx.PrimFunc, isa: Isa) -> bytes:
+    module = tvm.IRModule({symbol: kernel.with_attr("global_symbol", symbol)})
+    built = tirx.build(module, target=isa.tvm_target(), pipeline=pipeline.register())
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "kernel.o"
+        built.write_to_file(str(path))
+        return path.read_bytes()
+
+
+def _read(path: Path) -> bytes | None:
+    """What `_keep` was given; None if there is nothing, or nothing whole."""
+    try:
+        entry = path.read_bytes()
+        os.utime(path)
+    except OSError:
+        return None
+    size = _DIGEST().digest_size
+    whole = _DIGEST(entry[size:]).digest() == entry[:size]
+    return entry[size:] if whole else None
+
+
+def _keep(path: Path, made: bytes) -> None:
+    try:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with tempfile.NamedTemporaryFile(dir=path.parent, delete=False) as file:
+            file.write(_DIGEST(made).digest() + made)
+        os.replace(file.name, path)
+    except OSError:
+        return  # a folder that cannot be written only costs time
+
+
+@cache
+def _sources() -> str:
+    """The digest of this package's code: all that kernels are made by is somewhere in it."""
+    root = Path(optc.__file__).parent
+    digest = _DIGEST()
+    for path in sorted(root.rglob("*.py")):
+        digest.update(f"{path.relative_to(root)} {path.stat().st_size} ".encode())
+        digest.update(path.read_bytes())
+    return digest.hexdigest()
