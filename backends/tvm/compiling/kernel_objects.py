@@ -16,7 +16,6 @@ from pathlib import Path
 import tvm
 from tvm import tirx
 
-import optc
 from optc.backends.tvm.isa import Isa
 from optc.backends.tvm.kernels.dsl import pipeline
 from optc.cache_folder import cache_folder
@@ -113,7 +112,7 @@ def _keep(path: Path, made: bytes) -> None:
 @cache
 def _sources() -> str:
     """The digest of this package's code: all that kernels are made by is somewhere in it."""
-    root = Path(optc.__file__).parent
+    root = Path(__file__).parents[3]
     digest = _DIGEST()
     for path in sorted(root.rglob("*.py")):
         digest.update(f"{path.relative_to(root)} {path.stat().st_size} ".encode())
