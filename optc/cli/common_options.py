@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 import copy
+import os
 from pathlib import Path
 from typing import Any
 
 import click
+from click.core import ParameterSource
 
 from optc.cli.config_file import read_config
 from optc.cli.logs import be_quiet, show_log, write_log
-from optc.suggest import near
+from optc.cli.output import print_warnings
+from optc.suggest import near, nearest
 
 PREFIX = "OPTC"
 #: Options whose variable may leave the command out: ``OPTC_LOG_FILE``.
 _LOGS = ("quiet", "verbose", "log_file")
 #: Where a context keeps the path of ``--config``, for messages.
 _CONFIG = "optc.config"
+#: Where a context keeps which of -q and -v was seen first, and what gave it.
+_FIRST = "optc.first"
 
 
 def variable(command: str, option: click.Option) -> str:
@@ -38,14 +43,25 @@ def with_common_options(command: click.Command, name: str) -> click.Command:
     return made
 
 
+def warn_of_variables(command: click.Command, name: str) -> None:
+    """Warn of each variable that is named as one of the command's options and is none."""
+    begin = f"{PREFIX}_{name}_".upper()
+    options = [p for p in command.params if isinstance(p, click.Option)]
+    known = [variable(name, option).removeprefix(begin) for option in options]
+    for one in sorted(os.environ):
+        if one.startswith(begin) and one.removeprefix(begin) not in known:
+            like = nearest(one.removeprefix(begin), known)
+            usage = f"'optc {name} --help' lists the options"
+            hint = f"did you mean {begin}{like}?" if like else usage
+            print_warnings([f"{one} is no option of optc {name} and has no effect ({hint})"])
+
+
 def given_by(error: click.UsageError) -> str:
     """What gave a wrong value, a variable or a file; empty where it was the command line."""
     parameter = getattr(error, "param", None)
     context = error.ctx
     if context is None or not isinstance(parameter, click.Option) or parameter.name is None:
         return ""
-    from click.core import ParameterSource
-
     source = context.get_parameter_source(parameter.name)
     if source is ParameterSource.DEFAULT_MAP:
         return f"{context.meta[_CONFIG]}, given to --config,"
@@ -136,12 +152,30 @@ def _listed(parameter: click.Parameter, value: Any) -> Any:
 
 
 def _quiet(context: click.Context, parameter: click.Parameter, value: bool) -> None:
-    if value:
+    if value and _counts(context, parameter):
         be_quiet(context)
 
 
 def _verbose(context: click.Context, parameter: click.Parameter, value: int) -> None:
-    show_log(value)
+    if value and _counts(context, parameter):
+        show_log(value)
+
+
+def _counts(context: click.Context, parameter: click.Parameter) -> bool:
+    """Whether this one of ``-q`` and ``-v`` counts: the command line, which click takes first, goes
+    before variables and files.
+
+    Raises:
+        UsageError: The other one is given, too.
+    """
+    name = str(parameter.name)
+    source = context.get_parameter_source(name)
+    first, given = context.meta.setdefault(_FIRST, (name, source))
+    if first == name:
+        return True
+    if given is ParameterSource.COMMANDLINE and source is not given:
+        return False
+    raise click.UsageError("--quiet and --verbose exclude each other; give one of them", context)
 
 
 def _log_file(context: click.Context, parameter: click.Parameter, value: Path | None) -> None:

@@ -14,7 +14,7 @@ from typing import NoReturn
 
 import click
 
-from optc.cli.common_options import PREFIX, given_by, with_common_options
+from optc.cli.common_options import PREFIX, given_by, warn_of_variables, with_common_options
 from optc.cli.logs import detach_logs
 from optc.cli.output import JSON_FLAG, print_error
 from optc.cli.streams import OutputError, ReaderLeftError, abandon_stdout, guard_streams
@@ -82,7 +82,10 @@ class LazyGroup(click.Group):
             raise InputError(
                 f"No such command {name!r}", where="optc", hint=near(name, list(COMMANDS))
             )
-        return super().resolve_command(ctx, args)
+        found, command, rest = super().resolve_command(ctx, args)
+        if command is not None and not ctx.resilient_parsing:  # completion prints nothing else
+            warn_of_variables(command, name)
+        return found, command, rest
 
 
 def _print_version(ctx: click.Context, parameter: click.Parameter, value: bool) -> None:

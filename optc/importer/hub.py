@@ -28,6 +28,13 @@ if TYPE_CHECKING:
 _HUB_ID = re.compile(
     r"(?P<repo>[0-9A-Za-z][\w.-]*/[0-9A-Za-z][\w.-]*)(@(?P<revision>[\w./-]+))?", re.ASCII
 )
+#: The address of a model's page, or another; a `Path` has lost a slash of it.
+_PAGE = re.compile(
+    r"(?:https?:/+)?(?:www\.)?(?:huggingface\.co|hf\.co)/+(?:models/)?"
+    r"(?P<repo>[\w.-]+/[\w.-]+)(?:/(?:tree|blob|resolve)/(?P<revision>[^/?#]+))?(?:[/?#].*)?"
+    r"|(?:https?|hf):/.*",
+    re.ASCII,
+)
 _SMALL = (CONFIG_FILE, INDEX, MODELOPT_FILE, *TOKENIZER_FILES)
 _MIB = 1 << 20
 _LOG = logger(__name__)
@@ -138,13 +145,7 @@ class HubModel:
                 hint="a branch, a tag or a commit",
             ) from error
         except (errors.LocalEntryNotFoundError, errors.OfflineModeIsEnabled) as error:
-            raise UnavailableError(
-                "no such model folder, the Hugging Face cache does not have the model, and the "
-                "Hub cannot be reached",
-                where=where,
-                hint=f"where there is a network: hf download {self.repo} --local-dir "
-                f"{self.repo.split('/')[1]}; then give that folder",
-            ) from error
+            raise self._unreachable() from error
         except errors.EntryNotFoundError as error:
             raise UnsupportedError(
                 f"the model has no {file}",
@@ -155,13 +156,36 @@ class HubModel:
             text = str(error).splitlines()[0]
             raise UnavailableError(f"the Hub refuses: {text}", where=where) from error
 
+    def _unreachable(self) -> UnavailableError:
+        """The error where the cache does not have the model, and the Hub is not asked or silent."""
+        from huggingface_hub import constants
+
+        if constants.HF_HUB_OFFLINE:
+            problem, first = "HF_HUB_OFFLINE keeps optc off the Hub", "unset HF_HUB_OFFLINE"
+        else:
+            problem = f"the Hub ({constants.ENDPOINT}) cannot be reached"
+            first = "check the network and HF_ENDPOINT"
+        return UnavailableError(
+            f"no such model folder, the Hugging Face cache does not have the model, and {problem}",
+            where=str(self),
+            hint=f"{first}; or where there is a network: hf download {self.repo} --local-dir "
+            f"{self.repo.split('/')[1]}; then give that folder",
+        )
+
 
 def hub_model(given: str | Path, *, code: bool = False) -> HubModel | None:
     """The model of the Hub that ``given`` names; None where it is a path.
 
     A path is what exists, and what lies in a folder that exists: ``models/typo`` is no model of
     an organization ``models``.
+
+    Raises:
+        InputError: It is the address of a page.
     """
+    if (page := _PAGE.fullmatch(str(given))) and not Path(given).exists():
+        name = page["repo"] and page["repo"] + (f"@{page['revision']}" if page["revision"] else "")
+        hint = f"of the Hugging Face Hub: {name}" if name else "a folder, or org/name of the Hub"
+        raise InputError("a model is named, not its page's address", where=str(given), hint=hint)
     found = _HUB_ID.fullmatch(str(given))
     path = Path(given)
     if found is None or path.exists() or path.parent.is_dir():

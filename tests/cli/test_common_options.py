@@ -152,3 +152,38 @@ def test_errors_are_json_where_a_variable_says_so(
     assert "text" in optc("run", talker, *RUN).json
     monkeypatch.setenv("OPTC_RUN_JSON", "0")
     assert optc("run", talker).out == ""
+
+
+def test_a_variable_that_is_no_option_is_warned_of(
+    optc: Optc, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    for name in ("OPTC_CACHE", "OPTC_STORE", "OPTC_RUN_TEMPRATURE"):
+        monkeypatch.setenv(name, str(tmp_path))  # of all commands, and of another one
+    assert optc("backends", "--json").err == ""
+    monkeypatch.setenv("OPTC_BACKENDS_JSN", "1")
+    monkeypatch.setenv("OPTC_BACKENDS_JSON", "0")
+    outcome = optc("backends", "-q")
+    assert (outcome.code, outcome.err) == (
+        0,
+        "warning: OPTC_BACKENDS_JSN is no option of optc backends and has no effect "
+        "(did you mean OPTC_BACKENDS_JSON?)\n",
+    )
+    monkeypatch.delenv("OPTC_BACKENDS_JSN")
+    monkeypatch.setenv("OPTC_BACKENDS_Z", "1")
+    assert "('optc backends --help' lists the options)" in optc("backends").err
+
+
+def test_quiet_and_verbose_exclude_each_other(
+    optc: Optc, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    problem = "--quiet and --verbose exclude each other; give one of them"
+    for both in (("-q", "-v"), ("-vv", "--quiet")):
+        outcome = optc("backends", *both)
+        assert (outcome.code, outcome.out) == (2, "")
+        assert problem in outcome.err
+    assert json.loads(optc("backends", "--json", "-qv").out)["error"]["kind"] == "input"
+    monkeypatch.setenv("OPTC_QUIET", "1")
+    assert optc("backends", "-v").code == 0  # the command line goes before a variable
+    monkeypatch.setenv("OPTC_BACKENDS_VERBOSE", "1")
+    assert problem in optc("backends").err
+    assert optc("backends", "-q").code == 0

@@ -25,7 +25,7 @@ def test_the_page_runs(
         monkeypatch.setenv("HF_ENDPOINT", server.url)  # of hf, which is another process
         monkeypatch.setenv("HF_HOME", str(tmp_path / "home"))
         programs = {"hf": installed}
-        assert run_page("name-a-model", optc, tmp_path, monkeypatch, programs) == 9
+        assert run_page("name-a-model", optc, tmp_path, monkeypatch, programs) == 10
     assert (tmp_path / "tiny/model.safetensors").is_file()
     drafted = Artifact.open(tmp_path / "artifacts/drafted")
     assert [engine.role for engine in drafted.manifest.engines] == ["target", "draft"]

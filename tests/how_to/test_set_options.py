@@ -43,7 +43,7 @@ def test_the_page_runs(
     found = {"toy": toy, "tvm": stub}
     monkeypatch.setattr(registry, "backend_names", lambda: tuple(found))
     monkeypatch.setattr(registry, "backend", found.__getitem__)
-    assert run_page("set-options", optc, long_talker, monkeypatch) == 9
+    assert run_page("set-options", optc, long_talker, monkeypatch) == 10
     assert [options.max_context for _, options in stub.built] == [32, 48]
     lines = (long_talker / "optc.log").read_text("utf-8").splitlines()
     assert all(re.match(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d[+-]\d{4} [A-Z]+ optc\.", x) for x in lines)

@@ -140,9 +140,9 @@ def test_without_a_network_the_cache_is_enough(
     with pytest.raises(UnavailableError) as raised:
         local_model("acme/other")
     assert str(raised.value) == (
-        "acme/other: no such model folder, the Hugging Face cache does not have the model, and the "
-        "Hub cannot be reached (where there is a network: hf download acme/other --local-dir "
-        "other; then give that folder)"
+        "acme/other: no such model folder, the Hugging Face cache does not have the model, and "
+        "HF_HUB_OFFLINE keeps optc off the Hub (unset HF_HUB_OFFLINE; or where there is a network: "
+        "hf download acme/other --local-dir other; then give that folder)"
     )
 
 
@@ -150,8 +150,33 @@ def test_a_hub_that_is_gone(server: Hub) -> None:
     from huggingface_hub import constants
 
     constants.ENDPOINT = "http://127.0.0.1:9"  # restored by the fixture; nobody listens there
-    with pytest.raises(UnavailableError, match="the Hub cannot be reached"):
+    with pytest.raises(UnavailableError) as raised:
         local_model("acme/tiny")
+    assert "the Hub (http://127.0.0.1:9) cannot be reached" in str(raised.value)
+    assert "(check the network and HF_ENDPOINT; or where there is a network: hf " in str(
+        raised.value
+    )
+
+
+@pytest.mark.parametrize(
+    ("given", "hint"),
+    [
+        ("https://huggingface.co/acme/tiny", "of the Hugging Face Hub: acme/tiny"),
+        ("https://hf.co/acme/tiny/", "of the Hugging Face Hub: acme/tiny"),
+        ("http://huggingface.co/acme/tiny/tree/v1", "of the Hugging Face Hub: acme/tiny@v1"),
+        ("huggingface.co/acme/tiny?library=x", "of the Hugging Face Hub: acme/tiny"),
+        ("hf://acme/tiny", "a folder, or org/name of the Hub"),
+        ("https://example.org/m", "a folder, or org/name of the Hub"),
+    ],
+)
+def test_the_address_of_a_page_is_no_name(given: str, hint: str) -> None:
+    for path in (given, Path(given)):
+        with pytest.raises(InputError) as raised:
+            hub_model(path)
+        assert (raised.value.message, raised.value.hint) == (
+            "a model is named, not its page's address",
+            hint,
+        )
 
 
 @pytest.mark.parametrize(

@@ -335,6 +335,9 @@ def test_a_model_of_the_hub_without_a_network(
     outcome = optc("compile", "acme/small", "--no-gates")
     assert outcome.code == 3
     assert "hf download acme/small --local-dir small" in outcome.err
+    page = optc("compile", "https://huggingface.co/acme/small", "--no-gates")
+    assert page.code == 2
+    assert "(of the Hugging Face Hub: acme/small)" in page.err
 
 
 def test_models_of_the_hub_by_name(
