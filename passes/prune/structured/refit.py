@@ -50,11 +50,14 @@ class Cut:
         units: Slices of equal width that its inputs are made of.
         left: How many of them stay; which, is chosen.
         kept: Those that stay, where that is known.
+        metric: M [N, N], so that the layer loses |M d|² by a change d of its result when units
+            are chosen; None is the plain square.
     """
 
     units: int
     left: int
     kept: Indices | None = None
+    metric: Float64 | None = None
 
 
 @dataclass
@@ -127,7 +130,8 @@ class RefitStages:
         kept = cut.kept
         if kept is None:
             seen = np.where(hessian.diagonal() == 0, 0.0, weight)  # dead inputs go first
-            gone = least_important(seen, whole, cut.units - cut.left)
+            felt = seen if cut.metric is None else cut.metric @ seen
+            gone = least_important(felt, whole, cut.units - cut.left)
             kept = np.setdiff1d(np.arange(cut.units), gone)
         columns = slices_of(len(whole), cut.units, kept)
         left = refitted(weight, whole, columns) if self.refit else weight[:, columns]
