@@ -17,8 +17,10 @@ from tests.backends.tvm.engine_driver import (
     INT4,
     INT8,
     SHAPE,
+    Engine,
     EngineDriver,
     build,
+    build_once,
 )
 from tests.support.drafts.heads import RATES, write_heads
 from tests.support.families import model_after
@@ -34,12 +36,24 @@ def heads(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+def with_heads(pipeline: str, heads: Path, cache: str = "kv-cache") -> str:
+    return pipeline.replace("kv-cache", f"{cache},medusa-heads{{folder={heads}}}")
+
+
+def in_fp32(factory: pytest.TempPathFactory, heads: Path) -> Engine:
+    """The engine of two tests, built by whichever asks first."""
+    return build_once(factory, "engine-heads-fp32", with_heads(FUSED, heads))
+
+
 @pytest.mark.parametrize(("name", "pipeline"), [("fp32", FUSED), ("int8", INT8), ("int4", INT4)])
 def test_heads_equal_the_function_bodies_in_any_batch(
-    tmp_path: Path, heads: Path, name: str, pipeline: str
+    tmp_path_factory: pytest.TempPathFactory, heads: Path, name: str, pipeline: str
 ) -> None:
-    pipeline = pipeline.replace("kv-cache", f"kv-cache,medusa-heads{{folder={heads}}}")
-    engine = build(tmp_path, SHAPE, pipeline, "native")
+    pipeline = with_heads(pipeline, heads)
+    if name == "fp32":
+        engine = in_fp32(tmp_path_factory, heads)
+    else:
+        engine = build(tmp_path_factory.mktemp(name), SHAPE, pipeline, "native")
     assert engine.build.spec.accept_rates == tuple(
         tuple(rate / head for rate in RATES) for head in (1, 2, 3)
     )
@@ -65,19 +79,19 @@ def test_heads_equal_the_function_bodies_in_any_batch(
     np.testing.assert_allclose(together, want, atol=2e-5 if name == "fp32" else 0.05)
 
 
-def test_a_step_has_the_bits_of_an_engine_without_heads(tmp_path: Path, heads: Path) -> None:
-    with_heads = FUSED.replace("kv-cache", f"kv-cache,medusa-heads{{folder={heads}}}")
-    logits = [
-        EngineDriver(build(tmp_path / name, SHAPE, pipeline, "native").load()).step(ROWS)
-        for name, pipeline in (("plain", FUSED), ("heads", with_heads))
-    ]
+def test_a_step_has_the_bits_of_an_engine_without_heads(
+    tmp_path_factory: pytest.TempPathFactory, heads: Path
+) -> None:
+    plain = build_once(tmp_path_factory, "engine-fp32", FUSED)  # other tests' as well
+    both = (plain, in_fp32(tmp_path_factory, heads))
+    logits = [EngineDriver(engine.load()).step(ROWS) for engine in both]
     assert np.array_equal(*logits)
 
 
 def test_replayed_steps_and_guesses_have_the_bits_of_the_virtual_machine(
     tmp_path: Path, heads: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    pipeline = INT8.replace("kv-cache", f"kv-cache{{tree=true}},medusa-heads{{folder={heads}}}")
+    pipeline = with_heads(INT8, heads, "kv-cache{tree=true}")
     engine = build(tmp_path, SHAPE, pipeline, "native")
     replayed = []
     original = Replays._replay

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import filecmp
+import shutil
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -24,7 +25,6 @@ from tests.backends.tvm.engine_driver import (
     Engine,
     EngineDriver,
     OracleDriver,
-    build,
 )
 from tests.support.families import model_after
 from tests.support.models import dense_model
@@ -33,8 +33,9 @@ from tests.support.pipelines import pipeline_of
 GetEngine = Callable[[str], Engine]
 
 
-def test_the_first_layers_run_on_the_targets_weights(tmp_path: Path) -> None:
-    target = build(tmp_path / "target", SHAPE, FUSED, "native")
+def test_the_first_layers_run_on_the_targets_weights(engines: GetEngine, tmp_path: Path) -> None:
+    built = engines("fp32")
+    target = replace(built, folder=shutil.copytree(built.folder, tmp_path / "target"))
     model = dense_model(SHAPE)
     keep_first_layers(model, 1)
     pipeline_of(FUSED).run(model)

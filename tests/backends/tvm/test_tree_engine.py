@@ -24,12 +24,11 @@ from tests.backends.tvm.engine_driver import (
 )
 from tests.support.trees import path_to, random_parents
 
-#: Pipeline and KV type.
+#: Pipeline and KV type: weights and KV of 8 bits in one engine.
 PIPELINES = {
     "fp32": (FUSED, "float32"),
-    "int8": (INT8, "float32"),
+    "int8": (INT8, "int8"),
     "kv-bf16": (FUSED, "bfloat16"),
-    "kv-int8": (FUSED, "int8"),
     "kv-int4": (FUSED, "int4"),
 }
 RANDOM = np.random.default_rng(8)
