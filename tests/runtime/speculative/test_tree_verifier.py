@@ -105,7 +105,7 @@ def test_seeded_tokens_are_those_of_plain_decoding(tree: Tree) -> None:
         assert speculated(verify, seed, tree) == plain(seed, 3)
 
 
-def chi_squared(rule: Verify, tree: Tree, seeds: int = 4000) -> float:
+def chi_squared(rule: Verify, tree: Tree, seeds: int = 1000) -> float:
     """Of the triples of first three tokens against the model's own distribution."""
     counts = np.zeros((3, 3, 3))
     for seed in range(seeds):
