@@ -22,6 +22,7 @@ TRAFFIC = ("--rate", "3", "--prompt", "uniform(10,60)", "--output", "8")
 
 @pytest.fixture
 def artifact(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setattr("optc.cli.commands.tune._REQUESTS", 60)
     monkeypatch.setenv("OPTC_CACHE", str(tmp_path / "cache"))
     monkeypatch.setattr(registry, "backend", lambda name: ToyBackend())
     written = write_artifact(tmp_path / "toy")
@@ -105,6 +106,7 @@ def test_objectives_that_few_requests_meet_are_a_warning(optc: Optc, artifact: P
 
 def test_an_engine_by_name(optc: Optc, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each engine of an artifact has step times of its own."""
+    monkeypatch.setattr("optc.cli.commands.tune._REQUESTS", 60)
     monkeypatch.setenv("OPTC_CACHE", str(tmp_path / "cache"))
     monkeypatch.setattr(registry, "backend", lambda name: ToyBackend())
     targets = (Target("any", "cpu"), Target("other", "cpu"))
