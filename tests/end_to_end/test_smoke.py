@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from itertools import islice
-from pathlib import Path
+import pytest
 
-from tests.end_to_end.test_main_job import MODEL, TEXT, optc
+from tests.end_to_end.test_main_job import gated, optc
 
 
-def test_a_model_is_compiled_proven_verified_and_run(tmp_path: Path) -> None:
-    text, artifact = tmp_path / "text.jsonl", tmp_path / "artifact"
-    with TEXT.open(encoding="utf-8") as lines:
-        text.write_text("".join(islice(lines, 40)), encoding="utf-8")
-    done = optc("compile", MODEL, "--recipe", "int8-fused", "-o", artifact, "--eval-text", text)
+def test_a_model_is_compiled_proven_verified_and_run(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> None:
+    _, artifact, done = gated(tmp_path_factory, "int8-fused")
     verdicts = {gate["name"]: gate["passed"] for gate in done["gates"]}
     assert verdicts["kl_mean"] is True
     assert False not in verdicts.values()
