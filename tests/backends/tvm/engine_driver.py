@@ -79,16 +79,21 @@ def shape_for(pipeline: str) -> Dense:
 
 
 def build_once(
-    factory: pytest.TempPathFactory, name: str, pipeline: str, target: str = "native"
+    factory: pytest.TempPathFactory,
+    name: str,
+    pipeline: str,
+    target: str = "native",
+    shape: Dense | None = None,
 ) -> Engine:
-    """An engine of `shape_for`, built once for all tests that ask for ``name``."""
-    folder, built = made_once(factory, name, lambda folder: _built(folder, pipeline, target))
+    """An engine of ``shape``, or of `shape_for`, built once for all tests that ask for ``name``."""
+    shape = shape or shape_for(pipeline)
+
+    def make(folder: Path) -> tuple[Path, EngineBuild]:
+        return folder, build(folder, shape, pipeline, target).build
+
+    folder, built = made_once(factory, name, make)
     backend: Backend = CUDA_BACKEND if parse_target(target).kind == "cuda" else BACKEND
-    return Engine(folder, model_after(pipeline, shape_for(pipeline)), built, backend)
-
-
-def _built(folder: Path, pipeline: str, target: str) -> tuple[Path, EngineBuild]:
-    return folder, build(folder, shape_for(pipeline), pipeline, target).build
+    return Engine(folder, model_after(pipeline, shape), built, backend)
 
 
 @dataclass

@@ -11,7 +11,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -46,13 +46,19 @@ from tests.backends.tvm.engine_driver import (
     SHAPE,
     Engine,
     build,
+    build_once,
 )
 from tests.support.families import model_after
 from tests.support.models import Dense
 
-GetEngine = Callable[[str], Engine]
 #: The cheapest engine to compile.
 SMALL = Dense(hidden=16, heads=2, kv_heads=1, head_dim=8, inner=16, vocab=32, windows=(0,))
+
+
+@pytest.fixture(scope="module")
+def small(tmp_path_factory: pytest.TempPathFactory) -> Engine:
+    """`SMALL` in int8, with default schedules."""
+    return build_once(tmp_path_factory, "engine-small", INT8, "x86-64-v3", SMALL)
 
 
 def test_packing_tells_how_much_is_written(tmp_path: Path) -> None:
@@ -70,22 +76,21 @@ def test_packing_tells_how_much_is_written(tmp_path: Path) -> None:
     assert told == [("weights, MiB", done, 3) for done in (1, 2, 3)]
 
 
-def test_files_of_an_engine(engines: GetEngine) -> None:
-    engine = engines("int8")
-    assert engine.build.files == (
+def test_files_of_an_engine(small: Engine) -> None:
+    assert small.build.files == (
         "engine.so",
         "weights.bin",
         "libtvm_runtime.so",
         "libtvm_runtime_extra.so",
     )
     # nothing else is left: no program, log or object file
-    left = {p.name for p in engine.folder.iterdir()} - {"data.json"}
-    assert left == set(engine.build.files)
-    assert engine.build.requires.keys() == {"apache-tvm-ffi"}
-    assert engine.build.report["kernels"] <= 20
+    left = {p.name for p in small.folder.iterdir()} - {"data.json"}
+    assert left == set(small.build.files)
+    assert small.build.requires.keys() == {"apache-tvm-ffi"}
+    assert small.build.report["kernels"] <= 20
 
 
-def memory_of_a_build(folder: str) -> tuple[int, int]:
+def built_in_a_child(folder: str) -> tuple[int, int]:
     """Bytes that building `SMALL` adds, and the prediction."""
     model = model_after(INT8, SMALL)
     with PeakMemory() as memory:
@@ -94,62 +99,58 @@ def memory_of_a_build(folder: str) -> tuple[int, int]:
     return memory.peak_bytes - before, predicted_bytes(model, 0, gated=False)
 
 
-def test_memory_of_a_build_is_below_its_prediction_and_near_it(tmp_path: Path) -> None:
+def test_another_process_builds_the_same_below_its_prediction_of_memory_and_near_it(
+    tmp_path: Path, small: Engine
+) -> None:
     script = (
-        "import sys; from tests.backends.tvm.compiling.test_build import memory_of_a_build as f\n"
+        "import sys; from tests.backends.tvm.compiling.test_build import built_in_a_child as f\n"
         "print(*f(sys.argv[1]))"
     )
-    command = [sys.executable, "-c", script, str(tmp_path)]  # no engine is built beside it there
+    other = tmp_path / "longer-name-b"
+    other.mkdir()
+    command = [sys.executable, "-c", script, str(other)]  # no engine is built beside it there
     done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
     grown, predicted = map(int, done.stdout.split())
     assert grown < predicted < 4 * grown
+    for name in small.build.files:
+        assert filecmp.cmp(small.folder / name, other / name, shallow=False), name
+    assert b"longer-name-b" not in (other / "engine.so").read_bytes()
 
 
-def test_two_builds_are_identical(tmp_path: Path) -> None:
-    first = build(tmp_path / "a", SMALL, FUSED, "x86-64-v3")
-    second = build(tmp_path / "longer-name-b", SMALL, FUSED, "x86-64-v3")
-    assert first.build.backend_data == second.build.backend_data
-    for name in first.build.files:
-        assert filecmp.cmp(first.folder / name, second.folder / name, shallow=False), name
-    assert b"longer-name-b" not in (second.folder / "engine.so").read_bytes()
-
-
-def test_a_file_of_schedules_is_used_and_recorded(tmp_path: Path) -> None:
-    file, model = tmp_path / "schedules.json", model_after(INT8, SMALL)
-    target = parse_target("x86-64-v3")
-    folders = [tmp_path / name for name in ("default", "scheduled")]
-    for folder in folders:
-        folder.mkdir()
-    default = BACKEND.build(model, target, folders[0], OPTIONS)
+def test_a_file_of_schedules_is_used_and_recorded(tmp_path: Path, small: Engine) -> None:
+    file, own = tmp_path / "schedules.json", tmp_path / "scheduled"
+    own.mkdir()
     workload = Workload("int_matmul", "avx2", 16, 16, 8, 0, False)
     write_schedules(file, {workload: Schedule(1, 2, 1, fetch=0)})
-    scheduled = BACKEND.build(model, target, folders[1], replace(OPTIONS, schedules=file))
-    assert default.backend_data["schedules"] == []
+    options = replace(OPTIONS, schedules=file)
+    target = parse_target("x86-64-v3")
+    scheduled = BACKEND.build(model_after(INT8, SMALL), target, own, options)
+    assert small.build.backend_data["schedules"] == []
     assert scheduled.backend_data["schedules"] == json.loads(file.read_text())["schedules"]
-    engines = [folder / "engine.so" for folder in folders]
-    assert not filecmp.cmp(*engines, shallow=False)
+    assert not filecmp.cmp(small.folder / "engine.so", own / "engine.so", shallow=False)
 
 
-def test_shapes_that_tuning_did_not_reach_are_a_warning(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_shapes_that_tuning_did_not_reach_are_a_warning_and_keep_their_code(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, small: Engine
 ) -> None:
     monkeypatch.setattr(tuned, "_measure_in_child", lambda workloads, isa: [])
     options = replace(OPTIONS, tune=True, schedules=tmp_path / "schedules.json")
     target = parse_target("x86-64-v3")
     made = BACKEND.build(model_after(INT8, SMALL), target, tmp_path, options)
+    assert made.backend_data == small.build.backend_data
+    assert filecmp.cmp(small.folder / "engine.so", tmp_path / "engine.so", shallow=False)
     (warning,) = made.warnings
     count = made.report["tuning"]["unmeasured"]
     assert count > 0
     assert warning.startswith(f"no time to measure schedules of {count} matmul shapes")
 
 
-def test_packed_weights_are_the_quantized_ones(engines: GetEngine) -> None:
+def test_packed_weights_are_the_quantized_ones(small: Engine) -> None:
     """Values and scales read back from the file are those of the model's initializers."""
-    engine = engines("int8")
-    placed = read_data(engine.build.backend_data).weights
+    placed = read_data(small.build.backend_data).weights
     assert all(p.offset % 64 == 0 for p in placed)
-    mapped = MappedWeights(engine.folder / "weights.bin", placed)
-    node = next(n for n in engine.model.graph if n.op_type == "QuantizedMatMul")
+    mapped = MappedWeights(small.folder / "weights.bin", placed)
+    node = next(n for n in small.model.graph if n.op_type == "QuantizedMatMul")
     weight, scale = node.inputs[2], node.inputs[3]
     assert weight is not None
     assert weight.const_value is not None
