@@ -5,6 +5,7 @@ from __future__ import annotations
 import onnx_ir as ir
 
 from optc.ir.functions import DOMAIN, is_op, operand
+from optc.ir.functions.token_wise import is_clamped_gate
 
 #: What GPUs multiply.
 PEAKS = ("int8", "bf16", "fp32")
@@ -34,6 +35,8 @@ def refusal(node: ir.Node) -> str:
         return "Medusa heads have no CUDA kernels"
     if node.op_type in _EXPERTS:
         return "mixtures of experts have no CUDA kernels"
+    if is_clamped_gate(node):
+        return "clamped gates have no CUDA kernels"
     if "tree_parent" in {value.name for value in node.inputs if value is not None}:
         return "trees of drafts have no CUDA kernels: compile with --set kv-cache.tree=false"
     if is_op(node, *_ATTENTIONS, domain=DOMAIN) and (reason := _attention_refusal(node)):

@@ -148,9 +148,12 @@ def _visible(length: int, window: int, chunk: int, device: torch.device) -> Tens
 
 def _gated(operands: Operands, attributes: Attributes) -> Tensor:
     gate, up = _given(operands, 0).chunk(2, dim=-1)
-    kind = attributes["activation"]
+    kind, limit = attributes["activation"], attributes.get("limit", 0.0)
+    if limit:
+        gate, up = gate.clamp(max=limit), up.clamp(-limit, limit)
+    up = up + attributes.get("up_shift", 0.0)
     if kind == "silu":
-        return F.silu(gate) * up
+        return gate * torch.sigmoid(gate * attributes.get("alpha", 1.0)) * up
     return F.gelu(gate, approximate="tanh" if kind == "gelu_tanh" else "none") * up
 
 

@@ -3,28 +3,22 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar, NamedTuple
+from typing import ClassVar
 
 import onnx_ir as ir
 
 from optc.ir.functions import is_op, make_node
 from optc.ir.graph import remove_unused, replace_node, width
 from optc.ir.linear import linear_of, merge_linears
+from optc.passes.fuse.gates import Gate, find_gate
 from optc.pipeline.base import Pass, PassReport
-
-
-class _Gate(NamedTuple):
-    """``activation(gate) * up``, found at a Mul; ``nodes`` end with that Mul."""
-
-    gate: ir.Value
-    up: ir.Value
-    activation: str
-    nodes: list[ir.Node]
 
 
 @dataclass(frozen=True)
 class FuseGateUp(Pass):
-    """``activation(gate) * up``, in either order; silu, gelu or gelu_tanh.
+    """``activation(gate) * up``, in either order; silu, gelu or gelu_tanh. A factor of the gate
+    within silu's sigmoid, a constant added to up, and a limit that gate and up are held to (up on
+    both sides) become attributes.
 
     Legal cases:
         1. gate and up are two linear layers over one operand, used here only: one matmul over
@@ -40,7 +34,7 @@ class FuseGateUp(Pass):
         """Rewrite ``model`` in place."""
         report = PassReport()
         for node in list(model.graph):
-            gate = _find(node)
+            gate = find_gate(node)
             if gate is None:
                 _note_ungated(node, report)
                 continue
@@ -51,26 +45,13 @@ class FuseGateUp(Pass):
                 model,
                 "GatedActivation",
                 [both],
-                {"activation": gate.activation},
+                gate.attributes,
                 name=f"{node.name}.gated",
             )
             replace_node(gate.nodes, [new], gate.nodes[-1].outputs, new.outputs)
-            report.add(gate.activation)
+            report.add(gate.label)
         remove_unused(model)
         return report
-
-
-def _find(node: ir.Node) -> _Gate | None:
-    """The gate whose last Mul is ``node``."""
-    if not is_op(node, "Mul"):
-        return None
-    for index in (0, 1):
-        active, up = node.inputs[index], node.inputs[1 - index]
-        found = _activation(active)
-        if found is not None and up is not None:
-            gate, name, nodes = found
-            return _Gate(gate, up, name, [*nodes, node])
-    return None
 
 
 def _note_ungated(node: ir.Node, report: PassReport) -> None:
@@ -83,32 +64,7 @@ def _note_ungated(node: ir.Node, report: PassReport) -> None:
         report.skip(node, "its result is multiplied by nothing: the MLP has no gate")
 
 
-def _activation(value: ir.Value | None) -> tuple[ir.Value, str, list[ir.Node]] | None:
-    """The activation that gives ``value``, used once: its operand, name and nodes."""
-    node = _sole_producer(value)
-    if node is None or node.inputs[0] is None:
-        return None
-    if is_op(node, "Gelu"):
-        tanh = node.attributes.get_string("approximate", "none") == "tanh"
-        return node.inputs[0], "gelu_tanh" if tanh else "gelu", [node]
-    if is_op(node, "Swish") and node.attributes.get_float("alpha", 1.0) == 1.0:
-        return node.inputs[0], "silu", [node]
-    if is_op(node, "Mul"):
-        for index in (0, 1):
-            x, sigmoid = node.inputs[index], _sole_producer(node.inputs[1 - index])
-            if x is not None and is_op(sigmoid, "Sigmoid") and sigmoid and sigmoid.inputs[0] is x:
-                return x, "silu", [sigmoid, node]
-    return None
-
-
-def _sole_producer(value: ir.Value | None) -> ir.Node | None:
-    """The node that gives ``value``, if only one node uses it."""
-    if value is None or len(value.consumers()) != 1 or value.is_graph_output():
-        return None
-    return value.producer()
-
-
-def _halves(gate: _Gate) -> ir.Value | None:
+def _halves(gate: Gate) -> ir.Value | None:
     """Case 2: the operand of the Split into gate and up."""
     split = gate.gate.producer()
     if split is None or not is_op(split, "Split") or list(split.outputs) != [gate.gate, gate.up]:
@@ -116,7 +72,7 @@ def _halves(gate: _Gate) -> ir.Value | None:
     return split.inputs[0] if width(gate.gate) == width(gate.up) else None
 
 
-def _merged(graph: ir.Graph, gate: _Gate, report: PassReport) -> ir.Value | None:
+def _merged(graph: ir.Graph, gate: Gate, report: PassReport) -> ir.Value | None:
     """Case 1: one linear layer for both, inserted; its result."""
     first, second = linear_of(gate.gate), linear_of(gate.up)
     last = gate.nodes[-1]

@@ -7,7 +7,7 @@ from typing import ClassVar
 
 import onnx_ir as ir
 
-from optc.ir.functions import DOMAIN, AttributeValue, is_op, make_node
+from optc.ir.functions import DOMAIN, AttributeValue, attributes_of, is_op, make_node
 from optc.pipeline.base import Pass, PassReport
 
 
@@ -57,7 +57,7 @@ def _fused(model: ir.Model, source: ir.Node, value: ir.Value) -> ir.Node | None:
         return None
     attributes: dict[str, AttributeValue]
     if op_type == "GatedActivationQuantize":
-        attributes = {"activation": source.attributes.get_string("activation", "")}
+        attributes = attributes_of(source)
     else:
         attributes = {"epsilon": source.attributes.get_float("epsilon", 1e-5)}
     return make_node(model, op_type, source.inputs, attributes, name=source.name)

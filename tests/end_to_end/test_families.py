@@ -14,6 +14,7 @@ from tests.importer.decoders import build, config_of, save, tokens
 
 #: Heads of 16: the kernels take multiples of 8.
 SIZES = {"hidden_size": 64, "intermediate_size": 96}
+EXPERTS = {"num_local_experts": 4, "num_experts_per_tok": 2}
 #: What differs from the base, and which fusions find nothing in fp32.
 FAMILIES: dict[str, tuple[dict[str, Any], set[str]]] = {
     "Olmo2": ({}, {"fuse-residual-norm"}),
@@ -21,10 +22,11 @@ FAMILIES: dict[str, tuple[dict[str, Any], set[str]]] = {
     "Starcoder2": ({"sliding_window": 8}, {"fuse-gate-up", "fuse-residual-norm"}),
 }
 #: Those whose float32 engine alone is compared: weights by input channel, flat tokens, learned
-#: positions; choices, and parameters of one number.
+#: positions; choices, and parameters of one number; experts with clamped gates.
 MORE: dict[str, tuple[dict[str, Any], set[str]]] = {
     "GPT2": ({}, {"fuse-gate-up", "fuse-residual-norm"}),
     "Apertus": ({"hidden_act": "xielu"}, {"fuse-gate-up"}),
+    "GptOss": ({**EXPERTS, "swiglu_limit": 1.0, "head_dim": 16, "sliding_window": 8}, set()),
 }
 NEW = 20
 

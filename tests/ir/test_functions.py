@@ -77,6 +77,15 @@ def test_gated_activation(name: str) -> None:
     np.testing.assert_array_equal(q, want_q)
 
 
+def test_clamped_gate() -> None:
+    x, parts = 3 * f32(4, 10), {"alpha": 1.702, "limit": 2.0, "up_shift": 1.0}
+    (got,) = call("GatedActivation", [x], activation="silu", **parts)
+    np.testing.assert_allclose(got, oracle.gated(x, "silu", **parts), rtol=1e-5, atol=1e-5)
+    for wrong in ({"activation": "gelu", "alpha": 2.0}, {"activation": "silu", "limit": -1.0}):
+        with pytest.raises(ValueError, match="gate has limit"):
+            function_text("GatedActivation", wrong)
+
+
 @pytest.mark.parametrize(("half", "interleaved"), [(2, 0), (1, 0), (2, 1)])
 def test_rotary_embedding(half: int, interleaved: int) -> None:
     x, angle = f32(3, 8), f32(3, half)

@@ -36,9 +36,15 @@ def activation(x: Array, name: str) -> Array:
     return 0.5 * wide * (1 + np.tanh(inner))
 
 
-def gated(gate_up: Array, name: str) -> Array:
+def gated(
+    gate_up: Array, name: str, *, alpha: float = 1.0, limit: float = np.inf, up_shift: float = 0.0
+) -> Array:
+    """activation(gate) * up; gate at most the limit, up within it and shifted."""
     half = gate_up.shape[-1] // 2
-    return activation(gate_up[..., :half], name) * gate_up[..., half:]
+    gate, up = gate_up[..., :half], gate_up[..., half:]
+    held = np.minimum(gate, limit)
+    # alpha multiplies what silu's sigmoid takes alone
+    return activation(alpha * held, name) / alpha * (np.clip(up, -limit, limit) + up_shift)
 
 
 def rotary(x: Array, cos: Array, sin: Array, heads: int, interleaved: bool = False) -> Array:

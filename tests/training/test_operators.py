@@ -6,6 +6,7 @@ import numpy as np
 import torch
 
 from optc.training.operators import OPERATORS
+from tests.support import oracle
 
 
 def run(op_type: str, *operands: object, domain: str = "", **attributes: object) -> object:
@@ -34,6 +35,9 @@ def test_gated_activations_take_the_gate_first() -> None:
     tanh = 0.5 * gate * (1 + np.tanh(np.sqrt(2 / np.pi) * (gate + 0.044715 * gate**3)))
     got = run("GatedActivation", x, domain="optc", activation="gelu_tanh")
     np.testing.assert_allclose(got, tanh * up, rtol=1e-4, atol=1e-6)
+    parts = {"alpha": 1.702, "limit": 0.4, "up_shift": 1.0}
+    got = run("GatedActivation", x, domain="optc", activation="silu", **parts)
+    np.testing.assert_allclose(got, oracle.gated(x, "silu", **parts), rtol=1e-5, atol=1e-6)
 
 
 def test_clip_with_one_bound() -> None:

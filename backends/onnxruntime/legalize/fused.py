@@ -10,6 +10,7 @@ import onnx_ir as ir
 
 from optc.ir.emit import Emitter, dims_of
 from optc.ir.functions import DOMAIN, is_op
+from optc.ir.functions.token_wise import is_clamped_gate
 from optc.ir.graph import remove_unused, replace_node
 from optc.pipeline.base import Pass, PassReport
 
@@ -90,7 +91,7 @@ def _only_for(x: ir.Value | None) -> ir.Node | None:
 
 
 def _gated(emit: Emitter, node: ir.Node) -> list[ir.Value] | None:
-    if node.attributes.get_string("activation", "") != "silu":
+    if node.attributes.get_string("activation", "") != "silu" or is_clamped_gate(node):
         return None
     dims = dims_of(node.outputs[0])
     split = ir.Node(

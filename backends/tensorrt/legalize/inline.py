@@ -6,11 +6,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import ClassVar
 
+import numpy as np
 import onnx_ir as ir
 
 from optc.errors import UnsupportedError
 from optc.ir.emit import Emitter, dims_of
 from optc.ir.functions import DOMAIN, attributes_of
+from optc.ir.functions.token_wise import GATE_DEFAULTS
 from optc.ir.graph import replace_node, width
 from optc.pipeline.base import Pass, PassReport
 
@@ -93,14 +95,28 @@ def _gated(emit: Emitter, node: ir.Node) -> list[ir.Value]:
         value.shape = ir.Shape(dims)
     emit.nodes.append(split)
     gate, up = split.outputs
-    activation = str(attributes_of(node)["activation"])
+    activation, attributes = str(attributes_of(node)["activation"]), node.attributes
+    alpha, limit, shift = (attributes.get_float(k, float(v)) for k, v in GATE_DEFAULTS.items())
+    if limit:
+        least, most = _real(emit, "least", -limit), _real(emit, "most", limit)
+        gate = emit.op("held_gate", "Min", [gate, most], dims)
+        up = emit.op("held_up", "Clip", [up, least, most], dims)
+    if shift:
+        up = emit.op("shifted_up", "Add", [up, _real(emit, "up_shift", shift)], dims)
     if activation == "silu":
-        sigmoid = emit.op("sigmoid", "Sigmoid", [gate], dims)
+        inner = gate
+        if alpha != 1:
+            inner = emit.op("scaled", "Mul", [gate, _real(emit, "alpha", alpha)], dims)
+        sigmoid = emit.op("sigmoid", "Sigmoid", [inner], dims)
         active = emit.op("active", "Mul", [gate, sigmoid], dims)
     else:
         how = "tanh" if activation == "gelu_tanh" else "none"
         active = emit.op("active", "Gelu", [gate], dims, approximate=how)
     return [emit.op("out", "Mul", [active, up], dims)]
+
+
+def _real(emit: Emitter, label: str, number: float) -> ir.Value:
+    return emit.constant(label, np.array(number, np.float32))
 
 
 def _width(node: ir.Node, value: ir.Value | None) -> int:

@@ -16,6 +16,7 @@ from optc.backends.tvm.lowering.walk import (
     width_of,
 )
 from optc.backends.tvm.program import Dim, Tensor
+from optc.ir.functions.token_wise import GATE_DEFAULTS
 
 _ACTIVATIONS = ("silu", "gelu", "gelu_tanh")
 
@@ -113,6 +114,11 @@ def _gated_activation(lowering: Lowering, node: ir.Node) -> None:
         "width": width,
         "activation": node.attributes.get_string("activation", ""),
         "quantized": quantized,
+        **{
+            key: attribute.as_float()
+            for key, attribute in node.attributes.items()
+            if key in GATE_DEFAULTS
+        },
     }
     outputs = _quantized(rows, width) if quantized else [("float32", (rows, width))]
     results = lowering.call("gated_activation", config, [x], outputs)

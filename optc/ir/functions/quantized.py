@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from optc.ir.functions.operator import Attributes, Operator, integers, real
-from optc.ir.functions.token_wise import gated, rms_norm
+from optc.ir.functions.token_wise import GATE_DEFAULTS, gated, rms_norm
 
 _WEIGHT = {"bits": int, "group_size": int}
 #: Optional operands of a quantized weight.
@@ -44,7 +44,7 @@ def _add_rms_norm_quantize(attributes: Attributes, present: frozenset[str]) -> s
 
 
 def _gated_activation_quantize(attributes: Attributes, present: frozenset[str]) -> str:
-    return f"{gated('gate_up', 'active', attributes['activation'])}\n{quantize('active')}"
+    return f"{gated('gate_up', 'active', attributes)}\n{quantize('active')}"
 
 
 def dequantize(attributes: Attributes, present: frozenset[str], suffix: str = "") -> str:
@@ -176,6 +176,7 @@ OPERATORS = (
         ("q: int8", "s: float"),
         {"activation": str},
         _gated_activation_quantize,
+        defaults=GATE_DEFAULTS,
     ),
     Operator(
         "QuantizedMatMul",

@@ -2,9 +2,28 @@
 
 from __future__ import annotations
 
-from optc.ir.functions.operator import Attributes, Operator, integers, literal
+import onnx_ir as ir
+
+from optc.ir.functions.operator import (
+    Attributes,
+    AttributeValue,
+    Operator,
+    integers,
+    literal,
+    real,
+)
 
 ACTIVATIONS = ("silu", "gelu", "gelu_tanh")
+#: Attributes of a gate beside its activation, with the values of a plain one: the factor of the
+#: gate inside silu's sigmoid, the limit that gate and up are held to (0: none), and what is added
+#: to up.
+GATE_DEFAULTS: dict[str, AttributeValue] = {"alpha": 1.0, "limit": 0.0, "up_shift": 0.0}
+
+
+def is_clamped_gate(node: ir.Node) -> bool:
+    """Whether ``node`` is a gated activation that states more than its activation."""
+    gated_one = node.domain == "optc" and node.op_type.startswith("GatedActivation")
+    return gated_one and not node.attributes.keys().isdisjoint(GATE_DEFAULTS)
 
 
 def rms_norm(x: str, scale: str, out: str, epsilon: object) -> str:
@@ -28,27 +47,43 @@ def head_norm(x: str, scale: str, out: str, num_heads: object, epsilon: object) 
     )
 
 
-def gated(gate_up: str, out: str, activation: object) -> str:
+def gated(gate_up: str, out: str, attributes: Attributes) -> str:
     """Statements: activation(gate) * up, where gate_up [..., 2F] holds the gate first.
 
+    With a ``limit`` above 0 the gate is held below it and up within it on both sides; ``up_shift``
+    is added to up; ``alpha`` multiplies the gate inside the sigmoid of silu.
+
     Raises:
-        ValueError: Unknown activation.
+        ValueError: Unknown activation, a negative limit, or an alpha of another one than silu.
     """
+    activation = attributes["activation"]
+    alpha, limit, shift = (
+        float(attributes.get(name, default)) for name, default in GATE_DEFAULTS.items()
+    )
     if activation not in ACTIVATIONS:
         raise ValueError(f"activation {activation!r} is not one of {ACTIVATIONS}")
+    if limit < 0 or (alpha != 1 and activation != "silu"):
+        raise ValueError(f"no {activation} gate has limit {limit} and alpha {alpha}")
+    split = f"{out}_gate, {out}_up = Split <axis: int = -1, num_outputs: int = 2> ({gate_up})"
+    lines, gate, up = [split], f"{out}_gate", f"{out}_up"
+    if limit:
+        lines += [real(f"{out}_most", limit), real(f"{out}_least", -limit)]
+        lines += [f"{gate}_held = Min ({gate}, {out}_most)"]
+        lines += [f"{up}_held = Clip ({up}, {out}_least, {out}_most)"]
+        gate, up = f"{gate}_held", f"{up}_held"
+    if shift:
+        lines += [real(f"{out}_shift", shift), f"{up}_shifted = Add ({up}, {out}_shift)"]
+        up = f"{up}_shifted"
     if activation == "silu":
-        act = [f"{out}_sigmoid = Sigmoid ({out}_gate)"]
-        act += [f"{out}_act = Mul ({out}_gate, {out}_sigmoid)"]
+        inner = gate
+        if alpha != 1:
+            lines += [real(f"{out}_alpha", alpha), f"{out}_scaled = Mul ({gate}, {out}_alpha)"]
+            inner = f"{out}_scaled"
+        lines += [f"{out}_sigmoid = Sigmoid ({inner})", f"{out}_act = Mul ({gate}, {out}_sigmoid)"]
     else:
         how = "tanh" if activation == "gelu_tanh" else "none"
-        act = [f'{out}_act = Gelu <approximate: string = "{how}"> ({out}_gate)']
-    return "\n".join(
-        [
-            f"{out}_gate, {out}_up = Split <axis: int = -1, num_outputs: int = 2> ({gate_up})",
-            *act,
-            f"{out} = Mul ({out}_act, {out}_up)",
-        ]
-    )
+        lines += [f'{out}_act = Gelu <approximate: string = "{how}"> ({gate})']
+    return "\n".join([*lines, f"{out} = Mul ({out}_act, {up})"])
 
 
 def rotary(x: str, cos: str, sin: str, out: str, num_heads: object, attributes: Attributes) -> str:
@@ -77,7 +112,7 @@ def _add_rms_norm(attributes: Attributes, present: frozenset[str]) -> str:
 
 
 def _gated_activation(attributes: Attributes, present: frozenset[str]) -> str:
-    return gated("gate_up", "y", attributes["activation"])
+    return gated("gate_up", "y", attributes)
 
 
 def _rotary_embedding(attributes: Attributes, present: frozenset[str]) -> str:
@@ -100,7 +135,12 @@ OPERATORS = (
         _add_rms_norm,
     ),
     Operator(
-        "GatedActivation", ("gate_up",), ("y: float",), {"activation": str}, _gated_activation
+        "GatedActivation",
+        ("gate_up",),
+        ("y: float",),
+        {"activation": str},
+        _gated_activation,
+        defaults=GATE_DEFAULTS,
     ),
     Operator(
         "RotaryEmbedding",

@@ -4,18 +4,22 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import numpy as np
 import onnx_ir as ir
 import pytest
 
 from optc.backends.onnxruntime.legalize import legalize
+from optc.backends.onnxruntime.legalize.fused import FuseOperators
 from optc.errors import UnsupportedError
 from optc.ir.weights import LazyWeight
 from optc.passes.kv_cache.kv_cache import KVCache
 from optc.pipeline.record import PassRecord
 from tests.backends.onnxruntime.engines import FAMILIES
+from tests.support import oracle
 from tests.support.families import FUSED, model_after
-from tests.support.ir_text import expected, nodes_text
+from tests.support.ir_text import expected, f32, model_of, nodes_text
 from tests.support.models import Dense, dense_model
+from tests.support.ragged import run
 
 INT4 = "quantize-weights{bits=4,group_size=32,symmetric=false},fuse-norm-quantize"
 
@@ -148,3 +152,14 @@ def test_trees_are_refused() -> None:
     KVCache(tree=True).run(model)
     with pytest.raises(UnsupportedError, match="slots have no place for tree_parent"):
         legalize(model, 65)
+
+
+@pytest.mark.parametrize(("gate", "kept"), [("", 0), (", limit: float = 0.5", 1)])
+def test_a_clamped_gate_keeps_its_function(gate: str, kept: int) -> None:
+    """QuickGelu has no limit."""
+    node = f'y = optc.GatedActivation <activation: string = "silu"{gate}> (x)'
+    model = model_of("g (float[S,14] x) => (float[S,7] y)", node)
+    assert FuseOperators().run(model).count == 1 - kept
+    x = f32(3, 14)
+    want = oracle.gated(x, "silu", limit=0.5 if gate else np.inf)
+    np.testing.assert_allclose(run(model, {"x": x})[0], want, rtol=1e-5, atol=1e-6)

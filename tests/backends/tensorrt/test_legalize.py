@@ -185,6 +185,20 @@ def test_token_wise_operators_equal_their_oracles(activation: str) -> None:
     np.testing.assert_allclose(g, oracle.gated(x, activation), rtol=1e-5, atol=1e-6)
 
 
+def test_a_clamped_gate_equals_its_oracle() -> None:
+    gate = "limit: float = 0.5, alpha: float = 1.75, up_shift: float = 1.0"
+    model = model_of(
+        "g (float[B,S,14] x) => (float[B,S,7] g)",
+        f'g = optc.GatedActivation <activation: string = "silu", {gate}> (x)',
+    )
+    Inline().run(model)
+    assert operators(model) == ["Split", "Min", "Clip", "Add", "Mul", "Sigmoid", "Mul", "Mul"]
+    assert list(problems(model, ("sm_80",))) == []
+    x = f32(2, 3, 14)
+    want = oracle.gated(x, "silu", limit=0.5, alpha=1.75, up_shift=1.0)
+    np.testing.assert_allclose(run(model, {"x": x})[0], want, rtol=1e-5, atol=1e-6)
+
+
 def test_operators_without_a_form_are_named() -> None:
     model = model_of(
         "g (float[T,4] x, float[T,8] y) => (float[U,4] z)",

@@ -20,6 +20,7 @@ from optc.machine import Machine
 from optc.target import parse_target
 from tests.backends.tvm.engine_driver import INT8, OPTIONS, SHAPE
 from tests.support.families import model_after
+from tests.support.ir_text import model_of
 from tests.support.models import Dense
 
 CODE = {"images": {"90": image_file(90)}, "digest": "0", "range_values": 1, "kernels": ["a"]}
@@ -104,6 +105,16 @@ def test_attention_without_cuda_kernels_is_refused_by_name(shape: Dense, reason:
     model = model_after(INT8, shape)
     found = [BACKEND.supports(node, parse_target("cuda:sm_90")) for node in model.graph]
     assert {(one.how, one.reason) for one in found if one.reason} == {("unsupported", reason)}
+
+
+@pytest.mark.parametrize("op_type", ["GatedActivation", "GatedActivationQuantize"])
+def test_clamped_gates_are_refused_by_name(op_type: str) -> None:
+    outputs = ["y"] if op_type == "GatedActivation" else ["q", "s"]
+    names, signature = ", ".join(outputs), ", ".join(f"float[T,3] {name}" for name in outputs)
+    for more, reason in (("", ""), (", limit: float = 7.0", "clamped gates have no CUDA kernels")):
+        text = f'{names} = optc.{op_type} <activation: string = "silu"{more}> (x)'
+        (node,) = model_of(f"g (float[T,6] x) => ({signature})", text).graph
+        assert BACKEND.supports(node, parse_target("cuda:sm_90")).reason == reason
 
 
 def test_all_nodes_of_a_recipe_are_taken() -> None:

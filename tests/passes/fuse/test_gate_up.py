@@ -102,11 +102,12 @@ def test_swish_is_silu(alpha: str) -> None:
     assert "activation: string = silu" in nodes_text(model)
 
 
-def test_swish_with_another_alpha_is_not() -> None:
+def test_another_alpha_of_swish_is_an_attribute() -> None:
     nodes = "gu = MatMul (x, w)\ng, u = Split <axis: int = -1> (gu, sizes)\n"
     nodes += "a = Swish <alpha: float = 2.0> (g)\ny = Mul (a, u)"
     model = model_of(SIGNATURE, nodes, {"w": f32(8, 12), "sizes": np.array([6, 6])})
-    assert FuseGateUp().run(model).count == 0
+    assert FuseGateUp().run(model).details == {"silu": 1}
+    assert "activation: string = silu, alpha = 2" in nodes_text(model)
 
 
 def test_halves_in_the_other_order_are_left() -> None:

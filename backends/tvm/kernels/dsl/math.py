@@ -139,10 +139,11 @@ def sigmoid(value: Expr) -> Expr:
     return bind(like(1.0, value) / (like(1.0, value) + exp(like(0.0, value) - value)))
 
 
-def silu(value: Expr) -> Expr:
-    """x * sigmoid(x)."""
+def silu(value: Expr, alpha: float = 1.0) -> Expr:
+    """x * sigmoid(alpha * x)."""
     x = bind(value)
-    return bind(x / (like(1.0, x) + exp(like(0.0, x) - x)))
+    negated = like(0.0, x) - x if alpha == 1 else x * like(-alpha, x)
+    return bind(x / (like(1.0, x) + exp(negated)))
 
 
 def gelu(value: Expr) -> Expr:

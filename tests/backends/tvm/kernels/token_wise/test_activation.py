@@ -46,6 +46,31 @@ def test_against_float64(target: str, name: str, width: int) -> None:
         np.testing.assert_array_equal(output, wanted)
 
 
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize(("alpha", "limit", "shift"), [(1.702, 7.0, 1.0), (1.0, 4.0, 0.0)])
+def test_clamped_against_float64(target: str, alpha: float, limit: float, shift: float) -> None:
+    isa, x, width = isa_named(target), gate_up(6, 40), 40
+    parts = {"alpha": alpha, "limit": limit, "up_shift": shift}
+    out = run(GatedActivation(width, "silu", **parts), isa, x, blank(6, width))[-1]
+    gate, up = np.split(x.astype(np.float64), 2, axis=1)
+    held, factor = np.minimum(gate, limit), np.clip(up, -limit, limit) + shift
+    expected = held / (1 + np.exp(-alpha * held)) * factor
+    assert (gate > limit).any()
+    assert (np.abs(up) > limit).any()
+    # alpha * gate is rounded to float32 before the exponential
+    assert (np.abs(out - expected) <= 4e-6 * np.abs(expected) + 3e-7 * np.abs(held * factor)).all()
+    fused = GatedActivation(width, "silu", quantized=True, **parts)
+    outputs = run(fused, isa, x, *blank_quantized(6, width))[1:]
+    for output, wanted in zip(outputs, quantized(out), strict=True):
+        np.testing.assert_array_equal(output, wanted)
+
+
+def test_gates_that_there_are_not_are_refused() -> None:
+    for parts in ({"limit": -1.0}, {"alpha": 2.0}):
+        with pytest.raises(UnsupportedError, match="no gelu gate has limit"):
+            GatedActivation(8, "gelu", **parts)
+
+
 def test_rows_and_instruction_sets_agree_bit_for_bit() -> None:
     x = gate_up(60, 96)  # goes parallel
     results = [
