@@ -22,6 +22,7 @@ from optc.errors import UnsupportedError
 from optc.importer import import_model
 from optc.passes.quantize.quantize_static import QuantizeStatic
 from optc.pipeline import registry as pass_registry
+from optc.pipeline.pipeline import Pipeline
 from optc.recipe import load_recipe
 from optc.recipe_additions import with_calibration
 from optc.reference.text import digest_text
@@ -56,8 +57,9 @@ def _build(model: ir.Model, target: str, folder: Path, context: int = 256) -> En
 
 @cache
 def _imported() -> ir.Model:
-    """The first layers of the example model; recipes run on clones."""
+    """The first layers of the example model, canonical; recipes run on clones."""
     model = import_model(MODEL).model
+    pipeline_of("canonicalize").run(model)
     keep_first_layers(model, LAYERS)
     return model
 
@@ -66,7 +68,9 @@ def _lowered(recipe: str) -> ir.Model:
     model = _imported().clone()
     loaded = load_recipe(recipe, sets=["calibrate.windows=1"] if recipe in CALIBRATED else [])
     loaded = with_calibration(loaded, TEXT, MODEL, digest_text(TEXT))
-    loaded.pipeline.run(model)
+    first, *others = loaded.pipeline.passes
+    assert first.name == "canonicalize"
+    Pipeline(tuple(others)).run(model)
     return model
 
 
