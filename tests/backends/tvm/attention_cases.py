@@ -1,18 +1,14 @@
-"""Ragged steps with paged pools for the attention tests, and a float64 oracle.
-
-Run as a program it prints a digest of the results, for comparing thread counts.
-"""
+"""Ragged steps with paged pools for the attention tests, and a float64 oracle."""
 
 from __future__ import annotations
 
-import hashlib
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from optc.backends.tvm.isa import Isa
 from optc.backends.tvm.kernels.attention.paged_attention import PagedAttention
-from tests.backends.tvm.kernel_cases import Array, blank, isa_named, run
+from tests.backends.tvm.kernel_cases import Array, blank, run
 from tests.backends.tvm.kv_pools import KV_TYPES, bf16_bits, bf16_value, garbage, put, represented
 
 
@@ -131,18 +127,3 @@ ARITHMETICS = [*((dtype, 0) for dtype in KV_TYPES if dtype != "int4"), ("int8", 
 #: A step that is parallel, with tiles of one row and of several, split and not.
 MIXED = [(1, 700), (5, 5), (37, 300), (1, 1), (1, 16), (6, 1000), (1, 257)]
 SMALL = PagedAttention(4, 2, 64, 64, 0.125)
-
-
-def main() -> None:
-    """Print a digest of what one step gives on this process's threads."""
-    digest = hashlib.sha256()
-    for dtype, bits in ARITHMETICS:
-        config = replace(SMALL, kv_dtype=dtype, query_bits=bits)
-        for lengths in (MIXED, [(1, 3000)], [(2, 40)]):
-            step = sequences(config, lengths)
-            digest.update(attend(config, isa_named("x86-64-v3"), step, 32).tobytes())
-    print(digest.hexdigest())
-
-
-if __name__ == "__main__":
-    main()
