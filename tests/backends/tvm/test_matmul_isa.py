@@ -110,11 +110,15 @@ def test_fetches_of_six_bits_lie_between_its_products() -> None:
 
 
 @pytest.mark.parametrize(
-    ("config", "product"), [(FLOAT, "vfmadd"), (BFLOAT, "vdpbf16ps")], ids=["float32", "bfloat16"]
+    ("config", "target", "product"),
+    [(FLOAT, V4, "vfmadd"), (BFLOAT, V4_BF16, "vdpbf16ps")],
+    ids=["float32", "bfloat16"],
 )
-def test_seven_rows_by_float_weights_are_one_tile(config: FloatMatmul, product: str) -> None:
+def test_seven_rows_by_float_weights_are_one_tile(
+    config: FloatMatmul, target: Target, product: str
+) -> None:
     """One loop has all their products: weights are read once."""
-    loop = _innermost(assembly(config, isa_of(V4_BF16)), product, LONE_ROWS * BLOCK // 16)
+    loop = _innermost(assembly(config, isa_of(target)), product, LONE_ROWS * BLOCK // 16)
     assert len(_places("prefetcht0", loop)) == BLOCK // 16
 
 

@@ -27,9 +27,15 @@ SCHEDULES = [
 CONFIGS = [IntMatmul(192, 256), IntMatmul(200, 100, 4, 32, asymmetric=True, bias=True)]
 
 
-@pytest.mark.parametrize("target", ISAS)
-@pytest.mark.parametrize("config", CONFIGS, ids=lambda config: config.name)
-@pytest.mark.parametrize("schedule", SCHEDULES, ids=lambda schedule: f"few{schedule.few}")
+#: Every schedule with every configuration, each on another instruction set.
+CASES = [
+    pytest.param(schedule, config, ISAS[(i + j) % 2], id=f"few{schedule.few}-{config.name}")
+    for i, schedule in enumerate(SCHEDULES)
+    for j, config in enumerate(CONFIGS)
+]
+
+
+@pytest.mark.parametrize(("schedule", "config", "target"), CASES)
 def test_a_schedule_changes_no_bit(schedule: Schedule, config: IntMatmul, target: str) -> None:
     isa = isa_that_runs(target)
     other = replace(config, schedule=schedule)
