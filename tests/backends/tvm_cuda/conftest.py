@@ -24,12 +24,15 @@ def emulator(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
         command = ["g++", "-std=c++17", "-O1", "-fPIC", "-shared", f"-Wl,-soname,{library}"]
         command += [f"-Wl,--version-script={versions}", "-o", str(folder / library)]
         subprocess.run([*command, str(EMULATOR / "driver.cpp"), "-ldl"], check=True)
-    nvcc = folder / "nvcc"
-    nvcc.write_text(f'#!/bin/sh\nexec "{sys.executable}" "{EMULATOR / "nvcc.py"}" "$@"\n')
+    nvcc, script = folder / "nvcc", str(EMULATOR / "nvcc.py")
+    nvcc.write_text(f'#!/bin/sh\nexec "{sys.executable}" "{script}" "$@"\n')
+    header = str(folder / "emulator.h.gch")
+    subprocess.run([sys.executable, script, "--header", header], check=True)
     nvcc.chmod(0o755)
     return {
         **os.environ,
         "LD_LIBRARY_PATH": str(folder),
         "PATH": f"{folder}{os.pathsep}{os.environ['PATH']}",
         "EMULATED_SM": "90",
+        "EMULATOR_HEADERS": str(folder),
     }

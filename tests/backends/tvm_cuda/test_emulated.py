@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from itertools import chain
 from pathlib import Path
 
 import pytest
@@ -12,11 +13,25 @@ import pytest
 ON_DEVICE = Path(__file__).parent / "on_device"
 
 
-@pytest.mark.parametrize("module", sorted(p.stem for p in ON_DEVICE.glob("test_*.py")))
-def test_on_the_emulator(module: str, emulator: dict[str, str]) -> None:
+#: Modules that share a process, as starting one takes seconds.
+GROUPS = (
+    ("test_attention",),
+    ("test_engine", "test_graphs"),
+    ("test_kv", "test_matmul", "test_rows"),
+)
+
+
+def test_every_module_is_in_a_group() -> None:
+    assert sorted(chain.from_iterable(GROUPS)) == sorted(
+        p.stem for p in ON_DEVICE.glob("test_*.py")
+    )
+
+
+@pytest.mark.parametrize("modules", GROUPS, ids="-".join)
+def test_on_the_emulator(modules: tuple[str, ...], emulator: dict[str, str]) -> None:
     command = [sys.executable, "-m", "pytest", "-o", "addopts=", "-p", "no:cacheprovider"]
     done = subprocess.run(
-        [*command, str(ON_DEVICE / f"{module}.py")],
+        [*command, *(str(ON_DEVICE / f"{module}.py") for module in modules)],
         env=emulator,
         capture_output=True,
         text=True,

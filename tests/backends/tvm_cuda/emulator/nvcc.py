@@ -1,7 +1,11 @@
-"""Stands in for nvcc: compiles emitted kernels for the host, as ``driver.cpp`` loads them."""
+"""Stands in for nvcc: compiles emitted kernels for the host, as ``driver.cpp`` loads them.
+
+``EMULATOR_HEADERS`` is a folder with ``emulator.h.gch``, which ``--header`` makes.
+"""
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
@@ -9,11 +13,17 @@ import tempfile
 from pathlib import Path
 
 HERE = Path(__file__).parent
+COMPILE = ["g++", "-std=c++17", "-O2", "-fPIC", "-w", "-mfma", "-ffp-contract=off"]
+COMPILE += ["-fno-strict-aliasing"]
 _KERNEL = re.compile(r'extern "C" __global__ void (?:__launch_bounds__\(\d+\) )?(\w+)\(')
 
 
 def main(arguments: list[str]) -> None:
-    """``nvcc … -o IMAGE SOURCE``; the other options are nvcc's own."""
+    """``nvcc … -o IMAGE SOURCE``, where other options are nvcc's own; or ``--header FILE``."""
+    if "--header" in arguments:
+        header = HERE / "emulator.h"
+        subprocess.run([*COMPILE, "-x", "c++-header", str(header), "-o", arguments[-1]], check=True)
+        return
     if "--version" in arguments:
         print("Cuda compilation tools, release 13.0, V13.0.0 (emulated)")
         return
@@ -24,8 +34,8 @@ def main(arguments: list[str]) -> None:
     with tempfile.TemporaryDirectory() as folder:
         unit, library = Path(folder, "kernels.cpp"), Path(folder, "kernels.so")
         unit.write_text(f'#include "emulator.h"\n{code}\n{entries}\n')
-        command = ["g++", "-std=c++17", "-O2", "-fPIC", "-shared", "-w", "-mfma"]
-        command += ["-ffp-contract=off", "-fno-strict-aliasing", f"-I{HERE}", f"-I{HERE}/include"]
+        folders = (os.environ["EMULATOR_HEADERS"], HERE, HERE / "include")
+        command = [*COMPILE, "-shared", *(f"-I{path}" for path in folders)]
         subprocess.run([*command, "-o", str(library), str(unit)], check=True)
         content = library.read_bytes()
     image.write_bytes(b"OPTCEMUL" + len(content).to_bytes(8, "little") + content)

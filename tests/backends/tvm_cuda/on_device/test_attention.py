@@ -22,11 +22,11 @@ from tests.backends.tvm.kernels.attention import test_paged_attention as cpu
 from tests.backends.tvm_cuda.device_kernels import KV_TYPES
 
 ARITHMETICS = [each for each in attention_cases.ARITHMETICS if each[0] in KV_TYPES]
-#: Each shape in two arithmetics, all four in turn.
+#: Each shape in one arithmetic, all four in turn, from the second on: many heads on tensor cores.
 CASES = [
     pytest.param(replace(config, kv_dtype=dtype, query_bits=bits), id=f"{name}-{dtype}-{bits}")
-    for i, (name, config) in enumerate(cpu.CONFIGS.items())
-    for dtype, bits in (ARITHMETICS[i % 4], ARITHMETICS[(i + 1) % 4])
+    for i, (name, config) in enumerate(cpu.CONFIGS.items(), 1)
+    for dtype, bits in (ARITHMETICS[i % 4],)
 ]
 
 
@@ -64,9 +64,9 @@ def test_a_row_has_the_same_bits_in_any_blocks_batch_and_chunks(
 def test_long_rows_have_the_same_bits_in_one_block_of_threads_and_in_several(dtype: str) -> None:
     """Few rows are split over the tokens, many are not; the ranges of tokens are the same."""
     config = PagedAttention(6, 2, 32, 32, 0.2, kv_dtype=dtype)
-    step = sequences(config, [(69, 2500)])
+    step = sequences(config, [(37, 2500)])
     many = attend(config, DEVICE, step, 64)
-    for row in (0, 40, 68):
+    for row in (0, 20, 36):
         few = attend(config, DEVICE, [part(step[0], row, row + 1)], 64)
         np.testing.assert_array_equal(few[0], many[row])
     least, largest = cpu.BOUNDS[dtype]

@@ -24,7 +24,7 @@ from tests.backends.tvm.engine_driver import (
     Engine,
     EngineDriver,
     OracleDriver,
-    build,
+    build_once,
 )
 
 FP32_KV8 = FUSED.replace("kv-cache", "kv-cache{dtype=int8,query_bits=8}")
@@ -51,7 +51,8 @@ BOUNDS = {
 @pytest.fixture(scope="module", params=PIPELINES)
 def engine(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Engine:
     target = f"cuda:sm_{this_machine().sm[0]}"
-    return build(tmp_path_factory.mktemp(request.param), SHAPE, PIPELINES[request.param], target)
+    name = f"cuda-{request.param}"
+    return build_once(tmp_path_factory, name, PIPELINES[request.param], target)
 
 
 @pytest.fixture(scope="module")

@@ -14,7 +14,7 @@ from optc.backends.tvm_cuda import graphs as graphs_module
 from optc.backends.tvm_cuda.capture import NotCapturedError
 from optc.backends.tvm_cuda.runtime import open_cudart
 from optc.machine import this_machine
-from tests.backends.tvm.engine_driver import INT8_KV, SHAPE, Engine, EngineDriver, build
+from tests.backends.tvm.engine_driver import INT8_KV, SHAPE, Engine, EngineDriver, build_once
 
 TOKENS = np.random.default_rng(5).integers(0, SHAPE.vocab, (3, 200)).tolist()
 
@@ -22,7 +22,7 @@ TOKENS = np.random.default_rng(5).integers(0, SHAPE.vocab, (3, 200)).tolist()
 @pytest.fixture(scope="module")
 def engine(tmp_path_factory: pytest.TempPathFactory) -> Engine:
     target = f"cuda:sm_{this_machine().sm[0]}"
-    return build(tmp_path_factory.mktemp("graphs"), SHAPE, INT8_KV, target)
+    return build_once(tmp_path_factory, "cuda-int8-kv8", INT8_KV, target)
 
 
 def history() -> list[dict[int, int]]:

@@ -18,8 +18,7 @@ def test_quantization_equals_numpy_exactly(width: int) -> None:
     quantize.test_equals_numpy_exactly(DEVICE, width)
 
 
-@pytest.mark.parametrize("residual", [False, True])
-@pytest.mark.parametrize("width", [21, 576])
+@pytest.mark.parametrize(("width", "residual"), [(21, True), (576, False)])
 def test_rms_norm(width: int, residual: bool) -> None:
     norm.test_rms_norm(DEVICE, width, residual)
 
