@@ -70,15 +70,21 @@ class ObjectivesError(OptcError):
 
     def __init__(self, slo: Slo, figures: Mapping[str, Any], details: Mapping[str, Any]) -> None:
         bounds = {key: bound for key, bound in slo.to_json().items() if bound is not None}
+        known = {key: figures[key]["p50"] for key in bounds if figures[key]["p50"] is not None}
+        missed = {key: value for key, value in known.items() if value > bounds[key]}
         found = [
-            f"{key.removesuffix('_ms')} {figures[key]['p50']:.4g} ms of {bound:.4g} ms"
-            for key, bound in bounds.items()
-            if figures[key]["p50"] is not None
+            f"the median {key.removesuffix('_ms')} is {value:.4g} ms, {bounds[key]:.4g} ms are "
+            "allowed"
+            for key, value in missed.items()
         ]
+        if known and not missed:
+            found = ["at the median each one is met, but never all at once"]
+        names = " and ".join(key.removesuffix("_ms") for key in missed or bounds)
+        reason = f": {'; '.join(found)}" if found else ""
         super().__init__(
-            "not one request meets the objectives",
+            f"not one request meets the objectives{reason}",
             where="--slo",
-            hint=f"at the median, {', '.join(found)}" if found else "",
+            hint=f"allow more {names}, or send fewer or shorter requests",
         )
         self.details = dict(details)
 

@@ -15,12 +15,13 @@ from __future__ import annotations
 import math
 import operator
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 
 from optc.errors import InputError
 from optc.suggest import near
-from optc.units import parse_bytes
+from optc.units import byte_text, parse_bytes
 
 RELATIONS: dict[str, Callable[[float, float], bool]] = {
     "<=": operator.le,
@@ -37,6 +38,8 @@ _CONDITION = re.compile(
     r"(?P<relation><=|>=|==|!=|<|>|≤|≥)\s*(?P<bound>\S.*?)\s*"
 )
 _BOUND = re.compile(r"(?P<number>[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?)\s*(?P<unit>[x%]?)")
+#: A metric that is a number of bytes.
+_BYTES = re.compile(r"(^|_)bytes($|_)")
 _EXAMPLE = "such as 'kl_mean<=0.02', 'decode_tokens_per_s@8>=0.95x' or 'bytes<=20MiB'"
 
 
@@ -85,18 +88,40 @@ def parse_condition(text: str, where: str) -> Condition:
     )
 
 
-def check_metric(condition: Condition, known: Sequence[str], where: str) -> None:
-    """Refuse a condition on a figure that there is not.
+def check_metric(
+    condition: Condition,
+    known: Sequence[str],
+    where: str,
+    elsewhere: Mapping[str, str] = MappingProxyType({}),
+) -> None:
+    """Refuse a condition on a figure that there is not; ``elsewhere`` says what measures others.
 
     Raises:
         InputError: It is none of ``known``; names the nearest.
     """
-    if condition.metric not in known:
+    if condition.metric in known:
+        return
+    if condition.metric in elsewhere:
         raise InputError(
-            f"there is no figure {condition.metric!r} in {condition.text!r}",
+            f"{condition.metric} is not measured, so {condition.text!r} cannot be told",
             where=where,
-            hint=near(condition.metric, known),
+            hint=elsewhere[condition.metric],
         )
+    raise InputError(
+        f"there is no figure {condition.metric!r} in {condition.text!r}",
+        where=where,
+        hint=near(condition.metric, known),
+    )
+
+
+def figure_text(metric: str, value: float | None, digits: int = 6) -> str:
+    """A figure for reading: of bytes with a unit, and exactly."""
+    if value is None:
+        return "-"
+    if not _BYTES.search(metric):
+        return f"{value:.{digits}g}"
+    text = byte_text(round(value))
+    return text if abs(value) < 1024 else f"{text} ({value:.0f} B)"
 
 
 def _bound(text: str, condition: str, where: str) -> tuple[float, bool]:

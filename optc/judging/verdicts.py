@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from types import MappingProxyType
 from typing import Any
 
 from optc.errors import InputError, OptcError
-from optc.judging.condition import Condition, check_metric, parse_condition
+from optc.judging.condition import Condition, check_metric, figure_text, parse_condition
 
 #: Figures by name of the metric, then by case: an engine, a number of requests at once, or the
 #: empty text where there is but one. None was not measured.
@@ -92,7 +93,12 @@ class Conditions:
         return bool(self.wanted or self.unwanted)
 
     def check(
-        self, metrics: Sequence[str], *, baseline: bool = True, cases: Sequence[str] | None = None
+        self,
+        metrics: Sequence[str],
+        *,
+        baseline: bool = True,
+        cases: Sequence[str] | None = None,
+        elsewhere: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
         """Refuse, before anything is measured, what could not be judged then.
 
@@ -100,12 +106,13 @@ class Conditions:
             metrics: All that will be measured.
             baseline: Whether there will be a baseline.
             cases: That each of them will be measured for; None is not known yet.
+            elsewhere: What measures other metrics, as a hint.
 
         Raises:
             InputError: A metric or a case is unknown, or a factor has nothing to refer to.
         """
         for condition in (*self.wanted, *self.unwanted):
-            check_metric(condition, metrics, self.option)
+            check_metric(condition, metrics, self.option, elsewhere)
             if condition.of_baseline and not baseline:
                 raise InputError(
                     f"{condition.text!r} refers to a baseline",
@@ -197,9 +204,8 @@ def _reason(
         return f"{name} was not measured, so {condition.text!r} cannot be told"
     if bound is None:
         return f"the baseline has no {name}, so {condition.text!r} cannot be told"
+    limit = figure_text(condition.metric, bound)
     if condition.of_baseline:
-        limit = f"{bound:.6g} ({condition.number:g} times the baseline's)"
-    else:
-        limit = f"{bound:.6g}"
+        limit += f" ({condition.number:g} times the baseline's)"
     holds = "is not" if wanted else "is"
-    return f"{name} {value:.6g} {holds} {condition.relation} {limit}"
+    return f"{name} {figure_text(condition.metric, value)} {holds} {condition.relation} {limit}"

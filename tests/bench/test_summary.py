@@ -81,10 +81,19 @@ def test_objectives_that_nobody_met() -> None:
     error = ObjectivesError(slo, figures, {"workload": figures})
     assert (error.exit_code, error.kind, error.where) == (4, "objectives", "--slo")
     ttft, e2e = (figures[key]["p50"] for key in ("ttft_ms", "e2e_ms"))
-    assert error.hint == f"at the median, ttft {ttft:.4g} ms of 50 ms, e2e {e2e:.4g} ms of 1 ms"
+    assert error.message == (
+        "not one request meets the objectives: "
+        f"the median ttft is {ttft:.4g} ms, 50 ms are allowed; "
+        f"the median e2e is {e2e:.4g} ms, 1 ms are allowed"
+    )
+    assert error.hint == "allow more ttft and e2e, or send fewer or shorter requests"
     assert error.details == {"workload": figures}
     unknown = cast(Any, {"ttft_ms": {"p50": None}, "e2e_ms": {"p50": None}})
-    assert ObjectivesError(slo, unknown, {}).hint == ""
+    assert ObjectivesError(slo, unknown, {}).message == "not one request meets the objectives"
+    loose = ObjectivesError(Slo(ttft=100.0, e2e=1e-4), figures, {})
+    assert loose.hint == "allow more e2e, or send fewer or shorter requests"
+    met = ObjectivesError(Slo(ttft=100.0, e2e=100.0), figures, {})
+    assert met.message.endswith("objectives: at the median each one is met, but never all at once")
 
 
 def test_a_share_below_nine_tenths_is_a_warning() -> None:

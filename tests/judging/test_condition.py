@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from optc.errors import InputError
-from optc.judging.condition import Condition, check_metric, parse_condition
+from optc.judging.condition import Condition, check_metric, figure_text, parse_condition
 
 
 @pytest.mark.parametrize(
@@ -76,3 +76,18 @@ def test_an_unknown_metric_is_answered_with_the_nearest() -> None:
     with pytest.raises(InputError, match=r"there is no figure 'kl_men'.*did you mean 'kl_mean'"):
         check_metric(condition, ["bytes", "kl_mean"], "--require")
     check_metric(condition, ["kl_men"], "--require")
+
+
+@pytest.mark.parametrize(
+    ("metric", "value", "text"),
+    [
+        ("bytes", 16_440_000, "15.7 MiB (16440000 B)"),
+        ("peak_anon_bytes", 1023, "1023 B"),
+        ("kv_bytes_per_token", 2048.0, "2.0 KiB (2048 B)"),
+        ("kl_mean", 0.0123456789, "0.0123457"),
+        ("bytesize", 1.5, "1.5"),
+        ("bytes", None, "-"),
+    ],
+)
+def test_figures_for_reading(metric: str, value: float | None, text: str) -> None:
+    assert figure_text(metric, value) == text

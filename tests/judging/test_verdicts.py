@@ -34,13 +34,13 @@ def test_a_factor_is_one_of_the_baseline() -> None:
     (found,) = judged("bytes<=1.1x")
     assert (found.value, found.baseline, found.passed) == (100, 80, False)
     assert found.bound == pytest.approx(88)
-    assert found.reason == "bytes 100 is not <= 88 (1.1 times the baseline's)"
+    assert found.reason == "bytes 100 B is not <= 88 B (1.1 times the baseline's)"
     assert judged("bytes<=1.25x")[0].passed
 
 
 def test_what_is_unwanted_fails_where_it_holds() -> None:
     above, below = judged(unwanted=("bytes>90", "bytes>100"))
-    assert (above.passed, above.reason) == (False, "bytes 100 is > 90")
+    assert (above.passed, above.reason) == (False, "bytes 100 B is > 90 B")
     assert (below.passed, below.reason) == (True, "")
 
 
@@ -88,7 +88,7 @@ def test_conditions_that_fail_end_the_command() -> None:
     with pytest.raises(ConditionsError) as caught:
         check(judged("bytes>1", "bytes<1", "speed@1>99"), {"figure": 1})
     assert caught.value.exit_code == 4
-    assert caught.value.message == "bytes 100 is not < 1; speed@1 10 is not > 99"
+    assert caught.value.message == "bytes 100 B is not < 1 B; speed@1 10 is not > 99"
     assert caught.value.details == {"figure": 1}
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -15,6 +17,7 @@ from optc.cli.generating.sampling import adapter_terms
 from optc.cli.logs import note
 from optc.cli.output import print_json, visible
 from optc.cli.progress import progress_on_stderr
+from optc.errors import EngineError
 
 
 @dataclass(frozen=True)
@@ -50,6 +53,7 @@ def answer_file(
     begun = _begun(files, source, reader, terms)
     with (
         AnswersFile(files.output, begun) as answers,
+        _goes_on(answers, source),
         load(files.artifact, reader.settings) as engine,
     ):
         terms = terms | adapter_terms(engine, files.adapter)
@@ -73,6 +77,17 @@ def answer_file(
         print_json("run", values)
     else:
         note(visible(_summary(files, source, answers, figures)))
+
+
+@contextmanager
+def _goes_on(answers: AnswersFile, source: InputFile) -> Iterator[None]:
+    """Say how a run goes on that is interrupted, terminated, or whose engine fails."""
+    try:
+        yield
+    except (KeyboardInterrupt, SystemExit, EngineError):
+        there = f"{answers.lines} of {source.lines} answers are in {answers.path}"
+        note(visible(f"{there}; the same command goes on behind them"))
+        raise
 
 
 def _begun(

@@ -17,6 +17,9 @@ from typing import Any
 from optc.errors import InputError
 from optc.safe_json import JSONError, parse_json
 
+#: How `AnswersFile.begun` differs, where "another" does not go with its name.
+_OTHER = {"options": "other options"}
+
 
 class AnswersFile:
     """A file of answers, open and locked while the block runs.
@@ -27,6 +30,7 @@ class AnswersFile:
 
     Attributes:
         resumed: Lines that were there.
+        lines: Lines that are there now.
         failed: Those of them that are errors.
 
     Raises:
@@ -36,7 +40,7 @@ class AnswersFile:
 
     def __init__(self, path: Path, begun: Mapping[str, Any]) -> None:
         self.path = path
-        self.resumed = self.failed = 0
+        self.resumed = self.failed = self.lines = 0
         self._resume = path.with_name(f".{path.name}.resume.json")
         self._begun = json.loads(json.dumps(begun))  # as it is read again
         try:
@@ -46,6 +50,7 @@ class AnswersFile:
         try:
             self._lock()
             self._find_place()
+            self.lines = self.resumed
         except BaseException:
             os.close(self._file)
             raise
@@ -60,6 +65,7 @@ class AnswersFile:
         try:
             while left:
                 left = left[os.write(self._file, left) :]
+            self.lines += 1
         except OSError as error:
             raise self._unwritable(error) from error
 
@@ -125,7 +131,7 @@ class AnswersFile:
         keys = sorted(self._begun.keys() | begun.keys())
         differ = [key for key in keys if begun.get(key) != self._begun.get(key)]
         if differ:
-            raise self._other(" and ".join(f"another {key}" for key in differ))
+            raise self._other(" and ".join(_OTHER.get(key, f"another {key}") for key in differ))
 
     def _other(self, what: str) -> InputError:
         return InputError(

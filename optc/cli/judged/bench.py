@@ -66,7 +66,9 @@ class BenchJudge:
         conditions = Conditions.parse("--require", given["require"])
         path: Path | None = given["compare"]
         metrics, cases = (WORKLOAD, [""]) if workload else (RESULTS, _cases(given["concurrency"]))
-        conditions.check(metrics, baseline=path is not None, cases=cases)
+        elsewhere = _unmeasured(given, workload)
+        metrics = tuple(name for name in metrics if name not in elsewhere)
+        conditions.check(metrics, baseline=path is not None, cases=cases, elsewhere=elsewhere)
         files = SummaryFiles(given["markdown"], given["junit"])
         files.check()
         return cls(conditions, None if path is None else read_baseline(path), files)
@@ -105,6 +107,18 @@ class BenchJudge:
     def show(self, values: Mapping[str, Any], verdicts: Sequence[Verdict]) -> None:
         """Print what was compared and judged."""
         show(*map(rich_table, [*_compared(values), *conditions_figures(verdicts)]))
+
+
+def _unmeasured(given: Mapping[str, Any], workload: bool) -> dict[str, str]:
+    """Figures that the command does not measure as it was called, and what does."""
+    if not workload:
+        return {name: "--workload measures it" for name in WORKLOAD if name not in RESULTS}
+    found = {name: "leave out --workload" for name in RESULTS if name not in WORKLOAD}
+    for part, option in (("goodput.", "slo"), ("cost.", "price_per_hour")):
+        if given[option] is None:
+            flag = f"--{option.replace('_', '-')}"
+            found |= {name: f"add {flag}" for name in WORKLOAD if name.startswith(part)}
+    return found
 
 
 def _cases(concurrency: str) -> list[str]:

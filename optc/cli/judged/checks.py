@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from optc.cli.output import figure, table
+from optc.judging.condition import figure_text
 from optc.judging.summary import Check, Figures
 from optc.judging.verdicts import Verdict
 
@@ -68,7 +69,7 @@ def conditions_figures(verdicts: Sequence[Verdict]) -> list[Figures]:
     rows = [
         (
             _named(v),
-            *(figure(number, _DIGITS) for number in (v.value, v.baseline, v.bound)),
+            *(figure_text(v.metric, number, _DIGITS) for number in (v.value, v.baseline, v.bound)),
             "passed" if v.passed else "FAILED",
         )
         for v in verdicts
@@ -85,7 +86,9 @@ def _named(verdict: Verdict) -> str:
 
 
 def _detail(verdict: Verdict) -> str:
-    text = f"{figure(verdict.value, _DIGITS)}, bound {figure(verdict.bound, _DIGITS)}"
-    if verdict.baseline is None:
-        return text
-    return f"{text}, baseline {figure(verdict.baseline, _DIGITS)}"
+    value, bound, baseline = (
+        figure_text(verdict.metric, number, _DIGITS)
+        for number in (verdict.value, verdict.bound, verdict.baseline)
+    )
+    text = f"{value}, bound {bound}"
+    return text if verdict.baseline is None else f"{text}, baseline {baseline}"

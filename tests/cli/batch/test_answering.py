@@ -121,11 +121,14 @@ def test_a_killed_run_goes_on(
 
     with monkeypatch.context() as patch:
         patch.setattr(ToyExecutable, "step", failing)
-        assert answer(*lines).code == 70
+        stopped = answer(*lines)
+    assert stopped.code == 70
     written = (tmp_path / "out.jsonl").read_bytes()
     assert whole.startswith(written)
     count = written.count(b"\n")
     assert 0 < count < 60
+    hint = f"{count} of 60 answers are in {tmp_path / 'out.jsonl'}; the same command goes on behind"
+    assert hint in stopped.err
     with (tmp_path / "out.jsonl").open("ab") as stream:
         stream.write(b'{"line": 99, "te')
     outcome = answer(options=("--json",))
@@ -158,7 +161,7 @@ def test_a_run_of_something_else_is_refused(answer: Answer, tmp_path: Path) -> N
     unfinished(answer, out, b'{"line": 1, "text": "x"}\n')
     outcome = answer(options=("--temperature", "1"))
     assert outcome.code == 2
-    assert "begun with another options (remove it to begin anew" in outcome.err
+    assert "begun with other options (remove it to begin anew" in outcome.err
     assert "begun with another input" in answer({"prompt": "c"}).err
     resume = tmp_path / ".out.jsonl.resume.json"
     begun = json.loads(resume.read_text())

@@ -192,7 +192,7 @@ def test_objectives_that_no_request_meets_fail(optc: Optc, artifact: Path) -> No
     shown = optc("bench", artifact, *rest)
     assert shown.code == 4
     assert "goodput 0/s: 0 % of the requests" in shown.out
-    assert "error: --slo: not one request meets the objectives (at the median, ttft " in shown.err
+    assert "error: --slo: not one request meets the objectives: the median ttft is " in shown.err
 
 
 def test_a_workload_is_shortened_to_the_context(optc: Optc, artifact: Path) -> None:

@@ -78,6 +78,7 @@ def command(
     --json printed. Differences alone are no failure; conditions judge them (exit code 4). A figure
     that is asked for and was not measured fails.
     """
+    from optc.bench.interleaved import METRICS
     from optc.judging.differences.compare import difference, metrics_of
     from optc.judging.differences.subject import open_subject
 
@@ -87,7 +88,8 @@ def command(
     files = SummaryFiles(given.pop("markdown"), given.pop("junit"))
     files.check()
     first, second = open_subject(a), open_subject(b)
-    conditions.check(metrics_of(first, second, speed=speed))
+    elsewhere = {} if speed else dict.fromkeys(METRICS, "add --speed")
+    conditions.check(metrics_of(first, second, speed=speed), elsewhere=elsewhere)
     measured = _measure(first, second, _Speed(**given)) if speed else None
     found = difference(first, second, measured)
     values, warnings = found.values, list(found.notes)

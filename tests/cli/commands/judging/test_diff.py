@@ -88,8 +88,12 @@ def test_a_figure_that_was_not_measured_fails(optc: Optc, old: Path, new: Path) 
         (("--fail-on", "kl_mean"), "--fail-on or --require: 'kl_mean' is no condition"),
         (("--fail-on", "kl_men>1"), "there is no figure 'kl_men' in 'kl_men>1' (did you mean"),
         (("--require", "kl_mean@cpu<1"), "'kl_mean' has no case 'cpu' (one of target"),
-        (("--require", "decode_tokens_per_s>1"), "there is no figure 'decode_tokens_per_s'"),
         (("--rounds", "3"), "--rounds: needs --speed"),
+        (
+            ("--fail-on", "decode_tokens_per_s<0.9x"),
+            "decode_tokens_per_s is not measured, so 'decode_tokens_per_s<0.9x' cannot be told "
+            "(add --speed)",
+        ),
         (("--engine", "target"), "--engine: needs --speed"),
         (("--speed", "--concurrency", "0"), "--concurrency: '0' is no list of counts"),
         (("--junit", "absent/j.xml"), "--junit: there is no folder absent"),
