@@ -70,7 +70,7 @@ def _save(conversation: Conversation, argument: str) -> str:
 
 
 def _load(conversation: Conversation, argument: str) -> str:
-    conversation.messages = read_messages(_path("load", argument))
+    conversation.messages = read_messages(_path("load", argument), "/load")
     return f"{len(conversation.messages)} messages of {argument}"
 
 

@@ -13,10 +13,15 @@ from optc.cli.batch.batch_line import LineReader
 from optc.cli.chosen import chosen_json, chosen_text
 from optc.cli.generating.prompts import PromptOptions, prompt_options
 from optc.cli.generating.results import result_json, summary
-from optc.cli.generating.sampling import adapter_terms, sampling_options, sampling_params
+from optc.cli.generating.sampling import (
+    adapter_terms,
+    check_shown,
+    sampling_options,
+    sampling_params,
+)
 from optc.cli.logs import note
 from optc.cli.options import add_options
-from optc.cli.output import json_option, print_json, visible
+from optc.cli.output import json_option, print_json, print_warnings, visible
 from optc.runtime.settings import ServeSettings
 
 if TYPE_CHECKING:
@@ -101,6 +106,7 @@ def command(
         files = BatchFiles(artifact, source, answers, adapter)
         answer_file(files, LineReader(prompts, params, settings), terms, as_json)
         return
+    warnings = check_shown(params, as_json=as_json)
     asked = prompts.read()
     with load(artifact, settings) as loaded:
         terms |= adapter_terms(loaded, adapter)
@@ -112,8 +118,9 @@ def command(
     if as_json:
         results = [result_json(output, params, settings) for output in outputs]
         whole = results[0] if len(results) == 1 else {"results": results}
-        print_json("run", {**whole, "engine": chosen_json(loaded.info)["engine"]})
+        print_json("run", {**whole, "engine": chosen_json(loaded.info)["engine"]}, warnings)
         return
+    print_warnings(warnings)
     for (label, _), output in zip(asked, outputs, strict=True):
         if len(asked) > 1:
             click.echo(f"── {label!r}")

@@ -51,13 +51,13 @@ def with_system(messages: Messages, system: str | None) -> Messages:
     return [{"role": "system", "content": system}, *rest]
 
 
-def read_messages(path: Path) -> Messages:
-    """The conversation in a file.
+def read_messages(path: Path, where: str = "--messages") -> Messages:
+    """The conversation in a file that the option or command ``where`` names.
 
     Raises:
         InputError: It cannot be read, or holds none.
     """
-    return parse_messages(read_text(path, "messages"), str(path))
+    return parse_messages(read_text(path, where), f"{where} {path}")
 
 
 def write_messages(path: Path, messages: Messages) -> None:
@@ -68,7 +68,7 @@ def write_messages(path: Path, messages: Messages) -> None:
     """
     if path.exists():
         try:
-            read_messages(path)
+            read_messages(path, "/save")
         except InputError as error:
             raise InputError(
                 "it holds something that is not a conversation",

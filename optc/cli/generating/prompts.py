@@ -70,7 +70,7 @@ class PromptOptions:
         texts += [_contents(path, "--prompt-file") for path in self.prompt_file]
         found: list[tuple[str, Prompt]] = [(text, self.prompt(text)) for text in texts]
         for path in self.messages:
-            said = parse_messages(_contents(path, "--messages"), str(path))
+            said = parse_messages(_contents(path, "--messages"), f"--messages {path}")
             found.append((str(path), self.conversation(said)))
         return found
 

@@ -7,6 +7,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from optc.cli.options import add_options
+from optc.errors import InputError
 from optc.options.option import options_of
 from optc.runtime.params import SamplingParams
 
@@ -50,6 +51,19 @@ def sampling_params(
     values = {name: options.pop(name) for name in named}
     given = {name: value for name, value in values.items() if value not in (None, (), {})}
     return SamplingParams(**{**defaults, **given})
+
+
+def check_shown(params: SamplingParams, *, as_json: bool) -> list[str]:
+    """Warnings about what changes nothing in the output of ``optc run``.
+
+    Raises:
+        InputError: ``--logprobs`` is given, which only ``--json`` shows.
+    """
+    if params.logprobs is not None and not as_json:
+        raise InputError("changes nothing without --json", where="--logprobs", hint="add --json")
+    if params.n > 1 and params.temperature == 0 and params.beam_width is None:
+        return [f"--n {params.n}: all are the same at --temperature 0; give a higher one"]
+    return []
 
 
 def adapter_terms(engine: Engine, adapter: object) -> dict[str, Any]:

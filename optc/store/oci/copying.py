@@ -11,6 +11,8 @@ from optc.store.oci.manifest import Blob
 from optc.store.oci.place import Moved
 
 _CHUNK = 1 << 20
+#: What to do where bytes do not have their digest.
+AGAIN = "fetch it again; if that fails too, push it again: optc push rewrites what a layout lost"
 
 
 def write_blob(source: IO[bytes], target: Path, blob: Blob, moved: Moved, where: str) -> None:
@@ -32,7 +34,8 @@ def write_blob(source: IO[bytes], target: Path, blob: Blob, moved: Moved, where:
                 moved(len(chunk))
         if left or f"sha256:{digest.hexdigest()}" != blob.digest:
             what = blob.title or blob.digest
-            raise ArtifactError(f"has other bytes of {what!r} than their digest says", where=where)
+            problem = f"has other bytes of {what!r} than their digest says"
+            raise ArtifactError(problem, where=where, hint=AGAIN)
     except BaseException:
         target.unlink(missing_ok=True)
         raise

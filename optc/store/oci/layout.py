@@ -5,6 +5,7 @@ https://github.com/opencontainers/image-spec/blob/main/image-layout.md
 
 from __future__ import annotations
 
+import hashlib
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,7 +14,7 @@ from typing import Any
 
 from optc.artifact.jsonio import Fields, pretty_json, read_json
 from optc.errors import InputError
-from optc.store.oci.copying import write_blob
+from optc.store.oci.copying import AGAIN, write_blob
 from optc.store.oci.manifest import ARTIFACT_TYPE, MEDIA_TYPE, MOST_BYTES, Blob, digest_of
 from optc.store.oci.place import Moved
 from optc.store.oci.reference import Reference
@@ -35,9 +36,12 @@ class Layout:
         self._reference, self._folder = reference, folder
 
     def has(self, blob: Blob) -> bool:
-        """Whether there is a file of its digest and length."""
+        """Whether there is a file of its digest; a damaged one is none, and is written anew."""
         path = self._path(blob.digest)
-        return path.is_file() and path.stat().st_size == blob.size
+        if not path.is_file() or path.stat().st_size != blob.size:
+            return False
+        with self._errors(path), path.open("rb") as stream:
+            return f"sha256:{hashlib.file_digest(stream, 'sha256').hexdigest()}" == blob.digest
 
     def put(self, blob: Blob, source: Path, moved: Moved) -> None:
         """Copy a file, checked on the way."""
@@ -96,7 +100,7 @@ class Layout:
         with self._errors(path):
             data = path.read_bytes()
         if digest_of(data) != blob.digest:
-            raise InputError("has other bytes than its digest says", where=str(path))
+            raise InputError("has other bytes than its digest says", where=str(path), hint=AGAIN)
         return data
 
     def _entries(self) -> list[dict[str, Any]]:

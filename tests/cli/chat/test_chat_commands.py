@@ -71,6 +71,6 @@ def test_only_conversations_are_overwritten(talk: Talk, tmp_path: Path) -> None:
     other.write_text('{"precious": 1}')
     assert "something that is not a conversation" in talk("hi", f"/save {other}").err
     assert other.read_text() == '{"precious": 1}'
-    assert "not a conversation" in talk(f"/load {other}").err
+    assert f"/load {other}: not a conversation" in talk(f"/load {other}").err
     other.write_text("[")
     assert "not JSON" in talk(f"/load {other}").err

@@ -86,7 +86,7 @@ def test_files_that_are_no_conversations(
     path.write_text(text)
     outcome = optc("run", talker, "--messages", path)
     assert outcome.code == 2
-    assert message in outcome.err
+    assert f"--messages {path}: {message}" in outcome.err
     assert "a JSON list of" in outcome.err
 
 

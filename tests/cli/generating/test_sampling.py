@@ -112,3 +112,14 @@ def test_several_continuations_and_logprobs(optc: Optc, talker: Path) -> None:
     shown = optc(*run, *drawn).out
     first, second = (c.text for c in output.completions)
     assert shown == f"─ 1\n{first}\n─ 2\n{second}\n"
+
+
+def test_what_changes_nothing_is_said(optc: Optc, talker: Path) -> None:
+    run = ("run", talker, "--prompt", "hi", "--max-tokens", "2")
+    refused = optc(*run, "--logprobs", "2")
+    assert refused.code == 2
+    assert "--logprobs: changes nothing without --json (add --json)" in refused.err
+    warning = "--n 3: all are the same at --temperature 0; give a higher one"
+    assert f"warning: {warning}\n" in optc(*run, "--n", "3").err
+    assert optc(*run, "--n", "3", "--json").json["warnings"] == [warning]
+    assert "warning" not in optc(*run, "--n", "3", "--temperature", "1").err

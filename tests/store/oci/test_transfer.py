@@ -134,6 +134,17 @@ def test_a_damaged_blob_is_not_pulled(artifact: Artifact, tmp_path: Path) -> Non
     assert [p for p in tmp_path.iterdir() if p.name.startswith(".back")] == []
 
 
+def test_a_damaged_blob_is_repaired_by_a_push(artifact: Artifact, tmp_path: Path) -> None:
+    text = f"oci:{tmp_path / 'layout'}"
+    push(artifact, place_of(text))
+    path = _spoil(tmp_path / "layout", artifact)
+    with pytest.raises(ArtifactError) as raised:
+        pull(place_of(text), tmp_path / "back", text)
+    assert "optc push rewrites" in raised.value.hint
+    assert push(artifact, place_of(text)).moved == path.stat().st_size
+    assert pull(place_of(text), tmp_path / "back", text).artifact.digest == artifact.digest
+
+
 def test_damaged_layouts(artifact: Artifact, tmp_path: Path) -> None:
     text = f"oci:{tmp_path / 'layout'}"
     done = push(artifact, place_of(text))
