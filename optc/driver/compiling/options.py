@@ -25,6 +25,7 @@ from optc.driver.drafts.draft_spec import DraftSpec, parse_draft
 from optc.driver.recipes.draft_recipes import (
     DraftCandidate,
     check_distilled,
+    check_draft_vocabulary,
     draft_candidates,
 )
 from optc.driver.recipes.kv_types import check_kv_type
@@ -108,6 +109,7 @@ def resolve_options(
     _check_files(asked, folder)
     _check_choice(specs, engines)
     check_distilled(specs, asked, whole)
+    check_draft_vocabulary(folder, whole)
     candidates = draft_candidates(specs, loaded, asked, source, engines)
     if asked.eagle is not None:
         check_layer(engines)

@@ -72,6 +72,25 @@ def draft_candidates(
     return tuple(found)
 
 
+def check_draft_vocabulary(folder: Path | None, recipe: Recipe) -> None:
+    """Check that a draft of a folder of its own can have the target's tokens.
+
+    Args:
+        folder: The draft's; None where there is no such draft.
+        recipe: The target's.
+
+    Raises:
+        InputError: The target loses tokens that the draft keeps.
+    """
+    if folder is not None and trims(recipe):
+        raise InputError(
+            f"the recipe {recipe.name!r} trims the vocabulary with {TRIMS}, and a draft of a "
+            "folder of its own has the whole one",
+            where="--draft",
+            hint=f"--draft self:bits=2 makes one of the target; or leave {TRIMS} out",
+        )
+
+
 def check_distilled(specs: Sequence[DraftSpec], asked: CompileOptions, recipe: Recipe) -> None:
     """Check what the training of a draft needs, before the long stages.
 
