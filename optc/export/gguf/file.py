@@ -8,21 +8,19 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import onnx_ir as ir
 
 from optc.artifact import Artifact
 from optc.errors import UnsupportedError
 from optc.export.gguf.blocks import Loss, pieces, type_of
-from optc.export.gguf.rotary import frequency_factors
 from optc.export.gguf.settings import add_settings
 from optc.export.gguf.tokenizer import add_tokenizer
 from optc.export.parameters import Weight, shape_of
 from optc.export.source_class import SourceClass
 from optc.export.written import Written
 from optc.importer.gguf.file import check_package
-from optc.importer.gguf.parameters import FACTORS, names_by_file, row_change
+from optc.importer.gguf.parameters import names_by_file, row_change
 from optc.ir.quantized_rows import QuantizedRows
-from optc.ir.weights import LazyWeight, permute_rows
+from optc.ir.weights import permute_rows
 
 
 def write_gguf(
@@ -47,10 +45,6 @@ def write_gguf(
 
     architecture = model.config.model_type
     named = _by_names_of_files(model, architecture, weights)
-    if (factors := frequency_factors(model.config)) is not None:
-        named[FACTORS] = LazyWeight(
-            lambda a, b: factors[a:b], factors.shape, ir.DataType.FLOAT, FACTORS
-        )
     writer = GGUFWriter(output, architecture)
     writer.add_type("model")
     writer.add_name(artifact.manifest.name)

@@ -10,7 +10,6 @@ from transformers import AutoConfig, PretrainedConfig
 from transformers.modeling_gguf_pytorch_utils import GGUF_TO_TRANSFORMERS_MAPPING
 
 from optc.errors import UnsupportedError
-from optc.export.gguf.rotary import add_scaling, rope_of, stated_settings
 from optc.importer.gguf.config import read_gguf_config
 from optc.importer.gguf.file import metadata_of, open_gguf
 
@@ -49,9 +48,14 @@ def add_settings(writer: GGUFWriter, architecture: str, config: PretrainedConfig
     _check(architecture, config)
 
 
+def _rope_of(config: PretrainedConfig) -> dict[str, Any]:
+    """How positions are rotated."""
+    return dict(getattr(config, _ROPE, None) or {})
+
+
 def _add(writer: GGUFWriter, architecture: str, config: PretrainedConfig) -> None:
     table = GGUF_TO_TRANSFORMERS_MAPPING["config"][config.model_type]
-    values = {**config.to_dict(), **rope_of(config)}
+    values = {**config.to_dict(), **_rope_of(config)}
     for key, name in table.items():
         value = values.get(name) if name else None
         if isinstance(value, float):
@@ -63,7 +67,6 @@ def _add(writer: GGUFWriter, architecture: str, config: PretrainedConfig) -> Non
         add(width)
     if "rope.dimension_count" not in table or table["rope.dimension_count"] is None:
         writer.add_rope_dimension_count(width)
-    add_scaling(writer, rope_of(config))
 
 
 def _check(architecture: str, config: PretrainedConfig) -> None:
@@ -93,8 +96,9 @@ def _check(architecture: str, config: PretrainedConfig) -> None:
 
 def _compared(config: PretrainedConfig) -> dict[str, Any]:
     found = {key: value for key, value in config.to_dict().items() if key not in _SAID_ELSEWHERE}
+    rope = _rope_of(config)
     found.pop(_ROPE, None)
-    found["rope"] = {key: _short(value) for key, value in stated_settings(config).items()}
+    found["rope"] = {key: _short(value) for key, value in rope.items()}
     width = found.get("head_dim") or found["hidden_size"] // found["num_attention_heads"]
     return {key: _short(value) for key, value in found.items()} | {"head_dim": width}
 
