@@ -96,8 +96,8 @@ def test_wrong_values(arguments: tuple[str, ...], message: str) -> None:
 
 def test_several_continuations_and_logprobs(optc: Optc, talker: Path) -> None:
     run = ("run", talker, "--prompt", "hi", "--max-tokens", "3", "--ignore-eos")
-    drawn = ("--n", "2", "--temperature", "1", "--seed", "5", "--logprobs", "1")
-    value = optc(*run, *drawn, "--json").json
+    drawn = ("--n", "2", "--temperature", "1", "--seed", "5")
+    value = optc(*run, *drawn, "--logprobs", "1", "--json").json
     params = SamplingParams(n=2, seed=5, logprobs=1, max_tokens=3, ignore_eos=True)
     with package.load(talker) as engine:
         (output,) = engine.generate("hi", params)
