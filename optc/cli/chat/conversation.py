@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import signal
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -62,6 +64,24 @@ class Speed:
         return found
 
 
+@contextmanager
+def _interrupts_held() -> Iterator[None]:
+    """An interrupt comes at the end of the block: one that came between a request and the handle
+    that cancels it would leave the request running."""
+    came: list[int] = []
+    try:
+        before = signal.signal(signal.SIGINT, lambda number, _: came.append(number))
+    except ValueError:  # not the main thread, which alone is interrupted
+        yield
+        return
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, signal.SIG_DFL if before is None else before)
+    if came:
+        signal.raise_signal(signal.SIGINT)  # for whoever takes interrupts outside of the block
+
+
 @dataclass
 class Conversation:
     """A conversation with an engine.
@@ -96,14 +116,19 @@ class Conversation:
         from optc import Chat
 
         asked = [*self.messages, {"role": "user", "content": text}]
-        handle = self.engine.submit(Chat(asked), self.params, **self.terms)
+        handle = None
         try:
+            with _interrupts_held():
+                handle = self.engine.submit(Chat(asked), self.params, **self.terms)
             for delta in handle:
                 show(delta.text)
         except KeyboardInterrupt:
+            if handle is None:
+                raise
             handle.cancel()
         except BaseException:
-            handle.cancel()  # nobody takes the answer any more
+            if handle is not None:
+                handle.cancel()  # nobody takes the answer any more
             raise
         output = handle.result().raise_for_error()
         self.messages = [*asked, {"role": "assistant", "content": output.text}]

@@ -116,6 +116,39 @@ def test_an_interrupt_stops_the_answer_alone(
     assert cut != whole
 
 
+def test_an_interrupt_between_a_request_and_its_handle_cancels_it(
+    talk: Talk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No step ends before the first request is cancelled."""
+    handles: list[Handle] = []
+    submit, step, cancel = package.Engine.submit, ToyExecutable.step, Handle.cancel
+    cancelled = threading.Event()
+
+    def noted(self: Handle) -> None:
+        cancel(self)
+        cancelled.set()
+
+    def waiting(self: ToyExecutable, *batch: Any) -> Any:
+        assert cancelled.wait(30)
+        return step(self, *batch)
+
+    def interrupted(self: package.Engine, *asked: Any, **terms: Any) -> Handle:
+        handle = submit(self, *asked, **terms)
+        handles.append(handle)
+        if len(handles) == 1:
+            signal.raise_signal(signal.SIGINT)
+        return handle
+
+    monkeypatch.setattr(package.Engine, "submit", interrupted)
+    monkeypatch.setattr(ToyExecutable, "step", waiting)
+    monkeypatch.setattr(Handle, "cancel", noted)
+    before = signal.getsignal(signal.SIGINT)
+    outcome = talk("hi", "and")
+    assert outcome.code == 0
+    assert [handle.result().finish_reason for handle in handles] == ["cancelled", "length"]
+    assert signal.getsignal(signal.SIGINT) is before
+
+
 def test_an_interrupt_at_the_prompt_says_how_to_end(
     optc: Optc, talker: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
