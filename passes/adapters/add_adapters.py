@@ -71,13 +71,13 @@ class AddAdapters(Pass):
         report, step = PassReport(), RaggedStep.read(model)
         rank = -(-self.rank // RANK_MULTIPLE) * RANK_MULTIPLE
         rows = {name: _row_input(model.graph, name) for name in ROW_INPUTS}
-        vocabulary = width(model.graph.outputs[0])
+        heads = _heads(model.graph.outputs[0])
         modules: list[AdapterModule] = []
         for node in list(model.graph):
             layer = _layer(node)
             if is_op(node, *EXPERT_MATMULS, domain=DOMAIN):
                 report.skip(node, "experts take no adapters")
-            if layer is None or layer.n == vocabulary:
+            if layer is None or node in heads:
                 continue
             symbol = _row_symbol(node)
             if symbol not in rows:
@@ -115,6 +115,24 @@ class _Layer:
     k: int
     n: int
     parts: tuple[AdapterPart, ...]
+
+
+def _heads(logits: ir.Value) -> set[ir.Node]:
+    """The layers as wide as the logits that these are made of, with no other layer in between."""
+    heads: set[ir.Node] = set()
+    seen: set[ir.Node] = set()
+    waiting = [logits]
+    while waiting:
+        node = waiting.pop().producer()
+        if node is None or node in seen:
+            continue
+        seen.add(node)
+        layer = _layer(node)
+        if layer is None:
+            waiting += [value for value in node.inputs if value is not None]
+        elif layer.n == width(logits):
+            heads.add(node)
+    return heads
 
 
 def _layer(node: ir.Node) -> _Layer | None:

@@ -26,9 +26,9 @@ NODES = """
 WEIGHTS = {"w_qkv": f32(8, 6), "bias": f32(6), "w_o": f32(6, 4), "w_head": f32(4, 5)}
 
 
-def model() -> ir.Model:
-    built = model_of(SIGNATURE, NODES, WEIGHTS)
-    shapes = {"qkv": ("T", 6), "biased": ("T", 6), "o": ("R", 4), "logits": ("R", 5)}
+def model(weights: dict[str, Array] = WEIGHTS, o: tuple[str, int] = ("R", 4)) -> ir.Model:
+    built = model_of(SIGNATURE, NODES, weights)
+    shapes = {"qkv": ("T", 6), "biased": ("T", 6), "o": o, "logits": ("R", 5)}
     for node in built.graph:
         for value in node.outputs:
             if value.name in shapes:
@@ -63,6 +63,18 @@ def test_before_and_after() -> None:
     merged = AdapterModule(8, 6, (AdapterPart("q", 0, 4), AdapterPart("k", 4, 6)))
     single = AdapterModule(6, 4, (AdapterPart("w_o", 0, 4),))
     assert RaggedStep.read(built).adapters == AdapterSpec(2, 16, (merged, single))
+
+
+def test_a_layer_as_wide_as_the_vocabulary_is_no_head() -> None:
+    """As one of a trimmed vocabulary may be."""
+    weights = WEIGHTS | {"w_o": f32(6, 5), "w_head": f32(5, 5)}
+    built = model(weights, o=("R", 5))
+    report = AddAdapters(max=1).run(built)
+    assert report.details == {"linear layer": 2}
+    modules = RaggedStep.read(built).adapters
+    assert modules is not None
+    assert [module.n for module in modules.modules] == [6, 5]
+    assert nodes_text(built).splitlines()[-1] == "logits = MatMul (o.adapted, w_head)"
 
 
 def oracle(x: Array, rows: Array, adapters: Array, pools: list[Array]) -> Array:
