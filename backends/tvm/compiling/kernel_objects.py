@@ -15,10 +15,11 @@ from pathlib import Path
 
 import tvm
 from tvm import tirx
+from tvm.target.codegen import llvm_version_major
 
 from optc.backends.tvm.isa import Isa
 from optc.backends.tvm.kernels.dsl import pipeline
-from optc.cache_folder import cache_folder
+from optc.cache_folder import cache_folder, keep_file
 
 #: The newest that are kept; 30 KB each.
 KEPT = 2048
@@ -37,7 +38,8 @@ class KernelObjects:
     def __init__(self, isa: Isa, folder: Path | None = None) -> None:
         self._folder = cache_folder() / _FOLDER if folder is None else folder
         self._isa = isa
-        self._setting = f"{tvm.__version__} {_sources()} {isa!r} {isa.tvm_target()}"
+        compiler = f"{tvm.__version__} {llvm_version_major()}"
+        self._setting = f"{compiler} {_sources()} {isa!r} {isa.tvm_target()}"
         self.compiled = 0
 
     def symbol(self, key: str) -> str:
@@ -53,13 +55,13 @@ class KernelObjects:
             return kept
         self.compiled += 1
         made = _compile(symbol, kernel, self._isa)
-        _keep(path, made)
+        keep_file(path, _DIGEST(made).digest() + made)  # if it can; else it only costs time
         return made
 
     def prune(self) -> None:
         """Forget the objects that were not used for longest, beyond `KEPT`."""
         try:
-            found = sorted(self._folder.glob("*.o"), key=lambda p: p.stat().st_mtime)
+            found = sorted(self._folder.iterdir(), key=lambda p: p.stat().st_mtime)
             for path in found[: max(0, len(found) - KEPT)]:
                 path.unlink()
         except OSError:
@@ -88,7 +90,7 @@ def _compile(symbol: str, kernel: tirx.PrimFunc, isa: Isa) -> bytes:
 
 
 def _read(path: Path) -> bytes | None:
-    """What `_keep` was given; None if there is nothing, or nothing whole."""
+    """The object in a file of the cache; None if there is nothing, or nothing whole."""
     try:
         entry = path.read_bytes()
         os.utime(path)
@@ -97,16 +99,6 @@ def _read(path: Path) -> bytes | None:
     size = _DIGEST().digest_size
     whole = _DIGEST(entry[size:]).digest() == entry[:size]
     return entry[size:] if whole else None
-
-
-def _keep(path: Path, made: bytes) -> None:
-    try:
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        with tempfile.NamedTemporaryFile(dir=path.parent, delete=False) as file:
-            file.write(_DIGEST(made).digest() + made)
-        os.replace(file.name, path)
-    except OSError:
-        return  # a folder that cannot be written only costs time
 
 
 @cache

@@ -9,12 +9,10 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
-import tempfile
 from pathlib import Path
 from typing import Any
 
-from optc.cache_folder import cache_folder
+from optc.cache_folder import cache_folder, keep_file
 from optc.safe_json import parse_json
 from optc.target import cpu_name, host_features
 
@@ -49,14 +47,7 @@ class CostsCache:
         """Keep a JSON object; False if the folder cannot be written, which only costs time."""
         path = self._path(kind, digest, threads)
         entry = {"key": self._key(kind, digest, threads), "value": value}
-        try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            with tempfile.NamedTemporaryFile("w", dir=path.parent, delete=False) as file:
-                json.dump(entry, file, allow_nan=False)
-            os.replace(file.name, path)
-        except OSError:
-            return False
-        return True
+        return keep_file(path, json.dumps(entry, allow_nan=False).encode())
 
     def _key(self, kind: str, digest: str, threads: int) -> dict[str, Any]:
         return {"kind": kind, "digest": digest, "threads": threads, **self._machine}

@@ -52,7 +52,7 @@ def test_what_it_is_compiled_from_is_its_name(
 @pytest.mark.parametrize("content", [b"", b"short", b"x" * 4096])
 def test_a_damaged_object_is_compiled_again(tmp_path: Path, content: bytes) -> None:
     made = _objects(tmp_path).object("a", _kernel())
-    (file,) = tmp_path.iterdir()
+    (file,) = tmp_path.iterdir()  # and no part of one
     file.write_bytes(content)
     again = _objects(tmp_path)
     assert again.object("a", _kernel()) == made

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from optc.cache_folder import cache_folder
+from optc.cache_folder import cache_folder, keep_file
 from optc.runtime.speculative.planning import costs_cache
 from optc.runtime.speculative.planning.costs_cache import CostsCache
 
@@ -61,3 +61,25 @@ def test_the_folder_is_the_users(monkeypatch: pytest.MonkeyPatch, tmp_path: Path
     assert cache_folder() == tmp_path / ".cache/optc"
     monkeypatch.setenv("OPTC_CACHE", "/elsewhere")
     assert cache_folder() == Path("/elsewhere")
+
+
+def test_a_file_is_kept_and_replaced_with_nothing_beside_it(tmp_path: Path) -> None:
+    path = tmp_path / "new/folder/file"
+    assert keep_file(path, b"one")
+    assert keep_file(path, b"two")
+    assert path.read_bytes() == b"two"
+    assert list(path.parent.iterdir()) == [path]
+
+
+def test_what_cannot_be_written_leaves_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "file").write_text("no folder")
+    assert not keep_file(tmp_path / "file/kept", b"one")
+
+    def full(self: Path, target: Path) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(Path, "replace", full)
+    assert not keep_file(tmp_path / "kept", b"one")
+    assert [p.name for p in tmp_path.iterdir()] == ["file"]
