@@ -60,6 +60,15 @@ class Cut:
     metric: Float64 | None = None
 
 
+@dataclass(frozen=True)
+class _Left:
+    """What stays of what layers read: its units, their columns [n], and H + d I [K, K] of all."""
+
+    units: Indices
+    columns: Indices
+    hessian: Float64
+
+
 @dataclass
 class RefitStages:
     """Cuts layers, and fits what is left of them and those behind them (a `Replacer`).
@@ -79,6 +88,7 @@ class RefitStages:
     tokens: int
     refit: bool = True
     lost: list[float] = field(default_factory=list)
+    _chosen: dict[ir.Value, Indices] = field(default_factory=dict, init=False, repr=False)
 
     def compared(self, stage: Stage) -> Iterable[ir.Value]:
         """Of layers that are fitted, their inputs, or the sum of residual and result instead."""
@@ -95,8 +105,15 @@ class RefitStages:
             if not wanted:
                 continue
             hessian = hessian_of(seen.changed[x])
+            targets = {
+                one.initializer: self._target(one, stage, seen, hessian)
+                for one in wanted
+                if not self._goes(one)
+            }
+            left = self._left(x, targets, hessian)
             for linear in wanted:
-                replaced[linear.initializer] = self._fitted(linear, stage, seen, hessian)
+                target = targets.get(linear.initializer)
+                replaced[linear.initializer] = self._fitted(linear, target, left)
         return replaced
 
     def head_input(self, hidden: Pair) -> None:
@@ -113,34 +130,50 @@ class RefitStages:
         """Whether there is text enough to fit the layer."""
         return self.tokens >= TOKENS_PER_INPUT * linear.weight.rows_shape[1]
 
-    def _fitted(self, linear: Linear, stage: Stage, seen: Seen, hessian: Float64) -> Float32:
-        """The weight [N, K] as the reference runs on with it; what is decided of it is kept."""
+    def _goes(self, linear: Linear) -> bool:
+        """Whether nothing of the layer stays."""
         cut = self.cuts.get(linear.initializer)
-        if cut is not None and not cut.left:
+        return cut is not None and not cut.left
+
+    def _fitted(self, linear: Linear, target: Float32 | None, left: _Left | None) -> Float32:
+        """The weight [N, K] as the reference runs on with it; what is decided of it is kept."""
+        if target is None:
             self.ledger.keep_units(linear.name, np.zeros(0, np.intp))
             return np.zeros(linear.weight.rows_shape, np.float32)
-        weight = self._target(linear, stage, seen, hessian)
-        if cut is None:
-            self._keep(linear, weight)
-            return weight
-        return self._cut(linear, cut, weight.astype(np.float64), hessian)
-
-    def _cut(self, linear: Linear, cut: Cut, weight: Float64, hessian: Float64) -> Float32:
-        whole = damped(hessian, linear.name)
-        kept = cut.kept
-        if kept is None:
-            seen = np.where(hessian.diagonal() == 0, 0.0, weight)  # dead inputs go first
-            felt = seen if cut.metric is None else cut.metric @ seen
-            gone = least_important(felt, whole, cut.units - cut.left)
-            kept = np.setdiff1d(np.arange(cut.units), gone)
-        columns = slices_of(len(whole), cut.units, kept)
-        left = refitted(weight, whole, columns) if self.refit else weight[:, columns]
-        self.ledger.keep_units(linear.name, kept)
+        if left is None or linear.initializer not in self.cuts:
+            self._keep(linear, target)
+            return target
+        self.ledger.keep_units(linear.name, left.units)
+        weight = target.astype(np.float64)
+        stays = weight[:, left.columns]
         if self.refit:
-            self._keep(linear, left)
+            stays = refitted(weight, left.hessian, left.columns)
+            self._keep(linear, stays)
         padded = np.zeros(weight.shape, np.float32)
-        padded[:, columns] = left
+        padded[:, left.columns] = stays
         return padded
+
+    def _left(
+        self, x: ir.Value, targets: Mapping[ir.Value, Float32], hessian: Float64
+    ) -> _Left | None:
+        """What stays of x, for all layers that read it; None if none of them is cut.
+
+        Layers that read one x lose the same units of it. These are chosen by the sum of what the
+        layers lose: as if one layer had the rows of all.
+        """
+        cuts = {one: self.cuts[one] for one in targets if one in self.cuts}
+        if not cuts:
+            return None
+        whole = damped(hessian, next(iter(cuts)).name or "")
+        cut = next(iter(cuts.values()))
+        kept = self._chosen.get(x, cut.kept)
+        if kept is None:
+            alive = hessian.diagonal() != 0  # dead inputs go first
+            felt = [_felt(targets[one] * alive, each) for one, each in cuts.items()]
+            gone = least_important(np.concatenate(felt), whole, cut.units - cut.left)
+            kept = np.setdiff1d(np.arange(cut.units), gone)
+        self._chosen[x] = kept
+        return _Left(kept, slices_of(len(whole), cut.units, kept), whole)
 
     def _target(self, linear: Linear, stage: Stage, seen: Seen, hessian: Float64) -> Float32:
         """What the weight [N, K] should be if all columns stayed."""
@@ -162,3 +195,9 @@ class RefitStages:
         self.ledger.keep_weight(linear.name, weight)
         details = self.report.details
         details["refitted"] = details.get("refitted", 0) + 1
+
+
+def _felt(weight: Array, cut: Cut) -> Float64:
+    """``weight`` [N, K], so that the plain square of a change is what the layer loses by it."""
+    whole = weight.astype(np.float64)
+    return whole if cut.metric is None else cut.metric @ whole

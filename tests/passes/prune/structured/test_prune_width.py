@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
+import onnx_ir as ir
 import pytest
 
 from optc.errors import InputError
@@ -16,7 +17,7 @@ from optc.pipeline.pipeline import Pipeline
 from optc.reference.calibration import calibration_of
 from tests.passes.prune.structured.on_letters import hidden, lost, pruning
 from tests.support import models
-from tests.support.dense_models import FF, D, dense_model
+from tests.support.dense_models import FF, D, dense_builder, dense_model
 from tests.support.families import FAMILIES
 from tests.support.ir_text import f32, model_of
 from tests.support.letters import letters_folder
@@ -185,3 +186,33 @@ def test_a_target_that_neurons_cannot_meet_is_refused(folder: Path) -> None:
 def test_options_that_mean_nothing_are_refused(options: dict[str, object], message: str) -> None:
     with pytest.raises(InputError, match=message):
         PruneWidth.from_options(options)
+
+
+def two_readers() -> ir.Model:
+    """A layer whose neurons a second layer reads as well; both results join the residual."""
+    built = dense_builder(1)
+    model = built.model
+    (down,) = (one for one in find_linears(model) if one.name == "l0.down")
+    side = ir.node("MatMul", [down.x, built.weight("l0.side", D, FF)])
+    total = ir.node("Add", [down.output, side.outputs[0]])
+    down.output.replace_all_uses_with(total.outputs[0])
+    total.replace_input_with(0, down.output)
+    for value in (side.outputs[0], total.outputs[0]):
+        value.type, value.shape = ir.TensorType(ir.DataType.FLOAT), ir.Shape(["B", "S", D])
+    model.graph.insert_after(down.matmul, [side, total])
+    return model
+
+
+@pytest.mark.parametrize("refit", [True, False])
+def test_two_layers_that_read_the_same_neurons_lose_the_same(folder: Path, refit: bool) -> None:
+    model = two_readers()
+    Pipeline((pruning(folder, "prune-width", multiple=4, refit=refit),)).run(model)
+    now, then = ({o.name: o.weight for o in find_linears(one)} for one in (model, two_readers()))
+    rows = then["l0.up"].read_rows(0, FF)
+    left = now["l0.up"].read_rows(0, 60)
+    kept = [int(np.flatnonzero((rows == one).all(axis=1))[0]) for one in left]
+    for name in ("l0.down", "l0.side"):
+        plain = then[name].read_rows(0, D)[:, kept]
+        change = np.abs(now[name].read_rows(0, D) - plain).max()
+        assert (change > 0) == refit
+    assert lost(model, two_readers()) < (0.1 if refit else 0.3)
