@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import os
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
@@ -43,8 +44,9 @@ def with_common_options(command: click.Command, name: str) -> click.Command:
     return made
 
 
-def warn_of_variables(command: click.Command, name: str) -> None:
-    """Warn of each variable that is named as one of the command's options and is none."""
+def warn_of_variables(command: click.Command, name: str, commands: Collection[str]) -> None:
+    """Warn of each variable that seems to be meant for one of the command's options and is none:
+    the option is misspelled, or the command. ``commands`` are the names of all commands."""
     begin = f"{PREFIX}_{name}_".upper()
     options = [p for p in command.params if isinstance(p, click.Option)]
     known = [variable(name, option).removeprefix(begin) for option in options]
@@ -54,6 +56,24 @@ def warn_of_variables(command: click.Command, name: str) -> None:
             usage = f"'optc {name} --help' lists the options"
             hint = f"did you mean {begin}{like}?" if like else usage
             print_warnings([f"{one} is no option of optc {name} and has no effect ({hint})"])
+        elif option := _of_misspelled(one, name, known, commands):
+            hint = f"did you mean {begin}{option}?"
+            print_warnings([f"{one} names no command and has no effect ({hint})"])
+
+
+def _of_misspelled(
+    name: str, command: str, options: Collection[str], commands: Collection[str]
+) -> str | None:
+    """The option that a variable names behind what nearly is the command's name, if it does."""
+    prefix, _, rest = name.partition("_")
+    ends = [one for one in options if rest.endswith(f"_{one}")]
+    if prefix != PREFIX or not ends:
+        return None
+    option = max(ends, key=len)
+    given = rest.removesuffix(f"_{option}")
+    word = command.upper().replace("-", "_")
+    is_command = given.lower().replace("_", "-") in commands
+    return option if not is_command and nearest(given, [word]) else None
 
 
 def given_by(error: click.UsageError) -> str:

@@ -84,7 +84,7 @@ class LazyGroup(click.Group):
             )
         found, command, rest = super().resolve_command(ctx, args)
         if command is not None and not ctx.resilient_parsing:  # completion prints nothing else
-            warn_of_variables(command, name)
+            warn_of_variables(command, name, COMMANDS)
         return found, command, rest
 
 

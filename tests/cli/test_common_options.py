@@ -173,6 +173,19 @@ def test_a_variable_that_is_no_option_is_warned_of(
     assert "('optc backends --help' lists the options)" in optc("backends").err
 
 
+def test_a_variable_of_a_misspelled_command_is_warned_of(
+    optc: Optc, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("OPTC_BACKENDS_JSON", "OPTC_BENCH_JSON", "OPTC_COMPUTER_JSON", "BACKEND_JSON"):
+        monkeypatch.setenv(name, "0")  # right, of another command, of nothing like it, of others
+    assert optc("backends", "-q").err == ""
+    monkeypatch.setenv("OPTC_BACKEND_LOG_FILE", "x")
+    assert optc("backends", "-q").err == (
+        "warning: OPTC_BACKEND_LOG_FILE names no command and has no effect "
+        "(did you mean OPTC_BACKENDS_LOG_FILE?)\n"
+    )
+
+
 def test_quiet_and_verbose_exclude_each_other(
     optc: Optc, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
