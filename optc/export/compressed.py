@@ -2,7 +2,8 @@
 
 Weights of linear layers keep their integers and scales. Integer scales of groups have no place
 there: such weights become the int8 per channel that engines compute with them. Embeddings, which
-readers take in floats only, are dequantized. For packing see
+readers take in floats only, and routers are dequantized. Experts lie apart, under the names of
+published checkpoints. For packing see
 `optc.importer.quantized.compressed`, which reads it.
 """
 
@@ -21,6 +22,7 @@ import onnx_ir as ir
 import torch
 
 from optc.artifact import Artifact
+from optc.export.experts import experts_apart, published
 from optc.export.parameters import Weight, shape_of
 from optc.export.safetensors_file import Array, Described, write_safetensors
 from optc.export.source_class import SourceClass
@@ -31,6 +33,8 @@ from optc.ir.weights import TILE_ELEMENTS, LazyWeight
 
 METHOD, FORMAT = "compressed-tensors", "pack-quantized"
 _WEIGHT = ".weight"
+#: In names of experts that lie apart.
+_EXPERT = ".experts."
 
 
 class _Grid(NamedTuple):
@@ -68,27 +72,33 @@ def write_compressed(
     Raises:
         OSError: A file cannot be written.
     """
-    linear = {
-        f"{name}{_WEIGHT}"
-        for name, module in model.model.named_modules()
-        if isinstance(module, torch.nn.Linear)
-    }
+    kind, ours = model.config.model_type, model.skeleton.shapes
+    linear = {published(name, kind) for name in _of_modules(model, torch.nn.Linear)}
+    tables = _of_modules(model, torch.nn.Embedding)
+    matrices = {published(n, kind) for n, shape in ours.items() if len(shape) == 2} - tables
     grids: dict[str, QuantizedRows] = {}
     floats: dict[str, Weight] = {}
-    for name, weight in weights.items():
-        if isinstance(weight, QuantizedRows) and name in linear:
+    for name, weight in experts_apart(weights, ours, kind):
+        if isinstance(weight, QuantizedRows) and (name in linear or _EXPERT in name):
             grids[name] = weight.as_int8()
         else:
             floats[name] = weight
+            if _EXPERT in name:
+                matrices.add(name)
     described = {name: _described(weight) for name, weight in floats.items()}
     for name, rows in grids.items():
         described |= {_part(name, end): one for end, one in _packed_parts(rows).items()}
     write_safetensors(folder / "model.safetensors", described, _contents(floats, grids))
-    _write_config(folder, model, grids, linear)
+    _write_config(folder, model, grids, matrices - grids.keys())
     write_tokenizer(folder, artifact)
     kinds = Counter(_Grid.of(rows).label for rows in grids.values())
     kinds.update(f"{one.dtype.lower()}" for name, one in described.items() if name in floats)
     return Written(dict(kinds), {})
+
+
+def _of_modules(model: SourceClass, kind: type[torch.nn.Module]) -> set[str]:
+    modules = model.model.named_modules()
+    return {f"{name}{_WEIGHT}" for name, module in modules if isinstance(module, kind)}
 
 
 def _part(name: str, end: str) -> str:
@@ -163,12 +173,12 @@ def _ranges(rows: int, columns: int) -> Iterator[tuple[int, int]]:
 
 
 def _write_config(
-    folder: Path, model: SourceClass, grids: Mapping[str, QuantizedRows], linear: set[str]
+    folder: Path, model: SourceClass, grids: Mapping[str, QuantizedRows], plain: set[str]
 ) -> None:
     by_grid: dict[_Grid, list[str]] = {}
     for name, rows in grids.items():
         by_grid.setdefault(_Grid.of(rows), []).append(name.removesuffix(_WEIGHT))
-    ignored = sorted(name.removesuffix(_WEIGHT) for name in linear - grids.keys())
+    ignored = sorted(name.removesuffix(_WEIGHT) for name in plain)
     groups = {
         f"group_{index}": {
             "targets": ["Linear"] if len(by_grid) == 1 else sorted(names),

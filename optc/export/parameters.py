@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import replace
 
@@ -16,6 +17,8 @@ from optc.ir.weights import LazyWeight
 
 #: A parameter by rows, on the grid that the engine has.
 Weight = QuantizedRows | LazyWeight
+#: Of experts: [E, N, K].
+_STACK_AXES = 3
 _HINT = "only weights that are still parameters of the model's class have an equivalent"
 
 
@@ -71,8 +74,12 @@ def _add(
     found: dict[str, Weight], weight: EngineWeight, names: list[str], skeleton: Skeleton
 ) -> None:
     shapes = [skeleton.shapes[name] for name in names]
-    bounds = np.cumsum([0, *(shape[0] for shape in shapes)]).tolist()
-    whole = weight.rows((bounds[-1], *shapes[0][1:]))
+    # rows of experts lie below each other
+    experts = shapes[0][0] if len(shapes[0]) == _STACK_AXES else 1
+    inner = shapes[0][-1:] if len(shapes[0]) > 1 else ()
+    bounds = np.cumsum([0, *(math.prod(shape[: len(shape) - len(inner)]) for shape in shapes)])
+    bounds = bounds.tolist()
+    whole = weight.rows((bounds[-1], *inner), experts)
     for name, start, stop in zip(names, bounds, bounds[1:], strict=False):
         known = skeleton.tied.get(name, name)
         part = whole if len(names) == 1 else rows_between(whole, start, stop)

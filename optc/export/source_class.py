@@ -19,9 +19,8 @@ from optc.importer.skeleton import Skeleton, read_skeleton
 
 #: Of what other tools quantized; the export states its own.
 _QUANTIZATION = "quantization_config"
-#: Of which the engines' weights have been compared with what other readers make of exports. Their
-#: names in transformers are those in GGUF.
-MODEL_TYPES = ("llama", "qwen2", "qwen3")
+#: Of which the engines' weights have been compared with what other readers make of exports.
+MODEL_TYPES = ("llama", "qwen2", "qwen3", "mixtral", "qwen3_moe")
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ import transformers
 from optc import registry
 from optc.artifact import Artifact
 from optc.importer import import_model
-from tests.export.engines import PASSES, VOCABULARY, GivingBackend, write_giving
+from tests.export.engines import PASSES, VOCABULARY, GivingBackend, weights_of, write_giving
 from tests.importer.decoders import build, config_of, save
 from tests.support.pipelines import pipeline_of
 
@@ -57,4 +57,4 @@ def _made(kind: str, folder: Path) -> Made:
     imported = import_model(save(model, folder / "source"))
     pipeline_of(PASSES + scheme).run(imported.model)
     artifact = write_giving(folder / "artifact", imported.config)
-    return Made(model, GivingBackend(imported.model), artifact)
+    return Made(model, GivingBackend(weights_of(imported.model)), artifact)

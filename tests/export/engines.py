@@ -9,12 +9,16 @@ from pathlib import Path
 from typing import Any
 
 import onnx_ir as ir
+import torch
+import transformers
 
 from optc.artifact import Artifact, EngineEntry
 from optc.artifact.files import EngineFiles
 from optc.engine_weights import EngineWeight
 from optc.ir.quantized_rows import QuantizedPart, QuantizedRows
 from optc.ir.weights import LazyWeight
+from optc.passes.quantize.affine import quantized_rows
+from optc.passes.quantize.scheme import Scheme
 from tests.artifact.toy import forge, list_files
 from tests.runtime.support.artifacts import ToyBackend, write_artifact
 
@@ -40,11 +44,11 @@ class GraphWeight:
 
 
 class GivingBackend(ToyBackend):
-    """The toy, with the weights of a graph."""
+    """The toy, with weights."""
 
-    def __init__(self, model: ir.Model) -> None:
+    def __init__(self, weights: Mapping[str, EngineWeight]) -> None:
         super().__init__()
-        self.weights = weights_of(model)
+        self.weights = dict(weights)
 
     def engine_weights(self, engine: EngineEntry, files: EngineFiles) -> Mapping[str, EngineWeight]:
         return self.weights
@@ -65,6 +69,24 @@ def weights_of(model: ir.Model) -> dict[str, EngineWeight]:
     return found
 
 
+def weights_of_class(
+    model: transformers.PreTrainedModel, scheme: Scheme
+) -> dict[str, EngineWeight]:
+    """The parameters of a class, matrices on the grid of ``scheme``, rows of experts below each
+    other. From now on they are the model's own."""
+    found: dict[str, EngineWeight] = {}
+    for name, parameter in model.named_parameters():
+        array = parameter.detach().numpy()
+        if array.ndim == 1:
+            found[name] = GraphWeight(_as_read(name, array))
+            continue
+        rows = quantized_rows(_as_read(name, array.reshape(-1, array.shape[-1])), scheme, name)
+        taken = rows.floats(0, rows.rows).reshape(array.shape)
+        found[f"{name}.quantized"] = GraphWeight(rows)
+        parameter.data = torch.from_numpy(taken)
+    return found
+
+
 def _as_read(name: str, array: Any) -> LazyWeight:
     return LazyWeight(lambda a, b: array[a:b], array.shape, ir.DataType.FLOAT, name)
 
@@ -76,6 +98,10 @@ def write_giving(folder: Path, config: Mapping[str, Any], **how: Any) -> Artifac
     if file.is_file():
         stated = json.loads(file.read_text())
         stated["pre_tokenizer"]["use_regex"] = True
+        # readers of GGUF take a tokenizer without merges for one of another kind
+        vocabulary = stated["model"]["vocab"]
+        vocabulary["ab"] = vocabulary.pop(max(vocabulary, key=vocabulary.__getitem__))
+        stated["model"]["merges"] = [["a", "b"]]
         file.write_text(json.dumps(stated))
     list_files(folder)
     forge(folder, lambda value: value["source"].update(config=dict(config)))

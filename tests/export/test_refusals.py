@@ -113,7 +113,7 @@ def test_configs(
 
 def test_settings_that_gguf_has_not(qwen: Made, tmp_path: Path) -> None:
     source = qwen.artifact.manifest.source
-    rope = {"rope_type": "yarn", "factor": 2.0, "rope_theta": 1e4}
+    rope = {"rope_type": "dynamic", "factor": 2.0, "rope_theta": 1e4}
     source = replace(source, config={**source.config, "rope_parameters": rope})
     artifact = replace(qwen.artifact, manifest=replace(qwen.artifact.manifest, source=source))
     message = "the GGUF files that optc writes cannot say rope = .*--format compressed-tensors"

@@ -8,19 +8,20 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import onnx_ir as ir
 
 from optc.artifact import Artifact
-from optc.errors import UnsupportedError
 from optc.export.gguf.blocks import Loss, pieces, type_of
-from optc.export.gguf.settings import add_settings
+from optc.export.gguf.names import Placed, place
+from optc.export.gguf.rotary import frequency_factors
+from optc.export.gguf.settings import add_settings, architecture_of
 from optc.export.gguf.tokenizer import add_tokenizer
-from optc.export.parameters import Weight, shape_of
+from optc.export.parameters import Weight
 from optc.export.source_class import SourceClass
 from optc.export.written import Written
 from optc.importer.gguf.file import check_package
-from optc.importer.gguf.parameters import names_by_file, row_change
-from optc.ir.quantized_rows import QuantizedRows
-from optc.ir.weights import permute_rows
+from optc.importer.gguf.parameters import FACTORS
+from optc.ir.weights import LazyWeight
 
 
 def write_gguf(
@@ -43,18 +44,20 @@ def write_gguf(
     check_package()
     from gguf import GGMLQuantizationType, GGUFWriter
 
-    architecture = model.config.model_type
-    named = _by_names_of_files(model, architecture, weights)
+    architecture = architecture_of(model.config)
+    named = place(model, architecture, weights)
+    if (factors := frequency_factors(model.config)) is not None:
+        lazy = LazyWeight(lambda a, b: factors[a:b], factors.shape, ir.DataType.FLOAT, FACTORS)
+        named[FACTORS] = Placed(lazy, factors.shape)
     writer = GGUFWriter(output, architecture)
     writer.add_type("model")
     writer.add_name(artifact.manifest.name)
     writer.add_quantization_version(2)
     add_settings(writer, architecture, model.config)
     add_tokenizer(writer, artifact, model.config.vocab_size)
-    kinds = {name: type_of(weight) for name, weight in named.items()}
-    for name, weight in named.items():
-        kind = GGMLQuantizationType[kinds[name]]
-        _describe(writer, name, shape_of(weight), kind)
+    kinds = {name: type_of(one.weight) for name, one in named.items()}
+    for name, one in named.items():
+        _describe(writer, name, one.shape, GGMLQuantizationType[kinds[name]])
     try:
         writer.write_header_to_file()
         writer.write_kv_data_to_file()
@@ -77,41 +80,15 @@ def _describe(writer: Any, name: str, shape: tuple[int, ...], kind: Any) -> None
         writer.tensors[-1][name].shape = list(shape)
 
 
-def _write_data(writer: Any, named: Mapping[str, Weight], kinds: Mapping[str, str]) -> Written:
+def _write_data(writer: Any, named: Mapping[str, Placed], kinds: Mapping[str, str]) -> Written:
     stream = writer.fout[0]
     writer.write_padding(stream, stream.tell())
     losses: defaultdict[str, Loss] = defaultdict(Loss)
-    for name, weight in named.items():
+    for name, one in named.items():
         size = 0
-        for piece in pieces(weight, kinds[name], name, losses[kinds[name]]):
+        for piece in pieces(one.weight, kinds[name], name, losses[kinds[name]]):
             stream.write(piece.data)
             size += piece.nbytes
         writer.write_padding(stream, size)
     lost = {kind: loss.relative for kind, loss in losses.items() if loss.squared}
     return Written(dict(Counter(kinds.values())), lost)
-
-
-def _by_names_of_files(
-    model: SourceClass, architecture: str, weights: Mapping[str, Weight]
-) -> dict[str, Weight]:
-    """The weights by their names in files, with the rows in the order of files."""
-    processor, names = names_by_file(model.model, architecture)
-    theirs = {parameter: name for name, parameter in names.items()}
-    found = dict[str, Weight]()
-    for parameter, weight in weights.items():
-        name = theirs.get(parameter)
-        if name is None:
-            raise UnsupportedError("GGUF has no name for this tensor", where=parameter)
-        change = row_change(processor, name, shape_of(weight), parameter)
-        if change.turned or change.added:
-            raise UnsupportedError("GGUF stores this tensor in another form", where=parameter)
-        if change.order is not None:
-            weight = _reordered(weight, np.argsort(change.order))
-        found[name] = weight
-    return found
-
-
-def _reordered(weight: Weight, order: np.ndarray[Any, np.dtype[np.int64]]) -> Weight:
-    if isinstance(weight, QuantizedRows):
-        return weight.taken(order)
-    return permute_rows(weight, order)

@@ -10,6 +10,7 @@ from transformers import AutoConfig, PretrainedConfig
 from transformers.modeling_gguf_pytorch_utils import GGUF_TO_TRANSFORMERS_MAPPING
 
 from optc.errors import UnsupportedError
+from optc.export.gguf.rotary import add_scaling, rope_of, stated_settings
 from optc.importer.gguf.config import read_gguf_config
 from optc.importer.gguf.file import metadata_of, open_gguf
 
@@ -26,8 +27,11 @@ _SAID_ELSEWHERE = frozenset(
         "eos_token_id",
         "initializer_range",
         "max_window_layers",
+        "output_router_logits",
         "pad_token_id",
         "pretraining_tp",
+        "router_aux_loss_coef",
+        "router_jitter_noise",
         "tie_word_embeddings",
         "torch_dtype",
         "transformers_version",
@@ -36,6 +40,14 @@ _SAID_ELSEWHERE = frozenset(
     }
 )
 _ROPE = "rope_parameters"
+#: Architectures in the words of files, of types of models that have another name there.
+_ARCHITECTURES = {"mixtral": "llama", "qwen3_moe": "qwen3moe"}
+
+
+def architecture_of(config: PretrainedConfig) -> str:
+    """The architecture in the words of a file."""
+    kind = str(config.model_type)
+    return _ARCHITECTURES.get(kind, kind)
 
 
 def add_settings(writer: GGUFWriter, architecture: str, config: PretrainedConfig) -> None:
@@ -48,25 +60,33 @@ def add_settings(writer: GGUFWriter, architecture: str, config: PretrainedConfig
     _check(architecture, config)
 
 
-def _rope_of(config: PretrainedConfig) -> dict[str, Any]:
-    """How positions are rotated."""
-    return dict(getattr(config, _ROPE, None) or {})
-
-
 def _add(writer: GGUFWriter, architecture: str, config: PretrainedConfig) -> None:
-    table = GGUF_TO_TRANSFORMERS_MAPPING["config"][config.model_type]
-    values = {**config.to_dict(), **_rope_of(config)}
+    tables = GGUF_TO_TRANSFORMERS_MAPPING["config"]
+    table = tables.get(config.model_type) or tables[architecture]
+    values = {**config.to_dict(), **rope_of(config)}
     for key, name in table.items():
-        value = values.get(name) if name else None
+        value = values.get(name, getattr(config, name, None)) if name else None
         if isinstance(value, float):
             writer.add_float32(f"{architecture}.{key}", value)
         elif isinstance(value, int):
             writer.add_uint32(f"{architecture}.{key}", value)
     width = values.get("head_dim") or values["hidden_size"] // values["num_attention_heads"]
-    for add in (writer.add_key_length, writer.add_value_length):
-        add(width)
+    writer.add_value_length(width)
+    if "attention.key_length" not in table:
+        writer.add_key_length(width)
     if "rope.dimension_count" not in table or table["rope.dimension_count"] is None:
         writer.add_rope_dimension_count(width)
+    add_scaling(writer, rope_of(config))
+    _add_experts(writer, config)
+
+
+def _add_experts(writer: GGUFWriter, config: PretrainedConfig) -> None:
+    """What transformers' tables have not, and optc's importer reads."""
+    if config.model_type == "mixtral":
+        writer.add_expert_count(config.num_local_experts)
+        writer.add_expert_used_count(config.num_experts_per_tok)
+    elif config.model_type == "qwen3_moe":
+        writer.add_expert_feed_forward_length(config.moe_intermediate_size)
 
 
 def _check(architecture: str, config: PretrainedConfig) -> None:
@@ -96,9 +116,8 @@ def _check(architecture: str, config: PretrainedConfig) -> None:
 
 def _compared(config: PretrainedConfig) -> dict[str, Any]:
     found = {key: value for key, value in config.to_dict().items() if key not in _SAID_ELSEWHERE}
-    rope = _rope_of(config)
     found.pop(_ROPE, None)
-    found["rope"] = {key: _short(value) for key, value in rope.items()}
+    found["rope"] = {key: _short(value) for key, value in stated_settings(config).items()}
     width = found.get("head_dim") or found["hidden_size"] // found["num_attention_heads"]
     return {key: _short(value) for key, value in found.items()} | {"head_dim": width}
 

@@ -16,6 +16,11 @@ from optc.errors import InputError, UnsupportedError
 from optc.importer.gguf.file import open_gguf
 
 ARCHITECTURE = "general.architecture"
+#: What the importer reads beside transformers' tables, by architecture.
+_READ_HERE = {
+    "llama": ("expert_count", "expert_used_count"),
+    "qwen3moe": ("expert_feed_forward_length",),
+}
 _ENDS = ("eos_token_id", "eot_token_id", "eom_token_id")
 #: What says nothing that the shapes of the tensors, or the file's other keys, do not say.
 _KNOWN = frozenset(
@@ -60,6 +65,7 @@ def read_gguf_config(file: Path, metadata: Mapping[str, Any]) -> dict[str, Any]:
             f"the metadata is not complete: {type(error).__name__}: {error}", where=where
         ) from error
     config.pop("_model_name_or_path", None)
+    config |= _experts(config.get("model_type"), metadata, where)
     kind = config.get("model_type")
     names = MODEL_FOR_CAUSAL_LM_MAPPING_NAMES.get(str(kind))
     if names is None:
@@ -88,7 +94,7 @@ def unread_keys(metadata: Mapping[str, Any]) -> list[str]:
     known = set().union(*(tables.get(name, {}) for name in (architecture, _spelled(architecture))))
     prefix = f"{architecture}."
     names = (key.removeprefix(prefix) for key in metadata if key.startswith(prefix))
-    return sorted(set(names) - known - _KNOWN)
+    return sorted(set(names) - known - _KNOWN - set(_READ_HERE.get(architecture, ())))
 
 
 def _spelled(architecture: str) -> str:
@@ -96,6 +102,26 @@ def _spelled(architecture: str) -> str:
     tables = GGUF_TO_TRANSFORMERS_MAPPING["config"]
     plain = architecture.replace("-", "").replace("_", "")
     return next((name for name in tables if name.replace("_", "") == plain), architecture)
+
+
+def _experts(kind: Any, metadata: Mapping[str, Any], where: str) -> dict[str, Any]:
+    """What transformers' tables do not say of experts: a llama with experts is a mixtral, and
+    experts of qwen3 have a width of their own."""
+    prefix = metadata.get(ARCHITECTURE)
+    count = metadata.get(f"{prefix}.expert_count")
+    width = metadata.get(f"{prefix}.expert_feed_forward_length")
+    if kind == "llama" and count:
+        used = metadata.get(f"{prefix}.expert_used_count")
+        if not used:
+            raise InputError(f"{count} experts, and none of them is used", where=where)
+        return {
+            "model_type": "mixtral",
+            "num_local_experts": int(count),
+            "num_experts_per_tok": int(used),
+        }
+    if kind == "qwen3_moe" and width:
+        return {"moe_intermediate_size": int(width)}
+    return {}
 
 
 def _rope_scaling(metadata: Mapping[str, Any], where: str) -> dict[str, Any]:

@@ -22,7 +22,7 @@ from optc.importer.gguf.file import SUFFIX, check_package, files_of, metadata_of
 
 _TOKENS = "tokenizer.ggml.tokens"
 #: Raised if what the folder holds for one file changes.
-_LAYOUT = 1
+_LAYOUT = 2
 
 
 def is_gguf(path: Path) -> bool:

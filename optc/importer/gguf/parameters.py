@@ -8,6 +8,7 @@ which is refused.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -29,6 +30,7 @@ from optc.importer.conversion.views import Joined, Renamed, Stacked
 
 #: What rotary frequencies are divided by, where a file has it.
 FACTORS = "rope_freqs.weight"
+_GATE_UP = re.compile(r"layers\.(\d+)\.mlp\.experts\.gate_up_proj$")
 #: What processors raise at arrays of another shape than they expect.
 _REFUSALS = (ValueError, IndexError, KeyError, TypeError, AttributeError)
 
@@ -146,10 +148,24 @@ def names_by_file(
     """
     config = model.config.get_text_config().to_dict()
     processor = TENSOR_PROCESSORS.get(architecture, TensorProcessor)(config=config)
+    # mixtral is a llama there
+    shared = "llama" if model.config.model_type == "mixtral" else None
     try:
-        return processor, get_gguf_hf_weights_map(model, processor)
+        names = get_gguf_hf_weights_map(model, processor, model_type=shared)
+        return processor, names | (_gates_and_ups(model) if shared else {})
     except NotImplementedError as error:
         raise UnsupportedError(str(error), where=architecture) from error
+
+
+def _gates_and_ups(model: PreTrainedModel) -> dict[str, str]:
+    """The parameters that hold gate and up of all experts, under both their names in a file."""
+    found = ((name, _GATE_UP.search(name)) for name, _ in model.named_parameters())
+    return {
+        f"blk.{match[1]}.ffn_{part}_exps": name
+        for name, match in found
+        if match
+        for part in ("gate", "up")
+    }
 
 
 def rotary_factors(tensors: Mapping[str, Tensor]) -> npt.NDArray[Any] | None:

@@ -133,6 +133,18 @@ def test_rotary_scaling_becomes_that_of_transformers(
         scaling()
 
 
+def test_a_llama_with_experts_is_a_mixtral(source: Path, tmp_path: Path) -> None:
+    file = written(source, tmp_path / "m.gguf")
+    counts = {"general.architecture": "llama", "llama.expert_count": 8}
+    with pytest.raises(InputError, match=r"m\.gguf: 8 experts, and none of them is used"):
+        read_gguf_config(file, counts)
+    counts["llama.expert_used_count"] = 2
+    config = read_gguf_config(file, counts)
+    assert config["architectures"] == ["MixtralForCausalLM"]
+    assert (config["num_local_experts"], config["num_experts_per_tok"]) == (8, 2)
+    assert unread_keys(counts) == []
+
+
 def test_settings_that_nobody_reads_are_named() -> None:
     metadata = {
         "general.architecture": "qwen3moe",
