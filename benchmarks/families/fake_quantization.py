@@ -26,19 +26,34 @@ from torch.nn import Parameter
 from torch.overrides import TorchFunctionMode
 from transformers import PreTrainedModel
 
+#: Rounds a tensor; what lies along the axis shares scales.
+Rounding = Callable[[Tensor, int], Tensor]
+
 _LARGEST = 127
 _PRODUCTS = frozenset({"matmul", "__matmul__", "bmm", "mm"})
 _LINEAR_GRADIENTS = ("MmBackward", "AddmmBackward", "LinearBackward")
 
 
-def logits(model: PreTrainedModel, ids: npt.NDArray[np.int64]) -> npt.NDArray[np.float32]:
-    """Logits [B, S, V] of tokens [B, S], all products in int8."""
+def logits(
+    model: PreTrainedModel, ids: npt.NDArray[np.int64], weights: Rounding | None = None
+) -> npt.NDArray[np.float32]:
+    """Logits [B, S, V] of tokens [B, S], all products in int8; ``weights`` rounds those, along an
+    axis, if they are not int8."""
     model.set_experts_implementation("eager")
     tokens = torch.from_numpy(ids)
     float_weights = router_weights(model, tokens)
-    with torch.no_grad(), Int8Products(model, float_weights):
+    with torch.no_grad(), Int8Products(model, float_weights, weights):
         found = model(input_ids=tokens, use_cache=False).logits
     return found.float().numpy()
+
+
+def in_groups(x: Tensor, axis: int, bits: int = 4, size: int = 32) -> Tensor:
+    """``x`` in a few bits and back; groups along ``axis`` share a scale and an offset."""
+    groups = x.movedim(axis, -1).unflatten(-1, (-1, size))
+    least, greatest = groups.amin(-1, keepdim=True), groups.amax(-1, keepdim=True)
+    scale = ((greatest - least) / ((1 << bits) - 1)).clamp_min(1e-12)
+    found = ((groups - least) / scale).round() * scale + least
+    return found.flatten(-2).movedim(-1, axis)
 
 
 def rounded(x: Tensor, axis: int) -> Tensor:
@@ -54,10 +69,17 @@ class Int8Products(TorchFunctionMode):
     Args:
         model: Its parameters and buffers are weights; other operands are activations.
         float_weights: Weights whose layers stay float.
+        weights: Rounds the others along an axis; `rounded` if None. Embeddings always have int8.
     """
 
-    def __init__(self, model: torch.nn.Module, float_weights: Sequence[Tensor] = ()) -> None:
+    def __init__(
+        self,
+        model: torch.nn.Module,
+        float_weights: Sequence[Tensor] = (),
+        weights: Rounding | None = None,
+    ) -> None:
         super().__init__()
+        self._round = weights or rounded
         self._weights = {_memory(p) for p in (*model.parameters(), *model.buffers())}
         self._float = {_memory(weight) for weight in float_weights}
 
@@ -72,7 +94,7 @@ class Int8Products(TorchFunctionMode):
         kwargs = dict(kwargs or {})
         name = getattr(func, "__name__", "")
         if name == "linear" and not self._stays(args[1]):
-            args = (rounded(args[0], -1), rounded(args[1], -1), *args[2:])
+            args = (rounded(args[0], -1), self._round(args[1], -1), *args[2:])
         elif name == "embedding":
             args = (args[0], rounded(args[1], -1), *args[2:])
         elif name in _PRODUCTS:
@@ -90,9 +112,9 @@ class Int8Products(TorchFunctionMode):
         if not (a.is_floating_point() and b.is_floating_point()) or a.shape[-1] == 1:
             return a, b  # an outer product: angles of positions
         if b.ndim == 2 or _memory(b) in self._weights:
-            return (a, b) if self._stays(b) else (rounded(a, -1), rounded(b, -2))
+            return (a, b) if self._stays(b) else (rounded(a, -1), self._round(b, -2))
         if _memory(a) in self._weights:
-            return (rounded(a, -1), rounded(b, -2))
+            return (self._round(a, -1), rounded(b, -2))
         if bool((a >= 0).all()):  # softmax weights; b are values by rows
             return a, rounded(b, -1)
         return rounded(a, -1), rounded(b, -2)

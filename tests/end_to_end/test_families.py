@@ -5,12 +5,17 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
 import optc
+from benchmarks.families import fake_quantization
+from benchmarks.families.fake_quantization import in_groups
+from benchmarks.families.int8_loss import ALLOWED, engine_logits, mean_kl
+from benchmarks.families.models import logits
 from optc.driver.plan import plan
-from tests.importer.decoders import build, config_of, save, tokens
+from tests.importer.decoders import VOCABULARY, build, config_of, save, tokens
 
 #: Heads of 16: the kernels take multiples of 8.
 SIZES = {"hidden_size": 64, "intermediate_size": 96}
@@ -75,6 +80,30 @@ def test_int8_is_measured_against_the_reference(kind: str, tmp_path: Path) -> No
     assert values["kl_mean"] > 1e-6, "the weights are quantized"
     (quantized,) = [one for one in report["passes"] if one["name"] == "quantize-weights"]
     assert quantized["count"] > 5
+
+
+@pytest.fixture(scope="module")
+def clamped(tmp_path_factory: pytest.TempPathFactory) -> tuple[torch.nn.Module, Path]:
+    """Experts with clamped gates and biases, and where they are saved."""
+    model = build(config_of("GptOss", **SIZES, **MORE["GptOss"][0]))
+    return model, save(model, tmp_path_factory.mktemp("clamped") / "model")
+
+
+@pytest.mark.parametrize(("recipe", "weights"), [("int8-fused", None), ("int4-fast", in_groups)])
+def test_clamped_experts_lose_what_a_fake_quantization_loses(
+    recipe: str, weights: Any, clamped: tuple[Any, Path], tmp_path: Path
+) -> None:
+    model, source = clamped
+    # the fake quantization has the head in the bits of all other layers
+    options = ["quantize-weights.head_bits=4"] if weights is not None else []
+    artifact = optc.compile(source, recipe, tmp_path / "artifact", set=options, no_gates=True)
+    ids = np.random.default_rng(1).integers(4, VOCABULARY, (6, 64))
+    expected = logits(model, ids)
+    lost = mean_kl(expected, engine_logits(artifact.path, ids))
+    fake = mean_kl(expected, fake_quantization.logits(model, ids, weights))
+    assert 0.5 * fake < lost < ALLOWED * fake, (lost, fake)
+    free = build(config_of("GptOss", **SIZES, **{**MORE["GptOss"][0], "swiglu_limit": 1e3}))
+    assert mean_kl(expected, logits(free, ids)) > 2 * lost, "the limit matters"
 
 
 #: Each recipe, and each backend with it, takes one of the families, each family twice.

@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from benchmarks.families.fake_quantization import Int8Products, rounded, router_weights
+from benchmarks.families.fake_quantization import Int8Products, in_groups, rounded, router_weights
 from benchmarks.families.int8_loss import mean_kl
 
 SEED = torch.Generator().manual_seed(0)
@@ -41,6 +41,24 @@ def test_weights_by_output_and_activations_by_token() -> None:
     assert np.allclose(found.numpy(), expected, atol=1e-5)
     assert np.allclose(again.numpy(), expected, atol=1e-5)
     assert np.allclose(added.numpy(), expected[0], atol=1e-5)
+
+
+@pytest.mark.parametrize("axis", [-1, -2])
+def test_weights_of_4_bits_in_groups(axis: int) -> None:
+    weight = random(64, 64)
+    columns = np.moveaxis(weight.numpy().astype(np.float64), axis, 0)
+    expected = np.empty_like(columns)
+    for start in (0, 32):
+        part = columns[start : start + 32]
+        least, step = part.min(0), np.ptp(part, axis=0) / 15
+        expected[start : start + 32] = np.rint((part - least) / step) * step + least
+    found = in_groups(weight, axis).numpy()
+    assert np.allclose(found, np.moveaxis(expected, 0, axis), atol=1e-5)
+    layer, x = nn.Linear(64, 8, bias=False), random(3, 64)
+    with torch.no_grad(), Int8Products(layer, weights=in_groups):
+        product = layer(x)
+    by_hand = by_numpy(x, -1) @ in_groups(layer.weight.detach(), -1).numpy().T
+    assert np.allclose(product.numpy(), by_hand, atol=1e-4)
 
 
 def test_a_layer_that_stays_float() -> None:
