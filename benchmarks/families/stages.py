@@ -118,10 +118,14 @@ def planned(proof: Proof) -> None:
 
 
 def _refused(model: ir.Model, name: str, target: str) -> list[str]:
-    """Operators that a backend has no code for, with its reasons."""
+    """Nodes that a backend has no code for: each operator with the reason of its first."""
     backend = registry.backend(name)
-    found = {n.op_type: backend.supports(n, parse_target(target)) for n in model.graph}
-    return [f"{op}: {s.reason}" for op, s in found.items() if s.how == "unsupported"]
+    found: dict[str, str] = {}
+    for node in model.graph:
+        support = backend.supports(node, parse_target(target))
+        if support.how == "unsupported":
+            found.setdefault(node.op_type, support.reason)
+    return [f"{op}: {reason}" for op, reason in found.items()]
 
 
 def tokens_equal(proof: Proof) -> None:

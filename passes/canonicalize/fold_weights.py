@@ -41,7 +41,8 @@ class FoldWeights(Pass):
     2. ``Transpose`` of a 2-D weight -> the weight seen the other way round.
     3. ``Cast`` to float32, and ``Add Sub Mul Div`` of a weight and a constant scalar
        (``1 + weight`` of a norm) -> applied to the rows as they are read.
-    4. ``Gather`` of a weight's rows at indices + a constant -> of the rows from the constant on.
+    4. ``Gather`` of a weight's rows at indices + a constant -> of the rows from the constant on;
+       indices may be put in other axes between.
     5. A ``MatMul`` by a weight that is stored [K, N] -> its rows are read by output channel.
     """
 
@@ -127,8 +128,9 @@ def _fold_arithmetic(graph: ir.Graph, node: ir.Node, report: PassReport) -> None
 
 def _fold_offset(graph: ir.Graph, node: ir.Node, report: PassReport) -> None:
     """Legal case 4; learned positions begin behind rows that stand for something else."""
-    table, weight = operand(node, 0), weight_of(node.inputs[0])
-    add = producer(node.inputs[1], "Add")
+    table = operand(node, 0)
+    weight = _table(table)
+    reshapes, add = _behind_reshapes(operand(node, 1))
     axis = node.attributes.get_int("axis", 0)
     if weight is None or weight.transposed or add is None or axis != 0:
         return
@@ -138,10 +140,31 @@ def _fold_offset(graph: ir.Graph, node: ir.Node, report: PassReport) -> None:
             continue
         rows = rows_from(weight, int(offset))
         value = add_initializer(graph, rows, f"{table.name}.from_{int(offset)}")
+        for reshape in reversed(reshapes):
+            zeros = {"allowzero": reshape.attributes.get_int("allowzero", 0)}
+            given: list[ir.Value | None] = [indices, operand(reshape, 1)]
+            indices = emit(node, "Reshape", given, reshape.outputs[0], zeros)
         node.replace_input_with(0, value)
         node.replace_input_with(1, indices)
         report.add("offset")
         return
+
+
+def _table(value: ir.Value) -> LazyWeight | None:
+    """A table of rows: a weight, or a constant that the model's class computes."""
+    tensor = value.const_value
+    if tensor is None or rank(value) != 2:
+        return None
+    return tensor if isinstance(tensor, LazyWeight) else as_lazy(tensor)
+
+
+def _behind_reshapes(indices: ir.Value) -> tuple[list[ir.Node], ir.Node | None]:
+    """The reshapes that ``indices`` went through, the last first, and the ``Add`` before them."""
+    reshapes = []
+    while (reshape := producer(indices, "Reshape")) is not None:
+        reshapes.append(reshape)
+        indices = operand(reshape, 0)
+    return reshapes, producer(indices, "Add")
 
 
 def _turn_weight(node: ir.Node, report: PassReport) -> None:

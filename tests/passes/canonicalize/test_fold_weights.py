@@ -116,6 +116,34 @@ def test_rows_behind_an_offset(order: str) -> None:
     assert unchanged(model(), {"ids": np.array([[0, 5, 3]])}, FoldWeights()) == 0
 
 
+def test_a_table_that_the_class_computes_is_cut_too() -> None:
+    nodes = "late = Add (ids, two) y = Gather <axis: int = 0> (table, late)"
+    constants = {"two": np.array(2), "table": f32(8, 6)}
+    model = exported("(int64[B,S] ids) => (float[B,S,6] y)", nodes, {}, constants)
+    text, _ = after(model, FoldWeights())
+    assert text == "y = Gather <axis = 0> (table.from_2, ids)"
+    np.testing.assert_array_equal(weight(model, "table.from_2").read_rows(0, 6), f32(8, 6)[2:])
+
+
+def test_rows_behind_an_offset_whose_indices_are_put_in_one_axis() -> None:
+    nodes = """late = Add (ids, two) wide = Reshape (late, rows) flat = Reshape (wide, flat_shape)
+        y = Gather <axis: int = 0> (w, flat)"""
+    shapes = {"rows": np.array([3, -1]), "flat_shape": np.array([-1])}
+
+    def model() -> ir.Model:
+        signature = "(int64[B,S] ids) => (float[T,6] y)"
+        return exported(signature, nodes, {"w": f32(8, 6)}, {"two": np.array(2), **shapes})
+
+    text, report = after(model(), FoldWeights())
+    assert text == expected("""
+        t0 = Reshape <allowzero = 0> (ids, rows)
+        t1 = Reshape <allowzero = 0> (t0, flat_shape)
+        y = Gather <axis = 0> (w.from_2, t1)
+        """)
+    assert report.details == {"offset": 1}
+    assert unchanged(model(), {"ids": np.array([[0, 5, 3]])}, FoldWeights()) == 0
+
+
 def test_offsets_beyond_the_table_stay() -> None:
     nodes = "late = Add (ids, ten) y = Gather <axis: int = 0> (w, late)"
     constants = {"ten": np.array(10)}
