@@ -4,12 +4,13 @@ For some numbers of layers, the float32 model is cut there and asked for its lik
 every place of a few windows of text. Where it names the whole model's, a draft would be accepted
 under greedy decoding. A draft step costs its share of the weights, since decoding reads them once
 a step; the number that promises most tokens a second wins (Leviathan et al., 2023, section 3.3).
+Of experts a step reads those that its rows are expected to choose, if all are equally likely.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -18,8 +19,11 @@ import onnx_ir as ir
 
 from optc.driver.drafts.layer_skip import keep_first_layers
 from optc.executable.executable import Int32
+from optc.ir.experts import EXPERT_MATMULS
+from optc.ir.functions import DOMAIN, is_op, operand
 from optc.reference.blockwise import BlockwiseReference
-from optc.reference.partition import Block, Partition, partition
+from optc.reference.partition import Partition, partition
+from optc.runtime.metrics.step_workload import expected_experts
 
 #: Windows of text and their tokens: agreement within about two hundredths.
 WINDOWS, TOKENS = 6, 256
@@ -92,12 +96,13 @@ def choose_layers(model: ir.Model, tokens: Int32, threads: int) -> LayerChoice:
     """
     parts = partition(model)
     whole = likeliest(model, tokens, threads)
+    verifying = verify_costs(parts)
     candidates = []
     for layers in layers_to_try(len(parts.blocks)):
         cut = model.clone()
         keep_first_layers(cut, layers)
         agreement = float(np.mean(likeliest(cut, tokens, threads) == whole))
-        candidates.append(predict(layers, agreement, cost_of(parts, layers)))
+        candidates.append(predict(layers, agreement, cost_of(parts, layers), verifying))
     best = max(candidates, key=lambda one: one.speedup, default=None)
     pays = best is not None and best.speedup >= LEAST_SPEEDUP
     return LayerChoice(tuple(candidates), best.layers if best is not None and pays else None)
@@ -128,25 +133,49 @@ def likeliest(model: ir.Model, tokens: Int32, threads: int) -> Int32:
 
 
 def cost_of(parts: Partition, layers: int) -> float:
-    """Share of the weights that a step of the first layers and the head reads."""
-    blocks = [_weights(block) for block in parts.blocks]
-    head = _elements(parts.head.inputs)
-    return (sum(blocks[:layers]) + head) / (sum(blocks) + head)
+    """Share of the weights that a step of the first layers and the head reads, of one row."""
+    return _read(parts, layers, 1) / _read(parts, len(parts.blocks), 1)
 
 
-def predict(layers: int, agreement: float, cost: float) -> Candidate:
-    """The best number of drafts in a row, and what it promises."""
+def verify_costs(parts: Partition) -> list[float]:
+    """What a step costs that verifies 0 to `MOST_DRAFTS` drafts, as a share of one that verifies
+    none: the weights it reads and `ROW_COST` a draft."""
+    read = [_read(parts, len(parts.blocks), drafts + 1) for drafts in range(MOST_DRAFTS + 1)]
+    return [one / read[0] + drafts * ROW_COST for drafts, one in enumerate(read)]
+
+
+def predict(layers: int, agreement: float, cost: float, verifying: Sequence[float]) -> Candidate:
+    """The best number of drafts in a row, and what it promises.
+
+    Args:
+        layers: How many draft.
+        agreement: Share of places where they name the model's next token.
+        cost: `cost_of`.
+        verifying: `verify_costs`.
+    """
 
     def speedup(drafts: int) -> float:
         tokens = sum(agreement**accepted for accepted in range(drafts + 1))
-        return tokens / (1 + drafts * (cost + ROW_COST))
+        return tokens / (verifying[drafts] + drafts * cost)
 
     drafts = max(range(1, MOST_DRAFTS + 1), key=speedup)
     return Candidate(layers, agreement, cost, drafts, speedup(drafts))
 
 
-def _weights(block: Block) -> int:
-    return sum(_elements(node.inputs) for node in block.nodes)
+def _read(parts: Partition, layers: int, rows: int) -> float:
+    """Weights that the first layers and the head read for so many rows."""
+    nodes = [node for block in parts.blocks[:layers] for node in block.nodes]
+    return sum(_elements(node.inputs) * _share(node, rows) for node in [*nodes, parts.head])
+
+
+def _share(node: ir.Node, rows: int) -> float:
+    """Of the constants of a node, those that are read for so many rows."""
+    experts = operand(node, "experts") if is_op(node, *EXPERT_MATMULS, domain=DOMAIN) else None
+    chosen = None if experts is None or experts.shape is None else experts.shape[-1]
+    if not isinstance(chosen, int):
+        return 1.0
+    count = node.attributes.get_int("num_experts", 1)
+    return expected_experts(rows, chosen, count) / count
 
 
 def _elements(values: Iterable[ir.Value | None]) -> int:

@@ -141,7 +141,7 @@ class DraftMaker:
         running = [i for i, one in enumerate(self.targets) if not _misfit(one)]
         if not running:
             return None, f"no engine runs here: {_misfit(self.targets[0])}"
-        from optc.driver.drafts.predicted_gain import draft_cost, predict_gain
+        from optc.driver.drafts.predicted_gain import draft_cost, predict_gain, verify_costs
 
         target, draft = self.targets[running[0]], drafts[running[0]]
         texts = self._greedy_texts(target)
@@ -150,7 +150,8 @@ class DraftMaker:
             agreement = texts.named_by(engine)
         finally:
             engine.close()
-        return predict_gain(agreement, draft_cost(target, draft, [*self.targets, *drafts])), ""
+        cost = draft_cost(target, draft, [*self.targets, *drafts])
+        return predict_gain(agreement, cost, verify_costs(target)), ""
 
     def _greedy_texts(self, target: BuiltEngine) -> GreedyTexts:
         """What the target says, once for all candidates."""

@@ -4,7 +4,8 @@ The target continues prompts greedily, and the draft names the next token at eve
 texts. Up to a draft's first wrong token its text is the target's, so that this tells exactly how
 many tokens a pass of the target gives with any number of drafts. A draft step costs its share of
 the bytes that a step of the target reads, for decoding is bound by them (Leviathan et al., 2023,
-arXiv 2211.17192, section 3.3; drafts of fewer bits: QuantSpec, arXiv 2502.10424).
+arXiv 2211.17192, section 3.3; drafts of fewer bits: QuantSpec, arXiv 2502.10424). The rows that
+verify drafts choose experts of their own: a target with experts reads more for each of them.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from optc.driver.drafts.choose_layers import LEAST_SPEEDUP, MOST_DRAFTS, ROW_COS
 from optc.executable.executable import Executable, Int32
 from optc.gates.continuation import continued
 from optc.reference.teacher_forcing import SingleSequence, window_logits
+from optc.roofline.costs import step_work
 from optc.roofline.estimate import CONTEXT, decode_work
 from optc.roofline.measurable import MeasurableBackend
 
@@ -119,10 +121,16 @@ def tokens_per_pass(agreement: Agreement, drafts: int) -> float:
     return (agreement.size - len(agreement)) / passes
 
 
-def predict_gain(agreement: Agreement, cost: float) -> Prediction:
-    """The best number of drafts in a row, and what it promises; a verified row costs some too."""
+def predict_gain(agreement: Agreement, cost: float, verifying: Sequence[float]) -> Prediction:
+    """The best number of drafts in a row, and what it promises.
+
+    Args:
+        agreement: [P, N] places where the draft names the target's next token.
+        cost: `draft_cost`.
+        verifying: `verify_costs`.
+    """
     tokens = {count: tokens_per_pass(agreement, count) for count in range(1, MOST_DRAFTS + 1)}
-    gains = {count: each / (1 + count * (cost + ROW_COST)) for count, each in tokens.items()}
+    gains = {count: each / (verifying[count] + count * cost) for count, each in tokens.items()}
     best = max(gains, key=lambda count: gains[count])
     share = float(agreement.mean())
     return Prediction(share, cost, best, tokens[best], gains[best], agreement.size)
@@ -147,6 +155,22 @@ def draft_cost(target: BuiltEngine, draft: BuiltEngine, engines: Sequence[BuiltE
         for built in (draft, target)
     ]
     return read[0] / read[1]
+
+
+def verify_costs(target: BuiltEngine) -> list[float]:
+    """What a step of the target costs that verifies 0 to `MOST_DRAFTS` drafts, as a share of one
+    that verifies none: the bytes it reads and `ROW_COST` a draft. Of experts it reads those that
+    its rows are expected to choose, if each is as likely as any other. A backend that states no
+    costs of its kernels is taken to read the same bytes for any number of rows.
+    """
+    rows = range(1, MOST_DRAFTS + 2)
+    backend, spec = target.request.backend, target.entry.spec
+    read = [1.0 for _ in rows]
+    if isinstance(backend, MeasurableBackend):
+        costs = backend.step_costs(target.entry.data)
+        context = min(CONTEXT, spec.max_context)
+        read = [costs.bytes_of(step_work(spec, [n], [context], n)) for n in rows]
+    return [one / read[0] + drafts * ROW_COST for drafts, one in enumerate(read)]
 
 
 def _weights(engine: BuiltEngine, engines: Sequence[BuiltEngine]) -> int:

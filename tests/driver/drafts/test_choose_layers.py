@@ -8,6 +8,7 @@ import onnxruntime as ort
 import pytest
 
 from optc.driver.drafts.choose_layers import (
+    ROW_COST,
     Candidate,
     LayerChoice,
     choose_layers,
@@ -15,9 +16,11 @@ from optc.driver.drafts.choose_layers import (
     layers_to_try,
     likeliest,
     predict,
+    verify_costs,
 )
 from optc.driver.drafts.layer_skip import keep_first_layers
 from optc.reference.partition import partition
+from tests.support.experts.models import Experts, expert_model
 from tests.support.models import Dense, dense_model
 
 SHAPE = Dense(windows=(0, 5, 0))
@@ -62,9 +65,31 @@ def test_a_draft_step_costs_its_share_of_the_weights() -> None:
     assert costs[0] > np.prod(head.shape.numpy()) / weights
 
 
+def test_of_experts_a_step_reads_those_that_its_rows_choose() -> None:
+    """2 of 6 by each row of the step; a dense model reads the same weights for any number."""
+    assert verify_costs(partition(dense_model(SHAPE))) == [1 + n * ROW_COST for n in range(9)]
+    model = expert_model(SHAPE, Experts(count=6, chosen=2))
+    parts = partition(model)
+    sizes = {
+        name: int(np.prod(value.shape.numpy()))
+        for name, value in model.graph.initializers.items()
+        if value.shape is not None
+    }
+    experts = sum(size for name, size in sizes.items() if name.endswith(("gate_up", "down")))
+    head = parts.head.inputs[1]
+    assert head is not None
+    nodes = [node for block in parts.blocks for node in block.nodes]
+    names = [v.name for node in nodes for v in node.inputs if v is not None and v.name in sizes]
+    rest = sum(sizes[name] for name in names) - experts + sizes[str(head.name)]
+    read = [rest + experts * (1 - (2 / 3) ** rows) for rows in range(1, 10)]
+    expected = [one / read[0] + n * ROW_COST for n, one in enumerate(read)]
+    assert verify_costs(parts) == pytest.approx(expected)
+    assert cost_of(parts, len(parts.blocks)) == 1
+
+
 @pytest.mark.parametrize(("agreement", "cost"), [(0.9, 0.1), (0.5, 0.3), (0.1, 0.2)])
 def test_the_prediction_is_the_best_of_all_lengths(agreement: float, cost: float) -> None:
-    found = predict(2, agreement, cost)
+    found = predict(2, agreement, cost, [1 + n * 0.03 for n in range(9)])
     by_hand = {
         drafts: (1 - agreement ** (drafts + 1)) / (1 - agreement) / (1 + drafts * (cost + 0.03))
         for drafts in range(1, 9)

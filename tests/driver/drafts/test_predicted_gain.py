@@ -11,7 +11,7 @@ import pytest
 from optc.backend import EngineBuild, SharedWeights
 from optc.driver.compiling.built_engine import BuiltEngine
 from optc.driver.compiling.engines import EngineTarget
-from optc.driver.drafts.choose_layers import ROW_COST
+from optc.driver.drafts.choose_layers import MOST_DRAFTS, ROW_COST
 from optc.driver.drafts.predicted_gain import (
     Agreement,
     GreedyTexts,
@@ -19,6 +19,7 @@ from optc.driver.drafts.predicted_gain import (
     draft_cost,
     predict_gain,
     tokens_per_pass,
+    verify_costs,
 )
 from optc.roofline.costs import KernelCost, StepCosts
 from optc.target import parse_target
@@ -75,8 +76,9 @@ def test_short_windows_and_few_give_what_there_is() -> None:
 @pytest.mark.parametrize("cost", [0.05, 0.4, 1.0])
 def test_the_prediction_is_the_best_of_all_numbers_of_drafts(cost: float) -> None:
     agreement = np.random.default_rng(1).random((9, 40)) < 0.8
-    found = predict_gain(agreement, cost)
-    gains = {n: tokens_per_pass(agreement, n) / (1 + n * (cost + ROW_COST)) for n in range(1, 9)}
+    verifying = [1 + n * (ROW_COST + 0.01 * n) for n in range(9)]
+    found = predict_gain(agreement, cost, verifying)
+    gains = {n: tokens_per_pass(agreement, n) / (verifying[n] + n * cost) for n in range(1, 9)}
     assert found.gain == max(gains.values()) == gains[found.drafts]
     assert found.tokens_per_pass == tokens_per_pass(agreement, found.drafts)
     assert (found.acceptance, found.cost, found.tokens) == (agreement.mean(), cost, 360)
@@ -90,13 +92,14 @@ def test_less_than_a_twentieth_does_not_pay(gain: float, pays: bool) -> None:
 
 
 class Costed(StubBackend):
-    """States as many bytes a row as an engine's data say."""
+    """States as many bytes a row as an engine's data say, and bytes of each expert."""
 
     def __init__(self) -> None:
         super().__init__("costed")
 
     def step_costs(self, data: dict[str, Any]) -> StepCosts:
-        return StepCosts("int8", {"k": KernelCost(1, "int8", {"1": data["bytes"], "T": 1.0}, {})})
+        terms = {"1": data["bytes"], "T": 1.0, **data.get("more", {})}
+        return StepCosts("int8", {"k": KernelCost(1, "int8", terms, {})})
 
     def open_meter(self, *arguments: Any) -> Any:
         raise NotImplementedError
@@ -127,3 +130,39 @@ def test_where_a_backend_states_no_costs_it_is_the_share_of_weights() -> None:
     first, draft = built(backend, "t", 400), built(backend, "d", 100)
     reads = replace(built(backend, "u", 0), weights=first.weights)
     assert draft_cost(reads, draft, [first, reads, draft]) == 0.25
+
+
+def distinct_experts(rows: int, chosen: int, count: int) -> float:
+    """How many of a layer's experts are read for rows that choose at random, on average."""
+    scores = np.random.default_rng(rows).random((4000, rows, count))
+    taken = np.zeros((4000, count), bool)
+    for row in range(rows):
+        np.put_along_axis(taken, scores[:, row].argsort(1)[:, :chosen], True, axis=1)
+    return float(taken.sum(1).mean())
+
+
+def test_more_rows_read_the_experts_that_a_simulation_reads() -> None:
+    target = built(Costed(), "t", 0, bytes=300.0, more={"T:2of8": 50.0, "T:1of4": 20.0})
+    read = [
+        300 + n + 50 * distinct_experts(n, 2, 8) + 20 * distinct_experts(n, 1, 4)
+        for n in range(1, MOST_DRAFTS + 2)
+    ]
+    expected = [each / read[0] + n * ROW_COST for n, each in enumerate(read)]
+    assert expected[8] > 1.7, "most experts are read"
+    assert verify_costs(target) == pytest.approx(expected, rel=0.01)
+
+
+def test_rows_of_a_dense_target_and_of_an_unknown_one_cost_the_same_bytes() -> None:
+    plain = [1 + n * ROW_COST for n in range(MOST_DRAFTS + 1)]
+    dense = built(Costed(), "t", 0, bytes=1e6)
+    assert verify_costs(dense) == pytest.approx(plain, abs=1e-5)
+    assert verify_costs(built(StubBackend(), "t", 400)) == pytest.approx(plain)
+
+
+def test_experts_that_rows_do_not_share_make_a_draft_pay_less() -> None:
+    agreement = np.random.default_rng(2).random((9, 40)) < 0.7
+    dense = built(Costed(), "t", 0, bytes=400.0)
+    mixed = built(Costed(), "t", 0, bytes=300.0, more={"T:2of8": 50.0})
+    gains = [predict_gain(agreement, 0.1, verify_costs(one)) for one in (dense, mixed)]
+    assert gains[1].gain < 0.85 * gains[0].gain
+    assert gains[1].drafts < gains[0].drafts
