@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +18,7 @@ from optc.driver.compiling.options import ResolvedOptions, build_limits, for_eng
 from optc.driver.predictions.artifact_size import artifact_bytes
 from optc.driver.predictions.compile_time import compile_seconds
 from optc.driver.predictions.engine_plan import EnginePlan, engine_plan
-from optc.driver.predictions.paces import assumed_paces, measured_paces
+from optc.driver.predictions.paces import Paces, assumed_paces, measured_paces
 from optc.driver.recipes.recipe_options import resolve_recipe, with_local_files
 from optc.forms.find import form_type
 from optc.forms.ragged import RaggedStep
@@ -61,7 +62,8 @@ class Plan:
         artifact_bytes: Of an artifact with the engine of the recipe's backend for the target
             ``native``, or of the first that is asked for; None where nothing is known of it.
         compile_seconds: By stage of a compile of it (`optc.driver.predictions.compile_time`), where
-            nothing else runs; empty where nothing is known.
+            nothing else runs and no kernel lies in the user's cache; empty where nothing is known.
+        compile_seconds_again: The same where all kernels do: of a repeated compile.
         paces_measured: Whether these follow from what was measured here.
         warnings: What the user should know.
     """
@@ -78,6 +80,7 @@ class Plan:
     engines: tuple[EnginePlan, ...]
     artifact_bytes: int | None = None
     compile_seconds: Mapping[str, float] = field(default_factory=dict)
+    compile_seconds_again: Mapping[str, float] = field(default_factory=dict)
     paces_measured: bool = False
     warnings: tuple[str, ...] = ()
 
@@ -143,13 +146,7 @@ def plan(
     )
     paces = assumed_paces() if ceilings is None else measured_paces()
     estimate = engines[main].estimate if engines else None
-    seconds = compile_seconds(
-        lowered.reference,
-        passes,
-        paces,
-        kernels=estimate.kernels if estimate is not None else 0,
-        calibrated=calibrates(whole),
-    )
+    first, again = _seconds(lowered, recipes[main], paces, estimate.kernels if estimate else 0)
     return Plan(
         imported.name,
         whole.name,
@@ -162,10 +159,27 @@ def plan(
         peak_bytes(lowered.reference, present, passes, gated=False),
         engines,
         None if estimate is None else artifact_bytes(estimate, imported.tokenizer_files),
-        seconds if estimate is not None and estimate.kernels else {},
+        first,
+        again,
         paces.measured,
         (*warnings, *imported.warnings, *lowered.warnings),
     )
+
+
+def _seconds(
+    lowered: Lowered, recipe: Recipe, paces: Paces, kernels: int
+) -> tuple[dict[str, float], dict[str, float]]:
+    """By stage, of a first compile and of a repeated one; nothing where no kernel is compiled."""
+    if not kernels:
+        return {}, {}
+    seconds = partial(
+        compile_seconds,
+        lowered.reference,
+        recipe.pipeline.passes,
+        paces,
+        calibrated=calibrates(recipe),
+    )
+    return seconds(kernels=kernels), seconds(kernels=0)
 
 
 def _import_and_lower(

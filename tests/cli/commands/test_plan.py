@@ -31,6 +31,8 @@ COSTS = StepCosts("int8", {"matmul": KernelCost(1, "int8", {"1": 1000.0}, {"T": 
 class Estimating(StubBackend):
     """Takes every node, and tells what steps cost."""
 
+    kernels = 0
+
     def takes(self, target: Target) -> str:
         return "" if target.kind == "cpu" else "CPU only"
 
@@ -38,7 +40,7 @@ class Estimating(StubBackend):
         if target.name == "x86-64-v3":
             raise UnavailableError("nothing is known of old processors")
         spec = toy_spec(max_context=options.max_context, vocab=VOCAB)
-        return EngineEstimate(spec, 4096, COSTS)
+        return EngineEstimate(spec, 4096, COSTS, kernels=self.kernels)
 
 
 class Picky(StubBackend):
@@ -164,6 +166,19 @@ def test_bytes_are_predicted(plan_tiny: Optc) -> None:
     assert native["estimate"]["prefill_ops_per_token"] == 20
     assert native["bound"] is None
     assert old["no_estimate"] == "nothing is known of old processors"
+
+
+def test_a_repeated_compile_finds_its_kernels(
+    plan_tiny: Optc, backends: dict[str, StubBackend], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert plan_tiny("--json").json["compile_seconds_again"] == {}, "no kernel is compiled"
+    monkeypatch.setattr(Estimating, "kernels", 10)
+    value = plan_tiny("--json", "--backends", "tvm").json
+    first, again = value["compile_seconds"], value["compile_seconds_again"]
+    assert first["build"] > again["build"] > 0
+    assert {**first, "build": 0} == {**again, "build": 0}
+    whole = sum(again.values())
+    assert f"{whole:.0f} s with its kernels in the cache" in plan_tiny("--backends", "tvm").out
 
 
 def test_a_measured_machine_bounds_the_speed(
