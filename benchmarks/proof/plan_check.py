@@ -1,12 +1,14 @@
 """Compare what ``optc plan`` predicts of a compile with what the compile then gives.
 
-    python -m benchmarks.proof.plan_check [MODEL] [--recipes NAME,…] [--no-gates] [--json FILE]
+    python -m benchmarks.proof.plan_check [MODEL] [--recipes NAME,…] [--no-gates] [--busy]
+        [--json FILE]
 
 Each recipe of TVM for CPUs is planned (with ``--measure``) and compiled, in processes of their own,
 with the example's calibration and held-out text unless another model is given. Stated are peak
 memory, bytes of the artifact, seconds by stage, and bytes that a decode step of one sequence reads:
-predicted, what it was, and the ratio. Seconds hold on a machine that does nothing else; how busy it
-was is in the load average.
+predicted, what it was, and the ratio. Each compile begins with an empty cache of kernels. Seconds
+hold on a machine that does nothing else: with --busy they are left out. How busy it was is in the
+load average. A file that --json names keeps its rows of other recipes.
 """
 
 from __future__ import annotations
@@ -37,23 +39,29 @@ RECIPES = (
 )
 
 
-def optc(*arguments: str) -> dict[str, Any]:
+def optc(*arguments: str, **environment: str) -> dict[str, Any]:
     """The JSON of a command; a gate that fails is no error here."""
     command = [sys.executable, "-m", "optc", *arguments, "--json"]
-    ran = subprocess.run(command, capture_output=True, text=True, check=False)
+    ran = subprocess.run(
+        command, capture_output=True, text=True, check=False, env=os.environ | environment
+    )
     if ran.returncode not in (0, 4):
         raise SystemExit(f"{' '.join(command)}\n{ran.stderr}")
     found: dict[str, Any] = json.loads(ran.stdout)
     return found
 
 
-def check(model: Path, recipe: str, texts: Sequence[str], *, gated: bool) -> dict[str, Any]:
-    """Predictions and facts of one recipe, and their ratios."""
-    planned = optc("plan", str(model), "--recipe", recipe, "--backends", "tvm", "--measure")
+def check(
+    model: Path, recipe: str, texts: Sequence[str], *, gated: bool, timed: bool
+) -> dict[str, Any]:
+    """Predictions and facts of one recipe, and their ratios; seconds only if ``timed``."""
+    measure = ["--measure"] if timed else []
+    planned = optc("plan", str(model), "--recipe", recipe, "--backends", "tvm", *measure)
     with tempfile.TemporaryDirectory() as folder:
         out = Path(folder) / "artifact"
         more = [*texts, "--keep-failed"] if gated else [*texts[:2], "--no-gates"]
-        optc("compile", str(model), "--recipe", recipe, "-o", str(out), *more)
+        cache = str(Path(folder) / "cache")
+        optc("compile", str(model), "--recipe", recipe, "-o", str(out), *more, OPTC_CACHE=cache)
         written = out if out.exists() else Path(f"{out}.failed")
         report = json.loads((written / "report.json").read_text())
         size = sum(file.stat().st_size for file in written.rglob("*") if file.is_file())
@@ -65,24 +73,27 @@ def check(model: Path, recipe: str, texts: Sequence[str], *, gated: bool) -> dic
     pairs = {
         "peak_bytes": (planned[peak], report["peak_anon_bytes"]),
         "artifact_bytes": (planned["artifact_bytes"], size),
-        "seconds": (sum(stages.values()), report["seconds"]),
         "decode_bytes": (
             estimate["decode_bytes"],
             costs.bytes_of(decode_work(entry.spec, estimate["context"])),
         ),
     }
-    return {
+    if timed:
+        pairs["seconds"] = sum(stages.values()), report["seconds"]
+    found = {
         "recipe": recipe,
         **{
             name: {"predicted": mine, "was": its, "ratio": round(mine / its, 3)}
             for name, (mine, its) in pairs.items()
         },
-        "stages": {
-            name: {"predicted": round(value, 1), "was": round(report["stages"].get(name, 0.0), 1)}
-            for name, value in stages.items()
-        },
         "load_average": round(os.getloadavg()[0], 1),
     }
+    if timed:
+        found["stages"] = {
+            name: {"predicted": round(value, 1), "was": round(report["stages"].get(name, 0.0), 1)}
+            for name, value in stages.items()
+        }
+    return found
 
 
 def main() -> None:
@@ -91,15 +102,19 @@ def main() -> None:
     parser.add_argument("model", type=Path, nargs="?")
     parser.add_argument("--recipes", default=",".join(RECIPES))
     parser.add_argument("--no-gates", action="store_true")
+    parser.add_argument("--busy", action="store_true", help="leave seconds out")
     parser.add_argument("--json", type=Path)
     args = parser.parse_args()
     texts = TEXTS if args.model is None else ()
-    rows = []
+    rows: dict[str, dict[str, Any]] = {}
+    if args.json and args.json.exists():
+        rows = {row["recipe"]: row for row in json.loads(args.json.read_text())}
+    how = {"gated": not args.no_gates, "timed": not args.busy}
     for recipe in args.recipes.split(","):
-        rows.append(check(args.model or MODEL, recipe, texts, gated=not args.no_gates))
-        print(json.dumps(rows[-1]), flush=True)
+        rows[recipe] = check(args.model or MODEL, recipe, texts, **how)
+        print(json.dumps(rows[recipe]), flush=True)
         if args.json:
-            args.json.write_text(json.dumps(rows, indent=1) + "\n")
+            args.json.write_text(json.dumps([*rows.values()], indent=1) + "\n")
 
 
 if __name__ == "__main__":

@@ -40,8 +40,8 @@ import optc
 from benchmarks.soak.draws import Draws, Job, Manner, draft_of
 from benchmarks.soak.memory import growth_percent, resident
 from benchmarks.soak.traffic import Clients, Outcome, Tally, differences, outcome
+from optc.process_memory import give_back_freed
 from optc.runtime.handle import EngineError
-from optc.runtime.heap import give_back_freed
 from optc.runtime.loop.core import Core
 from optc.runtime.speculative.drafters.draft_model import DraftModel
 from optc.runtime.speculative.kinds import KINDS

@@ -19,6 +19,7 @@ import onnx_ir as ir
 
 from optc.executable.executable import Float32, Int32
 from optc.ir.weights import LazyWeight, as_lazy
+from optc.process_memory import give_back_freed
 from optc.progress import tell
 from optc.reference.block_run import BlockRun
 from optc.reference.observers import BlockObserver, BlockValues, all_watched
@@ -140,6 +141,8 @@ class BlockwiseReference:
                 for chunk in chunks(windows, batch):
                     results[chunk], _ = run.run(streams[0][chunk])
             streams[0], results = results, streams[0]
+            del run
+            give_back_freed()  # its weights, or each block would leave holes of another size
             if progress is not None:
                 progress(index + 1, len(self.parts.blocks))
         return streams[0].reshape(windows * size, -1)

@@ -16,6 +16,7 @@ import onnx_ir as ir
 
 from optc.executable.executable import Int32
 from optc.ir.linear import find_linear
+from optc.process_memory import give_back_freed
 from optc.progress import tell
 from optc.reference.blockwise import (
     BLOCK_ROWS,
@@ -165,6 +166,7 @@ class _Streams:
             tell(CALIBRATION, index, len(blocks))
             stream = self._block(block, stream, replacer)
             replacer.block_done(block, stream)
+            give_back_freed()
             if checkpoints is not None:
                 checkpoints.save(index + 1, stream)
         if len(blocks) == len(every):

@@ -18,7 +18,7 @@ from optc.backend import PreparedBackend
 from optc.errors import InputError
 from optc.logs.logger import logger
 from optc.options.option import with_changes
-from optc.runtime.heap import give_back_freed
+from optc.process_memory import give_back_freed
 from optc.runtime.settings import ServeSettings
 from optc.runtime.speculative.kinds import MODELS, parse_kinds
 from optc.target import usable_threads

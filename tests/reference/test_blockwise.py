@@ -126,3 +126,10 @@ def test_logits_without_a_head_are_refused() -> None:
     model.graph.outputs[0] = softmax.outputs[0]
     with pytest.raises(UnsupportedError, match="one MatMul on an initializer"):
         BlockwiseReference(model, 1)
+
+
+def test_freed_memory_goes_back_after_each_block(tokens, monkeypatch) -> None:
+    given: list[int] = []
+    monkeypatch.setattr(reference_module, "give_back_freed", lambda: given.append(1))
+    BlockwiseReference(dense_model(3), 1).hidden_states(tokens)
+    assert len(given) == 3

@@ -22,6 +22,7 @@ from optc.driver.judging.judge import GatesFailedError, Judgement, judge, not_ju
 from optc.logs.logger import logger
 from optc.options import CompileOptions
 from optc.options.option import with_changes
+from optc.process_memory import give_back_freed
 from optc.progress import Progress, no_progress, telling
 from optc.recipe_additions import calibrates, trims
 
@@ -134,6 +135,7 @@ class _Compile:
         self.options.progress(name, 0, 0)
         started = time.perf_counter()
         yield
+        give_back_freed()  # the next stage may run in another process
         self.seconds[name] = time.perf_counter() - started
         _LOG.info("%s took %.1f s", name, self.seconds[name])
 

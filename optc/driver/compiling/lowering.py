@@ -14,6 +14,7 @@ from optc.pipeline import registry as pass_registry
 from optc.pipeline.instruments import Instrument, dump_to
 from optc.pipeline.pipeline import Pipeline
 from optc.pipeline.record import PassRecord
+from optc.process_memory import give_back_freed
 from optc.progress import telling
 from optc.recipe_additions import TRIMS
 from optc.reference.calibration import calibration_of, own_calibration
@@ -71,6 +72,7 @@ def lower(model: ir.Model, options: ResolvedOptions, *, read: bool = True) -> Lo
 
     def tell(record: PassRecord, current: ir.Model) -> None:
         options.progress("passes", record.index + 1, len(pipeline.passes))
+        give_back_freed()  # what the pass took, before the next one takes more
 
     stages: list[tuple[str, ir.Model]] = []
 

@@ -18,6 +18,7 @@ import onnx_ir as ir
 
 from optc.executable.executable import Float32, Int32
 from optc.ir.weights import LazyWeight, as_lazy
+from optc.process_memory import give_back_freed
 from optc.reference.block_run import BlockRun
 from optc.reference.blockwise import BLOCK_ROWS, HIDDEN_BYTES, BlockwiseReference, chunks
 from optc.reference.partition import Block
@@ -112,6 +113,8 @@ class _Variants:
                 self._reference.threads,
             )
             self._block(run, block, place, streams)
+            del run
+            give_back_freed()
         return self._compare(streams)
 
     def _block(self, run: BlockRun, block: Block, place: int, streams: _Streams) -> None:
