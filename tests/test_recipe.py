@@ -64,6 +64,10 @@ def test_bounds_of_the_quantized_recipes() -> None:
     assert (gptq["kl_mean"], gptq["top1_agreement"]) == (0.008, 0.94)
     kv = load_recipe("kv-int4").gates
     assert (kv["kl_mean"], kv["top1_agreement"]) == (0.015, 0.93)
+    assert kv["copy_nll_added"] == 0.035  # of a KV cache of few bits alone
+    assert [
+        n for n in ("int8-fused", "int4-fused") if "copy_nll_added" in load_recipe(n).gates
+    ] == []
     assert load_recipe("vocab-trim-int4").gates == load_recipe("int4-fused").gates
     width, depth = load_recipe("prune-width-int8").gates, load_recipe("prune-depth-int8").gates
     assert (width["kl_mean"], width["perplexity_ratio"]) == (0.04, 1.042)
