@@ -21,6 +21,8 @@ from optc.pipeline.base import Pass, PassReport
 
 #: Types of paged pools.
 _TYPES = ("float32", "bfloat16", "float16", "int8", "int4")
+#: Types that other tools have, and that are refused (ADR 0132).
+_TOO_FEW_BITS = ("int3", "int2")
 _STEP_SHAPES: dict[str, tuple[int | str, ...]] = {
     "slot_mapping": ("G", "T"),
     "query_starts": ("B+1",),
@@ -68,7 +70,15 @@ class KVCache(Pass):
 
         Raises:
             InputError: ``dtype`` or ``query_bits`` is none that there is.
+            UnsupportedError: ``dtype`` has too few bits to be worth its loss.
         """
+        if self.dtype in _TOO_FEW_BITS:
+            raise UnsupportedError(
+                f"{self.dtype} KV is refused: keys and values of fewer than 4 bits lose too much",
+                where=f"pass {self.name}",
+                hint="use kv-cache.dtype=int4 with balance-keys before it, as the recipe kv-int4"
+                " does",
+            )
         self.check_option("dtype", _TYPES)
         hint = "8 rounds queries to int8 where pools hold int8, 0 does not"
         self.check_option("query_bits", (0, 8), hint)

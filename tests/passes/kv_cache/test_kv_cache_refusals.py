@@ -11,6 +11,7 @@ import pytest
 from optc.errors import InputError, UnsupportedError
 from optc.passes.kv_cache.kv_cache import KVCache
 from optc.pipeline.pipeline import Pipeline
+from optc.recipe import load_recipe
 from tests.support.ir_text import f32, model_of
 from tests.support.models import Dense, dense_model
 
@@ -18,9 +19,20 @@ SIGNATURE = "g (int64[B,S] input_ids, int64[B,S] position_ids) => (float[B,S,10]
 
 
 def test_unknown_kv_type_is_refused() -> None:
-    with pytest.raises(InputError, match="dtype=int2 is not possible") as caught:
-        KVCache(dtype="int2")
+    with pytest.raises(InputError, match="dtype=int5 is not possible") as caught:
+        KVCache(dtype="int5")
     assert caught.value.hint == "one of float32, bfloat16, float16, int8, int4"
+
+
+@pytest.mark.parametrize("dtype", ["int3", "int2"])
+def test_too_few_bits_are_refused_with_what_to_use(dtype: str) -> None:
+    with pytest.raises(UnsupportedError) as caught:
+        load_recipe("kv-int4", sets=[f"kv-cache.dtype={dtype}"])
+    assert f"{dtype} KV is refused" in caught.value.message
+    assert "keys and values of fewer than 4 bits lose too much" in caught.value.message
+    hint = "use kv-cache.dtype=int4 with balance-keys before it, as the recipe kv-int4 does"
+    assert caught.value.hint == hint
+    assert "kv-cache" in caught.value.where
 
 
 def test_heads_that_do_not_divide_into_pairs_of_groups_are_refused() -> None:

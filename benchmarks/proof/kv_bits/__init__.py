@@ -1,0 +1,1 @@
+"""Types of keys and values that have no kernel, simulated."""
