@@ -108,10 +108,9 @@ class SimulatedKV(NumpyLlama):
         scores = np.where(np.tril(np.ones(keeps.shape, bool)), scores, -np.inf)
         weights = np.exp(scores - scores.max(axis=-1, keepdims=True))
         weights /= weights.sum(axis=-1, keepdims=True)
-        few, more = self.kv.values.represented(v), self.kv.kept.represented(v)
-        out = _weighed(np.where(keeps, 0, weights), few, shared)
+        out = _weighed(np.where(keeps, 0, weights), self.kv.values.represented(v), shared)
         if keeps.any():
-            out += _weighed(np.where(keeps, weights, 0), more, shared)
+            out += _weighed(np.where(keeps, weights, 0), self.kv.kept.represented(v), shared)
         if self.kv.turned_values:
             out = out @ turn.T
         return self._linear(out.reshape(len(x), -1), prefix + "self_attn.o_proj")

@@ -47,7 +47,7 @@ def test_rotation_groups_and_windows_are_tried_by_themselves() -> None:
 
 def test_a_type_is_judged_on_windows_and_on_copies(trained: Judge) -> None:
     exact, int2 = trained.figures(KVType()), trained.figures(types()["int2, groups of 32"])
-    assert exact["kl_mean"] == pytest.approx(0, abs=1e-6)
+    assert exact["kl_mean"] == pytest.approx(0, abs=1e-5)
     assert exact["top1_agreement"] == 1
     assert exact["copy_nll_added"] == pytest.approx(0, abs=1e-4)
     assert int2["kl_mean"] > 0.01
