@@ -8,9 +8,7 @@ engine has the same bytes whether its kernels come from the cache or not.
 from __future__ import annotations
 
 import hashlib
-import os
 import tempfile
-from functools import cache
 from pathlib import Path
 
 import tvm
@@ -19,7 +17,13 @@ from tvm.target.codegen import llvm_version_major
 
 from optc.backends.tvm.isa import Isa
 from optc.backends.tvm.kernels.dsl import pipeline
-from optc.cache_folder import cache_folder, keep_file
+from optc.cache_folder import (
+    cache_folder,
+    code_digest,
+    forget_oldest,
+    keep_whole,
+    read_whole,
+)
 
 #: The newest that are kept; 30 KB each.
 KEPT = 2048
@@ -39,7 +43,7 @@ class KernelObjects:
         self._folder = cache_folder() / _FOLDER if folder is None else folder
         self._isa = isa
         compiler = f"{tvm.__version__} {llvm_version_major()}"
-        self._setting = f"{compiler} {_sources()} {isa!r} {isa.tvm_target()}"
+        self._setting = f"{compiler} {code_digest()} {isa!r} {isa.tvm_target()}"
         self.compiled = 0
 
     def symbol(self, key: str) -> str:
@@ -50,22 +54,17 @@ class KernelObjects:
         """The compiled ``kernel``, whose function is `symbol` of ``key``."""
         symbol = self.symbol(key)
         path = self._folder / f"{symbol}.o"
-        kept = _read(path)
+        kept = read_whole(path)
         if kept is not None:
             return kept
         self.compiled += 1
         made = _compile(symbol, kernel, self._isa)
-        keep_file(path, _DIGEST(made).digest() + made)  # if it can; else it only costs time
+        keep_whole(path, made)
         return made
 
     def prune(self) -> None:
         """Forget the objects that were not used for longest, beyond `KEPT`."""
-        try:
-            found = sorted(self._folder.iterdir(), key=lambda p: p.stat().st_mtime)
-            for path in found[: max(0, len(found) - KEPT)]:
-                path.unlink()
-        except OSError:
-            return  # another process prunes as well, or the folder is not ours to write
+        forget_oldest(self._folder, KEPT)
 
 
 def without(names: frozenset[str]) -> str:
@@ -87,26 +86,3 @@ def _compile(symbol: str, kernel: tirx.PrimFunc, isa: Isa) -> bytes:
         path = Path(folder) / "kernel.o"
         built.write_to_file(str(path))
         return path.read_bytes()
-
-
-def _read(path: Path) -> bytes | None:
-    """The object in a file of the cache; None if there is nothing, or nothing whole."""
-    try:
-        entry = path.read_bytes()
-        os.utime(path)
-    except OSError:
-        return None
-    size = _DIGEST().digest_size
-    whole = _DIGEST(entry[size:]).digest() == entry[:size]
-    return entry[size:] if whole else None
-
-
-@cache
-def _sources() -> str:
-    """The digest of this package's code: all that kernels are made by is somewhere in it."""
-    root = Path(__file__).parents[3]
-    digest = _DIGEST()
-    for path in sorted(root.rglob("*.py")):
-        digest.update(f"{path.relative_to(root)} {path.stat().st_size} ".encode())
-        digest.update(path.read_bytes())
-    return digest.hexdigest()

@@ -42,7 +42,7 @@ def test_what_it_is_compiled_from_is_its_name(
 ) -> None:
     symbols = [_objects(tmp_path).symbol("a"), _objects(tmp_path).symbol("b")]
     symbols.append(_objects(tmp_path, isa_of(known_targets()["x86-64-v4-vnni"])).symbol("a"))
-    monkeypatch.setattr(kernel_objects, "_sources", lambda: "other code")
+    monkeypatch.setattr(kernel_objects, "code_digest", lambda: "other code")
     symbols.append(_objects(tmp_path).symbol("a"))
     monkeypatch.setattr(tvm, "__version__", "0.0")
     symbols.append(_objects(tmp_path).symbol("a"))

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from optc.cache_folder import cache_folder, keep_file
+from optc import cache_folder as cache_module
+from optc.cache_folder import cache_folder, forget_oldest, keep_file, keep_whole, read_whole
 from optc.runtime.speculative.planning import costs_cache
 from optc.runtime.speculative.planning.costs_cache import CostsCache
 
@@ -83,3 +84,21 @@ def test_what_cannot_be_written_leaves_nothing(
     monkeypatch.setattr(Path, "replace", full)
     assert not keep_file(tmp_path / "kept", b"one")
     assert [p.name for p in tmp_path.iterdir()] == ["file"]
+
+
+def test_all_code_is_in_the_digest() -> None:
+    """That of passes and backends too, which a checkout links to."""
+    root = Path(cache_module.__file__).parent
+    found = {str(path.relative_to(root)) for path in cache_module._sources(root)}
+    assert {"cache_folder.py", "backends/tvm/isa.py", "passes/canonicalize/__init__.py"} <= found
+
+
+def test_a_file_that_is_not_whole_is_none(tmp_path: Path) -> None:
+    path = tmp_path / "kept"
+    assert read_whole(path) is None
+    keep_whole(path, b"content")
+    assert read_whole(path) == b"content"
+    for damaged in (b"", b"short", path.read_bytes()[:-1], b"x" * 64):
+        path.write_bytes(damaged)
+        assert read_whole(path) is None
+    forget_oldest(tmp_path / "missing", 1)
