@@ -11,7 +11,9 @@ demo: $(STAMP)
 	  --eval-text examples/text/code_heldout.jsonl --force
 	$(BIN)/optc run artifacts/pycode-int8-fused --prompt "def fib(n):" --max-tokens 64
 
+# Compiled once: hundreds of commands that tests start would each compile what they import.
 test: $(STAMP) lint types layers
+	$(BIN)/python -m compileall -q optc passes backends benchmarks tests
 	OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal
 
 # Before every commit, two to three minutes: what machines can judge, the main job, and the tests of
