@@ -20,9 +20,11 @@ settings.load_profile("optc")
 
 @pytest.fixture(autouse=True, scope="session")
 def own_cache(tmp_path_factory: pytest.TempPathFactory) -> None:
-    """Tests keep no measurements in the user's cache folder; workers share compiled kernels."""
+    """Tests keep no measurements in the user's cache folder; workers share compiled kernels and
+    exported graphs."""
     folder: Path = tmp_path_factory.mktemp("cache")
-    (folder / "kernels").symlink_to(shared_folder(tmp_path_factory, "kernels"))
+    for name in ("kernels", "exports"):
+        (folder / name).symlink_to(shared_folder(tmp_path_factory, name))
     patch = pytest.MonkeyPatch()
     patch.setenv("OPTC_CACHE", str(folder))
 

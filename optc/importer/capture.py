@@ -13,7 +13,6 @@ from types import CodeType, FunctionType
 from typing import Any
 
 import onnx
-import onnxscript
 import torch
 from transformers import AttentionInterface, AttentionMaskInterface, masking_utils
 
@@ -153,15 +152,17 @@ def _schema() -> onnx.defs.OpSchema:
 
 
 def register() -> None:
-    """Make transformers and the exporter know the operator."""
+    """Make transformers know the operator."""
     AttentionInterface.register(ATTENTION, attention)
     AttentionMaskInterface.register(ATTENTION, visible_tokens)
-    if not onnx.defs.has("Attention", "optc"):
-        onnx.defs.register_schema(_schema())
 
 
 def translations() -> dict[Callable[..., Any], Callable[..., Any]]:
-    """The exporter's table from torch operators to nodes."""
+    """The exporter's table from torch operators to nodes; makes the exporter know the nodes."""
+    import onnxscript  # takes a second, and cannot be imported once the schema is registered
+
+    if not onnx.defs.has("Attention", "optc"):
+        onnx.defs.register_schema(_schema())
     domain, standard = onnxscript.values.Opset("optc", 1), onnxscript.opset23
 
     def translate(

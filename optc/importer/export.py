@@ -24,12 +24,14 @@ from optc.importer.capturing import experts as capture_experts
 from optc.importer.decompose import light_decomposition
 from optc.importer.skeleton import build_decoder, first_line
 from optc.importer.tracing.complex_pairs import real_pairs
+from optc.importer.tracing.kept_graphs import KeptGraph, pack, unpack
 from optc.importer.tracing.shortcuts import known_results
 
 OPSET = 23
 IR_VERSION = 10
 _PREFIX = "decoder."
 _LOGGERS = ("torch.onnx", "torch.export", "torch.__trace", "transformers")
+_FIXED = "fixed_rope"
 _ROPE_OF_LENGTH = ("dynamic", "longrope")
 
 
@@ -60,12 +62,25 @@ class _Step(torch.nn.Module):
 
 
 def export_decoder(config: PretrainedConfig, *, allow_remote_code: bool) -> Exported:
-    """Export the decoder that ``config`` describes, weights left out.
+    """The graph of the decoder that ``config`` describes, weights left out; from this user's cache
+    if it was exported before.
 
     Raises:
         InputError: transformers refuses the config.
         UnsupportedError: The decoder does something that cannot be captured.
     """
+    kept = KeptGraph(config)
+    content = kept.read()
+    if content is None:
+        content = pack(_decoder(config, allow_remote_code))
+        kept.write(content)
+    # through its bytes in any case: then it is the same from the cache and not
+    model = unpack(content)
+    return Exported(model, model.metadata_props.pop(_FIXED, "") == _FIXED)
+
+
+def _decoder(config: PretrainedConfig, allow_remote_code: bool) -> ir.Model:
+    """The exported graph; in its metadata, whether rotary frequencies were fixed."""
     # one mode for building and exporting: fake tensors of two modes do not mix
     fake = FakeTensorMode(allow_non_fake_inputs=True)
     with quiet():
@@ -80,7 +95,8 @@ def export_decoder(config: PretrainedConfig, *, allow_remote_code: bool) -> Expo
     for value in list(model.graph.initializers.values()):
         if value.name and value.name.startswith(_PREFIX):
             value.name = value.name.removeprefix(_PREFIX)
-    return Exported(model, fixed)
+    model.metadata_props.update({_FIXED: _FIXED} if fixed else {})
+    return model
 
 
 def _export(decoder: PreTrainedModel) -> ir.Model:

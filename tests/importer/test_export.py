@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import logging
 import warnings
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
+import onnx_ir as ir
 import pytest
 import torch
 from transformers import PreTrainedModel
@@ -14,10 +16,12 @@ from transformers import PreTrainedModel
 from optc.errors import UnsupportedError
 from optc.importer import export
 from optc.importer.export import IR_VERSION, OPSET, export_decoder, quiet
+from optc.importer.tracing.kept_graphs import pack
 from tests.importer.decoders import config_of
 
 
-def test_a_graph_without_weights_or_paths() -> None:
+def test_a_graph_without_weights_or_paths(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPTC_CACHE", str(tmp_path))
     exported = export_decoder(config_of("Llama", num_hidden_layers=1), allow_remote_code=False)
     model = exported.model
     assert not exported.fixed_rope
@@ -26,6 +30,12 @@ def test_a_graph_without_weights_or_paths() -> None:
     assert [value.name for value in model.graph.outputs] == ["logits"]
     assert "model.norm.weight" in model.graph.initializers
     assert not any(node.metadata_props or node.doc_string for node in model.graph)
+    assert not model.metadata_props
+    # another model of the config: nothing is exported again
+    monkeypatch.setattr(torch.onnx, "export", None)
+    again = export_decoder(config_of("Llama", num_hidden_layers=1), allow_remote_code=False)
+    assert again.fixed_rope == exported.fixed_rope
+    assert pack(again.model) == pack(model)
 
 
 @pytest.mark.parametrize(
@@ -66,7 +76,9 @@ def test_developers_notes_are_kept_off_the_terminal() -> None:
     assert logger.level == level
 
 
-def test_what_cannot_be_captured_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_cannot_be_captured_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPTC_CACHE", str(tmp_path))
+
     def fails(*_: object, **__: object) -> None:
         raise torch.onnx.OnnxExporterError("outer") from ValueError("the cause\nsecond line")
 
@@ -74,3 +86,17 @@ def test_what_cannot_be_captured_is_named(monkeypatch: pytest.MonkeyPatch) -> No
     with pytest.raises(UnsupportedError) as caught:
         export_decoder(config_of("Llama", num_hidden_layers=1), allow_remote_code=False)
     assert str(caught.value) == "LlamaForCausalLM: the model cannot be exported: the cause"
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_fixed_frequencies_are_remembered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPTC_CACHE", str(tmp_path))
+    packed = ir.Model(ir.Graph([], [], nodes=[]), ir_version=10)
+    packed.metadata_props["fixed_rope"] = "fixed_rope"
+    monkeypatch.setattr(export, "_decoder", lambda *_: packed)
+    for _ in range(2):
+        config = config_of("Llama", num_hidden_layers=1)
+        exported = export_decoder(config, allow_remote_code=False)
+        assert exported.fixed_rope
+        assert not exported.model.metadata_props
+        monkeypatch.setattr(export, "_decoder", None)  # from the cache

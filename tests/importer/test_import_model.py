@@ -119,10 +119,14 @@ def check_graph(imported: ImportedModel) -> None:
 
 
 def test_an_import_leaves_nothing_behind(
-    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    folder: Path,
+    tmp_path: Path,
+    tmp_path_factory: pytest.TempPathFactory,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Neither in the folder of temporary files, under names that others can guess, nor in the
     environment."""
+    monkeypatch.setenv("OPTC_CACHE", str(tmp_path_factory.mktemp("empty")))
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     monkeypatch.delenv("TORCHINDUCTOR_CACHE_DIR", raising=False)
     before = dict(os.environ)
@@ -131,8 +135,14 @@ def test_an_import_leaves_nothing_behind(
     assert dict(os.environ) == before
 
 
-def test_the_graph_depends_on_the_model_only(folder: Path, broken: Path) -> None:
-    """Two imports are equal to the byte, and tensors that are not used are a warning."""
+def test_the_graph_depends_on_the_model_only(
+    folder: Path,
+    broken: Path,
+    tmp_path_factory: pytest.TempPathFactory,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Two imports are equal to the byte, with an export each; tensors that are not used are a
+    warning."""
     edit_weights(
         broken,
         **{
@@ -140,7 +150,9 @@ def test_the_graph_depends_on_the_model_only(folder: Path, broken: Path) -> None
             "model.layers.0.self_attn.rotary_emb.inv_freq": torch.ones(8),
         },
     )
-    first, second = import_model(folder), import_model(broken)
+    first = import_model(folder)
+    monkeypatch.setenv("OPTC_CACHE", str(tmp_path_factory.mktemp("empty")))
+    second = import_model(broken)
     assert second.warnings == ["1 tensors of the checkpoint are not used, extra.weight first"]
     for imported in (first, second):
         Canonicalize().run(imported.model)

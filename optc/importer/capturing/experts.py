@@ -13,7 +13,6 @@ from collections.abc import Callable
 from typing import Any
 
 import onnx
-import onnxscript
 import torch
 from transformers.integrations.moe import ALL_EXPERTS_FUNCTIONS
 
@@ -94,11 +93,8 @@ def _matmul(
 
 
 def register() -> None:
-    """Make transformers and the exporter know the operators."""
+    """Make transformers know the operators."""
     ALL_EXPERTS_FUNCTIONS.register(EXPERTS, experts)
-    for schema in _schemas():
-        if not onnx.defs.has(schema.name, schema.domain):
-            onnx.defs.register_schema(schema)
 
 
 def _schemas() -> tuple[onnx.defs.OpSchema, ...]:
@@ -133,7 +129,12 @@ def _schemas() -> tuple[onnx.defs.OpSchema, ...]:
 
 
 def translations() -> dict[Callable[..., Any], Callable[..., Any]]:
-    """The exporter's table from torch operators to nodes."""
+    """The exporter's table from torch operators to nodes; makes the exporter know the nodes."""
+    import onnxscript  # takes a second, and cannot be imported once a schema is registered
+
+    for schema in _schemas():
+        if not onnx.defs.has(schema.name, schema.domain):
+            onnx.defs.register_schema(schema)
     domain = onnxscript.values.Opset("optc", 1)
 
     def matmul(
