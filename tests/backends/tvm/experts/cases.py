@@ -70,10 +70,10 @@ def planned(experts: Experts) -> tuple[Array, Array, Array]:
     return order, listed, np.array([len(spans)], np.int32)
 
 
-def case_of(config: Config, rows: int) -> Case:
-    """Random operands with so many rows of activations."""
+def case_of(config: Config, rows: int, x: list[Array] | None = None) -> Case:
+    """Random operands with so many rows of activations, or with those given: x, or q, s, qsum."""
     if isinstance(config, FloatExperts):
-        return _float_case(config, rows)
+        return _float_case(config, rows, x)
     experts = range(config.experts)
     if isinstance(config, TwoLevelExperts):
         two_level = TwoLevelMatmul(config.n, config.k, config.group_size, config.bias, config.bits)
@@ -85,14 +85,17 @@ def case_of(config: Config, rows: int) -> Case:
         )
         cases = [int_case(plain, rows, seed) for seed in experts]
         packed = [case.inputs()[3:] for case in cases]
-    cases = [replace(case, x=cases[0].x, x_scale=cases[0].x_scale) for case in cases]
+    q, scale = (cases[0].x, cases[0].x_scale) if x is None else (x[0][:, : config.k], x[1])
+    cases = [replace(case, x=q, x_scale=scale) for case in cases]
     expected = np.stack([case.expected() for case in cases])
     return Case(config, cases[0].inputs()[:3], _joined(config, packed), expected)
 
 
-def _float_case(config: FloatExperts, rows: int) -> Case:
+def _float_case(config: FloatExperts, rows: int, given: list[Array] | None) -> Case:
     rng = np.random.default_rng(0)
     x = rng.standard_normal((rows, config.k), np.float32)
+    if given is not None:
+        (x,) = given
     weights = rng.standard_normal((config.experts, config.n, config.k), np.float32)
     biases = rng.standard_normal((config.experts, config.n), np.float32)
     exact_x, exact, packed = x, weights, [[pack_float32(weight)] for weight in weights]
