@@ -166,7 +166,6 @@ class _Streams:
             tell(CALIBRATION, index, len(blocks))
             stream = self._block(block, stream, replacer)
             replacer.block_done(block, stream)
-            give_back_freed()
             if checkpoints is not None:
                 checkpoints.save(index + 1, stream)
         if len(blocks) == len(every):
@@ -180,11 +179,13 @@ class _Streams:
         else:
             compared = {v for stage in stages for v in replacer.compared(stage)}
         original = self._original(block, runs, source.original, compared | {block.result})
+        give_back_freed()
         changed = {block.source: source.changed}
         for index, run in enumerate(runs):
             changed |= self._changed(block, run, Seen(changed, original), replacer)
             needed = {v for later in stages[index + 1 :] for v in later.reads} | {block.result}
             changed = {value: array for value, array in changed.items() if value in needed}
+            give_back_freed()  # sums and weights of the stage, which the next has of other sizes
         return Pair(changed[block.result], original[block.result])
 
     def _original(

@@ -44,7 +44,7 @@ class Paces:
         )
 
 
-#: Of one core of Zen 4 at 3.3 GHz (`benchmarks/results/plan.json` names the command).
+#: Of one core of Zen 4 at 3.3 GHz; `benchmarks.proof.plan_check` compares what follows of them.
 CORE = Paces(float32=48e9, bfloat16=105e9, float64=19e9, steps=0.9e9)
 
 
