@@ -20,8 +20,9 @@ from optc.ir.weights import Array, LazyWeight
 
 #: How names of packed tensors end behind the names of the graph's initializers.
 _PARTS = ("values", "scales", "zeros", "groups", "mask", "starts")
-_PACKED = ".packed"
-_LAYOUTS = (".matmul", ".table")
+_PACKED = (".packed", ".experts")
+_MATMULS = (".matmul", ".experts")
+_LAYOUTS = (*_MATMULS, ".table")
 
 #: Reads rows of the packed weight, counted with the padding.
 _Rows = Callable[[int, int], Any]
@@ -34,7 +35,7 @@ def stored_weights(tensors: Sequence[StoredTensor]) -> dict[str, StoredWeight]:
         name, part = tensor.name, ""
         stem, _, end = name.rpartition(".")
         if end in _PARTS and stem.endswith(_PACKED):
-            name, part = stem.removesuffix(_PACKED), end
+            name, part = stem.rpartition(".")[0], end
         else:
             layout = next((one for one in _LAYOUTS if name.endswith(one)), "")
             name, part = name.removesuffix(layout), layout
@@ -67,13 +68,13 @@ class StoredWeight:
             return self._integers(shape, experts)
         ((layout, tensor),) = self.parts.items()
         floats = self._floats(layout, tensor, shape)
-        read = _without_padding(floats, shape[0], experts) if layout == ".matmul" else floats
+        read = _without_padding(floats, shape[0], experts) if layout in _MATMULS else floats
         narrow = tensor.dtype == "uint16"
         kind = ir.DataType.BFLOAT16 if narrow else ir.DataType.FLOAT
         return LazyWeight(read, shape, kind, self.name)
 
     def _floats(self, layout: str, tensor: StoredTensor, shape: tuple[int, ...]) -> _Rows:
-        if layout != ".matmul":
+        if layout not in _MATMULS:
             if tensor.shape != shape:
                 raise self._other_shape(tensor, shape)
             mapped = _mapped(tensor)

@@ -82,7 +82,11 @@ def test_integers_come_back(label: str, case: Case, tmp_path: Path) -> None:
     weight = LazyWeight(lambda a, b: values[a:b], values.shape, ir.DataType.FLOAT, "w")
     wanted = quantized_rows(weight, scheme, "w")
     pack = two_level_weight if scheme.integer_scales else integer_weight
-    packed = pack("w.quantized.packed", parts_of(wanted), case.experts)
+    packed = pack(
+        f"w.quantized.{'packed' if case.experts == 1 else 'experts'}",
+        parts_of(wanted),
+        case.experts,
+    )
     found = stored(tmp_path / "w.bin", [packed])["w.quantized"].rows(values.shape, case.experts)
     assert isinstance(found, QuantizedRows)
     kind = (found.bits, found.group_size, found.symmetric, found.integer_scales)
@@ -102,7 +106,7 @@ def test_floats_come_back(kind: type, experts: int, tmp_path: Path) -> None:
     rows = LazyWeight(lambda a, b: values[a:b], values.shape, dtype, "m")
     norm = ir.tensor(np.arange(5, dtype=np.float32), name="norm")
     written = [
-        float_weight("m.matmul", rows.transpose(), experts),
+        float_weight(f"m.{'matmul' if experts == 1 else 'experts'}", rows.transpose(), experts),
         table_weight("t.table", rows),
         raw_weight("norm", norm),
     ]
