@@ -46,6 +46,8 @@ from torch import Tensor, nn
 from train_medusa import HELD_BACK, hidden_states, own_windows, read_texts
 from transformers import AutoModelForCausalLM, AutoTokenizer, DynamicCache
 
+from optc.training.device import Place, choose_precision
+
 #: A part of an unrolled step counts this much less than the part before it.
 DECAY = 0.8
 #: One window in this many begins with rows whose hidden states are not known.
@@ -159,6 +161,20 @@ def train(
 ) -> None:
     """AdamW with a cosine schedule over random windows; goes on where ``state_file`` ends."""
     optimizer = torch.optim.AdamW(draft.parameters(), lr=arguments.rate, weight_decay=0.01)
+
+    def loss_at(place: Place, chosen: Tensor) -> Tensor:
+        tokens, states = windows[chosen], hidden[chosen].float()
+        with place.autocast():
+            guesses = draft.unroll(embedding[tokens], hide(states), arguments.parts)
+            return loss_of(guesses, states, lm_head)
+
+    with torch.random.fork_rng():
+        # processors without products in bfloat16 are many times slower with them
+        probe = torch.arange(1)
+        place = choose_precision(
+            arguments.precision, "cpu", lambda place: loss_at(place, probe).backward()
+        )
+    print(f"products in {place.precision}", flush=True)
     first, started = 0, time.time()
     if state_file.exists():
         state = torch.load(state_file)
@@ -173,11 +189,8 @@ def train(
             part = (step + 1) / arguments.steps
             group["lr"] = arguments.rate * warm * 0.5 * (1 + math.cos(math.pi * part))
         chosen = torch.randint(len(windows), (arguments.batch,))
-        tokens, states = windows[chosen], hidden[chosen].float()
         optimizer.zero_grad()
-        with torch.autocast("cpu", torch.bfloat16):
-            guesses = draft.unroll(embedding[tokens], hide(states), arguments.parts)
-            loss = loss_of(guesses, states, lm_head)
+        loss = loss_at(place, chosen)
         loss.backward()
         nn.utils.clip_grad_norm_(draft.parameters(), 1.0)
         optimizer.step()
@@ -252,6 +265,12 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=400)
     parser.add_argument("--batch", type=int, default=6, help="windows a step")
     parser.add_argument("--rate", type=float, default=1e-3)
+    parser.add_argument(
+        "--precision",
+        choices=("auto", "float32", "bfloat16"),
+        default="auto",
+        help="of products; auto is the faster one here",
+    )
     arguments = parser.parse_args()
     torch.manual_seed(0)
     torch.set_num_threads(arguments.threads)

@@ -8,7 +8,7 @@ from itertools import chain
 
 from optc.artifact.jsonio import Fields
 from optc.executable.adapter_spec import AdapterModule, AdapterPart, AdapterSpec
-from optc.executable.executable import KV_TYPES, EngineSpec, KVGroup, LayerKV
+from optc.executable.executable import KV_TYPES, EngineSpec, HiddenRows, KVGroup, LayerKV
 from optc.executable.kv_layout import KVLayout
 from optc.executable.row_ranges import Range
 
@@ -43,6 +43,7 @@ def parse_spec(f: Fields) -> EngineSpec:
         tree=bool(f.optional("tree", bool)),
         accept_rates=_accept_rates(f),
         hidden_size=_hidden_size(f),
+        hidden_rows=_hidden_rows(f),
         features=bool(f.optional("features", bool)),
         samples=bool(f.optional("samples", bool)),
         kv_layout=_kv_layout(f),
@@ -84,6 +85,12 @@ def _accept_rates(f: Fields) -> tuple[tuple[float, ...], ...]:
 
 def _hidden_size(f: Fields) -> int:
     return 0 if f.optional("hidden_size", int) is None else f.count("hidden_size", 0, _MAX_DIM)
+
+
+def _hidden_rows(f: Fields) -> HiddenRows:
+    if f.optional("hidden_rows", str) is None:
+        return "all"
+    return "logits" if f.choice("hidden_rows", ("all", "logits")) == "logits" else "all"
 
 
 def _adapters(f: Fields) -> AdapterSpec:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol, runtime_checkable
+from typing import Literal, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
@@ -33,6 +33,9 @@ class KVGroup:
     window: int
     layers: tuple[int, ...]
 
+
+#: Rows of a step: all of them, or those whose logits are wanted.
+HiddenRows = Literal["all", "logits"]
 
 #: Channels of a group of int4 pools.
 INT4_GROUP = 16
@@ -83,6 +86,7 @@ class EngineSpec:
         accept_rates: Of Medusa's heads, by head and rank: how often the guess of that rank was
             right when they were trained. Empty where there are no heads.
         hidden_size: D, where the engine is a `HiddenExecutable`; else 0.
+        hidden_rows: Of which rows of a step a `HiddenExecutable` gives states.
         features: Steps read ``StepBatch.features``: the engine is a layer that drafts by the hidden
             states of another (docs/normal-form.md).
         samples: The engine is a `SamplingExecutable`.
@@ -103,6 +107,7 @@ class EngineSpec:
     adapters: AdapterSpec | None = None
     accept_rates: tuple[tuple[float, ...], ...] = ()
     hidden_size: int = 0
+    hidden_rows: HiddenRows = "all"
     features: bool = False
     samples: bool = False
     kv_layout: KVLayout = "paged"
@@ -222,8 +227,8 @@ class HiddenExecutable(Protocol):
     spec: EngineSpec
 
     def hidden_states(self) -> Float32:
-        """Last hidden states [T, D] of all rows of the last step, as the head reads them. Valid
-        until the next call.
+        """Last hidden states of the last step, as the head reads them: [T, D] of all its rows, or
+        [R, D] of those whose logits were wanted (``spec.hidden_rows``). Valid until the next call.
 
         Raises:
             optc.errors.InputError: The engine gives none, or no step was run.

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Literal, Self
 
 import onnx_ir as ir
 
 from optc.executable.adapter_spec import AdapterModule, AdapterPart, AdapterSpec
+from optc.executable.executable import HiddenRows
 from optc.forms.decoder import FEATURES
 from optc.forms.form import Form
 from optc.forms.kv_pools import KVPools
@@ -20,7 +21,7 @@ STEP_INPUTS = (
 )
 #: Input of steps whose rows may form trees: the row of the step that each row follows.
 TREE_PARENT = "tree_parent"
-#: Output of steps that give last hidden states: of all rows, or with heads alone of ``logit_rows``.
+#: Output of steps that give last hidden states; with heads alone of ``logit_rows``.
 HIDDEN = "hidden"
 #: Input and output of the second graph of a step with Medusa heads.
 MEDUSA_HIDDEN, MEDUSA_LOGITS = "medusa_hidden", "medusa_logits"
@@ -36,7 +37,8 @@ class RaggedStep(Form):
         adapters: Room for LoRA adapters, if the pass ``adapters`` has made some.
         accept_rates: Of Medusa heads, by head and rank: how often the guess of that rank was
             right; empty without heads.
-        hidden: The output `HIDDEN` has the last hidden states of all rows, f32[T, D].
+        hidden: Rows of which the output `HIDDEN` has the last hidden states: ``all`` f32[T, D], or
+            ``logits`` f32[R, D]; empty without that output.
         features: There is the input `FEATURES`.
     """
 
@@ -48,7 +50,7 @@ class RaggedStep(Form):
     tree: bool = False
     adapters: AdapterSpec | None = None
     accept_rates: tuple[tuple[float, ...], ...] = ()
-    hidden: bool = False
+    hidden: HiddenRows | Literal[""] = ""
     features: bool = False
 
     @classmethod
@@ -57,13 +59,13 @@ class RaggedStep(Form):
         rates = tuple(tuple(row) for row in stated["accept_rates"])
         kv = KVPools.parse(stated["kv"])
         adapters = _adapters(stated["adapters"])
-        given = {name: stated.get(name, False) for name in ("hidden", "features")}
-        return cls(kv, stated["tree"], adapters, rates, **given)
+        hidden, features = stated.get("hidden", ""), stated.get("features", False)
+        return cls(kv, stated["tree"], adapters, rates, hidden, features)
 
     def stated(self) -> dict[str, Any]:
         """KV, trees, adapters, heads and features as JSON values."""
         given = {"hidden": self.hidden, "features": self.features}
-        return {name: True for name, there in given.items() if there} | {
+        return {name: value for name, value in given.items() if value} | {
             "kv": self.kv.stated(),
             "tree": self.tree,
             "adapters": None if self.adapters is None else asdict(self.adapters),

@@ -1,13 +1,14 @@
-"""`hidden-states`: the last hidden states of all rows, for a layer that drafts by them."""
+"""`hidden-states`: the last hidden states of a step, for a layer that drafts by them."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import ClassVar
+from typing import ClassVar, get_args
 
 import onnx_ir as ir
 
 from optc.errors import InputError
+from optc.executable.executable import HiddenRows
 from optc.forms.form import Form
 from optc.forms.ragged import HIDDEN, RaggedStep
 from optc.ir.functions import is_op
@@ -18,11 +19,17 @@ from optc.pipeline.base import Pass, PassReport
 
 @dataclass(frozen=True)
 class HiddenStates(Pass):
-    """Makes the last hidden states [T, D], behind the last norm, the output ``hidden``.
+    """Makes the last hidden states, behind the last norm, the output ``hidden``.
 
-    `kv-cache` computes what only the logits need for ``logit_rows`` alone. Here all rows are
-    computed up to the head, and those are gathered before it.
+    `kv-cache` computes what only the logits need for ``logit_rows`` alone. With ``all`` rows
+    [T, D] are computed up to the head, and those are gathered before it. With ``logits`` the output
+    is [R, D], and nothing else is computed than before.
+
+    Args:
+        rows: Of which rows: ``all`` or ``logits``.
     """
+
+    rows: str = "all"
 
     name: ClassVar[str] = "hidden-states"
     required: ClassVar[bool] = True
@@ -35,6 +42,14 @@ class HiddenStates(Pass):
         "adapters",
         "medusa-heads",
     )
+
+    def __post_init__(self) -> None:
+        """Check ``rows``.
+
+        Raises:
+            InputError: It is none of the two.
+        """
+        self.check_option("rows", get_args(HiddenRows))
 
     def requires(self, model: ir.Model) -> None:
         """The model has a head, and no output of hidden states.
@@ -62,15 +77,33 @@ class HiddenStates(Pass):
         report, step, head = PassReport(), RaggedStep.read(model), head_of(model)
         if head is None:
             raise RuntimeError("the model lost its head")
-        rows = next(value for value in model.graph.inputs if value.name == "logit_rows")
-        for node in list(rows.consumers()):
-            if is_op(node, "Gather") and node.inputs[1] is rows:
-                _undo(model.graph, node, head)
-                report.add("gather")
-        _expose(model.graph, head, rows)
-        replace(step, hidden=True).attach(model)
+        given: HiddenRows = "all" if self.rows == "all" else "logits"
+        if given == "all":
+            _compute_all(model.graph, head, report)
+        hidden = head.matmul.inputs[0]  # another value than before where a gather stood there
+        if hidden is None:
+            raise RuntimeError("the head reads nothing")
+        _name(hidden, HIDDEN, "T" if given == "all" else "R")
+        model.graph.outputs.append(hidden)
+        report.add("output")
+        if given == "all":
+            _gather_before_head(model.graph, head, hidden)
+        replace(step, hidden=given).attach(model)
         report.facts = {"width": width(head.x)}
         return report
+
+
+def _compute_all(graph: ir.Graph, head: Linear, report: PassReport) -> None:
+    """Undo what `kv-cache` gathered."""
+    rows = _logit_rows(graph)
+    for node in list(rows.consumers()):
+        if is_op(node, "Gather") and node.inputs[1] is rows:
+            _undo(graph, node, head)
+            report.add("gather")
+
+
+def _logit_rows(graph: ir.Graph) -> ir.Value:
+    return next(value for value in graph.inputs if value.name == "logit_rows")
 
 
 def _undo(graph: ir.Graph, gather: ir.Node, head: Linear) -> None:
@@ -92,18 +125,16 @@ def _undo(graph: ir.Graph, gather: ir.Node, head: Linear) -> None:
             waiting += value.consumers()
 
 
-def _expose(graph: ir.Graph, head: Linear, rows: ir.Value) -> None:
-    """Make what the head reads an output, and gather the wanted rows before the head."""
-    hidden = head.matmul.inputs[0]  # another value than before where the gather stood there
-    if hidden is None:
-        raise RuntimeError("the head reads nothing")
+def _gather_before_head(graph: ir.Graph, head: Linear, hidden: ir.Value) -> None:
+    """Gather the wanted rows of ``hidden`` before the head."""
     attributes = ir.convenience.convert_attributes({"axis": 0})
-    gather = ir.Node("", "Gather", [hidden, rows], attributes, num_outputs=1)
-    picked, float32 = gather.outputs[0], ir.TensorType(ir.DataType.FLOAT)
-    picked.name, picked.type = f"{HIDDEN}.wanted", float32
-    picked.shape = ir.Shape(["R", width(hidden)])
+    gather = ir.Node("", "Gather", [hidden, _logit_rows(graph)], attributes, num_outputs=1)
+    _name(gather.outputs[0], f"{HIDDEN}.wanted", "R", width(hidden))
     graph.insert_before(head.matmul, [gather])
-    head.matmul.replace_input_with(0, picked)
-    hidden.name, hidden.type = HIDDEN, float32
-    hidden.shape = ir.Shape(["T", width(hidden)])
-    graph.outputs.append(hidden)
+    head.matmul.replace_input_with(0, gather.outputs[0])
+
+
+def _name(value: ir.Value, name: str, rows: str, size: int | None = None) -> None:
+    """Name a value of float32 [rows, size], of its own width if ``size`` is None."""
+    value.name, value.type = name, ir.TensorType(ir.DataType.FLOAT)
+    value.shape = ir.Shape([rows, width(value) if size is None else size])

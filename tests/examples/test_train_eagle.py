@@ -96,7 +96,7 @@ def test_a_run_goes_on_where_it_was_stopped(
 ) -> None:
     import torch
 
-    arguments = argparse.Namespace(steps=4, batch=2, rate=1e-2, parts=2)
+    arguments = argparse.Namespace(steps=4, batch=2, rate=1e-2, parts=2, precision="float32")
     windows, states = torch.randint(3, 200, (6, 8)), torch.randn(6, 8, 32)
     embedding = embedding_of(model)
     monkeypatch.setattr(script, "SAVED", 2)

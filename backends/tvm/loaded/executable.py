@@ -104,11 +104,12 @@ class TvmExecutable:
             self._hidden = _array(results[1])
         if self._heads is not None:
             states = _array(results[1])
-            self._heads.note(states[batch.logit_rows] if self.spec.hidden_size else states)
+            whole = self.spec.hidden_size and self.spec.hidden_rows == "all"
+            self._heads.note(states[batch.logit_rows] if whole else states)
         return _array(self._logits)
 
     def hidden_states(self) -> Float32:
-        """Last hidden states [T, D] of the last step (`HiddenExecutable.hidden_states`).
+        """Last hidden states of the last step (`HiddenExecutable.hidden_states`).
 
         Raises:
             InputError: The engine gives none, or no step was run.

@@ -132,6 +132,7 @@ def lower_model(
     program = Program(called, bounds, target.name, target.features)
     spec = replace(_spec(kv, vocab, options), adapters=adapters, tree=tree, samples=samples)
     spec = replace(spec, accept_rates=rates, hidden_size=hidden_size, features=form.features)
+    spec = replace(spec, hidden_rows=form.hidden or "all")
     return Lowered(program, weights, spec, sparse)
 
 

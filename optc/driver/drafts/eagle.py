@@ -87,7 +87,8 @@ def layer_recipe(recipe: Recipe, layer: ir.Model) -> Recipe:
             passes.append(_in_few_bits(one, layer))
         elif one.name in kept:
             passes.append(one)
-    added = registry.passes()["hidden-states"].from_options({})
+    # Of a prompt the layer's keys and values are wanted, and a guess behind its last row.
+    added = registry.passes()["hidden-states"].from_options({"rows": "logits"})
     place = next(i for i, one in enumerate(passes) if one.name == "kv-cache") + 1
     passes.insert(place, added)
     pipeline = replace(recipe.pipeline, passes=tuple(passes))

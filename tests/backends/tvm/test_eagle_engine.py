@@ -30,6 +30,7 @@ from tests.support.ragged import RaggedDriver
 from tests.support.shared import made_once
 
 PIPELINE = INT8.replace("kv-cache", "kv-cache{dtype=int8},hidden-states")
+LAYER = PIPELINE.replace("hidden-states", "hidden-states{rows=logits}")
 ROWS = ({0: [5, 6, 7, 8, 9], 1: [1, 2]}, {0: [4], 1: [7, 7]}, {1: [3]})
 
 
@@ -37,7 +38,7 @@ def layer_model(folder: Path) -> ir.Model:
     model = dense_model(SHAPE)
     write_layer(folder / "layer", model)
     make_draft_layer(model, folder / "layer")
-    pipeline_of(PIPELINE).run(model)
+    pipeline_of(LAYER).run(model)
     return model
 
 
@@ -75,6 +76,7 @@ def test_hidden_states_of_all_rows(both: tuple[Path, EngineBuild, EngineBuild]) 
     engine = load(own.parent / "target", target)
     assert isinstance(engine, HiddenExecutable)
     assert (target.spec.hidden_size, target.spec.features) == (SHAPE.hidden, False)
+    assert target.spec.hidden_rows == "all"
     driver = EngineDriver(engine)
     with pytest.raises(InputError, match="no hidden states: no step was run"):
         engine.hidden_states()
@@ -94,6 +96,7 @@ def test_the_layer_equals_the_function_bodies(
 ) -> None:
     own, _, made = both
     assert (made.spec.hidden_size, made.spec.features) == (SHAPE.hidden, True)
+    assert made.spec.hidden_rows == "logits"
     assert len(made.spec.layers) == 1
     engine = load(own, made)
     assert isinstance(engine, HiddenExecutable)
@@ -105,7 +108,9 @@ def test_the_layer_equals_the_function_bodies(
         logits = engine.step(replace(batch, features=features))
         np.testing.assert_allclose(logits, oracle.step(rows), atol=0.1)
         assert np.abs(logits).max() > 0.5
-        np.testing.assert_allclose(engine.hidden_states(), oracle.more_results[0], atol=0.1)
+        states = engine.hidden_states()
+        assert len(states) == len(batch.logit_rows)
+        np.testing.assert_allclose(states, oracle.more_results[0], atol=0.1)
     zeros = driver.sequences.batch({5: [1, 2, 3]})
     oracle.more_feeds["features"] = np.zeros((3, SHAPE.hidden), np.float32)
     np.testing.assert_allclose(engine.step(zeros), oracle.step({5: [1, 2, 3]}), atol=0.1)

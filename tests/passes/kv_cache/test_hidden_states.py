@@ -21,6 +21,7 @@ from tests.support.ragged import RaggedDriver, run
 SHAPE = Dense(hidden=32, vocab=61, tied=True, logit_softcap=5.0)
 PIPELINE = "fuse-qkv,fuse-gate-up,kv-cache,hidden-states,fuse-residual-norm,fuse-rotary"
 PLAIN = PIPELINE.replace(",hidden-states", "")
+WANTED = PIPELINE.replace("hidden-states", "hidden-states{rows=logits}")
 TEXTS = {0: [1, 2, 3, 9], 1: [4], 2: [8, 8, 1]}
 
 
@@ -45,6 +46,9 @@ def test_states_of_all_rows_and_the_logits_of_before(shape: Dense, quantized: bo
         want.append(run(dense, feeds)[0][0])
     tolerance = 0.1 if quantized else 2e-5
     np.testing.assert_allclose(driver.more_results[0], np.concatenate(want), atol=tolerance)
+    some = RaggedDriver(model_after(WANTED + more, shape), extra=("hidden",))
+    some.step(TEXTS, wanted)
+    np.testing.assert_allclose(some.more_results[0], np.concatenate(want)[wanted], atol=tolerance)
 
 
 def test_text() -> None:
@@ -61,6 +65,7 @@ def test_text() -> None:
     model = model_of(signature, nodes, weights)
     decoder.Dense().attach(model)
     KVCache().run(model)
+    narrow = model.clone()
     paged, *tail = nodes_text(model).splitlines()[1:]
     assert "\n".join(tail) == expected(
         """
@@ -73,7 +78,7 @@ def test_text() -> None:
         """
     )
     report = HiddenStates().run(model)
-    assert report.details == {"gather": 2}
+    assert report.details == {"gather": 2, "output": 1}
     assert report.facts == {"width": 8}
     same, *tail = nodes_text(model).splitlines()[1:]
     assert same == paged
@@ -87,12 +92,27 @@ def test_text() -> None:
         """
     )
     form = RaggedStep.of(model)
-    assert form.hidden
+    assert form.hidden == "all"
     assert not form.features
     rows = {str(node.outputs[0].name): str(node.outputs[0].shape) for node in model.graph}
     assert rows["hidden"] == "[T,8]"
     assert rows["hidden.wanted"] == "[R,8]"
     assert rows["logits"] == "[R,10]"
+
+    before = nodes_text(narrow).replace("n = ", "hidden = ").replace("(n, head)", "(hidden, head)")
+    report = HiddenStates(rows="logits").run(narrow)
+    assert (report.details, report.facts) == ({"output": 1}, {"width": 8})
+    assert RaggedStep.of(narrow).hidden == "logits"
+    assert nodes_text(narrow) == before
+    assert str(narrow.graph.outputs[-1].shape) == "[R,8]"
+
+
+def test_rows_that_there_are_not_are_refused() -> None:
+    with pytest.raises(InputError) as caught:
+        pipeline_of("hidden-states{rows=last}")
+    assert str(caught.value) == (
+        "pass hidden-states: rows=last is not possible (one of all, logits)"
+    )
 
 
 def test_states_are_exposed_once() -> None:

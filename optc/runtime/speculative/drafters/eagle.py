@@ -63,8 +63,12 @@ class EagleModel(DraftModel):
                 where="speculate",
                 hint="compile the artifact again with --eagle FOLDER",
             )
-        if not isinstance(executable, HiddenExecutable):
-            raise InputError("the layer's engine gives no hidden states", where="speculate")
+        if not isinstance(executable, HiddenExecutable) or own.hidden_rows != "logits":
+            raise InputError(
+                "the layer's engine gives no guesses of the rows whose logits are wanted",
+                where="speculate",
+                hint="compile the artifact again with --eagle FOLDER",
+            )
         super().__init__(
             executable,
             plan,
@@ -118,11 +122,10 @@ class EagleModel(DraftModel):
         """Compute rows behind their states, and keep the guess of each chunk's last row."""
         features = np.concatenate([self._features(chunk) for chunk in chunks])
         logits = self.executable.step(replace(batch, features=features))
-        guesses = self._layer.hidden_states()
-        ends = batch.query_starts[1:].tolist()
-        for chunk, end in zip(chunks, ends, strict=True):
-            if chunk.completes:  # else the state of its last token is known
-                self._states[chunk.request.id][chunk.request.num_tokens - 1] = guesses[end - 1]
+        complete = [chunk.request for chunk in chunks if chunk.completes]
+        if complete:  # else all states are known, and the row that the step gives is of no use
+            for text, guess in zip(complete, self._layer.hidden_states(), strict=True):
+                self._states[text.id][text.num_tokens - 1] = guess
         return logits
 
     def _features(self, chunk: Chunk[DraftedText]) -> Float32:

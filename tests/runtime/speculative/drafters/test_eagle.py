@@ -55,7 +55,7 @@ class LayerExecutable(ToyExecutable):
 
     def __init__(self, noise: float = 0.0) -> None:
         spec = toy_spec((0,), max_rows=12, max_sequences=6)
-        super().__init__(replace(spec, features=True, hidden_size=WIDTH))
+        super().__init__(replace(spec, features=True, hidden_size=WIDTH, hidden_rows="logits"))
         self.target = ToyModel.seeded(spec_of())
         rng = np.random.default_rng(5)
         weights = self.target.embedding
@@ -73,8 +73,9 @@ class LayerExecutable(ToyExecutable):
             self.tokens[slot] = token
         before = [self.text(batch, row) for row in range(len(batch.tokens))]
         self.rows += list(zip(before, batch.features, strict=True))
-        self.hidden = np.array([hidden_of(self.target, text) for text in before], np.float32)
-        return np.array([self.noisy.logits(self.hidden[row]) for row in batch.logit_rows])
+        wanted = [before[row] for row in batch.logit_rows]
+        self.hidden = np.array([hidden_of(self.target, text) for text in wanted], np.float32)
+        return np.array([self.noisy.logits(state) for state in self.hidden])
 
     def text(self, batch: StepBatch, row: int) -> tuple[int, ...]:
         """The tokens up to a row."""
@@ -244,6 +245,17 @@ def test_a_layer_for_other_hidden_states_is_refused(mine: int, given: int) -> No
         EagleModel(layer, tiny_plan(layer.spec, 12, 60), target, token_budget=12)
     assert str(caught.value) == (
         f"speculate: the layer reads hidden states of {mine} values, the target gives {given} "
+        "(compile the artifact again with --eagle FOLDER)"
+    )
+
+
+def test_a_layer_that_gives_states_of_all_rows_is_refused() -> None:
+    layer = LayerExecutable()
+    layer.spec = replace(layer.spec, hidden_rows="all")
+    with pytest.raises(InputError) as caught:
+        EagleModel(layer, tiny_plan(layer.spec, 12, 60), ToyExecutable(spec_of()), token_budget=12)
+    assert str(caught.value) == (
+        "speculate: the layer's engine gives no guesses of the rows whose logits are wanted "
         "(compile the artifact again with --eagle FOLDER)"
     )
 
