@@ -40,20 +40,27 @@ class MeasuredCosts:
     threads: int = 1
     cache: CostsCache | None = None
 
-    def of(self, role: str, executable: Executable) -> RowCosts:
+    def of(self, role: str, executable: Executable, *, reads: bool = False) -> RowCosts:
         """Costs of an engine that nobody uses yet; its KV pools may be replaced. What is kept but
-        damaged is measured again."""
+        damaged is measured again.
+
+        Args:
+            role: The engine's.
+            executable: The engine.
+            reads: Of steps with logits of the last row alone.
+        """
         digest = self.digests.get(role)
         if self.cache is None or digest is None:
-            return measure_row_costs(executable)
-        kept = self.cache.read(f"{_KIND}.{role}", digest, self.threads)
+            return measure_row_costs(executable, reads=reads)
+        kind = f"{_KIND}.{role}.reading" if reads else f"{_KIND}.{role}"
+        kept = self.cache.read(kind, digest, self.threads)
         if kept is not None:
             try:
                 return RowCosts.from_json(kept)
             except ValueError:
                 pass  # damaged: measured again below
-        costs = measure_row_costs(executable)
-        self.cache.write(f"{_KIND}.{role}", digest, self.threads, costs.to_json())
+        costs = measure_row_costs(executable, reads=reads)
+        self.cache.write(kind, digest, self.threads, costs.to_json())
         return costs
 
 
@@ -110,7 +117,9 @@ class Drafting:
         alone = Costs(self.costs.of("target", target))
         if draft is None:
             return (alone, alone)
-        return (alone, alone._replace(draft=self.costs.of(self.model, draft)))
+        of_draft = self.costs.of(self.model, draft)
+        reading = self.costs.of(self.model, draft, reads=True)
+        return (alone, alone._replace(draft=of_draft, reading=reading))
 
     def speculator(
         self, target: Executable, model: DraftModel | None, costs: tuple[Costs, ...]

@@ -30,6 +30,9 @@ TARGET, DRAFT = ToyExecutable(toy_spec()), ToyExecutable(toy_spec(vocab=9))
 MEASURED = {48: RowCosts((1, 2), (1.0, 1.5)), 9: RowCosts((1, 2), (0.1, 0.2))}
 
 
+READING = RowCosts((1, 2), (0.1, 0.15))
+
+
 class Kept:
     """A cache in memory."""
 
@@ -52,8 +55,10 @@ def measured(monkeypatch: pytest.MonkeyPatch) -> list[Executable]:
     """The engines that were measured."""
     engines: list[Executable] = []
 
-    def measure(executable: Executable) -> RowCosts:
+    def measure(executable: Executable, *, reads: bool = False) -> RowCosts:
         engines.append(executable)
+        if reads:
+            return READING
         return MEASURED[executable.spec.vocab_size]
 
     monkeypatch.setattr(module, "measure_row_costs", measure)
@@ -80,6 +85,13 @@ def test_costs_that_are_missing_or_damaged_are_measured_and_kept(
     assert costs_of(kept).of("target", TARGET) == MEASURED[48]
     assert kept.written == [("row-costs.v2.target", "d1", 3, MEASURED[48].to_json())]
     assert measured == [TARGET]
+
+
+def test_steps_that_read_are_kept_apart(measured: list[Executable]) -> None:
+    kept = Kept()
+    assert costs_of(kept).of("target", TARGET, reads=True) == READING
+    assert kept.read_from == [("row-costs.v2.target.reading", "d1", 3)]
+    assert kept.written == [("row-costs.v2.target.reading", "d1", 3, READING.to_json())]
 
 
 def test_engines_without_a_digest_or_a_cache_are_measured_each_time(
@@ -130,8 +142,11 @@ def test_costs_are_measured_where_somebody_asks_for_them(measured: list[Executab
     alone = Costs(MEASURED[48])
     assert Drafting(("ngram",)).measured(TARGET, None) == (alone, alone)
     drafting = Drafting(("self",), open_draft=lambda: DRAFT)
-    assert drafting.measured(TARGET, DRAFT) == (alone, alone._replace(draft=MEASURED[9]))
-    assert measured == [TARGET, TARGET, DRAFT]
+    assert drafting.measured(TARGET, DRAFT) == (
+        alone,
+        alone._replace(draft=MEASURED[9], reading=READING),
+    )
+    assert measured == [TARGET, TARGET, DRAFT, DRAFT]
 
 
 def sources(drafting: Drafting, **options: Any) -> list[DraftSource]:

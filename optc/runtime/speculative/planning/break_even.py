@@ -128,7 +128,7 @@ class BreakEven:
         counts = [0] * len(requests)
         index = min(range(len(requests)), key=lambda i: requests[i].catch_up)
         extra = costs.verifying(sequences + 1, sequences) - costs.target.at(sequences)
-        extra += costs.making + costs.drafting(requests[index].catch_up)
+        extra += costs.making + costs.catching_up(requests[index].catch_up)
         if extra <= most:
             counts[index] = 1
             self._extra = extra
@@ -159,8 +159,9 @@ def making_time(costs: Costs, requests: Sequence[Draftable], counts: Sequence[in
     """Measured time of a draft model's steps for ``counts`` drafts; 0 without one."""
     if costs.draft is None:
         return 0.0
-    first = sum(r.catch_up for r, count in zip(requests, counts, strict=True) if count)
-    return costs.draft.at(first) + sum(
+    first = [r.catch_up for r, count in zip(requests, counts, strict=True) if count]
+    measured = costs._replace(draft_factor=1.0)
+    return measured.catching_up(sum(first), len(first)) + sum(
         costs.draft.at(sum(count >= depth for count in counts))
         for depth in range(2, max(counts) + 1)
     )

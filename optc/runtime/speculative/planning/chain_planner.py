@@ -56,7 +56,7 @@ class ChainPlanner:
         if costs.draft is None:
             return plan_drafts(rates, sequences, costs, budget)
         least = min(request.catch_up for request in requests)
-        reading = costs.drafting(least) if least > UP_TO_DATE else 0.0
+        reading = costs.catching_up(least) if least > UP_TO_DATE else 0.0
         if reading >= budget:
             return DraftPlan([0] * len(requests))
         plan = plan_drafts(rates, sequences, costs, budget - reading)
@@ -86,7 +86,7 @@ class ChainPlanner:
         for index, request in enumerate(requests):
             if not counts[index] or request.catch_up <= UP_TO_DATE:
                 continue
-            reading = costs.drafting(request.catch_up)
+            reading = costs.catching_up(request.catch_up)
             known = first or self._acceptance.verifications >= _EVIDENCE
             if known and reading <= left and 2 * reading <= request.room * saved:
                 left -= reading

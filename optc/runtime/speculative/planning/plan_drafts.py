@@ -33,6 +33,7 @@ class Costs(NamedTuple):
         draft_factor: What the draft model's measured times are multiplied by.
         row_extra: What each drafted row costs beyond the target's measured times.
         making: What it takes to make drafts without a draft model, however many.
+        reading: A draft model's where only the last row has logits; None is as ``draft``.
     """
 
     target: RowCosts
@@ -40,10 +41,18 @@ class Costs(NamedTuple):
     draft_factor: float = 1.0
     row_extra: float = 0.0
     making: float = 0.0
+    reading: RowCosts | None = None
 
     def drafting(self, rows: int) -> float:
         """Time of a draft step of so many rows."""
         return self.draft.at(rows) * self.draft_factor if self.draft else 0.0
+
+    def catching_up(self, rows: int, sequences: int = 1) -> float:
+        """Time of a draft step of so many rows, one of each sequence with logits."""
+        if self.draft is None or self.reading is None:
+            return self.drafting(rows)
+        heads = self.draft.at(sequences) - self.reading.at(sequences)
+        return (self.reading.at(rows) + max(heads, 0.0)) * self.draft_factor
 
     def verifying(self, rows: int, sequences: int) -> float:
         """Time of a step of so many sequences and drafts together."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from bisect import bisect_right
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
@@ -34,7 +34,7 @@ class RowCosts:
 
     Attributes:
         rows: Ascending.
-        seconds: Of a step of so many rows, all with logits; ascending too.
+        seconds: Of a step of so many rows; ascending too.
     """
 
     rows: tuple[int, ...]
@@ -82,9 +82,15 @@ def _table(costs: RowCosts, size: int) -> list[float]:
 
 
 def measure_row_costs(
-    executable: Executable, clock: Callable[[], float] = time.perf_counter
+    executable: Executable,
+    clock: Callable[[], float] = time.perf_counter,
+    *,
+    reads: bool = False,
 ) -> RowCosts:
     """Measure an engine that nobody uses yet; its KV pools are replaced by small ones.
+
+    All rows are with logits, as those that verify drafts, or only the last of them (``reads``), as
+    where a draft model reads a prompt.
 
     The shortest times of rounds in which all numbers of rows take turns, since whatever else the
     machine does only adds to them; about a second, three rounds at least, two of them with large
@@ -98,6 +104,8 @@ def measure_row_costs(
     blocks = -(-(context + most) // size)
     executable.allocate_kv((blocks,) * len(spec.groups), size)
     batches = [_one_sequence(count, context, size, spec) for count in rows]
+    if reads:
+        batches = [replace(one, logit_rows=one.logit_rows[-1:]) for one in batches]
     times: list[list[float]] = [[] for _ in rows]
     begun = clock()
     for done in range(_ROUNDS + 1):  # the first one warms up

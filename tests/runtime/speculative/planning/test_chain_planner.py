@@ -134,3 +134,23 @@ def test_the_first_that_must_be_read_is_tried_although_another_is_up_to_date(pla
     assert ChainPlanner(8).plan(requests, 3, COSTS, 9.0).counts == [2, 2, 0]
     plan = ChainPlanner(8).plan([Draftable(0, 0, 100), *requests[1:]], 3, COSTS, 9.0)
     assert plan.counts == [0, 0, 0], "the first was not worth it, and was the only one to be tried"
+
+
+def test_what_reading_takes_is_that_of_steps_with_logits_of_the_last_row(plans: Plans) -> None:
+    reading = RowCosts((1, 1001), (0.001, 0.101))
+    costs = COSTS._replace(reading=reading)
+    requests = [Draftable(1, 1000, 401)]
+    assert experienced().plan(requests, 1, COSTS, 0.3).counts == [0]
+    assert experienced().plan(requests, 1, costs, 0.3).counts == [2]
+    assert plans.budgets == [pytest.approx(0.3 - 0.041)]
+
+
+def test_a_step_that_catches_up_has_logits_of_each_sequence() -> None:
+    draft, reading = RowCosts((1, 9), (1.0, 9.0)), RowCosts((1, 9), (1.0, 3.0))
+    costs = Costs(TARGET, draft, draft_factor=2.0, reading=reading)
+    assert costs.catching_up(9) == 2 * 3.0
+    assert costs.catching_up(9, 5) == 2 * (3.0 + 5.0 - 2.0)
+    assert costs._replace(reading=None).catching_up(9, 5) == 2 * 9.0
+    assert Costs(TARGET, reading=reading).catching_up(9) == 0.0
+    noisy = costs._replace(reading=RowCosts((1,), (1.5,)))
+    assert noisy.catching_up(1) == 2 * 1.5, "more logits never take less"

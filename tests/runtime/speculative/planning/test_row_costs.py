@@ -58,6 +58,13 @@ def test_an_engine_is_measured_within_its_limits() -> None:
         assert len(set(batch.tokens.tolist())) == len(batch.tokens)
 
 
+def test_where_an_engine_reads_only_the_last_row_has_logits() -> None:
+    executable = TimedToy(Clock(), max_rows=9, max_logit_rows=6)
+    assert measure_row_costs(executable, executable.clock, reads=True).rows == (1, 2, 3, 4, 5, 6)
+    for batch in executable.batches:
+        assert batch.logit_rows.tolist() == [len(batch.tokens) - 1]
+
+
 @pytest.mark.parametrize(
     ("limits", "rows"),
     [
