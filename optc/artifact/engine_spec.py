@@ -46,6 +46,7 @@ def parse_spec(f: Fields) -> EngineSpec:
         hidden_rows=_hidden_rows(f),
         features=bool(f.optional("features", bool)),
         samples=bool(f.optional("samples", bool)),
+        shared_kv=_shared_kv(f),
         kv_layout=_kv_layout(f),
         adapters=None if f.optional("adapters", dict) is None else _adapters(f.child("adapters")),
     )
@@ -85,6 +86,10 @@ def _accept_rates(f: Fields) -> tuple[tuple[float, ...], ...]:
 
 def _hidden_size(f: Fields) -> int:
     return 0 if f.optional("hidden_size", int) is None else f.count("hidden_size", 0, _MAX_DIM)
+
+
+def _shared_kv(f: Fields) -> tuple[int, ...]:
+    return () if f.optional("shared_kv", list) is None else f.counts("shared_kv")
 
 
 def _hidden_rows(f: Fields) -> HiddenRows:

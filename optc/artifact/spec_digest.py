@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
-from dataclasses import fields, is_dataclass
+from dataclasses import fields, is_dataclass, replace
 from typing import Any
 
 from optc.artifact.jsonio import canonical_json
@@ -20,12 +20,14 @@ def spec_digest(spec: EngineSpec, *more: Any) -> bytes:
     """sha256 of a spec and what else a backend wants to be the engine's own.
 
     Fields that have their defaults are left out: a new one, with a default, changes no digest.
+    ``shared_kv`` is left out, too: it says how the engine goes with another one, is stated once
+    both are built, and shapes are compared at load (`optc.executable.shared_kv`).
 
     Args:
         spec: The engine's.
         more: Dataclasses, lists, mappings, texts and numbers.
     """
-    return hashlib.sha256(canonical_json(_plain([spec, *more]))).digest()
+    return hashlib.sha256(canonical_json(_plain([replace(spec, shared_kv=()), *more]))).digest()
 
 
 def _plain(value: Any) -> Any:

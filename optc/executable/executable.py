@@ -8,7 +8,7 @@ names (PagedAttention: Kwon et al., 2023).
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
@@ -60,6 +60,10 @@ class LayerKV:
     value_dim: int
     dtype: str
 
+    def alike(self, other: LayerKV) -> bool:
+        """Whether both have pools of one shape and type, whichever groups they are in."""
+        return replace(self, group=other.group) == other
+
     @property
     def bytes_per_token(self) -> int:
         """Bytes of K and V, scales included, that one token occupies in this layer."""
@@ -90,6 +94,9 @@ class EngineSpec:
         features: Steps read ``StepBatch.features``: the engine is a layer that drafts by the hidden
             states of another (docs/normal-form.md).
         samples: The engine is a `SamplingExecutable`.
+        shared_kv: Of an engine that drafts: by layer, the target's layer whose keys and values are
+            of the same meaning, so that its pools serve both (`SharingExecutable`). Empty where the
+            engine needs pools of its own.
         kv_layout: ``paged``, or ``slots``: a sequence has one block in each group, as long as the
             longest sequence, so that block tables have one column.
     """
@@ -110,6 +117,7 @@ class EngineSpec:
     hidden_rows: HiddenRows = "all"
     features: bool = False
     samples: bool = False
+    shared_kv: tuple[int, ...] = ()
     kv_layout: KVLayout = "paged"
 
     @property
@@ -232,6 +240,22 @@ class HiddenExecutable(Protocol):
 
         Raises:
             optc.errors.InputError: The engine gives none, or no step was run.
+        """
+        ...
+
+
+@runtime_checkable
+class SharingExecutable(Protocol):
+    """What an engine can do that drafts with the keys and values of its target."""
+
+    spec: EngineSpec
+
+    def share_kv(self, owner: Executable) -> None:
+        """Use from now on the pools of ``owner``, an engine of the same backend that has allocated
+        its own, instead of pools of one's own: those of the layers ``spec.shared_kv``.
+
+        Raises:
+            optc.errors.InputError: It has none, or is of another backend.
         """
         ...
 

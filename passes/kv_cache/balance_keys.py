@@ -43,6 +43,7 @@ class BalanceKeys(ReadsText):
     """
 
     name: ClassVar[str] = "balance-keys"
+    moves_kv: ClassVar[bool] = True
     #: the projections are three layers yet, and float
     before: ClassVar[tuple[str, ...]] = ("fuse-qkv", "quantize-weights", "cast-weights")
 

@@ -31,6 +31,7 @@ FULL = replace(
     accept_rates=((0.5, 1.0), (0.0,)),
     hidden_size=8,
     hidden_rows="logits",
+    shared_kv=(1, 0),
     features=True,
     adapters=AdapterSpec(2, 8, (AdapterModule(8, 16, (PART, TURNED)),)),
 )
@@ -74,7 +75,7 @@ def test_rows_that_a_tensor_lacks_are_refused(ranges: Any, message: str) -> None
 def test_specs_of_older_artifacts_lack_keys() -> None:
     older = asdict(toy_spec())
     newer = ("tree", "adapters", "accept_rates", "samples", "kv_layout", "hidden_size", "features")
-    for key in (*newer, "hidden_rows"):
+    for key in (*newer, "hidden_rows", "shared_kv"):
         del older[key]
     assert parsed(older) == toy_spec()
 
@@ -93,6 +94,7 @@ def test_specs_of_older_artifacts_lack_keys() -> None:
         ({"accept_rates": [[-0.5]]}, "holds -0.5, which is no rate"),
         ({"accept_rates": [[True]]}, "holds True, which is no rate"),
         ({"hidden_size": -1}, "'hidden_size' is -1, not within 0"),
+        ({"shared_kv": [0, -1]}, "'shared_kv' holds -1"),
         ({"hidden_rows": "some"}, "'hidden_rows' is 'some'"),
         ({"hidden_size": 2**17}, "'hidden_size' is 131072, not within 0 to 65536"),
         ({"accept_rates": [0.5]}, "'accept_rates' holds float, not list"),

@@ -34,6 +34,7 @@ def test_every_field_counts(change: dict[str, Any]) -> None:
 
 
 def test_the_digest_is_of_the_values() -> None:
+    assert spec_digest(replace(toy_spec(), shared_kv=(0, 1))) == spec_digest(toy_spec())
     assert spec_digest(toy_spec()) == spec_digest(toy_spec())
     assert len(spec_digest(toy_spec())) == 32
     assert spec_digest(toy_spec(), {"a": (1, 2)}) == spec_digest(toy_spec(), {"a": [1, 2]})

@@ -11,6 +11,7 @@ import optc
 from optc.artifact import Artifact
 from optc.driver.drafts.predicted_gain import CONTINUED_TOKENS, PROMPT_TOKENS, PROMPTS
 from optc.reference.text import eval_windows
+from optc.runtime.loop import core_factory
 from tests.end_to_end.test_main_job import ROOT, TEXT
 
 MODEL = ROOT / "examples/models/pycode-draft"
@@ -66,14 +67,20 @@ def passes(artifact: Artifact, text: Path, drafts: int) -> tuple[list[tuple[int,
 
 
 def test_the_text_is_that_of_plain_decoding_in_as_many_passes_as_predicted(
-    artifact: Artifact, text: Path
+    artifact: Artifact, text: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     found = artifact.report()["draft"]["prediction"]
     plain, steps = passes(artifact, text, 0)
     assert steps == len(plain) * (CONTINUED_TOKENS - 1)
+    target, draft = artifact.manifest.engines
+    assert draft.spec.shared_kv == tuple(range(len(target.spec.layers)))
+    drafted, fewest = passes(artifact, text, found["drafts"])
+    assert drafted == plain
+    monkeypatch.setattr(core_factory, "can_share", lambda draft, target: False)
     drafted, fewer = passes(artifact, text, found["drafts"])
     assert drafted == plain
-    assert steps / fewer == found["tokens_per_pass"]
+    assert steps / fewer == found["tokens_per_pass"], "with keys and values of its own"
+    assert fewest < fewer, "those of the target are better"
     # by chance none of 4096 tokens would be right
     assert found["acceptance"] > 0.4
     assert 0.2 < found["cost"] < 0.9, "2 bits of 8, and a head of 6"

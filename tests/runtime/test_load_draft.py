@@ -115,7 +115,8 @@ def test_costs_are_measured_at_the_first_load_only(
         optc.load(tmp_path / "a", kv_memory="1MiB", speculate="draft", cost_cache=cached).close()
         steps.append([len(executable.batches) > 0 for executable in backend.loaded[-2:]])
     assert steps == [[True, True], [False, False], [True, True]]
-    assert len(list((tmp_path / "cache").iterdir())) == 2
+    kept = sorted(path.name.rsplit("-", 1)[0] for path in (tmp_path / "cache").iterdir())
+    assert kept == [f"row-costs.v2.{of}" for of in ("draft", "draft.reading", "target")]
 
 
 def test_unknown_kinds_are_refused(tmp_path: Path, backend: ToyBackend) -> None:

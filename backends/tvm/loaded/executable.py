@@ -22,6 +22,7 @@ from optc.errors import InputError
 from optc.executable.adapter_spec import ModuleWeights
 from optc.executable.executable import (
     EngineSpec,
+    Executable,
     Float32,
     Int32,
     SampleBatch,
@@ -84,7 +85,22 @@ class TvmExecutable:
             raise InputError("the engine is closed", where="allocate_kv")
         self._forget()
         self._pools.allocate(blocks_per_group, block_size)
-        self._staging.set_blocks(block_size, self._pools.scratch)
+        self._use_pools()
+
+    def share_kv(self, owner: Executable) -> None:
+        """Use pools of ``owner`` (`SharingExecutable.share_kv`).
+
+        Raises:
+            InputError: It has none, or is no engine of TVM for CPUs.
+        """
+        if not isinstance(owner, TvmExecutable):
+            raise InputError("the target is of another backend", where="share_kv")
+        self._forget()
+        self._pools.share(owner._pools, self.spec.shared_kv)
+        self._use_pools()
+
+    def _use_pools(self) -> None:
+        self._staging.set_blocks(self._pools.block_size, self._pools.scratch)
         self._fixed = (*self._weight_tensors, *self._pools.tensors, *self._adapters.tensors)
 
     def step(self, batch: StepBatch) -> Float32:

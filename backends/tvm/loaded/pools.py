@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -23,6 +23,7 @@ class KVPools:
         self._spec = spec
         self._wrap = wrap
         self._slots: tuple[int, ...] = ()
+        self.block_size = 0
         self.scratch: tuple[range, ...] = ()
         self.tensors: list[Any] = []
         self._blocks: list[npt.NDArray[np.uint8]] = []  # the same memory, [blocks, bytes]
@@ -37,6 +38,7 @@ class KVPools:
         check_allocation(self._spec, blocks_per_group, block_size)
         self.release()
         self._slots = tuple(count * block_size for count in blocks_per_group)
+        self.block_size = block_size
         spare = SCRATCH_BLOCKS * self._spec.max_logit_rows if self._spec.tree else 0
         self.scratch = tuple(range(count, count + spare) for count in blocks_per_group)
         for layer in self._spec.layers:
@@ -46,6 +48,24 @@ class KVPools:
                 self.tensors.append(self._wrap(pool))
                 rows = pool.reshape(-1).view(np.uint8)  # a block is whole tiles
                 self._blocks.append(rows.reshape(self.scratch[layer.group].stop, -1))
+
+    def share(self, owner: KVPools, layers: Sequence[int]) -> None:
+        """Use the pools of these layers of ``owner`` in place of the engine's own, which are
+        released. Trees need blocks that are not shared: there are none.
+
+        Raises:
+            InputError: ``owner`` has no pools.
+        """
+        if not owner.tensors:
+            raise InputError("the target has no KV pools", where="share_kv")
+        self.release()
+        self.block_size = owner.block_size
+        groups = [owner._spec.layers[layers[group.layers[0]]].group for group in self._spec.groups]
+        self._slots = tuple(owner._slots[group] for group in groups)
+        self.scratch = tuple(range(0) for _ in groups)
+        for layer in layers:
+            self.tensors += owner.tensors[2 * layer : 2 * layer + 2]
+            self._blocks += owner._blocks[2 * layer : 2 * layer + 2]
 
     def of_group(self, group: int) -> list[Any]:
         """K and V tensors of the group's layers, in order of the layers."""

@@ -21,6 +21,7 @@ from optc.driver.compiling.options import ResolvedOptions
 from optc.driver.drafts.distilled import distill_draft
 from optc.driver.drafts.draft import ROLE, Draft, draft_limits
 from optc.driver.drafts.draft_spec import PREFIX
+from optc.driver.drafts.shared_kv import means_the_same, sharing
 from optc.driver.recipes.draft_recipes import DraftCandidate
 from optc.machine import this_machine
 from optc.target import usable_threads
@@ -112,7 +113,9 @@ class DraftMaker:
         check_disk(lowered.model, self.writer)
         limits = draft_limits(options, self.targets, self.targets[0].build.spec.max_context)
         builder = EngineBuilder(self.writer, options.engines)
-        engines = tuple(builder.build_all(ROLE, model, lambda request: limits))
+        engines = builder.build_all(ROLE, model, lambda request: limits)
+        if means_the_same(self.options.recipe, recipe):
+            engines = sharing(engines, self.targets)
         facts: dict[str, Any] = {
             "spec": candidate.spec.text,
             "recipe": candidate.recipe.name,
@@ -128,7 +131,7 @@ class DraftMaker:
         facts |= {"not_measured": reason} if reason else {}
         said = (*(() if distilled is None else distilled.warnings), *lowered.warnings)
         warnings = tuple(f"draft {candidate.spec.text}: {text}" for text in said)
-        return _Made(candidate, engines, shelf, facts, warnings, prediction)
+        return _Made(candidate, tuple(engines), shelf, facts, warnings, prediction)
 
     def _put_back(self, made: _Made) -> None:
         for built in made.engines:

@@ -14,6 +14,7 @@ from optc.driver.compiling.lowering import Lowered, lower_dense
 from optc.driver.compiling.options import ResolvedOptions
 from optc.driver.drafts.draft import Draft
 from optc.driver.drafts.layer_skip import keep_first_layers
+from optc.driver.drafts.shared_kv import means_the_same, sharing
 from optc.errors import InputError
 from optc.options import Auto
 from optc.target import usable_threads
@@ -69,9 +70,11 @@ def build_self_draft(
     keep_first_layers(model, layers)
     runs = lower_dense(model, options.for_draft(), lowered.runs)
     builder = EngineBuilder(writer, options.engines)
-    engines = tuple(builder.build_all(ROLE, model, on_the_targets_weights))
+    engines = builder.build_all(ROLE, model, on_the_targets_weights)
+    if means_the_same(options.recipe, options.recipe):
+        engines = sharing(engines, targets)
     facts |= {"layers": layers, "passes": [run.to_json() for run in runs]}
-    return Draft(ROLE, engines, facts)
+    return Draft(ROLE, tuple(engines), facts)
 
 
 def _choose(

@@ -144,6 +144,15 @@ class KVBlocks:
             table.extend(pool.take(missing))
         return True
 
+    def shrink(self, tables: BlockTables, length: int) -> bool:
+        """Release the blocks behind ``length`` tokens; False if there are none."""
+        kept = -(-length // self.block_size)
+        excess = len(tables.blocks[0]) > kept
+        for table, pool in zip(tables.blocks, self.pools, strict=True):
+            pool.release(table[kept:])
+            del table[kept:]
+        return excess
+
     def reuse(self, request: HasPrefix) -> int:
         """Give a request without blocks those of its longest cached prefix; returns how many
         tokens need not be computed."""

@@ -109,6 +109,8 @@ class Core:
         self._next_id = 0
         self._deadlines = Deadlines()
         executable.allocate_kv(plan.blocks, plan.block_size)
+        if speculator is not None:
+            speculator.attach(self.scheduler)
 
     @property
     def has_work(self) -> bool:

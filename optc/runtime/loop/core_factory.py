@@ -7,12 +7,15 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 
 from optc.errors import InputError
-from optc.executable.executable import EngineSpec, Executable
+from optc.executable.executable import EngineSpec, Executable, SharingExecutable
+from optc.executable.shared_kv import can_share
 from optc.runtime.kv.kv_plan import KVPlan, plan_kv, plan_with_draft
 from optc.runtime.loop.core import Core
 from optc.runtime.settings import ServeSettings
-from optc.runtime.speculative.drafters.draft_model import LEAST_CHANCE, DraftModel
+from optc.runtime.speculative.drafters.chain_drafter import LEAST_CHANCE, ChainDrafter
+from optc.runtime.speculative.drafters.draft_model import DraftModel
 from optc.runtime.speculative.drafters.eagle import EagleModel
+from optc.runtime.speculative.drafters.shared_kv import SharedKVDraft
 from optc.runtime.speculative.drafting import Drafting
 from optc.runtime.spill.where import parse_spill
 
@@ -60,15 +63,20 @@ class CoreFactory:
         spec = self.spec = executable.spec
         settings = self.settings
         rows = settings.step_rows(spec.max_rows)
-        model: DraftModel | None = None
-        costs = self.drafting.measured(executable, draft)
-        if draft is None:
-            self.plan = plan_kv(spec, settings.kv_memory_bytes, rows, settings.block_size)
-        else:
+        model: ChainDrafter | None = None
+        if draft is not None:
             check_same_vocabulary(spec, draft.spec)
-            self.plan, draft_plan = plan_with_draft(
-                spec, draft.spec, settings.kv_memory_bytes, rows, settings.block_size
+        costs = self.drafting.measured(executable, draft)
+        memory = (settings.kv_memory_bytes, rows, settings.block_size)
+        if draft is None:
+            self.plan = plan_kv(spec, *memory)
+        elif isinstance(draft, SharingExecutable) and can_share(draft.spec, spec):
+            self.plan = plan_kv(spec, *memory)
+            model = SharedKVDraft(
+                draft, executable, self.plan, token_budget=rows, least_chance=self._least_chance
             )
+        else:
+            self.plan, draft_plan = plan_with_draft(spec, draft.spec, *memory)
             model = self._draft_model(executable, draft, draft_plan, rows)
         spill = settings.prefix_spill
         core = Core(
@@ -85,7 +93,6 @@ class CoreFactory:
     def _draft_model(
         self, executable: Executable, draft: Executable, plan: KVPlan, rows: int
     ) -> DraftModel:
-        least_chance = 0.0 if self.drafting.count else LEAST_CHANCE
         prefix_cache = self.settings.prefix_cache
         if self.drafting.model == "eagle":
             return EagleModel(
@@ -94,15 +101,19 @@ class CoreFactory:
                 executable,
                 token_budget=rows,
                 prefix_cache=prefix_cache,
-                least_chance=least_chance,
+                least_chance=self._least_chance,
             )
         return DraftModel(
             draft,
             plan,
             token_budget=rows,
             prefix_cache=prefix_cache,
-            least_chance=least_chance,
+            least_chance=self._least_chance,
         )
+
+    @property
+    def _least_chance(self) -> float:
+        return 0.0 if self.drafting.count else LEAST_CHANCE
 
 
 def check_same_vocabulary(spec: EngineSpec, draft: EngineSpec) -> None:

@@ -219,7 +219,7 @@ class Scheduler(Generic[R]):
             return
         count = min(pending(request), rows.left)
         while count and not self.blocks.grow(request.tables, request.num_computed + count):
-            if self._preempt(rows) is request:
+            if not self._take_from_drafts() and self._preempt(rows) is request:
                 return
         if count:
             rows.give(request.id, count)
@@ -238,6 +238,8 @@ class Scheduler(Generic[R]):
                 return
             request.num_computed = self.blocks.reuse(request)
             while (count := self._room(request, rows)) == 0:
+                if self._take_from_drafts():
+                    continue
                 if not self._yields_to(request):
                     self.blocks.free(request.tables)
                     request.num_computed = 0
@@ -276,6 +278,13 @@ class Scheduler(Generic[R]):
             and self.blocks.grow(request.tables, request.num_computed + count)
         )
         return count if has_room else 0
+
+    def _take_from_drafts(self) -> bool:
+        """Release blocks that hold nothing but drafts, of a draft model that writes to them; False
+        if there are none."""
+        # all of them, not just the first: `any` would stop there
+        released = [self.blocks.shrink(each.tables, each.num_tokens) for each in self._running]
+        return any(released)
 
     def _start(self, request: R) -> None:
         self._waiting.remove(request)

@@ -7,11 +7,12 @@ from dataclasses import dataclass, field
 
 from optc.errors import InputError
 from optc.executable.executable import Executable, HeadedExecutable
-from optc.runtime.speculative.drafters.draft_model import DraftModel
+from optc.runtime.speculative.drafters.chain_drafter import ChainDrafter
 from optc.runtime.speculative.drafters.eagle import EagleModel
 from optc.runtime.speculative.drafters.lookahead import LookaheadProposer
 from optc.runtime.speculative.drafters.medusa import MedusaProposer, TreePlanner
 from optc.runtime.speculative.drafters.ngram import NGramProposer
+from optc.runtime.speculative.drafters.shared_kv import SharedKVDraft
 from optc.runtime.speculative.kinds import MAX_DRAFTED, MODELS
 from optc.runtime.speculative.planning.break_even import BreakEven
 from optc.runtime.speculative.planning.chain_planner import Planner
@@ -122,7 +123,7 @@ class Drafting:
         return (alone, alone._replace(draft=of_draft, reading=reading))
 
     def speculator(
-        self, target: Executable, model: DraftModel | None, costs: tuple[Costs, ...]
+        self, target: Executable, model: ChainDrafter | None, costs: tuple[Costs, ...]
     ) -> Speculator | None:
         """What drafts in all the ways; None for none.
 
@@ -145,7 +146,9 @@ class Drafting:
         """Most drafts of a request in a step."""
         return self.limit if self.count is None else self.count
 
-    def _source(self, kind: str, model: DraftModel | None, costs: tuple[Costs, ...]) -> DraftSource:
+    def _source(
+        self, kind: str, model: ChainDrafter | None, costs: tuple[Costs, ...]
+    ) -> DraftSource:
         if kind == "ngram":
             ngram = NGramProposer(self._most)
             return DraftSource(ngram, self._controller(costs[:1]), grades=ngram.grades)
@@ -155,8 +158,14 @@ class Drafting:
         if kind in MODELS and model is not None:
             controller = self._controller(costs[1:])
             note = model.note_step if isinstance(model, EagleModel) else None
+            attach = model.attach if isinstance(model, SharedKVDraft) else None
             return DraftSource(
-                model, controller, pending=model.pending, note_step=note, release=model.close
+                model,
+                controller,
+                pending=model.pending,
+                note_step=note,
+                attach=attach,
+                release=model.close,
             )
         raise ValueError(f"nothing drafts by {kind!r}")
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from optc.runtime.loop.tree import deepest_path
 from optc.runtime.requests.request import Request
 from optc.runtime.scheduling.chunks import Chunk
+from optc.runtime.scheduling.scheduler import Scheduler
 from optc.runtime.speculative.planning.controller import PLACES, Controller, Draftable, StepTimes
 from optc.runtime.speculative.proposer import DraftOutcome, DraftRequest, Learner, Proposer
 
@@ -27,6 +28,7 @@ class DraftSource:
             where the proposer does not know before it drafts.
         note_rows: As `Speculator.note_rows`, for a proposer that reads what the step computed.
         note_step: As `Speculator.note_step`, for one that reads what it computed of every row.
+        attach: Called with the scheduler whose requests are drafted for, before the first step.
         release: Called at the end, where the proposer holds more than memory.
         seconds: In which the drafts of this step were made.
         drafted: Drafts of this source that were verified in this step.
@@ -40,6 +42,7 @@ class DraftSource:
     grades: Callable[[Request], Sequence[int]] | None = None
     note_rows: Callable[[Mapping[int, int]], None] | None = None
     note_step: Callable[[Sequence[Chunk[Request]]], None] | None = None
+    attach: Callable[[Scheduler[Request]], None] | None = None
     release: Callable[[], None] | None = None
     seconds: float = 0.0
     drafted: int = 0
@@ -91,6 +94,12 @@ class Speculator:
         self._sources = tuple(sources)
         self._clock = clock
         self._drafted_by: dict[int, DraftSource] = {}
+
+    def attach(self, scheduler: Scheduler[Request]) -> None:
+        """State whose requests are drafted for; their KV pools are allocated."""
+        for source in self._sources:
+            if source.attach is not None:
+                source.attach(scheduler)
 
     @property
     def notes_rows(self) -> bool:

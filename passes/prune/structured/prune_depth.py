@@ -54,6 +54,7 @@ class PruneDepth(PruneStructures):
     """
 
     name: ClassVar[str] = "prune-depth"
+    moves_kv: ClassVar[bool] = True
     before: ClassVar[tuple[str, ...]] = (
         *PruneStructures.before,
         *("prune-residual", "prune-width", "prune-heads", "prune-depth"),

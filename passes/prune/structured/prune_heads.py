@@ -46,6 +46,7 @@ class PruneHeads(PruneStructures):
     """
 
     name: ClassVar[str] = "prune-heads"
+    moves_kv: ClassVar[bool] = True
     before: ClassVar[tuple[str, ...]] = (*PruneStructures.before, "prune-heads")
 
     target: str = "0.9x"

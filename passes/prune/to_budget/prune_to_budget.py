@@ -55,6 +55,7 @@ class PruneToBudget(PruneOnText):
     """
 
     name: ClassVar[str] = "prune-to-budget"
+    moves_kv: ClassVar[bool] = True
     before: ClassVar[tuple[str, ...]] = LATER
 
     shares: tuple[float, ...] = (0.875, 0.75, 0.625, 0.5, 0.375, 0.25)

@@ -48,6 +48,7 @@ class Rotate(Pass):
     """
 
     name: ClassVar[str] = "rotate"
+    moves_kv: ClassVar[bool] = True
     required: ClassVar[bool] = True
     takes: ClassVar[tuple[type[Form], ...]] = (Dense,)
     before: ClassVar[tuple[str, ...]] = ("calibrate", "smooth", *LATER)

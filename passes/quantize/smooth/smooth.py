@@ -48,6 +48,7 @@ class Smooth(Pass):
     """
 
     name: ClassVar[str] = "smooth"
+    moves_kv: ClassVar[bool] = True
     required: ClassVar[bool] = True
     takes: ClassVar[tuple[type[Form], ...]] = (Dense,)
     after: ClassVar[tuple[str, ...]] = ("calibrate",)

@@ -37,6 +37,7 @@ class TrainedWeights(Pass):
     """
 
     name: ClassVar[str] = "trained-weights"
+    moves_kv: ClassVar[bool] = True
     required: ClassVar[bool] = True
     takes: ClassVar[tuple[type[Form], ...]] = (Dense,)
     before: ClassVar[tuple[str, ...]] = ("propagate-errors", "quantize-weights", "cast-weights")

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 
 from optc.backends.tvm.loaded.pools import KVPools
+from optc.errors import InputError
 from optc.executable.executable import EngineSpec, KVGroup, LayerKV
 
 LAYERS = (
@@ -51,3 +53,24 @@ def test_blocks_move_whole_and_leave_others_alone(block_size: int) -> None:
                     source * tiles : (source + 1) * tiles
                 ]
         assert np.array_equal(new.view(np.uint8), expected.view(np.uint8))
+
+
+def test_pools_of_some_layers_serve_another_engine() -> None:
+    owner = KVPools(SPEC, lambda array: array)
+    layers = (LAYERS[2], replace(LAYERS[1], group=1), LAYERS[3])
+    spec = replace(SPEC, groups=(KVGroup(0, (0, 2)), KVGroup(32, (1,))), layers=layers)
+    pools = KVPools(spec, lambda array: array)
+    with pytest.raises(InputError, match=r"^share_kv: the target has no KV pools$"):
+        pools.share(owner, (2, 1, 3))
+    owner.allocate((5, 4), 32)
+    pools.allocate((2, 2), 16)
+    pools.share(owner, (2, 1, 3))
+    expected = [owner.tensors[2 * layer + i] for layer in (2, 1, 3) for i in (0, 1)]
+    assert all(mine is its for mine, its in zip(pools.tensors, expected, strict=True))
+    assert pools.block_size == 32
+    assert [len(scratch) for scratch in pools.scratch] == [0, 0]
+    pools.check_slots(0, np.array([159], np.int32), np.array([0], np.int32))
+    with pytest.raises(InputError, match="slots must lie within 0 and 127"):
+        pools.check_slots(1, np.array([159], np.int32), np.array([0], np.int32))
+    pools.release()
+    assert len(owner.tensors) == 2 * len(LAYERS), "they are the owner's"

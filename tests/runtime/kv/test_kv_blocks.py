@@ -41,6 +41,22 @@ def test_blocks_wholly_behind_the_window_are_released() -> None:
     blocks.check_integrity([Holder(tables)])
 
 
+def test_blocks_behind_a_length_are_given_back() -> None:
+    blocks = KVBlocks((0, 5), (9, 9), 4)
+    tables = blocks.new_tables()
+    assert not blocks.shrink(tables, 0)
+    assert blocks.grow(tables, 21)
+    blocks.release_behind(tables, 12)
+    kept = [table[:4].tolist() for table in tables.blocks]
+    assert blocks.shrink(tables, 13)
+    assert [table.tolist() for table in tables.blocks] == kept
+    assert blocks.available() == (5, 7)
+    assert not blocks.shrink(tables, 13), "nothing is left to give"
+    assert not blocks.shrink(tables, 16)
+    blocks.free(tables)
+    assert blocks.available() == (9, 9)
+
+
 def test_the_group_of_a_leak_is_named() -> None:
     blocks = KVBlocks((0, 4), (2, 2), 4)
     tables = blocks.new_tables()

@@ -86,6 +86,17 @@ def test_closing_the_core_closes_both() -> None:
     assert (executable.closed, draft.closed) == (True, True)
 
 
+def test_a_draft_with_the_targets_pools_leaves_it_all_memory() -> None:
+    memory = 20 * 4 * SPEC.kv_bytes_per_token
+    options = {"block_size": 4, "kv_memory": memory}
+    for shared_kv, blocks in (((), (10,)), ((0,), (20,))):
+        draft = ToyExecutable(replace(SPEC, shared_kv=shared_kv))
+        opening, executable = opened(Drafting(("draft",), lambda draft=draft: draft, 2), **options)
+        opening()
+        assert opening.plan.blocks == executable.blocks == blocks
+        assert (draft.keys[0] is executable.keys[0]) == bool(shared_kv)
+
+
 def test_vocabularies() -> None:
     check_same_vocabulary(SPEC, replace(SPEC, max_context=8))
     with pytest.raises(InputError, match="a draft must have the target's vocabulary"):

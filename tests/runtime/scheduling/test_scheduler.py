@@ -83,6 +83,29 @@ def test_the_youngest_is_preempted_and_comes_back_first() -> None:
     assert first.num_computed > 4
 
 
+def test_blocks_that_only_drafts_hold_are_taken_before_a_request_is_preempted() -> None:
+    world = make_world(longest=32)  # 8 blocks
+    first, second = world.add(4, 20), world.add(4, 20)
+    world.step()
+    assert world.blocks.grow(first.tables, 28), "a draft model writes there before the step"
+    assert world.blocks.available() == (0,)
+    world.step()
+    assert not world.scheduler.preempted
+    assert [job.num_computed for job in (first, second)] == [5, 5]
+    assert world.blocks.available() == (4,)
+
+
+def test_blocks_that_only_drafts_hold_are_taken_for_a_request_that_waits() -> None:
+    world = make_world(longest=32)
+    first = world.add(4, 20)
+    world.step()
+    assert world.blocks.grow(first.tables, 32)
+    second = world.add(7, 20)
+    world.step()
+    assert second.num_computed == 7
+    assert not world.scheduler.preempted
+
+
 def test_removing_a_stranger_is_an_error() -> None:
     world = make_world()
     stranger = Job(9, 1, 2, world.blocks.new_tables())

@@ -13,7 +13,15 @@ import numpy as np
 import numpy.typing as npt
 
 from optc.errors import InputError
-from optc.executable.executable import EngineSpec, Float32, Int32, KVGroup, LayerKV, StepBatch
+from optc.executable.executable import (
+    EngineSpec,
+    Executable,
+    Float32,
+    Int32,
+    KVGroup,
+    LayerKV,
+    StepBatch,
+)
 from tests.support.trees import path_to
 
 WIDTH = 8
@@ -139,6 +147,15 @@ class ToyExecutable:
         # What nobody wrote is NaN: reading it spoils the logits and is seen.
         self.keys = [np.full((n * block_size, WIDTH), np.nan) for n in blocks_per_group]
         self.values = [np.full((n * block_size, WIDTH), np.nan) for n in blocks_per_group]
+
+    def share_kv(self, owner: Executable) -> None:
+        """Layer i, which is group i, has the pools of the owner's layer ``spec.shared_kv[i]``."""
+        assert isinstance(owner, ToyExecutable)
+        layers = self.spec.shared_kv
+        self.block_size = owner.block_size
+        self.blocks = tuple(owner.blocks[layer] for layer in layers)
+        self.keys = [owner.keys[layer] for layer in layers]
+        self.values = [owner.values[layer] for layer in layers]
 
     def step(self, batch: StepBatch) -> Float32:
         self.check(batch)

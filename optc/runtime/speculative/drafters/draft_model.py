@@ -1,43 +1,24 @@
-"""`DraftModel`: a smaller model drafts, with an engine and KV blocks of its own.
-
-It draws its tokens with the noise of the target's output positions, so that the closer the two
-distributions are, the more often both draw the same token, at any temperature (Daliri et al.,
-2025; compare Leviathan et al., 2023, and Chen et al., 2023).
-
-What a request has verified since it was last drafted for is computed first, together with that of
-all others; then one step for each further draft. A request that was not drafted for costs nothing
-until it is again.
-"""
+"""`DraftModel`: a smaller model drafts, with an engine and KV blocks of its own."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
-from optc.executable.executable import Executable, Float32, StepBatch
+from optc.executable.executable import Executable
 from optc.runtime.kv.kv_blocks import KVBlocks
 from optc.runtime.kv.kv_plan import KVPlan
-from optc.runtime.loop.batch import build_batch
 from optc.runtime.requests.request import Request
-from optc.runtime.sampling.sample_step import sample_step
-from optc.runtime.sampling.sampler import NoToken
-from optc.runtime.scheduling.chunks import Chunk
+from optc.runtime.speculative.drafters.chain_drafter import ChainDrafter
 from optc.runtime.speculative.drafters.drafted_text import DraftedText
-from optc.runtime.speculative.proposer import DraftRequest, Drafts
-
-#: Drafts behind others that the draft model finds less likely than this hardly ever pay.
-LEAST_CHANCE = 0.05
 
 
-class DraftModel:
-    """A proposer (`optc.runtime.speculative.proposer.Proposer`). Not thread-safe.
+class DraftModel(ChainDrafter):
+    """A `ChainDrafter` that computes all of a text itself. Not thread-safe.
 
     Args:
-        executable: The draft's engine; its KV pools are allocated here. Closed by `close`.
+        executable: As of `ChainDrafter`; its KV pools are allocated here.
         plan: Sizes of its KV pools.
-        token_budget: Most rows of one of its steps.
+        token_budget: As of `ChainDrafter`.
         prefix_cache: Keep the keys and values of prefixes, also for completions of one prompt.
-        least_chance: No further drafts behind those that the draft model itself finds less likely
-            (`DraftedText.chance`).
+        least_chance: As of `ChainDrafter`.
     """
 
     def __init__(
@@ -49,30 +30,14 @@ class DraftModel:
         prefix_cache: bool = True,
         least_chance: float = 0.0,
     ) -> None:
-        spec = executable.spec
-        self.executable = executable
-        self.plan = plan
-        self._least_chance = least_chance
-        self._token_budget = min(token_budget, spec.max_rows)
-        self._most = min(spec.max_sequences, spec.max_logit_rows, self._token_budget)
+        super().__init__(executable, plan, token_budget, least_chance)
         self._blocks = KVBlocks(
-            tuple(group.window for group in spec.groups),
+            tuple(group.window for group in executable.spec.groups),
             plan.blocks,
             plan.block_size,
             prefix_cache=prefix_cache,
         )
-        self._texts: dict[int, DraftedText] = {}
         executable.allocate_kv(plan.blocks, plan.block_size)
-
-    def propose(self, wanted: Sequence[DraftRequest]) -> list[Drafts]:
-        """Draft for all requests together; none for one that has no room in the draft's KV pool,
-        or whose prompt needs more than this step to be computed."""
-        limits = {request.id: limit for request, limit in wanted}
-        texts = {request.id: self._resume(request) for request, _ in wanted}
-        going = self._step(self._catch_up(list(texts.values()), limits), limits)
-        while going:
-            going = self._step([Chunk(text, text.written, 1) for text in going], limits)
-        return [Drafts(texts[request.id].drafts()) for request, _ in wanted]
 
     def forget(self, request: Request) -> None:
         """Free the blocks of a request that ended."""
@@ -97,10 +62,6 @@ class DraftModel:
         """
         self._blocks.check_integrity(self._texts.values())
 
-    def close(self) -> None:
-        """Release the engine."""
-        self.executable.close()
-
     def _resume(self, request: Request) -> DraftedText:
         """The request's text with what it has verified meanwhile, drafts that failed dropped."""
         text = self._texts.get(request.id)
@@ -120,34 +81,6 @@ class DraftModel:
             self._blocks.store(text, before)
             self._blocks.release_behind(text.tables, text.num_computed)
 
-    def _catch_up(
-        self, texts: list[DraftedText], limits: dict[int, int]
-    ) -> list[Chunk[DraftedText]]:
-        """Rows for what was verified, those first who have least to catch up with.
-
-        Of several completions of one prompt one computes it, and the others find it in the
-        prefix cache.
-        """
-        chunks: list[Chunk[DraftedText]] = []
-        left = self._token_budget
-        prompts: set[int] = set()
-        for text in sorted(texts, key=lambda t: t.num_pending):
-            if text.num_tokens + limits[text.id] > self.plan.max_context:
-                continue
-            if text.num_pending > self.plan.block_size:
-                if text.leader_id in prompts:
-                    continue
-                prompts.add(text.leader_id)
-            count = min(text.num_pending, left)
-            if (
-                count
-                and len(chunks) < self._most
-                and self._make_room(text, text.num_computed + count, limits)
-            ):
-                chunks.append(Chunk(text, text.num_computed, count))
-                left -= count
-        return chunks
-
     def _make_room(self, text: DraftedText, length: int, limits: dict[int, int]) -> bool:
         """Blocks for ``length`` tokens, if need be those of requests not drafted for now."""
         if self._blocks.grow(text.tables, length):
@@ -159,30 +92,3 @@ class DraftModel:
                 if self._blocks.grow(text.tables, length):
                     return True
         return False
-
-    def _compute(self, chunks: Sequence[Chunk[DraftedText]], batch: StepBatch) -> Float32:
-        """Logits [R, V] of the step of ``chunks``."""
-        return self.executable.step(batch)
-
-    def _step(self, chunks: list[Chunk[DraftedText]], limits: dict[int, int]) -> list[DraftedText]:
-        """Compute rows and draw from the last of each; returns who goes on."""
-        if not chunks:
-            return []
-        batch = build_batch(chunks, len(self._blocks.pools), self.plan.block_size)
-        logits = self._compute(chunks, batch)
-        for chunk in chunks:
-            before = chunk.request.num_computed
-            chunk.request.wrote(chunk.rows)
-            self._computed(chunk.request, before)
-        complete = [chunk.request for chunk in chunks if chunk.completes]
-        rows = [text.row() for text in complete]
-        drawn, _ = sample_step(self.executable, logits, rows, range(len(rows)))
-        going = []
-        for text, sampled in zip(complete, drawn, strict=True):
-            if isinstance(sampled, NoToken):
-                continue
-            text.draft(sampled)
-            wanted = text.num_drafted < limits[text.id] and text.chance >= self._least_chance
-            if wanted and self._make_room(text, text.num_tokens, limits):
-                going.append(text)
-        return going

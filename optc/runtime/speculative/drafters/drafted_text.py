@@ -23,8 +23,8 @@ class DraftedText:
     and it is 1.
 
     Args:
-        request: The target's; only read.
-        tables: Empty block tables in the draft's pools.
+        request: The target's; its tokens are only read.
+        tables: Block tables in the pools that the draft uses.
     """
 
     def __init__(self, request: Request, tables: BlockTables) -> None:
@@ -39,7 +39,7 @@ class DraftedText:
         self.num_drafted = 0
         self.chance = 1.0
         self.written = 0
-        self._request = request
+        self.request = request
         judges = request.params.greedy and request.constraint is None
         self._params = replace(request.params, logprobs=0 if judges else None)
         self._tokens = np.empty(request.max_length, np.int32)
@@ -66,7 +66,7 @@ class DraftedText:
 
     def resume(self) -> None:
         """Take the tokens that were verified meanwhile; drafts that they confirm stay computed."""
-        verified = self._request.tokens
+        verified = self.request.tokens
         start, stop = self.num_computed, min(self.written, len(verified) - 1)
         wrong = np.flatnonzero(self._tokens[start:stop] != verified[start:stop])
         self.num_computed = self.written = int(start + wrong[0]) if len(wrong) else max(start, stop)
@@ -94,7 +94,7 @@ class DraftedText:
 
     def row(self) -> Row:
         """What the sampler needs to draw the next token, as the target will, grammar included."""
-        request = self._request
+        request = self.request
         constraint = request.constraint
         mask = None if constraint is None else constraint.mask_after(self.drafts())
         return Row(self._params, request.seed, request.index, self.tokens, self.num_prompt, mask)

@@ -1,0 +1,32 @@
+"""Drafts made of the target that can use its keys and values while they draft."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from optc.driver.compiling.built_engine import BuiltEngine
+from optc.executable.shared_kv import can_share
+from optc.recipe import Recipe
+
+
+def means_the_same(target: Recipe, draft: Recipe) -> bool:
+    """Whether each layer of a draft that ``draft`` makes of the model has the keys and values that
+    it has where ``target`` is run, but for rounding: no pass of either moves them to other
+    channels, scales or layers."""
+    return not any(one.moves_kv for recipe in (target, draft) for one in recipe.pipeline.passes)
+
+
+def sharing(drafts: Sequence[BuiltEngine], targets: Sequence[BuiltEngine]) -> list[BuiltEngine]:
+    """The engines of a draft that has the first layers of the target, or all; those that can use
+    the pools of their target's engine say so."""
+    return [_shared(draft, target) for draft, target in zip(drafts, targets, strict=True)]
+
+
+def _shared(draft: BuiltEngine, target: BuiltEngine) -> BuiltEngine:
+    spec = draft.entry.spec
+    spec = replace(spec, shared_kv=tuple(range(len(spec.layers))))
+    if not can_share(spec, target.entry.spec):
+        return draft
+    entry, build = replace(draft.entry, spec=spec), replace(draft.build, spec=spec)
+    return replace(draft, entry=entry, build=build)
