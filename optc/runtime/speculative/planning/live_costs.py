@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from optc.runtime.speculative.planning.plan_drafts import Costs
-from optc.runtime.speculative.planning.rate import Line, RecentMedian
+from optc.runtime.speculative.planning.rate import Line, RecentMedian, StepExtra
 
 #: Weight of the latest time that drafts took to make.
 _NEWEST = 0.3
-#: Extra times of rows that are assumed to have been seen before the first ones.
-_PRIOR_EXTRA = (0.0, 0.0)
 
 
 class LiveCosts:
@@ -23,7 +21,7 @@ class LiveCosts:
         self._plain: dict[int, RecentMedian] = {}  # by sequences: seconds of now to those measured
         self._drafting = Line()
         self._making_s = 0.0
-        self._row_extra_s = RecentMedian(_PRIOR_EXTRA)
+        self._extra_s = StepExtra()
 
     def knows(self, sequences: int) -> bool:
         """Enough plain steps of so many sequences were observed: what one takes depends on more
@@ -35,10 +33,11 @@ class LiveCosts:
         """Costs of now in units of the target's measured times, rounded to what matters."""
         unit = self.slower(sequences)
         step = self._measured.target.at(1)
+        fixed_s = self._making_s + self._drafting.at_0 + self._extra_s.fixed
         return self._measured._replace(
             draft_factor=round(self._drafting.slope / unit, 2),
-            row_extra=round(self._row_extra_s.value / unit / step, 3) * step,
-            making=round((self._making_s + self._drafting.at_0) / unit / step, 2) * step,
+            row_extra=round(self._extra_s.slope / unit / step, 3) * step,
+            making=round(fixed_s / unit / step, 2) * step,
         )
 
     def slower(self, sequences: int) -> float:
@@ -70,7 +69,7 @@ class LiveCosts:
         # with drafts it takes no less than without, and a row no more than a step of its own
         least, most = plain_s - expected_s, drafts * plain_s / sequences
         extra_s = min(max(seconds - expected_s, least), most)
-        self._row_extra_s.observe(extra_s / drafts)
+        self._extra_s.observe(drafts, extra_s)
 
     def observe_making(self, seconds: float, steps_s: float) -> None:
         """Learn from the making of drafts, of which a draft model's steps should have taken

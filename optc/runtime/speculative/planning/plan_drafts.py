@@ -32,7 +32,8 @@ class Costs(NamedTuple):
         draft: A draft model's; None where there is none.
         draft_factor: What the draft model's measured times are multiplied by.
         row_extra: What each drafted row costs beyond the target's measured times.
-        making: What it takes to make drafts without a draft model, however many.
+        making: What a step with drafts takes besides, however many: making them without a draft
+            model, and whatever it slows.
         reading: A draft model's where only the last row has logits; None is as ``draft``.
     """
 

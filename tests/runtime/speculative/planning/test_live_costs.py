@@ -56,47 +56,58 @@ def test_two_measured_steps_say_what_a_row_costs() -> None:
 def test_what_rows_cost_is_rounded_to_a_thousandth_of_a_step() -> None:
     costs = LiveCosts(Costs(TARGET))
     for _ in range(3):
-        costs.observe_drafts(1, 2, 12.0 + 1.2345678)
+        for drafts in (1, 2):
+            costs.observe_drafts(1, 1 + drafts, TARGET.at(1 + drafts) + 1.2345678 * drafts)
     assert costs.now(1).row_extra == pytest.approx(1.23, abs=1e-9)
+    assert costs.now(1).making == pytest.approx(0.0)
 
 
 def test_rows_of_drafts_cost_what_they_took_beyond_the_measured_times() -> None:
     costs = after_plain(2, 2.0)
-    # 4 rows were to take 16, are twice as slow, and took 6 more: 3 for each of two drafts.
-    for _ in range(3):
-        costs.observe_drafts(2, 4, 38.0)
+    # 4 rows were to take 16, are twice as slow, and took 7 more: 1, and 3 for each of two drafts.
+    for _ in range(4):
+        costs.observe_drafts(2, 4, 39.0)
+        costs.observe_drafts(2, 3, 2 * 14.0 + 4.0)
     assert costs.now(2).row_extra == pytest.approx(1.5)
+    assert costs.now(2).making == pytest.approx(0.5)
     assert costs.now(2).draft_factor == 0.5, "in units of steps that are twice as slow"
+
+
+def test_what_steps_of_one_number_of_drafts_take_is_not_said_of_their_rows() -> None:
+    costs = LiveCosts(Costs(TARGET))
+    for _ in range(9):
+        costs.observe_drafts(1, 2, 13.0)
+    assert (costs.now(1).row_extra, costs.now(1).making) == (0.0, 1.0)
 
 
 def test_two_steps_with_drafts_are_not_believed_against_the_guesses() -> None:
     costs = LiveCosts(Costs(TARGET))
     costs.observe_drafts(1, 2, 13.0)
-    assert costs.now(1).row_extra == 0.0
+    assert costs.now(1).making == 0.0
     costs.observe_drafts(1, 2, 13.0)
-    assert costs.now(1).row_extra == 1.0
+    assert costs.now(1).making == 1.0
 
 
 @pytest.mark.parametrize(
     ("seconds", "extra"),
     [
-        (0.0, -2.0),  # no less than a plain step of 10, where 3 rows should take 14
-        (1000.0, 10.0),  # no row takes longer than a step of its own
-        (16.0, 1.0),
+        (0.0, -4.0),  # no less than a plain step of 10, where 3 rows should take 14
+        (1000.0, 20.0),  # no row takes longer than a step of its own
+        (16.0, 2.0),
     ],
 )
-def test_what_rows_cost_is_bounded(seconds: float, extra: float) -> None:
+def test_what_drafts_cost_is_bounded(seconds: float, extra: float) -> None:
     costs = LiveCosts(Costs(TARGET))
     for _ in range(3):
         costs.observe_drafts(1, 3, seconds)
-    assert costs.now(1).row_extra == pytest.approx(extra)
+    assert costs.now(1).making == pytest.approx(extra)
 
 
 def test_a_step_of_several_sequences_bounds_the_cost_of_a_row_by_its_own() -> None:
     costs = LiveCosts(Costs(TARGET))
     for _ in range(3):
         costs.observe_drafts(2, 4, 1000.0)
-    assert costs.now(2).row_extra == pytest.approx(6.0)
+    assert costs.now(2).making == pytest.approx(12.0)
 
 
 def test_a_draft_model_is_slower_than_measured_and_needs_some_time_before() -> None:
