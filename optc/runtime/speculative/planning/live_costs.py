@@ -20,6 +20,7 @@ class LiveCosts:
         self._measured = measured
         self._plain: dict[int, RecentMedian] = {}  # by sequences: seconds of now to those measured
         self._drafting = Line()
+        self._drafted = False
         self._making_s = 0.0
         self._extra_s = StepExtra()
 
@@ -75,9 +76,11 @@ class LiveCosts:
         """Learn from the making of drafts, of which a draft model's steps should have taken
         ``steps_s`` as measured, 0 without one. Each of its steps takes longer than that, and some
         time goes by before the first, whatever their number."""
-        if steps_s:
-            self._drafting.observe(steps_s, seconds)
-            return
         # the first time is no measure: code and memory are touched that were not before
+        if steps_s:
+            if self._drafted:
+                self._drafting.observe(steps_s, seconds)
+            self._drafted = True
+            return
         most = 2 * self._making_s or self._measured.target.at(1) / 8
         self._making_s += (min(seconds, most) - self._making_s) * _NEWEST

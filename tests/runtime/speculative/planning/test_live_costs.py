@@ -112,6 +112,8 @@ def test_a_step_of_several_sequences_bounds_the_cost_of_a_row_by_its_own() -> No
 
 def test_a_draft_model_is_slower_than_measured_and_needs_some_time_before() -> None:
     costs, line = after_plain(1, 2.0), Line()
+    costs.observe_making(1000.0, 1.0)  # cold: it does not count
+    assert costs.now(1).draft_factor == 0.5
     for steps_s in (1.0, 2.0, 4.0, 1.0, 3.0):
         costs.observe_making(0.5 + 1.5 * steps_s, steps_s)
         line.observe(steps_s, 0.5 + 1.5 * steps_s)
