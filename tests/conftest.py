@@ -1,5 +1,11 @@
 from __future__ import annotations
 
+import os
+
+# PyTorch's threads wait for each other without sleeping: beside another worker and the commands
+# that tests start, two of them take several times the core time of one.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
 from collections.abc import Callable
 from pathlib import Path
 
