@@ -124,13 +124,13 @@ def test_a_failed_gate_leaves_nothing(folder: Path, tmp_path: Path) -> None:
         "compile",
         ROOT / "examples/models/pycode-draft",  # smaller: it is refused anyway
         "--recipe",
-        "int4-fast",
+        "int8-fused",
         "-o",
         output,
         "--eval-text",
         text,
         "--gate",
-        "kl_mean=0.001",
+        "kl_mean=1e-6",
         code=4,
     )
     assert result["error"]["kind"] == "gate"
