@@ -64,8 +64,10 @@ def _imported() -> ir.Model:
     return model
 
 
-def _lowered(recipe: str) -> ir.Model:
+def _lowered(recipe: str, layers: int = LAYERS) -> ir.Model:
     model = _imported().clone()
+    if layers < LAYERS:
+        keep_first_layers(model, layers)
     loaded = load_recipe(recipe, sets=["calibrate.windows=1"] if recipe in CALIBRATED else [])
     loaded = with_calibration(loaded, TEXT, MODEL, digest_text(TEXT))
     first, *others = loaded.pipeline.passes
@@ -74,11 +76,11 @@ def _lowered(recipe: str) -> ir.Model:
     return model
 
 
-def _check_engine(profiles: list[dict[str, Any]], types: dict[str, int]) -> None:
+def _check_engine(profiles: list[dict[str, Any]], types: dict[str, int], layers: int) -> None:
     assert [one["name"] for one in profiles] == ["decode", "verify", "prefill"]
     for one in profiles:
-        assert one["fused_attention"]["fused"] == one["fused_attention"]["of"] == LAYERS
-        assert one["kv_in_place"] == {"in_place": 2 * LAYERS, "of": 2 * LAYERS}
+        assert one["fused_attention"]["fused"] == one["fused_attention"]["of"] == layers
+        assert one["kv_in_place"] == {"in_place": 2 * layers, "of": 2 * layers}
         assert one["matmul_types"] == types
         assert one["other_matmuls"] == []
 
@@ -92,15 +94,16 @@ def _check_engine(profiles: list[dict[str, Any]], types: dict[str, int]) -> None
         ("bf16-fused", "sm_89", {"BFloat16 x BFloat16": 9}),
         ("trt-int8-qdq", ALL, {"Int8 x Int8": 8, "Half x Half": 1}),
         ("trt-fp8", "sm_89+sm_120", {"FP8 x FP8": 8, "Half x Half": 1}),
-        ("trt-nvfp4", "sm_120", {"FP4E2M1 x FP4E2M1": 8, "Half x Half": 1}),
+        ("trt-nvfp4", "sm_120", {"FP4E2M1 x FP4E2M1": 4, "Half x Half": 1}),
     ],
 )
 def test_the_example_model_builds_with_fused_attention_and_its_types(
     tmp_path: Path, recipe: str, target: str, types: dict[str, int]
 ) -> None:
-    built = _build(_lowered(recipe), target, tmp_path)
+    layers = 1 if recipe == "trt-nvfp4" else LAYERS  # its weights take five seconds a layer
+    built = _build(_lowered(recipe, layers), target, tmp_path)
     assert built.warnings == ()
-    _check_engine(built.report["engine"]["profiles"], types)
+    _check_engine(built.report["engine"]["profiles"], types, layers)
     header = read_header(tmp_path / "work" / ENGINE_FILE)
     assert header.architectures == tuple(target.split("+"))
     assert built.requires == {"tensorrt_rtx": ".".join(map(str, header.version))}
