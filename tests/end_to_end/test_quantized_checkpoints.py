@@ -41,11 +41,6 @@ GGUF = {
 SHARED = {"embedding shares the head": 1}
 
 
-@pytest.fixture(autouse=True)
-def _cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("OPTC_CACHE", str(tmp_path / "cache"))
-
-
 @pytest.mark.parametrize("kind", GGUF, ids=lambda kind: kind.name)
 def test_gguf(kind: Kind, tmp_path: Path) -> None:
     file = write_llama(PYCODE, tmp_path / "pycode.gguf", of_kind(kind))
