@@ -17,8 +17,9 @@ target of every part is the model's own distribution. The row of a text's first 
 the place of a hidden state, and of some windows so do the first rows, as they do where an engine
 knows only keys and values of a prefix.
 
-With ``--own`` an artifact of the model goes on from the beginnings of the windows
-(``train_medusa.py`` says why). Where OUT.work holds the state of a run with the same options it
+With ``--own`` an artifact of the model goes on from the beginnings of the windows of text
+(``train_medusa.py`` says why) and from whole ``--prompts``; only guesses of what it says count.
+Where OUT.work holds the state of a run with the same options it
 goes on from there.
 
 Writes ``eagle.safetensors`` (bf16: the layer and the last norm named as the model names its first
@@ -41,15 +42,15 @@ from pathlib import Path
 
 import torch
 import torch.nn.functional as F  # noqa: N812
-from safetensors.torch import save_file
+from eagle_loss import loss_of
+from eagle_windows import Windows, prepare
+from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
-from train_medusa import HELD_BACK, hidden_states, own_windows, read_texts
-from transformers import AutoModelForCausalLM, AutoTokenizer, DynamicCache
+from train_medusa import HELD_BACK
+from transformers import AutoModelForCausalLM, DynamicCache
 
 from optc.training.device import Place, choose_precision
 
-#: A part of an unrolled step counts this much less than the part before it.
-DECAY = 0.8
 #: One window in this many begins with rows whose hidden states are not known.
 WITHOUT = 8
 #: Steps between two saved states.
@@ -90,13 +91,24 @@ class Draft(nn.Module):
             found.append(known)
         return found
 
-    def tensors(self) -> dict[str, Tensor]:
-        """As they are stored."""
+    def named_tensors(self) -> dict[str, Tensor]:
+        """By the names under which they are stored."""
         own = {f"model.layers.0.{name}": value for name, value in self.layer.state_dict().items()}
         own["model.norm.weight"] = self.norm.weight
         for name in ("fc", "embedding_norm", "feature_norm"):
             own[f"eagle.{name}.weight"] = getattr(self, name).weight
-        return {name: value.detach().bfloat16().contiguous() for name, value in own.items()}
+        return {name: value.detach() for name, value in own.items()}
+
+    def tensors(self) -> dict[str, Tensor]:
+        """As they are stored."""
+        own = self.named_tensors()
+        return {name: value.bfloat16().contiguous() for name, value in own.items()}
+
+    def start_from(self, folder: Path) -> None:
+        """Take the weights of a layer that was trained before."""
+        stored = load_file(folder / "eagle.safetensors")
+        for name, value in self.named_tensors().items():
+            value.copy_(stored[name])
 
 
 def part_mask(size: int, part: int) -> Tensor:
@@ -109,18 +121,6 @@ def part_mask(size: int, part: int) -> Tensor:
     return mask.masked_fill(~torch.cat(seen, 1), -math.inf)[None, None]
 
 
-def loss_of(guesses: list[Tensor], hidden: Tensor, lm_head: Tensor) -> Tensor:
-    """Cross-entropy of all parts against the model's distribution; the first rows of a part, which
-    have too few rows before them, do not count."""
-    with torch.no_grad():
-        teacher = (hidden @ lm_head.T).float().softmax(-1)
-    total = torch.zeros(())
-    for part, guess in enumerate(guesses):
-        logits = (guess[:, part:] @ lm_head.T).float().flatten(0, 1)
-        total = total + DECAY**part * F.cross_entropy(logits, teacher[:, part:].flatten(0, 1))
-    return total
-
-
 def hide(hidden: Tensor) -> Tensor:
     """A copy of hidden states [B, S, D] in which some windows begin with zeros."""
     counts = torch.randint(1, hidden.shape[1], (len(hidden),))
@@ -130,18 +130,18 @@ def hide(hidden: Tensor) -> Tensor:
 
 @torch.no_grad()
 def measure(
-    draft: Draft, embedding: Tensor, lm_head: Tensor, windows: Tensor, hidden: Tensor, parts: int
+    draft: Draft, embedding: Tensor, lm_head: Tensor, windows: Windows, parts: int
 ) -> dict[str, object]:
     """How often each of ``parts`` drafts in a row is the model's most likely token, and tokens that
-    a pass gives with them; ``hidden`` are those of windows that were not trained on."""
+    a pass gives with them, where guesses count; of windows that were not trained on."""
     hits = []
-    for tokens, states in zip(windows.split(8), hidden.split(8), strict=True):
-        states = states.float()
-        best = (states @ lm_head.T).argmax(-1)
-        guesses = draft.unroll(embedding[tokens], states, parts)
+    for chosen in torch.arange(len(windows)).split(8):
+        some = windows.batch(chosen)
+        best = (some.hidden @ lm_head.T).argmax(-1)
+        guesses = draft.unroll(embedding[some.tokens], some.hidden, parts)
         right = [(guess @ lm_head.T).argmax(-1) == best for guess in guesses]
         chains = [each[:, part : each.shape[1] - parts + part] for part, each in enumerate(right)]
-        hits.append(torch.stack(chains, -1).flatten(0, 1))
+        hits.append(torch.stack(chains, -1)[some.counts()[:, :-parts]])
     held = torch.cat(hits).float()
     accepted = held.cumprod(-1).sum(-1).mean()
     return {
@@ -154,19 +154,18 @@ def train(
     draft: Draft,
     embedding: Tensor,
     lm_head: Tensor,
-    windows: Tensor,
-    hidden: Tensor,
+    windows: Windows,
     arguments: argparse.Namespace,
     state_file: Path,
 ) -> None:
-    """AdamW with a cosine schedule over random windows; goes on where ``state_file`` ends."""
-    optimizer = torch.optim.AdamW(draft.parameters(), lr=arguments.rate, weight_decay=0.01)
+    """A cosine schedule of rates over random windows; goes on where ``state_file`` ends."""
+    optimizers = optimizers_of(draft)
 
     def loss_at(place: Place, chosen: Tensor) -> Tensor:
-        tokens, states = windows[chosen], hidden[chosen].float()
+        some = windows.batch(chosen)
         with place.autocast():
-            guesses = draft.unroll(embedding[tokens], hide(states), arguments.parts)
-            return loss_of(guesses, states, lm_head)
+            guesses = draft.unroll(embedding[some.tokens], hide(some.hidden), arguments.parts)
+        return loss_of(guesses, some, lm_head.to(getattr(torch, place.precision)))
 
     with torch.random.fork_rng():
         # processors without products in bfloat16 are many times slower with them
@@ -179,63 +178,54 @@ def train(
     if state_file.exists():
         state = torch.load(state_file)
         draft.load_state_dict(state["draft"])
-        optimizer.load_state_dict(state["optimizer"])
+        for optimizer, kept in zip(optimizers, state["optimizers"], strict=True):
+            optimizer.load_state_dict(kept)
         first = state["steps"]
         torch.set_rng_state(state["random"])
         print(f"goes on behind step {first}", flush=True)
     for step in range(first, arguments.steps):
         warm = min(1.0, (step + 1) / 20)
-        for group in optimizer.param_groups:
-            part = (step + 1) / arguments.steps
-            group["lr"] = arguments.rate * warm * 0.5 * (1 + math.cos(math.pi * part))
+        part = (step + 1) / arguments.steps
+        rate = arguments.rate * warm * 0.5 * (1 + math.cos(math.pi * part))
+        for group in (group for optimizer in optimizers for group in optimizer.param_groups):
+            group["lr"] = rate
         chosen = torch.randint(len(windows), (arguments.batch,))
-        optimizer.zero_grad()
+        draft.zero_grad()
         loss = loss_at(place, chosen)
         loss.backward()
         nn.utils.clip_grad_norm_(draft.parameters(), 1.0)
-        optimizer.step()
+        for optimizer in optimizers:
+            optimizer.step()
         done = step + 1
         if done % SAVED == 0 or done == arguments.steps:
-            save_state(draft, optimizer, done, state_file)
+            save_state(draft, optimizers, done, state_file)
             took = time.time() - started
             left = took / (done - first) * (arguments.steps - done)
             print(f"step {done} loss {loss:.4f} {took:.0f} s, {left:.0f} s left", flush=True)
 
 
-def save_state(draft: Draft, optimizer: torch.optim.Optimizer, steps: int, file: Path) -> None:
+def optimizers_of(draft: Draft) -> list[torch.optim.Optimizer]:
+    """Muon for matrices, at AdamW's rates, and AdamW for norms."""
+    matrices = [weight for weight in draft.parameters() if weight.ndim == 2]
+    norms = [weight for weight in draft.parameters() if weight.ndim == 1]
+    return [
+        torch.optim.Muon(matrices, weight_decay=0.01, adjust_lr_fn="match_rms_adamw"),
+        torch.optim.AdamW(norms, weight_decay=0.01),
+    ]
+
+
+def save_state(
+    draft: Draft, optimizers: list[torch.optim.Optimizer], steps: int, file: Path
+) -> None:
     """Replace the state of a run, so that there is always a whole one."""
     state = {
         "draft": draft.state_dict(),
-        "optimizer": optimizer.state_dict(),
+        "optimizers": [optimizer.state_dict() for optimizer in optimizers],
         "steps": steps,
         "random": torch.get_rng_state(),
     }
     torch.save(state, file.with_suffix(".new"))
     file.with_suffix(".new").replace(file)
-
-
-def prepare(model: nn.Module, arguments: argparse.Namespace, work: Path) -> tuple[Tensor, Tensor]:
-    """Windows [N, S] of tokens and their hidden states [N, S, D]; kept in ``work``."""
-    kept = work / "windows.pt"
-    if kept.exists():
-        windows, hidden = torch.load(kept)
-        return windows, hidden
-    tokenizer = AutoTokenizer.from_pretrained(arguments.model)
-    ids: list[int] = []
-    for text in read_texts(arguments.text, arguments.source, arguments.exclude):
-        encoded = tokenizer(text, add_special_tokens=False)["input_ids"]
-        ids += [tokenizer.bos_token_id, *encoded, tokenizer.eos_token_id]
-        if len(ids) >= arguments.tokens:
-            break
-    count = min(len(ids), arguments.tokens) // arguments.window
-    windows = torch.tensor(ids[: count * arguments.window]).view(count, arguments.window)
-    print(f"{count} windows of {arguments.window} tokens", flush=True)
-    if arguments.own is not None:
-        windows = own_windows(arguments.own, windows)
-        print("the model has gone on from their beginnings", flush=True)
-    hidden = hidden_states(model, windows, arguments.batch)
-    torch.save((windows, hidden), kept)
-    return windows, hidden
 
 
 def check_layout(model: nn.Module) -> None:
@@ -257,6 +247,10 @@ def main() -> None:
     parser.add_argument("--source", type=Path, nargs="*", default=[], help="folders of *.py")
     parser.add_argument("--exclude", type=Path, nargs="*", default=[], help="JSON-lines files")
     parser.add_argument("--own", type=Path, help="artifact of the model; it writes the windows")
+    parser.add_argument(
+        "--prompts", type=Path, nargs="*", default=[], help="JSON-lines files; with --own"
+    )
+    parser.add_argument("--start", type=Path, help="folder of a layer to train further")
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--parts", type=int, default=4, help="drafts in a row that are trained")
     parser.add_argument("--window", type=int, default=256)
@@ -278,14 +272,15 @@ def main() -> None:
     check_layout(model)
     work = arguments.out.with_name(f"{arguments.out.name}.work")
     work.mkdir(parents=True, exist_ok=True)
-    windows, hidden = prepare(model, arguments, work)
+    windows = prepare(model, arguments, work)
     embedding = model.get_input_embeddings().weight.detach()
     lm_head = model.get_output_embeddings().weight.detach()
     draft = Draft(model)
+    if arguments.start is not None:
+        draft.start_from(arguments.start)
     held = torch.arange(len(windows)) % HELD_BACK == 0
-    own, rest = (windows[held], hidden[held]), (windows[~held], hidden[~held])
-    train(draft, embedding, lm_head, *rest, arguments, work / "state.pt")
-    measured = measure(draft, embedding, lm_head, *own, arguments.parts)
+    train(draft, embedding, lm_head, windows.part(~held), arguments, work / "state.pt")
+    measured = measure(draft, embedding, lm_head, windows.part(held), arguments.parts)
     print(json.dumps(measured))
     arguments.out.mkdir(parents=True, exist_ok=True)
     save_file(draft.tensors(), arguments.out / "eagle.safetensors")

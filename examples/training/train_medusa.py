@@ -85,18 +85,17 @@ def documents(file: Path) -> list[tuple[str, str]]:
     return [(row["name"], row["text"]) for row in rows]
 
 
-def own_windows(artifact: Path, windows: Tensor) -> Tensor:
-    """Windows [N, S] of which an artifact of the model wrote all but the beginnings."""
+def own_windows(artifact: Path, beginnings: list[list[int]], size: int) -> Tensor:
+    """Windows [N, size] of which an artifact of the model wrote all but the beginnings."""
     params = [
         optc.SamplingParams(
             temperature=TEMPERATURES[seed % len(TEMPERATURES)],
-            max_tokens=windows.shape[1] - BEGINNING,
+            max_tokens=size - len(beginning),
             seed=seed,
             ignore_eos=True,
         )
-        for seed in range(len(windows))
+        for seed, beginning in enumerate(beginnings)
     ]
-    beginnings = windows[:, :BEGINNING].tolist()
     with optc.load(artifact, prefix_cache=False) as engine:
         outputs = engine.generate(beginnings, params)
     said = [list(output.raise_for_error().token_ids) for output in outputs]
@@ -203,7 +202,7 @@ def main() -> None:
     windows = torch.tensor(ids[: count * arguments.window]).view(count, arguments.window)
     print(f"{count} windows of {arguments.window} tokens", flush=True)
     if arguments.own is not None:
-        windows = own_windows(arguments.own, windows)
+        windows = own_windows(arguments.own, windows[:, :BEGINNING].tolist(), arguments.window)
         print("the model has gone on from their beginnings", flush=True)
     hidden = hidden_states(model, windows, arguments.batch)
     if arguments.own is not None:
