@@ -20,15 +20,8 @@ from optc.backends.tvm.replay.replay import Replays
 from optc.backends.tvm.weights.weights_file import WeightFiles
 from optc.errors import InputError
 from optc.executable.adapter_spec import ModuleWeights
-from optc.executable.executable import (
-    EngineSpec,
-    Executable,
-    Float32,
-    Int32,
-    SampleBatch,
-    SampleResult,
-    StepBatch,
-)
+from optc.executable.executable import EngineSpec, Executable, Float32, Int32, StepBatch
+from optc.executable.sampling import SampleBatch, SampleResult
 
 
 class TvmExecutable:

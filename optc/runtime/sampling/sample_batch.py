@@ -8,7 +8,8 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from optc.executable.executable import Int32, SampleBatch, SampleResult
+from optc.executable.executable import Int32
+from optc.executable.sampling import SampleBatch, SampleResult
 from optc.runtime.outputs import TokenLogprobs
 from optc.runtime.sampling.sampler import Drawn, Mask, NoToken, Row, Sampled
 

@@ -7,7 +7,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from optc.executable.executable import Float32, SampleBatch, SampleResult
+from optc.executable.executable import Float32
+from optc.executable.sampling import SampleBatch, SampleResult
 from optc.runtime.outputs import TokenLogprobs
 from optc.runtime.params import SamplingParams
 from optc.runtime.sampling.sample_step import Samples, sample_step
