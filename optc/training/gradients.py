@@ -11,6 +11,7 @@ import torch.nn.functional as F  # noqa: N812 - the field's name for it
 from torch import Tensor
 
 from optc.executable.executable import Float32, Int32
+from optc.process_memory import give_back_freed
 from optc.training.executor import DenseExecutor
 from optc.training.losses import row_slices
 
@@ -47,6 +48,8 @@ def run_backward(
             raise ValueError(f"{absent[0]}: the loss does not depend on it")
         _backward(executor, tensors, hidden, window[1:])
         on_window({name: (_rows(value), _rows(value.grad)) for name, value in watched.items()})
+        watched.clear()
+        give_back_freed()
 
 
 def _watch(names: Collection[str], watched: dict[str, Tensor]) -> Callable[[str, Tensor], Tensor]:

@@ -11,9 +11,7 @@ import torch.nn.functional as F  # noqa: N812 - the field's name for it
 from torch import Tensor
 
 from optc.training.executor import DenseExecutor
-
-#: Logits of a slice: 16 MiB in float32; a few times that while they are compared.
-SLICE_LOGITS = 1 << 22
+from optc.training.memory import SLICE_LOGITS
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,6 @@ import torch
 
 from optc.errors import InputError
 from optc.importer.source_digest import digest_source
-from optc.ir.graph import width
 from optc.ir.tensors import model_tensors
 from optc.options.training_options import TrainingOptions
 from optc.progress import Progress
@@ -23,6 +22,7 @@ from optc.training.checkpoint import Checkpoints
 from optc.training.device import Place, choose_device, choose_precision
 from optc.training.executor import DenseExecutor
 from optc.training.losses import Runner
+from optc.training.memory import all_width
 from optc.training.result import Rounded, check_output, same_as_checkpoint, write_result
 from optc.training.settings import Settings
 from optc.training.student import Student, check_vocabulary
@@ -116,9 +116,7 @@ class Session:
         theirs = DenseExecutor(teacher).to(device)
         ours.to(device)
         place = self._place(ours, device, pool, checkpoints)
-        task = Task(
-            ours, theirs, pool, self.settings, place, vocabulary, _activation_width(student.model)
-        )
+        task = Task(ours, theirs, pool, self.settings, place, vocabulary, all_width(student.model))
         started = time.perf_counter()
         course = Trainer(task, checkpoints, self.progress, self.kind).run()
         return course, time.perf_counter() - started
@@ -234,8 +232,3 @@ def rounded_of(ours: DenseExecutor, grids: Mapping[str, Any]) -> dict[str, Round
         if isinstance(weight, RoundedWeight):
             found[name] = Rounded(grid, weight.tile())
     return found
-
-
-def _activation_width(model: ir.Model) -> int:
-    """Values of a token between all nodes."""
-    return sum(width(value) or 0 for node in model.graph for value in node.outputs)

@@ -16,18 +16,16 @@ import numpy.typing as npt
 import onnx_ir as ir
 
 from optc.executable.executable import Float32, Int32
-from optc.ir.graph import width
-from optc.ir.tensors import model_tensors
 from optc.passes.prune.structured.channels import Channels
 from optc.passes.prune.structured.obs import damped
 from optc.passes.quantize.predictions.text_shape import TextShape
+from optc.process_memory import give_back_freed
 from optc.target import usable_threads
+from optc.training.memory import backward_bytes
 
 Float64 = npt.NDArray[np.float64]
 #: The value of ``choose`` of passes that choose by it.
 TAYLOR = "taylor"
-#: PyTorch's and what it keeps (measured), and logits of a slice of rows with what follows of them.
-_TORCH, _LOGITS = 200 << 20, 4 << 24
 _FLOAT32 = 4
 
 
@@ -52,6 +50,7 @@ class Gradients:
         self._fisher: dict[str, Float32 | None] = {str(one.name): None for one in results}
         names = {*self._units, *self._fisher}
         run_backward(model, tokens, names, usable_threads(), self._add)
+        give_back_freed()  # all weights
 
     def estimates(self, channels: Channels) -> Float64:
         """The KL [units] that the model is expected to lose without each unit, in nats a token."""
@@ -83,11 +82,7 @@ def most_important(costs: Float64, left: int) -> npt.NDArray[np.intp]:
 
 
 def gradients_bytes(model: ir.Model, text: TextShape, channels: Sequence[Channels]) -> int:
-    """Peak of `Gradients`: all weights, all values of one window with some of their gradients, and
-    the sums."""
-    weights = sum(int(np.prod(one.shape)) for one in model_tensors(model))
-    widths = sum(width(value) or 0 for node in model.graph for value in node.outputs)
-    widths -= width(model.graph.outputs[0]) or 0
+    """Peak of `Gradients`: all weights, the values of one window, and the sums. PyTorch itself is
+    there already: the importer brought it."""
     sums = sum(one.weight.rows_shape[0] ** 2 for c in channels for one in c.linears)
-    values = 2 * text.window_tokens * widths
-    return _TORCH + _LOGITS + _FLOAT32 * (weights + values + sums)
+    return backward_bytes(model, text.window_tokens) + _FLOAT32 * sums

@@ -16,7 +16,9 @@ from optc.passes.prune.structured.taylor import Gradients, gradients_bytes, most
 from optc.passes.quantize.predictions.text_shape import TextShape
 from optc.pipeline.base import PassReport
 from optc.pipeline.pipeline import Pipeline
+from optc.training import gradients as backward
 from optc.training.gradients import run_backward
+from optc.training.memory import backward_bytes
 from tests.passes.prune.structured.on_letters import hidden, pruning
 from tests.support.dense_models import FF, D, V, dense_model
 from tests.support.letters import letters_folder
@@ -127,6 +129,24 @@ def test_memory_grows_with_weights_and_the_window() -> None:
     assert sizes[1] - sizes[0] > 4 * (weights + 2 * D * D)
     longer = gradients_bytes(small, TextShape(2, 128), channels(small, NEURONS))
     assert longer > sizes[0] + 4 * 64 * D
+    assert gradients_bytes(small, TextShape(9, 64), channels(small, NEURONS)) == sizes[0]
+
+
+def test_memory_is_what_a_backward_pass_takes_and_the_sums() -> None:
+    """PyTorch is there before it, and what the pass frees it gives back before the next window."""
+    model = dense_model(2)
+    sums = 4 * 2 * D * D  # of what each MLP gives
+    taken = gradients_bytes(model, TextShape(2, 64), channels(model, NEURONS))
+    assert taken == backward_bytes(model, 64) + sums
+
+
+def test_freed_memory_goes_back_after_each_window(monkeypatch: pytest.MonkeyPatch) -> None:
+    given: list[str] = []
+    monkeypatch.setattr(backward, "give_back_freed", lambda: given.append("window"))
+    monkeypatch.setattr(taylor, "give_back_freed", lambda: given.append("all"))
+    model = dense_model(1)
+    Gradients(model, TOKENS, channels(model, NEURONS), fisher=False)
+    assert given == ["window"] * len(TOKENS) + ["all"]
 
 
 @pytest.mark.parametrize("name", ["prune-width", "prune-heads"])
