@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from optc.options.option import normalize, option
+from optc.units import SIZE_HELP
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,6 +35,9 @@ class TrainingOptions:
         precision: ``float32``, ``bfloat16`` (autocast), or ``auto``, which measures both.
         device: ``cpu``, ``cuda``, or ``auto``: a GPU if there is one.
         threads: CPU threads; None is all usable ones.
+        max_ram: Most anonymous and shared memory (``"3GB"`` or bytes), on CPUs: a training that is
+            predicted to need more is refused before its long stages, and one that takes more all
+            the same is stopped.
         seed: Of the order of windows.
         allow_remote_code: Run Python code that a model folder brings.
         force: Replace a folder at ``output``.
@@ -77,6 +81,9 @@ class TrainingOptions:
         "auto", "Where to train.", choices=("auto", "cpu", "cuda"), show_default=True
     )
     threads: int | None = option(None, "CPU threads [all].", kind="count", metavar="N")
+    max_ram: str | int | None = option(
+        None, f"Refuse to take more memory, {SIZE_HELP}.", metavar="SIZE"
+    )
     seed: int = option(1, "Of the order of windows.", kind="count", metavar="N", show_default=True)
     allow_remote_code: bool = option(False, "Run Python code from model folders.", kind="flag")
     force: bool = option(False, "Replace a folder that is there.", kind="flag")

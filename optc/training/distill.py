@@ -11,7 +11,8 @@ from optc.importer.hub import local_model
 from optc.options.training_options import DistillOptions
 from optc.progress import Progress, no_progress
 from optc.training.executor import DenseExecutor
-from optc.training.session import Outcome, begin
+from optc.training.memory import BESIDE_LORA, TRAINED
+from optc.training.session import Outcome, Session, begin
 from optc.training.settings import read_settings
 from optc.training.student import import_dense, pruned_student
 from optc.training.weights import FullWeight, LoraWeight
@@ -37,14 +38,19 @@ def distill(
     """
     settings = read_settings(asked, hidden_loss=asked.hidden_loss)
     session = begin("distill", Path(model), asked, settings, progress)
-    code = asked.allow_remote_code
-    folder = None  # of the teacher: looked up before the long stages
+    with session.memory:
+        return _distill(session, asked)
+
+
+def _distill(session: Session, asked: DistillOptions) -> Outcome:
+    code, progress = asked.allow_remote_code, session.progress
+    folder, other = None, None  # the teacher: looked up before the long stages
     if asked.teacher is not None:
         folder = local_model(asked.teacher, code=code, progress=progress)
-    student = pruned_student(session.source, asked, progress)
-    teacher = student.source
-    if folder is not None:
-        teacher = import_dense(folder, progress, allow_remote_code=code).model
+        other = import_dense(folder, progress, allow_remote_code=code).model
+    check = session.check(other, TRAINED if asked.lora is None else BESIDE_LORA)
+    student = pruned_student(session.source, asked, progress, check)
+    teacher = student.source if other is None else other
     ours = DenseExecutor(student.model)
     _make_trainable(ours, asked)
     more = {"lora": asked.lora, "teacher": None if folder is None else str(folder)}
@@ -52,7 +58,7 @@ def distill(
     course, seconds = session.train(student, ours, teacher, checkpoints, "--teacher")
     whole = session.write(student, ours, course, {})
     checkpoints.remove()
-    figures = {**session.figures(course), "hugging_face": whole, "seconds": seconds}
+    figures = {**session.figures(course), "hugging_face": whole, **session.seen(seconds)}
     return Outcome(session.output, figures, (*student.warnings, *session.warnings(course)))
 
 

@@ -13,7 +13,8 @@ from optc.ir.quantized_rows import QuantizedPart, QuantizedRows
 from optc.options.training_options import QatOptions
 from optc.progress import Progress, no_progress
 from optc.training.executor import DenseExecutor
-from optc.training.session import Outcome, begin, rounded_of
+from optc.training.memory import ROUNDED
+from optc.training.session import Outcome, Session, begin, rounded_of
 from optc.training.settings import read_settings
 from optc.training.student import rounded_student
 from optc.training.weights import FullWeight, RoundedWeight
@@ -32,7 +33,13 @@ def qat(model: str | Path, asked: QatOptions, *, progress: Progress = no_progres
     """
     settings = read_settings(asked, scale_rate=asked.scale_rate)
     session = begin("qat", Path(model), asked, settings, progress)
-    student, rounded = rounded_student(session.source, asked, progress)
+    with session.memory:
+        return _qat(session, asked)
+
+
+def _qat(session: Session, asked: QatOptions) -> Outcome:
+    check = session.check(None, ROUNDED)
+    student, rounded = rounded_student(session.source, asked, session.progress, check)
     grids = quantized_weights(rounded)
     ours = DenseExecutor(student.model)
     _round(ours, grids)
@@ -40,7 +47,7 @@ def qat(model: str | Path, asked: QatOptions, *, progress: Progress = no_progres
     course, seconds = session.train(student, ours, student.source, checkpoints, "--recipe")
     session.write(student, ours, course, rounded_of(ours, grids))
     checkpoints.remove()
-    figures = {**session.figures(course), "hugging_face": False, "seconds": seconds}
+    figures = {**session.figures(course), "hugging_face": False, **session.seen(seconds)}
     return Outcome(session.output, figures, (*student.warnings, *session.warnings(course)))
 
 

@@ -11,10 +11,14 @@ from typing import Any
 import onnx_ir as ir
 import torch
 
+from optc.driver.compiling.limits import check_passes
+from optc.driver.compiling.memory import PeakMemory
+from optc.driver.compiling.options import limit_of
 from optc.errors import InputError
 from optc.importer.source_digest import digest_source
 from optc.ir.tensors import model_tensors
 from optc.options.training_options import TrainingOptions
+from optc.pipeline.pipeline import Pipeline
 from optc.progress import Progress
 from optc.reference.text import digest_text
 from optc.training.batches import Pool, check_tokenizer, read_pool
@@ -22,10 +26,10 @@ from optc.training.checkpoint import Checkpoints
 from optc.training.device import Place, choose_device, choose_precision
 from optc.training.executor import DenseExecutor
 from optc.training.losses import Runner
-from optc.training.memory import all_width
+from optc.training.memory import all_width, check_training, training_bytes
 from optc.training.result import Rounded, check_output, same_as_checkpoint, write_result
 from optc.training.settings import Settings
-from optc.training.student import Student, check_vocabulary
+from optc.training.student import Check, Student, check_vocabulary, unread_student
 from optc.training.trainer import Course, SharedTensors, Task, Trainer
 from optc.training.weights import RoundedWeight
 
@@ -56,6 +60,8 @@ class Session:
         source: The model's folder.
         output: What is written.
         progress: Told what goes on.
+        limit: Of memory, in bytes; 0 is none.
+        memory: Samples what the training takes, and ends what takes more.
     """
 
     kind: str
@@ -64,6 +70,27 @@ class Session:
     source: Path
     output: Path
     progress: Progress
+    limit: int
+    memory: PeakMemory
+
+    def check(self, teacher: ir.Model | None, of_a_weight: int) -> Check:
+        """Refuses what is predicted to take more memory than is allowed, before it begins.
+
+        Args:
+            teacher: Dense form; None is the model itself.
+            of_a_weight: Bytes of a weight of the student (`optc.training.memory`).
+        """
+
+        def check(dense: ir.Model, pipeline: Pipeline, place: int) -> None:
+            if not self.limit or choose_device(self.asked.device, self.asked.threads) != "cpu":
+                return
+            check_passes(dense, pipeline.passes[:place], self.limit)
+            student, shape = unread_student(dense, pipeline, place), self.settings
+            others = dense if teacher is None else teacher
+            needed = training_bytes(student, others, shape.window, shape.batch, of_a_weight)
+            check_training(needed, self.limit)
+
+        return check
 
     def pool(self, student: Student) -> Pool:
         """The text.
@@ -170,7 +197,7 @@ class Session:
         return whole
 
     def figures(self, course: Course) -> dict[str, Any]:
-        """What is reported of a training, seconds apart."""
+        """What is reported of a training but `seen`."""
         return {
             "steps": course.step,
             "tokens": course.step * self.settings.batch * self.settings.window,
@@ -181,6 +208,10 @@ class Session:
             "precision": course.precision,
             "evaluations": [{"step": step, "kl": kl} for step, kl in course.held_out],
         }
+
+    def seen(self, seconds: float) -> dict[str, Any]:
+        """What is reported beside that, which another run of the same training has otherwise."""
+        return {"seconds": seconds, "peak_anon_bytes": self.memory.peak_bytes}
 
     def warnings(self, course: Course) -> tuple[str, ...]:
         """What the user should know of the result."""
@@ -202,6 +233,7 @@ def begin(
             Hub does not have.
         UnavailableError: The Hub cannot be reached.
     """
+    limit = limit_of(asked.max_ram)
     if not asked.text:
         raise InputError("no text to train on", where="--text", hint="--text FILE, repeated")
     files = [*(("--text", Path(one)) for one in asked.text)]
@@ -221,7 +253,8 @@ def begin(
         check_tokenizer(source)
     if named is not None:
         named.fetch_weights(source, progress)
-    return Session(kind, asked, settings, source, output, progress)
+    memory = PeakMemory(limit, "the training")
+    return Session(kind, asked, settings, source, output, progress, limit, memory)
 
 
 def rounded_of(ours: DenseExecutor, grids: Mapping[str, Any]) -> dict[str, Rounded]:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import onnx_ir as ir
@@ -24,6 +24,9 @@ from optc.pipeline.record import PassRecord
 from optc.progress import Progress, telling
 
 _QUANTIZE = "quantize-weights"
+#: Refuses what cannot be trained of a dense form by a pipeline whose first passes, so many, make
+#: the student.
+Check = Callable[[ir.Model, Pipeline, int], None]
 
 
 @dataclass(frozen=True)
@@ -57,14 +60,18 @@ def import_dense(folder: Path, progress: Progress, *, allow_remote_code: bool) -
     return imported
 
 
-def pruned_student(folder: Path, asked: TrainingOptions, progress: Progress) -> Student:
-    """The student that a recipe's pruning leaves; without a recipe, the model itself.
+def pruned_student(
+    folder: Path, asked: TrainingOptions, progress: Progress, check: Check
+) -> Student:
+    """The student that a recipe's pruning leaves; without a recipe, the model itself. ``check`` is
+    called before the passes take long.
 
     Raises:
         InputError: Bad options, or the recipe prunes nothing.
     """
     if asked.recipe is None:
         imported = import_dense(folder, progress, allow_remote_code=asked.allow_remote_code)
+        check(imported.model, read_pipeline([CANONICALIZE], registry), 1)
         return Student(imported, imported.model.clone(), imported.model, CANONICALIZE, ())
     pipeline, warnings = _pipeline(folder, asked)
     place = float_weights_place(pipeline.passes)
@@ -75,15 +82,16 @@ def pruned_student(folder: Path, asked: TrainingOptions, progress: Progress) -> 
             hint="leave it out to train the model as it is",
         )
     imported = _import(folder, progress, asked.allow_remote_code)
-    source, records = _lower(pipeline, imported.model, place, progress)
+    source, records = _lower(pipeline, imported.model, place, progress, check)
     spec = Pipeline(pipeline.passes[:place]).spec()
     return Student(imported, source, imported.model, spec, (*warnings, *_told(records)))
 
 
 def rounded_student(
-    folder: Path, asked: TrainingOptions, progress: Progress
+    folder: Path, asked: TrainingOptions, progress: Progress, check: Check
 ) -> tuple[Student, ir.Model]:
-    """The student whose weights a recipe rounds to integers, and it behind quantize-weights.
+    """The student whose weights a recipe rounds to integers, and it behind quantize-weights;
+    ``check`` is called before the passes take long.
 
     Raises:
         InputError: Bad options, no recipe, or one without quantize-weights.
@@ -101,7 +109,7 @@ def rounded_student(
         )
     place = rounded_weights_place(pipeline.passes, behind_errors=True)
     imported = _import(folder, progress, asked.allow_remote_code)
-    source, records = _lower(pipeline, imported.model, place, progress)
+    source, records = _lower(pipeline, imported.model, place, progress, check)
     settled = pipeline.settled(records).passes
     quantize = next(one for one in settled if one.name == _QUANTIZE)
     rounded = imported.model.clone()
@@ -110,6 +118,15 @@ def rounded_student(
     spec = Pipeline((*settled[:place], quantize)).spec()
     told = (*warnings, *_told(records))
     return Student(imported, source, imported.model, spec, told), rounded
+
+
+def unread_student(dense: ir.Model, pipeline: Pipeline, place: int) -> ir.Model:
+    """What the first passes, so many, leave of a dense form, as far as its graph and the sizes of
+    its weights go; ``dense`` is not changed."""
+    leading, student = _leading(pipeline), dense.clone()
+    rest = replace(pipeline, passes=pipeline.passes[leading:])
+    rest.run(student, read=False, first=max(0, place - leading))
+    return student
 
 
 def vocabulary_of(model: ir.Model) -> int:
@@ -161,7 +178,7 @@ def _leading(pipeline: Pipeline) -> int:
 
 
 def _lower(
-    pipeline: Pipeline, model: ir.Model, first: int, progress: Progress
+    pipeline: Pipeline, model: ir.Model, first: int, progress: Progress, check: Check
 ) -> tuple[ir.Model, list[PassRecord]]:
     """Run the first passes, which know the others; gives the dense form as it was on the way."""
     leading, kept = _leading(pipeline), [model.clone()]
@@ -169,6 +186,7 @@ def _lower(
     def keep(record: PassRecord, current: ir.Model) -> None:
         if record.index == leading - 1:
             kept.append(current.clone())
+            check(current, pipeline, first)
 
     progress("passes", 0, 0)
     with telling(progress):

@@ -17,11 +17,10 @@ from optc.training.checkpoint import Checkpoints
 from optc.training.device import Place, seconds_of
 from optc.training.executor import DenseExecutor
 from optc.training.losses import Runner, backward, divergence_sum
+from optc.training.memory import windows_together
 from optc.training.schedule import rate_share
 from optc.training.settings import Settings
 
-#: Activations of windows that run together: 512 MiB in float32.
-_ACTIVATION_BYTES = 512 << 20
 _BETAS = (0.9, 0.95)
 #: Share of the learning rate below which evaluations without gain count: at the largest rate a
 #: training often loses what it wins, and more, as the rate falls.
@@ -82,8 +81,7 @@ class Task:
 
     def parts(self, windows: int) -> Iterator[slice]:
         """Slices of windows that run together, as many as activations have room for."""
-        of_window = self.settings.window * self.activation_width * 4
-        count = max(1, _ACTIVATION_BYTES // max(1, of_window))
+        count = windows_together(self.settings.window, self.activation_width)
         for start in range(0, windows, count):
             yield slice(start, min(start + count, windows))
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import ClassVar
 
@@ -22,6 +22,7 @@ from optc.options.training_options import DistillOptions
 from optc.pipeline import registry
 from optc.pipeline.base import Pass, PassReport
 from optc.progress import no_progress
+from optc.training import memory, session
 from optc.training.distill import distill
 from optc.training.student import import_dense
 
@@ -72,6 +73,8 @@ def test_a_student_with_fewer_neurons(source: Path, text: Path, recipe: Path) ->
     asked = DistillOptions(text=[str(text)], output=out, recipe=recipe, rate="5e-3", **QUICK)
     outcome = distill(source, asked)
     figures = outcome.figures
+    assert figures["peak_anon_bytes"] > 1 << 20
+    assert "peak_anon_bytes" not in json.loads((out / "training.json").read_text())
     assert figures["kl"] < 0.8 * figures["start_kl"]
     assert figures["steps"] == 12
     assert not figures["hugging_face"]
@@ -127,6 +130,44 @@ def test_what_is_refused_before_anything_is_read(tmp_path: Path, text: Path) -> 
     (tmp_path / "training.json").write_text("{}")
     with pytest.raises(InputError, match="or --force"):
         distill(tmp_path, DistillOptions(text=[str(text)], output=tmp_path))
+
+
+def test_too_little_memory_is_refused_before_the_passes(
+    source: Path, text: Path, recipe: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(memory, "_IMPORTED", 1 << 40)
+    pruned: list[ir.Model] = []
+    monkeypatch.setattr(PruneTest, "run", lambda self, model: pruned.append(model))
+    out = text.parent / "o"
+    asked = DistillOptions(text=[str(text)], output=out, max_ram="100GB", **QUICK)
+    message = (
+        "--max-ram: the training is predicted to need 1,0[0-9,]* bytes of memory, but "
+        "100,000,000,000 are allowed"
+    )
+    with pytest.raises(InputError, match=message):
+        distill(source, asked)
+    unread = PassReport()
+    unread.add("layer")
+    monkeypatch.setattr(PruneTest, "run_unread", lambda self, model, later: unread)
+    with pytest.raises(InputError, match=message):
+        distill(source, replace(asked, recipe=recipe))
+    assert not pruned
+    assert not out.exists()
+
+
+def test_more_memory_than_allowed_ends_it(
+    source: Path, text: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(session, "check_training", lambda *arguments: None)
+    asked = DistillOptions(text=[str(text)], output=text.parent / "o", max_ram=1, **QUICK)
+    with pytest.raises(InputError, match=r"--max-ram: the training took [\d,]+ bytes of memory"):
+        distill(source, asked)
+
+
+def test_a_size_that_is_none(source: Path, text: Path) -> None:
+    asked = DistillOptions(text=[str(text)], output=text.parent / "o", max_ram="much")
+    with pytest.raises(InputError, match="--max-ram: 'much' is not a size"):
+        distill(source, asked)
 
 
 def test_a_recipe_that_prunes_nothing(source: Path, text: Path) -> None:

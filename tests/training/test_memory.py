@@ -7,7 +7,19 @@ import sys
 
 import pytest
 
-from optc.training.memory import all_width, backward_bytes, kept_width, weight_count
+from optc.errors import InputError
+from optc.training import memory
+from optc.training.memory import (
+    BESIDE_LORA,
+    ROUNDED,
+    all_width,
+    backward_bytes,
+    check_training,
+    kept_width,
+    training_bytes,
+    weight_count,
+    windows_together,
+)
 from tests.support.dense_models import FF, D, V, dense_model
 
 #: Weights of a layer, and values that its nodes give for a token; this model states no shape of
@@ -45,7 +57,38 @@ def test_logits_are_those_of_a_slice_of_rows() -> None:
     assert many - few == pytest.approx(1.35 * 4 * rows * kept_width(model), abs=2)
 
 
+def test_a_training_takes_its_process_and_sixteen_bytes_a_trained_weight() -> None:
+    few, many = dense_model(1), dense_model(3)
+    taken = training_bytes(few, many, 32, 4)
+    shared = backward_bytes(few, 128) - 4 * weight_count(few)
+    assert taken == (306 << 20) + shared + 16 * weight_count(few) + 4 * weight_count(many)
+    assert training_bytes(few, many, 32, 4, ROUNDED) - taken == 9 * weight_count(few)
+    assert taken - training_bytes(few, many, 32, 4, BESIDE_LORA) == 4 * weight_count(few)
+
+
+def test_windows_run_together_as_far_as_there_is_room(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = dense_model(1)
+    monkeypatch.setattr(memory, "ACTIVATION_BYTES", 2 * 32 * 4 * all_width(model))
+    assert windows_together(32, all_width(model)) == 2
+    assert windows_together(1000, all_width(model)) == 1
+    two, four, eight = (training_bytes(model, model, 32, batch) for batch in (2, 4, 8))
+    assert two == four == eight
+
+
+def test_a_training_beyond_the_limit_is_refused() -> None:
+    model = dense_model(1)
+    needed = training_bytes(model, model, 32, 4)
+    check_training(needed, 0)
+    check_training(needed, needed)
+    with pytest.raises(InputError) as caught:
+        check_training(needed, needed - 1)
+    assert str(caught.value) == (
+        f"--max-ram: the training is predicted to need {needed:,} bytes of memory, but "
+        f"{needed - 1:,} are allowed (allow more, or give a smaller --batch)"
+    )
+
+
 def test_nothing_heavy_is_imported() -> None:
-    code = "import sys, optc.training.memory; print('torch' in sys.modules)"
+    code = "import sys, optc.driver.drafts.distilled; print('torch' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert (done.stdout.strip(), done.stderr) == ("False", "")

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from optc.progress import no_progress
-from optc.training import trainer
+from optc.training import memory, trainer
 from optc.training.batches import Pool
 from optc.training.checkpoint import Checkpoints
 from optc.training.device import Place
@@ -139,7 +139,7 @@ def test_windows_that_run_apart_give_the_same_step(
 ) -> None:
     settings = replace(SETTINGS, steps=2, every=2)
     together = run(task(settings), tmp_path / "a")
-    monkeypatch.setattr(trainer, "_ACTIVATION_BYTES", 1)
+    monkeypatch.setattr(memory, "ACTIVATION_BYTES", 1)
     one = task(settings)
     assert len(list(one.parts(3))) == 3
     apart = run(one, tmp_path / "b")

@@ -86,13 +86,15 @@ class PeakMemory:
     Args:
         limit_bytes: Beyond it the block is interrupted and ends in an `InputError`; 0 is no limit.
             Only the main thread can be interrupted; elsewhere the error comes at the block's end.
+        what: Names what the block does, for the error.
 
     Attributes:
         peak_bytes: Largest `tree_bytes` seen so far.
     """
 
-    def __init__(self, limit_bytes: int = 0) -> None:
+    def __init__(self, limit_bytes: int = 0, what: str = "the compile") -> None:
         self.peak_bytes = 0
+        self._what = what
         self._limit_bytes = limit_bytes
         self._interrupts = limit_bytes > 0 and (
             threading.current_thread() is threading.main_thread()
@@ -126,7 +128,7 @@ class PeakMemory:
             signal.signal(signal.SIGUSR2, self._handler)
         if self._exceeded and (kind is None or issubclass(kind, KeyboardInterrupt)):
             raise InputError(
-                f"the compile took {self.peak_bytes:,} bytes of memory, "
+                f"{self._what} took {self.peak_bytes:,} bytes of memory, "
                 f"but {self._limit_bytes:,} are allowed",
                 where="--max-ram",
                 hint="allow more",

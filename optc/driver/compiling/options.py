@@ -130,7 +130,7 @@ def resolve_options(
         draft_recipe=loaded,
         output=asked.output or _default_output(source, loaded),
         engines=engines,
-        max_ram_bytes=_bytes(asked.max_ram),
+        max_ram_bytes=limit_of(asked.max_ram),
         progress=progress,
         warnings=tuple(warnings),
         draft_folder=folder,
@@ -195,5 +195,10 @@ def _default_output(source: Path, recipe: Recipe) -> Path:
     return store_root() / f"{model_name(source).rsplit('/', 1)[-1]}-{recipe.name}"
 
 
-def _bytes(size: str | int | None) -> int:
+def limit_of(size: str | int | None) -> int:
+    """The bytes of ``--max-ram``; 0 is no limit.
+
+    Raises:
+        InputError: It is no size.
+    """
     return parse_bytes(size, "--max-ram") if isinstance(size, str) else size or 0

@@ -8,20 +8,27 @@ import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import yaml
 
 from optc.child_job import ChildJob, anonymous_bytes
+from optc.driver.compiling.memory import tree_bytes
 from optc.driver.compiling.options import ResolvedOptions
 from optc.driver.drafts.draft_spec import PREFIX
 from optc.driver.recipes.draft_recipes import DraftCandidate
-from optc.driver.recipes.trained import with_trained
+from optc.driver.recipes.trained import float_weights_place, with_trained
 from optc.importer.trained import digest_trained
+from optc.options.training_options import DistillOptions
 from optc.pipeline.base import Pass
 from optc.progress import Progress
 from optc.recipe import Recipe
 from optc.reference.text import calibration_text
+from optc.training.memory import check_training, training_bytes
+from optc.training.student import unread_student
+
+if TYPE_CHECKING:
+    import onnx_ir as ir
 
 #: The minutes are of the training alone: calibrations before it take as long as the model is large.
 _LONGEST_S = 7 * 86400.0
@@ -82,6 +89,28 @@ def distill_draft(candidate: DraftCandidate, options: ResolvedOptions, scratch: 
         found = finish()
     recipe_with = with_trained(candidate.recipe, trained, digest_trained(trained), rounded=False)
     return Distilled(recipe_with, found["figures"], tuple(found["warnings"]))
+
+
+def check_distilled_memory(
+    candidate: DraftCandidate, options: ResolvedOptions, reference: ir.Model
+) -> None:
+    """Check that the training of a draft is predicted to stay within ``--max-ram``, beside this
+    process.
+
+    Raises:
+        InputError: It is not; says what is predicted.
+    """
+    if candidate.spec.distill is None or not options.max_ram_bytes:
+        return
+    pipeline, course = candidate.recipe.pipeline, DistillOptions()
+    student = unread_student(reference, pipeline, float_weights_place(pipeline.passes))
+    needed = training_bytes(student, reference, course.window, course.batch)
+    check_training(
+        tree_bytes(os.getpid()) + needed,
+        options.max_ram_bytes,
+        where=f"--draft {candidate.spec.text}, --max-ram",
+        hint="allow more, or leave distill out",
+    )
 
 
 def _recipe_file(recipe: Recipe) -> str:

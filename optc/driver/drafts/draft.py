@@ -15,6 +15,7 @@ from optc.driver.compiling.limits import check_disk
 from optc.driver.compiling.lowering import Lowered, lower, lower_again
 from optc.driver.compiling.options import ResolvedOptions
 from optc.driver.compiling.tokenizer import write_tokenizer
+from optc.driver.drafts.distilled import check_distilled_memory
 from optc.errors import InputError
 from optc.importer import ImportedModel
 from optc.ir.graph import width
@@ -119,7 +120,8 @@ def build_draft(
 def _check_candidates(
     options: ResolvedOptions, reference: ir.Model, tokenizer: TokenizerEntry | None
 ) -> None:
-    """Refuse what cannot be made of the target, or not be chosen without text."""
+    """Refuse what cannot be made of the target, takes too much memory to train, or cannot be
+    chosen without text."""
     candidates = options.candidates
     for candidate in candidates:
         own = replace(options.for_draft(), recipe=candidate.recipe)
@@ -131,6 +133,7 @@ def _check_candidates(
                 where=f"--draft {candidate.spec.text}, {error.where}",
                 hint=error.hint,
             ) from error
+        check_distilled_memory(candidate, options, reference)
     if len(candidates) > 1 and tokenizer is None:
         raise InputError(
             "the model has no tokenizer, and no text to choose by",

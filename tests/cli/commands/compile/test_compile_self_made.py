@@ -12,6 +12,7 @@ from optc.artifact import Artifact
 from optc.backend import BuildOptions, EngineBuild
 from optc.executable.executable import EngineSpec, Executable
 from optc.target import Target
+from optc.training import memory
 from tests.cli.conftest import Optc, nothing_left
 from tests.runtime.support.toy import ToyExecutable
 from tests.support.stub import StubBackend, write_tiny_model
@@ -174,6 +175,25 @@ def test_what_cannot_be_made_is_refused_before_the_build(
     outcome = compile_drafting(draft)
     assert outcome.code == 2
     assert problem in outcome.err
+    assert nothing_left(tmp_path)
+
+
+def test_a_training_beyond_the_memory_is_refused_before_the_build(
+    optc: Optc,
+    stub: StubBackend,
+    tmp_path_factory: pytest.TempPathFactory,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(memory, "_IMPORTED", 1 << 40)
+    model = write_tiny_model(tmp_path_factory.mktemp("models") / "two", layers=2)
+    draft = ("--draft", "self:depth=0.8,distill=10m", "--max-ram", "100GB", "--no-gates")
+    outcome = optc("compile", model, "-o", tmp_path / "a", "--recipe", "fp32", *draft)
+    assert outcome.code == 2
+    expected = (
+        "--draft self:depth=0.8,distill=10m, --max-ram: the training is predicted to need 1,0"
+    )
+    assert expected in outcome.err
     assert nothing_left(tmp_path)
 
 
