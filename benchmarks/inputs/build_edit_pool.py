@@ -1,10 +1,9 @@
 """Code edits to train drafts on: a function, blank lines, and its head under another name.
 
-    python -m benchmarks.inputs.build_text_pool POOL.jsonl
     python -m benchmarks.inputs.build_edit_pool POOL.jsonl EDITS.jsonl
 
-The same shape as the edits of ``benchmarks.serving.speculation``, out of training texts and with
-more ways to name the copy.
+POOL.jsonl is what ``benchmarks/inputs/build_text_pool.py`` writes. Edits have the shape of those of
+``benchmarks.serving.speculation``, are made of training texts, and name the copy in more ways.
 """
 
 from __future__ import annotations
