@@ -126,7 +126,7 @@ def _stages(block: Block, width: int, text: TextShape, value_bytes: int) -> list
         k = readers[0].weight.rows_shape[1]
         rows = [one.weight.rows_shape[0] for one in readers]
         replaced = _FLOAT32 * k * sum(rows)
-        rounding = k * k * (2 * _FLOAT64 + _FLOAT32)  # H, H in the order of rounding, its shares
+        rounding = k * k * (_FLOAT64 + _FLOAT32)  # H, in the order of rounding, and its shares
         correction = 0
         if text.tokens >= TOKENS_PER_INPUT * k:
             # H and its root; the drift, and a chunk's, of a result [N, K] or an input [K, K]

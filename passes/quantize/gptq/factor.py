@@ -21,6 +21,8 @@ Float64 = npt.NDArray[np.float64]
 DAMPING = 0.01
 #: Times that ten times as much is tried where that does not suffice.
 _RETRIES = 6
+#: Rows whose columns are put in order at once.
+_ROWS = 64
 
 
 @dataclass(frozen=True)
@@ -50,7 +52,12 @@ FactorOf = Callable[[], Factor]
 
 
 def factor_of(
-    hessian: Float64, group_size: int, name: str = "weight", *, sort: bool = True
+    hessian: Float64,
+    group_size: int,
+    name: str = "weight",
+    *,
+    sort: bool = True,
+    consume: bool = False,
 ) -> Factor:
     """The factor of a Hessian H = E[x xᵀ].
 
@@ -62,6 +69,7 @@ def factor_of(
         group_size: Columns that share a scale; 0 is all of them.
         name: Of the weight, for messages.
         sort: Order the columns (`column_order`); False leaves them as they are.
+        consume: Compute in the memory of ``hessian``, which holds nothing of use afterwards.
 
     Raises:
         InputError: It holds infinities or NaN, or is so far from positive definite that no damping
@@ -76,8 +84,8 @@ def factor_of(
         )
     order = column_order(diagonal, group_size) if sort else np.arange(len(diagonal))
     reverse = order[::-1]
-    ordered = hessian[np.ix_(reverse, reverse)]
     dead = diagonal[reverse] == 0
+    ordered = reordered(hessian, reverse) if consume else hessian[np.ix_(reverse, reverse)]
     ordered[dead, dead] = 1.0
     weights = np.sqrt(ordered.diagonal()[::-1]).astype(np.float32)
     damping = invert_root(ordered, name)
@@ -86,6 +94,22 @@ def factor_of(
     for row, upper in enumerate(ordered[::-1]):  # a row at a time: the whole in float64 is large
         shares[row] = upper[::-1] / upper[len(ordered) - 1 - row]
     return Factor(order, shares, weights, pivots, damping)
+
+
+def reordered(matrix: Float64, order: npt.NDArray[np.intp]) -> Float64:
+    """``matrix`` [K, K] with rows and columns in another order, in its own memory."""
+    for at in range(0, len(matrix), _ROWS):
+        matrix[at : at + _ROWS] = matrix[at : at + _ROWS][:, order]
+    come_from = order.tolist()
+    placed = np.zeros(len(matrix), bool)
+    for first in range(len(matrix)):
+        row, held = first, None
+        while not placed[row]:  # along a cycle: each row is written once its own was moved
+            held = matrix[first].copy() if held is None else held
+            placed[row], source = True, come_from[row]
+            matrix[row] = held if source == first else matrix[source]
+            row = source
+    return matrix
 
 
 def column_order(diagonal: Float64, group_size: int) -> npt.NDArray[np.intp]:

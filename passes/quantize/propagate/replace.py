@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
@@ -52,12 +52,14 @@ class QuantizeLayers:
         corrections: Mapping[ir.Value, Correction],
     ) -> Mapping[ir.Value, Array]:
         """Keep the rows of each layer, unless they are kept, and give what they stand for; layers
-        before a router, and those that stay as the checkpoint has them, give nothing."""
+        before a router, and those that stay as the checkpoint has them, give nothing. The Hessian's
+        memory is used for what is computed of it."""
         replaced: dict[ir.Value, Array] = {}
-        rounders, given = _Rounders(self.quantize, hessian), self.quantize.given_weights()
+        given = self.quantize.given_weights()
         quantized = [linear for linear in readers if not feeds_router(linear.output)]
-        for linear in quantized:
-            scheme = self.quantize.scheme_of(linear, PassReport())
+        schemes = [self.quantize.scheme_of(linear, PassReport()) for linear in quantized]
+        rounders = _Rounders(self.quantize, hessian, {one.group_size for one in schemes})
+        for linear, scheme in zip(quantized, schemes, strict=True):
             if given.rows(linear.weight, scheme, linear.name) is not None:
                 self.report.add("linear layer as given")  # nothing is rounded, and nothing is lost
                 continue
@@ -73,8 +75,9 @@ class QuantizeLayers:
 class _Rounders:
     """How the weights of layers that read one input are rounded; a factor for each group size."""
 
-    def __init__(self, quantize: QuantizeWeights, hessian: Float64) -> None:
+    def __init__(self, quantize: QuantizeWeights, hessian: Float64, sizes: Set[int]) -> None:
         self._gptq, self._hessian = quantize.method == "gptq", hessian
+        self._sizes = sizes
         self._known: dict[int, RoundRows] = {}
 
     def of(self, linear: Linear, scheme: Scheme) -> RoundRows:
@@ -82,7 +85,8 @@ class _Rounders:
             return quantize_rows
         if (known := self._known.get(scheme.group_size)) is not None:
             return known
-        factor = factor_of(self._hessian, scheme.group_size, linear.name)
+        last = self._sizes <= {*self._known, scheme.group_size}  # nobody needs the Hessian after it
+        factor = factor_of(self._hessian, scheme.group_size, linear.name, consume=last)
 
         def round_rows(
             rows: Float32, scheme: Scheme, name: str, zeros: Zeros | None = None

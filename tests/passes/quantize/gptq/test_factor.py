@@ -7,7 +7,7 @@ import pytest
 
 from optc.errors import InputError
 from optc.passes.quantize.gptq import factor as module
-from optc.passes.quantize.gptq.factor import DAMPING, column_order, factor_of
+from optc.passes.quantize.gptq.factor import DAMPING, column_order, factor_of, reordered
 from tests.passes.quantize.gptq.test_rows import correlated
 
 
@@ -74,3 +74,24 @@ def test_unsorted_columns_stay_and_pivots_are_what_errors_cost() -> None:
     for i in range(24):
         left = np.linalg.inv(h[i:, i:])[0, 0]  # least loss of an error e: e² / left
         assert factor.pivots[i] ** 2 == pytest.approx(left, rel=1e-5)
+
+
+def test_it_may_be_computed_in_the_hessians_own_memory() -> None:
+    hessian = correlated(150)
+    expected, given = factor_of(hessian, 50), hessian.copy()
+    found = factor_of(given, 50, consume=True)
+    for name in ("order", "shares", "weights", "pivots"):
+        np.testing.assert_array_equal(getattr(found, name), getattr(expected, name))
+    assert found.damping == expected.damping
+    assert not np.array_equal(given, hessian)
+    np.testing.assert_array_equal(hessian, correlated(150), "else it stays")
+
+
+@pytest.mark.parametrize("size", [1, 2, 7, 64, 65, 200])
+def test_rows_and_columns_change_places_in_place(size: int) -> None:
+    rng = np.random.default_rng(size)
+    for order in (rng.permutation(size), np.arange(size), np.arange(size)[::-1]):
+        matrix = rng.normal(size=(size, size))
+        expected = matrix[np.ix_(order, order)]
+        assert reordered(matrix, order) is matrix
+        np.testing.assert_array_equal(matrix, expected)
