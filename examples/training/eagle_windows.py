@@ -75,7 +75,10 @@ def prepare(model: nn.Module, arguments: argparse.Namespace, work: Path) -> Wind
     """Windows of text and of what the model says, in an order of chance; kept in ``work``."""
     kept = work / "windows.pt"
     if kept.exists():
-        return Windows(*torch.load(kept))
+        stored = torch.load(kept)
+        if len(stored) != 3:
+            raise SystemExit(f"{kept} is of an earlier version of this script: delete {work}")
+        return Windows(*stored)
     tokenizer = AutoTokenizer.from_pretrained(arguments.model)
     texts = text_windows(tokenizer, arguments)
     if arguments.own is None:

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 import optc
+from optc.artifact import Artifact
 
 MODELS = Path(__file__).parents[2] / "examples/models"
 PROMPTS = [
@@ -48,3 +49,12 @@ def test_a_trained_draft_is_often_right_and_changes_no_token(artifact: Path) -> 
 @pytest.mark.parametrize("speculate", ["draft", "ngram+draft"])
 def test_as_many_drafts_as_pay_change_no_token(artifact: Path, speculate: str) -> None:
     assert generate(artifact, speculate=speculate)[0] == generate(artifact)[0]
+
+
+def test_the_first_layers_draft_on_the_targets_keys_and_values(artifact: Path) -> None:
+    engines = {one.role: one.spec for one in Artifact.open(artifact).manifest.engines}
+    assert engines["self"].shared_kv == (0, 1, 2)
+    assert engines["draft"].shared_kv == engines["eagle"].shared_kv == ()
+    tokens, drafted, _ = generate(artifact, speculate="self", num_speculative_tokens=2)
+    assert drafted
+    assert tokens == generate(artifact)[0]

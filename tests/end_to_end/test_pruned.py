@@ -106,6 +106,7 @@ def test_the_engine_says_what_the_pruned_model_does(engine: optc.Engine, pruned:
 @pytest.mark.parametrize("speculate", ["ngram", "self"])
 def test_drafts_change_nothing(engine: optc.Engine, artifact: Artifact, speculate: str) -> None:
     plain = [result.token_ids for result in engine.generate(PROMPTS, GREEDY)]
+    assert not any(one.spec.shared_kv for one in artifact.manifest.engines), "layers were taken out"
     options = {"speculate": speculate, "num_speculative_tokens": 3, "kv_memory": "4MiB"}
     with optc.load(artifact.path, **options) as drafting:
         results = drafting.generate(PROMPTS, GREEDY)

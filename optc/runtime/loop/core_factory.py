@@ -64,13 +64,15 @@ class CoreFactory:
         settings = self.settings
         rows = settings.step_rows(spec.max_rows)
         model: ChainDrafter | None = None
+        shares = False
         if draft is not None:
             check_same_vocabulary(spec, draft.spec)
-        costs = self.drafting.measured(executable, draft)
+            shares = isinstance(draft, SharingExecutable) and can_share(draft.spec, spec)
+        costs = self.drafting.measured(executable, draft, reads=not shares)
         memory = (settings.kv_memory_bytes, rows, settings.block_size)
         if draft is None:
             self.plan = plan_kv(spec, *memory)
-        elif isinstance(draft, SharingExecutable) and can_share(draft.spec, spec):
+        elif shares:
             self.plan = plan_kv(spec, *memory)
             model = SharedKVDraft(
                 draft, executable, self.plan, token_budget=rows, least_chance=self._least_chance

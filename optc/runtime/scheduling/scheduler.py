@@ -280,7 +280,7 @@ class Scheduler(Generic[R]):
         return count if has_room else 0
 
     def _take_from_drafts(self) -> bool:
-        """Release all blocks to which only a draft model has written; False if there are none."""
+        """Release all blocks that hold nothing but drafts; False if there are none."""
         released = [self.blocks.shrink(each.tables, each.num_tokens) for each in self._running]
         return any(released)
 

@@ -110,16 +110,24 @@ class Drafting:
         """The draft model's engine; None where none is needed."""
         return self.open_draft() if self.model and self.open_draft else None
 
-    def measured(self, target: Executable, draft: Executable | None) -> tuple[Costs, ...]:
+    def measured(
+        self, target: Executable, draft: Executable | None, *, reads: bool = True
+    ) -> tuple[Costs, ...]:
         """Costs without and with the draft model, measured if need be: before the engines are
-        used. Empty where nobody asks for them."""
+        used. Empty where nobody asks for them.
+
+        Args:
+            target: The engine that verifies.
+            draft: The draft model's, if there is one.
+            reads: It reads prompts: it does not draft on the target's keys and values.
+        """
         if not self.kinds or self.count is not None:
             return ()
         alone = Costs(self.costs.of("target", target))
         if draft is None:
             return (alone, alone)
         of_draft = self.costs.of(self.model, draft)
-        reading = self.costs.of(self.model, draft, reads=True)
+        reading = self.costs.of(self.model, draft, reads=True) if reads else None
         return (alone, alone._replace(draft=of_draft, reading=reading))
 
     def speculator(

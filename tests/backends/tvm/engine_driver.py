@@ -13,14 +13,16 @@ import onnx_ir as ir
 import onnxruntime as ort
 import pytest
 
-from optc.backend import Backend, BuildOptions, EngineBuild
+from optc.backend import Backend, BuildOptions, EngineBuild, SharedWeights
 from optc.backends.tvm import BACKEND
 from optc.backends.tvm_cuda import BACKEND as CUDA_BACKEND
+from optc.driver.drafts.layer_skip import keep_first_layers
 from optc.executable.executable import Executable, Float32, StepBatch
 from optc.forms.ragged import RaggedStep
 from optc.target import parse_target
 from tests.support.families import FUSED, model_after
-from tests.support.models import Dense
+from tests.support.models import Dense, dense_model
+from tests.support.pipelines import pipeline_of
 from tests.support.shared import made_once
 
 INT8 = f"{FUSED},quantize-weights,fuse-norm-quantize"
@@ -94,6 +96,17 @@ def build_once(
     folder, built = made_once(factory, name, make)
     backend: Backend = CUDA_BACKEND if parse_target(target).kind == "cuda" else BACKEND
     return Engine(folder, model_after(pipeline, shape), built, backend)
+
+
+def build_first_layer(target: Engine, folder: Path) -> Engine:
+    """The first layer of a target of `SHAPE` in float32, on the target's weights."""
+    model = dense_model(SHAPE)
+    keep_first_layers(model, 1)
+    pipeline_of(FUSED).run(model)
+    folder.mkdir()
+    shared = SharedWeights(f"../{target.folder.name}", target.build.backend_data)
+    options = replace(OPTIONS, shared=shared)
+    return Engine(folder, model, BACKEND.build(model, parse_target("native"), folder, options))
 
 
 @dataclass

@@ -14,7 +14,6 @@ import pytest
 from optc.backend import SharedWeights
 from optc.backends.tvm import BACKEND
 from optc.backends.tvm_cuda import BACKEND as CUDA_BACKEND
-from optc.driver.drafts.layer_skip import keep_first_layers
 from optc.errors import ArtifactError, UnsupportedError
 from optc.roofline.costs import StepCosts
 from optc.target import parse_target
@@ -25,10 +24,9 @@ from tests.backends.tvm.engine_driver import (
     Engine,
     EngineDriver,
     OracleDriver,
+    build_first_layer,
 )
 from tests.support.families import model_after
-from tests.support.models import dense_model
-from tests.support.pipelines import pipeline_of
 
 GetEngine = Callable[[str], Engine]
 
@@ -36,21 +34,12 @@ GetEngine = Callable[[str], Engine]
 def test_the_first_layers_run_on_the_targets_weights(engines: GetEngine, tmp_path: Path) -> None:
     built = engines("fp32")
     target = replace(built, folder=shutil.copytree(built.folder, tmp_path / "target"))
-    model = dense_model(SHAPE)
-    keep_first_layers(model, 1)
-    pipeline_of(FUSED).run(model)
-    folder = tmp_path / "self"
-    folder.mkdir()
-    options = replace(OPTIONS, shared=SharedWeights("../target", target.build.backend_data))
-    made = BACKEND.build(model, parse_target("native"), folder, options)
-    assert made.files == ("engine.so",)
-    assert [path.name for path in folder.iterdir()] == ["engine.so"]
-    assert len(made.spec.layers) == 1
-    both = [
-        EngineDriver(target.load()),
-        EngineDriver(BACKEND.load(folder, made.spec, made.backend_data, 2)),
-    ]
-    oracle = OracleDriver(model)
+    made = build_first_layer(target, tmp_path / "self")
+    assert made.build.files == ("engine.so",)
+    assert [path.name for path in made.folder.iterdir()] == ["engine.so"]
+    assert len(made.build.spec.layers) == 1
+    both = [EngineDriver(target.load()), EngineDriver(made.load())]
+    oracle = OracleDriver(made.model)
     rows = [{0: [5, 9, 2], 1: [7]}, {0: [1], 1: [3, 3]}]
     for step in rows:
         full, first = (driver.step(step) for driver in both)
@@ -58,7 +47,7 @@ def test_the_first_layers_run_on_the_targets_weights(engines: GetEngine, tmp_pat
         assert not np.allclose(first, full, atol=1e-2), "it is not the whole model"
     (tmp_path / "target" / "weights.bin").unlink()
     with pytest.raises(ArtifactError) as caught:
-        BACKEND.load(folder, made.spec, made.backend_data, 2)
+        made.load()
     assert caught.value.where == "weights.bin"
 
 

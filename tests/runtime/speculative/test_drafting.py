@@ -147,6 +147,9 @@ def test_costs_are_measured_where_somebody_asks_for_them(measured: list[Executab
         alone._replace(draft=MEASURED[9], reading=READING),
     )
     assert measured == [TARGET, TARGET, DRAFT, DRAFT]
+    shared = drafting.measured(TARGET, DRAFT, reads=False)
+    assert shared == (alone, alone._replace(draft=MEASURED[9]))
+    assert measured[4:] == [TARGET, DRAFT], "what reads no prompt is not measured reading one"
 
 
 def sources(drafting: Drafting, **options: Any) -> list[DraftSource]:

@@ -151,6 +151,35 @@ def serve(
     raise AssertionError("not done")
 
 
+def serve_with_cancels(
+    core: Core,
+    arriving: Sequence[Arrival],
+    cancelled: Sequence[tuple[int, int]],
+    *checks: Callable[[], None],
+) -> None:
+    """Serve requests to their end, some of which are cancelled, and check that each says what it
+    says alone.
+
+    Args:
+        core: As of `serve`.
+        arriving: As of `serve`.
+        cancelled: A request's index, and the step before which it is cancelled.
+        checks: As of `drain`.
+    """
+
+    def cancel(step: int, live: list[Request]) -> None:
+        for index, when in cancelled:
+            if when == step and index < len(live):
+                core.cancel(live[index])
+
+    live = serve(core, arriving, *checks, before=cancel)
+    for request, each in zip(live, arriving, strict=True):
+        whole = alone(core.executable.spec, each.prompt, each.params).output.tolist()
+        if request.finish_reason == "cancelled":
+            whole = whole[: request.num_output]
+        assert request.output.tolist() == whole
+
+
 def alone(spec: EngineSpec, prompt: list[int], params: SamplingParams) -> Request:
     """A request by plain decoding, with the engine to itself."""
     core, _ = make_core(spec)

@@ -80,9 +80,9 @@ class SharedKVDraft(ChainDrafter):
         if text is None:
             tables = request.tables
             if self._groups != tuple(range(len(tables.blocks))):
-                tables = BlockTables(
-                    tuple(tables.blocks[group] for group in self._groups), tables.released
-                )
+                # The same arrays, which grow and shrink in place: a step reads nothing else.
+                arrays = tuple(tables.blocks[group] for group in self._groups)
+                tables = BlockTables(arrays, tables.released)
             text = self._texts[request.id] = DraftedText(request, tables)
         text.resume()
         text.resume_from(request.num_computed)

@@ -10,17 +10,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from optc.backend import SharedWeights
 from optc.backends.tvm import BACKEND
-from optc.driver.drafts.layer_skip import keep_first_layers
 from optc.errors import InputError
 from optc.executable.executable import Float32, SharingExecutable, StepBatch
 from optc.executable.shared_kv import can_share
-from optc.target import parse_target
-from tests.backends.tvm.engine_driver import FUSED, OPTIONS, SHAPE, Engine, EngineDriver
+from tests.backends.tvm.engine_driver import Engine, EngineDriver, build_first_layer
 from tests.runtime.support.toy import ToyExecutable, toy_spec
-from tests.support.models import dense_model
-from tests.support.pipelines import pipeline_of
 
 GetEngine = Callable[[str], Engine]
 
@@ -30,22 +25,16 @@ def test_the_first_layers_draft_without_having_read_the_text(
 ) -> None:
     built = engines("fp32")
     owner = replace(built, folder=shutil.copytree(built.folder, tmp_path / "target"))
-    model = dense_model(SHAPE)
-    keep_first_layers(model, 1)
-    pipeline_of(FUSED).run(model)
-    folder = tmp_path / "self"
-    folder.mkdir()
-    options = replace(OPTIONS, shared=SharedWeights("../target", owner.build.backend_data))
-    made = BACKEND.build(model, parse_target("native"), folder, options)
-    spec = replace(made.spec, shared_kv=(0,))
+    made = build_first_layer(owner, tmp_path / "self")
+    spec = replace(made.build.spec, shared_kv=(0,))
     assert can_share(spec, owner.build.spec)
 
     target = EngineDriver(owner.load())
-    draft = BACKEND.load(folder, spec, made.backend_data, 2)
+    draft = BACKEND.load(made.folder, spec, made.build.backend_data, 2)
     assert isinstance(draft, SharingExecutable)
     with pytest.raises(InputError, match=r"^share_kv: the target is of another backend$"):
         draft.share_kv(ToyExecutable(toy_spec()))
-    alone = EngineDriver(BACKEND.load(folder, made.spec, made.backend_data, 2))
+    alone = EngineDriver(made.load())
     prompts = {0: [5, 9, 2, 17, 3], 1: [7]}
     target.step(prompts)
     alone.step(prompts)

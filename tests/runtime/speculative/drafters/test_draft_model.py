@@ -26,7 +26,7 @@ from tests.runtime.support.traffic import (
     drain,
     make_core,
     prompts,
-    serve,
+    serve_with_cancels,
     tiny_plan,
     traffic_settings,
 )
@@ -317,18 +317,7 @@ def test_any_traffic_gives_what_plain_decoding_gives(
         spare=spare,
         prefix_cache=prefix_cache,
     )
-
-    def cancel(step: int, live: list[Request]) -> None:
-        for index, when in cancelled:
-            if when == step and index < len(live):
-                core.cancel(live[index])
-
-    live = serve(core, arriving, draft.check_integrity, before=cancel)
-    for request, each in zip(live, arriving, strict=True):
-        whole = alone(spec_of(windows), each.prompt, each.params).output.tolist()
-        if request.finish_reason == "cancelled":
-            whole = whole[: request.num_output]
-        assert request.output.tolist() == whole
+    serve_with_cancels(core, arriving, cancelled, draft.check_integrity)
     assert draft.available() == draft.plan.blocks
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from optc.runtime.speculative.planning.rate import Line, Rate, RecentMedian
+from optc.runtime.speculative.planning.rate import Line, Rate, RecentMedian, StepExtra
 
 
 def test_a_rate_is_a_mean_in_which_older_drafts_count_less() -> None:
@@ -95,3 +95,23 @@ def test_guesses_are_the_first_values() -> None:
     median.observe(5.0)
     assert median.known
     assert median.value == 5.0
+
+
+def test_what_a_step_takes_is_told_from_what_its_drafts_take() -> None:
+    extra = StepExtra()
+    for drafts in (1, 4, 2, 6, 3, 5, 1):
+        extra.observe(drafts, 7.0 + 0.5 * drafts)
+    assert extra.slope == pytest.approx(0.5)
+    for drafts in (2, 4, 3, 5, 2, 6):
+        extra.observe(drafts, 7.0 + 0.5 * drafts)
+    assert extra.fixed == pytest.approx(7.0)
+    extra.observe(9, 500.0)
+    assert (extra.fixed, extra.slope) == pytest.approx((7.0, 0.5)), "one that is far off"
+
+
+def test_equally_many_drafts_say_nothing_of_one() -> None:
+    extra = StepExtra()
+    assert (extra.fixed, extra.slope) == (0.0, 0.0)
+    for _ in range(9):
+        extra.observe(3, 6.0)
+    assert (extra.fixed, extra.slope) == (6.0, 0.0)
