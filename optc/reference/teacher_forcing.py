@@ -7,7 +7,14 @@ from collections.abc import Iterator
 import numpy as np
 
 from optc.errors import InputError
-from optc.executable.executable import EngineSpec, Executable, Float32, Int32, StepBatch
+from optc.executable.executable import (
+    EngineSpec,
+    Executable,
+    Float32,
+    Int32,
+    SharingExecutable,
+    StepBatch,
+)
 from optc.executable.kv_layout import block_size_for
 
 
@@ -20,12 +27,16 @@ class SingleSequence:
     Args:
         executable: The engine; its KV pools are replaced.
         capacity: Longest sequence in tokens.
+        owner: The sequence of another engine whose pools ``executable``, which can
+            (`SharingExecutable`), uses instead of its own; of the same capacity.
 
     Raises:
-        InputError: ``capacity`` exceeds the engine's context.
+        InputError: ``capacity`` exceeds the engine's context, or the engines cannot share.
     """
 
-    def __init__(self, executable: Executable, capacity: int) -> None:
+    def __init__(
+        self, executable: Executable, capacity: int, owner: SingleSequence | None = None
+    ) -> None:
         spec = executable.spec
         if capacity > spec.max_context:
             raise InputError(
@@ -33,10 +44,12 @@ class SingleSequence:
                 where="gates",
             )
         self._executable = executable
-        size = block_size_for(spec, capacity, about=spec.block_multiple)
-        blocks = -(-capacity // size)
-        executable.allocate_kv((blocks,) * len(spec.groups), size)
-        table = np.arange(blocks, dtype=np.int32)
+        if owner is not None:
+            table = owner._share_with(executable)
+        else:
+            size = block_size_for(spec, capacity, about=spec.block_multiple)
+            table = np.arange(-(-capacity // size), dtype=np.int32)
+            executable.allocate_kv((len(table),) * len(spec.groups), size)
         self._tables = np.tile(table, (len(spec.groups), 1, 1))
         self.length = 0
 
@@ -45,9 +58,16 @@ class SingleSequence:
         """The engine's limits."""
         return self._executable.spec
 
-    def restart(self) -> None:
-        """Forget the sequence."""
-        self.length = 0
+    def _share_with(self, other: Executable) -> Int32:
+        """Let another engine use the pools; the blocks of a group."""
+        if not isinstance(other, SharingExecutable):
+            raise InputError("the engine cannot use pools of another", where="gates")
+        other.share_kv(self._executable)
+        return self._tables[0, 0]
+
+    def restart(self, length: int = 0) -> None:
+        """Forget the sequence, but for its first ``length`` tokens."""
+        self.length = length
 
     def feed(self, tokens: Int32, logit_rows: Int32) -> Float32:
         """Append tokens [T] in one step; logits [R, V] of the rows asked for.

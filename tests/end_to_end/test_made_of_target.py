@@ -76,11 +76,12 @@ def test_the_text_is_that_of_plain_decoding_in_as_many_passes_as_predicted(
     assert draft.spec.shared_kv == tuple(range(len(target.spec.layers)))
     drafted, fewest = passes(artifact, text, found["drafts"])
     assert drafted == plain
+    # Behind its first draft it reads keys and values of its own drafts, which are a little worse.
+    assert steps / fewest == pytest.approx(found["tokens_per_pass"], rel=0.05)
     monkeypatch.setattr(core_factory, "can_share", lambda draft, target: False)
     drafted, fewer = passes(artifact, text, found["drafts"])
     assert drafted == plain
-    assert steps / fewer == found["tokens_per_pass"], "with keys and values of its own"
-    assert fewest < fewer, "those of the target are better"
+    assert fewest < fewer, "the target's keys and values are better than its own"
     # by chance none of 4096 tokens would be right
     assert found["acceptance"] > 0.4
     assert 0.2 < found["cost"] < 0.9, "2 bits of 8, and a head of 6"

@@ -7,7 +7,8 @@ vocabulary with it by construction.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -148,11 +149,14 @@ class DraftMaker:
 
         target, draft = self.targets[running[0]], drafts[running[0]]
         texts = self._greedy_texts(target)
-        engine = _load(draft, shelf / draft.entry.name)
-        try:
-            agreement = texts.named_by(engine)
-        finally:
-            engine.close()
+        with ExitStack() as loaded:
+            engine = loaded.enter_context(_loaded(draft, shelf / draft.entry.name))
+            if draft.entry.spec.shared_kv:
+                folder = self.writer.folder / target.entry.folder
+                owner = loaded.enter_context(_loaded(target, folder))
+                agreement = texts.named_with_kv_of(owner, engine)
+            else:
+                agreement = texts.named_by(engine)
         cost = draft_cost(target, draft, [*self.targets, *drafts])
         return predict_gain(agreement, cost, verify_costs(target)), ""
 
@@ -169,17 +173,19 @@ class DraftMaker:
                 self.writer.folder,
                 self.options.asked.eval_text,
             )
-            engine = _load(target, self.writer.folder / target.entry.folder)
-            try:
+            with _loaded(target, self.writer.folder / target.entry.folder) as engine:
                 self._texts = GreedyTexts.of(engine, windows.ids)
-            finally:
-                engine.close()
         return self._texts
 
 
-def _load(built: BuiltEngine, folder: Path) -> Executable:
-    entry = built.entry
-    return registry.backend(entry.backend).load(folder, entry.spec, entry.data, usable_threads())
+@contextmanager
+def _loaded(built: BuiltEngine, folder: Path) -> Iterator[Executable]:
+    entry, backend = built.entry, registry.backend(built.entry.backend)
+    engine = backend.load(folder, entry.spec, entry.data, usable_threads())
+    try:
+        yield engine
+    finally:
+        engine.close()
 
 
 def _misfit(built: BuiltEngine) -> str:

@@ -102,6 +102,24 @@ class GreedyTexts:
         ]
         return np.stack(best)[:, self.prompt - 1 :] == self.ids[:, self.prompt :]
 
+    def named_with_kv_of(self, target: Executable, draft: Executable) -> Agreement:
+        """The same of an engine that drafts on the target's KV pools, for the target: each place is
+        named from the target's keys and values of all tokens before the last."""
+        tokens = self.ids.shape[1] - 1
+        said = SingleSequence(target, tokens)
+        sequence = SingleSequence(draft, tokens, said)
+        named = np.zeros((len(self.ids), tokens - self.prompt + 1), np.bool_)
+        first = np.zeros(1, np.int32)
+        for index, ids in enumerate(self.ids):
+            for _ in window_logits(said, ids[:-1]):
+                pass  # for the keys and values alone
+            # From the end: a step puts the draft's own keys and values in the target's place.
+            for place in range(tokens - 1, self.prompt - 2, -1):
+                sequence.restart(place)
+                best = sequence.feed(ids[place : place + 1], first).argmax(1)[0]
+                named[index, place - self.prompt + 1] = best == ids[place + 1]
+        return named
+
 
 def tokens_per_pass(agreement: Agreement, drafts: int) -> float:
     """Tokens that a pass of the target gives with ``drafts`` drafts a step, prefills apart: those
