@@ -19,7 +19,9 @@ from optc.ir.functions import make_node
 from optc.ir.graph import add_initializer, width
 from optc.ir.linear import Linear, head_of
 from optc.ir.weights import LazyWeight, concatenate_rows
+from optc.passes.quantize.kept_rows import leave
 from optc.pipeline.base import LOCAL, Pass, PassReport
+from optc.reference.calibration import calibration_of
 
 
 @dataclass(frozen=True)
@@ -166,6 +168,8 @@ def _append(model: ir.Model, head: Linear, heads: Heads) -> None:
     graph.inputs.append(x)
     blocks = concatenate_rows([_lazy(weight) for weight in heads.weights], "medusa.blocks")
     weight = add_initializer(graph, blocks, "medusa.blocks")
+    # They were no part of the model that a calibration has read.
+    leave(calibration_of(model), ["medusa.blocks"])
     bias = np.concatenate([b.read_rows(0, hidden) for b in heads.biases])
     biases = add_initializer(graph, ir.tensor(bias, name="medusa.bias"), "medusa.bias")
     matmul = ir.Node("", "MatMul", [x, weight], name="medusa.blocks.matmul")

@@ -6,6 +6,7 @@ that it is rounded once; and merged layers find the rows of each tensor that the
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -28,10 +29,10 @@ def keep_rows(store: CalibrationStore, linear: Linear, scheme: Scheme, rows: Qua
                 store.put([source.name], _statistic(scheme, part), kept)
 
 
-def leave(store: CalibrationStore, linear: Linear) -> None:
-    """Note that the weight of ``linear`` is to be rounded plainly: no calibration knows its inputs,
-    on purpose."""
-    store.put([source.name for source in sources([linear])], _LEFT, np.zeros(0, np.int8))
+def leave(store: CalibrationStore, tensors: Sequence[str]) -> None:
+    """Note that original tensors are to be rounded plainly: no calibration knows their inputs, on
+    purpose."""
+    store.put(tensors, _LEFT, np.zeros(0, np.int8))
 
 
 def is_left(store: CalibrationStore, linear: Linear) -> bool:

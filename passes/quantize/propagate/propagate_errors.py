@@ -21,7 +21,7 @@ from optc.passes.quantize.quantize_weights import QuantizeWeights
 from optc.passes.quantize.reads_text import ReadsText
 from optc.pipeline.base import Pass, PassReport
 from optc.pipeline.work import Work
-from optc.reference.calibration import calibration_of
+from optc.reference.calibration import calibration_of, weights_of
 from optc.reference.calibration_cache import CalibrationCache
 from optc.target import usable_threads
 
@@ -155,7 +155,7 @@ class PropagateErrors(ReadsText):
         run_two_streams(model, tokens, stages, products, threads, self.blocks, checkpoints)
         for linear in find_linears(model):
             if not stages.has(linear):
-                leave(store, linear)
+                leave(store, weights_of(linear))
                 report.add("rounded plainly")
         report.facts |= {
             "tokens": int(tokens.size),

@@ -11,8 +11,11 @@ import pytest
 
 from optc.errors import InputError
 from optc.importer.heads import digest_heads
-from optc.ir.linear import head_of
+from optc.ir.linear import find_linears, head_of
 from optc.passes.kv_cache.medusa_heads import MedusaHeads
+from optc.passes.quantize.quantize_weights import QuantizeWeights
+from optc.passes.quantize.statistics import INPUT_HESSIAN
+from optc.reference.calibration import calibration_of, weights_of
 from tests.support.drafts.heads import write_heads
 from tests.support.families import model_after
 from tests.support.models import Dense, dense_model
@@ -108,3 +111,25 @@ def test_heads_must_be_those_of_the_digest(tmp_path: Path) -> None:
     MedusaHeads(folder=str(tmp_path), sha256=digest_heads(tmp_path)).requires(model)
     with pytest.raises(InputError, match="the heads are not those of the recipe's sha256"):
         MedusaHeads(folder=str(tmp_path), sha256="ab").requires(model)
+
+
+def test_weights_that_no_calibration_has_read_are_rounded_plainly(tmp_path: Path) -> None:
+    """The model's own are rounded by their Hessians all the same."""
+    write_heads(tmp_path, 2, SHAPE.hidden)
+    model = dense_model(SHAPE)
+    for linear in find_linears(model):
+        hessian = np.eye(linear.weight.rows_shape[1])
+        calibration_of(model).put(weights_of(linear), INPUT_HESSIAN, hessian)
+    pipeline_of(PIPELINE.format(tmp_path)).run(model)
+    quantize = QuantizeWeights(bits=4, group_size=32, symmetric=False, method="gptq")
+    details = quantize.run(model).details
+    plainly = {k: n for k, n in details.items() if "gptq" not in k and "embedding" not in k}
+    assert plainly == {"int4 groups of 32 asymmetric": 1}, "medusa.blocks alone"
+    assert details["int4 groups of 32 asymmetric, gptq"] > 1
+    assert quantized_bits(model)["medusa.blocks.matmul"] == 4
+
+
+def quantized_bits(model: ir.Model) -> dict[str, int]:
+    """Bits of each quantized matmul."""
+    nodes = (node for node in model.graph if node.op_type == "QuantizedMatMul")
+    return {str(node.name): node.attributes.get_int("bits") for node in nodes}
