@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import onnx_ir as ir
 import pytest
 import safetensors.numpy
 
@@ -20,6 +21,7 @@ from optc.pipeline.pipeline import Pipeline
 from optc.recipe import load_recipe
 from tests.end_to_end.test_main_job import ROOT, TEXT
 from tests.end_to_end.test_pruned import save_adapter
+from tests.support.drafts.heads import write_heads, write_layer
 from tests.support.ragged import run_dense
 
 MODEL = ROOT / "examples/models/pycode-draft"
@@ -57,6 +59,13 @@ def artifact(text: Path) -> Artifact:
     )
 
 
+def dense_source() -> ir.Model:
+    """The model in dense form."""
+    model = import_model(MODEL).model
+    Pipeline(load_recipe("fp32").pipeline.passes[:1]).run(model)
+    return model
+
+
 def of_the_text(text: Path, name: str, **options: object) -> Artifact:
     """Without the tokens that the text of the gates has not."""
     recipe, output = text.parent / "trimmed.yaml", text.parent / name
@@ -66,8 +75,13 @@ def of_the_text(text: Path, name: str, **options: object) -> Artifact:
 
 @pytest.fixture(scope="module")
 def adapted(text: Path) -> Artifact:
-    """With room for an adapter, by a backend that has it."""
-    return of_the_text(text, "adapted", adapters="max=1,rank=16")
+    """With room for an adapter, heads and a layer that draft, by a backend that has them."""
+    heads, layer = text.parent / "heads", text.parent / "layer"
+    heads.mkdir()
+    write_heads(heads, 2, 128)
+    write_layer(layer, dense_source())
+    more = {"adapters": "max=1,rank=16", "medusa": heads, "eagle": layer}
+    return of_the_text(text, "adapted", **more)
 
 
 @pytest.fixture(scope="module")
@@ -115,10 +129,21 @@ def test_drafts_change_nothing(drafted: Artifact, speculate: str) -> None:
     assert accepted > 0
 
 
+@pytest.mark.parametrize("speculate", ["medusa", "eagle"])
+def test_what_reads_hidden_states_names_tokens_that_stay(adapted: Artifact, speculate: str) -> None:
+    """It shares the head, and the embedding, of what was trimmed; the text is plain decoding's."""
+    found = []
+    for options in ({}, {"speculate": speculate, "num_speculative_tokens": 2}):
+        with optc.load(adapted.path, kv_memory="16MiB", **options) as engine:
+            found.append(engine.generate([PROMPT], GREEDY)[0].token_ids)
+            drafted = engine.metrics().drafted_tokens
+    assert found[0] == found[1]
+    assert drafted > 0
+
+
 def source_logits(added: dict[str, np.ndarray], tokens: list[int]) -> np.ndarray:
     """Of the next token [V], by the whole model whose weights have an adapter's products added."""
-    model = import_model(MODEL).model
-    Pipeline(tuple(one for one in load_recipe("fp32").pipeline.passes[:1])).run(model)
+    model = dense_source()
     for one in find_linears(model):
         if one.name in added:
             rows = one.weight.read_rows(0, one.weight.rows_shape[0]) + added[one.name]
