@@ -8,9 +8,12 @@ import sys
 import tarfile
 from pathlib import Path
 
+from benchmarks.peers import ik_llama
+
 #: What each environment installs, in order. torch first, so that a later resolve keeps it.
 PACKAGES: dict[str, tuple[tuple[str, ...], ...]] = {
     "llama.cpp": (("llama-cpp-python", "gguf", "numpy", "safetensors"),),
+    ik_llama.NAME: (("cffi", "setuptools", "numpy", "safetensors"),),
     "onnxruntime-genai": (
         ("torch==2.13.0",),
         ("onnxruntime-genai", "onnx", "onnx_ir", "transformers"),
@@ -48,6 +51,8 @@ def ensure(name: str, root: Path) -> Path:
         for packages in (("--upgrade", "pip"), *PACKAGES[name]):
             pip = [str(folder / "bin" / "python"), "-m", "pip", "install", "--quiet"]
             subprocess.run([*pip, *packages], check=True, env=settings, stdout=sys.stderr)
+        if name == ik_llama.NAME:
+            ik_llama.build(folder)
         stamp.touch()
     return folder / "bin"
 

@@ -15,6 +15,8 @@ from pathlib import Path
 
 import yaml
 
+from benchmarks.peers import ik_llama
+
 HERE = Path(__file__).parent
 
 
@@ -49,6 +51,7 @@ class Variant:
 _OPTC = "defaults, all threads, prefix cache off"
 _ROUNDED = f"{_OPTC}, weights rounded to nearest"
 _LLAMA = "built for this CPU, all threads, n_ubatch 512, f16 KV, unified KV cache"
+_IK_LLAMA = "built for this CPU, all threads, n_ubatch 512, f16 KV, repacked at load"
 _GENAI = "accuracy_level 4, static batch"
 _TORCH = "bf16, static cache, all threads"
 _OPENVINO = "continuous batching pipeline, all threads, 2048 batched tokens, its default KV type"
@@ -70,6 +73,17 @@ VARIANTS = (
     Variant("llama.cpp", "Q3_K_M", 3, _LLAMA),
     Variant("llama.cpp", "IQ3_S", 3, _LLAMA),
     Variant("llama.cpp", "IQ3_XXS", 3, _LLAMA),
+    Variant(ik_llama.NAME, "Q8_0", 8, _IK_LLAMA),
+    Variant(ik_llama.NAME, "IQ6_K", 6, _IK_LLAMA),
+    Variant(ik_llama.NAME, "IQ5_K", 5, _IK_LLAMA),
+    Variant(ik_llama.NAME, "IQ5_KS", 5, _IK_LLAMA),
+    Variant(ik_llama.NAME, "Q4_0", 4, _IK_LLAMA),
+    Variant(ik_llama.NAME, "IQ4_K", 4, _IK_LLAMA),
+    Variant(ik_llama.NAME, "IQ4_KS", 4, _IK_LLAMA),
+    Variant(ik_llama.NAME, "IQ4_KT", 4, _IK_LLAMA),
+    Variant(ik_llama.NAME, "IQ3_K", 3, _IK_LLAMA),
+    Variant(ik_llama.NAME, "IQ3_KT", 3, _IK_LLAMA),
+    Variant(ik_llama.NAME, "IQ2_KL", 2, _IK_LLAMA),
     Variant("onnxruntime-genai", "int8", 8, f"{_GENAI}, blocks of 128", "int8 RTN b128"),
     Variant("onnxruntime-genai", "int4", 4, f"{_GENAI}, blocks of 32", "int4 RTN b32"),
     Variant("torch.compile", "bf16", 16, _TORCH),
@@ -79,6 +93,8 @@ VARIANTS = (
 )
 
 
+#: Peers that read GGUF, and the folder that theirs share.
+_GGUF = {"llama.cpp": "gguf", ik_llama.NAME: "ik-gguf"}
 #: Files that hold weights: optc's and OpenVINO's, llama.cpp's, onnxruntime-genai's, torch's.
 _WEIGHT_FILES = (".bin", ".gguf", ".data", ".safetensors")
 
@@ -106,6 +122,11 @@ def _commands(variant: Variant, binaries: Path, model: Path, output: Path) -> li
     if variant.peer == "llama.cpp":
         formats = [] if variant.format == "BF16" else [variant.format]
         return [[python, str(HERE / "to_gguf.py"), str(model), str(output), *formats]]
+    if variant.peer == ik_llama.NAME:
+        quantize = str(ik_llama.tools(binaries) / "llama-quantize")
+        base, file = output / "BF16.gguf", output / f"{variant.format}.gguf"
+        return [[python, str(HERE / "to_gguf.py"), str(model), str(output)],
+                [quantize, str(base), str(file), variant.format]]  # fmt: skip
     if variant.peer == "onnxruntime-genai":
         # int8 activations; whole-block sums of 128 are the fastest kernels at 8 bits.
         block = {"int4": 32, "int8": 128}[variant.format]
@@ -137,7 +158,7 @@ def _rounding(name: str, output: Path) -> str:
 
 def convert(variant: Variant, binaries: Path, model: Path, root: Path) -> Converted:
     """Convert ``model`` for a variant, once; later calls find the result."""
-    folder = "gguf" if variant.peer == "llama.cpp" else f"{variant.peer}-{variant.format}"
+    folder = _GGUF.get(variant.peer, f"{variant.peer}-{variant.format}")
     output = root / "models" / model.name / folder
     stamp = output.with_name(f"{folder}-{variant.format}.seconds")
     if not stamp.exists():
@@ -146,8 +167,9 @@ def convert(variant: Variant, binaries: Path, model: Path, root: Path) -> Conver
         for command in _commands(variant, binaries, model, output):
             subprocess.run(command, check=True, stdout=sys.stderr)
         stamp.write_text(str(time.perf_counter() - start))
-    paths = {"llama.cpp": output / f"{variant.format}.gguf", "torch.compile": model}
-    path = paths.get(variant.peer, output)
+    path = model if variant.peer == "torch.compile" else output
+    if variant.peer in _GGUF:
+        path = output / f"{variant.format}.gguf"
     files = [path] if path.is_file() else [f for f in path.rglob("*") if f.is_file()]
     weights = [f for f in files if f.suffix in _WEIGHT_FILES and "tokenizer" not in f.name]
     return Converted(path, float(stamp.read_text()), _bytes(files), _bytes(weights))
@@ -175,6 +197,7 @@ def worker_command(variant: Variant, binaries: Path, path: Path, threads: int) -
     script = {
         "optc": "optc_worker.py",
         "llama.cpp": "llama_cpp_worker.py",
+        ik_llama.NAME: "ik_llama_worker.py",
         "onnxruntime-genai": "genai_worker.py",
         "openvino-genai": "openvino_worker.py",
         "torch.compile": "torch_worker.py",
@@ -182,6 +205,7 @@ def worker_command(variant: Variant, binaries: Path, path: Path, threads: int) -
     arguments = {
         "optc": [str(threads)],
         "llama.cpp": [str(threads), str(threads)],
+        ik_llama.NAME: [str(threads), str(threads), ik_llama.REVISION[:12]],
         "onnxruntime-genai": [],
         "openvino-genai": [str(threads)],
         "torch.compile": [str(threads)],

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.peers import environments
+from benchmarks.peers import environments, ik_llama
 from benchmarks.proof.numpy_llama import read_tensors
 from benchmarks.quality_per_byte.evaluate import CALIBRATION_WINDOWS, Evaluator, windows_of
 from benchmarks.quality_per_byte.points import Point, Stored, count
@@ -37,6 +37,7 @@ class Peer:
 
 PEERS = (
     Peer("llama.cpp", "llama.cpp", "llama_cpp_formats.py"),
+    Peer("ik_llama.cpp", ik_llama.NAME, "ik_llama_formats.py"),
     Peer("openvino", "openvino-genai", "openvino_formats.py"),
     Peer("onnxruntime", "onnxruntime-quantizers", "onnxruntime_formats.py"),
     Peer("llm-compressor", "llm-compressor", "llm_compressor_formats.py"),
@@ -92,6 +93,9 @@ def _run(peer: Peer, evaluator: Evaluator, calibration: Path, root: Path, only: 
     settings = dict(os.environ)
     if peer.name == "llama.cpp":
         settings["LLAMA_IMATRIX"] = str(environments.llama_imatrix(root))
+    if peer.name == ik_llama.NAME:
+        settings["IK_LLAMA_TOOLS"] = str(ik_llama.tools(binaries))
+        settings["IK_LLAMA_REVISION"] = ik_llama.REVISION
     command = [str(binaries / "python"), str(WORKERS / peer.worker), str(request)]
     subprocess.run(command, check=True, env=settings, stdout=sys.stderr)
 

@@ -1,10 +1,7 @@
 """llama.cpp's formats with its importance matrix: ``REQUEST.json`` (`exchange`).
 
-What its quantizer wrote is dequantized to float32 by the gguf package. Formats of blocks of 256
-cannot store rows of another multiple: llama.cpp takes another format for such a tensor. Besides
-the file as it comes, those formats are therefore written from rows in pairs: two rows of 384 are
-one of 768, each with its own importance. llama.cpp could not run that file; its bits and its error
-are those that the format has where it fits.
+What its quantizer wrote is dequantized to float32 by the gguf package, rows in pairs too
+(`gguf_files`).
 """
 
 from __future__ import annotations
@@ -20,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import gguf
+import gguf_files
 import llama_cpp as lc
 import numpy as np
 from exchange import Request
@@ -34,30 +32,6 @@ WEIGHTED = ("Q6_K", "Q5_K_M", "Q4_K_M", "Q4_0", "Q3_K_M", "Q2_K", "IQ4_XS", "IQ4
             "IQ3_S", "IQ3_XXS", "IQ2_M", "IQ2_XS", "IQ2_XXS")  # fmt: skip
 #: Blocks of these are 32 weights: they fit as they are.
 SMALL_BLOCKS = ("Q8_0", "Q4_0", "IQ4_NL")
-BLOCK = 256
-
-
-def add_vocabulary(folder: Path, writer: gguf.GGUFWriter) -> None:
-    """The byte-level BPE of tokenizer.json, which llama-imatrix reads the text with."""
-    content = json.loads((folder / "tokenizer.json").read_text())
-    config = json.loads((folder / "config.json").read_text())
-    vocabulary = content["model"]["vocab"] | {
-        t["content"]: t["id"] for t in content["added_tokens"]
-    }
-    special = {t["id"] for t in content["added_tokens"]}
-    by_id = {number: token for token, number in vocabulary.items()}
-    count = config["vocab_size"]
-    merges = [m if isinstance(m, str) else " ".join(m) for m in content["model"]["merges"]]
-    kinds = [gguf.TokenType.CONTROL if i in special else gguf.TokenType.NORMAL
-             for i in range(count)]  # fmt: skip
-    writer.add_tokenizer_model("gpt2")
-    writer.add_tokenizer_pre("dbrx")  # this model's splitting, and merges are not skipped
-    writer.add_token_list([by_id.get(i, f"<unused {i}>") for i in range(count)])
-    writer.add_token_types(kinds)
-    writer.add_token_merges(merges)
-    writer.add_bos_token_id(config["bos_token_id"])
-    writer.add_eos_token_id(config["eos_token_id"])
-    writer.add_add_bos_token(False)
 
 
 def make_imatrix(request: Request, base: Path) -> Path:
@@ -103,59 +77,6 @@ def as_ctypes(values: dict[str, Any]) -> Any:
     return array
 
 
-def write_pairs(base: Path, path: Path) -> None:
-    """``base`` with two rows in one wherever that makes rows of whole blocks."""
-    reader = gguf.GGUFReader(base)
-    writer = gguf.GGUFWriter(path, "llama")
-    for field in reader.fields.values():
-        if field.name.startswith("GGUF.") or field.name == "general.architecture":
-            continue
-        kind = field.types[0]
-        inner = field.types[-1] if kind == gguf.GGUFValueType.ARRAY else None
-        writer.add_key_value(field.name, field.contents(), kind, inner)
-    for one in reader.tensors:
-        data = one.data
-        if is_paired(one.shape.tolist()):
-            data = data.reshape(data.shape[0] // 2, -1)
-        writer.add_tensor(one.name, data, raw_dtype=one.tensor_type)
-    writer.write_header_to_file()
-    writer.write_kv_data_to_file()
-    writer.write_tensors_to_file()
-    writer.close()
-
-
-def is_paired(shape: list[int]) -> bool:
-    """Whether a matrix, GGUF's shape [K, N], has blocks of 256 only with its rows in pairs."""
-    return len(shape) == 2 and shape[0] % BLOCK != 0 and 2 * shape[0] % BLOCK == 0
-
-
-def source_names(folder: Path) -> dict[str, tuple[str, tuple[int, ...]]]:
-    """GGUF's names: the checkpoint's and its shape."""
-    return {
-        to_gguf.target_name(name): (name, array.shape)
-        for name, array in to_gguf.tensors(folder).items()
-    }
-
-
-def read_back(folder: Path, path: Path) -> tuple[dict[str, Any], dict[str, list[Any]]]:
-    """Float32 weights by the checkpoint's names, and what they take in the file."""
-    config = json.loads((folder / "config.json").read_text())
-    heads = {"q_proj": config["num_attention_heads"], "k_proj": config["num_key_value_heads"]}
-    names = source_names(folder)
-    weights: dict[str, Any] = {}
-    stored: dict[str, list[Any]] = {}
-    for one in gguf.GGUFReader(path).tensors:
-        name, shape = names[one.name]
-        rows = gguf.dequantize(one.data, one.tensor_type).astype(np.float32).reshape(shape)
-        for kind, count in heads.items():
-            if kind in name:
-                pairs = rows.reshape(count, -1, 2, shape[1])
-                rows = np.ascontiguousarray(pairs.swapaxes(1, 2)).reshape(shape)
-        weights[name] = rows
-        stored[name] = [rows.size, int(one.n_bytes), one.tensor_type.name]
-    return weights, stored
-
-
 def make(request: Request, base: Path, name: str, imatrix: Path | None, label: str) -> None:
     """Quantize, read back, answer."""
     paired = "pairs" in label
@@ -163,15 +84,14 @@ def make(request: Request, base: Path, name: str, imatrix: Path | None, label: s
     if paired:
         source = request.output / "pairs.gguf"
         if not source.exists():
-            write_pairs(base, source)
-        for one in gguf.GGUFReader(base).tensors:
-            if is_paired(one.shape.tolist()) and one.name in values:
-                values[one.name] = np.tile(values[one.name], 2)
+            gguf_files.write_pairs(base, source)
+        values = gguf_files.paired_importances(base, values)
         base = source
     path = request.folder(label) / "quantized.gguf"
     to_gguf.quantize(base, path, name, as_ctypes(values) if values else None)
-    weights, stored = read_back(request.model, path)
+    weights = gguf_files.read_weights(request.model, path)
     np.savez(request.folder(label) / "weights.npz", **weights)
+    stored = gguf_files.read_stored(request.model, path)
     path.unlink()
     notes = ["its blocks of 256 over two rows: where it fits, not a file that runs"] * paired
     if imatrix is not None:
@@ -191,7 +111,7 @@ def main() -> None:
     request = Request.of_command_line()
     base = request.output / "BF16.gguf"
     if not base.exists():
-        to_gguf.write(request.model, base, partial(add_vocabulary, request.model))
+        to_gguf.write(request.model, base, partial(gguf_files.add_vocabulary, request.model))
     imatrix = make_imatrix(request, base) if "LLAMA_IMATRIX" in os.environ else None
     formats: list[tuple[str, Callable[[str], None]]] = []
     for name in (*PLAIN, *WEIGHTED):
