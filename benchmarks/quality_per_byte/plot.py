@@ -22,8 +22,14 @@ from benchmarks.quality_per_byte.points import Point
 WIDTH, HEIGHT, LEFT, RIGHT, TOP, BOTTOM = 980, 660, 70, 200, 30, 50
 #: Larger models than this many MB are float ones: they would squeeze the others together.
 LARGEST_MB = 14.0
-COLOURS = {"optc": "#c1121f", "llama.cpp": "#1d6fb8", "ik_llama.cpp": "#0b9aa8",
-           "openvino": "#6a4c93", "onnxruntime": "#2a7f3f", "llm-compressor": "#c77700"}  # fmt: skip
+COLOURS = {
+    "optc": "#c1121f",
+    "llama.cpp": "#1d6fb8",
+    "ik_llama.cpp": "#0b9aa8",
+    "openvino": "#6a4c93",
+    "onnxruntime": "#2a7f3f",
+    "llm-compressor": "#c77700",
+}
 MARKS = {
     "optc": "M-5,0a5,5 0 1,0 10,0a5,5 0 1,0 -10,0",
     "llama.cpp": "M-4,-4h8v8h-8z",

@@ -24,10 +24,16 @@ from exchange import Request
 from gguf_files import to_gguf
 
 TOOLS = Path(os.environ["IK_LLAMA_TOOLS"])
+#: It needs no importances, and its blocks of 32 fit.
+PLAIN = "Q8_0"
 #: Non-linear ones, and trellises (KT).
 FORMATS = ("IQ6_K", "IQ5_K", "IQ5_KS", "IQ4_K", "IQ4_KS", "IQ4_KSS", "IQ4_KT", "IQ3_K", "IQ3_KS",
            "IQ3_KT", "IQ2_KL", "IQ2_K", "IQ2_KS", "IQ2_KT")  # fmt: skip
 CHUNKS = 128
+NOTE = (
+    "its blocks of 256 over two rows: where it fits, not a file that runs; importance matrix of at"
+    f" most {CHUNKS} chunks of 512 tokens"
+)
 
 
 def run(tool: str, *arguments: str | Path) -> None:
@@ -86,8 +92,7 @@ def make(request: Request, base: Path, imatrix: Path, name: str, label: str) -> 
         "stored": gguf_files.read_stored(request.model, path),
         "version": f"ik_llama.cpp {os.environ['IK_LLAMA_REVISION'][:12]}",
         "numerics": "weights",
-        "note": "its blocks of 256 over two rows: where it fits, not a file that runs; importance"
-        f" matrix of at most {CHUNKS} chunks of 512 tokens",
+        "note": "" if name == PLAIN else NOTE,
     }
     request.answer(label, about)
     path.unlink()
@@ -101,11 +106,11 @@ def main() -> None:
     if not base.exists():
         to_gguf.write(request.model, base, partial(gguf_files.add_vocabulary, request.model))
     imatrix = make_imatrix(request, base)
+    quantize = partial(make, request, base, imatrix)
     formats: list[tuple[str, Callable[[str], None]]] = [
-        (f"{name} imatrix, rows in pairs", partial(make, request, base, imatrix, name))
-        for name in FORMATS
+        (f"{name} imatrix, rows in pairs", partial(quantize, name)) for name in FORMATS
     ]
-    request.make_all(formats)
+    request.make_all([(PLAIN, partial(quantize, PLAIN)), *formats])
 
 
 if __name__ == "__main__":
