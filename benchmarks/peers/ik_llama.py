@@ -21,6 +21,7 @@ BINDING = Path(__file__).parent / "workers" / "ik_llama_binding.py"
 
 def build(folder: Path) -> None:
     """Build into ``folder``, an environment that has cffi, for this machine's instruction set."""
+    folder = folder.resolve()  # programs find their libraries by it
     source, built = _source(folder), folder / "build"
     settings = ["-DCMAKE_BUILD_TYPE=Release", "-DGGML_NATIVE=ON", "-DBUILD_SHARED_LIBS=ON",
                 "-DLLAMA_CURL=OFF", "-DLLAMA_BUILD_TESTS=OFF", "-DLLAMA_BUILD_SERVER=OFF",

@@ -23,7 +23,7 @@ import numpy as np
 from exchange import Request
 from gguf_files import to_gguf
 
-TOOLS = Path(os.environ["IK_LLAMA_TOOLS"])
+TOOLS = Path(os.environ["IK_LLAMA_TOOLS"]).resolve()
 #: It needs no importances, and its blocks of 32 fit.
 PLAIN = "Q8_0"
 #: Non-linear ones, and trellises (KT).
@@ -37,8 +37,9 @@ NOTE = (
 
 
 def run(tool: str, *arguments: str | Path) -> None:
-    """Run one of its tools; what it prints goes to stderr."""
-    subprocess.run([TOOLS / tool, *arguments], check=True, stdout=sys.stderr)
+    """Run one of its tools, in their folder, where they leave a log; paths are absolute. What it
+    prints goes to stderr."""
+    subprocess.run([TOOLS / tool, *arguments], check=True, stdout=sys.stderr, cwd=TOOLS)
 
 
 def make_imatrix(request: Request, base: Path) -> Path:
