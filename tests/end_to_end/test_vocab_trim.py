@@ -19,6 +19,7 @@ from optc.ir.linear import find_linears
 from optc.passes.prune.structured.cut import given_rows
 from optc.pipeline.pipeline import Pipeline
 from optc.recipe import load_recipe
+from optc.runtime.metrics.engine_metrics import EngineMetrics
 from tests.end_to_end.test_main_job import ROOT, TEXT
 from tests.end_to_end.test_pruned import save_adapter
 from tests.support.drafts.heads import write_heads, write_layer
@@ -116,29 +117,28 @@ def test_text_in_and_out_is_text_and_the_source_agrees(artifact: Artifact, tmp_p
     assert found.text == whole.text
 
 
+def drafted_like_plain(artifact: Artifact, prompt: str, speculate: str) -> EngineMetrics:
+    """Metrics of decoding with drafts, whose tokens are plain decoding's."""
+    found = []
+    for options in ({}, {"speculate": speculate, "num_speculative_tokens": 3}):
+        with optc.load(artifact.path, kv_memory="16MiB", **options) as engine:
+            found.append(engine.generate([prompt], GREEDY)[0].token_ids)
+            metrics = engine.metrics()
+    assert found[0] == found[1]
+    return metrics
+
+
 @pytest.mark.parametrize("speculate", ["ngram", "draft"])
 def test_drafts_change_nothing(drafted: Artifact, speculate: str) -> None:
     """The draft made of the target has the tokens that stay, too."""
     prompt = "for i in range(10):\n    for i in range("
-    found = []
-    for options in ({}, {"speculate": speculate, "num_speculative_tokens": 3}):
-        with optc.load(drafted.path, kv_memory="16MiB", **options) as engine:
-            found.append(engine.generate([prompt], GREEDY)[0].token_ids)
-            accepted = engine.metrics().accepted_tokens
-    assert found[0] == found[1]
-    assert accepted > 0
+    assert drafted_like_plain(drafted, prompt, speculate).accepted_tokens > 0
 
 
 @pytest.mark.parametrize("speculate", ["medusa", "eagle"])
 def test_what_reads_hidden_states_names_tokens_that_stay(adapted: Artifact, speculate: str) -> None:
-    """It shares the head, and the embedding, of what was trimmed; the text is plain decoding's."""
-    found = []
-    for options in ({}, {"speculate": speculate, "num_speculative_tokens": 2}):
-        with optc.load(adapted.path, kv_memory="16MiB", **options) as engine:
-            found.append(engine.generate([PROMPT], GREEDY)[0].token_ids)
-            drafted = engine.metrics().drafted_tokens
-    assert found[0] == found[1]
-    assert drafted > 0
+    """It shares the head, and the embedding, of what was trimmed."""
+    assert drafted_like_plain(adapted, PROMPT, speculate).drafted_tokens > 0
 
 
 def source_logits(added: dict[str, np.ndarray], tokens: list[int]) -> np.ndarray:

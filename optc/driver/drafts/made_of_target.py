@@ -150,13 +150,12 @@ class DraftMaker:
         target, draft = self.targets[running[0]], drafts[running[0]]
         texts = self._greedy_texts(target)
         with ExitStack() as loaded:
-            engine = loaded.enter_context(_loaded(draft, shelf / draft.entry.name))
-            if draft.entry.spec.shared_kv:
+            owner = None
+            if draft.entry.spec.shared_kv:  # closed behind the draft, which uses its pools
                 folder = self.writer.folder / target.entry.folder
                 owner = loaded.enter_context(_loaded(target, folder))
-                agreement = texts.named_with_kv_of(owner, engine)
-            else:
-                agreement = texts.named_by(engine)
+            engine = loaded.enter_context(_loaded(draft, shelf / draft.entry.name))
+            agreement = texts.named_by(engine, owner)
         cost = draft_cost(target, draft, [*self.targets, *drafts])
         return predict_gain(agreement, cost, verify_costs(target)), ""
 

@@ -93,8 +93,16 @@ class GreedyTexts:
         texts = [continued(sequence, windows[index, :prompt], count) for index in chosen]
         return cls(np.stack(texts), prompt)
 
-    def named_by(self, draft: Executable) -> Agreement:
-        """[P, N] whether another engine names each continued token, given all before it."""
+    def named_by(self, draft: Executable, owner: Executable | None = None) -> Agreement:
+        """[P, N] whether another engine names each continued token, given all before it.
+
+        Args:
+            draft: The other engine.
+            owner: The engine that said the texts, if ``draft`` drafts on its KV pools: it then
+                reads the keys and values of ``owner`` of all tokens before the last.
+        """
+        if owner is not None:
+            return self._named_on_pools(owner, draft)
         sequence = SingleSequence(draft, self.ids.shape[1] - 1)
         best = [
             np.concatenate([rows.argmax(1) for _, rows in window_logits(sequence, ids[:-1])])
@@ -102,9 +110,7 @@ class GreedyTexts:
         ]
         return np.stack(best)[:, self.prompt - 1 :] == self.ids[:, self.prompt :]
 
-    def named_with_kv_of(self, target: Executable, draft: Executable) -> Agreement:
-        """The same of an engine that drafts on the target's KV pools, for the target: each place is
-        named from the target's keys and values of all tokens before the last."""
+    def _named_on_pools(self, target: Executable, draft: Executable) -> Agreement:
         tokens = self.ids.shape[1] - 1
         said = SingleSequence(target, tokens)
         sequence = SingleSequence(draft, tokens, said)

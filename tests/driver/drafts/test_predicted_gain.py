@@ -25,7 +25,13 @@ from optc.executable.executable import Float32
 from optc.roofline.costs import KernelCost, StepCosts
 from optc.target import parse_target
 from tests.artifact.toy import toy_engine
-from tests.runtime.support.toy import ToyExecutable, ToyModel, generate_naively, toy_spec
+from tests.runtime.support.toy import (
+    ToyExecutable,
+    ToyModel,
+    generate_naively,
+    naive_layers,
+    toy_spec,
+)
 from tests.support.stub import StubBackend
 
 SPEC = toy_spec(max_context=40, max_rows=7)
@@ -70,25 +76,15 @@ def test_texts_and_agreement_are_those_of_the_models() -> None:
 def logits_behind(target: ToyModel, draft: ToyModel, tokens: list[int]) -> Float32:
     """Logits [V] of the draft after the last token, which reads the target's keys and values of the
     tokens before and its own of the last."""
-    theirs = [target.embed(token, i) for i, token in enumerate(tokens)]
     mine = draft.embed(tokens[-1], len(tokens) - 1)
-    for layer, window in enumerate(target.windows):
+    layers = zip(target.windows, naive_layers(target, tokens), strict=False)
+    for layer, (window, theirs) in enumerate(layers):
         rows = [target.project(layer, x) for x in theirs]
         query, key, value = draft.project(layer, mine)
         first = max(0, len(rows) - window) if window else 0
         keys = [row[1] for row in rows[first:-1]] + [key]
         values = [row[2] for row in rows[first:-1]] + [value]
         mine = draft.attend(mine, query, np.array(keys), np.array(values))
-        seen = [max(0, i - window + 1) if window else 0 for i in range(len(rows))]
-        theirs = [
-            target.attend(
-                theirs[i],
-                rows[i][0],
-                np.array([row[1] for row in rows[seen[i] : i + 1]]),
-                np.array([row[2] for row in rows[seen[i] : i + 1]]),
-            )
-            for i in range(len(rows))
-        ]
     return draft.logits(mine)
 
 
@@ -96,7 +92,7 @@ def test_a_draft_on_the_targets_pools_reads_the_targets_keys_and_values() -> Non
     shared = replace(SPEC, shared_kv=tuple(range(len(SPEC.layers))))
     target, draft = ToyExecutable(SPEC), ToyExecutable(shared, 1)
     texts = GreedyTexts.of(target, WINDOWS)
-    found = texts.named_with_kv_of(target, draft)
+    found = texts.named_by(draft, target)
     model, other = ToyModel.seeded(SPEC), ToyModel.seeded(SPEC, 1)
     expected = [
         [
@@ -107,7 +103,7 @@ def test_a_draft_on_the_targets_pools_reads_the_targets_keys_and_values() -> Non
     ]
     np.testing.assert_array_equal(found, expected)
     assert not np.array_equal(found, texts.named_by(ToyExecutable(SPEC, 1)))
-    assert texts.named_with_kv_of(target, ToyExecutable(shared)).all()
+    assert texts.named_by(ToyExecutable(shared), target).all()
 
 
 def test_short_windows_and_few_give_what_there_is() -> None:

@@ -7,6 +7,7 @@ same model, everything computed again for every token, without pools.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -102,8 +103,15 @@ def naive_logits(model: ToyModel, tokens: list[int]) -> Float32:
 
 def naive_hidden(model: ToyModel, tokens: list[int]) -> Float64:
     """The last hidden state [WIDTH] of the last token, from nothing but the tokens."""
+    *_, last = naive_layers(model, tokens)
+    return last[-1]
+
+
+def naive_layers(model: ToyModel, tokens: list[int]) -> Iterator[list[Float64]]:
+    """Hidden states [WIDTH] of all tokens: before each layer, and behind the last."""
     hidden = [model.embed(token, i) for i, token in enumerate(tokens)]
     for layer, window in enumerate(model.windows):
+        yield hidden
         rows = [model.project(layer, x) for x in hidden]
         first = [max(0, i - window + 1) if window else 0 for i in range(len(rows))]
         hidden = [
@@ -115,7 +123,7 @@ def naive_hidden(model: ToyModel, tokens: list[int]) -> Float64:
             )
             for i in range(len(rows))
         ]
-    return hidden[-1]
+    yield hidden
 
 
 def generate_naively(
