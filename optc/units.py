@@ -39,6 +39,14 @@ def parse_bytes(text: str, where: str) -> int:
     return value
 
 
+def kv_text(beyond: int, whole: int) -> str:
+    """Bytes of keys and values of a token, ``whole`` of them within windows and ``beyond`` behind
+    them, for reading."""
+    if beyond == whole:
+        return byte_text(whole)
+    return f"{byte_text(beyond)}, within windows {byte_text(whole)}"
+
+
 def byte_text(count: int) -> str:
     """A number of bytes for reading: ``21.0 MiB``."""
     value = float(count)

@@ -1,13 +1,14 @@
 """Measure attention and the KV writes next to what the machine can do, in one interleaved run.
 
-    python -m benchmarks.micro.attention [--shape 9,3,64] [--kv float32,bfloat16,int8]
+    python -m benchmarks.micro.attention [--shape 9,3,64] [--kv float32,bfloat16,int8,int4,int4+32]
         [--query-bits 8] [--json FILE]
 
-For each KV type and step (``decode B x context``, ``verify B x rows`` of 512 tokens, or ``prefill
-rows``): time of one layer's call, GB/s of KV, Gop/s, and the share of its roof: the longer of its
-KV bytes at the read bandwidth and its operations at the peak of the type's instruction. Calls go
-over many pools in turn, more than caches hold, as the layers of a step do, in huge pages like those
-of an engine. The best round of each counts: other programs only ever slow one down.
+For each KV type (int4+32: int4 with the latest 32 tokens in int8) and step (``decode B x context``,
+``verify B x rows`` of 512 tokens, or ``prefill rows``): time of one layer's call, GB/s of KV,
+Gop/s, and the share of its roof: the longer of its KV bytes at the read bandwidth and its
+operations at the peak of the type's instruction. Calls go over many pools in turn, more than caches
+hold, as the layers of a step do, in huge pages like those of an engine. The best round of each
+counts: other programs only ever slow one down.
 """
 
 from __future__ import annotations
@@ -35,6 +36,7 @@ from optc.backends.tvm.measuring.ceilings import Meter
 from optc.backends.tvm.measuring.ceilings_kernels import ceiling_kernels
 from optc.cpu_caches import beyond_caches
 from optc.executable.executable import LayerKV
+from optc.passes.kv_cache.layer_pools import recent_layer
 from optc.target import parse_target, usable_threads
 
 BLOCK_SIZE = 32
@@ -96,11 +98,20 @@ def pools_of(shapes: Sequence[tuple[int, ...]], fill: Any, copies: int) -> list[
 class Layers:
     """Enough pools of one layer's shape that caches do not help, and calls on them in turn."""
 
-    def __init__(self, heads: int, layer: LayerKV, step: Step, compiled: Any) -> None:
+    def __init__(
+        self, heads: int, layer: LayerKV, step: Step, compiled: Any, recent: int = 0
+    ) -> None:
         self.step, self.layer, self.heads = step, layer, heads
         blocks = -(-step.context // BLOCK_SIZE)
-        shapes = pool_shapes(step.sequences * blocks * BLOCK_SIZE // 16, layer)
+        tiles = step.sequences * blocks * BLOCK_SIZE // 16
+        shapes = [*pool_shapes(tiles, layer)]
         self.kv_bytes = step.sequences * step.context * layer.bytes_per_token
+        if recent:
+            latest = recent_layer(layer, 1)
+            shapes += pool_shapes(tiles, latest)
+            seen = min(step.context, recent + step.rows - 1)
+            self.kv_bytes += step.sequences * seen * latest.bytes_per_token
+        groups = 2 if recent else 1
         element = np.dtype(POOL_TYPES[layer.dtype].element)
         # Small numbers in every type.
         fill = np.frombuffer(b"\x3c" * element.itemsize, element)[0]
@@ -115,8 +126,8 @@ class Layers:
         half = np.ones((rows, layer.key_dim // 2), np.float32)
         self.where = [
             tensor(np.arange(step.sequences + 1, dtype=np.int32) * step.rows),
-            tensor(np.full((1, step.sequences), step.context, np.int32)),
-            tensor(table.reshape(1, step.sequences, blocks)),
+            tensor(np.full((groups, step.sequences), step.context, np.int32)),
+            tensor(np.tile(table.reshape(1, step.sequences, blocks), (groups, 1, 1))),
             tensor(np.array([BLOCK_SIZE], np.int32)),
         ]
         self.q = tensor(rng.standard_normal((rows, heads * layer.key_dim), np.float32))
@@ -125,7 +136,7 @@ class Layers:
             tensor(rng.standard_normal((rows, width), np.float32)),
             tensor(half),
             tensor(half),
-            tensor(slots.reshape(1, -1).astype(np.int32)),
+            tensor(np.tile(slots.reshape(1, -1), (groups, 1)).astype(np.int32)),
         ]
         self.attend = compiled.get_function("attention")
         self.write_kv = compiled.get_function("write")
@@ -157,27 +168,41 @@ def measure(
         tvm_ffi, compiled_kernels(ceiling_kernels(isa), isa), isa, threads, beyond_caches()
     )
     results = []
-    for dtype in types:
+    for name in types:
+        dtype, _, latest = name.partition("+")
+        recent = int(latest or 0)
         bits = query_bits if dtype in ("int8", "int4") else 0
+        groups = 2 if recent else 1
         config = PagedAttention(
-            heads, kv_heads, dim, dim, dim**-0.5, kv_dtype=dtype, query_bits=bits
+            *(heads, kv_heads, dim, dim, dim**-0.5),
+            kv_dtype=dtype,
+            query_bits=bits,
+            recent=recent,
+            recent_group=groups - 1,
+            groups=groups,
         )
-        rotary = RotaryKV(heads, kv_heads, dim, dim, dim, kv_dtype=dtype)
+        rotary = RotaryKV(
+            *(heads, kv_heads, dim, dim, dim),
+            kv_dtype=dtype,
+            recent_group=1 if recent else -1,
+            groups=groups,
+        )
         kernels = {"attention": paged_attention(config, isa), "write": rotary_kv(rotary, isa)}
         compiled = compiled_kernels(kernels, isa)
         for step in STEPS:
-            layers = Layers(heads, LayerKV(0, kv_heads, dim, dim, dtype), step, compiled)
+            layer = LayerKV(0, kv_heads, dim, dim, dtype)
+            layers = Layers(heads, layer, step, compiled, recent)
             best = {"attention": float("inf"), "write": float("inf")}
             for index in range(max(3, rounds * 512 // max(512, step.rows * step.sequences))):
-                for name in best:
+                for call in best:
                     started = time.perf_counter()
-                    getattr(layers, name)(index)
-                    best[name] = min(best[name], time.perf_counter() - started)
+                    getattr(layers, call)(index)
+                    best[call] = min(best[call], time.perf_counter() - started)
             meter.measure()
             ops = 4.0 * heads * dim * layers.pairs()
             results.append(
                 {
-                    "kv": dtype,
+                    "kv": name,
                     "query_bits": bits,
                     "step": step.name,
                     "us": best["attention"] * 1e6,
@@ -190,7 +215,7 @@ def measure(
             )
     ceilings = {name: ceiling.best / 1e9 for name, ceiling in meter.ceilings().items()}
     for row in results:
-        peak = ceilings.get(PEAKS[row["kv"]], ceilings["fp32"])
+        peak = ceilings.get(PEAKS[row["kv"].partition("+")[0]], ceilings["fp32"])
         memory, compute = row["kv_bytes"] / ceilings["read"], row["ops"] / peak
         row["of_roof"] = max(memory, compute) / 1e3 / row["us"]
     return {"isa": isa.name, "threads": threads, "shape": shape, "ceilings": ceilings} | {

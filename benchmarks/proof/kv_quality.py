@@ -1,15 +1,18 @@
 """What the types of KV pools cost in quality: the gates' figures of the trained example.
 
     python -m benchmarks.proof.kv_quality
-        [--recipes fp32,bf16-fused,int8-fused,int4-fast,kv-int4] [--kv float32,…] [--json FILE]
+        [--recipes fp32,bf16-fused,int8-fused,int4-fast,kv-int4] [--kv float32,…] [--recent 0,32]
+        [--json FILE]
 
-Compiles ``examples/models/pycode`` by each recipe with each KV type that its backend keeps, and its
-held-out text; the gates' bounds do not count, their figures do.
+Compiles ``examples/models/pycode`` by each recipe with each KV type that its backend keeps, int4
+with each number of latest tokens in int8, and its held-out text; the gates' bounds do not count,
+their figures do. Rows are merged into FILE.
 """
 
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import tempfile
 from pathlib import Path
@@ -27,10 +30,11 @@ MODEL = ROOT / "examples/models/pycode"
 TEXT = ROOT / "examples/text/code_heldout.jsonl"
 CALIBRATION = ROOT / "examples/text/code_calibration.jsonl"
 RECIPES = "fp32,bf16-fused,int8-fused,int4-fast,kv-int4"
+_KEY = ("recipe", "kv", "recent")
 SHOWN = ("kl_mean", "kl_p99", "top1_agreement", "perplexity_ratio", "copy_nll_added")
 
 
-def figures(recipe: str, dtype: str) -> dict[str, Any]:
+def figures(recipe: str, dtype: str, recent: int) -> dict[str, Any]:
     """The gates' figures of one compile."""
     with tempfile.TemporaryDirectory() as folder:
         artifact = optc.compile(
@@ -39,12 +43,17 @@ def figures(recipe: str, dtype: str) -> dict[str, Any]:
             output=Path(folder) / "artifact",
             eval_text=TEXT,
             calibration=CALIBRATION if calibrates(load_recipe(recipe)) else None,
-            set=[f"kv-cache.dtype={dtype}"],
+            set=[f"kv-cache.dtype={dtype}", f"kv-cache.recent={recent}"],
             gate=[f"{name}=none" for name in GATE_NAMES],
         )
         report = json.loads((artifact.path / "report.json").read_text())
     values = {gate["name"]: gate["value"] for gate in report["gates"]}
-    return {"recipe": recipe, "kv": dtype} | {name: values[name] for name in SHOWN}
+    return {**_key(recipe, dtype, recent), **{name: values[name] for name in SHOWN}}
+
+
+def _key(recipe: str, dtype: str, recent: int) -> dict[str, Any]:
+    latest = {"recent": recent} if recent else {}
+    return {"recipe": recipe, "kv": dtype, **latest}
 
 
 def _kept(recipe: str, dtype: str) -> bool:
@@ -58,17 +67,20 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="benchmarks.proof.kv_quality", description=__doc__)
     parser.add_argument("--recipes", default=RECIPES, help="by commas")
     parser.add_argument("--kv", default=",".join(KV_TYPES), help="KV types, by commas")
+    parser.add_argument("--recent", default="0,32", help="latest tokens in int8, by commas")
     parser.add_argument("--json", type=Path)
     args = parser.parse_args()
-    rows = []
-    for recipe in args.recipes.split(","):
-        for dtype in args.kv.split(","):
-            if not _kept(recipe, dtype):
-                continue
-            rows.append(figures(recipe, dtype))
-            print(json.dumps(rows[-1]), flush=True)
-    if args.json:
-        args.json.write_text(json.dumps(rows, indent=1) + "\n")
+    rows = json.loads(args.json.read_text()) if args.json and args.json.is_file() else []
+    types = [(d, r) for d in args.kv.split(",") for r in map(int, args.recent.split(","))]
+    for recipe, (dtype, recent) in itertools.product(args.recipes.split(","), types):
+        if not _kept(recipe, dtype) or (recent and dtype != "int4"):
+            continue
+        key = _key(recipe, dtype, recent)
+        others = [row for row in rows if {k: row[k] for k in _KEY if k in row} != key]
+        rows = [*others, figures(recipe, dtype, recent)]
+        print(json.dumps(rows[-1]), flush=True)
+        if args.json:
+            args.json.write_text(json.dumps(rows, indent=1) + "\n")
 
 
 if __name__ == "__main__":

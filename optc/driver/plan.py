@@ -56,6 +56,7 @@ class Plan:
         max_context: Longest sequence in tokens.
         weight_bytes: After the passes, without any backend's padding.
         kv_bytes_per_token: Of all layers, in the recipe's type.
+        kv_bytes_beyond_windows: Those of them that a token needs for as long as its sequence runs.
         compile_peak_bytes: Anonymous and shared memory that a compile is predicted to reach.
         compile_peak_bytes_without_gates: The same with ``--no-gates``.
         engines: One for each backend and target.
@@ -75,6 +76,7 @@ class Plan:
     max_context: int
     weight_bytes: int
     kv_bytes_per_token: int
+    kv_bytes_beyond_windows: int
     compile_peak_bytes: int
     compile_peak_bytes_without_gates: int
     engines: tuple[EnginePlan, ...]
@@ -154,7 +156,7 @@ def plan(
         tuple(run.to_json() for run in lowered.runs),
         limits.max_context,
         weight_bytes(lowered.model),
-        _kv_bytes_per_token(lowered.model),
+        *_kv_bytes(lowered.model),
         peak_bytes(lowered.reference, present, passes, gated=True),
         peak_bytes(lowered.reference, present, passes, gated=False),
         engines,
@@ -198,11 +200,12 @@ def _import_and_lower(
         return imported, limits, each, memory.sample()
 
 
-def _kv_bytes_per_token(model: ir.Model) -> int:
-    """Of all layers; 0 where they are not paged."""
+def _kv_bytes(model: ir.Model) -> tuple[int, int]:
+    """Of a token in all layers, and beyond windows; 0 where they are not paged."""
     if form_type(model) is not RaggedStep:
-        return 0
-    return RaggedStep.of(model).kv.bytes_per_token
+        return 0, 0
+    kv = RaggedStep.of(model).kv
+    return kv.bytes_per_token, kv.bytes_beyond_windows
 
 
 def _requests(backends: str | Sequence[str], default: str) -> tuple[EngineTarget, ...]:

@@ -27,7 +27,7 @@ class KVGroup:
 
     Attributes:
         window: Tokens that a row sees, itself included; 0 means all.
-        layers: Indices of the decoder layers in this group.
+        layers: Which of the spec's layers are in this group.
     """
 
     window: int
@@ -71,6 +71,11 @@ class LayerKV:
         return int(self.kv_heads * ((self.key_dim + self.value_dim) * element + 2 * scale))
 
 
+def bytes_beyond_windows(groups: Sequence[KVGroup], layers: Sequence[LayerKV]) -> int:
+    """Bytes of a token in the layers of groups without a window."""
+    return sum(one.bytes_per_token for one in layers if not groups[one.group].window)
+
+
 @dataclass(frozen=True)
 class EngineSpec:
     """What the scheduler has to know of an engine; written in the manifest.
@@ -84,7 +89,8 @@ class EngineSpec:
         block_multiple: KV block sizes must be multiples of this many tokens.
         batch_invariant: A row's logits are bit-identical whatever shares its step.
         groups: KV groups.
-        layers: KV shape of every decoder layer.
+        layers: KV shape of every decoder layer; behind these, of those that keep their latest
+            tokens in pools of another type too, that of these pools.
         adapters: Room for LoRA adapters; None where it takes none.
         tree: The rows of a sequence may form a tree (``StepBatch.tree_parent``).
         accept_rates: Of Medusa's heads, by head and rank: how often the guess of that rank was
@@ -124,6 +130,11 @@ class EngineSpec:
     def kv_bytes_per_token(self) -> int:
         """Bytes of KV pool that one token needs over all layers."""
         return sum(layer.bytes_per_token for layer in self.layers)
+
+    @property
+    def kv_bytes_beyond_windows(self) -> int:
+        """Those of them that a token needs for as long as its sequence runs."""
+        return bytes_beyond_windows(self.groups, self.layers)
 
 
 @dataclass(frozen=True)

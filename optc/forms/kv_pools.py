@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Self
 
-from optc.executable.executable import KVGroup, LayerKV
+from optc.executable.executable import KVGroup, LayerKV, bytes_beyond_windows
 
 
 @dataclass(frozen=True)
@@ -15,7 +15,8 @@ class KVPools:
 
     Attributes:
         groups: Layers that share block tables and slots: full attention first, then each window.
-        layers: Shape and type of the K and V of every layer, in graph order.
+        layers: Shape and type of the K and V of every layer, in graph order; behind these, of the
+            pools of their latest tokens (``kv-cache.recent``).
     """
 
     groups: tuple[KVGroup, ...]
@@ -25,6 +26,11 @@ class KVPools:
     def bytes_per_token(self) -> int:
         """Bytes of keys and values of one token in all layers."""
         return sum(layer.bytes_per_token for layer in self.layers)
+
+    @property
+    def bytes_beyond_windows(self) -> int:
+        """Those of them that a token needs for as long as its sequence runs."""
+        return bytes_beyond_windows(self.groups, self.layers)
 
     @classmethod
     def grouped_by_window(cls, windows: tuple[int, ...], layers: tuple[LayerKV, ...]) -> Self:

@@ -8,13 +8,20 @@ from typing import ClassVar
 import onnx_ir as ir
 
 from optc.errors import InputError, UnsupportedError
-from optc.executable.executable import INT4_GROUP, LayerKV
+from optc.executable.executable import LayerKV
 from optc.forms.decoder import FEATURES, Dense
 from optc.forms.form import Form
 from optc.forms.kv_pools import KVPools
 from optc.forms.ragged import TREE_PARENT, RaggedStep
 from optc.ir.functions import DOMAIN, attributes_of, is_op, make_node, operand
 from optc.ir.graph import remove_unused, replace_node, width
+from optc.passes.kv_cache.layer_pools import (
+    add_pools,
+    kept_of,
+    layer_of,
+    recent_layer,
+    windows_of,
+)
 from optc.passes.kv_cache.logit_rows import gather_logit_rows
 from optc.passes.kv_cache.token_rows import collapse, narrow_to_int32
 from optc.pipeline.base import Pass, PassReport
@@ -52,6 +59,9 @@ class KVCache(Pass):
         query_bits: 8: with int8 or int4 pools, queries are rounded to int8, too, one scale for each
             row and head, as SageAttention does (Zhang et al., 2024); 0: they are not. Pools of
             other types go without.
+        recent: With int4 pools, how many of its latest tokens a row reads from int8 pools of their
+            own, as if of a layer with a window of so many; 0: none (ADR 0137). Pools of other types
+            go without.
     """
 
     name: ClassVar[str] = "kv-cache"
@@ -64,12 +74,13 @@ class KVCache(Pass):
     dtype: str = "float32"
     tree: bool = False
     query_bits: int = 0
+    recent: int = 0
 
     def __post_init__(self) -> None:
         """Refuse other types.
 
         Raises:
-            InputError: ``dtype`` or ``query_bits`` is none that there is.
+            InputError: ``dtype`` or ``query_bits`` is none that there is; ``recent`` is negative.
             UnsupportedError: ``dtype`` has too few bits to be worth its loss.
         """
         if self.dtype in _TOO_FEW_BITS:
@@ -82,6 +93,8 @@ class KVCache(Pass):
         self.check_option("dtype", _TYPES)
         hint = "8 rounds queries to int8 where pools hold int8, 0 does not"
         self.check_option("query_bits", (0, 8), hint)
+        if self.recent < 0:
+            raise InputError(f"recent={self.recent} is negative", where=f"pass {self.name}")
 
     def requires(self, model: ir.Model) -> None:
         """The model has at least one attention.
@@ -109,27 +122,33 @@ class KVCache(Pass):
         """
         report = PassReport()
         attentions = [n for n in model.graph if is_op(n, "Attention", domain=DOMAIN)]
-        windows = tuple(sorted({_kept(n) for n in attentions}))
+        recent = self.recent if self.dtype == "int4" else 0
+        kept = [kept_of(node, self.dtype, recent) for node in attentions]
+        windows = windows_of(kept)
         collapse(model)
         step = _replace_inputs(model.graph, tree=self.tree)
-        layers = []
+        layers = [
+            layer_of(node, windows.index(one.window), one.dtype)
+            for node, one in zip(attentions, kept, strict=True)
+        ]
+        latest = [index for index, one in enumerate(kept) if one.recent]
+        layers += [recent_layer(layers[i], windows.index(kept[i].recent)) for i in latest]
+        pools = [add_pools(model.graph, index, layer) for index, layer in enumerate(layers)]
         for index, node in enumerate(attentions):
-            group = windows.index(_kept(node))
-            layers.append(_page(model, node, self, index, group, step))
+            entries = [index]
+            if index in latest:
+                entries.append(len(attentions) + latest.index(index))
+            _page(model, node, self, step, {at: (layers[at], pools[at]) for at in entries})
             report.add(_label(node))
+        model.graph.outputs.extend(_results(model.graph, pools))
         gather_logit_rows(model.graph, step["logit_rows"])
-        pools = KVPools.grouped_by_window(windows, tuple(layers))
-        RaggedStep(pools, self.tree, features=FEATURES in step).attach(model)
+        kv = KVPools.grouped_by_window(windows, tuple(layers))
+        RaggedStep(kv, self.tree, features=FEATURES in step).attach(model)
         remove_unused(model)
-        report.facts = {"groups": pools.stated()["groups"], "layers": len(layers)}
+        report.facts = {"groups": kv.stated()["groups"], "layers": len(attentions)}
         report.facts |= {"dtype": self.dtype, "query_bits": self.query_bits, "tree": self.tree}
+        report.facts |= {"recent": recent} if recent else {}
         return report
-
-
-def _kept(node: ir.Node) -> int:
-    """Tokens that an attention's rows reach back, themselves included; 0 is all."""
-    sizes = (node.attributes.get_int(name, 0) for name in ("window", "chunk"))
-    return min(filter(None, sizes), default=0)
 
 
 def _label(node: ir.Node) -> str:
@@ -155,75 +174,40 @@ def _page(
     model: ir.Model,
     node: ir.Node,
     options: KVCache,
-    layer: int,
-    group: int,
     step: dict[str, ir.Value],
-) -> LayerKV:
-    """Replace one attention by its paged form; returns the shape of the layer's KV."""
-    bits = options.query_bits if options.dtype in ("int8", "int4") else 0
-    attributes = attributes_of(node)
-    kv_heads = int(attributes["kv_num_heads"])
-    dims = {"k": _head_width(node, 1, kv_heads), "v": _head_width(node, 2, kv_heads)}
-    if options.dtype == "int4":
-        _check_groups(node, dims)
-    float32 = ir.TensorType(ir.DataType.FLOAT)
-    pools = {}
-    for kind, dim in dims.items():
-        shape = ir.Shape([f"blocks_{group}", kv_heads, "block_size", dim])
-        pools[kind] = ir.Value(name=f"{kind}_pool.{layer}", type=float32, shape=shape)
-        model.graph.inputs.append(pools[kind])
-    paged = make_node(
-        model,
-        "PagedAttention",
-        [
-            *node.inputs[:3],
-            *pools.values(),
-            step["slot_mapping"],
-            step["query_starts"],
-            step["kv_lengths"],
-            step["block_tables"],
-            step.get(TREE_PARENT),
-            operand(node, "sinks"),
-            operand(node, "alibi_slopes"),
-        ],
-        {
-            **attributes,
-            "group": group,
-            "layer": layer,
-            "kv_dtype": options.dtype,
-            "query_bits": bits,
-        },
-        name=node.name or f"attention.{layer}",
-    )
-    paged.outputs[0].shape = ir.Shape(["T", int(attributes["num_heads"]) * dims["v"]])
-    for value, (kind, pool) in zip(paged.outputs[1:], pools.items(), strict=True):
-        value.name, value.shape = f"{kind}_pool.{layer}.out", pool.shape
-        model.graph.outputs.append(value)
-    shape = paged.outputs[0].shape
+    entries: dict[int, tuple[LayerKV, list[ir.Value]]],
+) -> None:
+    """Replace one attention by its paged form over its entries of the form's layers: its own, and
+    that of its latest tokens if they have pools."""
+    (index, (layer, _)), *latest = entries.items()
+    attributes = attributes_of(node) | {
+        "group": layer.group,
+        "layer": index,
+        "kv_dtype": layer.dtype,
+        "query_bits": options.query_bits if layer.dtype in ("int8", "int4") else 0,
+    }
+    for at, (one, _) in latest:
+        attributes |= {
+            "recent": options.recent,
+            "recent_group": one.group,
+            "recent_layer": at,
+        }
+    pools, *recent = (values for _, values in entries.values())
+    names = ("slot_mapping", "query_starts", "kv_lengths", "block_tables", TREE_PARENT)
+    where = [step.get(name) for name in names]
+    by_head = [operand(node, name) for name in ("sinks", "alibi_slopes")]
+    inputs = [*node.inputs[:3], *pools, *where, *by_head, *(v for values in recent for v in values)]
+    name = node.name or f"attention.{index}"
+    paged = make_node(model, "PagedAttention", inputs, attributes, name=name)
+    shape = ir.Shape(["T", int(attributes["num_heads"]) * layer.value_dim])
+    written = [value for _, values in entries.values() for value in values]
+    for value, pool in zip(paged.outputs[1:], written, strict=True):
+        value.name, value.shape = f"{pool.name}.out", pool.shape
     replace_node([node], [paged], node.outputs, paged.outputs[:1])
     paged.outputs[0].shape = shape
-    return LayerKV(group, kv_heads, dims["k"], dims["v"], options.dtype)
 
 
-def _check_groups(node: ir.Node, dims: dict[str, int]) -> None:
-    """Keys and values divide into pairs of groups, as int4 pools hold them."""
-    for kind, dim in dims.items():
-        if dim % (2 * INT4_GROUP):
-            raise UnsupportedError(
-                f"int4 KV takes head dimensions that are multiples of {2 * INT4_GROUP}, not {dim}"
-                f" ({kind})",
-                where=f"pass kv-cache, node {node.name or node.op_type}",
-                hint="kv-cache.dtype=int8 takes any",
-            )
-
-
-def _head_width(node: ir.Node, index: int, kv_heads: int) -> int:
-    value = node.inputs[index]
-    total = width(value) if value is not None else None
-    if total is None or total % kv_heads:
-        raise UnsupportedError(
-            f"the width of input {index} is {total}, not a multiple of {kv_heads} KV heads",
-            where=f"pass kv-cache, node {node.name or node.op_type}",
-            hint="the importer must state the shapes of keys and values",
-        )
-    return total // kv_heads
+def _results(graph: ir.Graph, pools: list[list[ir.Value]]) -> list[ir.Value]:
+    """What attentions make of the pools, in the order of these."""
+    by_name = {value.name: value for node in graph for value in node.outputs}
+    return [by_name[f"{pool.name}.out"] for pair in pools for pool in pair]

@@ -10,7 +10,8 @@ from optc.ir.graph import int_initializer, replace_node
 
 #: Attributes of ``optc::SlotAttention``, all of which the paged ones have too.
 _SHAPE = ("num_heads", "kv_num_heads", "scale", "softcap", "window", "chunk")
-_PAGED = (*_SHAPE, "group", "layer", "kv_dtype", "query_bits")
+_RECENT = ("recent", "recent_group", "recent_layer")
+_PAGED = (*_SHAPE, "group", "layer", "kv_dtype", "query_bits", *_RECENT)
 _ROTARY = ("rotary_embedding_dim", "interleaved")
 
 
@@ -109,6 +110,8 @@ def add_slots(model: ir.Model, node: ir.Node, writes: ir.Value) -> None:
         _some(attributes, _SHAPE),
         name=node.name,
     )
-    replace_node([node], [new], node.outputs, new.outputs)
+    for value in node.outputs[len(new.outputs) :]:  # pools of the latest tokens
+        graph.outputs.remove(value)
+    replace_node([node], [new], node.outputs[: len(new.outputs)], new.outputs)
     for value, (name, shape) in zip(new.outputs[1:], presents, strict=True):
         value.name, value.shape = name, shape

@@ -33,8 +33,8 @@ class KVSlots(Pass):
         3. Gather of the wanted rows becomes GatherND by sequence;
         4. everything else works on the last axis alone (`token_rows`) and stays.
 
-    Keys and values are float32 whatever the type of the pools was. All layers are one KV group:
-    windows are in the attentions' masks, and slots keep every token.
+    Keys and values are float32 whatever the type of the pools was, those of the latest tokens too.
+    All layers are one KV group: windows are in the attentions' masks, and slots keep every token.
     """
 
     name: ClassVar[str] = "kv-slots"
@@ -73,14 +73,15 @@ class KVSlots(Pass):
         """
         report = PassReport()
         graph = model.graph
-        layers = RaggedStep.read(model).kv.layers
+        attentions = [n for n in graph if is_op(n, *_ATTENTIONS, domain=DOMAIN)]
+        layers = RaggedStep.read(model).kv.layers[: len(attentions)]  # behind them: latest tokens
         inputs = {str(value.name): value for value in graph.inputs}
         for name in ("tokens", "positions"):
             inputs[name].shape = ir.Shape(["B", "S"])
         writes = _input("write_indices", ["B"])
         wanted = _input("logit_index", ["B", "R"])
         narrow = {layer.dtype for layer in layers} - {"float32"}
-        for node in [n for n in graph if is_op(n, *_ATTENTIONS, domain=DOMAIN)]:
+        for node in attentions:
             merged = node.op_type != "PagedAttention"
             plain = unmerged(model, node) if merged else node
             add_slots(model, plain, writes)

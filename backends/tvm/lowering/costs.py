@@ -9,6 +9,7 @@ from dataclasses import asdict, dataclass, field
 from optc.backends.tvm.program import Call, Dim, Program, Tensor, kernel_names
 from optc.backends.tvm.weights.weights_file import tensor_bytes
 from optc.executable.executable import KV_TYPES
+from optc.ir.functions.recent_tokens import RECENT_TYPE
 from optc.roofline.costs import KernelCost, StepCosts, main_peak
 
 #: Kernels that read single rows of their weights.
@@ -52,6 +53,10 @@ class _Total:
             kv_bytes = config["kv_heads"] * (dims * element + 2 * scale)
             self.bytes[f"kv{config['group']}"] += kv_bytes
             self.ops[f"pairs{config['group']}"] += 2 * config["heads"] * dims
+            if config.get("recent"):  # of those tokens, the main pools are hardly read
+                element, scale = KV_TYPES[RECENT_TYPE]
+                kv_bytes = config["kv_heads"] * (dims * element + 2 * scale)
+                self.bytes[f"kv{config['recent_group']}"] += kv_bytes
 
     def cost(self) -> KernelCost:
         """The sum."""

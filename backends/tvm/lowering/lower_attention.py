@@ -67,11 +67,14 @@ def _step_input(name: str) -> Tensor:
 
 def _attend(lowering: Lowering, node: ir.Node, q: Tensor, entry: LayerKV) -> None:
     """Append paged attention over the layer's pools, which hold this step's rows by now."""
-    element = POOL_TYPES[entry.dtype].element
-    pools = [Tensor(name, element, ()) for name in _pools(node)]
+    kept: list[tuple[LayerKV, tuple[str, ...]]] = [(entry, _pools(node))]
+    if (recent := _recent(lowering, node)) is not None:
+        kept.append((recent, _recent_pools(node)))
+    pools = [Tensor(name, POOL_TYPES[one.dtype].element, ()) for one, two in kept for name in two]
     if TREE_PARENT in {value.name for value in node.inputs if value is not None}:
         copies = [_step_input(name) for name in TREE_INPUTS]
-        lowering.call("tree_kv", _place(lowering, entry), copies, [], _pools(node))
+        for one, names in kept:
+            lowering.call("tree_kv", _place(lowering, one), copies, [], names)
     attributes = node.attributes
     heads = attributes.get_int("num_heads", 0)
     config = {
@@ -85,6 +88,8 @@ def _attend(lowering: Lowering, node: ir.Node, q: Tensor, entry: LayerKV) -> Non
     inputs = [q, *pools, *(_step_input(name) for name in _WHERE), _step_input("block_size")]
     if attributes.get_int("chunk", 0):
         config["chunk"] = attributes.get_int("chunk", 0)
+    if recent is not None:
+        config |= {"recent": attributes.get_int("recent", 0), "recent_group": recent.group}
     for name, field in _BY_HEAD.items():
         given = operand(node, name)
         if given is not None:
@@ -106,14 +111,34 @@ def _pools(node: ir.Node) -> tuple[str, str]:
     return pool_names(node.attributes.get_int("layer", -1))
 
 
+def _recent(lowering: Lowering, node: ir.Node) -> LayerKV | None:
+    """The pools of the layer's latest tokens, if there are any."""
+    if operand(node, "recent_k_pool") is None:
+        return None
+    return lowering.kv_layers[node.attributes.get_int("recent_layer", -1)]
+
+
+def _recent_pools(node: ir.Node) -> tuple[str, ...]:
+    if operand(node, "recent_k_pool") is None:
+        return ()
+    return pool_names(node.attributes.get_int("recent_layer", -1))
+
+
+def _written(lowering: Lowering, node: ir.Node, entry: LayerKV) -> dict[str, Any]:
+    """Where keys and values are written, as the kernels' configs state it."""
+    recent = _recent(lowering, node)
+    latest = {} if recent is None else {"recent_group": recent.group}
+    return {**_place(lowering, entry), **latest}
+
+
 def _paged_attention(lowering: Lowering, node: ir.Node) -> None:
     """q, k, v, k_pool, v_pool, … with K and V ready to be stored."""
     entry = _layer(lowering, node)
     q, k, v = (lowering.tensor(value) for value in node.inputs[:3])
     rows_of(q), rows_of(k), rows_of(v)
-    lowering.call(
-        "write_kv", _place(lowering, entry), [k, v, _step_input("slot_mapping")], [], _pools(node)
-    )
+    names = (*_pools(node), *_recent_pools(node))
+    inputs = [k, v, _step_input("slot_mapping")]
+    lowering.call("write_kv", _written(lowering, node, entry), inputs, [], names)
     _attend(lowering, node, q, entry)
 
 
@@ -127,7 +152,7 @@ def _rotary_paged_attention(lowering: Lowering, node: ir.Node) -> None:
     if qkv is None:
         raise Refused("a required operand is absent")
     config = {
-        **_place(lowering, entry),
+        **_written(lowering, node, entry),
         "heads": heads,
         "rotary_dim": attributes.get_int("rotary_embedding_dim", 0),
         "interleaved": bool(attributes.get_int("interleaved", 0)),
@@ -137,7 +162,8 @@ def _rotary_paged_attention(lowering: Lowering, node: ir.Node) -> None:
     }
     inputs = [t for t in operands if t is not None] + [_step_input("slot_mapping")]
     shape = (rows_of(qkv), heads * entry.key_dim)
-    (q,) = lowering.call("rotary_kv", config, inputs, [("float32", shape)], _pools(node))
+    names = (*_pools(node), *_recent_pools(node))
+    (q,) = lowering.call("rotary_kv", config, inputs, [("float32", shape)], names)
     _attend(lowering, node, q, entry)
 
 

@@ -12,6 +12,7 @@ from optc.cli.artifact_path import ARTIFACT
 from optc.cli.gates_line import gates_line
 from optc.cli.output import byte_text, json_option, print_json, print_warnings, show, table
 from optc.cli.tables import contexts_tables, formats_tables, gates_tables, passes_table
+from optc.units import kv_text
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -99,7 +100,7 @@ def _engines(manifest: Manifest, reasons: dict[str, str]) -> Table:
             engine.backend,
             engine.target.name,
             str(engine.spec.max_context),
-            byte_text(engine.spec.kv_bytes_per_token),
+            kv_text(engine.spec.kv_bytes_beyond_windows, engine.spec.kv_bytes_per_token),
             f"no: {reason}" if reason else "yes",
         )
     return rows

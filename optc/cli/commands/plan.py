@@ -20,6 +20,7 @@ from optc.cli.output import (
 )
 from optc.cli.progress import progress_on_stderr
 from optc.options import PLANNED, CompileOptions
+from optc.units import kv_text
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -83,7 +84,8 @@ def _whole(plan: Plan) -> Table:
     rows.show_header = False
     rows.add_row("context", f"{plan.max_context} tokens")
     rows.add_row("weights", byte_text(plan.weight_bytes))
-    rows.add_row("keys and values of a token", byte_text(plan.kv_bytes_per_token))
+    kept = kv_text(plan.kv_bytes_beyond_windows, plan.kv_bytes_per_token)
+    rows.add_row("keys and values of a token", kept)
     rows.add_row("peak memory of a compile", byte_text(plan.compile_peak_bytes))
     rows.add_row("without gates", byte_text(plan.compile_peak_bytes_without_gates))
     if plan.artifact_bytes is not None:

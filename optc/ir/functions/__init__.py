@@ -92,7 +92,7 @@ def function_text(
     text = (
         f'<opset_import: ["" : {operator.opset}], domain: "{DOMAIN}", overload: "{overload}">\n'
         f"{op_type}{declared} ({', '.join(operator.input_names)})"
-        f" => ({', '.join(operator.output_names)})\n"
+        f" => ({', '.join(operator.results(given))})\n"
         f"{{\n{operator.body({**operator.defaults, **stated}, given)}\n}}"
     )
     return overload, text
@@ -157,9 +157,10 @@ def make_node(
     operands = list(inputs)
     while operands and operands[-1] is None:
         operands.pop()
-    overload = ensure_function(model, op_type, attributes, [v is not None for v in operands])
+    flags = [v is not None for v in operands]
+    overload = ensure_function(model, op_type, attributes, flags)
     values = []
-    for index, kind in enumerate(operator.output_types):
+    for index, kind in enumerate(operator.results(_present(operator, flags)).values()):
         value = ir.Value(
             name=outputs[index] if outputs else None, type=ir.TensorType(_DTYPES[kind])
         )

@@ -12,11 +12,19 @@ from optc.ir.functions.token_wise import head_norm, rotary
 _SHAPE = {"num_heads": int, "kv_num_heads": int, "scale": float, "softcap": float, "window": int}
 _PLACE = {"group": int, "layer": int, "kv_dtype": str, "query_bits": int}
 _STEP = ("slot_mapping", "query_starts", "kv_lengths", "block_tables", "tree_parent?")
-#: By query head [H], the last inputs of all: a logit that joins the softmax's largest and sum and
+#: By query head [H]: a logit that joins the softmax's largest and sum and
 #: has no value; what a token's score loses with its distance.
 _BY_HEAD = ("sinks?", "alibi_slopes?")
+#: Pools of the latest ``recent`` tokens, in ``recent_group``, the entry ``recent_layer`` of the
+#: form's layers: the last inputs of all.
+_RECENT = ("recent_k_pool?", "recent_v_pool?")
 _DEFAULTS: dict[str, AttributeValue] = {"chunk": 0}
-_RESULTS = ("out: float", "k_pool_out: float", "v_pool_out: float")
+_PAGED_DEFAULTS = {**_DEFAULTS, "recent": 0, "recent_group": 0, "recent_layer": -1}
+_INERT = frozenset({"layer", "recent_layer"})
+_RESULTS = (
+    *("out: float", "k_pool_out: float", "v_pool_out: float"),
+    *(f"{pool[:-1]}_out: float if {pool[:-1]}" for pool in _RECENT),
+)
 
 
 def _paged_attention(attributes: Attributes, present: frozenset[str]) -> str:
@@ -56,12 +64,12 @@ OPERATORS = (
     ),
     Operator(
         "PagedAttention",
-        ("q", "k", "v", "k_pool", "v_pool", *_STEP, *_BY_HEAD),
+        ("q", "k", "v", "k_pool", "v_pool", *_STEP, *_BY_HEAD, *_RECENT),
         _RESULTS,
         {**_SHAPE, **_PLACE},
         _paged_attention,
-        inert=frozenset({"layer"}),
-        defaults=_DEFAULTS,
+        inert=_INERT,
+        defaults=_PAGED_DEFAULTS,
     ),
     Operator(
         "SlotAttention",
@@ -74,7 +82,10 @@ OPERATORS = (
     ),
     Operator(
         "RotaryPagedAttention",
-        ("qkv", "cos?", "sin?", "q_scale?", "k_scale?", "k_pool", "v_pool", *_STEP, *_BY_HEAD),
+        (
+            *("qkv", "cos?", "sin?", "q_scale?", "k_scale?", "k_pool", "v_pool"),
+            *(*_STEP, *_BY_HEAD, *_RECENT),
+        ),
         _RESULTS,
         {
             **_SHAPE,
@@ -86,7 +97,7 @@ OPERATORS = (
             "value_dim": int,
         },
         _rotary_paged_attention,
-        inert=frozenset({"layer"}),
-        defaults=_DEFAULTS,
+        inert=_INERT,
+        defaults=_PAGED_DEFAULTS,
     ),
 )

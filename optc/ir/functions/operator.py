@@ -23,7 +23,8 @@ class Operator:
     Attributes:
         name: Operator type in the domain ``optc``.
         inputs: Formal input names; the optional ones end in ``?``.
-        outputs: Formal output names with their element type, ``name: float``.
+        outputs: Formal output names with their element type, ``name: float``; those that there are
+            only with an optional input name it, ``name: float if input``.
         attributes: Every attribute with its type; all are stated on every node.
         defaults: More attributes, and the value that each has where a node does not state it; a
             node states them only where they have another.
@@ -46,15 +47,16 @@ class Operator:
         """Formal input names without the mark of the optional ones."""
         return tuple(name.removesuffix("?") for name in self.inputs)
 
-    @property
-    def output_names(self) -> tuple[str, ...]:
-        """Formal output names."""
-        return tuple(output.split(":")[0] for output in self.outputs)
-
-    @property
-    def output_types(self) -> tuple[str, ...]:
-        """Element type of each output, as ONNX text spells it."""
-        return tuple(output.split(": ")[1] for output in self.outputs)
+    def results(self, present: frozenset[str]) -> dict[str, str]:
+        """Formal output names, where the inputs ``present`` are given, and the element type of each
+        as ONNX text spells it."""
+        found = {}
+        for output in self.outputs:
+            name, kind = output.split(": ")
+            kind, _, condition = kind.partition(" if ")
+            if not condition or condition in present:
+                found[name] = kind
+        return found
 
     def stated(self, attributes: Attributes) -> dict[str, AttributeValue]:
         """The attributes that a node states: none that has its default value."""

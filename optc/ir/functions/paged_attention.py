@@ -7,6 +7,7 @@ form are float32 and hold the values that the type represents.
 
 from __future__ import annotations
 
+from optc.ir.functions import recent_tokens
 from optc.ir.functions.int4_groups import grouped
 from optc.ir.functions.operator import Attributes, integer, integers, real
 from optc.ir.functions.visible_tokens import visible
@@ -49,8 +50,9 @@ def _widen(kind: str) -> str:
     return f"Cast <to: int = 1> ({kind}_narrow)"
 
 
-def _write(kind: str, rows: str, heads: object, dtype: str) -> list[str]:
-    """Rows [T, Hkv*D] stored at their slots in a pool [blocks, Hkv, block_size, D]."""
+def _write(kind: str, rows: str, heads: object, dtype: str, which: str = "") -> list[str]:
+    """Rows [T, Hkv*D] stored at their slots in a pool [blocks, Hkv, block_size, D]; ``which`` are
+    the slots (`_slots`)."""
     pool = f"{kind}_pool"
     return [
         f"{kind}_by_token = Transpose <perm: ints = [0, 2, 1, 3]> ({pool})",
@@ -64,45 +66,52 @@ def _write(kind: str, rows: str, heads: object, dtype: str) -> list[str]:
         f"{kind}_rows = Reshape ({rows}, {kind}_by_head)",
         *_represented(kind, dtype),
         f"{kind}_kept_tokens = Reshape ({kind}_kept_rows, {kind}_flat_shape)",
-        f"{kind}_kept = Compress <axis: int = 0> ({kind}_kept_tokens, written)",
-        f"{kind}_slots = ScatterND ({kind}_flat, write_index, {kind}_kept)",
+        f"{kind}_kept = Compress <axis: int = 0> ({kind}_kept_tokens, {which}written)",
+        f"{kind}_slots = ScatterND ({kind}_flat, {which}write_index, {kind}_kept)",
         f"{kind}_pages = Reshape ({kind}_slots, {kind}_shape)",
         f"{kind}_pool_out = Transpose <perm: ints = [0, 2, 1, 3]> ({kind}_pages)",
         # what the rows read back: [Hkv, M, D], M = B * P * block_size
-        f"{kind}_read = Gather <axis: int = 0> ({kind}_slots, read_index)",
+        f"{kind}_read = Gather <axis: int = 0> ({kind}_slots, {which}read_index)",
         f"{kind}_seen = Transpose <perm: ints = [1, 0, 2]> ({kind}_read)",
     ]
 
 
-def _slots(attributes: Attributes) -> list[str]:
-    """Slots to write [T], where not -1, and to read [M], M = B * P * block_size."""
+def _step(attributes: Attributes) -> list[str]:
+    """Constants, and where the sequences of the step begin and end."""
     return [
         integer("zero", 0),
         integer("one", 1),
-        integer("group", int(attributes["group"])),
         integers("first", (0,)),
         integers("second", (1,)),
+        integers("third", (2,)),
         integers("flat", (-1,)),
-        "slots_32 = Gather <axis: int = 0> (slot_mapping, group)",
+        integer("group", int(attributes["group"])),
         "lengths_32 = Gather <axis: int = 0> (kv_lengths, group)",
-        "table_32 = Gather <axis: int = 0> (block_tables, group)",
-        "slots = Cast <to: int = 7> (slots_32)",
         "lengths = Cast <to: int = 7> (lengths_32)",
-        "table = Cast <to: int = 7> (table_32)",
         "starts = Cast <to: int = 7> (query_starts)",
-        "written = GreaterOrEqual (slots, zero)",
-        "write_slots = Compress <axis: int = 0> (slots, written)",
-        "write_index = Unsqueeze (write_slots, second)",
-        # read slots: block * block_size + offset; released blocks (-1) read block 0, masked
         "block_size_1 = Shape <start: int = 2, end: int = 3> (k_pool)",
         "block_size = Squeeze (block_size_1, first)",
-        "blocks = Max (table, zero)",
         "offsets = Range (zero, block_size, one)",
-        "block_base = Mul (blocks, block_size)",
-        integers("third", (2,)),
-        "block_columns = Unsqueeze (block_base, third)",
-        "read_slots = Add (block_columns, offsets)",
-        "read_index = Reshape (read_slots, flat)",
+    ]
+
+
+def _slots(which: str = "") -> list[str]:
+    """Slots to write [T], where not -1, and to read [M], M = B * P * block_size, of the group
+    ``{which}group``; the names of all begin with ``which``."""
+    return [
+        f"{which}slots_32 = Gather <axis: int = 0> (slot_mapping, {which}group)",
+        f"{which}table_32 = Gather <axis: int = 0> (block_tables, {which}group)",
+        f"{which}slots = Cast <to: int = 7> ({which}slots_32)",
+        f"{which}table = Cast <to: int = 7> ({which}table_32)",
+        f"{which}written = GreaterOrEqual ({which}slots, zero)",
+        f"{which}write_slots = Compress <axis: int = 0> ({which}slots, {which}written)",
+        f"{which}write_index = Unsqueeze ({which}write_slots, second)",
+        # read slots: block * block_size + offset; released blocks (-1) read block 0, masked
+        f"{which}blocks = Max ({which}table, zero)",
+        f"{which}block_base = Mul ({which}blocks, block_size)",
+        f"{which}block_columns = Unsqueeze ({which}block_base, third)",
+        f"{which}read_slots = Add ({which}block_columns, offsets)",
+        f"{which}read_index = Reshape ({which}read_slots, flat)",
     ]
 
 
@@ -203,6 +212,7 @@ def _scores(q: str, attributes: Attributes, present: frozenset[str]) -> list[str
     group = int(attributes["num_heads"]) // kv_heads
     softcap = float(attributes["softcap"])
     leaning, sinks = "alibi_slopes" in present, "sinks" in present
+    recent = "recent_k_pool" in present
     capped = [
         real("softcap", softcap),
         "raw_ratio = Div (scaled, softcap)",
@@ -219,13 +229,13 @@ def _scores(q: str, attributes: Attributes, present: frozenset[str]) -> list[str
         "q_rows = Reshape (q_by_head, q_merge_shape)",
         *_represented("q", _query_type(attributes)),
         "keys = Transpose <perm: ints = [0, 2, 1]> (k_seen)",
-        "products = MatMul (q_kept_rows, keys)",
-        real("scale", float(attributes["scale"])),
-        "scaled = Mul (products, scale)",
-        *(capped if softcap else []),
         integers("score_lead", (kv_heads, group)),
         "score_tail = Shape (visible)",
         "score_shape = Concat <axis: int = 0> (score_lead, score_tail)",
+        *(recent_tokens.products() if recent else ["products = MatMul (q_kept_rows, keys)"]),
+        real("scale", float(attributes["scale"])),
+        "scaled = Mul (products, scale)",
+        *(capped if softcap else []),
         f"{'score_level' if leaning else 'score'} ="
         f" Reshape ({'capped' if softcap else 'scaled'}, score_shape)",
         *(_leaning() if leaning else []),
@@ -233,8 +243,7 @@ def _scores(q: str, attributes: Attributes, present: frozenset[str]) -> list[str
         *(_sink_column() if sinks else []),
         *_softmax(dtype, sinks=sinks),
         "product_shape = Shape (products)",
-        "weight_rows = Reshape (weights, product_shape)",
-        "values = MatMul (weight_rows, v_seen)",
+        *(recent_tokens.values() if recent else _values()),
         "v_tail = Shape <start: int = 3> (v_pool)",
         "out_shape = Concat <axis: int = 0> (score_lead, tokens_1, v_tail)",
         "by_head = Reshape (values, out_shape)",
@@ -245,16 +254,37 @@ def _scores(q: str, attributes: Attributes, present: frozenset[str]) -> list[str
     ]
 
 
+def _values() -> list[str]:
+    return [
+        "weight_rows = Reshape (weights, product_shape)",
+        "values = MatMul (weight_rows, v_seen)",
+    ]
+
+
+def _recent(k: str, v: str, attributes: Attributes) -> list[str]:
+    """The pools of the latest tokens, with k and v written, and which columns are read there."""
+    heads, dtype = attributes["kv_num_heads"], recent_tokens.RECENT_TYPE
+    return [
+        integer("recent_group", int(attributes["recent_group"])),
+        *_slots("recent_"),
+        *_write("recent_k", k, heads, dtype, "recent_"),
+        *_write("recent_v", v, heads, dtype, "recent_"),
+        *recent_tokens.is_recent(attributes),
+    ]
+
+
 def paged(q: str, k: str, v: str, attributes: Attributes, present: frozenset[str]) -> str:
     """Statements: rows q [T, H*Dk] over the pools with k, v [T, Hkv*D] written, to ``out``; the
     rows of a sequence follow each other, or form a tree where ``tree_parent`` is present."""
     heads, dtype = attributes["kv_num_heads"], str(attributes["kv_dtype"])
     return "\n".join(
         [
-            *_slots(attributes),
+            *_step(attributes),
+            *_slots(),
             *visible(attributes, tree="tree_parent" in present),
             *_write("k", k, heads, dtype),
             *_write("v", v, heads, dtype),
+            *(_recent(k, v, attributes) if "recent_k_pool" in present else []),
             *_scores(q, attributes, present),
         ]
     )

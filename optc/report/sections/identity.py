@@ -7,7 +7,7 @@ from typing import Any
 from optc.report.components import Column, Section, numbers, paragraph, table
 from optc.report.markup import Node, element
 from optc.report.sections.subject import Subject
-from optc.units import byte_text
+from optc.units import byte_text, kv_text
 
 
 def engines(subject: Subject) -> Section:
@@ -25,7 +25,7 @@ def engines(subject: Subject) -> Section:
             engine.target.name,
             f"{engine.spec.max_context:,}",
             f"{engine.spec.max_sequences:,}",
-            byte_text(engine.spec.kv_bytes_per_token),
+            kv_text(engine.spec.kv_bytes_beyond_windows, engine.spec.kv_bytes_per_token),
             ", ".join(dict.fromkeys(layer.dtype for layer in engine.spec.layers)),
         )
         for engine in subject.manifest.engines

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from bisect import bisect_right
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,6 +15,8 @@ from optc.runtime.kv.kv_blocks import blocks_needed
 #: waste little on short requests, large enough to keep tables short.
 _BLOCK_TOKENS = 32
 _DEFAULT_BYTES = 2 << 30
+#: Tokens of a request for which windowed groups have room, where requests may be longer.
+_USUAL_TOKENS = 1024
 
 
 @dataclass(frozen=True)
@@ -37,13 +40,13 @@ class KVPlan:
 def plan_kv(
     spec: EngineSpec, budget_bytes: int | None, token_budget: int, block_size: int | None = None
 ) -> KVPlan:
-    """Divide a budget over the groups as a longest request would use them.
+    """Divide a budget over the groups as the requests that are served at once use them.
 
     Args:
         spec: The engine.
         budget_bytes: Memory for KV; None is enough for all sequences at full length, but at
             most 2 GiB and a quarter of the available memory.
-        token_budget: Most rows of one step: what a windowed group holds besides its window.
+        token_budget: Most rows of one step: what windowed groups hold besides windows.
         block_size: Tokens a block; None is about 32. Of an engine with slots, tokens a slot, the
             longest request; None is the engine's context, or what the budget holds once.
 
@@ -56,29 +59,102 @@ def plan_kv(
     if spec.kv_layout == "slots":
         return _plan_slots(spec, budget_bytes, block_size)
     size = _block_size(spec, block_size)
-    block_bytes = [
-        size * sum(spec.layers[layer].bytes_per_token for layer in group.layers)
-        for group in spec.groups
-    ]
-
-    def blocks_for(context: int) -> list[int]:
-        return [blocks_needed(context, token_budget, g.window, size) for g in spec.groups]
-
-    def bytes_for(blocks: list[int]) -> int:
-        return sum(n * b for n, b in zip(blocks, block_bytes, strict=True))
-
-    full = blocks_for(spec.max_context)
-    most = spec.max_sequences * bytes_for(full)
+    shares = _Shares(spec, token_budget, size)
+    longest = shares.bytes(shares.of_one(spec.max_context))
+    most = shares.bytes(shares.of(spec.max_sequences, spec.max_context))
     if budget_bytes is None:
-        budget_bytes = min(most, _DEFAULT_BYTES, max(bytes_for(full), available_memory() // 4))
+        budget_bytes = min(most, _DEFAULT_BYTES, max(longest, available_memory() // 4))
     budget = min(budget_bytes, most)
-    if budget >= bytes_for(full):
-        share = budget / bytes_for(full)
-        blocks = [int(n * share) for n in full]
-        return KVPlan(size, tuple(blocks), bytes_for(blocks), spec.max_context)
-    context = _longest(spec.max_context, size, lambda length: bytes_for(blocks_for(length)), budget)
-    blocks = blocks_for(context)
-    return KVPlan(size, tuple(blocks), bytes_for(blocks), context)
+    if budget >= longest:
+        blocks = shares.within(budget)
+        return KVPlan(size, blocks, shares.bytes(blocks), spec.max_context)
+    room = shares.room_within(budget)
+    context = _longest(
+        spec.max_context, size, lambda n: shares.bytes(shares.with_one(n, room)), budget
+    )
+    blocks = shares.with_one(context, room)
+    return KVPlan(size, blocks, shares.bytes(blocks), context)
+
+
+@dataclass(frozen=True)
+class _Shares:
+    """How many blocks of each group requests hold.
+
+    Attributes:
+        spec: The engine.
+        rows: Most rows of one step, of all sequences together.
+        size: Tokens a block.
+    """
+
+    spec: EngineSpec
+    rows: int
+    size: int
+
+    def block_bytes(self) -> list[int]:
+        """Memory of a block of each group."""
+        layers = self.spec.layers
+        return [
+            self.size * sum(layers[layer].bytes_per_token for layer in group.layers)
+            for group in self.spec.groups
+        ]
+
+    def bytes(self, blocks: Sequence[int]) -> int:
+        """Memory of so many blocks of each group."""
+        return sum(count * one for count, one in zip(blocks, self.block_bytes(), strict=True))
+
+    def of_one(self, context: int) -> tuple[int, ...]:
+        """What one request of ``context`` tokens holds that has all rows of a step."""
+        groups = self.spec.groups
+        return tuple(blocks_needed(context, self.rows, g.window, self.size) for g in groups)
+
+    def room(self, count: int, context: int) -> tuple[int, ...]:
+        """What so many requests of ``context`` tokens hold: in a windowed group each its window,
+        and all together the rows of a step."""
+        step = -(-self.rows // self.size)
+        return tuple(
+            count * blocks_needed(context, 1, group.window, self.size)
+            + (step if group.window and count else 0)
+            for group in self.spec.groups
+        )
+
+    def room_within(self, budget: int) -> tuple[int, ...]:
+        """What as many requests of usual length hold as ``budget`` bytes hold."""
+        counts, usual = range(self.spec.max_sequences + 1), self.usual()
+        at = bisect_right(counts, budget, key=lambda n: self.bytes(self.room(n, usual)))
+        return self.room(counts[at - 1], usual)
+
+    def usual(self) -> int:
+        """Tokens of a usual request."""
+        return min(self.spec.max_context, _USUAL_TOKENS)
+
+    def with_one(self, context: int, room: tuple[int, ...]) -> tuple[int, ...]:
+        """What one request of ``context`` tokens holds, in windowed groups at least ``room``."""
+        groups = zip(self.spec.groups, self.of_one(context), room, strict=True)
+        return tuple(max(one, some) if group.window else one for group, one, some in groups)
+
+    def of(self, count: int, context: int) -> tuple[int, ...]:
+        """What so many requests of ``context`` tokens hold, and one of the longest in any case."""
+        most = self.spec.max_sequences * -(-self.spec.max_context // self.size)
+        pairs = zip(self.room(count, context), self.of_one(self.spec.max_context), strict=True)
+        return tuple(min(max(pair), most) for pair in pairs)
+
+    def within(self, budget: int) -> tuple[int, ...]:
+        """What ``budget`` bytes hold, which hold one of the longest requests: as many requests of
+        usual length as are served at once, or as long ones as possible. Groups without a window
+        get what is left: they hold requests of any length."""
+        served, limit, usual = self.spec.max_sequences, self.spec.max_context, self.usual()
+        if self.bytes(self.of(served, usual)) <= budget:
+            lengths = range(usual, limit + 1, self.size)
+            at = bisect_right(lengths, budget, key=lambda n: self.bytes(self.of(served, n)))
+            blocks = self.of(served, lengths[at - 1])
+        else:
+            counts = range(served + 1)
+            at = bisect_right(counts, budget, key=lambda n: self.bytes(self.of(n, usual)))
+            blocks = self.of(counts[at - 1], usual)
+        full = [group.window == 0 for group in self.spec.groups]
+        each = sum(one for one, is_full in zip(self.block_bytes(), full, strict=True) if is_full)
+        more = (budget - self.bytes(blocks)) // each if each else 0
+        return tuple(n + more * is_full for n, is_full in zip(blocks, full, strict=True))
 
 
 def _plan_slots(spec: EngineSpec, budget_bytes: int | None, slot_tokens: int | None) -> KVPlan:

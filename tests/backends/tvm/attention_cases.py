@@ -46,32 +46,40 @@ def attend(
     counts = [-(-len(s.k) // block_size) for s in step]
     order = rng.permutation(sum(counts) + 3)
     tiles = len(order) * block_size // 16
-    k_pool = garbage(config.kv_dtype, tiles, config.kv_heads, config.key_dim)
-    v_pool = garbage(config.kv_dtype, tiles, config.kv_heads, config.value_dim)
+    kept = [
+        (config.group, config.kv_dtype, min(filter(None, (config.window, config.chunk)), default=0))
+    ]
+    if config.recent:
+        kept.append((config.recent_group, "int8", config.recent))
     table = np.full((config.groups, len(step), max(counts) + 1), -1, np.int32)
     lengths = np.full((config.groups, len(step)), -7, np.int32)
-    lengths[config.group] = [len(s.k) for s in step]
-    for b, (sequence, end) in enumerate(zip(step, np.cumsum(counts), strict=True)):
-        blocks = order[end - counts[b] : end]
-        tokens = np.arange(len(sequence.k))
-        slots = blocks[tokens // block_size] * block_size + tokens % block_size
-        put(k_pool, "k", config.kv_dtype, slots, sequence.k)
-        put(v_pool, "v", config.kv_dtype, slots, sequence.v)
-        first = 0
-        reach = min(filter(None, (config.window, config.chunk)), default=0)
-        if reach:
-            first = max(len(tokens) - len(sequence.q) + 1 - reach, 0) // block_size
-        table[config.group, b, first : counts[b]] = blocks[first:]
-        released = np.ravel(blocks[:first, None] * (block_size // 16) + np.arange(block_size // 16))
-        nothing = garbage(config.kv_dtype, 1, config.kv_heads, config.key_dim)
-        k_pool[released] = nothing
+    pools = []
+    for group, dtype, reach in kept:
+        k_pool = garbage(dtype, tiles, config.kv_heads, config.key_dim)
+        v_pool = garbage(dtype, tiles, config.kv_heads, config.value_dim)
+        lengths[group] = [len(s.k) for s in step]
+        for b, (sequence, end) in enumerate(zip(step, np.cumsum(counts), strict=True)):
+            blocks = order[end - counts[b] : end]
+            tokens = np.arange(len(sequence.k))
+            slots = blocks[tokens // block_size] * block_size + tokens % block_size
+            put(k_pool, "k", dtype, slots, sequence.k)
+            put(v_pool, "v", dtype, slots, sequence.v)
+            first = 0
+            if reach:
+                first = max(len(tokens) - len(sequence.q) + 1 - reach, 0) // block_size
+            table[group, b, first : counts[b]] = blocks[first:]
+            of_block = np.arange(block_size // 16)
+            released = np.ravel(blocks[:first, None] * (block_size // 16) + of_block)
+            k_pool[released] = garbage(dtype, 1, config.kv_heads, config.key_dim)
+        pools += [k_pool, v_pool]
+        order = rng.permutation(order)
     starts = np.cumsum([0, *(len(s.q) for s in step)]).astype(np.int32)
     q = np.concatenate([s.q for s in step]).reshape(starts[-1], -1)
     q = np.concatenate([q, np.zeros((padding, q.shape[1]), np.float32)])
     out = blank(len(q), config.heads * config.value_dim)
     size = np.array([block_size], np.int32)
     of_heads = by_head(config)
-    return run(config, isa, q, k_pool, v_pool, starts, lengths, table, size, *of_heads, out)[-1]
+    return run(config, isa, q, *pools, starts, lengths, table, size, *of_heads, out)[-1]
 
 
 def by_head(config: PagedAttention) -> list[Array]:
@@ -88,10 +96,16 @@ def oracle(config: PagedAttention, step: list[Sequence]) -> Array:
     rounded = "bfloat16" if narrow else "int8" if config.query_bits else "float32"
     rows = []
     for sequence in step:
-        keys, values = (represented(a, config.kv_dtype) for a in (sequence.k, sequence.v))
+        kept = [represented(a, config.kv_dtype) for a in (sequence.k, sequence.v)]
+        latest = [represented(a, "int8") for a in (sequence.k, sequence.v)]
         queries = represented(sequence.q, rounded)
         for i, q in enumerate(queries.astype(np.float64)):
-            end = len(keys) - len(queries) + i + 1
+            end = len(sequence.k) - len(queries) + i + 1
+            far = end - config.recent
+            keys, values = (
+                np.concatenate([a[: max(far, 0)], b[max(far, 0) :]])
+                for a, b in zip(kept, latest, strict=True)
+            )
             low = max(end - config.window, 0) if config.window else 0
             low = max(low, (end - 1) // config.chunk * config.chunk) if config.chunk else low
             k, v = (

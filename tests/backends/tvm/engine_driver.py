@@ -31,7 +31,8 @@ INT4_TWO_LEVEL = INT4.replace("symmetric=false", "symmetric=false,group_scales=i
 BF16 = f"{FUSED},cast-weights"
 BF16_KV = BF16.replace("kv-cache", "kv-cache{dtype=bfloat16}")
 FUSED_KV4, FUSED_KV8, FUSED_KV16 = (
-    FUSED.replace("kv-cache", f"kv-cache{{dtype={t}}}") for t in ("int4", "int8", "bfloat16")
+    FUSED.replace("kv-cache", f"kv-cache{{dtype={t}}}")
+    for t in ("int4,query_bits=8,recent=20", "int8", "bfloat16")
 )
 INT8_KV = INT8.replace("kv-cache", "kv-cache{dtype=int8}")
 

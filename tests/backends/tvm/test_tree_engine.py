@@ -29,7 +29,7 @@ PIPELINES = {
     "fp32": (FUSED, "float32"),
     "int8": (INT8, "int8"),
     "kv-bf16": (FUSED, "bfloat16"),
-    "kv-int4": (FUSED, "int4"),
+    "kv-int4": (FUSED, "int4,recent=20"),
 }
 RANDOM = np.random.default_rng(8)
 KNOWN = [RANDOM.integers(0, SHAPE.vocab, n).tolist() for n in (300, 47, 16)]

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import tvm
 from tvm.tirx.script.builder import ir as tir
@@ -30,6 +30,7 @@ from optc.backends.tvm.kernels.attention.rows import (
     Operands,
     PagedAttention,
     RowWork,
+    Source,
     Start,
     attend_rows,
     write_rows,
@@ -70,9 +71,10 @@ class _Step:
 
 
 def paged_attention(config: PagedAttention, isa: Isa) -> tvm.tirx.PrimFunc:
-    """q f32 [T,H*Dk], k_pool, v_pool (`optc.backends.tvm.kv_layout`),
-    query_starts i32 [B+1], kv_lengths i32 [G,B], block_tables i32 [G,B,P], block_size i32 [1],
-    sinks f32 [H] and slopes f32 [H] if the config says so -> out f32 [T,H*Dv].
+    """q f32 [T,H*Dk], k_pool, v_pool (`optc.backends.tvm.kv_layout`), recent_k_pool and
+    recent_v_pool, query_starts i32 [B+1], kv_lengths i32 [G,B], block_tables i32 [G,B,P],
+    block_size i32 [1], sinks f32 [H], slopes f32 [H] -> out f32 [T,H*Dv]. Recent pools, sinks and
+    slopes are there if the config says so.
 
     Row i of the n rows of a sequence sees tokens up to ``kv_lengths - n + i``, of which the last
     ``window``, and those of its ``chunk``. Rows that belong to no sequence become zero. ``isa``
@@ -84,9 +86,14 @@ def paged_attention(config: PagedAttention, isa: Isa) -> tvm.tirx.PrimFunc:
     """
     shape = KVShape(config.kv_heads, config.key_dim, config.value_dim, config.kv_dtype)
     with kernel("paged_attention") as builder:
-        rows, tiles, starts, blocks = (builder.size() for _ in range(4))
+        rows, starts, blocks = (builder.size() for _ in range(3))
         q = builder.argument("q", (rows, config.heads * config.key_dim))
-        k_pool, v_pool = pool_arguments(builder, tiles, shape)
+        k_pool, v_pool = pool_arguments(builder, builder.size(), shape)
+        latest = (
+            pool_arguments(builder, builder.size(), shape.recent, "recent_")
+            if config.recent
+            else None
+        )
         query_starts = builder.argument("query_starts", (starts,), "int32")
         sequences = starts - 1
         lengths = builder.argument("kv_lengths", (config.groups, sequences), "int32")
@@ -95,11 +102,14 @@ def paged_attention(config: PagedAttention, isa: Isa) -> tvm.tirx.PrimFunc:
         sinks = builder.argument("sinks", (config.heads,)) if config.sinks else None
         slopes = builder.argument("slopes", (config.heads,)) if config.slopes else None
         out = builder.argument("out", (rows, config.heads * config.value_dim))
-        where = (config.group, config.window, config.chunk)
+        where = (config.group, config.window, config.chunk, config.recent)
         ragged = Ragged(sequences, query_starts, lengths, tables, block_size, *where)
-        numbers = numbers_of(shape, isa, config.query_bits)
-        pools = Pools(k_pool, v_pool, shape, numbers, config.scale, config.softcap)
-        operands = Operands(config, isa, q, pools, ragged, sinks, slopes, out)
+        main = Source(_pools(config, shape, isa, (k_pool, v_pool)), ragged)
+        recent = None
+        if latest is not None:
+            near = replace(ragged, group=config.recent_group, window=config.recent, spared=0)
+            recent = Source(_pools(config, shape.recent, isa, latest), near)
+        operands = Operands(config, isa, q, main, recent, sinks, slopes, out)
         planned = plan_tiles(ragged, rows, config.tile_rows)
         cost = tir.float32(config.heads * (config.key_dim + config.value_dim))
         parallel = planned.work * cost > tir.float32(_SERIAL_WORK)
@@ -113,6 +123,11 @@ def paged_attention(config: PagedAttention, isa: Isa) -> tvm.tirx.PrimFunc:
             _run(_Step(operands, planned, items, partial), parallel)
         _clear(out, query_starts[sequences], rows, config.heads * config.value_dim)
     return builder.finish()
+
+
+def _pools(config: PagedAttention, shape: KVShape, isa: Isa, pools: tuple[Expr, Expr]) -> Pools:
+    numbers = numbers_of(shape, isa, config.query_bits)
+    return Pools(*pools, shape, numbers, config.scale, config.softcap)
 
 
 @contextmanager
@@ -177,7 +192,7 @@ def _item(step: _Step, index: Expr, following: Expr) -> None:
 
 def _start(step: _Step, item: Expr, head: Expr) -> Start:
     tile = step.items.field("tile", item)
-    seen = step.tiles.seen(step.operands.ragged, tile)
+    seen = step.tiles.seen(step.operands.main.ragged, tile)
     return Start(bind(step.tiles.sequence[tile]), head, step.items.field("begin", item), seen)
 
 
@@ -186,7 +201,7 @@ def _rows_alone(step: _Step, tile: Expr, head: Expr) -> None:
     sequence = bind(step.tiles.sequence[tile])
     with tir.serial(0, step.tiles.rows[tile]) as i:
         row = bind(step.tiles.row[tile] + i)
-        seen = step.operands.ragged.seen(sequence, row, 1)
+        seen = step.operands.main.ragged.seen(sequence, row, 1)
         partitions = partitions_of(seen)
         then = Start(sequence, head, partitions[0], seen)
         work = RowWork(sequence, row, tir.int32(1), 1, head, partitions, then)
@@ -219,7 +234,7 @@ def _merge_tile(step: _Step, tile: Expr) -> None:
     vectors = config.tile_rows * config.shared
     sequence, row = bind(step.tiles.sequence[tile]), bind(step.tiles.row[tile])
     rows = bind(step.tiles.rows[tile])
-    low, high = partitions_of(step.tiles.seen(step.operands.ragged, tile))
+    low, high = partitions_of(step.tiles.seen(step.operands.main.ragged, tile))
     with tir.serial(0, config.kv_heads) as head:
         running = new_running(vectors, config.value_dim)
         with tir.serial(0, high - low) as index:

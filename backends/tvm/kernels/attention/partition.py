@@ -79,7 +79,7 @@ def attend_partition(
     with tir.serial(0, size.vectors) as m:
         low_seen, end_seen = queries.bounds(m)
         if queries.slope is not None:
-            _lean(part, m, queries.slope(m), bind(end_seen - 1 - start))
+            _lean(part, m, queries.slope(m), bind(queries.own(m) - start))
         _mask(part, m, (bind(low_seen - start), bind(end_seen - start)))
         _find_largest(part, m)
     with tir.serial(0, size.vectors) as m:

@@ -26,7 +26,8 @@ ENOUGH_ITEMS = 32
 @dataclass(frozen=True)
 class Ragged:
     """The step's description: query_starts [B+1], kv_lengths [G,B], block_tables [G,B,P],
-    block_size [1], with B sequences, and which group, window and chunk the layer has."""
+    block_size [1], with B sequences, and which group, window and chunk the layer has; the latest
+    ``spared`` tokens of a row are left to other pools."""
 
     sequences: Expr
     starts: Expr
@@ -36,6 +37,7 @@ class Ragged:
     group: int
     window: int
     chunk: int
+    spared: int = 0
 
     def first_end(self, sequence: Expr, row: Expr) -> Expr:
         """Tokens of ``sequence`` that row ``row`` of the step sees: itself and all before."""
@@ -47,9 +49,11 @@ class Ragged:
         return tir.max(low, (end - 1) // self.chunk * self.chunk) if self.chunk else low
 
     def seen(self, sequence: Expr, row: Expr, rows: Expr | int) -> tuple[Expr, Expr]:
-        """Range of tokens that at least one of ``rows`` rows from ``row`` on sees."""
+        """Range of tokens that at least one of ``rows`` rows from ``row`` on sees, less those that
+        all are spared. It has one token at least, which may be masked for every row."""
         first_end = bind(self.first_end(sequence, row))
-        return bind(self.low(first_end)), bind(first_end + (rows - 1))
+        low, end = bind(self.low(first_end)), bind(first_end + (rows - 1))
+        return low, bind(tir.max(end - self.spared, low + 1)) if self.spared else end
 
     def find_tiles(self, tiles: Expr, sequence: Expr, start: Expr, seen: tuple[Expr, Expr]) -> None:
         """The pool's tiles of the partition that starts at token ``start``, into ``tiles`` [16].

@@ -10,7 +10,7 @@ from tvm.tirx.script.builder import ir as tir
 from optc.backends.tvm.isa import Isa
 from optc.backends.tvm.kernels.attention.blocking import blocking
 from optc.backends.tvm.kernels.attention.partition import attend_partition
-from optc.backends.tvm.kernels.attention.plan import TILES, Ragged
+from optc.backends.tvm.kernels.attention.plan import TILES, Ragged, partitions_of
 from optc.backends.tvm.kernels.attention.softmax import (
     LEAST,
     Running,
@@ -51,6 +51,8 @@ class PagedAttention:
         query_bits: 8 if queries are multiplied with int8 or int4 pools as int8, rounded half to
             even in units of each vector's largest magnitude / 127, which halves that work; 0 if
             they keep 15 bits. Other pools know 0 only.
+        recent: How many of its latest tokens a row reads from int8 pools of their own; 0 is none.
+        recent_group: Row of block_tables for those.
     """
 
     heads: int
@@ -67,6 +69,8 @@ class PagedAttention:
     chunk: int = 0
     sinks: bool = False
     slopes: bool = False
+    recent: int = 0
+    recent_group: int = 0
 
     def __post_init__(self) -> None:
         if self.heads % self.kv_heads:
@@ -96,15 +100,23 @@ class PagedAttention:
 
 
 @dataclass(frozen=True)
+class Source:
+    """Pools, and where the step's tokens lie in them."""
+
+    pools: Pools
+    ragged: Ragged
+
+
+@dataclass(frozen=True)
 class Operands:
-    """What all work of one call shares: q [T,H*Dk], the pools, the ragged step, sinks and slopes
-    [H] or none, out [T,H*Dv]."""
+    """What all work of one call shares: q [T,H*Dk], the pools, those of the latest tokens or none,
+    sinks and slopes [H] or none, out [T,H*Dv]."""
 
     config: PagedAttention
     isa: Isa
     q: Expr
-    pools: Pools
-    ragged: Ragged
+    main: Source
+    recent: Source | None
     sinks: Expr
     slopes: Expr
     out: Expr
@@ -146,9 +158,9 @@ class RowWork:
 
 def attend_rows(operands: Operands, work: RowWork) -> Running:
     """Take the rows through their partitions."""
-    config, ragged = operands.config, operands.ragged
+    config, ragged = operands.config, operands.main.ragged
     seen = ragged.seen(work.sequence, work.row, work.rows)
-    queries = _queries(operands, work)
+    queries = _queries(operands, operands.main, work)
     running = new_running(work.most * config.shared, config.value_dim)
     first, end = work.partitions
     tiles = scratch((TILES,), "int32")
@@ -157,16 +169,28 @@ def attend_rows(operands: Operands, work: RowWork) -> Running:
     with tir.serial(first, end) as partition:
         place = Place(bind(partition * PARTITION), work.head, tiles)
         following = _find_following(operands, work, seen, partition, ahead)
-        attend_partition(operands.pools, queries, running, place, following, seen)
+        attend_partition(operands.main.pools, queries, running, place, following, seen)
         store(tiles, load(ahead, 0), 0)
     return running
+
+
+def _attend_recent(operands: Operands, source: Source, work: RowWork, running: Running) -> None:
+    """Take the rows through their latest tokens: last of all, however a step is cut."""
+    seen = source.ragged.seen(work.sequence, work.row, work.rows)
+    queries = _queries(operands, source, work)
+    tiles = scratch((TILES,), "int32")
+    with tir.serial(*partitions_of(seen)) as partition:
+        start = bind(partition * PARTITION)
+        source.ragged.find_tiles(tiles, work.sequence, start, seen)
+        place = Place(start, work.head, tiles)
+        attend_partition(source.pools, queries, running, place, place, seen)
 
 
 def _find_following(
     operands: Operands, work: RowWork, seen: tuple[Expr, Expr], partition: Expr, ahead: Expr
 ) -> Place:
     """What this thread takes after ``partition``: the rows' next one, or that of the next work."""
-    ragged, then = operands.ragged, work.then
+    ragged, then = operands.main.ragged, work.then
     last = bind(partition + 1 >= work.partitions[1])
     sequence = bind(tir.Select(last, then.sequence, work.sequence))
     start = bind(tir.Select(last, then.partition, partition + 1) * PARTITION)
@@ -175,12 +199,12 @@ def _find_following(
     return Place(start, bind(tir.Select(last, then.head, work.head)), ahead)
 
 
-def _queries(operands: Operands, work: RowWork) -> Queries:
+def _queries(operands: Operands, source: Source, work: RowWork) -> Queries:
     """The query vectors; vector m is head ``m % shared`` of row ``m / shared``."""
-    config = operands.config
+    config, ragged = operands.config, source.ragged
     shared, dim = config.shared, config.key_dim
-    first_end = bind(operands.ragged.first_end(work.sequence, work.row))
-    numbers = operands.pools.numbers
+    first_end = bind(ragged.first_end(work.sequence, work.row))
+    numbers = source.pools.numbers
     size = blocking(work.most * shared, numbers, operands.isa)
     column = bind(work.head * (shared * dim))
 
@@ -188,9 +212,12 @@ def _queries(operands: Operands, work: RowWork) -> Queries:
         # Vectors beyond the last row repeat that row; they are not written.
         return tir.min(m // shared, work.rows - 1)
 
+    def end_of(m: Expr | int) -> Expr:
+        return bind(first_end if work.most == 1 else first_end + row_of(m))
+
     def bounds(m: Expr | int) -> tuple[Expr, Expr]:
-        end = bind(first_end if work.most == 1 else first_end + row_of(m))
-        return bind(operands.ragged.low(end)), end
+        end = end_of(m)
+        return bind(ragged.low(end)), bind(end - ragged.spared) if ragged.spared else end
 
     copy = scratch((work.most * shared, dim))
     with tir.serial(0, work.most * shared) as m:
@@ -199,7 +226,6 @@ def _queries(operands: Operands, work: RowWork) -> Queries:
             dim,
             lambda d, lanes: store(copy, load(operands.q, row, start + d, lanes=lanes), m, d),
         )
-    ragged = operands.ragged
     new = ragged.starts[work.sequence + 1] - ragged.starts[work.sequence]
     fetch = bind(new <= _FETCHED_ROWS)
     slopes = operands.slopes
@@ -208,6 +234,7 @@ def _queries(operands: Operands, work: RowWork) -> Queries:
     return Queries(
         numbers.queries(copy, work.most * shared, dim),
         bounds,
+        lambda m: bind(end_of(m) - 1),
         size,
         fetch,
         slope,
@@ -215,8 +242,10 @@ def _queries(operands: Operands, work: RowWork) -> Queries:
 
 
 def write_rows(operands: Operands, work: RowWork, running: Running) -> None:
-    """Write finished rows."""
+    """Write rows that are finished but for their latest tokens in pools of their own."""
     config = operands.config
+    if operands.recent is not None:
+        _attend_recent(operands, operands.recent, work, running)
     with tir.serial(0, work.rows * config.shared) as m:
         head = bind(work.head * config.shared + m % config.shared)
         if operands.sinks is None:

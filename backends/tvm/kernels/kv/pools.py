@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tvm.tirx.script.builder import ir as tir
 
 from optc.backends.tvm.kernels.dsl.script import LANES, Expr, KernelBuilder, bind
 from optc.backends.tvm.kv_layout import POOL_TYPES, TILE, PoolType
 from optc.errors import UnsupportedError
+from optc.ir.functions.recent_tokens import RECENT_TYPE
 
 __all__ = [
     "DIM_MULTIPLE",
@@ -79,6 +80,11 @@ class KVShape:
         """The elements of the pools."""
         return POOL_TYPES[self.dtype]
 
+    @property
+    def recent(self) -> KVShape:
+        """The pools of the latest tokens."""
+        return replace(self, dtype=RECENT_TYPE)
+
 
 def for_parts(dim: int, body: Callable[[Expr, int], None]) -> None:
     """``body(d, lanes)`` for vectors of 16, or 8, that cover ``dim`` dimensions."""
@@ -87,11 +93,14 @@ def for_parts(dim: int, body: Callable[[Expr, int], None]) -> None:
         body(bind(part * lanes), lanes)
 
 
-def pool_arguments(builder: KernelBuilder, tiles: Expr, shape: KVShape) -> tuple[Expr, Expr]:
-    """Declare k_pool and v_pool as the next two arguments."""
+def pool_arguments(
+    builder: KernelBuilder, tiles: Expr, shape: KVShape, which: str = ""
+) -> tuple[Expr, Expr]:
+    """Declare k_pool and v_pool, their names behind ``which``, as the next two arguments."""
     kind, heads = shape.type, shape.kv_heads
-    k_pool = builder.argument("k_pool", (tiles, heads, kind.width(shape.key_dim)), kind.element)
-    v_pool = builder.argument("v_pool", (tiles, heads, kind.width(shape.value_dim)), kind.element)
+    k_width, v_width = kind.width(shape.key_dim), kind.width(shape.value_dim)
+    k_pool = builder.argument(f"{which}k_pool", (tiles, heads, k_width), kind.element)
+    v_pool = builder.argument(f"{which}v_pool", (tiles, heads, v_width), kind.element)
     return k_pool, v_pool
 
 

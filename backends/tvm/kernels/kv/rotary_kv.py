@@ -44,6 +44,7 @@ class RotaryKV:
         k_norm: Heads of k are RMS-normalized first.
         epsilon: Of those norms.
         kv_dtype: Type of the pools.
+        recent_group: Row of slot_mapping for the pools of the latest tokens; -1: there are none.
     """
 
     heads: int
@@ -58,6 +59,7 @@ class RotaryKV:
     k_norm: bool = False
     epsilon: float = 0.0
     kv_dtype: str = "float32"
+    recent_group: int = -1
 
 
 @dataclass(frozen=True)
@@ -80,6 +82,7 @@ class WriteKV:
     group: int = 0
     groups: int = 1
     kv_dtype: str = "float32"
+    recent_group: int = -1
 
 
 @dataclass(frozen=True)
@@ -96,6 +99,36 @@ class _Angles:
             rotate_head(head, self.cos, self.sin, row, self.rotary_dim, self.interleaved)
 
 
+@dataclass(frozen=True)
+class _Written:
+    """Pools that rows are written to, by the slots of a KV group."""
+
+    k: Expr
+    v: Expr
+    shape: KVShape
+    group: int
+    isa: Isa
+
+    def write(self, slots: Expr, row: Expr, head: Expr, key: Expr, value: Expr) -> None:
+        """Write a row's key [Dk] and value [Dv] of one KV head, unless its slot is -1."""
+        slot = bind(slots[self.group, row])
+        with tir.If(slot >= 0), tir.Then():
+            write_key(self.k, self.shape, slot, head, key)
+            write_value(self.v, self.shape, slot, head, value, self.isa)
+
+
+def _written(
+    builder: KernelBuilder, config: RotaryKV | WriteKV, shape: KVShape, isa: Isa
+) -> list[_Written]:
+    """Declare the pools as the next arguments."""
+    pools = pool_arguments(builder, builder.size(), shape)
+    written = [_Written(*pools, shape, config.group, isa)]
+    if config.recent_group >= 0:
+        latest = pool_arguments(builder, builder.size(), shape.recent, "recent_")
+        written.append(_Written(*latest, shape.recent, config.recent_group, isa))
+    return written
+
+
 def _angles(builder: KernelBuilder, rows: Expr, rotary_dim: int, interleaved: bool) -> _Angles:
     if not rotary_dim:
         return _Angles(None, None, 0, interleaved)
@@ -106,7 +139,8 @@ def _angles(builder: KernelBuilder, rows: Expr, rotary_dim: int, interleaved: bo
 
 def rotary_kv(config: RotaryKV, isa: Isa) -> tvm.tirx.PrimFunc:
     """qkv f32 [T,(H+Hkv)*Dk+Hkv*Dv], [cos f32 [T,r/2], sin], [q_scale f32 [Dk]],
-    [k_scale f32 [Dk]], slot_mapping i32 [G,T], k_pool, v_pool (in place) -> q f32 [T,H*Dk].
+    [k_scale f32 [Dk]], slot_mapping i32 [G,T], k_pool, v_pool (in place), and those of the latest
+    tokens if there are any -> q f32 [T,H*Dk].
 
     Rows with slot -1 are not written to the pools. ``isa`` changes how bytes are stored, not which.
 
@@ -118,13 +152,13 @@ def rotary_kv(config: RotaryKV, isa: Isa) -> tvm.tirx.PrimFunc:
     v_start = k_start + config.kv_heads * dim
     width = v_start + config.kv_heads * config.value_dim
     with kernel("rotary_kv") as builder:
-        rows, tiles = builder.size(), builder.size()
+        rows = builder.size()
         qkv = builder.argument("qkv", (rows, width))
         angles = _angles(builder, rows, config.rotary_dim, config.interleaved)
         q_scale = builder.argument("q_scale", (dim,)) if config.q_norm else None
         k_scale = builder.argument("k_scale", (dim,)) if config.k_norm else None
         slots = builder.argument("slot_mapping", (config.groups, rows), "int32")
-        k_pool, v_pool = pool_arguments(builder, tiles, shape)
+        written = _written(builder, config, shape, isa)
         q = builder.argument("q", (rows, k_start))
 
         def prepare(head: Expr, row: Expr, start: Expr, scale: Expr | None) -> None:
@@ -139,13 +173,12 @@ def rotary_kv(config: RotaryKV, isa: Isa) -> tvm.tirx.PrimFunc:
                 for_vectors(
                     dim, lambda o, n: store_part(q, load_part(head, n, o), n, row, h * dim + o)
                 )
-            slot = bind(slots[config.group, row])
-            with tir.If(slot >= 0), tir.Then(), tir.serial(0, config.kv_heads) as h:
+            with tir.serial(0, config.kv_heads) as h:
                 prepare(head, row, k_start + h * dim, k_scale)
-                write_key(k_pool, shape, slot, h, head)
                 start = bind(v_start + h * config.value_dim)
                 _fetch_head(value, qkv, row, start, config.value_dim, None, 0.0)
-                write_value(v_pool, shape, slot, h, value, isa)
+                for pools in written:
+                    pools.write(slots, row, h, head, value)
 
         for_rows(rows, rows * width > _SERIAL_WORK, body)
     return builder.finish()
@@ -177,7 +210,8 @@ def rotary(config: Rotary, isa: Isa) -> tvm.tirx.PrimFunc:
 
 
 def write_kv(config: WriteKV, isa: Isa) -> tvm.tirx.PrimFunc:
-    """k f32 [T,Hkv*Dk], v f32 [T,Hkv*Dv], slot_mapping i32 [G,T], k_pool, v_pool (in place).
+    """k f32 [T,Hkv*Dk], v f32 [T,Hkv*Dv], slot_mapping i32 [G,T], k_pool, v_pool (in place), and
+    those of the latest tokens if there are any.
 
     Rows with slot -1 are not written. ``isa`` changes how bytes are stored, not which.
 
@@ -187,20 +221,19 @@ def write_kv(config: WriteKV, isa: Isa) -> tvm.tirx.PrimFunc:
     shape = KVShape(config.kv_heads, config.key_dim, config.value_dim, config.kv_dtype)
     k_width, v_width = shape.kv_heads * shape.key_dim, shape.kv_heads * shape.value_dim
     with kernel("write_kv") as builder:
-        rows, tiles = builder.size(), builder.size()
+        rows = builder.size()
         k = builder.argument("k", (rows, k_width))
         v = builder.argument("v", (rows, v_width))
         slots = builder.argument("slot_mapping", (config.groups, rows), "int32")
-        k_pool, v_pool = pool_arguments(builder, tiles, shape)
+        written = _written(builder, config, shape, isa)
 
         def body(row: Expr) -> None:
             key, value = scratch((shape.key_dim,)), scratch((shape.value_dim,))
-            slot = bind(slots[config.group, row])
-            with tir.If(slot >= 0), tir.Then(), tir.serial(0, shape.kv_heads) as h:
+            with tir.serial(0, shape.kv_heads) as h:
                 _fetch_head(key, k, row, h * shape.key_dim, shape.key_dim, None, 0.0)
-                write_key(k_pool, shape, slot, h, key)
                 _fetch_head(value, v, row, h * shape.value_dim, shape.value_dim, None, 0.0)
-                write_value(v_pool, shape, slot, h, value, isa)
+                for pools in written:
+                    pools.write(slots, row, h, key, value)
 
         for_rows(rows, rows * (k_width + v_width) > _SERIAL_WORK, body)
     return builder.finish()

@@ -39,6 +39,19 @@ CONFIGS = {
 VARIANT = PagedAttention(4, 2, 32, 32, 0.2, window=300, chunk=270, sinks=True, slopes=True)
 CAPPED = PagedAttention(3, 3, 24, 40, 0.2, softcap=9.0, chunk=96, sinks=True, slopes=True)
 
+#: int4 pools, and int8 ones of the latest tokens: of a tile or so; of more than a window holds in a
+#: tile of rows; and beside all that a layer can have.
+RECENT = replace(SMALL, kv_dtype="int4", query_bits=8, recent=32, recent_group=1, groups=2)
+RECENTS = {
+    "recent": RECENT,
+    "recent-of-a-window": replace(
+        RECENT, group=1, recent_group=0, recent=20, window=100, heads=9, kv_heads=1
+    ),
+    "recent-variant": replace(
+        VARIANT, kv_dtype="int4", query_bits=8, recent=40, recent_group=1, groups=2, softcap=9.0
+    ),
+}
+
 
 def _of(config: PagedAttention, dtype: str, bits: int) -> PagedAttention:
     """The configuration, with the next larger dimensions that pools of the type take."""
@@ -48,26 +61,33 @@ def _of(config: PagedAttention, dtype: str, bits: int) -> PagedAttention:
 
 #: Every configuration in two arithmetics, each on another target, and every arithmetic on both
 #: targets; the widest one in all. It starts where integers meet the heads that share most.
-CASES = [
-    pytest.param(
-        _of(CONFIGS[name], *ARITHMETICS[at % len(ARITHMETICS)]),
-        TARGETS[at % 2],
-        id="-".join(map(str, (name, *ARITHMETICS[at % len(ARITHMETICS)], TARGETS[at % 2]))),
-    )
-    for at, name in enumerate(
-        (name for name in CONFIGS for _ in range(len(ARITHMETICS) if name == "wide" else 2)), 3
-    )
-] + [
-    pytest.param(_of(config, dtype, bits), TARGETS[j % 2], id=f"variant-{dtype}-{bits}")
-    for j, (config, dtype, bits) in enumerate(
-        [
-            (CAPPED, "float32", 0),
-            (VARIANT, "bfloat16", 0),
-            (VARIANT, "int8", 8),
-            (VARIANT, "int4", 8),
-        ]
-    )
-]
+CASES = (
+    [
+        pytest.param(
+            _of(CONFIGS[name], *ARITHMETICS[at % len(ARITHMETICS)]),
+            TARGETS[at % 2],
+            id="-".join(map(str, (name, *ARITHMETICS[at % len(ARITHMETICS)], TARGETS[at % 2]))),
+        )
+        for at, name in enumerate(
+            (name for name in CONFIGS for _ in range(len(ARITHMETICS) if name == "wide" else 2)), 3
+        )
+    ]
+    + [
+        pytest.param(_of(config, dtype, bits), TARGETS[j % 2], id=f"variant-{dtype}-{bits}")
+        for j, (config, dtype, bits) in enumerate(
+            [
+                (CAPPED, "float32", 0),
+                (VARIANT, "bfloat16", 0),
+                (VARIANT, "int8", 8),
+                (VARIANT, "int4", 8),
+            ]
+        )
+    ]
+    + [
+        pytest.param(config, TARGETS[j % 2], id=name)
+        for j, (name, config) in enumerate(RECENTS.items())
+    ]
+)
 #: Least signal to noise, dB, and largest error. bfloat16: a weight within float32's rounding of a
 #: tie may go the other way. int8: operands are fixed-point numbers of 14 and 15 bits, or
 #: queries the int8 that the oracle takes, too.
@@ -88,6 +108,14 @@ def test_against_float64(config: PagedAttention, target: str) -> None:
 @pytest.mark.parametrize(("dtype", "bits"), ARITHMETICS)
 def test_bits_do_not_depend_on_instruction_set_or_block_size(dtype: str, bits: int) -> None:
     config = replace(SMALL, kv_dtype=dtype, query_bits=bits)
+    check_isas_and_block_sizes(config)
+
+
+def test_bits_with_recent_pools_do_not_depend_on_instruction_set_or_block_size() -> None:
+    check_isas_and_block_sizes(RECENT)
+
+
+def check_isas_and_block_sizes(config: PagedAttention) -> None:
     step = sequences(config, MIXED)
     reference = attend(config, isa_named(TARGETS[0]), step, 16)
     for block_size in (16, 48, 128, 512):
@@ -109,6 +137,13 @@ def test_bits_do_not_depend_on_batch_mates_or_chunks(name: str, dtype: str, bits
 
 def test_bits_of_variants_do_not_depend_on_batch_mates_or_chunks() -> None:
     check_batch_mates_and_chunks(replace(VARIANT, kv_dtype="int8", query_bits=8))
+
+
+@pytest.mark.parametrize("config", RECENTS.values(), ids=RECENTS)
+def test_bits_with_recent_pools_do_not_depend_on_batch_mates_or_chunks(
+    config: PagedAttention,
+) -> None:
+    check_batch_mates_and_chunks(config)
 
 
 def check_batch_mates_and_chunks(config: PagedAttention) -> None:

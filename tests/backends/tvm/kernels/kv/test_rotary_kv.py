@@ -143,6 +143,34 @@ def test_rotary_and_write_alone_equal_the_fused_kernel(
     np.testing.assert_array_equal(alone[-1], fused[-2])
 
 
+@pytest.mark.parametrize("target", TARGETS)
+def test_recent_pools_are_written_besides_as_int8_alone_would_be(target: str) -> None:
+    isa, rng, dim = isa_named(target), np.random.default_rng(0), 64
+    q, k, v = rng.standard_normal((3, 60, 2 * dim)).astype(np.float32)
+    qkv = np.concatenate([q, k, v], axis=1)
+    angles = rng.uniform(-3, 3, (60, 12)).astype(np.float32)
+    tables = np.cos(angles), np.sin(angles)
+    slots = np.stack([rng.permutation(64)[:60] for _ in range(2)]).astype(np.int32)
+    slots[0, 3] = slots[1, 7] = -1  # each group has its own padding
+    pools = {dtype: [garbage(dtype, 4, 2, dim) for _ in range(2)] for dtype in ("int4", "int8")}
+    both, out = [*pools["int4"], *pools["int8"]], blank(60, 2 * dim)
+    shape = (2, 2, dim, dim, 24)
+    config = RotaryKV(*shape, groups=2, kv_dtype="int4", recent_group=1)
+    *got, q_got = run(config, isa, qkv, *tables, slots, *both, out)[4:]
+    keys = run(Rotary(2, dim, 24), isa, k, *tables, out)[-1]
+    written = WriteKV(2, dim, dim, groups=2, kv_dtype="int4", recent_group=1)
+    alone = run(written, isa, keys, v, slots, *both)[3:]
+    wanted = []
+    for group, dtype in enumerate(pools):
+        one = RotaryKV(*shape, group=group, groups=2, kv_dtype=dtype)
+        *those, q_want = run(one, isa, qkv, *tables, slots, *pools[dtype], out)[4:]
+        np.testing.assert_array_equal(q_got, q_want)
+        wanted += those
+    for pool, other, want in zip(got, alone, wanted, strict=True):
+        np.testing.assert_array_equal(pool, want)
+        np.testing.assert_array_equal(other, want)
+
+
 @pytest.mark.parametrize("dtype", KV_TYPES)
 @pytest.mark.parametrize("target", TARGETS)
 def test_copy_kv(target: str, dtype: str) -> None:

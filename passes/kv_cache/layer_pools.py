@@ -1,0 +1,98 @@
+"""Which pools an attention gets, and the pools as inputs of the graph."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import onnx_ir as ir
+
+from optc.errors import UnsupportedError
+from optc.executable.executable import INT4_GROUP, LayerKV
+from optc.ir.functions import attributes_of
+from optc.ir.functions.recent_tokens import RECENT_TYPE
+from optc.ir.graph import width
+
+
+@dataclass(frozen=True)
+class Kept:
+    """What is kept of the keys and values of one attention.
+
+    Attributes:
+        window: Tokens that its rows reach back, themselves included; 0 is all.
+        dtype: What the pools hold.
+        recent: How many of a row's latest tokens it reads from int8 pools of their own; 0 is none.
+    """
+
+    window: int
+    dtype: str
+    recent: int = 0
+
+
+def kept_of(node: ir.Node, dtype: str, recent: int) -> Kept:
+    """What is kept of an ``optc::Attention``; a layer whose rows see no more than ``recent`` tokens
+    needs the int8 pools alone."""
+    sizes = (node.attributes.get_int(name, 0) for name in ("window", "chunk"))
+    window = min(filter(None, sizes), default=0)
+    if recent and 0 < window <= recent:
+        return Kept(window, RECENT_TYPE)
+    return Kept(window, dtype, recent)
+
+
+def windows_of(kept: list[Kept]) -> tuple[int, ...]:
+    """The windows of all pools, ascending; 0 comes first."""
+    return tuple(sorted({one.window for one in kept} | {one.recent for one in kept if one.recent}))
+
+
+def layer_of(node: ir.Node, group: int, dtype: str) -> LayerKV:
+    """Shape and type of the pools of an ``optc::Attention``.
+
+    Raises:
+        UnsupportedError: The width of its keys or values is unknown, or none that pools of the
+            type take.
+    """
+    heads = int(attributes_of(node)["kv_num_heads"])
+    layer = LayerKV(group, heads, _head_width(node, 1, heads), _head_width(node, 2, heads), dtype)
+    if dtype == "int4":
+        _check_groups(node, {"k": layer.key_dim, "v": layer.value_dim})
+    return layer
+
+
+def recent_layer(layer: LayerKV, group: int) -> LayerKV:
+    """The pools of a layer's latest tokens."""
+    return replace(layer, group=group, dtype=RECENT_TYPE)
+
+
+def add_pools(graph: ir.Graph, index: int, layer: LayerKV) -> list[ir.Value]:
+    """The K and V pool of entry ``index`` of the form's layers, as inputs; float32 whatever the
+    type, for they hold what it represents."""
+    pools = []
+    for kind, dim in (("k", layer.key_dim), ("v", layer.value_dim)):
+        shape = ir.Shape([f"blocks_{layer.group}", layer.kv_heads, "block_size", dim])
+        float32 = ir.TensorType(ir.DataType.FLOAT)
+        pools.append(ir.Value(name=f"{kind}_pool.{index}", type=float32, shape=shape))
+    graph.inputs.extend(pools)
+    return pools
+
+
+def _check_groups(node: ir.Node, dims: dict[str, int]) -> None:
+    """Keys and values divide into pairs of groups, as int4 pools hold them."""
+    for kind, dim in dims.items():
+        if dim % (2 * INT4_GROUP):
+            raise UnsupportedError(
+                f"int4 KV takes head dimensions that are multiples of {2 * INT4_GROUP}, not {dim}"
+                f" ({kind})",
+                where=f"pass kv-cache, node {node.name or node.op_type}",
+                hint="kv-cache.dtype=int8 takes any",
+            )
+
+
+def _head_width(node: ir.Node, index: int, kv_heads: int) -> int:
+    value = node.inputs[index]
+    total = width(value) if value is not None else None
+    if total is None or total % kv_heads:
+        raise UnsupportedError(
+            f"the width of input {index} is {total}, not a multiple of {kv_heads} KV heads",
+            where=f"pass kv-cache, node {node.name or node.op_type}",
+            hint="the importer must state the shapes of keys and values",
+        )
+    return total // kv_heads
