@@ -156,7 +156,7 @@ def measure(
     meter = Meter(
         tvm_ffi, compiled_kernels(ceiling_kernels(isa), isa), isa, threads, beyond_caches()
     )
-    results = []
+    results: list[dict[str, Any]] = []
     for dtype in types:
         bits = query_bits if dtype in ("int8", "int4") else 0
         config = PagedAttention(
