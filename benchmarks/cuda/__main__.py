@@ -20,13 +20,12 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.cuda.steps import ENGINES, engine_timers, fitting, utilization
-from optc import registry
 from optc.artifact import Artifact
 from optc.backends.tvm_cuda import BACKEND
+from optc.backends.tvm_cuda.loader import load_engine
 from optc.bench.profile import Shape
-from optc.errors import OptcError, UnavailableError
+from optc.errors import InputError, OptcError, UnavailableError
 from optc.machine import this_machine
-from optc.target import usable_threads
 
 #: Steps before those that count.
 WARM_UP = 5
@@ -65,10 +64,14 @@ def measure(
         from benchmarks.cuda.torch_peer import TorchModel, TorchSteps
     artifact = Artifact.open(path, "size")
     entry = artifact.engine()
+    if entry.backend != BACKEND.name:
+        raise InputError(
+            f"its engine {entry.name} is not one of {BACKEND.name}",
+            where=str(path),
+            hint=f"compile it with --backend {BACKEND.name}",
+        )
     costs = BACKEND.step_costs(entry.data)
-    folder = artifact.engine_folder(entry)
-    backend = registry.backend(entry.backend)
-    engine = backend.load(folder, entry.spec, entry.data, usable_threads())
+    engine = load_engine(artifact.engine_folder(entry), entry.spec, entry.data)
     peer = None if model is None else TorchModel(str(model))
     rows = []
     for shape in fitting(entry.spec, shapes):

@@ -19,7 +19,7 @@ from benchmarks.families.tiny import layer_kinds, missing_kinds, tiny_config
 from optc import registry
 from optc.errors import OptcError, UnsupportedError
 from optc.importer import ImportedModel, import_model
-from optc.passes.canonicalize import Canonicalize
+from optc.passes.canonicalize.canonicalize import Canonicalize
 from optc.recipe import load_recipe
 from optc.target import parse_target
 
@@ -183,7 +183,7 @@ def prove(
     kind: str,
     last: str,
     folder: Path,
-    keep: Callable[[dict[str, Any]], None],
+    keep: Callable[[dict[str, Any]], object],
     known: Mapping[str, Any] | None = None,
 ) -> None:
     """Go through the stages up to ``last`` until one does not hold.

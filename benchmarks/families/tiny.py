@@ -136,8 +136,10 @@ def _merged(changes: dict[str, Any], own: dict[str, Any]) -> dict[str, Any]:
     merged = dict(changes)
     for key, value in own.items():
         inner = merged.get(key)
-        nested = isinstance(inner, dict) and isinstance(value, dict)
-        merged[key] = _merged(inner, value) if nested else value
+        if isinstance(inner, dict) and isinstance(value, dict):
+            merged[key] = _merged(inner, value)
+        else:
+            merged[key] = value
     return merged
 
 

@@ -167,7 +167,7 @@ def measure(
     meter = Meter(
         tvm_ffi, compiled_kernels(ceiling_kernels(isa), isa), isa, threads, beyond_caches()
     )
-    results = []
+    results: list[dict[str, Any]] = []
     for name in types:
         dtype, _, latest = name.partition("+")
         recent = int(latest or 0)

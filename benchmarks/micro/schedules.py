@@ -113,8 +113,8 @@ def main() -> None:
     records = []
     for shape in arguments.shapes.split(","):
         n, k = map(int, shape.split("x"))
-        for kernel, *form in FORMATS:
-            workload = Workload(kernel, isa.name, n, k, *form)
+        for kernel, bits, group_size, asymmetric in FORMATS:
+            workload = Workload(kernel, isa.name, n, k, bits, group_size, asymmetric)
             known[workload], record = compare(workload, isa, arguments.seconds)
             records.append(record)
     if path is not None:

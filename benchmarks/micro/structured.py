@@ -18,6 +18,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from statistics import mean
 from typing import Any, TypeVar
+from unittest.mock import patch
 
 import llguidance
 import numpy as np
@@ -29,6 +30,7 @@ from optc.runtime.params import SamplingParams
 from optc.runtime.sampling.sampler import Mask, Sampled, unpacked
 from optc.runtime.structured.compiler import GrammarCompiler
 from optc.runtime.structured.constraint import Constraint
+from optc.runtime.structured.masks import fill_masks
 from optc.runtime.structured.structure import Structure
 from optc.runtime.text.tokenizer import Tokenizer, read_tokenizer
 
@@ -185,9 +187,11 @@ def spread(times: Sequence[float]) -> dict[str, float]:
 def engine(artifact: Path) -> dict[str, Any]:
     """Records from a model with and without the schema."""
     fill, follow = Stopwatch(), Stopwatch()
-    core.fill_masks = fill.wrap(core.fill_masks)  # type: ignore[assignment]
-    Constraint.follow = follow.wrap(Constraint.follow)  # type: ignore[method-assign]
-    with optc.load(artifact, verify="size") as model:
+    with (
+        patch.object(core, "fill_masks", fill.wrap(fill_masks)),
+        patch.object(Constraint, "follow", follow.wrap(Constraint.follow)),
+        optc.load(artifact, verify="size") as model,
+    ):
         prompts = ["# A person as JSON\nperson = "] * REQUESTS
         structured = [
             SamplingParams(max_tokens=300, seed=seed, json_schema=BOUNDED)

@@ -36,7 +36,7 @@ class Worker:
     def _read(self) -> dict[str, Any]:
         line = self._process.stdout.readline() if self._process.stdout else ""
         if not line:
-            raise SystemExit(f"{self._process.args} ended with {self._process.wait()}")
+            raise SystemExit(f"{self._process.args!r} ended with {self._process.wait()}")
         answer: dict[str, Any] = json.loads(line)
         return answer
 

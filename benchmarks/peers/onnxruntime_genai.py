@@ -6,7 +6,7 @@
 Compiles the model with symmetric int4 groups of 32, head and embedding included, converts it with
 onnxruntime-genai's own builder, and gives that model optc's weights and scales: so the two differ
 in the graph and in what drives it, and in nothing else. Prefill of 512 tokens and decoding of
-one sequence, in turns; medians over rounds. With ``--text`` (a trained model) both perplexities,
+one sequence, in turns; medians over turns. With ``--text`` (a trained model) both perplexities,
 which shows that the weights are the same. Run it on an otherwise idle machine.
 """
 
@@ -134,17 +134,17 @@ def measure(args: argparse.Namespace) -> list[dict[str, Any]]:
         "optc": variants.worker_command(optc, here, own, args.threads),
         "onnxruntime-genai": variants.worker_command(GENAI, binaries, same, args.threads),
     }
-    plan = measuring.Plan(args.prompt, args.context, args.new, batches=())
+    plan = measuring.Plan(args.prompt, args.context, args.new, batches=(1,))
     prompts = random_prompts(model, args.prompt)
     windows = text_windows(args.text, model, args.prompt, 20) if args.text else []
     with ExitStack() as stack:
         workers = {n: stack.enter_context(measuring.started(c)) for n, c in commands.items()}
         samples = {name: measuring.Samples() for name in workers}
-        for worker in workers.values():
-            measuring.measure_round(worker, plan.warm_up(), prompts, measuring.Samples())
+        unused = [(worker, measuring.Samples()) for worker in workers.values()]
+        measuring.measure_round(unused, plan.warm_up().columns(prompts))
+        measured = [(worker, samples[name]) for name, worker in workers.items()]
         for _ in range(args.rounds):
-            for name, worker in workers.items():
-                measuring.measure_round(worker, plan, prompts, samples[name])
+            measuring.measure_round(measured, plan.columns(prompts))
         return [row(n, w, samples[n], windows) for n, w in workers.items()]
 
 
@@ -154,7 +154,7 @@ def row(
     """One row of the table."""
     found: dict[str, Any] = {"engine": name, "version": worker.about["version"]}
     found |= {column: round(samples.median(column), 1) for column in samples.rates}
-    found["rounds"] = {c: [round(x, 1) for x in r] for c, r in samples.rates.items()}
+    found["turns"] = {c: [round(x, 1) for x in r] for c, r in samples.rates.items()}
     if windows:
         score = worker.ask("perplexity", windows=windows)
         found["perplexity"] = round(math.exp(score["nll"] / score["tokens"]), 3)

@@ -16,9 +16,12 @@ import argparse
 import json
 import tempfile
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
 import onnx_ir as ir
 import torch
 import torch.nn.functional as F  # noqa: N812 - the field's name for it
@@ -147,7 +150,11 @@ def _put(model: ir.Model, tiles: dict[str, QuantizedTile], sizes: dict[str, int]
     for linear in find_linears(model):
         if linear.name in tiles:
             rows = dequantize_rows(tiles[linear.name], sizes[linear.name])
-            tensors[linear.name].replace(lambda start, stop, rows=rows: rows[start:stop])
+            tensors[linear.name].replace(partial(_cut, rows))
+
+
+def _cut(rows: npt.NDArray[np.float32], start: int, stop: int) -> npt.NDArray[np.float32]:
+    return rows[start:stop]
 
 
 def row_of(name: str, pool: Path, scratch: Path) -> dict[str, Any]:

@@ -44,8 +44,10 @@ HEADS = {
 }
 KV_TYPES = ("float32", "int8", "int4")
 SPECULATION = ("off", "ngram", "lookahead", "self")
+_EITHER = (False, True)
 #: Chunked, prefix hit, batched.
-WAYS = tuple(itertools.product((False, True), repeat=3))
+Way = tuple[bool, bool, bool]
+WAYS: tuple[Way, ...] = tuple(itertools.product(_EITHER, _EITHER, _EITHER))
 TOKENS = 16
 #: Rows of a step that split every prompt; without it a prompt is one chunk.
 SMALL_BUDGET = 8
@@ -86,9 +88,7 @@ def compiled(config: PretrainedConfig, recipe: str, kv: str, folder: Path) -> Pa
     return optc.compile(model, recipe, output, set=options, self_draft=1, no_gates=True).path
 
 
-def outcomes(
-    artifact: Path, speculate: str, ways: Sequence[tuple[bool, bool, bool]] = WAYS
-) -> list[Outcome]:
+def outcomes(artifact: Path, speculate: str, ways: Sequence[Way] = WAYS) -> list[Outcome]:
     """What each of the ways gives."""
     found = []
     for chunked, hit, batched in ways:
@@ -177,7 +177,7 @@ def section(table: Table) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _title(way: tuple[bool, bool, bool]) -> str:
+def _title(way: Way) -> str:
     chunked, hit, batched = way
     return (
         f"{'chunked' if chunked else 'whole'}, {'hit' if hit else 'miss'}, "

@@ -15,17 +15,19 @@ from __future__ import annotations
 import argparse
 import json
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import onnx_ir as ir
 
 from optc.gates.divergence import RowDivergence, summarize
 from optc.importer import import_model
 from optc.ir.graph import add_initializer
+from optc.ir.quantized_rows import QuantizedPart, QuantizedRows, dequantize_rows
 from optc.ir.weights import LazyWeight
-from optc.passes.quantize.affine import dequantize_rows
 from optc.passes.quantize.folding.fold import fold
 from optc.passes.quantize.folding.places import NORM, find_places
 from optc.pipeline import registry
@@ -117,21 +119,27 @@ def plant(model: ir.Model) -> ir.Model:
     return model
 
 
+def _near(whole: QuantizedRows, start: int, stop: int) -> npt.NDArray[np.float32]:
+    return dequantize_rows(whole.read(start, stop), whole.group_size)
+
+
 def _only_weights(model: ir.Model) -> None:
     """Matmuls of float inputs with what the quantized weights stand for."""
     for node in [node for node in model.graph if node.op_type == "QuantizedMatMul"]:
-        producer, values = node.inputs[0].producer(), node.inputs[2].const_value  # type: ignore[union-attr]
-        whole = values.whole  # type: ignore[union-attr]
+        rounded, values = node.inputs[0], node.inputs[2]
+        quantize = None if rounded is None else rounded.producer()
+        part = None if values is None else values.const_value
+        assert quantize is not None
+        assert isinstance(part, QuantizedPart)
+        whole = part.whole
         weight = LazyWeight(
-            lambda start, stop, whole=whole: dequantize_rows(
-                whole.read(start, stop), whole.group_size
-            ),
+            partial(_near, whole),
             (whole.rows, whole.columns),
             ir.DataType.FLOAT,
             whole.name,
             transposed=True,
         )
-        operands = [producer.inputs[0], add_initializer(model.graph, weight, f"{whole.name}.near")]  # type: ignore[union-attr]
+        operands = [quantize.inputs[0], add_initializer(model.graph, weight, f"{whole.name}.near")]
         new = ir.Node("", "MatMul", operands, name=node.name)
         new.outputs[0].type, new.outputs[0].shape = node.outputs[0].type, node.outputs[0].shape
         new.outputs[0].name, node.outputs[0].name = node.outputs[0].name, f"{node.name}.old"

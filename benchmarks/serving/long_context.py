@@ -40,7 +40,7 @@ def measure(path: Path, contexts: list[int], sequences: list[int], rounds: int) 
         steps = [min(same, key=lambda step: step["step_ms"]) for same in zip(*passes, strict=True)]
     finally:
         profiler.close()
-    rows = []
+    rows: list[dict[str, Any]] = []
     for step in steps:
         total = sum(kernel["bytes"] for kernel in step["kernels"])
         attention = [k for k in step["kernels"] if k["name"].startswith("paged_attention")]

@@ -40,8 +40,8 @@ import optc
 from benchmarks.soak.draws import Draws, Job, Manner, draft_of
 from benchmarks.soak.memory import growth_percent, resident
 from benchmarks.soak.traffic import Clients, Outcome, Tally, differences, outcome
+from optc.errors import EngineError
 from optc.process_memory import give_back_freed
-from optc.runtime.handle import EngineError
 from optc.runtime.loop.core import Core
 from optc.runtime.speculative.drafters.draft_model import DraftModel
 from optc.runtime.speculative.kinds import KINDS
@@ -196,9 +196,9 @@ def idle_faults(core: Core, found: list[str]) -> None:
     models = [proposer for proposer in drafts if isinstance(proposer, DraftModel)]
     if any(model.available() != model.plan.blocks for model in models):
         found.append("blocks of the draft model are not back")
-    for checked in (core.scheduler, *models):
+    for check in (core.scheduler.check_integrity, *(model.check_integrity for model in models)):
         try:
-            checked.check_integrity()
+            check()
         except RuntimeError as error:
             found.append(f"integrity: {error}")
 

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import optc
 from benchmarks.soak.draws import Job, Manner
-from optc.runtime.handle import EngineError
+from optc.errors import EngineError
 from optc.runtime.outputs import Completion
 
 #: Seconds after which a request is taken to wait for ever.

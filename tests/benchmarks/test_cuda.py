@@ -6,10 +6,13 @@ import pytest
 
 from benchmarks.cuda import __main__ as benchmark
 from benchmarks.cuda.steps import fitting, utilization
+from optc import registry
 from optc.bench.profile import Shape
+from optc.errors import InputError
 from optc.executable.executable import EngineSpec, KVGroup
 from optc.machine import Machine
 from optc.roofline.costs import KernelCost, StepCosts
+from tests.runtime.support.artifacts import ToyBackend, write_artifact
 
 SPEC = EngineSpec(8, 64, 32, 4, 4, 16, True, (KVGroup(0, (0,)),), ())
 
@@ -23,6 +26,15 @@ def test_without_a_gpu_it_ends_with_status_3_and_the_reason(
     said = capsys.readouterr()
     assert "it measures a GPU: no NVIDIA driver is installed" in said.err
     assert not said.out
+
+
+def test_an_artifact_for_other_devices_is_refused(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(registry, "backend", {"toy": ToyBackend()}.__getitem__)
+    artifact = write_artifact(tmp_path / "artifact")
+    with pytest.raises(InputError, match="compile it with --backend tvm-cuda"):
+        benchmark.measure(artifact.path, None, [], 1, {})
 
 
 def test_shapes_that_a_step_cannot_have_are_left_out() -> None:

@@ -56,7 +56,7 @@ def learned_table(bits: int, state_bits: int) -> Float32:
         hits = np.bincount(path, minlength=count)
         sums = np.bincount(path, x.ravel(), minlength=count)
         table = np.where(hits > 0, sums / np.maximum(hits, 1), table).astype(np.float32)
-    return np.clip(np.rint(table * STEPS), -127, 127).astype(np.float32) / STEPS
+    return np.asarray(np.clip(np.rint(table * STEPS), -127, 127) / STEPS, np.float32)
 
 
 def distortion(table: Float32, bits: int) -> float:

@@ -50,7 +50,7 @@ class Logits(torch.nn.Module):
         return logits
 
 
-class Calibration(CalibrationDataReader):  # type: ignore[misc]
+class Calibration(CalibrationDataReader):
     """The calibration windows, one after the other."""
 
     def __init__(self, windows: Any) -> None:

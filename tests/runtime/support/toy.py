@@ -7,13 +7,14 @@ same model, everything computed again for every token, without pools.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
 from optc.errors import InputError
+from optc.executable.adapter_spec import ModuleWeights
 from optc.executable.executable import (
     EngineSpec,
     Executable,
@@ -259,6 +260,9 @@ class ToyExecutable:
         halves = np.split(np.ascontiguousarray(data).view(np.float64), 2, axis=1)
         for pool, half in zip((self.keys, self.values), halves, strict=True):
             pool[group].reshape(self.blocks[group], -1)[blocks] = half
+
+    def write_adapter(self, slot: int, modules: Sequence[ModuleWeights | None]) -> None:
+        raise InputError("the engine takes no adapters", where="toy")
 
     def close(self) -> None:
         self.closed = True
