@@ -9,6 +9,7 @@ import pytest
 
 from optc.cli.output import byte_text, figure, print_error, print_json, show, table
 from optc.errors import InputError
+from optc.units import kv_text
 
 
 def test_tables_have_no_blanks_at_the_ends_of_lines(
@@ -82,5 +83,9 @@ def test_figures_for_reading() -> None:
         "1.0 KiB",
         "5.0 MiB",
         "5120.0 GiB",
+    ]
+    assert [kv_text(2048, 2048), kv_text(1024, 3072)] == [
+        "2.0 KiB",
+        "1.0 KiB, within windows 3.0 KiB",
     ]
     assert [figure(None), figure(1234.56), figure(0.012345, 2)] == ["-", "1235", "0.012"]

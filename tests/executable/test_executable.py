@@ -24,5 +24,6 @@ def test_bytes_of_a_token_in_all_layers() -> None:
     groups = (KVGroup(0, (0,)), KVGroup(8, (1,)))
     spec = EngineSpec(16, 64, 8, 4, 4, 16, True, groups, layers)
     assert spec.kv_bytes_per_token == 16 + 96
+    assert spec.kv_bytes_beyond_windows == 16
     assert not spec.tree
     assert not spec.samples

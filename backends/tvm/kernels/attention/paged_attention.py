@@ -22,7 +22,6 @@ from optc.backends.tvm.kernels.attention.plan import (
     Items,
     Ragged,
     Tiles,
-    partitions_of,
     plan_items,
     plan_tiles,
 )
@@ -30,7 +29,6 @@ from optc.backends.tvm.kernels.attention.rows import (
     Operands,
     PagedAttention,
     RowWork,
-    Source,
     Start,
     attend_rows,
     write_rows,
@@ -102,14 +100,15 @@ def paged_attention(config: PagedAttention, isa: Isa) -> tvm.tirx.PrimFunc:
         sinks = builder.argument("sinks", (config.heads,)) if config.sinks else None
         slopes = builder.argument("slopes", (config.heads,)) if config.slopes else None
         out = builder.argument("out", (rows, config.heads * config.value_dim))
-        where = (config.group, config.window, config.chunk, config.recent)
+        where = (config.group, config.window, config.chunk)
         ragged = Ragged(sequences, query_starts, lengths, tables, block_size, *where)
-        main = Source(_pools(config, shape, isa, (k_pool, v_pool)), ragged)
+        pools = _pools(config, shape, isa, (k_pool, v_pool))
         recent = None
         if latest is not None:
-            near = replace(ragged, group=config.recent_group, window=config.recent, spared=0)
-            recent = Source(_pools(config, shape.recent, isa, latest), near)
-        operands = Operands(config, isa, q, main, recent, sinks, slopes, out)
+            recent = _pools(config, shape.recent, isa, latest)
+            near = replace(ragged, group=config.recent_group, window=config.recent)
+            ragged = replace(ragged, recent=near)
+        operands = Operands(config, isa, q, pools, recent, ragged, sinks, slopes, out)
         planned = plan_tiles(ragged, rows, config.tile_rows)
         cost = tir.float32(config.heads * (config.key_dim + config.value_dim))
         parallel = planned.work * cost > tir.float32(_SERIAL_WORK)
@@ -192,7 +191,7 @@ def _item(step: _Step, index: Expr, following: Expr) -> None:
 
 def _start(step: _Step, item: Expr, head: Expr) -> Start:
     tile = step.items.field("tile", item)
-    seen = step.tiles.seen(step.operands.main.ragged, tile)
+    seen = step.tiles.seen(step.operands.ragged, tile)
     return Start(bind(step.tiles.sequence[tile]), head, step.items.field("begin", item), seen)
 
 
@@ -201,9 +200,10 @@ def _rows_alone(step: _Step, tile: Expr, head: Expr) -> None:
     sequence = bind(step.tiles.sequence[tile])
     with tir.serial(0, step.tiles.rows[tile]) as i:
         row = bind(step.tiles.row[tile] + i)
-        seen = step.operands.main.ragged.seen(sequence, row, 1)
-        partitions = partitions_of(seen)
-        then = Start(sequence, head, partitions[0], seen)
+        seen = step.operands.ragged.seen(sequence, row, 1)
+        low, _, end = step.operands.ragged.partitions(sequence, row, 1)
+        partitions = (low, end)
+        then = Start(sequence, head, low, seen)
         work = RowWork(sequence, row, tir.int32(1), 1, head, partitions, then)
         write_rows(step.operands, work, attend_rows(step.operands, work))
 
@@ -234,7 +234,7 @@ def _merge_tile(step: _Step, tile: Expr) -> None:
     vectors = config.tile_rows * config.shared
     sequence, row = bind(step.tiles.sequence[tile]), bind(step.tiles.row[tile])
     rows = bind(step.tiles.rows[tile])
-    low, high = partitions_of(step.tiles.seen(step.operands.main.ragged, tile))
+    low, high = step.tiles.spanned(step.operands.ragged, tile)
     with tir.serial(0, config.kv_heads) as head:
         running = new_running(vectors, config.value_dim)
         with tir.serial(0, high - low) as index:

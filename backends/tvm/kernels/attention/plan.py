@@ -26,8 +26,8 @@ ENOUGH_ITEMS = 32
 @dataclass(frozen=True)
 class Ragged:
     """The step's description: query_starts [B+1], kv_lengths [G,B], block_tables [G,B,P],
-    block_size [1], with B sequences, and which group, window and chunk the layer has; the latest
-    ``spared`` tokens of a row are left to other pools."""
+    block_size [1], with B sequences, and which group, window and chunk the layer has. With
+    ``recent``, a row's latest tokens, as many as its window, are read from other pools, by it."""
 
     sequences: Expr
     starts: Expr
@@ -37,7 +37,12 @@ class Ragged:
     group: int
     window: int
     chunk: int
-    spared: int = 0
+    recent: Ragged | None = None
+
+    @property
+    def spared(self) -> int:
+        """How many of a row's latest tokens are read from other pools."""
+        return 0 if self.recent is None else self.recent.window
 
     def first_end(self, sequence: Expr, row: Expr) -> Expr:
         """Tokens of ``sequence`` that row ``row`` of the step sees: itself and all before."""
@@ -54,6 +59,15 @@ class Ragged:
         first_end = bind(self.first_end(sequence, row))
         low, end = bind(self.low(first_end)), bind(first_end + (rows - 1))
         return low, bind(tir.max(end - self.spared, low + 1)) if self.spared else end
+
+    def partitions(self, sequence: Expr, row: Expr, rows: Expr | int) -> tuple[Expr, Expr, Expr]:
+        """First partition of what these rows see and the one after the last; and the one after the
+        last where the partitions of their latest tokens are counted on behind."""
+        low, high = partitions_of(self.seen(sequence, row, rows))
+        if self.recent is None:
+            return low, high, high
+        first, end = partitions_of(self.recent.seen(sequence, row, rows))
+        return low, high, bind(high + (end - first))
 
     def find_tiles(self, tiles: Expr, sequence: Expr, start: Expr, seen: tuple[Expr, Expr]) -> None:
         """The pool's tiles of the partition that starts at token ``start``, into ``tiles`` [16].
@@ -99,6 +113,11 @@ class Tiles:
     def seen(self, ragged: Ragged, tile: Expr) -> tuple[Expr, Expr]:
         """Range of tokens that at least one row of the tile sees."""
         return ragged.seen(self.sequence[tile], self.row[tile], self.rows[tile])
+
+    def spanned(self, ragged: Ragged, tile: Expr) -> tuple[Expr, Expr]:
+        """The tile's first partition, and the one after the last."""
+        low, _, end = ragged.partitions(self.sequence[tile], self.row[tile], self.rows[tile])
+        return low, end
 
 
 _FIELDS = ("tile", "begin", "end", "slot")
@@ -146,7 +165,7 @@ def plan_tiles(ragged: Ragged, total_rows: Expr, rows_of_tile: int) -> Tiles:
             store(row, first, tile)
             store(rows, tir.min(end - first, rows_of_tile), tile)
             seen = tiles.seen(ragged, tile)
-            low, high = partitions_of(seen)
+            low, high = tiles.spanned(ragged, tile)
             partitions.set(partitions.get() + (high - low))
             work.set(
                 work.get()
@@ -180,7 +199,7 @@ def plan_items(
             count.set(item + 1)
 
         with tir.serial(0, tiles.count) as tile:
-            low, high = partitions_of(tiles.seen(ragged, tile))
+            low, high = tiles.spanned(ragged, tile)
             with tir.If(tir.And(split == 1, high - low > 1)):
                 with tir.Then():
                     store(first_slot, slots.get(), tile)

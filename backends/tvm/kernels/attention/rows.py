@@ -3,7 +3,8 @@ partition, and the write of the result."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 
 from tvm.tirx.script.builder import ir as tir
 
@@ -100,23 +101,16 @@ class PagedAttention:
 
 
 @dataclass(frozen=True)
-class Source:
-    """Pools, and where the step's tokens lie in them."""
-
-    pools: Pools
-    ragged: Ragged
-
-
-@dataclass(frozen=True)
 class Operands:
     """What all work of one call shares: q [T,H*Dk], the pools, those of the latest tokens or none,
-    sinks and slopes [H] or none, out [T,H*Dv]."""
+    the ragged step, sinks and slopes [H] or none, out [T,H*Dv]."""
 
     config: PagedAttention
     isa: Isa
     q: Expr
-    main: Source
-    recent: Source | None
+    pools: Pools
+    recent: Pools | None
+    ragged: Ragged
     sinks: Expr
     slopes: Expr
     out: Expr
@@ -143,7 +137,7 @@ class RowWork:
         rows: Number of rows.
         most: Number of rows that the register tiles are made for; at least ``rows``.
         head: KV head.
-        partitions: First partition, and the one after the last.
+        partitions: First partition, and the one after the last (`Ragged.partitions`).
         then: Where this thread's next work begins.
     """
 
@@ -158,40 +152,58 @@ class RowWork:
 
 def attend_rows(operands: Operands, work: RowWork) -> Running:
     """Take the rows through their partitions."""
-    config, ragged = operands.config, operands.main.ragged
+    config, ragged = operands.config, operands.ragged
     seen = ragged.seen(work.sequence, work.row, work.rows)
-    queries = _queries(operands, operands.main, work)
+    queries = _queries(operands, work)
     running = new_running(work.most * config.shared, config.value_dim)
     first, end = work.partitions
+    high = partitions_of(seen)[1]
+    own_end = end if operands.recent is None else bind(tir.min(end, high))
     tiles = scratch((TILES,), "int32")
     ahead = scratch((TILES,), "int32")
     ragged.find_tiles(tiles, work.sequence, first * PARTITION, seen)
-    with tir.serial(first, end) as partition:
+    with tir.serial(first, own_end) as partition:
         place = Place(bind(partition * PARTITION), work.head, tiles)
-        following = _find_following(operands, work, seen, partition, ahead)
-        attend_partition(operands.main.pools, queries, running, place, following, seen)
+        following = _find_following(operands, work, seen, (partition, own_end), ahead)
+        attend_partition(operands.pools, queries, running, place, following, seen)
         store(tiles, load(ahead, 0), 0)
+    if operands.recent is not None and ragged.recent is not None:
+        latest = (bind(tir.max(first, high) - high), bind(end - high))
+        _attend_recent(operands.recent, ragged.recent, work, queries, running, latest)
     return running
 
 
-def _attend_recent(operands: Operands, source: Source, work: RowWork, running: Running) -> None:
-    """Take the rows through their latest tokens: last of all, however a step is cut."""
-    seen = source.ragged.seen(work.sequence, work.row, work.rows)
-    queries = _queries(operands, source, work)
+def _attend_recent(
+    pools: Pools,
+    ragged: Ragged,
+    work: RowWork,
+    queries: Queries,
+    running: Running,
+    partitions: tuple[Expr, Expr],
+) -> None:
+    """Take the rows through some partitions of their latest tokens."""
+    seen = ragged.seen(work.sequence, work.row, work.rows)
+    low = partitions_of(seen)[0]
+    queries = replace(queries, bounds=_bounds(ragged, queries.own))
     tiles = scratch((TILES,), "int32")
-    with tir.serial(*partitions_of(seen)) as partition:
-        start = bind(partition * PARTITION)
-        source.ragged.find_tiles(tiles, work.sequence, start, seen)
+    with tir.serial(*partitions) as index:
+        start = bind((low + index) * PARTITION)
+        ragged.find_tiles(tiles, work.sequence, start, seen)
         place = Place(start, work.head, tiles)
-        attend_partition(source.pools, queries, running, place, place, seen)
+        attend_partition(pools, queries, running, place, place, seen)
 
 
 def _find_following(
-    operands: Operands, work: RowWork, seen: tuple[Expr, Expr], partition: Expr, ahead: Expr
+    operands: Operands,
+    work: RowWork,
+    seen: tuple[Expr, Expr],
+    now: tuple[Expr, Expr],
+    ahead: Expr,
 ) -> Place:
-    """What this thread takes after ``partition``: the rows' next one, or that of the next work."""
-    ragged, then = operands.main.ragged, work.then
-    last = bind(partition + 1 >= work.partitions[1])
+    """What this thread takes after the partition ``now``, which another index ends: the rows' next
+    one, or that of the next work."""
+    ragged, then, partition = operands.ragged, work.then, now[0]
+    last = bind(partition + 1 >= now[1])
     sequence = bind(tir.Select(last, then.sequence, work.sequence))
     start = bind(tir.Select(last, then.partition, partition + 1) * PARTITION)
     low, end = (bind(tir.Select(last, a, b)) for a, b in zip(then.seen, seen, strict=True))
@@ -199,12 +211,24 @@ def _find_following(
     return Place(start, bind(tir.Select(last, then.head, work.head)), ahead)
 
 
-def _queries(operands: Operands, source: Source, work: RowWork) -> Queries:
+def _bounds(
+    ragged: Ragged, own: Callable[[Expr | int], Expr]
+) -> Callable[[Expr | int], tuple[Expr, Expr]]:
+    """See `Queries`."""
+
+    def bounds(m: Expr | int) -> tuple[Expr, Expr]:
+        end = bind(own(m) + 1)
+        return bind(ragged.low(end)), bind(end - ragged.spared) if ragged.spared else end
+
+    return bounds
+
+
+def _queries(operands: Operands, work: RowWork) -> Queries:
     """The query vectors; vector m is head ``m % shared`` of row ``m / shared``."""
-    config, ragged = operands.config, source.ragged
+    config, ragged = operands.config, operands.ragged
     shared, dim = config.shared, config.key_dim
     first_end = bind(ragged.first_end(work.sequence, work.row))
-    numbers = source.pools.numbers
+    numbers = operands.pools.numbers
     size = blocking(work.most * shared, numbers, operands.isa)
     column = bind(work.head * (shared * dim))
 
@@ -212,12 +236,8 @@ def _queries(operands: Operands, source: Source, work: RowWork) -> Queries:
         # Vectors beyond the last row repeat that row; they are not written.
         return tir.min(m // shared, work.rows - 1)
 
-    def end_of(m: Expr | int) -> Expr:
-        return bind(first_end if work.most == 1 else first_end + row_of(m))
-
-    def bounds(m: Expr | int) -> tuple[Expr, Expr]:
-        end = end_of(m)
-        return bind(ragged.low(end)), bind(end - ragged.spared) if ragged.spared else end
+    def own(m: Expr | int) -> Expr:
+        return bind((first_end if work.most == 1 else first_end + row_of(m)) - 1)
 
     copy = scratch((work.most * shared, dim))
     with tir.serial(0, work.most * shared) as m:
@@ -231,21 +251,13 @@ def _queries(operands: Operands, source: Source, work: RowWork) -> Queries:
     slopes = operands.slopes
     slope = None if slopes is None else lambda m: bind(slopes[work.head * shared + m % shared])
 
-    return Queries(
-        numbers.queries(copy, work.most * shared, dim),
-        bounds,
-        lambda m: bind(end_of(m) - 1),
-        size,
-        fetch,
-        slope,
-    )
+    vectors = numbers.queries(copy, work.most * shared, dim)
+    return Queries(vectors, own, _bounds(ragged, own), size, fetch, slope)
 
 
 def write_rows(operands: Operands, work: RowWork, running: Running) -> None:
-    """Write rows that are finished but for their latest tokens in pools of their own."""
+    """Write finished rows."""
     config = operands.config
-    if operands.recent is not None:
-        _attend_recent(operands, operands.recent, work, running)
     with tir.serial(0, work.rows * config.shared) as m:
         head = bind(work.head * config.shared + m % config.shared)
         if operands.sinks is None:

@@ -51,9 +51,9 @@ class Queries:
 
     Attributes:
         operands: Of the dot products with keys.
+        own: ``own(m)`` is the token of vector m itself.
         bounds: ``bounds(m)`` is the range of tokens, first and end, that vector m sees; of none,
             the end may lie before the first.
-        own: ``own(m)`` is the token of vector m itself.
         blocking: How many there are, and their register tiles.
         fetch: Condition: fetch K and V ahead of their use. For few rows memory is the limit, and
             the processor's own prefetching ends with each tile, which is a page of its own; a
@@ -63,8 +63,8 @@ class Queries:
     """
 
     operands: Operands
-    bounds: Callable[[Expr | int], tuple[Expr, Expr]]
     own: Callable[[Expr | int], Expr]
+    bounds: Callable[[Expr | int], tuple[Expr, Expr]]
     blocking: Blocking
     fetch: Expr
     slope: Callable[[Expr], Expr] | None = None

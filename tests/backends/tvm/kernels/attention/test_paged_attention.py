@@ -177,9 +177,12 @@ def test_any_split_into_chunks_gives_the_same_bits(
     np.testing.assert_array_equal(np.concatenate(chunks), whole)
 
 
-@pytest.mark.parametrize(("dtype", "bits"), ARITHMETICS)
-def test_bits_do_not_depend_on_threads(dtype: str, bits: int) -> None:
-    config, isa = replace(SMALL, kv_dtype=dtype, query_bits=bits), isa_named("x86-64-v3")
+@pytest.mark.parametrize(
+    "config",
+    [*(replace(SMALL, kv_dtype=dtype, query_bits=bits) for dtype, bits in ARITHMETICS), RECENT],
+)
+def test_bits_do_not_depend_on_threads(config: PagedAttention) -> None:
+    isa = isa_named("x86-64-v3")
     set_threads = tvm.get_global_func("runtime.config_threadpool")
     for lengths in (MIXED, [(1, 3000)], [(2, 40)]):
         step = sequences(config, lengths)
