@@ -15,6 +15,17 @@ _BLOCK = 64
 #: Rows that are rounded together. Always as many, if need be with rows of zeros: so the products of
 #: matrices have one shape, and a row's result depends on nothing but the row.
 TILE = 256
+#: Of a weight that is rounded as a whole there may be more, and this many values. NumPy gives other
+#: threads way only in operations on more than 500 values.
+_LARGEST_TILE, _TILE_VALUES = 1024, 1 << 22
+
+
+def tile_rows(rows: int, columns: int) -> int:
+    """Rows of a tile of a weight [rows, columns] that is rounded as a whole, by two threads."""
+    size = TILE
+    while 4 * size <= rows and 2 * size <= min(_LARGEST_TILE, _TILE_VALUES // columns):
+        size *= 2
+    return size
 
 
 def gptq_rows(
@@ -23,11 +34,12 @@ def gptq_rows(
     scheme: Scheme,
     name: str = "weight",
     zeros: Zeros | None = None,
+    tile: int = TILE,
 ) -> QuantizedTile:
     """Quantize rows [n, K] to the grid of `optc.passes.quantize.affine.quantize_rows`.
 
-    Every row's result depends on that row and the factor alone, to the bit. Weights that become
-    zero are rounded to it when their column is reached, and the rest makes up for that, too
+    Every row's result depends on that row, the factor and ``tile`` alone, to the bit. Weights that
+    become zero are rounded to it when their column is reached, and the rest makes up for that, too
     (Frantar and Alistarh, SparseGPT, 2023, arXiv:2301.00774, section 3.5).
 
     Args:
@@ -36,30 +48,37 @@ def gptq_rows(
         scheme: The grid.
         name: Of the weight, for messages.
         zeros: [n, K], true where the result has to be zero, whatever ``rows`` holds there.
+        tile: Rows that are rounded together.
 
     Raises:
         InputError: ``rows`` holds infinities or NaN.
     """
     tiles = []
-    for at in range(0, len(rows), TILE):
-        part = slice(at, at + TILE)
+    for at in range(0, len(rows), tile):
+        part = slice(at, at + tile)
         mask = None if zeros is None else zeros[part]
-        tiles.append(_tile(rows[part], mask, factor, scheme, name))
+        columns = _columns(rows[part], tile)
+        kept = None if mask is None else _columns(~mask, tile, 1.0)
+        tiles.append(_tile(columns, kept, len(rows[part]), factor, scheme, name))
     return joined_tiles(tiles)
 
 
-def _tile(
-    rows: Float32, zeros: Zeros | None, factor: Factor, scheme: Scheme, name: str
-) -> QuantizedTile:
-    """At most `TILE` rows."""
-    columns = np.zeros((rows.shape[1], TILE), np.float32)
+def _columns(rows: Float32 | Zeros, tile: int, padding: float = 0.0) -> Float32:
+    """Rows [n, K] as columns [K, tile]."""
+    columns = np.full((rows.shape[1], tile), padding, np.float32)
     columns[:, : len(rows)] = rows.T
-    kept = None if zeros is None else _kept_columns(zeros)
+    return columns
+
+
+def _tile(
+    columns: Float32, kept: Float32 | None, n: int, factor: Factor, scheme: Scheme, name: str
+) -> QuantizedTile:
+    """The first ``n`` of the rows that are the columns of [K, tile]; ``kept`` as of
+    `round_columns`."""
     grid = grid_of(columns if kept is None else columns * kept, scheme, name)
-    size = scheme.group_size or rows.shape[1]
+    size = scheme.group_size or len(columns)
     rounded = round_columns(columns, factor, size, grid, kept)
     values, scales, zero_points, group_scales = grid.tile(rounded)
-    n = len(rows)
     return QuantizedTile(
         values[:n],
         scales[:n],
@@ -103,10 +122,3 @@ def round_columns(
     in_order = np.empty_like(rounded)
     in_order[factor.order] = rounded
     return in_order
-
-
-def _kept_columns(zeros: Zeros) -> Float32:
-    """[K, `TILE`] 0 for what becomes zero and else 1."""
-    kept = np.ones((zeros.shape[1], TILE), np.float32)
-    kept[:, : len(zeros)] = ~zeros.T
-    return kept

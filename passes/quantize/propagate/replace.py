@@ -14,8 +14,8 @@ from optc.ir.experts import feeds_router
 from optc.ir.linear import Linear
 from optc.ir.quantized_rows import QuantizedTile, joined_tiles
 from optc.passes.quantize.affine import RoundRows, dequantize_rows, quantize_rows, zeros_of
-from optc.passes.quantize.gptq.factor import factor_of
-from optc.passes.quantize.gptq.rows import gptq_rows
+from optc.passes.quantize.gptq.factor import Factor, factor_of
+from optc.passes.quantize.gptq.rows import TILE, gptq_rows, tile_rows
 from optc.passes.quantize.kept_rows import find_rows, keep_rows
 from optc.passes.quantize.propagate.targets import Correction
 from optc.passes.quantize.quantize_weights import QuantizeWeights
@@ -27,8 +27,8 @@ from optc.reference.streams.gram import Float32, Float64
 from optc.reference.submodel import Array
 from optc.target import usable_threads
 
-#: Rows that a thread rounds at a time.
-_TILE = 256
+#: Rounds rows by tiles of so many.
+Rounder = tuple[RoundRows, int]
 
 
 @dataclass(frozen=True)
@@ -78,38 +78,41 @@ class _Rounders:
     def __init__(self, quantize: QuantizeWeights, hessian: Float64, sizes: Set[int]) -> None:
         self._gptq, self._hessian = quantize.method == "gptq", hessian
         self._sizes = sizes
-        self._known: dict[int, RoundRows] = {}
+        self._known: dict[int, Factor] = {}
 
-    def of(self, linear: Linear, scheme: Scheme) -> RoundRows:
+    def of(self, linear: Linear, scheme: Scheme) -> Rounder:
         if not self._gptq:
-            return quantize_rows
-        if (known := self._known.get(scheme.group_size)) is not None:
-            return known
-        last = self._sizes <= {*self._known, scheme.group_size}  # nobody needs the Hessian after it
-        factor = factor_of(self._hessian, scheme.group_size, linear.name, consume=last)
+            return quantize_rows, TILE
+        factor, tile = self._factor(linear, scheme), tile_rows(*linear.weight.rows_shape)
 
         def round_rows(
             rows: Float32, scheme: Scheme, name: str, zeros: Zeros | None = None
         ) -> QuantizedTile:
-            return gptq_rows(rows, factor, scheme, name, zeros)
+            return gptq_rows(rows, factor, scheme, name, zeros, tile)
 
-        self._known[scheme.group_size] = round_rows
-        return round_rows
+        return round_rows, tile
+
+    def _factor(self, linear: Linear, scheme: Scheme) -> Factor:
+        size = scheme.group_size
+        if size not in self._known:
+            last = self._sizes <= {*self._known, size}  # nobody needs the Hessian after it
+            self._known[size] = factor_of(self._hessian, size, linear.name, consume=last)
+        return self._known[size]
 
 
 def _rounded(
-    linear: Linear, scheme: Scheme, correction: Correction, round_rows: RoundRows
+    linear: Linear, scheme: Scheme, correction: Correction, rounder: Rounder
 ) -> QuantizedTile:
     """All rows of a layer's target, rounded."""
-    count = linear.weight.rows_shape[0]
+    count, (round_rows, size) = linear.weight.rows_shape[0], rounder
 
     def tile(start: int) -> QuantizedTile:
-        rows = np.asarray(linear.weight.read_rows(start, min(start + _TILE, count)), np.float32)
+        rows = np.asarray(linear.weight.read_rows(start, min(start + size, count)), np.float32)
         zeros = zeros_of(rows, scheme)
         return round_rows(correction.target(rows, start), scheme, linear.name, zeros)
 
     with one_blas_thread(), ThreadPoolExecutor(usable_threads()) as pool:
-        tiles = list(pool.map(tile, range(0, count, _TILE)))
+        tiles = list(pool.map(tile, range(0, count, size)))
     return joined_tiles(tiles)
 
 
@@ -119,7 +122,7 @@ def _kept_weight(store: CalibrationStore, linear: Linear, scheme: Scheme) -> Flo
     if kept is None:
         raise KeyError(linear.name)
     whole = np.empty((kept.rows, kept.columns), np.float32)
-    for start in range(0, kept.rows, _TILE):
-        stop = min(start + _TILE, kept.rows)
+    for start in range(0, kept.rows, TILE):
+        stop = min(start + TILE, kept.rows)
         whole[start:stop] = dequantize_rows(kept.read(start, stop), scheme.group_size)
     return whole

@@ -13,7 +13,7 @@ from optc.ir.quantized_rows import QuantizedTile
 from optc.passes.quantize.affine import dequantize_rows, quantize_rows
 from optc.passes.quantize.gptq.factor import DAMPING, Factor, factor_of
 from optc.passes.quantize.gptq.grids import grid_of
-from optc.passes.quantize.gptq.rows import gptq_rows
+from optc.passes.quantize.gptq.rows import gptq_rows, tile_rows
 from optc.passes.quantize.scheme import Scheme
 
 Float64 = npt.NDArray[np.float64]
@@ -160,3 +160,18 @@ def test_pruned_weights_stay_zero_and_the_rest_makes_up_for_their_targets(scheme
     assert loss(found, target, scheme, hessian) < 0.9 * loss(cut, target, scheme, hessian)
     part = gptq_rows(target[250:260], factor, sparse, "w", zeros[250:260])
     np.testing.assert_array_equal(part.values, found.values[250:260])
+
+
+def test_tiles_of_a_whole_weight_grow_with_its_rows_and_shrink_with_its_columns() -> None:
+    shapes = ((255, 64), (1024, 64), (2048, 64), (8192, 2048), (2048, 8192), (8192, 16384))
+    assert [tile_rows(*shape) for shape in shapes] == [256, 512, 1024, 1024, 512, 256]
+
+
+def test_larger_tiles_round_alike() -> None:
+    """But for sums of another order: a weight on the edge of two values may go the other way."""
+    scheme, factor = Scheme(4, 32, False, integer_scales=True), factor_of(correlated(64), 32)
+    w = weight(700, 64)
+    small, large = gptq_rows(w, factor, scheme), gptq_rows(w, factor, scheme, tile=512)
+    assert (small.values == large.values).mean() > 0.999
+    again = gptq_rows(w[100:612], factor, scheme, tile=512)
+    np.testing.assert_array_equal(again.values, large.values[100:612])

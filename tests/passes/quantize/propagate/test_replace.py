@@ -21,10 +21,12 @@ def test_each_group_size_has_the_factor_of_the_whole_hessian(sizes: tuple[int, .
     hessian, rows = correlated(128), weight(9, 128)
     given = hessian.copy()
     rounders = _Rounders(QuantizeWeights(bits=4, group_size=32, method="gptq"), given, set(sizes))
-    linear: Any = SimpleNamespace(name="q_proj")
+    shape = SimpleNamespace(rows_shape=rows.shape)
+    linear: Any = SimpleNamespace(name="q_proj", weight=shape)
     for size in sizes:
         scheme = Scheme(4, size, False)
-        found = rounders.of(linear, scheme)(rows, scheme, linear.name)
+        round_rows, _ = rounders.of(linear, scheme)
+        found = round_rows(rows, scheme, linear.name)
         expected = gptq_rows(rows, factor_of(hessian, size), scheme)
         np.testing.assert_array_equal(found.values, expected.values)
     assert not np.array_equal(given, hessian), "the last factor has its memory"
