@@ -61,7 +61,7 @@ def plan_kv(
     size = _block_size(spec, block_size)
     shares = _Shares(spec, token_budget, size)
     longest = shares.bytes(shares.of_one(spec.max_context))
-    most = shares.bytes(shares.of(spec.max_sequences, spec.max_context))
+    most = shares.bytes(shares.most())
     if budget_bytes is None:
         budget_bytes = min(most, _DEFAULT_BYTES, max(longest, available_memory() // 4))
     budget = min(budget_bytes, most)
@@ -109,13 +109,13 @@ class _Shares:
 
     def room(self, count: int, context: int) -> tuple[int, ...]:
         """What so many requests of ``context`` tokens hold: in a windowed group each its window,
-        and all together the rows of a step."""
+        and a block that the prefix cache keeps, and all together the rows of a step."""
         step = -(-self.rows // self.size)
-        return tuple(
-            count * blocks_needed(context, 1, group.window, self.size)
-            + (step if group.window and count else 0)
-            for group in self.spec.groups
-        )
+        found = []
+        for group in self.spec.groups:
+            each = blocks_needed(context, 1, group.window, self.size)
+            found.append(count * (each + 1) + step * bool(count) if group.window else count * each)
+        return tuple(found)
 
     def room_within(self, budget: int) -> tuple[int, ...]:
         """What as many requests of usual length hold as ``budget`` bytes hold."""
@@ -132,16 +132,26 @@ class _Shares:
         groups = zip(self.spec.groups, self.of_one(context), room, strict=True)
         return tuple(max(one, some) if group.window else one for group, one, some in groups)
 
+    def most(self) -> tuple[int, ...]:
+        """What all sequences hold at full length, each with all rows of a step: more than can be of
+        use in a windowed group but to the prefix cache."""
+        return tuple(self.spec.max_sequences * n for n in self.of_one(self.spec.max_context))
+
     def of(self, count: int, context: int) -> tuple[int, ...]:
         """What so many requests of ``context`` tokens hold, and one of the longest in any case."""
-        most = self.spec.max_sequences * -(-self.spec.max_context // self.size)
-        pairs = zip(self.room(count, context), self.of_one(self.spec.max_context), strict=True)
-        return tuple(min(max(pair), most) for pair in pairs)
+        bounds = zip(
+            self.room(count, context),
+            self.of_one(self.spec.max_context),
+            self.most(),
+            strict=True,
+        )
+        return tuple(min(max(some, one), most) for some, one, most in bounds)
 
     def within(self, budget: int) -> tuple[int, ...]:
         """What ``budget`` bytes hold, which hold one of the longest requests: as many requests of
         usual length as are served at once, or as long ones as possible. Groups without a window
-        get what is left: they hold requests of any length."""
+        get what is left: they hold requests of any length; once they have all that they can use,
+        the others do."""
         served, limit, usual = self.spec.max_sequences, self.spec.max_context, self.usual()
         if self.bytes(self.of(served, usual)) <= budget:
             lengths = range(usual, limit + 1, self.size)
@@ -151,10 +161,21 @@ class _Shares:
             counts = range(served + 1)
             at = bisect_right(counts, budget, key=lambda n: self.bytes(self.of(n, usual)))
             blocks = self.of(counts[at - 1], usual)
-        full = [group.window == 0 for group in self.spec.groups]
-        each = sum(one for one, is_full in zip(self.block_bytes(), full, strict=True) if is_full)
-        more = (budget - self.bytes(blocks)) // each if each else 0
-        return tuple(n + more * is_full for n, is_full in zip(blocks, full, strict=True))
+        for windowed in (False, True):
+            blocks = self._with_rest(blocks, budget, windowed=windowed)
+        return blocks
+
+    def _with_rest(
+        self, blocks: tuple[int, ...], budget: int, *, windowed: bool
+    ) -> tuple[int, ...]:
+        """``blocks``, and in the groups with a window, or in the others, what is left beside them,
+        in the shares of what is the most of each."""
+        left = tuple(
+            (most - some) * ((group.window > 0) == windowed)
+            for group, most, some in zip(self.spec.groups, self.most(), blocks, strict=True)
+        )
+        share = min(1.0, (budget - self.bytes(blocks)) / max(1, self.bytes(left)))
+        return tuple(some + int(share * more) for some, more in zip(blocks, left, strict=True))
 
 
 def _plan_slots(spec: EngineSpec, budget_bytes: int | None, slot_tokens: int | None) -> KVPlan:
