@@ -35,7 +35,7 @@ lint: $(STAMP)
 	$(BIN)/ruff format --check . && $(BIN)/ruff check .
 
 types: $(STAMP)
-	$(BIN)/mypy -p optc
+	$(BIN)/mypy -p optc -p benchmarks
 
 layers: $(STAMP)
 	$(BIN)/lint-imports
