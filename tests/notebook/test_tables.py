@@ -113,7 +113,7 @@ def test_reports_and_artifacts(tmp_path: Path) -> None:
 def test_plans() -> None:
     node = NodeVerdict("Exp", 4, "unsupported", "no such thing")
     engine = EnginePlan("tvm-x", "tvm", "x", EVIL, (node,))
-    plan = Plan("m", "fp32", "spec", (), 64, 10, 20, 30, 40, (engine,))
+    plan = Plan("m", "fp32", "spec", (), 64, 10, 20, 20, 30, 40, (engine,))
     rows = cells(plan)
     assert ["weight_bytes", "10"] in rows
     assert rows[-1] == ["tvm-x", "0", "0", "4", EVIL]
