@@ -122,6 +122,7 @@ class PeakMemory:
         Raises:
             InputError: The limit was exceeded.
         """
+        self._interrupted = True  # one that comes from now on would escape
         self._stop.set()
         self._thread.join()
         if self._interrupts:
