@@ -12,8 +12,8 @@ from optc.ir.functions.token_wise import head_norm, rotary
 _SHAPE = {"num_heads": int, "kv_num_heads": int, "scale": float, "softcap": float, "window": int}
 _PLACE = {"group": int, "layer": int, "kv_dtype": str, "query_bits": int}
 _STEP = ("slot_mapping", "query_starts", "kv_lengths", "block_tables", "tree_parent?")
-#: By query head [H]: a logit that joins the softmax's largest and sum and
-#: has no value; what a token's score loses with its distance.
+#: By query head [H]: a logit that joins the softmax's largest and sum and has no value; what a
+#: token's score loses with its distance.
 _BY_HEAD = ("sinks?", "alibi_slopes?")
 #: Pools of the latest ``recent`` tokens, in ``recent_group``, the entry ``recent_layer`` of the
 #: form's layers: the last inputs of all.
