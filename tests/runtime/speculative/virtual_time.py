@@ -42,6 +42,7 @@ class World:
         noise: Relative deviation of times.
         look_s: Seconds of asking what pays.
         making_s: Seconds of making drafts without a draft model.
+        held_up: Share of the steps, plain ones too, that take twice as long as a plain one more.
     """
 
     accepts: Accepts
@@ -50,6 +51,7 @@ class World:
     noise: float = 0.0
     look_s: float = 0.0
     making_s: float = 0.0
+    held_up: float = 0.0
 
     def drafting_s(self, catch_up: list[int], counts: list[int]) -> float:
         """Seconds in which drafts are made."""
@@ -111,6 +113,9 @@ def run(
         rows = running + sum(counts)
         noise = 1 + world.noise * (rng.random() - 0.5)
         verifying_s = world.target.at(rows) * noise
+        late_s = 0.0
+        if world.held_up and rng.random() < world.held_up:
+            late_s = 2 * world.target.at(running)
         accepted = 0
         for number, count in zip(list(left), counts, strict=True):
             held = world.accepts(rng, count) if count else 0
@@ -123,8 +128,9 @@ def run(
                 del left[number]
                 controller.forget(number)
         done.drafted += sum(counts)
+        verifying_s += late_s
         done.seconds += verifying_s + drafting_s
-        done.plain_s += world.target.at(running) * noise * (1 + accepted / running)
+        done.plain_s += (world.target.at(running) * noise + late_s) * (1 + accepted / running)
         controller.observe(
             StepTimes(running, rows, verifying_s + drafting_s, drafting_s, sum(counts), accepted)
         )

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from optc.runtime.speculative.kinds import MAX_DRAFTED
 from optc.runtime.speculative.planning.chain_planner import ChainPlanner, Planner
 from optc.runtime.speculative.planning.controller import Draftable, StepTimes
-from optc.runtime.speculative.planning.ledger import MOST_OF_SHARE, SHARE, Ledger
+from optc.runtime.speculative.planning.ledger import AT_FIRST, MOST_OF_SHARE, SHARE, Ledger
 from optc.runtime.speculative.planning.live_costs import LiveCosts
 from optc.runtime.speculative.planning.plan_drafts import Costs
 
@@ -16,8 +16,9 @@ from optc.runtime.speculative.planning.plan_drafts import Costs
 _PLAIN_EVERY = 64
 #: Of steps in which nobody looked for drafts, one in so many is learned from.
 _LEARN_EVERY = 8
-#: After so many steps without drafts one is tried, as soon as the ledger allows.
-_PROBE_EVERY = 32
+#: After so many steps without drafts one is tried, as soon as the ledger allows: sooner where it
+#: has more than it was given, since drafts have won that.
+_PROBE_EVERY, _PROBE_SOON = 32, 4
 #: Looking for what pays may take this share of the time, and of what drafts win a share more.
 _LOOKING, _LOOKING_OF_WON = 0.0025, 0.25
 #: Older observations lose this fraction of their weight with each new one.
@@ -115,11 +116,16 @@ class BreakEven:
         costs = self._live.now(sequences)
         most = _rounded_down(budget) * costs.target.at(sequences)
         counts, _, self._extra = self._planner.plan(requests, sequences, costs, most)
-        if self._idle >= _PROBE_EVERY and not any(counts):
+        if not any(counts) and self._idle >= self._patience:
             counts = self._probe(requests, sequences, costs, most)
         if any(counts):
             self._making = making_time(self._costs, requests, counts)
         return counts
+
+    @property
+    def _patience(self) -> int:
+        """Steps without drafts until one is tried."""
+        return _PROBE_SOON if self._ledger.balance > AT_FIRST else _PROBE_EVERY
 
     def _probe(
         self, requests: Sequence[Draftable], sequences: int, costs: Costs, most: float

@@ -20,7 +20,7 @@ class LiveCosts:
         self._measured = measured
         self._plain: dict[int, RecentMedian] = {}  # by sequences: seconds of now to those measured
         self._drafting = Line()
-        self._drafted = False
+        self._drafted = self._verified = False
         self._making_s = 0.0
         self._extra_s = StepExtra()
 
@@ -64,6 +64,9 @@ class LiveCosts:
 
     def observe_drafts(self, sequences: int, rows: int, seconds: float) -> None:
         """Learn from the verifying part of a step with drafts."""
+        if not self._verified:  # as of `observe_making`
+            self._verified = True
+            return
         drafts = rows - sequences
         plain_s = self.plain_s(sequences)
         expected_s = self._measured.target.at(rows) * self.slower(sequences)

@@ -56,8 +56,9 @@ class Costs(NamedTuple):
         return (self.reading.at(rows) + max(heads, 0.0)) * self.draft_factor
 
     def verifying(self, rows: int, sequences: int) -> float:
-        """Time of a step of so many sequences and drafts together."""
-        return self.target.at(rows) + self.row_extra * (rows - sequences)
+        """Time of a step of so many sequences and drafts together, no less than without drafts."""
+        drafted = self.target.at(rows) + self.row_extra * (rows - sequences)
+        return max(drafted, self.target.at(sequences))
 
 
 class DraftPlan(NamedTuple):
@@ -141,9 +142,11 @@ class _Bounds(NamedTuple):
     most: float
 
     def time(self, drafts: int) -> float:
-        """Of a step with so many drafts, a draft model's time apart."""
-        costs = self.costs
-        return self.verifying[self.sequences + drafts] + costs.row_extra * drafts + costs.making
+        """Of a step with so many drafts, a draft model's time apart: no less than of a plain one,
+        whatever ``costs`` say of rows."""
+        costs, plain = self.costs, self.verifying[self.sequences]
+        rows = self.verifying[self.sequences + drafts] + costs.row_extra * drafts
+        return max(rows + costs.making, plain)
 
 
 _Choice = tuple[float, list[int], float]  # share of a step's tokens a second, counts, time

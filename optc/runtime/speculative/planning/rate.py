@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
+from itertools import chain
 
 #: Older observations lose this fraction of their weight with each new one.
 _FORGET = 0.05
@@ -11,6 +12,9 @@ _FORGET = 0.05
 _MOST_CHANGE = 2.0
 #: Values of a median, and from how many on it is trusted.
 _RECENT, _ENOUGH = 9, 3
+#: What steps with drafts take beyond the expected, before anything is known: as many slow steps
+#: must be seen until most are, since whoever stops drafting sees no others.
+_GUESSES = (0.0,) * 4
 #: Weight of a slope of 1, against deviations as large as the mean.
 _PULL = 0.02
 
@@ -83,35 +87,39 @@ class RecentMedian:
     def observe(self, value: float) -> None:
         """Add a value."""
         self._values.append(value)
-        self.value = sorted(self._values)[len(self._values) // 2]
+        self.value = _median([*self._values])
 
 
 class StepExtra:
-    """What steps with drafts take beyond the expected, ``fixed + slope * drafts``, by medians.
+    """What steps with drafts take beyond the expected, ``fixed + slope * drafts``: the slope is the
+    median of those between any two of the latest steps (Sen, 1968), so that a few steps in which
+    the machine did something else do not move it.
 
     Both are 0 at the beginning. Where all steps have had equally many drafts, nothing tells a time
     of the step from one of its rows; then all of it is the step's. The other guess would keep a
     single draft, and what reading the draft model's weights pushes out of the caches, from ever
     being followed by steps of more drafts, which would show that rows cost little.
+
+    Attributes:
+        fixed: Of a step.
+        slope: Of each draft.
     """
 
     def __init__(self) -> None:
-        self._fixed, self._slope = (RecentMedian((0.0, 0.0)) for _ in range(2))
-        self._last: tuple[int, float] | None = None
-
-    @property
-    def fixed(self) -> float:
-        """Of a step."""
-        return self._fixed.value
-
-    @property
-    def slope(self) -> float:
-        """Of each draft."""
-        return self._slope.value
+        self.fixed = self.slope = 0.0
+        self._steps: deque[tuple[int, float]] = deque(maxlen=_RECENT)
+        self._slopes: deque[list[float]] = deque(maxlen=_RECENT)  # of each step to those before
 
     def observe(self, drafts: int, extra: float) -> None:
         """Add a step."""
-        if self._last is not None and self._last[0] != drafts:
-            self._slope.observe((extra - self._last[1]) / (drafts - self._last[0]))
-        self._last = (drafts, extra)
-        self._fixed.observe(extra - self.slope * drafts)
+        self._slopes.append(
+            [(extra - other) / (drafts - count) for count, other in self._steps if count != drafts]
+        )
+        self._steps.append((drafts, extra))
+        self.slope = _median([*_GUESSES, *chain.from_iterable(self._slopes)])
+        rests = [other - self.slope * count for count, other in self._steps]
+        self.fixed = _median([*_GUESSES[: _RECENT - len(rests)], *rests])
+
+
+def _median(values: list[float]) -> float:
+    return sorted(values)[len(values) // 2]

@@ -145,6 +145,15 @@ def test_a_single_slow_step_does_not_stop_drafts_for_long() -> None:
     assert speed > 2
 
 
+@pytest.mark.parametrize("seed", range(8))
+def test_steps_that_are_held_up_do_not_stop_drafts(seed: int) -> None:
+    """One step in six takes three times as long, with drafts or without."""
+    world = World(by_chance(0.8), line(0.02), line(0.05, unit=0.15), noise=0.1, held_up=0.17)
+    controller = BreakEven(Costs(world.target, line(0.05, unit=0.1)))
+    speed = run(controller, world, tokens=2000, seed=seed).speed
+    assert speed > 1.9
+
+
 def test_the_ledger_keeps_within_its_bounds() -> None:
     ledger = Ledger()
     assert ledger.balance == AT_FIRST

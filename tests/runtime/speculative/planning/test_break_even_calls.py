@@ -8,6 +8,7 @@ import pytest
 
 from optc.runtime.speculative.planning.break_even import BreakEven, _rounded_down, making_time
 from optc.runtime.speculative.planning.controller import Draftable, StepTimes
+from optc.runtime.speculative.planning.ledger import AT_FIRST
 from optc.runtime.speculative.planning.plan_drafts import Costs, DraftPlan
 from optc.runtime.speculative.planning.row_costs import RowCosts
 
@@ -252,10 +253,17 @@ def test_steps_at_rest_bring_a_probe_nearer() -> None:
     controller.counts(REQUESTS, 1)
     resting = rests(controller)
     assert resting == 10, "what is lent, 0.75, is there; 2.25 are owed"
-    controller._ledger.settle(9.0)
+    controller._ledger.settle(4.5)
     idle(controller, 31 - resting, REQUESTS)
     controller.ready()
     assert any(controller.counts(REQUESTS, 1))
+
+
+def test_whoever_has_won_tries_again_after_four_steps() -> None:
+    controller = seasoned(Plans(), balance=AT_FIRST + 1)
+    idle(controller, 4, REQUESTS)
+    controller.ready()
+    assert controller.counts(REQUESTS, 1) == [0, 1, 0]
 
 
 def look(controller: BreakEven, drafting_s: float) -> None:

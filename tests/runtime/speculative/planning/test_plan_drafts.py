@@ -13,9 +13,9 @@ from optc.runtime.speculative.planning.plan_drafts import MARGIN, Costs, DraftPl
 from optc.runtime.speculative.planning.row_costs import RowCosts
 
 
-def line(per_row: float, rows: int = 64) -> RowCosts:
-    """A step of one row takes 1, each further one ``per_row``."""
-    return RowCosts((1, rows), (1.0, 1.0 + per_row * (rows - 1)))
+def line(per_row: float, rows: int = 64, unit: float = 1.0) -> RowCosts:
+    """A step of one row takes ``unit``, each further one ``per_row`` of it."""
+    return RowCosts((1, rows), (unit, unit * (1.0 + per_row * (rows - 1))))
 
 
 def always(limit: int, *rates: float) -> list[list[float]]:
@@ -126,3 +126,11 @@ def test_no_plan_within_the_budget_is_faster(budget: float) -> None:
     allowed = [n for n in range(9) if costs.verifying(1 + n, 1) - costs.target.at(1) <= budget]
     best = max(allowed, key=lambda n: speed((n,), rates, 1, costs))
     assert counts == [best]
+
+
+def test_costs_that_cannot_be_are_no_reason_to_draft_nothing() -> None:
+    """Rows that would take less than nothing: the step takes as long as a plain one."""
+    costs = Costs(line(0.02), line(0.05, unit=0.1), row_extra=-0.6, making=0.3)
+    plan = plan_drafts(always(8, 0.8), 1, costs)
+    assert plan.counts[0] > 2
+    assert costs.verifying(4, 1) == 1.0

@@ -115,3 +115,11 @@ def test_equally_many_drafts_say_nothing_of_one() -> None:
     for _ in range(9):
         extra.observe(3, 6.0)
     assert (extra.fixed, extra.slope) == (6.0, 0.0)
+
+
+def test_a_third_of_the_steps_held_up_moves_no_line() -> None:
+    extra = StepExtra()
+    for drafts, late in zip((2, 3, 4, 3, 2, 4, 3, 4, 3), (0, 0, 9, 0, 9, 0, 0, 9, 0), strict=True):
+        extra.observe(drafts, 1.0 + 0.25 * drafts + late)
+    assert 0 <= extra.slope < 0.5
+    assert 0 < extra.fixed < 2.5
