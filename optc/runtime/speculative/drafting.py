@@ -14,8 +14,9 @@ from optc.runtime.speculative.drafters.medusa import MedusaProposer, TreePlanner
 from optc.runtime.speculative.drafters.ngram import NGramProposer
 from optc.runtime.speculative.drafters.shared_kv import SharedKVDraft
 from optc.runtime.speculative.kinds import MAX_DRAFTED, MODELS
+from optc.runtime.speculative.planning.acceptance import JointAcceptance
 from optc.runtime.speculative.planning.break_even import BreakEven
-from optc.runtime.speculative.planning.chain_planner import Planner
+from optc.runtime.speculative.planning.chain_planner import ChainPlanner, Planner
 from optc.runtime.speculative.planning.controller import Controller, Fixed
 from optc.runtime.speculative.planning.costs_cache import CostsCache
 from optc.runtime.speculative.planning.ledger import SHARE
@@ -164,7 +165,8 @@ class Drafting:
             lookahead = LookaheadProposer()
             return DraftSource(lookahead, self._controller(costs[:1]), learner=lookahead)
         if kind in MODELS and model is not None:
-            controller = self._controller(costs[1:])
+            planner = ChainPlanner(self.limit, JointAcceptance())
+            controller = self._controller(costs[1:], planner)
             note = model.note_step if isinstance(model, EagleModel) else None
             attach = model.attach if isinstance(model, SharedKVDraft) else None
             return DraftSource(

@@ -12,6 +12,8 @@ _PRIOR_WEIGHT = 4.0
 #: Older drafts lose this fraction of their weight with each new one: all requests together are
 #: known better than one, which also changes.
 _FORGET_OF_ALL, _FORGET_OWN = 0.005, 0.03
+#: Of places that were never reached.
+_UNKNOWN = -1.0
 
 
 class Acceptance:
@@ -36,10 +38,13 @@ class Acceptance:
     def learn(self, request_id: int, drafted: int, accepted: int) -> None:
         """Take note of a verification, for this request and for those to come; drafts behind a
         rejected one were not tested."""
+        self._observe(request_id, min(accepted + 1, drafted), accepted)
+
+    def _observe(self, request_id: int, known: int, accepted: int) -> None:
+        """Take note of the first ``known`` drafts of a verification."""
         self.verifications += 1
         own = self._own.setdefault(request_id, {})
-        tested = self._grades.get(request_id, PLACES)[: min(accepted + 1, drafted)]
-        for place, grade in enumerate(tested):
+        for place, grade in enumerate(self._grades.get(request_id, PLACES)[:known]):
             of_all = self._of_all.get(grade)
             if of_all is None:
                 of_all = self._of_all[grade] = Rate(0.5, _PRIOR_WEIGHT, _FORGET_OF_ALL)
@@ -56,3 +61,38 @@ class Acceptance:
     def _rate(self, own: dict[int, Rate], grade: int) -> float:
         rate = own.get(grade) or self._of_all.get(grade)
         return 0.5 if rate is None else rate.value
+
+
+class JointAcceptance(Acceptance):
+    """Acceptance of drafts whose source stops where it is unsure of them all together: known are
+    those that were made, so that a draft behind three others says that these are likely to hold.
+
+    Learned is how often all drafts up to a place hold, if so many were made; the rates are these
+    chances, each as a share of the one before. Their product is what a further draft is worth
+    against what it costs, since both count only where it is made.
+    """
+
+    def rates(self, requests: Sequence[Draftable], limit: int) -> list[list[float]]:
+        """Of each of at most ``limit`` drafts: what it is worth as a share of the one before."""
+        return [_shares(joint) for joint in super().rates(requests, limit)]
+
+    def learn(self, request_id: int, drafted: int, accepted: int) -> None:
+        """Take note of a verification: behind a rejected draft no other holds."""
+        self._observe(request_id, drafted, accepted)
+
+    def _rate(self, own: dict[int, Rate], grade: int) -> float:
+        rate = own.get(grade) or self._of_all.get(grade)
+        return _UNKNOWN if rate is None else rate.value
+
+
+def _shares(joint: Sequence[float]) -> list[float]:
+    """Chances of all drafts up to each, as shares of the one before, 1 at most. Of places that were
+    never reached each further draft holds as often as the first."""
+    shares: list[float] = []
+    before = 1.0
+    for chance in joint:
+        if chance == _UNKNOWN:
+            chance = before * (shares[0] if shares else 0.5)
+        shares.append(min(1.0, chance / before))
+        before = min(before, chance)
+    return shares

@@ -57,13 +57,17 @@ class BreakEven:
         self._steps = self._idle = self._rest = 0
         self._looked = False
         self._look_s = self._won = 0.0
-        self._extra = self._making = 0.0  # of the step that is planned, in units of the costs
+        self._extra = 0.0  # of the step that is planned, in units of the costs
+        self._asked: Sequence[Draftable] = ()  # in the step that is planned: who is drafted for
+        self._made: dict[int, int] = {}  # drafts by request, of those that were verified
 
     def ready(self) -> bool:
         """False in steps that are plain in any case."""
         self._steps += 1
         self._looked = False
-        self._extra = self._making = 0.0
+        self._extra = 0.0
+        self._asked = ()
+        self._made.clear()
         if self._steps % _PLAIN_EVERY == 0:
             return False
         if self._rest:
@@ -88,6 +92,7 @@ class BreakEven:
     def learn(self, request_id: int, drafted: int, accepted: int) -> None:
         """Learn how often drafts hold."""
         self._planner.learn(request_id, drafted, accepted)
+        self._made[request_id] = drafted
         self._rest = 0
 
     def observe(self, step: StepTimes) -> None:
@@ -118,8 +123,7 @@ class BreakEven:
         counts, _, self._extra = self._planner.plan(requests, sequences, costs, most)
         if not any(counts) and self._idle >= self._patience:
             counts = self._probe(requests, sequences, costs, most)
-        if any(counts):
-            self._making = making_time(self._costs, requests, counts)
+        self._asked = [one for one, count in zip(requests, counts, strict=True) if count]
         return counts
 
     @property
@@ -147,7 +151,10 @@ class BreakEven:
         elif step.drafted:
             self._live.observe_drafts(step.sequences, step.rows, verifying_s)
         if self._extra:
-            self._live.observe_making(step.drafting_s, self._making)
+            # a draft model that was not sure of more made fewer drafts than were planned
+            made = [self._made.get(one.id, 1) for one in self._asked]
+            steps_s = making_time(self._costs, self._asked, made) if made else 0.0
+            self._live.observe_making(step.drafting_s, steps_s)
 
     def _lost_s(self, step: StepTimes, plain_s: float) -> float:
         """Seconds that looking, drafting and verifying took. A step during which the machine did

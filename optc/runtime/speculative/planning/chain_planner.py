@@ -42,11 +42,12 @@ class ChainPlanner:
 
     Args:
         limit: Most drafts of a request in a step.
+        acceptance: How often drafts hold; None is an `Acceptance`.
     """
 
-    def __init__(self, limit: int) -> None:
+    def __init__(self, limit: int, acceptance: Acceptance | None = None) -> None:
         self._limit = limit
-        self._acceptance = Acceptance()
+        self._acceptance = acceptance or Acceptance()
 
     def plan(
         self, requests: Sequence[Draftable], sequences: int, costs: Costs, budget: float

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from optc.runtime.speculative.planning.acceptance import Acceptance
+from optc.runtime.speculative.planning.acceptance import Acceptance, JointAcceptance
 from optc.runtime.speculative.planning.controller import PLACES, Draftable
 
 
@@ -67,6 +69,40 @@ def test_what_is_kept_is_bounded_and_forgotten(history: list[tuple[int, int, int
     assert not acceptance._own
     assert not acceptance._grades
     assert len(acceptance._of_all) <= 3
+
+
+def test_drafts_behind_sure_ones_are_worth_more_than_their_places_say() -> None:
+    """Half the time one draft is made, which never holds, else four, which all hold."""
+    acceptance = JointAcceptance()
+    for _ in range(400):
+        for drafted, accepted in ((1, 0), (4, 4)):
+            rates(acceptance, 0, [1, 2, 3, 4])
+            acceptance.learn(0, drafted, accepted)
+    first, *others = rates(acceptance, 0, [1, 2, 3, 4])
+    assert 0.4 < first < 0.6, "as often as it holds"
+    assert others == [1.0, 1.0, 1.0], "they hold whenever they are made: no less than the first"
+
+
+def test_where_all_drafts_are_made_their_joint_chances_are_those_of_one_after_the_other() -> None:
+    acceptance, rng = JointAcceptance(), np.random.default_rng(0)
+    for _ in range(6000):
+        rates(acceptance, 0, [1, 2, 3])
+        held = rng.random(3) < (0.9, 0.6, 0.8)
+        acceptance.learn(0, 3, 3 if held.all() else int(held.argmin()))
+        acceptance.forget(0)
+    found = rates(acceptance, 1, [1, 2, 3])
+    np.testing.assert_allclose(found, [0.9, 0.6, 0.8], atol=0.12)
+
+
+def test_places_that_were_never_reached_hold_as_often_as_the_first() -> None:
+    acceptance = JointAcceptance()
+    assert rates(acceptance, 0, [1, 2]) == [0.5, 0.5]
+    for _ in range(100):
+        rates(acceptance, 0, [1, 2])
+        acceptance.learn(0, 1, 1)
+    first, second = rates(acceptance, 0, [1, 2])
+    assert first == pytest.approx(second)
+    assert first > 0.9
 
 
 def test_verifications_of_all_requests_are_counted() -> None:

@@ -330,6 +330,20 @@ def test_slow_draft_steps_are_learned_from_in_units_of_those_measured() -> None:
     for _ in range(40):  # eight rows and one take 0.359375 as measured, and now 0.6
         controller.ready()
         assert controller.counts([Draftable(0, 100, 8)], 1) == [2]
+        controller.learn(0, 2, 2)
+        controller.observe(StepTimes(1, 3, 1.85, 0.6, 2, 2))
+    now = controller._live.now(1)
+    assert now.draft_factor + now.making == pytest.approx(1.0 + 0.24, abs=0.02)
+
+
+def test_drafts_that_were_not_made_took_no_time() -> None:
+    """Four are asked for, of which two are made: the time is that of two."""
+    costs = Costs(TARGET, RowCosts((1, 9), (0.125, 0.25)))
+    controller = seasoned(Plans(4, extra=0.5), costs)
+    for _ in range(40):
+        controller.ready()
+        assert controller.counts([Draftable(0, 100, 8)], 1) == [4]
+        controller.learn(0, 2, 2)
         controller.observe(StepTimes(1, 3, 1.85, 0.6, 2, 2))
     now = controller._live.now(1)
     assert now.draft_factor + now.making == pytest.approx(1.0 + 0.24, abs=0.02)
