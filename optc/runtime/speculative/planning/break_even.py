@@ -118,11 +118,11 @@ class BreakEven:
 
     def _within(self, budget: float, requests: Sequence[Draftable], sequences: int) -> list[int]:
         """What pays and costs at most ``budget`` plain steps."""
-        costs = self._live.now(sequences)
+        costs = self._live.now()
         most = _rounded_down(budget) * costs.target.at(sequences)
         counts, _, self._extra = self._planner.plan(requests, sequences, costs, most)
         if not any(counts) and self._idle >= self._patience:
-            counts = self._probe(requests, sequences, costs, most)
+            counts = self._probe(requests, sequences, most)
         self._asked = [one for one, count in zip(requests, counts, strict=True) if count]
         return counts
 
@@ -131,10 +131,10 @@ class BreakEven:
         """Steps without drafts until one is tried."""
         return _PROBE_SOON if self._ledger.balance > AT_FIRST else _PROBE_EVERY
 
-    def _probe(
-        self, requests: Sequence[Draftable], sequences: int, costs: Costs, most: float
-    ) -> list[int]:
-        """One draft for the request that costs least, if it costs no more than ``most``."""
+    def _probe(self, requests: Sequence[Draftable], sequences: int, most: float) -> list[int]:
+        """One draft for the request that costs least, if it costs no more than ``most`` by what was
+        measured at first: what was seen since may be wrong, and only drafts correct it."""
+        costs = self._costs
         counts = [0] * len(requests)
         index = min(range(len(requests)), key=lambda i: requests[i].catch_up)
         extra = costs.verifying(sequences + 1, sequences) - costs.target.at(sequences)
@@ -154,7 +154,7 @@ class BreakEven:
             # a draft model that was not sure of more made fewer drafts than were planned
             made = [self._made.get(one.id, 1) for one in self._asked]
             steps_s = making_time(self._costs, self._asked, made) if made else 0.0
-            self._live.observe_making(step.drafting_s, steps_s)
+            self._live.observe_making(step.sequences, step.drafting_s, steps_s)
 
     def _lost_s(self, step: StepTimes, plain_s: float) -> float:
         """Seconds that looking, drafting and verifying took. A step during which the machine did

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from optc.runtime.speculative.planning.plan_drafts import Costs
-from optc.runtime.speculative.planning.rate import Line, RecentMedian, StepExtra
+from optc.runtime.speculative.planning.rate import MedianLine, RecentMedian
 
 #: Weight of the latest time that drafts took to make.
 _NEWEST = 0.3
 
 
 class LiveCosts:
-    """Measured costs, corrected by the steps that are observed.
+    """Measured costs, corrected by the steps that are observed. What drafts take is kept in units
+    of the plain steps of its time: where all gets slower or faster, it does too.
 
     Args:
         measured: Before the engines were used.
@@ -19,10 +20,10 @@ class LiveCosts:
     def __init__(self, measured: Costs) -> None:
         self._measured = measured
         self._plain: dict[int, RecentMedian] = {}  # by sequences: seconds of now to those measured
-        self._drafting = Line()
+        self._drafting = MedianLine(1.0)
         self._drafted = self._verified = False
-        self._making_s = 0.0
-        self._extra_s = StepExtra()
+        self._making = 0.0
+        self._extra = MedianLine(0.0)
 
     def knows(self, sequences: int) -> bool:
         """Enough plain steps of so many sequences were observed: what one takes depends on more
@@ -30,15 +31,14 @@ class LiveCosts:
         plain = self._plain.get(sequences)
         return plain is not None and plain.known
 
-    def now(self, sequences: int) -> Costs:
+    def now(self) -> Costs:
         """Costs of now in units of the target's measured times, rounded to what matters."""
-        unit = self.slower(sequences)
         step = self._measured.target.at(1)
-        fixed_s = self._making_s + self._drafting.at_0 + self._extra_s.fixed
+        fixed = self._making + max(0.0, self._drafting.at_0) + self._extra.at_0
         return self._measured._replace(
-            draft_factor=round(self._drafting.slope / unit, 2),
-            row_extra=round(self._extra_s.slope / unit / step, 3) * step,
-            making=round(fixed_s / unit / step, 2) * step,
+            draft_factor=round(max(1.0, self._drafting.slope), 2),
+            row_extra=round(self._extra.slope / step, 3) * step,
+            making=round(fixed / step, 2) * step,
         )
 
     def slower(self, sequences: int) -> float:
@@ -73,17 +73,18 @@ class LiveCosts:
         # with drafts it takes no less than without, and a row no more than a step of its own
         least, most = plain_s - expected_s, drafts * plain_s / sequences
         extra_s = min(max(seconds - expected_s, least), most)
-        self._extra_s.observe(drafts, extra_s)
+        self._extra.observe(drafts, extra_s / self.slower(sequences))
 
-    def observe_making(self, seconds: float, steps_s: float) -> None:
-        """Learn from the making of drafts, of which a draft model's steps should have taken
-        ``steps_s`` as measured, 0 without one. Each of its steps takes longer than that, and some
-        time goes by before the first, whatever their number."""
+    def observe_making(self, sequences: int, seconds: float, steps_s: float) -> None:
+        """Learn from the making of drafts in a step of so many sequences, of which a draft model's
+        steps should have taken ``steps_s`` as measured, 0 without one. Each of its steps takes
+        longer than that, and some time goes by before the first, whatever their number."""
+        seconds /= self.slower(sequences)
         # the first time is no measure: code and memory are touched that were not before
         if steps_s:
             if self._drafted:
                 self._drafting.observe(steps_s, seconds)
             self._drafted = True
             return
-        most = 2 * self._making_s or self._measured.target.at(1) / 8
-        self._making_s += (min(seconds, most) - self._making_s) * _NEWEST
+        most = 2 * self._making or self._measured.target.at(1) / 8
+        self._making += (min(seconds, most) - self._making) * _NEWEST

@@ -6,17 +6,11 @@ from collections import deque
 from collections.abc import Sequence
 from itertools import chain
 
-#: Older observations lose this fraction of their weight with each new one.
-_FORGET = 0.05
-#: No value is believed to be more than so many times what was expected.
-_MOST_CHANGE = 2.0
 #: Values of a median, and from how many on it is trusted.
 _RECENT, _ENOUGH = 9, 3
-#: What steps with drafts take beyond the expected, before anything is known: as many slow steps
-#: must be seen until most are, since whoever stops drafting sees no others.
-_GUESSES = (0.0,) * 4
-#: Weight of a slope of 1, against deviations as large as the mean.
-_PULL = 0.02
+#: How often what is guessed of a line counts: as many points must say otherwise before they are
+#: believed, since whoever stops drafting sees no others.
+_GUESSES = 4
 
 
 class Rate:
@@ -43,31 +37,6 @@ class Rate:
         self._tested = self._tested * self._keep + 1.0
 
 
-class Line:
-    """A moving least-squares line y = at_0 + slope * x, its slope pulled towards 1, which decides
-    as long as all x are alike. Values far above the line are taken for as far as is believed: the
-    first step of an engine takes a hundred times as long as later ones."""
-
-    def __init__(self) -> None:
-        self.at_0, self.slope = 0.0, 1.0
-        self._weight = self._x = self._y = self._xx = self._xy = 0.0
-
-    def observe(self, x: float, y: float) -> None:
-        """Add a point; both are above 0."""
-        y = min(y, _MOST_CHANGE * (self.at_0 + self.slope * x))
-        sums = (self._weight, self._x, self._y, self._xx, self._xy)
-        new = (1.0, x, y, x * x, x * y)
-        self._weight, self._x, self._y, self._xx, self._xy = (
-            old * (1 - _FORGET) + value for old, value in zip(sums, new, strict=True)
-        )
-        mean_x, mean_y = self._x / self._weight, self._y / self._weight
-        variance = self._xx / self._weight - mean_x**2
-        covariance = self._xy / self._weight - mean_x * mean_y
-        pull = _PULL * mean_x**2
-        self.slope = max(1.0, (covariance + pull) / (variance + pull))
-        self.at_0 = max(0.0, mean_y - self.slope * mean_x)
-
-
 class RecentMedian:
     """The median of the latest values: a few that are far off do not move it.
 
@@ -90,35 +59,36 @@ class RecentMedian:
         self.value = _median([*self._values])
 
 
-class StepExtra:
-    """What steps with drafts take beyond the expected, ``fixed + slope * drafts``: the slope is the
-    median of those between any two of the latest steps (Sen, 1968), so that a few steps in which
-    the machine did something else do not move it.
+class MedianLine:
+    """``y = at_0 + slope * x``, where the slope is the median of those between any two of the
+    latest points (Sen, 1968): a few steps in which the machine did something else do not move it.
 
-    Both are 0 at the beginning. Where all steps have had equally many drafts, nothing tells a time
-    of the step from one of its rows; then all of it is the step's. The other guess would keep a
-    single draft, and what reading the draft model's weights pushes out of the caches, from ever
+    Some guesses count among the slopes, and at first among the values at 0, which are 0. Where all
+    x are alike, nothing tells the two apart: then the guessed slope holds. Another rule would keep
+    a single draft, and what reading the draft model's weights pushes out of the caches, from ever
     being followed by steps of more drafts, which would show that rows cost little.
 
+    Args:
+        guess: The slope.
+
     Attributes:
-        fixed: Of a step.
-        slope: Of each draft.
+        at_0: Where x is 0.
+        slope: For each 1 of x.
     """
 
-    def __init__(self) -> None:
-        self.fixed = self.slope = 0.0
-        self._steps: deque[tuple[int, float]] = deque(maxlen=_RECENT)
-        self._slopes: deque[list[float]] = deque(maxlen=_RECENT)  # of each step to those before
+    def __init__(self, guess: float) -> None:
+        self.at_0, self.slope = 0.0, guess
+        self._guesses = (guess,) * _GUESSES
+        self._points: deque[tuple[float, float]] = deque(maxlen=_RECENT)
+        self._slopes: deque[list[float]] = deque(maxlen=_RECENT)  # of each point to those before
 
-    def observe(self, drafts: int, extra: float) -> None:
-        """Add a step."""
-        self._slopes.append(
-            [(extra - other) / (drafts - count) for count, other in self._steps if count != drafts]
-        )
-        self._steps.append((drafts, extra))
-        self.slope = _median([*_GUESSES, *chain.from_iterable(self._slopes)])
-        rests = [other - self.slope * count for count, other in self._steps]
-        self.fixed = _median([*_GUESSES[: _RECENT - len(rests)], *rests])
+    def observe(self, x: float, y: float) -> None:
+        """Add a point."""
+        self._slopes.append([(y - other) / (x - at) for at, other in self._points if at != x])
+        self._points.append((x, y))
+        self.slope = _median([*self._guesses, *chain.from_iterable(self._slopes)])
+        rests = [other - self.slope * at for at, other in self._points]
+        self.at_0 = _median([*(0.0,) * min(_GUESSES, _RECENT - len(rests)), *rests])
 
 
 def _median(values: list[float]) -> float:

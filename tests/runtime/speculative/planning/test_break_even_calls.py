@@ -179,7 +179,7 @@ def test_a_step_for_which_nothing_was_planned_loses_no_more_than_a_plain_one() -
     assert controller.counts([], 1) == []
     controller.observe(StepTimes(1, 1, 6.0, 5.0))
     assert balance_of(controller) == 1.0
-    assert controller._live.now(1).making == 0.0, "nor is the time taken for that of drafts"
+    assert controller._live.now().making == 0.0, "nor is the time taken for that of drafts"
 
 
 def test_what_was_planned_for_one_step_says_nothing_of_the_next() -> None:
@@ -332,7 +332,7 @@ def test_slow_draft_steps_are_learned_from_in_units_of_those_measured() -> None:
         assert controller.counts([Draftable(0, 100, 8)], 1) == [2]
         controller.learn(0, 2, 2)
         controller.observe(StepTimes(1, 3, 1.85, 0.6, 2, 2))
-    now = controller._live.now(1)
+    now = controller._live.now()
     assert now.draft_factor + now.making == pytest.approx(1.0 + 0.24, abs=0.02)
 
 
@@ -345,7 +345,7 @@ def test_drafts_that_were_not_made_took_no_time() -> None:
         assert controller.counts([Draftable(0, 100, 8)], 1) == [4]
         controller.learn(0, 2, 2)
         controller.observe(StepTimes(1, 3, 1.85, 0.6, 2, 2))
-    now = controller._live.now(1)
+    now = controller._live.now()
     assert now.draft_factor + now.making == pytest.approx(1.0 + 0.24, abs=0.02)
 
 
