@@ -7,8 +7,9 @@ from collections.abc import Sequence
 from optc.runtime.speculative.planning.controller import PLACES, Draftable
 from optc.runtime.speculative.planning.rate import Rate
 
-#: Weight of what is guessed of all requests, and of these for a request of its own.
-_PRIOR_WEIGHT = 4.0
+#: Weight of what is guessed of all requests, and of these for a request of its own; larger where
+#: drafts stop where they are unsure, which tells more of a request than few verifications do.
+_PRIOR_WEIGHT, _PRIOR_WEIGHT_OF_SURE = 4.0, 16.0
 #: Older drafts lose this fraction of their weight with each new one: all requests together are
 #: known better than one, which also changes.
 _FORGET_OF_ALL, _FORGET_OWN = 0.005, 0.03
@@ -18,6 +19,8 @@ _UNKNOWN = -1.0
 
 class Acceptance:
     """Live acceptance rates by grade. A request begins with those of the requests before it."""
+
+    _weight = _PRIOR_WEIGHT
 
     def __init__(self) -> None:
         self.verifications = 0
@@ -47,9 +50,9 @@ class Acceptance:
         for place, grade in enumerate(self._grades.get(request_id, PLACES)[:known]):
             of_all = self._of_all.get(grade)
             if of_all is None:
-                of_all = self._of_all[grade] = Rate(0.5, _PRIOR_WEIGHT, _FORGET_OF_ALL)
+                of_all = self._of_all[grade] = Rate(0.5, self._weight, _FORGET_OF_ALL)
             if grade not in own:
-                own[grade] = Rate(of_all.value, _PRIOR_WEIGHT, _FORGET_OWN)
+                own[grade] = Rate(of_all.value, self._weight, _FORGET_OWN)
             for rate in (own[grade], of_all):
                 rate.observe(place < accepted)
 
@@ -71,6 +74,8 @@ class JointAcceptance(Acceptance):
     chances, each as a share of the one before. Their product is what a further draft is worth
     against what it costs, since both count only where it is made.
     """
+
+    _weight = _PRIOR_WEIGHT_OF_SURE
 
     def rates(self, requests: Sequence[Draftable], limit: int) -> list[list[float]]:
         """Of each of at most ``limit`` drafts: what it is worth as a share of the one before."""
