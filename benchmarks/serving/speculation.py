@@ -170,7 +170,9 @@ def measure(arguments: argparse.Namespace) -> Iterator[dict[str, Any]]:
             loaded = optc.load(arguments.artifact, **options, **drafting, speculate=kind)
             engines[f"{kind} drafts"] = stack.enter_context(loaded)
         for engine in engines.values():
-            engine.generate([[5, 6, 7]], optc.SamplingParams(max_tokens=8, ignore_eos=True))
+            # of such a text: drafts for any tokens would teach it that none hold
+            warm = documents(arguments.corpus)[-1][:200]
+            engine.generate([warm], optc.SamplingParams(max_tokens=8, ignore_eos=True))
         overhead = Overhead()
         overhead.watch(stack)
         for text in arguments.text:
