@@ -16,7 +16,7 @@ from optc.driver.compiling.lowering import Lowered, lower
 from optc.driver.compiling.memory import PeakMemory
 from optc.driver.compiling.options import ResolvedOptions, build_limits, for_engines
 from optc.driver.predictions.artifact_size import artifact_bytes
-from optc.driver.predictions.compile_time import compile_seconds
+from optc.driver.predictions.compile_time import compile_seconds, usual_layer
 from optc.driver.predictions.engine_plan import EnginePlan, engine_plan
 from optc.driver.predictions.paces import Paces, assumed_paces, measured_paces
 from optc.driver.recipes.recipe_options import resolve_recipe, with_local_files
@@ -146,9 +146,9 @@ def plan(
         engine_plan(r, own.model, replace(limits, readers=weight_readers(one, r)), ceilings)
         for r, own in zip(requests, each, strict=True)
     )
-    paces = assumed_paces() if ceilings is None else measured_paces()
+    paces = assumed_paces() if ceilings is None else measured_paces(usual_layer(lowered.reference))
     estimate = engines[main].estimate if engines else None
-    first, again = _seconds(lowered, recipes[main], paces, estimate.kernels if estimate else 0)
+    first, again = _seconds(lowered, recipes[main], paces, estimate.compile_s if estimate else 0.0)
     return Plan(
         imported.name,
         whole.name,
@@ -169,10 +169,10 @@ def plan(
 
 
 def _seconds(
-    lowered: Lowered, recipe: Recipe, paces: Paces, kernels: int
+    lowered: Lowered, recipe: Recipe, paces: Paces, kernel_s: float
 ) -> tuple[dict[str, float], dict[str, float]]:
     """By stage, of a first compile and of a repeated one; nothing where no kernel is compiled."""
-    if not kernels:
+    if not kernel_s:
         return {}, {}
     seconds = partial(
         compile_seconds,
@@ -181,7 +181,7 @@ def _seconds(
         paces,
         calibrated=calibrates(recipe),
     )
-    return seconds(kernels=kernels), seconds(kernels=0)
+    return seconds(kernel_s=kernel_s), seconds(kernel_s=0.0)
 
 
 def _import_and_lower(

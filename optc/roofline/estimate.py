@@ -32,7 +32,7 @@ class EngineEstimate:
             libraries.
         code_bytes: Of its code, as it usually is.
         tensors: How many its weights are made of.
-        kernels: That are compiled for it.
+        compile_s: Seconds of one thread in which its kernels are compiled.
     """
 
     spec: EngineSpec
@@ -41,7 +41,7 @@ class EngineEstimate:
     file_bytes: int = 0
     code_bytes: int = 0
     tensors: int = 0
-    kernels: int = 0
+    compile_s: float = 0.0
 
 
 @dataclass(frozen=True)

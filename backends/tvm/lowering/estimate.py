@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import onnx_ir as ir
 
 from optc.backend import BuildOptions
+from optc.backends.tvm.lowering.compile_times import compile_seconds
 from optc.backends.tvm.lowering.costs import step_costs
 from optc.backends.tvm.lowering.lower_model import lower_model
 from optc.backends.tvm.program import kernel_names
@@ -36,13 +37,12 @@ def estimate_engine(
     """
     lowered = lower_model(model, target, options, exact=False)
     tensors = [tensor for weight in lowered.weights for tensor in weight.tensors]
-    kernels = len(kernel_names(lowered.program))
     return EngineEstimate(
         lowered.spec,
         sum(map(tensor_bytes, tensors)),
         step_costs(lowered.program, peaks),
         file_bytes=laid_out_bytes(lowered.weights) + libraries_bytes(),
-        code_bytes=_KERNEL_BYTES * kernels,
+        code_bytes=_KERNEL_BYTES * len(kernel_names(lowered.program)),
         tensors=len(tensors),
-        kernels=kernels,
+        compile_s=compile_seconds(lowered.program),
     )

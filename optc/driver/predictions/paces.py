@@ -13,7 +13,8 @@ from optc.target import usable_threads
 
 #: Time that each kind of product is measured.
 _SAMPLE_S = 0.2
-_ROWS, _INPUTS = 1024, 2048
+#: Rows that the reference takes at once, and the layer where none is named: N and K.
+_ROWS, _LAYER = 512, (2048, 2048)
 
 
 @dataclass(frozen=True)
@@ -59,19 +60,26 @@ def assumed_paces(threads: int | None = None) -> Paces:
     )
 
 
-def measured_paces() -> Paces:
-    """Products are measured, half a second in all; steps follow those of float32."""
+def measured_paces(layer: tuple[int, int] = _LAYER) -> Paces:
+    """Products are measured, half a second in all: small layers have fewer multiply-adds a second.
+    Steps follow the float32 products of a layer that is not small.
+
+    Args:
+        layer: N and K of the layer that is measured.
+    """
     rng = np.random.default_rng(0)
-    x = rng.standard_normal((_ROWS, _INPUTS)).astype(np.float32)
-    w = rng.standard_normal((_INPUTS, _INPUTS)).astype(np.float32)
-    wide, square = w.astype(np.float64), w.T.copy()
     usual, threads = assumed_paces(), usable_threads()
-    float32 = _pace(lambda: x @ square, x.size * _INPUTS)
+    peak = _float32(rng, _LAYER)
+    rows, inputs = layer
+    wide = rng.standard_normal((inputs, inputs))
+    x = rng.standard_normal((_ROWS, inputs)).astype(np.float32)
+    w = rng.standard_normal((rows, inputs)).astype(np.float32)
+    float32 = peak if layer == _LAYER else _float32(rng, layer)
     found = replace(
         usual,
         float32=float32,
-        float64=_pace(lambda: wide @ wide, wide.size * _INPUTS),
-        steps=usual.steps * float32 / usual.float32,
+        float64=_pace(lambda: wide @ wide, wide.size * inputs),
+        steps=usual.steps * peak / usual.float32,
         measured=True,
     )
     from optc.reference.streams.products import BFLOAT16, products_here, products_of
@@ -80,7 +88,14 @@ def measured_paces() -> Paces:
         return replace(found, bfloat16=float32)
     products = products_of(BFLOAT16, threads)
     weight = products.weight(w)
-    return replace(found, bfloat16=_pace(lambda: products(x, [weight]), x.size * _INPUTS))
+    return replace(found, bfloat16=_pace(lambda: products(x, [weight]), x.size * rows))
+
+
+def _float32(rng: np.random.Generator, layer: tuple[int, int]) -> float:
+    rows, inputs = layer
+    x = rng.standard_normal((_ROWS, inputs)).astype(np.float32)
+    w = rng.standard_normal((inputs, rows)).astype(np.float32)
+    return _pace(lambda: x @ w, x.size * rows)
 
 
 def _pace(run: Callable[[], object], amount: float) -> float:

@@ -14,6 +14,7 @@ from optc.ir.linear import Linear, head_of
 from optc.passes.quantize.predictions.text_shape import TextShape
 from optc.passes.quantize.propagate.targets import TOKENS_PER_INPUT
 from optc.pipeline.work import Work
+from optc.reference.element_steps import element_steps
 from optc.reference.observers import linears_of
 from optc.reference.partition import partition
 from optc.reference.streams.gram import BLOCK
@@ -31,7 +32,7 @@ _PACKING_STEPS = 10
 
 def observing(model: ir.Model, text: TextShape, *, hessians: bool) -> Work:
     """A run of the float32 reference over a text, and the Hessian of each layer's input."""
-    work = Work(float32=text.tokens * _of_experts(model))
+    work = Work(float32=text.tokens * _of_experts(model), steps=_elements(model, text))
     for linears in _blocks(model):
         work += Work(float32=text.tokens * (_weights(linears) + _attention(linears, text)))
         if hessians:
@@ -53,7 +54,8 @@ def propagating(
         blocks: How many blocks; 0 are all.
     """
     every = _blocks(model)
-    work = Work(float32=2 * text.tokens * _of_experts(model))
+    elements = 2 * _elements(model, text, blocks)
+    work = Work(float32=2 * text.tokens * _of_experts(model), steps=elements)
     for linears in every[:blocks] if blocks else every:
         products = 2.0 * text.tokens * _weights(linears)
         attention = 2.0 * text.tokens * _attention(linears, text)
@@ -108,6 +110,13 @@ def _half(k: int) -> float:
 def _attention(linears: list[Linear], text: TextShape) -> float:
     """Multiply-adds of a token with all tokens of its window, in scores and in values."""
     return 2.0 * text.window_tokens * min(_inputs(linears), default=0)
+
+
+def _elements(model: ir.Model, text: TextShape, blocks: int = 0) -> float:
+    """Element-wise operations of a run over the text, through so many blocks; 0 are all."""
+    every = partition(model).blocks
+    run = every[:blocks] if blocks else every
+    return text.tokens * sum(element_steps(one.nodes, text.window_tokens) for one in run)
 
 
 def _blocks(model: ir.Model) -> list[list[Linear]]:

@@ -30,3 +30,9 @@ def test_products_are_measured_here() -> None:
     # a product in float64 has half as many multiply-adds an instruction
     assert 0 < paces.float64 < paces.float32 < 1e14
     assert paces.bfloat16 > 0
+
+
+def test_a_layer_is_measured_as_it_is_named() -> None:
+    paces = measured_paces((96, 64))
+    assert paces.measured
+    assert 0 < paces.float32 < 1e14
