@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
 from itertools import chain
 
 #: Values of a median, and from how many on it is trusted.
@@ -38,15 +37,11 @@ class Rate:
 
 
 class RecentMedian:
-    """The median of the latest values: a few that are far off do not move it.
+    """The median of the latest values, 1 before the first: a few that are far off do not move it."""
 
-    Args:
-        guesses: Values before the first one.
-    """
-
-    def __init__(self, guesses: Sequence[float] = ()) -> None:
-        self._values: deque[float] = deque(guesses, maxlen=_RECENT)
-        self.value = guesses[0] if guesses else 1.0
+    def __init__(self) -> None:
+        self._values: deque[float] = deque(maxlen=_RECENT)
+        self.value = 1.0
 
     @property
     def known(self) -> bool:

@@ -42,15 +42,6 @@ def test_the_median_of_the_latest_nine() -> None:
     assert median.value == 4.0, "the 5 has gone"
 
 
-def test_guesses_are_the_first_values() -> None:
-    median = RecentMedian((2.0, 7.0))
-    assert median.value == 2.0
-    assert not median.known
-    median.observe(5.0)
-    assert median.known
-    assert median.value == 5.0
-
-
 def test_a_line_is_found_whatever_a_point_far_off_says() -> None:
     line = MedianLine(1.0)
     assert (line.at_0, line.slope) == (0.0, 1.0)
