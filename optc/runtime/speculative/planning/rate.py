@@ -37,7 +37,7 @@ class Rate:
 
 
 class RecentMedian:
-    """The median of the latest values, 1 before the first: a few that are far off do not move it."""
+    """The median of the latest values, 1 before them: a few that are far off do not move it."""
 
     def __init__(self) -> None:
         self._values: deque[float] = deque(maxlen=_RECENT)
