@@ -1,5 +1,5 @@
-"""Element-wise operations of the float32 reference, by counts: beside small products they take a
-third of its time."""
+"""Element-wise operations of the float32 reference, by counts: beside small products they are
+a good part of its work."""
 
 from __future__ import annotations
 

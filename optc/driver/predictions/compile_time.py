@@ -78,14 +78,16 @@ def compile_seconds(
     if calibrated:
         texts = 2 * min(_FIT_WINDOWS, count // 2) * _FIT_TOKENS
         elements = element_steps(dense.graph, _FIT_TOKENS)
-        found["calibration text"] = paces.seconds(Work(texts * weights, steps=texts * elements))
+        found["calibration text"] = paces.seconds(
+            Work(float32=texts * weights, steps=texts * elements)
+        )
     tokens = (count + _SPEED_ROUNDS) * WINDOW_TOKENS
     both = tokens * (1 + _ENGINE_SHARE)
     head = head_of(dense)
     compared = 0 if head is None else _COMPARED * head.weight.rows_shape[0]
     steps = both * element_steps(dense.graph, WINDOW_TOKENS) + tokens * compared
     decoded = _DECODED * 4 * weights * (1 + _ENGINE_SHARE) / _READ
-    found["gates"] = paces.seconds(Work(both * weights, steps=steps)) + decoded
+    found["gates"] = paces.seconds(Work(float32=both * weights, steps=steps)) + decoded
     return found
 
 

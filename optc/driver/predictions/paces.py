@@ -61,20 +61,18 @@ def assumed_paces(threads: int | None = None) -> Paces:
 
 
 def measured_paces(layer: tuple[int, int] = _LAYER) -> Paces:
-    """Products are measured, half a second in all: small layers have fewer multiply-adds a second.
-    Steps follow the float32 products of a layer that is not small.
+    """Products are measured, a second in all: small layers have fewer multiply-adds a second. Steps
+    follow the float32 products of a layer that is not small.
 
     Args:
-        layer: N and K of the layer that is measured.
+        layer: N and K of the layer that is measured; larger ones than `_LAYER` are as fast as that.
     """
     rng = np.random.default_rng(0)
     usual, threads = assumed_paces(), usable_threads()
-    peak = _float32(rng, _LAYER)
-    rows, inputs = layer
+    rows, inputs = (min(side, most) for side, most in zip(layer, _LAYER, strict=True))
+    peak = _float32(rng, *_LAYER)
+    float32 = peak if (rows, inputs) == _LAYER else _float32(rng, rows, inputs)
     wide = rng.standard_normal((inputs, inputs))
-    x = rng.standard_normal((_ROWS, inputs)).astype(np.float32)
-    w = rng.standard_normal((rows, inputs)).astype(np.float32)
-    float32 = peak if layer == _LAYER else _float32(rng, layer)
     found = replace(
         usual,
         float32=float32,
@@ -87,12 +85,12 @@ def measured_paces(layer: tuple[int, int] = _LAYER) -> Paces:
     if products_here() != BFLOAT16:
         return replace(found, bfloat16=float32)
     products = products_of(BFLOAT16, threads)
-    weight = products.weight(w)
+    x = rng.standard_normal((_ROWS, inputs)).astype(np.float32)
+    weight = products.weight(rng.standard_normal((rows, inputs)).astype(np.float32))
     return replace(found, bfloat16=_pace(lambda: products(x, [weight]), x.size * rows))
 
 
-def _float32(rng: np.random.Generator, layer: tuple[int, int]) -> float:
-    rows, inputs = layer
+def _float32(rng: np.random.Generator, rows: int, inputs: int) -> float:
     x = rng.standard_normal((_ROWS, inputs)).astype(np.float32)
     w = rng.standard_normal((inputs, rows)).astype(np.float32)
     return _pace(lambda: x @ w, x.size * rows)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from optc.driver.predictions import paces as paces_module
 from optc.driver.predictions.paces import Paces, assumed_paces, measured_paces
 from optc.pipeline.work import Work
 
@@ -32,7 +33,16 @@ def test_products_are_measured_here() -> None:
     assert paces.bfloat16 > 0
 
 
-def test_a_layer_is_measured_as_it_is_named() -> None:
-    paces = measured_paces((96, 64))
-    assert paces.measured
-    assert 0 < paces.float32 < 1e14
+@pytest.mark.parametrize(
+    ("layer", "measured"),
+    [((96, 64), (96, 64)), ((9000, 64), (2048, 64)), ((64, 9000), (64, 2048))],
+)
+def test_a_layer_is_measured_as_it_is_named_and_large_ones_as_usual(
+    layer: tuple[int, int], measured: tuple[int, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(paces_module, "_pace", lambda run, amount: float(amount))
+    rows, inputs = measured
+    found = measured_paces(layer)
+    assert found.float32 == 512 * rows * inputs
+    assert found.float64 == inputs**3
+    assert found.steps / assumed_paces().steps == 512 * 2048 * 2048 / assumed_paces().float32

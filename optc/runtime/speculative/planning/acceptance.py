@@ -13,8 +13,6 @@ _PRIOR_WEIGHT, _PRIOR_WEIGHT_OF_SURE = 4.0, 16.0
 #: Older drafts lose this fraction of their weight with each new one: all requests together are
 #: known better than one, which also changes.
 _FORGET_OF_ALL, _FORGET_OWN = 0.005, 0.03
-#: Of places that were never reached.
-_UNKNOWN = -1.0
 
 
 class Acceptance:
@@ -31,6 +29,13 @@ class Acceptance:
     def rates(self, requests: Sequence[Draftable], limit: int) -> list[list[float]]:
         """Of each of at most ``limit`` drafts that are made for the requests now, if those before
         it hold."""
+        return [
+            [0.5 if rate is None else rate for rate in known]
+            for known in self._known(requests, limit)
+        ]
+
+    def _known(self, requests: Sequence[Draftable], limit: int) -> list[list[float | None]]:
+        """What is known of each draft; None where none of its grade was seen."""
         found = []
         for request in requests:
             self._grades[request.id] = grades = request.grades
@@ -61,9 +66,9 @@ class Acceptance:
         self._own.pop(request_id, None)
         self._grades.pop(request_id, None)
 
-    def _rate(self, own: dict[int, Rate], grade: int) -> float:
+    def _rate(self, own: dict[int, Rate], grade: int) -> float | None:
         rate = own.get(grade) or self._of_all.get(grade)
-        return 0.5 if rate is None else rate.value
+        return None if rate is None else rate.value
 
 
 class JointAcceptance(Acceptance):
@@ -79,24 +84,20 @@ class JointAcceptance(Acceptance):
 
     def rates(self, requests: Sequence[Draftable], limit: int) -> list[list[float]]:
         """Of each of at most ``limit`` drafts: what it is worth as a share of the one before."""
-        return [_shares(joint) for joint in super().rates(requests, limit)]
+        return [_shares(joint) for joint in self._known(requests, limit)]
 
     def learn(self, request_id: int, drafted: int, accepted: int) -> None:
         """Take note of a verification: behind a rejected draft no other holds."""
         self._observe(request_id, drafted, accepted)
 
-    def _rate(self, own: dict[int, Rate], grade: int) -> float:
-        rate = own.get(grade) or self._of_all.get(grade)
-        return _UNKNOWN if rate is None else rate.value
 
-
-def _shares(joint: Sequence[float]) -> list[float]:
+def _shares(joint: Sequence[float | None]) -> list[float]:
     """Chances of all drafts up to each, as shares of the one before, 1 at most. Of places that were
     never reached each further draft holds as often as the first."""
     shares: list[float] = []
     before = 1.0
     for chance in joint:
-        if chance == _UNKNOWN:
+        if chance is None:
             chance = before * (shares[0] if shares else 0.5)
         shares.append(min(1.0, chance / before))
         before = min(before, chance)

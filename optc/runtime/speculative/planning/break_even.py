@@ -150,10 +150,10 @@ class BreakEven:
             self._live.observe_plain(step.sequences, verifying_s)
         elif step.drafted:
             self._live.observe_drafts(step.sequences, step.rows, verifying_s)
-        if self._extra:
+        if self._asked:
             # a draft model that was not sure of more made fewer drafts than were planned
             made = [self._made.get(one.id, 1) for one in self._asked]
-            steps_s = making_time(self._costs, self._asked, made) if made else 0.0
+            steps_s = making_time(self._costs, self._asked, made)
             self._live.observe_making(step.sequences, step.drafting_s, steps_s)
 
     def _lost_s(self, step: StepTimes, plain_s: float) -> float:

@@ -41,11 +41,11 @@ VARIANT = PagedAttention(4, 2, 32, 32, 0.2, window=300, chunk=270, sinks=True, s
 CAPPED = PagedAttention(3, 3, 24, 40, 0.2, softcap=9.0, chunk=96, sinks=True, slopes=True)
 
 #: int4 pools, and int8 ones of the latest tokens: of a tile or so; of more than a window holds in a
-#: tile of rows; and beside all that a layer can have but a softcap, which works on scores whatever
-#: pool they are of and doubles the time of this compile.
+#: tile of rows; and beside all else that a layer can have. A softcap, which doubles the time of a
+#: compile, is in the smallest.
 RECENT = replace(SMALL, kv_dtype="int4", query_bits=8, recent=32, recent_group=1, groups=2)
 RECENTS = {
-    "recent": RECENT,
+    "recent": replace(RECENT, softcap=9.0),
     "recent-of-a-window": replace(
         RECENT, group=1, recent_group=0, recent=20, window=100, heads=9, kv_heads=1
     ),
