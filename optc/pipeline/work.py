@@ -12,12 +12,14 @@ class Work:
     Attributes:
         float32: Multiply-adds in float32.
         bfloat16: Of bfloat16, added in float32.
+        int8: Of int8, added as integers.
         float64: In float64.
         steps: Element-wise operations on weights: rounding, searches of ranges.
     """
 
     float32: float = 0.0
     bfloat16: float = 0.0
+    int8: float = 0.0
     float64: float = 0.0
     steps: float = 0.0
 

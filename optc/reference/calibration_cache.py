@@ -24,7 +24,7 @@ from optc.ir.weights import Array
 from optc.reference.calibration import CalibrationStore, StatisticGroup, digest_array
 
 #: What computes statistics, and how entries are written: another number finds no old entry.
-VERSION = 2
+VERSION = 3
 _INDEX = "entry.json"
 
 

@@ -69,7 +69,6 @@ class StageRun:
         parts: Its pieces.
         stage: The stage.
         shared: Values that all blocks read, by name, for a full chunk of windows.
-        products: Multiplies the linear layers.
         threads: Threads of ONNX Runtime.
 
     Attributes:
@@ -82,11 +81,10 @@ class StageRun:
         parts: Partition,
         stage: Stage,
         shared: Mapping[str, Array],
-        products: Products,
         threads: int,
     ) -> None:
         self.stage = stage
-        self._products = products
+        self._products: Products | None = None
         self._weights: dict[ir.Value, Any] = {}
         layers = {linear.matmul for linear in stage.linears}
         rest = [node for node in stage.nodes if node not in layers]
@@ -100,10 +98,12 @@ class StageRun:
         self._feeds = part.feeds()
         self._session = open_session(part.model, threads)
 
-    def load(self, weights: Mapping[ir.Value, Array] | None = None) -> None:
-        """Take weights, as rows [N, K] by initializer; the stage's own where there is no other."""
+    def load(self, products: Products, weights: Mapping[ir.Value, Array] | None = None) -> None:
+        """Take weights, as rows [N, K] by initializer; the stage's own where there is no other.
+        ``products`` multiply them."""
+        self._products = products
         self._weights = {
-            one.initializer: self._products.weight(
+            one.initializer: products.weight(
                 _own(one)
                 if weights is None or one.initializer not in weights
                 else weights[one.initializer]
@@ -131,6 +131,8 @@ class StageRun:
     def _multiplied(self, given: Mapping[ir.Value, Array]) -> dict[str, Array]:
         """Results of the linear layers by name."""
         found: dict[str, Array] = {}
+        if self._products is None:  # no weights are loaded: there are no layers
+            return found
         for x in dict.fromkeys(one.x for one in self.stage.linears):
             readers = [one for one in self.stage.linears if one.x is x]
             weights = [self._weights[one.initializer] for one in readers]

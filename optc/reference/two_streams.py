@@ -29,7 +29,8 @@ from optc.reference.partition import Block
 from optc.reference.pieces import evaluate_shared
 from optc.reference.stages import Stage, StageRun, stages_of
 from optc.reference.streams.arrays import ValueArrays
-from optc.reference.streams.products import Products, rounded
+from optc.reference.streams.floats import rounded
+from optc.reference.streams.products import Products, RunProducts
 from optc.reference.submodel import Array
 
 Values = dict[ir.Value, Array]
@@ -55,10 +56,12 @@ class Seen:
     Attributes:
         changed: With the weights replaced, as far as the run has come.
         original: As they are, of the whole block: those that the replacer compares.
+        products: Multiplies the linear layers whose weights are replaced.
     """
 
     changed: Mapping[ir.Value, Array]
     original: Mapping[ir.Value, Array]
+    products: Products
 
 
 class Replacer(Protocol):
@@ -102,7 +105,7 @@ def run_two_streams(
     model: ir.Model,
     tokens: Int32,
     replacer: Replacer,
-    products: Products,
+    products: RunProducts,
     threads: int,
     blocks: int = 0,
     checkpoints: Checkpoints | None = None,
@@ -137,7 +140,7 @@ def run_two_streams(
 class _Streams:
     """The values of both runs that are still needed, for all windows."""
 
-    def __init__(self, reference: BlockwiseReference, tokens: Int32, products: Products) -> None:
+    def __init__(self, reference: BlockwiseReference, tokens: Int32, products: RunProducts) -> None:
         self._reference, self._tokens, self._products = reference, tokens, products
         windows, size = tokens.shape
         self._batch = min(windows, max(1, BLOCK_ROWS // size))
@@ -182,7 +185,8 @@ class _Streams:
         give_back_freed()
         changed = {block.source: source.changed}
         for index, run in enumerate(runs):
-            changed |= self._changed(block, run, Seen(changed, original), replacer)
+            seen = Seen(changed, original, self._products.changed)
+            changed |= self._changed(block, run, seen, replacer)
             needed = {v for later in stages[index + 1 :] for v in later.reads} | {block.result}
             changed = {value: array for value, array in changed.items() if value in needed}
             give_back_freed()  # sums and weights of the stage, which the next has of other sizes
@@ -193,7 +197,7 @@ class _Streams:
     ) -> Values:
         """The block's source, and values of it as it is."""
         for run in runs:
-            run.load()
+            run.load(self._products.original)
         found: Values = {}
         for chunk in self._chunks():
             values = {block.source: source[chunk]}
@@ -214,7 +218,7 @@ class _Streams:
         weights = replacer.weights(run.stage, seen) if run.stage.linears else {}
         if not weights and all(seen.changed[v] is seen.original.get(v) for v in run.stage.reads):
             return {value: seen.original[value] for value in run.stage.gives}
-        run.load(weights)
+        run.load(self._products.changed, weights)
         del weights  # they take more than what was loaded
         found: Values = {}
         for chunk in self._chunks():
@@ -230,7 +234,6 @@ class _Streams:
             reference.parts,
             stage,
             self._shared,
-            self._products,
             reference.threads,
         )
 
@@ -241,7 +244,7 @@ class _Streams:
         products round it in any case, the block's result apart."""
         for value, array in values.items():
             narrow = value is not block.result and _multiplied_only(value)
-            dtype = self._products.dtype if narrow else array.dtype
+            dtype = self._products.original.dtype if narrow else array.dtype
             if value not in found:
                 shape = (len(self._tokens), *array.shape[1:])
                 found[value] = self._arrays.empty(shape, dtype)

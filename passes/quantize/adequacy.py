@@ -20,7 +20,7 @@ from optc.passes.quantize.experts.counts import expert_facts, expert_warnings
 from optc.passes.quantize.gptq.factor import Float64, factor_of
 from optc.reference.observers import BlockValues
 from optc.reference.partition import Block
-from optc.reference.streams.products import as_float32
+from optc.reference.streams.floats import as_float32
 from optc.reference.submodel import Array
 
 #: Inputs of a layer that are looked at. Of more, every n-th is, over every n-th token, so that

@@ -127,13 +127,15 @@ def _stages(block: Block, width: int, text: TextShape, value_bytes: int) -> list
         rows = [one.weight.rows_shape[0] for one in readers]
         replaced = _FLOAT32 * k * sum(rows)
         rounding = k * k * (_FLOAT64 + _FLOAT32)  # H, in the order of rounding, and its shares
-        correction = 0
+        correction = drifting = 0
         if text.tokens >= TOKENS_PER_INPUT * k:
             # H and its root; the drift, and a chunk's, of a result [N, K] or an input [K, K]
             results = min(width, k) if rows == [width] else k
             correction = _FLOAT32 * k * results
             solving = 2 * _FLOAT64 * k * k + k * results * (_FLOAT64 + _FLOAT32)
             rounding = max(solving, rounding + correction)
+            drifting = _FLOAT64 * k * k + k * results * (_FLOAT64 + 3 * _FLOAT32)
+            drifting += _FLOAT32 * min(TOKENS, text.tokens) * (k + 2 * results)
         summing = _FLOAT64 * k * k + 2 * _FLOAT32 * k * (
             min(TOKENS, text.tokens) + min(GRAM_BLOCK, k)
         )
@@ -141,7 +143,7 @@ def _stages(block: Block, width: int, text: TextShape, value_bytes: int) -> list
         rounded = k * k * (_FLOAT64 + _FLOAT32) + correction + 2 * k * max(rows)
         values = _FLOAT32 * text.chunk * 2 * (k + sum(rows))
         running = value_bytes * k * sum(rows) + values
-        found.append(max(summing, rounding, rounded + replaced, replaced + running))
+        found.append(max(summing, drifting, rounding, rounded + replaced, replaced + running))
     return found
 
 

@@ -42,8 +42,8 @@ def test_the_stages_together_give_the_blocks_result() -> None:
     expected, _ = BlockRun(model, parts, block, shared, [], 1).run(hidden)
     values = {block.source: hidden}
     for stage in stages_of(block):
-        run = StageRun(model, parts, stage, shared, Float32Products(), 1)
-        run.load()
+        run = StageRun(model, parts, stage, shared, 1)
+        run.load(Float32Products())
         given = run.run([values[v] for v in stage.reads])
         values |= dict(zip(stage.gives, given, strict=True))
     np.testing.assert_allclose(values[block.result], expected, atol=1e-6)
@@ -56,16 +56,16 @@ def test_other_weights_are_used_until_its_own_are_loaded_again() -> None:
     stages = stages_of(parts.blocks[0])
     hidden = np.random.default_rng(0).standard_normal((1, 6, D)).astype(np.float32)
     products = Float32Products()
-    first = StageRun(model, parts, stages[0], shared, products, 1)
+    first = StageRun(model, parts, stages[0], shared, 1)
     values = {parts.blocks[0].source: hidden}
     values |= dict(zip(stages[0].gives, first.run([hidden]), strict=True))
-    run = StageRun(model, parts, stages[1], shared, products, 1)
-    run.load()
+    run = StageRun(model, parts, stages[1], shared, 1)
+    run.load(products)
     reads = [values[v] for v in stages[1].reads]
     plain = run.run(reads)
     name = stages[1].linears[0].initializer
-    run.load({name: np.zeros(stages[1].linears[0].weight.rows_shape, np.float32)})
+    run.load(products, {name: np.zeros(stages[1].linears[0].weight.rows_shape, np.float32)})
     assert any((a != b).any() for a, b in zip(plain, run.run(reads), strict=True))
-    run.load()
+    run.load(products)
     for before, after in zip(plain, run.run(reads), strict=True):
         np.testing.assert_array_equal(before, after)

@@ -12,10 +12,12 @@ from optc.reference import two_streams as module
 from optc.reference.blockwise import BlockwiseReference
 from optc.reference.partition import Block
 from optc.reference.stages import Stage
-from optc.reference.streams.products import BFloat16Products, Float32Products
+from optc.reference.streams.choice import run_products
 from optc.reference.submodel import Array
 from optc.reference.two_streams import Pair, Seen, run_two_streams
 from tests.support.dense_models import V, dense_model
+
+FLOATS = run_products(("float32", "float32"), 1)
 
 
 class Scaled:
@@ -73,7 +75,7 @@ def test_both_streams_are_those_of_whole_runs(
     if spilled:
         monkeypatch.setattr(module, "HIDDEN_BYTES", 0)
     replacer = Scaled(0.9)
-    run_two_streams(dense_model(2), tokens, replacer, Float32Products(), 1)
+    run_two_streams(dense_model(2), tokens, replacer, FLOATS, 1)
     assert replacer.hidden is not None
     assert len(set(replacer.seen)) == len(replacer.seen) > 6
     expected = hidden_of(dense_model(2), tokens).reshape(replacer.hidden.original.shape)
@@ -90,7 +92,7 @@ def test_without_replacements_it_runs_once(
     tokens: np.ndarray, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     replacer = Scaled(None)
-    run_two_streams(dense_model(2), tokens, replacer, Float32Products(), 1)
+    run_two_streams(dense_model(2), tokens, replacer, FLOATS, 1)
     assert replacer.hidden is not None
     assert replacer.hidden.changed is replacer.hidden.original
 
@@ -99,8 +101,8 @@ def test_products_in_bfloat16_give_what_float32_gives_but_for_their_rounding(
     tokens: np.ndarray,
 ) -> None:
     exact, near = Scaled(0.9), Scaled(0.9)
-    run_two_streams(dense_model(2), tokens, exact, Float32Products(), 1)
-    run_two_streams(dense_model(2), tokens, near, BFloat16Products(1), 1)
+    run_two_streams(dense_model(2), tokens, exact, FLOATS, 1)
+    run_two_streams(dense_model(2), tokens, near, run_products(("bfloat16", "bfloat16"), 1), 1)
     assert exact.hidden is not None
     assert near.hidden is not None
     for name in ("changed", "original"):

@@ -7,10 +7,12 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
+import numpy.typing as npt
 
 from optc.pipeline.work import Work
 from optc.target import usable_threads
 
+Float32 = npt.NDArray[np.float32]
 #: Time that each kind of product is measured.
 _SAMPLE_S = 0.2
 #: Rows that the reference takes at once, and the layer where none is named: N and K.
@@ -24,6 +26,7 @@ class Paces:
     Attributes:
         float32: Multiply-adds of float32 a second, of large products of matrices.
         bfloat16: Of bfloat16.
+        int8: Of int8.
         float64: Of float64.
         steps: Element-wise operations a second.
         measured: Whether products were measured on this machine.
@@ -31,6 +34,7 @@ class Paces:
 
     float32: float
     bfloat16: float
+    int8: float
     float64: float
     steps: float
     measured: bool = False
@@ -40,13 +44,15 @@ class Paces:
         return (
             work.float32 / self.float32
             + work.bfloat16 / self.bfloat16
+            + work.int8 / self.int8
             + work.float64 / self.float64
             + work.steps / self.steps
         )
 
 
-#: Of one core of Zen 4 at 3.3 GHz; `benchmarks.proof.plan_check` compares what follows of them.
-CORE = Paces(float32=48e9, bfloat16=105e9, float64=19e9, steps=0.9e9)
+#: Of one core of Zen 4 at 3.3 GHz, int8 of Cascade Lake at 2.5 GHz; `benchmarks.proof.plan_check`
+#: compares what follows of them.
+CORE = Paces(float32=48e9, bfloat16=105e9, int8=148e9, float64=19e9, steps=0.9e9)
 
 
 def assumed_paces(threads: int | None = None) -> Paces:
@@ -55,6 +61,7 @@ def assumed_paces(threads: int | None = None) -> Paces:
     return Paces(
         float32=count * CORE.float32,
         bfloat16=count * CORE.bfloat16,
+        int8=count * CORE.int8,
         float64=count * CORE.float64,
         steps=count * CORE.steps,
     )
@@ -68,7 +75,7 @@ def measured_paces(layer: tuple[int, int] = _LAYER) -> Paces:
         layer: N and K of the layer that is measured; larger ones than `_LAYER` are as fast as that.
     """
     rng = np.random.default_rng(0)
-    usual, threads = assumed_paces(), usable_threads()
+    usual = assumed_paces()
     rows, inputs = (min(side, most) for side, most in zip(layer, _LAYER, strict=True))
     peak = _float32(rng, *_LAYER)
     float32 = peak if (rows, inputs) == _LAYER else _float32(rng, rows, inputs)
@@ -80,14 +87,26 @@ def measured_paces(layer: tuple[int, int] = _LAYER) -> Paces:
         steps=usual.steps * peak / usual.float32,
         measured=True,
     )
-    from optc.reference.streams.products import BFLOAT16, products_here, products_of
+    from optc.reference.streams.choice import has_int8, products_here
+    from optc.reference.streams.int8_products import INT8
+    from optc.reference.streams.products import BFLOAT16
 
-    if products_here() != BFLOAT16:
-        return replace(found, bfloat16=float32)
-    products = products_of(BFLOAT16, threads)
     x = rng.standard_normal((_ROWS, inputs)).astype(np.float32)
-    weight = products.weight(rng.standard_normal((rows, inputs)).astype(np.float32))
-    return replace(found, bfloat16=_pace(lambda: products(x, [weight]), x.size * rows))
+    weight = rng.standard_normal((rows, inputs)).astype(np.float32)
+    return replace(
+        found,
+        bfloat16=_products(BFLOAT16, x, weight) if products_here() == BFLOAT16 else float32,
+        int8=_products(INT8, x, weight) if has_int8() else float32,
+    )
+
+
+def _products(name: str, x: Float32, weight: Float32) -> float:
+    """The pace of x Wᵀ by the products called ``name``."""
+    from optc.reference.streams.choice import products_of
+
+    products = products_of(name, usable_threads())
+    ready = products.weight(weight)
+    return _pace(lambda: products(x, [ready]), x.size * len(weight))
 
 
 def _float32(rng: np.random.Generator, rows: int, inputs: int) -> float:

@@ -6,15 +6,45 @@ tokens, need not be positive definite.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 import numpy.typing as npt
 
-Float32 = npt.NDArray[np.float32]
+from optc.reference.streams.floats import Float32, as_float32
+from optc.reference.submodel import Array
+
 Float64 = npt.NDArray[np.float64]
 #: Rows of the result that are computed at once, what is left of the diagonal's block apart.
 BLOCK = 1024
 #: Tokens whose products are summed in float32, before they are added in float64.
 TOKENS = 4096
+
+
+def hessian_of(x: Array) -> Float64:
+    """E[x xᵀ], [K, K], of values x [..., K] in float32 or bfloat16.
+
+    Raises:
+        ValueError: There are no tokens.
+    """
+    flat = x.reshape(-1, x.shape[-1])
+    total = np.zeros((flat.shape[1], flat.shape[1]))
+    for rows in token_chunks(flat):
+        add_gram(total, as_float32(flat[rows]))
+    mirror(total)
+    total /= len(flat)
+    return total
+
+
+def token_chunks(flat: Array) -> Iterator[slice]:
+    """Tokens of ``flat`` [T, K] whose products are summed at once.
+
+    Raises:
+        ValueError: There are none.
+    """
+    if not len(flat):
+        raise ValueError("no tokens")
+    return (slice(at, min(at + TOKENS, len(flat))) for at in range(0, len(flat), TOKENS))
 
 
 def add_gram(total: Float64, x: Float32) -> None:

@@ -15,10 +15,10 @@ import onnx_ir as ir
 
 from optc.ir.linear import Linear
 from optc.passes.prune.structured.refit import RefitStages
-from optc.passes.quantize.propagate.sums import drift_of, hessian_of
+from optc.passes.quantize.propagate.sums import drift_of
 from optc.passes.quantize.propagate.targets import TOKENS_PER_INPUT, Solver
 from optc.reference.stages import Stage
-from optc.reference.streams.gram import Float64
+from optc.reference.streams.gram import Float64, hessian_of
 from optc.reference.submodel import Array
 from optc.reference.two_streams import Pair, Seen
 

@@ -11,7 +11,8 @@ from optc.executable.executable import Int32
 from optc.passes.quantize.rotate.residual import Residual
 from optc.reference.observers import BlockValues
 from optc.reference.partition import Block
-from optc.reference.streams.gram import TOKENS, Float32, Float64, add_gram, mirror
+from optc.reference.streams.floats import Float32
+from optc.reference.streams.gram import TOKENS, Float64, add_gram, mirror
 from optc.reference.submodel import Array
 from optc.target import usable_threads
 

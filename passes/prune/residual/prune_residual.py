@@ -120,7 +120,7 @@ class PruneResidual(PruneStructures):
     ) -> Float64:
         """Fit layers of the turned model, and keep their weights; what the last norm gave [D, n],
         turned, as a function of what it gives."""
-        from optc.reference.streams.products import products_here, products_of
+        from optc.reference.streams.choice import products_here, run_products
         from optc.reference.two_streams import run_two_streams  # brings ONNX Runtime
 
         turned = model.clone()
@@ -137,10 +137,10 @@ class PruneResidual(PruneStructures):
             writers=frozenset(_initializers(residual.writers)),
         )
         threads = usable_threads()
-        products = products_of(products_here(), threads)
+        products = run_products((products_here(), products_here()), threads)
         run_two_streams(turned, tokens, stages, products, threads, start=stages.start)
         report.facts |= {
-            "products": products.name,
+            "products": products.original.name,
             "block_loss": [float(f"{one:.3g}") for one in stages.lost],
         }
         return stages.last

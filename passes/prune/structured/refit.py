@@ -30,12 +30,13 @@ from optc.passes.quantize.propagate.stages import (
     result_drift,
     rows_of,
 )
-from optc.passes.quantize.propagate.sums import drift_of, hessian_of
+from optc.passes.quantize.propagate.sums import drift_of
 from optc.passes.quantize.propagate.targets import TOKENS_PER_INPUT, Solver
 from optc.pipeline.base import PassReport
 from optc.reference.partition import Block
 from optc.reference.stages import Stage
-from optc.reference.streams.gram import Float32, Float64
+from optc.reference.streams.floats import Float32
+from optc.reference.streams.gram import Float64
 from optc.reference.submodel import Array
 from optc.reference.two_streams import Pair, Seen
 
@@ -104,7 +105,7 @@ class RefitStages:
             wanted = [one for one in readers if self._concerns(one, stage, seen)]
             if not wanted:
                 continue
-            hessian = hessian_of(seen.changed[x])
+            hessian = seen.products.hessian(seen.changed[x])
             targets = {
                 one.initializer: self._target(one, stage, seen, hessian)
                 for one in wanted
@@ -187,7 +188,7 @@ class RefitStages:
             return weight
         solve = Solver(hessian, 1.0, linear.name)
         if (residual := residual_of(linear, stage)) is not None:
-            return weight + solve(result_drift(linear, residual, seen, hessian))
+            return weight + solve(result_drift(linear, residual, seen))
         drift = drift_of(Pair(seen.changed[linear.x], seen.original[linear.x]))
         return weight + weight @ solve(drift)
 

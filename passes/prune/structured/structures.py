@@ -63,7 +63,8 @@ class PruneOnText(ReadsText):
     def working_bytes(self, model: ir.Model) -> int:
         """Both streams, one stage, and the sums over one layer's inputs."""
         from optc.passes.quantize.working_bytes import propagating
-        from optc.reference.streams.products import FLOAT32, dtype_of, products_here
+        from optc.reference.streams.choice import dtype_of, products_here
+        from optc.reference.streams.products import FLOAT32
 
         wide = dtype_of(FLOAT32).itemsize
         values = dtype_of(products_here()).itemsize
@@ -108,7 +109,7 @@ class PruneOnText(ReadsText):
             InputError: Nothing can be taken out, the target cannot be met, or the text or the
                 tokenizer cannot be used.
         """
-        from optc.reference.streams.products import products_here
+        from optc.reference.streams.choice import products_here
 
         store, report = calibration_of(model), PassReport()
         ledger = Ledger(store, self.name)
@@ -136,7 +137,7 @@ class PruneOnText(ReadsText):
 
     def _measure(self, model: ir.Model, tokens: Int32, later: Sequence[Pass]) -> PassReport:
         """Decide on the text, and keep that in the store."""
-        from optc.reference.streams.products import products_here, products_of
+        from optc.reference.streams.choice import products_here, run_products
         from optc.reference.two_streams import run_two_streams  # brings ONNX Runtime
 
         report, threads = PassReport(), usable_threads()
@@ -146,12 +147,12 @@ class PruneOnText(ReadsText):
             ledger.close()
             return report
         stages = RefitStages(cuts, ledger, report, int(tokens.size), self.refit)
-        products = products_of(products_here(), threads)
+        products = run_products((products_here(), products_here()), threads)
         run_two_streams(model, tokens, stages, products, threads)
         ledger.close()
         report.facts |= {
             "tokens": int(tokens.size),
-            "products": products.name,
+            "products": products.original.name,
             "block_loss": [float(f"{one:.3g}") for one in stages.lost],
         }
         return report

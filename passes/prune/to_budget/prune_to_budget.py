@@ -85,10 +85,12 @@ class PruneToBudget(PruneOnText):
     def work(self, model: ir.Model, later: Sequence[Pass] = ()) -> Work:
         """What formats lose, as of ``allocate-bits``; and two runs side by side."""
         from optc.passes.quantize.predictions.work import propagating
+        from optc.reference.streams.choice import products_here
 
+        products = products_here(), products_here()
         allocate = next((one for one in later if isinstance(one, AllocateBits)), None)
         rating = allocate.work(model, later) if allocate is not None else Work()
-        return rating + propagating(model, self.shape, 0, narrow=False, gptq=False)
+        return rating + propagating(model, self.shape, 0, products, gptq=False)
 
     def _choose(
         self, model: ir.Model, tokens: Int32 | None, later: Sequence[Pass], report: PassReport

@@ -113,7 +113,7 @@ class PruneWeights(ReadsText):
     def working_bytes(self, model: ir.Model) -> int:
         """Both streams, and one weight while it is pruned."""
         from optc.passes.prune.weights.memory import pruning
-        from optc.reference.streams.products import dtype_of, products_here
+        from optc.reference.streams.choice import dtype_of, products_here
 
         return pruning(model, self.shape, self._method, dtype_of(products_here()).itemsize)
 
@@ -134,7 +134,7 @@ class PruneWeights(ReadsText):
         self.amounts.check_names(_names(linears))
         store = calibration_of(model)
         if self._method.reads_inputs:
-            from optc.reference.streams.products import products_here
+            from optc.reference.streams.choice import products_here
 
             tokens = self.tokens(model)
             recall = self.recall(model, tokens, products_here())
@@ -179,18 +179,18 @@ class PruneWeights(ReadsText):
 
     def _by_inputs(self, model: ir.Model, tokens: Int32, store: CalibrationStore) -> PassReport:
         """Fill the store with pruned weights; the model stays as it is."""
-        from optc.reference.streams.products import products_here, products_of
+        from optc.reference.streams.choice import products_here, run_products
         from optc.reference.two_streams import run_two_streams  # brings ONNX Runtime
 
         report, threads = PassReport(), usable_threads()
         layers = self._layers(store, report)
         strength = 1.0 if self.sequential and self._method.corrects else 0.0
         stages = CorrectedStages(layers, store, report, strength, int(tokens.size))
-        products = products_of(products_here(), threads)
+        products = run_products((products_here(), products_here()), threads)
         run_two_streams(model, tokens, stages, products, threads)
         report.facts = {
             "tokens": int(tokens.size),
-            "products": products.name,
+            "products": products.original.name,
             **layers.facts(),
             "statistics_sha256": store.digest(),
             **stages.adequacy.facts(),

@@ -18,6 +18,8 @@ from optc.reference.element_steps import element_steps
 from optc.reference.observers import linears_of
 from optc.reference.partition import partition
 from optc.reference.streams.gram import BLOCK
+from optc.reference.streams.int8_products import INT8
+from optc.reference.streams.products import FLOAT32
 
 #: Element-wise operations on each weight while GPTQ rounds it.
 _GPTQ_STEPS = 12
@@ -41,7 +43,13 @@ def observing(model: ir.Model, text: TextShape, *, hessians: bool) -> Work:
 
 
 def propagating(
-    model: ir.Model, text: TextShape, bits: int, *, narrow: bool, gptq: bool, blocks: int = 0
+    model: ir.Model,
+    text: TextShape,
+    bits: int,
+    products: tuple[str, str],
+    *,
+    gptq: bool,
+    blocks: int = 0,
 ) -> Work:
     """Two runs side by side, Hessians, corrections and rounding.
 
@@ -49,20 +57,21 @@ def propagating(
         model: Dense form.
         text: What is run through it.
         bits: Of a weight.
-        narrow: Whether layers are multiplied in bfloat16.
+        products: How layers are multiplied, as they are and quantized.
         gptq: Whether GPTQ rounds.
         blocks: How many blocks; 0 are all.
     """
     every = _blocks(model)
+    width = min(_inputs(every[0]), default=0) if every else 0
     elements = 2 * _elements(model, text, blocks)
     work = Work(float32=2 * text.tokens * _of_experts(model), steps=elements)
     for linears in every[:blocks] if blocks else every:
-        products = 2.0 * text.tokens * _weights(linears)
+        for name in products:
+            work += _products(name, text.tokens * _weights(linears))
         attention = 2.0 * text.tokens * _attention(linears, text)
         work += Work(float32=attention)
-        work += Work(bfloat16=products) if narrow else Work(float32=products)
         for k, rows in _by_input(linears):
-            work += _corrected(k, rows, text, gptq=gptq)
+            work += _corrected(k, rows, text, products[1], width, gptq=gptq)
             work += rounding(sum(rows) * k, bits)
             if gptq:
                 work += Work(float32=sum(rows) * k * k / 2, steps=_GPTQ_STEPS * sum(rows) * k)
@@ -85,14 +94,25 @@ def reading(model: ir.Model, bits: int, head_bits: int, *, rounded: bool) -> Wor
     return work if rounded else work + rounding(body, bits)
 
 
-def _corrected(k: int, rows: list[int], text: TextShape, *, gptq: bool) -> Work:
-    """The Hessian of an input of K values, its factors, and the corrections by it."""
-    work = Work(float32=text.tokens * _half(k))
+def _products(name: str, amount: float) -> Work:
+    """So many multiply-adds of the products called ``name``."""
+    return Work(**{name: amount})
+
+
+def _corrected(
+    k: int, rows: list[int], text: TextShape, products: str, width: int, *, gptq: bool
+) -> Work:
+    """The Hessian of an input of K values, its factors, and the corrections by it. Results of
+    ``width`` values are taken to be added to a residual."""
+    work = _products(products if products == INT8 else FLOAT32, text.tokens * _half(k))
     factor = k**3 / 3.0  # Cholesky and the inverse of the root, a sixth each as multiply-adds
     if gptq:
         work += Work(float64=factor)
     if text.tokens >= TOKENS_PER_INPUT * k:
-        drift = min(k, sum(rows))
+        drift = k
+        if rows == [width]:
+            drift = width
+            work += _products(products, float(text.tokens) * width * k)
         work += Work(float32=float(text.tokens) * drift * k, float64=factor + 1.0 * drift * k * k)
     return work
 

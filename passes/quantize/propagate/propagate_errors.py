@@ -43,9 +43,11 @@ class PropagateErrors(ReadsText):
     Attributes:
         strength: Share of the correction, 0 to 1. At 0, layers are rounded for the inputs they get,
             but not corrected.
-        products: How the model's linear layers are multiplied: ``bfloat16``, added in float32,
-            ``float32``, or ``auto``, bfloat16 where the CPU has instructions for it. Sums over
-            tokens are float32 and float64 in any case.
+        products: How linear layers are multiplied, in both runs: ``bfloat16``, added in float32,
+            ``float32`` or ``int8``. ``auto`` is bfloat16, where the CPU has instructions for it,
+            else float32; the quantized run, and the sums of x xᵀ, are int8 where the CPU has
+            instructions for that and weights have at most 4 bits. Other sums over tokens are
+            float32 and float64 in any case.
         blocks: How many of the model's first blocks; weights of the others, and of the head, are
             rounded plainly. 0 are all. For a look at what a long calibration will give.
     """
@@ -68,23 +70,29 @@ class PropagateErrors(ReadsText):
         """
         if self.blocks < 0:
             raise InputError(f"blocks={self.blocks} is negative", where=f"pass {self.name}")
-        self.check_option("products", ("auto", "bfloat16", "float32"))
+        self.check_option("products", ("auto", "bfloat16", "float32", "int8"))
         if not 0 <= self.strength <= 1:
             raise InputError(f"strength={self.strength} is not 0 to 1", where=f"pass {self.name}")
 
-    @property
-    def _products(self) -> str:
-        """How linear layers are multiplied on this machine."""
-        from optc.reference.streams.products import products_here
+    def _products(self, bits: int) -> tuple[str, str]:
+        """How linear layers are multiplied here, as they are and with ``bits`` bits."""
+        from optc.reference.streams.choice import has_int8, products_for
 
-        return products_here() if self.products == "auto" else self.products
+        if self.products == "int8" and not has_int8():
+            raise InputError(
+                "products=int8 needs a CPU with AVX512-VNNI",
+                where=f"pass {self.name}",
+                hint="leave products at auto",
+            )
+        return products_for(bits) if self.products == "auto" else (self.products, self.products)
 
     def working_bytes(self, model: ir.Model) -> int:
         """Both streams, one stage, and the sums over one layer's inputs."""
         from optc.passes.quantize.working_bytes import propagating
-        from optc.reference.streams.products import dtype_of
+        from optc.reference.streams.choice import dtype_of
 
-        return propagating(model, self.shape, dtype_of(self._products).itemsize)
+        usual, _ = self._products(8)
+        return propagating(model, self.shape, dtype_of(usual).itemsize)
 
     def left_bytes(self, model: ir.Model) -> int:
         """Quantized rows."""
@@ -95,7 +103,6 @@ class PropagateErrors(ReadsText):
     def work(self, model: ir.Model, later: Sequence[Pass] = ()) -> Work:
         """Both runs, the sums over inputs, and rounding."""
         from optc.passes.quantize.predictions.work import propagating
-        from optc.reference.streams.products import BFLOAT16
 
         quantize = next((one for one in later if isinstance(one, QuantizeWeights)), None)
         if quantize is None:
@@ -104,7 +111,7 @@ class PropagateErrors(ReadsText):
             model,
             self.shape,
             quantize.bits,
-            narrow=self._products == BFLOAT16,
+            products=self._products(quantize.bits),
             gptq=quantize.method == "gptq",
             blocks=self.blocks,
         )
@@ -117,7 +124,8 @@ class PropagateErrors(ReadsText):
         """Quantize the layers of ``model`` for the ``quantize-weights`` among ``later``.
 
         Raises:
-            InputError: There is none, or the text or the tokenizer cannot be used.
+            InputError: There is none, the text or the tokenizer cannot be used, or the CPU has no
+                products of int8.
         """
         quantize = next((one for one in later if isinstance(one, QuantizeWeights)), None)
         if quantize is None:
@@ -127,14 +135,15 @@ class PropagateErrors(ReadsText):
                 hint="leave it out, or put quantize-weights behind it",
             )
         tokens, store = self.tokens(model), calibration_of(model)
-        recall = self.recall(model, tokens, quantize.spec(), self._products)
+        names = self._products(quantize.bits)
+        recall = self.recall(model, tokens, quantize.spec(), *names)
         cache = CalibrationCache(Path(recall.folder)) if recall.folder else None
         report = PassReport()
         layers = QuantizeLayers(quantize, store, report)
         size = int(tokens.size)
         stages = CorrectedStages(layers, store, report, self.strength, size, head_of(model))
         points = None if cache is None else BlockCheckpoints(cache, recall.key, stages)
-        report = recall.run(store, lambda: self._run(model, tokens, stages, points))
+        report = recall.run(store, lambda: self._run(model, tokens, stages, names, points))
         if points is not None:
             points.clear()
         return report
@@ -144,14 +153,15 @@ class PropagateErrors(ReadsText):
         model: ir.Model,
         tokens: Int32,
         stages: CorrectedStages,
+        names: tuple[str, str],
         checkpoints: BlockCheckpoints | None,
     ) -> PassReport:
         """Fill the store with quantized rows; the model stays as it is."""
-        from optc.reference.streams.products import products_of
+        from optc.reference.streams.choice import run_products
         from optc.reference.two_streams import run_two_streams  # brings ONNX Runtime
 
         report, store, threads = stages.report, stages.store, usable_threads()
-        products = products_of(self._products, threads)
+        products = run_products(names, threads)
         run_two_streams(model, tokens, stages, products, threads, self.blocks, checkpoints)
         for linear in find_linears(model):
             if not stages.has(linear):
@@ -159,7 +169,8 @@ class PropagateErrors(ReadsText):
                 report.add("rounded plainly")
         report.facts |= {
             "tokens": int(tokens.size),
-            "products": products.name,
+            "products": products.original.name,
+            "changed_products": products.changed.name,
             "block_sqnr_db": [round(_decibels(noise), 2) for noise in stages.noise],
             "statistics_sha256": store.digest(),
             **stages.adequacy.facts(),

@@ -23,7 +23,8 @@ from optc.passes.quantize.rounding import Zeros
 from optc.passes.quantize.scheme import Scheme
 from optc.pipeline.base import PassReport
 from optc.reference.calibration import CalibrationStore
-from optc.reference.streams.gram import Float32, Float64
+from optc.reference.streams.floats import Float32
+from optc.reference.streams.gram import Float64
 from optc.reference.submodel import Array
 from optc.target import usable_threads
 

@@ -12,19 +12,18 @@ from optc.ir.functions import is_op
 from optc.ir.graph import constant
 from optc.ir.linear import Linear
 from optc.passes.quantize.adequacy import Adequacy, HalfSums
-from optc.passes.quantize.propagate.sums import drift_of, hessian_of, sum_drift_of
+from optc.passes.quantize.propagate.sums import drift_of, result_drift_of
 from optc.passes.quantize.propagate.targets import TOKENS_PER_INPUT, Correction, Solver
 from optc.passes.quantize.statistics import INPUT_HESSIAN
 from optc.pipeline.base import PassReport
 from optc.reference.calibration import CalibrationStore, weights_of
 from optc.reference.partition import Block
 from optc.reference.stages import Stage
-from optc.reference.streams.gram import TOKENS, Float32, Float64
+from optc.reference.streams.floats import Float32
+from optc.reference.streams.gram import TOKENS, Float64, hessian_of
 from optc.reference.submodel import Array
 from optc.reference.two_streams import Pair, Seen
 
-#: Rows of a weight that are read at a time.
-_TILE = 256
 #: Other contents, rows [N, K], for the initializers of layers that read one input: from the layers,
 #: E[x' x'ᵀ] of that input, and corrections by initializer (none where there is none).
 ChangeLayers = Callable[
@@ -74,7 +73,7 @@ class CorrectedStages:
         """Change the layers of one stage."""
         replaced: dict[ir.Value, Array] = {}
         for x, readers in by_input(stage.linears).items():
-            hessian = hessian_of(seen.changed[x])
+            hessian = seen.products.hessian(seen.changed[x])
             corrections = self._corrections(readers, stage, seen, hessian)
             replaced |= self.change(readers, hessian, corrections)
             self.done += [linear.name for linear in readers]
@@ -117,7 +116,7 @@ class CorrectedStages:
         found, mix = dict[ir.Value, Correction](), None
         for linear in needed:
             if (residual := residual_of(linear, stage)) is not None:
-                drift = result_drift(linear, residual, seen, hessian)
+                drift = result_drift(linear, residual, seen)
                 found[linear.initializer] = Correction(add=solve(drift))
                 continue
             if mix is None:
@@ -177,14 +176,13 @@ def is_off(linear: Linear, stage: Stage, seen: Seen) -> bool:
     return any(seen.changed[value] is not seen.original.get(value) for value in values)
 
 
-def result_drift(linear: Linear, residual: Residual, seen: Seen, hessian: Float64) -> Float64:
+def result_drift(linear: Linear, residual: Residual, seen: Seen) -> Float64:
     """E[(W x + r - W x' - r') x'ᵀ], [N, K]: what residual and result together lack."""
     bias = None if linear.bias is None else constant(linear.bias)
-    sums = Pair(seen.changed[residual.value], seen.original[residual.total])
-    drift = sum_drift_of(
-        seen.changed[linear.x], sums, None if bias is None else bias.numpy().astype(np.float32)
+    return result_drift_of(
+        seen.changed[linear.x],
+        Pair(seen.changed[residual.value], seen.original[residual.total]),
+        rows_of(linear),
+        None if bias is None else bias.numpy().astype(np.float32),
+        seen.products,
     )
-    for at in range(0, len(drift), _TILE):
-        tile = drift[at : at + _TILE]
-        tile -= linear.weight.read_rows(at, at + len(tile)).astype(np.float64) @ hessian
-    return drift

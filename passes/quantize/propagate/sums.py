@@ -3,77 +3,67 @@ leave it."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import numpy as np
 
-from optc.reference.streams.gram import TOKENS, Float32, Float64, add_gram, mirror
-from optc.reference.streams.products import as_float32
+from optc.reference.streams.floats import Float32, as_float32
+from optc.reference.streams.gram import Float64, token_chunks
+from optc.reference.streams.products import Products
 from optc.reference.submodel import Array
 from optc.reference.two_streams import Pair
 
 
-def hessian_of(x: Array) -> Float64:
-    """E[x' x'ᵀ], [K, K], of inputs x' [..., K]."""
-    tokens, width = _tokens(x), x.shape[-1]
-    total = np.zeros((width, width))
-    for rows in _chunks(tokens):
-        add_gram(total, _rows(x, rows))
-    mirror(total)
-    total /= tokens
-    return total
-
-
 def drift_of(x: Pair) -> Float64:
     """E[(x - x') x'ᵀ], [K, K]."""
+    changed, original = _flat(x.changed), _flat(x.original)
 
-    def product(rows: slice) -> Array:
-        changed = _rows(x.changed, rows)
-        gap = _rows(x.original, rows) - changed
-        return gap.T @ changed
+    def product(rows: slice) -> Float32:
+        now = as_float32(changed[rows])
+        gap: Float32 = as_float32(original[rows]) - now
+        return gap.T @ now
 
-    return _mean(_tokens(x.changed), product)
+    return _mean(changed, product)
 
 
-def sum_drift_of(x: Array, sums: Pair, bias: Array | None) -> Float64:
-    """E[(s - b - r') x'ᵀ], [N, K], of inputs x' [..., K] of a layer W [N, K].
+def result_drift_of(
+    x: Array, sums: Pair, weight: Float32, bias: Float32 | None, products: Products
+) -> Float64:
+    """E[(s - r' - W x' - b) x'ᵀ], [N, K]: what the result of a layer and a residual lack together.
+
+    The differences are taken before they are summed: they are small beside s, and sums of s and of
+    W x' would have to be exact to many digits.
 
     Args:
-        x: x'.
-        sums: As it is, s = W x + b + r, the sum of a residual and the layer's result; where weights
-            are replaced, the residual r' alone.
+        x: x' [..., K].
+        sums: As it is, s = W x + b + r [..., N], the sum of a residual and the layer's result;
+            where weights are replaced, the residual r' alone.
+        weight: W [N, K].
         bias: b [N], if there is one.
+        products: Multiplies W x'.
     """
+    inputs, changed, original = _flat(x), _flat(sums.changed), _flat(sums.original)
+    known = products.weight(weight)
 
-    def product(rows: slice) -> Array:
-        gap = _rows(sums.original, rows) - _rows(sums.changed, rows)
+    def product(rows: slice) -> Float32:
+        gap: Float32 = as_float32(original[rows]) - as_float32(changed[rows])
+        gap -= products(inputs[rows], [known])[0]
         if bias is not None:
             gap -= bias
-        return gap.T @ _rows(x, rows)
+        return gap.T @ as_float32(inputs[rows])
 
-    return _mean(_tokens(x), product)
-
-
-def _rows(values: Array, rows: slice) -> Float32:
-    return as_float32(values.reshape(-1, values.shape[-1])[rows])
+    return _mean(inputs, product)
 
 
-def _tokens(values: Array) -> int:
-    tokens = int(np.prod(values.shape[:-1]))
-    if not tokens:
-        raise ValueError("no tokens")
-    return tokens
+def _flat(values: Array) -> Array:
+    return values.reshape(-1, values.shape[-1])
 
 
-def _chunks(tokens: int) -> Iterator[slice]:
-    return (slice(at, min(at + TOKENS, tokens)) for at in range(0, tokens, TOKENS))
-
-
-def _mean(tokens: int, product: Callable[[slice], Array]) -> Float64:
+def _mean(tokens: Array, product: Callable[[slice], Float32]) -> Float64:
     """The mean over the tokens of sums over some of them."""
-    first, *others = _chunks(tokens)
+    first, *others = token_chunks(tokens)
     total: Float64 = product(first).astype(np.float64)
     for rows in others:
         total += product(rows)
-    total /= tokens
+    total /= len(tokens)
     return total

@@ -18,7 +18,8 @@ import numpy as np
 
 from optc.passes.quantize.gptq.factor import invert_root
 from optc.passes.quantize.gptq.triangular import solve_in_place
-from optc.reference.streams.gram import Float32, Float64
+from optc.reference.streams.floats import Float32
+from optc.reference.streams.gram import Float64
 
 #: Tokens for each input of a layer from which on a correction is trusted. On the example model, 4
 #: made the result worse than no correction, 32 better by a sixth.

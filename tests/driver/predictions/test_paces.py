@@ -10,17 +10,18 @@ from optc.pipeline.work import Work
 
 
 def test_kinds_of_work_come_one_after_the_other() -> None:
-    paces = Paces(float32=10.0, bfloat16=20.0, float64=5.0, steps=100.0)
-    assert paces.seconds(Work(float32=30, bfloat16=30, float64=30, steps=30)) == pytest.approx(10.8)
+    paces = Paces(float32=10.0, bfloat16=20.0, int8=40.0, float64=5.0, steps=100.0)
+    work = Work(float32=30, bfloat16=30, int8=60, float64=30, steps=30)
+    assert paces.seconds(work) == pytest.approx(12.3)
     assert paces.seconds(Work()) == 0
 
 
 def test_work_adds_up() -> None:
-    assert Work(1, 2, 3, 4) + Work(float64=1) == Work(1, 2, 4, 4)
+    assert Work(1, 2, 3, 4, 5) + Work(float64=1) == Work(1, 2, 3, 5, 5)
 
 
 def test_two_cores_take_half_the_time() -> None:
-    work = Work(1e12, 1e12, 1e12, 1e12)
+    work = Work(1e12, 1e12, 1e12, 1e12, 1e12)
     assert assumed_paces(1).seconds(work) == pytest.approx(2 * assumed_paces(2).seconds(work))
 
 
@@ -31,6 +32,7 @@ def test_products_are_measured_here() -> None:
     # a product in float64 has half as many multiply-adds an instruction
     assert 0 < paces.float64 < paces.float32 < 1e14
     assert paces.bfloat16 > 0
+    assert paces.int8 > 0
 
 
 @pytest.mark.parametrize(

@@ -6,15 +6,9 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from optc.reference.streams.products import (
-    BFloat16Products,
-    Float32Products,
-    Products,
-    as_float32,
-    products_here,
-    products_of,
-    rounded,
-)
+from optc.reference.streams.choice import products_here, products_of
+from optc.reference.streams.floats import as_float32, rounded
+from optc.reference.streams.products import BFloat16Products, Float32Products, Products
 
 
 def near_bfloat16(values: np.ndarray) -> np.ndarray:

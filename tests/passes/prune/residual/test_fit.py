@@ -11,7 +11,8 @@ from optc.passes.prune.structured.refit import Cut
 from optc.passes.quantize.rotate.residual import find_residual
 from optc.pipeline.base import PassReport
 from optc.reference.calibration import CalibrationStore
-from optc.reference.streams.products import FLOAT32, products_of
+from optc.reference.streams.choice import run_products
+from optc.reference.streams.products import FLOAT32
 from optc.reference.two_streams import run_two_streams
 from tests.passes.prune.residual.tiny import (
     ARRAYS,
@@ -41,7 +42,7 @@ def stages(columns: np.ndarray, tokens: int) -> tuple[StreamStages, CalibrationS
         width=SIZE,
         writers=frozenset([values["down"]]),
     )
-    products = products_of(FLOAT32, 1)
+    products = run_products((FLOAT32, FLOAT32), 1)
     run_two_streams(model, TOKENS, found, products, 1, start=found.start)
     return found, store
 

@@ -13,6 +13,7 @@ from optc.passes.prune.structured.refit import Cut, RefitStages
 from optc.pipeline.base import PassReport
 from optc.reference.calibration import CalibrationStore
 from optc.reference.stages import Stage
+from optc.reference.streams.products import Float32Products
 from optc.reference.two_streams import Pair, Seen
 from tests.support.ir_text import f32, model_of
 
@@ -53,7 +54,8 @@ def seen_by(linear: Linear, residual: ir.Value, pairs: dict[ir.Value, Pair]) -> 
     original = {value: pair.original for value, pair in pairs.items()}
     weight = linear.weight.read_rows(0, 4)
     original[total] = original[linear.x] @ weight.T + original[residual]
-    return stage, Seen({value: pair.changed for value, pair in pairs.items()}, original)
+    changed = {value: pair.changed for value, pair in pairs.items()}
+    return stage, Seen(changed, original, Float32Products())
 
 
 def least_squares(linear: Linear, residual: ir.Value, kept: list[int]) -> np.ndarray:

@@ -7,7 +7,7 @@ from optc.passes.prune.weights.methods import Method
 from optc.passes.prune.weights.prune_weights import PruneWeights
 from optc.passes.quantize.predictions.text_shape import TextShape
 from optc.passes.quantize.working_bytes import propagating
-from optc.reference.streams.products import dtype_of, products_here
+from optc.reference.streams.choice import dtype_of, products_here
 from tests.support.dense_models import FF, HEAD, HKV, D, H, dense_model
 
 TEXT = TextShape(1, 32)

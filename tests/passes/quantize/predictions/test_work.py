@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
-import pytest
 
 from optc.passes.quantize.predictions.text_shape import TextShape
 from optc.passes.quantize.predictions.work import observing, propagating, reading, rounding
@@ -16,6 +15,7 @@ from tests.support.dense_models import FF, HEAD, HKV, D, H, V, dense_model
 LAYERS = ((D, (H + 2 * HKV) * HEAD), (H * HEAD, D), (D, 2 * FF), (FF, D))
 WEIGHTS = sum(k * n for k, n in LAYERS)
 TEXT = TextShape(2, 64)
+FLOATS = ("float32", "float32")
 
 
 def test_a_run_of_the_model_multiplies_every_weight_with_every_token() -> None:
@@ -30,29 +30,34 @@ def test_hessians_of_small_inputs_are_whole_products() -> None:
     assert more - less == 2 * TEXT.tokens * sum(k * k for k, _ in LAYERS)
 
 
-@pytest.mark.parametrize("narrow", [True, False])
-def test_two_runs_are_in_the_type_of_their_products(narrow: bool) -> None:
-    work = propagating(dense_model(2), TEXT, 4, narrow=narrow, gptq=True)
-    runs = 2 * 2 * TEXT.tokens * WEIGHTS
-    assert work.bfloat16 == (runs if narrow else 0)
-    other = propagating(dense_model(2), TEXT, 4, narrow=not narrow, gptq=True)
-    assert abs(work.float32 - other.float32) == runs
+def test_two_runs_are_in_the_type_of_their_products() -> None:
+    run = 2 * TEXT.tokens * WEIGHTS
+    squares = 2 * TEXT.tokens * sum(k * k for k, _ in LAYERS)
+    floats, narrow, bytes_ = (
+        propagating(dense_model(2), TEXT, 4, names, gptq=True)
+        for names in (FLOATS, ("bfloat16", "bfloat16"), ("bfloat16", "int8"))
+    )
+    assert (floats.bfloat16, narrow.bfloat16, bytes_.bfloat16) == (0, 2 * run, run)
+    assert floats.float32 == narrow.float32 + 2 * run
+    assert bytes_.int8 == run + squares
+    assert narrow.float32 == bytes_.float32 + squares
 
 
 def test_corrections_are_counted_where_there_is_text_for_them() -> None:
     few = TOKENS_PER_INPUT * D - 1
     works = [
-        propagating(dense_model(1), TextShape(1, n), 4, narrow=True, gptq=False)
-        for n in (few, few + 1)
+        propagating(dense_model(1), TextShape(1, n), 4, FLOATS, gptq=False) for n in (few, few + 1)
     ]
     assert works[0].float64 == 0
     assert works[1].float64 > 0
+    tokens = TOKENS_PER_INPUT * FF  # enough for all layers: W x' of those before a residual
+    work = propagating(dense_model(1), TextShape(1, tokens), 4, ("float32", "bfloat16"), gptq=False)
+    assert work.bfloat16 == tokens * (WEIGHTS + D * H * HEAD + D * FF)
 
 
 def test_fewer_blocks_are_less_work() -> None:
     half, whole = (
-        propagating(dense_model(2), TEXT, 4, narrow=True, gptq=True, blocks=blocks)
-        for blocks in (1, 0)
+        propagating(dense_model(2), TEXT, 4, FLOATS, gptq=True, blocks=blocks) for blocks in (1, 0)
     )
     assert replace(whole, steps=0) == replace(half + half, steps=0)
     last_norm = 2 * TEXT.tokens * 4 * D  # of two runs; it belongs to the last block

@@ -6,8 +6,10 @@ import ml_dtypes  # noqa: F401 - names bfloat16 to NumPy
 import numpy as np
 import pytest
 
-from optc.passes.quantize.propagate import sums as module
-from optc.passes.quantize.propagate.sums import drift_of, hessian_of, sum_drift_of
+from optc.passes.quantize.propagate.sums import drift_of, result_drift_of
+from optc.reference.streams import gram
+from optc.reference.streams.gram import hessian_of
+from optc.reference.streams.products import Float32Products
 from optc.reference.two_streams import Pair
 from tests.passes.quantize.propagate.test_targets import pairs
 
@@ -21,18 +23,19 @@ def flat(values: np.ndarray) -> np.ndarray:
 def test_sums_are_means_over_all_tokens(
     tokens: int, dtype: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "TOKENS", tokens)
-    _, inputs, residual = pairs()
+    monkeypatch.setattr(gram, "TOKENS", tokens)
+    weight, inputs, residual = pairs()
     inputs = Pair(inputs.changed.astype(dtype), inputs.original.astype(dtype))
     x, y = flat(inputs.changed), flat(inputs.original)
     bias = np.arange(residual.changed.shape[-1], dtype=np.float32)
-    gap = flat(residual.original) - flat(residual.changed)
+    gap = flat(residual.original) - flat(residual.changed) - x @ weight.T
     close = {"rtol": 1e-3, "atol": 1e-3}
     np.testing.assert_allclose(hessian_of(inputs.changed), x.T @ x / len(x), **close)
     np.testing.assert_allclose(drift_of(inputs), (y - x).T @ x / len(x), **close)
-    found = sum_drift_of(inputs.changed, residual, None)
+    products = Float32Products()
+    found = result_drift_of(inputs.changed, residual, weight, None, products)
     np.testing.assert_allclose(found, gap.T @ x / len(x), **close)
-    found = sum_drift_of(inputs.changed, residual, bias)
+    found = result_drift_of(inputs.changed, residual, weight, bias, products)
     np.testing.assert_allclose(found, (gap - bias).T @ x / len(x), **close)
 
 

@@ -5,8 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from optc.passes.quantize.propagate.sums import drift_of, hessian_of, sum_drift_of
+from optc.passes.quantize.propagate.sums import drift_of, result_drift_of
 from optc.passes.quantize.propagate.targets import Correction, Solver
+from optc.reference.streams.gram import hessian_of
+from optc.reference.streams.products import Float32Products
 from optc.reference.two_streams import Pair
 
 
@@ -35,9 +37,14 @@ def lost(target: np.ndarray, weight: np.ndarray, inputs: Pair, residual: Pair) -
 def targets(strength: float = 1.0, seed: int = 0) -> tuple[np.ndarray, np.ndarray, Pair, Pair]:
     weight, inputs, residual = pairs(seed=seed)
     hessian = hessian_of(inputs.changed)
-    drift = sum_drift_of(inputs.changed, with_results(weight, inputs, residual), None)
-    correction = Correction(add=Solver(hessian, strength)(drift - weight @ hessian))
+    drift = result_drift(weight, inputs, residual)
+    correction = Correction(add=Solver(hessian, strength)(drift))
     return correction.target(weight, 0), weight, inputs, residual
+
+
+def result_drift(weight: np.ndarray, inputs: Pair, residual: Pair) -> np.ndarray:
+    sums = with_results(weight, inputs, residual)
+    return result_drift_of(inputs.changed, sums, weight, None, Float32Products())
 
 
 def with_results(weight: np.ndarray, inputs: Pair, residual: Pair) -> Pair:
@@ -69,8 +76,7 @@ def test_a_mix_of_inputs_is_ridge_regression_of_the_result_alone(seed: int) -> N
     nothing = Pair(np.zeros_like(residual.changed), np.zeros_like(residual.changed))
     hessian = hessian_of(inputs.changed)
     mix = Correction(Solver(hessian, 1.0)(drift_of(inputs)))
-    drift = sum_drift_of(inputs.changed, with_results(weight, inputs, nothing), None)
-    add = Correction(add=Solver(hessian, 1.0)(drift - weight @ hessian))
+    add = Correction(add=Solver(hessian, 1.0)(result_drift(weight, inputs, nothing)))
     np.testing.assert_allclose(mix.target(weight, 0), add.target(weight, 0), atol=1e-4)
 
 
