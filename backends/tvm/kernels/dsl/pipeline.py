@@ -13,6 +13,8 @@ import tvm
 from tvm import s_tir, tirx
 from tvm.s_tir.pipeline import default_s_tir_pipeline
 
+from optc.backends.tvm.kernels.dsl.flatten import flatten_buffers
+
 #: The name for ``tir_pipeline=`` of ``tvm.compile`` and ``relax.build``.
 NAME = "optc"
 
@@ -36,14 +38,13 @@ def _stages(first: tuple[Any, ...]) -> tuple[Any, Any, Any]:
         s_tir.transform.LowerMatchBuffer(),
         s_tir.transform.LowerOpaqueBlock(),
         # loops and buffers
-        tirx.transform.FlattenBuffer(),
+        flatten_buffers,
         tirx.transform.BF16ComputeLegalize(),
         tirx.transform.NarrowDataType(32),
         tirx.transform.VectorizeLoop(True),
         tirx.transform.StorageRewrite(),
         tirx.transform.UnrollLoop(),
         tirx.transform.StmtSimplify(),
-        tirx.transform.RemoveNoOp(),
         tirx.transform.VerifyMemory(),
         # the calling convention
         tirx.transform.AnnotateEntryFunc(),
