@@ -32,7 +32,8 @@ def flattened(kernel: tirx.PrimFunc) -> tirx.PrimFunc:
     """``kernel`` with buffers of one dimension. Its arguments keep their shapes, which callers are
     checked by; the body reads and writes flat views of them.
 
-    No buffer may hold booleans, which TVM stores as bytes.
+    Raises:
+        ValueError: A buffer holds booleans, which TVM's pass alone stores as bytes.
     """
     views = _Views()
     body = tvm_ffi.structural_map(
@@ -90,6 +91,8 @@ class _Views:
     def _of(self, buffer: Any) -> Any:
         if buffer not in self.flat:
             whole = buffer.get_flattened_buffer()
+            if str(whole.dtype).startswith("bool"):
+                raise ValueError("kernels hold no booleans in buffers")
             self.flat[buffer] = tirx.decl_buffer(
                 whole.shape,
                 whole.dtype,

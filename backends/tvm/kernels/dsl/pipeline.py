@@ -2,7 +2,8 @@
 
 TVM's default for CPUs also compacts buffers, hoists conditions and looks for common expressions.
 The kernels are written as they should run, so this changes nothing, and takes most of the compile
-time of a large one.
+time of a large one. For the same reason `flatten_buffers` stands for TVM's `FlattenBuffer`, and
+nothing looks for statements without effect.
 """
 
 from __future__ import annotations

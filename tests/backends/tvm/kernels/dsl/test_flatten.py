@@ -146,16 +146,25 @@ def test_kernels_are_those_that_tvm_makes(name: str, config: dict[str, Any]) -> 
     tvm.ir.assert_structural_equal(simplify(flatten_buffers(module)), expected, map_free_vars=True)
 
 
-def test_other_functions_are_left_to_tvm() -> None:
+def _negated() -> tirx.PrimFunc:
+    """x bool [4, 8] -> y bool [4, 8]."""
     with kernel("main") as builder:
         x = builder.argument("x", (4, 8), "bool")
         y = builder.argument("y", (4, 8), "bool")
         with tir.serial(0, 4) as i, tir.serial(0, 8) as j:
             store(y, tir.Not(x[i, j]), i, j)
-    function = builder.finish().without_attr("tirx.is_scheduled")
-    module = _module(function)
+    return builder.finish()
+
+
+def test_other_functions_are_left_to_tvm() -> None:
+    module = _module(_negated().without_attr("tirx.is_scheduled"))
+    expected = tirx.transform.FlattenBuffer()(module)
     module["kernel"] = _doubled_through("scratch").with_attr("global_symbol", "kernel")
     after = flatten_buffers(module)
-    expected = tirx.transform.FlattenBuffer()(_module(function))
     tvm.ir.assert_structural_equal(after["main"], expected["main"])
     tvm.ir.assert_structural_equal(after["kernel"], flattened(module["kernel"]))
+
+
+def test_kernels_hold_no_booleans() -> None:
+    with pytest.raises(ValueError, match="kernels hold no booleans in buffers"):
+        flattened(_negated())
