@@ -7,20 +7,20 @@ from optc.backends.tvm.program import Call, Program
 #: Seconds of one thread (`benchmarks.steps.kernel_compile_times`; sparse weights as int8 ones);
 #: others are small.
 _KERNEL_S = {
-    "int_matmul": 1.0,
-    "sparse_matmul": 1.0,
+    "int_matmul": 0.9,
+    "sparse_matmul": 0.9,
     "float_matmul": 0.4,
-    "int_experts": 1.1,
-    "two_level_experts": 1.8,
-    "float_experts": 0.5,
-    "paged_attention": 2.3,
-    "sampling": 1.3,
+    "int_experts": 0.8,
+    "two_level_experts": 1.4,
+    "float_experts": 0.4,
+    "paged_attention": 1.9,
+    "sampling": 1.1,
 }
 _SMALL_S = 0.2
 #: Of matmuls by weights of so many bits, whose unpacking is unrolled.
-_FEW_BITS_S = {2: 4.8, 3: 7.2, 4: 4.2, 5: 7.8, 6: 6.4}
+_FEW_BITS_S = {2: 3.0, 3: 4.3, 4: 3.0, 5: 4.6, 6: 3.4}
 #: Of attention that reads the latest tokens from pools of their own.
-_RECENT_S = 6.6
+_RECENT_S = 5.0
 
 
 def compile_seconds(program: Program) -> float:

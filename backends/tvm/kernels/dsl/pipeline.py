@@ -2,7 +2,8 @@
 
 TVM's default for CPUs also compacts buffers, hoists conditions and looks for common expressions.
 The kernels are written as they should run, so this changes nothing, and takes most of the compile
-time of a large one.
+time of a large one. For the same reason `flatten_buffers` stands for TVM's `FlattenBuffer`, and
+nothing looks for statements without effect.
 """
 
 from __future__ import annotations
@@ -12,6 +13,8 @@ from typing import Any
 import tvm
 from tvm import s_tir, tirx
 from tvm.s_tir.pipeline import default_s_tir_pipeline
+
+from optc.backends.tvm.kernels.dsl.flatten import flatten_buffers
 
 #: The name for ``tir_pipeline=`` of ``tvm.compile`` and ``relax.build``.
 NAME = "optc"
@@ -36,14 +39,13 @@ def _stages(first: tuple[Any, ...]) -> tuple[Any, Any, Any]:
         s_tir.transform.LowerMatchBuffer(),
         s_tir.transform.LowerOpaqueBlock(),
         # loops and buffers
-        tirx.transform.FlattenBuffer(),
+        flatten_buffers,
         tirx.transform.BF16ComputeLegalize(),
         tirx.transform.NarrowDataType(32),
         tirx.transform.VectorizeLoop(True),
         tirx.transform.StorageRewrite(),
         tirx.transform.UnrollLoop(),
         tirx.transform.StmtSimplify(),
-        tirx.transform.RemoveNoOp(),
         tirx.transform.VerifyMemory(),
         # the calling convention
         tirx.transform.AnnotateEntryFunc(),
