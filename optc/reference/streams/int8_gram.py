@@ -61,6 +61,15 @@ def rounded_hessian(x: Array) -> Float64:
     return total
 
 
+def multiply(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+    """a b, int32 [M, N], of int8 [M, K] and [K, N]; PyTorch 2.13 is wrong for K = 1 and N = 1."""
+    import torch
+
+    if 1 in b.shape:
+        return a.int() @ b.int()
+    return torch._int_mm(a, b)
+
+
 def _scales(flat: Array) -> torch.Tensor:
     """What one step of int8 is worth in each column, float32 [K]."""
     import torch
@@ -88,11 +97,9 @@ def _round(flat: Array, scales: torch.Tensor, values: torch.Tensor) -> Array:
 
 def _add_products(total: Float64, values: torch.Tensor) -> None:
     """Add vᵀ v of values v [T, K]: the blocks on the diagonal and above. Integers, so exactly."""
-    import torch
-
     for at in range(0, len(total), BLOCK):
         here = values[:, at : at + BLOCK]
-        total[at : at + BLOCK, at:] += torch._int_mm(here.T, values[:, at:]).numpy()
+        total[at : at + BLOCK, at:] += multiply(here.T, values[:, at:]).numpy()
 
 
 def _tensors(flat: Array) -> Iterator[torch.Tensor]:

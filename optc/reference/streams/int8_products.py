@@ -15,7 +15,7 @@ import numpy as np
 
 from optc.reference.streams.floats import Float32, as_float32
 from optc.reference.streams.gram import Float64
-from optc.reference.streams.int8_gram import LARGEST, rounded_hessian
+from optc.reference.streams.int8_gram import LARGEST, multiply, rounded_hessian
 from optc.reference.submodel import Array
 
 if TYPE_CHECKING:
@@ -69,7 +69,7 @@ class Int8Products:
             result = torch.empty(len(values), len(one.values))
             for at in range(0, len(values), _TOKENS):
                 part = slice(at, at + _TOKENS)
-                sums = torch._int_mm(values[part], one.values.T)
+                sums = multiply(values[part], one.values.T)
                 torch.mul(sums, one.scales, out=result[part])
                 result[part].mul_(scales[part])
             results.append(result.numpy().reshape(*x.shape[:-1], len(one.values)))

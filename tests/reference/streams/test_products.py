@@ -6,7 +6,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from optc.reference.streams.choice import products_here, products_of
+from optc.reference.streams.choice import products_for, products_here, products_of
 from optc.reference.streams.floats import as_float32, rounded
 from optc.reference.streams.products import BFloat16Products, Float32Products, Products
 
@@ -56,6 +56,19 @@ def test_rounding_is_to_nearest_even_and_back_without_loss() -> None:
     assert as_float32(values) is values
 
 
-def test_bfloat16_is_taken_where_the_cpu_has_it() -> None:
-    assert products_here(frozenset({"avx2", "avx512_bf16"})) == "bfloat16"
-    assert products_here(frozenset({"avx2", "avx512f"})) == "float32"
+def test_the_best_products_of_a_cpu_are_taken() -> None:
+    narrow, bytes_ = frozenset({"avx2", "avx512_bf16"}), frozenset({"avx2", "avx512_vnni"})
+    assert products_here(narrow) == "bfloat16"
+    assert products_here(bytes_) == "float32"
+    assert [
+        products_for(4, one) for one in (frozenset[str](), narrow, bytes_, narrow | bytes_)
+    ] == [
+        ("float32", "float32"),
+        ("bfloat16", "bfloat16"),
+        ("float32", "int8"),
+        ("bfloat16", "int8"),
+    ]
+
+
+def test_weights_of_many_bits_are_not_rounded_to_int8() -> None:
+    assert products_for(5, frozenset({"avx512_vnni"})) == ("float32", "float32")
