@@ -18,6 +18,10 @@ from typing import TYPE_CHECKING
 # ONNX Runtime reports to Microsoft, and writes session files, from the moment that it is imported
 # (from 1.29 on, on Linux). A user who wants that sets the variable to 0 (docs/onnxruntime.md).
 os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
+# Threads of NumPy's products wait for the next one actively, for 27 ms (2^26 cycles), and keep
+# a core from the threads of ONNX Runtime and PyTorch: a calibration took half as long again. 2^16
+# cycles are enough. It is read when NumPy is loaded: import optc first.
+os.environ.setdefault("OPENBLAS_THREAD_TIMEOUT", "16")
 
 if TYPE_CHECKING:
     from optc.driver import compile as compile

@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 LARGEST = 127
 #: How many times its root mean square an input's largest value is, as far as its scale goes.
 _SPREAD = 24.0
-#: Tokens that are read or rounded while they lie in the cache.
-_ROWS = 64
+#: Values that are read or rounded while they lie in the cache.
+_VALUES = 1 << 19
 #: Tokens whose products are summed as int32: 2^31 / 127^2 is 133,000.
 TOKENS = 8192
 
@@ -85,14 +85,15 @@ def _scales(flat: Array) -> torch.Tensor:
 
 def _round(flat: Array, scales: torch.Tensor, values: torch.Tensor) -> Array:
     """Fill ``values`` int8 [T, K]; gives which tokens [T] have a value beyond it: theirs are 0."""
-    found = []
-    for at, rows in enumerate(_tensors(flat)):
+    found, at = np.empty(len(flat), np.bool_), 0
+    for rows in _tensors(flat):
+        part = slice(at, at + len(rows))
         steps = (rows / scales).round_()
         large = steps.abs().amax(1) > LARGEST
         steps[large] = 0
-        values[at * _ROWS : (at + 1) * _ROWS].copy_(steps)
-        found.append(large.numpy())
-    return np.concatenate(found)
+        values[part].copy_(steps)
+        found[part], at = large.numpy(), part.stop
+    return found
 
 
 def _add_products(total: Float64, values: torch.Tensor) -> None:
@@ -106,5 +107,6 @@ def _tensors(flat: Array) -> Iterator[torch.Tensor]:
     """Some tokens at a time, in float32."""
     import torch
 
-    for at in range(0, len(flat), _ROWS):
-        yield torch.from_numpy(np.array(as_float32(flat[at : at + _ROWS])))
+    count = max(1, _VALUES // flat.shape[1])
+    for at in range(0, len(flat), count):
+        yield torch.from_numpy(np.array(as_float32(flat[at : at + count])))

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 #: Name of these products.
 INT8 = "int8"
-#: Tokens whose integer sums are scaled while they lie in the cache.
+#: Tokens that are rounded, multiplied and scaled while they lie in the cache.
 _TOKENS = 256
 
 
@@ -63,17 +63,15 @@ class Int8Products:
         """x Wᵀ for each weight."""
         import torch
 
-        values, scales = _rounded(x.reshape(-1, x.shape[-1]))
-        results = []
-        for one in weights:
-            result = torch.empty(len(values), len(one.values))
-            for at in range(0, len(values), _TOKENS):
-                part = slice(at, at + _TOKENS)
-                sums = multiply(values[part], one.values.T)
-                torch.mul(sums, one.scales, out=result[part])
-                result[part].mul_(scales[part])
-            results.append(result.numpy().reshape(*x.shape[:-1], len(one.values)))
-        return results
+        flat = x.reshape(-1, x.shape[-1])
+        results = [torch.empty(len(flat), len(one.values)) for one in weights]
+        for at in range(0, len(flat), _TOKENS):
+            part = slice(at, at + _TOKENS)
+            values, scales = _rounded(flat[part])
+            for one, result in zip(weights, results, strict=True):
+                torch.mul(multiply(values, one.values.T), one.scales, out=result[part])
+                result[part].mul_(scales)
+        return [one.numpy().reshape(*x.shape[:-1], one.shape[1]) for one in results]
 
 
 def _rounded(rows: Array) -> tuple[torch.Tensor, torch.Tensor]:

@@ -10,14 +10,15 @@ from optc.passes.quantize.gptq.grids import Rounder, grid_of
 from optc.passes.quantize.rounding import Float32, Zeros
 from optc.passes.quantize.scheme import Scheme
 
-#: Columns whose errors are handed on to all columns behind them at once.
-_BLOCK = 64
+#: Columns whose errors are handed on at once: to all columns behind them; to those of the block.
+_BLOCK, _INNER = 64, 8
 #: Rows that are rounded together. Always as many, if need be with rows of zeros: so the products of
 #: matrices have one shape, and a row's result depends on nothing but the row.
 TILE = 256
 #: Of a weight that is rounded as a whole there may be more, and this many values. NumPy gives other
-#: threads way only in operations on more than 500 values.
-_LARGEST_TILE, _TILE_VALUES = 1024, 1 << 22
+#: threads way only in operations on more than 500 values, and two threads that take turns after each
+#: are slower than one below some 2,000.
+_LARGEST_TILE, _TILE_VALUES = 4096, 1 << 23
 
 
 def tile_rows(rows: int, columns: int) -> int:
@@ -110,14 +111,18 @@ def round_columns(
     errors = np.empty((_BLOCK, w.shape[1]), np.float32)
     for start in range(0, len(w), _BLOCK):
         stop = min(start + _BLOCK, len(w))
-        for j in range(start, stop):
-            if j % group_size == 0:
-                group = slice(j, j + group_size)
-                x = w[group] if mask is None else w[group] * mask[group]
-                grid.open(int(factor.order[j]) // group_size, x, factor.weights[group])
-            rounded[j], near = grid.round(w[j] if mask is None else w[j] * mask[j])
-            error = np.subtract(w[j], near, out=errors[j - start])
-            w[j + 1 : stop] -= factor.shares[j, j + 1 : stop, None] * error
+        for inner in range(start, stop, _INNER):
+            last = min(inner + _INNER, stop)
+            for j in range(inner, last):
+                if j % group_size == 0:
+                    group = slice(j, j + group_size)
+                    x = w[group] if mask is None else w[group] * mask[group]
+                    grid.open(int(factor.order[j]) // group_size, x, factor.weights[group])
+                rounded[j], near = grid.round(w[j] if mask is None else w[j] * mask[j])
+                error = np.subtract(w[j], near, out=errors[j - start])
+                w[j + 1 : last] -= factor.shares[j, j + 1 : last, None] * error
+            done = errors[inner - start : last - start]
+            w[last:stop] -= factor.shares[inner:last, last:stop].T @ done
         w[stop:] -= factor.shares[start:stop, stop:].T @ errors[: stop - start]
     in_order = np.empty_like(rounded)
     in_order[factor.order] = rounded

@@ -5,12 +5,14 @@ Symbols: T tokens, S tokens of a window; a layer W [N, K]; D, the width of the m
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 
 import onnx_ir as ir
 
 from optc.ir.experts import find_expert_linears
 from optc.ir.linear import Linear, head_of
+from optc.passes.quantize.gptq.rows import tile_rows
 from optc.passes.quantize.predictions.text_shape import TextShape
 from optc.passes.quantize.propagate.targets import TOKENS_PER_INPUT
 from optc.pipeline.work import Work
@@ -21,8 +23,11 @@ from optc.reference.streams.gram import BLOCK
 from optc.reference.streams.int8_products import INT8
 from optc.reference.streams.products import FLOAT32
 
-#: Element-wise operations on each weight while GPTQ rounds it.
-_GPTQ_STEPS = 12
+#: Element-wise operations on each weight while GPTQ rounds it, and what the calls for a column of a
+#: tile take besides (`benchmarks.proof.plan_check`).
+_GPTQ_STEPS, _COLUMN_STEPS = 100, 40_000
+#: On each value that goes into a layer or comes out of it: it is kept, compared, and read for sums.
+_VALUE_STEPS = 15
 #: Of each weight and each candidate for the parameters of its group, and how many there are by bits
 #: (`two_level`, `rounding`).
 _CANDIDATE_STEPS = 6
@@ -73,9 +78,16 @@ def propagating(
         for k, rows in _by_input(linears):
             work += _corrected(k, rows, text, products[1], width, gptq=gptq)
             work += rounding(sum(rows) * k, bits)
+            work += Work(steps=_VALUE_STEPS * text.tokens * (k + sum(rows)))
             if gptq:
-                work += Work(float32=sum(rows) * k * k / 2, steps=_GPTQ_STEPS * sum(rows) * k)
+                work += Work(float32=sum(rows) * k * k / 2)
+                work += Work(steps=sum(_gptq_steps(n, k) for n in rows))
     return work
+
+
+def _gptq_steps(rows: int, columns: int) -> float:
+    tiles = math.ceil(rows / tile_rows(rows, columns))
+    return float(columns) * (_GPTQ_STEPS * rows + _COLUMN_STEPS * tiles)
 
 
 def rounding(weights: float, bits: int) -> Work:
