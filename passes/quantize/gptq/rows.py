@@ -16,8 +16,8 @@ _BLOCK, _INNER = 64, 8
 #: matrices have one shape, and a row's result depends on nothing but the row.
 TILE = 256
 #: Of a weight that is rounded as a whole there may be more, and this many values. NumPy gives other
-#: threads way only in operations on more than 500 values, and two threads that take turns after each
-#: are slower than one below some 2,000.
+#: threads way only in operations on more than 500 values; below some 2,000, two threads that take
+#: turns after each are slower than one.
 _LARGEST_TILE, _TILE_VALUES = 4096, 1 << 23
 
 
