@@ -9,6 +9,7 @@ import onnx_ir as ir
 
 from optc.ir.experts import find_expert_linears
 from optc.ir.linear import Linear, head_of
+from optc.passes.quantize.gptq.rows import tile_rows
 from optc.passes.quantize.predictions.text_shape import TextShape
 from optc.passes.quantize.propagate.targets import TOKENS_PER_INPUT
 from optc.reference.blockwise import HIDDEN_BYTES
@@ -22,6 +23,8 @@ from optc.reference.streams.gram import TOKENS
 _RUNTIME = 60 << 20
 #: A stage's float32 weights, and ONNX Runtime's packed copy of them while it runs.
 _WEIGHT_COPIES = 2
+#: Tiles that GPTQ rounds at once, and arrays of a tile's values that are alive then.
+_TILES, _TILE_COPIES = 2, 5
 #: Values of a chunk of windows that are alive at once, in widths of all inputs and results.
 _VALUE_COPIES = 1
 _FLOAT32, _FLOAT64 = 4, 8
@@ -126,6 +129,7 @@ def _stages(block: Block, width: int, text: TextShape, value_bytes: int) -> list
         k = readers[0].weight.rows_shape[1]
         rows = [one.weight.rows_shape[0] for one in readers]
         replaced = _FLOAT32 * k * sum(rows)
+        tiles = _TILES * _TILE_COPIES * _FLOAT32 * k * max(tile_rows(n, k) for n in rows)
         rounding = k * k * (_FLOAT64 + _FLOAT32)  # H, in the order of rounding, and its shares
         correction = drifting = 0
         if text.tokens >= TOKENS_PER_INPUT * k:
@@ -143,6 +147,7 @@ def _stages(block: Block, width: int, text: TextShape, value_bytes: int) -> list
         rounded = k * k * (_FLOAT64 + _FLOAT32) + correction + 2 * k * max(rows)
         values = _FLOAT32 * text.chunk * 2 * (k + sum(rows))
         running = value_bytes * k * sum(rows) + values
+        rounded += tiles
         found.append(max(summing, drifting, rounding, rounded + replaced, replaced + running))
     return found
 

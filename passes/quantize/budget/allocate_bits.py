@@ -16,7 +16,7 @@ from optc.passes.quantize.budget.amounts import Budget, Footprint
 from optc.passes.quantize.budget.footprint import footprint
 from optc.passes.quantize.budget.groups import Group, groups_of
 from optc.passes.quantize.budget.knapsack import Choice, choose, least_size
-from optc.passes.quantize.budget.sensitivity import MOST_MACS, Rated, Rater, note_hessians
+from optc.passes.quantize.budget.sensitivity import Rated, Rater, note_hessians
 from optc.passes.quantize.gptq.weights import Factors
 from optc.passes.quantize.layer_schemes import format_text, read_format
 from optc.passes.quantize.predictions.text_shape import TextShape
@@ -110,18 +110,18 @@ class AllocateBits(ReadsText):
 
     def work(self, model: ir.Model, later: Sequence[Pass] = ()) -> Work:
         """The model once for Hessians, rounding in each format, and the variants."""
-        from optc.passes.quantize.predictions.work import observing, rounding
+        from optc.passes.quantize.predictions.rating import rating
+        from optc.passes.quantize.predictions.work import observing
 
-        groups = groups_of(model, head=True)
-        weights = float(sum(group.weights for group in groups))
-        found = observing(model, self.shape, hessians=True)
-        for text in self.formats:
-            bits = int(text.partition("g")[0])
-            found += rounding(weights, bits)  # less, where a weight has over 256 rows
-        # a variant shares the blocks before its own: half of the model, on average
-        tokens = self.measured_windows * self.window_tokens
-        macs = min(MOST_MACS, self._variants(model) * tokens * weights / 2)
-        return found + Work(float32=macs) + rounding(weights * MEASURED_FORMATS, 3)
+        quantize = next((one for one in later if isinstance(one, QuantizeWeights)), None)
+        return observing(model, self.shape, hessians=True) + rating(
+            model,
+            TextShape(self.measured_windows, self.window_tokens),
+            groups_of(model, head=True),
+            [int(text.partition("g")[0]) for text in self.formats],
+            MEASURED_FORMATS,
+            gptq=quantize is not None and quantize.method == "gptq",
+        )
 
     def _variants(self, model: ir.Model) -> int:
         """How many are measured at most."""

@@ -50,18 +50,19 @@ class Group:
     @property
     def weights(self) -> int:
         """How many there are."""
-        return sum(rows * columns for rows, columns in self._shapes())
+        return sum(rows * columns for rows, columns in self.shapes())
 
     def bits(self, scheme: Scheme) -> int:
         """Bits of them all, stored by a scheme that fits."""
-        return sum(stored_bits(scheme, *shape) for shape in self._shapes())
+        return sum(stored_bits(scheme, *shape) for shape in self.shapes())
 
     def fitting(self, schemes: Iterable[Scheme]) -> list[Scheme]:
         """The schemes that are possible for their K, each once."""
         found = (fitting(scheme, self.linears[0], PassReport()) for scheme in schemes)
         return list(dict.fromkeys(found))
 
-    def _shapes(self) -> list[tuple[int, int]]:
+    def shapes(self) -> list[tuple[int, int]]:
+        """[N, K] of each weight."""
         return [(one.weight.rows_shape[0], one.weight.rows_shape[1]) for one in self.linears]
 
 

@@ -24,7 +24,7 @@ MOST_MACS = 2e13
 #: Formats of more bits lose so little alone that their error says enough.
 _MEASURED_BITS = 4
 #: Rows of a weight whose error is computed; the same ones in every format.
-_ERROR_ROWS = 256
+ERROR_ROWS = 256
 
 
 @dataclass(frozen=True)
@@ -115,7 +115,7 @@ class Rater:
         total, rounder = 0.0, self._rounder(group)
         for linear in group.linears:
             near, rows = rounded(linear.weight, scheme, rounder), linear.weight.rows_shape[0]
-            parts = sampled_rows(rows, _ERROR_ROWS)
+            parts = sampled_rows(rows, ERROR_ROWS)
             seen = sum(part.stop - part.start for part in parts)
             for part in parts:
                 lost = linear.weight.read_rows(part.start, part.stop).astype(np.float64)

@@ -39,7 +39,7 @@ _PACKING_STEPS = 10
 
 def observing(model: ir.Model, text: TextShape, *, hessians: bool) -> Work:
     """A run of the float32 reference over a text, and the Hessian of each layer's input."""
-    work = Work(float32=text.tokens * _of_experts(model), steps=_elements(model, text))
+    work = Work(float32=text.tokens * _of_experts(model), steps=elements(model, text))
     for linears in _blocks(model):
         work += Work(float32=text.tokens * (_weights(linears) + _attention(linears, text)))
         if hessians:
@@ -68,8 +68,8 @@ def propagating(
     """
     every = _blocks(model)
     width = min(_inputs(every[0]), default=0) if every else 0
-    elements = 2 * _elements(model, text, blocks)
-    work = Work(float32=2 * text.tokens * _of_experts(model), steps=elements)
+    element_wise = 2 * elements(model, text, blocks)
+    work = Work(float32=2 * text.tokens * _of_experts(model), steps=element_wise)
     for linears in every[:blocks] if blocks else every:
         for name in products:
             work += _products(name, text.tokens * _weights(linears))
@@ -80,14 +80,14 @@ def propagating(
             work += rounding(sum(rows) * k, bits)
             work += Work(steps=_VALUE_STEPS * text.tokens * (k + sum(rows)))
             if gptq:
-                work += Work(float32=sum(rows) * k * k / 2)
-                work += Work(steps=sum(_gptq_steps(n, k) for n in rows))
+                work += sum((gptq_rounding(n, k, tile_rows(n, k)) for n in rows), start=Work())
     return work
 
 
-def _gptq_steps(rows: int, columns: int) -> float:
-    tiles = math.ceil(rows / tile_rows(rows, columns))
-    return float(columns) * (_GPTQ_STEPS * rows + _COLUMN_STEPS * tiles)
+def gptq_rounding(rows: int, columns: int, tile: int) -> Work:
+    """GPTQ of a weight [rows, columns], ``tile`` rows at a time, beside the search of ranges."""
+    steps = float(columns) * (_GPTQ_STEPS * rows + _COLUMN_STEPS * math.ceil(rows / tile))
+    return Work(float32=rows * columns * columns / 2.0, steps=steps)
 
 
 def rounding(weights: float, bits: int) -> Work:
@@ -144,7 +144,7 @@ def _attention(linears: list[Linear], text: TextShape) -> float:
     return 2.0 * text.window_tokens * min(_inputs(linears), default=0)
 
 
-def _elements(model: ir.Model, text: TextShape, blocks: int = 0) -> float:
+def elements(model: ir.Model, text: TextShape, blocks: int = 0) -> float:
     """Element-wise operations of a run over the text, through so many blocks; 0 are all."""
     every = partition(model).blocks
     run = every[:blocks] if blocks else every

@@ -1,0 +1,61 @@
+"""Work of rating formats: each group of weights is rounded in each, and some are measured by KL."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import onnx_ir as ir
+
+from optc.ir.linear import head_of
+from optc.passes.quantize.budget.groups import Group
+from optc.passes.quantize.budget.sensitivity import ERROR_ROWS, MOST_MACS
+from optc.passes.quantize.gptq.rows import TILE
+from optc.passes.quantize.predictions.text_shape import TextShape
+from optc.passes.quantize.predictions.work import elements, gptq_rounding, rounding
+from optc.pipeline.work import Work
+
+#: Element-wise operations on each logit of two models that are compared.
+_COMPARED = 20
+
+
+def rating(
+    model: ir.Model,
+    text: TextShape,
+    groups: Sequence[Group],
+    bits: Sequence[int],
+    measured: int,
+    *,
+    gptq: bool,
+) -> Work:
+    """Rounding samples of all groups in all formats, and variants of the model that are compared.
+
+    Args:
+        model: Dense form.
+        text: What variants are run over.
+        groups: Of weights that have one format.
+        bits: Of each format.
+        measured: How many formats of a group become a variant.
+        gptq: Whether GPTQ rounds.
+    """
+    weights = float(sum(group.weights for group in groups))
+    work = sum((_rounding(groups, one, ERROR_ROWS, gptq=gptq) for one in bits), start=Work())
+    # a variant shares the blocks before its own: half of the model, on average
+    of_variant = text.tokens * weights / 2
+    variants = min(MOST_MACS / of_variant, measured * len(groups))
+    head = head_of(model)
+    logits = 0 if head is None else head.weight.rows_shape[0]
+    run = elements(model, text) / 2 + text.tokens * logits * _COMPARED
+    work += Work(float32=variants * of_variant, steps=variants * run)
+    formats = round(variants / len(groups)) if groups else 0
+    return work + sum((_rounding(groups, 3, None, gptq=gptq) for _ in range(formats)), start=Work())
+
+
+def _rounding(groups: Sequence[Group], bits: int, most: int | None, *, gptq: bool) -> Work:
+    """Of at most so many rows of each weight."""
+    work = Work()
+    for rows, columns in (shape for group in groups for shape in group.shapes()):
+        count = rows if most is None else min(rows, most)
+        work += rounding(float(count * columns), bits)
+        if gptq:
+            work += gptq_rounding(count, columns, TILE)
+    return work
