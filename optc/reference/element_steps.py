@@ -20,6 +20,8 @@ _OF_VALUE = {
     "Gelu": 10,
     "Softmax": 10,
 }
+#: Of each logit of two models that are compared.
+OF_COMPARED_LOGIT = 20
 #: Of each score: scale, mask, exponential, sum and division.
 _OF_SCORE = 10
 _PRODUCTS = ("MatMul", "Gemm", "Constant", "Gather")

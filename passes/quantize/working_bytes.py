@@ -73,7 +73,7 @@ def propagating(
                 _FLOAT32 * _experts(block)
                 + max(
                     _original_bytes(block, text, value_bytes),
-                    *_stages(block, width, text, value_bytes),
+                    *_stages(block, width, text, value_bytes, rounds=kept_bytes == 1),
                 )
                 for block in parts.blocks
             ),
@@ -118,9 +118,11 @@ def _original_bytes(block: Block, text: TextShape, value_bytes: int) -> int:
     return value_bytes * sum(sizes) + _FLOAT32 * max(sizes, default=0) + chunk
 
 
-def _stages(block: Block, width: int, text: TextShape, value_bytes: int) -> list[int]:
+def _stages(
+    block: Block, width: int, text: TextShape, value_bytes: int, *, rounds: bool
+) -> list[int]:
     """Of the layers that read one input [K], together: while sums over it are taken, while they are
-    corrected and rounded, and while they run with other weights."""
+    corrected and rounded by GPTQ, or otherwise changed, and while they run with other weights."""
     found = []
     by_input: dict[ir.Value, list[Linear]] = {}
     for linear in linears_of(block):
@@ -129,7 +131,6 @@ def _stages(block: Block, width: int, text: TextShape, value_bytes: int) -> list
         k = readers[0].weight.rows_shape[1]
         rows = [one.weight.rows_shape[0] for one in readers]
         replaced = _FLOAT32 * k * sum(rows)
-        tiles = _TILES * _TILE_COPIES * _FLOAT32 * k * max(tile_rows(n, k) for n in rows)
         rounding = k * k * (_FLOAT64 + _FLOAT32)  # H, in the order of rounding, and its shares
         correction = drifting = 0
         if text.tokens >= TOKENS_PER_INPUT * k:
@@ -145,9 +146,10 @@ def _stages(block: Block, width: int, text: TextShape, value_bytes: int) -> list
         )
         # Values as bytes twice, as tiles and joined
         rounded = k * k * (_FLOAT64 + _FLOAT32) + correction + 2 * k * max(rows)
+        if rounds:
+            rounded += _TILES * _TILE_COPIES * _FLOAT32 * k * max(tile_rows(n, k) for n in rows)
         values = _FLOAT32 * text.chunk * 2 * (k + sum(rows))
         running = value_bytes * k * sum(rows) + values
-        rounded += tiles
         found.append(max(summing, drifting, rounding, rounded + replaced, replaced + running))
     return found
 

@@ -97,6 +97,17 @@ def test_without_replacements_it_runs_once(
     assert replacer.hidden.changed is replacer.hidden.original
 
 
+def test_each_run_has_its_own_products(tokens: np.ndarray) -> None:
+    exact, near = Scaled(0.9), Scaled(0.9)
+    run_two_streams(dense_model(2), tokens, exact, FLOATS, 1)
+    run_two_streams(dense_model(2), tokens, near, run_products(("float32", "bfloat16"), 1), 1)
+    assert exact.hidden is not None
+    assert near.hidden is not None
+    np.testing.assert_array_equal(near.hidden.original, exact.hidden.original)
+    lost = near.hidden.changed - exact.hidden.changed
+    assert 1e-5 < np.linalg.norm(lost) / np.linalg.norm(exact.hidden.changed) < 0.02
+
+
 def test_products_in_bfloat16_give_what_float32_gives_but_for_their_rounding(
     tokens: np.ndarray,
 ) -> None:

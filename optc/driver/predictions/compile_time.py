@@ -14,7 +14,7 @@ from optc.driver.predictions.paces import Paces
 from optc.ir.experts import find_expert_linears
 from optc.ir.linear import find_linears, head_of
 from optc.pipeline.work import Work
-from optc.reference.element_steps import element_steps
+from optc.reference.element_steps import OF_COMPARED_LOGIT, element_steps
 from optc.reference.text import WINDOW_TOKENS, windows_for
 
 if TYPE_CHECKING:
@@ -30,8 +30,6 @@ _NODE_S = 0.002
 _COMPILER_S = 4.0
 #: Windows and tokens of each of two texts whose domain is judged.
 _FIT_WINDOWS, _FIT_TOKENS = 8, 256
-#: Element-wise operations on each logit of two models that are compared.
-_COMPARED = 20
 #: What an engine's products take of the time of as many in float32.
 _ENGINE_SHARE = 0.35
 #: Runs of 512 tokens of the baseline and the engine, when speed is measured; and passes over the
@@ -84,7 +82,7 @@ def compile_seconds(
     tokens = (count + _SPEED_ROUNDS) * WINDOW_TOKENS
     both = tokens * (1 + _ENGINE_SHARE)
     head = head_of(dense)
-    compared = 0 if head is None else _COMPARED * head.weight.rows_shape[0]
+    compared = 0 if head is None else OF_COMPARED_LOGIT * head.weight.rows_shape[0]
     steps = both * element_steps(dense.graph, WINDOW_TOKENS) + tokens * compared
     decoded = _DECODED * 4 * weights * (1 + _ENGINE_SHARE) / _READ
     found["gates"] = paces.seconds(Work(float32=both * weights, steps=steps)) + decoded

@@ -17,8 +17,6 @@ from optc.reference.streams.products import (
 )
 from optc.target import host_features
 
-#: The option's value for the best products that the CPU has.
-AUTO = "auto"
 #: The CPU feature from which on bfloat16 is multiplied faster than float32: CPUs with AMX have it.
 _BFLOAT16_FEATURE = "avx512_bf16"
 #: And int8: without it, oneDNN adds products of bytes in 16 bits.

@@ -16,6 +16,7 @@ import numpy as np
 from optc.reference.streams.floats import Float32, as_float32
 from optc.reference.streams.gram import Float64
 from optc.reference.streams.int8_gram import LARGEST, multiply, rounded_hessian
+from optc.reference.streams.products import OneDnnProducts
 from optc.reference.submodel import Array
 
 if TYPE_CHECKING:
@@ -35,20 +36,11 @@ class Int8Rows:
     scales: torch.Tensor
 
 
-class Int8Products:
-    """Products of int8 with scales, added as integers, by oneDNN.
-
-    Args:
-        threads: Threads of PyTorch, for the process from now on.
-    """
+class Int8Products(OneDnnProducts):
+    """Products of int8 with scales, added as integers."""
 
     name = INT8
     dtype: np.dtype[Any] = np.dtype(np.float32)
-
-    def __init__(self, threads: int) -> None:
-        import torch  # takes a second, and 150 MB
-
-        torch.set_num_threads(threads)
 
     def weight(self, rows: Array) -> Int8Rows:
         """Rows [N, K] in int8, a scale for each."""

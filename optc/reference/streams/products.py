@@ -83,20 +83,24 @@ class Float32Products:
         return [(flat @ w.T).reshape(*x.shape[:-1], len(w)) for w in weights]
 
 
-class BFloat16Products:
-    """Products of bfloat16, added in float32, by oneDNN.
+class OneDnnProducts:
+    """Products by oneDNN, which PyTorch brings.
 
     Args:
         threads: Threads of PyTorch, for the process from now on.
     """
 
-    name = BFLOAT16
-    dtype: np.dtype[Any] = np.dtype(ml_dtypes.bfloat16)
-
     def __init__(self, threads: int) -> None:
         import torch  # takes a second, and 150 MB
 
         torch.set_num_threads(threads)
+
+
+class BFloat16Products(OneDnnProducts):
+    """Products of bfloat16, added in float32."""
+
+    name = BFLOAT16
+    dtype: np.dtype[Any] = np.dtype(ml_dtypes.bfloat16)
 
     def weight(self, rows: Array) -> torch.Tensor:
         """Rows [N, K] in bfloat16."""

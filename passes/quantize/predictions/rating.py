@@ -13,9 +13,7 @@ from optc.passes.quantize.gptq.rows import TILE
 from optc.passes.quantize.predictions.text_shape import TextShape
 from optc.passes.quantize.predictions.work import elements, gptq_rounding, rounding
 from optc.pipeline.work import Work
-
-#: Element-wise operations on each logit of two models that are compared.
-_COMPARED = 20
+from optc.reference.element_steps import OF_COMPARED_LOGIT
 
 
 def rating(
@@ -41,13 +39,14 @@ def rating(
     work = sum((_rounding(groups, one, ERROR_ROWS, gptq=gptq) for one in bits), start=Work())
     # a variant shares the blocks before its own: half of the model, on average
     of_variant = text.tokens * weights / 2
-    variants = min(MOST_MACS / of_variant, measured * len(groups))
+    variants = min(MOST_MACS / max(of_variant, 1.0), measured * len(groups))
     head = head_of(model)
     logits = 0 if head is None else head.weight.rows_shape[0]
-    run = elements(model, text) / 2 + text.tokens * logits * _COMPARED
+    run = elements(model, text) / 2 + text.tokens * logits * OF_COMPARED_LOGIT
     work += Work(float32=variants * of_variant, steps=variants * run)
-    formats = round(variants / len(groups)) if groups else 0
-    return work + sum((_rounding(groups, 3, None, gptq=gptq) for _ in range(formats)), start=Work())
+    share = variants / max(len(groups), 1)
+    rounded = _rounding(groups, 3, None, gptq=gptq)
+    return work + Work(float32=share * rounded.float32, steps=share * rounded.steps)
 
 
 def _rounding(groups: Sequence[Group], bits: int, most: int | None, *, gptq: bool) -> Work:
