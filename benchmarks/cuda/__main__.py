@@ -22,10 +22,12 @@ from typing import Any
 from benchmarks.cuda.steps import ENGINES, engine_timers, fitting, utilization
 from optc.artifact import Artifact
 from optc.backends.tvm_cuda import BACKEND
+from optc.backends.tvm_cuda.executable import CudaExecutable
 from optc.backends.tvm_cuda.loader import load_engine
 from optc.bench.profile import Shape
 from optc.errors import InputError, OptcError, UnavailableError
 from optc.machine import this_machine
+from optc.roofline.costs import StepCosts
 
 #: Steps before those that count.
 WARM_UP = 5
@@ -56,12 +58,19 @@ def require_gpu() -> None:
         )
 
 
-def measure(
-    path: Path, model: Path | None, shapes: list[Shape], rounds: int, peaks: dict[str, float]
-) -> dict[str, Any]:
-    """All figures as one JSON object."""
-    if model is not None:
-        from benchmarks.cuda.torch_peer import TorchModel, TorchSteps
+def shapes_of(concurrency: str, context: int) -> list[Shape]:
+    """Decode at each of the comma-separated numbers of sequences, then the prefill of one."""
+    counts = [int(n) for n in concurrency.split(",")]
+    decode = [Shape("decode", count, 1, context) for count in counts]
+    return [*decode, Shape("prefill", 1, context, context)]
+
+
+def open_engine(path: Path) -> tuple[CudaExecutable, StepCosts]:
+    """The loaded CUDA engine of an artifact, and what its steps cost.
+
+    Raises:
+        InputError: Its engine is another backend's.
+    """
     artifact = Artifact.open(path, "size")
     entry = artifact.engine()
     if entry.backend != BACKEND.name:
@@ -70,11 +79,20 @@ def measure(
             where=str(path),
             hint=f"compile it with --backend {BACKEND.name}",
         )
-    costs = BACKEND.step_costs(entry.data)
     engine = load_engine(artifact.engine_folder(entry), entry.spec, entry.data)
+    return engine, BACKEND.step_costs(entry.data)
+
+
+def measure(
+    path: Path, model: Path | None, shapes: list[Shape], rounds: int, peaks: dict[str, float]
+) -> dict[str, Any]:
+    """All figures as one JSON object."""
+    if model is not None:
+        from benchmarks.cuda.torch_peer import TorchModel, TorchSteps
+    engine, costs = open_engine(path)
     peer = None if model is None else TorchModel(str(model))
     rows = []
-    for shape in fitting(entry.spec, shapes):
+    for shape in fitting(engine.spec, shapes):
         timers: dict[str, Any] = engine_timers(engine, shape)
         if peer is not None:
             timers["torch"] = TorchSteps(peer, shape, rounds + WARM_UP)
@@ -88,20 +106,27 @@ def measure(
         for name, seen in times.items():
             row[name] = {"best_ms": 1e3 * min(seen), "median_ms": 1e3 * statistics.median(seen)}
         for name in row.keys() & ENGINES:
-            row[name] |= utilization(shape, min(times[name]), entry.spec, costs, peaks)
+            row[name] |= utilization(shape, min(times[name]), engine.spec, costs, peaks)
         if peer is not None:
             read = peer.weight_bytes() / min(times["torch"]) / peaks["read"]
             row["torch"]["weights_mbu"] = read
         rows.append(row)
     engine.close()
-    return {"artifact": path.name, "engine": entry.name, "peaks": peaks, "steps": rows}
+    return {"artifact": path.name, "gpu": gpu_name(), "peaks": peaks, "steps": rows}
+
+
+def gpu_name() -> str:
+    """What the driver calls the device."""
+    import torch
+
+    return str(torch.cuda.get_device_name())
 
 
 def show(report: dict[str, Any]) -> None:
     """Print the figures as a table."""
     peaks = report["peaks"]
     print(
-        f"{report['artifact']}: read {peaks['read'] / 1e9:.0f} GB/s; Top/s: "
+        f"{report['artifact']} on {report['gpu']}: read {peaks['read'] / 1e9:.0f} GB/s; Top/s: "
         + ", ".join(f"{name} {peaks[name] / 1e12:.0f}" for name in ("bf16", "int8", "fp32"))
     )
     print("phase    sequences  rows  context   optc ms    MBU    MFU  no graphs  torch ms  ratio")
@@ -125,9 +150,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--rounds", type=int, default=20)
     parser.add_argument("--json", type=Path)
     args = parser.parse_args(arguments)
-    counts = [int(n) for n in args.concurrency.split(",")]
-    shapes = [Shape("decode", count, 1, args.context) for count in counts]
-    shapes.append(Shape("prefill", 1, args.context, args.context))
+    shapes = shapes_of(args.concurrency, args.context)
     try:
         require_gpu()
         from benchmarks.cuda.peaks import measure_peaks
