@@ -14,6 +14,7 @@ import numpy.typing as npt
 from optc.backends.tvm.loaded.staging import Staging
 from optc.backends.tvm_cuda.device import Device
 from optc.backends.tvm_cuda.graphs import Graphs
+from optc.backends.tvm_cuda.host_arrays import HostArrays
 from optc.backends.tvm_cuda.packed_inputs import PackedInputs
 from optc.backends.tvm_cuda.pools import DevicePools
 from optc.backends.tvm_cuda.results import Results
@@ -55,6 +56,7 @@ class CudaExecutable:
         self._weights = weights
         self._results = results
         self.graphs = graphs
+        self._host = HostArrays(device, spec.vocab_size, spec.max_logit_rows)
         self._staging = Staging(spec, partial(PackedInputs, device))
         self._pools = DevicePools(spec, device)
 
@@ -89,7 +91,7 @@ class CudaExecutable:
         fixed = (*self._weights, *self._pools.tensors, ranges, logits)
         if not self.graphs.step(inputs, (*inputs.tensors, *fixed)):
             self._functions["step"](*inputs.tensors, *fixed)
-        result = np.empty((rows, self.spec.vocab_size), np.float32)
+        result = self._host.take(rows)
         self._device.download(logits, result)
         return result
 

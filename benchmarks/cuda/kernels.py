@@ -16,7 +16,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from benchmarks.cuda.__main__ import WARM_UP, open_engine, require_gpu, shapes_of
+from benchmarks.cuda.__main__ import WARM_UP, gpu_name, open_engine, require_gpu, shapes_of
 from benchmarks.cuda.steps import engine_timers, fitting
 from optc.errors import OptcError
 
@@ -75,13 +75,14 @@ def main(arguments: list[str] | None = None) -> int:
         engine, _ = open_engine(args.artifact)
         shapes = fitting(engine.spec, shapes_of(args.concurrency, args.context))
         rows = [measure(engine, shape, args.rounds) for shape in shapes]
+        engine.close()
     except OptcError as error:
         print(error.render(), file=sys.stderr)
         return error.exit_code
     for row in rows:
         show(row)
     if args.json:
-        report = {"artifact": args.artifact.name, "steps": rows}
+        report = {"artifact": args.artifact.name, "gpu": gpu_name(), "steps": rows}
         args.json.write_text(json.dumps(report, indent=1) + "\n")
     return 0
 

@@ -8,8 +8,9 @@ from optc.backends.tvm.kernels.dsl.script import kernel, round_up
 from optc.backends.tvm.kernels.token_wise.embedding import Embedding, QuantizedEmbedding
 from optc.backends.tvm.kernels.token_wise.gather_rows import RowGather
 from optc.backends.tvm_cuda.kernels.launch import launch, template
-from optc.backends.tvm_cuda.kernels.rows import THREADS
 
+#: Of a block.
+_THREADS = 256
 #: Output channels of a block of a packed weight, and the multiple K is padded to.
 _BLOCK, _K_MULTIPLE = 64, 32
 
@@ -21,7 +22,7 @@ def gather_rows(config: RowGather) -> tvm.tirx.PrimFunc:
         x = builder.argument("x", (total, config.width))
         rows = builder.argument("rows", (count,), "int32")
         out = builder.argument("out", (count, config.width))
-        launch(template("gather_rows", config.width), (count,), THREADS, (x, rows, out))
+        launch(template("gather_rows", config.width), (count,), _THREADS, (x, rows, out))
     return builder.finish()
 
 
@@ -41,7 +42,7 @@ def embedding(config: Embedding) -> tvm.tirx.PrimFunc:
             function = template("embedding", width)
         tokens = builder.argument("tokens", (rows,), "int32")
         out = builder.argument("out", (rows, width))
-        launch(function, (rows,), THREADS, (table, tokens, out))
+        launch(function, (rows,), _THREADS, (table, tokens, out))
     return builder.finish()
 
 
@@ -64,5 +65,5 @@ def quantized_embedding(config: QuantizedEmbedding) -> tvm.tirx.PrimFunc:
         function = template(
             "quantized_embedding", width, config.bits, config.group_size, config.asymmetric
         )
-        launch(function, (rows,), THREADS, (tokens, w, ws, wz, out))
+        launch(function, (rows,), _THREADS, (tokens, w, ws, wz, out))
     return builder.finish()

@@ -21,7 +21,9 @@ _FOLDER = Path(__file__).parent.parent / "sources"
 #: Every file, in an order in which each finds what it needs.
 _FILES = (
     "types",
+    "convert",
     "common",
+    "rows",
     "quantize",
     "norm",
     "activation",

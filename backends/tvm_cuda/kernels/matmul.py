@@ -6,6 +6,7 @@ Both add up a row in the same order, so that which one runs is a matter of speed
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import tvm
 from tvm.tirx.script.builder import ir as tir
@@ -15,9 +16,16 @@ from optc.backends.tvm.kernels.matmul.matmul_float import FloatMatmul
 from optc.backends.tvm.kernels.matmul.matmul_int import SUM_WIDTH, IntMatmul
 from optc.backends.tvm_cuda.kernels.launch import launch, template
 
-#: Rows and columns of a block of threads, and threads, as in the device code.
-_FEW_ROWS, _FEW_COLUMNS, _FEW_THREADS = 16, 32, 256
-_MANY_ROWS, _COLUMNS, _MANY_THREADS = 64, 64, 128
+#: Columns of a block of threads of the kernels for few rows, and threads.
+_FEW_COLUMNS, _FEW_THREADS = 32, 256
+#: Rows of such a block, in halves of a fragment: the least that holds a step's rows.
+_HALF, _HALVES = 8, (1, 2, 4, 8)
+#: Rows of a block of the kernel on the ordinary units.
+_SCALAR_ROWS = 16
+_COLUMNS, _MANY_THREADS = 64, 128
+#: Rows of a block of the kernels for many rows, by fragments of a warp, and the rows of a step from
+#: which there are blocks enough for larger ones.
+_TILE_ROWS, _SMALL, _LARGE, _LARGE_STEP = 32, 2, 4, 257
 
 
 def int_matmul(config: IntMatmul) -> tvm.tirx.PrimFunc:
@@ -47,8 +55,8 @@ def int_matmul(config: IntMatmul) -> tvm.tirx.PrimFunc:
         )
         how = "groups" if config.group_size else "channels"
         operands = (x, xs, xsum, weights["w"], weights["ws"], zeros, bias, out)
-        few, many = (template(f"int_matmul_{rows}_{how}", kind) for rows in ("few", "many"))
-        _few_or_many(few, many, rows, config.blocks, operands)
+        matmul = _Matmul("int_matmul", f"_{how}", kind, config.blocks, operands)
+        matmul.launch(rows, large=not config.group_size)
     return builder.finish()
 
 
@@ -65,23 +73,60 @@ def float_matmul(config: FloatMatmul) -> tvm.tirx.PrimFunc:
         operands = (x, weights["w"], weights.get("bias", x), out)
         if config.weight_dtype == "float32":
             kind = template("Float32Matmul", config.n, config.k, config.bias)
-            _few(template("float32_matmul", kind), rows, config.blocks, operands)
+            grid = (2 * config.blocks, -(-rows // _SCALAR_ROWS))
+            launch(template("float32_matmul", kind), grid, _FEW_THREADS, operands, rows)
         else:
             kind = template("Bf16Matmul", config.n, config.k, config.bias)
-            few, many = (template(f"bf16_matmul_{rows}", kind) for rows in ("few", "many"))
-            _few_or_many(few, many, rows, config.blocks, operands)
+            _Matmul("bf16_matmul", "", kind, config.blocks, operands).launch(rows, large=False)
     return builder.finish()
 
 
-def _few_or_many(few: str, many: str, rows: Expr, blocks: int, operands: Sequence[Expr]) -> None:
-    with tir.If(rows <= _FEW_ROWS):
-        with tir.Then():
-            _few(few, rows, blocks, operands)
-        with tir.Else():
-            grid = (blocks, (rows + _MANY_ROWS - 1) // _MANY_ROWS)
-            launch(many, grid, _MANY_THREADS, operands, rows)
+@dataclass(frozen=True)
+class _Matmul:
+    """A matmul on tensor cores.
 
+    Attributes:
+        name: Of its functions.
+        how: What their names end with.
+        kind: Its type in the device code.
+        blocks: Of the packed weight, of 64 columns.
+        operands: Passed to the functions.
+    """
 
-def _few(function: str, rows: Expr, blocks: int, operands: Sequence[Expr]) -> None:
-    grid = (blocks * (_COLUMNS // _FEW_COLUMNS), (rows + _FEW_ROWS - 1) // _FEW_ROWS)
-    launch(function, grid, _FEW_THREADS, operands, rows)
+    name: str
+    how: str
+    kind: str
+    blocks: int
+    operands: Sequence[Expr]
+
+    def launch(self, rows: Expr, *, large: bool) -> None:
+        """Choose by the rows of the step; larger tiles of many rows only where ``large``."""
+        self._few(rows, _HALVES, large)
+
+    def _few(self, rows: Expr, halves: tuple[int, ...], large: bool) -> None:
+        if not halves:
+            self._many(rows, large)
+            return
+        with tir.If(rows <= _HALF * halves[0]):
+            with tir.Then():
+                function = template(f"{self.name}_few{self.how}", self.kind, halves[0])
+                grid = (self.blocks * (_COLUMNS // _FEW_COLUMNS),)
+                launch(function, grid, _FEW_THREADS, self.operands, rows)
+            with tir.Else():
+                self._few(rows, halves[1:], large)
+
+    def _many(self, rows: Expr, large: bool) -> None:
+        if not large:
+            self._tiles(rows, _SMALL)
+            return
+        with tir.If(rows < _LARGE_STEP):
+            with tir.Then():
+                self._tiles(rows, _SMALL)
+            with tir.Else():
+                self._tiles(rows, _LARGE)
+
+    def _tiles(self, rows: Expr, tiles: int) -> None:
+        function = template(f"{self.name}_many{self.how}", self.kind, tiles)
+        height = _TILE_ROWS * tiles
+        grid = (self.blocks, (rows + height - 1) // height)
+        launch(function, grid, _MANY_THREADS, self.operands, rows)

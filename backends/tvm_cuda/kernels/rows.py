@@ -12,8 +12,8 @@ from optc.backends.tvm.kernels.token_wise.quantize import Quantize, quantized_ar
 from optc.backends.tvm_cuda.kernels.launch import float_bits, launch, template
 from optc.errors import UnsupportedError
 
-#: Threads of a block; ``ROW_THREADS`` of the device code.
-THREADS = 256
+#: Values that a thread holds, where a row has enough; least and most threads of a block.
+_VALUES, _LEAST_THREADS, _MOST_THREADS = 8, 64, 1024
 _ACTIVATIONS = {"silu": "Silu", "gelu": "Gelu", "gelu_tanh": "GeluTanh"}
 _UNARY = {
     **_ACTIVATIONS,
@@ -33,14 +33,15 @@ def quantize(config: Quantize) -> tvm.tirx.PrimFunc:
         rows = builder.size()
         x = builder.argument("x", (rows, config.width))
         out = quantized_arguments(builder, rows, config.width)
-        function = template("quantize", config.width)
-        launch(function, (rows,), THREADS, (x, out.q, out.scale, out.sums))
+        threads = _threads(config.width)
+        function = template("quantize", config.width, threads)
+        launch(function, (rows,), threads, (x, out.q, out.scale, out.sums))
     return builder.finish()
 
 
 def rms_norm(config: RMSNorm) -> tvm.tirx.PrimFunc:
     """As `optc.backends.tvm.kernels.token_wise.norm.rms_norm`."""
-    width = config.width
+    width, threads = config.width, _threads(config.width)
     with kernel("rms_norm") as builder:
         rows = builder.size()
         residual = builder.argument("residual", (rows, width)) if config.residual else None
@@ -54,22 +55,22 @@ def rms_norm(config: RMSNorm) -> tvm.tirx.PrimFunc:
         else:
             name, results = "rms_norm", [builder.argument("out", (rows, width))]
         arguments += [arguments[0] if total is None else total, *results]
-        function = template(name, width, float_bits(config.epsilon), config.residual)
-        launch(function, (rows,), THREADS, arguments)
+        function = template(name, width, threads, float_bits(config.epsilon), config.residual)
+        launch(function, (rows,), threads, arguments)
     return builder.finish()
 
 
 def layer_norm(config: LayerNorm) -> tvm.tirx.PrimFunc:
     """x f32 [T,K], scale f32 [K], [bias f32 [K]] -> out f32 [T,K]."""
-    width = config.width
+    width, threads = config.width, _threads(config.width)
     with kernel("layer_norm") as builder:
         rows = builder.size()
         x = builder.argument("x", (rows, width))
         scale = builder.argument("scale", (width,))
         bias = builder.argument("bias", (width,)) if config.bias else scale
         out = builder.argument("out", (rows, width))
-        function = template("layer_norm", width, float_bits(config.epsilon), config.bias)
-        launch(function, (rows,), THREADS, (x, scale, bias, out))
+        function = template("layer_norm", width, threads, float_bits(config.epsilon), config.bias)
+        launch(function, (rows,), threads, (x, scale, bias, out))
     return builder.finish()
 
 
@@ -81,9 +82,9 @@ def head_rms_norm(config: HeadRMSNorm) -> tvm.tirx.PrimFunc:
         x = builder.argument("x", (rows, width))
         scale = builder.argument("scale", (config.dim,))
         out = builder.argument("out", (rows, width))
-        epsilon = float_bits(config.epsilon)
-        function = template("head_rms_norm", config.heads, config.dim, epsilon)
-        launch(function, (rows,), THREADS, (x, scale, out))
+        threads, epsilon = _threads(width), float_bits(config.epsilon)
+        function = template("head_rms_norm", config.heads, config.dim, threads, epsilon)
+        launch(function, (rows,), threads, (x, scale, out))
     return builder.finish()
 
 
@@ -93,7 +94,7 @@ def gated_activation(config: GatedActivation) -> tvm.tirx.PrimFunc:
     Raises:
         UnsupportedError: The activation is not known.
     """
-    width = config.width
+    width, threads = config.width, _threads(config.width)
     operation = _operation(config.activation, _ACTIVATIONS, "GatedActivation")
     with kernel("gated_activation") as builder:
         rows = builder.size()
@@ -103,7 +104,7 @@ def gated_activation(config: GatedActivation) -> tvm.tirx.PrimFunc:
             name, results = "gated_activation_quantize", [out.q, out.scale, out.sums]
         else:
             name, results = "gated_activation", [builder.argument("out", (rows, width))]
-        launch(template(name, operation, width), (rows,), THREADS, (gate_up, *results))
+        launch(template(name, operation, width, threads), (rows,), threads, (gate_up, *results))
     return builder.finish()
 
 
@@ -113,19 +114,27 @@ def elementwise(config: Elementwise) -> tvm.tirx.PrimFunc:
     Raises:
         UnsupportedError: No such operation; the message lists those that exist.
     """
-    width, binary = config.width, config.operation in _BINARY
+    width, threads = config.width, _threads(config.width)
+    binary = config.operation in _BINARY
     operation = _operation(config.operation, {**_BINARY, **_UNARY}, "Elementwise")
     with kernel(f"elementwise_{config.operation}") as builder:
         rows = builder.size()
         inputs = [builder.argument("a", (rows, width))]
         if binary:
             inputs.append(builder.argument("b", (rows, width)))
-            function = template("binary", operation, width)
+            function = template("binary", operation, width, threads)
         else:
-            function = template("unary", operation, width, float_bits(config.constant))
+            constant = float_bits(config.constant)
+            function = template("unary", operation, width, threads, constant)
         out = builder.argument("out", (rows, width))
-        launch(function, (rows,), THREADS, (*inputs, out))
+        launch(function, (rows,), threads, (*inputs, out))
     return builder.finish()
+
+
+def _threads(width: int) -> int:
+    """Threads of a block that computes a row: a power of two, so that warps are whole."""
+    wanted = 1 << (-(-width // _VALUES) - 1).bit_length()
+    return max(_LEAST_THREADS, min(_MOST_THREADS, wanted))
 
 
 def _operation(name: str, known: dict[str, str], where: str) -> str:

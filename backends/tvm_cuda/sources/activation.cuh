@@ -28,37 +28,41 @@ struct Mul { static __device__ float of(float a, float b) { return a * b; } };
 struct Div { static __device__ float of(float a, float b) { return a / b; } };
 
 // gate and up lie one behind the other in a row: activation(gate) * up.
-template <class Operation, int WIDTH>
-__device__ __forceinline__ float gated(const float* row, int i) {
-  return Operation::of(row[i], 0.0f) * row[WIDTH + i];
+template <class Operation, class R>
+__device__ __forceinline__ void read_gated(R& gate, const float* gate_up) {
+  const float* row = gate_up + (long long)blockIdx.x * 2 * R::WIDTH;
+  R up;
+  gate.read(row);
+  up.read(row + R::WIDTH);
+  gate.change(up, [](float a, float b) { return Operation::of(a, 0.0f) * b; });
 }
 
-template <class Operation, int WIDTH>
+template <class Operation, int WIDTH, int THREADS>
 __device__ void gated_activation(const float* gate_up, float* out) {
-  const float* row = gate_up + (long long)blockIdx.x * 2 * WIDTH;
-  for (int i = threadIdx.x; i < WIDTH; i += ROW_THREADS)
-    out[(long long)blockIdx.x * WIDTH + i] = gated<Operation, WIDTH>(row, i);
+  Row<WIDTH, THREADS> values;
+  read_gated<Operation>(values, gate_up);
+  values.write(out + (long long)blockIdx.x * WIDTH);
 }
 
-template <class Operation, int WIDTH>
+template <class Operation, int WIDTH, int THREADS>
 __device__ void gated_activation_quantize(
     const float* gate_up, signed char* q, float* s, int* sums) {
-  const float* row = gate_up + (long long)blockIdx.x * 2 * WIDTH;
-  quantize_row<WIDTH>([&](int i) { return gated<Operation, WIDTH>(row, i); }, q, s, sums,
-      blockIdx.x);
+  Row<WIDTH, THREADS> values;
+  read_gated<Operation>(values, gate_up);
+  store_quantized(values, q, s, sums);
 }
 
-template <class Operation, int WIDTH, unsigned CONSTANT>
+template <class Operation, int WIDTH, int THREADS, unsigned CONSTANT>
 __device__ void unary(const float* a, float* out) {
   const long long base = (long long)blockIdx.x * WIDTH;
-  for (int i = threadIdx.x; i < WIDTH; i += ROW_THREADS)
+  for (int i = threadIdx.x; i < WIDTH; i += THREADS)
     out[base + i] = Operation::of(a[base + i], bits_float(CONSTANT));
 }
 
-template <class Operation, int WIDTH>
+template <class Operation, int WIDTH, int THREADS>
 __device__ void binary(const float* a, const float* b, float* out) {
   const long long base = (long long)blockIdx.x * WIDTH;
-  for (int i = threadIdx.x; i < WIDTH; i += ROW_THREADS)
+  for (int i = threadIdx.x; i < WIDTH; i += THREADS)
     out[base + i] = Operation::of(a[base + i], b[base + i]);
 }
 

@@ -43,24 +43,34 @@ template <class A> struct TileQueries {
 
   // Vector m, by all lanes of a warp; zeros if there is none.
   __device__ void fetch(int m, const float* q, bool present) {
-    float factor = 1.0f;
-    if (A::QUERY_BITS == 8) {
-      float top = 0.0f;
-      for (int d = lane(); present && d < A::DK; d += WARP) top = fmaxf(top, fabsf(q[d]));
-      top = warp_max(top);
-      factor = top > 0.0f ? top / 127.0f : 1.0f;
-    }
-    if (lane() == 0) scale[m] = factor;
-    for (int w = lane(); w < T::STEPS * 8; w += WARP) {
-      float pair[2];
+    constexpr int COUNT = ceil_div(T::STEPS * 8, WARP);
+    float pairs[COUNT][2], factor = 1.0f;
+#pragma unroll
+    for (int n = 0; n < COUNT; ++n)
 #pragma unroll
       for (int i = 0; i < 2; ++i) {
-        const int d = 2 * w + i;
-        pair[i] = present && d < A::DK ? q[d] : 0.0f;
-        if (A::QUERY_BITS == 8) pair[i] = (float)__float2int_rn(pair[i] / factor);
+        const int d = 2 * (n * WARP + lane()) + i;
+        pairs[n][i] = present && d < A::DK ? q[d] : 0.0f;
       }
+    if (A::QUERY_BITS == 8) {
+      float top = 0.0f;
+#pragma unroll
+      for (int n = 0; n < COUNT; ++n)
+        top = fmaxf(top, fmaxf(fabsf(pairs[n][0]), fabsf(pairs[n][1])));
+      top = warp_max(top);
+      factor = top > 0.0f ? top / 127.0f : 1.0f;
+#pragma unroll
+      for (int n = 0; n < COUNT; ++n)
+#pragma unroll
+        for (int i = 0; i < 2; ++i) pairs[n][i] = (float)__float2int_rn(pairs[n][i] / factor);
+    }
+    if (lane() == 0) scale[m] = factor;
+#pragma unroll
+    for (int n = 0; n < COUNT; ++n) {
+      const int w = n * WARP + lane();
       unsigned terms[T::QUERY_TERMS];
-      split_pair(terms, pair[0], pair[1]);
+      split_pair(terms, pairs[n][0], pairs[n][1]);
+      if (w >= T::STEPS * 8) continue;
 #pragma unroll
       for (int i = 0; i < T::QUERY_TERMS; ++i) words[i][m][w] = terms[i];
     }
@@ -255,21 +265,29 @@ __device__ __forceinline__ void read_scales(
   }
 }
 
-// One partition, by the vectors whose spans the lane has; seen covers the spans of all 16.
-template <class A>
+// One partition, by the vectors whose spans the lane has; seen covers the spans of all 16. What
+// lies outside of `seen` is not read. AHEAD: without branches, so that the compiler has tiles read
+// while others are multiplied, which takes registers; tokens that are not seen have no weight, and
+// any tile is read in the place of theirs. Else tiles that nobody sees are skipped.
+template <class A, bool AHEAD>
 __device__ void attend_partition(TileRange<A>& range, const TileQueries<A>& queries,
     const typename A::Pool::Element* k_pool, const typename A::Pool::Element* v_pool, int kv_head,
     int start, const Span (&spans)[2], const Span& seen, const Pages& pages) {
   using Pool = typename A::Pool;
+  auto skipped = [&](int first) {
+    return !AHEAD && (first + TILE <= seen.low || first >= seen.end);
+  };
   float x[TILES][2][4] = {};
+  int tiles[TILES];
+#pragma unroll
+  for (int tile = 0; tile < TILES; ++tile)
+    tiles[tile] = pages.tile(min(max(start + tile * TILE, seen.low), seen.end - 1));
 #pragma unroll
   for (int tile = 0; tile < TILES; ++tile) {
-    const int first = start + tile * TILE;
-    if (first + TILE <= seen.low || first >= seen.end) continue; // no vector looks at its weights
-    const auto* keys =
-        k_pool + tile_start<Pool, A::KV_HEADS, A::DK>(pages.tile(first), kv_head);
+    if (skipped(start + tile * TILE)) continue;
+    const auto* keys = k_pool + tile_start<Pool, A::KV_HEADS, A::DK>(tiles[tile], kv_head);
     float scales[4];
-    read_scales<A, A::DK>(scales, keys, first, seen);
+    read_scales<A, A::DK>(scales, keys, start + tile * TILE, seen);
     tile_dots<A>(x[tile], queries, keys);
 #pragma unroll
     for (int t = 0; t < 2; ++t)
@@ -281,9 +299,8 @@ __device__ void attend_partition(TileRange<A>& range, const TileQueries<A>& quer
 #pragma unroll
   for (int tile = 0; tile < TILES; ++tile) {
     const int first = start + tile * TILE;
-    if (first + TILE <= seen.low || first >= seen.end) continue;
-    const auto* values =
-        v_pool + tile_start<Pool, A::KV_HEADS, A::DV>(pages.tile(first), kv_head);
+    if (skipped(first)) continue;
+    const auto* values = v_pool + tile_start<Pool, A::KV_HEADS, A::DV>(tiles[tile], kv_head);
     float scales[4];
     read_scales<A, A::DV>(scales, values, first, seen);
     add_tile<A>(range, x[tile], scales, values, first, seen);

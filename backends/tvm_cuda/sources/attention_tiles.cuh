@@ -109,7 +109,7 @@ __device__ void attend_rows(TileQueries<A>& queries, const float* q,
   whole.clear();
   range.clear();
   for (int p = seen.first(); p * PARTITION < seen.end; ++p) {
-    attend_partition<A>(
+    attend_partition<A, A::DK + A::DV <= 128>(
         range, queries, k_pool, v_pool, heads.kv_head, p * PARTITION, spans, seen, pages);
 #pragma unroll
     for (int half = 0; half < 2; ++half)

@@ -6,7 +6,7 @@ namespace optc {
 
 template <int WIDTH> __device__ void gather_rows(const float* x, const int* rows, float* out) {
   const float* source = x + (long long)rows[blockIdx.x] * WIDTH;
-  for (int i = threadIdx.x; i < WIDTH; i += ROW_THREADS)
+  for (int i = threadIdx.x; i < WIDTH; i += (int)blockDim.x)
     out[(long long)blockIdx.x * WIDTH + i] = source[i];
 }
 
@@ -16,7 +16,7 @@ __device__ __forceinline__ float table_value(unsigned short bits) { return bf16_
 template <int WIDTH, class Element>
 __device__ void embedding(const Element* table, const int* tokens, float* out) {
   const Element* source = table + (long long)tokens[blockIdx.x] * WIDTH;
-  for (int i = threadIdx.x; i < WIDTH; i += ROW_THREADS)
+  for (int i = threadIdx.x; i < WIDTH; i += (int)blockDim.x)
     out[(long long)blockIdx.x * WIDTH + i] = table_value(source[i]);
 }
 
@@ -25,7 +25,7 @@ template <int WIDTH>
 __device__ void packed_embedding(const unsigned short* w, const int* tokens, float* out) {
   const int token = tokens[blockIdx.x];
   const long long block = (long long)(token / COLUMNS) * ceil_div(WIDTH, 2);
-  for (int i = threadIdx.x; i < WIDTH; i += ROW_THREADS) {
+  for (int i = threadIdx.x; i < WIDTH; i += (int)blockDim.x) {
     const long long word = (block + i / 2) * COLUMNS + token % COLUMNS;
     out[(long long)blockIdx.x * WIDTH + i] = bf16_float(w[word * 2 + i % 2]);
   }
@@ -41,7 +41,7 @@ __device__ void quantized_embedding(const int* tokens, const unsigned char* w,
   constexpr int WORDS = round_up(WIDTH, 32) * BITS / 32;
   constexpr int SIZE = GROUP ? GROUP : WIDTH, GROUPS = ceil_div(WIDTH, SIZE);
   const int block = tokens[blockIdx.x] / COLUMNS, column = tokens[blockIdx.x] % COLUMNS;
-  for (int i = threadIdx.x; i < WIDTH; i += ROW_THREADS) {
+  for (int i = threadIdx.x; i < WIDTH; i += (int)blockDim.x) {
     const int four = i / 4, word = BITS == 8 ? four : four / 2;
     const long long place = ((long long)block * WORDS + word) * COLUMNS + column;
     const int stored = w[place * 4 + i % 4];

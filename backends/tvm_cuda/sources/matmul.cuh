@@ -8,10 +8,8 @@
 namespace optc {
 
 constexpr int SPLITS = 8;
-constexpr int FEW_ROWS = 16, FEW_COLUMNS = 32; // of a block of threads; a warp has a run of K
-constexpr int BLOCK_ROWS = 64;                 // of the kernels for many rows, by 64 columns
-constexpr int MANY_THREADS = 128;              // four warps of 32 x 32
-constexpr int M_TILES = 2, N_TILES = 4;        // of a warp
+constexpr int FEW_COLUMNS = 32;   // of a block of the kernels for few rows; a warp has a run of K
+constexpr int MANY_THREADS = 128; // four warps of the kernels for many rows, by 64 columns
 
 // int8 activations per token by int8 or int4 weights; GROUP 0 is a scale per channel.
 template <int N_, int K_, int BITS_, int GROUP_, bool ZEROS_, bool BIAS_> struct IntMatmul {
@@ -22,10 +20,8 @@ template <int N_, int K_, int BITS_, int GROUP_, bool ZEROS_, bool BIAS_> struct
   static constexpr int GROUPS = GROUP ? ceil_div(K, GROUP) : 1;
   static constexpr int GROUP_STEPS = GROUP ? GROUP / 32 : STEPS;
   static constexpr int SPLIT_GROUPS = ceil_div(GROUPS, SPLITS);
-  // signed bytes in the dot products are the stored values minus this
-  static constexpr int OFFSET = BITS == 8 ? 128 : 0;
-  // whether sums of activations take part: zero is not OFFSET
-  static constexpr bool SUMS = ZEROS || BITS == 4;
+  // Signed bytes in the dot products are the stored values minus OFFSET, times UNIT.
+  static constexpr int OFFSET = BITS == 8 ? 128 : 8, UNIT = BITS == 8 ? 1 : 16;
 };
 
 // Sum of a row's activations over the steps [first, stop).
@@ -37,22 +33,25 @@ template <class M> __device__ __forceinline__ int step_sums(const int* xsum, int
 
 // Products of stored values minus zero, from those of stored values minus OFFSET.
 template <class M> __device__ __forceinline__ int corrected(int sum, int zero, int activations) {
-  return M::SUMS ? sum + (M::OFFSET - zero) * activations : sum;
+  return M::ZEROS ? sum + M::UNIT * (M::OFFSET - zero) * activations : sum;
+}
+
+// What a scale makes of a sum.
+template <class M> __device__ __forceinline__ float unit_scale(float scale) {
+  return scale * (1.0f / M::UNIT);
 }
 
 // The zero point of a channel; index is of ws.
 template <class M> __device__ __forceinline__ int zero_of(const unsigned char* wz, long long index) {
-  return M::ZEROS ? (int)wz[index] : 1 << (M::BITS - 1);
+  return M::ZEROS ? (int)wz[index] : M::OFFSET;
 }
 
-// The two words of a B fragment from stored ones: two rows of int8, or both nibbles of one of int4.
+// The two words of a B fragment from stored ones: two rows of int8, or both nibbles of one of int4,
+// which become the high halves of bytes.
+template <class M>
 __device__ __forceinline__ void signed_bytes(unsigned (&b)[2], unsigned first, unsigned second) {
-  b[0] = first ^ 0x80808080u;
-  b[1] = second ^ 0x80808080u;
-}
-__device__ __forceinline__ void nibbles(unsigned (&b)[2], unsigned word) {
-  b[0] = word & 0x0f0f0f0fu;
-  b[1] = (word >> 4) & 0x0f0f0f0fu;
+  b[0] = (M::BITS == 8 ? first : (first << 4) & 0xf0f0f0f0u) ^ 0x80808080u;
+  b[1] = (M::BITS == 8 ? second : first & 0xf0f0f0f0u) ^ 0x80808080u;
 }
 
 template <class M>

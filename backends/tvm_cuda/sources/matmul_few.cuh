@@ -1,152 +1,291 @@
-// Matmuls of up to 16 rows a block of threads: limited by reading the weights, which go from memory
-// to registers 16 bytes a load and into the tensor cores as they are. A block has 32 columns, each
-// of its warps a run of K. Lane l loads columns 4*(l/4) .. + 3, one for each of four C fragments.
+// Matmuls of up to 64 rows: limited by reading the weights, which go from memory to registers 16
+// bytes a load and into the tensor cores as they are. A block has 32 columns and up to 8 * HALVES
+// rows, each of its warps a run of K. Lane l loads columns 4*(l/4) .. + 3, one for each of four C
+// fragments of 16 rows, several steps ahead.
 #ifndef OPTC_MATMUL_FEW_CUH
 #define OPTC_MATMUL_FEW_CUH
 namespace optc {
 
+constexpr int FEW_ROWS = 16; // of a fragment
+
 template <class T> using FewSums = T[SPLITS][FEW_ROWS][FEW_COLUMNS + 1];
+// Fragments of a block's rows; those of one tile of 16 rows are `of`.
+template <class T, int HALVES> struct FewTiles {
+  static constexpr int TILES = ceil_div(HALVES, 2);
+  T of[TILES][4][4];
 
-// Put a warp's C fragments into its place.
-template <class T> __device__ void keep_sums(FewSums<T>& sums, const T (&c)[4][4]) {
-  const int row = lane() / 4, quad = lane() % 4;
+  __device__ __forceinline__ void clear() {
 #pragma unroll
-  for (int t = 0; t < 4; ++t)
+    for (int m = 0; m < TILES; ++m)
 #pragma unroll
-    for (int i = 0; i < 4; ++i) sums[warp()][row + i / 2 * 8][4 * (2 * quad + i % 2) + t] = c[t][i];
-}
+      for (int t = 0; t < 4; ++t)
+#pragma unroll
+        for (int i = 0; i < 4; ++i) of[m][t][i] = 0;
+  }
+  // Add up the warps' sums, a tile after the other, and give take(row, column, sum) each, counted
+  // from the block's first.
+  template <class Take> __device__ void finish(FewSums<T>& sums, int present, Take take) const {
+    const int row = lane() / 4, quad = lane() % 4;
+#pragma unroll
+    for (int m = 0; m < TILES; ++m) {
+      if (m) __syncthreads(); // the last tile's sums were read by all
+#pragma unroll
+      for (int t = 0; t < 4; ++t)
+#pragma unroll
+        for (int i = 0; i < 4; ++i)
+          sums[warp()][row + i / 2 * 8][4 * (2 * quad + i % 2) + t] = of[m][t][i];
+      __syncthreads();
+      const int count = min(FEW_ROWS, present - m * FEW_ROWS) * FEW_COLUMNS;
+      for (int i = threadIdx.x; i < count; i += SPLITS * WARP) {
+        T total = 0;
+#pragma unroll
+        for (int split = 0; split < SPLITS; ++split)
+          total += sums[split][i / FEW_COLUMNS][i % FEW_COLUMNS];
+        take(m * FEW_ROWS + i / FEW_COLUMNS, i % FEW_COLUMNS, total);
+      }
+    }
+  }
+};
 
-template <class T> __device__ __forceinline__ T total_of(FewSums<T>& sums, int row, int column) {
-  T total = 0;
-#pragma unroll
-  for (int split = 0; split < SPLITS; ++split) total += sums[split][row][column];
-  return total;
-}
+// Where a block works.
+template <int HALVES> struct FewPlace {
+  int block, start, first_row, present;
 
-// Dot products of the steps [first, stop) of 32.
-template <class M>
-__device__ void int_steps(
-    int (&c)[4][4], const signed char* x, const uint4* w, int row, int rows, int first, int stop) {
-  const int quad = lane() % 4;
-#pragma unroll 4
-  for (int step = first; step < stop; ++step) {
-    const long long place = (long long)step * 32 + quad * 8;
-    const uint2 zero = make_uint2(0u, 0u);
-    const uint2 low = row < rows ? *reinterpret_cast<const uint2*>(x + place) : zero;
-    const uint2 high = row + 8 < rows ?
-        *reinterpret_cast<const uint2*>(x + 8 * M::K_PADDED + place) : zero;
-    const unsigned a[4] = {low.x, high.x, low.y, high.y};
-    const uint4* words = w + (long long)step * M::WORDS * (COLUMNS / 4);
-    const uint4 one = words[(M::BITS == 8 ? 2 * quad : quad) * (COLUMNS / 4)];
-    const uint4 two = M::BITS == 8 ? words[(2 * quad + 1) * (COLUMNS / 4)] : one;
-    const unsigned ones[4] = {one.x, one.y, one.z, one.w}, twos[4] = {two.x, two.y, two.z, two.w};
+  __device__ explicit FewPlace(int rows)
+      : block(blockIdx.x / 2), start(blockIdx.x % 2 * FEW_COLUMNS),
+        first_row(blockIdx.y * 8 * HALVES), present(min(8 * HALVES, rows - first_row)) {}
+  // A lane's first four columns of rows of words, `height` to a block.
+  __device__ const uint4* words(const void* w, int height) const {
+    return static_cast<const uint4*>(w) + (long long)block * height * (COLUMNS / 4) + start / 4 +
+        lane() / 4;
+  }
+  __device__ bool has(int half) const { return half < HALVES && half * 8 + lane() / 4 < present; }
+};
+
+// What a lane multiplies of some steps: its words of weights, and the scales of groups that end in
+// these steps, of eight columns.
+template <class M, int AHEAD> struct IntSteps {
+  static constexpr bool GROUPED = M::GROUP && AHEAD % M::GROUP_STEPS == 0;
+  static constexpr int ENDS = GROUPED ? AHEAD / M::GROUP_STEPS : 1;
+  uint4 words[AHEAD][M::BITS / 4], scales[ENDS];
+  uint2 zeros[ENDS];
+
+  __device__ __forceinline__ void fetch(const uint4* w, const unsigned short* ws,
+      const unsigned char* wz, int step, int stop) {
+    const int quad = lane() % 4;
 #pragma unroll
-    for (int t = 0; t < 4; ++t) {
-      unsigned b[2];
-      if (M::BITS == 8) signed_bytes(b, ones[t], twos[t]);
-      else nibbles(b, ones[t]);
-      mma_int8(c[t], a, b);
+    for (int u = 0; u < AHEAD; ++u) {
+      const uint4* place = w + (long long)(step + u) * M::WORDS * (COLUMNS / 4);
+#pragma unroll
+      for (int i = 0; i < M::BITS / 4; ++i)
+        words[u][i] = step + u < stop ? place[(quad * (M::BITS / 4) + i) * (COLUMNS / 4)] :
+                                        make_uint4(0u, 0u, 0u, 0u);
+    }
+    if constexpr (GROUPED) {
+#pragma unroll
+      for (int g = 0; g < ENDS; ++g)
+        if (step + g * M::GROUP_STEPS < stop) fetch_scales(g, ws, wz, step / M::GROUP_STEPS + g);
+    }
+  }
+  // ws and wz are of the lane's columns of the first group.
+  __device__ __forceinline__ void fetch_scales(
+      int g, const unsigned short* ws, const unsigned char* wz, int group) {
+    scales[g] = *reinterpret_cast<const uint4*>(ws + (long long)group * COLUMNS);
+    if (M::ZEROS) zeros[g] = *reinterpret_cast<const uint2*>(wz + (long long)group * COLUMNS);
+  }
+  __device__ __forceinline__ float scale(int g, int column) const {
+    const unsigned four[4] = {scales[g].x, scales[g].y, scales[g].z, scales[g].w};
+    return unit_scale<M>(half_float((unsigned short)(four[column / 2] >> (column % 2 * 16))));
+  }
+  __device__ __forceinline__ int zero(int g, int column) const {
+    return M::ZEROS ? ((column < 4 ? zeros[g].x : zeros[g].y) >> (column % 4 * 8)) & 255u : 0;
+  }
+};
+
+// Dot products of the steps [first, stop) of 32, and sums of activations if zeros need them; calls
+// take(steps, u, step) after each, where u is its place in those that were fetched.
+template <class M, int HALVES, int AHEAD, class Take>
+__device__ __forceinline__ void int_steps(FewTiles<int, HALVES>& c,
+    int (&ones)[ceil_div(HALVES, 2)][4], const FewPlace<HALVES>& place, const signed char* x,
+    const unsigned char* w, const unsigned short* ws, const unsigned char* wz, int first, int stop,
+    Take take) {
+  constexpr int TILES = ceil_div(HALVES, 2);
+  const uint4* words = place.words(w, M::STEPS * M::WORDS);
+  const signed char* values =
+      x + (long long)(place.first_row + lane() / 4) * M::K_PADDED + lane() % 4 * 8;
+  IntSteps<M, AHEAD> next;
+  next.fetch(words, ws, wz, first, stop);
+  for (int step = first; step < stop; step += AHEAD) {
+    const IntSteps<M, AHEAD> now = next;
+    if (step + AHEAD < stop) next.fetch(words, ws, wz, step + AHEAD, stop);
+#pragma unroll
+    for (int u = 0; u < AHEAD; ++u) {
+      unsigned a[TILES][4] = {};
+#pragma unroll
+      for (int half = 0; half < HALVES; ++half)
+        if (place.has(half) && step + u < stop) {
+          const uint2 pair = *reinterpret_cast<const uint2*>(
+              values + (long long)half * 8 * M::K_PADDED + (step + u) * 32);
+          a[half / 2][half % 2] = pair.x;
+          a[half / 2][half % 2 + 2] = pair.y;
+        }
+      const uint4 one = now.words[u][0], two = now.words[u][M::BITS / 4 - 1];
+      const unsigned ones_of[4] = {one.x, one.y, one.z, one.w};
+      const unsigned twos_of[4] = {two.x, two.y, two.z, two.w};
+#pragma unroll
+      for (int t = 0; t < 4; ++t) {
+        unsigned b[2];
+        signed_bytes<M>(b, ones_of[t], twos_of[t]);
+#pragma unroll
+        for (int m = 0; m < TILES; ++m) mma_int8(c.of[m][t], a[m], b);
+      }
+      if constexpr (M::ZEROS) {
+        const unsigned unit[2] = {0x01010101u, 0x01010101u};
+#pragma unroll
+        for (int m = 0; m < TILES; ++m) mma_int8(ones[m], a[m], unit);
+      }
+      take(now, u, step + u);
     }
   }
 }
 
-template <class M>
+// Steps that are fetched ahead, as many as registers hold beside the sums: half of them, or all
+// where a weight has too few columns for two blocks on a multiprocessor.
+constexpr int NARROW = 4096;
+template <class M, int HALVES>
+constexpr int FEW_AHEAD = (M::N > NARROW ? 4 : 8) / (HALVES > 4 ? 4 : HALVES > 2 ? 2 : 1);
+
+template <class M, int HALVES>
 __device__ void int_matmul_few_channels(const signed char* x, const float* xs, const int* xsum,
     const unsigned char* w, const float* ws, const unsigned char* wz, const float* bias,
     float* out, int rows) {
   __shared__ FewSums<int> sums;
-  const int block = blockIdx.x / 2, start = blockIdx.x % 2 * FEW_COLUMNS;
-  const int first_row = blockIdx.y * FEW_ROWS, row = first_row + lane() / 4;
-  const uint4* words = reinterpret_cast<const uint4*>(w) +
-      (long long)block * M::STEPS * M::WORDS * (COLUMNS / 4) + start / 4 + lane() / 4;
-  int c[4][4] = {};
+  const FewPlace<HALVES> place(rows);
   constexpr int RUN = ceil_div(M::STEPS, SPLITS);
-  int_steps<M>(c, x + (long long)row * M::K_PADDED, words, row, rows, min(warp() * RUN, M::STEPS),
-      min((warp() + 1) * RUN, M::STEPS));
-  keep_sums(sums, c);
-  __syncthreads();
-  for (int i = threadIdx.x; i < FEW_ROWS * FEW_COLUMNS; i += blockDim.x) {
-    const int r = first_row + i / FEW_COLUMNS, column = start + i % FEW_COLUMNS;
-    if (r >= rows) continue;
-    const long long channel = (long long)block * COLUMNS + column;
-    const int activations = M::SUMS ? step_sums<M>(xsum + (long long)r * M::STEPS, 0, M::STEPS) : 0;
-    const int total = corrected<M>(
-        total_of(sums, i / FEW_COLUMNS, i % FEW_COLUMNS), zero_of<M>(wz, channel), activations);
-    store_result<M>((float)total * ws[channel] * xs[r], bias, out, r, (int)channel, rows);
-  }
+  FewTiles<int, HALVES> c;
+  int ones[ceil_div(HALVES, 2)][4]; // unused: a row's sum of activations is that of xsum
+  c.clear();
+  using Plain = IntMatmul<M::N, M::K, M::BITS, 0, false, false>;
+  int_steps<Plain, HALVES, FEW_AHEAD<M, HALVES>>(c, ones, place, x, w, nullptr, nullptr,
+      min(warp() * RUN, M::STEPS), min((warp() + 1) * RUN, M::STEPS), [](auto&, int, int) {});
+  c.finish(sums, place.present, [&](int m, int column, int total) {
+    const int row = place.first_row + m, channel = place.block * COLUMNS + place.start + column;
+    const int activations =
+        M::ZEROS ? step_sums<M>(xsum + (long long)row * M::STEPS, 0, M::STEPS) : 0;
+    const float sum = (float)corrected<M>(total, zero_of<M>(wz, channel), activations);
+    store_result<M>(sum * unit_scale<M>(ws[channel]) * xs[row], bias, out, row, channel, rows);
+  });
 }
 
-template <class M>
+template <class M, int HALVES>
 __device__ void int_matmul_few_groups(const signed char* x, const float* xs, const int* xsum,
     const unsigned char* w, const unsigned short* ws, const unsigned char* wz, const float* bias,
     float* out, int rows) {
+  constexpr int TILES = ceil_div(HALVES, 2), AHEAD = FEW_AHEAD<M, HALVES>;
   __shared__ FewSums<float> sums;
-  const int block = blockIdx.x / 2, start = blockIdx.x % 2 * FEW_COLUMNS, quad = lane() % 4;
-  const int first_row = blockIdx.y * FEW_ROWS, row = first_row + lane() / 4;
-  const uint4* words = reinterpret_cast<const uint4*>(w) +
-      (long long)block * M::STEPS * M::WORDS * (COLUMNS / 4) + start / 4 + lane() / 4;
-  float partial[4][4] = {};
-  const int stop = min((warp() + 1) * M::SPLIT_GROUPS, M::GROUPS);
-  for (int group = warp() * M::SPLIT_GROUPS; group < stop; ++group) {
-    const int first = group * M::GROUP_STEPS, last = min(first + M::GROUP_STEPS, M::STEPS);
-    int c[4][4] = {}, activations[2] = {};
-    int_steps<M>(c, x + (long long)row * M::K_PADDED, words, row, rows, first, last);
-#pragma unroll
-    for (int i = 0; i < 2; ++i)
-      if (M::SUMS && row + 8 * i < rows)
-        activations[i] = step_sums<M>(xsum + (long long)(row + 8 * i) * M::STEPS, first, last);
-    const long long scales = ((long long)block * M::GROUPS + group) * COLUMNS + start + 8 * quad;
+  const FewPlace<HALVES> place(rows);
+  const long long first_scale =
+      (long long)place.block * M::GROUPS * COLUMNS + place.start + lane() % 4 * 8;
+  FewTiles<int, HALVES> c;
+  FewTiles<float, HALVES> partial;
+  int ones[TILES][4] = {};
+  c.clear();
+  partial.clear();
+  constexpr int RUN = M::SPLIT_GROUPS * M::GROUP_STEPS;
+  const int first = min(warp() * RUN, M::STEPS), stop = min((warp() + 1) * RUN, M::STEPS);
+  auto take = [&](const IntSteps<M, AHEAD>& steps, int u, int step) {
+    IntSteps<M, AHEAD> read; // where groups do not end in steps that are known ahead
+    if constexpr (steps.GROUPED) {
+      if ((u + 1) % M::GROUP_STEPS || step / M::GROUP_STEPS * M::GROUP_STEPS >= stop) return;
+    } else {
+      if (step >= stop || ((step + 1) % M::GROUP_STEPS && step + 1 < stop)) return;
+      read.fetch_scales(0, ws + first_scale, wz + first_scale, step / M::GROUP_STEPS);
+    }
+    const IntSteps<M, AHEAD>& held = steps.GROUPED ? steps : read;
+    const int g = steps.GROUPED ? u / M::GROUP_STEPS : 0;
 #pragma unroll
     for (int t = 0; t < 4; ++t)
 #pragma unroll
-      for (int i = 0; i < 4; ++i) {
-        const long long index = scales + 4 * (i % 2) + t;
-        const int sum = corrected<M>(c[t][i], zero_of<M>(wz, index), activations[i / 2]);
-        partial[t][i] = fmaf((float)sum, half_float(ws[index]), partial[t][i]);
+      for (int i = 0; i < 2; ++i) {
+        const float scale = held.scale(g, 4 * i + t);
+        const int zero = held.zero(g, 4 * i + t);
+#pragma unroll
+        for (int half = 0; half < HALVES; ++half) {
+          int& sum = c.of[half / 2][t][half % 2 * 2 + i];
+          float& total = partial.of[half / 2][t][half % 2 * 2 + i];
+          const int activations = M::ZEROS ? ones[half / 2][half % 2 * 2] : 0;
+          total = fmaf((float)corrected<M>(sum, zero, activations), scale, total);
+          sum = 0;
+        }
       }
-  }
-  keep_sums(sums, partial);
-  __syncthreads();
-  for (int i = threadIdx.x; i < FEW_ROWS * FEW_COLUMNS; i += blockDim.x) {
-    const int r = first_row + i / FEW_COLUMNS;
-    if (r >= rows) continue;
-    const float total = total_of(sums, i / FEW_COLUMNS, i % FEW_COLUMNS);
-    store_result<M>(total * xs[r], bias, out, r, block * COLUMNS + start + i % FEW_COLUMNS, rows);
-  }
+    if constexpr (M::ZEROS) {
+#pragma unroll
+      for (int m = 0; m < TILES; ++m)
+#pragma unroll
+        for (int i = 0; i < 4; ++i) ones[m][i] = 0;
+    }
+  };
+  int_steps<M, HALVES, AHEAD>(
+      c, ones, place, x, w, ws + first_scale, wz + first_scale, first, stop, take);
+  partial.finish(sums, place.present, [&](int m, int column, float total) {
+    const int row = place.first_row + m, channel = place.block * COLUMNS + place.start + column;
+    store_result<M>(total * xs[row], bias, out, row, channel, rows);
+  });
 }
 
-template <class M>
+template <class M, int HALVES>
 __device__ void bf16_matmul_few(
     const float* x, const unsigned short* w, const float* bias, float* out, int rows) {
+  constexpr int TILES = ceil_div(HALVES, 2), AHEAD = FEW_AHEAD<M, HALVES>;
   __shared__ FewSums<float> sums;
-  const int block = blockIdx.x / 2, start = blockIdx.x % 2 * FEW_COLUMNS, quad = lane() % 4;
-  const int first_row = blockIdx.y * FEW_ROWS, row = first_row + lane() / 4;
-  const uint4* words = reinterpret_cast<const uint4*>(w) +
-      (long long)block * M::WORDS * (COLUMNS / 4) + start / 4 + lane() / 4;
-  const float* values = x + (long long)row * M::K;
-  float c[4][4] = {};
+  const FewPlace<HALVES> place(rows);
+  const int quad = lane() % 4;
+  const uint4* words = place.words(w, M::WORDS);
+  const float* values = x + (long long)(place.first_row + lane() / 4) * M::K;
+  FewTiles<float, HALVES> c;
+  c.clear();
+  const int first = min(warp() * M::SPLIT_STEPS, M::STEPS);
   const int stop = min((warp() + 1) * M::SPLIT_STEPS, M::STEPS);
-#pragma unroll 4
-  for (int step = warp() * M::SPLIT_STEPS; step < stop; ++step) {
-    const int k = step * 16 + quad * 4;
-    const uint2 low = bf16_four<M::K>(values, k, row < rows);
-    const uint2 high = bf16_four<M::K>(values + 8 * M::K, k, row + 8 < rows);
-    const unsigned a[4] = {low.x, high.x, low.y, high.y};
-    const uint4 zero = make_uint4(0u, 0u, 0u, 0u);
-    const uint4 one = k / 2 < M::WORDS ? words[(long long)(k / 2) * (COLUMNS / 4)] : zero;
-    const uint4 two = k / 2 + 1 < M::WORDS ? words[(long long)(k / 2 + 1) * (COLUMNS / 4)] : zero;
-    const unsigned ones[4] = {one.x, one.y, one.z, one.w}, twos[4] = {two.x, two.y, two.z, two.w};
+  uint4 now[AHEAD][2], next[AHEAD][2];
+  auto fetch = [&](int step) {
 #pragma unroll
-    for (int t = 0; t < 4; ++t) {
-      const unsigned b[2] = {ones[t], twos[t]};
-      mma_bf16(c[t], a, b);
+    for (int u = 0; u < AHEAD; ++u)
+#pragma unroll
+      for (int i = 0; i < 2; ++i) {
+        const int row = (step + u) * 8 + quad * 2 + i;
+        next[u][i] = step + u < stop && row < M::WORDS ?
+            words[(long long)row * (COLUMNS / 4)] : make_uint4(0u, 0u, 0u, 0u);
+      }
+  };
+  fetch(first);
+  for (int step = first; step < stop; step += AHEAD) {
+#pragma unroll
+    for (int u = 0; u < AHEAD; ++u) now[u][0] = next[u][0], now[u][1] = next[u][1];
+    if (step + AHEAD < stop) fetch(step + AHEAD);
+#pragma unroll
+    for (int u = 0; u < AHEAD; ++u) {
+      unsigned a[TILES][4] = {};
+#pragma unroll
+      for (int half = 0; half < HALVES; ++half) {
+        const uint2 pair = bf16_four<M::K>(values + (long long)half * 8 * M::K,
+            (step + u) * 16 + quad * 4, place.has(half) && step + u < stop);
+        a[half / 2][half % 2] = pair.x;
+        a[half / 2][half % 2 + 2] = pair.y;
+      }
+      const unsigned ones[4] = {now[u][0].x, now[u][0].y, now[u][0].z, now[u][0].w};
+      const unsigned twos[4] = {now[u][1].x, now[u][1].y, now[u][1].z, now[u][1].w};
+#pragma unroll
+      for (int t = 0; t < 4; ++t) {
+        const unsigned b[2] = {ones[t], twos[t]};
+#pragma unroll
+        for (int m = 0; m < TILES; ++m) mma_bf16(c.of[m][t], a[m], b);
+      }
     }
   }
-  keep_sums(sums, c);
-  __syncthreads();
-  for (int i = threadIdx.x; i < FEW_ROWS * FEW_COLUMNS; i += blockDim.x)
-    store_result<M>(total_of(sums, i / FEW_COLUMNS, i % FEW_COLUMNS), bias, out,
-        first_row + i / FEW_COLUMNS, block * COLUMNS + start + i % FEW_COLUMNS, rows);
+  c.finish(sums, place.present, [&](int m, int column, float total) {
+    store_result<M>(total, bias, out, place.first_row + m,
+        place.block * COLUMNS + place.start + column, rows);
+  });
 }
 
 // float32 weights [N/64, K, 64] on the ordinary units, for any number of rows: a lane has a column.
@@ -175,9 +314,14 @@ __device__ void float32_matmul(
 #pragma unroll
   for (int r = 0; r < FEW_ROWS; ++r) sums[warp()][r][lane()] = total[r];
   __syncthreads();
-  for (int i = threadIdx.x; i < FEW_ROWS * FEW_COLUMNS; i += blockDim.x)
-    store_result<M>(total_of(sums, i / FEW_COLUMNS, i % FEW_COLUMNS), bias, out,
-        first_row + i / FEW_COLUMNS, block * COLUMNS + start + i % FEW_COLUMNS, rows);
+  for (int i = threadIdx.x; i < FEW_ROWS * FEW_COLUMNS; i += SPLITS * WARP) {
+    float sum = 0.0f;
+#pragma unroll
+    for (int split = 0; split < SPLITS; ++split)
+      sum += sums[split][i / FEW_COLUMNS][i % FEW_COLUMNS];
+    store_result<M>(sum, bias, out, first_row + i / FEW_COLUMNS,
+        block * COLUMNS + start + i % FEW_COLUMNS, rows);
+  }
 }
 
 } // namespace optc

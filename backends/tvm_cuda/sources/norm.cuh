@@ -8,65 +8,63 @@ __device__ __forceinline__ float inverse_root(float mean, unsigned epsilon) {
   return 1.0f / sqrtf(mean + bits_float(epsilon));
 }
 
-// v = x, or residual + x, which is written to sum; gives 1 / sqrt(mean(v * v) + epsilon).
-template <int WIDTH, unsigned EPSILON, bool RESIDUAL, class Value>
-__device__ float rms_factor(Value value, float* sum) {
-  float squares = 0.0f;
-  for (int i = threadIdx.x; i < WIDTH; i += ROW_THREADS) {
-    const float v = value(i);
-    if (RESIDUAL) sum[i] = v;
-    squares = fmaf(v, v, squares);
+// A row of x, or of residual + x, which is written to sum, normalized and scaled.
+template <unsigned EPSILON, bool RESIDUAL, class R>
+__device__ __forceinline__ void rms_normed(
+    R& v, const float* residual, const float* x, const float* scale, float* sum) {
+  const long long base = (long long)blockIdx.x * R::WIDTH;
+  R other, scales;
+  v.read(x + base);
+  scales.read(scale);
+  if (RESIDUAL) {
+    other.read(residual + base);
+    v.change(other, [](float a, float b) { return b + a; });
+    v.write(sum + base);
   }
-  return inverse_root(block_sum<ROW_THREADS>(squares) / (float)WIDTH, EPSILON);
+  const float factor = inverse_root(v.squares() / (float)R::WIDTH, EPSILON);
+  v.change(scales, [&](float a, float b) { return a * factor * b; });
 }
 
-template <int WIDTH, bool RESIDUAL>
-__device__ __forceinline__ float residual_sum(const float* residual, const float* x, int i) {
-  return RESIDUAL ? residual[i] + x[i] : x[i];
-}
-
-template <int WIDTH, unsigned EPSILON, bool RESIDUAL>
+template <int WIDTH, int THREADS, unsigned EPSILON, bool RESIDUAL>
 __device__ void rms_norm(
     const float* residual, const float* x, const float* scale, float* sum, float* out) {
-  const long long base = (long long)blockIdx.x * WIDTH;
-  auto value = [&](int i) { return residual_sum<WIDTH, RESIDUAL>(residual + base, x + base, i); };
-  const float factor = rms_factor<WIDTH, EPSILON, RESIDUAL>(value, sum + base);
-  for (int i = threadIdx.x; i < WIDTH; i += ROW_THREADS)
-    out[base + i] = value(i) * factor * scale[i];
+  Row<WIDTH, THREADS> v;
+  rms_normed<EPSILON, RESIDUAL>(v, residual, x, scale, sum);
+  v.write(out + (long long)blockIdx.x * WIDTH);
 }
 
-template <int WIDTH, unsigned EPSILON, bool RESIDUAL>
+template <int WIDTH, int THREADS, unsigned EPSILON, bool RESIDUAL>
 __device__ void rms_norm_quantize(const float* residual, const float* x, const float* scale,
     float* sum, signed char* q, float* s, int* sums) {
-  const long long base = (long long)blockIdx.x * WIDTH;
-  auto value = [&](int i) { return residual_sum<WIDTH, RESIDUAL>(residual + base, x + base, i); };
-  const float factor = rms_factor<WIDTH, EPSILON, RESIDUAL>(value, sum + base);
-  auto normed = [&](int i) { return value(i) * factor * scale[i]; };
-  quantize_row<WIDTH>(normed, q, s, sums, blockIdx.x);
+  Row<WIDTH, THREADS> v;
+  rms_normed<EPSILON, RESIDUAL>(v, residual, x, scale, sum);
+  store_quantized(v, q, s, sums);
 }
 
-template <int WIDTH, unsigned EPSILON, bool BIAS>
+template <int WIDTH, int THREADS, unsigned EPSILON, bool BIAS>
 __device__ void layer_norm(const float* x, const float* scale, const float* bias, float* out) {
   const long long base = (long long)blockIdx.x * WIDTH;
-  float total = 0.0f;
-  for (int i = threadIdx.x; i < WIDTH; i += ROW_THREADS) total += x[base + i];
-  const float mean = block_sum<ROW_THREADS>(total) / (float)WIDTH;
-  float squares = 0.0f;
-  for (int i = threadIdx.x; i < WIDTH; i += ROW_THREADS) {
-    const float centred = x[base + i] - mean;
-    squares = fmaf(centred, centred, squares);
-  }
-  const float factor = inverse_root(block_sum<ROW_THREADS>(squares) / (float)WIDTH, EPSILON);
-  for (int i = threadIdx.x; i < WIDTH; i += ROW_THREADS) {
-    const float value = (x[base + i] - mean) * factor;
-    out[base + i] = BIAS ? fmaf(value, scale[i], bias[i]) : value * scale[i];
-  }
+  Row<WIDTH, THREADS> v, scales, biases;
+  v.read(x + base);
+  scales.read(scale);
+  if (BIAS) biases.read(bias);
+  const float mean = v.sum() / (float)WIDTH;
+  v.change(v, [&](float a, float) { return a - mean; });
+  const float factor = inverse_root(v.squares() / (float)WIDTH, EPSILON);
+#pragma unroll
+  for (int run = 0; run < v.RUNS; ++run)
+#pragma unroll
+    for (int e = 0; e < v.RUN; ++e) {
+      const float value = v.values[run][e] * factor, scaled = scales.values[run][e];
+      v.values[run][e] = BIAS ? fmaf(value, scaled, biases.values[run][e]) : value * scaled;
+    }
+  v.write(out + base);
 }
 
 // Each warp normalizes one run of DIM values.
-template <int HEADS, int DIM, unsigned EPSILON>
+template <int HEADS, int DIM, int THREADS, unsigned EPSILON>
 __device__ void head_rms_norm(const float* x, const float* scale, float* out) {
-  for (int head = warp(); head < HEADS; head += ROW_THREADS / WARP) {
+  for (int head = warp(); head < HEADS; head += THREADS / WARP) {
     const long long base = ((long long)blockIdx.x * HEADS + head) * DIM;
     float squares = 0.0f;
     for (int i = lane(); i < DIM; i += WARP) squares = fmaf(x[base + i], x[base + i], squares);

@@ -3,32 +3,41 @@
 #define OPTC_QUANTIZE_CUH
 namespace optc {
 
-constexpr int ROW_THREADS = 256;
-constexpr int SUM_WIDTH = 32;
-
-// Quantizes the row that value(i) gives; value is called twice for each i.
-template <int WIDTH, class Value>
-__device__ void quantize_row(Value value, signed char* q, float* s, int* sums, int row) {
-  constexpr int PADDED = round_up(WIDTH, SUM_WIDTH);
-  float top = 0.0f;
-  for (int i = threadIdx.x; i < WIDTH; i += ROW_THREADS) top = fmaxf(top, fabsf(value(i)));
-  top = block_max<ROW_THREADS>(top);
+// The row's scale and integers, and their sums.
+template <class R> __device__ void store_quantized(const R& values, signed char* q, float* s, int* sums) {
+  constexpr int RUN = R::RUN, LANES = SUM_WIDTH / RUN; // lanes whose values have one sum
+  const float top = values.largest();
   const float scale = top > 0.0f ? top / 127.0f : 1.0f;
+  const int row = blockIdx.x;
   if (threadIdx.x == 0) s[row] = scale;
-  const long long base = (long long)row * PADDED;
-  for (int block = warp(); block < PADDED / SUM_WIDTH; block += ROW_THREADS / WARP) {
-    const int i = block * SUM_WIDTH + lane();
-    const int whole = i < WIDTH ? __float2int_rn(value(i) / scale) : 0;
-    q[base + i] = (signed char)whole;
-    const int sum = warp_sum(whole);
-    if (lane() == 0) sums[base / SUM_WIDTH + block] = sum;
+  q += (long long)row * R::PADDED;
+  sums += (long long)row * (R::PADDED / SUM_WIDTH);
+#pragma unroll
+  for (int run = 0; run < R::RUNS; ++run) {
+    const int i = R::place(run);
+    unsigned word = 0;
+    int sum = 0;
+#pragma unroll
+    for (int e = 0; e < RUN; ++e) {
+      const int whole = __float2int_rn(values.values[run][e] / scale);
+      word |= (unsigned)(whole & 255) << (8 * e);
+      sum += whole;
+    }
+    sum = warp_sum<LANES>(sum);
+    if (i >= R::PADDED) continue;
+    if constexpr (RUN == 4)
+      *reinterpret_cast<unsigned*>(q + i) = word;
+    else
+      q[i] = (signed char)word;
+    if (lane() % LANES == 0) sums[i / SUM_WIDTH] = sum;
   }
 }
 
-template <int WIDTH>
+template <int WIDTH, int THREADS>
 __device__ void quantize(const float* x, signed char* q, float* s, int* sums) {
-  const float* values = x + (long long)blockIdx.x * WIDTH;
-  quantize_row<WIDTH>([&](int i) { return values[i]; }, q, s, sums, blockIdx.x);
+  Row<WIDTH, THREADS> values;
+  values.read(x + (long long)blockIdx.x * WIDTH);
+  store_quantized(values, q, s, sums);
 }
 
 } // namespace optc

@@ -207,6 +207,7 @@ struct uint4 { unsigned x, y, z, w; };
 struct float4 { float x, y, z, w; };
 inline uint2 make_uint2(unsigned x, unsigned y) { return {x, y}; }
 inline uint4 make_uint4(unsigned x, unsigned y, unsigned z, unsigned w) { return {x, y, z, w}; }
+inline float4 make_float4(float x, float y, float z, float w) { return {x, y, z, w}; }
 
 template <class To, class From> To bits_as(From value) {
   static_assert(sizeof(To) == sizeof(From));
@@ -227,6 +228,28 @@ template <class T> T __shfl_xor_sync(unsigned mask, T value, int lane_mask) {
   const auto* slots = emulator::exchange(words);
   return bits_as<T>(slots[(emulator::current->number % 32) ^ lane_mask].word[0]);
 }
+
+// The conversions of optc's convert.cuh by arithmetic; replaces that file.
+#define OPTC_CONVERT_CUH
+namespace optc {
+
+inline unsigned bf16_pair(float low, float high) {
+  auto rounded = [](float value) {
+    const unsigned bits = __float_as_uint(value);
+    return (bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16;
+  };
+  return rounded(low) | (rounded(high) << 16);
+}
+
+inline float half_float(unsigned short bits) {
+  const unsigned sign = (bits & 0x8000u) << 16, rest = bits & 0x7fffu;
+  if (rest >= 0x7c00u) return __uint_as_float(sign | 0x7f800000u | ((rest & 0x3ffu) << 13));
+  // as if the exponent were that of float32, then moved from bias 127 to 15
+  const float value = __uint_as_float(rest << 13) * __uint_as_float(0x77800000u);
+  return __uint_as_float(sign | __float_as_uint(value));
+}
+
+} // namespace optc
 
 // The fragments of optc's mma.cuh, whose layout is PTX's; replaces that file.
 #define OPTC_MMA_CUH
