@@ -84,7 +84,7 @@ def test_matmuls_use_the_tensor_cores_of_their_architecture(sm: int) -> None:
     cubin = device_compiler()(emitted(), sm)
     assert architecture(cubin) == sm
     kernels = opcodes(cubin)
-    # for few rows, by four numbers of them, and for many; int8 has larger tiles for more; float32 one
+    # for few rows, by four numbers of them, and for many; int8 has larger tiles, too; float32 one
     assert len(kernels) == (4 + 2) + (4 + 1) + (4 + 1) + 1
     for name, counts in kernels.items():
         wanted = {"int8": IMMA, "int4": IMMA, "bf16": HMMA}.get(name.split("_")[0])

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import onnx_ir as ir
 import pytest
+import tvm_ffi
 
 from optc.backends.tvm.engine_files import ENGINE_FILE, WEIGHTS_FILE
 from optc.backends.tvm.runtime_libs import LIBRARIES, ffi_version
@@ -61,6 +62,10 @@ def test_without_the_runtime_library_the_package_is_named(
 ) -> None:
     monkeypatch.setattr(runtime, "this_machine", lambda: Machine(frozenset(), (90,), ""))
     monkeypatch.setattr(runtime, "_CUDART", "libcudart.so.none")
+    # where the tests have opened it, or TVM's CUDA part, this process has both
+    monkeypatch.setattr(runtime, "open_cudart", runtime.open_cudart.__wrapped__)
+    monkeypatch.setattr(runtime, "_open_cuda", runtime._open_cuda.__wrapped__)
+    monkeypatch.setattr(tvm_ffi, "get_global_func", lambda *_: None)
     monkeypatch.setattr(runtime, "open_runtime", lambda folder: None)
     with pytest.raises(UnavailableError, match=r"libcudart\.so\.none was not found") as caught:
         BACKEND.load(folder, SPEC, {**DATA, "ffi": ffi_version()}, 1)
