@@ -128,15 +128,24 @@ __device__ void attention_ranges(const float* q, const typename A::Pool::Element
   }
 }
 
-// Merge the ranges of a head, a thread a value; rows of no sequence become zero. Grid (T, HEADS).
+// Merge the ranges of a head, a thread a value; rows of no sequence become zero. Several are read
+// before the first of them is added; what those without tokens hold is not looked at. Grid (T,
+// HEADS).
 template <class A> __device__ void merge_ranges(float* ranges, float* out) {
+  constexpr int AHEAD = 16;
   const int row = blockIdx.x, head = blockIdx.y;
   for (int d = threadIdx.x; d < A::DV; d += blockDim.x) {
     Merged merged;
     merged.clear();
-    for (int range = 0; range < RANGES; ++range) {
-      const float* result = range_result<A>(ranges, row, head, range);
-      merged.add(result[A::DV], result[A::DV + 1], result[d]);
+    for (int first = 0; first < RANGES; first += AHEAD) {
+      Merged read[AHEAD];
+#pragma unroll
+      for (int i = 0; i < AHEAD; ++i) {
+        const float* result = range_result<A>(ranges, row, head, first + i);
+        read[i] = {result[A::DV], result[A::DV + 1], result[d]};
+      }
+#pragma unroll
+      for (int i = 0; i < AHEAD; ++i) merged.add(read[i].top, read[i].norm, read[i].total);
     }
     out[((long long)row * A::HEADS + head) * A::DV + d] = merged.value();
   }

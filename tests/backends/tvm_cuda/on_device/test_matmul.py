@@ -7,14 +7,15 @@ import pytest
 
 from optc.backends.tvm.kernels.matmul.matmul_float import FloatMatmul
 from optc.backends.tvm.kernels.matmul.matmul_int import IntMatmul
+from optc.backends.tvm_cuda.kernels import matmul
 from tests.backends.tvm.kernel_cases import DEVICE
 from tests.backends.tvm.kernels.matmul import test_matmul_int as cpu
 from tests.backends.tvm.matmul_cases import assert_close, float_case, int_case, run
 
 #: Rows of one kernel and of the other, and of blocks of threads that are not full.
 ROWS = 131
-#: Parts of them: whole and ragged blocks of the kernels for few (up to 16) and for many rows.
-PARTS = [(0, 1), (40, 56), (50, 53), (60, 77), (60, 131), (130, 131)]
+#: Parts of them: whole and ragged blocks of the kernels for few (up to 8, 16, 32, 64) and for many.
+PARTS = [(0, 1), (40, 56), (50, 53), (60, 77), (10, 60), (60, 131), (130, 131)]
 INTEGERS = [
     *cpu.CONFIGS,
     IntMatmul(72, 1000, 8, 32, asymmetric=True),
@@ -32,6 +33,22 @@ FLOATS = [
 
 @pytest.mark.parametrize("config", INTEGERS, ids=lambda config: config.name)
 def test_integers_are_exact_and_rows_keep_their_bits(config: IntMatmul) -> None:
+    case = int_case(config, ROWS)
+    whole = run(config, DEVICE, case.inputs())
+    assert_close(whole, case.expected(), 125)
+    for start, stop in PARTS:
+        part = run(config, DEVICE, case.inputs(slice(start, stop)))
+        np.testing.assert_array_equal(part, whole[start:stop])
+
+
+@pytest.mark.parametrize(
+    "config",
+    [IntMatmul(72, 200), IntMatmul(72, 200, 4, 0, asymmetric=True, bias=True)],
+    ids=lambda config: config.name,
+)
+def test_larger_tiles_of_many_rows(config: IntMatmul, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those of large weights; no other test has such a configuration, which is compiled once."""
+    monkeypatch.setattr(matmul, "_MANY_BLOCKS", 1)
     case = int_case(config, ROWS)
     whole = run(config, DEVICE, case.inputs())
     assert_close(whole, case.expected(), 125)
