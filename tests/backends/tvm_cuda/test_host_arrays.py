@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ctypes
+from queue import SimpleQueue
+from threading import Thread
 from typing import Any
 
 import numpy as np
@@ -67,6 +69,36 @@ def test_no_rows_take_no_memory_and_none_has_more_than_the_most() -> None:
     assert host.take(0).shape == (0, 3)
     assert host.take(9).shape == (9, 3)
     assert device.sizes == [30]
+
+
+def test_arrays_may_be_let_go_in_other_threads_while_one_takes() -> None:
+    device = FakeDevice()
+    host = arrays(device)
+    queue: SimpleQueue[Any] = SimpleQueue()
+    wrong: list[int] = []
+
+    def look() -> None:
+        while (item := queue.get()) is not None:
+            number, values = item
+            if not (values == number).all():
+                wrong.append(number)
+            del item, values
+
+    readers = [Thread(target=look) for _ in range(3)]
+    for reader in readers:
+        reader.start()
+    for number in range(600):
+        array = host.take(1 + number % 7)
+        array[:] = number
+        queue.put((number, array))
+        del array
+    for _ in readers:
+        queue.put(None)
+    for reader in readers:
+        reader.join()
+    assert not wrong
+    host.take(1)
+    assert len(host._free) <= 2
 
 
 @given(st.lists(st.tuples(st.integers(1, 10), st.integers(0, 5)), max_size=40))
