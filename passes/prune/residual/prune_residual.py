@@ -34,6 +34,7 @@ from optc.passes.prune.structured.structures import PruneStructures
 from optc.passes.prune.structured.target import Amounts, Target
 from optc.passes.quantize.rotate.residual import NotTurnableError, Residual, find_residual
 from optc.pipeline.base import Pass, PassReport
+from optc.pipeline.work import Work
 from optc.reference.calibration import calibration_of
 from optc.reference.streams.gram import Float64
 from optc.target import usable_threads
@@ -77,6 +78,17 @@ class PruneResidual(PruneStructures):
         from optc.passes.quantize.predictions.memory import turning
 
         return super().working_bytes(model) + turning(model)
+
+    def work(self, model: ir.Model, later: Sequence[Pass] = ()) -> Work:
+        """A run for the components, and two side by side in which layers are fitted."""
+        from optc.passes.quantize.predictions.work import observing, propagating
+        from optc.reference.streams.choice import products_here
+
+        products = products_here(), products_here()
+        work = observing(model, self.shape, hessians=False)
+        if self.refit:
+            work += propagating(model, self.shape, None, products, gptq=False)
+        return work
 
     def reading_bytes(self, model: ir.Model, earlier: Sequence[Pass] = ()) -> int:
         """Tiles that are mixed while they are read."""

@@ -64,7 +64,7 @@ def removal_order(weight: Float64, hessian: Float64, count: int) -> Indices:
     """
     w, g = weight.copy(), np.linalg.inv(hessian)
     left = np.ones(len(g), bool)
-    at_once = -(-len(g) // _ROUNDS)
+    at_once = _at_once(len(g))
     order: list[Indices] = [np.zeros(0, np.intp)]
     while (remaining := count - int((~left).sum())) > 0:
         scores = np.full(len(g), np.inf)
@@ -76,6 +76,15 @@ def removal_order(weight: Float64, hessian: Float64, count: int) -> Indices:
         left[gone] = False
         order.append(gone)
     return np.concatenate(order)
+
+
+def rounds_of(columns: int, count: int) -> int:
+    """How many times columns are taken out until ``count`` are."""
+    return -(-count // _at_once(columns))
+
+
+def _at_once(columns: int) -> int:
+    return -(-columns // _ROUNDS)
 
 
 def refitted(weight: Float64, hessian: Float64, kept: Indices) -> Float64:

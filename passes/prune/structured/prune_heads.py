@@ -23,6 +23,7 @@ from optc.passes.prune.structured.structures import PruneStructures, sizes_facts
 from optc.passes.prune.structured.taylor import TAYLOR, Gradients, gradients_bytes
 from optc.passes.prune.structured.variants import ChannelVariants
 from optc.pipeline.base import Pass, PassReport
+from optc.pipeline.work import Work
 
 #: A KV head: index of its attention, and of itself.
 Group = tuple[int, int]
@@ -110,6 +111,15 @@ class PruneHeads(PruneStructures):
         kept = left_hessians(model) if self.refit else 0
         comparing = kept + measuring(model, self._measured_shape, groups)
         return max(comparing, observing(model, self.shape, hessians=self.refit))
+
+    def _choosing(self, model: ir.Model, report: PassReport) -> Work:
+        """Variants of all steps."""
+        from optc.passes.prune.structured.work import measuring
+
+        if self.choose == TAYLOR:
+            return Work()
+        count = sum(len(step["kl"]) for step in report.facts["steps"])
+        return measuring(model, self._measured_shape, count)
 
     def _costs(
         self, model: ir.Model, found: Sequence[Channels], tokens: Int32 | None

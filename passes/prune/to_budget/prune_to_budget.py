@@ -90,7 +90,7 @@ class PruneToBudget(PruneOnText):
         products = products_here(), products_here()
         allocate = next((one for one in later if isinstance(one, AllocateBits)), None)
         rating = allocate.work(model, later) if allocate is not None else Work()
-        return rating + propagating(model, self.shape, 0, products, gptq=False)
+        return rating + propagating(model, self.shape, None, products, gptq=False)
 
     def _choose(
         self, model: ir.Model, tokens: Int32 | None, later: Sequence[Pass], report: PassReport

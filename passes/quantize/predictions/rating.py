@@ -6,14 +6,12 @@ from collections.abc import Sequence
 
 import onnx_ir as ir
 
-from optc.ir.linear import head_of
 from optc.passes.quantize.budget.groups import Group
 from optc.passes.quantize.budget.sensitivity import ERROR_ROWS, MOST_MACS
 from optc.passes.quantize.gptq.rows import TILE
 from optc.passes.quantize.predictions.text_shape import TextShape
-from optc.passes.quantize.predictions.work import elements, gptq_rounding, rounding
+from optc.passes.quantize.predictions.work import gptq_rounding, rounding, variants
 from optc.pipeline.work import Work
-from optc.reference.element_steps import OF_COMPARED_LOGIT
 
 
 def rating(
@@ -37,14 +35,10 @@ def rating(
     """
     weights = float(sum(group.weights for group in groups))
     work = sum((_rounding(groups, one, ERROR_ROWS, gptq=gptq) for one in bits), start=Work())
-    # a variant shares the blocks before its own: half of the model, on average
     of_variant = text.tokens * weights / 2
-    variants = min(MOST_MACS / max(of_variant, 1.0), measured * len(groups))
-    head = head_of(model)
-    logits = 0 if head is None else head.weight.rows_shape[0]
-    run = elements(model, text) / 2 + text.tokens * logits * OF_COMPARED_LOGIT
-    work += Work(float32=variants * of_variant, steps=variants * run)
-    share = variants / max(len(groups), 1)
+    count = min(MOST_MACS / max(of_variant, 1.0), measured * len(groups))
+    work += variants(model, text, count, weights)
+    share = count / max(len(groups), 1)
     rounded = _rounding(groups, 3, None, gptq=gptq)
     return work + Work(float32=share * rounded.float32, steps=share * rounded.steps)
 

@@ -16,7 +16,7 @@ from optc.passes.quantize.gptq.rows import tile_rows
 from optc.passes.quantize.predictions.text_shape import TextShape
 from optc.passes.quantize.propagate.targets import TOKENS_PER_INPUT
 from optc.pipeline.work import Work
-from optc.reference.element_steps import element_steps
+from optc.reference.element_steps import OF_COMPARED_LOGIT, element_steps
 from optc.reference.observers import linears_of
 from optc.reference.partition import partition
 from optc.reference.streams.gram import BLOCK
@@ -50,21 +50,23 @@ def observing(model: ir.Model, text: TextShape, *, hessians: bool) -> Work:
 def propagating(
     model: ir.Model,
     text: TextShape,
-    bits: int,
+    bits: int | None,
     products: tuple[str, str],
     *,
     gptq: bool,
     blocks: int = 0,
+    value_steps: int = _VALUE_STEPS,
 ) -> Work:
     """Two runs side by side, Hessians, corrections and rounding.
 
     Args:
         model: Dense form.
         text: What is run through it.
-        bits: Of a weight.
+        bits: Of a weight; None where weights are not rounded.
         products: How layers are multiplied, as they are and quantized.
         gptq: Whether GPTQ rounds.
         blocks: How many blocks; 0 are all.
+        value_steps: Element-wise operations on a value that goes into a layer or comes out of it.
     """
     every = _blocks(model)
     width = min(_inputs(every[0]), default=0) if every else 0
@@ -77,11 +79,26 @@ def propagating(
         work += Work(float32=attention)
         for k, rows in _by_input(linears):
             work += _corrected(k, rows, text, products[1], width, gptq=gptq)
-            work += rounding(sum(rows) * k, bits)
-            work += Work(steps=_VALUE_STEPS * text.tokens * (k + sum(rows)))
+            if bits is not None:
+                work += rounding(sum(rows) * k, bits)
+            work += Work(steps=value_steps * text.tokens * (k + sum(rows)))
             if gptq:
                 work += sum((gptq_rounding(n, k, tile_rows(n, k)) for n in rows), start=Work())
     return work
+
+
+def variants(model: ir.Model, text: TextShape, count: float, weights: float) -> Work:
+    """So many variants of a model of so many weights, compared with it: each shares the blocks
+    before its own, half of the model on average."""
+    head = head_of(model)
+    logits = 0 if head is None else head.weight.rows_shape[0]
+    run = elements(model, text) / 2 + text.tokens * logits * OF_COMPARED_LOGIT
+    return Work(float32=count * text.tokens * weights / 2, steps=count * run)
+
+
+def inputs_of(model: ir.Model) -> list[tuple[int, list[int]]]:
+    """For each value that layers of the body read, K and the rows N of these layers."""
+    return [found for linears in _blocks(model) for found in _by_input(linears)]
 
 
 def gptq_rounding(rows: int, columns: int, tile: int) -> Work:

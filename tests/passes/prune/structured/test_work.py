@@ -1,0 +1,50 @@
+"""Predicted work of taking out structures: two runs, what goes, and variants that are measured."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from optc.passes.prune.structured.prune_depth import PruneDepth
+from optc.passes.prune.structured.prune_heads import PruneHeads
+from optc.passes.prune.structured.prune_width import PruneWidth
+from optc.passes.prune.structured.work import cutting, measuring
+from optc.passes.quantize.predictions.text_shape import TextShape
+from optc.reference.streams.choice import products_here
+from tests.support.dense_models import dense_model
+
+TEXT = TextShape(8, 64)
+SIZES = {"folder": "x", "windows": 8, "window_tokens": 64}
+
+
+def test_more_neurons_that_go_take_longer() -> None:
+    works = [
+        PruneWidth(target=target, multiple=8, **SIZES).work(dense_model(2))
+        for target in ("0.9x", "0.5x")
+    ]
+    assert works[1].steps > works[0].steps
+    assert works[0].float32 == works[1].float32 > 0
+
+
+def test_sub_layers_are_measured_one_by_one() -> None:
+    model = dense_model(2)  # of four sub-layers one goes, then another of three
+    one = PruneDepth(target="0.9x", measured_windows=2, **SIZES)
+    runs = cutting(model, TEXT, {}, products_here())
+    measured = measuring(model, TextShape(2, 64), 4)
+    assert measured.float32 > 0
+    assert one.work(model) == runs + measured
+    assert replace(one, choose="influence").work(model) == runs
+
+
+def test_heads_are_measured_unless_gradients_choose() -> None:
+    model = dense_model(2)
+    by_kl = PruneHeads(**SIZES)
+    by_gradients = replace(by_kl, choose="taylor")
+    assert by_kl.work(model).float32 > by_gradients.work(model).float32
+
+
+def test_a_variant_is_half_a_run() -> None:
+    model = dense_model(2)
+    one, two = (measuring(model, TEXT, count) for count in (1, 2))
+    assert two.float32 == pytest.approx(2 * one.float32)
