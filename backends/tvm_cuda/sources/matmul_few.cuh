@@ -22,9 +22,9 @@ template <class T, int HALVES> struct FewTiles {
 #pragma unroll
         for (int i = 0; i < 4; ++i) of[m][t][i] = 0;
   }
-  // Add up the warps' sums, a tile after the other, and give take(row, column, sum) each, counted
-  // from the block's first.
-  template <class Take> __device__ void finish(FewSums<T>& sums, int present, Take take) const {
+  // Add up the warps' sums, a tile after the other, and give take(row, column, sum) each; columns
+  // are counted from the block's first.
+  template <class Take> __device__ void finish(FewSums<T>& sums, int rows, Take take) const {
     const int row = lane() / 4, quad = lane() % 4;
 #pragma unroll
     for (int m = 0; m < TILES; ++m) {
@@ -35,7 +35,7 @@ template <class T, int HALVES> struct FewTiles {
         for (int i = 0; i < 4; ++i)
           sums[warp()][row + i / 2 * 8][4 * (2 * quad + i % 2) + t] = of[m][t][i];
       __syncthreads();
-      const int count = min(FEW_ROWS, present - m * FEW_ROWS) * FEW_COLUMNS;
+      const int count = min(FEW_ROWS, rows - m * FEW_ROWS) * FEW_COLUMNS;
       for (int i = threadIdx.x; i < count; i += SPLITS * WARP) {
         T total = 0;
 #pragma unroll
@@ -47,19 +47,18 @@ template <class T, int HALVES> struct FewTiles {
   }
 };
 
-// Where a block works.
+// Where a block works; it has all rows, of which there are at most 8 * HALVES.
 template <int HALVES> struct FewPlace {
-  int block, start, first_row, present;
+  int block, start, rows;
 
-  __device__ explicit FewPlace(int rows)
-      : block(blockIdx.x / 2), start(blockIdx.x % 2 * FEW_COLUMNS),
-        first_row(blockIdx.y * 8 * HALVES), present(min(8 * HALVES, rows - first_row)) {}
+  __device__ explicit FewPlace(int rows_)
+      : block(blockIdx.x / 2), start(blockIdx.x % 2 * FEW_COLUMNS), rows(rows_) {}
   // A lane's first four columns of rows of words, `height` to a block.
   __device__ const uint4* words(const void* w, int height) const {
     return static_cast<const uint4*>(w) + (long long)block * height * (COLUMNS / 4) + start / 4 +
         lane() / 4;
   }
-  __device__ bool has(int half) const { return half < HALVES && half * 8 + lane() / 4 < present; }
+  __device__ bool has(int half) const { return half < HALVES && half * 8 + lane() / 4 < rows; }
 };
 
 // What a lane multiplies of some steps: its words of weights, and the scales of groups that end in
@@ -112,7 +111,7 @@ __device__ __forceinline__ void int_steps(FewTiles<int, HALVES>& c,
   constexpr int TILES = ceil_div(HALVES, 2);
   const uint4* words = place.words(w, M::STEPS * M::WORDS);
   const signed char* values =
-      x + (long long)(place.first_row + lane() / 4) * M::K_PADDED + lane() % 4 * 8;
+      x + (long long)(lane() / 4) * M::K_PADDED + lane() % 4 * 8;
   IntSteps<M, AHEAD> next;
   next.fetch(words, ws, wz, first, stop);
   for (int step = first; step < stop; step += AHEAD) {
@@ -168,8 +167,8 @@ __device__ void int_matmul_few_channels(const signed char* x, const float* xs, c
   using Plain = IntMatmul<M::N, M::K, M::BITS, 0, false, false>;
   int_steps<Plain, HALVES, FEW_AHEAD<M, HALVES>>(c, ones, place, x, w, nullptr, nullptr,
       min(warp() * RUN, M::STEPS), min((warp() + 1) * RUN, M::STEPS), [](auto&, int, int) {});
-  c.finish(sums, place.present, [&](int m, int column, int total) {
-    const int row = place.first_row + m, channel = place.block * COLUMNS + place.start + column;
+  c.finish(sums, rows, [&](int row, int column, int total) {
+    const int channel = place.block * COLUMNS + place.start + column;
     const int activations =
         M::ZEROS ? step_sums<M>(xsum + (long long)row * M::STEPS, 0, M::STEPS) : 0;
     const float sum = (float)corrected<M>(total, zero_of<M>(wz, channel), activations);
@@ -227,8 +226,8 @@ __device__ void int_matmul_few_groups(const signed char* x, const float* xs, con
   };
   int_steps<M, HALVES, AHEAD>(
       c, ones, place, x, w, ws + first_scale, wz + first_scale, first, stop, take);
-  partial.finish(sums, place.present, [&](int m, int column, float total) {
-    const int row = place.first_row + m, channel = place.block * COLUMNS + place.start + column;
+  partial.finish(sums, rows, [&](int row, int column, float total) {
+    const int channel = place.block * COLUMNS + place.start + column;
     store_result<M>(total * xs[row], bias, out, row, channel, rows);
   });
 }
@@ -241,7 +240,7 @@ __device__ void bf16_matmul_few(
   const FewPlace<HALVES> place(rows);
   const int quad = lane() % 4;
   const uint4* words = place.words(w, M::WORDS);
-  const float* values = x + (long long)(place.first_row + lane() / 4) * M::K;
+  const float* values = x + (long long)(lane() / 4) * M::K;
   FewTiles<float, HALVES> c;
   c.clear();
   const int first = min(warp() * M::SPLIT_STEPS, M::STEPS);
@@ -282,9 +281,9 @@ __device__ void bf16_matmul_few(
       }
     }
   }
-  c.finish(sums, place.present, [&](int m, int column, float total) {
-    store_result<M>(total, bias, out, place.first_row + m,
-        place.block * COLUMNS + place.start + column, rows);
+  c.finish(sums, rows, [&](int row, int column, float total) {
+    store_result<M>(
+        total, bias, out, row, place.block * COLUMNS + place.start + column, rows);
   });
 }
 
