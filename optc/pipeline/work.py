@@ -15,6 +15,7 @@ class Work:
         int8: Of int8, added as integers.
         float64: In float64.
         steps: Element-wise operations on weights: rounding, searches of ranges.
+        alone: Such operations in one thread, while the others have nothing to do.
     """
 
     float32: float = 0.0
@@ -22,6 +23,7 @@ class Work:
     int8: float = 0.0
     float64: float = 0.0
     steps: float = 0.0
+    alone: float = 0.0
 
     def __add__(self, other: Work) -> Work:
         return Work(*(getattr(self, one.name) + getattr(other, one.name) for one in fields(self)))

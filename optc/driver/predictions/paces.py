@@ -29,6 +29,7 @@ class Paces:
         int8: Of int8.
         float64: Of float64.
         steps: Element-wise operations a second.
+        alone: The same of one thread.
         measured: Whether products were measured on this machine.
     """
 
@@ -37,6 +38,7 @@ class Paces:
     int8: float
     float64: float
     steps: float
+    alone: float
     measured: bool = False
 
     def seconds(self, work: Work) -> float:
@@ -47,12 +49,13 @@ class Paces:
             + work.int8 / self.int8
             + work.float64 / self.float64
             + work.steps / self.steps
+            + work.alone / self.alone
         )
 
 
 #: Of one core of Zen 4 at 3.3 GHz, int8 of Cascade Lake at 2.5 GHz; `benchmarks.proof.plan_check`
 #: compares what follows of them.
-CORE = Paces(float32=48e9, bfloat16=105e9, int8=148e9, float64=19e9, steps=0.9e9)
+CORE = Paces(float32=48e9, bfloat16=105e9, int8=148e9, float64=19e9, steps=0.9e9, alone=0.9e9)
 
 
 def assumed_paces(threads: int | None = None) -> Paces:
@@ -64,6 +67,7 @@ def assumed_paces(threads: int | None = None) -> Paces:
         int8=count * CORE.int8,
         float64=count * CORE.float64,
         steps=count * CORE.steps,
+        alone=CORE.alone,
     )
 
 
@@ -85,6 +89,7 @@ def measured_paces(layer: tuple[int, int] = _LAYER) -> Paces:
         float32=float32,
         float64=_pace(lambda: wide @ wide, wide.size * inputs),
         steps=usual.steps * peak / usual.float32,
+        alone=usual.alone * peak / usual.float32,
         measured=True,
     )
     from optc.reference.streams.choice import has_int8, products_here

@@ -35,12 +35,19 @@ def rating(
     """
     weights = float(sum(group.weights for group in groups))
     work = sum((_rounding(groups, one, ERROR_ROWS, gptq=gptq) for one in bits), start=Work())
+    work += Work(float64=len(bits) * _errors(groups))
     of_variant = text.tokens * weights / 2
     count = min(MOST_MACS / max(of_variant, 1.0), measured * len(groups))
     work += variants(model, text, count, weights)
     share = count / max(len(groups), 1)
-    rounded = _rounding(groups, 3, None, gptq=gptq)
-    return work + Work(float32=share * rounded.float32, steps=share * rounded.steps)
+    rounded = _rounding(groups, 3, None, gptq=gptq)  # while a variant waits for its weights
+    return work + Work(float32=share * rounded.float32, alone=share * rounded.steps)
+
+
+def _errors(groups: Sequence[Group]) -> float:
+    """Multiply-adds of E H, for the loss tr(E H Eᵀ) of samples of all weights."""
+    shapes = [shape for group in groups for shape in group.shapes()]
+    return float(sum(min(rows, ERROR_ROWS) * columns**2 for rows, columns in shapes))
 
 
 def _rounding(groups: Sequence[Group], bits: int, most: int | None, *, gptq: bool) -> Work:

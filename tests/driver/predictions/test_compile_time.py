@@ -16,7 +16,7 @@ from optc.passes.quantize.quantize_weights import QuantizeWeights
 from optc.pipeline.base import Pass
 from tests.support.dense_models import FF, D, dense_model
 
-SLOW = Paces(float32=1e9, bfloat16=2e9, int8=4e9, float64=5e8, steps=1e5)
+SLOW = Paces(float32=1e9, bfloat16=2e9, int8=4e9, float64=5e8, steps=1e5, alone=1e5)
 GPTQ = QuantizeWeights(bits=4, group_size=32, symmetric=False, method="gptq")
 
 

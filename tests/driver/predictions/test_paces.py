@@ -10,9 +10,9 @@ from optc.pipeline.work import Work
 
 
 def test_kinds_of_work_come_one_after_the_other() -> None:
-    paces = Paces(float32=10.0, bfloat16=20.0, int8=40.0, float64=5.0, steps=100.0)
-    work = Work(float32=30, bfloat16=30, int8=60, float64=30, steps=30)
-    assert paces.seconds(work) == pytest.approx(12.3)
+    paces = Paces(float32=10.0, bfloat16=20.0, int8=40.0, float64=5.0, steps=100.0, alone=60.0)
+    work = Work(float32=30, bfloat16=30, int8=60, float64=30, steps=30, alone=30)
+    assert paces.seconds(work) == pytest.approx(12.8)
     assert paces.seconds(Work()) == 0
 
 
@@ -23,6 +23,11 @@ def test_work_adds_up() -> None:
 def test_two_cores_take_half_the_time() -> None:
     work = Work(1e12, 1e12, 1e12, 1e12, 1e12)
     assert assumed_paces(1).seconds(work) == pytest.approx(2 * assumed_paces(2).seconds(work))
+
+
+def test_what_one_thread_does_alone_takes_as_long_on_any_number_of_cores() -> None:
+    work = Work(alone=1e12)
+    assert assumed_paces(1).seconds(work) == assumed_paces(4).seconds(work)
 
 
 def test_products_are_measured_here() -> None:
