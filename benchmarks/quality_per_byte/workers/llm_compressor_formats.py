@@ -20,6 +20,7 @@ from llmcompressor.modifiers.gptq import GPTQModifier
 from llmcompressor.modifiers.quantization import QuantizationModifier
 from llmcompressor.modifiers.transform.awq import AWQModifier
 from llmcompressor.modifiers.transform.smoothquant import SmoothQuantModifier
+from llmcompressor.pipelines.cache import IntermediatesCache
 from safetensors import safe_open
 from transformers import AutoModelForCausalLM
 
@@ -92,6 +93,9 @@ def make(request: Request, label: str) -> None:
 def main() -> None:
     """All formats."""
     torch.set_num_threads(1)
+    if not torch.accelerator.is_available():
+        # AWQ pins its inputs for copies to an accelerator, and raises where there is none.
+        IntermediatesCache.pin_memory = lambda *_: None
     request = Request.of_command_line()
     formats: list[tuple[str, Callable[[str], None]]] = [
         (label, partial(make, request)) for label in FORMATS
