@@ -25,5 +25,8 @@ class Work:
     steps: float = 0.0
     alone: float = 0.0
 
+    def __mul__(self, factor: float) -> Work:
+        return Work(*(factor * getattr(self, one.name) for one in fields(self)))
+
     def __add__(self, other: Work) -> Work:
         return Work(*(getattr(self, one.name) + getattr(other, one.name) for one in fields(self)))

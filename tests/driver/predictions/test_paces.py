@@ -20,6 +20,10 @@ def test_work_adds_up() -> None:
     assert Work(1, 2, 3, 4, 5) + Work(float64=1) == Work(1, 2, 3, 5, 5)
 
 
+def test_work_is_multiplied() -> None:
+    assert Work(1, 2, 3, 4, 5, 6) * 2 == Work(2, 4, 6, 8, 10, 12)
+
+
 def test_two_cores_take_half_the_time() -> None:
     work = Work(1e12, 1e12, 1e12, 1e12, 1e12)
     assert assumed_paces(1).seconds(work) == pytest.approx(2 * assumed_paces(2).seconds(work))

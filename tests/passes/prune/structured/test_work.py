@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import onnx_ir as ir
 import pytest
 
 from optc.passes.prune.structured.prune_depth import PruneDepth
 from optc.passes.prune.structured.prune_heads import PruneHeads
 from optc.passes.prune.structured.prune_width import PruneWidth
+from optc.passes.prune.structured.refit import Cut
 from optc.passes.prune.structured.work import cutting, measuring
 from optc.passes.quantize.predictions.text_shape import TextShape
+from optc.passes.quantize.predictions.work import observing
 from optc.reference.streams.choice import products_here
 from tests.support.dense_models import dense_model
 
@@ -42,6 +45,15 @@ def test_heads_are_measured_unless_gradients_choose() -> None:
     by_kl = PruneHeads(**SIZES)
     by_gradients = replace(by_kl, choose="taylor")
     assert by_kl.work(model).float32 > by_gradients.work(model).float32
+
+
+def test_where_sub_layers_go_half_is_fitted() -> None:
+    model = dense_model(2)
+    narrowed = cutting(model, TEXT, {ir.Value(name="w"): Cut(4, 3)}, "float32")
+    without = cutting(model, TEXT, {ir.Value(name="w"): Cut(1, 0)}, "float32")
+    plain = observing(model, TEXT, hessians=False)
+    assert plain.float32 < without.float32 < narrowed.float32
+    assert without.float64 == narrowed.float64 / 2
 
 
 def test_a_variant_is_half_a_run() -> None:
