@@ -20,7 +20,7 @@ template <class A, class Element> struct RowWarps {
     const Span spans[2] = {lane() / 4 < A::VECTORS ? span : nothing,
         lane() / 4 + 8 < A::VECTORS ? span : nothing};
     for (int p = first; p < stop && p * PARTITION < span.end; ++p)
-      attend_partition<A, A::DK + A::DV <= 256>(
+      attend_partition<A, false>( // registers for more rows at once are worth more here
           range, queries, k_pool, v_pool, kv_head, p * PARTITION, spans, span, pages);
     range.keep(result);
   }

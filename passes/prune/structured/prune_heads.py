@@ -113,13 +113,15 @@ class PruneHeads(PruneStructures):
         return max(comparing, observing(model, self.shape, hessians=self.refit))
 
     def _choosing(self, model: ir.Model, report: PassReport) -> Work:
-        """Variants of all steps."""
-        from optc.passes.prune.structured.work import measuring
+        """Variants of all steps, and what they are fitted by; or gradients."""
+        from optc.passes.prune.structured.work import gradients, measuring
+        from optc.passes.quantize.predictions.work import observing
 
         if self.choose == TAYLOR:
-            return Work()
+            return gradients(model, self.shape)
         count = sum(len(step["kl"]) for step in report.facts["steps"])
-        return measuring(model, self._measured_shape, count)
+        work = measuring(model, self._measured_shape, count)
+        return work + observing(model, self.shape, hessians=True) if self.refit else work
 
     def _costs(
         self, model: ir.Model, found: Sequence[Channels], tokens: Int32 | None

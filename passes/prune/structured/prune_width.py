@@ -21,6 +21,7 @@ from optc.passes.prune.structured.sizes import Sizes
 from optc.passes.prune.structured.structures import PruneStructures, sizes_facts
 from optc.passes.prune.structured.taylor import TAYLOR, Gradients, gradients_bytes, most_important
 from optc.pipeline.base import Pass, PassReport
+from optc.pipeline.work import Work
 
 #: The other value of ``choose``.
 _ACTIVATIONS = "activations"
@@ -97,6 +98,12 @@ class PruneWidth(PruneStructures):
             linear.initializer: Cut(one.units, n, most_important(told.estimates(one), n))
             for one, linear, n in readers
         }
+
+    def _choosing(self, model: ir.Model, report: PassReport) -> Work:
+        """Gradients, where they choose."""
+        from optc.passes.prune.structured.work import gradients
+
+        return Work() if self.choose == _ACTIVATIONS else gradients(model, self.shape)
 
     def _choosing_bytes(self, model: ir.Model) -> int:
         """The backward pass, where gradients choose."""

@@ -31,14 +31,19 @@ FLOATS = [
 ]
 
 
-@pytest.mark.parametrize("config", INTEGERS, ids=lambda config: config.name)
-def test_integers_are_exact_and_rows_keep_their_bits(config: IntMatmul) -> None:
+def check_integers(config: IntMatmul) -> None:
+    """All rows at once are right, and some of them have the same bits."""
     case = int_case(config, ROWS)
     whole = run(config, DEVICE, case.inputs())
     assert_close(whole, case.expected(), 125)
     for start, stop in PARTS:
         part = run(config, DEVICE, case.inputs(slice(start, stop)))
         np.testing.assert_array_equal(part, whole[start:stop])
+
+
+@pytest.mark.parametrize("config", INTEGERS, ids=lambda config: config.name)
+def test_integers_are_exact_and_rows_keep_their_bits(config: IntMatmul) -> None:
+    check_integers(config)
 
 
 @pytest.mark.parametrize(
@@ -49,12 +54,7 @@ def test_integers_are_exact_and_rows_keep_their_bits(config: IntMatmul) -> None:
 def test_larger_tiles_of_many_rows(config: IntMatmul, monkeypatch: pytest.MonkeyPatch) -> None:
     """Those of large weights; no other test has such a configuration, which is compiled once."""
     monkeypatch.setattr(matmul, "_MANY_BLOCKS", 1)
-    case = int_case(config, ROWS)
-    whole = run(config, DEVICE, case.inputs())
-    assert_close(whole, case.expected(), 125)
-    for start, stop in PARTS:
-        part = run(config, DEVICE, case.inputs(slice(start, stop)))
-        np.testing.assert_array_equal(part, whole[start:stop])
+    check_integers(config)
 
 
 @pytest.mark.parametrize(
