@@ -24,6 +24,7 @@ from tests.support.ragged import RaggedDriver, run
 ORIGIN = (Source("u", 0, 32), Source("v", 32, 96))
 INT4 = {"bits": 4, "group_size": 32, "symmetric": False}
 TWO_LEVEL = {**INT4, "group_scales": "int"}
+PLAIN = Scheme(8, 0, True)
 
 
 def lazy(model: ir.Model, name: str) -> QuantizedPart:
@@ -134,10 +135,35 @@ def test_a_head_of_other_bits_than_the_layers(bits: int) -> None:
     assert report.facts["bits_per_weight"] == pytest.approx(total / (64 * 96 + 96 * 10))
 
 
-def fake_quantized(x: Array, weight: Array, scheme: Scheme) -> Array:
+def test_activations_of_16_bits() -> None:
+    """Weights are those of 8 bits; what is left of the error of the results is theirs."""
+    nodes, weights = "a = MatMul (x, w)\ny = MatMul (a, head)", {"w": f32(64, 96)}
+    weights["head"] = f32(96, 10)
+    model = model_of("g (float[S,64] x) => (float[S,10] y)", nodes, weights)
+    QuantizeWeights(activation_bits=16).run(model)
+    assert nodes_text(model) == expected(
+        """
+        x.16bit.q, x.16bit.s = optc.QuantizeActivation <bits = 16> (x)
+        a = optc.QuantizedMatMul <bits = 8, group_size = 0> (x.16bit.q, x.16bit.s, w.quantized, \
+w.scale)
+        a.16bit.q, a.16bit.s = optc.QuantizeActivation <bits = 16> (a)
+        y = optc.QuantizedMatMul <bits = 8, group_size = 0> (a.16bit.q, a.16bit.s, \
+head.quantized, head.scale)"""
+    )
+    x = f32(5, 64)
+    wide, narrow = (
+        fake_quantized(fake_quantized(x, weights["w"], PLAIN, bits), weights["head"], PLAIN, bits)
+        for bits in (16, 8)
+    )
+    (got,) = run(model, {"x": x})
+    assert np.abs(got - wide).max() < 2e-4 * np.abs(wide).max()
+    assert np.abs(narrow - wide).max() > 2e-3 * np.abs(wide).max()
+
+
+def fake_quantized(x: Array, weight: Array, scheme: Scheme, bits: int = 8) -> Array:
     """x [S, K] and weight [K, N] as the engine sees them, product in float64."""
     rows = dequantize_rows(quantize_rows(weight.T.copy(), scheme), scheme.group_size)
-    q, s = oracle.quantize_activation(x)
+    q, s = oracle.quantize_activation(x, bits)
     product: Array = (q.astype(np.float64) @ rows.T.astype(np.float64)) * s
     return product
 
