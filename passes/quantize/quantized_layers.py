@@ -50,10 +50,7 @@ class _Parts:
 
 
 class QuantizedLayers:
-    """The state of one run: quantized weights and activations are shared by their users.
-
-    ``activation_bits`` are those of what linear layers read; experts read 8.
-    """
+    """The state of one run: quantized weights and activations are shared by their users."""
 
     def __init__(
         self,
@@ -61,21 +58,19 @@ class QuantizedLayers:
         report: PassReport,
         factors: Factors | None,
         given: GivenWeights | None = None,
-        activation_bits: int = 8,
     ) -> None:
         self.model = model
         self.report = report
         self._factors = factors
         self._given = given or GivenWeights()
-        self._bits = activation_bits
         self.weights: dict[ir.Value, _Parts] = {}
         self._labels: dict[ir.Value, str] = {}
         self._activations: dict[tuple[ir.Value, int], ir.Node] = {}
         self._embeddings: list[_Parts] = []
 
-    def quantize_linear(self, linear: Linear, scheme: Scheme) -> None:
+    def quantize_linear(self, linear: Linear, scheme: Scheme, activation_bits: int) -> None:
         """Case 1: replace the linear layer."""
-        parts, quantize = self._parts_of(linear, scheme), self._quantized(linear, self._bits)
+        parts, quantize = self._parts_of(linear, scheme), self._quantized(linear, activation_bits)
         node = make_node(
             self.model,
             "QuantizedMatMul",

@@ -160,6 +160,33 @@ head.quantized, head.scale)"""
     assert np.abs(narrow - wide).max() > 2e-3 * np.abs(wide).max()
 
 
+def test_activations_of_16_bits_of_some_layers() -> None:
+    nodes = "a = MatMul (x, wa)\nb = MatMul (x, wb)\nc = Add (a, b)\ny = MatMul (c, head)"
+    weights = {"wa": f32(64, 96), "wb": f32(64, 96), "head": f32(96, 10)}
+
+    def read(*patterns: str) -> list[str | None]:
+        model = model_of("g (float[S,64] x) => (float[S,10] y)", nodes, weights)
+        QuantizeWeights(activation_bits=16, activation_layers=patterns).run(model)
+        matmuls = [node for node in model.graph if node.op_type == "QuantizedMatMul"]
+        return [node.inputs[0].name if node.inputs[0] else "" for node in matmuls]
+
+    assert read() == ["x.16bit.q", "x.16bit.q", "c.16bit.q"]
+    assert read("he*") == ["x.q", "x.q", "c.16bit.q"]
+    assert read("wb") == ["x.16bit.q", "x.16bit.q", "c.q"]
+    with pytest.raises(InputError, match="no linear layer has a weight like 'down'") as caught:
+        read("down")
+    assert caught.value.hint == "there are head, wa, wb, …"
+    part = model_of("g (float[S,96] c) => (float[S,10] y)", nodes[-20:], {"head": f32(96, 10)})
+    one = QuantizeWeights(activation_bits=16, activation_layers=("w?", "he*"))
+    assert one.for_part(part).activation_layers == ("he*",)
+    none = QuantizeWeights(activation_bits=16, activation_layers=("w?",)).for_part(part)
+    assert none == QuantizeWeights()
+    with pytest.raises(InputError, match="activation_layers needs activation_bits=16"):
+        QuantizeWeights(activation_layers=("*",))
+    with pytest.raises(InputError, match="activation_bits"):
+        QuantizeWeights(activation_bits=12)
+
+
 def fake_quantized(x: Array, weight: Array, scheme: Scheme, bits: int = 8) -> Array:
     """x [S, K] and weight [K, N] as the engine sees them, product in float64."""
     rows = dequantize_rows(quantize_rows(weight.T.copy(), scheme), scheme.group_size)
