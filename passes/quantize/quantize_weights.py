@@ -165,7 +165,7 @@ class QuantizeWeights(Pass):
     def samples(self) -> Sequence[ir.Node]:
         """An embedding, a linear layer and a head; a layer of each format beside."""
         formats = sorted({format_text(one) for one in self.layer_schemes.by_name.values()})
-        plain = replace(self, layer_bits=())
+        plain = replace(self, layer_bits=(), activation_layers=())
         each = (replace(plain, layer_bits=(f"linear={one}",)) for one in formats)
         return [node for one in (plain, *each) for node in sample_nodes(one)]
 
