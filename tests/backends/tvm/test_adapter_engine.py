@@ -1,4 +1,4 @@
-"""LoRA adapters on quantized engines: against the function bodies, and the same bits in any batch."""
+"""LoRA adapters on quantized engines: against the function bodies, and alike in any batch."""
 
 from __future__ import annotations
 
