@@ -59,6 +59,7 @@ _OPENVINO = "continuous batching pipeline, all threads, 2048 batched tokens, its
 VARIANTS = (
     Variant("optc", "bf16-fused", 16, _OPTC),
     Variant("optc", "int8-fused", 8, _OPTC),
+    Variant("optc", "int8-a16", 8, _ROUNDED, rounded=True),
     Variant("optc", "int4-fast", 4, _OPTC),
     Variant("optc", "int4-fused", 4, _ROUNDED, rounded=True),
     Variant("optc", "int3-fused", 3, _ROUNDED, rounded=True),

@@ -35,8 +35,9 @@ class AllocateActivations(ReadsText):
     chosen.
 
     Attributes:
-        budget: Multiply-adds of all layers, of those with 8 bits everywhere: from 1, which is 8
-            bits everywhere, to 2, which is 16, and for which nothing is measured.
+        budget: Multiply-adds of a prompt's layers, of those with 8 bits everywhere: from 1, which
+            is 8 bits everywhere, to 2, which is 16, and for which nothing is measured. The head
+            counts nothing: a prompt needs its last token's logits alone.
         measured_windows: Of the windows, how many KL is measured on.
     """
 
@@ -118,10 +119,10 @@ class AllocateActivations(ReadsText):
         rated = _Rated(model, self._windows(model), quantize.head) if read else None
         kls, measured = rated.rate(groups) if rated else ([1.0] * len(groups), set[int]())
         items = [
-            [Choice(0, kl), Choice(one.weights, 0.0)] for one, kl in zip(groups, kls, strict=True)
+            [Choice(0, kl), Choice(_cost(one), 0.0)] for one, kl in zip(groups, kls, strict=True)
         ]
-        room = (self.budget - 1) * sum(one.weights for one in groups)
-        wide = [i for i, place in enumerate(choose(items, int(room))) if place]
+        room = (self.budget - 1) * sum(map(_cost, groups))
+        wide = [i for i, place in enumerate(choose(items, round(room))) if place]
         self._settle(report, groups, wide)
         narrow = [i for i in range(len(groups)) if i not in wide]
         whole = rated.measure([narrow])[0] if rated and narrow else 0.0
@@ -151,8 +152,8 @@ class AllocateActivations(ReadsText):
             report.settled |= {f"{option}_layers": names}
         report.details = {"16 bits": len(wide), "8 bits": len(groups) - len(wide)}
         report.count = len(groups)
-        total = sum(one.weights for one in groups)
-        share = sum(groups[i].weights for i in wide) / max(total, 1)
+        total = sum(map(_cost, groups))
+        share = sum(_cost(groups[i]) for i in wide) / max(total, 1)
         report.facts = {"budget": self.budget, "reached": 1 + share}
 
     @property
@@ -164,6 +165,11 @@ class AllocateActivations(ReadsText):
         tokens = self.tokens(model)
         count = min(self.measured_windows, len(tokens))
         return tokens[np.linspace(0, len(tokens) - 1, count).round().astype(int)]
+
+
+def _cost(group: Group) -> int:
+    """Multiply-adds of a token of a prompt."""
+    return 0 if group.is_head else group.weights
 
 
 def _row(group: Group, bits: int, kl: float, *, measured: bool) -> dict[str, Any]:
