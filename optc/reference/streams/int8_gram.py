@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from optc.reference.streams.floats import as_float32
+from optc.reference.streams.floats import as_float32, float32_tensor
 from optc.reference.streams.gram import BLOCK, Float64, add_gram, mirror
 from optc.reference.submodel import Array
 
@@ -62,10 +62,10 @@ def rounded_hessian(x: Array) -> Float64:
 
 
 def multiply(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
-    """a b, int32 [M, N], of int8 [M, K] and [K, N]; PyTorch 2.13 is wrong for K = 1 and N = 1."""
+    """a b, int32 [M, N], of int8 [M, K] and [K, N]; PyTorch 2.13 is wrong for sides of 1."""
     import torch
 
-    if 1 in b.shape:
+    if 1 in (*a.shape, *b.shape):
         return a.int() @ b.int()
     return torch._int_mm(a, b)
 
@@ -99,15 +99,16 @@ def _round(flat: Array, scales: torch.Tensor, values: torch.Tensor) -> Array:
 
 def _add_products(total: Float64, values: torch.Tensor) -> None:
     """Add vᵀ v of values v [T, K]: the blocks on the diagonal and above. Integers, so exactly."""
+    import torch
+
+    sums = torch.from_numpy(total)  # NumPy would add on one thread
     for at in range(0, len(total), BLOCK):
         here = values[:, at : at + BLOCK]
-        total[at : at + BLOCK, at:] += multiply(here.T, values[:, at:]).numpy()
+        sums[at : at + BLOCK, at:].add_(multiply(here.T, values[:, at:]))
 
 
 def _tensors(flat: Array) -> Iterator[torch.Tensor]:
     """Some tokens at a time, in float32."""
-    import torch
-
     count = max(1, _VALUES // flat.shape[1])
     for at in range(0, len(flat), count):
-        yield torch.from_numpy(np.array(as_float32(flat[at : at + count])))
+        yield float32_tensor(flat[at : at + count])

@@ -120,7 +120,8 @@ class CorrectedStages:
                 found[linear.initializer] = Correction(add=solve(drift))
                 continue
             if mix is None:
-                mix = solve(drift_of(Pair(seen.changed[linear.x], seen.original[linear.x])))
+                inputs = Pair(seen.changed[linear.x], seen.original[linear.x])
+                mix = solve(drift_of(inputs, seen.products))
             found[linear.initializer] = Correction(mix)
         return found
 
