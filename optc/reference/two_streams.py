@@ -132,8 +132,7 @@ def run_two_streams(
     """
     reference = BlockwiseReference(model, threads)
     try:
-        with freed_is_kept():
-            _Streams(reference, tokens, products).run(replacer, blocks, checkpoints, start)
+        _Streams(reference, tokens, products).run(replacer, blocks, checkpoints, start)
     finally:
         reference.close()
 
@@ -200,7 +199,7 @@ class _Streams:
         for run in runs:
             run.load(self._products.original)
         found: Values = {}
-        for chunk in self._chunks():
+        for chunk in self._through():
             values = {block.source: source[chunk]}
             for run in runs:
                 results = run.run([values[value] for value in run.stage.reads])
@@ -221,7 +220,7 @@ class _Streams:
         run.load(self._products.changed, weights)
         del weights  # they take more than what was loaded
         found: Values = {}
-        for chunk in self._chunks():
+        for chunk in self._through():
             results = run.run([seen.changed[value][chunk] for value in run.stage.reads])
             given = dict(zip(run.stage.gives, results, strict=True))
             self._keep(found, chunk, given, block, self._products.changed)
@@ -257,8 +256,10 @@ class _Streams:
                 found[value] = self._arrays.empty(shape, dtype)
             put(found[value][chunk], array)
 
-    def _chunks(self) -> Iterator[slice]:
-        return chunks(len(self._tokens), self._batch)
+    def _through(self) -> Iterator[slice]:
+        """Chunks of windows that are run one after the other, in the same memory."""
+        with freed_is_kept():
+            yield from chunks(len(self._tokens), self._batch)
 
 
 def _multiplied_only(value: ir.Value) -> bool:

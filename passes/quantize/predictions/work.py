@@ -133,7 +133,8 @@ def _corrected(
 ) -> Work:
     """The Hessian of an input of K values, its factors, and the corrections by it. Results of
     ``width`` values are taken to be added to a residual."""
-    work = _products(products if products == INT8 else FLOAT32, text.tokens * _half(k))
+    sums = products if products == INT8 else FLOAT32
+    work = _products(sums, text.tokens * _half(k))
     factor = k**3 / 3.0  # Cholesky and the inverse of the root, a sixth each as multiply-adds
     if gptq:
         work += Work(float64=factor)
@@ -142,7 +143,8 @@ def _corrected(
         if rows == [width]:
             drift = width
             work += _products(products, float(text.tokens) * width * k)
-        work += Work(float32=float(text.tokens) * drift * k, float64=factor + 1.0 * drift * k * k)
+        work += _products(sums, float(text.tokens) * drift * k)
+        work += Work(float64=factor + 1.0 * drift * k * k)
     return work
 
 
