@@ -45,14 +45,15 @@ def rounded_hessian(x: Array) -> Float64:
     tokens, width = flat.shape
     if not tokens:
         raise ValueError("no tokens")
-    scales = _scales(flat)
+    scales, bounded = _scales(flat)
     total = np.zeros((width, width))
     values = torch.empty((min(TOKENS, tokens), width), dtype=torch.int8)
     for at in range(0, tokens, TOKENS):
         part = flat[at : at + TOKENS]
-        large = _round(part, scales, values[: len(part)])
+        large = _round(part, scales, values[: len(part)], bounded=bounded)
         _add_products(total, values[: len(part)])
-        add_gram(total, (as_float32(part[large]) / scales.numpy()).astype(np.float32))
+        if large.any():
+            add_gram(total, (as_float32(part[large]) / scales.numpy()).astype(np.float32))
     mirror(total)
     steps = scales.numpy().astype(np.float64)
     total *= steps
@@ -70,8 +71,9 @@ def multiply(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
     return torch._int_mm(a, b)
 
 
-def _scales(flat: Array) -> torch.Tensor:
-    """What one step of int8 is worth in each column, float32 [K]."""
+def _scales(flat: Array) -> tuple[torch.Tensor, bool]:
+    """What one step of int8 is worth in each column, float32 [K], and whether no value is beyond
+    the largest that it has."""
     import torch
 
     total = torch.zeros(flat.shape[1], dtype=torch.float64)
@@ -81,19 +83,22 @@ def _scales(flat: Array) -> torch.Tensor:
         total += magnitudes.sum(0)
         largest = torch.maximum(largest, magnitudes.amax(0))
     bound = _SPREAD * (total / len(flat)).float()
-    return torch.minimum(largest, bound).div_(LARGEST).clamp_min_(np.finfo(np.float32).tiny)
+    steps = torch.minimum(largest, bound).div_(LARGEST)
+    return steps.clamp_min_(np.finfo(np.float32).tiny), bool((largest <= bound).all())
 
 
-def _round(flat: Array, scales: torch.Tensor, values: torch.Tensor) -> Array:
-    """Fill ``values`` int8 [T, K]; gives which tokens [T] have a value beyond it: theirs are 0."""
-    found, at = np.empty(len(flat), np.bool_), 0
+def _round(flat: Array, scales: torch.Tensor, values: torch.Tensor, *, bounded: bool) -> Array:
+    """Fill ``values`` int8 [T, K]; gives which tokens [T] have a value beyond it: theirs are 0.
+    Where values are ``bounded``, none has."""
+    found, at = np.zeros(len(flat), np.bool_), 0
     for rows in _tensors(flat):
         part = slice(at, at + len(rows))
-        steps = (rows / scales).round_()
-        large = steps.abs().amax(1) > LARGEST
-        steps[large] = 0
+        steps, at = (rows / scales).round_(), part.stop
+        if not bounded:
+            large = steps.abs().amax(1) > LARGEST
+            steps[large] = 0
+            found[part] = large.numpy()
         values[part].copy_(steps)
-        found[part], at = large.numpy(), part.stop
     return found
 
 

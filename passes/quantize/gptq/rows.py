@@ -9,7 +9,7 @@ import numpy as np
 from optc.ir.quantized_rows import QuantizedTile, joined_tiles
 from optc.passes.quantize.gptq.factor import Factor
 from optc.passes.quantize.gptq.grids import Rounder, grid_of
-from optc.passes.quantize.rounding import Float32, Zeros
+from optc.passes.quantize.rounding import Float32, Zeros, transpose_into
 from optc.passes.quantize.scheme import Scheme
 
 #: Columns whose errors are handed on at once, by blocks in blocks: to the columns behind them in
@@ -71,7 +71,7 @@ def gptq_rows(
 def _columns(rows: Float32 | Zeros, tile: int, padding: float = 0.0) -> Float32:
     """Rows [n, K] as columns [K, tile]."""
     columns = np.full((rows.shape[1], tile), padding, np.float32)
-    columns[:, : len(rows)] = rows.T
+    transpose_into(columns[:, : len(rows)], rows)
     return columns
 
 
