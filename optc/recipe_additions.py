@@ -21,7 +21,10 @@ STRUCTURES = ("prune-depth", "prune-residual", "prune-heads", "prune-width")
 PRUNING = (*STRUCTURES, TO_BUDGET, "prune-weights")
 #: Those that may change the basis, the scale or the width of the last hidden states.
 REBASING = ("rotate", "smooth", "prune-residual")
-READ_TEXT = (*PRUNING, "calibrate", "balance-keys", "allocate-bits", "propagate-errors")
+READ_TEXT = (
+    *PRUNING,
+    *("calibrate", "balance-keys", "allocate-bits", "allocate-activations", "propagate-errors"),
+)
 
 
 def with_adapters(recipe: Recipe, text: str) -> Recipe:

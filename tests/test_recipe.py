@@ -26,7 +26,7 @@ def written(folder: Path, text: str) -> Path:
 
 
 SHIPPED = {
-    *("fp32", "bf16-fused", "int8-fused", "int8-smooth", "int8-gptq"),
+    *("fp32", "bf16-fused", "int8-fused", "int8-smooth", "int8-gptq", "int8-a16"),
     *("int4-fast", "int4-fused"),
     *("mixed-3", "mixed-4"),
     *("prune-2to4-int8", "prune-50-int8", "prune-depth-int8", "prune-width-int8"),
@@ -60,6 +60,8 @@ def test_bounds_of_the_quantized_recipes() -> None:
     assert (int4["kl_mean"], int4["top1_agreement"]) == (0.02, 0.92)
     for name in ("int8-smooth", "int8-gptq"):
         assert load_recipe(name).gates == load_recipe("int8-fused").gates
+    wide = load_recipe("int8-a16").gates
+    assert (wide["kl_mean"], wide["top1_agreement"]) == (0.0004, 0.985)
     gptq = load_recipe("int4-fused").gates
     assert (gptq["kl_mean"], gptq["top1_agreement"]) == (0.008, 0.94)
     kv = load_recipe("kv-int4").gates
@@ -82,6 +84,9 @@ def test_int8_gptq_is_int8_fused_but_for_its_rounding() -> None:
     plain, gptq = (load_recipe(name).pipeline.spec() for name in ("int8-fused", "int8-gptq"))
     calibrated = plain.replace("canonicalize,", "canonicalize,propagate-errors,")
     assert gptq == calibrated.replace("quantize-weights", "quantize-weights{method=gptq}")
+    wide = load_recipe("int8-a16").pipeline.spec()
+    wide = wide.replace("allocate-activations{budget=2.0},", "")
+    assert wide == gptq.replace("{method=gptq}", "{activation_bits=16,method=gptq}")
 
 
 def test_kv_types_of_the_shipped_recipes() -> None:
@@ -100,6 +105,7 @@ def test_kv_types_of_the_shipped_recipes() -> None:
         "int8-fused": "int8",
         "int8-smooth": "int8",
         "int8-gptq": "int8",
+        "int8-a16": "int8",
         "int4-fast": "int8",
         "int4-fused": "int8",
         "mixed-3": "int8",

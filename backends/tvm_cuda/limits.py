@@ -6,6 +6,7 @@ import onnx_ir as ir
 
 from optc.ir.functions import DOMAIN, is_op, operand
 from optc.ir.functions.token_wise import is_clamped_gate
+from optc.ir.quantizers import activation_bits, is_quantizer
 
 #: What GPUs multiply.
 PEAKS = ("int8", "bf16", "fp32")
@@ -35,6 +36,8 @@ def refusal(node: ir.Node) -> str:
         return "Medusa heads have no CUDA kernels"
     if node.op_type in _EXPERTS:
         return "mixtures of experts have no CUDA kernels"
+    if is_quantizer(node) and activation_bits(node.outputs[-2]) != 8:
+        return "activations of 16 bits have no CUDA kernels: quantize-weights.activation_bits=8"
     if is_clamped_gate(node):
         return "clamped gates have no CUDA kernels"
     if "tree_parent" in {value.name for value in node.inputs if value is not None}:

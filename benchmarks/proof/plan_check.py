@@ -34,9 +34,10 @@ TEXTS = (
     *("--eval-text", str(ROOT / "examples/text/code_heldout.jsonl")),
 )
 RECIPES = (
-    *("fp32", "bf16-fused", "int8-fused", "int8-smooth", "int4-fast", "int4-fused"),
-    *("kv-int4", "mixed-4", "mixed-3", "int3-fused", "int2-fused", "int8-gptq", "vocab-trim-int4"),
-    *("prune-2to4-int8", "prune-50-int8", "prune-depth-int8", "prune-width-int8"),
+    *("fp32", "bf16-fused", "int8-fused", "int8-smooth", "int8-gptq", "int8-a16"),
+    *("int4-fast", "int4-fused", "kv-int4", "mixed-4", "mixed-3", "int3-fused", "int2-fused"),
+    *("vocab-trim-int4", "prune-2to4-int8", "prune-50-int8"),
+    *("prune-depth-int8", "prune-width-int8"),
 )
 
 

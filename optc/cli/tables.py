@@ -45,6 +45,23 @@ def formats_tables(passes: Sequence[Mapping[str, Any]]) -> list[Table]:
     return [rows]
 
 
+def activations_tables(passes: Sequence[Mapping[str, Any]]) -> list[Table]:
+    """What each layer loses by activations of 8 bits, where a pass chose which read 16."""
+    chosen = [entry.get("facts", {}) for entry in passes if entry["name"] == "allocate-activations"]
+    facts: Mapping[str, Any] = chosen[0] if chosen else {}
+    if not facts.get("tensors"):
+        return []
+    title = f"activations, multiply-adds within {facts['budget']:g}: {facts['reached']:.2f}"
+    rows = table(title, "read by", "bits", "KL of 8 bits", "", numbers=("bits", "KL of 8 bits"))
+    for row in facts["tensors"]:
+        how = "measured" if row["measured"] else "of the nearest alike"
+        rows.add_row(row["tensors"], str(row["bits"]), f"{row['kl']:.6f}", how)
+    rows.add_row("sum, 8 bits everywhere", "", f"{facts['kl_sum_of_8_bits']:.6f}", "")
+    rows.add_row("sum, as chosen", "", f"{facts['kl_sum_of_parts']:.6f}", "")
+    rows.add_row("together, as chosen", "", f"{facts['kl_measured']:.6f}", "measured")
+    return [rows]
+
+
 def engines_table(engines: Sequence[Mapping[str, Any]]) -> Table:
     """Each engine of a compile: bytes of its own, and whose weights it reads."""
     rows = table("engines", "name", "bytes", "weights", "seconds", numbers=("bytes", "seconds"))

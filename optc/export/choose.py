@@ -15,6 +15,7 @@ TARGET = "target"
 #: in the graph, merge weights by rows, round them, or take them from training.
 _KEEPING = frozenset(
     {
+        "allocate-activations",
         "allocate-bits",
         "calibrate",
         "canonicalize",

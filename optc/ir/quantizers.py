@@ -20,6 +20,12 @@ def is_quantizer(node: ir.Node | None) -> bool:
     return is_op(node, *_FLOAT, domain=DOMAIN)
 
 
+def activation_bits(quantized: ir.Value | None) -> int:
+    """Bits of a quantized activation, the first of a quantizer's last two outputs."""
+    node = None if quantized is None else quantized.producer()
+    return 8 if node is None else node.attributes.get_int("bits", 8)
+
+
 class FloatOperands:
     """What the quantizers of a model quantize, for a rewrite of the operators that read them.
 
@@ -54,7 +60,7 @@ def float_operand(model: ir.Model, node: ir.Node) -> ir.Value | None:
     if op_type is None:
         return node.inputs[0]
     quantized = node.outputs[-2]
-    attributes = attributes_of(node)
+    attributes = {name: value for name, value in attributes_of(node).items() if name != "bits"}
     if op_type == "RMSNormalization":
         options = ir.convenience.convert_attributes({"axis": -1, **attributes})
         new = ir.Node("", op_type, node.inputs, options, name=node.name)

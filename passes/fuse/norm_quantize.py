@@ -33,7 +33,7 @@ class FuseNormQuantize(Pass):
             source = value.producer() if value is not None else None
             if value is None or source is None:
                 continue
-            fused = _fused(model, source, value)
+            fused = _fused(model, source, value, quantize)
             if fused is None:
                 report.skip(quantize, f"its operand is a result of {source.op_type}")
                 continue
@@ -45,7 +45,7 @@ class FuseNormQuantize(Pass):
         return report
 
 
-def _fused(model: ir.Model, source: ir.Node, value: ir.Value) -> ir.Node | None:
+def _fused(model: ir.Model, source: ir.Node, value: ir.Value, quantize: ir.Node) -> ir.Node | None:
     """The fused form of ``source`` with its quantization; None if there is none."""
     if is_op(source, "RMSNormalization") and source.attributes.get_int("axis", -1) == -1:
         op_type = "RMSNormQuantize"
@@ -60,6 +60,7 @@ def _fused(model: ir.Model, source: ir.Node, value: ir.Value) -> ir.Node | None:
         attributes = attributes_of(source)
     else:
         attributes = {"epsilon": source.attributes.get_float("epsilon", 1e-5)}
+    attributes |= attributes_of(quantize)
     return make_node(model, op_type, source.inputs, attributes, name=source.name)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from optc.passes.quantize.activations.allocate_activations import AllocateActivations
 from optc.passes.quantize.budget.allocate_bits import AllocateBits
 from optc.passes.quantize.calibrate import Calibrate
 from optc.passes.quantize.cast_weights import CastWeights
@@ -20,6 +21,7 @@ PASSES: tuple[type[Pass], ...] = (
     Calibrate,
     Smooth,
     AllocateBits,
+    AllocateActivations,
     PropagateErrors,
     QuantizeWeights,
     QuantizeStatic,

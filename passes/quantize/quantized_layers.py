@@ -65,12 +65,12 @@ class QuantizedLayers:
         self._given = given or GivenWeights()
         self.weights: dict[ir.Value, _Parts] = {}
         self._labels: dict[ir.Value, str] = {}
-        self._activations: dict[ir.Value, ir.Node] = {}
+        self._activations: dict[tuple[ir.Value, int], ir.Node] = {}
         self._embeddings: list[_Parts] = []
 
-    def quantize_linear(self, linear: Linear, scheme: Scheme) -> None:
+    def quantize_linear(self, linear: Linear, scheme: Scheme, activation_bits: int) -> None:
         """Case 1: replace the linear layer."""
-        parts, quantize = self._parts_of(linear, scheme), self._quantized(linear)
+        parts, quantize = self._parts_of(linear, scheme), self._quantized(linear, activation_bits)
         node = make_node(
             self.model,
             "QuantizedMatMul",
@@ -84,7 +84,7 @@ class QuantizedLayers:
     def quantize_experts(self, experts: ExpertLinear, scheme: Scheme) -> None:
         """Case 5: replace a matmul by experts."""
         linear = experts.linear
-        parts, quantize = self._parts_of(linear, scheme), self._quantized(linear)
+        parts, quantize = self._parts_of(linear, scheme), self._quantized(linear, 8)
         node = make_node(
             self.model,
             "QuantizedExpertMatMul",
@@ -109,21 +109,22 @@ class QuantizedLayers:
             self.weights[linear.initializer] = parts
         return parts
 
-    def _quantized(self, linear: Linear) -> ir.Node:
-        """What quantizes the operand of ``linear``, once for all who read that."""
-        quantize = self._activations.get(linear.x)
+    def _quantized(self, linear: Linear, bits: int) -> ir.Node:
+        """What quantizes the operand of ``linear``, once for all who read so many bits of it."""
+        quantize = self._activations.get((linear.x, bits))
         if quantize is None:
-            names = [f"{linear.x.name}.q", f"{linear.x.name}.s"]
+            name = linear.x.name if bits == 8 else f"{linear.x.name}.{bits}bit"
             quantize = make_node(
                 self.model,
                 "QuantizeActivation",
                 [linear.x],
-                outputs=names,
+                {"bits": bits},
+                outputs=[f"{name}.q", f"{name}.s"],
                 shapes=_quantized_shapes(linear.x),
-                name=f"{linear.x.name}.quantize",
+                name=f"{name}.quantize",
             )
             self.model.graph.insert_before(linear.matmul, [quantize])
-            self._activations[linear.x] = quantize
+            self._activations[linear.x, bits] = quantize
         return quantize
 
     def quantize_embeddings(self, head: LazyWeight | None, tied: _Parts | None) -> None:

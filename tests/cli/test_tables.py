@@ -8,6 +8,7 @@ import pytest
 
 from optc.cli.output import show
 from optc.cli.tables import (
+    activations_tables,
     contexts_tables,
     engines_table,
     formats_tables,
@@ -57,6 +58,28 @@ def test_formats(capsys: pytest.CaptureFixture[str]) -> None:
     ]
     assert formats_tables([{"name": "kv-cache"}]) == []
     assert formats_tables([{"name": "allocate-bits", "facts": {}}]) == []
+
+
+def test_activations(capsys: pytest.CaptureFixture[str]) -> None:
+    rows = [
+        {"tensors": "down", "bits": 16, "kl": 0.00123456, "measured": True},
+        {"tensors": "head", "bits": 8, "kl": 0.0002, "measured": False},
+    ]
+    facts = {"budget": 1.3, "reached": 1.2345, "tensors": rows, "kl_measured": 0.00021}
+    facts |= {"kl_sum_of_8_bits": 0.00143456, "kl_sum_of_parts": 0.0002}
+    found = activations_tables([{"name": "allocate-activations", "facts": facts}])
+    assert shown(capsys, *found) == [
+        ["activations,", "multiply-adds", "within", "1.3:", "1.23"],
+        ["read", "by", "bits", "KL", "of", "8", "bits"],
+        ["down", "16", "0.001235", "measured"],
+        ["head", "8", "0.000200", "of", "the", "nearest", "alike"],
+        ["sum,", "8", "bits", "everywhere", "0.001435"],
+        ["sum,", "as", "chosen", "0.000200"],
+        ["together,", "as", "chosen", "0.000210", "measured"],
+    ]
+    assert activations_tables([{"name": "allocate-bits", "facts": facts}]) == []
+    unmeasured = {"name": "allocate-activations", "facts": {"budget": 2.0, "reached": 2.0}}
+    assert activations_tables([unmeasured]) == []
 
 
 def test_engines(capsys: pytest.CaptureFixture[str]) -> None:

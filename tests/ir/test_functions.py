@@ -153,6 +153,26 @@ def test_quantize_activation_is_exact() -> None:
     assert not q[1, 2].any()
 
 
+def test_activations_of_16_bits() -> None:
+    x, r, scale = 4 * f32(5, 16), f32(5, 16, seed=1), f32(16)
+    x[2] = 0
+    x[0, 0] = 1000
+    q, s = call("QuantizeActivation", [x], bits=16)
+    assert q.dtype == np.int16
+    assert q[0, 0] == 32512  # 255 * 127 + 127: two of 8 bits
+    for got, want in zip((q, s), oracle.quantize_activation(x, 16), strict=True):
+        np.testing.assert_array_equal(got, want)
+    total, normed = call("AddRMSNorm", [r, x, scale], epsilon=1e-5)
+    got = call("AddRMSNormQuantize", [r, x, scale], epsilon=1e-5, bits=16)
+    for have, want in zip(got, (total, *oracle.quantize_activation(normed, 16)), strict=True):
+        np.testing.assert_allclose(have, want, rtol=1e-6, atol=have.dtype == np.int16)
+    weight = np.random.default_rng(0).integers(-127, 128, (16, 3)).astype(np.int8)
+    w_scale = np.array([0.5, 0.1, 2], np.float32)
+    (y,) = call("QuantizedMatMul", [q, s, weight, w_scale], bits=8, group_size=0)
+    exact = (q * s.astype(np.float64)) @ (weight * w_scale.astype(np.float64))
+    np.testing.assert_allclose(y, exact, rtol=1e-5, atol=1e-4)
+
+
 def test_norms_with_quantization() -> None:
     x, r, scale = f32(4, 16), f32(4, 16, seed=1), f32(16)
     (normed,) = call("HeadRMSNorm", [x, scale], num_heads=1, epsilon=1e-5)

@@ -6,7 +6,7 @@ import numpy as np
 import onnx_ir as ir
 import pytest
 
-from optc.ir.quantizers import float_operand, is_quantizer
+from optc.ir.quantizers import activation_bits, float_operand, is_quantizer
 from tests.support import oracle
 from tests.support.ir_text import f32, model_of
 from tests.support.ragged import run
@@ -28,10 +28,21 @@ def graph(nodes: str) -> tuple[ir.Model, ir.Node]:
     return model, model.graph[0]
 
 
+def with_bits(nodes: str, bits: int) -> str:
+    if bits == 8:
+        return nodes
+    one = f"bits: int = {bits}>"
+    return (
+        nodes.replace("> (", f", {one} (") if "> (" in nodes else nodes.replace(" (", f" <{one} (")
+    )
+
+
+@pytest.mark.parametrize("bits", [8, 16])
 @pytest.mark.parametrize("name", CASES)
-def test_the_float_value_is_what_is_quantized(name: str) -> None:
-    model, node = graph(CASES[name])
+def test_the_float_value_is_what_is_quantized(name: str, bits: int) -> None:
+    model, node = graph(with_bits(CASES[name], bits))
     assert is_quantizer(node)
+    assert activation_bits(node.outputs[-2]) == bits
     x = f32(3, 8)
     before = run(model, {"x": x})
     value = float_operand(model, node)
@@ -44,7 +55,7 @@ def test_the_float_value_is_what_is_quantized(name: str) -> None:
     for old, new in zip(before, after, strict=False):
         np.testing.assert_allclose(new, old, rtol=1e-6)
     wanted = x if name == "QuantizeActivation" else after[-1]
-    _, scales = oracle.quantize_activation(wanted)
+    _, scales = oracle.quantize_activation(wanted, bits)
     np.testing.assert_allclose(after[0], scales, rtol=1e-5)
 
 

@@ -134,6 +134,18 @@ def test_quantized_experts_are_off_by_their_rounding(options: str, bits: int, la
         assert np.linalg.norm(got - want) / np.linalg.norm(want) < (0.01 if bits == 8 else 0.15)
 
 
+def test_experts_read_8_bits_beside_layers_that_read_16() -> None:
+    model, _ = after(f"{FUSED},quantize-weights{{activation_bits=16}},fuse-norm-quantize")
+    read = [
+        (node.op_type, value.dtype)
+        for node in model.graph
+        if node.op_type in ("QuantizedMatMul", "QuantizedExpertMatMul")
+        and (value := node.inputs[0]) is not None
+    ]
+    assert {kind for name, kind in read if name == "QuantizedMatMul"} == {ir.DataType.INT16}
+    assert {kind for name, kind in read if name != "QuantizedMatMul"} == {ir.DataType.INT8}
+
+
 def part_of(model: ir.Model, node: ir.Node, operands: list[Array]) -> Array:
     """What a node gives for its first operands."""
     given = [value for value in node.inputs[: len(operands)] if value is not None]

@@ -226,6 +226,15 @@ def test_formats_that_a_pass_chose() -> None:
     assert "0.downint33.250.00100measured" in text
 
 
+def test_activations_that_a_pass_chose() -> None:
+    row = {"tensors": "0.down", "bits": 16, "kl": 1e-3, "measured": False}
+    facts = {"budget": 1.3, "reached": 1.25, "tensors": [row]}
+    passes = [{"name": "allocate-activations", "count": 1, "seconds": 1.0, "facts": facts}]
+    text = read_page(artifact_page(subject(report(passes=passes))).text).section("size").text
+    assert "Chosen within 1.30 times the multiply-adds; reached: 1.25" in text
+    assert "0.down160.00100of the nearest alike" in text
+
+
 @pytest.mark.parametrize(
     ("name", "value", "bound", "passed", "used"),
     [

@@ -226,10 +226,11 @@ def attention(
     return out.reshape(rows, -1)
 
 
-def quantize_activation(x: Array) -> tuple[Array, Array]:
-    s = np.abs(x).max(axis=-1, keepdims=True).astype(np.float32) / np.float32(127)
+def quantize_activation(x: Array, bits: int = 8) -> tuple[Array, Array]:
+    largest = {8: 127, 16: 32512}[bits]
+    s = np.abs(x).max(axis=-1, keepdims=True).astype(np.float32) / np.float32(largest)
     s = np.where(s == 0, np.float32(1), s)
-    return np.rint(x / s).astype(np.int8), s
+    return np.rint(x / s).astype(f"int{bits}"), s
 
 
 def dequantize(weight: Array, scale: Array, zero: Array | None) -> Array:

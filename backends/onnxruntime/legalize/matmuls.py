@@ -13,13 +13,14 @@ from optc.ir.functions import DOMAIN, is_op
 from optc.ir.graph import add_initializer, constant, remove_unused, replace_node
 from optc.ir.linear import find_linear
 from optc.ir.quantized_rows import QuantizedPart
-from optc.ir.quantizers import FloatOperands
+from optc.ir.quantizers import FloatOperands, activation_bits
 from optc.ir.weights import LazyWeight
 from optc.pipeline.base import Pass, PassReport
 
 CONTRIB = "com.microsoft"
-#: int8 products: activations are quantized in blocks of K by the operator itself.
-_INT8_PRODUCTS = 4
+#: What an operator that quantizes activations itself, in blocks of K, multiplies, by the bits asked
+#: for: int8, or float32.
+_PRODUCTS = {8: 4, 16: 1}
 _Rewritten = tuple[str, ir.Value]
 
 
@@ -110,7 +111,7 @@ class _Rewriter:
             N=packed.source.rows,
             bits=packed.bits,
             block_size=packed.block,
-            accuracy_level=_INT8_PRODUCTS,
+            accuracy_level=_PRODUCTS[activation_bits(node.inputs[0])],
         )
         return f"int{packed.bits} in blocks of {packed.block}", value
 

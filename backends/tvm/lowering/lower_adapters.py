@@ -40,6 +40,8 @@ def _adapter_matmul(lowering: Lowering, node: ir.Node) -> None:
     if not isinstance(k, int) or a.shape[2] != rank * len(starts) or b.shape[2] != n:
         raise Refused(f"pools {list(a.shape)} and {list(b.shape)} do not fit its parts")
     shrink: dict[str, Any] = {"k": k, "width": rank * len(starts), "quantized": quantized}
+    if quantized and operands[0].name in lowering.pairs:
+        shrink["bits"] = 16
     outputs = [("float32", (rows, rank * len(starts)))]
     (h,) = lowering.call("adapter_shrink", shrink, [*operands, adapters, a], outputs)
     grow: dict[str, Any] = {"n": n, "rank": rank, "starts": tuple(starts)}

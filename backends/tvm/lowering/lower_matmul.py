@@ -97,7 +97,8 @@ def _is_sparse(packed: tuple[Tensor, ...]) -> bool:
 
 
 def _integer_matmul(lowering: Lowering, node: ir.Node) -> None:
-    """optc::QuantizedMatMul: q, s, weight, w_scale, w_zero_point?, bias?, w_group_scale?."""
+    """optc::QuantizedMatMul: q, s, weight, w_scale, w_zero_point?, bias?, w_group_scale?. Rows of
+    16 bits are multiplied as two of 8, whose results are added."""
     q, s = lowering.tensor(node.inputs[0]), lowering.tensor(node.inputs[1])
     sums = lowering.sums.get(q.name)
     if sums is None:
@@ -105,13 +106,14 @@ def _integer_matmul(lowering: Lowering, node: ir.Node) -> None:
     packed, k, n = _packed_integers(lowering, node)
     if width_of(q) != round_up(k, SUM_WIDTH):
         raise Refused(f"q has {width_of(q)} columns and the weight {k} rows")
-    biases = _bias(lowering, operand(node, "bias"), n)
+    biases, pairs = _bias(lowering, operand(node, "bias"), n), lowering.pairs.get(q.name)
+    own = [] if pairs else biases
     config: dict[str, int | bool] = {
         "n": n,
         "k": k,
         **packed_form(lowering, node),
         "asymmetric": len(packed) == 3,
-        "bias": bool(biases),
+        "bias": bool(own),
     }
     kernel = "int_matmul"
     if _is_sparse(packed):
@@ -121,7 +123,10 @@ def _integer_matmul(lowering: Lowering, node: ir.Node) -> None:
         kernel = "two_level_matmul"
         config = {name: config[name] for name in ("n", "k", "bits", "group_size", "bias")}
     outputs = [("float32", (rows_of(q, "int8"), n))]
-    (out,) = lowering.call(kernel, config, [q, s, sums, *packed, *biases], outputs)
+    (out,) = lowering.call(kernel, config, [q, s, sums, *packed, *own], outputs)
+    if pairs:
+        config = {"width": n, "bias": bool(biases)}
+        (out,) = lowering.call("pair_sum", config, [out, *biases], [("float32", (pairs, n))])
     lowering.tensors[node.outputs[0]] = out
 
 

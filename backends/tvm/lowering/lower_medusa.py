@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import onnx_ir as ir
 
-from optc.backends.tvm.lowering.walk import Handler, Lowering, Refused, rows_of, width_of
+from optc.backends.tvm.lowering.walk import Handler, Lowering, Refused, rows_of, times, width_of
 from optc.backends.tvm.program import Call, Function, Tensor
 from optc.forms.ragged import MEDUSA_HIDDEN
 
@@ -47,7 +47,7 @@ def _residual_heads(lowering: Lowering, node: ir.Node) -> None:
     heads, width = node.attributes.get_int("heads", 0), width_of(x)
     if heads <= 0 or width_of(y) != heads * width:
         raise Refused(f"{width_of(y)} values are not {heads} heads of {width}")
-    rows = f"{heads}*{rows_of(x)}"
+    rows = times(heads, rows_of(x))
     config = {"heads": heads, "width": width}
     (out,) = lowering.call("residual_heads", config, [x, y], [("float32", (rows, width))])
     lowering.tensors[node.outputs[0]] = out

@@ -13,6 +13,7 @@ from optc.backends.tvm.lowering.walk import (
     Refused,
     round_up,
     rows_of,
+    times,
     width_of,
 )
 from optc.backends.tvm.program import Dim, Tensor
@@ -21,9 +22,16 @@ from optc.ir.functions.token_wise import GATE_DEFAULTS
 _ACTIVATIONS = ("silu", "gelu", "gelu_tanh")
 
 
-def _quantized(rows: Dim, width: int) -> list[tuple[str, tuple[Dim, ...]]]:
-    """Outputs of a quantizing kernel: values, scales and the sums of each 32 values."""
-    padded = round_up(width, SUM_WIDTH)
+def _bits(node: ir.Node) -> dict[str, int]:
+    """What the configuration of a quantizing kernel says of the node's bits."""
+    bits = node.attributes.get_int("bits", 8)
+    return {"bits": bits} if bits != 8 else {}
+
+
+def _quantized(node: ir.Node, rows: Dim, width: int) -> list[tuple[str, tuple[Dim, ...]]]:
+    """Outputs of a quantizing kernel: values, scales and the sums of each 32 values. Of 16 bits a
+    row is two, the high and the low one."""
+    padded, rows = round_up(width, SUM_WIDTH), times(2, rows) if _bits(node) else rows
     return [
         ("int8", (rows, padded)),
         ("float32", (rows,)),
@@ -31,12 +39,14 @@ def _quantized(rows: Dim, width: int) -> list[tuple[str, tuple[Dim, ...]]]:
     ]
 
 
-def _bind_quantized(lowering: Lowering, node: ir.Node, results: list[Tensor]) -> None:
+def _bind_quantized(lowering: Lowering, node: ir.Node, results: list[Tensor], rows: Dim) -> None:
     """The last two outputs of ``node`` are q and s; results end in q, s, sums."""
     q, s, sums = results[-3:]
     lowering.tensors[node.outputs[-2]] = q
     lowering.tensors[node.outputs[-1]] = s
     lowering.sums[q.name] = sums
+    if _bits(node):
+        lowering.pairs[q.name] = rows
 
 
 def _vector(lowering: Lowering, value: ir.Value | None, width: int, what: str) -> Tensor:
@@ -62,14 +72,15 @@ def _rms_norm(lowering: Lowering, node: ir.Node) -> None:
         "epsilon": node.attributes.get_float("epsilon", 1e-5),
         "residual": residual,
         "quantized": quantized,
+        **_bits(node),
     }
     outputs: list[tuple[str, tuple[Dim, ...]]] = [("float32", (rows, width))] * residual
-    outputs += _quantized(rows, width) if quantized else [("float32", (rows, width))]
+    outputs += _quantized(node, rows, width) if quantized else [("float32", (rows, width))]
     results = lowering.call("rms_norm", config, [*operands, scale], outputs)
     if residual:
         lowering.tensors[node.outputs[0]] = results[0]
     if quantized:
-        _bind_quantized(lowering, node, results)
+        _bind_quantized(lowering, node, results, rows)
     else:
         lowering.tensors[node.outputs[int(residual)]] = results[-1]
 
@@ -119,11 +130,12 @@ def _gated_activation(lowering: Lowering, node: ir.Node) -> None:
             for key, attribute in node.attributes.items()
             if key in GATE_DEFAULTS
         },
+        **_bits(node),
     }
-    outputs = _quantized(rows, width) if quantized else [("float32", (rows, width))]
+    outputs = _quantized(node, rows, width) if quantized else [("float32", (rows, width))]
     results = lowering.call("gated_activation", config, [x], outputs)
     if quantized:
-        _bind_quantized(lowering, node, results)
+        _bind_quantized(lowering, node, results, rows)
     else:
         lowering.tensors[node.outputs[0]] = results[0]
 
@@ -131,8 +143,9 @@ def _gated_activation(lowering: Lowering, node: ir.Node) -> None:
 def _quantize(lowering: Lowering, node: ir.Node) -> None:
     x = lowering.tensor(node.inputs[0])
     rows, width = rows_of(x), width_of(x)
-    results = lowering.call("quantize", {"width": width}, [x], _quantized(rows, width))
-    _bind_quantized(lowering, node, results)
+    config = {"width": width, **_bits(node)}
+    results = lowering.call("quantize", config, [x], _quantized(node, rows, width))
+    _bind_quantized(lowering, node, results, rows)
 
 
 HANDLERS = {

@@ -61,6 +61,7 @@ class Lowering:
         calls: Kernel calls in order.
         weights: Packed weights by key (initializer and layout); one copy of each.
         sums: Tensor with the sums of a quantized activation, by the name of its values.
+        pairs: Rows of a quantized activation of 16 bits, of which each is two of 8, by that name.
         plans: The plan of the rows by expert, by the name of the tensor of chosen experts.
         groups: Number of KV groups.
         kv_layers: Shape and type of the K and V of every layer.
@@ -78,6 +79,7 @@ class Lowering:
     calls: list[Call] = field(default_factory=list)
     weights: dict[str, PackedWeight] = field(default_factory=dict)
     sums: dict[str, Tensor] = field(default_factory=dict)
+    pairs: dict[str, Dim] = field(default_factory=dict)
     plans: dict[str, tuple[Tensor, ...]] = field(default_factory=dict)
     done: set[ir.Node] = field(default_factory=set)
     failed: list[str] = field(default_factory=list)
@@ -213,8 +215,11 @@ def rows_of(tensor: Tensor, dtype: str = "float32") -> Dim:
 
 
 def times(factor: int, dim: Dim) -> Dim:
-    """``factor`` times a dimension that is a number or a symbol."""
-    return factor * dim if isinstance(dim, int) else f"{factor}*{dim}"
+    """``factor`` times a dimension that is a number, or a symbol or so many times one."""
+    if isinstance(dim, int):
+        return factor * dim
+    count, _, symbol = dim.rpartition("*")
+    return f"{factor * int(count or 1)}*{symbol}"
 
 
 def round_up(value: int, multiple: int) -> int:

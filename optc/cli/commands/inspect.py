@@ -11,7 +11,13 @@ import click
 from optc.cli.artifact_path import ARTIFACT
 from optc.cli.gates_line import gates_line
 from optc.cli.output import byte_text, json_option, print_json, print_warnings, show, table
-from optc.cli.tables import contexts_tables, formats_tables, gates_tables, passes_table
+from optc.cli.tables import (
+    activations_tables,
+    contexts_tables,
+    formats_tables,
+    gates_tables,
+    passes_table,
+)
 from optc.units import kv_text
 
 if TYPE_CHECKING:
@@ -43,6 +49,7 @@ def command(artifact: Path, as_json: bool) -> None:
         _engines(opened.manifest, reasons),
         passes_table(report.get("passes", [])),
         *formats_tables(report.get("passes", [])),
+        *activations_tables(report.get("passes", [])),
         *gates_tables(report.get("gates", [])),
         *contexts_tables(report.get("evaluation", {})),
     )

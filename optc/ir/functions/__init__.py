@@ -63,6 +63,7 @@ OPERATORS: Mapping[str, Operator] = {
 _DTYPES = {
     "float": ir.DataType.FLOAT,
     "int8": ir.DataType.INT8,
+    "int16": ir.DataType.INT16,
     "int32": ir.DataType.INT32,
 }
 
@@ -92,7 +93,7 @@ def function_text(
     text = (
         f'<opset_import: ["" : {operator.opset}], domain: "{DOMAIN}", overload: "{overload}">\n'
         f"{op_type}{declared} ({', '.join(operator.input_names)})"
-        f" => ({', '.join(operator.results(given))})\n"
+        f" => ({', '.join(operator.results(stated, given))})\n"
         f"{{\n{operator.body({**operator.defaults, **stated}, given)}\n}}"
     )
     return overload, text
@@ -160,7 +161,8 @@ def make_node(
     flags = [v is not None for v in operands]
     overload = ensure_function(model, op_type, attributes, flags)
     values = []
-    for index, kind in enumerate(operator.results(_present(operator, flags)).values()):
+    results = operator.results(attributes, _present(operator, flags))
+    for index, kind in enumerate(results.values()):
         value = ir.Value(
             name=outputs[index] if outputs else None, type=ir.TensorType(_DTYPES[kind])
         )

@@ -23,8 +23,9 @@ class Operator:
     Attributes:
         name: Operator type in the domain ``optc``.
         inputs: Formal input names; the optional ones end in ``?``.
-        outputs: Formal output names with their element type, ``name: float``; those that there are
-            only with an optional input name it, ``name: float if input``.
+        outputs: Formal output names with their element type, ``name: float``, in which an attribute
+            may stand, ``name: int{bits}``; those that there are only with an optional input name
+            it, ``name: float if input``.
         attributes: Every attribute with its type; all are stated on every node.
         defaults: More attributes, and the value that each has where a node does not state it; a
             node states them only where they have another.
@@ -47,15 +48,15 @@ class Operator:
         """Formal input names without the mark of the optional ones."""
         return tuple(name.removesuffix("?") for name in self.inputs)
 
-    def results(self, present: frozenset[str]) -> dict[str, str]:
-        """Formal output names, where the inputs ``present`` are given, and the element type of each
-        as ONNX text spells it."""
-        found = {}
+    def results(self, attributes: Attributes, present: frozenset[str]) -> dict[str, str]:
+        """Formal output names of a node with these attributes, where the inputs ``present`` are
+        given, and the element type of each as ONNX text spells it."""
+        found, values = {}, {**self.defaults, **attributes}
         for output in self.outputs:
             name, kind = output.split(": ")
             kind, _, condition = kind.partition(" if ")
             if not condition or condition in present:
-                found[name] = kind
+                found[name] = kind.format(**values)
         return found
 
     def stated(self, attributes: Attributes) -> dict[str, AttributeValue]:

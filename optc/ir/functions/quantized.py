@@ -2,20 +2,28 @@
 
 from __future__ import annotations
 
-from optc.ir.functions.operator import Attributes, Operator, integers, real
+from optc.ir.functions.operator import Attributes, AttributeValue, Operator, integers, real
 from optc.ir.functions.token_wise import GATE_DEFAULTS, gated, rms_norm
 
 _WEIGHT = {"bits": int, "group_size": int}
 #: Optional operands of a quantized weight.
 _PARAMETERS = ("w_zero_point", "w_group_scale")
+#: Largest magnitude of an activation of so many bits. 16 bits are two of 8 for the engine,
+#: q = 255 high + low, both within -127..127 (docs/adr/0143).
+LARGEST = {8: 127, 16: 127 * 255 + 127}
+#: ONNX's numbers of their types.
+_ELEMENT = {8: 3, 16: 5}
+_BITS: dict[str, AttributeValue] = {"bits": 8}
+_QUANTIZED = ("q: int{bits}", "s: float")
 
 
-def quantize(x: str) -> str:
-    """Statements: x [..., K] to q int8 and s float32 [..., 1], symmetric per token."""
+def quantize(x: str, attributes: Attributes) -> str:
+    """Statements: x [..., K] to q, int8 or int16, and s float32 [..., 1], symmetric per token."""
+    bits = int(attributes["bits"])
     return "\n".join(
         [
             integers("last_axis", (-1,)),
-            real("steps", 127.0),
+            real("steps", LARGEST[bits]),
             real("nothing", 0.0),
             real("unit", 1.0),
             f"magnitude = Abs ({x})",
@@ -25,26 +33,27 @@ def quantize(x: str) -> str:
             "s = Where (empty, unit, step)",
             f"ratio = Div ({x}, s)",
             "rounded = Round (ratio)",
-            "q = Cast <to: int = 3> (rounded)",
+            f"q = Cast <to: int = {_ELEMENT[bits]}> (rounded)",
         ]
     )
 
 
 def _quantize_activation(attributes: Attributes, present: frozenset[str]) -> str:
-    return quantize("x")
+    return quantize("x", attributes)
 
 
 def _rms_norm_quantize(attributes: Attributes, present: frozenset[str]) -> str:
-    return f"{rms_norm('x', 'scale', 'normed', attributes['epsilon'])}\n{quantize('normed')}"
+    norm = rms_norm("x", "scale", "normed", attributes["epsilon"])
+    return f"{norm}\n{quantize('normed', attributes)}"
 
 
 def _add_rms_norm_quantize(attributes: Attributes, present: frozenset[str]) -> str:
     norm = rms_norm("sum", "scale", "normed", attributes["epsilon"])
-    return f"sum = Add (residual, x)\n{norm}\n{quantize('normed')}"
+    return f"sum = Add (residual, x)\n{norm}\n{quantize('normed', attributes)}"
 
 
 def _gated_activation_quantize(attributes: Attributes, present: frozenset[str]) -> str:
-    return f"{gated('gate_up', 'active', attributes)}\n{quantize('active')}"
+    return f"{gated('gate_up', 'active', attributes)}\n{quantize('active', attributes)}"
 
 
 def dequantize(attributes: Attributes, present: frozenset[str], suffix: str = "") -> str:
@@ -155,28 +164,30 @@ def _column_lookup(columns: list[str]) -> str:
 
 
 OPERATORS = (
-    Operator("QuantizeActivation", ("x",), ("q: int8", "s: float"), {}, _quantize_activation),
+    Operator("QuantizeActivation", ("x",), _QUANTIZED, {}, _quantize_activation, defaults=_BITS),
     Operator(
         "RMSNormQuantize",
         ("x", "scale"),
-        ("q: int8", "s: float"),
+        _QUANTIZED,
         {"epsilon": float},
         _rms_norm_quantize,
+        defaults=_BITS,
     ),
     Operator(
         "AddRMSNormQuantize",
         ("residual", "x", "scale"),
-        ("sum: float", "q: int8", "s: float"),
+        ("sum: float", *_QUANTIZED),
         {"epsilon": float},
         _add_rms_norm_quantize,
+        defaults=_BITS,
     ),
     Operator(
         "GatedActivationQuantize",
         ("gate_up",),
-        ("q: int8", "s: float"),
+        _QUANTIZED,
         {"activation": str},
         _gated_activation_quantize,
-        defaults=GATE_DEFAULTS,
+        defaults={**GATE_DEFAULTS, **_BITS},
     ),
     Operator(
         "QuantizedMatMul",

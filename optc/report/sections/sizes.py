@@ -65,7 +65,7 @@ def sizes(subject: Subject) -> Section:
         ]
         columns = [Column("weights"), *numbers("tensors", "bytes", "share")]
         body = [figure(chart, caption, table(columns, rows))]
-    body += _formats(subject)
+    body += [*_formats(subject), *_activations(subject)]
     body += [element("h3", "Files"), _files(subject)]
     return Section("size", "Size", tuple(body), chart)
 
@@ -91,6 +91,31 @@ def _formats(subject: Subject) -> list[Node]:
     columns = [Column("format"), *numbers("bits", "KL alone"), Column("which was")]
     shown = table([Column("weights", "code"), *columns], rows, caption)
     return [element("h3", "Formats"), shown]
+
+
+def _activations(subject: Subject) -> list[Node]:
+    """What each layer loses by activations of 8 bits, where a pass chose which read 16."""
+    passes = subject.fields.children("passes") if "passes" in subject.report else []
+    chosen = [f.child("facts") for f in passes if f.values.get("name") == "allocate-activations"]
+    if not chosen or "tensors" not in chosen[0].values:
+        return []
+    facts = chosen[0]
+    rows = [
+        (
+            f.get("tensors", str),
+            str(f.get("bits", int)),
+            number(f.number("kl")),
+            "measured" if f.get("measured", bool) else "of the nearest alike",
+        )
+        for f in facts.children("tensors")
+    ]
+    caption = (
+        f"Chosen within {number(facts.number('budget'))} times the multiply-adds; "
+        f"reached: {number(facts.number('reached'))}"
+    )
+    columns = [*numbers("bits", "KL of 8 bits"), Column("which was")]
+    shown = table([Column("read by", "code"), *columns], rows, caption)
+    return [element("h3", "Activations"), shown]
 
 
 def _files(subject: Subject) -> Element:

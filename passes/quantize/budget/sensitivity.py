@@ -68,7 +68,8 @@ class Rater:
             errors.append([self._error(group, scheme) for scheme in own])
         wanted = [_to_measure(own) for own in schemes]
         roles = [group.role for group in groups]
-        chosen, most = runs_within(roles, self._costs(groups), max(map(len, wanted)), MOST_MACS)
+        costs = costs_of(groups, self.tokens.size)
+        chosen, most = runs_within(roles, costs, max(map(len, wanted)), MOST_MACS)
         pairs = [(i, f) for i in chosen for f in _fewer(wanted[i], most)]
         found = self.measure([{i: schemes[i][f]} for i, f in pairs], groups)
         measured: dict[int, dict[int, float]] = {}
@@ -123,14 +124,15 @@ class Rater:
                 total += float(np.sum((lost @ hessian) * lost)) * rows / seen
         return total
 
-    def _costs(self, groups: Sequence[Group]) -> list[float]:
-        """Multiply-adds of a measurement of each group: what comes behind it, and the head."""
-        weights = [group.weights for group in groups]
-        behind = np.cumsum(weights[::-1])[::-1]
-        return [
-            float(self.tokens.size * (sum(weights) if g.is_head else b))
-            for g, b in zip(groups, behind, strict=True)
-        ]
+
+def costs_of(groups: Sequence[Group], tokens: int) -> list[float]:
+    """Multiply-adds of a measurement of each group: what comes behind it, and the head."""
+    weights = [group.weights for group in groups]
+    behind = np.cumsum(weights[::-1])[::-1]
+    return [
+        float(tokens * (sum(weights) if g.is_head else b))
+        for g, b in zip(groups, behind, strict=True)
+    ]
 
 
 def _to_measure(schemes: Sequence[Scheme]) -> list[int]:

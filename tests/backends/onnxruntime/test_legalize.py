@@ -29,6 +29,13 @@ def lowered(shape: Dense, spec: str) -> tuple[ir.Model, tuple[PassRecord, ...]]:
     return model, legalize(model, 65)
 
 
+def test_activations_of_16_bits_stay_float() -> None:
+    model, _ = lowered(Dense(), f"{FUSED},{INT4.replace('bits=4', 'bits=4,activation_bits=16')}")
+    matmuls = [node for node in model.graph if node.op_type == "MatMulNBits"]
+    assert matmuls
+    assert {node.attributes.get_int("accuracy_level", 0) for node in matmuls} == {1}
+
+
 def test_text() -> None:
     """An int4 llama of one layer with a window: rotary inside attention, activations float."""
     shape = Dense(head_dim=16, rotary_dim=16, windows=(7,), inner=64, heads=2)

@@ -13,6 +13,7 @@ from tests.backends.tvm.engine_driver import (
     FUSED_KV8,
     FUSED_KV16,
     INT4,
+    INT4_A16,
     INT4_TWO_LEVEL,
     INT8,
     Engine,
@@ -35,6 +36,7 @@ ENGINES = {
     "fp32-kv4": (FUSED_KV4, "native"),
     "int4": (INT4, NAMED),
     "int4-two-level": (INT4_TWO_LEVEL, NAMED),
+    "int4-a16": (INT4_A16, NAMED),
 }
 
 

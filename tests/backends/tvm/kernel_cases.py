@@ -33,6 +33,7 @@ from optc.backends.tvm.kernels.token_wise import (
     elementwise,
     embedding,
     norm,
+    pair_sum,
     quantize,
     sparse_embedding,
 )
@@ -43,6 +44,7 @@ Array = npt.NDArray[Any]
 TARGETS = ("x86-64-v4-vnni", "x86-64-v3")
 _FUNCTIONS: dict[type, Any] = {
     quantize.Quantize: quantize.quantize,
+    pair_sum.PairSum: pair_sum.pair_sum,
     norm.RMSNorm: norm.rms_norm,
     norm.LayerNorm: norm.layer_norm,
     norm.HeadRMSNorm: norm.head_rms_norm,
@@ -109,9 +111,9 @@ def blank(*shape: int, dtype: str = "float32") -> Array:
     return np.full(shape, np.nan if dtype == "float32" else 99, dtype)
 
 
-def blank_quantized(rows: int, width: int) -> tuple[Array, Array, Array]:
+def blank_quantized(rows: int, width: int, bits: int = 8) -> tuple[Array, Array, Array]:
     """Outputs q, s, qsum."""
-    padded = -(-width // 32) * 32
+    padded, rows = -(-width // 32) * 32, rows * bits // 8
     return (
         blank(rows, padded, dtype="int8"),
         blank(rows),
@@ -128,6 +130,19 @@ def quantized(values: Array) -> tuple[Array, Array, Array]:
     q[:, :width] = np.round(values / scale[:, None])
     sums[:] = q.reshape(rows, -1, 32).astype(np.int32).sum(axis=2)
     return q, scale, sums
+
+
+def quantized_16(values: Array) -> tuple[Array, Array, Array]:
+    """The oracle of 16 bits: a high and a low row for each, of which q = 255 high + low."""
+    rows, width = values.shape
+    scale = np.abs(values).max(axis=1) / np.float32(32512)
+    scale[scale == 0] = 1
+    whole = np.round(values / scale[:, None]).astype(np.int32)
+    high = (whole + 127) // 255
+    q, _, sums = (np.zeros_like(a) for a in blank_quantized(rows, width, 16))
+    q[::2, :width], q[1::2, :width] = high, whole - 255 * high
+    sums[:] = q.reshape(2 * rows, -1, 32).astype(np.int32).sum(axis=2)
+    return q, np.stack([scale * np.float32(255), scale], axis=1).reshape(-1), sums
 
 
 def sqnr(value: Array, reference: Array) -> float:

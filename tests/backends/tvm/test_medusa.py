@@ -14,7 +14,7 @@ from optc.errors import InputError
 from optc.executable.executable import HeadedExecutable
 from tests.backends.tvm.engine_driver import (
     FUSED,
-    INT4,
+    INT4_A16,
     INT8,
     SHAPE,
     Engine,
@@ -45,7 +45,9 @@ def in_fp32(factory: pytest.TempPathFactory, heads: Path) -> Engine:
     return build_once(factory, "engine-heads-fp32", with_heads(FUSED, heads))
 
 
-@pytest.mark.parametrize(("name", "pipeline"), [("fp32", FUSED), ("int8", INT8), ("int4", INT4)])
+@pytest.mark.parametrize(
+    ("name", "pipeline"), [("fp32", FUSED), ("int8", INT8), ("int4-a16", INT4_A16)]
+)
 def test_heads_equal_the_function_bodies_in_any_batch(
     tmp_path_factory: pytest.TempPathFactory, heads: Path, name: str, pipeline: str
 ) -> None:

@@ -19,7 +19,7 @@ from optc.errors import ArtifactError, UnavailableError, UnsupportedError
 from optc.executable.executable import EngineSpec
 from optc.machine import Machine
 from optc.target import parse_target
-from tests.backends.tvm.engine_driver import INT8, OPTIONS, SHAPE
+from tests.backends.tvm.engine_driver import INT4_A16, INT8, OPTIONS, SHAPE
 from tests.support.families import model_after
 from tests.support.ir_text import model_of
 from tests.support.models import Dense
@@ -120,6 +120,15 @@ def test_clamped_gates_are_refused_by_name(op_type: str) -> None:
         text = f'{names} = optc.{op_type} <activation: string = "silu"{more}> (x)'
         (node,) = model_of(f"g (float[T,6] x) => ({signature})", text).graph
         assert BACKEND.supports(node, parse_target("cuda:sm_90")).reason == reason
+
+
+def test_activations_of_16_bits_are_refused_by_name() -> None:
+    model = model_after(INT4_A16, replace(SHAPE, windows=(0,)))
+    found = {BACKEND.supports(node, parse_target("cuda:sm_90")).reason for node in model.graph}
+    assert found == {
+        "",
+        "activations of 16 bits have no CUDA kernels: quantize-weights.activation_bits=8",
+    }
 
 
 def test_all_nodes_of_a_recipe_are_taken() -> None:

@@ -39,6 +39,21 @@ def test_fused(name: str) -> None:
         np.testing.assert_array_equal(got, expect)
 
 
+@pytest.mark.parametrize("name", CASES)
+def test_bits_are_those_asked_for(name: str) -> None:
+    before, after = CASES[name]
+    signature = SIGNATURE.replace("int8[", "int16[")
+    nodes = f"{before}\nq, s = optc.QuantizeActivation <bits: int = 16> (n)"
+    model = model_of(signature, nodes, {"scale": f32(8)})
+    feeds = {"x": f32(3, 8), "r": f32(3, 8, seed=1)}
+    want = run(model, feeds)
+    FuseNormQuantize().run(model)
+    assert nodes_text(model) == after.replace("> (", ", bits = 16> (")
+    assert [v.dtype.name for v in model.graph.outputs if v.name == "q" and v.dtype] == ["INT16"]
+    for got, expect in zip(run(model, feeds), want, strict=True):
+        np.testing.assert_array_equal(got, expect)
+
+
 def test_a_norm_that_is_used_in_float_too_is_left() -> None:
     nodes = """
         n = RMSNormalization (x, scale)

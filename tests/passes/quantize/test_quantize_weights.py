@@ -24,6 +24,7 @@ from tests.support.ragged import RaggedDriver, run
 ORIGIN = (Source("u", 0, 32), Source("v", 32, 96))
 INT4 = {"bits": 4, "group_size": 32, "symmetric": False}
 TWO_LEVEL = {**INT4, "group_scales": "int"}
+PLAIN = Scheme(8, 0, True)
 
 
 def lazy(model: ir.Model, name: str) -> QuantizedPart:
@@ -134,10 +135,62 @@ def test_a_head_of_other_bits_than_the_layers(bits: int) -> None:
     assert report.facts["bits_per_weight"] == pytest.approx(total / (64 * 96 + 96 * 10))
 
 
-def fake_quantized(x: Array, weight: Array, scheme: Scheme) -> Array:
+def test_activations_of_16_bits() -> None:
+    """Weights are those of 8 bits; what is left of the error of the results is theirs."""
+    nodes, weights = "a = MatMul (x, w)\ny = MatMul (a, head)", {"w": f32(64, 96)}
+    weights["head"] = f32(96, 10)
+    model = model_of("g (float[S,64] x) => (float[S,10] y)", nodes, weights)
+    QuantizeWeights(activation_bits=16).run(model)
+    assert nodes_text(model) == expected(
+        """
+        x.16bit.q, x.16bit.s = optc.QuantizeActivation <bits = 16> (x)
+        a = optc.QuantizedMatMul <bits = 8, group_size = 0> (x.16bit.q, x.16bit.s, w.quantized, \
+w.scale)
+        a.16bit.q, a.16bit.s = optc.QuantizeActivation <bits = 16> (a)
+        y = optc.QuantizedMatMul <bits = 8, group_size = 0> (a.16bit.q, a.16bit.s, \
+head.quantized, head.scale)"""
+    )
+    x = f32(5, 64)
+    wide, narrow = (
+        fake_quantized(fake_quantized(x, weights["w"], PLAIN, bits), weights["head"], PLAIN, bits)
+        for bits in (16, 8)
+    )
+    (got,) = run(model, {"x": x})
+    assert np.abs(got - wide).max() < 2e-4 * np.abs(wide).max()
+    assert np.abs(narrow - wide).max() > 2e-3 * np.abs(wide).max()
+
+
+def test_activations_of_16_bits_of_some_layers() -> None:
+    nodes = "a = MatMul (x, wa)\nb = MatMul (x, wb)\nc = Add (a, b)\ny = MatMul (c, head)"
+    weights = {"wa": f32(64, 96), "wb": f32(64, 96), "head": f32(96, 10)}
+
+    def read(*patterns: str) -> list[str | None]:
+        model = model_of("g (float[S,64] x) => (float[S,10] y)", nodes, weights)
+        QuantizeWeights(activation_bits=16, activation_layers=patterns).run(model)
+        matmuls = [node for node in model.graph if node.op_type == "QuantizedMatMul"]
+        return [node.inputs[0].name if node.inputs[0] else "" for node in matmuls]
+
+    assert read() == ["x.16bit.q", "x.16bit.q", "c.16bit.q"]
+    assert read("he*") == ["x.q", "x.q", "c.16bit.q"]
+    assert read("wb") == ["x.16bit.q", "x.16bit.q", "c.q"]
+    with pytest.raises(InputError, match="no linear layer has a weight like 'down'") as caught:
+        read("down")
+    assert caught.value.hint == "there are head, wa, wb, …"
+    part = model_of("g (float[S,96] c) => (float[S,10] y)", nodes[-20:], {"head": f32(96, 10)})
+    one = QuantizeWeights(activation_bits=16, activation_layers=("w?", "he*"))
+    assert one.for_part(part).activation_layers == ("he*",)
+    none = QuantizeWeights(activation_bits=16, activation_layers=("w?",)).for_part(part)
+    assert none == QuantizeWeights()
+    with pytest.raises(InputError, match="activation_layers needs activation_bits=16"):
+        QuantizeWeights(activation_layers=("*",))
+    with pytest.raises(InputError, match="activation_bits"):
+        QuantizeWeights(activation_bits=12)
+
+
+def fake_quantized(x: Array, weight: Array, scheme: Scheme, bits: int = 8) -> Array:
     """x [S, K] and weight [K, N] as the engine sees them, product in float64."""
     rows = dequantize_rows(quantize_rows(weight.T.copy(), scheme), scheme.group_size)
-    q, s = oracle.quantize_activation(x)
+    q, s = oracle.quantize_activation(x, bits)
     product: Array = (q.astype(np.float64) @ rows.T.astype(np.float64)) * s
     return product
 

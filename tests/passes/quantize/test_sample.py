@@ -31,3 +31,11 @@ def test_options_show_in_the_samples() -> None:
     (matmul,) = (node for node in affine.samples() if node.op_type == "QuantizedMatMul")
     assert matmul.attributes.get_int("bits") == 4
     assert matmul.inputs[4] is not None  # zero points
+
+
+def test_layers_that_are_named_show_in_the_samples() -> None:
+    """Whatever the names: a sample's layers have others."""
+    some = QuantizeWeights(activation_bits=16, activation_layers=("*.down_proj.weight",))
+    found = [node for node in some.samples() if node.op_type == "QuantizeActivation"]
+    assert found
+    assert {node.attributes.get_int("bits", 8) for node in found} == {16}

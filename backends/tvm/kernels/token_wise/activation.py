@@ -37,6 +37,7 @@ class GatedActivation:
         alpha: Factor of the gate inside the sigmoid of ``silu``.
         limit: The gate is held below it, and up within it on both sides; 0: neither is.
         up_shift: Added to up.
+        bits: Of q, 8 or 16.
     """
 
     width: int
@@ -45,6 +46,7 @@ class GatedActivation:
     alpha: float = 1.0
     limit: float = 0.0
     up_shift: float = 0.0
+    bits: int = 8
 
     def __post_init__(self) -> None:
         if self.limit < 0 or (self.alpha != 1 and self.activation != "silu"):
@@ -83,7 +85,9 @@ def gated_activation(config: GatedActivation, isa: Isa) -> tvm.tirx.PrimFunc:
     with kernel("gated_activation") as builder:
         rows = builder.size()
         gate_up = builder.argument("gate_up", (rows, 2 * width))
-        quantized = quantized_arguments(builder, rows, width) if config.quantized else None
+        quantized = (
+            quantized_arguments(builder, rows, width, config.bits) if config.quantized else None
+        )
         out = None if config.quantized else builder.argument("out", (rows, width))
 
         def body(row: Expr) -> None:

@@ -39,12 +39,14 @@ _COLUMNS = LANES * _PARTIALS
 class AdapterShrink:
     """x [T, k] to width [T, width]: ``width`` is parts times rank, a multiple of 16.
 
-    ``quantized``: x is int8 values of width ``round_up(k, 32)`` and a scale for each row.
+    ``quantized``: x is int8 values of width ``round_up(k, 32)`` and a scale for each row; of 16
+    ``bits``, two rows for each.
     """
 
     k: int
     width: int
     quantized: bool
+    bits: int = 8
 
 
 @dataclass(frozen=True)
@@ -57,7 +59,8 @@ class AdapterGrow:
 
 
 def adapter_shrink(config: AdapterShrink, isa: Isa) -> tvm.tirx.PrimFunc:
-    """x f32 [T,k] (or q i8 [T,kp], s f32 [T]), adapters i32 [T], a f32 [M,k,width] -> h [T,width].
+    """x f32 [T,k] (or q i8 [T,kp], s f32 [T]; of 16 bits 2 T rows), adapters i32 [T],
+    a f32 [M,k,width] -> h [T,width].
 
     Rows of slot -1 are not written. ``isa`` changes nothing: every instruction set runs the same
     operations.
@@ -66,8 +69,10 @@ def adapter_shrink(config: AdapterShrink, isa: Isa) -> tvm.tirx.PrimFunc:
     with kernel("adapter_shrink") as builder:
         rows, slots = builder.size(), builder.size()
         columns = round_up(k, 32) if config.quantized else k
-        x = builder.argument("x", (rows, columns), "int8" if config.quantized else "float32")
-        scale = builder.argument("scale", (rows,)) if config.quantized else None
+        halves = config.bits // 8
+        dtype = "int8" if config.quantized else "float32"
+        x = builder.argument("x", (rows * halves, columns), dtype)
+        scale = builder.argument("scale", (rows * halves,)) if config.quantized else None
         adapters = builder.argument("adapters", (rows,), "int32")
         a = builder.argument("a", (slots, k, width))
         out = builder.argument("out", (rows, width))
@@ -77,10 +82,13 @@ def adapter_shrink(config: AdapterShrink, isa: Isa) -> tvm.tirx.PrimFunc:
             row, first = bind(task // vectors), bind(task % vectors * LANES)
             slot = bind(adapters[row])
             with tir.If(slot >= 0), tir.Then():
-                total = _shrunk(x, a, row, slot, first, k)
-                if scale is not None:
-                    total = total * splat(scale[row])
-                store(out, total, row, first)
+                parts = []
+                for given in range(halves):
+                    part = _shrunk(x, a, row * halves + given, slot, first, k)
+                    parts.append(
+                        part if scale is None else part * splat(scale[row * halves + given])
+                    )
+                store(out, parts[0] if halves == 1 else bind(parts[0]) + parts[1], row, first)
 
         for_rows(rows * vectors, rows * k * width > SERIAL_WORK, body)
     return builder.finish()

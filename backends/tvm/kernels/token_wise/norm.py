@@ -44,12 +44,14 @@ class RMSNorm:
         epsilon: Added to the mean square.
         residual: Normalize residual + x, and write that sum as well.
         quantized: Write q, s, qsum instead of float32.
+        bits: Of q, 8 or 16.
     """
 
     width: int
     epsilon: float
     residual: bool = False
     quantized: bool = False
+    bits: int = 8
 
 
 @dataclass(frozen=True)
@@ -95,7 +97,9 @@ def rms_norm(config: RMSNorm, isa: Isa) -> tvm.tirx.PrimFunc:
         x = builder.argument("x", (rows, width))
         scale = builder.argument("scale", (width,))
         total = builder.argument("sum", (rows, width)) if config.residual else None
-        quantized = quantized_arguments(builder, rows, width) if config.quantized else None
+        quantized = (
+            quantized_arguments(builder, rows, width, config.bits) if config.quantized else None
+        )
         out = None if config.quantized else builder.argument("out", (rows, width))
 
         def squares(row: Expr) -> Expr:

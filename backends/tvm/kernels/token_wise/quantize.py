@@ -1,4 +1,8 @@
-"""Activations to int8, one scale per token."""
+"""Activations to int8, or to int16 as two rows of int8, one scale per token.
+
+A row of 16 bits is q = 255 high + low. The rows of a token follow one another, the high one first,
+and have scales of their own, 255 s and s, so that matmuls by int8 take them as any two rows.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +32,10 @@ from optc.backends.tvm.kernels.dsl.script import (
     store,
 )
 from optc.backends.tvm.kernels.dsl.vectors import load_part, reduce_row
+from optc.ir.functions.quantized import LARGEST
 
+#: What a high value counts for.
+_HIGH = 255
 #: Values whose sum is stored, and the multiple that a quantized row is padded to.
 SUM_BLOCK = 32
 #: Quantizing a value costs about as much as this many plain element operations: measured, two
@@ -42,9 +49,11 @@ class Quantize:
 
     Attributes:
         width: K, values of a row.
+        bits: 8 or 16.
     """
 
     width: int
+    bits: int = 8
 
 
 @dataclass(frozen=True)
@@ -52,23 +61,28 @@ class QuantizedRows:
     """The three output buffers of a kernel that quantizes.
 
     Attributes:
-        q: int8 [T, Kp], Kp = K rounded up to 32, zero beyond K.
-        scale: float32 [T].
-        sums: int32 [T, Kp / 32], sums of each 32 values of q.
+        q: int8 [T, Kp], Kp = K rounded up to 32, zero beyond K; of 16 bits [2 T, Kp].
+        scale: float32, as many.
+        sums: int32 [T or 2 T, Kp / 32], sums of each 32 values of q.
+        bits: 8 or 16.
     """
 
     q: Expr
     scale: Expr
     sums: Expr
+    bits: int
 
 
-def quantized_arguments(builder: KernelBuilder, rows: Expr, width: int) -> QuantizedRows:
+def quantized_arguments(
+    builder: KernelBuilder, rows: Expr, width: int, bits: int = 8
+) -> QuantizedRows:
     """Declare the outputs q, s, qsum of ``rows`` x ``width`` values as the next arguments."""
-    padded = round_up(width, SUM_BLOCK)
+    padded, rows = round_up(width, SUM_BLOCK), rows * (bits // 8)
     return QuantizedRows(
         builder.argument("q", (rows, padded), "int8"),
         builder.argument("s", (rows,)),
         builder.argument("qsum", (rows, padded // SUM_BLOCK), "int32"),
+        bits,
     )
 
 
@@ -84,14 +98,28 @@ def quantize_row(
     row: Expr,
     width: int,
 ) -> None:
-    """Write one row: s = largest / 127 (1 if zero), q = round-half-even(x / s), sums of 32.
+    """Write one row: s = largest / 127 (1 if zero), q = round-half-even(x / s), sums of 32; of 16
+    bits s = largest / 32512, and two rows.
 
     ``read(offset, count)`` gives 16 values, zero from ``count`` on. The division is a true one:
     multiplying by a reciprocal would round some values to the other neighbour.
     """
-    scale = bind(tir.Select(largest > tir.float32(0), largest / tir.float32(127), tir.float32(1)))
-    store(out.scale, scale, row)
+    steps = tir.float32(LARGEST[out.bits])
+    scale = bind(tir.Select(largest > tir.float32(0), largest / steps, tir.float32(1)))
+    halves = out.bits // 8
+    first = row * halves
+    store(out.scale, scale * tir.float32(_HIGH if halves > 1 else 1), first)
+    if halves > 1:
+        store(out.scale, scale, first + 1)
     divisor = bind(splat(scale))
+
+    def write_half(
+        half: int, block: Expr | int, offsets: list[Expr | int], values: list[Expr]
+    ) -> None:
+        for offset, part in zip(offsets, values, strict=True):
+            store(out.q, tir.cast(part, f"int8x{LANES}"), first + half, offset)
+        total = intrinsic("llvm.vector.reduce.add", "int32", values[0] + values[1])
+        store(out.sums, total, first + half, block)
 
     def write(block: Expr | int, counts: tuple[int, ...]) -> None:
         offsets = [block * SUM_BLOCK + part * LANES for part in range(len(counts))]
@@ -101,10 +129,13 @@ def quantize_row(
             else splat(0, "int32")
             for offset, count in zip(offsets, counts, strict=True)
         ]
-        for offset, values in zip(offsets, whole, strict=True):
-            store(out.q, tir.cast(values, f"int8x{LANES}"), row, offset)
-        total = intrinsic("llvm.vector.reduce.add", "int32", whole[0] + whole[1])
-        store(out.sums, total, row, block)
+        if halves == 1:
+            write_half(0, block, offsets, whole)
+            return
+        high = [bind(_high(values)) for values in whole]
+        low = [bind(v - h * splat(_HIGH, "int32")) for v, h in zip(whole, high, strict=True)]
+        write_half(0, block, offsets, high)
+        write_half(1, block, offsets, low)
 
     blocks, rest = divmod(width, SUM_BLOCK)
     if blocks:
@@ -112,6 +143,13 @@ def quantize_row(
             write(block, (LANES, LANES))
     if rest:
         write(blocks, (min(rest, LANES), max(rest - LANES, 0)))
+
+
+def _high(values: Expr) -> Expr:
+    """The nearest integer to values / 255: no value lies halfway, and none so near to it that the
+    rounding of the product would matter."""
+    ratio = tir.cast(values, f"float32x{LANES}") * splat(1 / _HIGH)
+    return tir.cast(round_even(ratio), f"int32x{LANES}")
 
 
 def quantize_values(
@@ -130,7 +168,7 @@ def quantize_values(
 
 
 def quantize(config: Quantize, isa: Isa) -> tvm.tirx.PrimFunc:
-    """x f32 [T,K] -> q i8 [T,Kp], s f32 [T], qsum i32 [T,Kp/32].
+    """x f32 [T,K] -> q i8 [T,Kp], s f32 [T], qsum i32 [T,Kp/32]; of 16 bits 2 T rows.
 
     s = max|x| / 127 (1 if the row is zero), q = round-half-even(x / s), exactly as NumPy computes
     them in float32. ``isa`` changes nothing: every instruction set runs the same operations.
@@ -139,7 +177,7 @@ def quantize(config: Quantize, isa: Isa) -> tvm.tirx.PrimFunc:
     with kernel("quantize") as builder:
         rows = builder.size()
         x = builder.argument("x", (rows, width))
-        out = quantized_arguments(builder, rows, width)
+        out = quantized_arguments(builder, rows, width, config.bits)
 
         def body(row: Expr) -> None:
             largest = reduce_row(
@@ -154,5 +192,5 @@ def quantize(config: Quantize, isa: Isa) -> tvm.tirx.PrimFunc:
                 lambda offset, count: load_part(x, count, row, offset), largest, out, row, width
             )
 
-        for_rows(rows, rows * (width * COST) > SERIAL_WORK, body)
+        for_rows(rows, rows * (width * COST * config.bits // 8) > SERIAL_WORK, body)
     return builder.finish()

@@ -14,6 +14,7 @@ from tests.backends.tvm.kernel_cases import (
     blank_quantized,
     isa_named,
     quantized,
+    quantized_16,
     run,
 )
 
@@ -43,6 +44,10 @@ def test_against_float64(target: str, name: str, width: int) -> None:
     fused = GatedActivation(width, name, quantized=True)
     outputs = run(fused, isa, x, *blank_quantized(6, width))[1:]
     for output, wanted in zip(outputs, quantized(out), strict=True):
+        np.testing.assert_array_equal(output, wanted)
+    fused = GatedActivation(width, name, quantized=True, bits=16)
+    outputs = run(fused, isa, x, *blank_quantized(6, width, 16))[1:]
+    for output, wanted in zip(outputs, quantized_16(out), strict=True):
         np.testing.assert_array_equal(output, wanted)
 
 

@@ -21,21 +21,23 @@ def sqnr_db(want: Array, got: Array) -> float:
     return float(10 * np.log10((want**2).sum() / ((got - want) ** 2).sum()))
 
 
-@pytest.mark.parametrize("quantized", [False, True])
+@pytest.mark.parametrize("bits", [0, 8, 16])
 @pytest.mark.parametrize(("rows", "k", "width"), [(1, 64, 16), (5, 41, 48), (33, 130, 16)])
-def test_shrink(isa: Isa, quantized: bool, rows: int, k: int, width: int) -> None:
+def test_shrink(isa: Isa, bits: int, rows: int, k: int, width: int) -> None:
     rng = np.random.default_rng([rows, k, width])
     a = rng.standard_normal((SLOTS, k, width)).astype(np.float32)
     adapters = rng.integers(-1, SLOTS, rows).astype(np.int32)
-    scale = rng.random(rows).astype(np.float32)
-    if quantized:
-        q = rng.integers(-127, 128, (rows, -(-k // 32) * 32)).astype(np.int8)
+    each = max(1, bits // 8)  # rows of the operands for each row
+    if bits:
+        scale = rng.random(rows * each).astype(np.float32)
+        q = rng.integers(-127, 128, (rows * each, -(-k // 32) * 32)).astype(np.int8)
         q[:, k:] = 0
-        operands, x = [q, scale], q[:, :k].astype(np.float64) * scale[:, None]
+        x = (q[:, :k].astype(np.float64) * scale[:, None]).reshape(rows, each, k).sum(axis=1)
+        operands = [q, scale]
     else:
         values = rng.standard_normal((rows, k)).astype(np.float32)
         operands, x = [values], values.astype(np.float64)
-    config = AdapterShrink(k, width, quantized)
+    config = AdapterShrink(k, width, bool(bits), bits or 8)
     out = run(config, isa, *operands, adapters, a, blank(rows, width))[-1]
     for row, slot in enumerate(adapters):
         if slot < 0:
@@ -44,8 +46,8 @@ def test_shrink(isa: Isa, quantized: bool, rows: int, k: int, width: int) -> Non
         want = x[row] @ a[slot].astype(np.float64)
         assert sqnr_db(want, out[row]) > 110
         alone = run(
-            config, isa, *(o[row : row + 1] for o in operands), adapters[row : row + 1], a,
-            blank(1, width),
+            config, isa, *(o[row * each : (row + 1) * each] for o in operands),
+            adapters[row : row + 1], a, blank(1, width),
         )[-1]  # fmt: skip
         np.testing.assert_array_equal(alone[0], out[row])
 

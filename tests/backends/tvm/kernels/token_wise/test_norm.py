@@ -11,6 +11,7 @@ from tests.backends.tvm.kernel_cases import (
     blank_quantized,
     isa_named,
     quantized,
+    quantized_16,
     run,
     sqnr,
 )
@@ -47,6 +48,10 @@ def test_rms_norm(target: str, width: int, residual: bool) -> None:
     fused = RMSNorm(width, EPSILON, residual=residual, quantized=True)
     q, s, sums = run(fused, isa, *extra[0], x, scale, *extra[1], *blank_quantized(7, width))[-3:]
     for output, wanted in zip((q, s, sums), quantized(arrays[-1]), strict=True):
+        np.testing.assert_array_equal(output, wanted)
+    fused = RMSNorm(width, EPSILON, residual=residual, quantized=True, bits=16)
+    outputs = run(fused, isa, *extra[0], x, scale, *extra[1], *blank_quantized(7, width, 16))[-3:]
+    for output, wanted in zip(outputs, quantized_16(arrays[-1]), strict=True):
         np.testing.assert_array_equal(output, wanted)
 
 

@@ -1,0 +1,200 @@
+"""`allocate-activations`: which layers read 16 bits, so that prompts take as long as allowed."""
+
+from __future__ import annotations
+
+import glob
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+import onnx_ir as ir
+
+from optc.errors import InputError
+from optc.executable.executable import Int32
+from optc.passes.quantize.budget.estimates import nearest_alike, runs_within
+from optc.passes.quantize.budget.groups import Group, groups_of
+from optc.passes.quantize.budget.knapsack import Choice, choose
+from optc.passes.quantize.budget.sensitivity import MOST_MACS, costs_of
+from optc.passes.quantize.predictions.text_shape import TextShape
+from optc.passes.quantize.quantize_weights import QuantizeWeights
+from optc.passes.quantize.reads_text import ReadsText
+from optc.pipeline.base import Pass, PassReport
+from optc.pipeline.work import Work
+
+
+@dataclass(frozen=True)
+class AllocateActivations(ReadsText):
+    """Chooses the layers that read 16 bits, for the ``quantize-weights`` that comes later.
+
+    Layers of 16 bits multiply twice as much: prompts take longer, steps that wait for weights do
+    not. What the input of a group of layers loses by 8 bits is measured: the KL of the model with
+    that input alone rounded, weights as they are; in large models some layers stand for others of
+    their role. The layers are a knapsack's: the least sum of losses within ``budget``. Last, the
+    whole is measured. Where ``activation_layers`` of ``quantize-weights`` names layers, nothing is
+    chosen.
+
+    Attributes:
+        budget: Multiply-adds of all layers, of those with 8 bits everywhere: from 1, which is 8
+            bits everywhere, to 2, which is 16, and for which nothing is measured.
+        measured_windows: Of the windows, how many KL is measured on.
+    """
+
+    name: ClassVar[str] = "allocate-activations"
+    before: ClassVar[tuple[str, ...]] = (
+        *("allocate-activations", "propagate-errors"),
+        *("quantize-weights", "quantize-static", "cast-weights"),
+    )
+
+    budget: float = 1.3
+    measured_windows: int = 4
+
+    def __post_init__(self) -> None:
+        """Refuse what is no budget.
+
+        Raises:
+            InputError: It is none, or there are no windows.
+        """
+        where = f"pass {self.name}"
+        if not 1 <= self.budget <= 2:
+            problem = f"budget={self.budget:g} is not from 1 (8 bits everywhere) to 2 (16 bits)"
+            raise InputError(problem, where=where)
+        if self.measured_windows < 1:
+            raise InputError("measured_windows must be at least one", where=where)
+
+    def samples(self) -> Sequence[ir.Node]:
+        """A layer that reads 16 bits."""
+        return QuantizeWeights(activation_bits=16).samples() if self.budget > 1 else ()
+
+    def working_bytes(self, model: ir.Model) -> int:
+        """Variants of the model side by side."""
+        from optc.passes.quantize.predictions.memory import measuring
+
+        return measuring(model, self._measured_shape, len(groups_of(model, head=True)))
+
+    def work(self, model: ir.Model, later: Sequence[Pass] = ()) -> Work:
+        """Each group's input rounded, and last the whole."""
+        from optc.passes.quantize.predictions.work import variants
+
+        groups = groups_of(model, head=True)
+        if not self._chooses(later):
+            return Work()
+        weights = float(sum(group.weights for group in groups))
+        text = self._measured_shape
+        count = min(MOST_MACS / (text.tokens * weights / 2), len(groups)) + 1
+        return variants(model, text, count, weights)
+
+    def run(self, model: ir.Model) -> PassReport:
+        """Refuse: the layers are those of a later pass."""
+        return self.run_before(model, ())
+
+    def run_before(self, model: ir.Model, later: Sequence[Pass]) -> PassReport:
+        """Choose layers for the ``quantize-weights`` among ``later``.
+
+        Raises:
+            InputError: There is none, or the text or the tokenizer cannot be used.
+        """
+        return self._run(model, later, read=True)
+
+    def run_unread(self, model: ir.Model, later: Sequence[Pass]) -> PassReport:
+        """Choose layers that keep to the budget, as though every input lost as much."""
+        return self._run(model, later, read=False)
+
+    def _run(self, model: ir.Model, later: Sequence[Pass], *, read: bool) -> PassReport:
+        quantize = next((one for one in later if isinstance(one, QuantizeWeights)), None)
+        if quantize is None:
+            raise InputError(
+                "no quantize-weights comes after it",
+                where=f"pass {self.name}",
+                hint="leave it out, or put quantize-weights behind it",
+            )
+        report, groups = PassReport(), groups_of(model, head=quantize.head)
+        if not self._chooses(later):
+            if quantize.activation_layers:
+                report.add("given", len(quantize.activation_layers))
+            else:
+                self._settle(report, groups, range(len(groups)) if self.budget == 2 else ())
+            return report
+        rated = _Rated(model, self._windows(model), quantize.head) if read else None
+        kls, measured = rated.rate(groups) if rated else ([1.0] * len(groups), set[int]())
+        items = [
+            [Choice(0, kl), Choice(one.weights, 0.0)] for one, kl in zip(groups, kls, strict=True)
+        ]
+        room = (self.budget - 1) * sum(one.weights for one in groups)
+        wide = [i for i, place in enumerate(choose(items, int(room))) if place]
+        self._settle(report, groups, wide)
+        narrow = [i for i in range(len(groups)) if i not in wide]
+        whole = rated.measure([narrow])[0] if rated and narrow else 0.0
+        rows = [
+            _row(one, 16 if i in wide else 8, kls[i], measured=i in measured)
+            for i, one in enumerate(groups)
+        ]
+        report.facts |= {
+            "kl_sum_of_8_bits": sum(kls),
+            "kl_sum_of_parts": sum(kls[i] for i in narrow),
+            "kl_measured": whole,
+            "tensors": rows,
+        }
+        return report
+
+    def _chooses(self, later: Sequence[Pass]) -> bool:
+        """Whether there is anything to choose."""
+        quantize = (one for one in later if isinstance(one, QuantizeWeights))
+        return 1 < self.budget < 2 and not any(one.activation_layers for one in quantize)
+
+    def _settle(self, report: PassReport, groups: Sequence[Group], wide: Sequence[int]) -> None:
+        """Hand the choice on, and state what it costs."""
+        option = f"{QuantizeWeights.name}.activation"
+        names = tuple(glob.escape(name) for i in wide for name in groups[i].tensors)
+        report.settled = {f"{option}_bits": 16 if wide else 8}
+        if len(wide) < len(groups):
+            report.settled |= {f"{option}_layers": names}
+        report.details = {"16 bits": len(wide), "8 bits": len(groups) - len(wide)}
+        report.count = len(groups)
+        total = sum(one.weights for one in groups)
+        share = sum(groups[i].weights for i in wide) / max(total, 1)
+        report.facts = {"budget": self.budget, "reached": 1 + share}
+
+    @property
+    def _measured_shape(self) -> TextShape:
+        return TextShape(min(self.measured_windows, self.windows), self.window_tokens)
+
+    def _windows(self, model: ir.Model) -> Int32:
+        """Some of the windows, evenly spaced."""
+        tokens = self.tokens(model)
+        count = min(self.measured_windows, len(tokens))
+        return tokens[np.linspace(0, len(tokens) - 1, count).round().astype(int)]
+
+
+def _row(group: Group, bits: int, kl: float, *, measured: bool) -> dict[str, Any]:
+    """What is reported of a group; ``kl`` is what 8 bits lose, or would."""
+    return {
+        "tensors": group.name,
+        "bits": bits,
+        "weights": group.weights,
+        "kl": kl,
+        "measured": measured,
+    }
+
+
+@dataclass(frozen=True)
+class _Rated:
+    """Measures groups of one model over windows of tokens."""
+
+    model: ir.Model
+    tokens: Int32
+    head: bool
+
+    def rate(self, groups: Sequence[Group]) -> tuple[list[float], set[int]]:
+        """What each group's input loses by 8 bits, and which were measured."""
+        roles, costs = [group.role for group in groups], costs_of(groups, self.tokens.size)
+        chosen, _ = runs_within(roles, costs, 1, MOST_MACS)
+        found = dict(zip(chosen, self.measure([[i] for i in chosen]), strict=True))
+        alike = (i if i in found else nearest_alike(i, roles, chosen) for i in range(len(groups)))
+        return [found[i] for i in alike], set(chosen)
+
+    def measure(self, chosen: Sequence[Sequence[int]]) -> list[float]:
+        """The KL with the inputs of some groups rounded, for each choice."""
+        from optc.passes.quantize.activations.rounded_inputs import losses
+
+        return losses(self.model, self.tokens, chosen, head=self.head)
