@@ -31,9 +31,8 @@ def as_float32(values: Array) -> Float32:
     """Values in float32 or bfloat16, in float32."""
     if values.dtype == np.float32:
         return values
-    bits = np.ascontiguousarray(values).view(np.uint16).astype(np.uint32)
-    bits <<= 16
-    return bits.view(np.float32)
+    wide: Float32 = bfloat16_tensor(values).float().numpy()
+    return wide
 
 
 def float32_tensor(values: Array) -> torch.Tensor:

@@ -28,9 +28,11 @@ LARGEST = 127
 #: How many times its mean magnitude an input's largest value is, as far as its scale goes.
 _SPREAD = 48.0
 #: Values that are read or rounded while they lie in the cache.
-_VALUES = 1 << 19
-#: Tokens whose products are summed as int32: 2^31 / 127^2 is 133,000.
+_VALUES = 1 << 18
+#: Tokens that are rounded, and then multiplied, at once.
 TOKENS = 8192
+#: Tokens whose products are summed as int32: 2^31 / 127^2 is 133,000.
+_MOST_TOKENS = 1 << 17
 
 
 def rounded_hessian(x: Array) -> Float64:
@@ -47,11 +49,14 @@ def rounded_hessian(x: Array) -> Float64:
         raise ValueError("no tokens")
     scales, bounded = _scales(flat)
     total = np.zeros((width, width))
+    sums = torch.zeros((width, width), dtype=torch.int32)
     values = torch.empty((min(TOKENS, tokens), width), dtype=torch.int8)
     for at in range(0, tokens, TOKENS):
         part = flat[at : at + TOKENS]
         large = _round(part, scales, values[: len(part)], bounded=bounded)
-        _add_products(total, values[: len(part)])
+        _add_products(sums, values[: len(part)])
+        if (at + TOKENS) % _MOST_TOKENS == 0 or at + TOKENS >= tokens:
+            _add_sums(total, sums)
         if large.any():
             add_gram(total, (as_float32(part[large]) / scales.numpy()).astype(np.float32))
     mirror(total)
@@ -102,14 +107,18 @@ def _round(flat: Array, scales: torch.Tensor, values: torch.Tensor, *, bounded: 
     return found
 
 
-def _add_products(total: Float64, values: torch.Tensor) -> None:
+def _add_products(sums: torch.Tensor, values: torch.Tensor) -> None:
     """Add vᵀ v of values v [T, K]: the blocks on the diagonal and above. Integers, so exactly."""
-    import torch
-
-    sums = torch.from_numpy(total)  # NumPy would add on one thread
-    for at in range(0, len(total), BLOCK):
+    for at in range(0, len(sums), BLOCK):
         here = values[:, at : at + BLOCK]
         sums[at : at + BLOCK, at:].add_(multiply(here.T, values[:, at:]))
+
+
+def _add_sums(total: Float64, sums: torch.Tensor) -> None:
+    """Add integers [K, K], which become 0. Floats, each time, would take as long as products."""
+    for at in range(0, len(sums), BLOCK):
+        total[at : at + BLOCK, at:] += sums[at : at + BLOCK, at:].numpy()
+    sums.zero_()
 
 
 def _tensors(flat: Array) -> Iterator[torch.Tensor]:

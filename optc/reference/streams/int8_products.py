@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 #: Name of these products.
 INT8 = "int8"
 #: Values that are rounded while they lie in the cache.
-_VALUES = 1 << 19
+_VALUES = 1 << 18
 #: What stands for 0 in the bytes of values: oneDNN's kernels for weights that were packed before
 #: take unsigned ones, and those for signed ones are slower by far.
 _ZERO = 128

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     import torch
 
 #: Values that are rounded while they lie in the cache.
-_VALUES = 1 << 19
+_VALUES = 1 << 18
 
 
 def rounded_sum(left: Array, right: Array) -> Float32:
