@@ -11,7 +11,7 @@ import onnxruntime as ort
 
 from optc.reference.fused_attention import fused_attention
 from optc.reference.partition import Partition
-from optc.reference.submodel import Array, extract, open_session, run_session
+from optc.reference.submodel import Array, SubModel, extract, open_session, run_session
 
 
 @dataclass(frozen=True)
@@ -70,10 +70,7 @@ def steps_of(
         else:
             used = [value for value in parts.shared if value in read]
             part = extract(model, group, [*reads, *used], gives)
-            session = open_session(part.model, threads)
-            feeds = {v.name or "": shared[v.name or ""] for v in used}
-            names = [value.name or "" for value in reads]
-            found.append(Step(reads, gives, _Session(session, names, part.feeds(), feeds)))
+            found.append(Step(reads, gives, _session(part, reads, used, shared, threads)))
         known.update(made)
     return found
 
@@ -95,6 +92,19 @@ def _groups(nodes: Sequence[ir.Node], *, fused: bool) -> Iterator[list[ir.Node]]
 
 def _one(kernel: Callable[[Sequence[Array]], Array]) -> Callable[[Sequence[Array]], list[Array]]:
     return lambda operands: [kernel(operands)]
+
+
+def _session(
+    part: SubModel,
+    reads: Sequence[ir.Value],
+    used: Sequence[ir.Value],
+    shared: Mapping[str, Array],
+    threads: int,
+) -> _Session:
+    """Runs ``part``, which reads values of each window and those ``used`` of the shared ones."""
+    feeds = {value.name or "": shared[value.name or ""] for value in used}
+    names = [value.name or "" for value in reads]
+    return _Session(open_session(part.model, threads), names, part.feeds(), feeds)
 
 
 @dataclass(frozen=True)
