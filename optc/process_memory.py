@@ -6,8 +6,14 @@ Only glibc is told to give freed memory back; other C libraries are left alone.
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
+
+#: Parameters of mallopt in glibc's malloc.h; what they are by default; and memory without a bound.
+_TRIM_THRESHOLD, _MMAP_MAX = -1, -4
+_USUAL_MMAP_MAX, _USUAL_TRIM_BYTES = 65536, 32 << 20
+_KEPT_BYTES = (1 << 31) - 1
 
 
 def own_peak_bytes() -> int:
@@ -26,6 +32,26 @@ def give_back_freed() -> None:
     trim = _function("malloc_trim")
     if trim is not None:
         trim(0)
+
+
+@contextmanager
+def freed_is_kept() -> Iterator[None]:
+    """glibc keeps freed memory until `give_back_freed`, however large the piece.
+
+    By itself it maps large arrays and unmaps them again: where each lives for milliseconds, half of
+    the time goes into pages of zeros.
+    """
+    option = _function("mallopt")
+    if option is not None:
+        option(_MMAP_MAX, 0)
+        option(_TRIM_THRESHOLD, _KEPT_BYTES)
+    try:
+        yield
+    finally:
+        if option is not None:
+            option(_MMAP_MAX, _USUAL_MMAP_MAX)
+            option(_TRIM_THRESHOLD, _USUAL_TRIM_BYTES)
+            give_back_freed()
 
 
 def _function(name: str) -> Callable[..., int] | None:

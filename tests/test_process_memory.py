@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from optc.process_memory import give_back_freed
+from optc.process_memory import freed_is_kept, give_back_freed
 
 libc = ctypes.CDLL(None)
 COUNT, SIZE = 1000, 64 << 10
@@ -66,3 +66,24 @@ def test_another_c_library_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setattr(ctypes, "CDLL", lambda _: Musl())
     give_back_freed()
     assert looked_for == ["malloc_trim"]
+
+
+@pytest.mark.skipif(not hasattr(libc, "mallopt"), reason="not glibc")
+def test_large_pieces_are_kept_for_the_next_until_they_are_given_back() -> None:
+    size = 96 << 20
+    before = resident()
+    with freed_is_kept():
+        libc.free(filled(size))
+        assert resident() - before > size // 2
+        give_back_freed()
+        assert resident() - before < size // 2
+        libc.free(filled(size))
+    assert resident() - before < size // 2
+
+
+def filled(size: int) -> ctypes.c_void_p:
+    libc.malloc.restype = ctypes.c_void_p
+    libc.free.argtypes = (ctypes.c_void_p,)
+    piece = ctypes.c_void_p(libc.malloc(ctypes.c_size_t(size)))
+    ctypes.memset(piece, 1, size)
+    return piece

@@ -17,8 +17,9 @@ import onnx_ir as ir
 
 from optc.ir.linear import Linear, find_linear
 from optc.reference.partition import Block, Partition
+from optc.reference.stage_steps import steps_of
 from optc.reference.streams.products import Products
-from optc.reference.submodel import Array, extract, open_session, run_session
+from optc.reference.submodel import Array
 
 
 @dataclass(frozen=True)
@@ -62,7 +63,7 @@ def _stage(block: Block, nodes: list[ir.Node], depths: Mapping[ir.Value, int]) -
 class StageRun:
     """Runs a stage over chunks of windows, with its own weights or with others.
 
-    Linear layers are multiplied by `Products`, everything else is ONNX Runtime's.
+    Linear layers are multiplied by `Products`; for everything else see `stage_steps`.
 
     Args:
         model: The model that the stage is of.
@@ -70,6 +71,7 @@ class StageRun:
         stage: The stage.
         shared: Values that all blocks read, by name, for a full chunk of windows.
         threads: Threads of ONNX Runtime.
+        fused: Whether PyTorch computes attention.
 
     Attributes:
         stage: The stage.
@@ -82,21 +84,18 @@ class StageRun:
         stage: Stage,
         shared: Mapping[str, Array],
         threads: int,
+        *,
+        fused: bool = False,
     ) -> None:
         self.stage = stage
         self._products: Products | None = None
         self._weights: dict[ir.Value, Any] = {}
         layers = {linear.matmul for linear in stage.linears}
         rest = [node for node in stage.nodes if node not in layers]
-        read = {v for node in rest for v in node.inputs if v is not None}
-        used = [v for v in parts.shared if v in read]
-        self._shared = {v.name or "": shared[v.name or ""] for v in used}
-        self._reads = [v for v in stage.reads if v in read]
-        self._results = [linear.matmul.outputs[0] for linear in stage.linears]
-        # A result that is read as it is goes through the session, too: an input may be an output.
-        part = extract(model, rest, [*self._reads, *used, *self._results], stage.gives)
-        self._feeds = part.feeds()
-        self._session = open_session(part.model, threads)
+        given = {*stage.reads, *(linear.matmul.outputs[0] for linear in stage.linears)}
+        self._steps = steps_of(
+            *(model, parts, rest, given, stage.gives, shared, threads), fused=fused
+        )
 
     def load(self, products: Products, weights: Mapping[ir.Value, Array] | None = None) -> None:
         """Take weights, as rows [N, K] by initializer; the stage's own where there is no other.
@@ -122,22 +121,23 @@ class StageRun:
             values: What it reads, each [w, ...] in float32, or as `Products.dtype` where only
                 linear layers read it.
         """
-        given = dict(zip(self.stage.reads, values, strict=True))
-        feeds = {name: array[: len(values[0])] for name, array in self._shared.items()}
-        feeds |= {v.name or "": np.ascontiguousarray(given[v]) for v in self._reads}
-        feeds |= self._multiplied(given)
-        return run_session(self._session, self._feeds | feeds)
+        known = dict(zip(self.stage.reads, values, strict=True))
+        known |= self._multiplied(known)
+        for step in self._steps:
+            results = step.run([known[value] for value in step.reads])
+            known |= dict(zip(step.gives, results, strict=True))
+        return [known[value] for value in self.stage.gives]
 
-    def _multiplied(self, given: Mapping[ir.Value, Array]) -> dict[str, Array]:
-        """Results of the linear layers by name."""
-        found: dict[str, Array] = {}
+    def _multiplied(self, given: Mapping[ir.Value, Array]) -> dict[ir.Value, Array]:
+        """Results of the linear layers."""
+        found: dict[ir.Value, Array] = {}
         if self._products is None:  # no weights are loaded: there are no layers
             return found
         for x in dict.fromkeys(one.x for one in self.stage.linears):
             readers = [one for one in self.stage.linears if one.x is x]
             weights = [self._weights[one.initializer] for one in readers]
             for one, result in zip(readers, self._products(given[x], weights), strict=True):
-                found[one.matmul.outputs[0].name or ""] = result
+                found[one.matmul.outputs[0]] = result
         return found
 
 

@@ -206,10 +206,11 @@ def open_session(model: ir.Model | str, threads: int) -> ort.InferenceSession:
 
 
 def run_session(session: ort.InferenceSession, feeds: dict[str, Array]) -> list[Array]:
-    """Run with arrays by name; inputs are not copied, and outputs own their memory.
+    """Run with arrays by name; inputs are not copied, and outputs hold their memory, which is
+    nobody else's.
 
     The feeds stay referenced until the run is over: ONNX Runtime keeps no reference to them.
     """
     values = {name: ort.OrtValue.ortvalue_from_numpy(array) for name, array in feeds.items()}
     results = session.run_with_ort_values(None, values)
-    return [result.numpy().copy() for result in results]
+    return [result.numpy() for result in results]

@@ -16,7 +16,7 @@ import onnx_ir as ir
 
 from optc.executable.executable import Int32
 from optc.ir.linear import find_linear
-from optc.process_memory import give_back_freed
+from optc.process_memory import freed_is_kept, give_back_freed
 from optc.progress import tell
 from optc.reference.blockwise import (
     BLOCK_ROWS,
@@ -29,7 +29,7 @@ from optc.reference.partition import Block
 from optc.reference.pieces import evaluate_shared
 from optc.reference.stages import Stage, StageRun, stages_of
 from optc.reference.streams.arrays import ValueArrays
-from optc.reference.streams.floats import rounded
+from optc.reference.streams.floats import put
 from optc.reference.streams.products import Products, RunProducts
 from optc.reference.submodel import Array
 
@@ -199,14 +199,13 @@ class _Streams:
         for run in runs:
             run.load(self._products.original)
         found: Values = {}
-        for chunk in self._chunks():
+        for chunk in self._through():
             values = {block.source: source[chunk]}
             for run in runs:
                 results = run.run([values[value] for value in run.stage.reads])
                 values |= dict(zip(run.stage.gives, results, strict=True))
-                self._keep(
-                    found, chunk, {v: values[v] for v in run.stage.gives if v in kept}, block
-                )
+                given = {v: values[v] for v in run.stage.gives if v in kept}
+                self._keep(found, chunk, given, block, self._products.original)
         for run in runs:
             run.unload()
         return {block.source: source} | found
@@ -221,9 +220,10 @@ class _Streams:
         run.load(self._products.changed, weights)
         del weights  # they take more than what was loaded
         found: Values = {}
-        for chunk in self._chunks():
+        for chunk in self._through():
             results = run.run([seen.changed[value][chunk] for value in run.stage.reads])
-            self._keep(found, chunk, dict(zip(run.stage.gives, results, strict=True)), block)
+            given = dict(zip(run.stage.gives, results, strict=True))
+            self._keep(found, chunk, given, block, self._products.changed)
         run.unload()
         return found
 
@@ -235,23 +235,31 @@ class _Streams:
             stage,
             self._shared,
             reference.threads,
+            fused=self._products.fused,
         )
 
     def _keep(
-        self, found: Values, chunk: slice, values: Mapping[ir.Value, Array], block: Block
+        self,
+        found: Values,
+        chunk: slice,
+        values: Mapping[ir.Value, Array],
+        block: Block,
+        products: Products,
     ) -> None:
         """Put a chunk's values where those of all windows lie; what only layers read as their
         products round it in any case, the block's result apart."""
         for value, array in values.items():
             narrow = value is not block.result and _multiplied_only(value)
-            dtype = self._products.original.dtype if narrow else array.dtype
+            dtype = products.dtype if narrow else array.dtype
             if value not in found:
                 shape = (len(self._tokens), *array.shape[1:])
                 found[value] = self._arrays.empty(shape, dtype)
-            found[value][chunk] = rounded(array, dtype)
+            put(found[value][chunk], array)
 
-    def _chunks(self) -> Iterator[slice]:
-        return chunks(len(self._tokens), self._batch)
+    def _through(self) -> Iterator[slice]:
+        """Chunks of windows that are run one after the other, in the same memory."""
+        with freed_is_kept():
+            yield from chunks(len(self._tokens), self._batch)
 
 
 def _multiplied_only(value: ir.Value) -> bool:

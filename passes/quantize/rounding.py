@@ -15,6 +15,8 @@ Float32 = npt.NDArray[np.float32]
 #: Which weights are zero and stay so.
 Zeros = npt.NDArray[np.bool_]
 _CACHE_LINE = 64
+#: Rows that are transposed at a time.
+_STRIP = 64
 
 
 def aligned_empty(shape: tuple[int, ...]) -> Float32:
@@ -25,8 +27,16 @@ def aligned_empty(shape: tuple[int, ...]) -> Float32:
     return raw[start : raw.size - _CACHE_LINE + start].view(np.float32).reshape(shape)
 
 
+def transpose_into(out: npt.NDArray[Any], x: npt.NDArray[Any]) -> None:
+    """Write x [m, n] to ``out`` [n, m], some rows at a time: so that the parts of rows of ``out``
+    that are written lie in the cache."""
+    for at in range(0, len(x), _STRIP):
+        out[:, at : at + _STRIP] = x[at : at + _STRIP].T
+
+
 def group_ranges(x: Float32, name: str) -> tuple[Float32, Float32]:
-    """Least and greatest value [m] of groups x [g, m], a group a column; both include zero.
+    """Least and greatest value [...] of groups x [g, ...], along the first axis; both include
+    zero.
 
     Raises:
         InputError: ``x`` holds infinities or NaN; ``name`` says of which weight.

@@ -130,8 +130,8 @@ def channel_scales(columns: Float32, group_size: int, name: str) -> Float32:
         InputError: ``columns`` holds infinities or NaN; ``name`` says of which weight.
     """
     groups = len(columns) // group_size
-    by_group = columns.T.reshape(-1, group_size).T  # [g, m * groups]
-    low, high = group_ranges(by_group, name)
+    by_group = columns.reshape(groups, group_size, -1).swapaxes(0, 1)
+    low, high = (one.T.ravel() for one in group_ranges(by_group, name))  # [m * groups]
     return _channel_scales(low, high, groups)[::groups]
 
 

@@ -32,7 +32,8 @@ def test_linear_layers_are_in_stages_by_what_they_wait_for(bias: bool) -> None:
             made |= set(stage.gives)
 
 
-def test_the_stages_together_give_the_blocks_result() -> None:
+@pytest.mark.parametrize("fused", [False, True])
+def test_the_stages_together_give_the_blocks_result(fused: bool) -> None:
     model = dense_model(2, bias=True)
     parts = partition(model)
     positions = np.tile(np.arange(6, dtype=np.int64), (3, 1))
@@ -42,7 +43,7 @@ def test_the_stages_together_give_the_blocks_result() -> None:
     expected, _ = BlockRun(model, parts, block, shared, [], 1).run(hidden)
     values = {block.source: hidden}
     for stage in stages_of(block):
-        run = StageRun(model, parts, stage, shared, 1)
+        run = StageRun(model, parts, stage, shared, 1, fused=fused)
         run.load(Float32Products())
         given = run.run([values[v] for v in stage.reads])
         values |= dict(zip(stage.gives, given, strict=True))

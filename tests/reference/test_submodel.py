@@ -83,10 +83,20 @@ def test_weights_as_the_graph_sees_them_or_as_rows() -> None:
     np.testing.assert_array_equal(weight_array(value, by_rows=True), WEIGHTS["w"].T)
 
 
-def test_results_own_their_memory() -> None:
+def test_results_hold_memory_that_is_nobody_elses() -> None:
     session = open_session(model_of(SIGNATURE, NODES, WEIGHTS), 1)
     first = run_session(session, {"x": f32(3, 48)})[0]
     kept = first.copy()
-    run_session(session, {"x": f32(3, 48, seed=1)})
+    others = [run_session(session, {"x": f32(3, 48, seed=seed)})[0] for seed in range(1, 20)]
+    del session
+    assert not any(np.shares_memory(first, other) for other in others)
+    others += [np.full_like(first, 7) for _ in range(20)]  # where freed memory would be taken
     np.testing.assert_array_equal(first, kept)
-    assert first.base is None
+
+
+def test_a_result_is_not_the_input_that_it_equals() -> None:
+    model = model_of("g (float[S,48] x) => (float[S,48] y)", "y = Identity (x)", {})
+    x = f32(3, 48)
+    (found,) = run_session(open_session(model, 1), {"x": x})
+    assert not np.shares_memory(found, x)
+    np.testing.assert_array_equal(found, x)

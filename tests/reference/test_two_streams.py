@@ -103,7 +103,8 @@ def test_each_run_has_its_own_products(tokens: np.ndarray) -> None:
     run_two_streams(dense_model(2), tokens, near, run_products(("float32", "bfloat16"), 1), 1)
     assert exact.hidden is not None
     assert near.hidden is not None
-    np.testing.assert_array_equal(near.hidden.original, exact.hidden.original)
+    # PyTorch, which is there for one of them, computes attention of both
+    np.testing.assert_allclose(near.hidden.original, exact.hidden.original, atol=1e-5)
     lost = near.hidden.changed - exact.hidden.changed
     assert 1e-5 < np.linalg.norm(lost) / np.linalg.norm(exact.hidden.changed) < 0.02
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import ml_dtypes
 import numpy as np
@@ -16,24 +16,33 @@ if TYPE_CHECKING:
 Float32 = npt.NDArray[np.float32]
 
 
-def rounded(values: Array, dtype: np.dtype[Any]) -> Array:
-    """Float32 values in ``dtype``, float32 or bfloat16, rounded to nearest, ties to even."""
-    if dtype == values.dtype:
-        return values
-    if dtype == np.float32:
-        return as_float32(values)
+def put(target: Array, values: Array) -> None:
+    """Write float32 values to an array in float32 or bfloat16, rounded to nearest, ties to even."""
+    if target.dtype == values.dtype:
+        target[...] = values
+        return
     import torch
 
-    return bfloat16_tensor(values).view(torch.int16).numpy().view(dtype)
+    given = torch.from_numpy(np.require(values, np.float32, ["C", "W"]))
+    torch.from_numpy(target.view(np.int16)).view(torch.bfloat16).copy_(given)
 
 
 def as_float32(values: Array) -> Float32:
     """Values in float32 or bfloat16, in float32."""
     if values.dtype == np.float32:
         return values
-    bits = np.ascontiguousarray(values).view(np.uint16).astype(np.uint32)
-    bits <<= 16
-    return bits.view(np.float32)
+    wide: Float32 = bfloat16_tensor(values).float().numpy()
+    return wide
+
+
+def float32_tensor(values: Array) -> torch.Tensor:
+    """Values in float32 or bfloat16, in float32; without a copy where they are, so not to be
+    written to."""
+    import torch
+
+    if values.dtype == np.float32:
+        return torch.from_numpy(np.require(values, np.float32, ["C", "W"]))
+    return bfloat16_tensor(values).float()
 
 
 def bfloat16_tensor(values: Array) -> torch.Tensor:

@@ -36,6 +36,12 @@ def hessian_of(x: Array) -> Float64:
     return total
 
 
+def sum_of(left: Float32, right: Array) -> Float32:
+    """leftᵀ right, [N, K], of values of some tokens [T, N] and [T, K] in float32 or bfloat16."""
+    result: Float32 = left.T @ as_float32(right)
+    return result
+
+
 def token_chunks(flat: Array) -> Iterator[slice]:
     """Tokens of ``flat`` [T, K] whose products are summed at once.
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from optc.reference.streams.floats import as_float32
+from optc.reference.streams.floats import as_float32, float32_tensor
 from optc.reference.streams.gram import BLOCK, Float64, add_gram, mirror
 from optc.reference.submodel import Array
 
@@ -28,9 +28,11 @@ LARGEST = 127
 #: How many times its mean magnitude an input's largest value is, as far as its scale goes.
 _SPREAD = 48.0
 #: Values that are read or rounded while they lie in the cache.
-_VALUES = 1 << 19
-#: Tokens whose products are summed as int32: 2^31 / 127^2 is 133,000.
+_VALUES = 1 << 18
+#: Tokens that are rounded, and then multiplied, at once.
 TOKENS = 8192
+#: Tokens whose products are summed as int32: 2^31 / 127^2 is 133,000.
+_MOST_TOKENS = 1 << 17
 
 
 def rounded_hessian(x: Array) -> Float64:
@@ -45,14 +47,18 @@ def rounded_hessian(x: Array) -> Float64:
     tokens, width = flat.shape
     if not tokens:
         raise ValueError("no tokens")
-    scales = _scales(flat)
+    scales, bounded = _scales(flat)
     total = np.zeros((width, width))
+    sums = torch.zeros((width, width), dtype=torch.int32)
     values = torch.empty((min(TOKENS, tokens), width), dtype=torch.int8)
     for at in range(0, tokens, TOKENS):
         part = flat[at : at + TOKENS]
-        large = _round(part, scales, values[: len(part)])
-        _add_products(total, values[: len(part)])
-        add_gram(total, (as_float32(part[large]) / scales.numpy()).astype(np.float32))
+        large = _round(part, scales, values[: len(part)], bounded=bounded)
+        _add_products(sums, values[: len(part)])
+        if (at + TOKENS) % _MOST_TOKENS == 0 or at + TOKENS >= tokens:
+            _add_sums(total, sums)
+        if large.any():
+            add_gram(total, (as_float32(part[large]) / scales.numpy()).astype(np.float32))
     mirror(total)
     steps = scales.numpy().astype(np.float64)
     total *= steps
@@ -62,16 +68,17 @@ def rounded_hessian(x: Array) -> Float64:
 
 
 def multiply(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
-    """a b, int32 [M, N], of int8 [M, K] and [K, N]; PyTorch 2.13 is wrong for K = 1 and N = 1."""
+    """a b, int32 [M, N], of int8 [M, K] and [K, N]; PyTorch 2.13 is wrong for sides of 1."""
     import torch
 
-    if 1 in b.shape:
+    if 1 in (*a.shape, *b.shape):
         return a.int() @ b.int()
     return torch._int_mm(a, b)
 
 
-def _scales(flat: Array) -> torch.Tensor:
-    """What one step of int8 is worth in each column, float32 [K]."""
+def _scales(flat: Array) -> tuple[torch.Tensor, bool]:
+    """What one step of int8 is worth in each column, float32 [K], and whether no value is beyond
+    the largest that it has."""
     import torch
 
     total = torch.zeros(flat.shape[1], dtype=torch.float64)
@@ -81,33 +88,41 @@ def _scales(flat: Array) -> torch.Tensor:
         total += magnitudes.sum(0)
         largest = torch.maximum(largest, magnitudes.amax(0))
     bound = _SPREAD * (total / len(flat)).float()
-    return torch.minimum(largest, bound).div_(LARGEST).clamp_min_(np.finfo(np.float32).tiny)
+    steps = torch.minimum(largest, bound).div_(LARGEST)
+    return steps.clamp_min_(np.finfo(np.float32).tiny), bool((largest <= bound).all())
 
 
-def _round(flat: Array, scales: torch.Tensor, values: torch.Tensor) -> Array:
-    """Fill ``values`` int8 [T, K]; gives which tokens [T] have a value beyond it: theirs are 0."""
-    found, at = np.empty(len(flat), np.bool_), 0
+def _round(flat: Array, scales: torch.Tensor, values: torch.Tensor, *, bounded: bool) -> Array:
+    """Fill ``values`` int8 [T, K]; gives which tokens [T] have a value beyond it: theirs are 0.
+    Where values are ``bounded``, none has."""
+    found, at = np.zeros(len(flat), np.bool_), 0
     for rows in _tensors(flat):
         part = slice(at, at + len(rows))
-        steps = (rows / scales).round_()
-        large = steps.abs().amax(1) > LARGEST
-        steps[large] = 0
+        steps, at = (rows / scales).round_(), part.stop
+        if not bounded:
+            large = steps.abs().amax(1) > LARGEST
+            steps[large] = 0
+            found[part] = large.numpy()
         values[part].copy_(steps)
-        found[part], at = large.numpy(), part.stop
     return found
 
 
-def _add_products(total: Float64, values: torch.Tensor) -> None:
+def _add_products(sums: torch.Tensor, values: torch.Tensor) -> None:
     """Add vᵀ v of values v [T, K]: the blocks on the diagonal and above. Integers, so exactly."""
-    for at in range(0, len(total), BLOCK):
+    for at in range(0, len(sums), BLOCK):
         here = values[:, at : at + BLOCK]
-        total[at : at + BLOCK, at:] += multiply(here.T, values[:, at:]).numpy()
+        sums[at : at + BLOCK, at:].add_(multiply(here.T, values[:, at:]))
+
+
+def _add_sums(total: Float64, sums: torch.Tensor) -> None:
+    """Add integers [K, K], which become 0. Floats, each time, would take as long as products."""
+    for at in range(0, len(sums), BLOCK):
+        total[at : at + BLOCK, at:] += sums[at : at + BLOCK, at:].numpy()
+    sums.zero_()
 
 
 def _tensors(flat: Array) -> Iterator[torch.Tensor]:
     """Some tokens at a time, in float32."""
-    import torch
-
     count = max(1, _VALUES // flat.shape[1])
     for at in range(0, len(flat), count):
-        yield torch.from_numpy(np.array(as_float32(flat[at : at + count])))
+        yield float32_tensor(flat[at : at + count])

@@ -16,7 +16,7 @@ import ml_dtypes
 import numpy as np
 
 from optc.reference.streams.floats import Float32, bfloat16_tensor
-from optc.reference.streams.gram import Float64, hessian_of
+from optc.reference.streams.gram import Float64, hessian_of, sum_of
 from optc.reference.submodel import Array
 
 if TYPE_CHECKING:
@@ -49,6 +49,10 @@ class Products(Protocol):
         """E[x xᵀ], [K, K], of inputs x [..., K]: of a matrix that is positive semidefinite."""
         ...
 
+    def sum(self, left: Float32, right: Array) -> Float32:
+        """leftᵀ right, [N, K], of values of some tokens [T, N] and [T, K]."""
+        ...
+
 
 @dataclass(frozen=True)
 class RunProducts:
@@ -61,6 +65,11 @@ class RunProducts:
 
     original: Products
     changed: Products
+
+    @property
+    def fused(self) -> bool:
+        """Whether PyTorch is there in any case, so that it may compute more than products."""
+        return isinstance(self.original, OneDnnProducts) or isinstance(self.changed, OneDnnProducts)
 
 
 class Float32Products:
@@ -76,6 +85,10 @@ class Float32Products:
     def hessian(self, x: Array) -> Float64:
         """E[x xᵀ] of products in float32."""
         return hessian_of(x)
+
+    def sum(self, left: Float32, right: Array) -> Float32:
+        """leftᵀ right in float32."""
+        return sum_of(left, right)
 
     def __call__(self, x: Array, weights: Sequence[Float32]) -> list[Float32]:
         """x Wᵀ for each weight."""
@@ -109,6 +122,10 @@ class BFloat16Products(OneDnnProducts):
     def hessian(self, x: Array) -> Float64:
         """E[x xᵀ] of products in float32."""
         return hessian_of(x)
+
+    def sum(self, left: Float32, right: Array) -> Float32:
+        """leftᵀ right in float32."""
+        return sum_of(left, right)
 
     def __call__(self, x: Array, weights: Sequence[torch.Tensor]) -> list[Float32]:
         """x Wᵀ for each weight."""

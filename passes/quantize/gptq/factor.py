@@ -21,8 +21,6 @@ Float64 = npt.NDArray[np.float64]
 DAMPING = 0.01
 #: Times that ten times as much is tried where that does not suffice.
 _RETRIES = 6
-#: Rows whose columns are put in order at once.
-_ROWS = 64
 
 
 @dataclass(frozen=True)
@@ -98,8 +96,6 @@ def factor_of(
 
 def reordered(matrix: Float64, order: npt.NDArray[np.intp]) -> Float64:
     """``matrix`` [K, K] with rows and columns in another order, in its own memory."""
-    for at in range(0, len(matrix), _ROWS):
-        matrix[at : at + _ROWS] = matrix[at : at + _ROWS][:, order]
     come_from = order.tolist()
     placed = np.zeros(len(matrix), bool)
     for first in range(len(matrix)):
@@ -107,7 +103,7 @@ def reordered(matrix: Float64, order: npt.NDArray[np.intp]) -> Float64:
         while not placed[row]:  # along a cycle: each row is written once its own was moved
             held = matrix[first].copy() if held is None else held
             placed[row], source = True, come_from[row]
-            matrix[row] = held if source == first else matrix[source]
+            matrix[row] = (held if source == first else matrix[source])[order]
             row = source
     return matrix
 

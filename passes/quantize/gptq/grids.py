@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
+import numpy.typing as npt
 
 from optc.ir.quantized_rows import QuantizedTile
 from optc.passes.quantize.affine import group_parameters
-from optc.passes.quantize.rounding import Float32
+from optc.passes.quantize.rounding import Float32, transpose_into
 from optc.passes.quantize.scheme import Scheme
 from optc.passes.quantize.two_level import GroupGrid, channel_scales, group_grid
 
@@ -41,6 +42,13 @@ def grid_of(columns: Float32, scheme: Scheme, name: str) -> Grid:
     return _Affine(columns, scheme, name)
 
 
+def _by_rows(values: Float32, dtype: np.dtype[Any]) -> npt.NDArray[Any]:
+    """Whole numbers [K, m] as rows [m, K] of bytes."""
+    rows = np.empty(values.shape[::-1], dtype)
+    transpose_into(rows, values.astype(dtype))
+    return rows
+
+
 class _Affine:
     """Each group has a scale, and a zero point if it is not symmetric."""
 
@@ -69,7 +77,7 @@ class _Affine:
 
     def tile(self, values: Float32) -> QuantizedTile:
         symmetric = self._scheme.symmetric
-        whole = values.T.astype(np.int8 if symmetric else np.uint8, order="C")
+        whole = _by_rows(values, np.dtype(np.int8 if symmetric else np.uint8))
         scales, zeros = self._scales.T.copy("C"), None if symmetric else self._zeros.T.copy("C")
         if self._scheme.group_size:
             return QuantizedTile(whole, scales, zeros)
@@ -99,7 +107,7 @@ class _TwoLevel:
         return q, (q * scale - zero) * self._channel
 
     def tile(self, values: Float32) -> QuantizedTile:
-        whole = values.T.astype(np.uint8, order="C")
+        whole = _by_rows(values, np.dtype(np.uint8))
         return QuantizedTile(
             whole, self._channel.copy(), self._zeros.T.copy("C"), self._scales.T.copy("C")
         )

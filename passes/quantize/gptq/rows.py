@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import numpy as np
 
 from optc.ir.quantized_rows import QuantizedTile, joined_tiles
 from optc.passes.quantize.gptq.factor import Factor
 from optc.passes.quantize.gptq.grids import Rounder, grid_of
-from optc.passes.quantize.rounding import Float32, Zeros
+from optc.passes.quantize.rounding import Float32, Zeros, transpose_into
 from optc.passes.quantize.scheme import Scheme
 
-#: Columns whose errors are handed on at once: to all columns behind them; to those of the block.
-_BLOCK, _INNER = 64, 8
+#: Columns whose errors are handed on at once, by blocks in blocks: to the columns behind them in
+#: the next larger block, and from the largest to all others. Each time those are read and written:
+#: what is far away should seldom be.
+_BLOCKS = (8, 64, 512)
 #: Rows that are rounded together. Always as many, if need be with rows of zeros: so the products of
 #: matrices have one shape, and a row's result depends on nothing but the row.
 TILE = 256
@@ -67,7 +71,7 @@ def gptq_rows(
 def _columns(rows: Float32 | Zeros, tile: int, padding: float = 0.0) -> Float32:
     """Rows [n, K] as columns [K, tile]."""
     columns = np.full((rows.shape[1], tile), padding, np.float32)
-    columns[:, : len(rows)] = rows.T
+    transpose_into(columns[:, : len(rows)], rows)
     return columns
 
 
@@ -86,6 +90,24 @@ def _tile(
         None if zero_points is None else zero_points[:n],
         None if group_scales is None else group_scales[:n],
     )
+
+
+def _blocks(group_size: int) -> tuple[int, ...]:
+    """Sizes of blocks: where a group begins, all of its columns know of all errors so far."""
+    largest = _BLOCKS[-1]
+    fits = largest % group_size == 0 or group_size % largest == 0
+    return _BLOCKS if fits else _BLOCKS[:-1]
+
+
+def _end(column: int, size: int) -> int:
+    """Of the block of so many columns that ``column`` is in."""
+    return (column // size + 1) * size
+
+
+def _hand_on(w: Float32, shares: Float32, errors: Float32, done: slice, end: int) -> None:
+    """Take the errors of columns ``done`` from those between them and ``end``."""
+    behind, first = slice(done.stop, end), done.start % len(errors)
+    w[behind] -= shares[done, behind].T @ errors[first : first + done.stop - done.start]
 
 
 def round_columns(
@@ -108,22 +130,20 @@ def round_columns(
     """
     w, mask = columns[factor.order], None if kept is None else kept[factor.order]
     rounded = np.empty_like(w)
-    errors = np.empty((_BLOCK, w.shape[1]), np.float32)
-    for start in range(0, len(w), _BLOCK):
-        stop = min(start + _BLOCK, len(w))
-        for inner in range(start, stop, _INNER):
-            last = min(inner + _INNER, stop)
-            for j in range(inner, last):
-                if j % group_size == 0:
-                    group = slice(j, j + group_size)
-                    x = w[group] if mask is None else w[group] * mask[group]
-                    grid.open(int(factor.order[j]) // group_size, x, factor.weights[group])
-                rounded[j], near = grid.round(w[j] if mask is None else w[j] * mask[j])
-                error = np.subtract(w[j], near, out=errors[j - start])
-                w[j + 1 : last] -= factor.shares[j, j + 1 : last, None] * error
-            done = errors[inner - start : last - start]
-            w[last:stop] -= factor.shares[inner:last, last:stop].T @ done
-        w[stop:] -= factor.shares[start:stop, stop:].T @ errors[: stop - start]
+    blocks = (*_blocks(group_size), len(w))
+    errors = np.empty((min(blocks[-2], len(w)), w.shape[1]), np.float32)
+    for j in range(len(w)):
+        if j % group_size == 0:
+            group = slice(j, j + group_size)
+            x = w[group] if mask is None else w[group] * mask[group]
+            grid.open(int(factor.order[j]) // group_size, x, factor.weights[group])
+        rounded[j], near = grid.round(w[j] if mask is None else w[j] * mask[j])
+        error = np.subtract(w[j], near, out=errors[j % blocks[-2]])
+        last = min(_end(j, blocks[0]), len(w))
+        w[j + 1 : last] -= factor.shares[j, j + 1 : last, None] * error
+        for size, larger in pairwise(blocks):
+            if (j + 1) % size == 0:
+                _hand_on(w, factor.shares, errors, slice(j + 1 - size, j + 1), _end(j, larger))
     in_order = np.empty_like(rounded)
     in_order[factor.order] = rounded
     return in_order

@@ -70,12 +70,13 @@ def propagating(
     """
     every = _blocks(model)
     width = min(_inputs(every[0]), default=0) if every else 0
-    element_wise = 2 * elements(model, text, blocks)
+    fused = products != (FLOAT32, FLOAT32)
+    element_wise = 2 * elements(model, text, blocks, fused=fused)
     work = Work(float32=2 * text.tokens * _of_experts(model), steps=element_wise)
     for linears in every[:blocks] if blocks else every:
         for name in products:
             work += _products(name, text.tokens * _weights(linears))
-        attention = 2.0 * text.tokens * _attention(linears, text)
+        attention = (1.0 if fused else 2.0) * text.tokens * _attention(linears, text)
         work += Work(float32=attention)
         for k, rows in _by_input(linears):
             work += _corrected(k, rows, text, products[1], width, gptq=gptq)
@@ -133,7 +134,8 @@ def _corrected(
 ) -> Work:
     """The Hessian of an input of K values, its factors, and the corrections by it. Results of
     ``width`` values are taken to be added to a residual."""
-    work = _products(products if products == INT8 else FLOAT32, text.tokens * _half(k))
+    sums = products if products == INT8 else FLOAT32
+    work = _products(sums, text.tokens * _half(k))
     factor = k**3 / 3.0  # Cholesky and the inverse of the root, a sixth each as multiply-adds
     if gptq:
         work += Work(float64=factor)
@@ -142,7 +144,8 @@ def _corrected(
         if rows == [width]:
             drift = width
             work += _products(products, float(text.tokens) * width * k)
-        work += Work(float32=float(text.tokens) * drift * k, float64=factor + 1.0 * drift * k * k)
+        work += _products(sums, float(text.tokens) * drift * k)
+        work += Work(float64=factor + 1.0 * drift * k * k)
     return work
 
 
@@ -161,11 +164,14 @@ def _attention(linears: list[Linear], text: TextShape) -> float:
     return 2.0 * text.window_tokens * min(_inputs(linears), default=0)
 
 
-def elements(model: ir.Model, text: TextShape, blocks: int = 0) -> float:
-    """Element-wise operations of a run over the text, through so many blocks; 0 are all."""
+def elements(model: ir.Model, text: TextShape, blocks: int = 0, *, fused: bool = False) -> float:
+    """Element-wise operations of a run over the text, through so many blocks; 0 are all. ``fused``
+    as of `element_steps`."""
     every = partition(model).blocks
     run = every[:blocks] if blocks else every
-    return text.tokens * sum(element_steps(one.nodes, text.window_tokens) for one in run)
+    return text.tokens * sum(
+        element_steps(one.nodes, text.window_tokens, fused=fused) for one in run
+    )
 
 
 def _blocks(model: ir.Model) -> list[list[Linear]]:

@@ -45,9 +45,8 @@ class PropagateErrors(ReadsText):
             but not corrected.
         products: How linear layers are multiplied, in both runs: ``bfloat16``, added in float32,
             ``float32`` or ``int8``. ``auto`` is bfloat16, where the CPU has instructions for it,
-            else float32; the quantized run, and the sums of x xᵀ, are int8 where the CPU has
-            instructions for that and weights have at most 4 bits. Other sums over tokens are
-            float32 and float64 in any case.
+            else float32; the quantized run, and the sums over tokens, are int8 where the CPU has
+            instructions for that and weights have at most 4 bits.
         blocks: How many of the model's first blocks; weights of the others, and of the head, are
             rounded plainly. 0 are all. For a look at what a long calibration will give.
     """

@@ -120,7 +120,8 @@ class CorrectedStages:
                 found[linear.initializer] = Correction(add=solve(drift))
                 continue
             if mix is None:
-                mix = solve(drift_of(Pair(seen.changed[linear.x], seen.original[linear.x])))
+                inputs = Pair(seen.changed[linear.x], seen.original[linear.x])
+                mix = solve(drift_of(inputs, seen.products))
             found[linear.initializer] = Correction(mix)
         return found
 
@@ -133,9 +134,14 @@ def lost_share(values: Pair) -> float:
     lost = size = 0.0
     for at in range(0, len(changed), TOKENS):
         mine, its = changed[at : at + TOKENS], original[at : at + TOKENS]
-        lost += float(np.sum(np.square(mine - its, dtype=np.float64)))
-        size += float(np.sum(np.square(its, dtype=np.float64)))
+        lost += _squares(mine - its)
+        size += _squares(its)
     return lost / size
+
+
+def _squares(values: Float32) -> float:
+    """The sum of squares of values [T, D]: of a token in float32, of tokens in float64."""
+    return float(np.einsum("td,td->t", values, values).sum(dtype=np.float64))
 
 
 def rows_of(linear: Linear) -> Float32:

@@ -8,20 +8,21 @@ from collections.abc import Callable
 import numpy as np
 
 from optc.reference.streams.floats import Float32, as_float32
-from optc.reference.streams.gram import Float64, token_chunks
+from optc.reference.streams.gram import Float64, sum_of, token_chunks
 from optc.reference.streams.products import Products
 from optc.reference.submodel import Array
 from optc.reference.two_streams import Pair
 
 
-def drift_of(x: Pair) -> Float64:
-    """E[(x - x') x'ᵀ], [K, K]."""
+def drift_of(x: Pair, products: Products | None = None) -> Float64:
+    """E[(x - x') x'ᵀ], [K, K], by ``products``; by none, of products in float32."""
     changed, original = _flat(x.changed), _flat(x.original)
+    multiply = sum_of if products is None else products.sum
 
     def product(rows: slice) -> Float32:
         now = as_float32(changed[rows])
         gap: Float32 = as_float32(original[rows]) - now
-        return gap.T @ now
+        return multiply(gap, now)
 
     return _mean(changed, product)
 
@@ -40,7 +41,7 @@ def result_drift_of(
             where weights are replaced, the residual r' alone.
         weight: W [N, K].
         bias: b [N], if there is one.
-        products: Multiplies W x'.
+        products: Multiplies W x', and the differences by x'.
     """
     inputs, changed, original = _flat(x), _flat(sums.changed), _flat(sums.original)
     known = products.weight(weight)
@@ -50,7 +51,7 @@ def result_drift_of(
         gap -= products(inputs[rows], [known])[0]
         if bias is not None:
             gap -= bias
-        return gap.T @ as_float32(inputs[rows])
+        return products.sum(gap, inputs[rows])
 
     return _mean(inputs, product)
 

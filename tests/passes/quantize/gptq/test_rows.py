@@ -11,6 +11,7 @@ import pytest
 from optc.errors import InputError
 from optc.ir.quantized_rows import QuantizedTile
 from optc.passes.quantize.affine import dequantize_rows, quantize_rows
+from optc.passes.quantize.gptq import rows as rows_module
 from optc.passes.quantize.gptq.factor import DAMPING, Factor, factor_of
 from optc.passes.quantize.gptq.grids import grid_of
 from optc.passes.quantize.gptq.rows import gptq_rows, tile_rows
@@ -78,8 +79,12 @@ def by_definition(
 
 
 @pytest.mark.parametrize("scheme", SCHEMES, ids=label)
-@pytest.mark.parametrize("rows", [1, 5, 33])
-def test_it_is_optimal_brain_quantization_in_a_fixed_order(scheme: Scheme, rows: int) -> None:
+@pytest.mark.parametrize(("rows", "blocks"), [(1, None), (5, None), (33, (2, 16, 32))])
+def test_it_is_optimal_brain_quantization_in_a_fixed_order(
+    scheme: Scheme, rows: int, blocks: tuple[int, ...] | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if blocks is not None:
+        monkeypatch.setattr(rows_module, "_BLOCKS", blocks)
     hessian, w = correlated(128), weight(rows, 128)
     factor = factor_of(hessian, scheme.group_size)
     found = gptq_rows(w, factor, scheme)

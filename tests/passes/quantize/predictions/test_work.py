@@ -38,7 +38,8 @@ def test_two_runs_are_in_the_type_of_their_products() -> None:
         for names in (FLOATS, ("bfloat16", "bfloat16"), ("bfloat16", "int8"))
     )
     assert (floats.bfloat16, narrow.bfloat16, bytes_.bfloat16) == (0, 2 * run, run)
-    assert floats.float32 == narrow.float32 + 2 * run
+    scores = 2 * TEXT.tokens * 2 * TEXT.window_tokens * D  # half of those of two runs, as fused
+    assert floats.float32 == narrow.float32 + 2 * run + scores
     assert bytes_.int8 == run + squares
     assert narrow.float32 == bytes_.float32 + squares
 
@@ -52,7 +53,11 @@ def test_corrections_are_counted_where_there_is_text_for_them() -> None:
     assert works[1].float64 > 0
     tokens = TOKENS_PER_INPUT * FF  # enough for all layers: W x' of those before a residual
     work = propagating(dense_model(1), TextShape(1, tokens), 4, ("float32", "bfloat16"), gptq=False)
-    assert work.bfloat16 == tokens * (WEIGHTS + D * H * HEAD + D * FF)
+    results = D * H * HEAD + D * FF
+    assert work.bfloat16 == tokens * (WEIGHTS + results)
+    work = propagating(dense_model(1), TextShape(1, tokens), 4, ("float32", "int8"), gptq=False)
+    sums = sum(k * k for k, _ in LAYERS) + 2 * D * D + results  # x xᵀ, and differences by x
+    assert work.int8 == tokens * (WEIGHTS + results + sums)
 
 
 def test_fewer_blocks_are_less_work() -> None:
