@@ -52,7 +52,7 @@ def fused_attention(node: ir.Node) -> FusedAttention | None:
     if (node.domain, node.op_type) != (DOMAIN, "Attention") or len(node.inputs) != 3:
         return None
     known = node.attributes
-    if known.get_float("softcap", 0.0) or known.get_int("window", 0):
+    if known.get_float("softcap", 0.0) or known.get_int("window", 0) or known.get_int("chunk", 0):
         return None
     heads, scale = known.get_int("num_heads", 0), known.get_float("scale", 0.0)
     if not heads or not scale:

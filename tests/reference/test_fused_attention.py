@@ -59,6 +59,7 @@ def test_plain_attention_is_taken() -> None:
     [
         node(softcap=30.0),
         node(window=16),
+        node(chunk=16),
         node(inputs=4),
         ir.node("Attention", [ir.Value(name=f"v{i}") for i in range(3)], _SHAPE),
     ],
