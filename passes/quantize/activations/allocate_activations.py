@@ -68,7 +68,9 @@ class AllocateActivations(ReadsText):
         return QuantizeWeights(activation_bits=16).samples() if self.budget > 1 else ()
 
     def working_bytes(self, model: ir.Model) -> int:
-        """Variants of the model side by side."""
+        """Variants of the model side by side, where any are measured."""
+        if not 1 < self.budget < 2:
+            return 0
         from optc.passes.quantize.predictions.memory import measuring
 
         return measuring(model, self._measured_shape, len(groups_of(model, head=True)))
@@ -77,9 +79,9 @@ class AllocateActivations(ReadsText):
         """Each group's input rounded, and last the whole."""
         from optc.passes.quantize.predictions.work import variants
 
-        groups = groups_of(model, head=True)
         if not self._chooses(later):
             return Work()
+        groups = groups_of(model, head=True)
         weights = float(sum(group.weights for group in groups))
         text = self._measured_shape
         count = min(MOST_MACS / (text.tokens * weights / 2), len(groups)) + 1
