@@ -184,6 +184,8 @@ def _float_experts(lowering: Lowering, node: ir.Node) -> None:
 def _integer_experts(lowering: Lowering, node: ir.Node) -> None:
     """optc::QuantizedExpertMatMul: q, s, experts, weight [K, E*N] and its parameters."""
     q, s = lowering.tensor(node.inputs[0]), lowering.tensor(node.inputs[1])
+    if q.name in lowering.pairs:
+        raise Refused("experts read activations of 8 bits")
     sums = lowering.sums.get(q.name)
     if sums is None:
         raise Refused("its activations do not come from a quantizing kernel")

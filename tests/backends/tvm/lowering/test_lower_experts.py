@@ -146,3 +146,15 @@ def test_what_has_no_kernel_is_named(change: Callable[[ir.Model], None], reason:
     change(model)
     with pytest.raises(UnsupportedError, match=reason):
         lower_model(model, V3, OPTIONS)
+
+
+def test_experts_that_read_16_bits_are_refused() -> None:
+    model = mixture_model(("int8",))
+    expert = node_of(model, "QuantizedExpertMatMul")
+    read = expert.inputs[0]
+    assert read is not None
+    quantizer = read.producer()
+    assert quantizer is not None
+    quantizer.attributes["bits"] = ir.AttrInt64("bits", 16)
+    with pytest.raises(UnsupportedError, match="experts read activations of 8 bits"):
+        lower_model(model, V3, OPTIONS)
