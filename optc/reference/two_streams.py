@@ -27,7 +27,7 @@ from optc.reference.blockwise import (
 )
 from optc.reference.partition import Block
 from optc.reference.pieces import evaluate_shared
-from optc.reference.stages import Stage, StageRun, stages_of
+from optc.reference.stages.stage import Stage, StageRun, stages_of
 from optc.reference.streams.arrays import ValueArrays
 from optc.reference.streams.floats import put
 from optc.reference.streams.products import Products, RunProducts

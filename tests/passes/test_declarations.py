@@ -10,6 +10,7 @@ from optc.pipeline import registry
 #: Without them the artifact would not be what its recipe promises.
 REQUIRED = {
     "adapters",
+    "allocate-activations",
     "allocate-bits",
     "balance-keys",
     "calibrate",

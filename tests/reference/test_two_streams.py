@@ -11,7 +11,7 @@ import pytest
 from optc.reference import two_streams as module
 from optc.reference.blockwise import BlockwiseReference
 from optc.reference.partition import Block
-from optc.reference.stages import Stage
+from optc.reference.stages.stage import Stage
 from optc.reference.streams.choice import run_products
 from optc.reference.submodel import Array
 from optc.reference.two_streams import Pair, Seen, run_two_streams

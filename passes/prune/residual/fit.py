@@ -17,7 +17,7 @@ from optc.ir.linear import Linear
 from optc.passes.prune.structured.refit import RefitStages
 from optc.passes.quantize.propagate.sums import drift_of
 from optc.passes.quantize.propagate.targets import TOKENS_PER_INPUT, Solver
-from optc.reference.stages import Stage
+from optc.reference.stages.stage import Stage
 from optc.reference.streams.gram import Float64, hessian_of
 from optc.reference.submodel import Array
 from optc.reference.two_streams import Pair, Seen

@@ -34,7 +34,7 @@ from optc.passes.quantize.propagate.sums import drift_of
 from optc.passes.quantize.propagate.targets import TOKENS_PER_INPUT, Solver
 from optc.pipeline.base import PassReport
 from optc.reference.partition import Block
-from optc.reference.stages import Stage
+from optc.reference.stages.stage import Stage
 from optc.reference.streams.floats import Float32
 from optc.reference.streams.gram import Float64
 from optc.reference.submodel import Array

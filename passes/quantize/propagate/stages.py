@@ -18,7 +18,7 @@ from optc.passes.quantize.statistics import INPUT_HESSIAN
 from optc.pipeline.base import PassReport
 from optc.reference.calibration import CalibrationStore, weights_of
 from optc.reference.partition import Block
-from optc.reference.stages import Stage
+from optc.reference.stages.stage import Stage
 from optc.reference.streams.floats import Float32
 from optc.reference.streams.gram import TOKENS, Float64, hessian_of
 from optc.reference.submodel import Array

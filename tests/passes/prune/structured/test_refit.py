@@ -12,7 +12,7 @@ from optc.passes.prune.structured.decisions import Decisions, Ledger
 from optc.passes.prune.structured.refit import Cut, RefitStages
 from optc.pipeline.base import PassReport
 from optc.reference.calibration import CalibrationStore
-from optc.reference.stages import Stage
+from optc.reference.stages.stage import Stage
 from optc.reference.streams.products import Float32Products
 from optc.reference.two_streams import Pair, Seen
 from tests.support.ir_text import f32, model_of

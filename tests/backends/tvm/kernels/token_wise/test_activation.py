@@ -45,7 +45,14 @@ def test_against_float64(target: str, name: str, width: int) -> None:
     outputs = run(fused, isa, x, *blank_quantized(6, width))[1:]
     for output, wanted in zip(outputs, quantized(out), strict=True):
         np.testing.assert_array_equal(output, wanted)
-    fused = GatedActivation(width, name, quantized=True, bits=16)
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("width", [40, 96])
+def test_16_bits_are_those_of_the_result(target: str, width: int) -> None:
+    isa, x = isa_named(target), gate_up(6, width)
+    out = run(GatedActivation(width, "silu"), isa, x, blank(6, width))[-1]
+    fused = GatedActivation(width, "silu", quantized=True, bits=16)
     outputs = run(fused, isa, x, *blank_quantized(6, width, 16))[1:]
     for output, wanted in zip(outputs, quantized_16(out), strict=True):
         np.testing.assert_array_equal(output, wanted)

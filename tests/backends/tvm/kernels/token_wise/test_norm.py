@@ -49,10 +49,22 @@ def test_rms_norm(target: str, width: int, residual: bool) -> None:
     q, s, sums = run(fused, isa, *extra[0], x, scale, *extra[1], *blank_quantized(7, width))[-3:]
     for output, wanted in zip((q, s, sums), quantized(arrays[-1]), strict=True):
         np.testing.assert_array_equal(output, wanted)
-    fused = RMSNorm(width, EPSILON, residual=residual, quantized=True, bits=16)
-    outputs = run(fused, isa, *extra[0], x, scale, *extra[1], *blank_quantized(7, width, 16))[-3:]
-    for output, wanted in zip(outputs, quantized_16(arrays[-1]), strict=True):
-        np.testing.assert_array_equal(output, wanted)
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("width", [21, 576])
+def test_16_bits_are_those_of_the_result(target: str, width: int) -> None:
+    isa = isa_named(target)
+    x, before, scale = operands(7, width)
+    for given in ((x,), (before, x)):
+        residual = len(given) > 1
+        sums = [blank(7, width)] * residual
+        plain = RMSNorm(width, EPSILON, residual=residual)
+        normed = run(plain, isa, *given, scale, *sums, blank(7, width))[-1]
+        fused = RMSNorm(width, EPSILON, residual=residual, quantized=True, bits=16)
+        outputs = run(fused, isa, *given, scale, *sums, *blank_quantized(7, width, 16))[-3:]
+        for output, wanted in zip(outputs, quantized_16(normed), strict=True):
+            np.testing.assert_array_equal(output, wanted)
 
 
 @pytest.mark.parametrize("target", TARGETS)

@@ -8,7 +8,7 @@ import pytest
 from optc.reference.block_run import BlockRun
 from optc.reference.partition import partition
 from optc.reference.pieces import evaluate_shared
-from optc.reference.stages import StageRun, stages_of
+from optc.reference.stages.stage import StageRun, stages_of
 from optc.reference.streams.products import Float32Products
 from tests.support.dense_models import D, dense_model
 

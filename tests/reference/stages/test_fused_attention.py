@@ -7,7 +7,7 @@ import onnx_ir as ir
 import pytest
 
 from optc.ir.functions import DOMAIN
-from optc.reference.fused_attention import FusedAttention, fused_attention
+from optc.reference.stages.fused_attention import FusedAttention, fused_attention
 
 _SHAPE = {"num_heads": 6, "kv_num_heads": 2, "scale": 0.3}
 

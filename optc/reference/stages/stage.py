@@ -17,7 +17,7 @@ import onnx_ir as ir
 
 from optc.ir.linear import Linear, find_linear
 from optc.reference.partition import Block, Partition
-from optc.reference.stage_steps import steps_of
+from optc.reference.stages.steps import steps_of
 from optc.reference.streams.products import Products
 from optc.reference.submodel import Array
 
@@ -63,7 +63,7 @@ def _stage(block: Block, nodes: list[ir.Node], depths: Mapping[ir.Value, int]) -
 class StageRun:
     """Runs a stage over chunks of windows, with its own weights or with others.
 
-    Linear layers are multiplied by `Products`; for everything else see `stage_steps`.
+    Linear layers are multiplied by `Products`; for everything else see `steps`.
 
     Args:
         model: The model that the stage is of.

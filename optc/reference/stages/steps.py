@@ -9,8 +9,8 @@ import numpy as np
 import onnx_ir as ir
 import onnxruntime as ort
 
-from optc.reference.fused_attention import fused_attention
 from optc.reference.partition import Partition
+from optc.reference.stages.fused_attention import fused_attention
 from optc.reference.submodel import Array, SubModel, extract, open_session, run_session
 
 
