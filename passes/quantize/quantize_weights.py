@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fnmatch
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -14,6 +13,7 @@ from optc.errors import InputError
 from optc.ir.experts import feeds_router, find_expert_linear, find_expert_linears
 from optc.ir.graph import remove_unused
 from optc.ir.linear import Linear, find_linear, find_linears, head_of
+from optc.passes.quantize.activations.layers import named_weights, patterns_of
 from optc.passes.quantize.float_formats.codebook import STORED, store_layers
 from optc.passes.quantize.given.grids import GivenWeights, Keep
 from optc.passes.quantize.gptq.weights import KEPT, Factors
@@ -30,7 +30,7 @@ from optc.passes.quantize.sample import sample_nodes
 from optc.passes.quantize.scheme import Scheme
 from optc.pipeline.base import Pass, PassReport
 from optc.pipeline.work import Work
-from optc.reference.calibration import calibration_of, weights_of
+from optc.reference.calibration import calibration_of
 
 #: The format that the other options describe.
 _INTEGERS = "int"
@@ -173,11 +173,10 @@ class QuantizeWeights(Pass):
         """Without formats of weights that the part lacks."""
         layers = _layers(part)
         one = replace(self, layer_bits=self.layer_schemes.texts_of(layers))
-        names = [name for linear in layers for name in weights_of(linear)]
-        wide = tuple(p for p in self.activation_layers if fnmatch.filter(names, p))
-        if self.activation_layers and not wide:
-            return replace(one, activation_bits=8, activation_layers=())
-        return replace(one, activation_layers=wide)
+        wide = patterns_of(layers, self.activation_layers)
+        none_left = self.activation_layers and not wide
+        bits = 8 if none_left else self.activation_bits
+        return replace(one, activation_bits=bits, activation_layers=wide)
 
     def reading_bytes(self, model: ir.Model, earlier: Sequence[Pass] = ()) -> int:
         """Factors of Hessians, with GPTQ: of all layers, unless a pass has rounded these before."""
@@ -203,7 +202,7 @@ class QuantizeWeights(Pass):
         work = QuantizedLayers(model, report, factors, self.given_weights())
         layers = _layers(model)
         self.layer_schemes.check_names(layers)
-        wide = self._wide(layers)
+        wide = named_weights(layers, self.activation_layers, f"pass {self.name}")
         for node in list(model.graph):
             linear, experts = find_linear(node), find_expert_linear(node)
             if experts is not None:
@@ -226,24 +225,6 @@ class QuantizeWeights(Pass):
         report.facts = work.facts()
         report.warnings += work.warnings()
         return report
-
-    def _wide(self, layers: Sequence[Linear]) -> set[ir.Value]:
-        """The weights of layers that read ``activation_bits``.
-
-        Raises:
-            InputError: A pattern is that of no layer.
-        """
-        names = {name: linear.x for linear in layers for name in weights_of(linear)}
-        found: set[ir.Value] = set()
-        for pattern in self.activation_layers or ("*",):
-            matching = fnmatch.filter(names, pattern)
-            if not matching and self.activation_layers:
-                self._refuse(
-                    f"activation_layers: no linear layer has a weight like {pattern!r}",
-                    f"there are {', '.join(sorted(names)[:4])}, …",
-                )
-            found |= {names[name] for name in matching}
-        return {linear.initializer for linear in layers if linear.x in found}
 
     def run_unread(self, model: ir.Model, later: Sequence[Pass]) -> PassReport:
         """Rewrite as for plain rounding: other methods give the same grids."""
@@ -281,6 +262,22 @@ class QuantizeWeights(Pass):
                 "leave propagate-errors, allocate-bits and smooth: {method: awq} out",
             )
         return Scheme(bits, self.group_size, self.symmetric, self.group_scales == "int")
+
+
+def quantize_behind(one: Pass, later: Sequence[Pass]) -> QuantizeWeights:
+    """The ``quantize-weights`` that comes after a pass which works for it.
+
+    Raises:
+        InputError: There is none.
+    """
+    for other in later:
+        if isinstance(other, QuantizeWeights):
+            return other
+    raise InputError(
+        "no quantize-weights comes after it",
+        where=f"pass {one.name}",
+        hint="leave it out, or put quantize-weights behind it",
+    )
 
 
 def _layers(model: ir.Model) -> list[Linear]:

@@ -112,6 +112,12 @@ class ReadsText(Pass):
         return token_stream(read_documents(path), self._tokenizer, bos, eos)
 
 
+def some_windows(tokens: Int32, most: int) -> Int32:
+    """At most so many of the windows [W, S], evenly spaced."""
+    count = min(most, len(tokens))
+    return tokens[np.linspace(0, len(tokens) - 1, count).round().astype(int)]
+
+
 def _frame(folder: Path) -> tuple[int | None, int | None]:
     """BOS and EOS of the model in ``folder``, where it has them."""
     path = folder / "config.json"

@@ -8,9 +8,11 @@ from optc.ir.functions.token_wise import GATE_DEFAULTS, gated, rms_norm
 _WEIGHT = {"bits": int, "group_size": int}
 #: Optional operands of a quantized weight.
 _PARAMETERS = ("w_zero_point", "w_group_scale")
-#: Largest magnitude of an activation of so many bits. 16 bits are two of 8 for the engine,
-#: q = 255 high + low, both within -127..127 (docs/adr/0143).
-LARGEST = {8: 127, 16: 127 * 255 + 127}
+#: Activations of 16 bits are two of 8 for an engine, q = 255 high + low, both within -127..127
+#: (docs/adr/0143).
+HIGH = 255
+#: Largest magnitude of an activation of so many bits.
+LARGEST = {8: 127, 16: 127 * HIGH + 127}
 #: ONNX's numbers of their types.
 _ELEMENT = {8: 3, 16: 5}
 _BITS: dict[str, AttributeValue] = {"bits": 8}

@@ -93,9 +93,7 @@ class StageRun:
         layers = {linear.matmul for linear in stage.linears}
         rest = [node for node in stage.nodes if node not in layers]
         given = {*stage.reads, *(linear.matmul.outputs[0] for linear in stage.linears)}
-        self._steps = steps_of(
-            *(model, parts, rest, given, stage.gives, shared, threads), fused=fused
-        )
+        self._steps = steps_of(model, parts, rest, given, stage.gives, shared, threads, fused=fused)
 
     def load(self, products: Products, weights: Mapping[ir.Value, Array] | None = None) -> None:
         """Take weights, as rows [N, K] by initializer; the stage's own where there is no other.

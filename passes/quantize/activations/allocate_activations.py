@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-import numpy as np
 import onnx_ir as ir
 
 from optc.errors import InputError
@@ -17,8 +16,8 @@ from optc.passes.quantize.budget.groups import Group, groups_of
 from optc.passes.quantize.budget.knapsack import Choice, choose
 from optc.passes.quantize.budget.sensitivity import MOST_MACS, costs_of
 from optc.passes.quantize.predictions.text_shape import TextShape
-from optc.passes.quantize.quantize_weights import QuantizeWeights
-from optc.passes.quantize.reads_text import ReadsText
+from optc.passes.quantize.quantize_weights import QuantizeWeights, quantize_behind
+from optc.passes.quantize.reads_text import ReadsText, some_windows
 from optc.pipeline.base import Pass, PassReport
 from optc.pipeline.work import Work
 
@@ -104,41 +103,42 @@ class AllocateActivations(ReadsText):
         return self._run(model, later, read=False)
 
     def _run(self, model: ir.Model, later: Sequence[Pass], *, read: bool) -> PassReport:
-        quantize = next((one for one in later if isinstance(one, QuantizeWeights)), None)
-        if quantize is None:
-            raise InputError(
-                "no quantize-weights comes after it",
-                where=f"pass {self.name}",
-                hint="leave it out, or put quantize-weights behind it",
-            )
+        quantize = quantize_behind(self, later)
         report, groups = PassReport(), groups_of(model, head=quantize.head)
-        if not self._chooses(later):
-            if quantize.activation_layers:
-                report.add("given", len(quantize.activation_layers))
-            else:
-                self._settle(report, groups, range(len(groups)) if self.budget == 2 else ())
-            return report
-        rated = _Rated(model, self._windows(model), quantize.head) if read else None
-        kls, measured = rated.rate(groups) if rated else ([1.0] * len(groups), set[int]())
+        if quantize.activation_layers:
+            report.add("given", len(quantize.activation_layers))
+        elif not self._chooses(later):
+            self._settle(report, groups, range(len(groups)) if self.budget == 2 else ())
+        elif not read:
+            self._settle(report, groups, self._chosen(groups, [1.0] * len(groups)))
+        else:
+            tokens = some_windows(self.tokens(model), self.measured_windows)
+            self._measure(report, groups, _Rater(model, tokens, quantize.head))
+        return report
+
+    def _measure(self, report: PassReport, groups: Sequence[Group], rater: _Rater) -> None:
+        """Choose by measured losses, and report them."""
+        kls, measured = rater.rate(groups)
+        wide = self._chosen(groups, kls)
+        narrow = [i for i in range(len(groups)) if i not in wide]
+        self._settle(report, groups, wide)
+        report.facts |= {
+            "kl_sum_of_8_bits": sum(kls),
+            "kl_sum_of_parts": sum(kls[i] for i in narrow),
+            "kl_measured": rater.measure([narrow])[0] if narrow else 0.0,
+            "tensors": [
+                _row(one, 16 if i in wide else 8, kls[i], measured=i in measured)
+                for i, one in enumerate(groups)
+            ],
+        }
+
+    def _chosen(self, groups: Sequence[Group], kls: Sequence[float]) -> list[int]:
+        """The groups that read 16 bits, by what each loses by 8."""
         items = [
             [Choice(0, kl), Choice(_cost(one), 0.0)] for one, kl in zip(groups, kls, strict=True)
         ]
         room = (self.budget - 1) * sum(map(_cost, groups))
-        wide = [i for i, place in enumerate(choose(items, round(room))) if place]
-        self._settle(report, groups, wide)
-        narrow = [i for i in range(len(groups)) if i not in wide]
-        whole = rated.measure([narrow])[0] if rated and narrow else 0.0
-        rows = [
-            _row(one, 16 if i in wide else 8, kls[i], measured=i in measured)
-            for i, one in enumerate(groups)
-        ]
-        report.facts |= {
-            "kl_sum_of_8_bits": sum(kls),
-            "kl_sum_of_parts": sum(kls[i] for i in narrow),
-            "kl_measured": whole,
-            "tensors": rows,
-        }
-        return report
+        return [i for i, place in enumerate(choose(items, round(room))) if place]
 
     def _chooses(self, later: Sequence[Pass]) -> bool:
         """Whether there is anything to choose."""
@@ -162,12 +162,6 @@ class AllocateActivations(ReadsText):
     def _measured_shape(self) -> TextShape:
         return TextShape(min(self.measured_windows, self.windows), self.window_tokens)
 
-    def _windows(self, model: ir.Model) -> Int32:
-        """Some of the windows, evenly spaced."""
-        tokens = self.tokens(model)
-        count = min(self.measured_windows, len(tokens))
-        return tokens[np.linspace(0, len(tokens) - 1, count).round().astype(int)]
-
 
 def _cost(group: Group) -> int:
     """Multiply-adds of a token of a prompt."""
@@ -186,7 +180,7 @@ def _row(group: Group, bits: int, kl: float, *, measured: bool) -> dict[str, Any
 
 
 @dataclass(frozen=True)
-class _Rated:
+class _Rater:
     """Measures groups of one model over windows of tokens."""
 
     model: ir.Model

@@ -6,11 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-import numpy as np
 import onnx_ir as ir
 
 from optc.errors import InputError
-from optc.executable.executable import Int32
 from optc.ir.experts import refuse_experts
 from optc.passes.quantize.budget.amounts import Budget, Footprint
 from optc.passes.quantize.budget.footprint import footprint
@@ -20,8 +18,8 @@ from optc.passes.quantize.budget.sensitivity import Rated, Rater, note_hessians
 from optc.passes.quantize.gptq.weights import Factors
 from optc.passes.quantize.layer_schemes import format_text, read_format
 from optc.passes.quantize.predictions.text_shape import TextShape
-from optc.passes.quantize.quantize_weights import QuantizeWeights
-from optc.passes.quantize.reads_text import ReadsText
+from optc.passes.quantize.quantize_weights import QuantizeWeights, quantize_behind
+from optc.passes.quantize.reads_text import ReadsText, some_windows
 from optc.passes.quantize.scheme import Scheme
 from optc.passes.quantize.statistics import INPUT_HESSIAN
 from optc.pipeline.base import Pass, PassReport
@@ -145,13 +143,7 @@ class AllocateBits(ReadsText):
         return self._run(model, later, read=False)
 
     def _run(self, model: ir.Model, later: Sequence[Pass], *, read: bool) -> PassReport:
-        quantize = next((one for one in later if isinstance(one, QuantizeWeights)), None)
-        if quantize is None:
-            raise InputError(
-                "no quantize-weights comes after it",
-                where=f"pass {self.name}",
-                hint="leave it out, or put quantize-weights behind it",
-            )
+        quantize = quantize_behind(self, later)
         groups = groups_of(model, head=quantize.head)
         schemes = [self.schemes(group, quantize) for group in groups]
         report = PassReport()
@@ -207,12 +199,7 @@ class AllocateBits(ReadsText):
         if not all(find_statistics(store, one.linears[0], INPUT_HESSIAN) for one in groups):
             note_hessians(model, tokens, groups, store)
         factors = Factors(store) if quantize.method == "gptq" else None
-        return Rater(model, self._measured(tokens), store, factors)
-
-    def _measured(self, tokens: Int32) -> Int32:
-        """Some of the windows, evenly spaced."""
-        count = min(self.measured_windows, len(tokens))
-        return tokens[np.linspace(0, len(tokens) - 1, count).round().astype(int)]
+        return Rater(model, some_windows(tokens, self.measured_windows), store, factors)
 
     def _report(
         self,

@@ -17,7 +17,7 @@ from optc.passes.quantize.kept_rows import leave
 from optc.passes.quantize.propagate.checkpoints import BlockCheckpoints
 from optc.passes.quantize.propagate.replace import QuantizeLayers
 from optc.passes.quantize.propagate.stages import CorrectedStages
-from optc.passes.quantize.quantize_weights import QuantizeWeights
+from optc.passes.quantize.quantize_weights import QuantizeWeights, quantize_behind
 from optc.passes.quantize.reads_text import ReadsText
 from optc.pipeline.base import Pass, PassReport
 from optc.pipeline.work import Work
@@ -126,13 +126,7 @@ class PropagateErrors(ReadsText):
             InputError: There is none, the text or the tokenizer cannot be used, or the CPU has no
                 products of int8.
         """
-        quantize = next((one for one in later if isinstance(one, QuantizeWeights)), None)
-        if quantize is None:
-            raise InputError(
-                "no quantize-weights comes after it",
-                where=f"pass {self.name}",
-                hint="leave it out, or put quantize-weights behind it",
-            )
+        quantize = quantize_behind(self, later)
         tokens, store = self.tokens(model), calibration_of(model)
         names = self._products(quantize.bits)
         recall = self.recall(model, tokens, quantize.spec(), *names)

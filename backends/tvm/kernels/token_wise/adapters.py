@@ -82,13 +82,13 @@ def adapter_shrink(config: AdapterShrink, isa: Isa) -> tvm.tirx.PrimFunc:
             row, first = bind(task // vectors), bind(task % vectors * LANES)
             slot = bind(adapters[row])
             with tir.If(slot >= 0), tir.Then():
-                parts = []
-                for given in range(halves):
-                    part = _shrunk(x, a, row * halves + given, slot, first, k)
-                    parts.append(
-                        part if scale is None else part * splat(scale[row * halves + given])
-                    )
-                store(out, parts[0] if halves == 1 else bind(parts[0]) + parts[1], row, first)
+                total = _shrunk(x, a, row * halves, slot, first, k)
+                if scale is not None:
+                    total = total * splat(scale[row * halves])
+                if scale is not None and halves > 1:
+                    low = _shrunk(x, a, row * halves + 1, slot, first, k)
+                    total = bind(total) + low * splat(scale[row * halves + 1])
+                store(out, total, row, first)
 
         for_rows(rows * vectors, rows * k * width > SERIAL_WORK, body)
     return builder.finish()

@@ -32,10 +32,8 @@ from optc.backends.tvm.kernels.dsl.script import (
     store,
 )
 from optc.backends.tvm.kernels.dsl.vectors import load_part, reduce_row
-from optc.ir.functions.quantized import LARGEST
+from optc.ir.functions.quantized import HIGH, LARGEST
 
-#: What a high value counts for.
-_HIGH = 255
 #: Values whose sum is stored, and the multiple that a quantized row is padded to.
 SUM_BLOCK = 32
 #: Quantizing a value costs about as much as this many plain element operations: measured, two
@@ -108,7 +106,7 @@ def quantize_row(
     scale = bind(tir.Select(largest > tir.float32(0), largest / steps, tir.float32(1)))
     halves = out.bits // 8
     first = row * halves
-    store(out.scale, scale * tir.float32(_HIGH if halves > 1 else 1), first)
+    store(out.scale, scale * tir.float32(HIGH if halves > 1 else 1), first)
     if halves > 1:
         store(out.scale, scale, first + 1)
     divisor = bind(splat(scale))
@@ -133,7 +131,7 @@ def quantize_row(
             write_half(0, block, offsets, whole)
             return
         high = [bind(_high(values)) for values in whole]
-        low = [bind(v - h * splat(_HIGH, "int32")) for v, h in zip(whole, high, strict=True)]
+        low = [bind(v - h * splat(HIGH, "int32")) for v, h in zip(whole, high, strict=True)]
         write_half(0, block, offsets, high)
         write_half(1, block, offsets, low)
 
@@ -148,7 +146,7 @@ def quantize_row(
 def _high(values: Expr) -> Expr:
     """The nearest integer to values / 255: no value lies halfway, and none so near to it that the
     rounding of the product would matter."""
-    ratio = tir.cast(values, f"float32x{LANES}") * splat(1 / _HIGH)
+    ratio = tir.cast(values, f"float32x{LANES}") * splat(1 / HIGH)
     return tir.cast(round_even(ratio), f"int32x{LANES}")
 
 
