@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import signal
 import threading
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -76,6 +77,16 @@ def test_what_is_wrong_ends_a_message_and_not_the_chat(
     assert saved(file) == answered(talker, "hi")
 
 
+@pytest.fixture
+def ctrl_c() -> Iterator[None]:
+    """Ctrl-C raises KeyboardInterrupt, also where tests were started in the background: there it
+    is ignored."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("ctrl_c")
 def test_an_interrupt_stops_the_answer_alone(
     talk: Talk, talker: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -116,6 +127,7 @@ def test_an_interrupt_stops_the_answer_alone(
     assert cut != whole
 
 
+@pytest.mark.usefixtures("ctrl_c")
 def test_an_interrupt_between_a_request_and_its_handle_cancels_it(
     talk: Talk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
