@@ -27,7 +27,7 @@ def written(folder: Path, text: str) -> Path:
 
 SHIPPED = {
     *("fp32", "bf16-fused", "int8-fused", "int8-smooth", "int8-gptq", "int8-a16"),
-    *("int4-fast", "int4-fused"),
+    *("int4-fast", "int4-fused", "int6-fused"),
     *("mixed-3", "mixed-4"),
     *("prune-2to4-int8", "prune-50-int8", "prune-depth-int8", "prune-width-int8"),
     *("kv-int4", "vocab-trim-int4"),
@@ -58,7 +58,7 @@ def test_bounds_of_the_quantized_recipes() -> None:
     int8, int4 = load_recipe("int8-fused").gates, load_recipe("int4-fast").gates
     assert (int8["kl_mean"], int8["top1_agreement"]) == (0.0015, 0.978)
     assert (int4["kl_mean"], int4["top1_agreement"]) == (0.02, 0.92)
-    for name in ("int8-smooth", "int8-gptq"):
+    for name in ("int8-smooth", "int8-gptq", "int6-fused"):
         assert load_recipe(name).gates == load_recipe("int8-fused").gates
     wide = load_recipe("int8-a16").gates
     assert (wide["kl_mean"], wide["top1_agreement"]) == (0.0004, 0.985)
@@ -90,6 +90,12 @@ def test_int8_gptq_is_int8_fused_but_for_its_rounding() -> None:
     assert wide == gptq.replace("{method=gptq}", "{activation_bits=16,method=gptq}")
 
 
+def test_int6_fused_is_int4_fused_with_more_bits() -> None:
+    four, six = (load_recipe(name).pipeline.spec() for name in ("int4-fused", "int6-fused"))
+    six = six.replace("allocate-activations{budget=1.1},", "").replace("activation_bits=16,", "")
+    assert six.replace("{bits=6,", "{bits=4,") == four
+
+
 def test_kv_types_of_the_shipped_recipes() -> None:
     chosen = {
         name: next(
@@ -109,6 +115,7 @@ def test_kv_types_of_the_shipped_recipes() -> None:
         "int8-a16": "bfloat16",
         "int4-fast": "int8",
         "int4-fused": "int8",
+        "int6-fused": "int8",
         "mixed-3": "int8",
         "mixed-4": "int8",
         "prune-2to4-int8": "int8",

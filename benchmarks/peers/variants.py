@@ -49,6 +49,8 @@ class Variant:
 
 
 _OPTC = "defaults, all threads, prefix cache off"
+#: About as many as a recipe chooses that gives a tenth of the layers activations of more bits.
+_WIDE_LAYERS = ("model.layers.[01].*",)
 _ROUNDED = f"{_OPTC}, weights rounded to nearest"
 _LLAMA = "built for this CPU, all threads, n_ubatch 512, f16 KV, unified KV cache"
 _IK_LLAMA = "built for this CPU, all threads, n_ubatch 512, f16 KV, repacked at load"
@@ -60,6 +62,7 @@ VARIANTS = (
     Variant("optc", "bf16-fused", 16, _OPTC),
     Variant("optc", "int8-fused", 8, _OPTC),
     Variant("optc", "int8-a16", 8, _ROUNDED, rounded=True),
+    Variant("optc", "int6-fused", 6, _ROUNDED, rounded=True),
     Variant("optc", "int4-fast", 4, _OPTC),
     Variant("optc", "int4-fused", 4, _ROUNDED, rounded=True),
     Variant("optc", "int3-fused", 3, _ROUNDED, rounded=True),
@@ -146,12 +149,15 @@ def _commands(variant: Variant, binaries: Path, model: Path, output: Path) -> li
 
 
 def _rounding(name: str, output: Path) -> str:
-    """A file beside ``output`` with the recipe ``name``, its weights rounded to nearest."""
+    """A file beside ``output`` with the recipe ``name``: weights are rounded to nearest, and layers
+    named where they would be chosen by what they lose."""
     recipe = yaml.safe_load((HERE.parents[1] / "recipes" / f"{name}.yaml").read_text())
     recipe["pipeline"].remove("propagate-errors")
-    for entry in recipe["pipeline"]:
-        if isinstance(entry, dict) and "quantize-weights" in entry:
-            del entry["quantize-weights"]["method"]
+    options = {key: one[key] for one in recipe["pipeline"] if isinstance(one, dict) for key in one}
+    del options["quantize-weights"]["method"]
+    if options.get("allocate-activations", {}).get("budget", 2) < 2:
+        options["quantize-weights"]["activation_layers"] = list(_WIDE_LAYERS)
+        recipe.pop("for_engines")  # CUDA engines would have no layers to name
     file = output.with_name(f"{name}-rounded.yaml")
     file.write_text(yaml.safe_dump(recipe, sort_keys=False))
     return str(file)
