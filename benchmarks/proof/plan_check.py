@@ -35,8 +35,8 @@ TEXTS = (
 )
 RECIPES = (
     *("fp32", "bf16-fused", "int8-fused", "int8-smooth", "int8-gptq", "int8-a16"),
-    "int6-fused",
-    *("int4-fast", "int4-fused", "kv-int4", "mixed-4", "mixed-3", "int3-fused", "int2-fused"),
+    *("int6-fused", "int4-fast", "int4-fused", "kv-int4", "mixed-4", "mixed-3"),
+    *("int3-fused", "int2-fused"),
     *("vocab-trim-int4", "prune-2to4-int8", "prune-50-int8"),
     *("prune-depth-int8", "prune-width-int8"),
 )

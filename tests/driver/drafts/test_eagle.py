@@ -22,16 +22,8 @@ from tests.support.models import Dense, dense_model
 
 SHAPE = Dense(hidden=64, heads=2, kv_heads=1, head_dim=32, inner=64, windows=(0, 0), tied=True)
 RECIPES = (
-    *(
-        "fp32",
-        "bf16-fused",
-        "int8-fused",
-        "int8-a16",
-        "int6-fused",
-        "int4-fused",
-        "int4-fast",
-        "int2-fused",
-    ),
+    *("fp32", "bf16-fused", "int8-fused", "int8-a16", "int6-fused"),
+    *("int4-fused", "int4-fast", "int2-fused"),
     *("kv-int4", "mixed-4", "prune-2to4-int8", "prune-depth-int8", "vocab-trim-int4"),
 )
 
