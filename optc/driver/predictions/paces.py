@@ -73,7 +73,8 @@ def assumed_paces(threads: int | None = None) -> Paces:
 
 def measured_paces(layer: tuple[int, int] = _LAYER) -> Paces:
     """Products are measured, a second in all: small layers have fewer multiply-adds a second. Steps
-    follow the float32 products of a layer that is not small.
+    follow the float32 products of a layer that is not small down, but not up: wider products than
+    the reference's do not make them faster.
 
     Args:
         layer: N and K of the layer that is measured; larger ones than `_LAYER` are as fast as that.
@@ -83,13 +84,14 @@ def measured_paces(layer: tuple[int, int] = _LAYER) -> Paces:
     rows, inputs = (min(side, most) for side, most in zip(layer, _LAYER, strict=True))
     peak = _float32(rng, *_LAYER)
     float32 = peak if (rows, inputs) == _LAYER else _float32(rng, rows, inputs)
+    growth = min(1.0, peak / usual.float32)
     wide = rng.standard_normal((inputs, inputs))
     found = replace(
         usual,
         float32=float32,
         float64=_pace(lambda: wide @ wide, wide.size * inputs),
-        steps=usual.steps * peak / usual.float32,
-        alone=usual.alone * peak / usual.float32,
+        steps=usual.steps * growth,
+        alone=usual.alone * growth,
         measured=True,
     )
     from optc.reference.streams.choice import has_int8, products_here

@@ -57,3 +57,10 @@ def test_a_layer_is_measured_as_it_is_named_and_large_ones_as_usual(
     assert found.float32 == 512 * rows * inputs
     assert found.float64 == inputs**3
     assert found.steps / assumed_paces().steps == 512 * 2048 * 2048 / assumed_paces().float32
+
+
+def test_steps_are_no_faster_where_products_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(paces_module, "_pace", lambda run, amount: 1e6 * amount)
+    found, usual = measured_paces(), assumed_paces()
+    assert found.float32 > usual.float32
+    assert (found.steps, found.alone) == (usual.steps, usual.alone)
