@@ -14,9 +14,10 @@ from optc.pipeline.pipeline import Pipeline
 def pipeline_of(text: str, known: Registry = registry) -> Pipeline:
     """The pipeline that is printed as ``text``, its order checked: ``fold,kv-cache{dtype=int8}``.
 
-    Values are texts, as of ``--set``.
+    Values are texts, as of ``--set``, or lists of texts.
     """
-    entries = re.sub(r"=([^,{}\[\]]*)", r": '\1'", text.replace("{", ": {"))
+    mapped = text.replace("{", ": {").replace("=[", ": [")
+    entries = re.sub(r"=([^,{}\[\]]*)", r": '\1'", mapped)
     pipeline = read_pipeline(yaml.safe_load(f"[{entries}]"), known)
     pipeline.validate()
     return pipeline

@@ -15,6 +15,7 @@ from tests.backends.tvm.engine_driver import (
     INT4,
     INT4_A16,
     INT4_TWO_LEVEL,
+    INT6_MIXED,
     INT8,
     Engine,
     build_once,
@@ -37,6 +38,7 @@ ENGINES = {
     "int4": (INT4, NAMED),
     "int4-two-level": (INT4_TWO_LEVEL, NAMED),
     "int4-a16": (INT4_A16, NAMED),
+    "int6-mixed": (INT6_MIXED, NAMED),
 }
 
 

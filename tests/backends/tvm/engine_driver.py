@@ -29,6 +29,8 @@ INT8 = f"{FUSED},quantize-weights,fuse-norm-quantize"
 INT4 = f"{FUSED},quantize-weights{{bits=4,group_size=32,symmetric=false}},fuse-norm-quantize"
 INT4_TWO_LEVEL = INT4.replace("symmetric=false", "symmetric=false,group_scales=int,head_bits=6")
 INT4_A16 = INT4_TWO_LEVEL.replace("bits=4", "bits=4,activation_bits=16", 1)
+#: Some layers read 16 bits, the others and the head 8.
+INT6_MIXED = INT4_A16.replace("bits=4", "bits=6,activation_layers=[0.down.weight]", 1)
 BF16 = f"{FUSED},cast-weights"
 BF16_KV = BF16.replace("kv-cache", "kv-cache{dtype=bfloat16}")
 FUSED_KV4, FUSED_KV8, FUSED_KV16 = (

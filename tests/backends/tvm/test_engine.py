@@ -34,7 +34,7 @@ ERRORS = {
     "int4-a16": (5e-4, 1e-3),
 }
 ENGINES = (
-    *("fp32", "bf16", "int8", "int8-v3", "int4", "int4-two-level", "int4-a16"),
+    *("fp32", "bf16", "int8", "int8-v3", "int4", "int4-two-level", "int4-a16", "int6-mixed"),
     *("fp32-kv16", "fp32-kv8", "fp32-kv4"),
 )
 
