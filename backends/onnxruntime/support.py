@@ -15,6 +15,7 @@ _DECOMPOSED = {
     "PagedAttention": "GroupQueryAttention over slots",
     "RotaryPagedAttention": "GroupQueryAttention over slots, head norms before it",
     "HeadRMSNorm": "Reshape and RMSNormalization",
+    "BlockHadamard": "Reshape and MatMul of blocks as squares, its body",
     "GatedActivation": "Split, the activation and Mul",
     "GatedActivationQuantize": "Split, the activation and Mul, in float32",
     "QuantizeActivation": "nothing: MatMulNBits quantizes by blocks of K",
@@ -31,7 +32,7 @@ _DECOMPOSED = {
     "CombineExperts": "Mul and ReduceSum, its body",
 }
 #: Operators whose bodies compute in float32, which engines for CUDA do not.
-_FLOAT32_ONLY = frozenset({"TopKRouter", *EXPERT_MATMULS, "CombineExperts"})
+_FLOAT32_ONLY = frozenset({"TopKRouter", *EXPERT_MATMULS, "CombineExperts", "BlockHadamard"})
 _ATTENTIONS = ("PagedAttention", "RotaryPagedAttention")
 _UNSUPPORTED = {
     "AdapterMatMul": "slots have no room for LoRA adapters",
@@ -65,7 +66,7 @@ def support_of(node: ir.Node, target: Target) -> Support:
     if node.op_type in _UNSUPPORTED:
         return Support("unsupported", _UNSUPPORTED[node.op_type])
     if target.kind == "cuda" and node.op_type in _FLOAT32_ONLY:
-        reason = f"{node.op_type}: mixtures of experts have no form in float16"
+        reason = f"{node.op_type} has no form in float16"
         return Support("unsupported", reason)
     if node.op_type in _DECOMPOSED:
         return Support("decomposed", _DECOMPOSED[node.op_type])

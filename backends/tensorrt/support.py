@@ -17,6 +17,7 @@ _DECOMPOSED = {
     "RotaryEmbedding": "RotaryEmbedding",
     "HeadRMSNorm": "Reshape and RMSNormalization",
     "AddRMSNorm": "Add and RMSNormalization",
+    "BlockHadamard": "Reshape and MatMul of blocks as squares",
     "GatedActivation": "Split, Sigmoid or Gelu, Mul",
     "QuantizeActivation": "nothing: activations stay float",
     "RMSNormQuantize": "RMSNormalization: activations stay float",

@@ -7,6 +7,7 @@ from dataclasses import replace
 from itertools import chain
 
 from optc.artifact.jsonio import Fields
+from optc.block_hadamard import BLOCKS
 from optc.executable.adapter_spec import AdapterModule, AdapterPart, AdapterSpec
 from optc.executable.executable import KV_TYPES, EngineSpec, HiddenRows, KVGroup, LayerKV
 from optc.executable.kv_layout import KVLayout
@@ -104,9 +105,14 @@ def _adapters(f: Fields) -> AdapterSpec:
 
 
 def _module(f: Fields) -> AdapterModule:
-    n = f.count("n", 1)
+    k, n = f.count("k", 1), f.count("n", 1)
     parts = tuple(_part(part, n) for part in f.children("parts"))
-    return AdapterModule(f.count("k", 1), n, parts)
+    if not f.optional("hadamard", int):  # as before inputs were rotated
+        return AdapterModule(k, n, parts)
+    block = f.count("hadamard", BLOCKS[0], k)
+    if block not in BLOCKS:
+        raise f.error(f"the key 'hadamard' is {block}, none of {BLOCKS}")
+    return AdapterModule(k, n, parts, block)
 
 
 def _part(f: Fields, n: int) -> AdapterPart:

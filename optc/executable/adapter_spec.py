@@ -40,11 +40,20 @@ class AdapterPart:
 
 @dataclass(frozen=True)
 class AdapterModule:
-    """A linear layer [k -> n] of the engine: one source weight, or several that were merged."""
+    """A linear layer [k -> n] of the engine: one source weight, or several that were merged.
+
+    Attributes:
+        k: Width of its input.
+        n: Width of its result.
+        parts: What its columns are.
+        hadamard: Channels of a block of the rotation that its input comes in
+            (`optc.block_hadamard`), so that A is rotated too; 0 is none.
+    """
 
     k: int
     n: int
     parts: tuple[AdapterPart, ...]
+    hadamard: int = 0
 
 
 @dataclass(frozen=True)

@@ -103,7 +103,7 @@ def _adapters(stated: Mapping[str, Any] | None) -> AdapterSpec | None:
     if stated is None:
         return None
     modules = tuple(
-        AdapterModule(m["k"], m["n"], tuple(_part(**part) for part in m["parts"]))
+        AdapterModule(m["k"], m["n"], tuple(_part(**part) for part in m["parts"]), m["hadamard"])
         for m in stated["modules"]
     )
     return AdapterSpec(stated["max"], stated["rank"], modules)

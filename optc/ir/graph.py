@@ -13,6 +13,7 @@ from onnx_ir.passes.common import RemoveUnusedNodesPass
 _SAME_WIDTH = frozenset(
     {
         *("RotaryEmbedding", "HeadRMSNorm", "RMSNormalization", "LayerNormalization"),
+        "BlockHadamard",
         *("Cast", "Identity", "Cos", "Sin", "Tanh", "Sigmoid", "Gelu", "Gather"),
     }
 )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import onnx_ir as ir
 
 from optc.ir.functions import DOMAIN, attributes_of, is_op, make_node
+from optc.ir.functions.hadamard import HADAMARD_DEFAULTS
 
 #: What is left of each operator; None is its operand itself.
 _FLOAT = {
@@ -48,7 +49,8 @@ class FloatOperands:
         node = None if quantized is None else quantized.producer()
         if node is None or node not in self._made:
             return None
-        return node.inputs[0] if _FLOAT[node.op_type] is None else self._made[node]
+        bare = _FLOAT[node.op_type] is None and not _rotation(node)
+        return node.inputs[0] if bare else self._made[node]
 
 
 def float_operand(model: ir.Model, node: ir.Node) -> ir.Value | None:
@@ -56,11 +58,34 @@ def float_operand(model: ir.Model, node: ir.Node) -> ir.Value | None:
 
     A sum that ``node`` gives besides is then that of the new node, everywhere.
     """
-    op_type = _FLOAT[node.op_type]
-    if op_type is None:
-        return node.inputs[0]
+    op_type, rotation = _FLOAT[node.op_type], _rotation(node)
+    value = node.inputs[0] if op_type is None else _float_result(model, node, op_type)
+    if not rotation or value is None:
+        return value
+    turned = make_node(model, "BlockHadamard", [value], rotation, name=f"{node.name}.rotated")
+    turned.outputs[0].name = f"{node.outputs[-2].name}.rotated"
+    turned.outputs[0].shape = node.outputs[-2].shape
+    _graph_of(node).insert_before(node, [turned])
+    return turned.outputs[0]
+
+
+def _rotation(node: ir.Node) -> dict[str, int]:
+    """Attributes of the ``BlockHadamard`` that a quantizer contains; none where it has none."""
+    block = node.attributes.get_int("hadamard", 0)
+    return {"block": block, "width": node.attributes.get_int("width", 0)} if block else {}
+
+
+def _graph_of(node: ir.Node) -> ir.Graph:
+    if not isinstance(node.graph, ir.Graph):
+        raise ValueError(f"{node.name}: node is in no graph")
+    return node.graph
+
+
+def _float_result(model: ir.Model, node: ir.Node, op_type: str) -> ir.Value:
+    """What a quantizer computes before it rotates and rounds, by a new node before it."""
     quantized = node.outputs[-2]
-    attributes = {name: value for name, value in attributes_of(node).items() if name != "bits"}
+    rounding = ("bits", *HADAMARD_DEFAULTS)
+    attributes = {n: value for n, value in attributes_of(node).items() if n not in rounding}
     if op_type == "RMSNormalization":
         options = ir.convenience.convert_attributes({"axis": -1, **attributes})
         new = ir.Node("", op_type, node.inputs, options, name=node.name)
@@ -70,10 +95,7 @@ def float_operand(model: ir.Model, node: ir.Node) -> ir.Value | None:
         value.type = ir.TensorType(ir.DataType.FLOAT)
         value.shape = quantized.shape
     new.outputs[-1].name = f"{quantized.name}.float"
-    graph = node.graph
-    if graph is None:
-        raise ValueError(f"{node.name}: node is in no graph")
-    graph.insert_before(node, [new])
+    _graph_of(node).insert_before(node, [new])
     if op_type == "AddRMSNorm":
         total = node.outputs[0]
         new.outputs[0].name, total.name = total.name, f"{total.name}.old"

@@ -84,7 +84,7 @@ class AddAdapters(Pass):
                 report.skip(node, f"its rows are {symbol}, neither T nor R")
                 continue
             _adapt(model, layer, rows[symbol], len(modules), self.max, rank)
-            modules.append(AdapterModule(layer.k, layer.n, layer.parts))
+            modules.append(AdapterModule(layer.k, layer.n, layer.parts, layer.hadamard))
             report.add("linear layer")
         for value in rows.values():
             if not value.consumers():
@@ -107,6 +107,7 @@ class _Layer:
         k: Width of the operand.
         n: Width of the result.
         parts: Original weights with their columns.
+        hadamard: Channels of a block of the rotation that the operand comes in; 0 is none.
     """
 
     node: ir.Node
@@ -115,6 +116,7 @@ class _Layer:
     k: int
     n: int
     parts: tuple[AdapterPart, ...]
+    hadamard: int
 
 
 def _heads(logits: ir.Value) -> set[ir.Node]:
@@ -148,7 +150,19 @@ def _layer(node: ir.Node) -> _Layer | None:
     linear = find_linear(node)
     output = node.outputs[0] if linear is None else linear.output
     k, n = (int(d) for d in tensor.shape.numpy())
-    return _Layer(node, output, operands, k, n, _parts(weight, n))
+    return _Layer(node, output, operands, k, n, _parts(weight, n), _rotation_of(operands[0]))
+
+
+def _rotation_of(x: ir.Value | None) -> int:
+    """The size of the blocks that an operand was rotated in, before it was quantized or not."""
+    node = None if x is None else x.producer()
+    if node is None:
+        return 0
+    if is_op(node, "BlockHadamard", domain=DOMAIN):
+        return node.attributes.get_int("block", 0)
+    if is_op(node, "QuantizeActivation", domain=DOMAIN) and "hadamard" not in node.attributes:
+        return _rotation_of(node.inputs[0])
+    return node.attributes.get_int("hadamard", 0)
 
 
 def _parts(weight: ir.Value, n: int) -> tuple[AdapterPart, ...]:

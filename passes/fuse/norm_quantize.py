@@ -8,6 +8,7 @@ from typing import ClassVar
 import onnx_ir as ir
 
 from optc.ir.functions import DOMAIN, AttributeValue, attributes_of, is_op, make_node
+from optc.ir.graph import replace_node
 from optc.pipeline.base import Pass, PassReport
 
 
@@ -16,6 +17,7 @@ class FuseNormQuantize(Pass):
     """``optc::QuantizeActivation`` as the only user of what it quantizes.
 
     Legal cases, by the operator that computes its operand:
+        0. ``optc::BlockHadamard`` joins it, and one of the others may follow;
         1. RMSNormalization of the last axis becomes ``optc::RMSNormQuantize``;
         2. ``optc::AddRMSNorm`` becomes ``optc::AddRMSNormQuantize``, the sum staying float;
         3. ``optc::GatedActivation`` becomes ``optc::GatedActivationQuantize``.
@@ -28,7 +30,8 @@ class FuseNormQuantize(Pass):
     def run(self, model: ir.Model) -> PassReport:
         """Rewrite ``model`` in place."""
         report = PassReport()
-        for quantize in [n for n in model.graph if is_op(n, "QuantizeActivation", domain=DOMAIN)]:
+        for found in [n for n in model.graph if is_op(n, "QuantizeActivation", domain=DOMAIN)]:
+            quantize = _with_rotation(model, found, report)
             value = quantize.inputs[0]
             source = value.producer() if value is not None else None
             if value is None or source is None:
@@ -43,6 +46,22 @@ class FuseNormQuantize(Pass):
             _replace(source, quantize, fused)
             report.add(fused.op_type)
         return report
+
+
+def _with_rotation(model: ir.Model, quantize: ir.Node, report: PassReport) -> ir.Node:
+    """The quantization with the rotation of its operand in it, if there is one for it alone."""
+    value = quantize.inputs[0]
+    rotation = None if value is None else value.producer()
+    if value is None or rotation is None or not is_op(rotation, "BlockHadamard", domain=DOMAIN):
+        return quantize
+    if len(value.uses()) != 1 or "inverse" in rotation.attributes:
+        return quantize
+    stated = attributes_of(rotation)
+    attributes = {"hadamard": stated["block"], "width": stated["width"], **attributes_of(quantize)}
+    new = make_node(model, "QuantizeActivation", rotation.inputs, attributes, name=quantize.name)
+    replace_node([rotation, quantize], [new], quantize.outputs, new.outputs)
+    report.add("BlockHadamard")
+    return new
 
 
 def _fused(model: ir.Model, source: ir.Node, value: ir.Value, quantize: ir.Node) -> ir.Node | None:

@@ -16,22 +16,25 @@ from optc.pipeline.base import Pass, PassReport
 
 @dataclass(frozen=True)
 class _Chain:
-    """One of q and k traced back: its source before rotary and head norm, and these."""
+    """One of q and k traced back: its source before head norm, rotary and rotation, and these."""
 
     source: ir.Value
     norm: ir.Node | None
     rotary: ir.Node | None
+    rotation: ir.Node | None
 
 
 @dataclass(frozen=True)
 class FuseRotary(Pass):
     """Every ``optc::PagedAttention``, with what prepares its q and k.
 
-    Legal cases, each of q and k being a source, then at most a head norm, then at most a rotary:
+    Legal cases, each of q and k being a source, then at most a head norm, then at most a rotary,
+    then at most a rotation of channels:
         1. the sources are the outputs of one Split of qkv: its operand is taken;
         2. other sources are joined by Concat;
         3. rotary is on both q and k, by the same tables and options, or on neither;
-        4. head norms are on either, with the same epsilon if on both.
+        4. head norms are on either, with the same epsilon if on both;
+        5. ``optc::BlockHadamard`` is on both q and k, with equal blocks, or on neither.
     """
 
     name: ClassVar[str] = "fuse-rotary"
@@ -59,11 +62,13 @@ class FuseRotary(Pass):
 def _trace(value: ir.Value | None) -> _Chain | None:
     if value is None:
         return None
-    rotary = _producer(value, "RotaryEmbedding")
-    below = value if rotary is None else rotary.inputs[0]
-    norm = _producer(below, "HeadRMSNorm")
-    source = below if norm is None else norm.inputs[0]
-    return None if source is None else _Chain(source, norm, rotary)
+    found: list[ir.Node | None] = []
+    for op_type in ("BlockHadamard", "RotaryEmbedding", "HeadRMSNorm"):
+        node = _producer(value, op_type)
+        found.append(node)
+        value = value if node is None else node.inputs[0]
+    rotation, rotary, norm = found
+    return None if value is None else _Chain(value, norm, rotary, rotation)
 
 
 def _producer(value: ir.Value | None, op_type: str) -> ir.Node | None:
@@ -72,7 +77,9 @@ def _producer(value: ir.Value | None, op_type: str) -> ir.Node | None:
 
 
 def _refusal(q: _Chain, k: _Chain) -> str:
-    """Empty if q and k are prepared alike, else how they differ (cases 3 and 4)."""
+    """Empty if q and k are prepared alike, else how they differ (cases 3 to 5)."""
+    if _option(q.rotation, "block") != _option(k.rotation, "block"):
+        return "q and k are rotated in different blocks"
     if (q.rotary is None) != (k.rotary is None):
         return "rotary on only one of q and k"
     if q.rotary is not None and k.rotary is not None:
@@ -127,6 +134,7 @@ def _fuse(model: ir.Model, node: ir.Node, q: _Chain, k: _Chain, v: ir.Value) -> 
             "epsilon": _epsilon(q) or _epsilon(k),
             "key_dim": (width(q.source) or 0) // heads,
             "value_dim": _value_dim(node),
+            "hadamard": _option(q.rotation, "block"),
         },
         name=node.name,
     )

@@ -46,7 +46,7 @@ _AXIS = frozenset({"Split", "Concat", "RMSNormalization", "LayerNormalization", 
 #: Operators of ours that are token-wise whatever the rank.
 _OURS = frozenset(
     {
-        *("HeadRMSNorm", "GatedActivation", "AddRMSNorm", "Attention"),
+        *("HeadRMSNorm", "GatedActivation", "AddRMSNorm", "Attention", "BlockHadamard"),
         *("TopKRouter", "ExpertMatMul", "CombineExperts"),
     }
 )

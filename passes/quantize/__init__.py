@@ -11,12 +11,16 @@ from optc.passes.quantize.propagate.propagate_errors import PropagateErrors
 from optc.passes.quantize.quantize_static import QuantizeStatic
 from optc.passes.quantize.quantize_weights import QuantizeWeights
 from optc.passes.quantize.rotate.rotate import Rotate
+from optc.passes.quantize.rotate.rotate_activations import RotateActivations
+from optc.passes.quantize.rotate.rotate_kv import RotateKV
 from optc.passes.quantize.smooth.smooth import Smooth
 from optc.passes.quantize.trained.trained_weights import TrainedWeights
 from optc.pipeline.base import Pass
 
 PASSES: tuple[type[Pass], ...] = (
     Rotate,
+    RotateKV,
+    RotateActivations,
     TrainedWeights,
     Calibrate,
     Smooth,

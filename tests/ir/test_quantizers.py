@@ -74,3 +74,26 @@ def test_other_operators_quantize_nothing() -> None:
     lost = ir.Node("optc", "RMSNormQuantize", [], num_outputs=2, name="lost")
     with pytest.raises(ValueError, match="lost: node is in no graph"):
         float_operand(model, lost)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_rotation_is_part_of_the_float_value(name: str) -> None:
+    nodes = CASES[name]
+    stated = "hadamard: int = 4, width: int = 8>".replace("8", "4" if "Gated" in name else "8")
+    nodes = (
+        nodes.replace("> (", f", {stated} (")
+        if "> (" in nodes
+        else nodes.replace(" (x", f" <{stated} (x")
+    )
+    model, node = graph(nodes)
+    before = run(model, {"x": f32(3, 8)})
+    value = float_operand(model, node)
+    producer = None if value is None else value.producer()
+    assert value is not None
+    assert producer is not None
+    assert producer.op_type == "BlockHadamard"
+    value.name, value.shape = "wanted", None
+    model.graph.outputs.append(value)
+    after = run(model, {"x": f32(3, 8)})
+    _, scales = oracle.quantize_activation(after[-1], 8)
+    np.testing.assert_allclose(before[0], scales, rtol=1e-5)

@@ -9,6 +9,7 @@ from typing import ClassVar
 import numpy as np
 import onnx_ir as ir
 
+from optc.backends.tensorrt.legalize.hadamard import block_hadamard
 from optc.errors import UnsupportedError
 from optc.ir.emit import Emitter, dims_of
 from optc.ir.functions import DOMAIN, attributes_of
@@ -132,4 +133,5 @@ _RULES: dict[str, Callable[[Emitter, ir.Node], list[ir.Value]]] = {
     "HeadRMSNorm": _head_norm,
     "AddRMSNorm": _add_norm,
     "GatedActivation": _gated,
+    "BlockHadamard": block_hadamard,
 }

@@ -21,6 +21,7 @@ _KERNELS = "optc.backends.tvm.kernels"
 #: Kernel name -> module, config class and function that makes the PrimFunc.
 KERNELS: dict[str, tuple[str, str, str]] = {
     "quantize": ("token_wise.quantize", "Quantize", "quantize"),
+    "block_hadamard": ("token_wise.hadamard", "BlockHadamard", "block_hadamard"),
     "pair_sum": ("token_wise.pair_sum", "PairSum", "pair_sum"),
     "rms_norm": ("token_wise.norm", "RMSNorm", "rms_norm"),
     "layer_norm": ("token_wise.norm", "LayerNorm", "layer_norm"),

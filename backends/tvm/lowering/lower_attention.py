@@ -160,6 +160,8 @@ def _rotary_paged_attention(lowering: Lowering, node: ir.Node) -> None:
         "k_norm": operands[4] is not None,
         "epsilon": attributes.get_float("epsilon", 0.0),
     }
+    if block := attributes.get_int("hadamard", 0):
+        config["hadamard"] = block
     inputs = [t for t in operands if t is not None] + [_step_input("slot_mapping")]
     shape = (rows_of(qkv), heads * entry.key_dim)
     names = (*_pools(node), *_recent_pools(node))

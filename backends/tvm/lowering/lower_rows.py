@@ -17,6 +17,7 @@ from optc.backends.tvm.lowering.walk import (
     width_of,
 )
 from optc.backends.tvm.program import Dim, Tensor
+from optc.block_hadamard import BLOCKS
 from optc.ir.functions.token_wise import GATE_DEFAULTS
 
 _ACTIVATIONS = ("silu", "gelu", "gelu_tanh")
@@ -26,6 +27,12 @@ def _bits(node: ir.Node) -> dict[str, int]:
     """What the configuration of a quantizing kernel says of the node's bits."""
     bits = node.attributes.get_int("bits", 8)
     return {"bits": bits} if bits != 8 else {}
+
+
+def _rounding(node: ir.Node) -> dict[str, int]:
+    """What the configuration of a quantizing kernel says of bits and rotation."""
+    block = node.attributes.get_int("hadamard", 0)
+    return {**_bits(node), **({"hadamard": block} if block else {})}
 
 
 def _quantized(node: ir.Node, rows: Dim, width: int) -> list[tuple[str, tuple[Dim, ...]]]:
@@ -72,7 +79,7 @@ def _rms_norm(lowering: Lowering, node: ir.Node) -> None:
         "epsilon": node.attributes.get_float("epsilon", 1e-5),
         "residual": residual,
         "quantized": quantized,
-        **_bits(node),
+        **_rounding(node),
     }
     outputs: list[tuple[str, tuple[Dim, ...]]] = [("float32", (rows, width))] * residual
     outputs += _quantized(node, rows, width) if quantized else [("float32", (rows, width))]
@@ -114,7 +121,8 @@ def _head_rms_norm(lowering: Lowering, node: ir.Node) -> None:
 
 def _activation_check(node: ir.Node) -> str:
     name = node.attributes.get_string("activation", "")
-    return "" if name in _ACTIVATIONS else f"activation {name!r} has no kernel"
+    unknown = "" if name in _ACTIVATIONS else f"activation {name!r} has no kernel"
+    return unknown or _rotation_check(node)
 
 
 def _gated_activation(lowering: Lowering, node: ir.Node) -> None:
@@ -130,7 +138,7 @@ def _gated_activation(lowering: Lowering, node: ir.Node) -> None:
             for key, attribute in node.attributes.items()
             if key in GATE_DEFAULTS
         },
-        **_bits(node),
+        **_rounding(node),
     }
     outputs = _quantized(node, rows, width) if quantized else [("float32", (rows, width))]
     results = lowering.call("gated_activation", config, [x], outputs)
@@ -143,19 +151,42 @@ def _gated_activation(lowering: Lowering, node: ir.Node) -> None:
 def _quantize(lowering: Lowering, node: ir.Node) -> None:
     x = lowering.tensor(node.inputs[0])
     rows, width = rows_of(x), width_of(x)
-    config = {"width": width, **_bits(node)}
+    config = {"width": width, **_rounding(node)}
     results = lowering.call("quantize", config, [x], _quantized(node, rows, width))
     _bind_quantized(lowering, node, results, rows)
+
+
+def _block_hadamard(lowering: Lowering, node: ir.Node) -> None:
+    x = lowering.tensor(node.inputs[0])
+    rows, width = rows_of(x), width_of(x)
+    config = {
+        "width": width,
+        "block": node.attributes.get_int("block", 0),
+        "inverse": bool(node.attributes.get_int("inverse", 0)),
+    }
+    (out,) = lowering.call("block_hadamard", config, [x], [("float32", (rows, width))])
+    lowering.tensors[node.outputs[0]] = out
+
+
+def _block_check(node: ir.Node) -> str:
+    block = node.attributes.get_int("block", 0)
+    return "" if block in BLOCKS else f"no kernel for Hadamard blocks of {block}"
+
+
+def _rotation_check(node: ir.Node) -> str:
+    block = node.attributes.get_int("hadamard", 0)
+    return "" if block in (0, *BLOCKS) else f"no kernel for Hadamard blocks of {block}"
 
 
 HANDLERS = {
     ("", "RMSNormalization"): Handler(_rms_norm, _last_axis),
     ("optc", "AddRMSNorm"): Handler(_rms_norm),
-    ("optc", "RMSNormQuantize"): Handler(_rms_norm),
-    ("optc", "AddRMSNormQuantize"): Handler(_rms_norm),
+    ("optc", "RMSNormQuantize"): Handler(_rms_norm, _rotation_check),
+    ("optc", "AddRMSNormQuantize"): Handler(_rms_norm, _rotation_check),
     ("", "LayerNormalization"): Handler(_layer_norm, _last_axis),
     ("optc", "HeadRMSNorm"): Handler(_head_rms_norm),
     ("optc", "GatedActivation"): Handler(_gated_activation, _activation_check),
     ("optc", "GatedActivationQuantize"): Handler(_gated_activation, _activation_check),
-    ("optc", "QuantizeActivation"): Handler(_quantize),
+    ("optc", "QuantizeActivation"): Handler(_quantize, _rotation_check),
+    ("optc", "BlockHadamard"): Handler(_block_hadamard, _block_check),
 }

@@ -21,6 +21,7 @@ from optc.ir.functions import (
     block_fp4,
     codebook,
     experts,
+    hadamard,
     heads,
     quantized,
     router,
@@ -50,6 +51,7 @@ OPERATORS: Mapping[str, Operator] = {
     for operator in (
         *token_wise.OPERATORS,
         *attention.OPERATORS,
+        *hadamard.OPERATORS,
         *quantized.OPERATORS,
         *block_fp4.OPERATORS,
         *codebook.OPERATORS,

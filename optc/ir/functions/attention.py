@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from optc.ir.functions.dense_attention import dense
+from optc.ir.functions.hadamard import rotated
 from optc.ir.functions.operator import Attributes, AttributeValue, Operator, integers
 from optc.ir.functions.paged_attention import paged
 from optc.ir.functions.slot_attention import slots
@@ -48,6 +49,9 @@ def _rotary_paged_attention(attributes: Attributes, present: frozenset[str]) -> 
         if attributes["rotary_embedding_dim"]:
             lines.append(rotary(name, "cos", "sin", f"{kind}2", count, attributes))
             name = f"{kind}2"
+        if block := int(attributes["hadamard"]):
+            lines.append(rotated(name, f"{kind}3", block, count * key_dim))
+            name = f"{kind}3"
         names[kind] = name
     lines.append(paged(names["q"], names["k"], "v0", attributes, present))
     return "\n".join(lines)
@@ -98,6 +102,6 @@ OPERATORS = (
         },
         _rotary_paged_attention,
         inert=_INERT,
-        defaults=_PAGED_DEFAULTS,
+        defaults={**_PAGED_DEFAULTS, "hadamard": 0},
     ),
 )

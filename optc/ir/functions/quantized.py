@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from optc.ir.functions.hadamard import HADAMARD_DEFAULTS, rotated
 from optc.ir.functions.operator import Attributes, AttributeValue, Operator, integers, real
 from optc.ir.functions.token_wise import GATE_DEFAULTS, gated, rms_norm
 
@@ -15,15 +16,21 @@ HIGH = 255
 LARGEST = {8: 127, 16: 127 * HIGH + 127}
 #: ONNX's numbers of their types.
 _ELEMENT = {8: 3, 16: 5}
-_BITS: dict[str, AttributeValue] = {"bits": 8}
+_ROUNDING: dict[str, AttributeValue] = {"bits": 8, **HADAMARD_DEFAULTS}
 _QUANTIZED = ("q: int{bits}", "s: float")
 
 
 def quantize(x: str, attributes: Attributes) -> str:
-    """Statements: x [..., K] to q, int8 or int16, and s float32 [..., 1], symmetric per token."""
-    bits = int(attributes["bits"])
+    """Statements: x [..., K], rotated in blocks where ``hadamard`` says so, to q, int8 or int16,
+    and s float32 [..., 1], symmetric per token."""
+    bits, block = int(attributes["bits"]), int(attributes["hadamard"])
+    lines = []
+    if block:
+        lines.append(rotated(x, "turned", block, int(attributes["width"])))
+        x = "turned"
     return "\n".join(
         [
+            *lines,
             integers("last_axis", (-1,)),
             real("steps", LARGEST[bits]),
             real("nothing", 0.0),
@@ -166,14 +173,16 @@ def _column_lookup(columns: list[str]) -> str:
 
 
 OPERATORS = (
-    Operator("QuantizeActivation", ("x",), _QUANTIZED, {}, _quantize_activation, defaults=_BITS),
+    Operator(
+        "QuantizeActivation", ("x",), _QUANTIZED, {}, _quantize_activation, defaults=_ROUNDING
+    ),
     Operator(
         "RMSNormQuantize",
         ("x", "scale"),
         _QUANTIZED,
         {"epsilon": float},
         _rms_norm_quantize,
-        defaults=_BITS,
+        defaults=_ROUNDING,
     ),
     Operator(
         "AddRMSNormQuantize",
@@ -181,7 +190,7 @@ OPERATORS = (
         ("sum: float", *_QUANTIZED),
         {"epsilon": float},
         _add_rms_norm_quantize,
-        defaults=_BITS,
+        defaults=_ROUNDING,
     ),
     Operator(
         "GatedActivationQuantize",
@@ -189,7 +198,7 @@ OPERATORS = (
         _QUANTIZED,
         {"activation": str},
         _gated_activation_quantize,
-        defaults={**GATE_DEFAULTS, **_BITS},
+        defaults={**GATE_DEFAULTS, **_ROUNDING},
     ),
     Operator(
         "QuantizedMatMul",

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from optc.block_hadamard import block_hadamard
 from optc.errors import InputError
 from optc.executable.adapter_spec import AdapterModule, AdapterSpec, Float32, ModuleWeights
 from optc.safe_json import JSONError, parse_json
@@ -148,7 +149,8 @@ def _module(
                 where=where,
                 hint=f"compile with --adapters rank={own}",
             )
-        a[:, index * rank : index * rank + own] = down.T
+        turned = block_hadamard(down, module.hadamard) if module.hadamard else down
+        a[:, index * rank : index * rank + own] = turned.T
         b[:own, part.start : part.stop] = part.taken(up).T * np.float32(_scaling(name, own, config))
     return ModuleWeights(a, b)
 

@@ -12,14 +12,10 @@ import onnx_ir as ir
 from optc.forms.decoder import Dense
 from optc.forms.form import Form
 from optc.ir.graph import add_initializer, width
-from optc.ir.linear import Linear, find_linear, fixed_metadata
-from optc.passes.quantize.folding.fold import vector_of
+from optc.ir.linear import fixed_metadata
 from optc.passes.quantize.folding.places import VALUES, Place, find_places
 from optc.passes.quantize.folding.weights import (
     Float32,
-    mixed_columns,
-    mixed_rows,
-    on_rows,
 )
 from optc.passes.quantize.rotate.hadamard import rotation
 from optc.passes.quantize.rotate.residual import (
@@ -28,6 +24,7 @@ from optc.passes.quantize.rotate.residual import (
     find_residual,
     turn_layers,
 )
+from optc.passes.quantize.rotate.values import head_size, turn_values
 from optc.passes.quantize.smooth.smooth import LATER, refuse_adapters
 from optc.pipeline.base import Pass, PassReport
 
@@ -123,33 +120,10 @@ def _product(model: ir.Model, x: ir.Value, matrix: Float32, name: str) -> ir.Nod
 
 
 def _turn_values(place: Place, report: PassReport) -> None:
-    attention = place.x.producer()
-    if attention is None:
-        raise ValueError(f"{place.x.name}: given by nothing")
-    size = len(place.channels) // attention.attributes["num_heads"].as_int()
+    size = head_size(place)
     turn = rotation(size, _HEAD_SEED)
     if turn is None:
-        report.skip(attention, f"no Hadamard matrix of order {size} is known")
+        report.skip(place.x.producer(), f"no Hadamard matrix of order {size} is known")
         return
-    back, channels = np.ascontiguousarray(turn.T), int(place.channels.max()) + 1
-    for part in place.parts:
-        stop = part.start + channels
-        if part.matmul is not None:
-            linear = _linear(part.matmul)
-            turned = on_rows(linear.weight, part.start, stop, lambda rows: mixed_rows(rows, back))
-            linear.initializer.const_value = turned
-        else:
-            vector = vector_of(part.initializer)
-            heads = vector[part.start : stop].reshape(-1, size) @ turn
-            vector[part.start : stop] = heads.ravel()
-            part.initializer.const_value = ir.tensor(vector, name=part.initializer.name)
-    for linear in place.linears:
-        linear.initializer.const_value = mixed_columns(linear.weight, turn)
+    turn_values(place, turn)
     report.add("values of an attention")
-
-
-def _linear(matmul: ir.Node) -> Linear:
-    linear = find_linear(matmul)
-    if linear is None:
-        raise ValueError(f"{matmul.name}: not a linear layer any more")
-    return linear

@@ -32,6 +32,7 @@ from optc.backends.tvm.kernels.token_wise import (
     adapters,
     elementwise,
     embedding,
+    hadamard,
     norm,
     pair_sum,
     quantize,
@@ -44,6 +45,7 @@ Array = npt.NDArray[Any]
 TARGETS = ("x86-64-v4-vnni", "x86-64-v3")
 _FUNCTIONS: dict[type, Any] = {
     quantize.Quantize: quantize.quantize,
+    hadamard.BlockHadamard: hadamard.block_hadamard,
     pair_sum.PairSum: pair_sum.pair_sum,
     norm.RMSNorm: norm.rms_norm,
     norm.LayerNorm: norm.layer_norm,

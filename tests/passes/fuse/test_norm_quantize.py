@@ -90,3 +90,35 @@ def test_others_behind_what_is_left_are_fused() -> None:
         q, s = optc.QuantizeActivation (n)"""
     model = model_of(SIGNATURE, nodes, {"scale": f32(8)})
     assert FuseNormQuantize().run(model).details == {"RMSNormQuantize": 1}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_rotations_join(name: str) -> None:
+    before, after = CASES[name]
+    width = 16 if name == "GatedActivationQuantize" else 32
+    signature = SIGNATURE.replace("[S,8]", "[S,32]")
+    stated = f"block: int = 16, width: int = {width}"
+    nodes = f"{before}\nm = optc.BlockHadamard <{stated}> (n)\nq, s = optc.QuantizeActivation (m)"
+    model = model_of(signature, nodes, {"scale": f32(32)})
+    feeds = {"x": f32(3, 32), "r": f32(3, 32, seed=1)}
+    want = run(model, feeds)
+    assert FuseNormQuantize().run(model).details == {"BlockHadamard": 1, name: 1}
+    joined = f", hadamard = 16, width = {width}> ("
+    start, _, end = after.rpartition("> (")
+    assert nodes_text(model) == f"{start}{joined}{end}"
+    for got, expect in zip(run(model, feeds), want, strict=True):
+        np.testing.assert_array_equal(got, expect)
+
+
+def test_a_rotation_that_two_read_stays() -> None:
+    """8 and 16 bits of one input, say."""
+    nodes = """
+        n = RMSNormalization (x, scale)
+        m = optc.BlockHadamard <block: int = 4, width: int = 8> (n)
+        q, s = optc.QuantizeActivation (m)
+        t = Add (m, r)"""
+    model = model_of(SIGNATURE, nodes, {"scale": f32(8)})
+    before = nodes_text(model)
+    report = FuseNormQuantize().run(model)
+    assert report.skipped == ["QuantizeActivation: its operand is a result of BlockHadamard"]
+    assert nodes_text(model) == before

@@ -13,6 +13,7 @@ import safetensors.numpy
 from optc.errors import InputError
 from optc.executable.adapter_spec import AdapterModule, AdapterPart, AdapterSpec
 from optc.runtime.adapters.peft import read_peft
+from tests.support.hadamard import rotation
 
 SPEC = AdapterSpec(
     max=2,
@@ -205,3 +206,13 @@ def test_missing_and_damaged_files(tmp_path: Path) -> None:
     (tmp_path / "adapter_config.json").write_text("{")
     with pytest.raises(InputError, match="cannot be read"):
         read_peft(tmp_path, SPEC)
+
+
+def test_a_is_rotated_as_the_layers_input_is(tmp_path: Path) -> None:
+    a, x = RNG.standard_normal((2, 20)).astype(np.float32), RNG.standard_normal(20)
+    parts = (AdapterPart("l.k.weight", 0, 2),)
+    spec = AdapterSpec(1, 16, (AdapterModule(20, 2, parts, hadamard=16),))
+    tensors = {f"{PREFIX}A.weight": a, f"{PREFIX}B.weight": B}
+    (module,) = read_peft(saved(tmp_path, tensors), spec)
+    assert module is not None
+    np.testing.assert_allclose(x @ rotation(20, 16) @ module.a[:, :2], a @ x, rtol=1e-4, atol=1e-5)

@@ -21,6 +21,7 @@ from optc.backends.tvm.kernels.dsl.vectors import for_vectors, load_part, store_
 from optc.backends.tvm.kernels.kv.kv_write import write_key, write_value
 from optc.backends.tvm.kernels.kv.pools import KVShape, pool_arguments
 from optc.backends.tvm.kernels.kv.rotate import rotate_head
+from optc.backends.tvm.kernels.token_wise.hadamard import rotate_row
 from optc.backends.tvm.kernels.token_wise.norm import normalize_head
 
 #: Values below which a parallel region costs more than it saves: each pool line is a cache miss.
@@ -45,6 +46,8 @@ class RotaryKV:
         epsilon: Of those norms.
         kv_dtype: Type of the pools.
         recent_group: Row of slot_mapping for the pools of the latest tokens; -1: there are none.
+        hadamard: Channels of a block that q and k are rotated in behind all that; it divides Dk. 0:
+            they are not.
     """
 
     heads: int
@@ -60,6 +63,7 @@ class RotaryKV:
     epsilon: float = 0.0
     kv_dtype: str = "float32"
     recent_group: int = -1
+    hadamard: int = 0
 
 
 @dataclass(frozen=True)
@@ -165,6 +169,8 @@ def rotary_kv(config: RotaryKV, isa: Isa) -> tvm.tirx.PrimFunc:
             """Bring a head's values, normalized and rotated, into ``head`` [Dk]."""
             _fetch_head(head, qkv, row, start, dim, scale, config.epsilon)
             angles.rotate(head, row)
+            if config.hadamard:
+                rotate_row(head, dim, config.hadamard)
 
         def body(row: Expr) -> None:
             head, value = scratch((dim,)), scratch((config.value_dim,))

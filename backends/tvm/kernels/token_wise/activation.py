@@ -38,6 +38,7 @@ class GatedActivation:
         limit: The gate is held below it, and up within it on both sides; 0: neither is.
         up_shift: Added to up.
         bits: Of q, 8 or 16.
+        hadamard: Channels of a block of the rotation before it is quantized; 0 is none.
     """
 
     width: int
@@ -47,6 +48,7 @@ class GatedActivation:
     limit: float = 0.0
     up_shift: float = 0.0
     bits: int = 8
+    hadamard: int = 0
 
     def __post_init__(self) -> None:
         if self.limit < 0 or (self.alpha != 1 and self.activation != "silu"):
@@ -96,7 +98,7 @@ def gated_activation(config: GatedActivation, isa: Isa) -> tvm.tirx.PrimFunc:
                 return bind(gate * config.up(load_part(gate_up, count, row, width + offset)))
 
             if quantized is not None:
-                quantize_values(gated, quantized, row, width)
+                quantize_values(gated, quantized, row, width, config.hadamard)
             else:
                 for_vectors(width, lambda o, count: store_part(out, gated(o, count), count, row, o))
 

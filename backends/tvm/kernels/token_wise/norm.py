@@ -45,6 +45,7 @@ class RMSNorm:
         residual: Normalize residual + x, and write that sum as well.
         quantized: Write q, s, qsum instead of float32.
         bits: Of q, 8 or 16.
+        hadamard: Channels of a block of the rotation before it is quantized; 0 is none.
     """
 
     width: int
@@ -52,6 +53,7 @@ class RMSNorm:
     residual: bool = False
     quantized: bool = False
     bits: int = 8
+    hadamard: int = 0
 
 
 @dataclass(frozen=True)
@@ -121,7 +123,7 @@ def rms_norm(config: RMSNorm, isa: Isa) -> tvm.tirx.PrimFunc:
                 return bind(value * load_part(scale, count, offset))
 
             if quantized is not None:
-                quantize_values(normed, quantized, row, width)
+                quantize_values(normed, quantized, row, width, config.hadamard)
             else:
                 for_vectors(
                     width, lambda o, count: store_part(out, normed(o, count), count, row, o)

@@ -31,7 +31,9 @@ from optc.backends.tvm.kernels.dsl.script import (
     splat,
     store,
 )
-from optc.backends.tvm.kernels.dsl.vectors import load_part, reduce_row
+from optc.backends.tvm.kernels.dsl.vectors import for_vectors, load_part, reduce_row
+from optc.backends.tvm.kernels.token_wise.hadamard import COST as ROTATION_COST
+from optc.backends.tvm.kernels.token_wise.hadamard import rotate_row
 from optc.ir.functions.quantized import HIGH, LARGEST
 
 #: Values whose sum is stored, and the multiple that a quantized row is padded to.
@@ -48,10 +50,12 @@ class Quantize:
     Attributes:
         width: K, values of a row.
         bits: 8 or 16.
+        hadamard: Channels of a block of the rotation before it; 0 is none.
     """
 
     width: int
     bits: int = 8
+    hadamard: int = 0
 
 
 @dataclass(frozen=True)
@@ -151,14 +155,27 @@ def _high(values: Expr) -> Expr:
 
 
 def quantize_values(
-    compute: Callable[[Expr | int, int], Expr], out: QuantizedRows, row: Expr, width: int
+    compute: Callable[[Expr | int, int], Expr],
+    out: QuantizedRows,
+    row: Expr,
+    width: int,
+    hadamard: int = 0,
 ) -> None:
-    """Quantize a row of computed values; ``compute(offset, count)`` runs once for each vector."""
+    """Quantize a row of computed values, rotated in blocks of ``hadamard`` channels unless that is
+    0; ``compute(offset, count)`` runs once for each vector."""
     values = scratch((round_up(width, LANES),))
+    read = compute
+    if hadamard:
+        for_vectors(width, lambda offset, count: store(values, compute(offset, count), offset))
+        rotate_row(values, width, hadamard)
+
+        def read(offset: Expr | int, count: int) -> Expr:
+            return load(values, offset)
 
     def take(partial: Register, offset: Expr | int, count: int) -> None:
-        value = bind(compute(offset, count))
-        store(values, value, offset)
+        value = bind(read(offset, count))
+        if not hadamard:
+            store(values, value, offset)
         take_maximum(partial, value)
 
     largest = reduce_row(width, 0.0, take, tir.max)
@@ -178,17 +195,17 @@ def quantize(config: Quantize, isa: Isa) -> tvm.tirx.PrimFunc:
         out = quantized_arguments(builder, rows, width, config.bits)
 
         def body(row: Expr) -> None:
-            largest = reduce_row(
-                width,
-                0.0,
-                lambda partial, offset, count: take_maximum(
-                    partial, load_part(x, count, row, offset)
-                ),
-                tir.max,
-            )
-            quantize_row(
-                lambda offset, count: load_part(x, count, row, offset), largest, out, row, width
-            )
+            def read(offset: Expr | int, count: int) -> Expr:
+                return load_part(x, count, row, offset)
 
-        for_rows(rows, rows * (width * COST * config.bits // 8) > SERIAL_WORK, body)
+            def take(partial: Register, offset: Expr | int, count: int) -> None:
+                take_maximum(partial, read(offset, count))
+
+            if config.hadamard:
+                quantize_values(read, out, row, width, config.hadamard)
+                return
+            quantize_row(read, reduce_row(width, 0.0, take, tir.max), out, row, width)
+
+        cost = COST * config.bits // 8 + (ROTATION_COST if config.hadamard else 0)
+        for_rows(rows, rows * (width * cost) > SERIAL_WORK, body)
     return builder.finish()

@@ -1,0 +1,119 @@
+"""`rotate-activations`: what linear layers read is rotated in blocks before it is quantized."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+import onnx_ir as ir
+
+from optc.block_hadamard import BLOCKS
+from optc.forms.decoder import Dense
+from optc.forms.form import Form
+from optc.ir.functions import is_op, make_node
+from optc.ir.linear import head_of
+from optc.ir.weights import LazyWeight
+from optc.passes.quantize.quantize_weights import quantize_behind
+from optc.passes.quantize.rotate.readers import Input, quantized_inputs
+from optc.passes.quantize.rotate.rotated_rows import rotated_rows
+from optc.passes.quantize.smooth.smooth import LATER
+from optc.pipeline.base import Pass, PassReport
+
+
+@dataclass(frozen=True)
+class RotateActivations(Pass):
+    """Linear layers read their input rotated in Hadamard blocks, with weights that are rotated too.
+
+    A token's int8 values share one scale. In trained models a few channels are 20 to 40 times as
+    large as the others, and take the range. A rotation spreads each channel over its block. The
+    function stays, for (x T) · (w T) = x · w; the graph needs no pattern, and no text is read
+    (QuaRot, Ashkboos et al., 2024, arXiv:2404.00456, rotates some inputs so).
+
+    Legal cases, by input x of linear layers that ``quantize-weights`` behind it quantizes:
+        1. x gets ``optc::BlockHadamard`` behind it, once for all its readers, experts too;
+        2. the head's input, where the embedding is tied: looked up rows are rotated back.
+
+    Left alone are inputs of layers whose weights were pruned or lie on a grid of fewer than 8 bits
+    that ``quantize-weights`` keeps: a rotation would undo both.
+
+    Attributes:
+        block: The largest size of a block, 256, 64 or 16; narrower inputs get smaller ones. 0: no
+            input is rotated, for engines whose activations stay float.
+    """
+
+    name: ClassVar[str] = "rotate-activations"
+    takes: ClassVar[tuple[type[Form], ...]] = (Dense,)
+    before: ClassVar[tuple[str, ...]] = (
+        "rotate-activations",
+        "calibrate",
+        "allocate-activations",
+        *LATER,
+    )
+
+    block: int = BLOCKS[-1]
+
+    def __post_init__(self) -> None:
+        """Refuse sizes that no engine has.
+
+        Raises:
+            InputError: ``block`` is none of them.
+        """
+        self.check_option("block", (0, *BLOCKS))
+
+    def run_before(self, model: ir.Model, later: Sequence[Pass]) -> PassReport:
+        """Rewrite ``model`` in place.
+
+        Raises:
+            InputError: No ``quantize-weights`` comes behind it.
+        """
+        report = PassReport()
+        if not self.block:
+            return report
+        quantize = quantize_behind(self, later)
+        head = head_of(model)
+        for one in quantized_inputs(model, quantize, self.block, report):
+            _rotate(model, one)
+            report.add(f"blocks of {one.block}")
+            if head is not None and head.matmul in one.readers:
+                _rotate_embedding(model, head.weight, one, report)
+        return report
+
+
+def _rotate(model: ir.Model, one: Input) -> None:
+    """Let the readers of an input read it rotated, and rotate their weights."""
+    node = _node(model, one.x, one, inverse=False)
+    model.graph.insert_before(one.readers[0], [node])
+    for reader in one.readers:
+        reader.replace_input_with(list(reader.inputs).index(one.x), node.outputs[0])
+    for initializer, weight in one.weights.items():
+        initializer.const_value = rotated_rows(weight, one.block)
+
+
+def _rotate_embedding(model: ir.Model, head: LazyWeight, one: Input, report: PassReport) -> None:
+    """Let lookups in the head's table find rotated rows, which are rotated back behind them."""
+    turned = rotated_rows(head, one.block)
+    initializer = next(iter(v for v, w in one.weights.items() if w.read_rows == head.read_rows))
+    initializer.const_value = turned
+    for node in list(model.graph):
+        table = node.inputs[0].const_value if is_op(node, "Gather") and node.inputs[0] else None
+        if not isinstance(table, LazyWeight) or table.read_rows != head.read_rows:
+            continue
+        value, embedded = node.inputs[0], node.outputs[0]
+        if value is None or table.transposed:
+            continue
+        value.const_value = turned.transpose()
+        users = list(embedded.uses())
+        back = _node(model, embedded, one, inverse=True)
+        model.graph.insert_after(node, [back])
+        for use in users:
+            use.node.replace_input_with(use.idx, back.outputs[0])
+        report.add("tied embedding")
+
+
+def _node(model: ir.Model, x: ir.Value, one: Input, *, inverse: bool) -> ir.Node:
+    attributes = {"block": one.block, "width": one.width, "inverse": int(inverse)}
+    name = f"{x.name}.{'rotated_back' if inverse else 'rotated'}"
+    node = make_node(model, "BlockHadamard", [x], attributes, outputs=[name], name=name)
+    node.outputs[0].shape, node.outputs[0].type = x.shape, x.type
+    return node

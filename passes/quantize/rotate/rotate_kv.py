@@ -1,0 +1,135 @@
+"""`rotate-kv`: keys, queries and values are rotated by head before they become integers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+import onnx_ir as ir
+
+from optc.block_hadamard import BLOCKS
+from optc.forms.decoder import Dense
+from optc.forms.form import Form
+from optc.ir.functions import DOMAIN, is_op, make_node
+from optc.ir.graph import width
+from optc.passes.quantize.folding.places import VALUES, Place, find_places
+from optc.passes.quantize.quantize_weights import QuantizeWeights, quantize_behind
+from optc.passes.quantize.rotate.hadamard import hadamard
+from optc.passes.quantize.rotate.readers import mark_rotated, reason_to_leave
+from optc.passes.quantize.rotate.values import head_size, linear_at, turn_values
+from optc.passes.quantize.smooth.smooth import LATER
+from optc.pipeline.base import Pass, PassReport
+
+
+@dataclass(frozen=True)
+class RotateKV(Pass):
+    """What an attention reads is rotated: keys and queries behind their rotary embedding, values in
+    the weights.
+
+    int8 and int4 keys, queries and values have one scale for each token and head, or group of
+    channels. A few channels are many times larger than the others, and take the range. The same
+    rotation of keys and queries keeps every score, (q T) · (k T) = q · k; that of values is undone
+    by the layer behind the attention (QuaRot, Ashkboos et al., 2024, arXiv:2404.00456).
+
+    Legal cases, by attention:
+        1. q and k get ``optc::BlockHadamard`` behind them, with blocks that lie within heads; keys
+           that several attentions read are rotated once;
+        2. values of one linear layer, which others than the layers behind the attention do not
+           read, are rotated by a Hadamard matrix of a head's order in both weights. What those
+           layers read is rotated then, so that ``rotate-activations`` leaves it.
+
+    Attributes:
+        block: The largest size of a block of keys, 256, 64 or 16; it divides a head. 0: nothing is
+            rotated, for engines whose keys and values stay float.
+    """
+
+    name: ClassVar[str] = "rotate-kv"
+    takes: ClassVar[tuple[type[Form], ...]] = (Dense,)
+    moves_kv: ClassVar[bool] = True
+    before: ClassVar[tuple[str, ...]] = ("rotate-kv", "rotate-activations", "calibrate", *LATER)
+
+    block: int = BLOCKS[-1]
+
+    def __post_init__(self) -> None:
+        """Refuse sizes that no engine has.
+
+        Raises:
+            InputError: ``block`` is none of them.
+        """
+        self.check_option("block", (0, *BLOCKS))
+
+    def run_before(self, model: ir.Model, later: Sequence[Pass]) -> PassReport:
+        """Rewrite ``model`` in place.
+
+        Raises:
+            InputError: No ``quantize-weights`` comes behind it.
+        """
+        report = PassReport()
+        if not self.block:
+            return report
+        quantize = quantize_behind(self, later)
+        for place in find_places(model, PassReport()):
+            if place.kind == VALUES:
+                _rotate_values(place, quantize, report)
+        turned: dict[tuple[ir.Value, int], ir.Value] = {}
+        for node in [n for n in model.graph if is_op(n, "Attention", domain=DOMAIN)]:
+            sizes = [_head_size(node, operand) for operand in range(2)]
+            block = max((b for b in BLOCKS if b <= self.block and _divides(b, sizes)), default=0)
+            if not block:
+                report.skip(node, f"no block divides heads of {sizes[1] or 'unknown'} channels")
+                continue
+            for operand in range(2):
+                _rotate(model, node, operand, block, turned)
+            report.add(f"keys in blocks of {block}")
+        return report
+
+
+def _rotate_values(place: Place, quantize: QuantizeWeights, report: PassReport) -> None:
+    size, attention = head_size(place), place.x.producer()
+    matrix = hadamard(size)
+    if matrix is None:
+        report.skip(attention, f"no Hadamard matrix of order {size} is known")
+        return
+    givers = [linear_at(part.matmul) for part in place.parts if part.matmul is not None]
+    reasons = [reason_to_leave(linear, quantize) for linear in (*givers, *place.linears)]
+    if any(reasons):
+        report.skip(attention, next(filter(None, reasons)))
+        return
+    turn_values(place, (matrix / np.sqrt(size)).astype(np.float32))
+    mark_rotated(place.x)
+    report.add("values")
+
+
+def _divides(block: int, sizes: list[int]) -> bool:
+    return all(size and size % block == 0 for size in sizes)
+
+
+def _head_size(attention: ir.Node, place: int) -> int:
+    """Channels of a head of q or k; 0 if that is not known."""
+    value = attention.inputs[place]
+    heads = attention.attributes.get_int("num_heads" if place == 0 else "kv_num_heads", 0)
+    channels = width(value) if value is not None else None
+    return channels // heads if channels and heads else 0
+
+
+def _rotate(
+    model: ir.Model,
+    attention: ir.Node,
+    place: int,
+    block: int,
+    turned: dict[tuple[ir.Value, int], ir.Value],
+) -> None:
+    """Let an attention read q or k rotated."""
+    value = attention.inputs[place]
+    if value is None:
+        raise ValueError(f"{attention.name}: an operand is missing")
+    if (value, block) not in turned:
+        attributes = {"block": block, "width": width(value) or 0}
+        name = f"{value.name}.rotated"
+        node = make_node(model, "BlockHadamard", [value], attributes, outputs=[name], name=name)
+        node.outputs[0].shape, node.outputs[0].type = value.shape, value.type
+        model.graph.insert_before(attention, [node])
+        turned[value, block] = node.outputs[0]
+    attention.replace_input_with(place, turned[value, block])
