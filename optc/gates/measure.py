@@ -72,7 +72,8 @@ class GateReport:
     Attributes:
         gates: In the order of `QUALITY_GATES` and `SPEED_GATES`.
         figures: JSON values for report.json: both perplexities, what was found in the windows
-            (`optc.gates.compare.Compared.figures`), greedy continuations (`optc.gates.continuation`),
+            (`optc.gates.compare.Compared.figures`), greedy continuations
+            (`optc.gates.continuation`),
             copies (`optc.gates.copy_probe`), tokens/s of engine and baseline, how text and windows
             were chosen, how the baseline ran, seconds.
     """
@@ -203,9 +204,7 @@ def evaluate(
     return {"tokens": windows.tokens, "perplexity": math.exp(total / windows.tokens), **stated}
 
 
-def _judge_ended(
-    compared: Compared, bounds: Mapping[str, float | None]
-) -> tuple[GateResult, ...]:
+def _judge_ended(compared: Compared, bounds: Mapping[str, float | None]) -> tuple[GateResult, ...]:
     """Verdicts of gates that ended early: those that cannot hold have failed; others with a bound
     have none."""
     ends = {end.gate: end for end in compared.ends}

@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-import numpy as np
-
 from optc.executable.executable import Float32, Int32
 
 #: Hidden states [w * S, D] of windows of tokens [w, S].
