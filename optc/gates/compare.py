@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -93,6 +93,17 @@ def compare_windows(
             if ends:
                 break
     return Compared(summarize(found), worst, tuple(found), len(order), tuple(ends))
+
+
+def trial(windows: EvalWindows, count: int) -> EvalWindows:
+    """The ``count`` windows that gates measure first, for a look at an engine.
+
+    Gates that measure all ``windows`` later with the same reference find its states of these
+    again.
+    """
+    first = random_order(len(windows.ids))[:count]
+    said = f"{len(first)} windows, drawn by chance, of these: {windows.convention}"
+    return replace(windows, ids=windows.ids[first], convention=said)
 
 
 @dataclass(frozen=True)

@@ -86,8 +86,9 @@ class BlockwiseReference:
     def window_states(self, tokens: Int32, progress: BlockProgress | None = None) -> WindowStates:
         """Hidden states of windows of tokens [W, S], each computed when it is asked for.
 
-        The states of a run before this one are used as far as both begin with the same windows:
-        several engines are compared with one run, and a trial of a few windows is no waste.
+        The states of the call before this one are used up to the first window that it did not
+        compute: several engines are compared with one run, and a trial of a few windows is no
+        waste.
         """
         known = self._states
         if known is not None and np.array_equal(known.tokens, tokens):

@@ -46,15 +46,14 @@ class WindowStates:
         return self._room.reshape(-1, self._room.shape[-1])
 
     def take(self, other: WindowStates) -> None:
-        """What another one knows of the same windows, as far as both begin alike."""
-        count = min(other._known, len(self.tokens))
-        if other.tokens.shape[1] != self.tokens.shape[1]:
-            return
-        unlike = (self.tokens[:count] != other.tokens[:count]).any(axis=1)
-        count = int(unlike.argmax()) if unlike.any() else count
-        if count > self._known:
-            self._room[:count] = other._room[:count]
-            self._known = count
+        """What another one knows of the same windows, up to the first that it does not know."""
+        known = {ids.tobytes(): at for at, ids in enumerate(other.tokens[: other._known])}
+        for index in range(self._known, len(self.tokens)):
+            place = known.get(self.tokens[index].tobytes())
+            if place is None:
+                return
+            self._room[index] = other._room[place]
+            self._known = index + 1
 
     def _more(self, count: int) -> None:
         """Compute ``count`` windows after those that are known, or what there is of them."""

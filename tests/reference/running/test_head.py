@@ -22,7 +22,7 @@ def test_tiles_cover_the_vocabulary(keeps: bool, monkeypatch: pytest.MonkeyPatch
     again = list(head.tiles())
     assert [mine is one for mine, one in zip(again, tiles, strict=True)] == [keeps] * 3
     head.let_go()
-    assert list(head.tiles())[0] is not tiles[0]
+    assert next(iter(head.tiles())) is not tiles[0]
     hidden = np.random.default_rng(0).standard_normal((3, D)).astype(np.float32)
     found = np.concatenate([head.logits(hidden, one) for one in tiles], axis=1)
     weight = model.graph.initializers["head"].const_value
