@@ -22,8 +22,19 @@ def passes_table(passes: Sequence[Mapping[str, Any]]) -> Table:
     for entry in passes:
         details = ", ".join(f"{k} {v}" for k, v in entry.get("details", {}).items())
         what = details or entry.get("warning", "")
+        what += _found_again(entry.get("facts") or {})
         rows.add_row(entry["name"], str(entry["count"]), f"{entry['seconds']:.2f}", what)
     return rows
+
+
+def _found_again(facts: Mapping[str, Any]) -> str:
+    """What a pass took from the cache of calibrations."""
+    if facts.get("from_cache"):
+        return " (from the cache)"
+    blocks, parts = facts.get("resumed_after_blocks"), facts.get("resumed_parts")
+    if blocks:
+        return f" ({blocks} blocks from the cache)"
+    return f" ({parts} parts from the cache)" if parts else ""
 
 
 def formats_tables(passes: Sequence[Mapping[str, Any]]) -> list[Table]:

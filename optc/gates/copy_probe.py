@@ -11,7 +11,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from optc.executable.executable import Executable, Int32
-from optc.gates.divergence import RowDivergence, RowScores
+from optc.gates.divergence import RowScores
+from optc.gates.scoring import scoring
+from optc.process_memory import freed_is_kept
 from optc.reference.blockwise import BlockwiseReference
 from optc.reference.teacher_forcing import SingleSequence, window_logits
 
@@ -74,17 +76,13 @@ def copy_probe(
     hidden = reference.run(texts[:, :-1]).reshape(len(texts), size, -1)
     sequence = SingleSequence(executable, size)
     scores: list[RowScores] = []
-    for ids, states in zip(texts, hidden, strict=True):
-        for start, logits in window_logits(sequence, ids[:-1]):
-            skipped = max(0, first - start)  # row r predicts token r + 1
-            rows = np.arange(start, start + len(logits))[skipped:]
-            if len(rows):
-                kept = logits[skipped:]
-                sums = RowDivergence(ids[rows + 1])
-                for tile in reference.tiles():
-                    expected = reference.logits(states[rows], tile)
-                    sums.add(expected, kept[:, tile.start : tile.stop], tile.start)
-                scores.append(sums.result())
+    with freed_is_kept(), scoring(reference) as scorer:
+        for ids, states in zip(texts, hidden, strict=True):
+            for start, logits in window_logits(sequence, ids[:-1]):
+                skipped = max(0, first - start)  # row r predicts token r + 1
+                rows = np.arange(start, start + len(logits))[skipped:]
+                if len(rows):
+                    scores.append(scorer.score(states[rows], logits[skipped:], ids[rows + 1]))
     theirs = np.concatenate([s.nll_reference for s in scores])
     ours = np.concatenate([s.nll_engine for s in scores])
     return CopyProbe(copied, first, len(ours), float(theirs.mean()), float(ours.mean()))

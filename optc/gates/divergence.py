@@ -8,6 +8,7 @@ logit so far, as in the streaming softmax of Milakov and Gimelshein (2018).
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -19,6 +20,10 @@ Float64 = npt.NDArray[np.float64]
 
 #: Tokens of the engine among which the reference's likeliest has to be for top-5 agreement.
 TOP = 5
+#: Logits of a few rows that are taken at a time: their float64 values fill a core's cache.
+_CACHED_ELEMENTS = 1 << 15
+#: Logits of a column of which at first only the largest is looked at.
+_DEPTH = 64
 
 
 class _LogSumExp:
@@ -32,21 +37,39 @@ class _LogSumExp:
         self.arg_top = np.zeros(rows, np.int64)
         self.other_at_top = np.full(rows, -np.inf)
 
-    def add(self, tile: Float64, other: Float64, start: int, weights: Float64 | None) -> None:
-        """Take a tile [R, n] that begins at vocabulary entry ``start``, and the other model's."""
-        place, rows = tile.argmax(axis=1), np.arange(len(tile))
-        highest = tile[rows, place]
-        better = highest > self.top
-        self.arg_top = np.where(better, place + start, self.arg_top)
-        self.other_at_top = np.where(better, other[rows, place], self.other_at_top)
-        top = np.maximum(self.top, highest)
-        rescale = np.exp(self.top - top)
-        exponentials = np.exp(tile - top[:, None])
-        self.total = self.total * rescale + exponentials.sum(axis=1)
+    def add(
+        self,
+        rows: slice,
+        tile: Float32,
+        other: Float32,
+        start: int,
+        room: Float64,
+        weights: Float64 | None = None,
+    ) -> None:
+        """Take a tile [R, n] of some rows that begins at vocabulary entry ``start``.
+
+        Args:
+            rows: Which these are.
+            tile: Logits.
+            other: The other model's.
+            start: First vocabulary entry.
+            room: [R, n], the tile in float64; replaced by its exponentials.
+            weights: [R, n] of the second sum.
+        """
+        place, across = tile.argmax(axis=1), np.arange(len(tile))
+        highest = tile[across, place]
+        better = highest > self.top[rows]
+        self.arg_top[rows] = np.where(better, place + start, self.arg_top[rows])
+        self.other_at_top[rows] = np.where(better, other[across, place], self.other_at_top[rows])
+        top = np.maximum(self.top[rows], highest)
+        rescale = np.exp(self.top[rows] - top)
+        room -= top[:, None]
+        np.exp(room, out=room)
+        self.total[rows] = self.total[rows] * rescale + room.sum(axis=1)
         if weights is not None:
-            exponentials *= weights
-            self.weighted = self.weighted * rescale + exponentials.sum(axis=1)
-        self.top = top
+            sums = np.einsum("rn,rn->r", room, weights)
+            self.weighted[rows] = self.weighted[rows] * rescale + sums
+        self.top[rows] = top
 
     @property
     def value(self) -> Float64:
@@ -57,6 +80,8 @@ class _LogSumExp:
 
 class RowDivergence:
     """Accumulates R rows over tiles of the vocabulary.
+
+    A few rows are taken at a time, so that what is computed of them stays in the core's cache.
 
     Args:
         targets: [R] the token that really follows each row.
@@ -70,18 +95,29 @@ class RowDivergence:
         self._target_reference = np.zeros(rows)
         self._target_engine = np.zeros(rows)
         self._leading = np.full((rows, TOP), -np.inf, np.float32)  # the engine's largest logits
+        self._room = np.empty((3, 0, 0))
 
     def add(self, reference: Float32, engine: Float32, start: int) -> None:
         """Take logits of one tile, both [R, n], that begins at vocabulary entry ``start``."""
-        z, y = reference.astype(np.float64), engine.astype(np.float64)
-        self._reference.add(z, y, start, z - y)
-        self._engine.add(y, z, start, None)
-        candidates = np.concatenate([self._leading, engine], axis=1)
-        self._leading = np.partition(candidates, -TOP, axis=1)[:, -TOP:]
-        inside = np.flatnonzero((self._targets >= start) & (self._targets < start + z.shape[1]))
+        width = reference.shape[1]
+        together = max(1, _CACHED_ELEMENTS // width)
+        if self._room.shape[1:] != (together, width):
+            self._room = np.empty((3, together, width))
+        for first in range(0, len(reference), together):
+            rows = slice(first, min(first + together, len(reference)))
+            self._add_rows(rows, reference[rows], engine[rows], start)
+        inside = np.flatnonzero((self._targets >= start) & (self._targets < start + width))
         column = self._targets[inside] - start
-        self._target_reference[inside] = z[inside, column]
-        self._target_engine[inside] = y[inside, column]
+        self._target_reference[inside] = reference[inside, column]
+        self._target_engine[inside] = engine[inside, column]
+
+    def _add_rows(self, rows: slice, reference: Float32, engine: Float32, start: int) -> None:
+        z, y, gaps = self._room[:, : len(reference)]
+        z[:], y[:] = reference, engine
+        np.subtract(z, y, out=gaps)
+        self._reference.add(rows, reference, engine, start, z, gaps)
+        self._engine.add(rows, engine, reference, start, y)
+        self._leading[rows] = _largest(self._leading[rows], engine)
 
     def result(self) -> RowScores:
         """Figures of the rows, once every tile was added."""
@@ -161,7 +197,23 @@ class Divergence:
         return self.perplexity / self.reference_perplexity
 
 
-def summarize(parts: list[RowScores]) -> Divergence:
+def _largest(known: Float32, tile: Float32) -> Float32:
+    """The `TOP` largest of each row of ``known`` [R, TOP] and ``tile`` [R, n], in any order.
+
+    They are in the columns, of logits that lie as far apart, whose largest are the largest.
+    """
+    rows, width = tile.shape
+    columns = width // _DEPTH
+    if columns > TOP:
+        whole = tile[:, : columns * _DEPTH].reshape(rows, _DEPTH, columns)
+        chosen = np.argpartition(whole.max(axis=1), -TOP, axis=1)[:, -TOP:]
+        leading = np.take_along_axis(whole, chosen[:, None], axis=2).reshape(rows, -1)
+        tile = np.concatenate([leading, tile[:, columns * _DEPTH :]], axis=1)
+    found: Float32 = np.partition(np.concatenate([known, tile], axis=1), -TOP, axis=1)[:, -TOP:]
+    return found
+
+
+def summarize(parts: Sequence[RowScores]) -> Divergence:
     """Figures over all rows of all parts; there must be at least one row."""
     kl = np.concatenate([part.kl for part in parts])
     return Divergence(
@@ -180,7 +232,7 @@ def negative_log_likelihood(logits: Float32, targets: Int32, tile: int = 8192) -
     """[R] -log p(target) of rows of logits [R, V], in nats."""
     stream = _LogSumExp(len(targets))
     for start in range(0, logits.shape[1], tile):
-        piece = logits[:, start : start + tile].astype(np.float64)
-        stream.add(piece, piece, start, None)
+        piece = logits[:, start : start + tile]
+        stream.add(slice(None), piece, piece, start, piece.astype(np.float64))
     result: Float64 = stream.value - logits[np.arange(len(targets)), targets].astype(np.float64)
     return result

@@ -11,19 +11,13 @@ from typing import Any
 
 import onnx_ir as ir
 
-from optc.executable.executable import Executable, Float32
+from optc.executable.executable import Executable
+from optc.gates.compare import Compared, compare_windows
 from optc.gates.continuation import Continuations, compare_continuations
 from optc.gates.copy_probe import CopyProbe, copy_probe
-from optc.gates.divergence import (
-    Divergence,
-    RowDivergence,
-    RowScores,
-    negative_log_likelihood,
-    summarize,
-)
-from optc.gates.kl_distribution import kl_distribution
+from optc.gates.divergence import Divergence, negative_log_likelihood
+from optc.gates.early_end import EarlyEnd
 from optc.gates.speed import SpeedFigures, measure_speed
-from optc.gates.worst_contexts import WorstContexts, decoder
 from optc.progress import Progress, no_progress
 from optc.reference.blockwise import BlockwiseReference
 from optc.reference.teacher_forcing import SingleSequence, window_logits
@@ -57,6 +51,8 @@ class GateResult:
             that it was lowered to; or ``none``.
         reason: Why it failed or was not measured; empty otherwise.
         engine: Name of the engine in the artifact.
+        windows: After how many of the text's windows it ended early, as the whole engine's gates
+            do once one of them cannot hold any more; None where all were measured.
     """
 
     name: str
@@ -66,6 +62,7 @@ class GateResult:
     measured_on: str
     reason: str = ""
     engine: str = "target"
+    windows: int | None = None
 
 
 @dataclass(frozen=True)
@@ -74,9 +71,9 @@ class GateReport:
 
     Attributes:
         gates: In the order of `QUALITY_GATES` and `SPEED_GATES`.
-        figures: JSON values for report.json: both perplexities, the distribution of KL
-            (`optc.gates.kl_distribution`), the worst contexts
-            (`optc.gates.worst_contexts`), greedy continuations (`optc.gates.continuation`),
+        figures: JSON values for report.json: both perplexities, what was found in the windows
+            (`optc.gates.compare.Compared.figures`), greedy continuations
+            (`optc.gates.continuation`),
             copies (`optc.gates.copy_probe`), tokens/s of engine and baseline, how text and windows
             were chosen, how the baseline ran, seconds.
     """
@@ -91,8 +88,13 @@ class GateReport:
 
     @property
     def unmeasured(self) -> tuple[GateResult, ...]:
-        """Gates that have a bound but no verdict."""
-        return tuple(g for g in self.gates if g.bound is not None and g.passed is None)
+        """Gates that have a bound but no verdict, though nothing ended them early."""
+        return tuple(gate for gate in self.gates if is_open(gate))
+
+
+def is_open(gate: GateResult) -> bool:
+    """Whether a gate with a bound has no verdict, though another gate did not end it early."""
+    return gate.bound is not None and gate.passed is None and gate.windows is None
 
 
 def measure_gates(
@@ -112,26 +114,32 @@ def measure_gates(
             once for several engines in turn. The baseline of the speed has as many threads.
         executable: The loaded engine; its KV pools are replaced.
         windows: What to score.
-        bounds: Bound by gate name; None is measured and reported, not judged.
+        bounds: Bound by gate name; None is measured and reported, not judged. Where one cannot
+            hold any more, the rest is not measured (`optc.gates.early_end`).
         max_ram_bytes: Memory limit of the compile; 0 is none. Decides whether the speed
             baseline runs whole or block by block.
         speed: Measure tokens/s too.
         progress: Told where it stands.
     """
     began = time.monotonic()
-    divergence, worst, distribution = compare_with(reference, executable, windows, progress)
-    continued = compare_continuations(reference, executable, windows.ids)
-    copies = copy_probe(reference, executable, windows.ids)
-    compared = time.monotonic()
+    compared = compare_windows(reference, executable, windows, bounds, progress)
     figures: dict[str, Any] = {
         "text": windows.source,
         "convention": windows.convention,
-        **dataclasses.asdict(divergence),
-        "kl_distribution": distribution,
-        "worst_contexts": worst.to_json(),
+        **dataclasses.asdict(compared.divergence),
+        **compared.figures(),
+    }
+    if compared.ends:
+        figures["seconds_quality"] = time.monotonic() - began
+        return GateReport(_judge_ended(compared, bounds), figures)
+    continued = compare_continuations(reference, executable, windows.ids)
+    copies = copy_probe(reference, executable, windows.ids)
+    reference.let_go()
+    measured = time.monotonic()
+    figures |= {
         "continuations": dataclasses.asdict(continued),
         "copies": None if copies is None else dataclasses.asdict(copies),
-        "seconds_quality": compared - began,
+        "seconds_quality": measured - began,
     }
     speeds: SpeedFigures | None = None
     if speed:
@@ -144,8 +152,8 @@ def measure_gates(
             progress=progress,
         )
         figures |= dataclasses.asdict(speeds)
-        figures["seconds_speed"] = time.monotonic() - compared
-    return GateReport(_judge(divergence, continued, copies, speeds, bounds), figures)
+        figures["seconds_speed"] = time.monotonic() - measured
+    return GateReport(_judge(compared.divergence, continued, copies, speeds, bounds), figures)
 
 
 def compare(
@@ -163,48 +171,9 @@ def compare(
     """
     reference = BlockwiseReference(reference_model, threads)
     try:
-        return compare_with(reference, executable, windows, progress)[0]
+        return compare_windows(reference, executable, windows, progress=progress).divergence
     finally:
         reference.close()
-
-
-def compare_with(
-    reference: BlockwiseReference,
-    executable: Executable,
-    windows: EvalWindows,
-    progress: Progress = no_progress,
-) -> tuple[Divergence, WorstContexts, dict[str, Any]]:
-    """As `compare`, with an open reference, which runs once for the same windows; where they differ
-    most; and how the KL is distributed (`kl_distribution`)."""
-    hidden = reference.hidden_states(
-        windows.ids[:, :-1], lambda done, total: progress("float32 reference", done, total)
-    )
-    return _compare_logits(reference, hidden, executable, windows, progress)
-
-
-def _compare_logits(
-    reference: BlockwiseReference,
-    hidden: Float32,
-    executable: Executable,
-    windows: EvalWindows,
-    progress: Progress,
-) -> tuple[Divergence, WorstContexts, dict[str, Any]]:
-    size = windows.ids.shape[1] - 1
-    sequence = SingleSequence(executable, size)
-    scores: list[RowScores] = []
-    worst = WorstContexts(decoder(windows.tokenizer_file))
-    for index, ids in enumerate(windows.ids):
-        for start, logits in window_logits(sequence, ids[:-1]):
-            stop = start + len(logits)
-            states = hidden[index * size + start : index * size + stop]
-            sums = RowDivergence(ids[1:][start:stop])
-            for tile in reference.tiles():
-                expected = reference.logits(states, tile)
-                sums.add(expected, logits[:, tile.start : tile.stop], tile.start)
-            scores.append(sums.result())
-            worst.add(index, ids, start, scores[-1])
-        progress("divergence", index + 1, len(windows.ids))
-    return summarize(scores), worst, kl_distribution(scores)
 
 
 def evaluate(
@@ -233,6 +202,33 @@ def evaluate(
             total += float(negative_log_likelihood(logits, targets).sum())
         progress("perplexity", index + 1, len(windows.ids))
     return {"tokens": windows.tokens, "perplexity": math.exp(total / windows.tokens), **stated}
+
+
+def _judge_ended(compared: Compared, bounds: Mapping[str, float | None]) -> tuple[GateResult, ...]:
+    """Verdicts of gates that ended early: those that cannot hold have failed; others with a bound
+    have none."""
+    ends = {end.gate: end for end in compared.ends}
+    first = compared.ends[0]
+    results = []
+    for name in (*QUALITY_GATES, *SPEED_GATES):
+        known = name in DIVERGENCE_GATES
+        value = float(getattr(compared.divergence, name)) if known else None
+        results.append(_ended(name, value, bounds.get(name), ends.get(name), first))
+    return tuple(results)
+
+
+def _ended(
+    name: str, value: float | None, bound: float | None, end: EarlyEnd | None, first: EarlyEnd
+) -> GateResult:
+    if end is not None:
+        result = judge(name, value, bound)
+        reason = f"{value:.6g}, {end}" if result.passed else f"{result.reason}, {end}"
+        return dataclasses.replace(result, passed=False, reason=reason, windows=end.windows)
+    reason = f"{first.gate} ended the gates after {first.windows} of {first.of} windows"
+    if value is None or bound is None:
+        result = judge(name, value, bound, absent=reason)
+        return dataclasses.replace(result, windows=first.windows)
+    return GateResult(name, value, bound, None, "engine", reason, windows=first.windows)
 
 
 def _judge(

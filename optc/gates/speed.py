@@ -92,6 +92,15 @@ def parameter_count(model: ir.Model) -> int:
     return sum(int(tensor.size) for tensor in tensors if tensor is not None)
 
 
+def weights_room(max_ram_bytes: int) -> int:
+    """Bytes that a whole model may take in float32 while gates are measured.
+
+    Args:
+        max_ram_bytes: Memory limit; 0 takes `DEFAULT_RAM_BYTES`.
+    """
+    return (max_ram_bytes or DEFAULT_RAM_BYTES) - RESERVED_BYTES
+
+
 def measure_speed(
     model: ir.Model,
     executable: Executable,
@@ -108,16 +117,15 @@ def measure_speed(
         executable: The engine, for at least 2 tokens; its KV pools are replaced.
         tokens: Token ids of any shape to use as the prompt.
         threads: Threads of ONNX Runtime.
-        max_ram_bytes: Memory limit; 0 takes `DEFAULT_RAM_BYTES`. The baseline runs whole if its
-            float32 weights fit in what is left of it.
+        max_ram_bytes: Memory limit; 0 is none. The baseline runs whole if its float32 weights fit
+            in what is left of it (`weights_room`).
         progress: Told where it stands.
     """
     plan = _plan(tokens, executable.spec.max_context)
     sequence = SingleSequence(executable, len(plan.tokens))  # no shorter than what is decoded
     warm = _engine_round(sequence, plan)
     rounds = ROUNDS if sum(warm) < LONG_ROUND_S else LONG_ROUNDS
-    room = (max_ram_bytes or DEFAULT_RAM_BYTES) - RESERVED_BYTES
-    whole = 4 * parameter_count(model) <= room
+    whole = 4 * parameter_count(model) <= weights_room(max_ram_bytes)
     baseline = Baseline(model, threads, whole=whole)
     engine: list[_Times] = []
     totals, by_round = np.zeros(2), np.zeros((rounds, 2))

@@ -43,8 +43,8 @@ class CompileOptions:
         set: Overrides ``pass.option=value``.
         gate: Overrides ``name=bound``; the bound ``none`` reports without judging.
         calibration: Text for passes that calibrate; None is the shipped one.
-        calibration_cache: Folder where calibrations are kept and found again; None is what the
-            environment variable ``OPTC_CALIBRATION_CACHE`` names, or none.
+        calibration_cache: Folder where calibrations are kept and found again, or ``none``; None is
+            what the environment variable ``OPTC_CALIBRATION_CACHE`` names, or the user's cache.
         budget: What all weights together may take: ``3.5bpw`` (bits of a weight, head, embedding
             and scales included), ``6.5MB``, or the speed ``40tok/s`` of decoding one sequence at
             the pace at which this machine reads, which is measured; ``40tok/s@50GB/s`` states it.
@@ -114,7 +114,10 @@ class CompileOptions:
         None, "Text for passes that calibrate [shipped].", kind="path", metavar="FILE"
     )
     calibration_cache: Path | None = option(
-        None, "Folder to keep calibrations in, and find them again.", kind="path", metavar="DIR"
+        None,
+        "Folder to keep calibrations in, and find them again; or none [user's cache].",
+        kind="path",
+        metavar="DIR",
     )
     budget: str | None = option(
         None,

@@ -37,7 +37,8 @@ class BlockRun:
         threads: int,
     ) -> None:
         self._block = block
-        self._shared = {v.name or "": shared[v.name or ""] for v in block_inputs(block, parts)[1:]}
+        self._read = [v.name or "" for v in block_inputs(block, parts)[1:]]
+        self.share(shared)
         made = {value for node in block.nodes for value in node.outputs}
         strange = [v.name for v in watched if v not in made and v is not block.source]
         if strange:
@@ -49,6 +50,10 @@ class BlockRun:
         self._weights = {id(value): value.name or "" for value in part.weights}
         self._feeds = part.feeds()
         self._session = open_session(part.model, threads)
+
+    def share(self, shared: Mapping[str, Array]) -> None:
+        """Take values that all blocks read, by name, for chunks of another size."""
+        self._shared = {name: shared[name] for name in self._read}
 
     def run(self, hidden: Array) -> tuple[Array, dict[ir.Value, Array]]:
         """The block's result [w, S, D] for hidden states [w, S, D], and the watched values."""

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
@@ -18,14 +17,16 @@ import numpy as np
 import onnx_ir as ir
 
 from optc.executable.executable import Float32, Int32
-from optc.ir.weights import LazyWeight, as_lazy
+from optc.ir.weights import as_lazy
 from optc.process_memory import give_back_freed
 from optc.progress import tell
 from optc.reference.block_run import BlockRun
 from optc.reference.observers import BlockObserver, BlockValues, all_watched
 from optc.reference.partition import Block, Partition, partition
-from optc.reference.pieces import HeadTail, evaluate_shared
-from optc.reference.submodel import Array, open_session, run_session
+from optc.reference.pieces import evaluate_shared
+from optc.reference.running.head import Head, HeadTile
+from optc.reference.running.window_states import WindowStates
+from optc.reference.submodel import Array
 
 #: The stage in reports of progress.
 CALIBRATION = "calibration"
@@ -34,32 +35,11 @@ BlockProgress = Callable[[int, int], None]
 
 #: Rows per run of a block: enough to amortize the packing of its weights.
 BLOCK_ROWS = 1024
-#: Vocabulary entries per tile of the head.
-VOCAB_TILE = 8192
 #: Hidden states beyond this many bytes are kept in a file.
 HIDDEN_BYTES = 256 << 20
-
-
-@dataclass(frozen=True)
-class HeadTile:
-    """A tile of the head, ready to run.
-
-    Attributes:
-        start: First vocabulary entry.
-        stop: One past the last.
-        feeds: The tile's weight in float32 and values per entry, by input name.
-        weight: Name of the weight's input.
-    """
-
-    start: int
-    stop: int
-    feeds: dict[str, Array]
-    weight: str
-
-    def with_rows(self, weight: LazyWeight) -> HeadTile:
-        """The tile of a head of other rows [V, D]."""
-        rows = np.ascontiguousarray(weight.read_rows(self.start, self.stop), np.float32)
-        return replace(self, feeds=self.feeds | {self.weight: rows})
+#: Growth of the groups of windows that run at once: where weights stay, and where each group has
+#: to read them again.
+_GROWTH, _READ_GROWTH = 2, 4
 
 
 class BlockwiseReference:
@@ -68,6 +48,8 @@ class BlockwiseReference:
     Args:
         model: Dense form, as `canonicalize` leaves it (inputs input_ids and position_ids).
         threads: Threads of ONNX Runtime.
+        kept_bytes: The whole model stays open from one run to the next where its float32 weights
+            take no more than this.
 
     Attributes:
         model: The model.
@@ -78,29 +60,53 @@ class BlockwiseReference:
         optc.errors.UnsupportedError: The model cannot be cut (see `partition`).
     """
 
-    def __init__(self, model: ir.Model, threads: int) -> None:
+    def __init__(self, model: ir.Model, threads: int, kept_bytes: int = 0) -> None:
         self.model = model
         self.threads = threads
         self.parts: Partition = partition(model)
-        self._tail = HeadTail(model, self.parts, by_rows=True)
-        self._tail_session = open_session(self._tail.model, threads)
+        self._keeps = 4 * _elements(model) <= kept_bytes
+        self._head = Head(model, self.parts, threads, keeps=self._keeps)
         self._scratch: list[tempfile.TemporaryDirectory[str]] = []
-        self._known: tuple[Int32, Float32] | None = None
+        self._states: WindowStates | None = None
+        self._open: dict[int, BlockRun] = {}
 
     @property
     def vocab_size(self) -> int:
         """V, the width of the logits."""
-        return self._tail.vocab_size
+        return self._head.vocab_size
 
     def hidden_states(self, tokens: Int32, progress: BlockProgress | None = None) -> Float32:
         """Inputs of the head, [W * S, D], for windows of tokens [W, S] at positions 0 … S - 1.
 
         The result may be memory-mapped; it is valid until `close`, and given again for the same
-        tokens: several engines are compared with one run.
+        tokens.
         """
-        if self._known is None or not np.array_equal(self._known[0], tokens):
-            self._known = tokens.copy(), self.run(tokens, progress=progress)
-        return self._known[1]
+        return self.window_states(tokens, progress).all()
+
+    def window_states(self, tokens: Int32, progress: BlockProgress | None = None) -> WindowStates:
+        """Hidden states of windows of tokens [W, S], each computed when it is asked for.
+
+        The states of the call before this one are used up to the first window that it did not
+        compute: several engines are compared with one run, and a trial of a few windows is no
+        waste.
+        """
+        known = self._states
+        if known is not None and np.array_equal(known.tokens, tokens):
+            return known
+        size = tokens.shape[1]
+        room = self._allocate((*tokens.shape, self._width))
+        growth = _GROWTH if self._keeps else _READ_GROWTH
+        states = WindowStates(
+            tokens,
+            room,
+            lambda group: self.run(group, progress=progress),
+            max(1, BLOCK_ROWS // size),
+            growth,
+        )
+        if known is not None:
+            states.take(known)
+        self._states = states
+        return states
 
     def run(
         self,
@@ -132,8 +138,7 @@ class BlockwiseReference:
         shared = evaluate_shared(self.model, self.parts, positions, self.threads)
         results = self._allocate(streams[0].shape) if observers else streams[0]
         for index, block in enumerate(self.parts.blocks):
-            watched = all_watched(observers, block)
-            run = BlockRun(self.model, self.parts, block, shared, watched, self.threads)
+            run = self._block_run(index, shared, observers)
             _observe(run, block, streams, results, observers, batch)
             rewritten = {v: a for one in observers for v, a in one.rewrite(block).items()}
             if rewritten:
@@ -142,27 +147,44 @@ class BlockwiseReference:
                     results[chunk], _ = run.run(streams[0][chunk])
             streams[0], results = results, streams[0]
             del run
-            give_back_freed()  # its weights, or each block would leave holes of another size
+            if not self._keeps:
+                give_back_freed()  # its weights, or each block would leave holes of another size
             if progress is not None:
                 progress(index + 1, len(self.parts.blocks))
         return streams[0].reshape(windows * size, -1)
 
+    def _block_run(
+        self, index: int, shared: dict[str, Array], observers: Sequence[BlockObserver]
+    ) -> BlockRun:
+        """A block, opened; kept open where the model is and nobody watches or rewrites it."""
+        if index in self._open and not observers:
+            self._open[index].share(shared)
+            return self._open[index]
+        block = self.parts.blocks[index]
+        watched = all_watched(observers, block)
+        run = BlockRun(self.model, self.parts, block, shared, watched, self.threads)
+        if self._keeps and not observers:
+            self._open[index] = run
+        return run
+
     @property
     def tile_count(self) -> int:
         """How many tiles the head has."""
-        return -(-self.vocab_size // VOCAB_TILE)
+        return self._head.tile_count
 
     def tiles(self) -> Iterator[HeadTile]:
         """The head in tiles over the vocabulary, in order."""
-        for start in range(0, self.vocab_size, VOCAB_TILE):
-            stop = min(start + VOCAB_TILE, self.vocab_size)
-            yield HeadTile(start, stop, self._tail.feeds(start, stop), self._tail.weight)
+        return self._head.tiles()
 
     def logits(self, hidden: Float32, tile: HeadTile) -> Float32:
         """Logits [R, stop - start] of hidden states [R, D] for one tile of the vocabulary."""
-        feeds = tile.feeds | {self._tail.hidden: np.ascontiguousarray(hidden[None])}
-        result: Float32 = run_session(self._tail_session, feeds)[0][0]
-        return result
+        return self._head.logits(hidden, tile)
+
+    def let_go(self) -> None:
+        """Give back the memory of weights that are kept open; they are opened again when needed."""
+        self._open = {}
+        self._head.let_go()
+        give_back_freed()
 
     def close(self) -> None:
         """Delete files of hidden states."""
@@ -186,6 +208,14 @@ class BlockwiseReference:
             target[where] = rows.read_rows(token, token + 1).astype(np.float32, copy=False)
         return hidden
 
+    @property
+    def _width(self) -> int:
+        """D."""
+        table = self.parts.embedding.const_value
+        if table is None:
+            raise ValueError("the embedding has no value")
+        return as_lazy(table).rows_shape[1]
+
     def _copy(self, hidden: Float32) -> Float32:
         copy = self._allocate(hidden.shape)
         copy[:] = hidden
@@ -197,6 +227,12 @@ class BlockwiseReference:
         folder = tempfile.TemporaryDirectory(prefix="optc-hidden-")
         self._scratch.append(folder)
         return np.memmap(Path(folder.name) / "hidden", np.float32, "w+", shape=shape)
+
+
+def _elements(model: ir.Model) -> int:
+    """Of all initializers."""
+    values = model.graph.initializers.values()
+    return sum(value.const_value.size for value in values if value.const_value is not None)
 
 
 def _observe(

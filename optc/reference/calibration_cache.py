@@ -3,6 +3,10 @@
 An entry is a folder with its arrays and ``entry.json``. It is written beside its place and renamed,
 so that compiles that run at once never see a half, and every byte has a digest that is checked
 when it is read: a damaged entry is removed, and the calibration is computed again.
+
+Compiles keep calibrations in the user's cache folder unless they are told another one. There, the
+entries that were not used for longest go when all together take more than `MOST_BYTES`, and what
+cannot be written only costs time.
 """
 
 from __future__ import annotations
@@ -12,6 +16,7 @@ import json
 import os
 import shutil
 import tempfile
+import time
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,6 +24,7 @@ from typing import Any
 
 import numpy as np
 
+from optc.cache_folder import cache_folder
 from optc.errors import InputError
 from optc.ir.weights import Array
 from optc.reference.calibration import CalibrationStore, StatisticGroup, digest_array
@@ -26,6 +32,11 @@ from optc.reference.calibration import CalibrationStore, StatisticGroup, digest_
 #: What computes statistics, and how entries are written: another number finds no old entry.
 VERSION = 3
 _INDEX = "entry.json"
+#: What the user's cache folder keeps of calibrations, and what it leaves free on the disk.
+MOST_BYTES = 8 << 30
+_FREE_BYTES = 4 << 30
+#: Seconds after which half an entry is that of a compile that was killed.
+_ABANDONED_S = 24 * 3600.0
 
 
 class DamagedEntryError(Exception):
@@ -38,9 +49,12 @@ class CalibrationCache:
 
     Attributes:
         folder: Where they lie, one folder each.
+        most_bytes: What they may take together; 0 is no bound. Within a bound, what cannot be
+            written is left out.
     """
 
     folder: Path
+    most_bytes: int = 0
 
     def load(self, key: str, store: CalibrationStore) -> dict[str, Any] | None:
         """Put an entry's arrays into ``store``; its facts, or None if there is no entry.
@@ -69,7 +83,9 @@ class CalibrationCache:
         """
         place = self.folder / key
         try:
-            return _read(place)
+            found = _read(place)
+            os.utime(place)  # used now
+            return found
         except FileNotFoundError:
             if not place.exists():
                 return None
@@ -89,19 +105,23 @@ class CalibrationCache:
         """Keep arrays and facts (JSON values); another compile's entry of the same key stays.
 
         Raises:
-            InputError: The folder cannot be written.
+            InputError: The folder cannot be written, and entries have no bound.
         """
+        kept = list(groups)
+        size = sum(group.array.nbytes for group in kept)
+        if self.most_bytes and not self._has_room(size):
+            return
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
             part = Path(tempfile.mkdtemp(prefix=f".{key[:16]}.", dir=self.folder))
             try:
-                _write(part, groups, facts)
+                _write(part, kept, facts)
                 if not (self.folder / key).exists():
                     os.replace(part, self.folder / key)
             finally:
                 shutil.rmtree(part, ignore_errors=True)
         except OSError as error:
-            if (self.folder / key).exists():  # another compile was first
+            if (self.folder / key).exists() or self.most_bytes:  # another compile was first
                 return
             raise InputError(
                 f"cannot keep the calibration: {error.strerror}",
@@ -109,9 +129,44 @@ class CalibrationCache:
                 hint="free space, or name a writable folder with --calibration-cache",
             ) from error
 
+    def _has_room(self, size: int) -> bool:
+        """Whether so many bytes may be added; the entries not used for longest go for them."""
+        if size > self.most_bytes:
+            return False
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            places = [place for place in self.folder.iterdir() if place.is_dir()]
+            entries = sorted((_used_and_size(place), place) for place in places)
+            free = shutil.disk_usage(self.folder).free
+        except OSError:  # another compile removes something, or the folder is not ours to write
+            return False
+        total = sum(taken for (_, taken), _ in entries)
+        for (used, taken), place in entries:
+            abandoned = place.name.startswith(".") and used < time.time() - _ABANDONED_S
+            if abandoned or (total + size > self.most_bytes and not place.name.startswith(".")):
+                shutil.rmtree(place, ignore_errors=True)
+                total, free = total - taken, free + taken
+        return total + size <= self.most_bytes and free - size >= _FREE_BYTES
+
     def remove(self, key: str) -> None:
         """Remove an entry, if it is there."""
         shutil.rmtree(self.folder / key, ignore_errors=True)
+
+
+def cache_at(folder: str) -> CalibrationCache:
+    """The cache in ``folder``: bounded where it is the user's (`user_calibrations`)."""
+    place = Path(folder)
+    return CalibrationCache(place, MOST_BYTES if place == user_calibrations() else 0)
+
+
+def user_calibrations() -> Path:
+    """Where compiles keep calibrations if they are not told otherwise; it may not exist."""
+    return cache_folder() / "calibrations"
+
+
+def _used_and_size(place: Path) -> tuple[float, int]:
+    """When an entry was last used, and its bytes."""
+    return place.stat().st_mtime, sum(file.stat().st_size for file in place.iterdir())
 
 
 def _write(part: Path, groups: Iterable[StatisticGroup], facts: dict[str, Any]) -> None:

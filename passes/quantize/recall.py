@@ -7,19 +7,27 @@ import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from importlib.metadata import version
-from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx_ir as ir
 
+from optc.cache_folder import code_digest
 from optc.executable.executable import Int32
 from optc.ir.weights import LazyWeight
 from optc.pipeline.base import PassReport
 from optc.reference.calibration import CalibrationStore, digest_array
-from optc.reference.calibration_cache import VERSION, CalibrationCache, DamagedEntryError
+from optc.reference.calibration_cache import (
+    VERSION,
+    CalibrationCache,
+    DamagedEntryError,
+    cache_at,
+)
 
 #: Packages whose arithmetic the statistics are.
-_PACKAGES = ("numpy", "onnxruntime")
+_PACKAGES = ("numpy", "onnxruntime", "torch")
+#: The value of a part that is one.
+_VALUE = "value"
 
 
 @dataclass(frozen=True)
@@ -40,9 +48,10 @@ class Recall:
         Raises:
             InputError: The cache folder cannot be written.
         """
-        if not self.folder:
+        cache = self.cache()
+        if cache is None:
             return compute()
-        cache, before, damaged = CalibrationCache(Path(self.folder)), set(store.statistics()), ""
+        before, damaged = set(store.statistics()), ""
         try:
             known = cache.load(self.key, store)
         except DamagedEntryError:
@@ -53,14 +62,99 @@ class Recall:
             return report
         report = compute()
         cache.save(self.key, store.groups(before), dataclasses.asdict(report))
+        self.parts().clear()
         if damaged:
             report.warnings.append(damaged)
         return report
 
+    def cache(self) -> CalibrationCache | None:
+        """The cache; None if there is none."""
+        return cache_at(self.folder) if self.folder else None
+
+    def parts(self) -> KeptParts:
+        """Where parts of the calibration are kept until all of it is."""
+        return KeptParts(self.cache(), self.key)
+
+
+@dataclass
+class KeptParts:
+    """Results of parts of a long calibration, each kept as it is finished: a compile that was
+    stopped goes on behind the last one.
+
+    Attributes:
+        cache: Keeps them; None keeps nothing.
+        key: Of the calibration.
+        found: How many parts were there.
+    """
+
+    cache: CalibrationCache | None = None
+    key: str = ""
+    found: int = 0
+
+    def value(self, name: str, compute: Callable[[], Any]) -> Any:
+        """A JSON value: what was kept under this name, else what ``compute`` gives.
+
+        Args:
+            name: Of the part; it says all that it depends on beside the calibration's key.
+            compute: Gives the value.
+
+        Raises:
+            InputError: The cache folder cannot be written.
+        """
+        if self.cache is None:
+            return compute()
+        known = self._read(name)
+        if known is not None:
+            self.found += 1
+            return known[_VALUE]
+        value = compute()
+        self.cache.save(self._key(name), (), {_VALUE: value})
+        return value
+
+    def statistics(self, name: str, store: CalibrationStore, compute: Callable[[], None]) -> None:
+        """Statistics: those kept under this name, else what ``compute`` puts into ``store``.
+
+        Raises:
+            InputError: The cache folder cannot be written.
+        """
+        if self.cache is None:
+            compute()
+            return
+        if self._read(name, store) is not None:
+            self.found += 1
+            return
+        before = set(store.statistics())
+        compute()
+        self.cache.save(self._key(name), store.groups(before), {})
+
+    def clear(self) -> None:
+        """Remove all of them: the calibration is complete."""
+        if self.cache is not None:
+            for key in self.cache.keys(self._key("")):
+                self.cache.remove(key)
+
+    def _read(self, name: str, store: CalibrationStore | None = None) -> dict[str, Any] | None:
+        """The facts of a part; None where it is not there, or was damaged."""
+        if self.cache is None:
+            return None
+        try:
+            return self.cache.load(self._key(name), store or CalibrationStore())
+        except DamagedEntryError:  # it is removed, and computed again
+            return None
+
+    def _key(self, name: str) -> str:
+        return f"{self.key}-part-{name}"
+
+
+def name_of(part: object) -> str:
+    """A name for a part of a calibration, out of the text of all that it depends on."""
+    return hashlib.sha256(repr(part).encode()).hexdigest()[:32]
+
 
 def calibration_key(model: ir.Model, tokens: Int32, store: CalibrationStore, *specs: str) -> str:
     """Digest of a model in dense form, its tokens, what is known already, and specs of passes."""
-    whole = hashlib.sha256(repr((VERSION, [version(one) for one in _PACKAGES], specs)).encode())
+    code = VERSION, code_digest(), [version(one) for one in _PACKAGES]
+    whole = hashlib.sha256(repr((code, specs)).encode())
     whole.update(repr((tokens.shape, store.digest())).encode())
     whole.update(np.ascontiguousarray(tokens).data)
     for node in model.graph:

@@ -40,6 +40,23 @@ def test_passes(capsys: pytest.CaptureFixture[str]) -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    ("facts", "said"),
+    [
+        ({"from_cache": True}, "(from the cache)"),
+        ({"resumed_after_blocks": 3}, "(3 blocks from the cache)"),
+        ({"resumed_parts": 4}, "(4 parts from the cache)"),
+        ({}, ""),
+    ],
+)
+def test_passes_say_what_was_found_again(
+    facts: dict[str, Any], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    entry = {"name": "calibrate", "count": 2, "seconds": 0.5, "details": {"linear": 2}}
+    (row,) = shown(capsys, passes_table([entry | {"facts": facts}]))[2:]
+    assert row == ["calibrate", "2", "0.50", "linear", "2", *said.split()]
+
+
 def test_formats(capsys: pytest.CaptureFixture[str]) -> None:
     rows = [
         {"tensors": "qkv", "format": "3g64", "bits": 3.3, "kl": 0.00123456, "measured": True},

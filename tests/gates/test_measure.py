@@ -13,6 +13,7 @@ import pytest
 
 from optc.executable.executable import Executable
 from optc.gates import measure
+from optc.gates.early_end import GateTests
 from optc.gates.measure import GateReport, compare, evaluate, judge, measure_gates
 from optc.gates.speed import SpeedFigures
 from optc.recipe import GATE_NAMES
@@ -70,10 +71,12 @@ def test_an_exact_engine_passes(windows: EvalWindows) -> None:
     assert report.figures["copies"]["copied_tokens"] == 10
     assert by_name["prefill_speedup"].value > 0
     assert report.figures["tokens"] == 4 * 23
+    low, high = report.figures["kl_mean_interval"]
+    assert low <= by_name["kl_mean"].value <= high
+    assert report.figures["ended_early"] == []
     assert report.figures["text"] == "a text"
     assert report.figures["convention"] == "four windows"
-    assert stages[:2] == ["float32 reference 1/2", "float32 reference 2/2"]
-    assert stages[2:] == [*(f"divergence {n}/4" for n in range(1, 5)), "speed 1/1"]
+    assert stages == [*(f"divergence {n}/4" for n in range(1, 5)), "speed 1/1"]
     assert report.figures["baseline"].endswith("whole"), (
         "a small model fits where no limit is given"
     )
@@ -85,12 +88,16 @@ def test_an_exact_engine_passes(windows: EvalWindows) -> None:
         "measured_on": "engine",
         "reason": "",
         "engine": "target",
+        "windows": None,
     }
 
 
-def test_a_disturbed_engine_fails_with_the_oracle_figures(windows: EvalWindows) -> None:
+def test_a_disturbed_engine_fails_with_the_oracle_figures(
+    windows: EvalWindows, monkeypatch: pytest.MonkeyPatch
+) -> None:
     model = dense_model(2)
     engine = RecomputingEngine(model, disturb=lambda logits: 1.3 * logits)
+    monkeypatch.setattr(GateTests, "add", lambda *_: [])  # to the end, though nothing can hold
     report = measured(model, engine, windows, BOUNDS, speed=False)
     p = log_softmax(whole_logits(model, windows.ids[:, :-1]).reshape(-1, V))
     q = log_softmax(1.3 * whole_logits(model, windows.ids[:, :-1]).reshape(-1, V))
@@ -110,6 +117,44 @@ def test_a_disturbed_engine_fails_with_the_oracle_figures(windows: EvalWindows) 
     assert "is above the bound 1e-06" in found["kl_mean"].reason
     assert found["prefill_speedup"].measured_on == "none"
     assert found["prefill_speedup"].reason == "speed was not measured"
+
+
+def test_a_hopeless_engine_ends_early_and_the_rest_is_not_run(
+    windows: EvalWindows, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model, runs = dense_model(2), list[int]()
+    monkeypatch.setattr("optc.reference.blockwise.BLOCK_ROWS", 23)
+    run = BlockwiseReference.run
+
+    def counted(self: BlockwiseReference, tokens: np.ndarray, **more: Any) -> np.ndarray:
+        runs.append(len(tokens))
+        return run(self, tokens, **more)
+
+    monkeypatch.setattr(BlockwiseReference, "run", counted)
+    monkeypatch.setattr(measure, "compare_continuations", None)
+    engine = RecomputingEngine(model, disturb=lambda logits: 1.3 * logits)
+    report = measured(model, engine, windows, BOUNDS | {"copy_nll_added": 0.1})
+    found = {gate.name: gate for gate in report.gates}
+    assert runs == [1], "the reference ran one of four windows"
+    failed = found["kl_mean"]
+    assert failed.passed is False
+    assert failed.value is not None
+    assert failed.value > 0.01
+    assert failed.windows == 1
+    assert failed.reason == (
+        f"{failed.value:.6g} is above the bound 1e-06, ended early after 1 of 4 windows: it cannot "
+        "hold any more"
+    )
+    assert report.failed == (failed,)
+    assert report.unmeasured == (), "what another gate ended is no open gate"
+    why = "kl_mean ended the gates after 1 of 4 windows"
+    for name in ("perplexity_ratio", "copy_nll_added", "decode_speedup"):
+        assert (found[name].passed, found[name].reason, found[name].windows) == (None, why, 1)
+    assert (found["perplexity_ratio"].value is None, found["copy_nll_added"].value) == (False, None)
+    assert report.figures["ended_early"] == [
+        {"gate": "kl_mean", "windows": 1, "of": 4, "certain": True}
+    ]
+    assert (report.figures["windows_measured"], report.figures["windows"]) == (1, 4)
 
 
 def test_a_bound_without_a_value_is_reported(windows: EvalWindows) -> None:

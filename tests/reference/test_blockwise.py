@@ -11,6 +11,7 @@ from optc.errors import UnsupportedError
 from optc.reference import blockwise as reference_module
 from optc.reference.blockwise import BlockwiseReference
 from optc.reference.partition import is_attention, partition
+from optc.reference.running import head
 from tests.support.dense_models import D, V, dense_builder, dense_model
 
 
@@ -36,7 +37,7 @@ def tokens() -> np.ndarray:
     "options", [{}, {"softcap": 3.0, "bias": True}, {"window": 4}, {"layers": 1}], ids=str
 )
 def test_equals_the_whole_model(options, tokens, monkeypatch) -> None:
-    monkeypatch.setattr(reference_module, "VOCAB_TILE", 40)
+    monkeypatch.setattr(head, "VOCAB_TILE", 40)
     monkeypatch.setattr(reference_module, "BLOCK_ROWS", 24)
     model = dense_model(**options)
     expected = whole_logits(model, tokens)
@@ -57,7 +58,7 @@ def test_one_block_a_layer(tokens) -> None:
 
 
 def test_reads_only_the_embedding_rows_of_the_tokens_and_the_head_by_tiles(monkeypatch) -> None:
-    monkeypatch.setattr(reference_module, "VOCAB_TILE", 32)
+    monkeypatch.setattr(head, "VOCAB_TILE", 32)
     builder = dense_builder(2)
     reference = BlockwiseReference(builder.model, 1)
     builder.reads.clear()

@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
+import os
+import time
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from optc.errors import InputError
+from optc.reference import calibration_cache
 from optc.reference.calibration import CalibrationStore
-from optc.reference.calibration_cache import CalibrationCache, DamagedEntryError
+from optc.reference.calibration_cache import (
+    MOST_BYTES,
+    CalibrationCache,
+    DamagedEntryError,
+    cache_at,
+    user_calibrations,
+)
 
 KEY = "0" * 64
 
@@ -85,3 +94,60 @@ def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="cannot keep the calibration: Not a directory") as caught:
         cache.save(KEY, filled().groups(), {})
     assert "--calibration-cache" in caught.value.hint
+
+
+def entry(bounded: CalibrationCache, key: str, values: int, used: float) -> None:
+    """An entry of so many bytes of values that was last used then."""
+    store = CalibrationStore()
+    store.put(["w"], "s", np.zeros(values, np.uint8))
+    bounded.save(key, store.groups(), {})
+    os.utime(bounded.folder / key, (used, used))
+
+
+def test_the_oldest_go_where_the_cache_has_a_bound(tmp_path: Path) -> None:
+    bounded = CalibrationCache(tmp_path / "c", 8000)
+    entry(bounded, "old", 2000, 1e9)
+    entry(bounded, "used", 2000, 1e9 + 1)
+    entry(bounded, "new", 2000, 1e9 + 2)
+    assert bounded.read("old") is not None  # used now
+    entry(bounded, "newest", 3000, 1e9 + 3)
+    assert bounded.keys("") == ["new", "newest", "old"]
+
+
+def test_what_does_not_fit_at_all_is_not_kept(tmp_path: Path) -> None:
+    bounded = CalibrationCache(tmp_path / "c", 3000)
+    entry_kept = CalibrationStore()
+    entry_kept.put(["w"], "s", np.zeros(4000, np.uint8))
+    bounded.save("a", entry_kept.groups(), {})
+    assert bounded.keys("") == []
+
+
+def test_a_full_disk_is_left_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(calibration_cache, "_FREE_BYTES", 1 << 60)
+    bounded = CalibrationCache(tmp_path / "c", 3000)
+    bounded.save("a", filled().groups(), {})
+    assert bounded.keys("") == []
+
+
+def test_halves_of_killed_compiles_go_after_a_day(tmp_path: Path) -> None:
+    bounded = CalibrationCache(tmp_path / "c", 1 << 20)
+    for name, used in ((".a.half", 1e9), (".b.half", time.time())):
+        (tmp_path / "c" / name).mkdir(parents=True)
+        os.utime(tmp_path / "c" / name, (used, used))
+    bounded.save("a", filled().groups(), {})
+    assert sorted(place.name for place in (tmp_path / "c").iterdir()) == [".b.half", "a"]
+
+
+def test_a_bounded_cache_that_cannot_be_written_costs_only_time(tmp_path: Path) -> None:
+    (tmp_path / "c").write_text("a file")
+    CalibrationCache(tmp_path / "c", 1 << 20).save("a", filled().groups(), {})
+    assert (tmp_path / "c").read_text() == "a file"
+
+
+def test_the_users_cache_is_bounded_and_others_are_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OPTC_CACHE", str(tmp_path))
+    assert user_calibrations() == tmp_path / "calibrations"
+    assert cache_at(str(user_calibrations())).most_bytes == MOST_BYTES
+    assert cache_at(str(tmp_path / "mine")).most_bytes == 0

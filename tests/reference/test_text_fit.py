@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from optc.errors import InputError
-from optc.reference import blockwise
 from optc.reference.blockwise import BlockwiseReference
+from optc.reference.running import head
 from optc.reference.text_fit import TextFit, text_fit, token_entropy, token_losses
 from tests.support.dense_models import V, dense_model
 
@@ -24,7 +24,7 @@ def test_losses_are_those_of_all_logits(monkeypatch: pytest.MonkeyPatch) -> None
     ids = np.random.default_rng(0).integers(0, V, (3, 21), np.int32)
     reference = BlockwiseReference(dense_model(1), 1)
     expected = losses(reference, ids)
-    monkeypatch.setattr(blockwise, "VOCAB_TILE", 40)
+    monkeypatch.setattr(head, "VOCAB_TILE", 40)
     monkeypatch.setattr("optc.reference.text_fit._ROWS", 7)
     assert len(list(reference.tiles())) == 3
     np.testing.assert_allclose(token_losses(reference, ids), expected, rtol=1e-5)

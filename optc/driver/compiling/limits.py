@@ -15,8 +15,9 @@ from optc.gates.bisect.bisect import LOGIT_BYTES
 from optc.gates.bisect.model_run import PIECE_BYTES
 from optc.ir.weights import TILE_ELEMENTS
 from optc.pipeline.base import Pass
-from optc.reference.blockwise import HIDDEN_BYTES, VOCAB_TILE
+from optc.reference.blockwise import HIDDEN_BYTES
 from optc.reference.partition import partition
+from optc.reference.running.head import VOCAB_TILE
 from optc.reference.text import WINDOW_TOKENS, windows_for
 from optc.target import usable_threads
 

@@ -16,6 +16,7 @@ from optc.errors import OptcError
 from optc.executable.executable import Executable
 from optc.gates import measure
 from optc.gates.measure import GateReport, GateResult, judge
+from optc.gates.speed import weights_room
 from optc.machine import this_machine
 from optc.progress import Progress, no_progress
 from optc.reference.blockwise import BlockwiseReference
@@ -138,7 +139,8 @@ class EngineGates:
         context = self._context
         windows = self._windows(entry)
         if self._reference is None:
-            self._reference = BlockwiseReference(context.reference, self._threads)
+            room = weights_room(context.max_ram_bytes)
+            self._reference = BlockwiseReference(context.reference, self._threads, room)
         executable = open_engine()
         try:
             return measure.measure_gates(

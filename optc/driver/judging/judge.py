@@ -117,8 +117,10 @@ def judge(
 
 
 def _judgement(verdicts: Mapping[str, EngineVerdict], options: ResolvedOptions) -> Judgement:
+    from optc.gates.measure import is_open
+
     gates = tuple(gate for verdict in verdicts.values() for gate in verdict.gates)
-    unmeasured = tuple(g for g in gates if g.bound is not None and g.passed is None)
+    unmeasured = tuple(gate for gate in gates if is_open(gate))
     failed = tuple(g for g in gates if g.passed is False)
     warnings = [text for verdict in verdicts.values() for text in verdict.warnings]
     if options.asked.allow_unmeasured:

@@ -26,6 +26,8 @@ from optc.recipe_additions import (
 
 #: Environment variable that names a cache folder where no option does.
 CACHE_VARIABLE = "OPTC_CALIBRATION_CACHE"
+#: What it says, or the option, where nothing is to be kept.
+NO_CACHE = "none"
 
 
 def resolve_recipe(source: Path, asked: CompileOptions) -> tuple[Recipe, Recipe, list[str]]:
@@ -115,9 +117,17 @@ def calibrated(recipe: Recipe, asked: CompileOptions, source: Path, warnings: li
             " and Python), which may not be of the model's domain: --calibration FILE gives one"
             " such as the model was trained on"
         )
-    cache = asked.calibration_cache or os.environ.get(CACHE_VARIABLE, "")
     digest = digest_text(text or calibration_text())
-    return with_calibration(recipe, text, source, digest, str(cache))
+    return with_calibration(recipe, text, source, digest, calibration_folder(asked))
+
+
+def calibration_folder(asked: CompileOptions) -> str:
+    """Where calibrations are kept: as asked, as the environment says, or the user's cache folder;
+    empty if `NO_CACHE` was asked for."""
+    from optc.reference.calibration_cache import user_calibrations
+
+    named = asked.calibration_cache or os.environ.get(CACHE_VARIABLE) or user_calibrations()
+    return "" if str(named) == NO_CACHE else str(named)
 
 
 def _draft_reads_text(asked: CompileOptions) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import struct
 from collections.abc import Sequence
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -75,11 +76,18 @@ def open_gguf(file: Path) -> GGUFReader:
         UnavailableError: The package is missing.
     """
     check_package()
+    changed = file.stat().st_mtime_ns if file.is_file() else None
+    return _opened(file, file.resolve(), changed)
+
+
+@lru_cache(maxsize=2)  # a compile looks at the header several times, and it takes seconds
+def _opened(file: Path, place: Path, changed: int | None) -> GGUFReader:
+    """The file; what is known of it holds for one at ``place`` of one time of change."""
     check_structure(file)
-    from gguf import GGUFReader
+    from optc.importer.gguf.reader import PlainReader
 
     try:
-        return GGUFReader(file)
+        return PlainReader(file)
     except _DAMAGED as error:
         raise InputError(
             f"not a GGUF file that can be read: {type(error).__name__}: {error}",

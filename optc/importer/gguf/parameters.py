@@ -151,10 +151,28 @@ def names_by_file(
     # mixtral is a llama there
     shared = "llama" if model.config.model_type == "mixtral" else None
     try:
-        names = get_gguf_hf_weights_map(model, processor, model_type=shared)
+        names = get_gguf_hf_weights_map(_Top(model), processor, model_type=shared)
+        if len(set(names.values())) < len(model.state_dict()):
+            names = get_gguf_hf_weights_map(model, processor, model_type=shared)
         return processor, names | (_gates_and_ups(model) if shared else {})
     except NotImplementedError as error:
         raise UnsupportedError(str(error), where=architecture) from error
+
+
+class _Top:
+    """A model that hides its modules.
+
+    transformers looks up the names of all parameters again for every module, in case the model's
+    class finds none, and makes a table of thousands of names each time.
+    """
+
+    def __init__(self, model: PreTrainedModel) -> None:
+        self.config = model.config
+        self.state_dict = model.state_dict
+
+    def named_children(self) -> tuple[()]:
+        """None."""
+        return ()
 
 
 def _gates_and_ups(model: PreTrainedModel) -> dict[str, str]:

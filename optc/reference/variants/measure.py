@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -174,16 +175,17 @@ class _Variants:
             streams.changed.get(index, streams.original).reshape(rows, width)
             for index in range(len(self._variants))
         ]
-        sums = StreamingKL(rows, len(self._variants))
-        for tile in self._reference.tiles():
-            heads = [variant.get(self._head) for variant in self._variants if self._head]
-            used = [tile if head is None else tile.with_rows(head) for head in heads]
-            for part in _parts(rows):
-                z = self._reference.logits(original[part], tile)
-                others = zip(hidden, used, strict=True)
-                logits = (self._reference.logits(one[part], own) for one, own in others)
-                sums.add(part, z, logits)
-            self._tell(len(self._variants))
+        with ThreadPoolExecutor(self._reference.threads, "optc-kl") as pool:
+            sums = StreamingKL(rows, len(self._variants), pool)
+            for tile in self._reference.tiles():
+                heads = [variant.get(self._head) for variant in self._variants if self._head]
+                used = [tile if head is None else tile.with_rows(head) for head in heads]
+                for part in _parts(rows):
+                    z = self._reference.logits(original[part], tile)
+                    others = zip(hidden, used, strict=True)
+                    logits = (self._reference.logits(one[part], own) for one, own in others)
+                    sums.add(part, z, logits)
+                self._tell(len(self._variants))
         return sums.means()
 
     def _tell(self, units: int = 1) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import glob
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, ClassVar
 
 import onnx_ir as ir
@@ -18,8 +19,13 @@ from optc.passes.quantize.budget.sensitivity import MOST_MACS, costs_of
 from optc.passes.quantize.predictions.text_shape import TextShape
 from optc.passes.quantize.quantize_weights import QuantizeWeights, quantize_behind
 from optc.passes.quantize.reads_text import ReadsText, some_windows
+from optc.passes.quantize.recall import KeptParts, name_of
 from optc.pipeline.base import Pass, PassReport
 from optc.pipeline.work import Work
+from optc.reference.calibration import calibration_of
+
+#: Choices that are measured at once, after which their figures are kept.
+_TOGETHER = 32
 
 
 @dataclass(frozen=True)
@@ -112,9 +118,25 @@ class AllocateActivations(ReadsText):
         elif not read:
             self._settle(report, groups, self._chosen(groups, [1.0] * len(groups)))
         else:
-            tokens = some_windows(self.tokens(model), self.measured_windows)
-            self._measure(report, groups, _Rater(model, tokens, quantize.head))
+            report = self._measured(model, report, groups, quantize.head)
         return report
+
+    def _measured(
+        self, model: ir.Model, report: PassReport, groups: Sequence[Group], head: bool
+    ) -> PassReport:
+        """Choose by losses that are measured, or were before."""
+        tokens = self.tokens(model)
+        recall = self.recall(model, tokens, f"head={head}")
+        rater = _Rater(model, some_windows(tokens, self.measured_windows), head, recall.parts())
+
+        def measure() -> PassReport:
+            self._measure(report, groups, rater)
+            return report
+
+        found = recall.run(calibration_of(model), measure)
+        if rater.parts.found:
+            found.facts["resumed_parts"] = rater.parts.found
+        return found
 
     def _measure(self, report: PassReport, groups: Sequence[Group], rater: _Rater) -> None:
         """Choose by measured losses, and report them."""
@@ -186,6 +208,7 @@ class _Rater:
     model: ir.Model
     tokens: Int32
     head: bool
+    parts: KeptParts
 
     def rate(self, groups: Sequence[Group]) -> tuple[list[float], set[int]]:
         """What each group's input loses by 8 bits, and which were measured."""
@@ -196,7 +219,13 @@ class _Rater:
         return [found[i] for i in alike], set(chosen)
 
     def measure(self, chosen: Sequence[Sequence[int]]) -> list[float]:
-        """The KL with the inputs of some groups rounded, for each choice."""
+        """The KL with the inputs of some groups rounded, for each choice; some are measured at
+        once, and kept."""
         from optc.passes.quantize.activations.rounded_inputs import losses
 
-        return losses(self.model, self.tokens, chosen, head=self.head)
+        found: list[float] = []
+        for start in range(0, len(chosen), _TOGETHER):
+            some = [list(one) for one in chosen[start : start + _TOGETHER]]
+            measure = partial(losses, self.model, self.tokens, some, head=self.head)
+            found += self.parts.value(f"kl-{name_of(some)}", measure)
+        return found

@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 import onnx_ir as ir
 
 from optc.errors import InputError
+from optc.executable.executable import Int32
 from optc.ir.experts import refuse_experts
 from optc.passes.quantize.budget.amounts import Budget, Footprint
 from optc.passes.quantize.budget.footprint import footprint
@@ -20,6 +21,7 @@ from optc.passes.quantize.layer_schemes import format_text, read_format
 from optc.passes.quantize.predictions.text_shape import TextShape
 from optc.passes.quantize.quantize_weights import QuantizeWeights, quantize_behind
 from optc.passes.quantize.reads_text import ReadsText, some_windows
+from optc.passes.quantize.recall import KeptParts
 from optc.passes.quantize.scheme import Scheme
 from optc.passes.quantize.statistics import INPUT_HESSIAN
 from optc.pipeline.base import Pass, PassReport
@@ -149,12 +151,38 @@ class AllocateBits(ReadsText):
         report = PassReport()
         if all(quantize.layer_schemes.of(one) for group in groups for one in group.linears):
             if read and quantize.method == "gptq":
-                self._rater(model, quantize)  # leaves the Hessians
+                self._rater(model, quantize, self.tokens(model), KeptParts())  # leaves Hessians
             report.add("given", len(groups))
             return report
         present = footprint(model, groups, quantize, later)
         most = self._most_bits(groups, schemes, present)
-        rater = self._rater(model, quantize) if read else None
+
+        def chosen(rater: Rater | None) -> PassReport:
+            self._choose(report, groups, schemes, most, rater, present)
+            return report
+
+        if not read:
+            return chosen(None)
+        tokens = self.tokens(model)
+        recall = self.recall(model, tokens, *(one.spec() for one in later))
+        parts = recall.parts()
+        found = recall.run(
+            calibration_of(model), lambda: chosen(self._rater(model, quantize, tokens, parts))
+        )
+        if parts.found:
+            found.facts["resumed_parts"] = parts.found
+        return found
+
+    def _choose(
+        self,
+        report: PassReport,
+        groups: Sequence[Group],
+        schemes: Sequence[Sequence[Scheme]],
+        most: int,
+        rater: Rater | None,
+        present: Footprint,
+    ) -> None:
+        """The formats that lose the least in ``most`` bits, put into the report."""
         rated = rater.rate(groups, schemes) if rater else rated_alike(groups, schemes)
         items = [
             [Choice(group.bits(one.scheme), one.kl) for one in own]
@@ -165,7 +193,6 @@ class AllocateBits(ReadsText):
         if rater:
             (whole,) = rater.measure([{i: one.scheme for i, one in enumerate(chosen)}], groups)
         self._report(report, groups, chosen, whole, present)
-        return report
 
     def schemes(self, group: Group, quantize: QuantizeWeights) -> list[Scheme]:
         """What a group may be stored in: the format that ``quantize`` names for it, or all."""
@@ -192,14 +219,16 @@ class AllocateBits(ReadsText):
             )
         return most
 
-    def _rater(self, model: ir.Model, quantize: QuantizeWeights) -> Rater:
+    def _rater(
+        self, model: ir.Model, quantize: QuantizeWeights, tokens: Int32, parts: KeptParts
+    ) -> Rater:
         """With Hessians in the store: those of a calibration, or measured now."""
-        store, tokens = calibration_of(model), self.tokens(model)
+        store = calibration_of(model)
         groups = groups_of(model, head=quantize.head)
         if not all(find_statistics(store, one.linears[0], INPUT_HESSIAN) for one in groups):
-            note_hessians(model, tokens, groups, store)
+            parts.statistics("hessians", store, lambda: note_hessians(model, tokens, groups, store))
         factors = Factors(store) if quantize.method == "gptq" else None
-        return Rater(model, some_windows(tokens, self.measured_windows), store, factors)
+        return Rater(model, some_windows(tokens, self.measured_windows), store, factors, parts)
 
     def _report(
         self,

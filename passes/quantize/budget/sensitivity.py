@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import partial
 
 import numpy as np
 import onnx_ir as ir
@@ -13,16 +14,23 @@ from optc.passes.quantize.affine import RoundRows
 from optc.passes.quantize.budget.estimates import estimate, nearest_alike, runs_within
 from optc.passes.quantize.budget.groups import Group, rounded, sampled_rows
 from optc.passes.quantize.gptq.weights import Factors
+from optc.passes.quantize.layer_schemes import format_text
+from optc.passes.quantize.recall import KeptParts, name_of
 from optc.passes.quantize.scheme import Scheme
 from optc.passes.quantize.statistics import INPUT_HESSIAN
 from optc.progress import tell
 from optc.reference.calibration import CalibrationStore, find_statistics
 from optc.target import usable_threads
 
+#: Told (done, total) units of about equal work.
+Advance = Callable[[int, int], None]
+
 #: Multiply-adds that measurements may take: some minutes on two cores.
 MOST_MACS = 2e13
 #: Formats of more bits lose so little alone that their error says enough.
 _MEASURED_BITS = 4
+#: Variants that are measured at once, after which their figures are kept.
+_TOGETHER = 32
 #: Rows of a weight whose error is computed; the same ones in every format.
 ERROR_ROWS = 256
 
@@ -51,12 +59,14 @@ class Rater:
         tokens: Windows [W, S] that KL is measured on.
         store: Has the Hessians of all groups' inputs.
         factors: Of GPTQ; None is plain rounding.
+        parts: Errors of a group and losses of some variants are kept there as they are known.
     """
 
     model: ir.Model
     tokens: Int32
     store: CalibrationStore
     factors: Factors | None
+    parts: KeptParts = field(default_factory=KeptParts)
 
     def rate(
         self, groups: Sequence[Group], schemes: Sequence[Sequence[Scheme]]
@@ -65,7 +75,7 @@ class Rater:
         errors = []
         for index, (group, own) in enumerate(zip(groups, schemes, strict=True)):
             tell("errors of formats", index, len(groups))
-            errors.append([self._error(group, scheme) for scheme in own])
+            errors.append(self._errors(group, own))
         wanted = [_to_measure(own) for own in schemes]
         roles = [group.role for group in groups]
         costs = costs_of(groups, self.tokens.size)
@@ -86,6 +96,23 @@ class Rater:
 
     def measure(self, changes: Sequence[dict[int, Scheme]], groups: Sequence[Group]) -> list[float]:
         """The KL of the model with some groups, by index, in formats; one for each change."""
+        found: list[float] = []
+        for start in range(0, len(changes), _TOGETHER):
+            some = changes[start : start + _TOGETHER]
+
+            def advance(done: int, total: int, before: int = start, count: int = len(some)) -> None:
+                units = before * total + count * done
+                tell("sensitivity of weights", units, len(changes) * total)
+
+            texts = [[(groups[i].name, format_text(one)) for i, one in c.items()] for c in some]
+            name = f"kl-{name_of(texts)}"
+            found += self.parts.value(name, partial(self._measure, some, groups, advance))
+        return found
+
+    def _measure(
+        self, changes: Sequence[dict[int, Scheme]], groups: Sequence[Group], advance: Advance
+    ) -> list[float]:
+        """As `measure`, of all changes at once."""
         from optc.reference.variants.measure import measure_variants  # brings ONNX Runtime
 
         variants = [
@@ -96,14 +123,16 @@ class Rater:
             }
             for change in changes
         ]
-        found = measure_variants(
-            self.model,
-            self.tokens,
-            variants,
-            usable_threads(),
-            lambda done, total: tell("sensitivity of weights", done, total),
-        )
+        found = measure_variants(self.model, self.tokens, variants, usable_threads(), advance)
         return [float(kl) for kl in found]
+
+    def _errors(self, group: Group, schemes: Sequence[Scheme]) -> list[float]:
+        """Of each format."""
+        name = f"errors-{name_of((group.name, [format_text(one) for one in schemes]))}"
+        found: list[float] = self.parts.value(
+            name, lambda: [self._error(group, scheme) for scheme in schemes]
+        )
+        return found
 
     def _rounder(self, group: Group) -> RoundRows | None:
         """One for all linears of the group, whose factor is then computed once."""

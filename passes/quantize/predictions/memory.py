@@ -13,10 +13,11 @@ from optc.ir.linear import find_linears
 from optc.passes.quantize.gptq.weights import KEPT
 from optc.passes.quantize.predictions.text_shape import TextShape
 from optc.passes.quantize.working_bytes import observing, rounding
-from optc.reference.blockwise import HIDDEN_BYTES, VOCAB_TILE
+from optc.reference.blockwise import HIDDEN_BYTES
 from optc.reference.calibration import MEMORY_BYTES
 from optc.reference.observers import linears_of
 from optc.reference.partition import Partition, partition
+from optc.reference.running.head import VOCAB_TILE
 
 _FLOAT32, _FLOAT64 = 4, 8
 #: A block's float32 weights, and ONNX Runtime's packed copy of one layer's while it runs.

@@ -1,8 +1,9 @@
-"""Where a stopped propagation goes on: what was found so far lies in the cache after each block."""
+"""Where a stopped propagation goes on: what was found lies in the cache after some blocks."""
 
 from __future__ import annotations
 
 import dataclasses
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -15,12 +16,14 @@ from optc.reference.two_streams import Pair
 
 #: Names of the two arrays of a stream.
 _CHANGED, _ORIGINAL = "changed", "original"
+#: Seconds of work that may be lost: streams of small models take longer to write than a block.
+EVERY_S = 10.0
 
 
 @dataclass
 class BlockCheckpoints:
-    """Entries of a cache under the calibration's key: one for each block, with its quantized rows,
-    and one with the streams behind the last block and all else that it takes to go on.
+    """Entries of a cache under the calibration's key: one for some blocks, with their quantized
+    rows, and one with the streams behind the last block and all else that it takes to go on.
 
     An entry is complete or not there (`CalibrationCache.save`), and its key is a digest of model,
     text, options and packages: a state of another compile is never found.
@@ -35,6 +38,8 @@ class BlockCheckpoints:
     key: str
     stages: CorrectedStages
     _known: set[Statistic] = field(default_factory=set)
+    _saved: list[int] = field(default_factory=list)
+    _time: float = field(default_factory=time.monotonic)
 
     def __post_init__(self) -> None:
         self._known = set(self.stages.store.statistics())
@@ -48,7 +53,7 @@ class BlockCheckpoints:
         try:
             done, pair, state = _streams(self.cache, latest)
             store = CalibrationStore(0)
-            for index in range(done):
+            for index in state["saved"]:
                 if self.cache.load(self._block_key(index), store) is None:
                     raise DamagedEntryError(self._block_key(index))
         except DamagedEntryError:
@@ -60,26 +65,33 @@ class BlockCheckpoints:
         for group in store.groups():
             self.stages.store.put(group.weights, group.statistic, group.array)
         self._known = set(self.stages.store.statistics())
+        self._saved = list(state["saved"])
         _restore(self.stages, state)
         self.stages.report.facts["resumed_after_blocks"] = done
         return done, pair
 
     def save(self, done: int, stream: Pair) -> None:
-        """Keep the last of ``done`` blocks, then the streams; streams before it are removed.
+        """Keep what is new of ``done`` blocks, then the streams; streams before are removed.
+
+        Nothing is kept where little was done since the last time.
 
         Raises:
             InputError: The cache folder cannot be written.
         """
+        if time.monotonic() - self._time < EVERY_S:
+            return
         store = self.stages.store
         before = self.cache.keys(self._streams_key(""))
         self.cache.save(self._block_key(done - 1), store.groups(self._known), {})
         self._known = set(store.statistics())
+        self._saved.append(done - 1)
         pairs = {_CHANGED: stream.changed, _ORIGINAL: stream.original}
         arrays = [StatisticGroup((name,), name, array) for name, array in pairs.items()]
-        state = {"done": done, **_state(self.stages)}
+        state = {"done": done, "saved": self._saved, **_state(self.stages)}
         self.cache.save(self._streams_key(f"{done:05}"), arrays, state)
         for key in before:
             self.cache.remove(key)
+        self._time = time.monotonic()
 
     def clear(self) -> None:
         """Remove all of it: the calibration is complete, or it begins again."""

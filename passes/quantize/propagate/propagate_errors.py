@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import ClassVar
 
 import onnx_ir as ir
@@ -22,7 +21,6 @@ from optc.passes.quantize.reads_text import ReadsText
 from optc.pipeline.base import Pass, PassReport
 from optc.pipeline.work import Work
 from optc.reference.calibration import calibration_of, weights_of
-from optc.reference.calibration_cache import CalibrationCache
 from optc.target import usable_threads
 
 
@@ -130,7 +128,7 @@ class PropagateErrors(ReadsText):
         tokens, store = self.tokens(model), calibration_of(model)
         names = self._products(quantize.bits)
         recall = self.recall(model, tokens, quantize.spec(), *names)
-        cache = CalibrationCache(Path(recall.folder)) if recall.folder else None
+        cache = recall.cache()
         report = PassReport()
         layers = QuantizeLayers(quantize, store, report)
         size = int(tokens.size)

@@ -59,7 +59,7 @@ def variants_of(model: ir.Model) -> tuple[list[Variant], list[dict[str, LazyWeig
 def test_each_is_that_of_the_whole_model(
     options: dict[str, float], in_a_file: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("optc.reference.blockwise.VOCAB_TILE", 40)
+    monkeypatch.setattr("optc.reference.running.head.VOCAB_TILE", 40)
     monkeypatch.setattr(measure, "BLOCK_ROWS", 80)  # two windows, then one
     monkeypatch.setattr(measure, "_ROWS", 33)
     if in_a_file:

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
-import numpy as np
+from concurrent.futures import ThreadPoolExecutor
 
+import numpy as np
+import pytest
+
+from optc.reference.variants import streaming_kl
 from optc.reference.variants.streaming_kl import StreamingKL
 
 
@@ -11,11 +15,17 @@ def log_softmax(x: np.ndarray) -> np.ndarray:
     return x - np.log(np.exp(x).sum(axis=1, keepdims=True))
 
 
-def test_tiles_give_the_plain_formula() -> None:
+@pytest.mark.parametrize(("threads", "elements"), [(0, 1 << 15), (0, 20), (3, 20)])
+def test_tiles_give_the_plain_formula(
+    threads: int, elements: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However many rows are taken at a time, on whatever threads."""
+    monkeypatch.setattr(streaming_kl, "_CACHED_ELEMENTS", elements)
+    pool = ThreadPoolExecutor(threads) if threads else None
     random = np.random.default_rng(0)
     z = random.normal(0, 4, (5, 37)).astype(np.float32)
     others = [(z + random.normal(0, s, z.shape)).astype(np.float32) for s in (0.3, 1.0)]
-    sums = StreamingKL(5, 2)
+    sums = StreamingKL(5, 2, pool)
     for start, stop in ((0, 9), (9, 10), (10, 37)):
         for rows in (slice(0, 2), slice(2, 5)):
             sums.add(rows, z[rows, start:stop], (y[rows, start:stop] for y in others))

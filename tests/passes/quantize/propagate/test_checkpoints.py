@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from optc.passes.quantize.propagate import checkpoints
 from optc.passes.quantize.propagate.propagate_errors import PropagateErrors
 from optc.passes.quantize.propagate.stages import CorrectedStages
 from optc.passes.quantize.quantize_weights import QuantizeWeights
@@ -20,6 +21,11 @@ GPTQ = QuantizeWeights(bits=4, group_size=32, symmetric=False, method="gptq")
 
 class StoppedError(Exception):
     """The compile was killed."""
+
+
+@pytest.fixture(autouse=True)
+def every_block_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(checkpoints, "EVERY_S", 0.0)
 
 
 @pytest.fixture

@@ -1,0 +1,72 @@
+"""A compile that is killed in its calibrations goes on there: the artifact is the same to the bit."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.end_to_end.test_main_job import ROOT
+
+MODEL = ROOT / "examples/models/pycode-draft"
+OPTIONS = [
+    *("--recipe", "mixed-4", "--no-gates", "--json"),
+    *("--set", "allocate-bits.windows=2", "--set", "allocate-bits.window_tokens=64"),
+    *("--set", "propagate-errors.windows=4", "--set", "propagate-errors.window_tokens=64"),
+]
+#: Kills itself after so many saves; 0 is never.
+PROGRAM = """
+import os, signal, sys
+from optc.cli.main import run
+from optc.passes.quantize.propagate import checkpoints
+from optc.reference.calibration_cache import CalibrationCache
+checkpoints.EVERY_S = 0.0
+left, save = [int(sys.argv[1])], CalibrationCache.save
+def killing(self, *given):
+    save(self, *given)
+    left[0] -= 1
+    if not left[0]:
+        os.kill(os.getpid(), signal.SIGKILL)
+CalibrationCache.save = killing
+sys.exit(run(sys.argv[2:]))
+"""
+
+
+def compiled(output: Path, cache: Path | str, killed_after: int = 0) -> str | None:
+    """The artifact's digest; None if the compile was killed."""
+    given = ["compile", str(MODEL), "-o", str(output), "--force", *OPTIONS]
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM, str(killed_after), *given],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=ROOT,
+        env=os.environ | {"OPTC_CALIBRATION_CACHE": str(cache)},
+    )
+    if killed_after:
+        assert done.returncode == -signal.SIGKILL, done.stderr
+        return None
+    assert done.returncode == 0, done.stderr
+    digest: str = json.loads(done.stdout)["digest"]
+    return digest
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no SIGKILL")
+def test_killed_twice_it_ends_in_the_same_artifact(tmp_path: Path) -> None:
+    cache, output = tmp_path / "cache", tmp_path / "artifact"
+    compiled(output, cache, killed_after=4)  # among the errors of formats
+    parts = len(list(cache.iterdir()))
+    assert parts == 4
+    compiled(output, cache, killed_after=30)  # in the propagation
+    assert any("-streams-" in place.name for place in cache.iterdir())
+    assert not output.exists()
+    assert compiled(output, cache) == compiled(tmp_path / "plain", "none")
+    report = json.loads((output / "report.json").read_text())
+    facts = {one["name"]: one["facts"] for one in report["passes"]}
+    assert facts["allocate-bits"]["from_cache"]
+    assert facts["propagate-errors"]["resumed_after_blocks"] >= 1
