@@ -86,6 +86,22 @@ def test_one_operator(label: str) -> None:
         np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-5)
 
 
+def turn(heads: int, operand: str, block: int = 4) -> str:
+    return f"optc.BlockHadamard <block: int = {block}, width: int = {4 * heads}> ({operand})"
+
+
+def test_rotations_of_channels_are_taken_along() -> None:
+    prepared = f"{SPLIT}\nq1 = {rotate(4, 'q0')}\nk1 = {rotate(2, 'k0')}"
+    nodes = f"{prepared}\nq = {turn(4, 'q1')}\nk = {turn(2, 'k1')}\n{PAGED}"
+    model = model_of(SIGNATURE, nodes, weights())
+    before = run(model, feeds())
+    assert FuseRotary().run(model).details == {"rotary": 1}
+    assert len(model.graph) == 1
+    assert "key_dim = 4, value_dim = 4, hadamard = 4> (x, c, s" in nodes_text(model)
+    for got, want in zip(run(model, feeds()), before, strict=True):
+        np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-5)
+
+
 def test_separate_sources_are_joined() -> None:
     nodes = "q0, k0, u = Split <axis: int = -1> (x, sizes)\nv = MatMul (x, w)\n"
     nodes += f"q = {rotate(4, 'q0')}\nk = {rotate(2, 'k0')}\n{PAGED}"
@@ -117,6 +133,10 @@ def test_separate_sources_are_joined() -> None:
         (
             f"{SPLIT}\nq = {norm(4, 'q0')}\nk = {norm(2, 'k0', 0.25)}",
             "the head norms of q and k have different epsilons",
+        ),
+        (
+            f"{SPLIT}\nq = {turn(4, 'q0', 16)}\nk = {turn(2, 'k0')}",
+            "q and k are rotated in different blocks",
         ),
     ],
 )

@@ -7,6 +7,7 @@ from optc.backends.tvm.kernels.kv.copy_kv import CopyKV
 from optc.backends.tvm.kernels.kv.pools import KVShape
 from optc.backends.tvm.kernels.kv.rotary_kv import Rotary, RotaryKV, WriteKV
 from optc.backends.tvm.kernels.kv.tree_kv import TreeKV
+from optc.block_hadamard import block_hadamard
 from optc.errors import UnsupportedError
 from tests.backends.tvm.kernel_cases import TARGETS, Array, blank, isa_named, run
 from tests.backends.tvm.kv_pools import KV_TYPES, garbage, put, represented, stored, taken_dim
@@ -139,6 +140,27 @@ def test_rotary_and_write_alone_equal_the_fused_kernel(
     np.testing.assert_array_equal(run(rotary, isa, q, cos, sin, blank(60, 2 * dim))[-1], fused[-1])
     keys = run(rotary, isa, k, cos, sin, blank(60, 2 * dim))[-1]
     alone = run(WriteKV(2, dim, dim, kv_dtype=dtype), isa, keys, v, slots, *pools)
+    np.testing.assert_array_equal(alone[-2], fused[-3])
+    np.testing.assert_array_equal(alone[-1], fused[-2])
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize(("dim", "block"), [(64, 64), (96, 16), (128, 64)])
+def test_rotated_heads_equal_the_kernels_apart(target: str, dim: int, block: int) -> None:
+    isa, rng = isa_named(target), np.random.default_rng(0)
+    q, k, v = rng.standard_normal((3, 5, 2 * dim)).astype(np.float32)
+    angles = rng.uniform(-3, 3, (5, 12)).astype(np.float32)
+    cos, sin = np.cos(angles), np.sin(angles)
+    slots = rng.permutation(64)[None, :5].astype(np.int32)
+    pools = [garbage("int8", 4, 2, dim) for _ in range(2)]
+    config = RotaryKV(2, 2, dim, dim, 24, kv_dtype="int8", hadamard=block)
+    qkv = np.concatenate([q, k, v], axis=1)
+    fused = run(config, isa, qkv, cos, sin, slots, *pools, blank(5, 2 * dim))
+    rotary = Rotary(2, dim, 24)
+    q, k = (run(rotary, isa, x, cos, sin, blank(5, 2 * dim))[-1] for x in (q, k))
+    np.testing.assert_array_equal(block_hadamard(q, block), fused[-1])
+    write = WriteKV(2, dim, dim, kv_dtype="int8")
+    alone = run(write, isa, block_hadamard(k, block), v, slots, *pools)
     np.testing.assert_array_equal(alone[-2], fused[-3])
     np.testing.assert_array_equal(alone[-1], fused[-2])
 

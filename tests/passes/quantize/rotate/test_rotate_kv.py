@@ -1,0 +1,117 @@
+"""`rotate-kv`: scores and results stay, who reads what rotated, and what is left alone."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import onnx_ir as ir
+import pytest
+
+from optc.errors import InputError
+from optc.ir.linear import find_linears, mark_pruned
+from optc.passes.quantize.quantize_weights import QuantizeWeights
+from optc.passes.quantize.rotate.rotate_activations import RotateActivations
+from optc.passes.quantize.rotate.rotate_kv import RotateKV
+from tests.support.families import FAMILIES
+from tests.support.hadamard import rotation
+from tests.support.ir_text import expected, f32, model_of, nodes_text
+from tests.support.models import dense_model
+from tests.support.ragged import run, run_dense
+
+LATER = (QuantizeWeights(),)
+SIGNATURE = "g (float[1,S,32] x) => (float[1,S,32] y)"
+OPTIONS = "num_heads: int = 2, kv_num_heads: int = 1, scale: float = 0.25, softcap: float = 0.0"
+NODES = f"""
+    q = MatMul (x, wq)
+    k = MatMul (x, wk)
+    v0 = MatMul (x, wv)
+    v = Add (v0, bias)
+    a = optc.Attention <{OPTIONS}, window: int = 0> (q, k, v)
+    o = MatMul (a, wo)
+    y = MatMul (o, head)"""
+
+
+def model() -> ir.Model:
+    shapes = {"wq": (32, 32), "wk": (32, 16), "wv": (32, 16), "bias": (16,), "wo": (32, 32)}
+    shapes["head"] = (32, 32)
+    weights = {name: f32(*shape, seed=i) for i, (name, shape) in enumerate(shapes.items())}
+    built = model_of(SIGNATURE, NODES, weights)
+    for value, size in zip(built.graph[4].inputs, (32, 16, 16), strict=True):
+        assert value is not None
+        value.shape = ir.Shape([1, "S", size])
+    return built
+
+
+def test_before_and_after() -> None:
+    built = model()
+    x = f32(1, 7, 32)
+    before, values = run(built, {"x": x})[0], find_linears(built)[2].weight.read_rows(0, 16)
+    report = RotateKV().run_before(built, LATER)
+    assert report.details == {"values": 1, "keys in blocks of 16": 1}
+    stated = "num_heads = 2, kv_num_heads = 1, scale = 0.25, softcap = 0.0, window = 0"
+    assert nodes_text(built) == expected(
+        f"""
+        q = MatMul (x, wq)
+        k = MatMul (x, wk)
+        v0 = MatMul (x, wv)
+        v = Add (v0, bias)
+        q.rotated = optc.BlockHadamard <block = 16, width = 32> (q)
+        k.rotated = optc.BlockHadamard <block = 16, width = 16> (k)
+        a = optc.Attention <{stated}> (q.rotated, k.rotated, v)
+        o = MatMul (a, wo)
+        y = MatMul (o, head)"""
+    )
+    np.testing.assert_allclose(run(built, {"x": x})[0], before, rtol=1e-4, atol=1e-4)
+    turned = find_linears(built)[2].weight.read_rows(0, 16)
+    np.testing.assert_allclose(turned, rotation(16, 16).T @ values, rtol=0, atol=1e-5)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_the_function_stays(family: str) -> None:
+    built, tokens = dense_model(replace(FAMILIES[family], head_dim=16)), list(range(20))
+    before = run_dense(built, tokens)
+    report = RotateKV().run_before(built, LATER)
+    assert report.details["keys in blocks of 16"] == FAMILIES[family].layers
+    assert report.details["values"] == FAMILIES[family].layers
+    np.testing.assert_allclose(run_dense(built, tokens), before, rtol=1e-4, atol=5e-5)
+    RotateActivations().run_before(built, LATER)
+    np.testing.assert_allclose(run_dense(built, tokens), before, rtol=1e-4, atol=5e-5)
+
+
+def test_what_reads_rotated_values_is_not_rotated_again() -> None:
+    built = model()
+    RotateKV().run_before(built, LATER)
+    report = RotateActivations().run_before(built, LATER)
+    assert report.details == {"blocks of 16": 2}
+    assert "its values come rotated" in report.skipped[0]
+
+
+def test_values_of_pruned_weights_stay() -> None:
+    built = model()
+    before = nodes_text(built)
+    mark_pruned(built.graph.initializers["wo"])
+    report = RotateKV().run_before(built, LATER)
+    assert report.details == {"keys in blocks of 16": 1}
+    assert "weights that were pruned would be zero no longer" in report.skipped[0]
+    assert nodes_text(built) != before
+
+
+def test_heads_that_no_block_divides_stay() -> None:
+    built = model()
+    for node, size in zip(built.graph, (24, 12), strict=False):
+        node.outputs[0].shape = ir.Shape([1, "S", size])
+    report = RotateKV().run_before(built, LATER)
+    assert report.details == {"values": 1}
+    assert "no block divides heads of 12 channels" in report.skipped[-1]
+
+
+def test_no_blocks_are_nothing() -> None:
+    built = model()
+    before = nodes_text(built)
+    assert RotateKV(block=0).run_before(built, ()).details == {}
+    assert nodes_text(built) == before
+    with pytest.raises(InputError, match="block=128 is not possible"):
+        RotateKV(block=128)
+    with pytest.raises(InputError, match="no quantize-weights comes after it"):
+        RotateKV().run_before(built, ())
