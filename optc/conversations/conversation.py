@@ -81,6 +81,15 @@ def calls_of(message: Mapping[str, Any]) -> list[dict[str, Any]]:
     return calls
 
 
+def no_template(conversation: Conversation) -> InputError:
+    """The error for a conversation that no template renders, to be raised."""
+    return InputError(
+        "the model has no chat template to render a conversation with",
+        where=conversation.where,
+        hint='give texts: {"text": "…"} a line',
+    )
+
+
 def _message(given: object, number: int, where: str) -> dict[str, Any]:
     name = f"message {number}"
     if not isinstance(given, dict):

@@ -8,12 +8,13 @@ from typing import Any
 
 from optc.artifact.manifest import TokenizerEntry
 from optc.conversations.chat import Chat
-from optc.conversations.conversation import Conversation
 from optc.errors import InputError
 from optc.runtime.text.tokenizer import Tokenizer, read_tokenizer
 from optc.safe_json import JSONError, parse_json
 
-_CONFIG, _TEMPLATE, _TOKENIZER = "tokenizer_config.json", "chat_template.jinja", "tokenizer.json"
+#: A model's template, beside its tokenizer.
+TEMPLATE = "chat_template.jinja"
+_CONFIG, _TOKENIZER = "tokenizer_config.json", "tokenizer.json"
 _NAMES = ("bos_token", "eos_token", "unk_token", "pad_token", "sep_token", "cls_token")
 
 
@@ -50,7 +51,7 @@ def folder_chat(folder: Path) -> Chat | None:
         InputError: A file cannot be read.
     """
     config = _config(folder / _CONFIG)
-    file = folder / _TEMPLATE
+    file = folder / TEMPLATE
     template = _read(file) if file.is_file() else _default(config.get("chat_template"))
     if not template:
         return None
@@ -64,15 +65,6 @@ def folder_chat(folder: Path) -> Chat | None:
         )
 
     return Chat(load, ())
-
-
-def no_template(conversation: Conversation) -> InputError:
-    """The error for a conversation that no template renders, to be raised."""
-    return InputError(
-        "the model has no chat template to render a conversation with",
-        where=conversation.where,
-        hint='give texts: {"text": "…"} a line',
-    )
 
 
 def _default(given: object) -> str:

@@ -7,7 +7,7 @@ import math
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import onnx_ir as ir
 
@@ -32,7 +32,10 @@ from optc.target import usable_threads
 
 #: Gates whose value must not exceed the bound; of the others it must not fall below.
 UPPER_BOUNDED = frozenset(
-    {"kl_mean", "kl_p99", "kl_max", "perplexity", "perplexity_ratio", "copy_nll_added"}
+    {
+        *("kl_mean", "kl_p99", "kl_max", "perplexity", "perplexity_ratio", "copy_nll_added"),
+        *("answer_kl_mean", "answer_kl_p99", "decision_flips"),
+    }
 )
 #: Those of the divergence over all windows, of greedy decoding, and of copies of a text.
 DIVERGENCE_GATES = (
@@ -40,6 +43,11 @@ DIVERGENCE_GATES = (
     *("perplexity", "perplexity_ratio"),
 )
 QUALITY_GATES = (*DIVERGENCE_GATES, "common_continuation", "copy_nll_added")
+#: Of conversations (`optc.gates.answers`).
+ANSWER_GATES = (
+    *("answer_kl_mean", "answer_kl_p99", "answer_top1_agreement"),
+    *("decision_flips", "margin_factor"),
+)
 SPEED_GATES = ("prefill_speedup", "decode_speedup")
 
 
@@ -48,7 +56,7 @@ class GateResult:
     """One gate.
 
     Attributes:
-        name: One of `QUALITY_GATES` or `SPEED_GATES`.
+        name: One of `QUALITY_GATES`, `ANSWER_GATES` or `SPEED_GATES`.
         value: What was measured; None if it was not.
         bound: The recipe's bound; None if it is only reported.
         passed: Whether the bound holds; None without a bound or a value, or where the machine is
@@ -95,6 +103,20 @@ class GateReport:
         return tuple(g for g in self.gates if g.bound is not None and g.passed is None)
 
 
+class Compared(NamedTuple):
+    """An engine beside its reference.
+
+    Attributes:
+        divergence: Figures over all scored tokens.
+        worst: Where they differ most.
+        distribution: How the KL is distributed (`kl_distribution`).
+    """
+
+    divergence: Divergence
+    worst: WorstContexts
+    distribution: dict[str, Any]
+
+
 def measure_gates(
     reference: BlockwiseReference,
     executable: Executable,
@@ -103,6 +125,7 @@ def measure_gates(
     *,
     max_ram_bytes: int = 0,
     speed: bool = True,
+    compared: Compared | None = None,
     progress: Progress = no_progress,
 ) -> GateReport:
     """Run the engine and the reference over the same windows and judge the recipe's bounds.
@@ -116,13 +139,17 @@ def measure_gates(
         max_ram_bytes: Memory limit of the compile; 0 is none. Decides whether the speed
             baseline runs whole or block by block.
         speed: Measure tokens/s too.
+        compared: Divergence that was measured on something else than the windows, such as answers;
+            None measures it on them.
         progress: Told where it stands.
     """
     began = time.monotonic()
-    divergence, worst, distribution = compare_with(reference, executable, windows, progress)
+    divergence, worst, distribution = compared or compare_with(
+        reference, executable, windows, progress
+    )
     continued = compare_continuations(reference, executable, windows.ids)
     copies = copy_probe(reference, executable, windows.ids)
-    compared = time.monotonic()
+    judged = time.monotonic()
     figures: dict[str, Any] = {
         "text": windows.source,
         "convention": windows.convention,
@@ -131,7 +158,7 @@ def measure_gates(
         "worst_contexts": worst.to_json(),
         "continuations": dataclasses.asdict(continued),
         "copies": None if copies is None else dataclasses.asdict(copies),
-        "seconds_quality": compared - began,
+        "seconds_quality": judged - began,
     }
     speeds: SpeedFigures | None = None
     if speed:
@@ -144,7 +171,7 @@ def measure_gates(
             progress=progress,
         )
         figures |= dataclasses.asdict(speeds)
-        figures["seconds_speed"] = time.monotonic() - compared
+        figures["seconds_speed"] = time.monotonic() - judged
     return GateReport(_judge(divergence, continued, copies, speeds, bounds), figures)
 
 
@@ -173,9 +200,8 @@ def compare_with(
     executable: Executable,
     windows: EvalWindows,
     progress: Progress = no_progress,
-) -> tuple[Divergence, WorstContexts, dict[str, Any]]:
-    """As `compare`, with an open reference, which runs once for the same windows; where they differ
-    most; and how the KL is distributed (`kl_distribution`)."""
+) -> Compared:
+    """As `compare`, with an open reference, which runs once for the same windows."""
     hidden = reference.hidden_states(
         windows.ids[:, :-1], lambda done, total: progress("float32 reference", done, total)
     )
@@ -188,7 +214,7 @@ def _compare_logits(
     executable: Executable,
     windows: EvalWindows,
     progress: Progress,
-) -> tuple[Divergence, WorstContexts, dict[str, Any]]:
+) -> Compared:
     size = windows.ids.shape[1] - 1
     sequence = SingleSequence(executable, size)
     scores: list[RowScores] = []
@@ -204,7 +230,7 @@ def _compare_logits(
             scores.append(sums.result())
             worst.add(index, ids, start, scores[-1])
         progress("divergence", index + 1, len(windows.ids))
-    return summarize(scores), worst, kl_distribution(scores)
+    return Compared(summarize(scores), worst, kl_distribution(scores))
 
 
 def evaluate(
