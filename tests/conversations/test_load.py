@@ -27,7 +27,9 @@ NAMED = [{"name": "rag", "template": "x"}, {"name": "default", "template": chats
 
 
 @pytest.mark.parametrize("template", [chats.PLAIN, NAMED], ids=["text", "named"])
-def test_the_template_of_a_folder_may_be_in_its_configuration(tmp_path: Path, template: Any) -> None:
+def test_the_template_of_a_folder_may_be_in_its_configuration(
+    tmp_path: Path, template: Any
+) -> None:
     found = folder_chat(folder(tmp_path, chat_template=template))
     assert found is not None
     assert found.encode(TALK) == chats.chat(chats.PLAIN).encode(TALK)
@@ -36,7 +38,9 @@ def test_the_template_of_a_folder_may_be_in_its_configuration(tmp_path: Path, te
 def test_a_file_of_its_own_is_preferred_and_gets_special_tokens(tmp_path: Path) -> None:
     special = {"bos_token": {"content": "<s>"}, "eos_token": "</s>"}
     path = folder(tmp_path, chat_template="x", **special)
-    (path / "chat_template.jinja").write_text("{{ bos_token }}{{ messages[1].content }}{{ eos_token }}")
+    (path / "chat_template.jinja").write_text(
+        "{{ bos_token }}{{ messages[1].content }}{{ eos_token }}"
+    )
     found = folder_chat(path)
     assert found is not None
     ids = found.encode(TALK)

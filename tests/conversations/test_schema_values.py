@@ -21,14 +21,18 @@ UNIT = {"enum": ["c", "f"]}
             {"a": [{"u": "c"}, {"u": "f"}]},
             [("a[0].u", ("f",)), ("a[1].u", ("c",))],
         ),
-        ({"prefixItems": [UNIT], "items": {"enum": [1, 2]}}, ["f", 1], [("[0]", ("c",)), ("[1]", (2,))]),
+        (
+            {"prefixItems": [UNIT], "items": {"enum": [1, 2]}},
+            ["f", 1],
+            [("[0]", ("c",)), ("[1]", (2,))],
+        ),
         ({"enum": [1, True, None]}, 1, [("", (True, None))]),
         ({"properties": {"u": {"enum": ["c"]}}}, {"u": "c"}, []),
         ({"properties": {"u": UNIT}}, {"v": "c"}, []),
         ({"properties": [], "items": 3}, {"u": "c"}, []),
         ({"enum": [{"a": 1}, "c"]}, "d", [("", ("c",))]),
     ],
-)  # fmt: skip
+)
 def test_choices(schema: dict[str, Any], value: object, found: list[Any]) -> None:
     assert [(one.name, one.others) for one in choices(schema, value)] == found
 

@@ -38,7 +38,9 @@ def test_what_is_said_is_marked_and_nothing_else() -> None:
     (sequence,) = render(made, conversation("hi", "ho", "a", "b!")).sequences(
         TokenBytes(made.tokenizer, 65)
     )
-    said = made.tokenizer.backend.decode(sequence.ids[sequence.said].tolist(), skip_special_tokens=False)
+    said = made.tokenizer.backend.decode(
+        sequence.ids[sequence.said].tolist(), skip_special_tokens=False
+    )
     assert said == "ho<|im_end|>b!<|im_end|>"
     np.testing.assert_array_equal(sequence.rows + 1, np.flatnonzero(sequence.said))
     assert [d.kind for d in sequence.decisions] == ["begin", "end"] * 2
@@ -77,7 +79,9 @@ def test_a_conversation_longer_than_the_context_is_refused() -> None:
 
 
 def test_a_tokenizer_of_another_model_is_refused() -> None:
-    with pytest.raises(InputError, match=r"t\.jsonl: the tokenizer gives id \d+, the model knows 9"):
+    with pytest.raises(
+        InputError, match=r"t\.jsonl: the tokenizer gives id \d+, the model knows 9"
+    ):
         user(vocab_size=9)
 
 

@@ -43,6 +43,7 @@ class DecisionFigures:
         margin_factor: What the engine leaves of the margin of firm decisions: the share that all
             but the worst twentieth of them keep; 1 where nothing is lost, negative where more than
             that flip. None without firm decisions, or where it is not finite.
+        margin_factor_p50: The same of half of them.
         by_kind: ``count``, ``firm`` and ``flips`` of each kind.
         worst: JSON of the worst ones (`worst_decisions`).
     """
@@ -52,6 +53,7 @@ class DecisionFigures:
     flips: int
     flips_of_any_margin: int
     margin_factor: float | None
+    margin_factor_p50: float | None
     by_kind: dict[str, dict[str, int]]
     worst: list[dict[str, Any]]
 
@@ -60,13 +62,13 @@ def decision_figures(decided: Sequence[Decided], decode: Decode | None) -> Decis
     """Figures of decisions; ``decode`` gives texts of tokens."""
     margins = [one.margin for one in decided]
     firm = [one for one in margins if one.margin > LEAST_MARGIN]
-    kept = float(np.quantile([one.kept for one in firm], TAIL, method="lower")) if firm else None
     return DecisionFigures(
         count=len(margins),
         firm=len(firm),
         flips=_flips(firm),
         flips_of_any_margin=_flips(margins),
-        margin_factor=kept if kept is None or math.isfinite(kept) else None,
+        margin_factor=_kept(firm, TAIL),
+        margin_factor_p50=_kept(firm, 0.5),
         by_kind=_by_kind(margins, firm),
         worst=worst_decisions(decided, decode),
     )
@@ -96,6 +98,13 @@ def flip_text(entry: dict[str, Any]) -> str:
 
 def _rank(margin: Margin) -> tuple[bool, float]:
     return (not margin.flipped, -margin.margin if margin.flipped else margin.kept)
+
+
+def _kept(firm: Sequence[Margin], share: float) -> float | None:
+    """What all but a share of the decisions keep of their margins."""
+    if not firm:
+        return None
+    return _finite(float(np.quantile([one.kept for one in firm], share, method="lower")))
 
 
 def _flips(margins: Sequence[Margin]) -> int:

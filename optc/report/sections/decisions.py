@@ -5,7 +5,7 @@ from __future__ import annotations
 from optc.artifact.jsonio import Fields
 from optc.report.components import Column, Section, numbers, paragraph, table
 from optc.report.markup import Element, Node, element
-from optc.report.numbers import NOTHING, count, number, percent
+from optc.report.numbers import count, number, percent
 from optc.report.sections.subject import Subject
 
 _KINDS = {
@@ -44,12 +44,11 @@ _CAPTION = (
 
 
 def _summary(f: Fields) -> str:
-    factor = f.optional("margin_factor", float)
-    kept = NOTHING if factor is None else number(factor)
+    most, half = (number(f.number(key)) for key in ("margin_factor", "margin_factor_p50"))
     return (
         f"{count(f.count('count'))} decisions, {count(f.count('firm'))} of them firm. Of these, "
-        f"{count(f.count('flips'))} flipped; all but the worst twentieth keep {kept} times their "
-        "margin."
+        f"{count(f.count('flips'))} flipped. All but the worst twentieth keep {most} times their "
+        f"margin, and half of them {half} times."
     )
 
 

@@ -143,6 +143,6 @@ def test_the_error_has_what_was_measured() -> None:
     alone = GatesFailedError(Judgement((BAD,), True, (BAD,)), REPORT, None)
     assert alone.message == "kl_p99: 0.9 is above the bound 0.5"
     report = {key: value for key, value in REPORT.items() if key != "machine"}
-    assert alone.details == {"artifact": None, **report}
+    assert alone.details == {"artifact": None, "decisions": {}, **report}
     several = GatesFailedError(Judgement((BAD, ABSENT), True, (BAD, ABSENT)), REPORT, None)
     assert several.message == "a: kl_p99: 0.9 is above the bound 0.5; b: kl_mean: no GPU"

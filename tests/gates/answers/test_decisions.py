@@ -92,7 +92,10 @@ def test_an_entry_has_the_text_before_and_what_both_take() -> None:
 def test_single_tokens_are_shown_as_texts_or_numbers() -> None:
     free = Margin(Decision("begin", 3, "", (), -1), "t:1", 4, 5, 2, -1, ((0, 0), (0, 0)))
     one = Decided(free, np.array([5, 6, 7, 1], np.int32))
-    for decode, names in ((None, ("#4", "#5", "#1")), (lambda ids: f"<{ids[0]}>", ("<4>", "<5>", "<1>"))):
+    for decode, names in (
+        (None, ("#4", "#5", "#1")),
+        (lambda ids: f"<{ids[0]}>", ("<4>", "<5>", "<1>")),
+    ):
         (entry,) = decision_figures([one], decode).worst
         assert (entry["reference"]["option"], entry["engine"]["option"], entry["taken"]) == names
         assert flip_text(entry).startswith("t:1, begin: ")
