@@ -50,9 +50,9 @@ def test_decisions_are_counted_and_the_worst_are_shown() -> None:
     assert "120 decisions, 100 of them firm. Of these, 2 flipped." in section.text
     assert "All but the worst twentieth keep 0.710 times their margin" in section.text
     assert "a value of a few" in section.text
-    assert "get_weather.unitmargin 1.90 nats, left -0.400talk.jsonl:7flipped" in section.text
-    assert "float32 model: celsius, float32 80.0" in section.text
-    assert "engine: fahrenheit, float32 10.0" in section.text
+    assert "get_weather.unitmargin 1.90 nats, left \u22120.400talk.jsonl:7flipped" in section.text
+    assert "float32 model: celsius, float32 80\u202f%, engine 20" in section.text
+    assert "engine: fahrenheit, float32 10\u202f%, engine 60" in section.text
     assert f"left {NOTHING}" in section.text, "the engine gave no numbers"
 
 
