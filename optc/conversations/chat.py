@@ -71,9 +71,8 @@ class Chat:
             InputError: The template does not take it; says file and line.
         """
         self.check_tools(conversation)
-        return self.tokenizer.encode_rendered(
-            self.render(conversation, conversation.messages, generate=False)
-        )
+        whole = self.render(conversation, conversation.messages, generate=False)
+        return self._ids(conversation, whole)
 
     def answer(
         self, conversation: Conversation, index: int, message: Mapping[str, Any] | None = None
@@ -87,13 +86,13 @@ class Chat:
         given = conversation.messages[index] if message is None else message
         prompt = self.render(conversation, before, generate=True)
         whole = self.render(conversation, [*before, given], generate=False)
-        read, ids = map(self.tokenizer.encode_rendered, (prompt, whole))
+        read, ids = (self._ids(conversation, text) for text in (prompt, whole))
         begin = _common(read, ids)
         joined = whole.unmarked.text.startswith(prompt.unmarked.text)
         if begin < len(read) and not joined:
             # The generation prompt has more than the answer's head, such as a beginning of thoughts
-            stem = self.tokenizer.encode_rendered(self.render(conversation, before, generate=False))
-            if begin < len(stem):
+            stem = self.render(conversation, before, generate=False)
+            if begin < len(self._ids(conversation, stem)):
                 raise InputError(
                     f"the chat template changes what stands before message {index + 1} once that "
                     "is there: what the model reads before it answers cannot be told",
@@ -164,6 +163,12 @@ class Chat:
             raise InputError(
                 error.message, where=conversation.where, hint="leave the conversation out"
             ) from error
+
+    def _ids(self, conversation: Conversation, rendered: RenderedChat) -> list[int]:
+        try:
+            return self.tokenizer.encode_rendered(rendered)
+        except RequestError as error:
+            raise InputError(error.message, where=conversation.where, hint=error.hint) from error
 
     def _stop(self, ids: Sequence[int], begin: int) -> int:
         """One past the last token of the answer that begins at ``begin``: the first that ends a

@@ -114,9 +114,11 @@ def scored_shipped(
     for one in given:
         try:
             rendered = render(_chat_for(chat, one), one)
-            rendered.check_length(max_context)
         except InputError as error:
             reasons[error.message] += 1
+            continue
+        if rendered.longest > max_context:
+            reasons[f"longer than the context of {max_context} tokens"] += 1
         else:
             taken.append(rendered)
     if not taken:

@@ -59,16 +59,20 @@ class Rendered:
         """Of all sequences."""
         return sum(group[-1].stop for group in self.groups)
 
+    @property
+    def longest(self) -> int:
+        """Tokens of the longest sequence."""
+        return max(group[-1].stop for group in self.groups)
+
     def check_length(self, context: int) -> None:
         """Check that the sequences fit the model.
 
         Raises:
             InputError: One has more tokens than ``context``.
         """
-        longest = max(group[-1].stop for group in self.groups)
-        if longest > context:
+        if self.longest > context:
             raise InputError(
-                f"the conversation has {longest} tokens, the context {context}",
+                f"the conversation has {self.longest} tokens, the context {context}",
                 where=self.conversation.where,
                 hint="shorten it, or raise --max-context",
             )

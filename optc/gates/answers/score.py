@@ -82,7 +82,7 @@ def score_answers(
     hidden, sequences = answers.hidden(progress), answers.conversations.sequences
     scores = AnswerScores([], WorstContexts(decoder(answers.conversations.tokenizer_file)), [])
     single = _single(executable, answers.conversations)
-    most = max(1, WAITING_BYTES // (4 * executable.spec.vocab_size))
+    most = _most(executable.spec.vocab_size)
     waiting: list[_Rows] = []
     for place, sequence in enumerate(sequences):
         first = 0
@@ -166,6 +166,11 @@ def _compare(reference: BlockwiseReference, waiting: list[_Rows], scores: Answer
         start += len(rows.logits)
 
 
+def _most(vocab_size: int) -> int:
+    """Rows of logits that `WAITING_BYTES` hold, at least one."""
+    return max(1, WAITING_BYTES // (4 * vocab_size))
+
+
 def _single(executable: Executable, conversations: ScoredConversations) -> SingleSequence:
     return SingleSequence(executable, max(len(one.ids) for one in conversations.sequences) - 1)
 
@@ -185,9 +190,12 @@ def _logits(single: SingleSequence, sequence: Sequence) -> Iterator[Float32]:
     spec, rows = single.spec, sequence.rows
     size = min(spec.max_rows, spec.max_logit_rows)
     single.restart()
-    for start in range(0, int(rows[-1]) + 1, size):
-        chunk = sequence.ids[start : min(start + size, int(rows[-1]) + 1)]
-        wanted = rows[(rows >= start) & (rows < start + len(chunk))] - start
+    most, start, stop = _most(spec.vocab_size), 0, int(rows[-1]) + 1
+    while start < stop:
+        ahead = rows[rows >= start]
+        end = min(start + size, int(ahead[min(most, len(ahead)) - 1]) + 1)
+        chunk, wanted = sequence.ids[start:end], ahead[ahead < end] - start
+        start = end
         # An engine gives one row at least.
         asked = wanted if len(wanted) else np.zeros(1, np.int32)
         logits = single.feed(chunk, asked)
