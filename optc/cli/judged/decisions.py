@@ -36,7 +36,7 @@ def _table(title: str, figures: Mapping[str, Any]) -> Table:
     shown: Sequence[Mapping[str, Any]] = figures["worst"][:_SHOWN]
     for entry in shown:
         rows.add_row(
-            entry["where"],
+            entry["where"].rpartition("/")[2],
             entry["about"] or entry["kind"],
             _option(entry["reference"]),
             _option(entry["engine"]),
