@@ -24,6 +24,10 @@ if TYPE_CHECKING:
     from optc.conversations.scored import ScoredConversations
 
 
+#: Figures of answers that only a report has room for.
+_LONG = ("kl_distribution", "worst_contexts", "left_out", "seconds")
+
+
 @dataclass(frozen=True)
 class Evaluation:
     """What was scored.
@@ -113,7 +117,8 @@ def _answers(
     reference = BlockwiseReference(model, threads)
     try:
         answers = AnswerReference(reference, conversations)
-        return measure_answers(answers, executable, {}, progress=progress).figures
+        figures = measure_answers(answers, executable, {}, progress=progress).figures
+        return {key: value for key, value in figures.items() if key not in _LONG}
     finally:
         reference.close()
 
