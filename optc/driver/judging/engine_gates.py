@@ -109,7 +109,7 @@ class EngineGates:
             return EngineVerdict(
                 _named(_kept(report), entry.name), report.figures, _left_open(report, context)
             )
-        verdict = unmeasured(self._context.bounds, reason, entry.name)
+        verdict = unmeasured(_applicable(self._context), reason, entry.name)
         return verdict if lowered_onnx is None else self._with_lowered(verdict, entry, lowered_onnx)
 
     def _with_lowered(
@@ -217,6 +217,13 @@ def _in_order(
     """All gates, those of speed last."""
     speed = tuple(gate for gate in gates if gate.name in measure.SPEED_GATES)
     return (*(gate for gate in gates if gate not in speed), *answers, *speed)
+
+
+def _applicable(context: GateContext) -> dict[str, float | None]:
+    """The bounds without those of answers, where no template could render any."""
+    has_template = context.tokenizer is not None and bool(context.tokenizer.chat_template)
+    answers: tuple[str, ...] = () if has_template else measure.ANSWER_GATES
+    return {name: bound for name, bound in context.bounds.items() if name not in answers}
 
 
 def _left_open(report: GateReport, context: GateContext) -> tuple[str, ...]:

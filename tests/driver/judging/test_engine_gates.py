@@ -264,3 +264,14 @@ def test_gates_of_answers_do_not_apply_without_a_template(
     assert found.warnings == (
         "gates that do not apply: decision_flips: the model has no chat template",
     )
+
+
+def test_nor_do_they_where_the_engine_cannot_run(measured: list[dict[str, Any]]) -> None:
+    made = replace(context(), bounds={"kl_mean": 0.5, "decision_flips": 0.0})
+    with EngineGates(made) as gates:
+        found = gates.judge(entry("cuda:sm_89"))
+    assert [gate.name for gate in found.gates] == ["kl_mean"]
+    talking = TokenizerEntry(("tokenizer.json",), None, (3,), False, chat_template="t.jinja")
+    with EngineGates(replace(made, tokenizer=talking)) as gates:
+        found = gates.judge(entry("cuda:sm_89"))
+    assert [gate.name for gate in found.gates] == ["kl_mean", "decision_flips"]
