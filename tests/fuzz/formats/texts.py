@@ -85,5 +85,11 @@ class Texts(FileFormat):
         )
         talks = [one for one in read_texts(file) if isinstance(one, Conversation)]
         if talks:
-            limits = {"vocab_size": 65, "max_context": 4096, "affordable": 10**6}
-            scored_conversations(talks, chat(), source=file.name, **limits)
+            scored_conversations(
+                talks,
+                chat(),
+                vocab_size=65,
+                max_context=4096,
+                affordable=10**6,
+                source=file.name,
+            )
