@@ -36,8 +36,8 @@ from optc.pipeline.option_values import shortened
 from optc.pipeline.pipeline import MARKS, Pipeline
 from optc.suggest import near
 
-#: Gates a recipe may bound. KL, perplexity and what copies lose have upper bounds, agreement,
-#: common continuations and speedups lower ones.
+#: Gates a recipe may bound. KL, perplexity, what copies lose and flips of decisions have upper
+#: bounds, agreement, common continuations, margins and speedups lower ones.
 GATE_NAMES = (
     "kl_mean",
     "kl_p99",
@@ -48,6 +48,11 @@ GATE_NAMES = (
     "perplexity_ratio",
     "common_continuation",
     "copy_nll_added",
+    "answer_kl_mean",
+    "answer_kl_p99",
+    "answer_top1_agreement",
+    "decision_flips",
+    "margin_factor",
     "prefill_speedup",
     "decode_speedup",
 )

@@ -8,7 +8,7 @@ import pytest
 
 from optc import registry
 from optc.errors import InputError
-from optc.gates.measure import QUALITY_GATES, SPEED_GATES
+from optc.gates.measure import ANSWER_GATES, QUALITY_GATES, SPEED_GATES
 from optc.passes.kv_cache.medusa_heads import MedusaHeads
 from optc.passes.prune.weights.prune_weights import PruneWeights
 from optc.pipeline import registry as pass_registry
@@ -51,7 +51,7 @@ def test_no_other_recipe_is_shipped_untested() -> None:
 
 
 def test_gate_names_are_those_that_are_measured() -> None:
-    assert GATE_NAMES == QUALITY_GATES + SPEED_GATES
+    assert GATE_NAMES == QUALITY_GATES + ANSWER_GATES + SPEED_GATES
 
 
 def test_bounds_of_the_quantized_recipes() -> None:

@@ -177,6 +177,18 @@ class RowScores:
     nll_engine: Float64
     best: BestTokens
 
+    def rows(self, start: int, stop: int) -> RowScores:
+        """Figures of some of the rows."""
+        part, best = slice(start, stop), self.best
+        return RowScores(
+            self.kl[part],
+            self.agree[part],
+            self.among_top5[part],
+            self.nll_reference[part],
+            self.nll_engine[part],
+            BestTokens(best.tokens[part], best.log_p_reference[part], best.log_p_engine[part]),
+        )
+
 
 @dataclass(frozen=True)
 class Divergence:

@@ -26,7 +26,10 @@ from optc.target import usable_threads
 
 #: Gates whose value must not exceed the bound; of the others it must not fall below.
 UPPER_BOUNDED = frozenset(
-    {"kl_mean", "kl_p99", "kl_max", "perplexity", "perplexity_ratio", "copy_nll_added"}
+    {
+        *("kl_mean", "kl_p99", "kl_max", "perplexity", "perplexity_ratio", "copy_nll_added"),
+        *("answer_kl_mean", "answer_kl_p99", "decision_flips"),
+    }
 )
 #: Those of the divergence over all windows, of greedy decoding, and of copies of a text.
 DIVERGENCE_GATES = (
@@ -34,6 +37,11 @@ DIVERGENCE_GATES = (
     *("perplexity", "perplexity_ratio"),
 )
 QUALITY_GATES = (*DIVERGENCE_GATES, "common_continuation", "copy_nll_added")
+#: Of conversations (`optc.gates.answers`).
+ANSWER_GATES = (
+    *("answer_kl_mean", "answer_kl_p99", "answer_top1_agreement"),
+    *("decision_flips", "margin_factor"),
+)
 SPEED_GATES = ("prefill_speedup", "decode_speedup")
 
 
@@ -42,7 +50,7 @@ class GateResult:
     """One gate.
 
     Attributes:
-        name: One of `QUALITY_GATES` or `SPEED_GATES`.
+        name: One of `QUALITY_GATES`, `ANSWER_GATES` or `SPEED_GATES`.
         value: What was measured; None if it was not.
         bound: The recipe's bound; None if it is only reported.
         passed: Whether the bound holds; None without a bound or a value, or where the machine is
@@ -105,6 +113,7 @@ def measure_gates(
     *,
     max_ram_bytes: int = 0,
     speed: bool = True,
+    compared: Compared | None = None,
     progress: Progress = no_progress,
 ) -> GateReport:
     """Run the engine and the reference over the same windows and judge the recipe's bounds.
@@ -119,10 +128,13 @@ def measure_gates(
         max_ram_bytes: Memory limit of the compile; 0 is none. Decides whether the speed
             baseline runs whole or block by block.
         speed: Measure tokens/s too.
+        compared: Divergence that was measured on something else than the windows, such as answers;
+            None measures it on them.
         progress: Told where it stands.
     """
     began = time.monotonic()
-    compared = compare_windows(reference, executable, windows, bounds, progress)
+    if compared is None:
+        compared = compare_windows(reference, executable, windows, bounds, progress)
     figures: dict[str, Any] = {
         "text": windows.source,
         "convention": windows.convention,

@@ -52,11 +52,22 @@ class WorstContexts:
             start: Row of the first score.
             scores: Figures of the rows.
         """
+        self.add_rows(window, ids, np.arange(start, start + len(scores.kl), dtype=np.int32), scores)
+
+    def add_rows(self, window: int, ids: Int32, rows: Int32, scores: RowScores) -> None:
+        """Look at some rows of a window.
+
+        Args:
+            window: Its number.
+            ids: [S + 1] its token ids.
+            rows: [R] which rows.
+            scores: Figures of the rows.
+        """
         kl = np.where(np.isnan(scores.kl), np.inf, scores.kl)  # not a number is the worst of all
         for index in np.argsort(-kl, kind="stable")[:MOST].tolist():
             if len(self._kept) == MOST and kl[index] <= self._kept[-1][0]:
                 return  # of equal ones the first stays
-            entry = self._entry(window, ids, start + index, scores, index)
+            entry = self._entry(window, ids, int(rows[index]), scores, index)
             self._kept.append((float(kl[index]), entry))
             self._kept.sort(key=lambda kept: -kept[0])
             del self._kept[MOST:]

@@ -1,9 +1,9 @@
 """Evaluation text: documents become windows of token ids.
 
-Convention: every document is encoded without special tokens and framed as BOS … EOS (each only
-if the model has it), the documents are joined to one stream, and evenly spaced windows of it are
-scored. A window of S + 1 ids gives S rows of logits and S predicted tokens; nothing before the
-window is seen, and no BOS is put at its start.
+Convention: every text is encoded without special tokens and framed as BOS … EOS (each only if the
+model has it), a conversation is what the model's chat template makes of it. The documents are
+joined to one stream, and evenly spaced windows of it are scored. A window of S + 1 ids gives S rows
+of logits and S predicted tokens; nothing before the window is seen, and no BOS is put at its start.
 """
 
 from __future__ import annotations
@@ -13,13 +13,19 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
+from optc.conversations.conversation import Conversation, no_template
+from optc.conversations.read import Document, read_lines, read_texts
 from optc.errors import InputError
 from optc.executable.executable import Int32
 from optc.runtime.text.rust_errors import RustError, rust_errors
-from optc.safe_json import JSONError, parse_json
+from optc.safe_json import parse_json
+
+if TYPE_CHECKING:  # brings the tokenizers
+    from optc.conversations.chat import Chat
 
 #: Tokens scored per window and number of windows, unless the model is too large (`windows_for`).
 WINDOW_TOKENS = 512
@@ -56,16 +62,12 @@ def windows_for(parameters: int, window_tokens: int = WINDOW_TOKENS) -> int:
 
 
 def read_documents(path: Path) -> list[str]:
-    """The documents of a ``.jsonl`` file (one ``{"text": …}`` a line) or of one plain text.
+    """The texts of a ``.jsonl`` file (one ``{"text": …}`` a line) or of one plain text.
 
     Raises:
         InputError: The file cannot be read, is not UTF-8, or a line is not such an object.
     """
-    try:
-        content = path.read_text("utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"cannot read the text: {error}", where=str(path)) from error
-    return _parse_documents(content, str(path), jsonl=path.suffix == ".jsonl")
+    return _texts(read_texts(path))
 
 
 def digest_text(path: Path) -> str:
@@ -83,7 +85,7 @@ def digest_text(path: Path) -> str:
 def default_documents() -> list[str]:
     """The text shipped with optc: public-domain prose and code of this project."""
     content = (files("optc.reference") / "default_text.jsonl").read_text("utf-8")
-    return _parse_documents(content, "default_text.jsonl", jsonl=True)
+    return _texts(read_lines(content, "default_text.jsonl"))
 
 
 def calibration_text() -> Path:
@@ -92,37 +94,35 @@ def calibration_text() -> Path:
     return Path(__file__).with_name("calibration_text.jsonl")
 
 
-def _parse_documents(content: str, where: str, *, jsonl: bool) -> list[str]:
-    if not jsonl:
-        documents = [content]
-    else:
-        lines = enumerate(content.splitlines(), start=1)
-        documents = [_document(line, f"{where}:{number}") for number, line in lines if line.strip()]
-    if not any(text.strip() for text in documents):
-        raise InputError("the text is empty", where=where)
-    return documents
-
-
-def _document(line: str, where: str) -> str:
-    hint = 'one JSON object a line, such as {"name": "a.py", "text": "…"}'
-    try:
-        text = parse_json(line)["text"]
-    except (KeyError, TypeError) as error:
-        raise InputError("not a document", where=where, hint=hint) from error
-    except JSONError as error:
-        raise InputError(f"not a document: {error}", where=where, hint=hint) from error
-    if not isinstance(text, str):
-        raise InputError("text is not a string", where=where, hint=hint)
-    return text
+def _texts(documents: Iterable[Document]) -> list[str]:
+    texts: list[str] = []
+    for one in documents:
+        if isinstance(one, Conversation):
+            raise InputError("a conversation, where only texts are read", where=one.where)
+        texts.append(one)
+    return texts
 
 
 def token_stream(
-    documents: Iterable[str], tokenizer_file: Path, bos: int | None, eos: int | None
+    documents: Iterable[Document],
+    tokenizer_file: Path,
+    bos: int | None,
+    eos: int | None,
+    chat: Chat | None = None,
 ) -> Int32:
-    """All documents as one stream of ids, each framed by BOS and EOS where the model has them.
+    """All documents as one stream of ids: texts framed by BOS and EOS where the model has them,
+    conversations as its chat template renders them.
+
+    Args:
+        documents: Texts and conversations.
+        tokenizer_file: tokenizer.json.
+        bos: Id put before every text, if the model has one.
+        eos: Id put after every text, if the model has one.
+        chat: Renders conversations; None where the model has no template.
 
     Raises:
-        InputError: The tokenizer file cannot be read, or the tokenizer gives up on a document.
+        InputError: The tokenizer file cannot be read, the tokenizer gives up on a document, or a
+            conversation cannot be rendered.
     """
     import tokenizers  # a heavy import that random ids do not need
 
@@ -133,11 +133,20 @@ def token_stream(
     try:
         with rust_errors():
             tokenizer = tokenizers.Tokenizer.from_str(content)
-            for text in documents:
-                stream += head + tokenizer.encode(text, add_special_tokens=False).ids + tail
+            for one in documents:
+                if isinstance(one, Conversation):
+                    stream += _conversation(one, chat)
+                else:
+                    stream += head + tokenizer.encode(one, add_special_tokens=False).ids + tail
     except RustError as error:
         raise InputError(f"the tokenizer gives up: {error}", where=str(tokenizer_file)) from error
     return np.asarray(stream, np.int32)
+
+
+def _conversation(conversation: Conversation, chat: Chat | None) -> list[int]:
+    if chat is None:
+        raise no_template(conversation)
+    return chat.encode(conversation)
 
 
 def _tokenizer_json(path: Path) -> str:
@@ -174,6 +183,7 @@ def eval_windows(
     bos: int | None = None,
     eos: int | None = None,
     text_file: Path | None = None,
+    chat: Chat | None = None,
 ) -> EvalWindows:
     """The windows that gates and `evaluate` score.
 
@@ -184,7 +194,9 @@ def eval_windows(
         tokenizer_file: tokenizer.json, or None: then random ids are scored, and it is said.
         bos: Id put before every document, if the model has one.
         eos: Id put after every document, if the model has one.
-        text_file: ``.jsonl`` or plain text; None takes the shipped text.
+        text_file: ``.jsonl`` or plain text; None takes the shipped text. If it has texts, they are
+            taken; else its conversations are, whole.
+        chat: Renders conversations; None where the model has no template.
 
     Raises:
         InputError: Unreadable text or tokenizer, or ids beyond the vocabulary.
@@ -199,8 +211,11 @@ def eval_windows(
                 hint="leave --eval-text out; random token ids are scored then",
             )
         return _random_windows(vocab_size, size, count)
-    documents = default_documents() if text_file is None else read_documents(text_file)
-    stream = token_stream(documents, tokenizer_file, bos, eos)
+    documents: list[Document] = list(default_documents())
+    if text_file is not None:
+        read = read_texts(text_file)
+        documents = [one for one in read if isinstance(one, str)] or read
+    stream = token_stream(documents, tokenizer_file, bos, eos, chat)
     if stream.size and int(stream.max()) >= vocab_size:
         raise InputError(
             f"the tokenizer gives id {int(stream.max())}, the model knows {vocab_size} ids",

@@ -12,6 +12,7 @@ from optc.report.markup import Element, Node, element
 from optc.report.numbers import NOTHING, TIMES, number, percent, with_unit
 from optc.report.page import html_page
 from optc.report.sections.contexts import contexts
+from optc.report.sections.decisions import decisions
 from optc.report.sections.divergence import divergence
 from optc.report.sections.gates import gates
 from optc.report.sections.identity import engines, identity, warnings
@@ -28,6 +29,7 @@ SECTIONS: Mapping[str, Callable[[Subject], Section | None]] = {
     "Gates": gates,
     "Divergence from the float32 model": divergence,
     "Largest divergences, as text": contexts,
+    "Decisions in conversations": decisions,
     "Fidelity by layer": layers,
     "Roofline": roof,
     "Where the time of a step goes": step_times,

@@ -11,9 +11,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from optc.conversations.load import folder_chat
+from optc.conversations.read import read_texts
 from optc.errors import InputError
 from optc.executable.executable import Int32
-from optc.reference.text import cut_windows, read_documents, token_stream
+from optc.reference.text import cut_windows, token_stream
 
 #: Windows that the student is judged on while it trains, and their tokens, at the least: a few
 #: thousand tell two states apart.
@@ -105,7 +107,8 @@ def read_pool(
     frame = (_first(config.get("bos_token_id")), _first(config.get("eos_token_id")))
 
     def tokens(paths: Iterable[Path]) -> Int32:
-        return token_stream((d for p in paths for d in read_documents(p)), tokenizer, *frame)
+        documents = (one for path in paths for one in read_texts(path))
+        return token_stream(documents, tokenizer, *frame, folder_chat(folder))
 
     stream = tokens(texts)
     if held_out is not None:

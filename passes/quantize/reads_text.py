@@ -27,8 +27,8 @@ class ReadsText(Pass):
     """A pass that runs the float32 model over a text; ``--calibration`` gives it.
 
     Attributes:
-        text: ``.jsonl`` (one ``{"text": …}`` a line) or plain text; empty is the text shipped with
-            optc, or random ids where the model has no tokenizer.
+        text: ``.jsonl`` (a line has ``text``, or ``messages``) or plain text; empty is the text
+            shipped with optc, or random ids where the model has no tokenizer.
         folder: The model's, for its tokenizer.
         cache: Folder of calibrations that are used again; empty is none.
         sha256: Of the text, in hex: what is recorded of it.
@@ -103,13 +103,16 @@ class ReadsText(Pass):
         return Path(self.folder) / "tokenizer.json"
 
     def _stream(self) -> Int32:
-        from optc.reference.text import calibration_text, digest_text, read_documents, token_stream
+        from optc.conversations.load import folder_chat
+        from optc.conversations.read import read_texts
+        from optc.reference.text import calibration_text, digest_text, token_stream
 
         path = Path(self.text) if self.text else calibration_text()
         if self.sha256 and digest_text(path) != self.sha256:
             raise InputError("the text is not that of the recipe's sha256", where=str(path))
-        bos, eos = _frame(Path(self.folder))
-        return token_stream(read_documents(path), self._tokenizer, bos, eos)
+        folder = Path(self.folder)
+        bos, eos = _frame(folder)
+        return token_stream(read_texts(path), self._tokenizer, bos, eos, folder_chat(folder))
 
 
 def some_windows(tokens: Int32, most: int) -> Int32:

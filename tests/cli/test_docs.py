@@ -31,7 +31,9 @@ from tests.simulate.fakes import step_times
 
 DOCS = Path(__file__).parents[2] / "docs"
 #: Keys whose values have a form of their own, which other pages describe.
-FREE = {"manifest", "report", "settings", "details", "facts", "recipes", "options", "ceilings"}
+FREE = {"manifest", "report", "settings", "details", "facts", "recipes", "options", "ceilings"} | {
+    "decisions"
+}
 
 
 def rows() -> dict[str, str]:
@@ -141,10 +143,13 @@ def test_keys_of_commands(
             ("diff", artifact, another, *SPEED),
         ],
     }
-    # Of --gates and --key.
-    elsewhere = frozenset(
-        {"verify": {"gates", "signature"}, "pull": {"moved_bytes"}}.get(command, ())
-    )
+    # Of --gates and --key; of a model with a chat template.
+    others = {
+        "verify": {"gates", "signature"},
+        "pull": {"moved_bytes"},
+        "eval": {"answers", "decisions"},
+    }
+    elsewhere = frozenset(others.get(command, ()))
     # The passes; the conditions.
     if command == "pull":
         optc("push", artifact, f"oci:{tmp_path / 'layout'}")

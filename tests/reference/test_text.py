@@ -196,3 +196,10 @@ def test_a_tokenizer_that_gives_up_is_named(tokenizer_file: Path, part: dict[str
     tokenizer_file.write_text(json.dumps({**described, **part}))
     with pytest.raises(InputError, match=r"tokenizer\.json: the tokenizer gives up: "):
         token_stream(["a"], tokenizer_file, None, None)
+
+
+def test_where_only_texts_are_read_conversations_are_refused(tmp_path: Path) -> None:
+    talk = {"messages": [{"role": r, "content": "hi"} for r in ("user", "assistant")]}
+    (tmp_path / "t.jsonl").write_text(json.dumps(talk))
+    with pytest.raises(InputError, match=r"t\.jsonl:1: a conversation, where only texts are read"):
+        read_documents(tmp_path / "t.jsonl")

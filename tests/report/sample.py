@@ -75,6 +75,41 @@ BENCH: dict[str, Any] = {
     "profile": [step(), step("decode", 8, 8), step("prefill", 1, 512)],
 }
 
+
+def option(name: str, reference: float, engine: float | None) -> dict[str, Any]:
+    chances = {"reference_probability": reference, "engine_probability": engine}
+    return {"option": name, **chances}
+
+
+def decided(about: str, margin: float, left: float | None) -> dict[str, Any]:
+    return {
+        "kind": "value",
+        "about": about,
+        "where": "talk.jsonl:7",
+        "context": '{"unit": "',
+        "flipped": left is None or left < 0,
+        "margin": margin,
+        "engine_margin": left,
+        "taken": "celsius",
+        "reference": option("celsius", 0.8, 0.2),
+        "engine": option("fahrenheit", 0.1, None if left is None else 0.6),
+    }
+
+
+DECISIONS: dict[str, Any] = {
+    "count": 120,
+    "firm": 100,
+    "flips": 2,
+    "flips_of_any_margin": 4,
+    "margin_factor": 0.71,
+    "margin_factor_p50": 0.97,
+    "by_kind": {
+        "value": {"count": 80, "firm": 70, "flips": 2},
+        "end": {"count": 40, "firm": 30, "flips": 0},
+    },
+    "worst": [decided("get_weather.unit", 1.9, -0.4), decided("", 0.6, None)],
+}
+
 REPORT: dict[str, Any] = {
     "schema": "optc.report.v1",
     "gates": [
@@ -95,6 +130,7 @@ REPORT: dict[str, Any] = {
             "reference_perplexity": 4.0,
             "kl_distribution": distribution(0, 3, 10, 0, 4, 1, 0),
             "worst_contexts": [context(2.5), context(1.5, None)],
+            "answers": {"tokens": 90, "decisions": DECISIONS},
         }
     },
     "passes": [

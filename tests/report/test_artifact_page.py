@@ -11,6 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from optc.report.artifact_page import SECTIONS, artifact_page
+from optc.report.numbers import NOTHING
 from optc.report.sections.gates import used_share
 from tests.artifact.toy import toy_manifest
 from tests.report.pages import read_page
@@ -43,6 +44,24 @@ def test_every_gate_is_there_with_its_verdict() -> None:
     assert used == ["30.0\u202f% of the bound", "333\u202f% of the bound"]
 
 
+def test_decisions_are_counted_and_the_worst_are_shown() -> None:
+    page = read_page(artifact_page(subject()).text)
+    section = page.section("decisions")
+    assert "120 decisions, 100 of them firm. Of these, 2 flipped." in section.text
+    assert "All but the worst twentieth keep 0.710 times their margin" in section.text
+    assert "a value of a few" in section.text
+    assert "get_weather.unitmargin 1.90 nats, left \u22120.400talk.jsonl:7flipped" in section.text
+    assert "float32 model: celsius, float32 80\u202f%, engine 20" in section.text
+    assert "engine: fahrenheit, float32 10\u202f%, engine 60" in section.text
+    assert f"left {NOTHING}" in section.text, "the engine gave no numbers"
+
+
+def test_without_conversations_there_are_no_decisions() -> None:
+    found = report()
+    found["evaluation"]["target"]["answers"] = {"not_measured": "the model has no chat template"}
+    assert "decisions" not in artifact_page(subject(found)).sections
+
+
 def test_gates_of_several_engines_are_apart() -> None:
     gates = [{**gate, "engine": name} for name in ("a", "b") for gate in REPORT["gates"]]
     page = read_page(artifact_page(subject(report(gates=gates))).text)
@@ -67,10 +86,10 @@ def test_verdicts_of_the_manifest_stand_in_for_a_report_that_is_gone() -> None:
 
 def test_contexts_are_text_with_the_next_token_marked() -> None:
     page = read_page(artifact_page(subject()).text)
-    first, second = (e for e in page.all("pre") if e.within[-1] == "li")
+    first, second, *_ = (e for e in page.all("pre") if e.within[-1] == "li")
     assert first.text == "def f(x):\n    return x"
     assert second.text == " x"
-    assert [mark.text for mark in page.all("mark")] == [" x", " x"]
+    assert [mark.text for mark in page.all("mark")][:2] == [" x", " x"]
     assert "KL 2.50 nats" in page.section("contexts").text
     assert "float32 5.0\u202f%, engine 80\u202f%" in page.section("contexts").text
 
@@ -142,6 +161,9 @@ DAMAGES: dict[str, Callable[[dict[str, Any]], object]] = {
         worst_contexts=[{"kl": 1.0}]
     ),
     "Divergence from the float32 model": lambda r: r["evaluation"]["target"].update(tokens="7"),
+    "Decisions in conversations": lambda r: r["evaluation"]["target"].update(
+        answers={"decisions": {"count": "many"}}
+    ),
     "Fidelity by layer": lambda r: r.update(bisect={"sqnr_by_layer": ["high"]}),
     "Size": lambda r: r.update(tensors=[{"kind": "head", "bytes": -1}]),
     "Pipeline": lambda r: r.update(stages={"import": "long"}),

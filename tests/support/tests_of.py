@@ -6,6 +6,14 @@ from pathlib import Path, PurePath
 
 #: Tests of modules that are tested through others too, or only so; quick ones.
 TESTED_ELSEWHERE: dict[str, tuple[str, ...]] = {
+    "optc/conversations/read.py": ("tests/conversations/test_conversation.py",),
+    "optc/conversations/sequences.py": (
+        "tests/conversations/test_chat.py",
+        "tests/conversations/test_scored.py",
+    ),
+    "optc/conversations/tools_in_text.py": ("tests/conversations/test_chat.py",),
+    "optc/gates/answers/score.py": ("tests/gates/answers/test_measure.py",),
+    "optc/judging/decisions.py": ("tests/cli/judged/test_decisions.py",),
     "backends/tensorrt/tensor_list.py": ("tests/backends/tensorrt/weights/test_tensor_list.py",),
     "optc/artifact/artifact.py": (
         "tests/artifact/test_verify.py",
@@ -234,6 +242,14 @@ TESTED_ELSEWHERE: dict[str, tuple[str, ...]] = {
 
 #: The same for all modules of a folder.
 FOLDERS_TESTED_ELSEWHERE: dict[str, tuple[str, ...]] = {
+    "optc/conversations/read.py": ("tests/conversations/test_conversation.py",),
+    "optc/conversations/sequences.py": (
+        "tests/conversations/test_chat.py",
+        "tests/conversations/test_scored.py",
+    ),
+    "optc/conversations/tools_in_text.py": ("tests/conversations/test_chat.py",),
+    "optc/gates/answers/score.py": ("tests/gates/answers/test_measure.py",),
+    "optc/judging/decisions.py": ("tests/cli/judged/test_decisions.py",),
     "optc/cli/commands/store": ("tests/cli/commands/store/test_store.py",),
     "optc/cli/judged": (
         "tests/cli/commands/judging/test_bench_conditions.py",

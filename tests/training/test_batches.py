@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import numpy as np
@@ -9,6 +10,7 @@ import pytest
 
 from optc.errors import InputError
 from optc.training.batches import HELD_OUT_TOKENS, HELD_OUT_WINDOWS, Windows, read_pool
+from tests.support.chats import PLAIN, chat, conversation, small_tokenizer
 from tests.support.letters import letters_folder
 
 CONFIG = {"bos_token_id": 30, "eos_token_id": [31]}
@@ -47,3 +49,13 @@ def test_what_cannot_be_used_is_named(tmp_path: Path) -> None:
     (folder / "tokenizer.json").unlink()
     with pytest.raises(InputError, match=r"no tokenizer\.json to read a text with"):
         read_pool(folder, CONFIG, [folder / "text.txt"], None, 8)
+
+
+def test_conversations_are_trained_on_as_the_template_renders_them(tmp_path: Path) -> None:
+    small_tokenizer().save(str(tmp_path / "tokenizer.json"))
+    (tmp_path / "chat_template.jinja").write_text(PLAIN)
+    talk = {"messages": [{"role": r, "content": "hi"} for r in ("user", "assistant")]}
+    text = tmp_path / "t.jsonl"
+    text.write_text((json.dumps(talk) + "\n") * 20)
+    pool = read_pool(tmp_path, {}, [text], text, 16)
+    assert pool.stream.tolist() == chat(PLAIN).encode(conversation("hi", "hi")) * 20

@@ -10,6 +10,7 @@ import click
 from optc.cli.bisect_tables import bisect_tables
 from optc.cli.draft_line import draft_figures, draft_line
 from optc.cli.judged.checks import gate_checks, gate_figures
+from optc.cli.judged.decisions import decision_tables
 from optc.cli.judged.options import SummaryFiles, summary_options
 from optc.cli.options import PATH, add_options
 from optc.cli.output import (
@@ -23,6 +24,7 @@ from optc.cli.output import (
 from optc.cli.progress import progress_on_stderr
 from optc.cli.tables import engines_table, gates_tables, passes_table
 from optc.errors import GateError
+from optc.judging.decisions import decisions_of
 from optc.judging.summary import Summary
 from optc.options import CompileOptions
 
@@ -50,11 +52,14 @@ def command(as_json: bool, **options: Any) -> None:
         files.write(_summary(title, details, strict=not options["allow_unmeasured"]))
         if not as_json:
             print_warnings(details.get("warnings", []))
-            show(*gates_tables(details.get("gates", [])), *bisect_tables(details.get("bisect")))
+            show(*gates_tables(details.get("gates", [])))
+            show(*decision_tables(details.get("decisions", {})))
+            show(*bisect_tables(details.get("bisect")))
         raise
     report = artifact.report()
     files.write(_summary(f"{title}: {artifact.path}", report, strict=False))
-    values = {"artifact": str(artifact.path), "digest": artifact.digest}
+    decisions = decisions_of(report.get("evaluation", {}))
+    values = {"artifact": str(artifact.path), "digest": artifact.digest, "decisions": decisions}
     keys = ("passes", "gates", "engines", "storage", "peak_anon_bytes", "seconds", "bisect")
     if as_json:
         figures = {key: report[key] for key in keys if key in report} | draft_figures(report)
@@ -65,7 +70,7 @@ def command(as_json: bool, **options: Any) -> None:
     print_warnings(report["warnings"])
     storage = report["storage"]
     show(passes_table(report["passes"]), *gates_tables(report["gates"]))
-    show(*bisect_tables(report.get("bisect")))
+    show(*decision_tables(decisions), *bisect_tables(report.get("bisect")))
     if len(report["engines"]) > 1:
         show(engines_table(report["engines"]))
         click.echo(f"duplicated across engines: {byte_text(storage['duplicated_bytes'])}")

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from optc.cli.artifact_path import ARTIFACT
+from optc.cli.judged.decisions import decision_tables
 from optc.cli.needs import compile_packages
 from optc.cli.options import add_options
 from optc.cli.output import (
@@ -20,10 +22,13 @@ from optc.cli.output import (
     table,
 )
 from optc.cli.progress import progress_on_stderr
+from optc.judging.decisions import decisions_of
 from optc.options import CompileOptions
 from optc.runtime.settings import ServeSettings
 
 if TYPE_CHECKING:
+    from rich.table import Table
+
     from optc.driver.judging.evaluate import Evaluation
     from optc.progress import Progress
 
@@ -63,11 +68,19 @@ def command(
     print_warnings(found.warnings)
     rows = table(str(artifact), "", "")
     rows.show_header = False
+    answers = found.figures.get("answers", {})
+    if answers.get("text") != found.figures.get("text"):
+        _add(rows, found.figures)
+        rows.add_section()
+    _add(rows, answers)
+    show(rows, *decision_tables(decisions_of({str(artifact): found.figures})))
+
+
+def _add(rows: Table, figures: Mapping[str, Any]) -> None:
     for key, label in _LABELS.items():
-        value = found.figures.get(key)
+        value = figures.get(key)
         if value is not None:
             rows.add_row(label, figure(value, 6) if isinstance(value, float) else str(value))
-    show(rows)
 
 
 def _evaluate(path: Path, progress: Progress, options: dict[str, Any]) -> Evaluation:

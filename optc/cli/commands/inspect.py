@@ -10,6 +10,7 @@ import click
 
 from optc.cli.artifact_path import ARTIFACT
 from optc.cli.gates_line import gates_line
+from optc.cli.judged.decisions import decision_tables
 from optc.cli.output import byte_text, json_option, print_json, print_warnings, show, table
 from optc.cli.tables import (
     activations_tables,
@@ -18,6 +19,7 @@ from optc.cli.tables import (
     gates_tables,
     passes_table,
 )
+from optc.judging.decisions import decisions_of
 from optc.units import kv_text
 
 if TYPE_CHECKING:
@@ -52,6 +54,7 @@ def command(artifact: Path, as_json: bool) -> None:
         *activations_tables(report.get("passes", [])),
         *gates_tables(report.get("gates", [])),
         *contexts_tables(report.get("evaluation", {})),
+        *decision_tables(decisions_of(report.get("evaluation", {}))),
     )
     print_warnings(warnings)
 

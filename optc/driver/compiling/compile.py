@@ -93,6 +93,7 @@ class _Compile:
         lowered = self._lower(imported)
         self._check_limits(lowered)
         tokenizer = self._tokenizer(imported, vocabulary)
+        self._check_conversations(limits, tokenizer)
         draft = self._import_draft(lowered, tokenizer)
         domain = self._judge_domain(lowered, tokenizer)
         engines = self._build(lowered, limits)
@@ -202,6 +203,15 @@ class _Compile:
             self.writer.folder,
             allow_remote_code=self.options.asked.allow_remote_code,
         )
+
+    def _check_conversations(self, limits: BuildOptions, tokenizer: TokenizerEntry | None) -> None:
+        """Refuse conversations that the chat template does not take before the long stages."""
+        if self.options.asked.eval_text is None or self.options.asked.no_gates:
+            return
+        from optc.driver.judging.judged_text import check_conversations
+
+        text = self.options.asked.eval_text
+        check_conversations(self.writer.folder, tokenizer, text, limits.max_context)
 
     def _import_draft(
         self, lowered: Lowered, tokenizer: TokenizerEntry | None

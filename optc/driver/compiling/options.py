@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from optc.backend import BuildOptions
+from optc.conversations.read import read_texts
 from optc.driver.compiling.engines import (
     EngineTarget,
     check_layer,
@@ -161,6 +162,7 @@ def _check_choice(specs: Sequence[DraftSpec], engines: Sequence[EngineTarget]) -
 def _check_files(asked: CompileOptions, draft: Path | None) -> None:
     if asked.eval_text is not None:
         check_text(asked.eval_text, "--eval-text")
+        read_texts(asked.eval_text)
     if asked.schedules is not None and not asked.tune:
         check_text(asked.schedules, "--schedules")
     if draft is not None and not (model_folder(draft) / "config.json").is_file():

@@ -85,8 +85,10 @@ def _choose(
     tokenizer: TokenizerEntry | None,
 ) -> LayerChoice:
     """By the text of the gates."""
+    from optc.conversations.load import artifact_chat
+    from optc.conversations.read import read_texts
     from optc.driver.drafts.choose_layers import TOKENS, WINDOWS, choose_layers
-    from optc.reference.text import cut_windows, default_documents, read_documents, token_stream
+    from optc.reference.text import cut_windows, default_documents, token_stream
 
     if tokenizer is None:
         raise InputError(
@@ -96,10 +98,11 @@ def _choose(
         )
     text = options.asked.eval_text
     stream = token_stream(
-        default_documents() if text is None else read_documents(text),
+        default_documents() if text is None else read_texts(text),
         writer.folder / tokenizer.files[0],
         tokenizer.bos_token_id,
         next(iter(tokenizer.eos_token_ids), None),
+        artifact_chat(writer.folder, tokenizer),
     )
     size = min(TOKENS, target.entry.spec.max_context)
     windows = cut_windows(stream, size, WINDOWS)[:, :-1]

@@ -54,12 +54,13 @@ def judge_domain(
     """
     if tokenizer is None:
         return DomainVerdict()
+    from optc.conversations.load import artifact_chat
+    from optc.conversations.read import read_texts
     from optc.driver.compiling.limits import weight_count
     from optc.reference.blockwise import BlockwiseReference
     from optc.reference.text import (
         calibration_text,
         default_documents,
-        read_documents,
         token_stream,
         windows_for,
     )
@@ -68,9 +69,10 @@ def judge_domain(
 
     chosen, judged_by = options.asked.calibration, options.asked.eval_text
     texts = (
-        read_documents(chosen or calibration_text()),
-        default_documents() if judged_by is None else read_documents(judged_by),
+        read_texts(chosen or calibration_text()),
+        default_documents() if judged_by is None else read_texts(judged_by),
     )
+    chat = artifact_chat(folder, tokenizer)
     bos, eos = tokenizer.bos_token_id, next(iter(tokenizer.eos_token_ids), None)
     windows = min(_WINDOWS, windows_for(weight_count(reference)) // 2)
     model = BlockwiseReference(reference, usable_threads())
@@ -78,7 +80,7 @@ def judge_domain(
         mine, theirs = (
             text_fit(
                 model,
-                token_stream(documents, folder / tokenizer.files[0], bos, eos),
+                token_stream(documents, folder / tokenizer.files[0], bos, eos, chat),
                 windows,
                 _WINDOW_TOKENS,
             )

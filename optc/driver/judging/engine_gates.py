@@ -12,21 +12,25 @@ from optc import registry
 from optc.artifact import EngineEntry, TokenizerEntry
 from optc.backend import LoweredOnnxBackend
 from optc.driver.compiling.limits import weight_count
+from optc.driver.judging.judged_text import JudgedText, ModelLimits, judged_text
 from optc.errors import OptcError
 from optc.executable.executable import Executable
 from optc.gates import measure
+from optc.gates.answers.measure import AnswerReport, measure_answers, not_applicable
+from optc.gates.answers.score import AnswerReference
 from optc.gates.measure import GateReport, GateResult, judge
 from optc.gates.speed import weights_room
 from optc.machine import this_machine
 from optc.progress import Progress, no_progress
 from optc.reference.blockwise import BlockwiseReference
-from optc.reference.text import EvalWindows, eval_windows
 from optc.target import usable_threads
 
 if TYPE_CHECKING:
     import onnx_ir as ir
 
 LOWERED = "lowered-onnx"
+#: Why answers were not measured where prose was enough to tell.
+ENDED = "another gate could not hold any more"
 
 
 @dataclass(frozen=True)
@@ -74,6 +78,8 @@ class EngineGates:
         self._context = context
         self._threads = usable_threads()
         self._reference: BlockwiseReference | None = None
+        self._answers: AnswerReference | None = None
+        self._texts: dict[ModelLimits, JudgedText] = {}
 
     def __enter__(self) -> EngineGates:
         return self
@@ -98,12 +104,15 @@ class EngineGates:
         backend = registry.backend(entry.backend)
         reason = backend.can_load(entry, this_machine())
         if not reason:
-            folder = self._context.artifact / entry.folder
+            context = self._context
+            folder = context.artifact / entry.folder
             report = self._measure(
                 entry, lambda: backend.load(folder, entry.spec, entry.data, self._threads)
             )
-            return EngineVerdict(_named(_kept(report), entry.name), report.figures)
-        verdict = unmeasured(self._context.bounds, reason, entry.name)
+            return EngineVerdict(
+                _named(_kept(report), entry.name), report.figures, _left_open(report, context)
+            )
+        verdict = unmeasured(_applicable(self._context), reason, entry.name)
         return verdict if lowered_onnx is None else self._with_lowered(verdict, entry, lowered_onnx)
 
     def _with_lowered(
@@ -136,36 +145,56 @@ class EngineGates:
     def _measure(
         self, entry: EngineEntry, open_engine: Callable[[], Executable], *, speed: bool = True
     ) -> GateReport:
-        context = self._context
-        windows = self._windows(entry)
+        context, bounds = self._context, self._context.bounds
+        text = self._text(entry)
         if self._reference is None:
             room = weights_room(context.max_ram_bytes)
             self._reference = BlockwiseReference(context.reference, self._threads, room)
         executable = open_engine()
         try:
-            return measure.measure_gates(
+            answered = None if text.prose else self._answered(text, executable)
+            report = measure.measure_gates(
                 self._reference,
                 executable,
-                windows,
-                context.bounds,
+                text.windows,
+                bounds,
                 max_ram_bytes=context.max_ram_bytes,
                 speed=speed,
+                compared=None if answered is None else answered.compared,
                 progress=context.progress,
             )
+            ended = any(gate.windows is not None for gate in report.gates)
+            if answered is None and not ended:
+                answered = self._answered(text, executable)
         finally:
             executable.close()
+        if answered is None:
+            reason = ENDED if ended else text.absent
+            gates, figures = not_applicable(bounds, reason), {"not_measured": reason}
+        else:
+            gates, figures = answered.gates, answered.figures
+        return GateReport(_in_order(report.gates, gates), {**report.figures, "answers": figures})
 
-    def _windows(self, entry: EngineEntry) -> EvalWindows:
-        context, tokenizer = self._context, self._context.tokenizer
-        return eval_windows(
-            vocab_size=entry.spec.vocab_size,
-            max_context=entry.spec.max_context,
-            parameters=weight_count(context.reference),
-            tokenizer_file=None if tokenizer is None else context.artifact / tokenizer.files[0],
-            bos=None if tokenizer is None else tokenizer.bos_token_id,
-            eos=None if tokenizer is None else next(iter(tokenizer.eos_token_ids), None),
-            text_file=context.eval_text,
+    def _answered(self, text: JudgedText, executable: Executable) -> AnswerReport | None:
+        """What was measured on conversations; None where there are none."""
+        reference, given = self._reference, text.conversations
+        if given is None or reference is None:
+            return None
+        if self._answers is None or self._answers.conversations is not given:
+            self._answers = AnswerReference(reference, given)
+        return measure_answers(
+            self._answers, executable, self._context.bounds, progress=self._context.progress
         )
+
+    def _text(self, entry: EngineEntry) -> JudgedText:
+        """What an engine is judged on; rendered once for engines of the same limits."""
+        context, spec = self._context, entry.spec
+        limits = ModelLimits(spec.vocab_size, spec.max_context, weight_count(context.reference))
+        if limits not in self._texts:
+            self._texts[limits] = judged_text(
+                limits, context.artifact, context.tokenizer, context.eval_text
+            )
+        return self._texts[limits]
 
 
 def lowered_runner() -> LoweredOnnxBackend | None:
@@ -181,7 +210,36 @@ def unmeasured(bounds: Mapping[str, float | None], reason: str, engine: str) -> 
 
 
 def _kept(report: GateReport) -> tuple[GateResult, ...]:
-    return tuple(g for g in report.gates if g.value is not None or g.bound is not None)
+    """Gates that have a value or a bound; and those of answers that say why they have none."""
+    return tuple(
+        g
+        for g in report.gates
+        if g.value is not None or g.bound is not None or g.name in measure.ANSWER_GATES
+    )
+
+
+def _in_order(
+    gates: tuple[GateResult, ...], answers: tuple[GateResult, ...]
+) -> tuple[GateResult, ...]:
+    """All gates, those of speed last."""
+    speed = tuple(gate for gate in gates if gate.name in measure.SPEED_GATES)
+    return (*(gate for gate in gates if gate not in speed), *answers, *speed)
+
+
+def _applicable(context: GateContext) -> dict[str, float | None]:
+    """The bounds without those of answers, where no template could render any."""
+    has_template = context.tokenizer is not None and bool(context.tokenizer.chat_template)
+    answers: tuple[str, ...] = () if has_template else measure.ANSWER_GATES
+    return {name: bound for name, bound in context.bounds.items() if name not in answers}
+
+
+def _left_open(report: GateReport, context: GateContext) -> tuple[str, ...]:
+    """A warning where gates that the recipe bounds have nothing to be measured on."""
+    reason = report.figures.get("answers", {}).get("not_measured")
+    names = [n for n in measure.ANSWER_GATES if context.bounds.get(n) is not None]
+    if reason is None or not names:
+        return ()
+    return (f"gates that do not apply: {', '.join(names)}: {reason}",)
 
 
 def _named(gates: tuple[GateResult, ...], engine: str) -> tuple[GateResult, ...]:

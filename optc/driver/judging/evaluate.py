@@ -4,15 +4,28 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from optc import registry
 from optc.artifact import Artifact, EngineEntry
+from optc.driver.judging.judged_text import ModelLimits, judged_text
 from optc.driver.judging.reference_model import import_reference, other_source, trimmed_vocabulary
+from optc.executable.executable import Executable
+from optc.gates.answers.measure import answer_perplexity, measure_answers
+from optc.gates.answers.score import AnswerReference
 from optc.gates.measure import evaluate
 from optc.progress import Progress, no_progress
-from optc.reference.text import EvalWindows, eval_windows
+from optc.reference.blockwise import BlockwiseReference
 from optc.target import usable_threads
+
+if TYPE_CHECKING:
+    import onnx_ir as ir
+
+    from optc.conversations.scored import ScoredConversations
+
+
+#: Figures of answers that only a report has room for.
+_LONG = ("kl_distribution", "worst_contexts", "left_out", "seconds")
 
 
 @dataclass(frozen=True)
@@ -22,7 +35,8 @@ class Evaluation:
     Attributes:
         figures: tokens, perplexity; with a reference also kl_mean, kl_p99, kl_max,
             top1_agreement, top5_agreement and reference_perplexity; text and convention say what
-            was scored.
+            was scored. ``answers`` has the same of what the assistant says in conversations, and
+            with a reference ``decisions``; a text of conversations alone gives the others, too.
         warnings: What the user should know.
     """
 
@@ -44,7 +58,8 @@ def evaluate_artifact(
 
     Args:
         artifact: The artifact.
-        text: ``.jsonl`` or plain text; None is the shipped one.
+        text: ``.jsonl`` or plain text; None is what is shipped: prose and, where the model has a
+            chat template, conversations.
         reference: Folder of a model of the same vocabulary, run in float32; where it is not what
             the engine was compiled from, that is a warning.
         threads: CPU threads of engine and reference; None is all usable ones.
@@ -68,33 +83,47 @@ def evaluate_artifact(
             kept=trimmed_vocabulary(artifact),
         )
     warning = None if imported is None else other_source(imported, entry, artifact.manifest)
-    windows = _windows(artifact, entry, text)
+    judged = judged_text(_limits(artifact, entry), artifact.path, artifact.manifest.tokenizer, text)
     executable = registry.backend(entry.backend).load(
         artifact.engine_folder(entry), entry.spec, entry.data, count
     )
+    model = None if imported is None else imported.model
     try:
-        figures = evaluate(
-            executable,
-            windows,
-            reference_model=None if imported is None else imported.model,
-            threads=count,
-            progress=progress,
-        )
+        answers = _answers(executable, judged.conversations, model, count, progress)
+        figures = answers
+        if judged.prose:
+            figures = evaluate(
+                executable, judged.windows, reference_model=model, threads=count, progress=progress
+            )
     finally:
         executable.close()
+    if answers:
+        figures = {**figures, "answers": answers}
     return Evaluation(figures, () if warning is None else (warning,))
 
 
-def _windows(artifact: Artifact, engine: EngineEntry, text: Path | None) -> EvalWindows:
-    tokenizer = artifact.manifest.tokenizer
-    # A weight takes a byte or so; all that depends on it is how many windows are affordable.
+def _answers(
+    executable: Executable,
+    conversations: ScoredConversations | None,
+    model: ir.Model | None,
+    threads: int,
+    progress: Progress,
+) -> dict[str, Any]:
+    """Figures of what the assistant says; empty where there are no conversations."""
+    if conversations is None:
+        return {}
+    if model is None:
+        return answer_perplexity(executable, conversations, progress)
+    reference = BlockwiseReference(model, threads)
+    try:
+        answers = AnswerReference(reference, conversations)
+        figures = measure_answers(answers, executable, {}, progress=progress).figures
+        return {key: value for key, value in figures.items() if key not in _LONG}
+    finally:
+        reference.close()
+
+
+def _limits(artifact: Artifact, engine: EngineEntry) -> ModelLimits:
+    # A weight takes a byte or so; all that depends on it is how much is affordable.
     parameters = sum(entry.bytes for entry in artifact.manifest.files)
-    return eval_windows(
-        vocab_size=engine.spec.vocab_size,
-        max_context=engine.spec.max_context,
-        parameters=parameters,
-        tokenizer_file=artifact.tokenizer_file(),
-        bos=None if tokenizer is None else tokenizer.bos_token_id,
-        eos=None if tokenizer is None else next(iter(tokenizer.eos_token_ids), None),
-        text_file=text,
-    )
+    return ModelLimits(engine.spec.vocab_size, engine.spec.max_context, parameters)

@@ -11,6 +11,7 @@ from optc.driver.compiling.built_engine import BuiltEngine
 from optc.driver.compiling.options import ResolvedOptions
 from optc.driver.judging.gates_text import gates_text
 from optc.errors import GateError
+from optc.judging.decisions import decisions_of
 
 if TYPE_CHECKING:  # the gates bring ONNX Runtime, which a compile without them does not need
     from optc.artifact import TokenizerEntry
@@ -43,8 +44,9 @@ class GatesFailedError(GateError):
 
     Attributes:
         details: ``passes``, ``gates``, ``peak_anon_bytes``, ``seconds`` and ``warnings`` of the
-            compile, with ``--bisect`` also ``bisect``, and ``artifact``: where the failed result
-            was kept, or None.
+            compile, with ``--bisect`` also ``bisect``, ``decisions`` by engine
+            (`optc.judging.decisions`), and ``artifact``: where the failed result was kept, or
+            None.
     """
 
     def __init__(self, judgement: Judgement, report: dict[str, Any], kept: Path | None) -> None:
@@ -58,6 +60,7 @@ class GatesFailedError(GateError):
         self.details = {
             "artifact": None if kept is None else str(kept),
             **{key: report[key] for key in keys if key in report},
+            "decisions": decisions_of(report.get("evaluation", {})),
         }
 
 
@@ -122,7 +125,8 @@ def _judgement(verdicts: Mapping[str, EngineVerdict], options: ResolvedOptions) 
     gates = tuple(gate for verdict in verdicts.values() for gate in verdict.gates)
     unmeasured = tuple(gate for gate in gates if is_open(gate))
     failed = tuple(g for g in gates if g.passed is False)
-    warnings = [text for verdict in verdicts.values() for text in verdict.warnings]
+    # Of several engines some say the same.
+    warnings = list(dict.fromkeys(w for verdict in verdicts.values() for w in verdict.warnings))
     if options.asked.allow_unmeasured:
         if unmeasured:
             text = gates_text(unmeasured, several=len(verdicts) > 1)

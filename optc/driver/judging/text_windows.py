@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import onnx_ir as ir
 
+from optc.conversations.load import artifact_chat
 from optc.driver.compiling.limits import weight_count
 from optc.ir.graph import width
 from optc.reference.text import EvalWindows, eval_windows
@@ -42,4 +43,5 @@ def text_windows(
         bos=None if tokenizer is None else tokenizer.bos_token_id,
         eos=None if tokenizer is None else next(iter(tokenizer.eos_token_ids), None),
         text_file=eval_text,
+        chat=artifact_chat(artifact, tokenizer),
     )

@@ -6,6 +6,7 @@ import os
 from dataclasses import replace
 from pathlib import Path
 
+from optc.conversations.read import read_texts
 from optc.driver.drafts.draft_spec import parse_draft
 from optc.driver.recipes.budget import measured_budget
 from optc.driver.recipes.trained import with_trained
@@ -104,6 +105,7 @@ def calibrated(recipe: Recipe, asked: CompileOptions, source: Path, warnings: li
     text = asked.calibration
     if text is not None:
         check_text(text, "--calibration")
+        read_texts(text)
     if not calibrates(recipe):
         if text is not None and not (trims(recipe) or _draft_reads_text(asked)):
             why = f"recipe {recipe.name} has no pass that calibrates"

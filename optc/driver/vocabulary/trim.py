@@ -18,6 +18,10 @@ from typing import Any
 import tokenizers
 
 from optc.artifact import TokenizerEntry
+from optc.conversations.chat import Chat
+from optc.conversations.conversation import Conversation, no_template
+from optc.conversations.load import TEMPLATE, artifact_chat
+from optc.conversations.read import Document, read_texts
 from optc.driver.compiling.options import ResolvedOptions
 from optc.driver.compiling.tokenizer import FOLDER, write_tokenizer
 from optc.driver.judging.reference_model import KEPT_FILE
@@ -26,7 +30,7 @@ from optc.errors import InputError
 from optc.importer import ImportedModel
 from optc.ir.vocabulary import digest_ids, write_ids
 from optc.recipe_additions import TRIMS, with_vocabulary
-from optc.reference.text import default_documents, read_documents
+from optc.reference.text import default_documents
 
 _WHERE = f"pass {TRIMS}"
 
@@ -113,8 +117,9 @@ def trim_vocabulary(
         raise InputError("the model has no tokenizer", where=_WHERE, hint="leave the pass out")
     file = folder / entry.files[0]
     source = file.read_text("utf-8")
-    documents = read_documents(options.asked.calibration)
-    heldout = _heldout(options)
+    chat = artifact_chat(folder, entry)
+    documents = _rendered(read_texts(options.asked.calibration), chat)
+    heldout = _heldout(options, chat)
     before = tokenizers.Tokenizer.from_str(source)
     counts = _counts(before, documents)
     data = json.loads(source)
@@ -132,9 +137,23 @@ def trim_vocabulary(
     return TrimmedVocabulary(folder, entry, _with_vocabulary(options, folder, kept), facts)
 
 
-def _heldout(options: ResolvedOptions) -> list[str]:
+def _heldout(options: ResolvedOptions, chat: Chat | None) -> list[str]:
     text = options.asked.eval_text
-    return default_documents() if text is None else read_documents(text)
+    return default_documents() if text is None else _rendered(read_texts(text), chat)
+
+
+def _rendered(documents: Iterable[Document], chat: Chat | None) -> list[str]:
+    """Texts, and conversations as the model's chat template writes them."""
+    found: list[str] = []
+    for one in documents:
+        if not isinstance(one, Conversation):
+            found.append(one)
+        elif chat is None:
+            raise no_template(one)
+        else:
+            chat.check_tools(one)
+            found.append(chat.render(one, one.messages, generate=False).unmarked.text)
+    return found
 
 
 def _counts(tokenizer: tokenizers.Tokenizer, documents: Sequence[str]) -> Counter[int]:
@@ -184,6 +203,10 @@ def _write_folder(folder: Path, file: Path, entry: TokenizerEntry, kept: Sequenc
     eos = next(iter(entry.eos_token_ids), None)
     ids = {"bos_token_id": entry.bos_token_id, "eos_token_id": eos}
     (folder / "config.json").write_text(json.dumps(ids), "utf-8")
+    if entry.chat_template:
+        shutil.copyfile(folder / entry.chat_template, folder / TEMPLATE)
+        names = {"bos_token": entry.bos_token, "eos_token": entry.eos_token}
+        (folder / "tokenizer_config.json").write_text(json.dumps(names), "utf-8")
 
 
 def _with_vocabulary(

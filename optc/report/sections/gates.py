@@ -21,11 +21,19 @@ _MEANINGS = {
     "perplexity_ratio": "perplexity over that of the float32 model",
     "common_continuation": "greedy tokens until the first that differs from float32, mean",
     "copy_nll_added": "what a copied text costs more than with the float32 model, nats a token",
+    "answer_kl_mean": "mean KL divergence in answers of conversations, nats a token",
+    "answer_kl_p99": "KL divergence that one token of an answer in a hundred exceeds, nats",
+    "answer_top1_agreement": "tokens of answers with the same likeliest next token",
+    "decision_flips": "decisions otherwise than float32's, which has a margin above 0.1 nats",
+    "margin_factor": "share of float32's margin that 19 of 20 decisions keep",
     "prefill_speedup": "prefill, times the speed of float32 in ONNX Runtime",
     "decode_speedup": "decode, times the speed of float32 in ONNX Runtime",
 }
 #: Gates whose value is one where nothing is lost.
-_IDEAL_OF_ONE = {"top1_agreement", "top5_agreement", "perplexity_ratio"}
+_IDEAL_OF_ONE = {
+    *("top1_agreement", "top5_agreement", "perplexity_ratio"),
+    *("answer_top1_agreement", "margin_factor"),
+}
 _VERDICTS = {True: "passed", False: "failed", None: "open"}
 
 

@@ -57,6 +57,15 @@ class GrammarCompiler:
             words = -(-self._size // 32)
             return tuple(Constraint(matcher.deep_copy(), words) for _ in range(count))
 
+    def token_table(self) -> LLTokenizer:
+        """The tokenizer as llguidance has it: the bytes of each token.
+
+        Raises:
+            RequestError: llguidance cannot take the tokenizer.
+            UnavailableError: llguidance is not installed.
+        """
+        return self._tokenizer()
+
     def _compile(self, structure: Structure) -> LLMatcher:
         tokens = self._tokenizer()
         from llguidance import LLMatcher

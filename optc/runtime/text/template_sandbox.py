@@ -14,6 +14,8 @@ from functools import wraps
 from typing import Any
 
 from jinja2 import nodes
+from jinja2.ext import Extension
+from jinja2.parser import Parser
 from jinja2.runtime import Context
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 from jinja2.utils import _PassArg
@@ -26,6 +28,18 @@ from optc.runtime.text.template_budget import check_length, check_operation, che
 _LEFT_OUT = ("striptags", "urlize", "xmlattr", "wordwrap")
 
 
+class _Generation(Extension):
+    """``{% generation %}``, by which templates mark what the assistant says for trainings. What
+    stands in it is rendered as if the tags were not there."""
+
+    tags = {"generation"}  # noqa: RUF012 - Jinja's own attribute
+
+    def parse(self, parser: Parser) -> list[nodes.Node]:
+        """The nodes between the tags."""
+        next(parser.stream)
+        return parser.parse_statements(("name:endgeneration",), drop_needle=True)
+
+
 class BoundedEnvironment(ImmutableSandboxedEnvironment):
     """Compiles templates that pay for what they do; to be used within `budget`."""
 
@@ -35,7 +49,7 @@ class BoundedEnvironment(ImmutableSandboxedEnvironment):
         super().__init__(
             trim_blocks=True,
             lstrip_blocks=True,
-            extensions=["jinja2.ext.loopcontrols"],
+            extensions=["jinja2.ext.loopcontrols", _Generation],
             finalize=_counted,
             optimized=False,  # it would count once, as it compiles
         )

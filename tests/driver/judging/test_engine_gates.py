@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import Any, ClassVar
 import onnx_ir as ir
 import pytest
 
+from optc.artifact import TokenizerEntry
 from optc.driver.judging import engine_gates
 from optc.driver.judging.engine_gates import EngineGates, GateContext, lowered_runner, unmeasured
 from optc.errors import InputError, UnsupportedError
@@ -17,16 +19,22 @@ from optc.executable.executable import EngineSpec, Executable
 from optc.gates import measure
 from optc.gates.measure import GateReport
 from optc.gates.measure import judge as verdict
+from optc.gates.speed import SpeedFigures
 from optc.machine import Machine
 from optc.reference.blockwise import BlockwiseReference
 from optc.target import parse_target
 from tests.artifact.toy import toy_engine
 from tests.runtime.support.toy import ToyExecutable, toy_spec
+from tests.support.chats import PLAIN, small_tokenizer
+from tests.support.dense_models import dense_model as small_model
 from tests.support.models import Dense, dense_model
+from tests.support.recomputing_engine import RecomputingEngine
 from tests.support.stub import Runner, StubBackend
 
 BOUNDS = {"kl_mean": 0.5, "perplexity": None, "decode_speedup": None}
+OWN = {*measure.QUALITY_GATES, *measure.SPEED_GATES}
 Backends = dict[str, StubBackend]
+FAST = SpeedFigures(8, 4, 2, 1.0, 1.0, 1.0, 1.0, "whole", 1.0, 1.0, (1.0, 1.0), (1.0, 1.0))
 
 
 class Opened(ToyExecutable):
@@ -55,7 +63,9 @@ def measured(backends: Backends, monkeypatch: pytest.MonkeyPatch) -> list[dict[s
         calls.append({"executable": executable, **given, **options})
         values = {"kl_mean": 0.25, "perplexity": 7.0}
         values |= {"decode_speedup": 2.0} if options["speed"] else {}
-        gates = (verdict(n, values.get(n), bound, "no speed") for n, bound in bounds.items())
+        gates = (
+            verdict(n, values.get(n), bound, "no speed") for n, bound in bounds.items() if n in OWN
+        )
         return GateReport(tuple(gates), {"tokens": 64})
 
     def load(self: object, folder: Path, spec: EngineSpec, data: Any, threads: int) -> Executable:
@@ -91,7 +101,8 @@ def test_an_engine_that_runs_is_measured_and_closed(measured: list[dict[str, Any
         ("perplexity", 7.0, None, "engine", "e"),
         ("decode_speedup", 2.0, None, "engine", "e"),
     ]
-    assert (found.facts, found.warnings, again) == ({"tokens": 64}, (), found)
+    facts = {"tokens": 64, "answers": {"not_measured": "the model has no chat template"}}
+    assert (found.facts, found.warnings, again) == (facts, (), found)
     first, second = measured
     assert first["reference"] is second["reference"], "the engines share one reference"
     assert (first["max_ram_bytes"], first["bounds"]) == (7, BOUNDS)
@@ -157,7 +168,8 @@ def test_what_it_was_lowered_to_is_judged_in_its_stead(
     on = [(g.name, g.measured_on, g.value) for g in found.gates if g.measured_on != "none"]
     assert on == [("kl_mean", "lowered-onnx", 0.25), ("perplexity", "lowered-onnx", 7.0)]
     assert len(found.gates) == len(BOUNDS) + 2, "those of the engine stay open"
-    assert found.facts == {"lowered-onnx": {"tokens": 64}}
+    assert found.facts["lowered-onnx"]["tokens"] == 64
+    assert list(found.facts) == ["lowered-onnx"]
     assert [call["speed"] for call in measured] == [False], "it is no engine whose speed counts"
 
 
@@ -194,3 +206,72 @@ def test_without_a_tokenizer_random_ids_are_scored(
         pytest.raises(InputError, match=r"the model has no tokenizer\.json"),
     ):
         gates.judge(entry())
+
+
+ANSWERS = {"kl_mean": 0.5, "answer_kl_mean": 0.5, "decision_flips": 0.0, "margin_factor": None}
+TALK = {"messages": [{"role": "user", "content": "hi"}, {"role": "assistant", "content": "ho."}]}
+
+
+def talking(folder: Path, template: str) -> TokenizerEntry:
+    """The small tokenizer with a template, as files of an artifact."""
+    folder.mkdir()
+    small_tokenizer().save(str(folder / "tokenizer.json"))
+    (folder / "t.jinja").write_text(template)
+    return TokenizerEntry(("tokenizer.json",), None, (3,), False, chat_template="t.jinja")
+
+
+@pytest.mark.parametrize("flips", [0, 1])
+def test_conversations_are_judged_beside_prose(
+    backends: Backends, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, flips: int
+) -> None:
+    """Through the whole of the gates, with an engine that plants a flip or none."""
+    model = small_model(2)
+
+    def load(self: object, *_: object) -> Executable:
+        disturb = (lambda logits: -logits) if flips else (lambda logits: logits)
+        return RecomputingEngine(model, disturb=disturb, max_context=128, max_rows=64)
+
+    monkeypatch.setattr(StubBackend, "load", load)
+    monkeypatch.setattr(engine_gates, "this_machine", lambda: Machine(frozenset(), (), "none"))
+    monkeypatch.setattr(measure, "measure_speed", lambda *_, **__: FAST)
+    text = tmp_path / "t.jsonl"
+    text.write_text("".join(json.dumps(TALK) + "\n" for _ in range(2)))
+    entries = talking(tmp_path / "a", PLAIN)
+    made = GateContext(model, ANSWERS, tmp_path / "a", entries, text)
+    spec = toy_spec(vocab=97)
+    with EngineGates(made) as gates:
+        found = gates.judge(replace(entry(), spec=replace(spec, max_context=128)))
+    values = {gate.name: gate for gate in found.gates}
+    assert values["decision_flips"].passed is (flips == 0)
+    assert values["answer_kl_mean"].value == values["kl_mean"].value, "there is no prose"
+    names = [gate.name for gate in found.gates]
+    assert names[-4:-2] == ["decision_flips", "margin_factor"], "speed is last"
+    answers = found.facts["answers"]
+    assert answers["text"] == "t.jsonl"
+    assert answers["decisions"]["count"] == 4
+    assert found.warnings == ()
+
+
+def test_gates_of_answers_do_not_apply_without_a_template(
+    backends: Backends, measured: list[dict[str, Any]]
+) -> None:
+    made = replace(context(), bounds={**BOUNDS, "decision_flips": 0.0, "margin_factor": None})
+    with EngineGates(made) as gates:
+        found = gates.judge(entry())
+    flips = next(gate for gate in found.gates if gate.name == "decision_flips")
+    assert (flips.value, flips.bound, flips.passed) == (None, None, None), "neither held nor failed"
+    assert flips.reason == "the model has no chat template"
+    assert found.warnings == (
+        "gates that do not apply: decision_flips: the model has no chat template",
+    )
+
+
+def test_nor_do_they_where_the_engine_cannot_run(measured: list[dict[str, Any]]) -> None:
+    made = replace(context(), bounds={"kl_mean": 0.5, "decision_flips": 0.0})
+    with EngineGates(made) as gates:
+        found = gates.judge(entry("cuda:sm_89"))
+    assert [gate.name for gate in found.gates] == ["kl_mean"]
+    talking = TokenizerEntry(("tokenizer.json",), None, (3,), False, chat_template="t.jinja")
+    with EngineGates(replace(made, tokenizer=talking)) as gates:
+        found = gates.judge(entry("cuda:sm_89"))
+    assert [gate.name for gate in found.gates] == ["kl_mean", "decision_flips"]

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -16,6 +18,8 @@ from optc.executable.executable import Executable
 from optc.reference.text import EvalWindows
 from optc.target import Target, usable_threads
 from tests.runtime.support.artifacts import ToyBackend, write_artifact
+from tests.support.chats import PLAIN
+from tests.support.models import Dense, dense_model
 
 
 @pytest.fixture
@@ -94,3 +98,40 @@ def test_nothing_is_loaded_for_a_text_that_is_not_there(
     with pytest.raises(InputError, match="target-any"):
         evaluate_artifact(artifact, engine="third")
     assert backend.calls == []
+
+
+def test_conversations_are_scored_beside_a_text(
+    tmp_path: Path, backend: ToyBackend, scored: list[tuple[EvalWindows, dict[str, Any]]]
+) -> None:
+    template = PLAIN.replace("<|im_end|>", "</s>")
+    made = write_artifact(tmp_path / "b", chat_template=template)
+    talk = {"messages": [{"role": r, "content": "hi"} for r in ("user", "assistant")]}
+    text = tmp_path / "t.jsonl"
+    text.write_text(json.dumps(talk))
+    alone = evaluate_artifact(made, text=text).figures
+    assert scored == [], "there is no prose"
+    assert (alone["tokens"], alone["text"]) == (3, "t.jsonl")
+    assert alone["answers"] == {k: v for k, v in alone.items() if k != "answers"}
+    text.write_text(json.dumps(talk) + "\n" + json.dumps({"text": "a" * 200}))
+    both = evaluate_artifact(made, text=text).figures
+    assert both["perplexity"] == 7.0, "of the prose"
+    assert both["answers"] == alone["answers"]
+    assert all(one.closed for one in backend.loaded)
+
+
+def test_a_reference_shows_how_answers_and_decisions_differ(
+    tmp_path: Path, backend: ToyBackend, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    template = PLAIN.replace("<|im_end|>", "</s>")
+    made = write_artifact(tmp_path / "b", chat_template=template)
+    vocabulary = made.manifest.engines[0].spec.vocab_size
+    model = SimpleNamespace(
+        model=dense_model(Dense(vocab=vocabulary, windows=(0,))), source_digest="ab" * 32
+    )
+    monkeypatch.setattr(evaluate, "import_reference", lambda *_, **__: model)
+    talk = {"messages": [{"role": r, "content": "hi"} for r in ("user", "assistant")]}
+    text = tmp_path / "t.jsonl"
+    text.write_text(json.dumps(talk))
+    found = evaluate_artifact(made, text=text, reference=tmp_path).figures["answers"]
+    assert found["kl_mean"] > 0
+    assert found["decisions"]["count"] == 2

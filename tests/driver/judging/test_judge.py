@@ -14,6 +14,7 @@ from optc.driver.judging import engine_gates
 from optc.driver.judging.engine_gates import EngineVerdict
 from optc.driver.judging.judge import GatesFailedError, Judgement, judge, not_judged
 from optc.gates.measure import GateResult
+from tests.report.sample import DECISIONS
 
 GOOD = GateResult("kl_mean", 0.1, 0.5, True, "engine", "", "a")
 BAD = GateResult("kl_p99", 0.9, 0.5, False, "engine", "0.9 is above the bound 0.5", "a")
@@ -143,6 +144,11 @@ def test_the_error_has_what_was_measured() -> None:
     alone = GatesFailedError(Judgement((BAD,), True, (BAD,)), REPORT, None)
     assert alone.message == "kl_p99: 0.9 is above the bound 0.5"
     report = {key: value for key, value in REPORT.items() if key != "machine"}
-    assert alone.details == {"artifact": None, **report}
+    assert alone.details == {"artifact": None, "decisions": {}, **report}
+    figures = {"a": {"answers": {"decisions": DECISIONS}}, "b": {"tokens": 1}}
+    decided = GatesFailedError(
+        Judgement((BAD,), True, (BAD,)), REPORT | {"evaluation": figures}, None
+    )
+    assert decided.details["decisions"] == {"a": DECISIONS}, "which the command shows"
     several = GatesFailedError(Judgement((BAD, ABSENT), True, (BAD, ABSENT)), REPORT, None)
     assert several.message == "a: kl_p99: 0.9 is above the bound 0.5; b: kl_mean: no GPU"

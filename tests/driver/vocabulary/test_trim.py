@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ import pytest
 import tokenizers
 
 from optc.artifact import TokenizerEntry
+from optc.conversations.load import folder_chat
 from optc.driver.compiling.options import ResolvedOptions, resolve_options
 from optc.driver.vocabulary import trim
 from optc.driver.vocabulary.trim import trim_vocabulary
@@ -20,6 +22,7 @@ from optc.importer import ImportedModel
 from optc.ir.vocabulary import digest_ids, read_ids
 from optc.options import CompileOptions
 from tests.driver.vocabulary.trained import DOMAIN, HELDOUT, byte_level
+from tests.support.chats import PLAIN, chat, conversation
 from tests.support.stub import StubBackend
 
 RECIPE = """name: trimmed
@@ -135,3 +138,30 @@ def test_a_model_without_a_tokenizer_is_refused(
 ) -> None:
     with pytest.raises(InputError, match="pass vocab-trim: the model has no tokenizer"):
         trim_vocabulary(options, imported(source), tmp_path)
+
+
+def test_conversations_keep_the_tokens_that_the_template_writes(
+    options: ResolvedOptions,
+    source: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def write(folder: Path, files: object, config: object, artifact: Path, **_: Any) -> Any:
+        (artifact / "tokenizer").mkdir()
+        shutil.copy(folder / "tokenizer.json", artifact / "tokenizer")
+        (artifact / "tokenizer/chat_template.jinja").write_text(PLAIN)
+        files = ("tokenizer/tokenizer.json", "tokenizer/chat_template.jinja")
+        return TokenizerEntry(files, 0, (1, 2), add_bos=True, chat_template=files[1])
+
+    monkeypatch.setattr(trim, "write_tokenizer", write)
+    talk = {"messages": [{"role": r, "content": "qq"} for r in ("user", "assistant")]}
+    text = tmp_path / "talk.jsonl"
+    text.write_text(json.dumps(talk))
+    asked = replace(options.asked, calibration=text)
+    found = trim_vocabulary(replace(options, asked=asked), imported(source), tmp_path)
+    given = conversation("qq", "qq")
+    whole = chat(PLAIN).render(given, given.messages, generate=False).text
+    before = tokenizers.Tokenizer.from_str(byte_level())
+    assert found.facts.text_tokens == len(before.encode(whole, add_special_tokens=False).ids)
+    renders = folder_chat(found.folder)
+    assert renders is not None, "passes that read conversations find the template"

@@ -10,8 +10,30 @@ from tests.fuzz.edits import edit_json, edit_text
 from tests.fuzz.form import FileFormat, Materials
 from tests.fuzz.odd import RAW
 from tests.runtime.support.texts import TEXTS, byte_level
+from tests.support.chats import call, chat
 
 _LINES, _PLAIN = "text.jsonl", "text.txt"
+_UNIT = {"type": "object", "properties": {"unit": {"enum": ["c", "f"]}, "on": {"type": "boolean"}}}
+TALKS = (
+    {"messages": [{"role": "user", "content": "hi"}, {"role": "assistant", "content": "ho"}]},
+    {
+        "messages": [
+            {"role": "system", "content": "be kind"},
+            {"role": "user", "content": "warm?"},
+            call("look", unit="c", on=True),
+            {"role": "tool", "content": "20"},
+            {"role": "assistant", "content": "yes."},
+        ],
+        "tools": [{"type": "function", "function": {"name": "look", "parameters": _UNIT}}],
+    },
+    {
+        "messages": [
+            {"role": "user", "content": "?"},
+            {"role": "assistant", "content": json.dumps({"unit": "f", "on": False})},
+        ],
+        "response_format": {"type": "json_schema", "json_schema": {"schema": _UNIT}},
+    },
+)
 WORDS = ('{"text": ""}', '{"text": 3}', "[]", "3", '{"text": "a", "text": "b"}', *RAW)
 
 
@@ -27,6 +49,7 @@ class Texts(FileFormat):
             {_LINES: lines},
             {_LINES: lines.replace(b"\n", b"\r\n\n")},
             {_PLAIN: "\n".join(TEXTS).encode()},
+            {_LINES: "\n".join(map(json.dumps, TALKS)).encode()},
         ]
 
     def open(self, folder: Path) -> None:
@@ -43,6 +66,9 @@ class Texts(FileFormat):
         return b"\n".join(lines)
 
     def check(self, folder: Path) -> None:
+        from optc.conversations.conversation import Conversation
+        from optc.conversations.read import read_texts
+        from optc.conversations.scored import scored_conversations
         from optc.reference.text import digest_text, eval_windows
 
         file = next(folder / name for name in (_LINES, _PLAIN) if (folder / name).is_file())
@@ -55,4 +81,15 @@ class Texts(FileFormat):
             bos=0,
             eos=1,
             text_file=file,
+            chat=chat(),
         )
+        talks = [one for one in read_texts(file) if isinstance(one, Conversation)]
+        if talks:
+            scored_conversations(
+                talks,
+                chat(),
+                vocab_size=65,
+                max_context=4096,
+                affordable=10**6,
+                source=file.name,
+            )

@@ -12,6 +12,7 @@ from optc.errors import InputError
 from optc.passes.quantize.calibrate import Calibrate
 from optc.passes.quantize.reads_text import ReadsText
 from optc.reference.text import calibration_text, digest_text
+from tests.support.chats import PLAIN, chat, conversation, small_tokenizer
 from tests.support.dense_models import V, dense_model
 
 
@@ -66,3 +67,19 @@ def test_without_a_folder_it_says_how_to_get_one() -> None:
         "(compile by a recipe, which gives the pass the model's folder)"
     )
     assert issubclass(Calibrate, ReadsText)
+
+
+def test_conversations_are_read_as_the_template_renders_them(tmp_path: Path) -> None:
+    small_tokenizer().save(str(tmp_path / "tokenizer.json"))
+    (tmp_path / "config.json").write_text(json.dumps({"bos_token_id": 0, "eos_token_id": 1}))
+    talk = {"messages": [{"role": r, "content": "hi"} for r in ("user", "assistant")]}
+    text = tmp_path / "t.jsonl"
+    text.write_text(json.dumps(talk) + "\n" + json.dumps({"text": "no."}) + "\n")
+    one = Calibrate(folder=str(tmp_path), text=str(text), windows=1, window_tokens=512)
+    with pytest.raises(InputError, match=r"t\.jsonl:1: the model has no chat template to render a"):
+        one.tokens(dense_model(1))
+    (tmp_path / "chat_template.jinja").write_text(PLAIN)
+    whole = chat(PLAIN).encode(conversation("hi", "hi"))
+    tokens = one.tokens(dense_model(1))[0].tolist()
+    assert tokens[: len(whole)] == whole, "a template writes its own control tokens"
+    assert tokens[len(whole)] == 0, "texts are framed"

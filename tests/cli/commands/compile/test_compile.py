@@ -27,6 +27,7 @@ REPORT_KEYS = {
     "storage",
     "peak_anon_bytes",
     "seconds",
+    "decisions",
 }
 
 

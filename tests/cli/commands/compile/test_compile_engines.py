@@ -75,7 +75,10 @@ def test_every_engine_that_runs_here_is_judged_against_one_reference(
         ("tvm-native", "kl_mean", True, "engine"),
     ]
     facts = Artifact.open(tmp_path / "out/a").report()["evaluation"]
-    assert facts == {"tvm-x86-64-v3": {"tokens": 640}, "tvm-native": {"tokens": 640}}
+    assert {name: one["tokens"] for name, one in facts.items()} == {
+        "tvm-x86-64-v3": 640,
+        "tvm-native": 640,
+    }
 
 
 def test_an_engine_that_cannot_run_here_has_gates_without_values(

@@ -5,16 +5,19 @@ from __future__ import annotations
 import os
 import shutil
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from optc.artifact import Artifact
 from optc.driver.judging import float16_ranges
+from optc.driver.judging.engine_gates import EngineGates
 from optc.gates import measure
+from optc.gates.answers.measure import AnswerReport
 from optc.gates.measure import GateReport, judge
 from optc.target import Target
 from tests.cli.conftest import Optc, nothing_left
+from tests.report.sample import DECISIONS
 from tests.support.stub import StubBackend
 
 
@@ -48,7 +51,27 @@ def test_gates_that_hold_are_recorded(
     artifact = Artifact.open(tmp_path / "out/a")
     assert artifact.manifest.gated
     assert ("kl_mean", True) in {(g.name, g.passed) for g in artifact.manifest.gates}
-    assert artifact.report()["evaluation"] == {"target": {"tokens": 640}}
+    assert artifact.report()["evaluation"]["target"]["tokens"] == 640
+
+
+def test_the_worst_decisions_are_shown_whether_gates_hold_or_not(
+    compile_tiny: Optc,
+    fake_gates: dict[str, float | None],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def answered(self: Any, text: Any, executable: Any) -> AnswerReport:
+        figures = {"text": "talk.jsonl", "decisions": DECISIONS}
+        return AnswerReport((judge("decision_flips", 2.0, None),), cast(Any, None), figures)
+
+    monkeypatch.setattr(EngineGates, "_answered", answered)
+    held = compile_tiny(gates=True)
+    assert held.code == 0
+    fake_gates["kl_mean"] = 0.5
+    failed = compile_tiny("--force", gates=True)
+    assert failed.code == 4
+    for outcome in (held, failed):
+        assert "decisions: 120, 100 of them firm, 2 flipped" in outcome.out
+        assert "get_weather.unit" in outcome.out
 
 
 def test_a_gate_that_fails_is_exit_code_4_and_leaves_nothing(

@@ -1,0 +1,1 @@
+"""Conversations: what chat models are calibrated with and judged by (ADR 0148)."""
