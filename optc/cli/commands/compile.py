@@ -10,6 +10,7 @@ import click
 from optc.cli.bisect_tables import bisect_tables
 from optc.cli.draft_line import draft_figures, draft_line
 from optc.cli.judged.checks import gate_checks, gate_figures
+from optc.cli.judged.ladder_tables import ladder_tables
 from optc.cli.judged.options import SummaryFiles, summary_options
 from optc.cli.options import PATH, add_options
 from optc.cli.output import (
@@ -38,7 +39,8 @@ if TYPE_CHECKING:
 def command(as_json: bool, **options: Any) -> None:
     """Compile MODEL, a Hugging Face folder or GGUF file, and prove the result against it.
 
-    Writes an artifact only if every gate of the recipe holds; exit code 4 if one does not.
+    Writes an artifact only if every gate of the recipe holds; exit code 4 if one does not. With
+    --recipe auto, finds the fastest or smallest of all recipes that hold what --gate asks for.
     """
     files = SummaryFiles(options.pop("markdown"), options.pop("junit"))
     files.check()
@@ -51,11 +53,15 @@ def command(as_json: bool, **options: Any) -> None:
         if not as_json:
             print_warnings(details.get("warnings", []))
             show(*gates_tables(details.get("gates", [])), *bisect_tables(details.get("bisect")))
+            show(*ladder_tables(details.get("ladder")))
         raise
     report = artifact.report()
     files.write(_summary(f"{title}: {artifact.path}", report, strict=False))
     values = {"artifact": str(artifact.path), "digest": artifact.digest}
-    keys = ("passes", "gates", "engines", "storage", "peak_anon_bytes", "seconds", "bisect")
+    keys = (
+        *("passes", "gates", "engines", "storage", "peak_anon_bytes", "seconds"),
+        *("bisect", "ladder"),
+    )
     if as_json:
         figures = {key: report[key] for key in keys if key in report} | draft_figures(report)
         for engine in figures["engines"]:
@@ -65,7 +71,7 @@ def command(as_json: bool, **options: Any) -> None:
     print_warnings(report["warnings"])
     storage = report["storage"]
     show(passes_table(report["passes"]), *gates_tables(report["gates"]))
-    show(*bisect_tables(report.get("bisect")))
+    show(*bisect_tables(report.get("bisect")), *ladder_tables(report.get("ladder")))
     if len(report["engines"]) > 1:
         show(engines_table(report["engines"]))
         click.echo(f"duplicated across engines: {byte_text(storage['duplicated_bytes'])}")
