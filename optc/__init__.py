@@ -25,6 +25,7 @@ os.environ.setdefault("OPENBLAS_THREAD_TIMEOUT", "16")
 
 if TYPE_CHECKING:
     from optc.driver import compile as compile
+    from optc.driver.ladder.plan import plan_ladder as plan_ladder
     from optc.driver.plan import plan as plan
     from optc.errors import ArtifactError as ArtifactError
     from optc.errors import EngineError as EngineError
@@ -49,6 +50,7 @@ if TYPE_CHECKING:
 _HOMES = {
     "compile": "optc.driver",
     "plan": "optc.driver.plan",
+    "plan_ladder": "optc.driver.ladder.plan",
     "ArtifactError": "optc.errors",
     "EngineError": "optc.errors",
     "GateError": "optc.errors",

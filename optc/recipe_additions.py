@@ -210,6 +210,18 @@ def with_calibration(
     return _with_passes(recipe, passes)
 
 
+def with_calibration_cache(recipe: Recipe, folder: Path) -> Recipe:
+    """The recipe whose passes that read a text keep calibrations in ``folder``, if they have no
+    cache."""
+    passes = [
+        one.with_options({"cache": str(folder)})
+        if one.name in READ_TEXT and not getattr(one, "cache", "")
+        else one
+        for one in recipe.pipeline.passes
+    ]
+    return _with_passes(recipe, passes)
+
+
 def with_vocabulary(recipe: Recipe, folder: Path, sha256: str) -> Recipe:
     """The recipe whose passes know a trimmed vocabulary: ``vocab-trim``, if it is run, gets the
     list of tokens, and passes that read a text read it with the trimmed tokenizer.

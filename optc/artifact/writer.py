@@ -13,6 +13,7 @@ import shutil
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
+from copy import copy
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -102,6 +103,18 @@ class ArtifactWriter:
         path = self.folder / name
         path.mkdir(parents=True)
         return path
+
+    def in_folder(self, folder: Path) -> ArtifactWriter:
+        """A writer of the same artifact that writes into another folder, which is made: one attempt
+        of several. Whoever made it moves the files into `folder` before it commits.
+
+        Two engines must not be loaded from one path in one process, which would get the first one's
+        code for both.
+        """
+        folder.mkdir()
+        other = copy(self)
+        other.folder = folder
+        return other
 
     @contextmanager
     def scratch(self) -> Iterator[Path]:

@@ -11,6 +11,8 @@ from typing import Any
 
 #: Most rows of a table.
 _MOST_ROWS = 200
+#: What is shown of the predictions of a ladder.
+_PREDICTED = ("decode_tokens_per_s", "prefill_tokens_per_s", "artifact_bytes", "memory_bytes")
 
 
 def html_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
@@ -68,3 +70,18 @@ def plan_html(plan: Mapping[str, Any]) -> str:
     columns = ("engine", "native", "decomposed", "unsupported", "cannot be built here")
     title = f"{plan['model']}, {plan['recipe']}"
     return html_table(title, (), numbers) + html_table("engines", columns, engines)
+
+
+def ladder_html(model: str, ladder: Mapping[str, Any]) -> str:
+    """The rungs of a ladder, as reports have it."""
+    rows = [
+        (
+            rung["recipe"],
+            *(rung.get("predicted", {}).get(key) for key in _PREDICTED),
+            rung["outcome"],
+            rung["why"],
+        )
+        for rung in ladder["rungs"]
+    ]
+    title = f"{model}, ladder for {ladder['objective']}"
+    return html_table(title, ("recipe", *_PREDICTED, "outcome", "why"), rows)

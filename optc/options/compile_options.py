@@ -16,6 +16,9 @@ AUTO: Auto = "auto"
 #: What of `CompileOptions` a plan depends on.
 PLANNED = (
     "recipe",
+    "objective",
+    "ladder",
+    "gate",
     "set",
     "calibration",
     "budget",
@@ -34,7 +37,14 @@ class CompileOptions:
     Paths may be given as text, and one text where several are possible.
 
     Attributes:
-        recipe: Name of a shipped recipe, or path of a YAML file.
+        recipe: Name of a shipped recipe, or path of a YAML file. ``auto`` tries several and takes
+            the one that is best by ``objective`` of those whose engines hold the gates; its gates
+            are those of ``gate`` alone, ``kl_mean=0.01`` where it names none.
+        objective: What ``auto`` looks for: the fastest ``decode`` (the default) of one sequence,
+            the fastest ``prefill``, the least ``size`` of the artifact, or the least ``memory`` at
+            run time with one sequence of the whole context.
+        ladder: Recipes that ``auto`` tries, names or files; ``all`` stands for all general recipes
+            of the backend, which is the default.
         output: Folder to write; None is ``artifacts/<model>-<recipe>``.
         backend: Instead of the recipe's: ``BACKEND`` or ``BACKEND:TARGET``; a sequence of them
             gives as many engines in one artifact, of which `optc.load` picks.
@@ -90,7 +100,16 @@ class CompileOptions:
     """
 
     recipe: str | Path = option(
-        "int8-fused", "Recipe's name or file.", metavar="NAME|FILE", show_default=True
+        "int8-fused",
+        "Recipe's name or file; auto finds the best that holds the gates.",
+        metavar="NAME|FILE|auto",
+        show_default=True,
+    )
+    objective: str | None = option(
+        None, "What auto looks for [decode].", metavar="decode|prefill|size|memory"
+    )
+    ladder: Sequence[str] = option(
+        (), "Recipe that auto tries; repeated [all].", kind="texts", metavar="NAME|FILE|all"
     )
     output: Path | None = option(
         None,

@@ -105,7 +105,8 @@ class BlockwiseReference:
         )
         if known is not None:
             states.take(known)
-        self._states = states
+        if known is None or len(tokens) >= len(known.tokens):  # a trial leaves what is known
+            self._states = states
         return states
 
     def run(

@@ -16,6 +16,7 @@ from optc.report.sections.decisions import decisions
 from optc.report.sections.divergence import divergence
 from optc.report.sections.gates import gates
 from optc.report.sections.identity import engines, identity, warnings
+from optc.report.sections.ladder import ladder
 from optc.report.sections.layers import layers
 from optc.report.sections.pipeline import pipeline
 from optc.report.sections.sizes import sizes
@@ -27,6 +28,7 @@ from optc.units import byte_text
 SECTIONS: Mapping[str, Callable[[Subject], Section | None]] = {
     "Warnings": warnings,
     "Gates": gates,
+    "Recipes that were tried": ladder,
     "Divergence from the float32 model": divergence,
     "Largest divergences, as text": contexts,
     "Decisions in conversations": decisions,

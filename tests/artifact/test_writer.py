@@ -247,3 +247,16 @@ def test_symlinked_output_replaces_what_it_points_to(tmp_path: Path) -> None:
     assert (tmp_path / "link").is_symlink()
     assert Artifact.open(tmp_path / "real").manifest == new.manifest
     shutil.rmtree(tmp_path / "real")
+
+
+def test_an_attempt_writes_into_a_folder_of_its_own(tmp_path: Path) -> None:
+    with ArtifactWriter(tmp_path / "a") as writer, writer.scratch() as scratch:
+        attempt = writer.in_folder(scratch / "attempt")
+        write_files(attempt)
+        assert names(writer.folder) == []
+        assert attempt.output == writer.output
+        assert attempt.hashed_files()
+        for path in attempt.folder.iterdir():
+            path.rename(writer.folder / path.name)
+        writer.commit(toy_manifest(writer.hashed_files()), {})
+    assert names(tmp_path) == ["a"]

@@ -19,6 +19,7 @@ from optc.bench.utilization import DisturbedError
 from optc.cli import main
 from optc.cli.main import COMMANDS
 from optc.cli.streams import OutputError, ReaderLeftError
+from optc.driver.ladder import few_windows
 from optc.errors import OptcError
 from optc.judging.verdicts import ConditionsError
 from optc.runtime.speculative.planning.costs_cache import CostsCache
@@ -31,8 +32,9 @@ from tests.simulate.fakes import step_times
 
 DOCS = Path(__file__).parents[2] / "docs"
 #: Keys whose values have a form of their own, which other pages describe.
-FREE = {"manifest", "report", "settings", "details", "facts", "recipes", "options", "ceilings"} | {
-    "decisions"
+FREE = {
+    *("manifest", "report", "settings", "details", "facts", "recipes", "options", "ceilings"),
+    *("ladder", "decisions"),
 }
 
 
@@ -116,7 +118,10 @@ def test_keys_of_commands(
     another = write_another(artifact, tmp_path / "another")
     files = ("--input", tmp_path / "in.jsonl", "--output", tmp_path / "out.jsonl")
     lines: dict[str, list[tuple[object, ...]]] = {
-        "plan": [("plan", tiny_model, "--recipe", "fp32", "--backends", "stub")],
+        "plan": [
+            ("plan", tiny_model, "--recipe", "fp32", "--backends", "stub"),
+            ("plan", tiny_model, "--recipe", "auto", "--ladder", "fp32"),
+        ],
         "run": [
             ("run", artifact, *TEXT),
             ("run", artifact, *TEXT, "--prompt", "b"),
@@ -162,11 +167,14 @@ def test_keys_of_commands(
 COMPILES = ((), ("--bisect", "--force"), ("--draft", "self:bits=2", "--force"))
 
 
-def test_keys_of_compile(compile_tiny: Optc) -> None:
-    check(
-        "compile",
-        [spelled(compile_tiny(*more, "--json").json) for more in COMPILES],
-    )
+def test_keys_of_compile(
+    compile_tiny: Optc, measured: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(few_windows, "measure_few", lambda *_: {})
+    found = [spelled(compile_tiny(*more, "--json").json) for more in COMPILES]
+    chosen = ("--recipe", "auto", "--ladder", "fp32", "--force")
+    found.append(spelled(compile_tiny(*chosen, "--json", gates=True).json))
+    check("compile", found)
 
 
 def test_keys_of_bench(

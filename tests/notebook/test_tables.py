@@ -9,12 +9,14 @@ from pathlib import Path
 from typing import Any
 
 from optc.artifact.report import Report
+from optc.driver.ladder.plan import LadderPlan
 from optc.driver.plan import Plan
 from optc.driver.predictions.engine_plan import EnginePlan, NodeVerdict
 from optc.notebook.tables import html_table
 from optc.runtime.metrics.engine_metrics import EngineMetrics
 from optc.runtime.metrics.request_metrics import RequestMetrics
 from optc.runtime.outputs import Completion, RequestOutput
+from tests.report.sample import LADDER
 from tests.runtime.support.artifacts import write_artifact
 
 EVIL = "<script>alert('x')</script>&"
@@ -118,3 +120,11 @@ def test_plans() -> None:
     assert ["weight_bytes", "10"] in rows
     assert rows[-1] == ["tvm-x", "0", "0", "4", EVIL]
     assert repr(plan) == "<optc.Plan of m, fp32: 1 engines>"
+
+
+def test_ladders() -> None:
+    found = cells(LadderPlan(EVIL, LADDER)._repr_html_())
+    assert found[0][0] == "recipe"
+    assert [row[0] for row in found[1:]] == ["tiny", "small", "exact", "slow", "odd"]
+    assert found[1][1:3] == ["120.5", "3000"]
+    assert found[-1] == ["odd", "-", "-", "-", "-", "left out", "it suits nobody"]

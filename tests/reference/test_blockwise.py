@@ -57,6 +57,24 @@ def test_one_block_a_layer(tokens) -> None:
     assert seen == [(1, 4), (2, 4), (3, 4), (4, 4)]
 
 
+def test_states_of_some_windows_are_taken_from_those_of_all(tokens, monkeypatch) -> None:
+    reference = BlockwiseReference(dense_model(2), 1)
+    whole = reference.hidden_states(tokens).reshape(*tokens.shape, -1).copy()
+    monkeypatch.setattr(reference, "run", None)  # nothing runs any more
+    for rows in ([0, 1, 2, 3, 4], [3], [4, 0]):
+        found = reference.hidden_states(tokens[rows])
+        assert np.array_equal(found.reshape(len(rows), tokens.shape[1], -1), whole[rows])
+
+
+def test_other_windows_are_run(tokens) -> None:
+    reference = BlockwiseReference(dense_model(2), 1)
+    reference.hidden_states(tokens)
+    for other in (tokens[:, :7], tokens[:, ::-1], tokens + 1):
+        found = reference.hidden_states(other)
+        fresh = BlockwiseReference(dense_model(2), 1)
+        assert np.array_equal(found, fresh.hidden_states(other))
+
+
 def test_reads_only_the_embedding_rows_of_the_tokens_and_the_head_by_tiles(monkeypatch) -> None:
     monkeypatch.setattr(head, "VOCAB_TILE", 32)
     builder = dense_builder(2)

@@ -110,6 +110,34 @@ DECISIONS: dict[str, Any] = {
     "worst": [decided("get_weather.unit", 1.9, -0.4), decided("", 0.6, None)],
 }
 
+
+def rung(recipe: str, outcome: str, why: str, **measured: Any) -> dict[str, Any]:
+    predicted = {
+        "decode_tokens_per_s": 120.5,
+        "prefill_tokens_per_s": 3000.0,
+        "artifact_bytes": 5 << 20,
+        "memory_bytes": 9 << 20,
+        "weight_bytes": 4 << 20,
+        "compile_s": 60.0,
+    }
+    more = {"description": "a recipe", "predicted": predicted, "promised": {"kl_mean": 0.001}}
+    none = {"windows": 0, "values": {}, "seconds": 0.0}
+    return {"recipe": recipe, "outcome": outcome, "why": why, **more, **none, **measured}
+
+
+LADDER: dict[str, Any] = {
+    "objective": "decode",
+    "gates": {"kl_mean": 0.01, "top1_agreement": 0.9},
+    "default_gates": False,
+    "chosen": "exact",
+    "rungs": [
+        rung("tiny", "skipped", "promises less than small, which fell"),
+        rung("small", "fell", "kl_mean 0.5", windows=4, values={"kl_mean": 0.5}, seconds=90.0),
+        rung("exact", "chosen", "", windows=60, values={"kl_mean": 0.002}, seconds=70.0),
+        rung("slow", "not tried", "a better one held"),
+        {"recipe": "odd", "outcome": "left out", "why": "it suits nobody"},
+    ],
+}
 REPORT: dict[str, Any] = {
     "schema": "optc.report.v1",
     "gates": [
@@ -158,6 +186,7 @@ REPORT: dict[str, Any] = {
         {"kind": "feed-forward", "tensors": 6, "bytes": 9 << 20, "scale_bytes": 0},
     ],
     "bisect": {"sqnr_by_layer": [40.0, None, 31.5, 35.0]},
+    "ladder": LADDER,
     "stages": {"import": 4.0, "build": 30.0},
     "seconds": 35.0,
     "peak_anon_bytes": 1 << 30,

@@ -62,6 +62,26 @@ def test_without_conversations_there_are_no_decisions() -> None:
     assert "decisions" not in artifact_page(subject(found)).sections
 
 
+def test_every_rung_of_a_ladder_is_there_with_its_outcome() -> None:
+    section = read_page(artifact_page(subject()).text).section("ladder")
+    rows = {rung["recipe"]: rung for rung in REPORT["ladder"]["rungs"]}
+    for name, rung in rows.items():
+        assert f"{name}" in section.text
+        assert rung["outcome"] in section.text
+        assert rung["why"] in section.text
+    assert "the fastest decode of one sequence" in section.text
+    assert "2 of them were tried, to hold kl_mean 0.01" in section.text
+    assert "5.0 MiB" in section.text
+
+
+def test_where_a_recipe_was_named_there_is_no_ladder() -> None:
+    named = report()
+    del named["ladder"]
+    made = artifact_page(subject(named))
+    assert "ladder" not in made.sections
+    assert made.damaged == ()
+
+
 def test_gates_of_several_engines_are_apart() -> None:
     gates = [{**gate, "engine": name} for name in ("a", "b") for gate in REPORT["gates"]]
     page = read_page(artifact_page(subject(report(gates=gates))).text)

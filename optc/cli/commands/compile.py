@@ -11,6 +11,7 @@ from optc.cli.bisect_tables import bisect_tables
 from optc.cli.draft_line import draft_figures, draft_line
 from optc.cli.judged.checks import gate_checks, gate_figures
 from optc.cli.judged.decisions import decision_tables
+from optc.cli.judged.ladder_tables import ladder_tables
 from optc.cli.judged.options import SummaryFiles, summary_options
 from optc.cli.options import PATH, add_options
 from optc.cli.output import (
@@ -40,7 +41,8 @@ if TYPE_CHECKING:
 def command(as_json: bool, **options: Any) -> None:
     """Compile MODEL, a Hugging Face folder or GGUF file, and prove the result against it.
 
-    Writes an artifact only if every gate of the recipe holds; exit code 4 if one does not.
+    Writes an artifact only if every gate of the recipe holds; exit code 4 if one does not. With
+    --recipe auto, finds the fastest or smallest of all recipes that hold what --gate asks for.
     """
     files = SummaryFiles(options.pop("markdown"), options.pop("junit"))
     files.check()
@@ -55,12 +57,16 @@ def command(as_json: bool, **options: Any) -> None:
             show(*gates_tables(details.get("gates", [])))
             show(*decision_tables(details.get("decisions", {})))
             show(*bisect_tables(details.get("bisect")))
+            show(*ladder_tables(details.get("ladder")))
         raise
     report = artifact.report()
     files.write(_summary(f"{title}: {artifact.path}", report, strict=False))
     decisions = decisions_of(report.get("evaluation", {}))
     values = {"artifact": str(artifact.path), "digest": artifact.digest, "decisions": decisions}
-    keys = ("passes", "gates", "engines", "storage", "peak_anon_bytes", "seconds", "bisect")
+    keys = (
+        *("passes", "gates", "engines", "storage", "peak_anon_bytes", "seconds"),
+        *("bisect", "ladder"),
+    )
     if as_json:
         figures = {key: report[key] for key in keys if key in report} | draft_figures(report)
         for engine in figures["engines"]:
@@ -71,6 +77,7 @@ def command(as_json: bool, **options: Any) -> None:
     storage = report["storage"]
     show(passes_table(report["passes"]), *gates_tables(report["gates"]))
     show(*decision_tables(decisions), *bisect_tables(report.get("bisect")))
+    show(*ladder_tables(report.get("ladder")))
     if len(report["engines"]) > 1:
         show(engines_table(report["engines"]))
         click.echo(f"duplicated across engines: {byte_text(storage['duplicated_bytes'])}")

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from optc.cli.judged.ladder_tables import ladder_tables
 from optc.cli.options import PATH, add_options
 from optc.cli.output import (
     byte_text,
@@ -19,7 +20,7 @@ from optc.cli.output import (
     table,
 )
 from optc.cli.progress import progress_on_stderr
-from optc.options import PLANNED, CompileOptions
+from optc.options import AUTO, PLANNED, CompileOptions
 from optc.units import kv_text
 
 if TYPE_CHECKING:
@@ -48,10 +49,13 @@ def command(as_json: bool, measure: bool, **options: Any) -> None:
     native is one operation of the backend, decomposed several of them; what is unsupported stops a
     compile. Also predicts bytes of weights, of keys and values and of the artifact, the peak memory
     and the time of a compile and, with --measure, tokens/s that no engine can exceed on this
-    machine.
+    machine. With --recipe auto, lists the recipes that a compile would try, in their order.
     """
     from optc.cli.needs import compile_packages
 
+    if options["recipe"] == AUTO:
+        _plan_ladder(as_json, measure, options)
+        return
     warnings: list[str] = []
     with compile_packages(), reserved_stdout(), progress_on_stderr() as progress:
         from optc.driver.plan import plan
@@ -68,6 +72,31 @@ def command(as_json: bool, measure: bool, **options: Any) -> None:
         show(_nodes(verdict, engines))
     show(_kept(found.engines))
     show(_engines(found.engines), *_remarks(found.engines))
+
+
+def _plan_ladder(as_json: bool, measure: bool, options: dict[str, Any]) -> None:
+    """Print the ladder of ``--recipe auto``."""
+    from optc.cli.needs import compile_packages
+
+    del options["recipe"]
+    asked = options.pop("backends")
+    warnings: list[str] = []
+    with compile_packages(), reserved_stdout(), progress_on_stderr() as progress:
+        from optc.driver.ladder.plan import plan_ladder
+
+        found = plan_ladder(
+            options.pop("model"),
+            backends=None if asked == "all" else asked,
+            ceilings=_measure(warnings) if measure else None,
+            progress=progress,
+            **options,
+        )
+    warnings += found.warnings
+    if as_json:
+        print_json("plan", found.to_json(), warnings)
+        return
+    print_warnings(warnings)
+    show(*ladder_tables(found.ladder))
 
 
 def _measure(warnings: list[str]) -> Mapping[str, Ceiling]:

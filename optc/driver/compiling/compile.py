@@ -12,15 +12,17 @@ from typing import TYPE_CHECKING, Any
 from optc.artifact import Artifact, ArtifactWriter, TokenizerEntry
 from optc.backend import BuildOptions
 from optc.driver.compiling.assemble import assemble_manifest, assemble_report
-from optc.driver.compiling.built_engine import TARGET, BuiltEngine, EngineBuilder, weight_copies
+from optc.driver.compiling.built_engine import TARGET, BuiltEngine, EngineBuilder
+from optc.driver.compiling.built_target import BuiltTarget
 from optc.driver.compiling.engines import EngineTarget
 from optc.driver.compiling.memory import PeakMemory
 from optc.driver.compiling.options import ResolvedOptions, build_limits, resolve_options
+from optc.driver.compiling.shared import SharedWork
 from optc.driver.compiling.storage import engine_reports, storage_report
 from optc.driver.judging.calibration_domain import DomainVerdict, judge_domain
 from optc.driver.judging.judge import GatesFailedError, Judgement, judge, not_judged
 from optc.logs.logger import logger
-from optc.options import CompileOptions
+from optc.options import AUTO, CompileOptions
 from optc.options.option import with_changes
 from optc.process_memory import give_back_freed
 from optc.progress import Progress, no_progress, telling
@@ -65,6 +67,8 @@ def compile(
     named = {"recipe": recipe, "output": output}
     changes |= {name: value for name, value in named.items() if value is not None}
     asked = with_changes(options or CompileOptions(), changes)
+    if asked.recipe == AUTO:
+        return _compile_auto(model, asked, progress)
     resolved = resolve_options(model, asked, progress)
     with (
         PeakMemory(resolved.max_ram_bytes) as memory,
@@ -72,6 +76,25 @@ def compile(
         writer.scratch() as scratch,
     ):
         return _Compile(resolved, writer, memory, scratch).run()
+
+
+def _compile_auto(model: str | Path, asked: CompileOptions, progress: Progress) -> Artifact:
+    """The artifact of the best recipe that holds the gates; raises as `compile`."""
+    from optc.driver.ladder.climb import climb
+    from optc.driver.ladder.options import resolve_ladder
+
+    ladder = resolve_ladder(model, asked, progress)
+    shared = SharedWork()
+    with (
+        PeakMemory(ladder.max_ram_bytes) as memory,
+        ArtifactWriter(ladder.output, force=asked.force) as writer,
+        writer.scratch() as scratch,
+    ):
+
+        def begin(options: ResolvedOptions, folder: Path) -> _Compile:
+            return _Compile(options, writer.in_folder(folder / "artifact"), memory, folder, shared)
+
+        return climb(ladder, shared, begin, writer, scratch)
 
 
 @dataclass
@@ -82,36 +105,62 @@ class _Compile:
     writer: ArtifactWriter
     memory: PeakMemory
     scratch: Path
+    shared: SharedWork = field(default_factory=SharedWork)
     seconds: dict[str, float] = field(default_factory=dict)
+    started: float = field(default_factory=time.perf_counter)
 
     def run(self) -> Artifact:
         """All stages; returns the written artifact."""
-        started = time.perf_counter()
-        imported = self._import()
+        built = self.build()
+        return self.finish(built, self.judge(built))
+
+    def build(self) -> BuiltTarget:
+        """All stages up to the target's engines."""
+        known = self.shared.imported
+        imported = self.load() if known is None else replace(known, model=known.model.clone())
+        from optc.driver.compiling.early import check_limits
+
         vocabulary = self._trim(imported)
         limits = build_limits(self.options, imported.max_context)
         lowered = self._lower(imported)
-        self._check_limits(lowered)
+        check_limits(self.options, lowered, self.writer, self.memory)
         tokenizer = self._tokenizer(imported, vocabulary)
         self._check_conversations(limits, tokenizer)
         draft = self._import_draft(lowered, tokenizer)
         domain = self._judge_domain(lowered, tokenizer)
         engines = self._build(lowered, limits)
         self._check_ranges(lowered, engines, limits, tokenizer)
-        drafts = self._drafts(draft, lowered, engines, limits, tokenizer)
-        judgement = self._judge(lowered, engines, tokenizer)
+        return BuiltTarget(imported, vocabulary, limits, lowered, tokenizer, draft, domain, engines)
+
+    def judge(self, built: BuiltTarget) -> Judgement:
+        """The gates of the target's engines."""
+        if self.options.asked.no_gates:
+            return not_judged(self.options.recipe.gates, built.engines)
+        with self.stage("gates"):
+            folder, reference = self.writer.folder, self.shared.reference
+            lowered, engines = built.lowered, built.engines
+            return judge(self.options, lowered, engines, built.tokenizer, folder, reference)
+
+    def finish(self, built: BuiltTarget, judgement: Judgement, **more: Any) -> Artifact:
+        """All stages behind the gates; ``more`` goes into the report.
+
+        Raises:
+            GateError: A gate failed.
+        """
+        lowered, limits, tokenizer = built.lowered, built.limits, built.tokenizer
+        drafts = self._drafts(built)
         bisection = self._bisect(lowered, judgement, limits, tokenizer)
-        every = [*engines, *(built for draft in drafts for built in draft.engines)]
+        every = [*built.engines, *(one for draft in drafts for one in draft.engines)]
         files = self.writer.hashed_files()
         copied_bytes = self.writer.store_once(files)
         manifest = assemble_manifest(
-            self.options, imported, lowered, every, tokenizer, judgement, files
+            self.options, built.imported, lowered, every, tokenizer, judgement, files
         )
         self.memory.sample()
-        self.seconds["total"] = time.perf_counter() - started
+        self.seconds["total"] = time.perf_counter() - self.started
         report = assemble_report(
             self.options,
-            imported,
+            built.imported,
             lowered,
             every,
             drafts,
@@ -119,20 +168,25 @@ class _Compile:
             self.seconds,
             self.memory.peak_bytes,
         )
-        report["calibration"] = domain.facts
-        report["warnings"] += domain.warnings
+        report["calibration"] = built.domain.facts
+        report["warnings"] += built.domain.warnings
         report["engines"] = engine_reports(every, files)
         report["storage"] = storage_report(every, files, copied_bytes)
         report |= {} if bisection is None else {"bisect": bisection}
-        report |= {} if vocabulary is None else {"vocabulary": vocabulary.to_json()}
+        report |= {} if built.vocabulary is None else {"vocabulary": built.vocabulary.to_json()}
+        report |= more
         if judgement.failed:
             keep = self.options.asked.keep_failed
             kept = self.writer.keep_failed(manifest, report) if keep else None
-            raise GatesFailedError(judgement, report, kept)
+            from optc.driver.ladder.next_rung import next_rung
+
+            likely = next_rung(self.options, built, judgement)
+            raise GatesFailedError(judgement, report, kept, likely)
         return self.writer.commit(manifest, report)
 
     @contextmanager
-    def _stage(self, name: str) -> Iterator[None]:
+    def stage(self, name: str) -> Iterator[None]:
+        """Name and time a stage."""
         self.options.progress(name, 0, 0)
         started = time.perf_counter()
         yield
@@ -140,11 +194,12 @@ class _Compile:
         self.seconds[name] = time.perf_counter() - started
         _LOG.info("%s took %.1f s", name, self.seconds[name])
 
-    def _import(self) -> ImportedModel:
+    def load(self) -> ImportedModel:
+        """The model; its weights are downloaded if they are not here."""
         if self.options.hub is not None:
-            with self._stage("download"):
+            with self.stage("download"):
                 self.options.hub.fetch_weights(self.options.source, self.options.progress)
-        with self._stage("import"):
+        with self.stage("import"):
             from optc.importer import import_model
 
             return import_model(
@@ -152,37 +207,15 @@ class _Compile:
             )
 
     def _lower(self, imported: ImportedModel) -> Lowered:
-        with self._stage("passes"):
+        with self.stage("passes"):
             from optc.driver.compiling.lowering import lower
 
             return lower(imported.model, self.options)
 
-    def _check_limits(self, lowered: Lowered) -> None:
-        """Refuse before the long stages what would fail in or behind them."""
-        from optc.driver.compiling.limits import check_disk, check_memory, reading_bytes
-        from optc.driver.drafts.layer_skip import divided
-
-        if isinstance(self.options.asked.self_draft, int):
-            divided(lowered.reference, self.options.asked.self_draft)
-        if self.options.asked.eagle is not None:
-            from optc.driver.drafts.eagle_layer import make_draft_layer
-
-            make_draft_layer(lowered.reference.clone(), self.options.asked.eagle)
-        check_disk(lowered.model, self.writer, weight_copies(self.options.engines))
-        check_memory(
-            lowered.reference,
-            self.memory.sample(),
-            self.options.max_ram_bytes,
-            gated=not self.options.asked.no_gates,
-            tuned=self.options.asked.tune,
-            bisected=self.options.asked.bisect,
-            read_bytes=reading_bytes(lowered.reference, self.options.recipe.pipeline.passes),
-        )
-
     def _trim(self, imported: ImportedModel) -> TrimmedVocabulary | None:
         if not trims(self.options.recipe):
             return None
-        with self._stage("vocabulary"):
+        with self.stage("vocabulary"):
             from optc.driver.vocabulary.trim import trim_vocabulary
 
             found = trim_vocabulary(self.options, imported, self.scratch)
@@ -219,7 +252,7 @@ class _Compile:
         """The draft model, so that one that does not suit is refused before the long stages."""
         if self.options.asked.draft is None:
             return None
-        with self._stage("import draft"):
+        with self.stage("import draft"):
             from optc.driver.drafts.draft import import_draft
 
             return import_draft(self.options, self.writer, lowered, tokenizer)
@@ -230,40 +263,34 @@ class _Compile:
             scratch.mkdir()
             return replace(limits, scratch=scratch)
 
-        with self._stage("build"), telling(self.options.progress):
+        with self.stage("build"), telling(self.options.progress):
             builder = EngineBuilder(self.writer, self.options.engines)
             return builder.build_all(TARGET, lowered.model, limits_of)
 
-    def _drafts(
-        self,
-        draft: ImportedModel | None,
-        lowered: Lowered,
-        engines: list[BuiltEngine],
-        limits: BuildOptions,
-        tokenizer: TokenizerEntry | None,
-    ) -> list[Draft]:
+    def _drafts(self, built: BuiltTarget) -> list[Draft]:
         from optc.driver.drafts.build_all import Drafting, build_drafts
 
-        how = self.options, self.writer, self.scratch
-        drafting = Drafting(*how, lowered, engines, limits, tokenizer, self._stage)
-        return build_drafts(drafting, draft)
+        drafting = Drafting(
+            self.options,
+            self.writer,
+            self.scratch,
+            built.lowered,
+            built.engines,
+            built.limits,
+            built.tokenizer,
+            self.stage,
+        )
+        return build_drafts(drafting, built.draft)
 
     def _judge_domain(self, lowered: Lowered, tokenizer: TokenizerEntry | None) -> DomainVerdict:
         if not calibrates(self.options.recipe):
             return DomainVerdict()
-        with self._stage("calibration text"):
-            return judge_domain(self.options, lowered.reference, tokenizer, self.writer.folder)
-
-    def _judge(
-        self,
-        lowered: Lowered,
-        engines: list[BuiltEngine],
-        tokenizer: TokenizerEntry | None,
-    ) -> Judgement:
-        if self.options.asked.no_gates:
-            return not_judged(self.options.recipe.gates, engines)
-        with self._stage("gates"):
-            return judge(self.options, lowered, engines, tokenizer, self.writer.folder)
+        if self.shared.domain is None:
+            with self.stage("calibration text"):
+                folder = self.writer.folder
+                found = judge_domain(self.options, lowered.reference, tokenizer, folder)
+            self.shared.domain = found
+        return self.shared.domain
 
     def _check_ranges(
         self,
@@ -276,7 +303,7 @@ class _Compile:
         narrow = [e.entry.name for e in engines if e.build.computes_in == "float16"]
         if self.options.asked.no_gates or not narrow:
             return
-        with self._stage("ranges"):
+        with self.stage("ranges"):
             from optc.driver.judging.float16_ranges import check_float16
             from optc.target import usable_threads
 
@@ -292,7 +319,7 @@ class _Compile:
     ) -> dict[str, Any] | None:
         if not self.options.asked.bisect:
             return None
-        with self._stage("bisect"):
+        with self.stage("bisect"):
             from optc.driver.judging.bisecting import bisect_passes
 
             windows = self._windows(lowered, limits, tokenizer)

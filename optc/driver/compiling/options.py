@@ -129,7 +129,7 @@ def resolve_options(
         source,
         recipe=whole,
         draft_recipe=loaded,
-        output=asked.output or _default_output(source, loaded),
+        output=asked.output or default_output(source, loaded.name),
         engines=engines,
         max_ram_bytes=limit_of(asked.max_ram),
         progress=progress,
@@ -193,8 +193,9 @@ def build_limits(options: ResolvedOptions, model_context: int) -> BuildOptions:
     )
 
 
-def _default_output(source: Path, recipe: Recipe) -> Path:
-    return store_root() / f"{model_name(source).rsplit('/', 1)[-1]}-{recipe.name}"
+def default_output(source: Path, recipe: str) -> Path:
+    """Where an artifact of the model in ``source`` goes that has no place of its own."""
+    return store_root() / f"{model_name(source).rsplit('/', 1)[-1]}-{recipe}"
 
 
 def limit_of(size: str | int | None) -> int:

@@ -45,6 +45,7 @@ class GateContext:
         eval_text: None is the shipped one.
         max_ram_bytes: 0 is no limit.
         progress: Told what goes on.
+        opened: The reference, where it was opened before: it is used and not closed.
     """
 
     reference: ir.Model
@@ -54,6 +55,7 @@ class GateContext:
     eval_text: Path | None = None
     max_ram_bytes: int = 0
     progress: Progress = no_progress
+    opened: BlockwiseReference | None = None
 
 
 @dataclass(frozen=True)
@@ -77,7 +79,7 @@ class EngineGates:
     def __init__(self, context: GateContext) -> None:
         self._context = context
         self._threads = usable_threads()
-        self._reference: BlockwiseReference | None = None
+        self._reference = context.opened
         self._answers: AnswerReference | None = None
         self._texts: dict[ModelLimits, JudgedText] = {}
 
@@ -90,7 +92,7 @@ class EngineGates:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        if self._reference is not None:
+        if self._reference is not None and self._reference is not self._context.opened:
             self._reference.close()
 
     def judge(self, entry: EngineEntry, lowered_onnx: Path | None = None) -> EngineVerdict:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:  # the gates bring ONNX Runtime, which a compile without them 
     from optc.driver.compiling.lowering import Lowered
     from optc.driver.judging.engine_gates import EngineVerdict
     from optc.gates.measure import GateResult
+    from optc.reference.blockwise import BlockwiseReference
 
 
 @dataclass(frozen=True)
@@ -42,6 +43,8 @@ class Judgement:
 class GatesFailedError(GateError):
     """Gates that failed, with what was measured.
 
+    ``likely`` names a recipe that may hold (`optc.driver.ladder.next_rung`).
+
     Attributes:
         details: ``passes``, ``gates``, ``peak_anon_bytes``, ``seconds`` and ``warnings`` of the
             compile, with ``--bisect`` also ``bisect``, ``decisions`` by engine
@@ -49,12 +52,15 @@ class GatesFailedError(GateError):
             None.
     """
 
-    def __init__(self, judgement: Judgement, report: dict[str, Any], kept: Path | None) -> None:
+    def __init__(
+        self, judgement: Judgement, report: dict[str, Any], kept: Path | None, likely: str = ""
+    ) -> None:
         several = len({gate.engine for gate in judgement.gates}) > 1
+        ways = _ways_out(judgement.failed, kept, report)
         super().__init__(
             gates_text(judgement.failed, several),
             where="gates",
-            hint=f"no artifact was written; {_ways_out(judgement.failed, kept, report)}",
+            hint="; ".join(filter(None, ("no artifact was written", likely, ways))),
         )
         keys = ("passes", "gates", "peak_anon_bytes", "seconds", "warnings", "bisect")
         self.details = {
@@ -95,8 +101,11 @@ def judge(
     engines: Sequence[BuiltEngine],
     tokenizer: TokenizerEntry | None,
     artifact: Path,
+    reference: BlockwiseReference | None = None,
 ) -> Judgement:
     """Measure the recipe's gates through every engine of the unfinished artifact that runs here.
+
+    ``reference`` is ``lowered.reference`` where it was opened before, which it is left.
 
     Raises: as `optc.driver.judging.engine_gates.EngineGates.judge`.
     """
@@ -110,6 +119,7 @@ def judge(
         options.asked.eval_text,
         options.max_ram_bytes,
         options.progress,
+        reference,
     )
     with EngineGates(context) as gates:
         verdicts = {

@@ -12,7 +12,7 @@ from optc.driver.recipes.budget import measured_budget
 from optc.driver.recipes.trained import with_trained
 from optc.errors import InputError
 from optc.importer.hub import local_files
-from optc.options import CompileOptions
+from optc.options import AUTO, CompileOptions
 from optc.progress import Progress, no_progress
 from optc.recipe import Recipe, load_recipe
 from optc.recipe_additions import (
@@ -43,6 +43,7 @@ def resolve_recipe(source: Path, asked: CompileOptions) -> tuple[Recipe, Recipe,
     Raises:
         InputError: An unknown name, a bad value or a missing file.
     """
+    _check_named(asked)
     loaded = load_recipe(asked.recipe, sets=asked.set, gates=asked.gate)
     warnings: list[str] = []
     if asked.budget is not None:
@@ -59,6 +60,23 @@ def resolve_recipe(source: Path, asked: CompileOptions) -> tuple[Recipe, Recipe,
     if asked.trained is not None:
         whole = _with_trained(whole, asked.trained, asked)
     return whole, loaded, warnings
+
+
+def _check_named(asked: CompileOptions) -> None:
+    """Refuse what concerns several recipes where one is named, and the other way round."""
+    if asked.recipe == AUTO:
+        raise InputError(
+            "'auto' is no recipe but a search among several",
+            where="--recipe",
+            hint="optc compile and optc plan take it, and optc.plan_ladder; name one here",
+        )
+    for name in ("objective", "ladder"):
+        if getattr(asked, name):
+            raise InputError(
+                f"the recipe {asked.recipe!s} is named, and nothing is chosen",
+                where=f"--{name}",
+                hint=f"leave it out, or take --recipe {AUTO}",
+            )
 
 
 def with_local_files(asked: CompileOptions, progress: Progress = no_progress) -> CompileOptions:
