@@ -1,4 +1,4 @@
-"""A compile that is killed in its calibrations goes on there: the artifact is the same to the bit."""
+"""A compile that is killed in its calibrations goes on there, to the same artifact to the bit."""
 
 from __future__ import annotations
 
