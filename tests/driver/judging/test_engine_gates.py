@@ -128,7 +128,8 @@ def test_the_reference_is_opened_once_it_is_needed_and_closed_at_the_end(
     events: list[str] = []
 
     class Reference:
-        def __init__(self, model: ir.Model, threads: int) -> None:
+        def __init__(self, model: ir.Model, threads: int, kept_bytes: int) -> None:
+            assert kept_bytes > 0, "a small model stays open"
             events.append("open")
 
         def close(self) -> None:

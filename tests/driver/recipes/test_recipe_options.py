@@ -86,10 +86,14 @@ def test_the_cache_folder_is_that_of_the_option_or_of_the_environment(
         return str(one.cache)
 
     monkeypatch.delenv("OPTC_CALIBRATION_CACHE", raising=False)
-    assert folder() == ""
+    monkeypatch.setenv("OPTC_CACHE", "/of/the/user")
+    assert Path(folder()) == Path("/of/the/user/calibrations")
     monkeypatch.setenv("OPTC_CALIBRATION_CACHE", "/of/the/environment")
     assert folder() == "/of/the/environment"
     assert folder(calibration_cache="mine") == "mine"
+    assert folder(calibration_cache=Path("none")) == ""
+    monkeypatch.setenv("OPTC_CALIBRATION_CACHE", "none")
+    assert folder() == ""
 
 
 def test_a_text_that_is_not_used_is_a_warning(text: Path) -> None:
