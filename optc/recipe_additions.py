@@ -25,6 +25,8 @@ READ_TEXT = (
     *PRUNING,
     *("calibrate", "balance-keys", "allocate-bits", "allocate-activations", "propagate-errors"),
 )
+#: Passes that rotate what is quantized: formats are chosen for the rotated weights.
+_ROTATING = ("rotate-kv", "rotate-activations")
 
 
 def with_adapters(recipe: Recipe, text: str) -> Recipe:
@@ -164,7 +166,7 @@ def _with_bits(recipe: Recipe, options: Mapping[str, object]) -> Recipe:
 def _leading() -> set[str]:
     """Passes that come before the choice of formats."""
     names = {one.name for one in registry.pass_groups()["canonicalize"]}
-    return names | {*PRUNING, *REBASING, "calibrate"}
+    return names | {*PRUNING, *REBASING, *_ROTATING, "calibrate"}
 
 
 def with_structures_pruned(recipe: Recipe, shares: Mapping[str, float | None]) -> Recipe:

@@ -34,6 +34,8 @@ SHIPPED = {
     *("int3-fused", "int2-fused"),
     *("trt-fp16", "trt-int8", "trt-int4", "trt-int8-qdq", "trt-fp8", "trt-nvfp4"),
 }
+#: Passes that leave a model as it is where nothing can be rotated.
+ROTATING = ["rotate-kv", "rotate-activations"]
 
 
 @pytest.mark.parametrize("name", sorted(SHIPPED))
@@ -56,7 +58,7 @@ def test_gate_names_are_those_that_are_measured() -> None:
 
 def test_bounds_of_the_quantized_recipes() -> None:
     int8, int4 = load_recipe("int8-fused").gates, load_recipe("int4-fast").gates
-    assert (int8["kl_mean"], int8["top1_agreement"]) == (0.0015, 0.978)
+    assert (int8["kl_mean"], int8["top1_agreement"]) == (0.0065, 0.935)
     assert (int4["kl_mean"], int4["top1_agreement"]) == (0.02, 0.92)
     for name in ("int8-smooth", "int8-gptq", "int6-fused"):
         assert load_recipe(name).gates == load_recipe("int8-fused").gates
@@ -82,10 +84,11 @@ def test_bounds_of_the_quantized_recipes() -> None:
 
 def test_int8_gptq_is_int8_fused_but_for_its_rounding() -> None:
     plain, gptq = (load_recipe(name).pipeline.spec() for name in ("int8-fused", "int8-gptq"))
-    calibrated = plain.replace("canonicalize,", "canonicalize,propagate-errors,")
+    calibrated = plain.replace("fuse-qkv", "propagate-errors,fuse-qkv")
     assert gptq == calibrated.replace("quantize-weights", "quantize-weights{method=gptq}")
     wide = load_recipe("int8-a16").pipeline.spec()
     wide = wide.replace("allocate-activations{budget=2.0},", "")
+    gptq = gptq.replace("rotate-kv,rotate-activations,", "")  # 16 bits have room for outliers
     gptq = gptq.replace("kv-cache{dtype=int8,query_bits=8}", "kv-cache{dtype=bfloat16}")
     assert wide == gptq.replace("{method=gptq}", "{activation_bits=16,method=gptq}")
 
@@ -184,7 +187,7 @@ def test_pruned_recipes_are_int8_fused_behind_one_pass() -> None:
     for name, label in (("prune-2to4-int8", "2:4"), ("prune-50-int8", "50 %")):
         recipe = load_recipe(name)
         rest = tuple(one for one in recipe.pipeline.passes if one.name != "prune-weights")
-        assert rest == plain.pipeline.passes
+        assert rest == tuple(one for one in plain.pipeline.passes if one.name not in ROTATING)
         (prune,) = (one for one in recipe.pipeline.passes if one.name == "prune-weights")
         assert isinstance(prune, PruneWeights)
         assert prune.amounts.default.label == label
@@ -214,7 +217,8 @@ def test_what_changes_the_result_is_required_and_what_only_speeds_it_up_is_not()
     fusions = {p.name for p in pass_registry.pass_groups()["fuse"]}
     assert {name for name, one in known.items() if one.expected} == fusions
     for group in ("quantize", "adapters"):
-        assert all(p.required for p in pass_registry.pass_groups()[group])
+        wanted = [p for p in pass_registry.pass_groups()[group] if p.name not in ROTATING]
+        assert all(p.required for p in wanted)
     assert not any(one.required and one.expected for one in known.values())
 
 
@@ -342,9 +346,9 @@ def names(recipe: Recipe) -> list[str]:
 @pytest.mark.parametrize("recipe", ["mixed-4", "int4-fast", "int4-fused"])
 def test_a_budget_sets_or_adds_the_pass_that_keeps_it(recipe: str) -> None:
     changed = with_budget(load_recipe(recipe), "3.5bpw")
-    assert names(changed)[:2] == ["canonicalize", "allocate-bits"]
+    assert names(changed)[:4] == ["canonicalize", *ROTATING, "allocate-bits"]
     assert names(changed).count("allocate-bits") == 1
-    assert changed.to_json()["pipeline"][1]["options"] == {"budget": "3.5bpw"}
+    assert changed.to_json()["pipeline"][3]["options"] == {"budget": "3.5bpw"}
 
 
 def test_formats_are_chosen_behind_a_calibration(tmp_path: Path) -> None:
@@ -365,8 +369,8 @@ def test_formats_are_chosen_for_the_pruned_model(tmp_path: Path) -> None:
 
 def test_a_budget_may_prune_too_behind_what_prunes_to_a_target(tmp_path: Path) -> None:
     recipe = with_budget(load_recipe("mixed-3"), "2.5bpw,prune")
-    assert names(recipe)[:3] == ["canonicalize", "prune-to-budget", "allocate-bits"]
-    assert recipe.to_json()["pipeline"][2]["options"] == {"budget": "2.5bpw"}
+    assert names(recipe)[:5] == ["canonicalize", "prune-to-budget", *ROTATING, "allocate-bits"]
+    assert recipe.to_json()["pipeline"][4]["options"] == {"budget": "2.5bpw"}
     assert names(with_budget(recipe, "3bpw, prune")) == names(recipe)
     quantize = "{bits: 4, group_size: 32, symmetric: false, group_scales: int, head_bits: 6}"
     passes = f"canonicalize, prune-width, prune-weights, {{quantize-weights: {quantize}}}"

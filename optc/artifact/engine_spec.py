@@ -7,8 +7,8 @@ from dataclasses import replace
 from itertools import chain
 
 from optc.artifact.jsonio import Fields
-from optc.block_hadamard import BLOCKS
 from optc.executable.adapter_spec import AdapterModule, AdapterPart, AdapterSpec
+from optc.executable.block_hadamard import BLOCKS
 from optc.executable.executable import KV_TYPES, EngineSpec, HiddenRows, KVGroup, LayerKV
 from optc.executable.kv_layout import KVLayout
 from optc.executable.row_ranges import Range

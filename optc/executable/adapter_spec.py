@@ -47,7 +47,7 @@ class AdapterModule:
         n: Width of its result.
         parts: What its columns are.
         hadamard: Channels of a block of the rotation that its input comes in
-            (`optc.block_hadamard`), so that A is rotated too; 0 is none.
+            (`optc.executable.block_hadamard`), so that A is rotated too; 0 is none.
     """
 
     k: int

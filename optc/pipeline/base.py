@@ -67,6 +67,8 @@ class Pass:
     expected: ClassVar[bool] = False
     #: Behind it keys and values lie in other channels, scales or layers than before.
     moves_kv: ClassVar[bool] = False
+    #: Behind it keys and values are turned, by matrices that depend on its options alone.
+    turns_kv: ClassVar[bool] = False
     takes: ClassVar[tuple[type[Form], ...]] = ()
     gives: ClassVar[type[Form] | None] = None
     #: Names of passes that must have run before / must not have run before.

@@ -92,8 +92,31 @@ def test_what_was_scored_is_stated(tmp_path: Path, tokenizer_file: Path) -> None
     assert found.source == "held.jsonl"
     assert found.convention == (
         "11 evenly spaced windows of 16 tokens out of 168; documents joined with BOS and EOS; "
-        "no BOS added at a window's start"
+        "each window begins with BOS"
     )
+
+
+def test_windows_begin_as_the_tokenizer_begins_texts(tmp_path: Path, tokenizer_file: Path) -> None:
+    content = json.loads(tokenizer_file.read_text())
+    assert content.pop("post_processor") is not None
+    bare = tmp_path / "bare.json"
+    bare.write_text(json.dumps(content))
+    text = write(tmp_path / "held.jsonl", "a c d e f g h " * 20)
+    found, plain = (
+        eval_windows(
+            vocab_size=11,
+            max_context=16,
+            parameters=1000,
+            tokenizer_file=file,
+            bos=0,
+            text_file=text,
+        )
+        for file in (tokenizer_file, bare)
+    )
+    np.testing.assert_array_equal(found.ids[:, 1:], plain.ids[:, 1:])
+    assert (found.ids[:, 0] == 0).all()
+    assert not (plain.ids[:, 0] == 0).all()
+    assert "no BOS added at a window's start" in plain.convention
 
 
 def test_the_shipped_text_is_the_default(tokenizer_file: Path) -> None:

@@ -17,7 +17,7 @@ from optc.backends.tvm.lowering.walk import (
     width_of,
 )
 from optc.backends.tvm.program import Dim, Tensor
-from optc.block_hadamard import BLOCKS
+from optc.executable.block_hadamard import BLOCKS
 from optc.ir.functions.token_wise import GATE_DEFAULTS
 
 _ACTIVATIONS = ("silu", "gelu", "gelu_tanh")

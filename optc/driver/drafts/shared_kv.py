@@ -13,8 +13,13 @@ from optc.recipe import Recipe
 def means_the_same(target: Recipe, draft: Recipe) -> bool:
     """Whether each layer of a draft that ``draft`` makes of the model has the keys and values that
     it has where ``target`` is run, but for rounding: no pass of either moves them to other
-    channels, scales or layers."""
-    return not any(one.moves_kv for recipe in (target, draft) for one in recipe.pipeline.passes)
+    channels, scales or layers, and both turn them alike."""
+    if any(one.moves_kv for recipe in (target, draft) for one in recipe.pipeline.passes):
+        return False
+    mine, other = (
+        [one.spec() for one in recipe.pipeline.passes if one.turns_kv] for recipe in (target, draft)
+    )
+    return mine == other
 
 
 def sharing(drafts: Sequence[BuiltEngine], targets: Sequence[BuiltEngine]) -> list[BuiltEngine]:

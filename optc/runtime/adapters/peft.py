@@ -14,9 +14,9 @@ from typing import Any
 
 import numpy as np
 
-from optc.block_hadamard import block_hadamard
 from optc.errors import InputError
 from optc.executable.adapter_spec import AdapterModule, AdapterSpec, Float32, ModuleWeights
+from optc.executable.block_hadamard import block_hadamard
 from optc.safe_json import JSONError, parse_json
 
 CONFIG_FILE = "adapter_config.json"

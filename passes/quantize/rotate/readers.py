@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 import onnx_ir as ir
 
-from optc.block_hadamard import largest_block
+from optc.executable.block_hadamard import largest_block
 from optc.ir.experts import feeds_router, find_expert_linears
 from optc.ir.linear import Linear, find_linears, head_of
 from optc.ir.weights import LazyWeight

@@ -8,7 +8,7 @@ from typing import ClassVar
 
 import onnx_ir as ir
 
-from optc.block_hadamard import BLOCKS
+from optc.executable.block_hadamard import BLOCKS
 from optc.forms.decoder import Dense
 from optc.forms.form import Form
 from optc.ir.functions import is_op, make_node

@@ -9,7 +9,7 @@ from typing import ClassVar
 import numpy as np
 import onnx_ir as ir
 
-from optc.block_hadamard import BLOCKS
+from optc.executable.block_hadamard import BLOCKS
 from optc.forms.decoder import Dense
 from optc.forms.form import Form
 from optc.ir.functions import DOMAIN, is_op, make_node
@@ -47,7 +47,7 @@ class RotateKV(Pass):
 
     name: ClassVar[str] = "rotate-kv"
     takes: ClassVar[tuple[type[Form], ...]] = (Dense,)
-    moves_kv: ClassVar[bool] = True
+    turns_kv: ClassVar[bool] = True
     before: ClassVar[tuple[str, ...]] = ("rotate-kv", "rotate-activations", "calibrate", *LATER)
 
     block: int = BLOCKS[-1]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import onnx_ir as ir
 
-from optc.block_hadamard import block_hadamard
+from optc.executable.block_hadamard import block_hadamard
 from optc.ir.weights import Array, LazyWeight
 
 

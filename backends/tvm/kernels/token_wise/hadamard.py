@@ -1,4 +1,7 @@
-"""The block Hadamard transform of rows (`optc.block_hadamard`), alone and before quantization."""
+"""The block Hadamard transform of rows, alone and before quantization.
+
+`optc.executable.block_hadamard` has its definition.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +28,7 @@ from optc.backends.tvm.kernels.dsl.script import (
     store,
 )
 from optc.backends.tvm.kernels.dsl.vectors import for_vectors, load_part, store_part
-from optc.block_hadamard import bent_signs
+from optc.executable.block_hadamard import bent_signs
 
 #: A value of a block costs about as much as this many plain element operations.
 COST = 2
@@ -47,7 +50,7 @@ class BlockHadamard:
 
 
 def rotate_row(values: Expr, width: int, block: int, *, inverse: bool = False) -> None:
-    """Rotate the ``width`` values of a row in place, in the order of `optc.block_hadamard`."""
+    """Rotate the ``width`` values of a row in place, in the order that its definition has."""
     blocks, rest = divmod(width, block)
 
     def side_by_side() -> None:

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from optc.block_hadamard import BLOCKS, block_hadamard, largest_block
+from optc.executable.block_hadamard import BLOCKS, block_hadamard, largest_block
 from tests.support.hadamard import rotation
 
 
