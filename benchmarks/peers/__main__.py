@@ -31,7 +31,6 @@ import json
 import math
 import os
 import random
-import subprocess
 import sys
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
@@ -41,6 +40,7 @@ from typing import Any
 from benchmarks.peers import comparison, conversion, environments, measuring, subjects, variants
 from benchmarks.peers.conversion import Converted
 from benchmarks.peers.subjects import Subject
+from benchmarks.peers.tools import FailedError
 from optc.errors import OptcError
 
 RESULTS = Path(__file__).resolve().parents[1] / "results"
@@ -116,7 +116,7 @@ class Run:
 
 
 #: What keeps a variant from being measured.
-_FAILURES = (subprocess.CalledProcessError, OSError, measuring.FailedError)
+_FAILURES = (OSError, FailedError)
 
 
 def subject_of(args: argparse.Namespace) -> Subject:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
@@ -16,8 +14,8 @@ from pathlib import Path
 import yaml
 
 from benchmarks.peers import gguf_models, ik_llama
-from benchmarks.peers.measuring import FailedError, reason_of
 from benchmarks.peers.subjects import Subject
+from benchmarks.peers.tools import Command, run
 from benchmarks.peers.variants import Variant
 from optc.cache_folder import code_digest
 
@@ -65,7 +63,6 @@ class Place:
         return str(self.binaries / "python")
 
 
-Command = list[str]
 Commands = Callable[[Variant, Place], Iterator[Command]]
 
 
@@ -96,19 +93,6 @@ def convert(variant: Variant, binaries: Path, subject: Subject, root: Path) -> C
     files = [f for f in path.rglob("*") if f.is_file()]
     weights = [f for f in files if f.suffix in _WEIGHT_FILES and "tokenizer" not in f.name]
     return Converted(path, seconds, _bytes(files), _held(variant, _bytes(weights)))
-
-
-def run(command: Command) -> None:
-    """Run a tool; what it says is shown if it fails.
-
-    Raises:
-        FailedError: It failed.
-    """
-    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-    if done.returncode:
-        print(done.stdout, file=sys.stderr)
-        tool = Path(command[1] if command[0].endswith("python") else command[0]).name
-        raise FailedError(f"{tool} ended with {done.returncode}: {reason_of(done.stdout)}")
 
 
 def _held(variant: Variant, size: int) -> int:

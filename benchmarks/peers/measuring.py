@@ -12,16 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-
-class FailedError(Exception):
-    """A peer's tool or worker failed; the message has the last that it said."""
-
-
-def reason_of(log: str) -> str:
-    """What a log says went wrong: its last line that names an error, or else its last line."""
-    lines = [line.strip() for line in log.splitlines() if line.strip()]
-    errors = [line for line in lines if "rror:" in line]
-    return (errors or lines or ["it said nothing"])[-1]
+from benchmarks.peers.tools import FailedError, reason_of
 
 
 class Worker:

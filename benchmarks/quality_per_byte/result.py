@@ -24,12 +24,19 @@ class Result:
 
     def __init__(self, path: Path, about: Mapping[str, Any], verdict: Verdict) -> None:
         self.path, self._about, self._verdict = path, about, verdict
-        known: dict[str, Any] = json.loads(path.read_text()) if path.exists() else {}
+        self.points: list[Point] = []
+        self.missing: list[dict[str, str]] = []
+        self._read()
+
+    def _read(self) -> None:
+        known: dict[str, Any] = json.loads(self.path.read_text()) if self.path.exists() else {}
         self.points = [Point(**entry) for entry in known.get("points", [])]
-        self.missing: list[dict[str, str]] = known.get("missing", [])
+        self.missing = known.get("missing", [])
 
     def add(self, points: list[Point], missing: list[dict[str, str]] | None = None) -> None:
-        """Take points, and what could not be made, in the place of older ones; write all."""
+        """Take points, and what could not be made, in the place of older ones; write all. What
+        another run has written in the meantime stays."""
+        self._read()
         self.points = merged(self.points, points)
         found = {(one["who"], one["label"]): one for one in [*self.missing, *(missing or [])]}
         there = {(point.who, point.label) for point in points}

@@ -15,6 +15,7 @@ import numpy.typing as npt
 
 from benchmarks.peers.measuring import Worker
 from benchmarks.peers.subjects import Subject
+from benchmarks.peers.tools import FailedError
 from optc.gates.divergence import RowDivergence, summarize
 from optc.reference.text import (
     WINDOW_TOKENS,
@@ -74,13 +75,13 @@ class Evaluator:
         reference has are of a padded vocabulary, and its padding is left out.
 
         Raises:
-            ValueError: Logits of fewer entries, or of another number of windows.
+            FailedError: Logits of fewer entries: the tool has another vocabulary.
         """
         parts = []
         vocabulary = self._reference.shape[-1]
         for known, window, found in zip(self._reference, self.windows, logits, strict=True):
             if found.shape[-1] < vocabulary:
-                raise ValueError(f"logits of {found.shape[-1]} entries, not of {vocabulary}")
+                raise FailedError(f"logits of {found.shape[-1]} entries, not of {vocabulary}")
             rows = RowDivergence(window[1:])
             for start in range(0, vocabulary, _TILE):
                 stop = min(start + _TILE, vocabulary)

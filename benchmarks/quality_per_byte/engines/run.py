@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import argparse
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
 from benchmarks.peers import comparison, conversion, environments, gguf_models, measuring, variants
 from benchmarks.peers.subjects import Subject, real_subject
+from benchmarks.peers.tools import FailedError
 from benchmarks.peers.variants import Variant
 from benchmarks.quality_per_byte.curve import engines_verdict
 from benchmarks.quality_per_byte.engines import catalogue
@@ -41,7 +41,7 @@ def measure(args: argparse.Namespace) -> tuple[Result, dict[str, Any]]:
     for variant in catalogue.chosen(recipes, peers, args.only):
         try:
             point = point_of(variant, subject, evaluator, root, args.threads)
-        except (subprocess.CalledProcessError, OSError, measuring.FailedError) as error:
+        except (OSError, FailedError) as error:
             reason = str(error)[-300:]
             result.add([], [{"who": variant.peer, "label": variant.format, "reason": reason}])
             print(f"{variant.label}: {reason}", file=sys.stderr)
@@ -71,7 +71,7 @@ def point_of(
     """One engine.
 
     Raises:
-        CalledProcessError, OSError, FailedError: It cannot be installed, converted or run.
+        OSError, FailedError: It cannot be installed, converted or run.
     """
     binaries = environments.binaries(variant.peer, root)
     model = conversion.convert(variant, binaries, subject, root)

@@ -13,7 +13,7 @@ import pytest
 from benchmarks.peers import __main__ as benchmark
 from benchmarks.peers import subjects
 from benchmarks.peers.conversion import Converted
-from benchmarks.peers.measuring import FailedError
+from benchmarks.peers.tools import FailedError
 from benchmarks.peers.variants import Variant
 from tests.benchmarks.quality_per_byte.engines.support import PYCODE
 

@@ -11,8 +11,7 @@ import numpy as np
 import pytest
 
 from benchmarks.peers import measuring
-from benchmarks.peers.conversion import run
-from benchmarks.peers.measuring import FailedError, reason_of
+from benchmarks.peers.tools import FailedError, reason_of, run
 
 WORKERS = Path(measuring.__file__).parent / "workers"
 

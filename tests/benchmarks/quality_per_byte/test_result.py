@@ -48,3 +48,13 @@ def test_float_models_alone_are_kept_and_not_drawn(tmp_path: Path) -> None:
     assert (content["model"], content["text"]) == ("tiny", "a text")
     assert content["points"][0]["bits_body"] is None
     assert not path.with_suffix(".svg").exists()
+
+
+def test_two_runs_that_take_turns_keep_each_others_points(tmp_path: Path) -> None:
+    path = tmp_path / "result.json"
+    first, second = (Result(path, ABOUT, verdict) for _ in range(2))
+    first.add([point("optc", "a", 0.1, 4_000_000)])
+    second.add([point("peer", "b", 0.2, 5_000_000)])
+    first.add([point("optc", "c", 0.01, 6_000_000)])
+    assert [entry["label"] for entry in json.loads(path.read_text())["points"]] == ["a", "c", "b"]
+    assert len(first.points) == 3

@@ -10,6 +10,7 @@ import numpy.typing as npt
 import pytest
 
 from benchmarks.peers.subjects import Subject, folder_subject
+from benchmarks.peers.tools import FailedError
 from benchmarks.quality_per_byte.engines import evaluate
 from benchmarks.quality_per_byte.engines.evaluate import Evaluator, windows_of
 from optc.reference.text import default_documents
@@ -80,7 +81,7 @@ def test_padding_of_a_vocabulary_is_left_out(evaluator: Evaluator, reference: Ar
 
 
 def test_logits_of_another_vocabulary_are_refused(evaluator: Evaluator, reference: Array) -> None:
-    with pytest.raises(ValueError, match="logits of 49 entries, not of 50"):
+    with pytest.raises(FailedError, match="logits of 49 entries, not of 50"):
         evaluator.of_logits(iter(reference[..., :-1]))
 
 
