@@ -52,7 +52,10 @@ class Worker:
         line = self._process.stdout.readline() if self._process.stdout else ""
         if not line:
             raise FailedError(f"the worker ended with {self._process.wait()}: {self._reason()}")
-        answer: dict[str, Any] = json.loads(line)
+        try:
+            answer: dict[str, Any] = json.loads(line)
+        except ValueError as error:
+            raise FailedError(f"the worker answered {line.strip()[:80]!r}") from error
         return answer
 
 

@@ -18,7 +18,7 @@ from optc.errors import InputError
 from optc.importer.gguf.folder import gguf_folder
 
 #: Raised if what such a folder holds changes.
-_LAYOUT = 1
+_LAYOUT = 2
 
 
 def float_folder(name: str, folder: Path | None = None) -> Path:
@@ -69,9 +69,15 @@ def dequantize(source: Path, folder: Path) -> None:
     save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
     for file in (*made.glob("*.json"), *made.glob("*.jinja")):
         shutil.copy(file, folder / file.name)
-    config = json.loads((made / "config.json").read_text("utf-8"))
-    text = json.dumps({**config, "dtype": "float32"}, indent=2)
-    (folder / "config.json").write_text(text + "\n", "utf-8")
+    _change(folder / "config.json", dtype="float32")
+    if (folder / "tokenizer_config.json").exists():
+        # the name that older releases of transformers know, too: some tools need one
+        _change(folder / "tokenizer_config.json", tokenizer_class="PreTrainedTokenizerFast")
+
+
+def _change(file: Path, **values: str) -> None:
+    content = json.loads(file.read_text("utf-8"))
+    file.write_text(json.dumps({**content, **values}, indent=2) + "\n", "utf-8")
 
 
 def _stated(folder: Path) -> dict[str, Any] | None:

@@ -18,7 +18,7 @@ import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 Operation = Callable[[dict[str, Any]], dict[str, Any]]
 
@@ -31,10 +31,18 @@ def peak_rss_bytes() -> int:
     raise RuntimeError("no VmHWM in /proc/self/status")
 
 
-def serve(operations: dict[str, Operation], about: dict[str, Any]) -> None:
-    """Answer requests until stdin closes. Anything a peer prints goes to stderr."""
+def take_stdout() -> TextIO:
+    """The stream of answers; from here on, anything that a peer prints goes to stderr."""
     answers = os.fdopen(os.dup(1), "w", buffering=1)
     os.dup2(2, 1)
+    return answers
+
+
+def serve(
+    operations: dict[str, Operation], about: dict[str, Any], answers: TextIO | None = None
+) -> None:
+    """Answer requests until stdin closes, on ``answers`` if stdout was taken before."""
+    answers = answers or take_stdout()
     print(json.dumps({"ready": about}), file=answers)
     for line in sys.stdin:
         request = json.loads(line)

@@ -8,14 +8,16 @@ import time
 from typing import Any
 
 import torch
-from serving import scoring, serve
+from serving import scoring, serve, take_stdout
+
+ANSWERS = take_stdout()  # it prints as it is imported
 
 os.environ |= {
     "VLLM_CPU_KVCACHE_SPACE": "2",
     "VLLM_CPU_OMP_THREADS_BIND": f"0-{int(sys.argv[2]) - 1}",
     "VLLM_ENABLE_V1_MULTIPROCESSING": "0",
 }
-import vllm
+import vllm  # noqa: E402 - it reads the settings
 
 CONTEXT = 1024
 
@@ -72,7 +74,7 @@ class Vllm:
 def main() -> None:
     peer = Vllm(sys.argv[1])
     operations = {"prefill": peer.prefill, "decode": peer.decode, **scoring(peer.logits)}
-    serve(operations, {"name": "vLLM", "version": vllm.__version__})
+    serve(operations, {"name": "vLLM", "version": vllm.__version__}, ANSWERS)
 
 
 if __name__ == "__main__":

@@ -33,6 +33,19 @@ def test_a_worker_that_ends_in_a_request_says_why() -> None:
         worker.ask("prefill")
 
 
+def test_an_answer_that_is_none_is_quoted() -> None:
+    with pytest.raises(FailedError, match="the worker answered 'INFO loading'"):
+        measuring.Worker(python("print('INFO loading')"))
+
+
+def test_what_is_printed_after_stdout_was_taken_is_no_answer() -> None:
+    code = (
+        "import serving; a = serving.take_stdout(); print('INFO'); serving.serve({}, {'v': 1}, a)"
+    )
+    with measuring.started(python(code)) as worker:
+        assert worker.about == {"v": 1}
+
+
 def test_a_tool_that_fails_says_why() -> None:
     with pytest.raises(FailedError, match=r"-c ended with 3: RuntimeError: too large"):
         run(python("print('RuntimeError: too large\\ncleaning up'); sys.exit(3)"))

@@ -46,5 +46,7 @@ def test_weights_are_what_the_blocks_say(listed: Path, monkeypatch: pytest.Monke
         assert found[name].dtype == np.float32
     assert json.loads((folder / "config.json").read_text())["dtype"] == "float32"
     assert (folder / "tokenizer.json").is_file()
+    config = json.loads((folder / "tokenizer_config.json").read_text())
+    assert config["tokenizer_class"] == "PreTrainedTokenizerFast", "of all releases"
     monkeypatch.setattr(floats, "dequantize", None)
     assert floats.float_folder("tiny") == folder, "made once"
