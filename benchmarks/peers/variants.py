@@ -1,19 +1,9 @@
-"""What is measured: every peer's formats, how each is converted and how its worker starts."""
+"""What is measured: every peer's formats, and how its worker starts."""
 
 from __future__ import annotations
 
-import os
-import shutil
-import subprocess
-import sys
-import tempfile
-import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-
-import yaml
 
 from benchmarks.peers import ik_llama
 
@@ -31,8 +21,11 @@ class Variant:
         settings: How the peer runs: the fastest of what was tried.
         quality: How its points in the results of `benchmarks.quality_per_byte` begin, if not with
             the format's name.
-        rounded: Weights are rounded to nearest where the recipe calibrates: GPTQ of a large model
-            takes long, and what the weights are does not change the pace.
+        rounded: Random weights are rounded to nearest where the recipe calibrates: GPTQ of a
+            large model takes long, and what the weights are does not change the pace.
+        recipe: optc's recipe, where the format is not its name.
+        sets: Options of passes (``pass.option=value``) that are others than the recipe's.
+        cast_at_load: The peer reads a float32 file and holds its weights in bf16.
     """
 
     peer: str
@@ -41,6 +34,9 @@ class Variant:
     settings: str
     quality: str = ""
     rounded: bool = False
+    recipe: str = ""
+    sets: tuple[str, ...] = ()
+    cast_at_load: bool = False
 
     @property
     def label(self) -> str:
@@ -49,14 +45,14 @@ class Variant:
 
 
 _OPTC = "defaults, all threads, prefix cache off"
-#: About as many as a recipe chooses that gives a tenth of the layers activations of more bits.
-_WIDE_LAYERS = ("model.layers.[01].*",)
 _ROUNDED = f"{_OPTC}, weights rounded to nearest"
 _LLAMA = "built for this CPU, all threads, n_ubatch 512, f16 KV, unified KV cache"
 _IK_LLAMA = "built for this CPU, all threads, n_ubatch 512, f16 KV, repacked at load"
 _GENAI = "accuracy_level 4, static batch"
 _TORCH = "bf16, static cache, all threads"
 _OPENVINO = "continuous batching pipeline, all threads, 2048 batched tokens, its default KV type"
+_VLLM = "CPU build, all threads, prefix cache off, KV in bf16"
+_CT2 = "static batch, all threads, KV in float32"
 
 VARIANTS = (
     Variant("optc", "bf16-fused", 16, _OPTC),
@@ -90,113 +86,14 @@ VARIANTS = (
     Variant(ik_llama.NAME, "IQ2_KL", 2, _IK_LLAMA),
     Variant("onnxruntime-genai", "int8", 8, f"{_GENAI}, blocks of 128", "int8 RTN b128"),
     Variant("onnxruntime-genai", "int4", 4, f"{_GENAI}, blocks of 32", "int4 RTN b32"),
-    Variant("torch.compile", "bf16", 16, _TORCH),
+    Variant("torch.compile", "bf16", 16, _TORCH, cast_at_load=True),
     Variant("openvino-genai", "int8", 8, _OPENVINO),
     Variant("openvino-genai", "int4", 4, f"{_OPENVINO}, groups of 64", "int4 asym g64"),
     Variant("openvino-genai", "int4-g32", 4, f"{_OPENVINO}, groups of 32", "int4 asym g32"),
+    Variant("vllm", "bf16", 16, _VLLM, cast_at_load=True),
+    Variant("vllm", "W8A8", 8, f"{_VLLM}, int8 weights per channel, activations per token"),
+    Variant("ctranslate2", "int8", 8, f"{_CT2}, int8_float32"),
 )
-
-
-#: Peers that read GGUF, and the folder that theirs share.
-_GGUF = {"llama.cpp": "gguf", ik_llama.NAME: "ik-gguf"}
-#: Files that hold weights: optc's and OpenVINO's, llama.cpp's, onnxruntime-genai's, torch's.
-_WEIGHT_FILES = (".bin", ".gguf", ".data", ".safetensors")
-
-
-@dataclass(frozen=True)
-class Converted:
-    """A converted model: where it lies, how long it took, what it weighs.
-
-    ``weight_bytes`` are those of the files with weights, quantization parameters included.
-    """
-
-    path: Path
-    seconds: float
-    bytes_on_disk: int
-    weight_bytes: int
-
-
-def _commands(variant: Variant, binaries: Path, model: Path, output: Path) -> list[list[str]]:
-    python = str(binaries / "python")
-    if variant.peer == "optc":
-        # Gates are not part of a conversion time that peers could be compared by.
-        recipe = _rounding(variant.format, output) if variant.rounded else variant.format
-        return [[str(binaries / "optc"), "compile", str(model), "--recipe", recipe, "-o",
-                 str(output), "--no-gates", "--force"]]  # fmt: skip
-    if variant.peer == "llama.cpp":
-        formats = [] if variant.format == "BF16" else [variant.format]
-        return [[python, str(HERE / "to_gguf.py"), str(model), str(output), *formats]]
-    if variant.peer == ik_llama.NAME:
-        quantize = str(ik_llama.tools(binaries) / "llama-quantize")
-        base, file = output / "BF16.gguf", output / f"{variant.format}.gguf"
-        return [[python, str(HERE / "to_gguf.py"), str(model), str(output)],
-                [quantize, str(base), str(file), variant.format]]  # fmt: skip
-    if variant.peer == "onnxruntime-genai":
-        # int8 activations; whole-block sums of 128 are the fastest kernels at 8 bits.
-        block = {"int4": 32, "int8": 128}[variant.format]
-        options = ["accuracy_level=4", f"block_size={block}"]
-        return [[python, "-m", "onnxruntime_genai.models.builder", "-i", str(model), "-o",
-                 str(output), "-p", variant.format, "-e", "cpu", "-c", str(output / "cache"),
-                 "--extra_options", *options]]  # fmt: skip
-    if variant.peer == "torch.compile":
-        return []
-    weights = ["--weight-format", variant.format.removesuffix("-g32")]
-    if weights[1] == "int4":
-        group = "32" if variant.format.endswith("-g32") else "64"
-        weights += ["--group-size", group, "--ratio", "1.0"]
-    return [[str(binaries / "optimum-cli"), "export", "openvino", "-m", str(model), "--task",
-             "text-generation-with-past", *weights, str(output)]]  # fmt: skip
-
-
-def _rounding(name: str, output: Path) -> str:
-    """A file beside ``output`` with the recipe ``name``: weights are rounded to nearest, and layers
-    named where they would be chosen by what they lose."""
-    recipe = yaml.safe_load((HERE.parents[1] / "recipes" / f"{name}.yaml").read_text())
-    recipe["pipeline"].remove("propagate-errors")
-    options = {key: one[key] for one in recipe["pipeline"] if isinstance(one, dict) for key in one}
-    del options["quantize-weights"]["method"]
-    if options.get("allocate-activations", {}).get("budget", 2) < 2:
-        options["quantize-weights"]["activation_layers"] = list(_WIDE_LAYERS)
-        recipe.pop("for_engines")  # CUDA engines would have no layers to name
-    file = output.with_name(f"{name}-rounded.yaml")
-    file.write_text(yaml.safe_dump(recipe, sort_keys=False))
-    return str(file)
-
-
-def convert(variant: Variant, binaries: Path, model: Path, root: Path) -> Converted:
-    """Convert ``model`` for a variant, once; later calls find the result."""
-    folder = _GGUF.get(variant.peer, f"{variant.peer}-{variant.format}")
-    output = root / "models" / model.name / folder
-    stamp = output.with_name(f"{folder}-{variant.format}.seconds")
-    if not stamp.exists():
-        output.parent.mkdir(parents=True, exist_ok=True)
-        start = time.perf_counter()
-        for command in _commands(variant, binaries, model, output):
-            subprocess.run(command, check=True, stdout=sys.stderr)
-        stamp.write_text(str(time.perf_counter() - start))
-    path = model if variant.peer == "torch.compile" else output
-    if variant.peer in _GGUF:
-        path = output / f"{variant.format}.gguf"
-    files = [path] if path.is_file() else [f for f in path.rglob("*") if f.is_file()]
-    weights = [f for f in files if f.suffix in _WEIGHT_FILES and "tokenizer" not in f.name]
-    return Converted(path, float(stamp.read_text()), _bytes(files), _bytes(weights))
-
-
-@contextmanager
-def fresh_copy(model: Converted, root: Path) -> Iterator[Path]:
-    """A copy of a model's files, so that their place in memory is another one than last time's."""
-    with tempfile.TemporaryDirectory(dir=root) as folder:
-        copy = Path(folder) / model.path.name
-        if model.path.is_file():
-            shutil.copy(model.path, copy)
-        else:
-            shutil.copytree(model.path, copy)
-        os.sync()  # nothing is written while others are measured
-        yield copy
-
-
-def _bytes(files: list[Path]) -> int:
-    return sum(f.stat().st_size for f in files)
 
 
 def worker_command(variant: Variant, binaries: Path, path: Path, threads: int) -> list[str]:
@@ -208,6 +105,8 @@ def worker_command(variant: Variant, binaries: Path, path: Path, threads: int) -
         "onnxruntime-genai": "genai_worker.py",
         "openvino-genai": "openvino_worker.py",
         "torch.compile": "torch_worker.py",
+        "vllm": "vllm_worker.py",
+        "ctranslate2": "ctranslate2_worker.py",
     }[variant.peer]
     arguments = {
         "optc": [str(threads)],
@@ -216,6 +115,8 @@ def worker_command(variant: Variant, binaries: Path, path: Path, threads: int) -
         "onnxruntime-genai": [],
         "openvino-genai": [str(threads)],
         "torch.compile": [str(threads)],
+        "vllm": [str(threads)],
+        "ctranslate2": [str(threads)],
     }[variant.peer]
     python = str(binaries / "python")
     return [python, str(HERE / "workers" / script), str(path), *arguments]

@@ -89,6 +89,45 @@ def compare(ours: Sequence[Point], peers: Sequence[Point]) -> dict[str, Any]:
     }
 
 
+def engines_verdict(points: Sequence[Point]) -> dict[str, Any]:
+    """Whole engines against each other, and ``held``: no peer's engine has both no more bytes and
+    no more KL than one of ours. None where there are no points of ours or of any peer.
+
+    ``below`` are those that have, ``between`` those that lie below the line between two of ours
+    and beat neither; ``given grid`` are engines on a file as it came, told and not judged.
+    """
+    ours = [p for p in points if p.who == "optc" and p.numerics == "engine"]
+    peers = [p for p in points if p.who != "optc" and p.numerics == "engine"]
+    given = [p for p in points if p.numerics == "given grid"]
+    if not ours or not peers:
+        return {"held": None}
+    below = [entry for p in peers if (entry := _beaten(p, ours))]
+    names = {entry["point"] for entry in below}
+    line = compare(ours, peers)
+    return {
+        "held": not below,
+        "compared": len(peers),
+        "below": below,
+        "between": [entry for entry in line["below"] if entry["point"] not in names],
+        "given grid": [{**_entry(p), "beats": _labels_beaten(p, ours)} for p in given],
+    }
+
+
+def _beaten(point: Point, ours: Sequence[Point]) -> dict[str, Any] | None:
+    beats = _labels_beaten(point, ours)
+    return {**_entry(point), "beats": beats} if beats else None
+
+
+def _labels_beaten(point: Point, ours: Sequence[Point]) -> list[str]:
+    kl = max(point.kl, NOISE)
+    return [o.label for o in ours if point.bytes <= o.bytes and kl <= o.kl]
+
+
+def _entry(point: Point) -> dict[str, Any]:
+    return {"point": f"{point.who} {point.label}", "mb": round(point.bytes / 1e6, 2),
+            "kl": float(f"{point.kl:.4g}")}  # fmt: skip
+
+
 def verdict(points: Sequence[Point]) -> dict[str, Any]:
     """All comparisons, and ``held``: no peer's point lies below where like meets like.
 

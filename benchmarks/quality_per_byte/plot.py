@@ -20,8 +20,10 @@ from benchmarks.quality_per_byte.curve import NOISE, Curve
 from benchmarks.quality_per_byte.points import Point
 
 WIDTH, HEIGHT, LEFT, RIGHT, TOP, BOTTOM = 980, 660, 70, 200, 30, 50
-#: Larger models than this many MB are float ones: they would squeeze the others together.
-LARGEST_MB = 14.0
+#: Models of more bits are float ones: they would squeeze the others together.
+LARGEST_BITS = 10.5
+#: Megabytes that have a line, times powers of ten.
+TICKS = (1, 1.2, 1.4, 1.6, 1.8, 2, 2.5, 3, 3.5, 4, 5, 6, 7, 8, 9)
 COLOURS = {
     "optc": "#c1121f",
     "llama.cpp": "#1d6fb8",
@@ -29,6 +31,11 @@ COLOURS = {
     "openvino": "#6a4c93",
     "onnxruntime": "#2a7f3f",
     "llm-compressor": "#c77700",
+    "openvino-genai": "#6a4c93",
+    "onnxruntime-genai": "#2a7f3f",
+    "vllm": "#c77700",
+    "ctranslate2": "#7a5230",
+    "torch.compile": "#555555",
 }
 MARKS = {
     "optc": "M-5,0a5,5 0 1,0 10,0a5,5 0 1,0 -10,0",
@@ -37,15 +44,18 @@ MARKS = {
     "openvino": "M0,-5L5,4H-5z",
     "onnxruntime": "M0,-6L5,0L0,6L-5,0z",
     "llm-compressor": "M0,5L5,-4H-5z",
+    "openvino-genai": "M0,-5L5,4H-5z",
+    "onnxruntime-genai": "M0,-6L5,0L0,6L-5,0z",
+    "vllm": "M0,5L5,-4H-5z",
+    "ctranslate2": "M-5,-2h10v4h-10z",
+    "torch.compile": "M-2,-5h4v10h-4z",
 }
 #: What marks and lines mean.
-LEGEND = (
-    "filled: weights alone,",
-    "activations and KV in float",
-    "hollow: the engine's own",
-    "numbers",
-    "lines: optc's lower envelopes",
-)
+LEGEND = {
+    "weights": ("filled: weights alone,", "activations and KV in float"),
+    "engine": ("hollow: the engine's own", "numbers"),
+    "given grid": ("small: a quantized file as it", "came, not rounded again"),
+}
 
 
 class Axes:
@@ -78,7 +88,7 @@ def svg(points: Sequence[Point], title: str) -> str:
     Raises:
         ValueError: There is no point to draw.
     """
-    shown = [p for p in points if p.bytes <= LARGEST_MB * 1e6]
+    shown = drawn(points)
     if not shown:
         raise ValueError("there is no point to draw")
     axes = Axes(shown)
@@ -97,6 +107,11 @@ def svg(points: Sequence[Point], title: str) -> str:
     return "\n".join(body) + "\n"
 
 
+def drawn(points: Sequence[Point]) -> list[Point]:
+    """Those that the plot shows."""
+    return [p for p in points if p.bits_all <= LARGEST_BITS]
+
+
 def _text(x: float, y: float, text: str, more: str = "") -> str:
     return f'<text x="{x:.1f}" y="{y:.1f}" {more}>{escape(text)}</text>'
 
@@ -107,7 +122,7 @@ def _line(x1: float, y1: float, x2: float, y2: float, colour: str) -> str:
 
 def _grid(axes: Axes) -> Iterator[str]:
     right, bottom = WIDTH - RIGHT, HEIGHT - BOTTOM
-    for megabytes in (2, 2.5, 3, 3.5, 4, 5, 6, 7, 8, 10, 12, 14):
+    for megabytes in (tick * 10**power for power in range(5) for tick in TICKS):
         if axes.x_range[0] <= megabytes <= axes.x_range[1]:
             x = axes.x(megabytes)
             yield _line(x, TOP, x, bottom, "#e4e4e4")
@@ -141,19 +156,22 @@ def _curve(axes: Axes, points: Sequence[Point], numerics: str) -> Iterator[str]:
 def _mark(axes: Axes, point: Point) -> str:
     colour = COLOURS.get(point.who, "#555555")
     fill = colour if point.numerics == "weights" else "white"
+    small = " scale(0.6)" if point.numerics == "given grid" else ""
     title = (f"{point.who} {point.label} ({point.numerics}): KL {point.kl:.4g}, "
              f"{point.bytes / 1e6:.2f} MB, {point.bits_all:.2f} bits")  # fmt: skip
     return (
         f'<path d="{MARKS.get(point.who, MARKS["optc"])}" fill="{fill}" stroke="{colour}" '
         f'fill-opacity="0.8" transform="translate({axes.x(point.bytes / 1e6):.1f},'
-        f'{axes.y(point.kl):.1f})"><title>{escape(title)}</title></path>'
+        f'{axes.y(point.kl):.1f}){small}"><title>{escape(title)}</title></path>'
     )
 
 
 def _labels(axes: Axes, points: Sequence[Point]) -> Iterator[str]:
     taken: list[tuple[float, float]] = []
+    # engines have labels where there are no weights alone
+    kind = "weights" if any(p.numerics == "weights" for p in points) else "engine"
     for who in COLOURS:
-        own = [p for p in points if p.who == who and p.numerics == "weights"]
+        own = [p for p in points if p.who == who and p.numerics == kind]
         front = Curve.of(own)
         corners = set(zip(front.bytes, front.kl, strict=True))
         for point in own:
@@ -174,7 +192,9 @@ def _legend(points: Sequence[Point]) -> Iterator[str]:
                    f'transform="translate({x},{y})"/>')  # fmt: skip
             yield _text(x + 12, y + 4, who)
             y += 20
-    for text in LEGEND:
+    kinds = {p.numerics for p in points}
+    texts = [text for kind, lines in LEGEND.items() if kind in kinds for text in lines]
+    for text in (*texts, "lines: optc's lower envelopes"):
         yield _text(x - 6, y + 6, text, 'fill="#555555" font-size="10"')
         y += 15
 

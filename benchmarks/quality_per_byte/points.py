@@ -7,8 +7,9 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-#: Float32 arithmetic on dequantized weights, or the engine's own numbers (activations, KV).
-NUMERICS = ("weights", "engine")
+#: Float32 arithmetic on dequantized weights; the engine's own numbers (activations, KV); an engine
+#: on a quantized file as it came, whose weights were not rounded again.
+NUMERICS = ("weights", "engine", "given grid")
 _HEAD = ("model.embed_tokens.weight", "lm_head.weight")
 
 
@@ -34,10 +35,10 @@ class Point:
     Attributes:
         who: ``optc`` or a peer.
         label: Recipe or format, and how it was made where there are several ways.
-        numerics: ``weights`` or ``engine`` (`NUMERICS`).
+        numerics: One of `NUMERICS`.
         bytes: Of all weights: body, embedding, head and norms.
         bits_all: Bits of each of the model's parameters; a tied table is counted once.
-        bits_body: Bits of each weight of the layers' matrices.
+        bits_body: Bits of each weight of the layers' matrices; None where files do not say it.
         figures: What `Evaluator` gives, or the gates of an engine.
         formats: Weights of the layers' matrices by format, so that a fallback is seen.
         note: What else one must know.
@@ -48,7 +49,7 @@ class Point:
     numerics: str
     bytes: int
     bits_all: float
-    bits_body: float
+    bits_body: float | None
     figures: dict[str, float]
     formats: dict[str, int] = field(default_factory=dict)
     note: str = ""
@@ -67,7 +68,7 @@ class Point:
         """As it stands in the result file; figures to five digits."""
         found = asdict(self)
         for name in ("bits_all", "bits_body"):
-            found[name] = round(found[name], 4)
+            found[name] = None if found[name] is None else round(found[name], 4)
         found["figures"] = {k: float(f"{v:.5g}") for k, v in self.figures.items()}
         return found
 

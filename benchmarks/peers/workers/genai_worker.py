@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import onnxruntime_genai as og
-from serving import negative_log_likelihood, serve
+from serving import scoring, serve
 
 
 class Genai:
@@ -46,25 +46,14 @@ class Genai:
         seconds = time.perf_counter() - start
         return {"seconds": seconds * new / max(1, done), "generated": done}
 
-    def perplexity(self, request: dict[str, Any]) -> dict[str, Any]:
-        """Sum the negative log-likelihood of windows."""
-        total, count = 0.0, 0
-        for window in request["windows"]:
-            logits = self.start([window], 0).get_output("logits")[0]
-            if len(logits) != len(window):
-                raise RuntimeError(f"logits of {len(logits)} rows for {len(window)} tokens")
-            total += negative_log_likelihood(logits[:-1], window[1:])
-            count += len(window) - 1
-        return {"nll": total, "tokens": count}
+    def logits(self, tokens: list[int]) -> Any:
+        """Logits [S, V] of one prompt."""
+        return self.start([tokens], 0).get_output("logits")[0]
 
 
 def main() -> None:
     genai = Genai(sys.argv[1])
-    operations = {
-        "prefill": genai.prefill,
-        "decode": genai.decode,
-        "perplexity": genai.perplexity,
-    }
+    operations = {"prefill": genai.prefill, "decode": genai.decode, **scoring(genai.logits)}
     serve(operations, {"name": "onnxruntime-genai", "version": og.__version__})
 
 

@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 from typing import Any
 
 import numpy as np
-from serving import Operation, negative_log_likelihood
+from serving import Operation, scoring
 
 CONTEXT = 8192
 
@@ -45,7 +45,7 @@ class Llama(ABC):
     @property
     def operations(self) -> dict[str, Operation]:
         """By name, as `serving` wants them."""
-        return {"prefill": self.prefill, "decode": self.decode, "perplexity": self.perplexity}
+        return {"prefill": self.prefill, "decode": self.decode, **scoring(self.window_logits)}
 
     def prefill(self, request: dict[str, Any]) -> dict[str, Any]:
         """Time one prompt."""
@@ -70,13 +70,8 @@ class Llama(ABC):
             tokens = [int(self.logits(i).argmax()) for i in range(len(tokens))]
         return {"seconds": time.perf_counter() - start}
 
-    def perplexity(self, request: dict[str, Any]) -> dict[str, Any]:
-        """Sum the negative log-likelihood of windows."""
-        total, count = 0.0, 0
-        for window in request["windows"]:
-            self.clear()
-            self.step([(t, i, 0, True) for i, t in enumerate(window)])
-            rows = np.stack([self.logits(i) for i in range(len(window) - 1)])
-            total += negative_log_likelihood(rows, window[1:])
-            count += len(window) - 1
-        return {"nll": total, "tokens": count}
+    def window_logits(self, tokens: list[int]) -> Any:
+        """Logits [S, V] of one prompt."""
+        self.clear()
+        self.step([(t, i, 0, True) for i, t in enumerate(tokens)])
+        return np.stack([self.logits(i) for i in range(len(tokens))])

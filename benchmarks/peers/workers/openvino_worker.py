@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import sys
 import time
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 import openvino as ov
 import openvino_genai as og
-from serving import negative_log_likelihood, serve
+from serving import scoring, serve
 
 
 class OpenVino:
@@ -52,32 +53,31 @@ class OpenVino:
         """Time greedy decoding of several sequences together."""
         return {"seconds": self.run(request["prompts"], request["new"] + 1)[1]}
 
-    def perplexity(self, request: dict[str, Any]) -> dict[str, Any]:
-        """Sum the negative log-likelihood of windows."""
-        infer = (
-            ov.Core()
-            .compile_model(f"{self.folder}/openvino_model.xml", "CPU")
-            .create_infer_request()
-        )
-        total, count = 0.0, 0
-        for window in request["windows"]:
-            infer.reset_state()
-            ids = np.asarray([window], dtype=np.int64)
-            inputs = {
-                "input_ids": ids,
-                "attention_mask": np.ones_like(ids),
-                "position_ids": np.arange(len(window), dtype=np.int64)[None],
-                "beam_idx": np.zeros(1, dtype=np.int32),
-            }
-            logits = next(iter(infer.infer(inputs).values()))[0]
-            total += negative_log_likelihood(logits[:-1], window[1:])
-            count += len(window) - 1
-        return {"nll": total, "tokens": count}
+    @cached_property
+    def plain(self) -> Any:
+        """The model alone with the plugin's defaults: its numbers of activations and of KV."""
+        compiled = ov.Core().compile_model(f"{self.folder}/openvino_model.xml", "CPU")
+        self.inputs = {name for one in compiled.inputs for name in one.names}
+        return compiled.create_infer_request()
+
+    def logits(self, tokens: list[int]) -> Any:
+        """Logits [S, V] of one prompt."""
+        request = self.plain
+        request.reset_state()
+        ids = np.asarray([tokens], dtype=np.int64)
+        inputs = {
+            "input_ids": ids,
+            "attention_mask": np.ones_like(ids),
+            "position_ids": np.arange(len(tokens), dtype=np.int64)[None],
+            "beam_idx": np.zeros(1, dtype=np.int32),
+        }
+        given = {name: value for name, value in inputs.items() if name in self.inputs}
+        return next(iter(request.infer(given).values()))[0]
 
 
 def main() -> None:
     peer = OpenVino(sys.argv[1], int(sys.argv[2]))
-    operations = {"prefill": peer.prefill, "decode": peer.decode, "perplexity": peer.perplexity}
+    operations = {"prefill": peer.prefill, "decode": peer.decode, **scoring(peer.logits)}
     serve(operations, {"name": "OpenVINO GenAI", "version": og.get_version()})
 
 

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import sys
+from functools import cached_property
 from typing import Any
 
 import numpy as np
-from serving import negative_log_likelihood, serve
+from serving import scoring, serve
 
 import optc
 from optc import registry
 from optc.artifact import Artifact
+from optc.executable.executable import Executable
 from optc.reference.teacher_forcing import SingleSequence, window_logits
 
 
@@ -47,28 +49,25 @@ class Optc:
         tokens = sum(sum(begin < x <= end for x in t) for t in times)
         return {"seconds": (end - begin) * new * len(times) / tokens}
 
-    def perplexity(self, request: dict[str, Any]) -> dict[str, Any]:
-        """Sum the negative log-likelihood of windows."""
+    @cached_property
+    def executable(self) -> Executable:
+        """The engine's step, in pools of its own."""
         artifact = Artifact.open(self.folder, "size")
         entry = artifact.engine()
-        executable = registry.backend(entry.backend).load(
+        return registry.backend(entry.backend).load(
             artifact.engine_folder(entry), entry.spec, entry.data, self.threads
         )
-        windows = [np.asarray(w, np.int32) for w in request["windows"]]
-        sequence = SingleSequence(executable, max(map(len, windows)))
-        total, count = 0.0, 0
-        for window in windows:
-            for first, logits in window_logits(sequence, window):
-                targets = window[first + 1 : first + 1 + len(logits)]
-                total += negative_log_likelihood(logits[: len(targets)], targets)
-                count += len(targets)
-        executable.close()
-        return {"nll": total, "tokens": count}
+
+    def logits(self, tokens: list[int]) -> Any:
+        """Logits [S, V] of one prompt, as gates compute them."""
+        sequence = SingleSequence(self.executable, len(tokens))
+        parts = window_logits(sequence, np.asarray(tokens, np.int32))
+        return np.concatenate([part.copy() for _, part in parts])
 
 
 def main() -> None:
     peer = Optc(sys.argv[1], int(sys.argv[2]))
-    operations = {"prefill": peer.prefill, "decode": peer.decode, "perplexity": peer.perplexity}
+    operations = {"prefill": peer.prefill, "decode": peer.decode, **scoring(peer.logits)}
     serve(operations, {"name": "optc", "version": optc.__version__})
 
 

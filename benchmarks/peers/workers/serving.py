@@ -7,6 +7,7 @@ Operations, all on token ids:
     decode      {"prompts": [[...], ...], "new": n}   -> {"seconds": s} for n more tokens of each
                 prompt, together, prompts not counted
     perplexity  {"windows": [[...], ...]}             -> {"nll": sum in nats, "tokens": count}
+    logits      {"tokens": [...], "file": path}       -> {"rows": count}; float32 [S, V] in the file
     memory      {}                                    -> {"peak_rss": bytes}
 """
 
@@ -17,7 +18,7 @@ import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 Operation = Callable[[dict[str, Any]], dict[str, Any]]
 
@@ -30,10 +31,18 @@ def peak_rss_bytes() -> int:
     raise RuntimeError("no VmHWM in /proc/self/status")
 
 
-def serve(operations: dict[str, Operation], about: dict[str, Any]) -> None:
-    """Answer requests until stdin closes. Anything a peer prints goes to stderr."""
+def take_stdout() -> TextIO:
+    """The stream of answers; from here on, anything that a peer prints goes to stderr."""
     answers = os.fdopen(os.dup(1), "w", buffering=1)
     os.dup2(2, 1)
+    return answers
+
+
+def serve(
+    operations: dict[str, Operation], about: dict[str, Any], answers: TextIO | None = None
+) -> None:
+    """Answer requests until stdin closes, on ``answers`` if stdout was taken before."""
+    answers = answers or take_stdout()
     print(json.dumps({"ready": about}), file=answers)
     for line in sys.stdin:
         request = json.loads(line)
@@ -43,6 +52,29 @@ def serve(operations: dict[str, Operation], about: dict[str, Any]) -> None:
         else:
             answer = operations[name](request)
         print(json.dumps(answer), file=answers)
+
+
+def scoring(logits_of: Callable[[list[int]], Any]) -> dict[str, Operation]:
+    """The operations ``perplexity`` and ``logits`` of a peer that gives logits [S, V] of S tokens,
+    with the activations and the KV that it really runs."""
+
+    def perplexity(request: dict[str, Any]) -> dict[str, Any]:
+        total, count = 0.0, 0
+        for window in request["windows"]:
+            total += negative_log_likelihood(logits_of(window)[:-1], window[1:])
+            count += len(window) - 1
+        return {"nll": total, "tokens": count}
+
+    def logits(request: dict[str, Any]) -> dict[str, Any]:
+        import numpy as np
+
+        found = np.asarray(logits_of(request["tokens"]), dtype=np.float32)
+        if len(found) != len(request["tokens"]):
+            raise RuntimeError(f"logits of {len(found)} rows for {len(request['tokens'])} tokens")
+        np.save(request["file"], found)
+        return {"rows": len(found)}
+
+    return {"perplexity": perplexity, "logits": logits}
 
 
 def negative_log_likelihood(logits: Any, targets: Any) -> float:

@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 import torch._dynamo
-from serving import negative_log_likelihood, serve
+from serving import scoring, serve
 from transformers import AutoModelForCausalLM, StaticCache
 
 #: Caches are multiples of this, so that warm-up and measurement have the same shapes.
@@ -69,19 +69,14 @@ class Compiled:
         return {"seconds": time.perf_counter() - start}
 
     @torch.inference_mode()
-    def perplexity(self, request: dict[str, Any]) -> dict[str, Any]:
-        """Sum the negative log-likelihood of windows."""
-        total, count = 0.0, 0
-        for window in request["windows"]:
-            logits = self.model(input_ids=torch.tensor([window])).logits[0].float().numpy()
-            total += negative_log_likelihood(logits[:-1], window[1:])
-            count += len(window) - 1
-        return {"nll": total, "tokens": count}
+    def logits(self, tokens: list[int]) -> Any:
+        """Logits [S, V] of one prompt."""
+        return self.model(input_ids=torch.tensor([tokens])).logits[0].float().numpy()
 
 
 def main() -> None:
     peer = Compiled(sys.argv[1], int(sys.argv[2]))
-    operations = {"prefill": peer.prefill, "decode": peer.decode, "perplexity": peer.perplexity}
+    operations = {"prefill": peer.prefill, "decode": peer.decode, **scoring(peer.logits)}
     serve(operations, {"name": "torch.compile", "version": torch.__version__})
 
 

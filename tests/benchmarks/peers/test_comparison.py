@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from benchmarks.peers import comparison, measuring, variants
+from benchmarks.peers import comparison, conversion, measuring, variants
 
 
 def _row(peer: str, name: str, rates: list[float], **more: Any) -> dict[str, Any]:
@@ -63,7 +63,7 @@ def test_the_best_quantizer_of_a_format_counts_and_no_other_format(tmp_path: Pat
 def test_a_rounding_recipe_has_the_weights_of_its_recipe(name: str, tmp_path: Path) -> None:
     from optc.recipe import load_recipe
 
-    file = variants._rounding(name, tmp_path / "model")
+    file = conversion.rounding(name, tmp_path / "model")
     rounding, calibrated = (load_recipe(r).pipeline.passes for r in (file, name))
     passes = [type(p).__name__ for p in rounding]
     assert passes == [n for p in calibrated if (n := type(p).__name__) != "PropagateErrors"]
@@ -76,3 +76,15 @@ def test_a_run_of_decode_alone_has_that_column_alone() -> None:
     row = {"peer": "optc", "format": "int8", "bits": 8, "kl": 0.0, "decode 1": 1.0}
     (found,) = comparison.at_equal_quality([row])
     assert found == {"optc": "int8", "kl": 0.0, "decode 1": "-"}
+
+
+def test_of_whole_engines_the_kl_is_that_of_the_engine_under_its_own_name(tmp_path: Path) -> None:
+    results = tmp_path / "engines.json"
+    points = [
+        _point("openvino-genai", "int4-g32", 0.02, "engine"),
+        _point("llama.cpp", "as given", 0.001, "given grid"),
+        _point("optc", "int8-fused", 0.004, "engine"),
+    ]
+    results.write_text(json.dumps({"reference": "float32", "points": points}))
+    found = comparison.divergences(results, {("openvino-genai", "int4-g32"): "int4 asym g32"})
+    assert found == {"openvino-genai int4-g32": 0.02, "optc int8-fused": 0.004}

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from benchmarks.peers import onnxruntime_genai as benchmark
-from benchmarks.peers.variants import Converted
+from benchmarks.peers.conversion import Converted
 
 
 class Worker:
@@ -38,7 +38,7 @@ def asked(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[tuple[str, st
     converted = Converted(tmp_path / "genai", 0.0, 0, 0)
     monkeypatch.setattr(benchmark.measuring, "started", started)
     monkeypatch.setattr(benchmark.environments, "ensure", lambda name, root: tmp_path)
-    monkeypatch.setattr(benchmark.variants, "convert", lambda *of: converted)
+    monkeypatch.setattr(benchmark.conversion, "convert", lambda *of: converted)
     monkeypatch.setattr(benchmark, "compile_own", lambda model, root: tmp_path)
     monkeypatch.setattr(benchmark, "with_weights_of", lambda own, genai, output: output)
     (tmp_path / "config.json").write_text(json.dumps({"vocab_size": 50}))

@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from benchmarks.quality_per_byte.curve import NOISE, Curve, verdict
+from benchmarks.quality_per_byte.curve import NOISE, Curve, engines_verdict, verdict
 from benchmarks.quality_per_byte.points import Point
 
 
@@ -78,3 +78,52 @@ def test_engines_are_held_against_engines_and_only_told_beside_weights() -> None
 def test_without_points_of_both_nothing_is_judged() -> None:
     assert verdict(OURS) == {"held": None}
     assert verdict([point("peer", 1, 1.0)]) == {"held": None}
+
+
+def engine(who: str, label: str, size: int, kl: float, numerics: str = "engine") -> Point:
+    return Point(who, label, numerics, size, 4.0, None, {"kl_mean": kl})
+
+
+ENGINES = [engine("optc", "small", 100, 0.1), engine("optc", "large", 200, 0.01)]
+
+
+@pytest.mark.parametrize(
+    ("size", "kl", "beats"),
+    [
+        (100, 0.1, ["small"]),  # no more of either is enough
+        (90, 0.05, ["small"]),
+        (90, 0.001, ["small", "large"]),
+        (200, 0.01, ["large"]),
+        (150, 0.005, ["large"]),
+        (101, 0.02, []),  # below the line, and beats neither
+        (99, 0.11, []),
+        (201, 0.009, []),
+        (150, 0.05, []),
+    ],
+)
+def test_an_engine_is_below_if_it_has_no_more_bytes_and_no_more_kl_than_one_of_ours(
+    size: int, kl: float, beats: list[str]
+) -> None:
+    found = engines_verdict([*ENGINES, engine("peer", "p", size, kl)])
+    assert found["held"] is not bool(beats)
+    assert [entry["beats"] for entry in found["below"]] == ([beats] if beats else [])
+
+
+def test_a_point_below_the_line_that_beats_neither_is_told() -> None:
+    found = engines_verdict([*ENGINES, engine("peer", "p", 101, 0.02)])
+    assert found["held"] is True
+    assert [entry["point"] for entry in found["between"]] == ["peer p"]
+
+
+def test_a_file_as_it_came_is_told_and_not_judged() -> None:
+    given = engine("peer", "as given", 90, 0.001, "given grid")
+    found = engines_verdict([*ENGINES, engine("peer", "p", 300, 0.2), given])
+    assert found["held"] is True
+    assert found["compared"] == 1
+    (told,) = found["given grid"]
+    assert (told["point"], told["beats"]) == ("peer as given", ["small", "large"])
+
+
+def test_without_peers_or_without_ours_nothing_is_held() -> None:
+    assert engines_verdict(ENGINES) == {"held": None}
+    assert engines_verdict([engine("peer", "p", 1, 0.1)]) == {"held": None}

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from benchmarks.quality_per_byte.ours import packed_bits
 from benchmarks.quality_per_byte.points import Point, Stored, count, merged
+from benchmarks.quality_per_byte.weights_alone.ours import packed_bits
 from optc.ir.quantized_rows import QuantizedTile
 
 EMBEDDING, LAYER, NORM = "model.embed_tokens.weight", "model.layers.0.o.weight", "model.norm.weight"

@@ -17,7 +17,7 @@ from benchmarks.inputs.build_random_llama import Shape, build
 from benchmarks.peers import ik_llama, to_gguf, variants
 from benchmarks.proof.numpy_llama import read_tensors
 
-WORKERS = Path(variants.__file__).parents[1] / "quality_per_byte" / "workers"
+WORKERS = Path(variants.__file__).parents[1] / "quality_per_byte/weights_alone/workers"
 #: Inputs of 384 have blocks of 256 in pairs of rows alone, those of 256 as they are.
 SHAPE = Shape(384, 1, 4, 2, 64, 256, vocab=128, context=64, rope_theta=1e4, rope_scaling=None)
 

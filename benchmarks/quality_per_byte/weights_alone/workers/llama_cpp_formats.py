@@ -6,7 +6,6 @@ What its quantizer wrote is dequantized to float32 by the gguf package, rows in 
 
 from __future__ import annotations
 
-import ctypes
 import json
 import os
 import subprocess
@@ -14,7 +13,6 @@ import sys
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import gguf
 import gguf_files
@@ -23,8 +21,9 @@ import numpy as np
 from exchange import Request
 
 # Of the repository, not of the environment.
-sys.path.insert(0, str(Path(__file__).parents[3]))
+sys.path.insert(0, str(Path(__file__).parents[4]))
 from benchmarks.peers import to_gguf
+from benchmarks.peers.gguf_quantize import as_ctypes, importances
 
 #: Formats that use an importance matrix if there is one, and formats that do not.
 PLAIN = ("Q8_0",)
@@ -50,31 +49,6 @@ def make_imatrix(request: Request, base: Path) -> Path:
         check=True, stdout=sys.stderr,
     )  # fmt: skip
     return path
-
-
-def importances(path: Path) -> dict[str, Any]:
-    """Mean square of each input channel, float32 [K], by GGUF's tensor names."""
-    found = {t.name: np.array(t.data) for t in gguf.GGUFReader(path).tensors}
-    suffix = ".in_sum2"
-    return {
-        name.removesuffix(suffix): (
-            sums.reshape(-1) / found[name.removesuffix(suffix) + ".counts"].reshape(-1)[0]
-        ).astype(np.float32)
-        for name, sums in found.items()
-        if name.endswith(suffix)
-    }
-
-
-def as_ctypes(values: dict[str, Any]) -> Any:
-    """llama.cpp's array of importances; it keeps the NumPy arrays alive."""
-    kind = lc.llama_model_imatrix_data
-    array = (kind * (len(values) + 1))()
-    for entry, (name, one) in zip(array, values.items(), strict=False):
-        entry.name = name.encode()
-        entry.data = one.ctypes.data_as(ctypes.POINTER(ctypes.c_float))
-        entry.size = one.size
-    array.kept = values
-    return array
 
 
 def make(request: Request, base: Path, name: str, imatrix: Path | None, label: str) -> None:

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.peers import environments, ik_llama
+from benchmarks.peers.tools import FailedError
 from benchmarks.proof.numpy_llama import read_tensors
 from benchmarks.quality_per_byte.evaluate import CALIBRATION_WINDOWS, Evaluator, windows_of
 from benchmarks.quality_per_byte.points import Point, Stored, count
@@ -55,7 +56,7 @@ def points(
     output.mkdir(parents=True, exist_ok=True)
     try:
         _run(peer, evaluator, calibration, root, only)
-    except (subprocess.CalledProcessError, OSError) as error:
+    except (subprocess.CalledProcessError, OSError, FailedError) as error:
         failed = [{"who": peer.name, "label": "the whole tool", "reason": str(error)[-300:]}]
     else:
         failed = []

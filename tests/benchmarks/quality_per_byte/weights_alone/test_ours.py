@@ -10,10 +10,10 @@ import numpy as np
 
 from benchmarks.proof.numpy_llama import read_tensors
 from benchmarks.quality_per_byte.evaluate import Evaluator
-from benchmarks.quality_per_byte.ours import points, tvm_recipes, weights_alone
 from benchmarks.quality_per_byte.points import count
+from benchmarks.quality_per_byte.weights_alone.ours import points, tvm_recipes, weights_alone
 
-ROOT = Path(__file__).parents[3]
+ROOT = Path(__file__).parents[4]
 MODEL = ROOT / "examples/models/pycode-draft"
 CALIBRATION = ROOT / "examples/text/code_calibration.jsonl"
 

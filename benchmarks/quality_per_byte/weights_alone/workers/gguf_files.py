@@ -17,7 +17,7 @@ import gguf
 import numpy as np
 
 # Of the repository, not of the environment.
-sys.path.insert(0, str(Path(__file__).parents[3]))
+sys.path.insert(0, str(Path(__file__).parents[4]))
 from benchmarks.peers import to_gguf
 
 BLOCK = 256

@@ -1,0 +1,1 @@
+"""What each technique gives, added one by one (see ``__main__``)."""
