@@ -8,12 +8,15 @@ what autocast says.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import cache
 from typing import Any
 
+import numpy as np
 import torch
 import torch.nn.functional as F  # noqa: N812 - the field's name for it
 from torch import Tensor
 
+from optc.executable.block_hadamard import block_hadamard
 from optc.ir.functions import DOMAIN
 
 Operands = Sequence[Tensor | None]
@@ -66,6 +69,18 @@ def _head_rms_norm(operands: Operands, attributes: Attributes) -> Tensor:
     x, scale = _given(operands, 0).float(), _given(operands, 1)
     heads = x.unflatten(-1, (attributes["num_heads"], -1))
     return F.rms_norm(heads, (heads.shape[-1],), scale, attributes["epsilon"]).flatten(-2)
+
+
+def _block_hadamard(operands: Operands, attributes: Attributes) -> Tensor:
+    x, inverse = _given(operands, 0), bool(attributes.get("inverse", 0))
+    matrix = _rotation(attributes["width"], attributes["block"], inverse)
+    return x.float() @ matrix.to(x.device)
+
+
+@cache
+def _rotation(width: int, block: int, inverse: bool) -> Tensor:
+    """T [K, K] of x T; its backward pass is a product, too."""
+    return torch.from_numpy(block_hadamard(np.eye(width, dtype=np.float32), block, inverse=inverse))
 
 
 def _rotary(operands: Operands, attributes: Attributes) -> Tensor:
@@ -265,6 +280,7 @@ OPERATORS: Mapping[tuple[str, str], Function] = {
     ("", "Gather"): _gather,
     ("", "MatMul"): _matmul,
     (DOMAIN, "HeadRMSNorm"): _head_rms_norm,
+    (DOMAIN, "BlockHadamard"): _block_hadamard,
     (DOMAIN, "Attention"): _attention,
     (DOMAIN, "GatedActivation"): _gated,
 }

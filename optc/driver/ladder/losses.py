@@ -33,6 +33,11 @@ _LOSSES: Mapping[str, Callable[[float], float]] = {
     "top1_agreement": _missing,
     "top5_agreement": _missing,
     "perplexity_ratio": _log,
+    "answer_kl_mean": _itself,
+    "answer_kl_p99": _itself,
+    "answer_top1_agreement": _missing,
+    "decision_flips": _itself,
+    "margin_factor": _missing,
 }
 
 

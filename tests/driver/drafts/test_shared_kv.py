@@ -29,7 +29,9 @@ def test_passes_that_move_keys_and_values() -> None:
     [
         ("int8-fused", "int2-fused", True),
         ("mixed-4", "int2-fused", True),
-        ("prune-width-int8", "int3-fused", True),
+        ("int8-gptq", "int3-fused", True),
+        ("prune-width-int8", "prune-width-int8", True),
+        ("prune-width-int8", "int3-fused", False),
         ("int8-smooth", "int2-fused", False),
         ("kv-int4", "int2-fused", False),
         ("int8-fused", "prune-depth-int8", False),

@@ -11,10 +11,10 @@ import pytest
 from optc.errors import InputError
 from optc.ir.linear import find_linears, mark_pruned
 from optc.passes.quantize.quantize_weights import QuantizeWeights
+from optc.passes.quantize.rotate.hadamard import hadamard
 from optc.passes.quantize.rotate.rotate_activations import RotateActivations
 from optc.passes.quantize.rotate.rotate_kv import RotateKV
 from tests.support.families import FAMILIES
-from tests.support.hadamard import rotation
 from tests.support.ir_text import expected, f32, model_of, nodes_text
 from tests.support.models import dense_model
 from tests.support.ragged import run, run_dense
@@ -49,7 +49,7 @@ def test_before_and_after() -> None:
     before, values = run(built, {"x": x})[0], find_linears(built)[2].weight.read_rows(0, 16)
     report = RotateKV().run_before(built, LATER)
     assert report.details == {"values": 1, "keys in blocks of 16": 1}
-    stated = "num_heads = 2, kv_num_heads = 1, scale = 0.25, softcap = 0.0, window = 0"
+    stated = "num_heads = 2, kv_num_heads = 1, scale = 0.25, softcap = 0, window = 0"
     assert nodes_text(built) == expected(
         f"""
         q = MatMul (x, wq)
@@ -64,7 +64,9 @@ def test_before_and_after() -> None:
     )
     np.testing.assert_allclose(run(built, {"x": x})[0], before, rtol=1e-4, atol=1e-4)
     turned = find_linears(built)[2].weight.read_rows(0, 16)
-    np.testing.assert_allclose(turned, rotation(16, 16).T @ values, rtol=0, atol=1e-5)
+    matrix = hadamard(16)
+    assert matrix is not None
+    np.testing.assert_allclose(turned, matrix.T / 4 @ values, rtol=0, atol=1e-5)
 
 
 @pytest.mark.parametrize("family", FAMILIES)
