@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 import torch
 
 from optc.training.operators import OPERATORS
 from tests.support import oracle
+from tests.support.hadamard import rotation
 
 
 def run(op_type: str, *operands: object, domain: str = "", **attributes: object) -> object:
@@ -38,6 +40,20 @@ def test_gated_activations_take_the_gate_first() -> None:
     parts = {"alpha": 1.702, "limit": 0.4, "up_shift": 1.0}
     got = run("GatedActivation", x, domain="optc", activation="silu", **parts)
     np.testing.assert_allclose(got, oracle.gated(x, "silu", **parts), rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("inverse", [0, 1])
+def test_rotations_and_their_gradients(inverse: int) -> None:
+    x = torch.randn(2, 3, 40, generator=torch.Generator().manual_seed(0), requires_grad=True)
+    matrix = rotation(40, 16).T if inverse else rotation(40, 16)
+    options = {"block": 16, "width": 40, "inverse": inverse}
+    got = OPERATORS["optc", "BlockHadamard"]([x], options)
+    assert isinstance(got, torch.Tensor)
+    expected = x.detach().numpy() @ matrix
+    np.testing.assert_allclose(got.detach().numpy(), expected, rtol=0, atol=2e-6)
+    got.sum().backward()
+    assert x.grad is not None
+    np.testing.assert_allclose(x.grad[0, 0].numpy(), matrix.sum(axis=1), rtol=0, atol=2e-6)
 
 
 def test_clip_with_one_bound() -> None:

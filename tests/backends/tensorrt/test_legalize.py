@@ -8,6 +8,7 @@ import onnx_ir as ir
 import pytest
 
 from optc.backends.tensorrt.dialect import problems
+from optc.backends.tensorrt.dialect.operators import STANDARD
 from optc.backends.tensorrt.legalize import legalize
 from optc.backends.tensorrt.legalize.attention import LowerAttention
 from optc.backends.tensorrt.legalize.block_fp4 import BlockFp4
@@ -22,6 +23,7 @@ from tests.backends.tensorrt.lowered import LENGTH, operators, ragged, run, slot
 from tests.support import oracle
 from tests.support.calibration import set_input_ranges
 from tests.support.families import FAMILIES
+from tests.support.hadamard import rotation
 from tests.support.ir_text import expected, f32, model_of, nodes_text
 from tests.support.models import Dense
 
@@ -247,3 +249,16 @@ def test_bfloat16_rounds_as_ml_dtypes_does() -> None:
     np.testing.assert_array_equal(
         rounded.const_value.numpy(), weights["w"].astype(ml_dtypes.bfloat16)
     )
+
+
+@pytest.mark.parametrize(("width", "block"), [(16, 16), (40, 16), (100, 64), (256, 256)])
+@pytest.mark.parametrize("inverse", [0, 1])
+def test_rotations_are_products_of_small_matrices(width: int, block: int, inverse: int) -> None:
+    stated = f"block: int = {block}, width: int = {width}, inverse: int = {inverse}"
+    signature = f"g (float[B,S,{width}] x) => (float[B,S,{width}] y)"
+    model = model_of(signature, f"y = optc.BlockHadamard <{stated}> (x)", {})
+    assert Inline().run(model).details == {"BlockHadamard": 1}
+    assert {node.op_type for node in model.graph} <= STANDARD.keys()
+    x, matrix = f32(2, 3, width), rotation(width, block)
+    expected = x @ (matrix.T if inverse else matrix)
+    np.testing.assert_allclose(run(model, {"x": x})[0], expected, rtol=0, atol=2e-6)
