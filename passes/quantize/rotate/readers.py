@@ -44,21 +44,21 @@ def mark_rotated(x: ir.Value) -> None:
 
 
 def quantized_inputs(
-    model: ir.Model, quantize: QuantizeWeights, block: int, report: PassReport
+    model: ir.Model, quantize: QuantizeWeights, block: int, report: PassReport, *, head: bool
 ) -> list[Input]:
     """The inputs of layers that ``quantize`` quantizes and whose weights may be rotated.
 
-    Why others are left alone goes into the report.
+    Why others are left alone goes into the report; the head is one of them with ``head``.
     """
-    head = head_of(model)
+    last = head_of(model)
     found: dict[ir.Value, Input] = {}
     refused: dict[ir.Value, str] = {}
     experts = [one.linear for one in find_expert_linears(model.graph)]
     order = {node: place for place, node in enumerate(model.graph)}
     for linear in sorted([*find_linears(model), *experts], key=lambda one: order[one.matmul]):
-        is_head = head is not None and linear.matmul is head.matmul
-        if feeds_router(linear.output) or (is_head and not quantize.head):
-            continue  # stays float
+        is_head = last is not None and linear.matmul is last.matmul
+        if feeds_router(linear.output) or (is_head and not head):
+            continue  # stays float, or as it is
         width = linear.weight.rows_shape[1]
         one = found.setdefault(linear.x, Input(linear.x, width, largest_block(width, block)))
         one.readers.append(linear.matmul)

@@ -20,6 +20,9 @@ from optc.passes.quantize.rotate.rotated_rows import rotated_rows
 from optc.passes.quantize.smooth.smooth import LATER
 from optc.pipeline.base import Pass, PassReport
 
+#: Passes behind it that give the head's input to drafts.
+_HIDDEN_STATES = frozenset({"hidden-states", "medusa-heads"})
+
 
 @dataclass(frozen=True)
 class RotateActivations(Pass):
@@ -35,7 +38,8 @@ class RotateActivations(Pass):
         2. the head's input, where the embedding is tied: looked up rows are rotated back.
 
     Left alone are inputs of layers whose weights were pruned or lie on a grid of fewer than 8 bits
-    that ``quantize-weights`` keeps: a rotation would undo both.
+    that ``quantize-weights`` keeps: a rotation would undo both. So is the head's input where drafts
+    read it, which were trained on it as it is.
 
     Attributes:
         block: The largest size of a block, 256, 64 or 16; narrower inputs get smaller ones. 0: no
@@ -72,7 +76,11 @@ class RotateActivations(Pass):
             return report
         quantize = quantize_behind(self, later)
         head = head_of(model)
-        for one in quantized_inputs(model, quantize, self.block, report):
+        kept = any(one.name in _HIDDEN_STATES for one in later)
+        inputs = quantized_inputs(
+            model, quantize, self.block, report, head=quantize.head and not kept
+        )
+        for one in inputs:
             _rotate(model, one)
             report.add(f"blocks of {one.block}")
             if head is not None and head.matmul in one.readers:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+from typing import cast
+
 import numpy as np
 import onnx_ir as ir
 import pytest
@@ -14,6 +17,7 @@ from optc.passes.quantize.affine import quantized_rows
 from optc.passes.quantize.quantize_weights import QuantizeWeights
 from optc.passes.quantize.rotate.rotate_activations import RotateActivations
 from optc.passes.quantize.scheme import Scheme
+from optc.pipeline.base import Pass
 from tests.support.families import FAMILIES
 from tests.support.hadamard import rotation
 from tests.support.ir_text import expected, f32, model_of, nodes_text
@@ -146,6 +150,15 @@ def test_narrow_inputs_and_a_float_head_are_left() -> None:
     report = RotateActivations().run_before(model, (QuantizeWeights(head=False),))
     assert report.details == {"blocks of 16": 1}
     assert "8 channels are fewer than a block has" in report.skipped[0]
+
+
+@pytest.mark.parametrize("name", ["hidden-states", "medusa-heads"])
+def test_the_heads_input_is_left_where_drafts_read_it(name: str) -> None:
+    model = model_of(SIGNATURE, NODES, weights())
+    reader = SimpleNamespace(name=name)
+    report = RotateActivations().run_before(model, (*LATER, cast(Pass, reader)))
+    assert report.details == {"blocks of 16": 2}
+    assert "y = MatMul (h, head)" in nodes_text(model)
 
 
 def test_no_blocks_are_nothing() -> None:
