@@ -42,6 +42,10 @@ _REASONS = {
     "prune-width": "channels were removed",
     "quantize-static": "activations have static scales, for which the formats have no place",
     "quantize-weights": "weights are codes of a table or of floats, not integers",
+    "rotate-activations": "weights are rotated, as inputs are while the engine runs; "
+    "--set rotate-activations.block=0 --set rotate-kv.block=0 leaves them as they are",
+    "rotate-kv": "values are rotated, as keys are while the engine runs; "
+    "--set rotate-kv.block=0 --set rotate-activations.block=0 leaves them as they are",
     "vocab-trim": "tokens were removed",
 }
 
