@@ -1,4 +1,4 @@
-"""How each peer converts a model: commands, and what they leave."""
+"""Conversion of a model by each peer: commands, and the files that they leave."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Converted:
 
 @dataclass(frozen=True)
 class Place:
-    """Where a conversion works.
+    """The folders of a conversion.
 
     Attributes:
         binaries: The peer's folder of binaries.

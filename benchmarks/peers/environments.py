@@ -69,7 +69,7 @@ def ensure(name: str, root: Path) -> Path:
 
 
 def binaries(peer: str, root: Path) -> Path:
-    """Where a peer's programs are: optc's are this environment's, others are installed.
+    """The folder of a peer's programs: optc's are this environment's, others are installed.
 
     Raises:
         FailedError: It cannot be installed.

@@ -26,7 +26,7 @@ _WINDOW = ["-c", "512", "-b", "512", "--chunks", str(CHUNKS), "--no-ppl", "--pro
 
 @dataclass(frozen=True)
 class Tools:
-    """How one of them is called.
+    """The file's name.
 
     Attributes:
         quantize: Command for a source, an output, a format and an importance matrix or None.
@@ -50,7 +50,7 @@ def file_of(name: str, subject: Subject, output: Path) -> Path:
 
 
 def commands(name: str, subject: Subject, output: Path, tools: Tools) -> Iterator[list[str]]:
-    """What makes a format of a subject that has a GGUF file; what is there is not made again."""
+    """Make a format of a subject's GGUF file; a file that exists is not made again."""
     if name == GIVEN or subject.gguf is None:
         return
     output.mkdir(parents=True, exist_ok=True)

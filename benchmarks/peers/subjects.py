@@ -1,4 +1,4 @@
-"""What is measured: a real model by name, or a folder."""
+"""The subject of a measurement: a real model by name, or a folder."""
 
 from __future__ import annotations
 

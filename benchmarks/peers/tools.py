@@ -15,7 +15,7 @@ class FailedError(Exception):
 
 
 def reason_of(log: str) -> str:
-    """What a log says went wrong: its last line that names an error, or else its last line."""
+    """The reason that a log gives: its last line that names an error, or else its last line."""
     lines = [line.strip() for line in log.splitlines() if line.strip()]
     errors = [line for line in lines if "rror:" in line]
     return (errors or lines or ["it said nothing"])[-1]

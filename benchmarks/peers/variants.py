@@ -1,4 +1,4 @@
-"""What is measured: every peer's formats, and how its worker starts."""
+"""The variants that are measured: every peer's formats, and the start of its worker."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""What each technique gives, added one by one (see ``__main__``)."""
+"""The gain of each technique, added one by one (see ``__main__``)."""

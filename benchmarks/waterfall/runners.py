@@ -1,4 +1,4 @@
-"""How requests are served: by PyTorch, or by an artifact of optc."""
+"""Servers of requests: PyTorch, or an artifact of optc."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ class Served:
 
 @contextmanager
 def runner(step: Step, path: Path, threads: int) -> Iterator[Runner]:
-    """What serves a step's requests; ``path`` is the folder of the model or of the artifact."""
+    """The server of a step's requests; ``path`` is the folder of the model or of the artifact."""
     if step.variant is None:
         yield Eager(path, threads)
         return

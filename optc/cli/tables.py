@@ -28,7 +28,7 @@ def passes_table(passes: Sequence[Mapping[str, Any]]) -> Table:
 
 
 def _found_again(facts: Mapping[str, Any]) -> str:
-    """What a pass took from the cache of calibrations."""
+    """The part of a pass's results that came from the cache of calibrations."""
     if facts.get("from_cache"):
         return " (from the cache)"
     blocks, parts = facts.get("resumed_after_blocks"), facts.get("resumed_parts")

@@ -39,7 +39,7 @@ class Conversation:
 
     @property
     def answers(self) -> tuple[int, ...]:
-        """Which of the messages are the assistant's."""
+        """The places of the assistant's messages."""
         return tuple(i for i, one in enumerate(self.messages) if one["role"] == "assistant")
 
     @property

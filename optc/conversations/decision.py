@@ -24,7 +24,7 @@ class Option:
 
 @dataclass(frozen=True)
 class Decision:
-    """What a model decides by one token.
+    """A decision that a model makes by one token.
 
     Attributes:
         kind: What is decided.

@@ -52,7 +52,7 @@ class _Finder:
         self._before = len(self._text) - len(said) if self._text.endswith(said) else None
 
     def beginning(self) -> Iterator[Decision]:
-        """How the answer begins, and whether with a call."""
+        """The decisions at an answer's beginning: its first token, and to call a tool or not."""
         calls, place = calls_of(self._message), self._answer.begin
         if not calls:
             yield Decision("begin", place, "", (), -1)
@@ -67,7 +67,7 @@ class _Finder:
             yield Decision("call", place, "", options, 0 if calls else 1)
 
     def calls(self) -> Iterator[Decision]:
-        """Which tools are called."""
+        """The choices of a tool."""
         calls = calls_of(self._message)
         for index, call in enumerate(calls):
             own = call["function"]["name"]
@@ -79,7 +79,7 @@ class _Finder:
             yield from self._parted("tool", "", own, variants)
 
     def values(self) -> Iterator[Decision]:
-        """Which values the answer has where a schema lists some."""
+        """The choices of a value where a schema lists some."""
         for index, call in enumerate(calls_of(self._message)):
             function = call["function"]
             schema = self._parameters(function["name"])
@@ -138,7 +138,7 @@ class _Finder:
         return {**self._message, "tool_calls": calls}
 
     def _variant(self, message: Mapping[str, Any]) -> bytes | None:
-        """What would be said with another message; None where the template renders no such
+        """The text with another message; None where the template renders no such
         answer in this place."""
         before = self._conversation.messages[: self._answer.message]
         given = {"role": "assistant", **message}
@@ -176,7 +176,7 @@ class _Finder:
     def _staying(
         self, name: str, taken: int, stay: Sequence[bytes], parted: Mapping[str, bytes]
     ) -> Option:
-        """What the answer takes: its own token, and others that no other option begins with."""
+        """Tokens of the answer: its own, and others that no other option begins with."""
         tokens = self._begin(stay) - self._begin(parted.values())
         return Option(name, tuple(sorted(tokens | {taken})))
 

@@ -19,7 +19,7 @@ from optc.executable.executable import Int32
 
 @dataclass(frozen=True)
 class Sequence:
-    """What a model reads and says in one go.
+    """A sequence that a model reads and says in one go.
 
     Attributes:
         ids: [N] token ids.

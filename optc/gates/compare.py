@@ -25,7 +25,7 @@ from optc.reference.text import EvalWindows
 
 @dataclass(frozen=True)
 class Compared:
-    """What was found in the windows that were measured.
+    """The comparison over the windows that were measured.
 
     Attributes:
         divergence: Over all their rows.

@@ -1,4 +1,4 @@
-"""Whether a gate can still hold after some of its windows: a sequential test.
+"""A sequential test of gates: can one still hold after some of its windows?
 
 Windows are measured in a random order that is drawn before anything is known of them, so that
 they are a sample without replacement. A gate whose bound is on a mean of figures that are never
@@ -58,13 +58,13 @@ class EarlyEnd:
     certain: bool
 
     def __str__(self) -> str:
-        """Why the gate has failed."""
+        """The reason why the gate has failed."""
         how = "cannot hold any more" if self.certain else f"holds with p <= {FALSE_END:g}"
         return f"ended early after {self.windows} of {self.of} windows: it {how}"
 
 
 class MeanTest:
-    """Whether a mean of figures that are never negative can still be at most a bound.
+    """A test: can a mean of figures that are never negative still be at most a bound?
 
     Args:
         bound: m, at most this; below 0 nothing holds.

@@ -1,4 +1,4 @@
-"""How certain a mean over windows is: an interval by the bootstrap."""
+"""The interval of a mean over windows by the bootstrap."""
 
 from __future__ import annotations
 

@@ -101,7 +101,7 @@ class GateReport:
 
 
 def is_open(gate: GateResult) -> bool:
-    """Whether a gate with a bound has no verdict, though another gate did not end it early."""
+    """True if a gate with a bound has no verdict, though another gate did not end it early."""
     return gate.bound is not None and gate.passed is None and gate.windows is None
 
 

@@ -47,7 +47,7 @@ class Scoring:
 
 @contextmanager
 def scoring(reference: BlockwiseReference) -> Iterator[Scoring]:
-    """What scores rows against ``reference``, with its threads."""
+    """The scorer of rows against ``reference``, with its threads."""
     with ThreadPoolExecutor(reference.threads, "optc-scores") as pool:
         yield Scoring(reference, pool)
 

@@ -82,7 +82,7 @@ def _graph_of(node: ir.Node) -> ir.Graph:
 
 
 def _float_result(model: ir.Model, node: ir.Node, op_type: str) -> ir.Value:
-    """What a quantizer computes before it rotates and rounds, by a new node before it."""
+    """The value that a quantizer rotates and rounds, computed by a new node before it."""
     quantized = node.outputs[-2]
     rounding = ("bits", *HADAMARD_DEFAULTS)
     attributes = {n: value for n, value in attributes_of(node).items() if n not in rounding}

@@ -130,7 +130,7 @@ class CalibrationCache:
             ) from error
 
     def _has_room(self, size: int) -> bool:
-        """Whether so many bytes may be added; the entries not used for longest go for them."""
+        """True if so many bytes may be added; the entries not used for longest go for them."""
         if size > self.most_bytes:
             return False
         try:
@@ -160,12 +160,12 @@ def cache_at(folder: str) -> CalibrationCache:
 
 
 def user_calibrations() -> Path:
-    """Where compiles keep calibrations if they are not told otherwise; it may not exist."""
+    """The default folder of calibrations; it may not exist."""
     return cache_folder() / "calibrations"
 
 
 def _used_and_size(place: Path) -> tuple[float, int]:
-    """When an entry was last used, and its bytes."""
+    """The time of an entry's last use, and its bytes."""
     return place.stat().st_mtime, sum(file.stat().st_size for file in place.iterdir())
 
 

@@ -164,7 +164,7 @@ def _tokenizer_json(path: Path) -> str:
 
 
 def starts_with(tokenizer_file: Path, bos: int) -> bool:
-    """Whether the tokenizer puts BOS before a text of its own accord.
+    """True if the tokenizer puts BOS before a text of its own accord.
 
     Raises:
         InputError: The tokenizer file cannot be read.

@@ -72,7 +72,7 @@ class Recall:
         return cache_at(self.folder) if self.folder else None
 
     def parts(self) -> KeptParts:
-        """Where parts of the calibration are kept until all of it is."""
+        """The folder of parts of a calibration, until all of it is kept."""
         return KeptParts(self.cache(), self.key)
 
 

@@ -30,7 +30,7 @@ def _bits(node: ir.Node) -> dict[str, int]:
 
 
 def _rounding(node: ir.Node) -> dict[str, int]:
-    """What the configuration of a quantizing kernel says of bits and rotation."""
+    """Bits and rotation of the node, as the configuration of a quantizing kernel states them."""
     block = node.attributes.get_int("hadamard", 0)
     return {**_bits(node), **({"hadamard": block} if block else {})}
 

@@ -1,4 +1,4 @@
-"""Which models there are: out of which wheels, by version and digest, and under which licence."""
+"""The models: wheels by version and digest, and licences."""
 
 from __future__ import annotations
 

@@ -49,7 +49,7 @@ def real_model(name: str, folder: Path | None = None) -> Path:
 
 
 def is_complete(folder: Path, model: RealModel) -> bool:
-    """Whether a folder holds a model of this catalogue, with all its files at their sizes."""
+    """True if a folder holds a model of this catalogue, with all its files at their sizes."""
     try:
         stated = json.loads((folder / STATEMENT).read_text("utf-8"))
     except (OSError, ValueError):

@@ -76,7 +76,7 @@ def take_out(file: Path, member: Member, target: Path) -> None:
 
 
 def reason_of(stderr: str) -> str:
-    """What pip says went wrong: its last error, or else its last line."""
+    """The reason that pip gives: its last error, or else its last line."""
     lines = [line.strip() for line in stderr.splitlines() if line.strip()]
     errors = [line.removeprefix("ERROR: ") for line in lines if line.startswith("ERROR: ")]
     return (errors or lines or ["pip said nothing"])[-1]

@@ -1,4 +1,4 @@
-"""Which engines are judged on real models."""
+"""The engines that are judged on real models."""
 
 from __future__ import annotations
 

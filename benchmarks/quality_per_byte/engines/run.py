@@ -52,7 +52,7 @@ def measure(args: argparse.Namespace) -> tuple[Result, dict[str, Any]]:
 
 
 def about(subject: Subject, text: Path | None, shape: tuple[int, ...]) -> dict[str, Any]:
-    """What the figures are of."""
+    """The conditions of the figures."""
     calibration = subject.calibration
     return {
         "model": subject.name,

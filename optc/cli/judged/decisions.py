@@ -48,6 +48,6 @@ def _table(title: str, figures: Mapping[str, Any]) -> Table:
 
 
 def _option(found: Mapping[str, Any]) -> str:
-    """What a model takes, and how likely that is to itself and to the other."""
+    """The choice of a model, and its probability in either model."""
     before, after = (figure(found[f"{model}_probability"], 2) for model in ("reference", "engine"))
     return f"{found['option']!r} {before} → {after}"

@@ -1,4 +1,4 @@
-"""What the stages of a compile before the gates leave for later ones."""
+"""The results of the stages of a compile before the gates."""
 
 from __future__ import annotations
 

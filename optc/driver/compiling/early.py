@@ -1,4 +1,4 @@
-"""What a lowered model alone tells would fail in or behind the long stages."""
+"""Checks of a lowered model that fail before the long stages begin."""
 
 from __future__ import annotations
 

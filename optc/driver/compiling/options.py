@@ -194,7 +194,7 @@ def build_limits(options: ResolvedOptions, model_context: int) -> BuildOptions:
 
 
 def default_output(source: Path, recipe: str) -> Path:
-    """Where an artifact of the model in ``source`` goes that has no place of its own."""
+    """The default output folder of an artifact of the model in ``source``."""
     return store_root() / f"{model_name(source).rsplit('/', 1)[-1]}-{recipe}"
 
 

@@ -1,4 +1,4 @@
-"""What several attempts to compile one model have in common."""
+"""State that several attempts to compile one model share."""
 
 from __future__ import annotations
 

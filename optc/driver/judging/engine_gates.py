@@ -178,7 +178,7 @@ class EngineGates:
         return GateReport(_in_order(report.gates, gates), {**report.figures, "answers": figures})
 
     def _answered(self, text: JudgedText, executable: Executable) -> AnswerReport | None:
-        """What was measured on conversations; None where there are none."""
+        """Figures of an engine on conversations; None where there are none."""
         reference, given = self._reference, text.conversations
         if given is None or reference is None:
             return None
@@ -189,7 +189,7 @@ class EngineGates:
         )
 
     def _text(self, entry: EngineEntry) -> JudgedText:
-        """What an engine is judged on; rendered once for engines of the same limits."""
+        """The text that an engine is judged on, rendered once for engines of the same limits."""
         context, spec = self._context, entry.spec
         limits = ModelLimits(spec.vocab_size, spec.max_context, weight_count(context.reference))
         if limits not in self._texts:

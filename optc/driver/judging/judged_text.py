@@ -1,4 +1,4 @@
-"""What an engine is judged on: windows of text, and conversations if the model has a template."""
+"""The text of the gates: windows, and conversations if the model has a template."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _ABSENT = "the model has no chat template"
 
 @dataclass(frozen=True)
 class ModelLimits:
-    """What of a model the text depends on.
+    """The limits of a model that the text depends on.
 
     Attributes:
         vocab_size: Tokens that it has logits for.

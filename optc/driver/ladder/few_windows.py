@@ -36,7 +36,7 @@ def measure_few(
     windows: EvalWindows,
     progress: Progress = no_progress,
 ) -> dict[str, float]:
-    """What an engine loses on few of the windows, by gate; nothing where it does not run here.
+    """Losses of an engine on few of the windows, by gate; none where it does not run here.
 
     Args:
         entry: The engine.

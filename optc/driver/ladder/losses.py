@@ -1,4 +1,4 @@
-"""What a gate's value says about quality: a loss that is 0 where nothing is lost."""
+"""The loss behind a gate's value: 0 where nothing is lost."""
 
 from __future__ import annotations
 

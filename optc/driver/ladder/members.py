@@ -1,4 +1,4 @@
-"""Which recipes a ladder has: those that are general, of the backend that is wanted.
+"""The recipes of a ladder: those that are general, of the backend that is wanted.
 
 A recipe whose passes take something out of the model (weights, layers, neurons, tokens) makes
 another model of it, and whether that is one's wish no gate says: such recipes are tried only by
@@ -75,7 +75,7 @@ def find_members(asked: CompileOptions, bounds: Sequence[str]) -> tuple[Member, 
 
 
 def is_general(recipe: Recipe) -> bool:
-    """Whether none of its passes takes anything out of the model."""
+    """True if none of its passes takes anything out of the model."""
     removing = {one.name for one in pass_registry.pass_groups().get(_REMOVING, ())}
     return not any(_has(recipe, name) for name in removing)
 

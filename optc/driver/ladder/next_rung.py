@@ -1,4 +1,4 @@
-"""What may hold where the gates of a named recipe failed: said in the error's hint."""
+"""The recipe that may hold where the gates of a named one failed, for the error's hint."""
 
 from __future__ import annotations
 

@@ -121,7 +121,7 @@ def check_asked(asked: CompileOptions) -> Objective:
 
 
 def _bounds(texts: Sequence[str]) -> dict[str, float]:
-    """What is judged, by gate.
+    """The bounds by gate.
 
     Raises:
         InputError: A gate that is none, or nothing is judged.

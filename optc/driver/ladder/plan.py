@@ -1,4 +1,4 @@
-"""What ``--recipe auto`` would try of a model, before anything is built: ``optc plan``."""
+"""The ladder that ``--recipe auto`` would try for a model, built by ``optc plan`` alone."""
 
 from __future__ import annotations
 

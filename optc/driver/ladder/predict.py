@@ -1,4 +1,4 @@
-"""What is predicted of the recipes of a ladder, by the imported model and nothing measured."""
+"""Predictions for the recipes of a ladder, by the imported model and nothing measured."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def predict_rungs(
 
 
 def _lowered(imported: ImportedModel, compile: ResolvedOptions, dense: ir.Model | None) -> Lowered:
-    """What the recipe makes of the model; the dense form is made once."""
+    """The model behind the recipe's passes; the dense form is made once."""
     if dense is None:
         return lower(imported.model.clone(), compile, read=False)
     return lower_again(dense.clone(), compile, read=False)

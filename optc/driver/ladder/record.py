@@ -1,4 +1,4 @@
-"""What a search over a ladder found, for reports and messages."""
+"""The record of a search over a ladder, for reports and messages."""
 
 from __future__ import annotations
 

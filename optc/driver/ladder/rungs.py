@@ -24,7 +24,7 @@ _STEP = 1.02
 
 @dataclass(frozen=True)
 class Prediction:
-    """What is predicted of a recipe's engine for a model, before anything is built.
+    """The prediction for a recipe's engine of a model, before anything is built.
 
     Attributes:
         decode_tokens_per_s: Most tokens a second of one sequence; None where nothing is known.
@@ -61,7 +61,7 @@ class Rung:
     promised: Mapping[str, float] = field(default_factory=dict)
 
     def cost(self, objective: Objective) -> tuple[int, int]:
-        """What the objective wants little of, in steps of `_STEP`. An engine of which only bytes of
+        """The quantity to minimize, in steps of `_STEP`. An engine of which only bytes of
         weights are known comes behind all others."""
         found = self.prediction
         amounts: Mapping[Objective, float | None] = {

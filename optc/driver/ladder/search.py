@@ -27,7 +27,7 @@ _LEAST = 1e-9
 
 @dataclass(frozen=True)
 class Trial:
-    """What trying a rung gave.
+    """The result of trying a rung.
 
     Attributes:
         held: Whether all gates held over all windows.
@@ -150,7 +150,7 @@ class Search:
         return {} if trial is None else losses_of(trial.values)
 
     def _hopeless(self, rung: Rung) -> str:
-        """Why a rung needs no trial; empty if it does.
+        """The reason why a rung needs no trial; empty if it does.
 
         Where a rung fell, what is clearly less exact would fall too. What is only expected to fall
         is tried all the same until some rung has held: the most exact one always is.
@@ -173,7 +173,7 @@ def _soon(rungs: Sequence[Rung]) -> list[Rung]:
 
 
 def _less_exact(rung: Rung, other: Rung, gate: str) -> bool:
-    """Whether a rung is clearly less exact than another one, by the gate or else by `SCALE`."""
+    """True if a rung is clearly less exact than another one, by the gate or else by `SCALE`."""
     name = gate if gate in rung.promised and gate in other.promised else SCALE
     own, theirs = rung.promised.get(name), other.promised.get(name)
     return own is not None and theirs is not None and own > CLEARLY * theirs

@@ -142,7 +142,7 @@ def calibrated(recipe: Recipe, asked: CompileOptions, source: Path, warnings: li
 
 
 def calibration_folder(asked: CompileOptions) -> str:
-    """Where calibrations are kept: as asked, as the environment says, or the user's cache folder;
+    """The folder of calibrations: as asked, as the environment says, or the user's cache folder;
     empty if `NO_CACHE` was asked for."""
     from optc.reference.calibration_cache import user_calibrations
 

@@ -101,7 +101,7 @@ def _rank(margin: Margin) -> tuple[bool, float]:
 
 
 def _kept(firm: Sequence[Margin], share: float) -> float | None:
-    """What all but a share of the decisions keep of their margins."""
+    """The factor of their margins that all but a share of the decisions keep."""
     if not firm:
         return None
     return _finite(float(np.quantile([one.kept for one in firm], share, method="lower")))

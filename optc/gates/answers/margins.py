@@ -45,7 +45,7 @@ class Margin:
 
     @property
     def flipped(self) -> bool:
-        """Whether the engine decides otherwise; so it does where its logits are no numbers."""
+        """True if the engine decides otherwise; so it does where its logits are no numbers."""
         return not self.engine_margin >= 0
 
     @property

@@ -24,7 +24,7 @@ _NO_FIRM = "no decision of the float model is firm"
 
 @dataclass(frozen=True)
 class AnswerReport:
-    """What was measured on conversations.
+    """Gates and figures of conversations.
 
     Attributes:
         gates: Of `ANSWER_GATES`, in order.

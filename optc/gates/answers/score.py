@@ -28,7 +28,7 @@ WAITING_BYTES = 64 << 20
 
 @dataclass(frozen=True)
 class AnswerScores:
-    """What was scored.
+    """The scores of conversations.
 
     Attributes:
         rows: Figures of all tokens that the assistant says.
@@ -176,7 +176,7 @@ def _single(executable: Executable, conversations: ScoredConversations) -> Singl
 
 
 def _decision_rows(waiting: list[_Rows]) -> list[int]:
-    """Which of the waiting rows, in order, some decision is made by."""
+    """The waiting rows, in order, by which some decision is made."""
     found, start = [], 0
     for rows in waiting:
         wanted = {decision.place - 1 for decision in rows.sequence.decisions}

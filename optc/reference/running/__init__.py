@@ -1,1 +1,1 @@
-"""What a reference holds while it runs: hidden states of windows, tiles of the head."""
+"""State of a running reference: hidden states of windows, tiles of the head."""

@@ -63,7 +63,7 @@ class Head:
 
     @property
     def tile_count(self) -> int:
-        """How many tiles there are."""
+        """The number of tiles."""
         return -(-self.vocab_size // VOCAB_TILE)
 
     def tiles(self) -> Iterator[HeadTile]:

@@ -46,7 +46,7 @@ class WindowStates:
         return self._room.reshape(-1, self._room.shape[-1])
 
     def take(self, other: WindowStates) -> None:
-        """What another one knows of the same windows, up to the first that it does not know."""
+        """Take another one's states of the same windows, up to the first that it does not know."""
         known = {ids.tobytes(): at for at, ids in enumerate(other.tokens[: other._known])}
         for index in range(self._known, len(self.tokens)):
             place = known.get(self.tokens[index].tobytes())

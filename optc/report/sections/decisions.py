@@ -18,7 +18,7 @@ _KINDS = {
 
 
 def decisions(subject: Subject) -> Section | None:
-    """Where each engine acts otherwise than the float32 model; None where nothing was measured."""
+    """Decisions that differ from the float32 model's, by engine; None if none was measured."""
     entries = [
         (name, f.child("answers").child("decisions"))
         for name, f in subject.evaluations()

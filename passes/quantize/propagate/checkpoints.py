@@ -1,4 +1,4 @@
-"""Where a stopped propagation goes on: what was found lies in the cache after some blocks."""
+"""Checkpoints of a propagation: a stopped one goes on after the blocks that the cache holds."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which inputs of linear layers can be rotated, and who reads them."""
+"""Inputs of linear layers that can be rotated, and their readers."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _FINE = 8
 
 @dataclass
 class Input:
-    """What linear layers read.
+    """An input of linear layers.
 
     Attributes:
         x: The value [..., K].
@@ -76,7 +76,7 @@ def quantized_inputs(
 
 
 def reason_to_leave(linear: Linear, quantize: QuantizeWeights, *, is_head: bool = False) -> str:
-    """Why a layer's weight is left as it is; empty if it may be rotated."""
+    """The reason why a layer's weight is left as it is; empty if it may be rotated."""
     if linear.pruned:
         return "weights that were pruned would be zero no longer"
     scheme = quantize.scheme_of(linear, PassReport(), head=is_head)

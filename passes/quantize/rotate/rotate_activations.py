@@ -8,13 +8,11 @@ from typing import ClassVar
 
 import onnx_ir as ir
 
-from optc.executable.block_hadamard import BLOCKS
-from optc.forms.decoder import Dense
-from optc.forms.form import Form
-from optc.ir.functions import is_op, make_node
+from optc.ir.functions import is_op
 from optc.ir.linear import head_of
 from optc.ir.weights import LazyWeight
-from optc.passes.quantize.quantize_weights import quantize_behind
+from optc.passes.quantize.quantize_weights import QuantizeWeights
+from optc.passes.quantize.rotate.blocks import InBlocks, rotation_node
 from optc.passes.quantize.rotate.readers import Input, quantized_inputs
 from optc.passes.quantize.rotate.rotated_rows import rotated_rows
 from optc.passes.quantize.smooth.smooth import LATER
@@ -25,7 +23,7 @@ _HIDDEN_STATES = frozenset({"hidden-states", "medusa-heads"})
 
 
 @dataclass(frozen=True)
-class RotateActivations(Pass):
+class RotateActivations(InBlocks):
     """Linear layers read their input rotated in Hadamard blocks, with weights that are rotated too.
 
     A token's int8 values share one scale. In trained models a few channels are 20 to 40 times as
@@ -41,13 +39,10 @@ class RotateActivations(Pass):
     that ``quantize-weights`` keeps: a rotation would undo both. So is the head's input where drafts
     read it, which were trained on it as it is.
 
-    Attributes:
-        block: The largest size of a block, 256, 64 or 16; narrower inputs get smaller ones. 0: no
-            input is rotated, for engines whose activations stay float.
+    An input of fewer channels than ``block`` has gets smaller blocks.
     """
 
     name: ClassVar[str] = "rotate-activations"
-    takes: ClassVar[tuple[type[Form], ...]] = (Dense,)
     before: ClassVar[tuple[str, ...]] = (
         "rotate-activations",
         "calibrate",
@@ -55,26 +50,14 @@ class RotateActivations(Pass):
         *LATER,
     )
 
-    block: int = BLOCKS[-1]
-
-    def __post_init__(self) -> None:
-        """Refuse sizes that no engine has.
-
-        Raises:
-            InputError: ``block`` is none of them.
-        """
-        self.check_option("block", (0, *BLOCKS))
-
-    def run_before(self, model: ir.Model, later: Sequence[Pass]) -> PassReport:
-        """Rewrite ``model`` in place.
-
-        Raises:
-            InputError: No ``quantize-weights`` comes behind it.
-        """
-        report = PassReport()
-        if not self.block:
-            return report
-        quantize = quantize_behind(self, later)
+    def rotate(
+        self,
+        model: ir.Model,
+        quantize: QuantizeWeights,
+        later: Sequence[Pass],
+        report: PassReport,
+    ) -> None:
+        """Rewrite ``model`` in place."""
         head = head_of(model)
         kept = any(one.name in _HIDDEN_STATES for one in later)
         inputs = quantized_inputs(
@@ -85,12 +68,11 @@ class RotateActivations(Pass):
             report.add(f"blocks of {one.block}")
             if head is not None and head.matmul in one.readers:
                 _rotate_embedding(model, head.weight, one, report)
-        return report
 
 
 def _rotate(model: ir.Model, one: Input) -> None:
     """Let the readers of an input read it rotated, and rotate their weights."""
-    node = _node(model, one.x, one, inverse=False)
+    node = rotation_node(model, one.x, one.block, one.width)
     model.graph.insert_before(one.readers[0], [node])
     for reader in one.readers:
         reader.replace_input_with(list(reader.inputs).index(one.x), node.outputs[0])
@@ -112,16 +94,8 @@ def _rotate_embedding(model: ir.Model, head: LazyWeight, one: Input, report: Pas
             continue
         value.const_value = turned.transpose()
         users = list(embedded.uses())
-        back = _node(model, embedded, one, inverse=True)
+        back = rotation_node(model, embedded, one.block, one.width, inverse=True)
         model.graph.insert_after(node, [back])
         for use in users:
             use.node.replace_input_with(use.idx, back.outputs[0])
         report.add("tied embedding")
-
-
-def _node(model: ir.Model, x: ir.Value, one: Input, *, inverse: bool) -> ir.Node:
-    attributes = {"block": one.block, "width": one.width, "inverse": int(inverse)}
-    name = f"{x.name}.{'rotated_back' if inverse else 'rotated'}"
-    node = make_node(model, "BlockHadamard", [x], attributes, outputs=[name], name=name)
-    node.outputs[0].shape, node.outputs[0].type = x.shape, x.type
-    return node

@@ -10,12 +10,11 @@ import numpy as np
 import onnx_ir as ir
 
 from optc.executable.block_hadamard import BLOCKS
-from optc.forms.decoder import Dense
-from optc.forms.form import Form
-from optc.ir.functions import DOMAIN, is_op, make_node
+from optc.ir.functions import DOMAIN, is_op
 from optc.ir.graph import width
 from optc.passes.quantize.folding.places import VALUES, Place, find_places
-from optc.passes.quantize.quantize_weights import QuantizeWeights, quantize_behind
+from optc.passes.quantize.quantize_weights import QuantizeWeights
+from optc.passes.quantize.rotate.blocks import InBlocks, rotation_node
 from optc.passes.quantize.rotate.hadamard import hadamard
 from optc.passes.quantize.rotate.readers import mark_rotated, reason_to_leave
 from optc.passes.quantize.rotate.values import head_size, linear_at, turn_values
@@ -24,9 +23,9 @@ from optc.pipeline.base import Pass, PassReport
 
 
 @dataclass(frozen=True)
-class RotateKV(Pass):
-    """What an attention reads is rotated: keys and queries behind their rotary embedding, values in
-    the weights.
+class RotateKV(InBlocks):
+    """Attentions read rotated operands: keys and queries behind their rotary embedding, values by
+    rotated weights.
 
     int8 and int4 keys, queries and values have one scale for each token and head, or group of
     channels. A few channels are many times larger than the others, and take the range. The same
@@ -39,37 +38,20 @@ class RotateKV(Pass):
         2. values of one linear layer, which others than the layers behind the attention do not
            read, are rotated by a Hadamard matrix of a head's order in both weights. What those
            layers read is rotated then, so that ``rotate-activations`` leaves it.
-
-    Attributes:
-        block: The largest size of a block of keys, 256, 64 or 16; it divides a head. 0: nothing is
-            rotated, for engines whose keys and values stay float.
     """
 
     name: ClassVar[str] = "rotate-kv"
-    takes: ClassVar[tuple[type[Form], ...]] = (Dense,)
     turns_kv: ClassVar[bool] = True
     before: ClassVar[tuple[str, ...]] = ("rotate-kv", "rotate-activations", "calibrate", *LATER)
 
-    block: int = BLOCKS[-1]
-
-    def __post_init__(self) -> None:
-        """Refuse sizes that no engine has.
-
-        Raises:
-            InputError: ``block`` is none of them.
-        """
-        self.check_option("block", (0, *BLOCKS))
-
-    def run_before(self, model: ir.Model, later: Sequence[Pass]) -> PassReport:
-        """Rewrite ``model`` in place.
-
-        Raises:
-            InputError: No ``quantize-weights`` comes behind it.
-        """
-        report = PassReport()
-        if not self.block:
-            return report
-        quantize = quantize_behind(self, later)
+    def rotate(
+        self,
+        model: ir.Model,
+        quantize: QuantizeWeights,
+        later: Sequence[Pass],
+        report: PassReport,
+    ) -> None:
+        """Rewrite ``model`` in place."""
         for place in find_places(model, PassReport()):
             if place.kind == VALUES:
                 _rotate_values(place, quantize, report)
@@ -83,7 +65,6 @@ class RotateKV(Pass):
             for operand in range(2):
                 _rotate(model, node, operand, block, turned)
             report.add(f"keys in blocks of {block}")
-        return report
 
 
 def _rotate_values(place: Place, quantize: QuantizeWeights, report: PassReport) -> None:
@@ -126,10 +107,7 @@ def _rotate(
     if value is None:
         raise ValueError(f"{attention.name}: an operand is missing")
     if (value, block) not in turned:
-        attributes = {"block": block, "width": width(value) or 0}
-        name = f"{value.name}.rotated"
-        node = make_node(model, "BlockHadamard", [value], attributes, outputs=[name], name=name)
-        node.outputs[0].shape, node.outputs[0].type = value.shape, value.type
+        node = rotation_node(model, value, block, width(value) or 0)
         model.graph.insert_before(attention, [node])
         turned[value, block] = node.outputs[0]
     attention.replace_input_with(place, turned[value, block])
