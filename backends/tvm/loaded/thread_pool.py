@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 
+from optc.backends.tvm.loaded.libraries import File, file_at, name_of, open_library
 from optc.errors import ArtifactError
 
 #: Linked into every engine (`optc.backends.tvm.compiling.link`).
@@ -78,7 +79,7 @@ class _Own(threading.local):
 _own = _Own()
 _lock = threading.Lock()  # several threads may load engines
 _code_of_process: list[ctypes.CDLL] = []
-_modules: dict[tuple[int, int, int], Any] = {}  # by device, inode and time of change
+_modules: dict[File, Any] = {}
 
 
 def want_threads(threads: int) -> None:
@@ -99,7 +100,7 @@ def load_library(ffi: ModuleType, engine: Path) -> Any:
     if _own.pool is None:
         _own.pool = ThreadPool(code)
     _own.pool.use(_own.threads)
-    library = ctypes.CDLL(str(engine))
+    library = open_library(engine)
     if hasattr(library, _LAUNCHER):  # some loop is parallel
         launch = ctypes.cast(code.optc_pool_launch, ctypes.c_void_p)
         ctypes.c_void_p.in_dll(library, _LAUNCHER).value = launch.value
@@ -109,18 +110,17 @@ def load_library(ffi: ModuleType, engine: Path) -> Any:
 def _module(ffi: ModuleType, engine: Path) -> Any:
     """TVM's module of the file that ``engine`` is now. A process has one for each file, because
     TVM does not free all of a module that it loads again (50 KB)."""
-    status = engine.stat()
-    file = (status.st_dev, status.st_ino, status.st_mtime_ns)
+    file = file_at(engine)
     with _lock:
         if file not in _modules:
-            _modules[file] = ffi.load_module(str(engine))
+            _modules[file] = ffi.load_module(name_of(engine))
         return _modules[file]
 
 
 @cache
 def _pool_code(engine: Path) -> ctypes.CDLL:
     """The code of the process's pools, which is that of the first engine."""
-    library = ctypes.CDLL(str(engine))
+    library = open_library(engine)
     if not hasattr(library, "optc_pool_launch"):
         raise ArtifactError(
             "the engine has no thread pool: another optc compiled it",

@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from optc.backends.tvm.loaded.libraries import open_library
 from optc.backends.tvm.loaded.staging import StepInputs
 from optc.backends.tvm.replay.recording import Recorder
 from optc.backends.tvm.replay.replay_plan import NotReplayableError, Plan, PlanMemory
@@ -65,7 +66,7 @@ class Replays:
         self, ffi: Any, engine: Path, run: Callable[..., Any], open_recorder: Callable[[], Recorder]
     ) -> None:
         self._ffi = ffi
-        self._engine = ctypes.CDLL(str(engine))
+        self._engine = open_library(engine)
         self._run = run
         self._open_recorder = open_recorder
         self._recorder: Recorder | None = None
