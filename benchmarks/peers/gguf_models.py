@@ -26,7 +26,7 @@ _WINDOW = ["-c", "512", "-b", "512", "--chunks", str(CHUNKS), "--no-ppl", "--pro
 
 @dataclass(frozen=True)
 class Tools:
-    """The file's name.
+    """Commands of one of them.
 
     Attributes:
         quantize: Command for a source, an output, a format and an importance matrix or None.

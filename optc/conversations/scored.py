@@ -81,9 +81,7 @@ def scored_conversations(
     Raises:
         InputError: One cannot be rendered or is too long; says file and line.
     """
-    rendered = [render(chat, one) for one in given]
-    for one in rendered:
-        one.check_length(max_context)
+    rendered = [render(chat, one, max_context) for one in given]
     chosen = _affordable(rendered, affordable)
     sequences = _marked(chosen, vocab_size, source)
     text = _convention(sequences, len(chosen), len(given))
@@ -113,14 +111,9 @@ def scored_shipped(
     reasons: Counter[str] = Counter()
     for one in given:
         try:
-            rendered = render(_chat_for(chat, one), one)
+            taken.append(render(_chat_for(chat, one), one, max_context))
         except InputError as error:
             reasons[error.message] += 1
-            continue
-        if rendered.longest > max_context:
-            reasons[f"longer than the context of {max_context} tokens"] += 1
-        else:
-            taken.append(rendered)
     if not taken:
         return f"none of the shipped conversations can be rendered: {reasons.most_common(1)[0][0]}"
     chosen = _affordable(taken, affordable)

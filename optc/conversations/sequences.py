@@ -16,6 +16,9 @@ from optc.conversations.token_bytes import TokenBytes
 from optc.errors import InputError
 from optc.executable.executable import Int32
 
+#: Most answers of a conversation: each is rendered with all that stands before it.
+MOST_ANSWERS = 256
+
 
 @dataclass(frozen=True)
 class Sequence:
@@ -59,24 +62,6 @@ class Rendered:
         """Of all sequences."""
         return sum(group[-1].stop for group in self.groups)
 
-    @property
-    def longest(self) -> int:
-        """Tokens of the longest sequence."""
-        return max(group[-1].stop for group in self.groups)
-
-    def check_length(self, context: int) -> None:
-        """Check that the sequences fit the model.
-
-        Raises:
-            InputError: One has more tokens than ``context``.
-        """
-        if self.longest > context:
-            raise InputError(
-                f"the conversation has {self.longest} tokens, the context {context}",
-                where=self.conversation.where,
-                hint="shorten it, or raise --max-context",
-            )
-
     def sequences(self, table: TokenBytes) -> list[Sequence]:
         """Its sequences with their decisions, which ``table`` finds."""
         return [self._sequence(table, group) for group in self.groups]
@@ -91,16 +76,36 @@ class Rendered:
         return Sequence(ids, said, tuple(chain(*found)), self.conversation.where)
 
 
-def render(chat: Chat, conversation: Conversation) -> Rendered:
-    """Render the answers of a conversation.
+def render(chat: Chat, conversation: Conversation, context: int) -> Rendered:
+    """Render the answers of a conversation. Each is rendered with what stands before it, so that
+    time grows with the square of their number: it has a bound, and the first that does not fit
+    ends it.
+
+    Args:
+        chat: Renders them.
+        conversation: What is rendered.
+        context: Most tokens of a sequence.
 
     Raises:
-        InputError: The template does not take it; says file and line.
+        InputError: The template does not take it, it is longer than the context, or it has more
+            answers than `MOST_ANSWERS`; says file and line.
     """
+    if len(conversation.answers) > MOST_ANSWERS:
+        raise InputError(
+            f"the conversation has {len(conversation.answers)} answers, more than {MOST_ANSWERS}",
+            where=conversation.where,
+            hint="make several of it",
+        )
     chat.check_tools(conversation)
     groups: list[tuple[Answer, ...]] = []
     for index in conversation.answers:
         answer = chat.answer(conversation, index)
+        if answer.stop > context:
+            raise InputError(
+                f"longer than the context of {context} tokens",
+                where=conversation.where,
+                hint="shorten it, or raise --max-context",
+            )
         if groups and _continues(answer, groups[-1][-1]):
             groups[-1] += (answer,)
         else:

@@ -21,7 +21,7 @@ SIZE = 65
 def decisions(made: Chat, given: Conversation) -> list[tuple[Any, ...]]:
     """``(kind, about, token, options as texts of tokens, taken)`` of each decision, in order."""
     table = TokenBytes(made.tokenizer, SIZE)
-    (sequence,) = render(made, given).sequences(table)
+    (sequence,) = render(made, given, 4096).sequences(table)
 
     def texts(found: Decision) -> dict[str, set[str]]:
         return {o.name: {table.of([t]).decode() for t in o.tokens} for o in found.options}

@@ -43,7 +43,12 @@ def weights_alone(model: Path, recipe: str, calibration: Path) -> tuple[dict[str
     """
     asked = with_changes(
         CompileOptions(),
-        {"recipe": recipe, "output": "unused", **_calibration(recipe, calibration)},
+        {
+            "recipe": recipe,
+            "output": "unused",
+            **_calibration(recipe, calibration),
+            "set": _plain(recipe),
+        },
     )
     resolved = resolve_options(model, asked, no_progress)
     graph = lower(import_model(resolved.source).model, resolved).model.graph
@@ -68,6 +73,12 @@ def weights_alone(model: Path, recipe: str, calibration: Path) -> tuple[dict[str
             weights[key] = part
             sizes[key] = Stored(part.size, round(held * part.size / rows.size), form)
     return weights, sizes
+
+
+def _plain(recipe: str) -> tuple[str, ...]:
+    """Options that leave weights unrotated: they are put in the checkpoint's places."""
+    names = {one.name for one in load_recipe(recipe).pipeline.passes}
+    return tuple(f"{n}.block=0" for n in ("rotate-kv", "rotate-activations") if n in names)
 
 
 def packed_bits(tile: QuantizedTile, bits: int) -> int:

@@ -125,7 +125,7 @@ def check_conversations(
     if chat is None:
         raise no_template(given[0])
     for one in given:
-        render(chat, one).check_length(max_context)
+        render(chat, one, max_context)
 
 
 def _given(text: Path | None) -> tuple[list[Conversation], bool]:

@@ -13,8 +13,8 @@ from tests.support.stub import StubBackend
 def test_recipes(optc: Optc) -> None:
     recipes = {recipe["name"]: recipe for recipe in optc("recipes", "--json").json["recipes"]}
     assert {"bf16-fused", "fp32", "int4-fast", "int8-fused", "trt-int4"} <= set(recipes)
-    assert recipes["int8-fused"]["gates"]["kl_mean"] == 0.0015
-    assert "kl_mean 0.0015" in optc("recipes").out
+    assert recipes["int8-fused"]["gates"]["kl_mean"] == 0.0065
+    assert "kl_mean 0.0065" in optc("recipes").out
 
 
 def test_passes(optc: Optc) -> None:

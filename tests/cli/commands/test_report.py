@@ -45,7 +45,7 @@ def test_a_page_with_a_profile_from_a_file(
     value = optc("report", toy, "-o", output, "--bench", bench, "--json").json
     assert set(value) == {"artifact", "digest", "output", "bytes", "sections"} | FRAME
     assert value["bytes"] == output.stat().st_size
-    assert value["sections"][:3] == ["warnings", "gates", "divergence"]
+    assert value["sections"][:3] == ["warnings", "gates", "ladder"]
 
 
 def test_a_name_in_the_store(

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from benchmarks.inputs.build_random_llama import Shape, build
-from benchmarks.peers import ik_llama, to_gguf, variants
+from benchmarks.peers import gguf_models, ik_llama, to_gguf, variants
 from benchmarks.proof.numpy_llama import read_tensors
 
 WORKERS = Path(variants.__file__).parents[1] / "quality_per_byte/weights_alone/workers"
@@ -79,23 +79,16 @@ def test_importances_of_pairs_and_of_a_file(
 
 
 def test_ik_llamas_tools_lie_in_its_environment(tmp_path: Path) -> None:
-    (variant,) = (v for v in variants.VARIANTS if v.label == "ik_llama.cpp IQ4_KS")
-    binaries = tmp_path / "env" / ik_llama.NAME / "bin"
-    write, quantize = variants._commands(variant, binaries, tmp_path / "m", tmp_path / "o")
-    assert write[0] == str(binaries / "python")
-    assert quantize[0] == str(tmp_path / "env" / ik_llama.NAME / "build/bin/llama-quantize")
-    assert quantize[1:] == [
-        str(tmp_path / "o/BF16.gguf"),
-        str(tmp_path / "o/IQ4_KS.gguf"),
-        "IQ4_KS",
-    ]
+    tools = gguf_models.ik_llama_tools(ik_llama.tools(tmp_path / "env" / ik_llama.NAME / "bin"))
+    source, output = tmp_path / "BF16.gguf", tmp_path / "IQ4_KS.gguf"
+    program, *rest = tools.quantize(source, output, "IQ4_KS", tmp_path / "i.dat")
+    assert program == str(tmp_path / "env" / ik_llama.NAME / "build/bin/llama-quantize")
+    assert rest == ["--imatrix", str(tmp_path / "i.dat"), str(source), str(output), "IQ4_KS"]
 
 
 def test_a_folder_with_the_source_is_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ran: list[list[str]] = []
-    monkeypatch.setattr(
-        ik_llama.subprocess, "run", lambda command, **_: ran.append([str(c) for c in command])
-    )
+    monkeypatch.setattr(ik_llama, "run", lambda command: ran.append(list(map(str, command))))
     monkeypatch.setenv("IK_LLAMA_SOURCE", str(tmp_path))
     ik_llama.build(tmp_path / "env")
     assert json.dumps(ran).count(str(tmp_path / "gguf-py")) == 1

@@ -87,7 +87,7 @@ def test_a_broken_scale_of_one_layer_is_named(
 
     monkeypatch.setattr(measure, "measure_gates", fail)
     break_scale(monkeypatch)
-    outcome = compile_deep("--recipe", "int8-fused", "--json")
+    outcome = compile_deep("--recipe", "int8-fused", "--gate", "kl_mean=0.0015", "--json")
     assert outcome.code == 4
     assert not (tmp_path / "a").exists()
     assert outcome.json["error"]["kind"] == "gate"

@@ -47,6 +47,7 @@ def test_gates_that_hold_are_recorded(
         "measured_on": "engine",
         "reason": "",
         "engine": "target",
+        "windows": None,
     }
     artifact = Artifact.open(tmp_path / "out/a")
     assert artifact.manifest.gated
