@@ -7,9 +7,9 @@ import onnx_ir as ir
 from optc.pipeline.base import Pass, PassReport
 
 
-def checked_run(one: Pass, model: ir.Model) -> PassReport:
-    """Run a pass with its checks before it and behind it."""
+def checked_run(one: Pass, model: ir.Model, *later: Pass) -> PassReport:
+    """Run a pass with its checks before it and behind it, others to come."""
     one.requires(model)
-    report = one.run(model)
+    report = one.run_before(model, later)
     one.ensures(model)
     return report

@@ -12,6 +12,7 @@ import onnx_ir as ir
 from optc.executable.block_hadamard import BLOCKS
 from optc.ir.functions import DOMAIN, is_op
 from optc.ir.graph import width
+from optc.passes.kv_cache.scaled_pairs import scalable
 from optc.passes.quantize.folding.places import VALUES, Place, find_places
 from optc.passes.quantize.quantize_weights import QuantizeWeights
 from optc.passes.quantize.rotate.blocks import InBlocks, rotation_node
@@ -34,7 +35,8 @@ class RotateKV(InBlocks):
 
     Legal cases, by attention:
         1. q and k get ``optc::BlockHadamard`` behind them, with blocks that lie within heads; keys
-           that several attentions read are rotated once;
+           that several attentions read are rotated once. Where both have norms of their own, the
+           norms' scales are balanced before, pair by pair, as ``balance-keys`` does it by a text;
         2. values of one linear layer, which others than the layers behind the attention do not
            read, are rotated by a Hadamard matrix of a head's order in both weights. What those
            layers read is rotated then, so that ``rotate-activations`` leaves it.
@@ -62,6 +64,7 @@ class RotateKV(InBlocks):
             if not block:
                 report.skip(node, f"no block divides heads of {sizes[1] or 'unknown'} channels")
                 continue
+            _make_even(node, report)
             for operand in range(2):
                 _rotate(model, node, operand, block, turned)
             report.add(f"keys in blocks of {block}")
@@ -93,6 +96,16 @@ def _head_size(attention: ir.Node, place: int) -> int:
     heads = attention.attributes.get_int("num_heads" if place == 0 else "kv_num_heads", 0)
     channels = width(value) if value is not None else None
     return channels // heads if channels and heads else 0
+
+
+def _make_even(attention: ir.Node, report: PassReport) -> None:
+    """Scale the rotary pairs by what the norms of queries and keys say of their sizes: a rotation
+    spreads large channels of keys over those that large queries read."""
+    operands = scalable(attention)
+    squares = None if isinstance(operands, str) or operands.even else operands.norms()
+    if squares is not None and not isinstance(operands, str):
+        operands.make_even(*squares)
+        report.add("pairs of norms scaled")
 
 
 def _rotate(

@@ -16,7 +16,7 @@ from optc.passes.quantize.rotate.rotate_activations import RotateActivations
 from optc.passes.quantize.rotate.rotate_kv import RotateKV
 from tests.support.families import FAMILIES
 from tests.support.ir_text import expected, f32, model_of, nodes_text
-from tests.support.models import dense_model
+from tests.support.models import Dense, dense_model
 from tests.support.ragged import run, run_dense
 
 LATER = (QuantizeWeights(),)
@@ -117,3 +117,28 @@ def test_no_blocks_are_nothing() -> None:
         RotateKV(block=128)
     with pytest.raises(InputError, match="no quantize-weights comes after it"):
         RotateKV().run_before(built, ())
+
+
+def test_norms_of_queries_and_keys_are_balanced() -> None:
+    """Large channels of keys go to the queries, so that their rotation spreads no outliers."""
+    built, tokens = dense_model(Dense(qk_norm=True, head_dim=16, rotary_dim=16)), list(range(20))
+    scales = {
+        n: v
+        for n, v in built.graph.initializers.items()
+        if n.endswith(("q_norm.weight", "k_norm.weight"))
+    }
+    for name, value in scales.items():
+        assert value.const_value is not None
+        array = value.const_value.numpy().copy()
+        array[3] = 30.0 if ".k_norm" in name else 0.5
+        value.const_value = ir.tensor(array, name=name)
+    before = run_dense(built, tokens)
+    report = RotateKV().run_before(built, LATER)
+    assert report.details["pairs of norms scaled"] == 2
+    np.testing.assert_allclose(run_dense(built, tokens), before, rtol=1e-4, atol=5e-5)
+    for layer in range(2):
+        q, k = (
+            np.square(scales[f"{layer}.{n}_norm.weight"].const_value.numpy()).reshape(2, 8).sum(0)
+            for n in "qk"
+        )
+        np.testing.assert_allclose(k / q, k[0] / q[0], rtol=1e-4)

@@ -1,0 +1,181 @@
+"""Queries and keys that are scaled by channel where they are made, so that scores stay."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import onnx_ir as ir
+
+from optc.ir.functions import DOMAIN, is_op
+from optc.ir.graph import constant, width
+from optc.ir.linear import Linear, linear_of
+from optc.ir.weights import Array, LazyWeight
+
+Float64 = npt.NDArray[np.float64]
+#: No pair is scaled by more, nor by less than its inverse.
+_MOST = 16.0
+#: Smallest mean square of a channel, as a share of a head's largest.
+_LEAST = 1e-6
+#: Metadata key of an attention whose pairs are even.
+_EVEN = "optc.even_pairs"
+
+
+@dataclass(frozen=True)
+class Operands:
+    """Queries and keys of an attention whose channels can be scaled where they are made.
+
+    Attributes:
+        attention: The node.
+        q: Rows of a linear layer that give the queries, or the scale of their norm: of all
+            channels, or of one head's where the heads share it.
+        k: The same of the keys.
+    """
+
+    attention: ir.Node
+    q: Linear | ir.Value
+    k: Linear | ir.Value
+
+    @property
+    def heads(self) -> tuple[int, int]:
+        """Heads of queries and of keys."""
+        attributes = self.attention.attributes
+        return attributes["num_heads"].as_int(), attributes["kv_num_heads"].as_int()
+
+    @property
+    def even(self) -> bool:
+        """Whether a pass has scaled them before."""
+        return _EVEN in self.attention.metadata_props
+
+    def norms(self) -> tuple[Float64, Float64] | None:
+        """Mean squares [Hkv, D] of queries and keys where scales of norms say them: a norm's
+        result has a mean square of 1 before its scale."""
+        if isinstance(self.q, Linear) or isinstance(self.k, Linear):
+            return None
+        heads, kv_heads = self.heads
+        size = (width(_operand(self.attention, 1)) or 0) // kv_heads
+        squares = [
+            np.square(np.resize(_scale(vector), (count, size)))
+            for vector, count in ((self.q, heads), (self.k, kv_heads))
+        ]
+        return squares[0].reshape(kv_heads, -1, size).mean(1), squares[1]
+
+    def make_even(self, q_square: Float64, k_square: Float64) -> Float64:
+        """Divide each rotary pair of the keys by (E[k²] / E[q²]) ** 1/4 and multiply that of the
+        queries by it.
+
+        Args:
+            q_square: Mean squares [Hkv, D] of the queries by channel, over the heads of a group.
+            k_square: Mean squares [Hkv, D] of the keys.
+
+        Returns:
+            What the keys' channels [Hkv, D] were divided by.
+        """
+        heads, kv_heads = self.heads
+        size = k_square.shape[1]
+        if any(isinstance(o, ir.Value) and _scale(o).size == size for o in (self.q, self.k)):
+            q_square, k_square = (
+                a.mean(0, keepdims=True).repeat(kv_heads, 0) for a in (q_square, k_square)
+            )
+        scales = _scales(k_square, q_square, _operand(self.attention, 1).producer())
+        _multiply(self.q, np.repeat(scales, heads // kv_heads, axis=0).ravel())
+        _multiply(self.k, 1 / scales.ravel())
+        self.attention.metadata_props[_EVEN] = "true"
+        return scales
+
+
+def scalable(attention: ir.Node) -> Operands | str:
+    """The operands of an attention, or why their channels cannot be scaled."""
+    found = []
+    for place in range(2):
+        value = _operand(attention, place)
+        node = value.producer()
+        if node is not None and is_op(node, "RotaryEmbedding"):
+            if len(value.uses()) != 1:
+                return "queries or keys have other readers"
+            value = node.inputs[0] or value
+        giver = _giver(value)
+        if isinstance(giver, str):
+            return giver
+        found.append(giver)
+    return Operands(attention, *found)
+
+
+def _giver(value: ir.Value) -> Linear | ir.Value | str:
+    """What sets the size of each channel of ``value``, or why nothing can."""
+    node, linear = value.producer(), linear_of(value)
+    if linear is not None:
+        if len(linear.initializer.uses()) != 1 or len(linear.output.uses()) != 1:
+            return "a projection of queries or keys has other readers"
+        return linear
+    if node is None or not (
+        is_op(node, "HeadRMSNorm", domain=DOMAIN) or is_op(node, "RMSNormalization")
+    ):
+        return "more than a norm and a rotary embedding lies between a projection and its scores"
+    vector = node.inputs[1]
+    if vector is None or not vector.is_initializer() or constant(vector) is None:
+        return "the norm of queries or keys has no constant scale"
+    if len(vector.uses()) != 1 or len(value.uses()) != 1:
+        return "a norm of queries or keys has other readers"
+    return vector
+
+
+def _operand(attention: ir.Node, place: int) -> ir.Value:
+    value = attention.inputs[place]
+    if value is None:
+        raise ValueError(f"{attention.name}: an attention of nothing")
+    return value
+
+
+def _scale(vector: ir.Value) -> Float64:
+    tensor = constant(vector)
+    if tensor is None:
+        raise ValueError(f"{vector.name}: no constant")
+    return np.asarray(tensor.numpy(), np.float64).ravel()
+
+
+def _scales(k_square: Float64, q_square: Float64, rotary: ir.Node | None) -> Float64:
+    """What keys [Hkv, D] are divided by: the same in both channels of a rotary pair."""
+    keys, queries = k_square.copy(), q_square.copy()
+    if rotary is not None and is_op(rotary, "RotaryEmbedding"):
+        size = rotary.attributes.get_int("rotary_embedding_dim", 0) or keys.shape[1]
+        apart = bool(rotary.attributes.get_int("interleaved", 0))
+        first = slice(0, size, 2) if apart else slice(0, size // 2)
+        second = slice(1, size, 2) if apart else slice(size // 2, size)
+        for squares in (keys, queries):
+            squares[:, first] = squares[:, second] = squares[:, first] + squares[:, second]
+    keys, queries = (
+        np.maximum(a, np.maximum(_LEAST * a.max(1, keepdims=True), 1e-30)) for a in (keys, queries)
+    )
+    raw = (keys / queries) ** 0.25
+    even: Float64 = raw / np.exp(np.log(raw).mean(1, keepdims=True))
+    return np.clip(even, 1 / _MOST, _MOST)
+
+
+def _multiply(giver: Linear | ir.Value, factors: Float64) -> None:
+    """Multiply channels by ``factors`` [n * D]: rows and bias of a layer, or a norm's scale, which
+    has the first of them where heads share it."""
+    exact = factors.astype(np.float32)
+    if isinstance(giver, Linear):
+        _multiply_rows(giver, exact)
+    else:
+        scale = _scale(giver)
+        product = (scale * exact[: scale.size]).astype(np.float32)
+        giver.const_value = ir.tensor(product, name=giver.name)
+
+
+def _multiply_rows(linear: Linear, factors: npt.NDArray[np.float32]) -> None:
+    weight = linear.weight
+
+    def read(start: int, stop: int) -> Array:
+        rows = np.asarray(weight.read_rows(start, stop), np.float32)
+        return rows * factors[start:stop, None]
+
+    linear.initializer.const_value = LazyWeight(
+        read, weight.rows_shape, ir.DataType.FLOAT, weight.name or "", transposed=weight.transposed
+    )
+    linear.initializer.dtype = ir.DataType.FLOAT
+    if linear.bias is not None and linear.bias.const_value is not None:
+        bias = linear.bias.const_value.numpy().astype(np.float32) * factors
+        linear.bias.const_value = ir.tensor(bias, name=linear.bias.name)
