@@ -20,7 +20,8 @@ class QuantizedTile(NamedTuple):
     Attributes:
         values: [n, K] int8 (symmetric) or uint8 (asymmetric), one value a byte at any bit width.
         scales: [n] float32 per channel, or [n, G].
-        zero_points: uint8 [n] or [n, G], one for each scale or group; None if symmetric.
+        zero_points: uint8 [n] or [n, G], one for each scale or group, or float32 [n, G] between
+            values; None if symmetric.
         group_scales: uint8 [n, G], integer scales s of groups beside ``scales`` [n]; a weight is
             then scale * (value * s - zero point). None if ``scales`` are of the groups themselves:
             scale * (value - zero point).
@@ -116,6 +117,7 @@ class QuantizedRows:
         symmetric: No zero points, and signed values.
         name: Of the float weight, for messages and the names of the parts.
         integer_scales: Groups have integer scales beside the channels' float ones.
+        float_zeros: Zero points are float32: of 4-bit values in groups.
     """
 
     read: Callable[[int, int], QuantizedTile]
@@ -126,6 +128,7 @@ class QuantizedRows:
     symmetric: bool
     name: str
     integer_scales: bool = False
+    float_zeros: bool = False
 
     def as_int8(self) -> QuantizedRows:
         """The same weight as int8 per channel, for engines without kernels for integer scales."""
@@ -149,7 +152,9 @@ class QuantizedRows:
         """The rows of all below each other, in the widest of their numbers of bits; None if they
         are no weights of one kind of grid. Values of fewer bits are values of more."""
         every = [self, *others]
-        kinds = {(one.group_size, one.symmetric, one.integer_scales) for one in every}
+        kinds = {
+            (one.group_size, one.symmetric, one.integer_scales, one.float_zeros) for one in every
+        }
         bits = {one.bits for one in every}
         if len(kinds) > 1 or (self.integer_scales and len(bits) > 1):
             return None
@@ -232,11 +237,12 @@ class QuantizedRows:
     def zero_points(self) -> QuantizedPart | None:
         """The zero points, a scale or group each; None if symmetric.
 
-        Typed as the values, UINT8 beside integer scales.
+        Typed as the values, UINT8 beside integer scales; float ones FLOAT.
         """
         if self.symmetric:
             return None
         kind = ir.DataType.UINT8 if self._wide_zero_points else ir.DataType.UINT4
+        kind = ir.DataType.FLOAT if self.float_zeros else kind
         return QuantizedPart(
             self._read_zero_points,
             self._parameter_shape(),
@@ -254,7 +260,7 @@ class QuantizedRows:
 
     @property
     def _wide_zero_points(self) -> bool:
-        return self.bits != 4 or self.integer_scales
+        return self.bits != 4 or self.integer_scales or self.float_zeros
 
     def _read_group_scales(self, start: int, stop: int) -> Array:
         scales = self.read(start, stop).group_scales

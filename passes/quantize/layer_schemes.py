@@ -135,10 +135,10 @@ def fitting(wanted: Scheme, linear: Linear, report: PassReport) -> Scheme:
 
 def stored_bits(scheme: Scheme, rows: int, columns: int) -> int:
     """Bits of a weight in memory: float32 scales per channel, float16 ones in groups; integer ones
-    and, beside them, zero points are bytes."""
+    and, beside them, zero points are bytes; float zero points take as much as scales."""
     groups = columns // scheme.group_size if scheme.group_size else 1
     if scheme.integer_scales:
         return rows * (columns * scheme.bits + groups * 16 + 32)
     scale = 16 if scheme.group_size else 32
-    zero = 0 if scheme.symmetric else scheme.bits
+    zero = 16 if scheme.float_zeros else 0 if scheme.symmetric else scheme.bits
     return rows * (columns * scheme.bits + groups * (scale + zero))

@@ -85,6 +85,8 @@ class QuantizeWeights(Pass):
             have it and it has no more bits than are asked for here; ``symmetric`` keeps only grids
             without zero points; ``requantize`` rounds all weights to the grid asked for, as do
             formats other than ``int``.
+        given_activation_bits: Least bits that layers on such a grid of fewer than 8 bits read: a
+            rotation would leave the grid, and 8 bits without one lose more than it does.
     """
 
     name: ClassVar[str] = "quantize-weights"
@@ -104,6 +106,7 @@ class QuantizeWeights(Pass):
     method: str = "round"
     format: str = _INTEGERS
     given: str = "keep"
+    given_activation_bits: int = 8
 
     def __post_init__(self) -> None:
         """Refuse options that no backend takes.
@@ -126,6 +129,7 @@ class QuantizeWeights(Pass):
         self.check_option("head_bits", BITS)
         self.check_option("group_size", (0, *GROUP_SIZES))
         self.check_option("activation_bits", (8, 16))
+        self.check_option("given_activation_bits", (8, 16))
         if self.activation_layers and self.activation_bits == 8:
             self._refuse("activation_layers needs activation_bits=16", "set it, or name no layers")
         self.check_option("group_scales", ("float", "int"))
@@ -216,8 +220,11 @@ class QuantizeWeights(Pass):
             if is_head and not self.head:
                 report.skip(linear.matmul, "the head stays float (head=false)")
                 continue
+            scheme = self.scheme_of(linear, report, head=is_head)
             bits = self.activation_bits if linear.initializer in wide else 8
-            work.quantize_linear(linear, self.scheme_of(linear, report, head=is_head), bits)
+            if self.keeps_grid(linear, scheme, head=is_head):
+                bits = max(bits, self.given_activation_bits)
+            work.quantize_linear(linear, scheme, bits, table=is_head)
         if self.embedding:
             tied = work.weights.get(head.initializer) if head is not None else None
             work.quantize_embeddings(head.weight if head is not None else None, tied)
@@ -245,6 +252,12 @@ class QuantizeWeights(Pass):
         else:
             scheme = fitting(self.scheme(self.head_bits if head else self.bits), linear, report)
         return replace(scheme, zeros=linear.pruned)
+
+    def keeps_grid(self, linear: Linear, scheme: Scheme, *, head: bool = False) -> bool:
+        """Whether a weight stays on a grid of the checkpoint that is too coarse to leave: one of 8
+        bits loses next to nothing where it is rounded again."""
+        kept = self.given_weights().rows(linear.weight, scheme, linear.name, table=head)
+        return kept is not None and kept.bits < 8
 
     def given_weights(self) -> GivenWeights:
         """What decides about weights that are quantized already."""

@@ -68,9 +68,12 @@ class QuantizedLayers:
         self._activations: dict[tuple[ir.Value, int], ir.Node] = {}
         self._embeddings: list[_Parts] = []
 
-    def quantize_linear(self, linear: Linear, scheme: Scheme, activation_bits: int) -> None:
-        """Case 1: replace the linear layer."""
-        parts, quantize = self._parts_of(linear, scheme), self._quantized(linear, activation_bits)
+    def quantize_linear(
+        self, linear: Linear, scheme: Scheme, activation_bits: int, *, table: bool = False
+    ) -> None:
+        """Case 1: replace the linear layer, whose weight may be a ``table`` of embeddings, too."""
+        parts = self._parts_of(linear, scheme, table)
+        quantize = self._quantized(linear, activation_bits)
         node = make_node(
             self.model,
             "QuantizedMatMul",
@@ -84,7 +87,7 @@ class QuantizedLayers:
     def quantize_experts(self, experts: ExpertLinear, scheme: Scheme) -> None:
         """Case 5: replace a matmul by experts."""
         linear = experts.linear
-        parts, quantize = self._parts_of(linear, scheme), self._quantized(linear, 8)
+        parts, quantize = self._parts_of(linear, scheme, False), self._quantized(linear, 8)
         node = make_node(
             self.model,
             "QuantizedExpertMatMul",
@@ -99,12 +102,12 @@ class QuantizedLayers:
         how = "experts" if self._factors is None else "experts rounded plainly"
         self.report.add(f"{self._labels[linear.initializer]}, {how}")
 
-    def _parts_of(self, linear: Linear, scheme: Scheme) -> _Parts:
+    def _parts_of(self, linear: Linear, scheme: Scheme, table: bool) -> _Parts:
         """The quantized weight of ``linear``, in the graph once."""
         parts = self.weights.get(linear.initializer)
         if parts is None:
             metadata = sources_metadata(sources([linear]))
-            rows, self._labels[linear.initializer] = self._rows(linear, scheme)
+            rows, self._labels[linear.initializer] = self._rows(linear, scheme, table)
             parts = self._add_parts(rows, linear.name, metadata)
             self.weights[linear.initializer] = parts
         return parts
@@ -141,7 +144,7 @@ class QuantizedLayers:
                 continue
             else:
                 name = table.name or "embedding"
-                given = self._given.rows(table, PER_CHANNEL, name)
+                given = self._given.rows(table, PER_CHANNEL, name, table=True)
                 rows = given or quantized_rows(table, PER_CHANNEL, name)
                 parts = self._add_parts(rows, name, {})
                 self._embeddings.append(parts)
@@ -171,13 +174,15 @@ class QuantizedLayers:
         bits = sum(p.stored_bits for p in every)
         return {"weights": weights, "bits_per_weight": bits / weights if weights else 0.0}
 
-    def _rows(self, linear: Linear, scheme: Scheme) -> tuple[QuantizedRows, str]:
+    def _rows(self, linear: Linear, scheme: Scheme, table: bool) -> tuple[QuantizedRows, str]:
         """The weight of ``linear``, and how it came about: as an earlier pass rounded it, as the
         checkpoint has it, or rounded as it is read."""
         name = linear.name
         label = f"{scheme.label}, gptq" if self._by_gptq(linear) else scheme.label
         kept = find_rows(calibration_of(self.model), linear, scheme, name)
-        given = self._given.rows(linear.weight, scheme, name) if kept is None else None
+        given = None
+        if kept is None:
+            given = self._given.rows(linear.weight, scheme, name, table=table)
         if given is not None:
             return given, f"{scheme_of_rows(given).label} as given"
         self._given.count(linear.weight, scheme)

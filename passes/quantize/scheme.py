@@ -20,6 +20,7 @@ class Scheme:
         symmetric: Signed values without zero points.
         integer_scales: Groups have an integer scale each and share their channel's float scale
             (`two_level`).
+        float_zeros: Zero points are floats, as some checkpoints have them.
         zeros: Zero is a value of every group, and weights that are exactly zero, because they were
             pruned, stay so.
     """
@@ -28,6 +29,7 @@ class Scheme:
     group_size: int
     symmetric: bool
     integer_scales: bool = False
+    float_zeros: bool = False
     zeros: bool = False
 
     @property
@@ -35,6 +37,7 @@ class Scheme:
         """For reports: ``int4 groups of 32 asymmetric, integer``, ``int8 per channel``."""
         spread = f"groups of {self.group_size}" if self.group_size else "per channel"
         zero_points = "" if self.symmetric else " asymmetric"
+        zero_points += " by floats" * self.float_zeros
         kind = f"int{self.bits} {spread}{zero_points}{', integer' * self.integer_scales}"
         return f"{kind}{', zeros kept' * self.zeros}"
 

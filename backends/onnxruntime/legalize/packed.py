@@ -21,8 +21,8 @@ class PackedTile(NamedTuple):
     Attributes:
         values: uint8 [n, G, block * bits / 8]; of two 4-bit values in a byte the first is low.
         scales: float32 [n, G].
-        zero_points: uint8 [n, ceil(G * bits / 8)], packed as the values; None if symmetric, where
-            the zero point is 8 or 128.
+        zero_points: uint8 [n, ceil(G * bits / 8)], packed as the values, or float32 [n, G]; None if
+            symmetric, where the zero point is 8 or 128.
     """
 
     values: Array
@@ -70,12 +70,16 @@ class PackedRows:
         if missing:
             values = np.pad(values, ((0, 0), (0, missing)), constant_values=1 << (self.bits - 1))
         scales = np.broadcast_to(tile.scales.reshape(rows, -1), (rows, self.blocks))
-        zero_points = tile.zero_points
         return PackedTile(
             _packed(values, self.bits).reshape(rows, self.blocks, -1),
             np.ascontiguousarray(scales, np.float32),
-            None if zero_points is None else _packed(zero_points.reshape(rows, -1), self.bits),
+            self._packed_zeros(tile.zero_points),
         )
+
+    def _packed_zeros(self, zero_points: Array | None) -> Array | None:
+        if zero_points is None or self.source.float_zeros:
+            return zero_points
+        return _packed(zero_points.reshape(len(zero_points), -1), self.bits)
 
     def parts(self) -> tuple[PackedPart, ...]:
         """Values, scales and, if there are any, zero points as tensors of the graph."""
@@ -85,6 +89,8 @@ class PackedRows:
             "scale": ((n, count), ir.DataType.FLOAT),
             "zero_point": ((n, -(-count * self.bits // 8)), ir.DataType.UINT8),
         }
+        if self.source.float_zeros:
+            shapes["zero_point"] = ((n, count), ir.DataType.FLOAT)
         names = list(shapes)[: 2 if self.source.symmetric else 3]
         return tuple(
             PackedPart(self, index, shapes[name][0], shapes[name][1], f"{self.source.name}.{name}")

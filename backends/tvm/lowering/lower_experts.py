@@ -18,6 +18,7 @@ from optc.backends.tvm.lowering.quantized_operands import (
     is_two_level,
     packed_form,
     weight_parts,
+    zero_form,
 )
 from optc.backends.tvm.lowering.walk import (
     SUM_WIDTH,
@@ -195,7 +196,8 @@ def _integer_experts(lowering: Lowering, node: ir.Node) -> None:
         raise Refused(f"q has {width_of(q)} columns and the weight {k} rows")
     form, two_level = packed_form(lowering, node), is_two_level(lowering, node)
     if not two_level:
-        form["asymmetric"] = parts.zero_points is not None and parts.group_scales is None
+        zeros = parts.zero_points is not None and parts.group_scales is None
+        form |= zero_form(zeros=zeros, floats=parts.float_zeros)
     dense = two_level_weight if two_level else integer_weight
     kernel = "two_level_experts" if two_level else "int_experts"
     x, pack = [q, s, sums], lambda name, experts: dense(name, parts, experts)

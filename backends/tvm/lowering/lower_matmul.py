@@ -10,6 +10,7 @@ from optc.backends.tvm.lowering.quantized_operands import (
     is_two_level,
     packed_form,
     weight_parts,
+    zero_form,
 )
 from optc.backends.tvm.lowering.walk import (
     SUM_WIDTH,
@@ -92,6 +93,10 @@ def _packed_integers(lowering: Lowering, node: ir.Node) -> tuple[tuple[Tensor, .
     return lowering.weight(name, pack), k, n
 
 
+def _zero_form(packed: tuple[Tensor, ...]) -> dict[str, bool]:
+    return zero_form(zeros=len(packed) == 3, floats=packed[-1].dtype == "float16")
+
+
 def _is_sparse(packed: tuple[Tensor, ...]) -> bool:
     return packed[0].dtype == "uint64"
 
@@ -112,7 +117,7 @@ def _integer_matmul(lowering: Lowering, node: ir.Node) -> None:
         "n": n,
         "k": k,
         **packed_form(lowering, node),
-        "asymmetric": len(packed) == 3,
+        **_zero_form(packed),
         "bias": bool(own),
     }
     kernel = "int_matmul"
@@ -166,7 +171,9 @@ def _quantized_gather(lowering: Lowering, node: ir.Node) -> None:
     if not _is_sparse(packed):
         kernel = "quantized_embedding"
         config |= packed_form(lowering, node)
-        config["asymmetric"] = len(packed) == 3
+        config |= _zero_form(packed)
+        if "minimums" in config:
+            raise Refused("no packed lookup with float zero points")
         config["two_level"] = is_two_level(lowering, node)
     outputs = [("float32", (tokens.shape[0], width))]
     (out,) = lowering.call(kernel, config, [tokens, *packed], outputs)

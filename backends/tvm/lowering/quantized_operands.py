@@ -22,6 +22,9 @@ def group_check(node: ir.Node) -> str:
     bits = node.attributes.get_int("bits", 0)
     group = node.attributes.get_int("group_size", 0)
     known = (6, 5, 4, 3, 2) if _has_integer_scales(node) else (4, 8)
+    zeros = operand(node, "w_zero_point")
+    if zeros is not None and zeros.dtype == ir.DataType.FLOAT and (bits != 4 or not group):
+        return "float zero points are of 4-bit values in groups"
     if bits not in known or group < 0 or group % SUM_WIDTH:
         return f"no kernel for {bits} bits in groups of {group}"
     return ""
@@ -59,6 +62,11 @@ def is_two_level(lowering: Lowering, node: ir.Node) -> bool:
 
 def _has_integer_scales(node: ir.Node) -> bool:
     return operand(node, "w_group_scale") is not None
+
+
+def zero_form(*, zeros: bool, floats: bool) -> dict[str, bool]:
+    """What a kernel's config says of zero points, which floats have as minimums."""
+    return {"asymmetric": zeros and not floats} | ({"minimums": True} if zeros and floats else {})
 
 
 def packed_form(lowering: Lowering, node: ir.Node) -> dict[str, int | bool]:

@@ -127,9 +127,9 @@ def is_zero(tile: QuantizedTile) -> Bools:
     if tile.group_scales is not None:
         groups = tile.group_scales.shape[1]
         columns = np.repeat(tile.group_scales.astype(np.int32), -(-k // groups), axis=1)[:, :k]
-    zeros = np.zeros((1, 1), np.int32)
+    zeros = np.zeros((1, 1), np.float32)
     if tile.zero_points is not None:
-        points = tile.zero_points.reshape(len(values), -1).astype(np.int32)
+        points = tile.zero_points.reshape(len(values), -1).astype(np.float32)
         zeros = np.repeat(points, -(-k // points.shape[1]), axis=1)[:, :k]
     found: Bools = values * columns == zeros
     return found

@@ -26,7 +26,8 @@ class WeightParts:
     Attributes:
         values: [K, N] INT8, UINT8, INT4 or UINT4.
         scales: [N], or [K / group_size, N] of groups that have float scales.
-        zero_points: A scale or group each; None if symmetric.
+        zero_points: A scale or group each; None if symmetric. FLOAT ones of groups lie
+            between values.
         group_scales: UINT8 [K / group_size, N], integer scales beside those of the channels; None
             if there are none.
         bits: 8, 6, 5, 4, 3 or 2.
@@ -40,6 +41,12 @@ class WeightParts:
     bits: int
     group_size: int
 
+    @property
+    def float_zeros(self) -> bool:
+        """Whether zero points are floats."""
+        zeros = self.zero_points
+        return zeros is not None and ir.DataType(zeros.dtype) == ir.DataType.FLOAT
+
     def reader(self) -> Callable[[int, int], QuantizedTile]:
         """Reads values, scales and zero points of some rows; at once where they are computed."""
         rows = as_lazy(self.values, transposed=True)
@@ -52,11 +59,13 @@ class WeightParts:
             None if self.group_scales is None else as_lazy(self.group_scales, transposed=True)
         )
 
+        kind = np.float32 if self.float_zeros else np.uint8
+
         def read(start: int, stop: int) -> QuantizedTile:
             return QuantizedTile(
                 rows.read_rows(start, stop).astype(np.int8),
                 scales.read_rows(start, stop),
-                None if zeros is None else zeros.read_rows(start, stop).astype(np.uint8),
+                None if zeros is None else zeros.read_rows(start, stop).astype(kind),
                 None if integers is None else integers.read_rows(start, stop),
             )
 
@@ -127,7 +136,8 @@ def integer_weight(name: str, parts: WeightParts, experts: int = 1) -> PackedWei
     their bits and group size.
 
     Tensors: values u8 [N/64, Kp/4 or Kp/8, 64, 4], scales [N/64, G, 64] (float32 per channel,
-    float16 with groups) and, if asymmetric, zero points u8 [N/64, G, 64].
+    float16 with groups) and, if asymmetric, zero points u8 [N/64, G, 64]; instead of float zero
+    points float16 minimums, what a value of 0 stands for.
     """
     rows, read = as_lazy(parts.values, transposed=True), parts.reader()
     k = rows.rows_shape[1]
@@ -147,7 +157,8 @@ def integer_weight(name: str, parts: WeightParts, experts: int = 1) -> PackedWei
         Tensor(f"{name}.scales", np.dtype(scale_type).name, shape),
     ]
     if asymmetric:
-        tensors.append(Tensor(f"{name}.zeros", "uint8", shape))
+        kind = "minimums" if parts.float_zeros else "zeros"
+        tensors.append(Tensor(f"{name}.{kind}", "float16" if parts.float_zeros else "uint8", shape))
 
     def pack(start: int, stop: int) -> Iterator[Chunk]:
         tile = read(start, stop).as_int8()
@@ -155,7 +166,10 @@ def integer_weight(name: str, parts: WeightParts, experts: int = 1) -> PackedWei
         yield 0, packing.pack_int(tile.values.view(np.uint8) + offset, bits)
         yield 1, packing.pack_columns(tile.scales, scale_type)
         if tile.zero_points is not None:
-            yield 2, packing.pack_columns(tile.zero_points, np.uint8)
+            if parts.float_zeros:
+                yield 2, packing.pack_columns(-tile.zero_points * tile.scales, np.float16)
+            else:
+                yield 2, packing.pack_columns(tile.zero_points, np.uint8)
 
     return PackedWeight(tuple(tensors), tiles, pack)
 

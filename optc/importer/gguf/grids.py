@@ -7,9 +7,12 @@
 | Q5_0 | scale f16, 32 fifth bits, 16 pairs | 5 bits - 16 | as stored |
 | IQ4_NL | scale f16, 16 pairs | one of 16 int8 levels | as stored |
 | MXFP4 | exponent, 16 pairs | E2M1 times 2, -12 to 12 | 2^(exponent - 128) |
+| Q4_1 | scale f16, minimum f16, 16 pairs | nibble | as stored |
+| Q4_K | of 8 blocks factors f16 of 6-bit scales and minimums, 16 pairs | nibble | rounded to f16 |
 
-The low nibbles of a block's pairs are its first 16 weights. Other types have scales of two levels,
-float minimums or groups of 16 (definitions: ggml-quants.h and ggml-common.h of ggml).
+The low nibbles of a block's pairs are its first 16 weights. A minimum m becomes the float zero
+point -m / scale. Other types have values of 6, 5 or 3 bits or groups of 16 (definitions:
+ggml-quants.h and ggml-common.h of ggml).
 """
 
 from __future__ import annotations
@@ -28,6 +31,8 @@ _IQ4_NL = (-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 
 _E2M1 = (0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12)
 #: Where scales end, in bytes of a block.
 _SCALE = 2
+#: Values, scales and float zero points of blocks.
+_WithMinimums = tuple[npt.NDArray[np.uint8], npt.NDArray[np.float32], npt.NDArray[np.float32]]
 #: Exponents of powers of two that float16 has.
 _EXPONENTS = (-24, 15)
 
@@ -45,8 +50,16 @@ def read_tile(kind: str, rows: Bytes) -> QuantizedTile:
     """
     _, block_bytes, decode = _GRIDS[kind]
     blocks = rows.reshape(-1, block_bytes)
-    values, scales = decode(blocks)
-    return QuantizedTile(values.reshape(len(rows), -1), scales.reshape(len(rows), -1), None)
+    values, scales, *zeros = decode(blocks)
+    n = len(rows)
+    return QuantizedTile(
+        values.reshape(n, -1), scales.reshape(n, -1), zeros[0].reshape(n, -1) if zeros else None
+    )
+
+
+def has_minimums(kind: str) -> bool:
+    """Whether weights of a type that `bits_of` knows have float zero points."""
+    return kind in ("Q4_1", "Q4_K")
 
 
 def _floats(scales: Bytes) -> npt.NDArray[np.float32]:
@@ -85,7 +98,44 @@ def _mxfp4(blocks: Bytes) -> tuple[npt.NDArray[np.int8], npt.NDArray[np.float32]
     return values, np.where(exponents > _EXPONENTS[1], np.float32(np.inf), scales)
 
 
-_Decode = Callable[[Bytes], tuple[npt.NDArray[Any], npt.NDArray[np.float32]]]
+def _q4_1(blocks: Bytes) -> _WithMinimums:
+    scales, minimums = _floats(blocks[:, :_SCALE]), _floats(blocks[:, _SCALE : 2 * _SCALE])
+    return _with_zeros(_nibbles(blocks[:, 2 * _SCALE :]).view(np.uint8), scales, minimums)
+
+
+def _q4_k(blocks: Bytes) -> _WithMinimums:
+    """Scales of 6 bits: the first four are the low bits of bytes 0 to 3; the others have their low
+    four bits in the low halves of bytes 8 to 11 and their high two above the first four's.
+    Minimums likewise, in bytes 4 to 7 and the high halves."""
+    packed = blocks[:, 2 * _SCALE : 2 * _SCALE + 12]
+    low, high, both = packed[:, :4], packed[:, 4:8], packed[:, 8:]
+    scales = np.concatenate([low & 63, (both & 15) | (low >> 6 << 4)], axis=1)
+    minimums = np.concatenate([high & 63, (both >> 4) | (high >> 6 << 4)], axis=1)
+    # 32 bytes hold the nibbles of two blocks, the first block's the low ones
+    pairs = blocks[:, 2 * _SCALE + 12 :].reshape(-1, 4, 1, GROUP)
+    values = np.concatenate([pairs & 15, pairs >> 4], axis=2).reshape(-1, GROUP)
+    factor, offset = _floats(blocks[:, :_SCALE]), _floats(blocks[:, _SCALE : 2 * _SCALE])
+    halves = (factor * scales).astype(np.float16).astype(np.float32)
+    return _with_zeros(values, halves.reshape(-1, 1), -(offset * minimums).reshape(-1, 1))
+
+
+def _with_zeros(
+    values: npt.NDArray[np.uint8],
+    scales: npt.NDArray[np.float32],
+    minimums: npt.NDArray[np.float32],
+) -> _WithMinimums:
+    """Blocks of values [n, 32] with a scale and a minimum [n, 1] each, with float zero points.
+
+    A block of scale 0 is its minimum everywhere: values of 1 with that as their scale.
+    """
+    flat = scales == 0
+    values = np.where(flat, np.uint8(1), values)
+    scales = np.where(flat, minimums, scales)
+    zeros = -np.where(flat, np.float32(0), minimums) / np.where(scales == 0, np.float32(1), scales)
+    return values, scales, zeros.astype(np.float32)
+
+
+_Decode = Callable[[Bytes], tuple[npt.NDArray[Any], ...]]
 #: Bits of the values, bytes of a block, and how one is taken apart.
 _GRIDS: dict[str, tuple[int, int, _Decode]] = {
     "Q8_0": (8, 34, _q8_0),
@@ -93,4 +143,6 @@ _GRIDS: dict[str, tuple[int, int, _Decode]] = {
     "Q5_0": (8, 22, _q5_0),
     "IQ4_NL": (8, 18, _iq4_nl),
     "MXFP4": (8, 17, _mxfp4),
+    "Q4_1": (4, 20, _q4_1),
+    "Q4_K": (4, 144, _q4_k),
 }

@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from optc.errors import InputError
 from optc.importer.conversion.tensor import Float32, Leaf, box_by_rows
-from optc.importer.gguf.grids import GROUP, bits_of, read_tile
+from optc.importer.gguf.grids import GROUP, bits_of, has_minimums, read_tile
 from optc.ir.quantized_rows import QuantizedRows, QuantizedTile
 from optc.ir.stacked_weights import Box
 from optc.ir.weights import Given
@@ -59,7 +59,11 @@ class GgufTensor:
             return Given(self.dtype)
         rows, columns = math.prod(self.shape[:-1]), self.shape[-1]
         name = self.name
-        return Given(self.dtype, QuantizedRows(self._tile, rows, columns, bits, GROUP, True, name))
+        floats = has_minimums(self.dtype)
+        grid = QuantizedRows(
+            self._tile, rows, columns, bits, GROUP, not floats, name, float_zeros=floats
+        )
+        return Given(self.dtype, grid)
 
     def read_rows(self, start: int, stop: int) -> Float32:
         """Rows ``start:stop`` along axis 0 as float32, shape [stop - start, ...]."""
@@ -81,7 +85,7 @@ class GgufTensor:
         from gguf import GGMLQuantizationType
         from gguf.quants import dequantize
 
-        if self.given is not None and self.given.rows is not None:
+        if bits_of(self.dtype) is not None and not has_minimums(self.dtype):
             tile = self._checked(read_tile(self.dtype, rows))
             return QuantizedRows(
                 lambda start, stop: tile, len(rows), self.shape[-1], 8, GROUP, True, self.name

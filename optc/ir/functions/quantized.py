@@ -68,7 +68,7 @@ def _gated_activation_quantize(attributes: Attributes, present: frozenset[str]) 
 def dequantize(attributes: Attributes, present: frozenset[str], suffix: str = "") -> str:
     """Statements: the float32 weight ``w`` [K, N]: scale * (weight - zero point) with scales
     [N] or [K/group_size, N]; with integer scales of groups beside scales [N],
-    scale * (weight * integer scale - zero point).
+    scale * (weight * integer scale - zero point). Zero points may be floats.
 
     Written with Cast, Sub and Mul: ONNX Runtime replaces DequantizeLinear + MatMul by a kernel
     that quantizes the activations once more, by blocks, which is another meaning.

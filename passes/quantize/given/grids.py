@@ -16,7 +16,7 @@ Keep = Literal["keep", "symmetric", "requantize"]
 
 def scheme_of_rows(rows: QuantizedRows) -> Scheme:
     """The grid of quantized rows."""
-    return Scheme(rows.bits, rows.group_size, rows.symmetric, rows.integer_scales)
+    return Scheme(rows.bits, rows.group_size, rows.symmetric, rows.integer_scales, rows.float_zeros)
 
 
 @dataclass
@@ -31,7 +31,9 @@ class GivenWeights:
     keep: Keep = "keep"
     again: Counter[tuple[str, str]] = field(default_factory=Counter)
 
-    def rows(self, weight: LazyWeight, scheme: Scheme, name: str) -> QuantizedRows | None:
+    def rows(
+        self, weight: LazyWeight, scheme: Scheme, name: str, *, table: bool = False
+    ) -> QuantizedRows | None:
         """The weight as the checkpoint has it, where that has no more bits than ``scheme``, which
         is what was asked for; else None, and it is to be rounded.
 
@@ -39,10 +41,13 @@ class GivenWeights:
             weight: By rows.
             scheme: The grid that it is to have otherwise.
             name: For the parts of the quantized weight.
+            table: Rows of it are looked up: no kernel does that with float zero points.
         """
         given = weight.given
         rows = None if given is None else given.rows
         if not isinstance(rows, QuantizedRows) or self.keep == "requantize":
+            return None
+        if table and rows.float_zeros:
             return None
         wanted = rows.symmetric or self.keep == "keep"
         if not wanted or rows.bits > scheme.bits:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Set
 from dataclasses import dataclass, field
 
 import onnx_ir as ir
@@ -15,8 +16,6 @@ from optc.pipeline.base import PassReport
 
 #: Metadata key of a value that comes rotated already.
 _ROTATED = "optc.rotated"
-#: Bits of a given grid from which on it loses next to nothing to round again.
-_FINE = 8
 
 
 @dataclass
@@ -50,12 +49,10 @@ def quantized_inputs(
 
     Why others are left alone goes into the report; the head is one of them with ``head``.
     """
-    last = head_of(model)
+    last, kept = head_of(model), kept_grids(model, quantize)
     found: dict[ir.Value, Input] = {}
     refused: dict[ir.Value, str] = {}
-    experts = [one.linear for one in find_expert_linears(model.graph)]
-    order = {node: place for place, node in enumerate(model.graph)}
-    for linear in sorted([*find_linears(model), *experts], key=lambda one: order[one.matmul]):
+    for linear in _layers(model):
         is_head = last is not None and linear.matmul is last.matmul
         if feeds_router(linear.output) or (is_head and not head):
             continue  # stays float, or as it is
@@ -63,7 +60,7 @@ def quantized_inputs(
         one = found.setdefault(linear.x, Input(linear.x, width, largest_block(width, block)))
         one.readers.append(linear.matmul)
         one.weights[linear.initializer] = linear.weight
-        reason = reason_to_leave(linear, quantize, is_head=is_head)
+        reason = reason_to_leave(linear, kept)
         reason = reason or ("" if one.block else f"{width} channels are fewer than a block has")
         if _ROTATED in linear.x.metadata_props:
             reason = "its values come rotated"
@@ -75,15 +72,42 @@ def quantized_inputs(
     return [one for x, one in found.items() if x not in refused]
 
 
-def reason_to_leave(linear: Linear, quantize: QuantizeWeights, *, is_head: bool = False) -> str:
-    """The reason why a layer's weight is left as it is; empty if it may be rotated."""
+def reason_to_leave(linear: Linear, kept: Set[ir.Value]) -> str:
+    """The reason why a layer's weight is left as it is; empty if it may be rotated.
+
+    Args:
+        linear: The layer.
+        kept: What `kept_grids` gives.
+    """
     if linear.pruned:
         return "weights that were pruned would be zero no longer"
-    scheme = quantize.scheme_of(linear, PassReport(), head=is_head)
-    kept = quantize.given_weights().rows(linear.weight, scheme, linear.name)
-    if kept is not None and kept.bits < _FINE:
-        return f"the checkpoint's grid of {kept.bits} bits is kept"
-    return ""
+    return "the checkpoint's grid is kept" if linear.initializer in kept else ""
+
+
+def kept_grids(model: ir.Model, quantize: QuantizeWeights) -> Set[ir.Value]:
+    """The weights that ``quantize`` leaves on their checkpoint's grids of fewer than 8 bits: those
+    of layers that all do so which read one input. Where one does not, its input is rotated, and
+    the others are rounded with it: later they may be one weight."""
+    head = head_of(model)
+    by_input: dict[ir.Value, list[Linear]] = {}
+    for linear in _layers(model):
+        if not feeds_router(linear.output):
+            by_input.setdefault(linear.x, []).append(linear)
+
+    def keeps(linear: Linear) -> bool:
+        is_head = head is not None and linear.matmul is head.matmul
+        scheme = quantize.scheme_of(linear, PassReport(), head=is_head)
+        return quantize.keeps_grid(linear, scheme, head=is_head)
+
+    groups = (group for group in by_input.values() if all(map(keeps, group)))
+    return {linear.initializer for group in groups for linear in group}
+
+
+def _layers(model: ir.Model) -> list[Linear]:
+    """Linear layers and those of experts, in the graph's order."""
+    order = {node: place for place, node in enumerate(model.graph)}
+    experts = [one.linear for one in find_expert_linears(model.graph)]
+    return sorted([*find_linears(model), *experts], key=lambda one: order[one.matmul])
 
 
 def _refuse_shared(found: dict[ir.Value, Input], refused: dict[ir.Value, str]) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -17,7 +17,7 @@ from optc.passes.quantize.folding.places import VALUES, Place, find_places
 from optc.passes.quantize.quantize_weights import QuantizeWeights
 from optc.passes.quantize.rotate.blocks import InBlocks, rotation_node
 from optc.passes.quantize.rotate.hadamard import hadamard
-from optc.passes.quantize.rotate.readers import mark_rotated, reason_to_leave
+from optc.passes.quantize.rotate.readers import kept_grids, mark_rotated, reason_to_leave
 from optc.passes.quantize.rotate.values import head_size, linear_at, turn_values
 from optc.passes.quantize.smooth.smooth import LATER
 from optc.pipeline.base import Pass, PassReport
@@ -54,9 +54,10 @@ class RotateKV(InBlocks):
         report: PassReport,
     ) -> None:
         """Rewrite ``model`` in place."""
+        kept = kept_grids(model, quantize)
         for place in find_places(model, PassReport()):
             if place.kind == VALUES:
-                _rotate_values(place, quantize, report)
+                _rotate_values(place, kept, report)
         turned: dict[tuple[ir.Value, int], ir.Value] = {}
         for node in [n for n in model.graph if is_op(n, "Attention", domain=DOMAIN)]:
             sizes = [_head_size(node, operand) for operand in range(2)]
@@ -70,14 +71,14 @@ class RotateKV(InBlocks):
             report.add(f"keys in blocks of {block}")
 
 
-def _rotate_values(place: Place, quantize: QuantizeWeights, report: PassReport) -> None:
+def _rotate_values(place: Place, kept: Set[ir.Value], report: PassReport) -> None:
     size, attention = head_size(place), place.x.producer()
     matrix = hadamard(size)
     if matrix is None:
         report.skip(attention, f"no Hadamard matrix of order {size} is known")
         return
     givers = [linear_at(part.matmul) for part in place.parts if part.matmul is not None]
-    reasons = [reason_to_leave(linear, quantize) for linear in (*givers, *place.linears)]
+    reasons = [reason_to_leave(linear, kept) for linear in (*givers, *place.linears)]
     if any(reasons):
         report.skip(attention, next(filter(None, reasons)))
         return

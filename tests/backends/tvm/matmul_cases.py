@@ -110,6 +110,7 @@ class IntCase:
     bias: Array
     x: Array
     x_scale: Array
+    minimums: Array
 
     def inputs(self, rows: slice = slice(None)) -> list[Array]:
         """The kernel's operands for some of the rows."""
@@ -121,6 +122,8 @@ class IntCase:
         operands.append(pack_columns(self.scales, np.float16 if config.group_size else np.float32))
         if config.asymmetric:
             operands.append(pack_columns(self.zeros, np.uint8))
+        if config.minimums:
+            operands.append(pack_columns(self.minimums, np.float16))
         if config.bias:
             operands.append(self.bias)
         return operands
@@ -135,6 +138,9 @@ class IntCase:
             values = self.stored[:, part].astype(np.int64) - self.zeros[:, group, None]
             exact = self.x[:, part].astype(np.int64) @ values.T
             total += exact * self.scales[:, group].astype(np.float64)
+            if config.minimums:
+                sums = self.x[:, part].astype(np.int64).sum(1)
+                total += np.outer(sums, self.minimums[:, group].astype(np.float64))
         total *= self.x_scale[:, None]
         return total + self.bias if config.bias else total
 
@@ -144,16 +150,18 @@ def int_case(config: IntMatmul, rows: int, seed: int = 0) -> IntCase:
     rng = np.random.default_rng(seed)
     top = 1 << config.bits
     shape = (config.n, config.groups)
-    zeros = rng.integers(0, top, shape) if config.asymmetric else np.full(shape, top // 2)
+    middle = 0 if config.minimums else top // 2
+    zeros = rng.integers(0, top, shape) if config.asymmetric else np.full(shape, middle)
     scales = rng.uniform(0.001, 0.01, shape).astype(np.float16 if config.group_size else np.float32)
     return IntCase(
         config,
-        rng.integers(0 if config.asymmetric else 1, top, (config.n, config.k), np.uint8),
+        rng.integers(int(not config.asymmetric), top, (config.n, config.k), np.uint8),
         scales,
         zeros,
         rng.standard_normal(config.n, np.float32),
         rng.integers(-127, 128, (rows, config.k), np.int8),
         rng.uniform(0.01, 0.1, rows).astype(np.float32),
+        rng.uniform(-0.1, 0.05, shape).astype(np.float16),
     )
 
 

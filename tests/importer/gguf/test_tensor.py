@@ -12,12 +12,16 @@ from gguf.quants import dequantize
 
 from optc.errors import InputError, UnsupportedError
 from optc.importer.gguf.file import files_of, open_gguf, read_gguf
+from optc.importer.gguf.grids import read_tile
 from optc.importer.gguf.tensor import GgufTensor
+from optc.ir.quantized_rows import dequantize_rows
 from tests.support.checkpoints.gguf_files import quantized
 
 RANDOM = np.random.default_rng(0)
-GRIDS = {Kind.Q8_0: 8, Kind.Q4_0: 4, Kind.Q5_0: 8, Kind.MXFP4: 8}
-OTHERS = (Kind.Q4_K, Kind.Q4_1, Kind.Q5_1, Kind.BF16, Kind.F16, Kind.F32)
+GRIDS = {Kind.Q8_0: 8, Kind.Q4_0: 4, Kind.Q5_0: 8, Kind.MXFP4: 8, Kind.Q4_1: 4, Kind.Q4_K: 4}
+#: Those with minimums, and by what share of a weight the product of two scales is rounded.
+MINIMUMS = {Kind.Q4_1: 3e-7, Kind.Q4_K: 2**-10}
+OTHERS = (Kind.Q5_1, Kind.BF16, Kind.F16, Kind.F32)
 EXPERTS = RANDOM.standard_normal((3, 4, 64)).astype(np.float32)
 
 
@@ -69,13 +73,28 @@ def test_numbers_are_those_of_the_package(kind: Kind, file: Path) -> None:
         assert given.rows is None
         return
     assert given.rows is not None
-    assert (given.rows.bits, given.rows.group_size, given.rows.symmetric) == (GRIDS[kind], 32, True)
-    np.testing.assert_array_equal(given.rows.floats(1, 5), expected[1:5])
+    floats = kind in MINIMUMS
+    assert (given.rows.bits, given.rows.group_size) == (GRIDS[kind], 32)
+    assert (given.rows.symmetric, given.rows.float_zeros) == (not floats, floats)
+    most = MINIMUMS.get(kind, 0) * np.abs(expected).max()
+    np.testing.assert_allclose(given.rows.floats(1, 5), expected[1:5], rtol=0, atol=most)
     values = given.rows.read(0, 5).values
-    assert values.dtype == np.int8
-    assert abs(values.astype(int)).max() <= 1 << (GRIDS[kind] - 1)
+    assert values.dtype == (np.uint8 if floats else np.int8)
+    assert abs(values.astype(int)).max() <= (15 if floats else 1 << (GRIDS[kind] - 1))
     scales = given.rows.read(0, 5).scales
     np.testing.assert_array_equal(scales, scales.astype(np.float16).astype(np.float32))
+
+
+@pytest.mark.parametrize("scale", [0.0, 0.25, -0.25])
+@pytest.mark.parametrize("minimum", [0.0, 3.0, -3.0])
+def test_blocks_of_q4_1_of_any_scale_and_minimum(scale: float, minimum: float) -> None:
+    """Blocks of equal weights, of weights of one sign, and of falling values."""
+    blocks = RANDOM.integers(0, 256, (4, 20)).astype(np.uint8)
+    blocks[:, :4] = np.array([scale, minimum], np.float16).view(np.uint8)
+    tile = read_tile("Q4_1", blocks)
+    assert np.isfinite(tile.zero_points).all()
+    found, expected = dequantize_rows(tile, 32), dequantize(blocks, Kind.Q4_1)
+    np.testing.assert_allclose(found, expected, rtol=0, atol=3e-6)
 
 
 def test_levels_of_iq4_nl_are_int8(tmp_path: Path) -> None:

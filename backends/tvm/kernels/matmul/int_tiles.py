@@ -81,6 +81,8 @@ class IntTiles:
                 for r, c in result.cells():
                     value = tir.cast(sums[r, c], f"float32x{lanes}")
                     result[r, c] = fma(value, scales[c], result[r, c], lanes)
+                if self.config.minimums:
+                    self._add_minimums(result, at, place.block, group, column)
             self._finish(result, at, place, column)
         elif place.panel is None:
             self._sum(sums, at, place, 0, column)
@@ -128,10 +130,14 @@ class IntTiles:
 
     def _scales(self, block: Any, group: Any, column: Any, width: int) -> list[Any]:
         """The scales of the tile's columns as float32 vectors."""
+        return self._of_group("ws", block, group, column, width)
+
+    def _of_group(self, name: str, block: Any, group: Any, column: Any, width: int) -> list[Any]:
+        """An operand's values for the tile's columns as float32 vectors."""
         lanes = self.isa.lanes
         dtype = f"{'float16' if self.config.group_size else 'float32'}x{lanes}"
         loads = [
-            self.weights["ws"].vload([block, group, column + c * lanes], dtype)
+            self.weights[name].vload([block, group, column + c * lanes], dtype)
             for c in range(width // lanes)
         ]
         return [tir.bind(tir.cast(load, f"float32x{lanes}")) for load in loads]
@@ -141,10 +147,22 @@ class IntTiles:
         self._start(sums, at, place.block, group, column)
         self.products.add(sums, at.read, place, group, column)
 
+    def _add_minimums(
+        self, result: Registers, at: TileRows, block: Any, group: Any, column: Any
+    ) -> None:
+        """Add what stored zeros stand for, times the sum of the group's activations."""
+        lanes = self.isa.lanes
+        minimums = self._of_group("wm", block, group, column, result.vectors * lanes)
+        for r, row in enumerate(at.read):
+            total = tir.cast(self._activation_sum(row, group), "float32")
+            spread = tir.bind(tir.broadcast(total, lanes))
+            for c, minimum in enumerate(minimums):
+                result[r, c] = fma(spread, minimum, result[r, c], lanes)
+
     def _start(self, sums: Registers, at: TileRows, block: Any, group: Any, column: Any) -> None:
         """Start the sums at minus zero point times the sum of the group's activations."""
         lanes, excess = self.isa.lanes, self.products.offset
-        symmetric = excess - (1 << (self.config.bits - 1))
+        symmetric = excess - (0 if self.config.minimums else 1 << (self.config.bits - 1))
         if not self.config.asymmetric and not symmetric:
             for cell in sums.cells():
                 sums[cell] = tir.broadcast(tir.int32(0), lanes)
@@ -210,6 +228,7 @@ def int_matmul(config: IntMatmul, isa: Isa) -> Any:
         w uint8 [B, Kp/4, 64, 4] (8 bits) or [B, Kp/8, 64, 4] (4 bits): packed weights.
         ws float32 [B, 1, 64] per channel, float16 [B, G, 64] with groups.
         wz uint8 [B, G, 64]: only if asymmetric.
+        wm float16 [B, G, 64]: only if ``minimums``.
         bias float32 [N]: only if ``bias``.
         out float32 [T, N].
     """

@@ -42,6 +42,7 @@ class IntMatmul:
         bits: 8 or 4.
         group_size: Input channels that share a scale; 0 is one float32 scale per channel.
         asymmetric: Zero points are an operand; else stored weights are value + 128 (or + 8).
+        minimums: What a stored 0 stands for is an operand, of groups, instead of zero points.
         bias: A bias is an operand.
         schedule: How its work is cut up; None is the default of the instruction set.
     """
@@ -51,6 +52,7 @@ class IntMatmul:
     bits: int = 8
     group_size: int = 0
     asymmetric: bool = False
+    minimums: bool = False
     bias: bool = False
     schedule: Schedule | None = None
 
@@ -60,6 +62,12 @@ class IntMatmul:
                 f"no integer matmul for {self.bits} bits in groups of {self.group_size}",
                 where="int_matmul",
                 hint="bits 4 or 8; group_size 0 (per channel) or a multiple of 32",
+            )
+        if self.minimums and (self.asymmetric or not self.group_size):
+            raise UnsupportedError(
+                "minimums are of groups, and stand for their zero points",
+                where="int_matmul",
+                hint="set a group_size, and leave zero points out",
             )
 
     @property
@@ -107,6 +115,8 @@ class IntMatmul:
         operands["ws"] = (columns, "float16" if self.group_size else "float32")
         if self.asymmetric:
             operands["wz"] = (columns, "uint8")
+        if self.minimums:
+            operands["wm"] = (columns, "float16")
         if self.bias:
             operands["bias"] = ((self.n,), "float32")
         return operands
@@ -115,5 +125,6 @@ class IntMatmul:
     def name(self) -> str:
         """Name of the function, distinct for each config but for its schedule."""
         kind = f"_g{self.group_size}" if self.group_size else ""
-        flags = ("_zp" if self.asymmetric else "") + ("_bias" if self.bias else "")
+        flags = ("_zp" if self.asymmetric else "") + ("_min" if self.minimums else "")
+        flags += "_bias" if self.bias else ""
         return f"matmul_int{self.bits}{kind}{flags}_{self.n}x{self.k}"

@@ -20,6 +20,8 @@ CONFIGS = [
     IntMatmul(200, 256, 4, 32),
     IntMatmul(128, 300, 4, 128, asymmetric=True, bias=True),
     IntMatmul(64, 256, 4, asymmetric=True),
+    IntMatmul(200, 300, 4, 32, minimums=True, bias=True),
+    IntMatmul(64, 128, 8, 64, minimums=True),
 ]
 ISAS = ["x86-64-v3", "x86-64-v4-vnni"]
 
@@ -32,7 +34,7 @@ def test_matches_exact_integers_scaled_in_float64(config: IntMatmul, target: str
 
 
 @pytest.mark.parametrize("target", ISAS)
-@pytest.mark.parametrize("config", CONFIGS[1:5], ids=lambda config: config.name)
+@pytest.mark.parametrize("config", CONFIGS[1:], ids=lambda config: config.name)
 def test_a_row_has_the_same_bits_whatever_the_other_rows(config: IntMatmul, target: str) -> None:
     isa = isa_that_runs(target)
     case = int_case(config, rows=37)
@@ -98,7 +100,7 @@ def test_instruction_sets_agree_in_every_bit(config: IntMatmul) -> None:
 @pytest.mark.parametrize("target", ISAS)
 @pytest.mark.parametrize(
     "config",
-    [IntMatmul(64, 256, 8, 0, asymmetric=True), CONFIGS[-1]],
+    [IntMatmul(64, 256, 8, 0, asymmetric=True), IntMatmul(64, 256, 4, asymmetric=True)],
     ids=lambda config: config.name,
 )
 def test_extreme_values_do_not_saturate(config: IntMatmul, target: str) -> None:
