@@ -79,7 +79,8 @@ def write_compressed(
     grids: dict[str, QuantizedRows] = {}
     floats: dict[str, Weight] = {}
     for name, weight in experts_apart(weights, ours, kind):
-        if isinstance(weight, QuantizedRows) and (name in linear or _EXPERT in name):
+        layer = name in linear or _EXPERT in name
+        if isinstance(weight, QuantizedRows) and layer and not weight.float_zeros:
             grids[name] = weight.as_int8()
         else:
             floats[name] = weight

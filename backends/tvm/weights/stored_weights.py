@@ -19,7 +19,7 @@ from optc.ir.quantized_rows import QuantizedRows, QuantizedTile, joined_tiles
 from optc.ir.weights import Array, LazyWeight
 
 #: How names of packed tensors end behind the names of the graph's initializers.
-_PARTS = ("values", "scales", "zeros", "groups", "mask", "starts")
+_PARTS = ("values", "scales", "zeros", "minimums", "groups", "mask", "starts")
 _PACKED = (".packed", ".experts")
 _MATMULS = (".matmul", ".experts")
 _LAYOUTS = (*_MATMULS, ".table")
@@ -109,12 +109,14 @@ class StoredWeight:
         blocks = experts * -(-(rows // experts) // packing.BLOCK)
         if values.shape[0] != blocks or size * grouped.shape[1] != (0 if per_channel else columns):
             raise self._other_shape(values, shape)
-        symmetric = zeros is None and groups is None
+        floats = "minimums" in self.parts
+        symmetric = zeros is None and groups is None and not floats
         read = _without_padding(
             _tiles(self.parts, bits, columns, symmetric=symmetric), rows, experts
         )
+        integers = groups is not None
         return QuantizedRows(
-            read, rows, columns, bits, size, symmetric, self.name, groups is not None
+            read, rows, columns, bits, size, symmetric, self.name, integers, float_zeros=floats
         )
 
     def _other_shape(self, tensor: StoredTensor, shape: tuple[int, ...]) -> ArtifactError:
@@ -153,6 +155,9 @@ def _tiles(parts: Mapping[str, StoredTensor], bits: int, columns: int, *, symmet
         zeros = integers = None
         if "zeros" in mapped:
             zeros = unpacking.unpack_columns(mapped["zeros"][blocks])[inside]
+        if "minimums" in mapped:
+            minimums = unpacking.unpack_columns(mapped["minimums"][blocks])[inside]
+            zeros = -minimums.astype(np.float32) / np.where(scales == 0, np.float32(1), scales)
         if "groups" in mapped:
             both = mapped["groups"][blocks]
             integers, offsets = (unpacking.unpack_columns(both[:, :, i])[inside] for i in range(2))

@@ -132,7 +132,9 @@ class PropagateErrors(ReadsText):
         report = PassReport()
         layers = QuantizeLayers(quantize, store, report)
         size = int(tokens.size)
-        stages = CorrectedStages(layers, store, report, self.strength, size, head_of(model))
+        stages = CorrectedStages(
+            layers, store, report, self.strength, size, head_of(model), layers.is_given
+        )
         points = None if cache is None else BlockCheckpoints(cache, recall.key, stages)
         report = recall.run(store, lambda: self._run(model, tokens, stages, names, points))
         if points is not None:

@@ -56,12 +56,11 @@ class QuantizeLayers:
         before a router, and those that stay as the checkpoint has them, give nothing. The Hessian's
         memory is used for what is computed of it."""
         replaced: dict[ir.Value, Array] = {}
-        given = self.quantize.given_weights()
         quantized = [linear for linear in readers if not feeds_router(linear.output)]
         schemes = [self.quantize.scheme_of(linear, PassReport()) for linear in quantized]
         rounders = _Rounders(self.quantize, hessian, {one.group_size for one in schemes})
         for linear, scheme in zip(quantized, schemes, strict=True):
-            if given.rows(linear.weight, scheme, linear.name) is not None:
+            if self.is_given(linear):
                 self.report.add("linear layer as given")  # nothing is rounded, and nothing is lost
                 continue
             if find_rows(self.store, linear, scheme, linear.name) is None:
@@ -71,6 +70,12 @@ class QuantizeLayers:
             replaced[linear.initializer] = _kept_weight(self.store, linear, scheme)
             self.report.add("linear layer")
         return replaced
+
+    def is_given(self, linear: Linear) -> bool:
+        """Whether the weight stays as the checkpoint has it."""
+        scheme = self.quantize.scheme_of(linear, PassReport())
+        given = self.quantize.given_weights().rows(linear.weight, scheme, linear.name)
+        return given is not None and not feeds_router(linear.output)
 
 
 class _Rounders:

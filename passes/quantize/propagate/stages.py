@@ -43,6 +43,7 @@ class CorrectedStages:
         tokens: Of the text.
         head: The head: its weight is not corrected, for embeddings may share it; None if nothing
             is to be known of it.
+        stays: Whether a layer's weight stays as it is: of inputs of such layers nothing is summed.
         noise: For each block, the mean square of what its result lost over that of the result.
         adequacy: Whether the text was enough.
         done: Names of the weights that were changed, and of the head's.
@@ -54,6 +55,7 @@ class CorrectedStages:
     strength: float
     tokens: int
     head: Linear | None = None
+    stays: Callable[[Linear], bool] = lambda linear: False
     noise: list[float] = field(default_factory=list)
     adequacy: Adequacy = field(default_factory=lambda: Adequacy(moments=True))
     done: list[str] = field(default_factory=list)
@@ -73,6 +75,10 @@ class CorrectedStages:
         """Change the layers of one stage."""
         replaced: dict[ir.Value, Array] = {}
         for x, readers in by_input(stage.linears).items():
+            if all(map(self.stays, readers)):
+                self.done += [linear.name for linear in readers]
+                self.report.add("linear layer as given", len(readers))
+                continue
             hessian = seen.products.hessian(seen.changed[x])
             corrections = self._corrections(readers, stage, seen, hessian)
             replaced |= self.change(readers, hessian, corrections)
