@@ -162,6 +162,25 @@ def test_engines_of_other_kinds_get_options_of_their_own_unless_the_user_says_ot
     assert "for_engines" not in recipe.to_json()
 
 
+@pytest.mark.parametrize("name", sorted(SHIPPED))
+@pytest.mark.parametrize(
+    ("kinds", "rotates"),
+    [
+        ({"tvm", "cpu"}, True),
+        ({"tvm-cuda", "cuda"}, True),
+        ({"onnxruntime", "cpu"}, False),
+        ({"onnxruntime", "cuda"}, False),
+        ({"tensorrt", "cuda"}, False),
+    ],
+)
+def test_engines_with_kernels_that_rotate_are_given_what_is_rotated(
+    name: str, kinds: set[str], rotates: bool
+) -> None:
+    passes = load_recipe(name).for_kinds(kinds).pipeline.passes
+    blocks = [one.stated_options().get("block") for one in passes if one.name in ROTATING]
+    assert blocks == [None if rotates else 0] * len(blocks)
+
+
 def test_options_for_engines_are_checked_when_the_recipe_is_read(tmp_path: Path) -> None:
     path = written(tmp_path, MINIMAL + "for_engines: {cuda: {fuse-qkv.optional: true}}\n")
     message = refused(path)

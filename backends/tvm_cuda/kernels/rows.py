@@ -1,4 +1,4 @@
-"""Kernels that take a block a row: norms, rotation, quantization, activations, element-wise ones."""
+"""Kernels that take a block a row: norms, rotation, quantization, activations, element-wise."""
 
 from __future__ import annotations
 
