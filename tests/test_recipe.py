@@ -11,6 +11,7 @@ from optc.errors import InputError
 from optc.gates.measure import ANSWER_GATES, QUALITY_GATES, SPEED_GATES
 from optc.passes.kv_cache.medusa_heads import MedusaHeads
 from optc.passes.prune.weights.prune_weights import PruneWeights
+from optc.passes.quantize.quantize_weights import QuantizeWeights
 from optc.pipeline import registry as pass_registry
 from optc.recipe import GATE_NAMES, Recipe, load_recipe
 from optc.recipe_additions import calibrates, with_adapters, with_budget, with_medusa
@@ -82,20 +83,20 @@ def test_bounds_of_the_quantized_recipes() -> None:
     assert load_recipe("trt-nvfp4").gates == load_recipe("trt-int4").gates
 
 
-def test_int8_gptq_is_int8_fused_but_for_its_rounding() -> None:
-    plain, gptq = (load_recipe(name).pipeline.spec() for name in ("int8-fused", "int8-gptq"))
-    calibrated = plain.replace("fuse-qkv", "propagate-errors,fuse-qkv")
-    assert gptq == calibrated.replace("quantize-weights", "quantize-weights{method=gptq}")
+def test_int8_gptq_is_int8_fused_with_more_text_and_corrections() -> None:
+    fused, gptq = (load_recipe(name).pipeline.spec() for name in ("int8-fused", "int8-gptq"))
+    assert gptq == fused.replace("{windows=8,strength=0.0}", "")
     wide = load_recipe("int8-a16").pipeline.spec()
     wide = wide.replace("allocate-activations{budget=2.0},", "")
     gptq = gptq.replace("rotate-kv,rotate-activations,", "")  # 16 bits have room for outliers
     gptq = gptq.replace("kv-cache{dtype=int8,query_bits=8}", "kv-cache{dtype=bfloat16}")
-    assert wide == gptq.replace("{method=gptq}", "{activation_bits=16,method=gptq}")
+    given = "{method=gptq,given_activation_bits=16}"
+    assert wide == gptq.replace(given, "{activation_bits=16,method=gptq}")
 
 
 def test_int6_fused_is_int4_fused_with_more_bits() -> None:
     four, six = (load_recipe(name).pipeline.spec() for name in ("int4-fused", "int6-fused"))
-    six = six.replace("allocate-activations{budget=1.1},", "").replace("activation_bits=16,", "")
+    six = six.replace("allocate-activations{budget=1.1},", "").replace(",activation_bits=16,", ",")
     assert six.replace("{bits=6,", "{bits=4,") == four
 
 
@@ -162,6 +163,25 @@ def test_engines_of_other_kinds_get_options_of_their_own_unless_the_user_says_ot
     assert "for_engines" not in recipe.to_json()
 
 
+@pytest.mark.parametrize("name", sorted(SHIPPED))
+@pytest.mark.parametrize(
+    ("kinds", "rotates"),
+    [
+        ({"tvm", "cpu"}, True),
+        ({"tvm-cuda", "cuda"}, True),
+        ({"onnxruntime", "cpu"}, False),
+        ({"onnxruntime", "cuda"}, False),
+        ({"tensorrt", "cuda"}, False),
+    ],
+)
+def test_engines_with_kernels_that_rotate_are_given_what_is_rotated(
+    name: str, kinds: set[str], rotates: bool
+) -> None:
+    passes = load_recipe(name).for_kinds(kinds).pipeline.passes
+    blocks = [one.stated_options().get("block") for one in passes if one.name in ROTATING]
+    assert blocks == [None if rotates else 0] * len(blocks)
+
+
 def test_options_for_engines_are_checked_when_the_recipe_is_read(tmp_path: Path) -> None:
     path = written(tmp_path, MINIMAL + "for_engines: {cuda: {fuse-qkv.optional: true}}\n")
     message = refused(path)
@@ -183,11 +203,14 @@ def test_mixed_recipes_differ_in_budget_and_bounds_only() -> None:
 
 
 def test_pruned_recipes_are_int8_fused_behind_one_pass() -> None:
-    plain = load_recipe("int8-fused")
+    plain = [
+        QuantizeWeights() if isinstance(one, QuantizeWeights) else one
+        for one in load_recipe("int8-fused").pipeline.passes
+        if one.name not in {*ROTATING, "propagate-errors"}
+    ]
     for name, label in (("prune-2to4-int8", "2:4"), ("prune-50-int8", "50 %")):
         recipe = load_recipe(name)
-        rest = tuple(one for one in recipe.pipeline.passes if one.name != "prune-weights")
-        assert rest == tuple(one for one in plain.pipeline.passes if one.name not in ROTATING)
+        assert [one for one in recipe.pipeline.passes if one.name != "prune-weights"] == plain
         (prune,) = (one for one in recipe.pipeline.passes if one.name == "prune-weights")
         assert isinstance(prune, PruneWeights)
         assert prune.amounts.default.label == label

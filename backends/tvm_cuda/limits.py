@@ -38,8 +38,6 @@ def refusal(node: ir.Node) -> str:
         return "mixtures of experts have no CUDA kernels"
     if is_quantizer(node) and activation_bits(node.outputs[-2]) != 8:
         return "activations of 16 bits have no CUDA kernels: quantize-weights.activation_bits=8"
-    if is_op(node, "BlockHadamard", domain=DOMAIN) or "hadamard" in node.attributes:
-        return "rotated activations have no CUDA kernels: rotate-activations.block=0"
     if is_clamped_gate(node):
         return "clamped gates have no CUDA kernels"
     if "tree_parent" in {value.name for value in node.inputs if value is not None}:

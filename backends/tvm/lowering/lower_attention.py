@@ -7,6 +7,7 @@ from typing import Any
 import onnx_ir as ir
 
 from optc.backends.tvm.kv_layout import POOL_TYPES, pool_problem
+from optc.backends.tvm.lowering.rotation import head_problem
 from optc.backends.tvm.lowering.walk import Handler, Lowering, Refused, rows_of, width_of
 from optc.backends.tvm.program import Tensor
 from optc.executable.executable import LayerKV
@@ -27,6 +28,12 @@ def _attention_check(node: ir.Node) -> str:
     if kv_heads <= 0 or heads % kv_heads:
         return f"{heads} query heads are not a multiple of {kv_heads} KV heads"
     return pool_problem(node.attributes.get_string("kv_dtype", ""))
+
+
+def _rotary_check(node: ir.Node) -> str:
+    block = node.attributes.get_int("hadamard", 0)
+    problem = head_problem(block, node.attributes.get_int("key_dim", 0))
+    return problem or _attention_check(node)
 
 
 def _layer(lowering: Lowering, node: ir.Node) -> LayerKV:
@@ -188,7 +195,7 @@ def _rotary(lowering: Lowering, node: ir.Node) -> None:
 
 HANDLERS = {
     ("optc", "PagedAttention"): Handler(_paged_attention, _attention_check),
-    ("optc", "RotaryPagedAttention"): Handler(_rotary_paged_attention, _attention_check),
+    ("optc", "RotaryPagedAttention"): Handler(_rotary_paged_attention, _rotary_check),
     ("optc", "RotaryEmbedding"): Handler(_rotary),
     ("", "RotaryEmbedding"): Handler(_rotary),
 }

@@ -6,6 +6,7 @@ from typing import Any
 
 import onnx_ir as ir
 
+from optc.backends.tvm.lowering.rotation import block_problem
 from optc.backends.tvm.lowering.walk import (
     SUM_WIDTH,
     Handler,
@@ -17,7 +18,6 @@ from optc.backends.tvm.lowering.walk import (
     width_of,
 )
 from optc.backends.tvm.program import Dim, Tensor
-from optc.executable.block_hadamard import BLOCKS
 from optc.ir.functions.token_wise import GATE_DEFAULTS
 
 _ACTIVATIONS = ("silu", "gelu", "gelu_tanh")
@@ -169,13 +169,12 @@ def _block_hadamard(lowering: Lowering, node: ir.Node) -> None:
 
 
 def _block_check(node: ir.Node) -> str:
-    block = node.attributes.get_int("block", 0)
-    return "" if block in BLOCKS else f"no kernel for Hadamard blocks of {block}"
+    return block_problem(node.attributes.get_int("block", 0), node.attributes.get_int("width", 0))
 
 
 def _rotation_check(node: ir.Node) -> str:
     block = node.attributes.get_int("hadamard", 0)
-    return "" if block in (0, *BLOCKS) else f"no kernel for Hadamard blocks of {block}"
+    return block_problem(block, node.attributes.get_int("width", 0)) if block else ""
 
 
 HANDLERS = {

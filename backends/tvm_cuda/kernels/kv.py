@@ -1,4 +1,4 @@
-"""Rotary embedding, norms of heads, writes into the paged pools, and copies of slots."""
+"""Rotary embedding, norms and rotation of heads, writes into the paged pools, copies of slots."""
 
 from __future__ import annotations
 
@@ -47,6 +47,7 @@ def rotary_kv(config: RotaryKV) -> tvm.tirx.PrimFunc:
             config.k_norm,
             float_bits(config.epsilon),
             config.group,
+            config.hadamard,
         )
         operands = (qkv, cos, sin, q_scale, k_scale, slots, k_pool, v_pool, q)
         launch(function, (rows,), _THREADS, operands, rows)

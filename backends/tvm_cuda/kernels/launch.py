@@ -24,6 +24,7 @@ _FILES = (
     "convert",
     "common",
     "rows",
+    "hadamard",
     "quantize",
     "norm",
     "activation",

@@ -1,4 +1,4 @@
-"""Kernels over rows: norms, quantization, activations, element-wise operations. A block a row."""
+"""Kernels that take a block a row: norms, rotation, quantization, activations, element-wise."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import tvm
 from optc.backends.tvm.kernels.dsl.script import kernel
 from optc.backends.tvm.kernels.token_wise.activation import GatedActivation
 from optc.backends.tvm.kernels.token_wise.elementwise import Elementwise
+from optc.backends.tvm.kernels.token_wise.hadamard import BlockHadamard
 from optc.backends.tvm.kernels.token_wise.norm import HeadRMSNorm, LayerNorm, RMSNorm
 from optc.backends.tvm.kernels.token_wise.quantize import Quantize, quantized_arguments
 from optc.backends.tvm_cuda.kernels.launch import float_bits, launch, template
@@ -34,8 +35,20 @@ def quantize(config: Quantize) -> tvm.tirx.PrimFunc:
         x = builder.argument("x", (rows, config.width))
         out = quantized_arguments(builder, rows, config.width)
         threads = _threads(config.width)
-        function = template("quantize", config.width, threads)
+        function = template("quantize", config.width, threads, config.hadamard)
         launch(function, (rows,), threads, (x, out.q, out.scale, out.sums))
+    return builder.finish()
+
+
+def block_hadamard(config: BlockHadamard) -> tvm.tirx.PrimFunc:
+    """As `optc.backends.tvm.kernels.token_wise.hadamard.block_hadamard`."""
+    width, threads = config.width, _threads(config.width)
+    with kernel("block_hadamard") as builder:
+        rows = builder.size()
+        x = builder.argument("x", (rows, width))
+        out = builder.argument("out", (rows, width))
+        function = template("block_hadamard", width, threads, config.block, config.inverse)
+        launch(function, (rows,), threads, (x, out))
     return builder.finish()
 
 
@@ -51,12 +64,14 @@ def rms_norm(config: RMSNorm) -> tvm.tirx.PrimFunc:
         arguments = [x if residual is None else residual, x, scale]
         if config.quantized:
             quantized = quantized_arguments(builder, rows, width)
-            name, results = "rms_norm_quantize", [quantized.q, quantized.scale, quantized.sums]
+            name, rotation = "rms_norm_quantize", [config.hadamard]
+            results = [quantized.q, quantized.scale, quantized.sums]
         else:
-            name, results = "rms_norm", [builder.argument("out", (rows, width))]
+            name, rotation = "rms_norm", []
+            results = [builder.argument("out", (rows, width))]
         arguments += [arguments[0] if total is None else total, *results]
-        function = template(name, width, threads, float_bits(config.epsilon), config.residual)
-        launch(function, (rows,), threads, arguments)
+        options = (float_bits(config.epsilon), config.residual, *rotation)
+        launch(template(name, width, threads, *options), (rows,), threads, arguments)
     return builder.finish()
 
 
@@ -101,10 +116,13 @@ def gated_activation(config: GatedActivation) -> tvm.tirx.PrimFunc:
         gate_up = builder.argument("gate_up", (rows, 2 * width))
         if config.quantized:
             out = quantized_arguments(builder, rows, width)
-            name, results = "gated_activation_quantize", [out.q, out.scale, out.sums]
+            name, rotation = "gated_activation_quantize", [config.hadamard]
+            results = [out.q, out.scale, out.sums]
         else:
-            name, results = "gated_activation", [builder.argument("out", (rows, width))]
-        launch(template(name, operation, width, threads), (rows,), threads, (gate_up, *results))
+            name, rotation = "gated_activation", []
+            results = [builder.argument("out", (rows, width))]
+        function = template(name, operation, width, threads, *rotation)
+        launch(function, (rows,), threads, (gate_up, *results))
     return builder.finish()
 
 

@@ -13,6 +13,7 @@ from optc.errors import UnsupportedError
 #: By the kernel's name in a `Program`.
 FUNCTIONS: dict[str, Callable[[Any], tvm.tirx.PrimFunc]] = {
     "quantize": rows.quantize,
+    "block_hadamard": rows.block_hadamard,
     "rms_norm": rows.rms_norm,
     "layer_norm": rows.layer_norm,
     "head_rms_norm": rows.head_rms_norm,

@@ -44,12 +44,12 @@ __device__ void gated_activation(const float* gate_up, float* out) {
   values.write(out + (long long)blockIdx.x * WIDTH);
 }
 
-template <class Operation, int WIDTH, int THREADS>
+template <class Operation, int WIDTH, int THREADS, int BLOCK>
 __device__ void gated_activation_quantize(
     const float* gate_up, signed char* q, float* s, int* sums) {
   Row<WIDTH, THREADS> values;
   read_gated<Operation>(values, gate_up);
-  store_quantized(values, q, s, sums);
+  store_quantized<BLOCK>(values, q, s, sums);
 }
 
 template <class Operation, int WIDTH, int THREADS, unsigned CONSTANT>

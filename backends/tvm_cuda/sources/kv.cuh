@@ -1,5 +1,5 @@
-// Rotary embedding, norms of heads, the write of K and V into the paged pools, and copies of slots.
-// A warp works on one head of one row.
+// Rotary embedding, norms and rotation of heads, the write of K and V into the paged pools, and
+// copies of slots. A warp works on one head of one row.
 #ifndef OPTC_KV_CUH
 #define OPTC_KV_CUH
 namespace optc {
@@ -31,6 +31,18 @@ __device__ void rotate_head(float* head, const float* cos, const float* sin) {
   __syncwarp();
 }
 
+// H over √BLOCK of each BLOCK values; a BLOCK of 0 leaves them as they are.
+template <int DIM, int BLOCK> __device__ void rotate_blocks(float* head) {
+  if constexpr (BLOCK > 0) {
+    static_assert(DIM % BLOCK == 0, "blocks lie within heads");
+    Row<DIM, WARP> values;
+    values.read(head);
+    rotate_whole<BLOCK>(values);
+    values.write(head);
+    __syncwarp();
+  }
+}
+
 template <class Pool, int DIM> __device__ float pool_scale(const float* head) {
   if (!Pool::SCALED) return 1.0f;
   float top = 0.0f;
@@ -52,11 +64,11 @@ __device__ void write_head(typename Pool::Element* pool, const float* head, int 
 }
 
 template <class Pool, int HEADS, int KV_HEADS, int DK, int DV, int R, bool INTERLEAVED,
-    bool Q_NORM, bool K_NORM, unsigned EPSILON, int GROUP>
+    bool Q_NORM, bool K_NORM, unsigned EPSILON, int GROUP, int BLOCK>
 __device__ void rotary_kv(const float* qkv, const float* cos, const float* sin,
     const float* q_scale, const float* k_scale, const int* slots, typename Pool::Element* k_pool,
     typename Pool::Element* v_pool, float* q, int rows) {
-  __shared__ float heads[KV_WARPS][DK > DV ? DK : DV];
+  __shared__ __align__(16) float heads[KV_WARPS][DK > DV ? DK : DV];
   constexpr int K_START = HEADS * DK, V_START = K_START + KV_HEADS * DK;
   constexpr int ROW = V_START + KV_HEADS * DV;
   const int row = blockIdx.x, slot = slots[(long long)GROUP * rows + row];
@@ -68,11 +80,13 @@ __device__ void rotary_kv(const float* qkv, const float* cos, const float* sin,
     if (h < HEADS) {
       fetch_head<DK, Q_NORM>(head, x + h * DK, q_scale, EPSILON);
       rotate_head<R, INTERLEAVED>(head, c, s);
+      rotate_blocks<DK, BLOCK>(head);
       for (int i = lane(); i < DK; i += WARP)
         q[((long long)row * HEADS + h) * DK + i] = head[i];
     } else if (slot >= 0 && h < HEADS + KV_HEADS) {
       fetch_head<DK, K_NORM>(head, x + h * DK, k_scale, EPSILON);
       rotate_head<R, INTERLEAVED>(head, c, s);
+      rotate_blocks<DK, BLOCK>(head);
       write_head<Pool, KV_HEADS, DK, false>(k_pool, head, slot, h - HEADS);
     } else if (slot >= 0) {
       const int v = h - HEADS - KV_HEADS;

@@ -33,12 +33,12 @@ __device__ void rms_norm(
   v.write(out + (long long)blockIdx.x * WIDTH);
 }
 
-template <int WIDTH, int THREADS, unsigned EPSILON, bool RESIDUAL>
+template <int WIDTH, int THREADS, unsigned EPSILON, bool RESIDUAL, int BLOCK>
 __device__ void rms_norm_quantize(const float* residual, const float* x, const float* scale,
     float* sum, signed char* q, float* s, int* sums) {
   Row<WIDTH, THREADS> v;
   rms_normed<EPSILON, RESIDUAL>(v, residual, x, scale, sum);
-  store_quantized(v, q, s, sums);
+  store_quantized<BLOCK>(v, q, s, sums);
 }
 
 template <int WIDTH, int THREADS, unsigned EPSILON, bool BIAS>

@@ -1,10 +1,12 @@
-// Rows to int8 with one scale each: q, s and the sums of every 32 values (docs/normal-form.md).
+// Rows, rotated in blocks or as they are, to int8 with one scale each: q, s and the sums of every 32 values (docs/normal-form.md).
 #ifndef OPTC_QUANTIZE_CUH
 #define OPTC_QUANTIZE_CUH
 namespace optc {
 
-// The row's scale and integers, and their sums.
-template <class R> __device__ void store_quantized(const R& values, signed char* q, float* s, int* sums) {
+// The scale and integers, and their sums, of the row rotated in blocks of BLOCK, if that is not 0.
+template <int BLOCK, class R>
+__device__ void store_quantized(R& values, signed char* q, float* s, int* sums) {
+  rotate<BLOCK>(values);
   constexpr int RUN = R::RUN, LANES = SUM_WIDTH / RUN; // lanes whose values have one sum
   const float top = values.largest();
   const float scale = top > 0.0f ? top / 127.0f : 1.0f;
@@ -33,11 +35,11 @@ template <class R> __device__ void store_quantized(const R& values, signed char*
   }
 }
 
-template <int WIDTH, int THREADS>
+template <int WIDTH, int THREADS, int BLOCK>
 __device__ void quantize(const float* x, signed char* q, float* s, int* sums) {
   Row<WIDTH, THREADS> values;
   values.read(x + (long long)blockIdx.x * WIDTH);
-  store_quantized(values, q, s, sums);
+  store_quantized<BLOCK>(values, q, s, sums);
 }
 
 } // namespace optc

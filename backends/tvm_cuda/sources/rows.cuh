@@ -1,5 +1,5 @@
-// A row that the threads of a block hold in registers, so that it is read once. Where its width
-// allows, a thread has runs of four values, which it reads and writes as one.
+// A row that the threads of a block, or of a warp, hold in registers, so that it is read once.
+// Where its width allows, a thread has runs of four values, which it reads and writes as one.
 #ifndef OPTC_ROWS_CUH
 #define OPTC_ROWS_CUH
 namespace optc {
@@ -13,9 +13,13 @@ template <int WIDTH_, int THREADS_> struct Row {
   static constexpr int RUNS = ceil_div(PADDED / RUN, THREADS); // of a thread, some perhaps beyond
   float values[RUNS][RUN];
 
+  static __device__ __forceinline__ int thread() {
+    return THREADS == WARP ? lane() : (int)threadIdx.x;
+  }
+
   // Where one of the thread's runs starts.
   static __device__ __forceinline__ int place(int run) {
-    return (run * THREADS + (int)threadIdx.x) * RUN;
+    return (run * THREADS + thread()) * RUN;
   }
 
   // Read it from memory; what lies beyond the width is zero.

@@ -17,8 +17,11 @@ import tvm_ffi
 
 from optc.backends.tvm.compiling.emit import KERNELS
 from optc.backends.tvm.kernels.attention.paged_attention import PagedAttention
+from optc.backends.tvm.kernels.kv.rotary_kv import RotaryKV
 from optc.backends.tvm.kernels.matmul.matmul_float import FloatMatmul
 from optc.backends.tvm.kernels.matmul.matmul_int import IntMatmul
+from optc.backends.tvm.kernels.token_wise.norm import RMSNorm
+from optc.backends.tvm.kernels.token_wise.quantize import Quantize
 from optc.backends.tvm_cuda import toolchain
 from optc.backends.tvm_cuda.gpu import tvm_target
 from optc.backends.tvm_cuda.images import CREATE, EDIT, key_of
@@ -115,6 +118,18 @@ def test_registers_hold_what_attention_computes(dim: int) -> None:
     found = frames(attention(dim, 90))
     assert len(found) >= 7
     assert max(found) <= 16
+
+
+def test_registers_hold_the_rows_and_heads_that_are_rotated() -> None:
+    configs = {
+        "rms_norm": RMSNorm(4096, 1e-5, residual=True, quantized=True, hadamard=256),
+        "quantize": Quantize(577, hadamard=256),
+        "rotary_kv": RotaryKV(32, 8, 128, 128, 128, kv_dtype="int8", hadamard=64),
+    }
+    functions = {name: device_function(name, config) for name, config in configs.items()}
+    found = frames(device_compiler()(emit(functions), 90))
+    assert len(found) >= len(configs)
+    assert max(found) == 0
 
 
 def test_every_kernel_of_the_table_is_one_of_the_cpu() -> None:

@@ -131,10 +131,13 @@ def test_activations_of_16_bits_are_refused_by_name() -> None:
     }
 
 
-def test_all_nodes_of_a_recipe_are_taken() -> None:
+@pytest.mark.parametrize("rotations", ["", "rotate-kv,rotate-activations,"])
+def test_all_nodes_of_a_recipe_are_taken(rotations: str) -> None:
     target = parse_target("cuda:sm_80+sm_90")
     assert not BACKEND.takes(target)
-    model = model_after(INT8, replace(SHAPE, windows=(0,)))
+    model = model_after(f"{rotations}{INT8}", replace(SHAPE, windows=(0,)))
+    found = {attribute for node in model.graph for attribute in node.attributes}
+    assert ("hadamard" in found) == bool(rotations)
     assert {BACKEND.supports(node, target).reason for node in _nodes(model)} == {""}
 
 

@@ -217,6 +217,7 @@ template <class To, class From> To bits_as(From value) {
 }
 inline float __uint_as_float(unsigned bits) { return bits_as<float>(bits); }
 inline unsigned __float_as_uint(float value) { return bits_as<unsigned>(value); }
+inline int __popc(unsigned bits) { return __builtin_popcount(bits); }
 inline int __float2int_rn(float value) { return static_cast<int>(std::nearbyintf(value)); }
 using std::max;
 using std::min;

@@ -33,7 +33,7 @@ PIPELINES = {
     "fp32-kv8": FP32_KV8,
     "bf16-kv16": BF16_KV,
     "int8-kv8": INT8_KV,
-    "int4": INT4,
+    "int4-rotated": f"rotate-kv,rotate-activations,{INT4}",
 }
 TOKENS = np.random.default_rng(3).integers(0, SHAPE.vocab, (3, 64)).tolist()
 #: Prefill of two, decode with a newcomer, then all together; past the window and over tiles.

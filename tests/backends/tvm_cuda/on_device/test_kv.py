@@ -27,6 +27,11 @@ def test_rotary_and_write_alone_equal_the_fused_kernel(interleaved: bool, dtype:
     rotary_kv.test_rotary_and_write_alone_equal_the_fused_kernel(DEVICE, interleaved, dtype)
 
 
+@pytest.mark.parametrize(("dim", "block"), [(96, 16), (256, 256)])
+def test_rotated_heads_equal_the_kernels_apart(dim: int, block: int) -> None:
+    rotary_kv.test_rotated_heads_equal_the_kernels_apart(DEVICE, dim, block)
+
+
 @pytest.mark.parametrize("dtype", KV_TYPES)
 def test_copy_kv(dtype: str) -> None:
     rotary_kv.test_copy_kv(DEVICE, dtype)

@@ -9,6 +9,7 @@ from tests.backends.tvm.kernel_cases import DEVICE
 from tests.backends.tvm.kernels.token_wise import test_activation as activation
 from tests.backends.tvm.kernels.token_wise import test_elementwise as elementwise
 from tests.backends.tvm.kernels.token_wise import test_embedding as embedding
+from tests.backends.tvm.kernels.token_wise import test_hadamard as hadamard
 from tests.backends.tvm.kernels.token_wise import test_norm as norm
 from tests.backends.tvm.kernels.token_wise import test_quantize as quantize
 
@@ -63,3 +64,29 @@ def test_packed_bfloat16_head() -> None:
 )
 def test_packed_head(bits: int, group: int, asymmetric: bool, width: int) -> None:
     embedding.test_packed_head(DEVICE, bits, group, asymmetric, width)
+
+
+#: Whole blocks and one more behind them, in runs of four values and of one: what a butterfly adds
+#: lies in one thread, in a warp, in two warps, in two runs.
+@pytest.mark.parametrize(
+    ("width", "block", "inverse"),
+    [
+        *[(96, 16, False), (17, 16, True), (100, 64, True), (577, 64, False)],
+        *[(330, 256, True), (640, 256, False), (1028, 256, True)],
+    ],
+)
+def test_rows_are_rotated(width: int, block: int, inverse: bool) -> None:
+    hadamard.test_rows_are_rotated(DEVICE, width, block, inverse)
+
+
+@pytest.mark.parametrize(("width", "block"), [(100, 16), (576, 64), (257, 256)])
+def test_quantization_rotates_before_it_rounds(width: int, block: int) -> None:
+    hadamard.test_quantization_rotates_before_it_rounds(DEVICE, width, block, 8)
+
+
+def test_norms_rotate_before_they_round() -> None:
+    hadamard.test_norms_give_the_bits_of_the_kernels_apart(DEVICE, True)
+
+
+def test_gated_activations_rotate_before_they_round() -> None:
+    hadamard.test_gated_activations_give_the_bits_of_the_kernels_apart(DEVICE)
