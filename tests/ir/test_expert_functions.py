@@ -116,6 +116,20 @@ def test_matmul_by_experts_with_integer_scales(bits: int) -> None:
     np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-3)
 
 
+def test_matmul_by_experts_with_float_zero_points() -> None:
+    rng, experts, x = np.random.default_rng(1), chosen(3, 4), f32(4, 64)
+    values, scale = rng.integers(0, 16, (64, 15)), rng.uniform(0.01, 0.1, (2, 15))
+    zeros = rng.uniform(-2, 18, (2, 15)).astype(np.float32)
+    q, s = oracle.quantize_activation(x)
+    weight = values.astype(ml_dtypes.uint4)
+    operands = [q, s.astype(np.float32), experts, weight, scale.astype(np.float32), zeros, None]
+    attributes = {"bits": 4, "group_size": 32, "num_experts": 3, "spread": 1}
+    (got,) = call("QuantizedExpertMatMul", operands, **attributes)
+    wide = (values - zeros.repeat(32, 0)) * scale.repeat(32, 0)
+    want = expert_matmul(q * s, experts, wide, 3, None, spread=True)
+    np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-3)
+
+
 def test_combination() -> None:
     y, weights = f32(2, 3, 4, 5), f32(2, 3, 4)
     (got,) = call("CombineExperts", [y, weights])

@@ -257,6 +257,21 @@ def test_quantized_matmul_with_integer_scales(bias: bool) -> None:
     np.testing.assert_allclose(rows, dense.T[tokens], rtol=1e-6)
 
 
+@pytest.mark.parametrize("bias", [False, True])
+def test_quantized_matmul_with_float_zero_points(bias: bool) -> None:
+    weight, scale, _ = quantized_weight(4, 32, False)
+    zero = np.random.default_rng(6).uniform(-3, 20, scale.shape).astype(np.float32)
+    q, s = oracle.quantize_activation(f32(3, 64))
+    added = f32(5) if bias else None
+    dense = (weight.astype(np.float64) - zero.repeat(32, 0)) * scale.repeat(32, 0)
+    (got,) = call("QuantizedMatMul", [q, s, weight, scale, zero, added], bits=4, group_size=32)
+    want = (q.astype(np.float64) @ dense) * s + (0 if added is None else added)
+    np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-4)
+    tokens = np.array([[4, 0], [4, 2]], np.int32)
+    (rows,) = call("QuantizedGather", [tokens, weight, scale, zero], bits=4, group_size=32)
+    np.testing.assert_allclose(rows, dense.T[tokens], rtol=1e-5, atol=1e-6)
+
+
 def test_bf16_matmul() -> None:
     x, weight, bias = f32(3, 8), f32(8, 5).astype(ml_dtypes.bfloat16), f32(5)
     rounded = x.astype(ml_dtypes.bfloat16).astype(np.float64)

@@ -38,7 +38,7 @@ def _quantized_expert_matmul(attributes: Attributes, present: frozenset[str]) ->
     two_level = "w_group_scale" in present
     axes = {"weight": 1, "w_scale": int(by_group and not two_level), "w_zero_point": by_group}
     axes["w_group_scale"] = 1
-    # Slice takes no 4-bit tensors: they become bytes first
+    # Slice takes no 4-bit tensors: they become wider first
     narrow = attributes["bits"] == 4
     lines = [
         dequantize(attributes, present, "_own"),
@@ -67,14 +67,16 @@ def _each_expert(
         axes: Operands of which it takes its columns along an axis; ``NAME_own``.
         present: The operands that are given.
         product: Statements for ``product`` [m, N] of one expert.
-        wide: Those of the columns that are cast to bytes before.
+        wide: Those of the columns that are cast before, to types that are sliced.
     """
     parts = {name: axis for name, axis in axes.items() if name in present}
     if "bias" in present:
         parts["bias"] = 0
-    sources = {name: f"{name}_bytes" if name in wide else name for name in parts}
+    sources = {name: f"{name}_wide" if name in wide else name for name in parts}
     lines = _before(int(attributes["num_experts"]), rows)
-    lines += [f"{name}_bytes = Cast <to: int = 3> ({name})" for name in wide if name in parts]
+    # zero points become floats, which they may be from the first
+    kinds = {name: 1 if name == "w_zero_point" else 3 for name in wide if name in parts}
+    lines += [f"{name}_wide = Cast <to: int = {kind}> ({name})" for name, kind in kinds.items()]
     turn = "\n".join(_turn(bool(attributes["spread"]), rows, parts, sources, product))
     lines += [
         "filled = Loop <body: graph = each (int64 turn, bool was_going, float[P, N] before)"

@@ -13,7 +13,7 @@ from tests.support.ragged import run
 
 
 def quantized(
-    n: int, k: int, bits: int, group: int, symmetric: bool
+    n: int, k: int, bits: int, group: int, symmetric: bool, floats: bool = False
 ) -> tuple[QuantizedRows, Array]:
     """A random weight [N, K], and its meaning in float64."""
     rng = np.random.default_rng([n, k, bits])
@@ -22,6 +22,8 @@ def quantized(
     shape = (n, k // group) if group else (n,)
     scales = (rng.random(shape) + 0.5).astype(np.float32) / 50
     zeros = None if symmetric else rng.integers(0, 1 << bits, shape).astype(np.uint8)
+    if floats:
+        zeros = rng.uniform(-2, 18, shape).astype(np.float32)
     wide = values.astype(np.float64)
     if zeros is not None:
         wide -= np.repeat(zeros, group, axis=1)
@@ -32,7 +34,8 @@ def quantized(
         zero = None if zeros is None else zeros[start:stop]
         return QuantizedTile(stored[start:stop], scales[start:stop], zero)
 
-    return QuantizedRows(read, n, k, bits, group, symmetric, "w"), wide
+    made = QuantizedRows(read, n, k, bits, group, symmetric, "w", float_zeros=floats)
+    return made, wide
 
 
 def operator(op_type: str, inputs: list[Array | None], feed: int, **attributes: int) -> Array:
@@ -87,6 +90,19 @@ def test_the_product_is_that_of_the_weight(
         )  # fmt: skip
         assert np.abs(got - want).max() < 2 * most * np.abs(want).max()
         assert np.linalg.norm(got - want) < most * np.linalg.norm(want)
+
+
+def test_the_product_with_float_zero_points() -> None:
+    source, weight = quantized(33, 96, 4, 32, symmetric=False, floats=True)
+    tile, parts = PackedRows.of(source).read(0, 33), PackedRows.of(source).parts()
+    assert [part.dtype for part in parts] == [ir.DataType.UINT8, *[ir.DataType.FLOAT] * 2]
+    assert tuple(parts[2].shape) == (33, 3)
+    x = np.random.default_rng(1).standard_normal((2, 3, 96)).astype(np.float32)
+    got = operator(
+        "MatMulNBits", [x, tile.values, tile.scales, tile.zero_points], 0,
+        N=33, K=96, bits=4, block_size=32, accuracy_level=4,
+    )  # fmt: skip
+    np.testing.assert_allclose(got, x @ weight.T, rtol=1e-4, atol=1e-4)
 
 
 @pytest.mark.parametrize(("n", "k", "bits", "group", "symmetric", "block"), CASES[:-1])

@@ -81,7 +81,9 @@ def case_of(config: Config, rows: int, x: list[Array] | None = None) -> Case:
         cases, packed = [case for case, _ in pairs], [weights for _, weights in pairs]
     else:
         plain = IntMatmul(
-            config.n, config.k, config.bits, config.group_size, config.asymmetric, config.bias
+            *(config.n, config.k, config.bits, config.group_size, config.asymmetric),
+            minimums=config.minimums,
+            bias=config.bias,
         )
         cases = [int_case(plain, rows, seed) for seed in experts]
         packed = [case.inputs()[3:] for case in cases]

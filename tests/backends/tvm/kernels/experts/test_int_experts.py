@@ -14,6 +14,7 @@ from tests.backends.tvm.matmul_cases import isa_that_runs
 CONFIGS = [
     IntExperts(70, 1100, bias=True, experts=4, chosen=3, spread=True),
     IntExperts(64, 100, bits=4, group_size=32, asymmetric=True, experts=64, chosen=8),
+    IntExperts(64, 100, bits=4, group_size=32, minimums=True, experts=5, chosen=2),
 ]
 
 
