@@ -15,6 +15,7 @@ from optc.artifact import TokenizerEntry
 from optc.errors import InputError, UnsupportedError
 from optc.importer.json_file import read_object
 from optc.importer.remote_code import check_remote_code, never_ask
+from optc.importer.text_model.stated import stated
 from optc.runtime.text.rust_errors import RustError, rust_errors
 
 FOLDER = "tokenizer"
@@ -66,7 +67,7 @@ def write_tokenizer(
     if template:
         written.append(f"{FOLDER}/chat_template.jinja")
         (artifact / written[-1]).write_text(template, encoding="utf-8")
-    settings = {**config, **generation}
+    settings = {**stated(config), **generation}
     bos = next(iter(_ids(settings, "bos_token_id", tokenizer.bos_token_id, source)), None)
     return TokenizerEntry(
         files=tuple(written),

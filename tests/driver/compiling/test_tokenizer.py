@@ -207,3 +207,10 @@ def test_settings_that_nobody_needs_may_be_anything(model: Path, changes: dict[s
     entry = write(model)
     assert entry is not None
     assert not entry.chat_template
+
+
+def test_tokens_that_a_wrapper_keeps_below_the_top(model: Path) -> None:
+    below = {"bos_token_id": 0, "eos_token_id": [1, 77]}
+    entry = write(model, eos_token_id=None, text_config=below)
+    assert entry is not None
+    assert (entry.bos_token_id, entry.eos_token_ids) == (0, (1, 77))
