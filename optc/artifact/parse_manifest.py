@@ -166,6 +166,7 @@ def _tokenizer(f: Fields) -> TokenizerEntry:
         bos_token=f.get("bos_token", str),
         eos_token=f.get("eos_token", str),
         chat_template=_path(f, template) if template else "",
+        special_tokens=f.texts("special_tokens") if "special_tokens" in f.values else {},
     )
 
 

@@ -16,9 +16,7 @@ def write_tokenizer(folder: Path, artifact: Artifact) -> None:
     if entry is None or file is None:
         return
     shutil.copyfile(file, folder / "tokenizer.json")
-    tokens = {"bos_token": entry.bos_token, "eos_token": entry.eos_token}
-    settings = {"tokenizer_class": "PreTrainedTokenizerFast"}
-    settings |= {key: token for key, token in tokens.items() if token}
+    settings = {"tokenizer_class": "PreTrainedTokenizerFast", **entry.template_tokens}
     _write(folder / "tokenizer_config.json", settings)
     if template := artifact.chat_template():
         (folder / "chat_template.jinja").write_text(template, encoding="utf-8")

@@ -18,7 +18,7 @@ from optc.errors import InputError, UnavailableError, UnsupportedError
 from optc.importer.checkpoint import INDEX, INDEX_SUFFIX, SINGLE, named_weights, shard_names
 from optc.importer.config import CONFIG_FILE
 from optc.importer.quantized.settings import MODELOPT_FILE
-from optc.importer.tokenizer_files import TOKENIZER_FILES
+from optc.importer.tokenizer_files import MORE_TEMPLATES, TOKENIZER_FILES
 from optc.logs.logger import logger
 from optc.progress import Progress, no_progress
 
@@ -35,7 +35,13 @@ _PAGE = re.compile(
     r"|(?:https?|hf):/.*",
     re.ASCII,
 )
-_SMALL = (CONFIG_FILE, INDEX, MODELOPT_FILE, *TOKENIZER_FILES)
+_SMALL = (
+    CONFIG_FILE,
+    INDEX,
+    MODELOPT_FILE,
+    *TOKENIZER_FILES,
+    f"{MORE_TEMPLATES}/*.jinja",
+)
 _MIB = 1 << 20
 _LOG = logger(__name__)
 

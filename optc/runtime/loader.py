@@ -166,5 +166,5 @@ def artifact_tokenizer(artifact: Artifact) -> Tokenizer | None:
         read_tokenizer(path),
         bos_token_id=entry.bos_token_id if entry.add_bos else None,
         chat_template=artifact.chat_template(),
-        special_tokens={"bos_token": entry.bos_token, "eos_token": entry.eos_token},
+        special_tokens=entry.template_tokens,
     )
