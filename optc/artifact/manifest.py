@@ -172,6 +172,8 @@ class Manifest:
         gated: False where the gates were switched off.
         gates: Verdicts; the values are in the report.
         packages: Versions of the packages that compiled it.
+        generation: Values of `SamplingParams` that hold where a request states none: what the
+            model's own settings say.
     """
 
     kind: str
@@ -186,6 +188,7 @@ class Manifest:
     gated: bool
     gates: tuple[GateEntry, ...]
     packages: dict[str, str]
+    generation: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def digest(self) -> str:
@@ -198,6 +201,8 @@ class Manifest:
 
     def _body(self) -> dict[str, Any]:
         body = {"format": FORMAT_VERSION, **asdict(self)}
+        if not body["generation"]:  # as before the model's own settings were taken
+            del body["generation"]
         if body["tokenizer"] is not None and not body["tokenizer"]["special_tokens"]:
             del body["tokenizer"]["special_tokens"]  # as before templates could name them
         for engine in body["engines"]:

@@ -60,6 +60,7 @@ def parse_manifest(value: object, where: str) -> Manifest:
         gated=fields.get("gated", bool),
         gates=tuple(_gate(f) for f in fields.children("gates")),
         packages=fields.texts("packages"),
+        generation=dict(fields.optional("generation", dict) or {}),
     )
     _check_unique("file", [entry.path for entry in manifest.files], where)
     _check_unique("engine", [engine.name for engine in manifest.engines], where)

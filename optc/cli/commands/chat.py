@@ -27,7 +27,15 @@ if TYPE_CHECKING:
     from optc import Engine
 
 #: Settings of the engine that the command takes.
-_SERVED = ("engine", "threads", "kv_memory", "speculate", "draft", "num_speculative_tokens")
+_SERVED = (
+    "engine",
+    "threads",
+    "kv_memory",
+    "speculate",
+    "draft",
+    "num_speculative_tokens",
+    "generation_defaults",
+)
 
 
 @click.command("chat", short_help="Talk with an artifact.")

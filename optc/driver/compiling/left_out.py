@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from optc.artifact import TokenizerEntry
 from optc.conversations.load import artifact_tokenizer, folder_templates
+from optc.driver.compiling.generation import generation_settings
 from optc.errors import RequestError
 from optc.runtime.text.chat_template import FAILS
 from optc.runtime.text.tokenizer import Tokenizer
@@ -33,16 +34,21 @@ _TRIED: tuple[tuple[list[dict[str, Any]], dict[str, Any]], ...] = (
 def left_out(
     imported: ImportedModel, artifact: Path, entry: TokenizerEntry | None
 ) -> tuple[str, ...]:
-    """Warnings about chat templates.
+    """Warnings about chat templates and settings of generation.
 
     Args:
         imported: The model.
         artifact: The artifact's, in which the tokenizer is.
         entry: Of the tokenizer; None where the model has none.
     """
+    settings = generation_settings(imported).warnings
+    return (*settings, *_about_templates(imported.folder, artifact, entry))
+
+
+def _about_templates(folder: Path, artifact: Path, entry: TokenizerEntry | None) -> list[str]:
     if entry is None or not entry.chat_template:
-        return ()
-    others = ", ".join(folder_templates(imported.folder).left_out)
+        return []
+    others = ", ".join(folder_templates(folder).left_out)
     notes = [f"chat templates that are asked for by name are left out: {others}"] if others else []
     failures = list(_failures(artifact_tokenizer(artifact, entry)))
     if failures:
@@ -50,7 +56,7 @@ def left_out(
             f"{failures[0]}: {len(failures)} of {len(_TRIED)} conversations that were tried "
             "cannot be rendered"
         )
-    return tuple(notes)
+    return notes
 
 
 def _failures(tokenizer: Tokenizer) -> Iterator[str]:
