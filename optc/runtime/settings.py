@@ -52,7 +52,7 @@ class ServeSettings:
         max_drafted: Most drafts of a request in a step, if ``speculate`` is on.
         cost_cache: Keep these measurements in the user's cache folder
             (`optc.runtime.speculative.planning.costs_cache`); False measures at every load.
-        generation_defaults: What the model's generation_config.json sets (``Engine.defaults``) holds
+        generation_defaults: What the model's own settings say (``Engine.defaults``) holds
             where a request states nothing else; False leaves it to `SamplingParams`.
         verify: ``full`` hashes every file of the artifact first; ``size`` only looks at their
             lengths.

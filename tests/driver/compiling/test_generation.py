@@ -1,4 +1,4 @@
-"""Settings of generation: each of transformers' keys is followed, named in a warning, or harmless."""
+"""Settings of generation: each of transformers' keys is followed, named, or harmless."""
 
 from __future__ import annotations
 
