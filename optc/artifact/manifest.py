@@ -107,6 +107,7 @@ class TokenizerEntry:
         bos_token: Text of the BOS token, for chat templates; empty where there is none.
         eos_token: Text of the EOS token, for chat templates; empty where there is none.
         chat_template: Jinja template's path relative to the artifact; empty where there is none.
+        special_tokens: Texts of other special tokens that the template names, by these names.
     """
 
     files: tuple[str, ...]
@@ -116,6 +117,13 @@ class TokenizerEntry:
     bos_token: str = ""
     eos_token: str = ""
     chat_template: str = ""
+    special_tokens: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def template_tokens(self) -> dict[str, str]:
+        """Every special token that a chat template may name."""
+        own = {"bos_token": self.bos_token, "eos_token": self.eos_token}
+        return {**self.special_tokens, **{name: text for name, text in own.items() if text}}
 
 
 @dataclass(frozen=True)
@@ -164,6 +172,8 @@ class Manifest:
         gated: False where the gates were switched off.
         gates: Verdicts; the values are in the report.
         packages: Versions of the packages that compiled it.
+        generation: Values of `SamplingParams` that hold where a request states none: what the
+            model's own settings say.
     """
 
     kind: str
@@ -178,6 +188,7 @@ class Manifest:
     gated: bool
     gates: tuple[GateEntry, ...]
     packages: dict[str, str]
+    generation: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def digest(self) -> str:
@@ -190,6 +201,10 @@ class Manifest:
 
     def _body(self) -> dict[str, Any]:
         body = {"format": FORMAT_VERSION, **asdict(self)}
+        if not body["generation"]:  # as before the model's own settings were taken
+            del body["generation"]
+        if body["tokenizer"] is not None and not body["tokenizer"]["special_tokens"]:
+            del body["tokenizer"]["special_tokens"]  # as before templates could name them
         for engine in body["engines"]:
             if engine["source"] is None:  # as artifacts were written before there were drafts
                 del engine["source"]

@@ -60,6 +60,7 @@ def parse_manifest(value: object, where: str) -> Manifest:
         gated=fields.get("gated", bool),
         gates=tuple(_gate(f) for f in fields.children("gates")),
         packages=fields.texts("packages"),
+        generation=dict(fields.optional("generation", dict) or {}),
     )
     _check_unique("file", [entry.path for entry in manifest.files], where)
     _check_unique("engine", [engine.name for engine in manifest.engines], where)
@@ -166,6 +167,7 @@ def _tokenizer(f: Fields) -> TokenizerEntry:
         bos_token=f.get("bos_token", str),
         eos_token=f.get("eos_token", str),
         chat_template=_path(f, template) if template else "",
+        special_tokens=f.texts("special_tokens") if "special_tokens" in f.values else {},
     )
 
 

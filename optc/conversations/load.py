@@ -9,6 +9,8 @@ from typing import Any
 from optc.artifact.manifest import TokenizerEntry
 from optc.conversations.chat import Chat
 from optc.errors import InputError
+from optc.importer.tokenizer_files import MORE_TEMPLATES, PROCESSOR_TEMPLATE
+from optc.runtime.text.named_templates import DEFAULT, Merged, merged_template
 from optc.runtime.text.tokenizer import Tokenizer, read_tokenizer
 from optc.safe_json import JSONError, parse_json
 
@@ -31,16 +33,25 @@ def artifact_chat(folder: Path, entry: TokenizerEntry | None) -> Chat | None:
     if entry is None or not entry.chat_template:
         return None
     template = _read(folder / entry.chat_template)
+    return Chat(lambda: _tokenizer(folder, entry, template), entry.eos_token_ids)
 
-    def load() -> Tokenizer:
-        return Tokenizer(
-            read_tokenizer(folder / entry.files[0]),
-            bos_token_id=entry.bos_token_id if entry.add_bos else None,
-            chat_template=template,
-            special_tokens={"bos_token": entry.bos_token, "eos_token": entry.eos_token},
-        )
 
-    return Chat(load, entry.eos_token_ids)
+def artifact_tokenizer(folder: Path, entry: TokenizerEntry) -> Tokenizer:
+    """The tokenizer of a finished or unfinished artifact.
+
+    Raises:
+        InputError: The template cannot be read.
+    """
+    return _tokenizer(folder, entry, _read(folder / entry.chat_template))
+
+
+def _tokenizer(folder: Path, entry: TokenizerEntry, template: str) -> Tokenizer:
+    return Tokenizer(
+        read_tokenizer(folder / entry.files[0]),
+        bos_token_id=entry.bos_token_id if entry.add_bos else None,
+        chat_template=template,
+        special_tokens=entry.template_tokens,
+    )
 
 
 def folder_chat(folder: Path) -> Chat | None:
@@ -51,8 +62,7 @@ def folder_chat(folder: Path) -> Chat | None:
         InputError: A file cannot be read.
     """
     config = _config(folder / _CONFIG)
-    file = folder / TEMPLATE
-    template = _read(file) if file.is_file() else _default(config.get("chat_template"))
+    template = folder_templates(folder).source
     if not template:
         return None
     special = {name: _content(config.get(name)) for name in _NAMES}
@@ -67,12 +77,20 @@ def folder_chat(folder: Path) -> Chat | None:
     return Chat(load, ())
 
 
-def _default(given: object) -> str:
-    """The template; of several named ones, the default."""
-    if isinstance(given, list):
-        named = {one.get("name"): one.get("template") for one in given if isinstance(one, dict)}
-        given = named.get("default")
-    return given if isinstance(given, str) else ""
+def folder_templates(folder: Path) -> Merged:
+    """The template of the model in a folder: those in files of their own, else its tokenizer's,
+    else its processor's.
+
+    Raises:
+        InputError: A file cannot be read.
+    """
+    default, more = folder / TEMPLATE, folder / MORE_TEMPLATES
+    named = {DEFAULT: _read(default)} if default.is_file() else {}
+    named |= {file.stem: _read(file) for file in sorted(more.glob("*.jinja"))}
+    given = named or _config(folder / _CONFIG).get("chat_template")
+    if given is None:
+        given = _config(folder / PROCESSOR_TEMPLATE).get("chat_template")
+    return merged_template(given)
 
 
 def _content(token: object) -> str:

@@ -46,7 +46,10 @@ class TokenBytes:
             raise UnavailableError(
                 f"no decisions with this tokenizer: {error.message}", where="conversations"
             ) from error
-        return [table.decode_bytes([token]) for token in range(table.vocab_size)]
+        found = [table.decode_bytes([token]) for token in range(table.vocab_size)]
+        for token, added in self._tokenizer.backend.get_added_tokens_decoder().items():
+            found[token] = added.content.encode()
+        return found
 
     @cached_property
     def _longest(self) -> int:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from optc.artifact import Artifact
+from optc.driver.compiling.generation import FOLLOWED
 
 
 def write_tokenizer(folder: Path, artifact: Artifact) -> None:
@@ -16,16 +17,19 @@ def write_tokenizer(folder: Path, artifact: Artifact) -> None:
     if entry is None or file is None:
         return
     shutil.copyfile(file, folder / "tokenizer.json")
-    tokens = {"bos_token": entry.bos_token, "eos_token": entry.eos_token}
-    settings = {"tokenizer_class": "PreTrainedTokenizerFast"}
-    settings |= {key: token for key, token in tokens.items() if token}
+    settings = {"tokenizer_class": "PreTrainedTokenizerFast", **entry.template_tokens}
     _write(folder / "tokenizer_config.json", settings)
     if template := artifact.chat_template():
         (folder / "chat_template.jinja").write_text(template, encoding="utf-8")
+    named = {name: key for key, name in FOLLOWED.items()}
+    generation: dict[str, Any] = {
+        named[name]: value for name, value in artifact.manifest.generation.items()
+    }
     if entry.eos_token_ids:
-        generation: dict[str, Any] = {"eos_token_id": list(entry.eos_token_ids)}
+        generation["eos_token_id"] = list(entry.eos_token_ids)
         if entry.bos_token_id is not None:
             generation["bos_token_id"] = entry.bos_token_id
+    if generation:
         _write(folder / "generation_config.json", generation)
 
 

@@ -15,22 +15,29 @@ from optc.importer.safetensors import StoredTensor, read_header
 
 INDEX = "model.safetensors.index.json"
 SINGLE = "model.safetensors"
+INDEX_SUFFIX = ".safetensors.index.json"
 _PICKLES = ("*.bin", "*.pt", "*.pth", "*.ckpt", "*.pkl")
+#: How the names of files begin that a training leaves beside weights.
+_OF_A_TRAINING = ("optimizer", "scheduler", "scaler", "rng_state", "training_args", "trainer_state")
 
 
 def checkpoint_files(folder: Path) -> list[Path]:
-    """The safetensors files of ``folder``: those of the index, else ``model.safetensors``, else
-    the only one there; else its GGUF file, or all parts of one.
+    """The safetensors files of ``folder`` that transformers reads: what config.json names, else
+    ``model.safetensors``, else those of the index; else the only one there, else its GGUF file, or
+    all parts of one.
 
     Raises:
         UnsupportedError: The weights are pickles only.
-        InputError: No weights, or a shard of the index is missing.
+        InputError: No weights, or a named file or shard is missing.
     """
+    named = named_weights(folder)
+    if named is not None and named.endswith(INDEX_SUFFIX):
+        return _indexed_files(folder, folder / named)
+    if named is not None or (folder / SINGLE).exists():
+        return [folder / (named or SINGLE)]
     index = folder / INDEX
     if index.exists():
         return _indexed_files(folder, index)
-    if (folder / SINGLE).exists():
-        return [folder / SINGLE]
     others = sorted(folder.glob("*.safetensors"))
     if len(others) == 1:
         return others
@@ -49,6 +56,50 @@ def checkpoint_files(folder: Path) -> list[Path]:
     raise InputError("no weights here", where=str(folder), hint=f"{SINGLE} or {INDEX} is missing")
 
 
+def named_weights(folder: Path) -> str | None:
+    """The file of weights, or their index, that config.json names; None where it names none.
+
+    Raises:
+        InputError: It names what is no such file of this folder.
+    """
+    config = folder / "config.json"
+    named = read_object(config).get("transformers_weights") if config.is_file() else None
+    if named is None:
+        return None
+    where = f"{config}: transformers_weights"
+    if not _is_name_of(named, ".safetensors", INDEX_SUFFIX):
+        raise InputError(f"{named!r} is not a safetensors file of this folder", where=where)
+    return str(named)
+
+
+def weights_left_out(folder: Path, files: list[Path]) -> list[str]:
+    """Names of files in ``folder`` that hold, or list, other weights than ``files`` do; indices
+    come first.
+
+    Args:
+        folder: The model's.
+        files: From `checkpoint_files`.
+    """
+    taken = {file.name for file in files}
+    patterns = ("*.safetensors", f"*{INDEX_SUFFIX}", f"*{SUFFIX}", *_PICKLES)
+    found = {path.name for pattern in patterns for path in folder.glob(pattern)} - taken
+    found = {name for name in found if not name.startswith(_OF_A_TRAINING)}
+    indices = {name for name in found if name.endswith(INDEX_SUFFIX)}
+    others = {name for name in indices if not _lists_only(folder / name, taken)}
+    return [*sorted(others), *sorted(found - indices)]
+
+
+def _lists_only(index: Path, names: set[str]) -> bool:
+    try:
+        return names.issuperset(shard_names(index))
+    except InputError:  # transformers does not look into an index that it does not need
+        return False
+
+
+def _is_name_of(name: object, *suffixes: str) -> bool:
+    return isinstance(name, str) and Path(name).name == name and name.endswith(suffixes)
+
+
 def shard_names(index: Path) -> list[str]:
     """Names of the safetensors files that an index lists, in order.
 
@@ -60,7 +111,7 @@ def shard_names(index: Path) -> list[str]:
         raise InputError("weight_map does not map tensors to files", where=str(index))
     names = sorted(set(named.values()))
     for name in names:
-        if Path(name).name != name or not name.endswith(".safetensors"):
+        if not _is_name_of(name, ".safetensors"):
             raise InputError(f"{name!r} is not a safetensors file of this folder", where=str(index))
     return names
 
@@ -70,7 +121,9 @@ def _indexed_files(folder: Path, index: Path) -> list[Path]:
     for name in names:
         if not (folder / name).is_file():
             raise InputError(
-                f"shard {name} is missing", where=str(folder), hint=f"{INDEX} names it; get it too"
+                f"shard {name} is missing",
+                where=str(folder),
+                hint=f"{index.name} names it; get it too",
             )
     return [folder / name for name in names]
 

@@ -11,6 +11,7 @@ from optc.errors import InputError
 from optc.importer.json_file import read_object
 from optc.importer.quantized.settings import check_method, settings_of, stated_beside
 from optc.importer.remote_code import check_remote_code
+from optc.importer.text_model.stated import decoder_part
 
 CONFIG_FILE = "config.json"
 _HINT = "is config.json the one of these weights?"
@@ -79,8 +80,7 @@ def check_layers_held(config: dict[str, Any], tensors: Iterable[str], folder: Pa
     Raises:
         InputError: It calls for more.
     """
-    text = config.get("text_config")
-    wanted = text if isinstance(text, dict) else config
+    wanted = decoder_part(config)
     held = len({index for name in tensors for index in _INDEX.findall(name)})
     for key in _LAYERS:
         count = wanted.get(key)

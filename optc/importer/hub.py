@@ -15,10 +15,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from optc.errors import InputError, UnavailableError, UnsupportedError
-from optc.importer.checkpoint import INDEX, SINGLE, shard_names
+from optc.importer.checkpoint import INDEX, INDEX_SUFFIX, SINGLE, named_weights, shard_names
 from optc.importer.config import CONFIG_FILE
 from optc.importer.quantized.settings import MODELOPT_FILE
-from optc.importer.tokenizer_files import TOKENIZER_FILES
+from optc.importer.tokenizer_files import MORE_TEMPLATES, TOKENIZER_FILES
 from optc.logs.logger import logger
 from optc.progress import Progress, no_progress
 
@@ -35,7 +35,13 @@ _PAGE = re.compile(
     r"|(?:https?|hf):/.*",
     re.ASCII,
 )
-_SMALL = (CONFIG_FILE, INDEX, MODELOPT_FILE, *TOKENIZER_FILES)
+_SMALL = (
+    CONFIG_FILE,
+    INDEX,
+    MODELOPT_FILE,
+    *TOKENIZER_FILES,
+    f"{MORE_TEMPLATES}/*.jinja",
+)
 _MIB = 1 << 20
 _LOG = logger(__name__)
 
@@ -102,20 +108,34 @@ class HubModel:
             UnsupportedError: The model has none.
             InputError, UnavailableError: As `fetch_small`.
         """
+        named = named_weights(folder)
+        if named is not None:
+            index = folder / named if named.endswith(INDEX_SUFFIX) else None
+            self._fetch_one(named, folder, progress)
+        else:
+            index = folder / INDEX if (folder / INDEX).is_file() else None
+            try:  # before the shards of an index, as transformers does
+                self._fetch_one(SINGLE, folder, progress)
+                return
+            except (UnsupportedError, UnavailableError):
+                if index is None:
+                    raise
+        for name in shard_names(index) if index is not None else []:
+            self._fetch_one(name, folder, progress)
+
+    def _fetch_one(self, name: str, folder: Path, progress: Progress) -> None:
         from huggingface_hub import hf_hub_download
 
-        index = folder / INDEX
-        for name in shard_names(index) if index.is_file() else [SINGLE]:
-            if (folder / name).is_file():
-                continue
-            _LOG.info("%s: downloading %s", self, name)
-            with self._errors(name):
-                hf_hub_download(
-                    self.repo,
-                    name,
-                    revision=folder.name,
-                    tqdm_class=_telling(progress, f"download {name}, MiB"),
-                )
+        if (folder / name).is_file():
+            return
+        _LOG.info("%s: downloading %s", self, name)
+        with self._errors(name):
+            hf_hub_download(
+                self.repo,
+                name,
+                revision=folder.name,
+                tqdm_class=_telling(progress, f"download {name}, MiB"),
+            )
 
     def __str__(self) -> str:
         return self.repo if self.revision == "main" else f"{self.repo}@{self.revision}"

@@ -12,7 +12,7 @@ from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_N
 
 from optc.errors import InputError, UnsupportedError
 from optc.importer.attach import attach_weights, match_checkpoint, unused_tensors
-from optc.importer.checkpoint import checkpoint_files, read_tensors
+from optc.importer.checkpoint import checkpoint_files, read_tensors, weights_left_out
 from optc.importer.config import check_layers_held, read_config
 from optc.importer.conversion.parameters import as_parameters
 from optc.importer.export import export_decoder, quiet
@@ -58,7 +58,7 @@ def import_folder(folder: Path, *, allow_remote_code: bool) -> ImportedModel:
     max_context = read_context(built, folder)
     with quiet():
         skeleton = read_skeleton(built, len(checkpoint), allow_remote_code=allow_remote_code)
-    notes = []
+    notes = _other_weights(folder, files)
     if text is not None:
         held = len(checkpoint)
         checkpoint = text_tensors(skeleton, checkpoint)
@@ -95,6 +95,22 @@ def import_folder(folder: Path, *, allow_remote_code: bool) -> ImportedModel:
         warnings=warnings,
         max_context=max_context,
     )
+
+
+def _other_weights(folder: Path, files: list[Path]) -> list[str]:
+    """A warning where it can be doubted which weights of the folder are meant."""
+    left_out = weights_left_out(folder, files)
+    if not left_out:
+        return []
+    taken = _and_more([file.name for file in files])
+    return [
+        f"weights are those of {taken}, as transformers reads them; those of "
+        f"{_and_more(left_out)} beside are not read"
+    ]
+
+
+def _and_more(names: list[str]) -> str:
+    return names[0] + (f" and {len(names) - 1} more" if len(names) > 1 else "")
 
 
 def build_config(folder: Path, config: dict[str, Any], allow_remote_code: bool) -> PretrainedConfig:

@@ -40,6 +40,7 @@ class Engine:
         eos_token_ids: Tokens that end a text.
         drafting: With what tokens are drafted; None does not speculate.
         info: Where the engine comes from; None where it was not loaded from an artifact.
+        defaults: Values of `SamplingParams` that hold where a request states none.
 
     Raises:
         OptcError: An engine cannot be loaded, or the memory is too little.
@@ -54,8 +55,10 @@ class Engine:
         eos_token_ids: Sequence[int] = (),
         drafting: Drafting | None = None,
         info: EngineInfo | None = None,
+        defaults: Mapping[str, Any] | None = None,
     ) -> None:
         self.info = info
+        self.defaults = dict(defaults or {})
         self.settings = settings or ServeSettings()
         self.tokenizer = tokenizer
         self.eos_token_ids = tuple(eos_token_ids)
@@ -74,6 +77,7 @@ class Engine:
             self.eos_token_ids,
             self._adapters,
             self._worker.cancel,
+            self.defaults,
         )
         # Ends the thread when the engine is dropped and when the interpreter exits.
         self._finalizer = weakref.finalize(self, self._worker.close)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from optc import registry
 from optc.artifact import Artifact, EngineEntry
 from optc.backend import PreparedBackend
-from optc.errors import InputError
+from optc.errors import ArtifactError, InputError, RequestError
 from optc.logs.logger import logger
 from optc.options.option import with_changes
 from optc.process_memory import give_back_freed
@@ -75,12 +75,29 @@ def load(path: str | Path, settings: ServeSettings | None = None, **changes: Any
         tokenizer=reader,
         eos_token_ids=tokenizer.eos_token_ids if tokenizer else (),
         drafting=_drafting(kinds, engines, settings, count),
+        defaults=_defaults(artifact) if settings.generation_defaults else None,
     )
     _LOG.info("loaded %r", loaded)
     for other in choice.rejected:
         _LOG.info("not %s: %s", other.name, other.reason)
     give_back_freed()  # reading a tokenizer leaves tens of megabytes behind
     return loaded
+
+
+def _defaults(artifact: Artifact) -> Mapping[str, Any]:
+    """What the model's own settings say of generating."""
+    from optc.runtime.params import SamplingParams
+
+    defaults = artifact.manifest.generation
+    try:
+        SamplingParams(**defaults)
+    except (RequestError, TypeError) as error:
+        raise ArtifactError(
+            f"generation: {error}",
+            where=str(artifact.path),
+            hint="compile the model again, or load it with generation_defaults=False",
+        ) from error
+    return defaults
 
 
 def _drafting(
@@ -166,5 +183,5 @@ def artifact_tokenizer(artifact: Artifact) -> Tokenizer | None:
         read_tokenizer(path),
         bos_token_id=entry.bos_token_id if entry.add_bos else None,
         chat_template=artifact.chat_template(),
-        special_tokens={"bos_token": entry.bos_token, "eos_token": entry.eos_token},
+        special_tokens=entry.template_tokens,
     )

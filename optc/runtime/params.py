@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from numbers import Integral
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from optc.errors import RequestError
 from optc.options.option import option
@@ -31,6 +31,8 @@ _LARGEST_BIAS = 3e38
 #: Powers of a length beyond this one may be more than a float holds.
 _LARGEST_LENGTH_PENALTY = 50
 _SEED_LIMIT = 1 << 64
+#: Parameters that a beam search has, too.
+_OF_BEAMS = frozenset({"max_tokens", "length_penalty", "early_stopping"})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -149,6 +151,30 @@ class SamplingParams:
     choice: Sequence[str] | None = option(
         None, "The output is one of these texts.", kind="texts", unicode=True
     )
+
+    _stated: ClassVar[frozenset[str]] = frozenset()
+
+    def __new__(cls, **stated: Any) -> SamplingParams:
+        """Note which values are stated: others give way to the model's own defaults."""
+        self = super().__new__(cls)
+        object.__setattr__(self, "_stated", frozenset(stated))
+        return self
+
+    def changed(self, **changes: Any) -> SamplingParams:
+        """The same with other values, and with no others stated than these and its own.
+
+        Raises:
+            RequestError: A value is out of its range.
+            TypeError: There is no parameter of a name in ``changes``.
+        """
+        return SamplingParams(**{name: getattr(self, name) for name in self._stated} | changes)
+
+    def with_defaults(self, defaults: Mapping[str, Any]) -> SamplingParams:
+        """The same where a value is stated, and ``defaults`` where none is. A beam search takes
+        lengths only: it ranks by the model's own probabilities."""
+        wanted = defaults if self.beam_width is None else defaults.keys() & _OF_BEAMS
+        missing = {name: defaults[name] for name in wanted if name not in self._stated}
+        return self.changed(**missing) if missing else self
 
     def __post_init__(self) -> None:
         self._check_stops()

@@ -18,7 +18,7 @@ from optc.units import SIZE_HELP, parse_bytes
 class ServeSettings:
     """Settings of a server, checked when they are built as far as they can be without its engine.
 
-    None of them changes a result on batch-invariant engines.
+    None of them but ``generation_defaults`` changes a result on batch-invariant engines.
 
     Attributes:
         engine: Name of one of the artifact's engines; None is the one that suits this machine best
@@ -52,6 +52,8 @@ class ServeSettings:
         max_drafted: Most drafts of a request in a step, if ``speculate`` is on.
         cost_cache: Keep these measurements in the user's cache folder
             (`optc.runtime.speculative.planning.costs_cache`); False measures at every load.
+        generation_defaults: What the model's own settings say (``Engine.defaults``) holds
+            where a request states nothing else; False leaves it to `SamplingParams`.
         verify: ``full`` hashes every file of the artifact first; ``size`` only looks at their
             lengths.
 
@@ -97,6 +99,12 @@ class ServeSettings:
         MAX_DRAFTED, "Most drafts of a text in a step.", kind="count", metavar="N"
     )
     cost_cache: bool = True
+    generation_defaults: bool = option(
+        True,
+        "Take what the model's generation_config.json sets where no option does [true].",
+        kind="truth",
+        choices=("true", "false"),
+    )
     verify: Literal["full", "size"] = "full"
 
     def __post_init__(self) -> None:

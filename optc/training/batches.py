@@ -15,6 +15,7 @@ from optc.conversations.load import folder_chat
 from optc.conversations.read import read_texts
 from optc.errors import InputError
 from optc.executable.executable import Int32
+from optc.importer.text_model.stated import frame
 from optc.reference.text import cut_windows, token_stream
 
 #: Windows that the student is judged on while it trains, and their tokens, at the least: a few
@@ -104,11 +105,11 @@ def read_pool(
     """
     check_tokenizer(folder)
     tokenizer = folder / _TOKENIZER
-    frame = (_first(config.get("bos_token_id")), _first(config.get("eos_token_id")))
+    ends = frame(config)
 
     def tokens(paths: Iterable[Path]) -> Int32:
         documents = (one for path in paths for one in read_texts(path))
-        return token_stream(documents, tokenizer, *frame, folder_chat(folder))
+        return token_stream(documents, tokenizer, *ends, folder_chat(folder))
 
     stream = tokens(texts)
     if held_out is not None:
@@ -124,8 +125,3 @@ def read_pool(
         )
     windows = max(HELD_OUT_WINDOWS, HELD_OUT_TOKENS // window)
     return Pool(stream, cut_windows(judged, window, windows)[:, :-1])
-
-
-def _first(token: object) -> int | None:
-    first = token[0] if isinstance(token, list) and token else token
-    return first if isinstance(first, int) else None

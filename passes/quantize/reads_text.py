@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -105,13 +104,15 @@ class ReadsText(Pass):
     def _stream(self) -> Int32:
         from optc.conversations.load import folder_chat
         from optc.conversations.read import read_texts
+        from optc.importer.json_file import read_object
+        from optc.importer.text_model.stated import frame
         from optc.reference.text import calibration_text, digest_text, token_stream
 
         path = Path(self.text) if self.text else calibration_text()
         if self.sha256 and digest_text(path) != self.sha256:
             raise InputError("the text is not that of the recipe's sha256", where=str(path))
         folder = Path(self.folder)
-        bos, eos = _frame(folder)
+        bos, eos = frame(read_object(folder / "config.json"))
         return token_stream(read_texts(path), self._tokenizer, bos, eos, folder_chat(folder))
 
 
@@ -119,17 +120,3 @@ def some_windows(tokens: Int32, most: int) -> Int32:
     """At most so many of the windows [W, S], evenly spaced."""
     count = min(most, len(tokens))
     return tokens[np.linspace(0, len(tokens) - 1, count).round().astype(int)]
-
-
-def _frame(folder: Path) -> tuple[int | None, int | None]:
-    """BOS and EOS of the model in ``folder``, where it has them."""
-    path = folder / "config.json"
-    try:
-        config = json.loads(path.read_text("utf-8"))
-    except (OSError, ValueError) as error:
-        raise InputError(f"cannot read the configuration: {error}", where=str(path)) from error
-    ids = []
-    for name in ("bos_token_id", "eos_token_id"):
-        token = config.get(name)
-        ids.append(token[0] if isinstance(token, list) and token else token)
-    return ids[0], ids[1]

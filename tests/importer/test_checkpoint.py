@@ -2,29 +2,102 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from pathlib import Path
 
 import pytest
 import torch
 from safetensors.torch import save_file
+from transformers.modeling_utils import _get_resolved_checkpoint_files
 
 from optc.errors import InputError, UnsupportedError
-from optc.importer.checkpoint import checkpoint_files, read_checkpoint
+from optc.importer.checkpoint import checkpoint_files, read_checkpoint, weights_left_out
 
 INDEX = "model.safetensors.index.json"
 
 
 def index(folder: Path, *names: str) -> None:
     mapping = {f"w{i}": name for i, name in enumerate(names)}
-    (folder / INDEX).write_text(json.dumps({"weight_map": mapping}))
+    (folder / INDEX).write_text(json.dumps({"metadata": {}, "weight_map": mapping}))
 
 
-def test_index_wins_over_everything_else(tmp_path: Path) -> None:
-    for name in ("b.safetensors", "a.safetensors", "model.safetensors"):
-        (tmp_path / name).touch()
-    index(tmp_path, "b.safetensors", "a.safetensors", "b.safetensors")
-    assert [f.name for f in checkpoint_files(tmp_path)] == ["a.safetensors", "b.safetensors"]
+#: What may lie in one folder: files, and the names that an index gives.
+SETS: dict[str, tuple[str, ...]] = {
+    "single": ("model.safetensors",),
+    "shards": ("model-00001-of-00002.safetensors", "model-00002-of-00002.safetensors"),
+    "named": ("other.safetensors",),
+    "pickle": ("pytorch_model.bin",),
+    "gguf": ("model-Q4.gguf",),
+    "mistral": ("consolidated.safetensors",),
+    "training": ("optimizer.pt", "training_args.bin", "rng_state_0.pth"),
+}
+FOLDERS = [
+    sets
+    for count in range(1, len(SETS) + 1)
+    for sets in itertools.combinations(SETS, count)
+    if {"single", "shards", "named"} & set(sets)
+]
+
+
+def made(folder: Path, sets: tuple[str, ...]) -> None:
+    config = {"model_type": "llama"}
+    for name in sets:
+        for file in SETS[name]:
+            (folder / file).touch()
+    if "shards" in sets:
+        index(folder, *SETS["shards"])
+    if "named" in sets:
+        config["transformers_weights"] = SETS["named"][0]
+    (folder / "config.json").write_text(json.dumps(config))
+
+
+def transformers_files(folder: Path) -> list[str]:
+    explicit = json.loads((folder / "config.json").read_text()).get("transformers_weights")
+    found, _ = _get_resolved_checkpoint_files(
+        str(folder), None, None, None, None, False, explicit, {}
+    )
+    assert found is not None
+    return [Path(file).name for file in found]
+
+
+def test_transformers_choice_of_files(tmp_path: Path) -> None:
+    for number, sets in enumerate(FOLDERS):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        made(folder, sets)
+        files = checkpoint_files(folder)
+        assert [file.name for file in files] == transformers_files(folder), sets
+        others = set(sets) - {"training"} - {s for s in sets if SETS[s][0] == files[0].name}
+        want = {file for name in others for file in SETS[name]} | (
+            {INDEX} if "shards" in others else set()
+        )
+        assert set(weights_left_out(folder, files)) == want, sets
+
+
+def test_an_index_of_the_files_that_are_read_is_no_other_set(tmp_path: Path) -> None:
+    (tmp_path / "model.safetensors").touch()
+    index(tmp_path, "model.safetensors")
+    files = checkpoint_files(tmp_path)
+    assert weights_left_out(tmp_path, files) == []
+    (tmp_path / INDEX).write_text("no index")
+    assert weights_left_out(tmp_path, files) == [INDEX]
+
+
+def test_an_index_that_the_config_names(tmp_path: Path) -> None:
+    made(tmp_path, ("single", "shards"))
+    (tmp_path / INDEX).rename(tmp_path / "v2.safetensors.index.json")
+    config = {"transformers_weights": "v2.safetensors.index.json"}
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    assert [f.name for f in checkpoint_files(tmp_path)] == list(SETS["shards"])
+
+
+@pytest.mark.parametrize("name", ["../w.safetensors", "w.bin", 3])
+def test_the_config_may_only_name_safetensors_of_the_folder(name: object, tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text(json.dumps({"transformers_weights": name}))
+    with pytest.raises(InputError, match="is not a safetensors file of this folder") as caught:
+        checkpoint_files(tmp_path)
+    assert caught.value.where == f"{tmp_path / 'config.json'}: transformers_weights"
 
 
 def test_single_file_by_either_name(tmp_path: Path) -> None:

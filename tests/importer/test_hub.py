@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from optc.errors import InputError, OptcError, UnavailableError, UnsupportedError
+from optc.importer.checkpoint import checkpoint_files
 from optc.importer.hub import HubModel, hub_model, local_files, local_model
 from optc.importer.model_folder import model_name
 from tests.importer.hub_server import COMMIT, TOKEN, Hub, hub
@@ -68,13 +69,27 @@ def test_shards_are_those_of_the_index(server: Hub) -> None:
     index = {"weight_map": {"x": "b.safetensors", "y": "a.safetensors", "z": "a.safetensors"}}
     (server.folder / "model.safetensors.index.json").write_text(json.dumps(index))
     folder = local_model("acme/tiny@v1")
+    assert [file.name for file in checkpoint_files(folder)] == ["model.safetensors"]
+    (folder / "model.safetensors").unlink()
+    (server.folder / "model.safetensors").unlink()
+    folder = local_model("acme/tiny@v1")
     found = [name for name in names(folder) if name.endswith(".safetensors")]
     assert found == ["a.safetensors", "b.safetensors"]
+    assert [file.name for file in checkpoint_files(folder)] == found
+
+
+def test_weights_that_the_config_names(server: Hub) -> None:
+    (server.folder / "config.json").write_text('{"transformers_weights": "b.safetensors"}')
+    for name in ("a", "b"):
+        (server.folder / f"{name}.safetensors").write_text(name)
+    folder = local_model("acme/tiny")
+    assert [name for name in names(folder) if "safetensors" in name] == ["b.safetensors"]
 
 
 def test_an_index_cannot_name_other_places(server: Hub) -> None:
     index = {"weight_map": {"x": "../../evil.safetensors"}}
     (server.folder / "model.safetensors.index.json").write_text(json.dumps(index))
+    (server.folder / "model.safetensors").unlink()
     with pytest.raises(InputError, match="is not a safetensors file of this folder"):
         local_model("acme/tiny")
 

@@ -142,7 +142,9 @@ def test_the_graph_depends_on_the_model_only(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Two imports are equal to the byte, with an export each; tensors that are not used are a
-    warning."""
+    warning, as are other sets of weights."""
+    (broken / "pytorch_model.bin").touch()
+    (broken / "tiny.gguf").touch()
     edit_weights(
         broken,
         **{
@@ -153,7 +155,11 @@ def test_the_graph_depends_on_the_model_only(
     first = import_model(folder)
     monkeypatch.setenv("OPTC_CACHE", str(tmp_path_factory.mktemp("empty")))
     second = import_model(broken)
-    assert second.warnings == ["1 tensors of the checkpoint are not used, extra.weight first"]
+    assert second.warnings == [
+        "weights are those of model.safetensors, as transformers reads them; those of "
+        "pytorch_model.bin and 1 more beside are not read",
+        "1 tensors of the checkpoint are not used, extra.weight first",
+    ]
     for imported in (first, second):
         Canonicalize().run(imported.model)
     texts = [ir.to_proto(m.model).SerializeToString() for m in (first, second)]

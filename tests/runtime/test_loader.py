@@ -192,3 +192,38 @@ def test_an_engine_takes_conversations(tmp_path: Path, backend: ToyBackend) -> N
         assert named.prompt_token_ids == output.prompt_token_ids[1:]
         with pytest.raises(optc.RequestError, match="messages: the chat template fails"):
             engine.chat([])
+
+
+DEFAULTS = {"repetition_penalty": 1.5, "max_tokens": 7, "top_k": 3, "stop": ["no such text"]}
+
+
+def test_the_model_s_own_settings_hold_where_a_request_states_none(
+    tmp_path: Path, backend: ToyBackend
+) -> None:
+    path = write_artifact(tmp_path / "toy", generation=DEFAULTS).path
+    stated = {"temperature": 0, "ignore_eos": True, "repetition_penalty": 1.5, "max_tokens": 7}
+    with optc.load(path, kv_memory="64KiB", generation_defaults=False) as engine:
+        assert engine.defaults == {}
+        plain = engine.generate("hi", optc.SamplingParams(temperature=0, ignore_eos=True))[0]
+        wanted = engine.generate("hi", optc.SamplingParams(**stated))[0].token_ids
+    with optc.load(path, kv_memory="64KiB") as engine:
+        assert engine.defaults == DEFAULTS
+        found = engine.generate("hi", optc.SamplingParams(temperature=0, ignore_eos=True))[0]
+        undone = {**stated, "repetition_penalty": 1.0, "max_tokens": 16}
+        again = engine.generate("hi", optc.SamplingParams(**undone))[0]
+        assert len(engine.generate("hi")[0].token_ids) <= 7, "without params too"
+        beams = engine.generate("hi", optc.SamplingParams(beam_width=2, ignore_eos=True))[0]
+    assert found.token_ids == wanted != plain.token_ids[:7]
+    assert again.token_ids == plain.token_ids
+    assert {len(one.token_ids) for one in beams.completions} == {7}
+
+
+@pytest.mark.parametrize("generation", [{"top_p": 3}, {"nope": 1}, {"temperature": "hot"}])
+def test_settings_that_are_damaged_name_the_artifact(
+    tmp_path: Path, backend: ToyBackend, generation: dict[str, object]
+) -> None:
+    path = write_artifact(tmp_path / "toy", generation=generation).path
+    with pytest.raises(optc.ArtifactError, match="generation: ") as caught:
+        optc.load(path)
+    assert caught.value.where == str(path)
+    optc.load(path, generation_defaults=False).close()

@@ -100,6 +100,7 @@ def _begun(
         "system": reader.prompts.system,
         "adapter": None if files.adapter is None else str(files.adapter),
         "engine": reader.settings.engine,
+        "generation_defaults": reader.settings.generation_defaults,
         **terms,
     }
     return {

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -166,4 +166,4 @@ def _changed(params: SamplingParams, changes: Mapping[str, Any]) -> SamplingPara
     if isinstance(biases, dict):  # JSON has no keys that are numbers
         numbers = {int(key) if key.isdecimal() else key: bias for key, bias in biases.items()}
         values["logit_bias"] = numbers
-    return replace(params, **values)
+    return params.changed(**values)

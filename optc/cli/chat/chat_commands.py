@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from dataclasses import replace
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -82,7 +81,7 @@ def _path(name: str, argument: str) -> Path:
 
 def _params(conversation: Conversation, argument: str) -> str:
     changes = dict(_change(word) for word in argument.split())
-    conversation.params = replace(conversation.params, **changes)
+    conversation.params = conversation.params.changed(**changes)
     values = {name: getattr(conversation.params, name) for name in CHAT_NAMES}
     return "\n".join(f"{name}={json.dumps(value)}" for name, value in values.items())
 

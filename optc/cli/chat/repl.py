@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from optc import RequestOutput
 
 
-def converse(conversation: Conversation, line: Callable[[str], str | None]) -> None:
+def converse(conversation: Conversation, line: Callable[[str], str | None]) -> int:
     """Answer messages until their end. Answers go to stdout, all else to stderr.
 
     An interrupt ends an answer and not the loop; neither does a message or a command that is wrong.
@@ -27,23 +27,28 @@ def converse(conversation: Conversation, line: Callable[[str], str | None]) -> N
         conversation: Where it begins.
         line: Reads a line after a prompt; None at the end.
 
+    Returns:
+        The exit code of the first message or command that was wrong; 0 where none was.
+
     Raises:
         EngineError: The engine failed.
     """
+    code = 0
     while True:
         try:
             text = read_message(line)
             if text is None:
-                return
+                return code
             _take(conversation, text)
         except EndError:
-            return
+            return code
         except KeyboardInterrupt:
             click.echo("\n(/exit or Ctrl-D ends)", err=True)
         except EngineError:
             raise
         except OptcError as error:
             click.echo(f"error: {visible(error.render())}", err=True)
+            code = code or error.exit_code
 
 
 def _take(conversation: Conversation, text: str) -> None:

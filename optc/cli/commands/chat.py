@@ -27,7 +27,15 @@ if TYPE_CHECKING:
     from optc import Engine
 
 #: Settings of the engine that the command takes.
-_SERVED = ("engine", "threads", "kv_memory", "speculate", "draft", "num_speculative_tokens")
+_SERVED = (
+    "engine",
+    "threads",
+    "kv_memory",
+    "speculate",
+    "draft",
+    "num_speculative_tokens",
+    "generation_defaults",
+)
 
 
 @click.command("chat", short_help="Talk with an artifact.")
@@ -73,7 +81,9 @@ def command(
         if sys.stdin.isatty():
             length = f"{engine.max_context} tokens of context"
             click.echo(visible(f"{engine.info}, {length}; /help lists commands"), err=True)
-        converse(Conversation(engine, params, terms, begun), typed_line)
+        code = converse(Conversation(engine, params, terms, begun), typed_line)
+    if not sys.stdin.isatty():  # who types has seen what was wrong
+        click.get_current_context().exit(code)
 
 
 def _check_template(engine: Engine, artifact: Path) -> None:

@@ -82,12 +82,18 @@ def _identity(artifact: Artifact, report: Mapping[str, Any]) -> Table:
         "pipeline": manifest.pipeline,
         "files": f"{len(manifest.files)}, {byte_text(size)}",
         "gates": gates_line(manifest, report),
+        **({"defaults": _defaults(manifest)} if manifest.generation else {}),
         "source": source.digest,
         "digest": manifest.digest,
     }
     for key, value in facts.items():
         rows.add_row(key, str(value))
     return rows
+
+
+def _defaults(manifest: Manifest) -> str:
+    """What requests are continued with that state nothing else."""
+    return ", ".join(f"{name}={value!r}" for name, value in sorted(manifest.generation.items()))
 
 
 def _reasons(manifest: Manifest) -> dict[str, str]:

@@ -37,6 +37,7 @@ _SERVED = (
     "speculate",
     "draft",
     "num_speculative_tokens",
+    "generation_defaults",
 )
 
 

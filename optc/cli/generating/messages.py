@@ -39,7 +39,10 @@ def check_messages(value: object, where: str) -> Messages:
 
 
 def _is_message(value: object) -> bool:
-    return isinstance(value, dict) and isinstance(value.get("role"), str) and "content" in value
+    """Whether it says something, or calls tools."""
+    if not isinstance(value, dict) or not isinstance(value.get("role"), str):
+        return False
+    return "content" in value or "tool_calls" in value
 
 
 def with_system(messages: Messages, system: str | None) -> Messages:

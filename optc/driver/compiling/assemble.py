@@ -15,6 +15,7 @@ from optc.artifact import (
     TokenizerEntry,
 )
 from optc.driver.compiling.built_engine import BuiltEngine
+from optc.driver.compiling.generation import generation_settings
 from optc.driver.compiling.machine import machine_facts, package_versions
 from optc.driver.compiling.options import ResolvedOptions
 from optc.driver.compiling.tensor_kinds import tensor_kinds
@@ -57,6 +58,7 @@ def assemble_manifest(
             for g in judgement.gates
         ),
         packages=package_versions(),
+        generation=generation_settings(imported).defaults,
     )
 
 

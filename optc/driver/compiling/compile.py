@@ -119,12 +119,15 @@ class _Compile:
         known = self.shared.imported
         imported = self.load() if known is None else replace(known, model=known.model.clone())
         from optc.driver.compiling.early import check_limits
+        from optc.driver.compiling.left_out import left_out
 
         vocabulary = self._trim(imported)
         limits = build_limits(self.options, imported.max_context)
         lowered = self._lower(imported)
         check_limits(self.options, lowered, self.writer, self.memory)
         tokenizer = self._tokenizer(imported, vocabulary)
+        warnings = [*imported.warnings, *left_out(imported, self.writer.folder, tokenizer)]
+        imported = replace(imported, warnings=warnings)
         self._check_conversations(limits, tokenizer)
         draft = self._import_draft(lowered, tokenizer)
         domain = self._judge_domain(lowered, tokenizer)

@@ -9,6 +9,7 @@ from typing import Any
 from optc.driver.compiling.engines import EngineTarget, engine_name
 from optc.errors import InputError, UnsupportedError
 from optc.importer.json_file import read_object
+from optc.importer.text_model.stated import decoder_part
 from optc.machine import this_machine
 from optc.recipe import Recipe
 
@@ -114,6 +115,5 @@ def _config(source: Path) -> dict[str, Any]:
 
 def _number(config: dict[str, Any], key: str) -> int | None:
     """A number of the text model, which multimodal configs hold apart."""
-    text = config.get("text_config")
-    value = (text if isinstance(text, dict) else config).get(key)
+    value = decoder_part(config).get(key)
     return value if isinstance(value, int) else None

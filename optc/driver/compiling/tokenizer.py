@@ -15,6 +15,9 @@ from optc.artifact import TokenizerEntry
 from optc.errors import InputError, UnsupportedError
 from optc.importer.json_file import read_object
 from optc.importer.remote_code import check_remote_code, never_ask
+from optc.importer.text_model.stated import stated
+from optc.importer.tokenizer_files import PROCESSOR_TEMPLATE
+from optc.runtime.text.named_templates import DEFAULT, Merged, merged_template
 from optc.runtime.text.rust_errors import RustError, rust_errors
 
 FOLDER = "tokenizer"
@@ -62,11 +65,11 @@ def write_tokenizer(
     text = tokenizer.backend_tokenizer.to_str(pretty=False)
     (folder / "tokenizer.json").write_text(text, encoding="utf-8")
     written = [f"{FOLDER}/tokenizer.json"]
-    template = _chat_template(tokenizer, source)
+    template = chat_template(tokenizer.chat_template, source).source
     if template:
         written.append(f"{FOLDER}/chat_template.jinja")
         (artifact / written[-1]).write_text(template, encoding="utf-8")
-    settings = {**config, **generation}
+    settings = {**stated(config), **generation}
     bos = next(iter(_ids(settings, "bos_token_id", tokenizer.bos_token_id, source)), None)
     return TokenizerEntry(
         files=tuple(written),
@@ -76,6 +79,7 @@ def write_tokenizer(
         bos_token=tokenizer.bos_token or "",
         eos_token=tokenizer.eos_token or "",
         chat_template=written[-1] if template else "",
+        special_tokens=_other_tokens(tokenizer, template),
     )
 
 
@@ -134,18 +138,38 @@ def _generation_settings(files: Sequence[Path]) -> dict[str, Any]:
     return {}
 
 
-def _chat_template(tokenizer: Any, source: Path) -> str:
-    """The template; of several named ones, the default."""
-    template = tokenizer.chat_template
-    if isinstance(template, dict):
-        template = template.get("default")
-    if template is not None and not isinstance(template, str):
+def chat_template(given: object, source: Path) -> Merged:
+    """The template of the model in ``source``, its tokenizer's or, without one, its processor's.
+
+    Args:
+        given: ``chat_template`` of the tokenizer.
+        source: The model's folder.
+
+    Raises:
+        InputError: It is no text.
+    """
+    where = source / "tokenizer_config.json"
+    if given is None and (source / PROCESSOR_TEMPLATE).is_file():
+        where = source / PROCESSOR_TEMPLATE
+        given = read_object(where).get("chat_template")
+    default = given.get(DEFAULT) if isinstance(given, dict) else given
+    if default is not None and not isinstance(default, str):
         raise InputError(
-            f"chat_template is not a text but {type(template).__name__}",
-            where=str(source / "tokenizer_config.json"),
+            f"chat_template is not a text but {type(default).__name__}",
+            where=str(where),
             hint="the tokenizer's files are damaged",
         )
-    return template or ""
+    return merged_template(given)
+
+
+def _other_tokens(tokenizer: Any, template: str) -> dict[str, str]:
+    """Texts of special tokens that the template may name, beside BOS and EOS."""
+    named = dict(tokenizer.special_tokens_map)
+    return {
+        name: str(text)
+        for name, text in sorted(named.items())
+        if name not in ("bos_token", "eos_token") and isinstance(text, str) and name in template
+    }
 
 
 def _ids(settings: dict[str, Any], key: str, fallback: int | None, source: Path) -> tuple[int, ...]:

@@ -13,6 +13,7 @@ from optc.importer.config import read_config
 from optc.importer.hub import local_model
 from optc.importer.model_folder import model_folder
 from optc.importer.source_digest import digest_source
+from optc.importer.text_model.stated import decoder_part
 from optc.ir.vocabulary import KEPT_IDS
 from optc.pipeline import registry as pass_registry
 from optc.pipeline.entries import read_pipeline
@@ -129,6 +130,5 @@ def _check_vocabulary(known: int | None, engine: EngineEntry, folder: Path) -> N
 
 def _stated_vocabulary(config: dict[str, Any]) -> int | None:
     """Of the text model, which multimodal configs hold apart; None where it is not stated."""
-    text = config.get("text_config")
-    stated = (text if isinstance(text, dict) else config).get("vocab_size")
+    stated = decoder_part(config).get("vocab_size")
     return stated if isinstance(stated, int) else None

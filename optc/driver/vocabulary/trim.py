@@ -205,8 +205,8 @@ def _write_folder(folder: Path, file: Path, entry: TokenizerEntry, kept: Sequenc
     (folder / "config.json").write_text(json.dumps(ids), "utf-8")
     if entry.chat_template:
         shutil.copyfile(folder / entry.chat_template, folder / TEMPLATE)
-        names = {"bos_token": entry.bos_token, "eos_token": entry.eos_token}
-        (folder / "tokenizer_config.json").write_text(json.dumps(names), "utf-8")
+        names = json.dumps(entry.template_tokens)
+        (folder / "tokenizer_config.json").write_text(names, "utf-8")
 
 
 def _with_vocabulary(

@@ -17,21 +17,13 @@ import numpy as np
 from optc.errors import InputError
 from optc.executable.adapter_spec import AdapterModule, AdapterSpec, Float32, ModuleWeights
 from optc.executable.block_hadamard import block_hadamard
+from optc.runtime.adapters.peft_options import check_options
 from optc.safe_json import JSONError, parse_json
 
 CONFIG_FILE = "adapter_config.json"
 WEIGHTS_FILE = "adapter_model.safetensors"
 _CONFIG_BYTES = 1 << 20
 _TENSOR = re.compile(r"^(?:base_model\.model\.)?(.+)\.lora_([AB])(?:\.[^.]+)?\.weight$")
-#: Options of LoRA that change what is computed, with the values that mean "not used".
-_UNSUPPORTED: dict[str, tuple[object, ...]] = {
-    "use_dora": (None, False),
-    "bias": (None, "none"),
-    "modules_to_save": (None, []),
-    "lora_bias": (None, False),
-    "use_qalora": (None, False),
-    "alora_invocation_tokens": (None,),
-}
 
 
 def read_peft(folder: str | Path, spec: AdapterSpec) -> tuple[ModuleWeights | None, ...]:
@@ -68,13 +60,7 @@ def _read_config(path: Path) -> dict[str, Any]:
     if not isinstance(config, dict) or config.get("peft_type") != "LORA":
         kind = config.get("peft_type") if isinstance(config, dict) else None
         raise InputError(f"peft_type is {kind!r}", where=str(path), hint="only LORA is served")
-    for option, unused in _UNSUPPORTED.items():
-        if config.get(option) not in unused:
-            raise InputError(
-                f"{option}={config[option]!r} is not served",
-                where=str(path),
-                hint="train the adapter without it, or merge it before compiling",
-            )
+    check_options(config, str(path))
     return config
 
 

@@ -6,7 +6,9 @@ import secrets
 import time
 from array import array
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from itertools import islice
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -43,6 +45,7 @@ class InputProcessor:
         eos_token_ids: Tokens that end a text.
         adapters: The loaded LoRA adapters.
         cancel: Ends the request of a handle.
+        defaults: Values of `SamplingParams` that hold where a request states none.
     """
 
     def __init__(
@@ -54,6 +57,7 @@ class InputProcessor:
         eos_token_ids: tuple[int, ...],
         adapters: AdapterTable,
         cancel: Callable[[Handle], None],
+        defaults: Mapping[str, Any] | None = None,
     ) -> None:
         self._tokenizer = tokenizer
         self._vocab_size = vocab_size
@@ -61,6 +65,7 @@ class InputProcessor:
         self._max_beams = max_beams
         self._adapters = adapters
         self._cancel = cancel
+        self._defaults = defaults or {}
         self._grammars: GrammarCompiler | None = None
         if tokenizer is not None:
             self._grammars = GrammarCompiler(tokenizer, vocab_size, eos_token_ids)
@@ -77,12 +82,8 @@ class InputProcessor:
             UnavailableError: Structured output is wanted and llguidance is not installed.
         """
         arrived_s = time.perf_counter()
+        request = self._with_defaults(request)
         params = request.params
-        if not isinstance(params, SamplingParams):
-            raise RequestTypeError(
-                f"sampling parameters are an optc.SamplingParams, not {shown(params)}",
-                where="params",
-            )
         ids = self._encode(request.prompt, request.parse_special)
         self._check(params)
         streams: tuple[TextStream, ...] = ()
@@ -106,6 +107,15 @@ class InputProcessor:
             # Last: what is taken must reach the engine, which gives it back.
             adapter=None if name is None else self._adapters.take(name, params.completions),
         )
+
+    def _with_defaults(self, request: GenerationRequest) -> GenerationRequest:
+        params: object = request.params
+        if not isinstance(params, SamplingParams):
+            raise RequestTypeError(
+                f"sampling parameters are an optc.SamplingParams, not {shown(params)}",
+                where="params",
+            )
+        return replace(request, params=params.with_defaults(self._defaults))
 
     def discard(self, submission: Submission) -> None:
         """Give back what a submission took that will not reach the engine."""

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import re
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from functools import cached_property
 from threading import Lock
 from typing import TYPE_CHECKING
 
@@ -12,11 +14,15 @@ from optc.errors import RequestError, UnavailableError
 from optc.runtime.structured.complaints import complaint
 from optc.runtime.structured.constraint import Constraint
 from optc.runtime.structured.structure import Structure
+from optc.runtime.text.control_tokens import ControlTokens, added_texts
 from optc.runtime.text.tokenizer import Tokenizer
 
 if TYPE_CHECKING:
     from llguidance import LLMatcher, LLTokenizer
 
+#: Of a Lark grammar: texts, comments, regular expressions, and tokens by name.
+_LARK_PARTS = re.compile(r'"(?:\\.|[^"\\\n])*"|//[^\n]*|/(?:\\.|[^/\\\n])+/|<[^<>\s"]+>')
+_ANGLED = re.compile(r"<.*>", re.DOTALL)
 #: Compiled grammars that are kept.
 _KEPT = 64
 
@@ -31,8 +37,8 @@ class GrammarCompiler:
     """
 
     def __init__(self, tokenizer: Tokenizer, vocab_size: int, eos_token_ids: Sequence[int]) -> None:
-        self._backend = tokenizer.backend
-        self._size = max(vocab_size, self._backend.get_vocab_size(with_added_tokens=True))
+        self._model = tokenizer
+        self._size = max(vocab_size, tokenizer.backend.get_vocab_size(with_added_tokens=True))
         self._eos = list(eos_token_ids)
         self._lock = Lock()
         self._tokens: LLTokenizer | None = None
@@ -58,7 +64,8 @@ class GrammarCompiler:
             return tuple(Constraint(matcher.deep_copy(), words) for _ in range(count))
 
     def token_table(self) -> LLTokenizer:
-        """The tokenizer as llguidance has it: the bytes of each token.
+        """The tokenizer as llguidance has it: the bytes of each token. Control tokens have names
+        that no text holds: what a grammar forces or allows of theirs is ordinary text.
 
         Raises:
             RequestError: llguidance cannot take the tokenizer.
@@ -66,22 +73,31 @@ class GrammarCompiler:
         """
         return self._tokenizer()
 
+    @cached_property
+    def _names(self) -> ControlTokens:
+        """Control tokens, and those that llguidance takes for such by their form."""
+        backend = self._model.backend
+        angled = {text for text in added_texts(backend) if _ANGLED.fullmatch(text)}
+        return ControlTokens(backend, angled | self._model.control.ids.keys())
+
     def _compile(self, structure: Structure) -> LLMatcher:
         tokens = self._tokenizer()
         from llguidance import LLMatcher
 
-        grammar = _grammar(structure)
+        grammar = _grammar(structure, self._names.ids)
         matcher = LLMatcher(tokens, grammar, log_level=0)
         matcher.compute_bitmask()  # builds what later masks use, and finds grammars without texts
         if matcher.is_error():
-            raise complaint(structure, matcher.get_error(), self._schema_error)
+            message = self._names.shown(matcher.get_error())
+            raise complaint(structure, message, self._schema_error)
         return matcher
 
     def _schema_error(self, schema: str) -> str:
         """What is wrong with a JSON schema; nothing if it is right."""
         from llguidance import LLMatcher
 
-        return LLMatcher(self._tokenizer(), _json_grammar(schema), log_level=0).get_error()
+        matcher = LLMatcher(self._tokenizer(), _json_grammar(schema), log_level=0)
+        return self._names.shown(matcher.get_error())
 
     def _tokenizer(self) -> LLTokenizer:
         """The tokenizer as llguidance wants it; built for the first request that needs it."""
@@ -99,7 +115,7 @@ class GrammarCompiler:
                 where="optc",
                 hint="pip install 'optc[structured]'",
             ) from error
-        text, eos = self._backend.to_str(), self._eos or None
+        text, eos = self._names.description(), self._eos or None
         try:
             return LLTokenizer(text, n_vocab=self._size, eos_token=eos)
         except ValueError as error:
@@ -109,7 +125,7 @@ class GrammarCompiler:
             ) from error
 
 
-def _grammar(structure: Structure) -> str:
+def _grammar(structure: Structure, control: Mapping[str, int]) -> str:
     from llguidance import LLMatcher
 
     if structure.kind == "json_schema":
@@ -119,7 +135,17 @@ def _grammar(structure: Structure) -> str:
     if structure.kind == "choice":
         texts = " | ".join(json.dumps(text) for text in json.loads(structure.text))
         return LLMatcher.grammar_from_lark(f"start: {texts}")
-    return LLMatcher.grammar_from_lark(structure.text)
+    return LLMatcher.grammar_from_lark(_by_ids(structure.text, control))
+
+
+def _by_ids(lark: str, control: Mapping[str, int]) -> str:
+    """A grammar that asks for control tokens by their ids instead of their names."""
+
+    def by_id(found: re.Match[str]) -> str:
+        token = control.get(found.group())
+        return found.group() if token is None else f"<[{token}]>"
+
+    return _LARK_PARTS.sub(by_id, lark)
 
 
 def _json_grammar(schema: str) -> str:

@@ -13,6 +13,8 @@ if TYPE_CHECKING:
 
 #: Templates of models have up to 30,000 characters.
 _MOST_CHARACTERS = 1 << 20
+#: How the message of a template that is wrong begins; one that refuses messages says so itself.
+FAILS = "the chat template fails"
 
 
 def render_template(source: str, variables: Mapping[str, object]) -> str:
@@ -35,7 +37,7 @@ def render_template(source: str, variables: Mapping[str, object]) -> str:
     # The template is a program of others': whatever it raises is its own failure.
     except Exception as error:
         reason = str(error) or type(error).__name__
-        raise RequestError(f"the chat template fails: {reason[:300]}", where="messages") from error
+        raise RequestError(f"{FAILS}: {reason[:300]}", where="messages") from error
     return text
 
 

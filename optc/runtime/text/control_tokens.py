@@ -85,6 +85,21 @@ class ControlTokens:
         ids: list[int] = encoding.ids
         return ids
 
+    def description(self) -> str:
+        """The tokenizer as JSON, its control tokens, all of them special, under the other names:
+        for who cuts texts or matches them with the texts of tokens.
+
+        Raises:
+            RequestError: The tokenizer gives up on it.
+        """
+        return self._without_names().to_str()
+
+    def shown(self, message: str) -> str:
+        """A message about what `description` says, with the names that users know."""
+        for text, name in self._names.items():
+            message = message.replace(name, text)
+        return message
+
     def _named(self, text: str) -> Iterator[_Span]:
         """The text, its control texts under their other names."""
         at = place = 0
@@ -195,7 +210,8 @@ def _rename(backend: tokenizers.Tokenizer, names: dict[str, str]) -> tokenizers.
     """
     described: dict[str, Any] = json.loads(backend.to_str())
     for token in described["added_tokens"]:
-        token["content"] = names.get(token["content"], token["content"])
+        if token["content"] in names:
+            token |= {"content": names[token["content"]], "special": True}
     model = described["model"]
     pieces = model["vocab"]
     if isinstance(pieces, dict):

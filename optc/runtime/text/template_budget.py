@@ -168,6 +168,12 @@ def _size(value: Any) -> int:
     return count
 
 
+def check_short(operands: Sequence[Any]) -> None:
+    """Refuse operands of more than `WIDTH` characters and elements."""
+    if sum(map(_size, operands)) > WIDTH:
+        raise SecurityError(f"a filter for {WIDTH:,} characters at most")
+
+
 def check_length(length: int) -> None:
     """Refuse a text or list of this length if it is too long."""
     if length > LONGEST_TEXT:

@@ -22,22 +22,29 @@ from jinja2.utils import _PassArg
 from jinja2.visitor import NodeTransformer
 
 from optc.errors import RequestError
-from optc.runtime.text.template_budget import check_length, check_operation, check_operator, current
+from optc.runtime.text.template_budget import (
+    check_length,
+    check_operation,
+    check_operator,
+    check_short,
+    current,
+)
 
-#: Of HTML, and slow on texts made for that; no chat template has a use for them.
-_LEFT_OUT = ("striptags", "urlize", "xmlattr", "wordwrap")
+#: Of HTML, and slow on texts made for that: they take short ones.
+_SHORT = frozenset({"striptags", "urlize", "xmlattr", "wordwrap"})
 
 
 class _Generation(Extension):
     """``{% generation %}``, by which templates mark what the assistant says for trainings. What
-    stands in it is rendered as if the tags were not there."""
+    stands in it is rendered as if the tags were not there, in a scope of its own."""
 
     tags = {"generation"}  # noqa: RUF012 - Jinja's own attribute
 
-    def parse(self, parser: Parser) -> list[nodes.Node]:
+    def parse(self, parser: Parser) -> nodes.Node:
         """The nodes between the tags."""
-        next(parser.stream)
-        return parser.parse_statements(("name:endgeneration",), drop_needle=True)
+        line = next(parser.stream).lineno
+        body = parser.parse_statements(("name:endgeneration",), drop_needle=True)
+        return nodes.Scope(body, lineno=line)
 
 
 class BoundedEnvironment(ImmutableSandboxedEnvironment):
@@ -54,13 +61,13 @@ class BoundedEnvironment(ImmutableSandboxedEnvironment):
             optimized=False,  # it would count once, as it compiles
         )
         self.globals.update(raise_exception=_refuse, strftime_now=_now)
-        del self.globals["lipsum"]
+        del self.globals["lipsum"]  # random texts
         filters: dict[str, Callable[..., Any]] = {
             **self.filters,
             "tojson": _to_json,
             _JOIN: _joined,
         }
-        self.filters = {n: _paying(n, f) for n, f in filters.items() if n not in _LEFT_OUT}
+        self.filters = {name: _paying(name, filter_) for name, filter_ in filters.items()}
         self.filters[_COUNT] = _counted
         tests: dict[str, Any] = self.tests
         self.tests = {name: _paying(name, test) for name, test in tests.items()}
@@ -145,6 +152,8 @@ def _paying(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
         if name == "join":
             operands[0] = list(operands[0])  # it may be made as it is read
         check_operation(name, [*operands, *kwargs.values()])
+        if name in _SHORT:
+            check_short(operands)
         return current().made(function(*given, *operands, **kwargs))
 
     return pays
@@ -164,8 +173,21 @@ def _joined(values: list[Any]) -> str:
     return "".join(texts)
 
 
-def _to_json(value: object, indent: int | None = None) -> str:
-    return json.dumps(value, ensure_ascii=False, indent=indent)
+def _to_json(
+    value: object,
+    ensure_ascii: bool = False,
+    indent: int | str | None = None,
+    separators: tuple[str, str] | None = None,
+    sort_keys: bool = False,
+) -> str:
+    """As transformers' own filter, in the order of its arguments."""
+    return json.dumps(
+        value,
+        ensure_ascii=ensure_ascii,
+        indent=indent,
+        separators=separators,
+        sort_keys=sort_keys,
+    )
 
 
 def _now(pattern: str) -> str:

@@ -19,15 +19,16 @@ from optc.runtime.text.control_tokens import (
     encode_one,
     with_special_tokens,
 )
+from optc.runtime.text.messages import PROBE, Form, find_form, normalized, with_contents
 from optc.runtime.text.rust_errors import rust_errors
 
 Message = Mapping[str, Any]
 #: Conversations that show what a template puts around messages, whose content is no token.
-_USER = {"role": "user", "content": "\ue000"}
+_USER = {"role": "user", "content": PROBE}
 _PROBES: tuple[list[Message], ...] = (
     [_USER],
-    [_USER, {"role": "assistant", "content": "\ue000"}, _USER],
-    [{"role": "system", "content": "\ue000"}, _USER],
+    [_USER, {"role": "assistant", "content": PROBE}, _USER],
+    [{"role": "system", "content": PROBE}, _USER],
 )
 
 
@@ -71,6 +72,7 @@ class Tokenizer:
         self.bos_token_id = bos_token_id
         self.chat_template = chat_template
         self.special_tokens = dict(special_tokens or {})
+        self._forms: dict[str, Form] = {}
         backend.no_truncation()  # a tokenizer file may carry a training-time limit
         backend.no_padding()
 
@@ -136,7 +138,7 @@ class Tokenizer:
             RequestError: There is no template, or it refuses the messages.
             RequestTypeError: The messages are no list of mappings of JSON values.
         """
-        return self._render(_plain_chat(messages, variables))
+        return self._render(self._plain_chat(messages, variables))
 
     def encode_chat(self, messages: Sequence[Message], **variables: object) -> list[int]:
         """Token ids of the prompt that `render_chat` gives, where only the template writes control
@@ -154,7 +156,7 @@ class Tokenizer:
         Raises:
             RequestError, RequestTypeError: As `encode_chat`.
         """
-        plain = _plain_chat(messages, variables)
+        plain = self._plain_chat(messages, variables)
         marks = Marks(self.control.ids, plain)
         return RenderedChat(self._render(cast("dict[str, object]", marks.values)), marks.restored)
 
@@ -167,6 +169,29 @@ class Tokenizer:
         if chat.restored:
             return self.control.encode_parts(chat.text, chat.restored)
         return self.encode(chat.text, add_special_tokens=False, parse_special=True)
+
+    def _plain_chat(
+        self, messages: Sequence[Message], variables: Mapping[str, object]
+    ) -> dict[str, object]:
+        plain = plain_values(messages, "messages")
+        if not isinstance(plain, list) or not all(isinstance(one, dict) for one in plain):
+            raise RequestTypeError(
+                f"{shown(messages)} is no conversation",
+                where="messages",
+                hint='a list of {"role": …, "content": …}',
+            )
+        return {
+            **{name: plain_values(value, name) for name, value in variables.items()},
+            "messages": with_contents(normalized(plain), self._content_form),
+        }
+
+    def _content_form(self, role: str) -> Form:
+        """How the template reads the contents of a role; found by trying."""
+        role = role if role == "system" else "user"
+        if role not in self._forms:
+            render = lambda messages: self._render({"messages": messages})  # noqa: E731
+            self._forms[role] = find_form(render, role)
+        return self._forms[role]
 
     def _render(self, variables: Mapping[str, object]) -> str:
         if not self.chat_template:
@@ -181,20 +206,6 @@ class Tokenizer:
                 **variables,
             },
         )
-
-
-def _plain_chat(messages: Sequence[Message], variables: Mapping[str, object]) -> dict[str, object]:
-    plain = plain_values(messages, "messages")
-    if not isinstance(plain, list) or not all(isinstance(one, dict) for one in plain):
-        raise RequestTypeError(
-            f"{shown(messages)} is no conversation",
-            where="messages",
-            hint='a list of {"role": …, "content": …}',
-        )
-    return {
-        **{name: plain_values(value, name) for name, value in variables.items()},
-        "messages": plain,
-    }
 
 
 def read_tokenizer(path: Path) -> tokenizers.Tokenizer:

@@ -52,7 +52,7 @@ def test_params_are_shown_and_set(talk: Talk) -> None:
 )
 def test_errors(talk: Talk, line: str, message: str) -> None:
     outcome = talk(line)
-    assert outcome.code == 0
+    assert outcome.code == 2
     assert message in outcome.err
 
 

@@ -71,7 +71,7 @@ def test_what_is_wrong_ends_a_message_and_not_the_chat(
 ) -> None:
     file = tmp_path / "chat.json"
     outcome = talk("x" * 200, "/nothing", "hi", f"/save {file}")
-    assert outcome.code == 0
+    assert outcome.code == 2, "that of a script says that something was wrong"
     assert "the context holds 128" in outcome.err
     assert "no command /nothing" in outcome.err
     assert saved(file) == answered(talker, "hi")

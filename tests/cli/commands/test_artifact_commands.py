@@ -8,6 +8,7 @@ import pytest
 
 from tests.artifact.toy import write_toy
 from tests.cli.conftest import Optc
+from tests.runtime.support.artifacts import write_artifact
 
 
 @pytest.fixture
@@ -59,3 +60,10 @@ def test_what_is_no_artifact(optc: Optc, tmp_path: Path, command: str) -> None:
     outcome = optc(command, tmp_path / "absent")
     assert outcome.code == 2
     assert "no such artifact" in outcome.err
+
+
+def test_inspect_states_the_model_s_own_settings(optc: Optc, tmp_path: Path) -> None:
+    generation = {"top_p": 0.9, "repetition_penalty": 1.5}
+    path = write_artifact(tmp_path / "a", generation=generation).path
+    assert optc("inspect", path, "--json").json["manifest"]["generation"] == generation
+    assert " defaults   repetition_penalty=1.5, top_p=0.9\n" in optc("inspect", path).out

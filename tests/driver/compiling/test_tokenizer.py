@@ -13,8 +13,10 @@ from typing import Any
 import pytest
 
 from optc.artifact import TokenizerEntry
+from optc.conversations.load import folder_templates
 from optc.driver.compiling.tokenizer import write_tokenizer
 from optc.errors import InputError, UnsupportedError
+from optc.runtime.text.chat_template import render_template
 from tests.runtime.support.texts import byte_level
 
 CONFIG = {"model_type": "llama", "architectures": ["LlamaForCausalLM"], "vocab_size": 264}
@@ -207,3 +209,55 @@ def test_settings_that_nobody_needs_may_be_anything(model: Path, changes: dict[s
     entry = write(model)
     assert entry is not None
     assert not entry.chat_template
+
+
+def test_tokens_that_a_wrapper_keeps_below_the_top(model: Path) -> None:
+    below = {"bos_token_id": 0, "eos_token_id": [1, 77]}
+    entry = write(model, eos_token_id=None, text_config=below)
+    assert entry is not None
+    assert (entry.bos_token_id, entry.eos_token_ids) == (0, (1, 77))
+
+
+def template_of(model: Path) -> str:
+    return (model.parent / "artifact/tokenizer/chat_template.jinja").read_text()
+
+
+def test_a_template_for_tools_is_taken(model: Path) -> None:
+    named = [{"name": name, "template": f"{name}: {{{{ tools }}}}"} for name in ("tool_use", "rag")]
+    edit(model, chat_template=[{"name": "default", "template": "plain"}, *named])
+    assert write(model) is not None
+    source = template_of(model)
+    assert render_template(source, {"tools": None}) == "plain"
+    assert render_template(source, {"tools": [1]}) == "tool_use: [1]"
+    assert folder_templates(model) == (source, ("rag",))
+
+
+def test_templates_in_files_of_their_own(model: Path) -> None:
+    edit(model, chat_template="of the settings")
+    (model / "chat_template.json").write_text('{"chat_template": "of the processor"}')
+    (model / "chat_template.jinja").write_text("a file's")
+    (model / "additional_chat_templates").mkdir()
+    (model / "additional_chat_templates/tool_use.jinja").write_text("tools")
+    assert write(model) is not None
+    source = template_of(model)
+    assert [render_template(source, {"tools": t}) for t in (None, [])] == ["a file's", "tools"]
+    assert folder_templates(model).source == source
+
+
+def test_the_template_of_a_processor_is_taken_where_the_tokenizer_has_none(model: Path) -> None:
+    (model / "chat_template.json").write_text('{"chat_template": "of the processor"}')
+    assert write(model) is not None
+    assert template_of(model) == folder_templates(model).source == "of the processor"
+    shutil.rmtree(model.parent / "artifact")
+    (model / "chat_template.json").write_text('{"chat_template": 3}')
+    with pytest.raises(InputError, match="not a text but int") as caught:
+        write(model)
+    assert caught.value.where == str(model / "chat_template.json")
+
+
+def test_special_tokens_that_a_template_names_are_taken(model: Path) -> None:
+    edit(model, chat_template="{{ pad_token }}{{ bos_token }}", pad_token="<pad>", unk_token="<s>")
+    entry = write(model)
+    assert entry is not None
+    assert entry.special_tokens == {"pad_token": "<pad>"}
+    assert entry.template_tokens == {"pad_token": "<pad>", "bos_token": "<s>", "eos_token": "</s>"}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -54,6 +55,7 @@ def write_artifact(
     spec: EngineSpec = SPEC,
     chat_template: str = "{{ bos_token }}{{ messages[0].content }}",
     targets: tuple[Target, ...] = (Target("any", "cpu"),),
+    generation: Mapping[str, Any] | None = None,
 ) -> Artifact:
     """An artifact whose engines are the toy, with a byte-level tokenizer that adds no BOS itself.
 
@@ -105,5 +107,6 @@ def write_artifact(
             gated=False,
             gates=(),
             packages={},
+            generation=generation or {},
         )
         return writer.commit(manifest, {})
