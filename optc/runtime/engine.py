@@ -31,7 +31,9 @@ from optc.runtime.text.tokenizer import Message, Tokenizer
 
 
 class Engine:
-    """A loaded language model. Thread-safe; use it as a context manager or `close` it.
+    """A loaded language model. Thread-safe; use it as a context manager or `close` it. Signal
+    handlers and finalizers may use it as well. One that nobody holds any more closes once the last
+    request of `submit` has ended.
 
     Args:
         open_executable: Loads the engine; called on the engine's own thread.
@@ -176,6 +178,7 @@ class Engine:
         """
         self._worker.check()
         submission = self._intake.submission(as_request(prompt, params, terms))
+        submission.handle.keep(self)
         self._worker.submit([submission])
         return submission.handle
 

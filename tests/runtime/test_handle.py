@@ -383,7 +383,7 @@ def test_a_delta_is_there_before_anybody_is_woken() -> None:
             seen.append(one._deltas.get_nowait())
             return True
 
-    one._wakers = (Woken(),)  # type: ignore[assignment]
+    one._wakers[0] = Woken()  # type: ignore[assignment]
     one.push(Delta(0, "a", (1,)))
     one.finish(completion(0))
     assert seen == [Delta(0, "a", (1,)), None]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections import OrderedDict
 from collections.abc import Sequence
-from threading import Lock
+from threading import RLock
 from typing import TYPE_CHECKING
 
 from optc.errors import RequestError, UnavailableError
@@ -34,7 +34,7 @@ class GrammarCompiler:
         self._backend = tokenizer.backend
         self._size = max(vocab_size, self._backend.get_vocab_size(with_added_tokens=True))
         self._eos = list(eos_token_ids)
-        self._lock = Lock()
+        self._lock = RLock()  # a signal handler may come in again
         self._tokens: LLTokenizer | None = None
         self._compiled: OrderedDict[Structure, LLMatcher] = OrderedDict()
 
