@@ -118,7 +118,8 @@ def _balance(graph: ir.Graph, node: ir.Node, moments: _Moments, report: PassRepo
         raise ValueError(f"{node.name}: an attention of nothing")
     heads, kv_heads = (node.attributes[n].as_int() for n in ("num_heads", "kv_num_heads"))
     (mean, k_square), (_, q_square) = moments.of(k), moments.of(q)
-    share = float(np.square(mean).sum() / k_square.sum())
+    squares = float(k_square.sum())  # zero where all keys are
+    share = float(np.square(mean).sum()) / squares if squares else 0.0
     keeps_mean = _mean_matters(node)
     layers = _projections(q, k)
     if isinstance(layers, str):
